@@ -1,0 +1,31 @@
+# `make demo` and `make test` set everything up by themselves.
+PYTHON ?= python3
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+
+.PHONY: demo test check slow wheel clean
+
+demo: $(VENV)/.installed
+	$(BIN)/oneof demo
+
+test: check
+	$(BIN)/python -m pytest -n 2
+
+check: $(VENV)/.installed
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+slow: $(VENV)/.installed
+	$(BIN)/python -m pytest -m slow
+
+wheel: $(VENV)/.installed
+	$(BIN)/python -m build --wheel
+
+$(VENV)/.installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev]'
+	touch $@
+
+clean:
+	rm -rf $(VENV) build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,1 @@
+"""Learn classifiers from candidate labels."""

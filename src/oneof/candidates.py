@@ -1,0 +1,283 @@
+"""Candidate sets: a boolean mask [n, c] and the names of its classes.
+
+`read` turns whatever form the sets come in into that mask and checks it; `restrict`, `posterior` and `uniform` are the three
+ways in which the rest of the package looks through the mask. They work on any leading axes.
+"""
+
+from __future__ import annotations
+
+import numbers
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+# ---------------------------------------------------------------------------------------------- looking through the mask
+
+
+def uniform(candidates: Tensor) -> Tensor:
+    """Equal weight on every candidate, [..., c]; zero elsewhere.
+
+    >>> uniform(torch.tensor([True, False, True]))
+    tensor([0.5000, 0.0000, 0.5000])
+    """
+    weights = candidates.to(torch.get_default_dtype())
+    return weights / weights.sum(-1, keepdim=True)
+
+
+def restrict(weights: Tensor, candidates: Tensor) -> Tensor:
+    """Weights [..., c] set to zero off the candidates and normalised; uniform where nothing is left.
+
+    >>> restrict(torch.tensor([[0.2, 0.2, 0.6], [1.0, 0.0, 0.0]]), torch.tensor([[True, True, False], [False, True, True]]))
+    tensor([[0.5000, 0.5000, 0.0000],
+            [0.0000, 0.5000, 0.5000]])
+    """
+    inside = weights * candidates
+    total = inside.sum(-1, keepdim=True)
+    lost = total <= 0  # the remembered weight lies wholly on removed labels
+    return torch.where(lost, candidates.to(weights.dtype), inside) / torch.where(
+        lost, candidates.sum(-1, keepdim=True).to(weights.dtype), total
+    )
+
+
+def posterior(logits: Tensor, candidates: Tensor) -> Tensor:
+    """Softmax over the candidates alone, [..., c]; exactly zero elsewhere.
+
+    >>> posterior(torch.tensor([1.0, 900.0, 1.0]), torch.tensor([True, False, True]))
+    tensor([0.5000, 0.0000, 0.5000])
+    """
+    return masked(logits, candidates).softmax(-1)
+
+
+def masked(logits: Tensor, candidates: Tensor) -> Tensor:
+    """Logits with minus infinity off the candidates, so that softmax, argmax and logsumexp see only these."""
+    return torch.where(candidates, logits, -torch.inf)
+
+
+# ------------------------------------------------------------------------------------------------------- reading the sets
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """Candidate sets as read: which of `classes` [c] each row may be.
+
+    `absent` lists classes that are in no set: allowed, since a class may be known and unseen, but never learnable.
+    """
+
+    mask: NDArray[np.bool_]  # [n, c]
+    classes: NDArray[Any]  # [c], sorted unless given
+
+    @property
+    def absent(self) -> list[Any]:
+        return self.classes[~self.mask.any(0)].tolist()  # type: ignore[no-any-return]
+
+    def statistics(self) -> Statistics:
+        return statistics(self.mask)
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """What a mask looks like in numbers."""
+
+    rows: int
+    classes: int
+    average: float  # labels per set
+    largest: int
+    singletons: int
+    full: int
+    absent: int  # classes in no set
+
+
+def statistics(mask: NDArray[np.bool_]) -> Statistics:
+    """Count rows, labels and special sets of a mask [n, c].
+
+    >>> statistics(np.array([[1, 0, 0], [1, 1, 0]], dtype=bool))
+    Statistics(rows=2, classes=3, average=1.5, largest=2, singletons=1, full=0, absent=1)
+    """
+    size = mask.sum(1)
+    n, c = mask.shape
+    return Statistics(
+        rows=n,
+        classes=c,
+        average=float(size.mean()),
+        largest=int(size.max()),
+        singletons=int((size == 1).sum()),
+        full=int((size == c).sum()),
+        absent=int((~mask.any(0)).sum()),
+    )
+
+
+def read(
+    sets: Any, *, classes: Sequence[Any] | None = None, complementary: bool = False, empty: str = "error"
+) -> Candidates:
+    """Read candidate sets in any of the forms people have them in.
+
+    Parameters
+    ----------
+    sets
+        A mask [n, c] of bool or 0/1 (NumPy, torch, SciPy sparse, or a DataFrame whose columns are the classes), a sequence of
+        sets or lists of labels (strings or numbers, an Arrow or pandas column included), or plain labels [n], which become
+        singletons. A list of lists is always read as lists of labels; give a mask as an array.
+    classes
+        The labels in the order of the mask's columns. By default the labels that occur, sorted; for a mask 0 ... c-1.
+    complementary
+        The sets say what a row is *not*: each is replaced by its complement.
+    empty
+        "error", or "unlabelled": an empty set then means that nothing is known, and becomes the full set.
+
+    >>> read([["cat", "dog"], ["dog"], {"fox", "cat"}]).mask.astype(int)
+    array([[1, 1, 0],
+           [0, 1, 0],
+           [1, 0, 1]])
+    >>> read([["dog"], []], classes=["cat", "dog", "fox"], complementary=True, empty="unlabelled").mask.astype(int)
+    array([[1, 0, 1],
+           [1, 1, 1]])
+    """
+    if empty not in ("error", "unlabelled"):
+        raise ValueError(f"empty must be 'error' or 'unlabelled'; got {empty!r}.")
+    mask, names = _mask_and_classes(sets, classes)
+    if len(mask) == 0:
+        raise ValueError("candidates must have at least one row; got none.")
+    if len(names) < 2:
+        raise ValueError(
+            f"candidates must have at least two classes; got {len(names)} ({_show(names)}). "
+            "Give classes= if some are in no set."
+        )
+    if complementary:
+        mask = ~mask
+    blank = ~mask.any(1)
+    if empty == "unlabelled" and not complementary:
+        mask = mask | blank[:, None]
+    elif blank.any():
+        raise ValueError(_empty_message(blank, complementary))
+    return Candidates(mask, names)
+
+
+def _empty_message(blank: NDArray[np.bool_], complementary: bool) -> str:
+    first, count = int(blank.argmax()), int(blank.sum())
+    if complementary:
+        return (
+            f"complementary sets must leave at least one label per row; {count} of {len(blank)} rows exclude every class, "
+            f"first row {first}. Drop them."
+        )
+    return (
+        f"candidates must hold at least one label per row; {count} of {len(blank)} rows are empty, first row {first}. "
+        "Drop them, or say empty='unlabelled' if nothing is known about them."
+    )
+
+
+def _mask_and_classes(sets: Any, classes: Sequence[Any] | None) -> tuple[NDArray[np.bool_], NDArray[Any]]:
+    if hasattr(sets, "columns") and hasattr(sets, "to_numpy"):  # a DataFrame: one column per class
+        return _from_mask(sets.to_numpy(), list(sets.columns) if classes is None else classes)
+    if hasattr(sets, "toarray"):  # SciPy sparse
+        return _from_mask(sets.toarray(), classes)
+    if isinstance(sets, torch.Tensor):
+        sets = sets.detach().cpu().numpy()
+    if isinstance(sets, np.ndarray) and sets.ndim == 2:
+        return _from_mask(sets, classes)
+    if isinstance(sets, np.ndarray) and sets.ndim != 1:
+        raise ValueError(
+            f"candidates must be a mask [n, c] or a sequence of n sets; got an array of shape {sets.shape}."
+        )
+    return _from_labels(*_rows_and_labels(sets), classes)
+
+
+def _from_mask(values: NDArray[Any], classes: Sequence[Any] | None) -> tuple[NDArray[np.bool_], NDArray[Any]]:
+    if values.dtype != np.bool_:
+        if not (np.issubdtype(values.dtype, np.number) or values.dtype == object):
+            raise TypeError(f"a mask of candidates must be of bool or 0/1; got dtype {values.dtype}.")
+        wrong = ~((values == 0) | (values == 1)).astype(bool)
+        if wrong.any():
+            row, column = (int(i) for i in np.argwhere(wrong)[0])
+            raise ValueError(
+                f"a mask of candidates must hold only 0 and 1; got {values[row, column]} in row {row}, column {column}. "
+                "Weights are not candidates: threshold them first."
+            )
+    if classes is not None and len(classes) != values.shape[1]:
+        raise ValueError(
+            f"classes must name every column of the mask; got {len(classes)} names for {values.shape[1]} columns."
+        )
+    names = np.arange(values.shape[1]) if classes is None else _class_array(classes)
+    return values.astype(bool), names
+
+
+def _rows_and_labels(sets: Any) -> tuple[int, NDArray[np.intp], list[Any]]:
+    """The number of rows, and every (row, label) of a column of sets or of plain labels, flattened."""
+    if hasattr(sets, "to_pylist"):  # Arrow
+        sets = sets.to_pylist()
+    elif hasattr(sets, "tolist"):  # NumPy, pandas
+        sets = sets.tolist()
+    if isinstance(sets, (str, bytes)) or not isinstance(sets, Iterable):
+        raise TypeError(f"candidates must be a mask [n, c] or a sequence of sets; got {type(sets).__name__}.")
+    rows = list(sets)
+    are_sets = [_is_set(row) for row in rows]
+    if any(are_sets) and not all(are_sets):
+        first = are_sets.index(not are_sets[0])
+        raise TypeError(
+            f"candidates must be all sets or all single labels; row 0 is {_kind(rows[0])} but row {first} is {_kind(rows[first])}."
+        )
+    if not any(are_sets):
+        return len(rows), np.arange(len(rows)), rows
+    lengths = np.fromiter(map(len, rows), dtype=np.intp, count=len(rows))
+    return len(rows), np.repeat(np.arange(len(rows)), lengths), list(chain.from_iterable(rows))
+
+
+def _is_set(value: Any) -> bool:
+    return isinstance(value, (set, frozenset, list, tuple)) or (isinstance(value, np.ndarray) and value.ndim == 1)
+
+
+def _kind(value: Any) -> str:
+    return "a set" if _is_set(value) else f"the single value {value!r}"
+
+
+def _from_labels(
+    n: int, rows: NDArray[np.intp], labels: list[Any], classes: Sequence[Any] | None
+) -> tuple[NDArray[np.bool_], NDArray[Any]]:
+    _check_labels(rows, labels)
+    if classes is None:
+        names = np.unique(np.asarray(labels)) if labels else np.empty(0, dtype=int)
+    else:
+        names = _class_array(classes)
+    column = {name: j for j, name in enumerate(names.tolist())}
+    unknown = next((i for i, label in enumerate(labels) if label not in column), None)
+    if unknown is not None:
+        raise ValueError(
+            f"candidates must be among the classes {_show(names)}; row {rows[unknown]} has {labels[unknown]!r}."
+        )
+    mask = np.zeros((n, len(names)), dtype=bool)
+    mask[rows, np.fromiter((column[label] for label in labels), dtype=np.intp, count=len(labels))] = True
+    return mask, names
+
+
+def _check_labels(rows: NDArray[np.intp], labels: list[Any]) -> None:
+    """Every label is a string, or every label is a finite number."""
+    first: bool | None = None
+    for row, label in zip(rows.tolist(), labels, strict=True):
+        is_text = isinstance(label, str)
+        if not is_text and (not isinstance(label, numbers.Real) or not np.isfinite(float(label))):
+            raise ValueError(f"labels must be strings or finite numbers; row {row} has {label!r}.")
+        if first is None:
+            first = is_text
+        elif first != is_text:
+            raise TypeError(
+                f"labels must be all strings or all numbers; row {rows[0]} has {labels[0]!r} but row {row} has {label!r}."
+            )
+
+
+def _class_array(classes: Sequence[Any]) -> NDArray[Any]:
+    names = np.asarray(list(classes))
+    if len(set(names.tolist())) != len(names):
+        seen: set[Any] = set()
+        twice = next(name for name in names.tolist() if name in seen or seen.add(name))  # type: ignore[func-returns-value]
+        raise ValueError(f"classes must be distinct; {twice!r} is given twice.")
+    return names
+
+
+def _show(names: NDArray[Any], limit: int = 6) -> str:
+    shown = ", ".join(map(str, names[:limit].tolist()))
+    return f"{shown}, ... ({len(names)} in all)" if len(names) > limit else shown
