@@ -150,7 +150,7 @@ def read(
         )
     if complementary:
         mask = ~mask
-    blank = ~mask.any(1)
+    blank: NDArray[np.bool_] = np.logical_not(mask.any(axis=1))
     if empty == "unlabelled" and not complementary:
         mask = mask | blank[:, None]
     elif blank.any():
