@@ -1,0 +1,1 @@
+"""Data: reading it, naming it, making it."""

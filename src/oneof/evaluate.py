@@ -1,0 +1,38 @@
+"""What a classifier is worth, as functions of arrays with any leading axes; only the first group needs true labels."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from oneof.candidates import posterior
+
+
+def accuracy(logits: Tensor, labels: Tensor) -> Tensor:
+    """Share of rows [..., n] whose largest logit [..., n, c] is at the label [..., n]."""
+    return (logits.argmax(-1) == labels).to(logits.dtype).mean(-1)
+
+
+def true_labels_removed(candidates: Tensor, labels: Tensor) -> Tensor:
+    """Share of rows [..., n] whose true label is not among the candidates [..., n, c] (any more)."""
+    kept = candidates.gather(-1, labels[..., None]).squeeze(-1)
+    return (~kept).to(torch.get_default_dtype()).mean(-1)
+
+
+def covering_rate(logits: Tensor, candidates: Tensor) -> Tensor:
+    """Share of rows whose predicted label lies in the set; needs no true label.
+
+    >>> covering_rate(torch.tensor([[2.0, 1.0], [2.0, 1.0]]), torch.tensor([[True, True], [False, True]]))
+    tensor(0.5000)
+    """
+    inside = candidates.gather(-1, logits.argmax(-1, keepdim=True)).squeeze(-1)
+    return inside.to(logits.dtype).mean(-1)
+
+
+def approximated_accuracy(logits: Tensor, candidates: Tensor) -> Tensor:
+    """Mean over rows of the posterior within the set at the predicted label, 0 where it lies outside; needs no true label.
+
+    The posterior stands in for "which candidate is right" (as in PLENCH).
+    """
+    predicted = logits.argmax(-1, keepdim=True)
+    return posterior(logits, candidates).gather(-1, predicted).squeeze(-1).mean(-1)

@@ -1,0 +1,37 @@
+"""PRODEN: progressive identification of true labels (Lv et al., ICML 2020)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from oneof.candidates import posterior, restrict, uniform
+from oneof.methods.base import Method
+
+
+def weighted_cross_entropy(logits: Tensor, weights: Tensor) -> Tensor:
+    """Cross-entropy against weights [..., c] that sum to one: - sum_j w_j log p_j."""
+    return -(weights * logits.log_softmax(-1)).sum(-1)
+
+
+@dataclass(frozen=True)
+class Proden(Method):
+    r"""Cross-entropy whose weights follow the classifier (POP's paper, the equation before Algorithm 1).
+
+        loss_i = - sum_j w_ij log p_ij
+        w_ij  <- p_ij / sum_{k in S_i} p_ik   for j in S_i, else 0
+
+    Memory: w [n, c], uniform over S at first; renewed from the forward that gave the loss.
+    Differs from the authors' code: S is an argument of its own, not read back as w > 0, so that a probability that underflows
+    does not remove a label.
+    """
+
+    def init(self, candidates: Tensor) -> Tensor:
+        return uniform(candidates)
+
+    def loss(self, logits: Tensor, candidates: Tensor, weights: Tensor) -> Tensor:
+        return weighted_cross_entropy(logits, restrict(weights, candidates))
+
+    def update(self, logits: Tensor, candidates: Tensor, weights: Tensor) -> Tensor:
+        return posterior(logits, candidates)

@@ -1,0 +1,171 @@
+"""What a stack of trials is to learn, checked at the border and laid out on the device: it stays the same during training."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from oneof.data.scaling import SCALINGS
+from oneof.methods import Method
+from oneof.optimize import SGD, Optimizer, Schedule, cosine
+from oneof.purify import Purify, stacked
+from oneof.trials import Stack, Trial, take
+
+
+@dataclass(frozen=True)
+class Training:
+    """How a stack is trained, whatever the method."""
+
+    epochs: int = 100
+    batch: int = 100
+    optimizer: Optimizer = SGD()  # noqa: RUF009 - frozen
+    schedule: Schedule = cosine
+    mixup: float = 0.0  # alpha of the Beta distribution of mixing weights; 0: no mixup
+    noise: float = 0.0  # deviation of Gaussian noise on the scaled features
+
+    def __post_init__(self) -> None:
+        for name in ("epochs", "batch"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1; got {getattr(self, name)}.")
+        for name in ("mixup", "noise"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name} must not be negative; got {getattr(self, name)}.")
+
+    @property
+    def alters_input(self) -> bool:
+        return self.mixup > 0 or self.noise > 0
+
+
+class Problem(NamedTuple):
+    """What stays the same during training: data, rows and rates of t trials on one device."""
+
+    x: Tensor  # [n, ...]
+    candidates: Tensor  # [n, c], or [t, n, c] where trials have their own sets
+    labels: Tensor | None  # [n], for reporting only
+    rows: Tensor  # [t, m] to train on
+    held_out: Tensor | None  # [t, k]
+    test: Tensor | None  # [t, l]
+    shift: Tensor | None  # [t, 1, ...] features are scaled as they are gathered: (x - shift) * scale
+    scale: Tensor | None
+    lr: Tensor  # [t]
+    weight_decay: Tensor  # [t]
+    method: Method
+    purify: Purify | None
+    training: Training
+
+    def features(self, rows: Tensor) -> Tensor:
+        """Scaled features [t, b, ...] of rows [t, b]."""
+        x = self.x.index_select(0, rows.reshape(-1)).view(*rows.shape, *self.x.shape[1:])
+        return x if self.shift is None or self.scale is None else (x - self.shift) * self.scale
+
+    def sets(self, rows: Tensor) -> Tensor:
+        """The sets as given [t, b, c] of rows [t, b]."""
+        if self.candidates.dim() == 3:
+            return take(self.candidates, rows)  # type: ignore[no-any-return]
+        return self.candidates[rows]
+
+    def logits(self, stack: Stack, rows: Tensor, block: int = 65536) -> Tensor:
+        """Logits [t, k, c] of rows [t, k] in evaluation mode, in blocks of about `block` examples over all trials."""
+        size = max(1, block // rows.shape[0])
+        with stack.evaluating():
+            blocks = [rows[:, start : start + size] for start in range(0, rows.shape[1], size)]
+            return torch.cat([stack(self.features(part)) for part in blocks], dim=1)
+
+
+def pose(
+    x: Any,
+    candidates: Any,
+    *,
+    trials: Sequence[Trial],
+    method: Method,
+    purify: Purify | None,
+    training: Training,
+    labels: Any = None,
+    device: torch.device,
+) -> Problem:
+    """Check the inputs of `fit` and put them on the device."""
+    features = torch.as_tensor(x, dtype=torch.get_default_dtype(), device=device)
+    mask = _mask(candidates, features, len(trials), device)
+    truth = None if labels is None else torch.as_tensor(labels, dtype=torch.int64, device=device)
+    if truth is not None and truth.shape != features.shape[:1]:
+        raise ValueError(f"labels must have one entry per row of x ({len(features)}); got shape {tuple(truth.shape)}.")
+    rows = _rows([trial.rows for trial in trials], "rows", len(features), device)
+    if rows is None:
+        rows = torch.arange(len(features), device=device).expand(len(trials), -1)
+    shift, scale = _scaling(features, rows, [trial.scaling for trial in trials])
+    return Problem(
+        x=features,
+        candidates=mask,
+        labels=truth,
+        rows=rows,
+        held_out=_rows([trial.held_out for trial in trials], "held_out", len(features), device),
+        test=_rows([trial.test for trial in trials], "test", len(features), device),
+        shift=shift,
+        scale=scale,
+        lr=torch.tensor([_positive("lr", trial.lr) for trial in trials], device=device),
+        weight_decay=torch.tensor([trial.weight_decay for trial in trials], device=device),
+        method=method,
+        purify=_rule(trials, purify, device),
+        training=training,
+    )
+
+
+def _mask(candidates: Any, x: Tensor, t: int, device: torch.device) -> Tensor:
+    mask = torch.as_tensor(candidates, device=device)
+    if mask.dtype != torch.bool:
+        raise TypeError(
+            f"candidates must be a bool mask; got {mask.dtype}. oneof.candidates.read makes one of other forms."
+        )
+    wanted = f"[{len(x)}, c] or [{t}, {len(x)}, c]"
+    if mask.dim() not in (2, 3) or mask.shape[-2] != len(x) or (mask.dim() == 3 and mask.shape[0] != t):
+        raise ValueError(f"candidates must be a mask {wanted} to match x and the trials; got shape {list(mask.shape)}.")
+    empty = ~mask.any(-1)
+    if empty.any():
+        first = int(empty.reshape(-1, len(x)).any(0).nonzero()[0])
+        raise ValueError(f"candidates must hold at least one label per row; row {first} is empty. Drop it.")
+    return mask
+
+
+def _rows(per_trial: list[NDArray[np.intp] | None], name: str, n: int, device: torch.device) -> Tensor | None:
+    """Row numbers of t trials as one tensor [t, m]."""
+    given = [rows for rows in per_trial if rows is not None]
+    if not given:
+        return None
+    if len(given) < len(per_trial) or len({len(rows) for rows in given}) > 1:
+        raise ValueError(f"trials of one stack must have the same number of {name}; trim them, or fit them apart.")
+    rows = torch.as_tensor(np.stack(given), dtype=torch.int64, device=device)
+    if rows.numel() == 0 or int(rows.min()) < 0 or int(rows.max()) >= n:
+        raise ValueError(f"{name} must be row numbers from 0 to {n - 1}, at least one; got {list(rows.shape)} of them.")
+    return rows
+
+
+def _scaling(x: Tensor, rows: Tensor, kinds: list[str]) -> tuple[Tensor | None, Tensor | None]:
+    """An affine map per trial, fitted on its training rows in double precision."""
+    unknown = next((kind for kind in kinds if kind not in SCALINGS), None)
+    if unknown is not None:
+        raise ValueError(f"scaling must be one of {', '.join(SCALINGS)}; got {unknown!r}.")
+    if all(kind == "none" for kind in kinds):
+        return None, None
+    maps = [SCALINGS[kind](x[trial_rows].double()) for kind, trial_rows in zip(kinds, rows, strict=True)]
+    shift, scale = (torch.stack(part)[:, None].to(x.dtype) for part in zip(*maps, strict=True))
+    return shift, scale
+
+
+def _positive(name: str, value: float) -> float:
+    if not value > 0:
+        raise ValueError(f"{name} must be positive; got {value}.")
+    return value
+
+
+def _rule(trials: Sequence[Trial], purify: Purify | None, device: torch.device) -> Purify | None:
+    rules = [trial.purify or purify for trial in trials]
+    given = [rule for rule in rules if rule is not None]
+    if given and len(given) < len(rules):
+        raise ValueError("trials of one stack must all purify or none; fit them apart.")
+    return stacked(given, device) if given else None

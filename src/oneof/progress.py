@@ -1,0 +1,29 @@
+"""A progress bar that is silent when nobody watches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+
+@contextmanager
+def bar(description: str, total: int, show: bool) -> Iterator[Callable[[str], None]]:
+    """Show a bar of `total` steps with the time left; the value is called at each step, with a few words on how it goes."""
+    console = Console(stderr=True)
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[words]}"),
+    )
+    with Progress(*columns, console=console, transient=True, disable=not (show and console.is_terminal)) as progress:
+        task = progress.add_task(description, total=total, words="")
+
+        def step(words: str = "") -> None:
+            progress.update(task, advance=1, words=words)
+
+        yield step

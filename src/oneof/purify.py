@@ -1,0 +1,213 @@
+"""POP: progressive purification of candidate sets (Xu et al., ICML 2023).
+
+Two rules, each a frozen dataclass: `Pop` is Algorithm 1 of the paper, `PopRatio` what its released code runs. Neither knows a
+method or touches its memory: the mask shrinks, and every method reads the mask.
+
+The engine calls `observe` on the rows of every batch in the last `window` epochs before an event, and at the event `remove` on
+all rows, then `advance`. Numbers of a rule are floats, or tensors [t] with one value per trial (`stacked`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from oneof.candidates import masked, posterior
+
+
+class Removals(NamedTuple):
+    """Which labels fell: one entry each, in the order in which they fell."""
+
+    trial: Tensor  # [m]
+    row: Tensor  # [m], counted within the trial's training rows
+    label: Tensor  # [m]
+    round: Tensor  # [m], the event, counted from 1
+    margin: Tensor  # [m], by how much the best candidate led when the label fell
+
+
+class PopState(NamedTuple):
+    """What purification remembers."""
+
+    seen: Tensor  # [t, n, c] running sum of what was observed since the last event
+    threshold: Tensor  # [t]
+    round: int  # events so far
+    log: Removals
+
+
+@dataclass(frozen=True)
+class Rounds:
+    """When purification happens."""
+
+    warm_up: int = 10  # epochs before the first event
+    interval: int = 5  # epochs from one event to the next
+    window: int = 5  # epochs whose posteriors are averaged at an event
+    every_round: bool = True  # move the threshold at every event, not only at quiet ones
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.window <= self.interval:
+            raise ValueError(
+                f"window must lie between 1 and interval ({self.interval}), so that no removed label is averaged in; "
+                f"got {self.window}."
+            )
+        if self.warm_up < 0:
+            raise ValueError(f"warm_up must not be negative; got {self.warm_up}.")
+
+    def event(self, epoch: int) -> bool:
+        """Is there an event at the end of this epoch, counted from 0?
+
+        >>> [epoch for epoch in range(25) if Rounds(warm_up=10, interval=5).event(epoch)]
+        [10, 15, 20]
+        """
+        return epoch >= self.warm_up and (epoch - self.warm_up) % self.interval == 0
+
+    def observing(self, epoch: int) -> bool:
+        """Does this epoch lie in the window of the next event?
+
+        >>> [epoch for epoch in range(16) if Rounds(warm_up=10, interval=5, window=2).observing(epoch)]
+        [9, 10, 14, 15]
+        """
+        to_come = self.warm_up - epoch if epoch <= self.warm_up else (self.warm_up - epoch) % self.interval
+        return to_come < self.window
+
+
+@dataclass(frozen=True)
+class Pop(Rounds):
+    r"""Algorithm 1 as it must be meant: a label falls when the best candidate leads it by the threshold.
+
+        remove j from S_i   when   q_im - q_ij >= e,   m = argmax_{k in S_i} q_ik
+        e <- max(e - e_s, e_end)   after a round without removals (or after every round)
+
+    q: the softmax over *all* labels, averaged over the window; so a row whose mass lies outside its set is left alone.
+    Differs from the paper: m is the best candidate (the best label overall could empty the set), the threshold moves while
+    e > e_end (printed the other way round), epsilon is part of e, and the posterior is a mean over the last epochs.
+    """
+
+    e0: float = 0.95  # threshold of the first event
+    e_end: float = 0.3  # its floor
+    e_s: float = 0.05  # how far it falls at a time
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not _holds(self.e_end > 0) or not _holds(self.e_end <= self.e0):
+            raise ValueError(
+                f"e_end must be positive and at most e0 ({self.e0}), or best candidates would fall; got {self.e_end}."
+            )
+        if not _holds(self.e_s >= 0):
+            raise ValueError(f"e_s must not be negative; got {self.e_s}.")
+
+    def init(self, candidates: Tensor) -> PopState:
+        return _begin(candidates, self.e0)
+
+    def observe(self, seen: Tensor, logits: Tensor, candidates: Tensor) -> Tensor:
+        return seen + logits.softmax(-1)
+
+    def remove(self, candidates: Tensor, state: PopState) -> tuple[Tensor, Tensor]:
+        margin = _lead(state.seen, candidates)
+        return _without(candidates, margin, margin >= state.threshold[..., None, None])
+
+    def advance(self, state: PopState, fallen: Tensor, share: Tensor) -> PopState:
+        due = (share == 0) | self.every_round
+        lower = torch.maximum(state.threshold - self.e_s, torch.zeros_like(state.threshold) + self.e_end)
+        return _next(state, fallen, torch.where(due, lower, state.threshold))
+
+
+@dataclass(frozen=True)
+class PopRatio(Rounds):
+    r"""The rule of the released code: a label falls when its share of the best candidate's is below the threshold.
+
+        remove j from S_i   when   q_ij / max_{k in S_i} q_ik < theta
+        theta <- theta (1 + inc)   while theta < theta_end, after a quiet round (or after every round)
+
+    q: the softmax over the current *set*, averaged over the window. Quiet: fewer than `quiet`·n·c entries fell.
+    Differs from the released code: the method's weights are not reset to the window mean (it hurts, and it is the method's
+    memory), a running sum stands for the window of copies, and the defaults move (the released inc = 1e-3 at quiet rounds
+    alone takes theta from 0.001 to 0.0011 in 500 epochs).
+    """
+
+    theta: float = 1e-3  # threshold of the first event
+    theta_end: float = 0.4  # it stops growing here
+    inc: float = 0.5  # by which share it grows at a time
+    quiet: float = 1e-4  # share of the n·c entries below which a round counts as quiet
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not _holds(self.theta > 0) or not _holds(self.theta_end < 1) or not _holds(self.theta <= self.theta_end):
+            raise ValueError(
+                f"theta and theta_end must satisfy 0 < theta <= theta_end < 1; got {self.theta} and {self.theta_end}."
+            )
+        if not _holds(self.inc >= 0):
+            raise ValueError(f"inc must not be negative; got {self.inc}.")
+
+    def init(self, candidates: Tensor) -> PopState:
+        return _begin(candidates, self.theta)
+
+    def observe(self, seen: Tensor, logits: Tensor, candidates: Tensor) -> Tensor:
+        return seen + posterior(logits, candidates)
+
+    def remove(self, candidates: Tensor, state: PopState) -> tuple[Tensor, Tensor]:
+        best = masked(state.seen, candidates).amax(-1, keepdim=True)
+        return _without(candidates, _lead(state.seen, candidates), state.seen < state.threshold[..., None, None] * best)
+
+    def advance(self, state: PopState, fallen: Tensor, share: Tensor) -> PopState:
+        due = ((share < self.quiet) | self.every_round) & (state.threshold < self.theta_end)
+        # the last step may overshoot theta_end; below 1 no best candidate can fall
+        higher = (state.threshold * (1 + self.inc)).clamp_max(0.99)
+        return _next(state, fallen, torch.where(due, higher, state.threshold))
+
+
+Purify = Pop | PopRatio
+PURIFY: dict[str, type[Pop] | type[PopRatio]] = {"pop": Pop, "pop_ratio": PopRatio}
+
+
+def stacked(rules: Sequence[Purify], device: torch.device) -> Purify:
+    """One rule for a stack of trials: its numbers become tensors [t]; everything else must agree."""
+    first = rules[0]
+    numbers = [field.name for field in fields(first) if isinstance(getattr(first, field.name), float)]
+    plain = [
+        replace(rule, **{name: getattr(first, name) for name in numbers}) for rule in rules if type(rule) is type(first)
+    ]
+    if len(plain) < len(rules) or any(rule != first for rule in plain):
+        raise ValueError(
+            "trials of one stack must share the rule, warm_up, interval, window and every_round; fit them apart."
+        )
+    columns: dict[str, Any] = {
+        name: torch.tensor([getattr(rule, name) for rule in rules], device=device) for name in numbers
+    }
+    return replace(first, **columns)
+
+
+def _begin(candidates: Tensor, threshold: float | Tensor) -> PopState:
+    seen = torch.zeros(candidates.shape, device=candidates.device)
+    first = torch.as_tensor(threshold, dtype=seen.dtype, device=seen.device).expand(candidates.shape[:-2]).clone()
+    none = torch.empty(0, dtype=torch.int64, device=seen.device)
+    return PopState(seen, first, 0, Removals(none, none, none, none, seen.new_empty(0)))
+
+
+def _lead(seen: Tensor, candidates: Tensor) -> Tensor:
+    """By how much the best candidate leads each label in the window mean [..., c]; zero in rows not yet seen."""
+    q = seen / seen.sum(-1, keepdim=True).clamp_min(1e-30)
+    return masked(q, candidates).amax(-1, keepdim=True) - q
+
+
+def _without(candidates: Tensor, margin: Tensor, falls: Tensor) -> tuple[Tensor, Tensor]:
+    """The sets without what falls, and the margin at which each label fell: zero for those that did not."""
+    removed = candidates & falls
+    return candidates & ~removed, torch.where(removed, margin, 0.0)
+
+
+def _next(state: PopState, fallen: Tensor, threshold: Tensor) -> PopState:
+    """A new window, with this round's removals entered in the log."""
+    round = state.round + 1
+    *where, label = fallen.nonzero(as_tuple=True)
+    trial, row = where if len(where) == 2 else (torch.zeros_like(label), *where)
+    new = Removals(trial, row, label, torch.full_like(label, round), fallen[fallen > 0])
+    log = Removals(*(torch.cat(pair) for pair in zip(state.log, new, strict=True)))
+    return PopState(torch.zeros_like(state.seen), threshold, round, log)
+
+
+def _holds(condition: bool | Tensor) -> bool:
+    return bool(torch.as_tensor(condition).all())

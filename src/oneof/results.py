@@ -1,0 +1,104 @@
+"""Results are rows: every trial is one JSON line that says how it was obtained."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import subprocess
+from collections.abc import Iterable
+from dataclasses import asdict, is_dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from oneof.evaluate import true_labels_removed
+from oneof.state import Fit
+from oneof.version import __version__
+
+Row = dict[str, Any]
+
+
+def rows_of(fitted: Fit, *, seeds: Iterable[int], seconds: float, labels: Any = None, **setting: Any) -> list[Row]:
+    """One row per trial: the setting, what the chosen epoch showed, and where it ran. Seconds are for the whole stack."""
+    history, chosen = fitted.history, fitted.epoch - 1
+    t = fitted.stack.t
+    measured = {"set_size": history.set_size, "covering": history.covering, "approximated": history.approximated}
+    measured |= {"oracle": history.oracle, "accuracy": history.accuracy}
+    at_epoch = {name: _at(column, chosen) for name, column in measured.items() if column is not None}
+    if labels is not None:
+        truth = torch.as_tensor(np.asarray(labels), device=fitted.rows.device)[fitted.rows]
+        at_epoch["true_labels_removed"] = true_labels_removed(fitted.candidates, truth).tolist()
+    plain = {name: plain_value(value) for name, value in setting.items()}
+    return [
+        {
+            **plain,
+            "seed": seed,
+            "epoch": int(fitted.epoch[i]),
+            **{name: round(column[i], 6) for name, column in at_epoch.items()},
+            "seconds": round(seconds / t, 4),
+            **origin(str(fitted.rows.device)),
+        }
+        for i, seed in enumerate(seeds)
+    ]
+
+
+def _at(column: torch.Tensor, epoch: torch.Tensor) -> list[float]:
+    return column.gather(0, epoch[None])[0].tolist()
+
+
+def plain_value(value: Any) -> Any:
+    """Settings as JSON has them; a dataclass becomes its name and its fields."""
+    if is_dataclass(value) and not isinstance(value, type):
+        fields = {name: plain_value(field) for name, field in asdict(value).items()}
+        return {"kind": type(value).__name__, **fields}
+    if callable(value):
+        return getattr(value, "__name__", repr(value))
+    return value
+
+
+@cache
+def origin(device: str) -> Row:
+    """Where a row comes from: device, versions, commit."""
+    name = (
+        torch.cuda.get_device_name(device) if device.startswith("cuda") else platform.processor() or platform.machine()
+    )
+    return {"device": f"{device} ({name})", "oneof": __version__, "torch": torch.__version__, "commit": _commit()}
+
+
+def _commit() -> str | None:
+    """The commit of the source tree, with a + if it was changed since; None when installed from a wheel."""
+    here = Path(__file__).parent
+    asked = ["git", "-C", str(here), "describe", "--always", "--dirty=+", "--exclude=*"]
+    try:
+        answer = subprocess.run(asked, capture_output=True, text=True, timeout=10, check=False)
+    except OSError:  # no git on this machine
+        return None
+    return answer.stdout.strip() or None
+
+
+def append(path: Path, rows: Iterable[Row]) -> None:
+    """Append rows to a file of JSON lines, in one write, so that lines of several writers do not mix."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    text = "".join(json.dumps(row) + "\n" for row in rows)
+    handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+    try:
+        os.write(handle, text.encode())
+    finally:
+        os.close(handle)
+
+
+def read(path: Path) -> list[Row]:
+    """All rows of a file of JSON lines."""
+    rows = []
+    for number, line in enumerate(path.read_text().splitlines(), 1):
+        try:
+            rows.append(json.loads(line))
+        except json.JSONDecodeError as error:
+            raise ValueError(
+                f"{path} must hold one JSON object per line; line {number} does not ({error.msg})."
+            ) from error
+    return rows

@@ -1,0 +1,116 @@
+"""What training changes, epoch by epoch, and what it leaves behind."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from oneof.problem import Problem
+from oneof.purify import PopState, Removals
+from oneof.trials import Stack
+
+
+@dataclass
+class State:
+    """What training changes; a checkpoint is exactly this."""
+
+    epoch: int
+    stack: Stack
+    optimizer: list[list[Tensor]]
+    candidates: Tensor  # [t, m, c], the sets that are left
+    memory: Any  # rows [t, m, ...] of the method, or ()
+    pop: PopState | None
+    generators: list[torch.Generator]  # one per trial
+
+
+class Record(NamedTuple):
+    """What one epoch showed, a number per trial [t]; None where it was not asked for."""
+
+    epoch: int
+    loss: Tensor
+    set_size: Tensor
+    threshold: Tensor | None
+    removed: Tensor | None  # labels that fell at the end of this epoch
+    covering: Tensor | None  # on held-out sets, as is the next
+    approximated: Tensor | None
+    oracle: Tensor | None  # accuracy on held-out rows: needs their true labels
+    accuracy: Tensor | None  # on test rows
+
+
+@dataclass(frozen=True)
+class Fit:
+    """t trained trials: their networks at the chosen epoch, the sets they kept, and how they got there."""
+
+    stack: Stack
+    shift: Tensor | None  # [t, 1, ...] scaling of features
+    scale: Tensor | None
+    rows: Tensor  # [t, m] the rows trained on
+    candidates: Tensor  # [t, m, c] what is left of their sets
+    removals: Removals | None
+    history: Record  # every field [epochs, t]
+    epoch: Tensor  # [t] the chosen one, counted from 1
+
+    @torch.no_grad()
+    def logits(self, x: Any, block: int = 65536) -> Tensor:
+        """Logits [t, n, c] of features x [n, ...], in evaluation mode."""
+        features = torch.as_tensor(x, dtype=self.dtype, device=self.candidates.device)
+        with self.stack.evaluating():
+            parts = features.split(max(1, block // self.stack.t))  # type: ignore[no-untyped-call]
+            return torch.cat([self.stack(self._scaled(part)) for part in parts], dim=1)
+
+    def probabilities(self, x: Any) -> Tensor:
+        """Softmax of the logits, [t, n, c]."""
+        return self.logits(x).softmax(-1)
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.history.loss.dtype
+
+    def _scaled(self, part: Tensor) -> Tensor:
+        x = part.expand(self.stack.t, *part.shape)
+        return x if self.shift is None or self.scale is None else (x - self.shift) * self.scale
+
+
+class Best:
+    """Keeps, per trial, the networks and sets of the best epoch so far; of equals the latest."""
+
+    def __init__(self, state: State, choose: str) -> None:
+        self.choose = choose
+        self.score = torch.full((state.stack.t,), -torch.inf, device=state.candidates.device)
+        self.epoch = torch.zeros(state.stack.t, dtype=torch.int64, device=state.candidates.device)
+        self.kept = {name: tensor.clone() for name, tensor in self._live(state).items()}
+
+    def see(self, record: Record, state: State) -> None:
+        if self.choose == "last":
+            return
+        score = getattr(record, self.choose)
+        better = score >= self.score
+        self.score = torch.where(better, score, self.score)
+        self.epoch = torch.where(better, record.epoch, self.epoch)
+        for name, tensor in self._live(state).items():
+            self.kept[name] = torch.where(better.view(-1, *[1] * (tensor.dim() - 1)), tensor, self.kept[name])
+
+    def fit(self, problem: Problem, state: State, history: list[Record]) -> Fit:
+        if self.choose == "last":
+            self.epoch = torch.full_like(self.epoch, state.epoch)
+        else:
+            for name, tensor in self._live(state).items():
+                tensor.copy_(self.kept[name])
+        columns = [list(column) for column in zip(*history, strict=True)]
+        joined = [None if column[0] is None else torch.stack(column) for column in columns[1:]]
+        record = Record(len(history), *joined)  # type: ignore[arg-type]
+        log = None if state.pop is None else _still_removed(state.pop.log, state.candidates)
+        return Fit(state.stack, problem.shift, problem.scale, problem.rows, state.candidates, log, record, self.epoch)
+
+    @staticmethod
+    def _live(state: State) -> dict[str, Tensor]:
+        return {**state.stack.weights, **state.stack.buffers, "candidates of the rows": state.candidates}
+
+
+def _still_removed(log: Removals, candidates: Tensor) -> Removals:
+    """The removals up to the chosen epoch."""
+    gone = ~candidates[log.trial, log.row, log.label]
+    return Removals(*(column[gone] for column in log))
