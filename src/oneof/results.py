@@ -7,7 +7,7 @@ import os
 import platform
 import subprocess
 from collections.abc import Iterable
-from dataclasses import asdict, is_dataclass
+from dataclasses import fields, is_dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -53,8 +53,8 @@ def _at(column: torch.Tensor, epoch: torch.Tensor) -> list[float]:
 def plain_value(value: Any) -> Any:
     """Settings as JSON has them; a dataclass becomes its name and its fields."""
     if is_dataclass(value) and not isinstance(value, type):
-        fields = {name: plain_value(field) for name, field in asdict(value).items()}
-        return {"kind": type(value).__name__, **fields}
+        named = {field.name: plain_value(getattr(value, field.name)) for field in fields(value)}
+        return {"kind": type(value).__name__, **named}
     if callable(value):
         return getattr(value, "__name__", repr(value))
     return value
