@@ -1,4 +1,4 @@
-"""Which numbers should POP start from? Tried on digits (seeds 0-9), judged without true labels by the sets of held-out rows.
+"""Which numbers should POP start from? Tried with PRODEN and CC, with and without mixup, on digits (seeds 0-9); judged without true labels by the sets of held-out rows.
 
     python benchmarks/pop_defaults.py [--rows results/pop_defaults.jsonl]
 
@@ -17,40 +17,54 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from oneof.demo import TRAINING, digits
+from oneof.demo import TRAINING, Digits, digits
 from oneof.engine import fit
-from oneof.methods import Proden
+from oneof.methods import CC, Method, Proden
+from oneof.problem import Training
 from oneof.purify import Pop, PopRatio, Purify
 from oneof.results import append, plain_value, read, rows_of
 
 SEEDS = range(10)
+SITUATIONS = [(Proden(), 0.0), (Proden(), 1.0), (CC(), 0.0), (CC(), 1.0)]  # method, mixup
 MARGINS = [(0.95, 0.3, 0.05), (0.99, 0.3, 0.03), (0.9, 0.1, 0.1), (0.95, 0.6, 0.05), (0.95, 0.1, 0.05)]
 RATIOS = [(1e-3, 0.5, 0.4), (1e-3, 0.5, 0.1), (1e-2, 0.3, 0.4), (1e-3, 1e-3, 0.4)]
-STACKS: list[list[Purify]] = [
+MARGIN_STACKS: list[list[Purify]] = [
     [Pop(warm_up, 5, window, every_round, *numbers) for numbers in MARGINS]
-    for (warm_up, window), every_round in product([(10, 5), (10, 1), (20, 5)], [True, False])
-] + [
+    for warm_up, window, every_round in [(10, 5, True), (20, 5, True), (40, 5, True), (10, 1, True), (10, 5, False)]
+]
+RATIO_STACKS: list[list[Purify]] = [
     [PopRatio(warm_up, 5, 5, every_round, theta, theta_end, inc) for theta, inc, theta_end in RATIOS]
-    for warm_up, every_round in product([10, 20], [True, False])
+    for warm_up, every_round in [(10, True), (40, True), (10, False)]
 ]
 
 
 def main(path: Path) -> None:
     data = digits(SEEDS)
-    done = [row["purify"] for row in read(path)] if path.exists() else []
-    for number, rules in enumerate([[None], *STACKS], 1):
-        if plain_value(rules[0]) in done:
-            continue
-        start = time.perf_counter()
-        trials = [replace(trial, purify=rule) for rule in rules for trial in data.trials]
-        sets = np.concatenate([data.candidates] * len(rules))
-        fitted = fit(data.x, sets, trials=trials, method=Proden(), training=TRAINING, labels=data.labels)
-        common = {"dataset": "digits", "method": Proden(), "training": TRAINING, "selection": "last epoch"}
-        seconds = time.perf_counter() - start
-        rows = rows_of(fitted, seeds=[trial.seed for trial in trials], seconds=seconds, labels=data.labels, **common)
-        append(path, [row | {"purify": plain_value(trial.purify)} for row, trial in zip(rows, trials, strict=True)])
-        print(f"{number} of {len(STACKS) + 1} stacks, {seconds:.0f} s", flush=True)
-    report(read(path))
+    work = list(product(SITUATIONS, [[None], *MARGIN_STACKS, *RATIO_STACKS]))
+    for number, ((method, mixup), rules) in enumerate(work, 1):
+        done = [key(row) for row in read(path)] if path.exists() else []
+        if (plain_value(method)["kind"], mixup, plain_value(rules[0])) not in done:
+            append(path, run_stack(data, method, replace(TRAINING, mixup=mixup), rules))
+        print(f"{number} of {len(work)} stacks", flush=True)
+    rows = read(path)
+    for method, mixup in SITUATIONS:
+        print(f"\n{type(method).__name__}, mixup {mixup}\n")
+        report([row for row in rows if key(row)[:2] == (type(method).__name__, mixup)])
+
+
+def key(row: dict) -> tuple:
+    return row["method"]["kind"], row["training"]["mixup"], row["purify"]
+
+
+def run_stack(data: Digits, method: Method, training: Training, rules: list[Purify | None]) -> list[dict]:
+    start = time.perf_counter()
+    trials = [replace(trial, purify=rule) for rule in rules for trial in data.trials]
+    sets = np.concatenate([data.candidates] * len(rules))
+    fitted = fit(data.x, sets, trials=trials, method=method, training=training, labels=data.labels)
+    common = {"dataset": "digits", "method": method, "training": training, "selection": "last epoch"}
+    seconds = time.perf_counter() - start
+    rows = rows_of(fitted, seeds=[trial.seed for trial in trials], seconds=seconds, labels=data.labels, **common)
+    return [row | {"purify": plain_value(trial.purify)} for row, trial in zip(rows, trials, strict=True)]
 
 
 def report(rows: list[dict]) -> None:
@@ -68,7 +82,7 @@ def report(rows: list[dict]) -> None:
 
 def describe(setting: dict | None) -> str:
     if setting is None:
-        return "none (PRODEN)"
+        return "no purification"
     numbers = [f"{name} {value}" for name, value in setting.items() if name not in ("kind", "interval", "quiet")]
     return f"{setting['kind']}: {', '.join(numbers)}"
 

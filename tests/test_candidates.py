@@ -93,7 +93,7 @@ BAD = [
     (scipy.sparse.csr_matrix([[1.0, 2.0]]), {}, ValueError, r"got 2\.0 in row 0, column 1"),
     (np.array([["x", "y"]]), {}, TypeError, r"mask of candidates must be of bool or 0/1; got dtype <U1"),
     (np.ones((2, 3)), {"classes": ["a", "b"]}, ValueError, r"every column of the mask; got 2 names for 3 columns"),
-    ([["a"], ["a"]], {}, ValueError, r"at least two classes; got 1 \(a\)\. Give classes="),
+    ([["a"], ["a"]], {}, ValueError, r"at least two classes; got 1 class \(a\)\. Give classes="),
     ([["a", 1]], {}, TypeError, r"all strings or all numbers; row 0 has 'a' but row 0 has 1"),
     ([["a"], [None, "b"]], {}, ValueError, r"strings or finite numbers; row 1 has None"),
     ([[1.0], [float("nan")]], {}, ValueError, r"strings or finite numbers; row 1 has nan"),

@@ -1,1 +1,46 @@
-"""Learn classifiers from candidate labels."""
+"""Learn classifiers from candidate labels: each example has a set of labels, and one of them is right."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from oneof.version import __version__
+
+if TYPE_CHECKING:
+    from oneof.candidates import Candidates as Candidates
+    from oneof.candidates import read as read
+    from oneof.engine import fit as fit
+    from oneof.estimator import PartialLabelClassifier as PartialLabelClassifier
+    from oneof.generate import generate as generate
+    from oneof.methods import METHODS as METHODS
+    from oneof.methods import Method as Method
+    from oneof.networks import MLP as MLP
+    from oneof.networks import Linear as Linear
+    from oneof.problem import Training as Training
+    from oneof.purify import Pop as Pop
+    from oneof.purify import PopRatio as PopRatio
+    from oneof.trials import Trial as Trial
+
+# torch takes seconds to import, and `oneof --help` must not: a name is fetched when it is first used
+_HOME = {
+    "Candidates": "candidates",
+    "read": "candidates",
+    "fit": "engine",
+    "PartialLabelClassifier": "estimator",
+    "generate": "generate",
+    "METHODS": "methods",
+    "Method": "methods",
+    "MLP": "networks",
+    "Linear": "networks",
+    "Training": "problem",
+    "Pop": "purify",
+    "PopRatio": "purify",
+    "Trial": "trials",
+}
+
+__all__ = ["__version__", *_HOME]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'oneof' has no attribute {name!r}")
+    return getattr(import_module(f"oneof.{_HOME[name]}"), name)

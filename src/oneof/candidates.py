@@ -7,7 +7,7 @@ ways in which the rest of the package looks through the mask. They work on any l
 from __future__ import annotations
 
 import numbers
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
@@ -113,7 +113,7 @@ def statistics(mask: NDArray[np.bool_]) -> Statistics:
 
 
 def read(
-    sets: Any, *, classes: Sequence[Any] | None = None, complementary: bool = False, empty: str = "error"
+    sets: Any, *, classes: Iterable[Any] | None = None, complementary: bool = False, empty: str = "error"
 ) -> Candidates:
     """Read candidate sets in any of the forms people have them in.
 
@@ -145,7 +145,7 @@ def read(
         raise ValueError("candidates must have at least one row; got none.")
     if len(names) < 2:
         raise ValueError(
-            f"candidates must have at least two classes; got {len(names)} ({_show(names)}). "
+            f"candidates must have at least two classes; got {'1 class' if len(names) else 'none'} ({_show(names)}). "
             "Give classes= if some are in no set."
         )
     if complementary:
@@ -171,7 +171,7 @@ def _empty_message(blank: NDArray[np.bool_], complementary: bool) -> str:
     )
 
 
-def _mask_and_classes(sets: Any, classes: Sequence[Any] | None) -> tuple[NDArray[np.bool_], NDArray[Any]]:
+def _mask_and_classes(sets: Any, classes: Iterable[Any] | None) -> tuple[NDArray[np.bool_], NDArray[Any]]:
     if hasattr(sets, "columns") and hasattr(sets, "to_numpy"):  # a DataFrame: one column per class
         return _from_mask(sets.to_numpy(), list(sets.columns) if classes is None else classes)
     if hasattr(sets, "toarray"):  # SciPy sparse
@@ -187,7 +187,7 @@ def _mask_and_classes(sets: Any, classes: Sequence[Any] | None) -> tuple[NDArray
     return _from_labels(*_rows_and_labels(sets), classes)
 
 
-def _from_mask(values: NDArray[Any], classes: Sequence[Any] | None) -> tuple[NDArray[np.bool_], NDArray[Any]]:
+def _from_mask(values: NDArray[Any], classes: Iterable[Any] | None) -> tuple[NDArray[np.bool_], NDArray[Any]]:
     if values.dtype != np.bool_:
         if not (np.issubdtype(values.dtype, np.number) or values.dtype == object):
             raise TypeError(f"a mask of candidates must be of bool or 0/1; got dtype {values.dtype}.")
@@ -198,11 +198,11 @@ def _from_mask(values: NDArray[Any], classes: Sequence[Any] | None) -> tuple[NDA
                 f"a mask of candidates must hold only 0 and 1; got {values[row, column]} in row {row}, column {column}. "
                 "Weights are not candidates: threshold them first."
             )
-    if classes is not None and len(classes) != values.shape[1]:
-        raise ValueError(
-            f"classes must name every column of the mask; got {len(classes)} names for {values.shape[1]} columns."
-        )
     names = np.arange(values.shape[1]) if classes is None else _class_array(classes)
+    if len(names) != values.shape[1]:
+        raise ValueError(
+            f"classes must name every column of the mask; got {len(names)} names for {values.shape[1]} columns."
+        )
     return values.astype(bool), names
 
 
@@ -236,7 +236,7 @@ def _kind(value: Any) -> str:
 
 
 def _from_labels(
-    n: int, rows: NDArray[np.intp], labels: list[Any], classes: Sequence[Any] | None
+    n: int, rows: NDArray[np.intp], labels: list[Any], classes: Iterable[Any] | None
 ) -> tuple[NDArray[np.bool_], NDArray[Any]]:
     _check_labels(rows, labels)
     if classes is None:
@@ -269,7 +269,7 @@ def _check_labels(rows: NDArray[np.intp], labels: list[Any]) -> None:
             )
 
 
-def _class_array(classes: Sequence[Any]) -> NDArray[Any]:
+def _class_array(classes: Iterable[Any]) -> NDArray[Any]:
     names = np.asarray(list(classes))
     if len(set(names.tolist())) != len(names):
         seen: set[Any] = set()

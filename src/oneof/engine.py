@@ -20,7 +20,7 @@ from oneof.problem import Problem, Training, pose
 from oneof.progress import bar
 from oneof.purify import Purify
 from oneof.state import Best, Fit, Record, State
-from oneof.trials import Stack, Trial, build, put, take
+from oneof.trials import Stack, Trial, build, positions, put, take
 
 
 def begin(problem: Problem, stack: Stack, seeds: list[int]) -> State:
@@ -50,16 +50,17 @@ def _train(problem: Problem, state: State) -> Tensor:
     mixing = _mixing_weights(problem, state) if training.mixup else None
     observing = problem.purify is not None and problem.purify.observing(state.epoch)
     total = torch.zeros_like(problem.lr)
+    where = positions(order, m)
     for step, start in enumerate(range(0, m, training.batch)):
-        at = order[:, start : start + training.batch]
+        at = where[:, start : start + training.batch]
         total += _step(problem, state, at, lr, None if mixing is None else mixing[:, step], observing)
     return total / m
 
 
 def _step(problem: Problem, state: State, at: Tensor, lr: Tensor, mixing: Tensor | None, observing: bool) -> Tensor:
-    """One step on rows `at` [t, b] of the tables: loss, update of the network, of the memory, of what POP sees."""
+    """One step on the rows at these positions [t, b] of the tables: loss, update of the network, of the memory, of what POP sees."""
     method, stack = problem.method, state.stack
-    x = problem.features(problem.rows.gather(1, at))
+    x = problem.features(take(problem.rows, at))
     candidates, memory = take(state.candidates, at), take(state.memory, at)
     logits = stack(_altered(problem, state, x, mixing))
     loss = method.loss(logits, candidates, memory)

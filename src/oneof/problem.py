@@ -15,7 +15,7 @@ from oneof.data.scaling import SCALINGS
 from oneof.methods import Method
 from oneof.optimize import SGD, Optimizer, Schedule, cosine
 from oneof.purify import Purify, stacked
-from oneof.trials import Stack, Trial, take
+from oneof.trials import Stack, Trial, positions, take
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class Problem(NamedTuple):
     def sets(self, rows: Tensor) -> Tensor:
         """The sets as given [t, b, c] of rows [t, b]."""
         if self.candidates.dim() == 3:
-            return take(self.candidates, rows)  # type: ignore[no-any-return]
+            return take(self.candidates, positions(rows, len(self.x)))  # type: ignore[no-any-return]
         return self.candidates[rows]
 
     def logits(self, stack: Stack, rows: Tensor, block: int = 65536) -> Tensor:
@@ -90,9 +90,9 @@ def pose(
     device: torch.device,
 ) -> Problem:
     """Check the inputs of `fit` and put them on the device."""
-    features = torch.as_tensor(x, dtype=torch.get_default_dtype(), device=device)
+    features = as_tensor(x, torch.get_default_dtype(), device)
     mask = _mask(candidates, features, len(trials), device)
-    truth = None if labels is None else torch.as_tensor(labels, dtype=torch.int64, device=device)
+    truth = None if labels is None else as_tensor(labels, torch.int64, device)
     if truth is not None and truth.shape != features.shape[:1]:
         raise ValueError(f"labels must have one entry per row of x ({len(features)}); got shape {tuple(truth.shape)}.")
     rows = _rows([trial.rows for trial in trials], "rows", len(features), device)
@@ -116,8 +116,14 @@ def pose(
     )
 
 
+def as_tensor(values: Any, dtype: torch.dtype | None, device: torch.device) -> Tensor:
+    """As a tensor on the device, sharing memory where torch can: it does not take arrays that are read-only."""
+    shareable = values if isinstance(values, Tensor) else np.require(values, requirements="W")
+    return torch.as_tensor(shareable, dtype=dtype, device=device)
+
+
 def _mask(candidates: Any, x: Tensor, t: int, device: torch.device) -> Tensor:
-    mask = torch.as_tensor(candidates, device=device)
+    mask = as_tensor(candidates, None, device)
     if mask.dtype != torch.bool:
         raise TypeError(
             f"candidates must be a bool mask; got {mask.dtype}. oneof.candidates.read makes one of other forms."

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from oneof.problem import Problem
+from oneof.problem import Problem, as_tensor
 from oneof.purify import PopState, Removals
 from oneof.trials import Stack
 
@@ -56,7 +56,7 @@ class Fit:
     @torch.no_grad()
     def logits(self, x: Any, block: int = 65536) -> Tensor:
         """Logits [t, n, c] of features x [n, ...], in evaluation mode."""
-        features = torch.as_tensor(x, dtype=self.dtype, device=self.candidates.device)
+        features = as_tensor(x, self.dtype, self.candidates.device)
         with self.stack.evaluating():
             parts = features.split(max(1, block // self.stack.t))  # type: ignore[no-untyped-call]
             return torch.cat([self.stack(self._scaled(part)) for part in parts], dim=1)

@@ -54,13 +54,12 @@ class Stack:
             self.parameters, self.buffers = stack_module_state(list(modules))
             self.weights = {name: p.detach() for name, p in self.parameters.items()}
             self.module = copy.deepcopy(modules[0]).to("meta")
-            self._vmapped = vmap(self._call_one, randomness="different")
 
     def __call__(self, x: Tensor) -> Tensor:
         """Logits [t, b, c] of x [t, b, ...]."""
         if self.t == 1:
             return self.module(x[0])[None]  # type: ignore[no-any-return]
-        return self._vmapped(self.parameters, self.buffers, x)
+        return vmap(self._call_one, randomness="different")(self.parameters, self.buffers, x)
 
     def _call_one(self, weights: dict[str, Any], buffers: dict[str, Any], x: Tensor) -> Tensor:
         return functional_call(self.module, (weights, buffers), (x,))  # type: ignore[no-any-return]
@@ -69,6 +68,18 @@ class Stack:
         """Gradients in the order and shape of `weights`; trials do not touch each other, so their losses may be summed."""
         found = torch.autograd.grad(loss, list(self.parameters.values()))
         return [g[None] for g in found] if self.t == 1 else list(found)
+
+    def modules(self) -> list[nn.Module]:
+        """Each trial's network as a module of its own."""
+        alone = [
+            copy.deepcopy(self.module).to_empty(device=next(iter(self.weights.values())).device) for _ in range(self.t)
+        ]
+        for t, module in enumerate(alone):
+            module.load_state_dict({name: tensor[t] for name, tensor in {**self.weights, **self.buffers}.items()})
+        return alone
+
+    def __reduce__(self) -> tuple[type[Stack], tuple[list[nn.Module]]]:
+        return Stack, (self.modules(),)  # plain pickle would part the views from what they view
 
     @contextmanager
     def frozen_statistics(self) -> Iterator[None]:
@@ -97,28 +108,24 @@ def build(make: Any, seeds: Sequence[int], device: torch.device) -> Stack:
     return Stack(modules)
 
 
-def take(table: Any, at: Tensor) -> Any:
-    """Rows `at` [t, b] of a table [t, n, ...], as [t, b, ...]; of an empty memory (), nothing.
+def positions(at: Tensor, n: int) -> Tensor:
+    """Where rows `at` [t, b] of tables [t, n, ...] lie once the two axes are one; worked out once, used for every table."""
+    return at + torch.arange(0, at.shape[0] * n, n, device=at.device)[:, None]
 
-    >>> take(torch.arange(6).view(2, 3, 1), torch.tensor([[2, 0], [1, 1]])).squeeze(-1)
+
+def take(table: Any, where: Tensor) -> Any:
+    """Rows of a table [t, n, ...] at `positions` [t, b], as [t, b, ...]; of an empty memory (), nothing.
+
+    >>> take(torch.arange(6).view(2, 3, 1), positions(torch.tensor([[2, 0], [1, 1]]), 3)).squeeze(-1)
     tensor([[2, 0],
             [4, 4]])
     """
     if isinstance(table, tuple):
         return table
-    return table.flatten(0, 1).index_select(0, _flat(table, at)).view(*at.shape, *table.shape[2:])
+    return table.flatten(0, 1).index_select(0, where.reshape(-1)).view(*where.shape, *table.shape[2:])
 
 
-def put(table: Any, at: Tensor, rows: Any) -> None:
+def put(table: Any, where: Tensor, rows: Any) -> None:
     """Write rows [t, b, ...] into a table in place; the engine alone does this."""
     if not isinstance(table, tuple):
-        table.flatten(0, 1).index_copy_(0, _flat(table, at), rows.flatten(0, 1))
-
-
-def _flat(table: Tensor, at: Tensor) -> Tensor:
-    """Positions in the table with its first two axes flattened into one."""
-    if table.shape[0] == 1:
-        return at.reshape(-1)
-    return (at + torch.arange(0, table.shape[0] * table.shape[1], table.shape[1], device=at.device)[:, None]).reshape(
-        -1
-    )
+        table.flatten(0, 1).index_copy_(0, where.reshape(-1), rows.flatten(0, 1))

@@ -1,0 +1,56 @@
+"""The command line: `oneof COMMAND`. Commands import what is heavy when they run, so that help is quick."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated, Any
+
+import typer
+
+from oneof.cli.demo import demo
+from oneof.version import __version__
+
+app = typer.Typer(
+    help="Learn classifiers from candidate labels: each example has a set of labels, and one of them is right.",
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+app.command()(demo)
+
+# typer carries its own click in newer versions and uses the real one in older: this is ClickException of either
+UsageProblem: Any = typer.BadParameter.__mro__[2]
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"oneof {__version__}")
+        raise typer.Exit
+
+
+@app.callback(invoke_without_command=True)
+def _options(
+    context: typer.Context,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+
+
+def main() -> None:
+    """Run a command. Bad input ends with one line on standard error and exit code 2; so does a file that cannot be had."""
+    try:
+        sys.exit(app(standalone_mode=False))
+    except UsageProblem as error:
+        _fail(error.format_message())
+    except (ValueError, TypeError, OSError) as error:
+        _fail(str(error))
+    except (typer.Abort, KeyboardInterrupt):
+        typer.echo("oneof: stopped.", err=True)
+        sys.exit(130)
+
+
+def _fail(message: str) -> None:
+    typer.echo(f"oneof: {' '.join(message.split())}", err=True)
+    sys.exit(2)

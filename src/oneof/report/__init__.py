@@ -1,0 +1,1 @@
+"""Rows and runs, made readable."""

@@ -1,0 +1,120 @@
+"""PartialLabelClassifier: scikit-learn's own checks without an exception, and what is ours."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV, KFold, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from oneof import PartialLabelClassifier
+from oneof.data.synthetic import mixture
+from oneof.evaluate import approximated_accuracy
+from oneof.generate import Flip, generate
+from oneof.methods import CC
+from oneof.purify import PopRatio
+
+DATA = mixture(n=200, d=3, c=4, separation=5.0, seed=0)
+MASK = generate(DATA.labels, 4, Flip(0.4), seed=1)
+NAMES = np.array(["ant", "bee", "cow", "dog"])
+LISTS = [NAMES[row].tolist() for row in MASK]
+
+
+@parametrize_with_checks([PartialLabelClassifier(epochs=40)])
+def test_scikit_learn_checks(estimator, check):
+    check(estimator)
+
+
+def quick(**changes):
+    return PartialLabelClassifier(**({"epochs": 25, "n_trials": 3, "random_state": 0} | changes))
+
+
+def test_every_form_of_y_gives_the_same_classifier():
+    fits = [
+        quick().fit(DATA.x, MASK),
+        quick(classes=NAMES).fit(DATA.x, MASK.astype(int)),
+        quick().fit(DATA.x, LISTS),
+        quick().fit(DATA.x, pd.Series(LISTS)),
+        quick().fit(pd.DataFrame(DATA.x, columns=list("abc")), pd.DataFrame(MASK, columns=NAMES)),
+    ]
+    for clf in fits[1:]:
+        assert clf.classes_.tolist() == NAMES.tolist()
+        x = pd.DataFrame(DATA.x, columns=list("abc")) if hasattr(clf, "feature_names_in_") else DATA.x
+        np.testing.assert_array_equal(clf.predict_proba(x), fits[0].predict_proba(DATA.x))
+
+
+def test_learns_and_resolves_the_training_rows():
+    clf = quick().fit(DATA.x, LISTS)
+    truth = NAMES[DATA.labels]
+    assert (clf.transduction_ == truth).mean() > 0.93
+    assert clf.score(DATA.x, truth) > 0.93
+    assert clf.candidates_.sum() < MASK.sum()
+    assert not (clf.candidates_ & ~MASK).any()
+    assert clf.candidates_.any(1).all()
+    np.testing.assert_allclose(clf.label_distributions_.sum(1), 1)
+    assert (clf.label_distributions_[~clf.candidates_] == 0).all()
+    assert clf.history_["set_size"].shape == (25, 3)
+    assert 1 <= clf.n_iter_ <= 25
+
+
+def test_score_of_sets_is_the_approximated_accuracy():
+    clf = quick().fit(DATA.x, MASK)
+    logs = torch.as_tensor(clf.predict_proba(DATA.x)).log()
+    assert clf.score(DATA.x, MASK) == pytest.approx(float(approximated_accuracy(logs, torch.as_tensor(MASK))))
+
+
+def test_works_in_pipeline_grid_search_and_cross_validation():
+    pipeline = make_pipeline(StandardScaler(), quick())
+    assert cross_val_score(pipeline, DATA.x, MASK, cv=3).mean() > 0.8
+    search = GridSearchCV(quick(), {"method": ["proden", "cc"], "purify": [None, "pop"]}, cv=2).fit(DATA.x, MASK)
+    assert search.best_score_ > 0.8
+
+
+def test_lists_of_lists_need_a_cv_object():
+    """scikit-learn itself refuses ragged lists when it has to choose the splitter, and its message names the binary array."""
+    with pytest.raises(ValueError, match="use a binary array"):
+        cross_val_score(quick(), DATA.x, LISTS, cv=3, error_score="raise")
+    assert cross_val_score(quick(), DATA.x, LISTS, cv=KFold(3), error_score="raise").mean() > 0.8
+
+
+def test_clone_and_pickle():
+    clf = quick(method=CC(), purify=PopRatio()).fit(DATA.x, MASK)
+    assert clone(clf).get_params() == clf.get_params()
+    for trials in (1, 3):
+        fitted = quick(n_trials=trials).fit(DATA.x, MASK)
+        again = pickle.loads(pickle.dumps(fitted))
+        np.testing.assert_array_equal(again.predict_proba(DATA.x), fitted.predict_proba(DATA.x))
+
+
+def test_a_class_that_is_absent_can_be_named():
+    clf = quick(classes=["ant", "bee", "cow", "dog", "eel"]).fit(DATA.x, LISTS)
+    assert clf.predict_proba(DATA.x).shape == (200, 5)
+
+
+@pytest.mark.parametrize(
+    ("changes", "y", "message"),
+    [
+        ({"method": "prodn"}, MASK, r"method must be one of proden, .*; got 'prodn'\. Did you mean 'proden'\?"),
+        ({"purify": "popp"}, MASK, r"purify must be one of pop, pop_ratio; got 'popp'\. Did you mean 'pop'\?"),
+        ({"n_trials": 0}, MASK, r"n_trials must be at least 1; got 0"),
+        ({"validation_fraction": 1.0}, MASK, r"validation_fraction must lie in \[0, 1\); got 1\.0"),
+        ({"choose": "tset"}, MASK, r"choose must be one of last, covering, approximated, oracle; got 'tset'"),
+        ({}, MASK[:50], r"y must have one entry per row of X; got 50 for 200 rows"),
+        ({}, np.zeros_like(MASK), r"at least one label per row; 200 of 200 rows are empty, first row 0"),
+    ],
+)
+def test_messages(changes, y, message):
+    with pytest.raises(ValueError, match=message):
+        quick(**changes).fit(DATA.x, y)
+
+
+def test_weights_have_no_meaning_for_sets():
+    with pytest.raises(ValueError, match="sample_weight must be None when y holds sets"):
+        quick(epochs=1).fit(DATA.x, MASK).score(DATA.x, MASK, sample_weight=np.ones(200))
