@@ -86,6 +86,19 @@ def test_so_it_does_with_mixup_noise_and_adam(training):
         assert_same_trial(together, t, run([one], training=training))
 
 
+@pytest.mark.usefixtures("double")
+def test_stacks_cut_by_memory_give_the_same_trials():
+    trials = [trial(seed) for seed in range(3)]
+    own_sets = np.stack([generate(DATA.labels, C, Flip(rate=0.4), seed=seed) for seed in range(3)])
+    whole, cut_up = (run(trials, own_sets, purify=PURIFY["pop"], memory=memory) for memory in (None, 1))
+    for t in range(3):
+        alone = run([trials[t]], own_sets[t : t + 1], purify=PURIFY["pop"])
+        assert_same_trial(whole, t, alone)
+        assert_same_trial(cut_up, t, alone)
+    for one, other in zip(whole.removals, cut_up.removals, strict=True):
+        np.testing.assert_allclose(np.sort(one), np.sort(other), atol=1e-9)
+
+
 class Normed(nn.Module):
     """A user's own module, with batch normalisation."""
 

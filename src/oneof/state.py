@@ -81,7 +81,7 @@ class Best:
         self.choose = choose
         self.score = torch.full((state.stack.t,), -torch.inf, device=state.candidates.device)
         self.epoch = torch.zeros(state.stack.t, dtype=torch.int64, device=state.candidates.device)
-        self.kept = {name: tensor.clone() for name, tensor in self._live(state).items()}
+        self.kept = {name: tensor.clone() for name, tensor in self._live(state).items()} if choose != "last" else {}
 
     def see(self, record: Record, state: State) -> None:
         if self.choose == "last":
@@ -99,8 +99,8 @@ class Best:
         else:
             for name, tensor in self._live(state).items():
                 tensor.copy_(self.kept[name])
-        columns = [list(column) for column in zip(*history, strict=True)]
-        joined = [None if column[0] is None else torch.stack(column) for column in columns[1:]]
+        columns = _columns([record[1:] for record in history])
+        joined = [None if column is None else torch.stack(column) for column in columns]
         record = Record(len(history), *joined)  # type: ignore[arg-type]
         log = None if state.pop is None else _still_removed(state.pop.log, state.candidates)
         return Fit(state.stack, problem.shift, problem.scale, problem.rows, state.candidates, log, record, self.epoch)
@@ -114,3 +114,37 @@ def _still_removed(log: Removals, candidates: Tensor) -> Removals:
     """The removals up to the chosen epoch."""
     gone = ~candidates[log.trial, log.row, log.label]
     return Removals(*(column[gone] for column in log))
+
+
+def join(fits: list[Fit]) -> Fit:
+    """Several fits of one setting, trained apart because together they would not fit in memory, as one."""
+    if len(fits) == 1:
+        return fits[0]
+    first = fits[0]
+    history = [
+        None if column is None else torch.cat(column, dim=1) for column in _columns([f.history[1:] for f in fits])
+    ]
+    return Fit(
+        stack=Stack([module for part in fits for module in part.stack.modules()]),
+        shift=None if first.shift is None else torch.cat([part.shift for part in fits]),  # type: ignore[misc]
+        scale=None if first.scale is None else torch.cat([part.scale for part in fits]),  # type: ignore[misc]
+        rows=torch.cat([part.rows for part in fits]),
+        candidates=torch.cat([part.candidates for part in fits]),
+        removals=None if first.removals is None else _joined_removals(fits),
+        history=Record(first.history.epoch, *history),  # type: ignore[arg-type]
+        epoch=torch.cat([part.epoch for part in fits]),
+    )
+
+
+def _joined_removals(fits: list[Fit]) -> Removals:
+    start, logs = 0, []
+    for part in fits:
+        if part.removals is not None:
+            logs.append(part.removals._replace(trial=part.removals.trial + start))
+        start += part.stack.t
+    return Removals(*(torch.cat(column) for column in zip(*logs, strict=True)))
+
+
+def _columns(records: list[tuple[Any, ...]]) -> list[list[Any] | None]:
+    """Records turned into columns; None for what was not asked for."""
+    return [None if column[0] is None else list(column) for column in zip(*records, strict=True)]

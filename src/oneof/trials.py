@@ -108,6 +108,17 @@ def build(make: Any, seeds: Sequence[int], device: torch.device) -> Stack:
     return Stack(modules)
 
 
+def cut(trials: Sequence[Trial], bytes_each: int, limit: int) -> list[Sequence[Trial]]:
+    """Stacks of as many trials as fit under the limit, as even as can be; at least one each.
+
+    >>> [len(part) for part in cut([Trial()] * 7, bytes_each=10, limit=35)]
+    [3, 3, 1]
+    """
+    most = max(1, limit // max(1, bytes_each))
+    size = -(-len(trials) // -(-len(trials) // most))
+    return [trials[start : start + size] for start in range(0, len(trials), size)]
+
+
 def positions(at: Tensor, n: int) -> Tensor:
     """Where rows `at` [t, b] of tables [t, n, ...] lie once the two axes are one; worked out once, used for every table."""
     return at + torch.arange(0, at.shape[0] * n, n, device=at.device)[:, None]

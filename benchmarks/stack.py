@@ -1,0 +1,101 @@
+"""What stacking is worth: 60 trials of Lost's size as one stack, one after the other, and in plain PyTorch loops.
+
+    python benchmarks/stack.py [--threads 2]
+
+All four train PRODEN with a linear model on 898 x 108 features, 16 classes, batches of 100, SGD with momentum. The plain loops
+are what one would write by hand: with tensors that are indexed, and with a DataLoader. Then: does a step cost more when the
+data are larger? Figures are the best of three; only ratios within one run mean anything.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+from oneof.engine import fit
+from oneof.generate import Flip, generate
+from oneof.networks import Linear
+from oneof.problem import Training
+from oneof.trials import Trial
+
+N, D, C, BATCH, TRIALS = 898, 108, 16, 100, 60
+STEPS = -(-N // BATCH)
+
+
+def data(n: int) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((n, D)).astype(np.float32)
+    return x, generate(rng.integers(C, size=n), C, Flip(rate=0.08), seed=0)
+
+
+def ours(x: np.ndarray, sets: np.ndarray, trials: int, epochs: int) -> None:
+    fit(
+        x, sets, trials=[Trial(seed=seed) for seed in range(trials)], network=Linear(), training=Training(epochs, BATCH)
+    )
+
+
+def bare(x: np.ndarray, sets: np.ndarray, epochs: int, loader: bool = False) -> None:
+    """PRODEN by hand, in one's own loop."""
+    features, mask = torch.as_tensor(x), torch.as_tensor(sets)
+    weights = mask.float() / mask.sum(1, keepdim=True)
+    net = nn.Linear(D, C)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.05, momentum=0.9, weight_decay=1e-3)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, epochs)
+    rows = TensorDataset(features, mask, torch.arange(len(x)))
+    for _ in range(epochs):
+        if loader:
+            batches = iter(DataLoader(rows, batch_size=BATCH, shuffle=True))
+        else:
+            batches = ((features[at], mask[at], at) for at in torch.randperm(len(x)).split(BATCH))
+        for xb, sb, at in batches:
+            optimizer.zero_grad()
+            logits = net(xb)
+            loss = -(weights[at] * logits.log_softmax(1)).sum(1).mean()
+            loss.backward()
+            optimizer.step()
+            with torch.no_grad():
+                weights[at] = logits.masked_fill(~sb, -torch.inf).softmax(1)
+        schedule.step()
+
+
+def seconds(work: Callable[[], None]) -> float:
+    work()
+    times = []
+    for _ in range(3):
+        start = time.perf_counter()
+        work()
+        times.append(time.perf_counter() - start)
+    return min(times)
+
+
+def main() -> None:
+    x, sets = data(N)
+    per_trial_step = 1e6 / STEPS
+    stacked = seconds(lambda: ours(x, sets, TRIALS, 20)) / 20 / TRIALS * per_trial_step
+    alone = seconds(lambda: ours(x, sets, 1, 60)) / 60 * per_trial_step
+    by_hand = seconds(lambda: bare(x, sets, 60)) / 60 * per_trial_step
+    loader = seconds(lambda: bare(x, sets, 20, loader=True)) / 20 * per_trial_step
+    print(f"microseconds per trial and step: stack of {TRIALS}: {stacked:.1f}   t = 1: {alone:.1f}   ", end="")
+    print(f"bare loop: {by_hand:.1f}   DataLoader loop: {loader:.1f}")
+    print(f"stack against our t = 1:        {alone / stacked:.1f} x cheaper   (wanted: 6)")
+    print(f"stack against DataLoader loop:  {loader / stacked:.1f} x cheaper   (wanted: 20)")
+    print(f"our t = 1 against a bare loop:  {alone / by_hand:.2f} x its time   (wanted: at most 1.3)")
+    small, large = data(1_000), data(100_000)
+    one = seconds(lambda: ours(*small, 1, 100)) / 1000 * 1e6
+    hundred = seconds(lambda: ours(*large, 1, 1)) / 1000 * 1e6
+    print(
+        f"a step at n = 100,000 against one at n = 1,000: {hundred:.0f} / {one:.0f} us = {hundred / one:.2f} x   (wanted: at most 1.6)"
+    )
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--threads", type=int, default=2)
+    torch.set_num_threads(parser.parse_args().threads)
+    main()
