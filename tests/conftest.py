@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 import pytest
@@ -9,6 +10,7 @@ import torch
 from hypothesis import settings
 
 torch.set_num_threads(1)
+os.environ["OMP_NUM_THREADS"] = "1"  # and for the processes that tests start
 settings.register_profile("oneof", deadline=None, max_examples=60)
 settings.load_profile("oneof")
 

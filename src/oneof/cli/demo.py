@@ -23,6 +23,7 @@ def demo(
     """Train PRODEN and CC, with and without POP, on digits whose labels are ambiguous."""
     from dataclasses import replace
 
+    import torch
     from rich.console import Console
 
     from oneof.demo import SYSTEMS, TRAINING, digits, run
@@ -30,6 +31,7 @@ def demo(
     from oneof.report.purified import purified_table, write_parquet
     from oneof.results import append
 
+    torch.set_num_threads(1)  # its tensors are so small that a second thread only waits
     console = Console()
     out.mkdir(parents=True, exist_ok=True)
     data = digits(range(seeds))
