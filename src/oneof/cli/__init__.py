@@ -7,7 +7,10 @@ from typing import Annotated, Any
 
 import typer
 
+from oneof.cli.data import data
 from oneof.cli.demo import demo
+from oneof.cli.inspect import inspect
+from oneof.cli.votes import votes
 from oneof.version import __version__
 
 app = typer.Typer(
@@ -15,7 +18,8 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-app.command()(demo)
+for command in (demo, data, votes, inspect):
+    app.command()(command)
 
 # typer carries its own click in newer versions and uses the real one in older: this is ClickException of either
 UsageProblem: Any = typer.BadParameter.__mro__[2]

@@ -1,1 +1,1 @@
-"""Data: reading it, naming it, making it."""
+"""Data in: files of every form (`formats`), the paper's sets by name (`named`) and how to get them (`fetch`)."""

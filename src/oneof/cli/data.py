@@ -1,0 +1,131 @@
+"""`oneof data`: which data sets are here, whether they are right, and how to get them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+from rich.table import Table
+
+if TYPE_CHECKING:
+    from oneof.data.verify import Finding
+
+_MARKS = {"equal": "[green]equal[/]", "explained": "[yellow]explained[/]", "differs": "[red]differs[/]"}
+
+
+def data(
+    names: Annotated[list[str] | None, typer.Argument(help="Data sets; all of them by default.")] = None,
+    data_dir: Annotated[Path | None, typer.Option(help="Folder of the data sets; ONEOF_DATA by default.")] = None,
+    verify: Annotated[bool, typer.Option("--verify", help="Check checksums and the figures of the paper.")] = False,
+    get: Annotated[str | None, typer.Option(help="Download this data set.", metavar="NAME")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """List the data sets, verify them, or get one."""
+    from oneof.data.named import NAMED, data_folder, find
+
+    folder = data_folder(data_dir)
+    chosen = names or list(NAMED)
+    for name in chosen:
+        find(name)
+    if get is not None:
+        _get(get, folder)
+    elif verify:
+        _verify(chosen, folder, as_json)
+    else:
+        _list(chosen, folder, as_json)
+
+
+def _list(names: list[str], folder: Path | None, as_json: bool) -> None:
+    from oneof.data.named import NAMED
+
+    rows = [{"name": name, "title": NAMED[name].title, **_where(name, folder)} for name in names]
+    if as_json:
+        typer.echo(json.dumps(rows, indent=1))
+        return
+    table = Table("name", "rows", "features", "classes", "labels per set", "where")
+    for row in rows:
+        paper = NAMED[row["name"]].paper
+        figures = (
+            (paper.train + paper.test, paper.features, paper.classes, paper.average) if paper else (1797, 64, 10, "-")
+        )
+        table.add_row(row["name"], *map(str, figures), row["where"] or f"[dim]absent: {row['address']}[/]")
+    _print(table)
+    typer.echo(f"Figures are the paper's. Folder: {folder or 'none; give --data-dir or set ONEOF_DATA'}.")
+
+
+def _where(name: str, folder: Path | None) -> dict[str, str]:
+    from oneof.data.named import NAMED, missing
+
+    named = NAMED[name]
+    here = {"address": named.address, "licence": named.licence}
+    if not named.files:
+        return {**here, "where": "with the package"}
+    if folder is None or missing(name, folder):
+        return {**here, "where": "", "needs": ", ".join(named.files)}
+    if named.folder and (folder / named.folder).is_dir():
+        return {**here, "where": str(folder / named.folder)}
+    first = folder / named.files[0]
+    return {**here, "where": str(first if len(named.files) == 1 else first.parent)}
+
+
+def _verify(names: list[str], folder: Path | None, as_json: bool) -> None:
+    from oneof.data.named import NAMED, missing
+    from oneof.data.verify import verify
+
+    if folder is None:
+        raise ValueError("data_dir or ONEOF_DATA must name the folder of data sets; neither does.")
+    absent = [name for name in names if NAMED[name].files and missing(name, folder)]
+    findings = [finding for name in names if name not in absent for finding in verify(name, folder)]
+    if as_json:
+        typer.echo(json.dumps([finding._asdict() for finding in findings], indent=1))
+    else:
+        _show(findings, absent)
+    if any(finding.verdict == "differs" for finding in findings):
+        raise typer.Exit(1)
+
+
+def _show(findings: list[Finding], absent: list[str]) -> None:
+    table = Table("set", "what", "expected", "found", "verdict", "note")
+    for finding in findings:
+        table.add_row(
+            finding.name, finding.what, finding.expected, finding.found, _MARKS[finding.verdict], finding.note
+        )
+    _print(table)
+    count = {verdict: sum(finding.verdict == verdict for finding in findings) for verdict in _MARKS}
+    typer.echo(", ".join(f"{number} {verdict}" for verdict, number in count.items()) + ".")
+    if absent:
+        typer.echo(f"Not here: {', '.join(absent)}.")
+
+
+def _get(name: str, folder: Path | None) -> None:
+    from oneof.data.fetch import get
+
+    if folder is None:
+        raise ValueError("data_dir or ONEOF_DATA must name the folder to download to; neither does.")
+    console = Console(stderr=True)
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        DownloadColumn(),
+        TransferSpeedColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=console, disable=not console.is_terminal) as bars:
+
+        def bar(file: str) -> Callable[[int, int | None], None]:
+            task = bars.add_task(file, total=None)
+            return lambda done, whole: bars.update(task, completed=done, total=whole)
+
+        came = get(name, folder, bar)
+    typer.echo(f"{name} is in {folder}; {len(came)} files came.")
+
+
+def _print(table: Table) -> None:
+    """A table as wide as it needs where nobody watches: a pipe has no width to wrap at."""
+    console = Console()
+    console.print(table) if console.is_terminal else Console(width=220).print(table)

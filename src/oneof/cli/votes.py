@@ -1,0 +1,165 @@
+"""oneof votes: annotators' votes to candidate sets."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+if TYPE_CHECKING:
+    from oneof.votes import Sets, Summary, Votes
+
+
+class Kind(StrEnum):
+    long = "long"
+    wide = "wide"
+    label_studio = "label-studio"
+
+
+class Policy(StrEnum):
+    union = "union"
+    at_least = "at-least"
+    vaguest = "vaguest"
+    dawid_skene = "dawid-skene"
+
+
+def votes(
+    file: Annotated[Path, typer.Argument(help="Votes: .csv, .tsv, .parquet, or a Label Studio export in .json.")],
+    kind: Annotated[
+        Kind | None,
+        typer.Option(help="long: a row per vote; wide: a column per annotator. Guessed from the file if left out."),
+    ] = None,
+    policy: Annotated[Policy, typer.Option(help="Which labels become candidates.")] = Policy.union,
+    k: Annotated[int, typer.Option(help="at-least: votes that a label needs.")] = 2,
+    p: Annotated[float, typer.Option(help="dawid-skene: posterior mass that a set must reach.")] = 0.9,
+    out: Annotated[
+        Path | None, typer.Option(help="Parquet of item, candidates and votes. Left out, only the summary is shown.")
+    ] = None,
+    item: Annotated[str, typer.Option(help="Column with the item's id.")] = "item",
+    annotator: Annotated[str, typer.Option(help="long: column with the annotator.")] = "annotator",
+    label: Annotated[str, typer.Option(help="long: column with the label.")] = "label",
+    confidence: Annotated[
+        str | None,
+        typer.Option(help="Column in [0, 1] that says what a vote counts; label-studio: field of a prediction."),
+    ] = None,
+    columns: Annotated[list[str] | None, typer.Option(help="wide: an annotator's column. Repeat it.")] = None,
+    from_name: Annotated[str | None, typer.Option(help="label-studio: the control whose choices are votes.")] = None,
+    separator: Annotated[str | None, typer.Option(help='Between the labels of one answer, such as "|".')] = None,
+    map_file: Annotated[
+        Path | None, typer.Option("--map", help="Synonyms: a CSV with the columns from and to, or a JSON object.")
+    ] = None,
+    normalise: Annotated[
+        bool, typer.Option("--normalise", help="Ignore case and surrounding space of labels.")
+    ] = False,
+    classes: Annotated[str | None, typer.Option(help="All labels, separated by commas; others are errors.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
+) -> None:
+    """Turn annotators' votes into candidate sets, and say how far the annotators agree.
+
+    Rows in messages are counted from 0 below the header. The output's key is its column item: join features on it.
+    """
+    from oneof.votes import Spelling, read_label_studio, read_long, read_map, read_wide, summarise, write
+
+    spelling = Spelling(
+        separator=separator,
+        synonyms={} if map_file is None else read_map(map_file),
+        normalise=normalise,
+        classes=None if classes is None else [name.strip() for name in classes.split(",")],
+    )
+    kind = kind or _guess(file, columns)
+    if kind is Kind.long:
+        ballots = read_long(file, item=item, annotator=annotator, label=label, confidence=confidence, spelling=spelling)
+    elif kind is Kind.label_studio:
+        ballots = read_label_studio(file, from_name=from_name, confidence=confidence, spelling=spelling)
+    elif confidence is None:
+        ballots = read_wide(file, columns=columns or [], item=item, spelling=spelling)
+    else:
+        raise ValueError(f"confidence must be left out for a wide table; got {confidence!r}. Use the long form.")
+    sets = _sets(ballots, policy, k, p)
+    if out is not None:
+        write(ballots, sets, out)
+    summary = summarise(ballots, sets)
+    if as_json:
+        typer.echo(_as_json(summary))
+    else:
+        _show(summary, policy, out)
+
+
+def _guess(file: Path, columns: list[str] | None) -> Kind:
+    if file.suffix.lower() == ".json":
+        return Kind.label_studio
+    return Kind.wide if columns else Kind.long
+
+
+def _sets(ballots: Votes, policy: Policy, k: int, p: float) -> Sets:
+    from oneof.votes import at_least, top_p, union, vaguest
+
+    match policy:
+        case Policy.union:
+            return union(ballots)
+        case Policy.at_least:
+            return at_least(ballots, k)
+        case Policy.vaguest:
+            return vaguest(ballots)
+        case Policy.dawid_skene:
+            return top_p(ballots, p)
+
+
+def _as_json(summary: Summary) -> str:
+    return json.dumps(asdict(summary) | {"agreement": [who._asdict() for who in summary.agreement]}, indent=2)
+
+
+def _show(summary: Summary, policy: Policy, out: Path | None) -> None:
+    console = Console()
+    table = Table(title="votes", show_header=False, title_justify="left")
+    for name, value in _lines(summary, policy):
+        table.add_row(name, escape(value))
+    console.print(table)
+    if summary.far:
+        console.print(_far(summary))
+    if out is not None:
+        console.print(f"wrote {escape(str(out))}: one row per item; join your features on its column item.")
+
+
+def _lines(summary: Summary, policy: Policy) -> list[tuple[str, str]]:
+    lines = [
+        ("items", f"{summary.items:,}" + (f" ({summary.unanswered:,} more have no answer)" * (summary.unanswered > 0))),
+        ("annotators", f"{summary.annotators:,}"),
+        ("labels", f"{summary.labels:,}"),
+        ("answers", f"{summary.answers:,}, {summary.vague:,} of them name several labels"),
+        ("items x answers", _histogram(summary.answers_per_item)),
+        ("Krippendorff's alpha", "not defined" if summary.alpha is None else f"{summary.alpha:.3f}"),
+        ("items tied for most votes", f"{summary.ties:,}"),
+        ("annotators far from the rest", f"{len(summary.far):,}"),
+        (f"sets ({policy})", f"{summary.sets.average:.2f} labels on average, {summary.sets.largest:,} at most"),
+        ("sets of one label", f"{summary.sets.singletons:,}"),
+    ]
+    if summary.repeated:
+        lines.append(("repeated votes", f"{summary.repeated:,}, counted once"))
+    if summary.note:
+        lines.append(("note", summary.note))
+    if summary.lookalikes:
+        alike = "; ".join(" = ".join(map(repr, names)) for names in summary.lookalikes[:3])
+        lines.append(("labels that look alike", f"{alike} ... {len(summary.lookalikes):,} in all; see --normalise"))
+    return lines
+
+
+def _histogram(items: dict[int, int], limit: int = 8) -> str:
+    if len(items) > limit:
+        return f"from {min(items):,} to {max(items):,} answers per item"
+    return ", ".join(f"{count:,} x {answers}" for answers, count in items.items())
+
+
+def _far(summary: Summary, limit: int = 10) -> Table:
+    table = Table("annotator", "answers compared", "agree with the others", "95 % interval", title_justify="left")
+    table.title = f"annotators far from the rest ({min(limit, len(summary.far))} of {len(summary.far)})"
+    for who in summary.far[:limit]:
+        table.add_row(escape(who.annotator), f"{who.compared:,}", f"{who.rate:.1%}", f"{who.low:.1%} - {who.high:.1%}")
+    return table

@@ -1,0 +1,249 @@
+"""Tables as streams of pieces of columns: Parquet, CSV and TSV files, Arrow tables, pandas frames.
+
+A source knows its columns and yields those that are asked for piece by piece, so that only one piece is in memory beside the
+result. Parquet comes column by column: with row groups of hundreds of megabytes, batches of rows need as much again.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute
+import pyarrow.csv
+import pyarrow.parquet
+from numpy.typing import NDArray
+
+_PIECE = 1 << 16  # rows
+Piece = tuple[str, int, pa.Array]  # column, first row, values
+
+
+@dataclass(frozen=True)
+class Source:
+    """A table that can be read once or more, some columns at a time."""
+
+    name: str  # the file, or "the table": what messages call it
+    numeric: dict[str, bool]  # column -> does it hold numbers?
+    rows: int  # as many as are known beforehand; 0 if none are
+    pieces: Callable[[list[str], list[str]], Iterator[Piece]]  # of columns of numbers, and of others
+
+    @property
+    def columns(self) -> list[str]:
+        return list(self.numeric)
+
+
+def open_table(table: Any) -> Source:
+    """A source for a path to .parquet, .csv or .tsv, for an Arrow table, or for a pandas frame."""
+    if isinstance(table, (str, Path)):
+        return _parquet(Path(table)) if Path(table).suffix.lower() in (".parquet", ".pq") else _csv(Path(table))
+    if isinstance(table, (pa.Table, pa.RecordBatch)):
+        return _arrow(pa.table(table))
+    if hasattr(table, "columns") and hasattr(table, "dtypes"):
+        return _pandas(table)
+    raise TypeError(f"a table must be a path, an Arrow table or a pandas frame; got {type(table).__name__}.")
+
+
+def read_numbers(
+    source: Source, numbers: list[str], others: list[str]
+) -> tuple[NDArray[np.float32], dict[str, list[Any]]]:
+    """Columns of numbers as x [n, d], written piece by piece into one array; the other columns as lists."""
+    x = _allocate(source, len(numbers))
+    lists: dict[str, list[Any]] = {name: [] for name in others}
+    column = {name: j for j, name in enumerate(numbers)}
+    ends = dict.fromkeys([*numbers, *others], 0)
+    for name, row, values in source.pieces(numbers, others):
+        ends[name] = end = row + len(values)
+        if name in lists:
+            lists[name] += _objects(values)
+            continue
+        if end > len(x):  # the number of rows of a CSV is known only at its end
+            x.resize((max(end, 3 * len(x) // 2), len(numbers)), refcheck=False)
+        x[row:end, column[name]] = _floats(values, f"{source.name}, column {name!r}", row)
+    if len(set(ends.values())) > 1:
+        raise ValueError(
+            f"{source.name} must have as many rows in every column; got {min(ends.values())} to {max(ends.values())}."
+        )
+    x.resize((max(ends.values()), len(numbers)), refcheck=False)
+    return x, lists
+
+
+def _objects(values: pa.Array) -> list[Any]:
+    """A piece as Python objects; equal texts are one object, or a million cells would be a million strings."""
+    if not (pa.types.is_string(values.type) or pa.types.is_large_string(values.type)):
+        return values.to_pylist()  # type: ignore[no-any-return]
+    coded = values.dictionary_encode()
+    words = [*coded.dictionary.to_pylist(), None]
+    return [words[-1 if j is None else j] for j in coded.indices.to_pylist()]
+
+
+def _allocate(source: Source, d: int) -> NDArray[np.float32]:
+    try:
+        return np.empty((source.rows, d), dtype=np.float32)
+    except (MemoryError, ValueError) as error:
+        raise ValueError(
+            f"{source.name} must fit in memory; {source.rows} rows of {d} features do not. Choose fewer features."
+        ) from error
+
+
+def _floats(column: pa.Array, name: str, first_row: int) -> NDArray[np.float32]:
+    values: NDArray[Any] = pa.compute.cast(column, pa.float64()).to_numpy(zero_copy_only=False)
+    with np.errstate(over="ignore"):
+        floats: NDArray[np.float32] = values.astype(np.float32)
+    bad = ~np.isfinite(floats)
+    if bad.any():
+        row = int(bad.argmax())
+        given = "missing" if not column[row].is_valid else f"{values[row]:g}"
+        raise ValueError(
+            f"features must be finite numbers within float32; {name}, row {first_row + row} is {given}. Fill or drop such rows."
+        )
+    return floats
+
+
+def is_numeric(kind: pa.DataType) -> bool:
+    """Integers, floats, decimals and bool count as numbers; times and texts do not."""
+    types = pa.types
+    return bool(types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind) or types.is_boolean(kind))
+
+
+class Unreadable(ValueError):
+    """A file that Arrow could not read, in one line."""
+
+
+@contextmanager
+def readable(name: str) -> Iterator[None]:
+    """Arrow's errors as one line that names the file."""
+    try:
+        yield
+    except (pa.ArrowException, OSError, KeyError) as error:
+        if (
+            isinstance(error, OSError) and error.errno is not None
+        ):  # no such file, no permission: the system's own words
+            raise
+        raise Unreadable(f"{name} cannot be read; {' '.join(str(error).split())[:200]}") from error
+
+
+# ----------------------------------------------------------------------------------------------------------- the sources
+
+
+def _parquet(path: Path) -> Source:
+    with readable(str(path)), pa.parquet.ParquetFile(path) as file:
+        schema, rows = file.schema_arrow, file.metadata.num_rows
+    numeric = _numeric_columns(schema, str(path))
+
+    def pieces(numbers: list[str], others: list[str]) -> Iterator[Piece]:
+        # Without a buffer of its own each column chunk, often the whole column of the file, would be read at once.
+        with readable(str(path)), pa.parquet.ParquetFile(path, buffer_size=1 << 16, pre_buffer=False) as file:
+            for name in [*numbers, *others]:
+                row = 0
+                for batch in file.iter_batches(_PIECE, columns=[name], use_threads=False):
+                    yield name, row, batch.column(0)
+                    row += batch.num_rows
+
+    return Source(str(path), numeric, rows, pieces)
+
+
+def _csv(path: Path) -> Source:
+    """Types come from the first block; whole numbers are read as floats, since a later block may have fractions."""
+    with _csv_reader(path, {}) as reader:
+        numeric = _numeric_columns(reader.schema, str(path))
+
+    def pieces(numbers: list[str], others: list[str]) -> Iterator[Piece]:
+        types = {**dict.fromkeys(numbers, pa.float64()), **dict.fromkeys(others, pa.string())}
+        row = 0
+        with _csv_reader(path, types) as reader:
+            for batch in reader:
+                yield from ((name, row, values) for name, values in zip(types, batch.columns, strict=True))
+                row += batch.num_rows
+
+    return Source(str(path), numeric, 0, pieces)
+
+
+@contextmanager
+def _csv_reader(path: Path, types: dict[str, pa.DataType]) -> Iterator[pa.csv.CSVStreamingReader]:
+    delimiter = "\t" if path.suffix.lower() == ".tsv" else ","
+    form = pa.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
+    convert = pa.csv.ConvertOptions(column_types=types, include_columns=list(types))
+    try:
+        # One thread: only then does a ragged row come with its number.
+        with readable(str(path)), pa.csv.open_csv(path, pa.csv.ReadOptions(use_threads=False), form, convert) as reader:
+            yield reader
+    except Unreadable as error:
+        raise ValueError(_csv_message(path, str(error), types)) from error
+
+
+def _csv_message(path: Path, message: str, types: dict[str, pa.DataType]) -> str:
+    # Arrow would call back for a ragged row, but fails inside the call where the row is not UTF-8; so read its words.
+    ragged = re.search(r"Row #(\d+): Expected (\d+) columns, got (\d+): (.*)", message)
+    if ragged is not None:
+        line, expected, got, text = ragged.groups()
+        return f"rows must have the header's {expected} cells; {path}, row {int(line) - 2} (line {line}) has {got}: {text[:60]!r}."
+    if "conversion error to double" in message:
+        return _wrong_cell(path, [name for name, kind in types.items() if kind == pa.float64()]) or message
+    return message
+
+
+def _wrong_cell(path: Path, numbers: list[str]) -> str | None:
+    """Arrow says neither column name nor row of a cell that is no number: look again, as text, for the first."""
+    n = 0
+    with _csv_reader(path, dict.fromkeys(numbers, pa.string())) as reader:
+        for batch in reader:
+            for name, column in zip(numbers, batch.columns, strict=True):
+                wrong = next((i for i, cell in enumerate(column.to_pylist()) if not _is_number(cell)), None)
+                if wrong is not None:
+                    cell = column[wrong].as_py()
+                    return f"features must be numbers; {path}, column {name!r}, row {n + wrong} is {cell!r}. Leave the column out."
+            n += batch.num_rows
+    return None
+
+
+def _is_number(cell: str | None) -> bool:
+    if cell is None or cell in pa.csv.ConvertOptions().null_values:
+        return True
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True
+
+
+def _arrow(table: pa.Table) -> Source:
+    def pieces(numbers: list[str], others: list[str]) -> Iterator[Piece]:
+        for name in [*numbers, *others]:
+            row = 0
+            for values in table.column(name).chunks:
+                yield name, row, values
+                row += len(values)
+
+    return Source("the table", _numeric_columns(table.schema, "the table"), table.num_rows, pieces)
+
+
+def _pandas(frame: Any) -> Source:
+    from pandas.api.types import is_numeric_dtype
+
+    names = [str(name) for name in frame.columns]
+    _check_distinct(names, "the frame")
+    numeric = {name: bool(is_numeric_dtype(kind)) for name, kind in zip(names, frame.dtypes, strict=True)}
+
+    def pieces(numbers: list[str], others: list[str]) -> Iterator[Piece]:
+        for name in [*numbers, *others]:
+            with readable(f"the frame, column {name!r}"):
+                yield name, 0, pa.array(frame.iloc[:, names.index(name)], from_pandas=True)
+
+    return Source("the frame", numeric, len(frame), pieces)
+
+
+def _numeric_columns(schema: pa.Schema, name: str) -> dict[str, bool]:
+    _check_distinct(schema.names, name)
+    return {field.name: is_numeric(field.type) for field in schema}
+
+
+def _check_distinct(names: list[str], where: str) -> None:
+    twice = next((name for i, name in enumerate(names) if name in names[:i]), None)
+    if twice is not None:
+        raise ValueError(f"columns must have distinct names; {where} has {twice!r} twice. Rename one.")

@@ -1,0 +1,77 @@
+"""A look before training: what the candidate sets are like, what cannot be told apart, what to do about it.
+
+Nothing here sees a true label. So a set that misses its true label cannot be found here, and nothing is said about it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oneof.candidates import Candidates
+from oneof.inspect.advice import Finding, advise
+from oneof.inspect.counts import Counts, count
+from oneof.inspect.dependence import Dependence, find_dependence
+from oneof.inspect.faults import Faults, find_faults
+from oneof.inspect.identify import Identity, identify
+
+__all__ = ["Inspection", "inspect_sets"]
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """What there is to know before training, in plain values."""
+
+    counts: Counts
+    identity: Identity
+    faults: Faults | None  # none without features
+    dependence: Dependence
+    findings: tuple[Finding, ...]  # the gravest first
+
+    def to_dict(self) -> dict[str, Any]:
+        """The same as nested dictionaries that `json` can write."""
+        return asdict(self)
+
+
+def inspect_sets(
+    x: NDArray[np.floating] | None, candidates: Candidates, *, features: Sequence[str] | None = None, seed: int = 0
+) -> Inspection:
+    """Look at candidate sets, and at the features beside them, before training.
+
+    Parameters
+    ----------
+    x
+        Features [n, d], or None: then only the sets are looked at.
+    candidates
+        The sets, as `oneof.candidates.read` gives them.
+    features
+        Names of the d columns, for the findings; by default their numbers.
+    seed
+        Of the test of what the sets depend on, which samples rows and tables.
+
+    >>> sets = Candidates(np.array([[1, 1, 0], [1, 1, 0], [0, 0, 1]], dtype=bool), np.array(["ant", "bee", "cow"]))
+    >>> for finding in inspect_sets(None, sets).findings:
+    ...     print(finding.severity, "-", finding.text)
+    warn - labels ant, bee always occur together: merge them, or get one row whose set separates them.
+    info - what the sets depend on was not tested. There are no features to guess classes from.
+    """
+    if x is not None:
+        _check(x, candidates, features)
+    counts, identity = count(candidates), identify(candidates)
+    columns = features if features is not None else range(0 if x is None else x.shape[1])
+    faults = None if x is None else find_faults(x, candidates, columns)
+    dependence = find_dependence(x, candidates.mask, seed)
+    return Inspection(counts, identity, faults, dependence, advise(counts, identity, faults, dependence))
+
+
+def _check(x: NDArray[np.floating], candidates: Candidates, features: Sequence[str] | None) -> None:
+    if x.ndim != 2 or x.shape[1] == 0 or not np.issubdtype(x.dtype, np.floating):
+        raise ValueError(f"x must be an array of floats [n, d]; got {x.dtype} of shape {x.shape}.")
+    if len(x) != len(candidates.mask):
+        raise ValueError(f"x must have one row per candidate set; got {len(x)} rows for {len(candidates.mask)} sets.")
+    if features is not None and len(features) != x.shape[1]:
+        raise ValueError(f"features must name every column of x; got {len(features)} names for {x.shape[1]} columns.")

@@ -1,0 +1,114 @@
+"""What cannot be told apart: labels that occur together, and how ambiguous the worst pair is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oneof.candidates import Candidates
+from oneof.inspect.counts import Label
+
+_BLOCK = 1 << 16  # rows turned to numbers at a time
+
+
+@dataclass(frozen=True)
+class OneSided:
+    """No set holds `label` without `other`; some hold `other` without `label`."""
+
+    label: Label
+    other: Label
+    sets: int  # that hold `label`, and so both
+
+
+@dataclass(frozen=True)
+class Ambiguity:
+    """The largest P(other in S | label in S), and the pair that attains it (the one with most sets, where several do)."""
+
+    degree: float
+    label: Label
+    other: Label
+
+
+@dataclass(frozen=True)
+class Identity:
+    """Which labels the sets keep apart.
+
+    `groups`: labels that occur in exactly the same sets. Swapping two of them changes no set, so no method can say from
+    candidate sets which of them is right.
+    """
+
+    together: tuple[tuple[int, ...], ...]  # [c, c]: sets that hold both labels; the diagonal: sets that hold the label
+    groups: tuple[tuple[Label, ...], ...]
+    one_sided: tuple[OneSided, ...]  # most sets first
+    ambiguity: Ambiguity | None  # none where fewer than two labels occur
+
+
+def identify(candidates: Candidates) -> Identity:
+    r"""Find labels that the sets do not separate, and the ambiguity degree that can be had without true labels.
+
+        degree = max_{j != k} P(k in S | j in S) = max_{j != k} #{i: j, k in S_i} / #{i: j in S_i}
+
+    Cour, Sapp and Taskar (JMLR 2011) define it with the truth, as gamma = sup_{j != k} P(k in S | y = j), and learning is
+    guaranteed for gamma < 1. Here y is unknown, so every candidate stands in for the truth. Where distractors are drawn with
+    one rate q, independently, the degree is no smaller than gamma = q. In general it is neither an upper nor a lower bound:
+    a label that is often a distractor without k hides that it never is the truth without k. One value is exact: a degree
+    of 1 means that a label never occurs without another, so that gamma = 1 as soon as that label is ever the truth.
+
+    >>> sets = Candidates(np.array([[1, 1, 0], [1, 1, 1], [0, 0, 1]], dtype=bool), np.array(["a", "b", "c"]))
+    >>> identify(sets).groups, identify(sets).ambiguity
+    ((('a', 'b'),), Ambiguity(degree=1.0, label='a', other='b'))
+    """
+    together = _together(candidates.mask)
+    names = candidates.classes.tolist()
+    return Identity(
+        together=tuple(map(tuple, together.tolist())),
+        groups=_groups(together, names),
+        one_sided=_one_sided(together, names),
+        ambiguity=_ambiguity(together, names),
+    )
+
+
+def _together(mask: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """How many sets hold j and k, [c, c]: a product of floats by blocks, where each partial count is exact."""
+    c = mask.shape[1]
+    total = np.zeros((c, c), dtype=np.int64)
+    for start in range(0, len(mask), _BLOCK):
+        block = mask[start : start + _BLOCK].astype(np.float32)
+        total += (block.T @ block).astype(np.int64)
+    return total
+
+
+def _implies(together: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Does every set with label j hold k too, [c, c]? Only for labels that occur, and never of a label with itself."""
+    held = together.diagonal()
+    implied: NDArray[np.bool_] = (together == held[:, None]) & (held[:, None] > 0) & ~np.eye(len(held), dtype=bool)
+    return implied
+
+
+def _groups(together: NDArray[np.int64], names: list[Label]) -> tuple[tuple[Label, ...], ...]:
+    same = _implies(together)
+    same &= same.T
+    # "In the same sets" is an equivalence, so a group is the row of its first label.
+    firsts = [j for j in np.flatnonzero(same.any(1)).tolist() if not same[j, :j].any()]
+    return tuple(tuple(names[k] for k in [j, *np.flatnonzero(same[j]).tolist()]) for j in firsts)
+
+
+def _one_sided(together: NDArray[np.int64], names: list[Label]) -> tuple[OneSided, ...]:
+    implies = _implies(together)
+    pairs = np.argwhere(implies & ~implies.T).tolist()
+    found = [OneSided(names[j], names[k], int(together[j, j])) for j, k in pairs]
+    return tuple(sorted(found, key=lambda pair: -pair.sets))
+
+
+def _ambiguity(together: NDArray[np.int64], names: list[Label]) -> Ambiguity | None:
+    held = together.diagonal()
+    if (held > 0).sum() < 2:
+        return None
+    probability = together / np.maximum(held, 1)[:, None]
+    np.fill_diagonal(probability, -1.0)
+    probability[held == 0] = -1.0
+    best = np.argwhere(probability == probability.max())
+    j, k = best[held[best[:, 0]].argmax()].tolist()
+    return Ambiguity(float(probability[j, k]), names[j], names[k])

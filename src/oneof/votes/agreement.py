@@ -1,0 +1,113 @@
+"""Agreement of annotators, counted over the answers that name one label.
+
+A vague answer neither agrees nor disagrees with a plain one, so it is left out here. Confidence is not used.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from oneof.votes.ballots import Floats, Integers, Votes
+
+FAR = 0.1  # below the median annotator by this much, beyond doubt, is far from the rest
+ENOUGH = 10  # answers compared; of one or two, Wilson's interval already ends below a good median
+
+
+class AnnotatorAgreement(NamedTuple):
+    """How often an annotator names what most of the others name."""
+
+    annotator: str
+    compared: int  # answers about items on which the others have one favourite
+    rate: float | None  # None where nothing can be compared
+    low: float | None  # Wilson's 95 % interval
+    high: float | None
+    far: bool  # of ten answers or more, is even `high` more than 0.1 below the median rate of all annotators?
+
+
+class Plain(NamedTuple):
+    """Answers of one label each, with what the item's answers say: r rows."""
+
+    annotator: Integers  # [r]
+    item: Integers  # [r]
+    label: Integers  # [r]
+    same: Integers  # [r], answers for this label of this item, this one included
+
+
+def alpha(votes: Votes) -> float | None:
+    """Krippendorff's alpha for labels without order; None where it is not defined.
+
+        alpha = 1 - (N - 1) sum_c (n_c - o_cc) / (N^2 - sum_c n_c^2)
+
+    over items with at least two answers: N answers, n_c of them for label c, and o_cc = sum_items n_ic (n_ic - 1) / (n_i - 1).
+    It is not defined where no item has two answers, or where all answers are the same label.
+    """
+    plain = _plain(votes)
+    answers = np.bincount(plain.item)[plain.item]
+    paired = answers > 1
+    per_label = np.bincount(plain.label[paired]).astype(float)
+    total = per_label.sum()
+    expected = total**2 - (per_label**2).sum()
+    if expected == 0:
+        return None
+    agreeing = (
+        (plain.same[paired] - 1) / (answers[paired] - 1)
+    ).sum()  # every answer's share of o_cc, summed over labels
+    return float(1 - (total - 1) * (total - agreeing) / expected)
+
+
+def annotator_agreement(votes: Votes) -> list[AnnotatorAgreement]:
+    """Each annotator against the favourite label of the others, item by item; items without a sole favourite are passed over."""
+    plain = _plain(votes)
+    agrees, differs = _against_others(plain)
+    a = len(votes.annotators)
+    hits = np.bincount(plain.annotator[agrees], minlength=a)
+    compared = hits + np.bincount(plain.annotator[differs], minlength=a)
+    some = compared > 0
+    rate, low, high = (np.full(a, np.nan) for _ in range(3))
+    rate[some] = hits[some] / compared[some]
+    low[some], high[some] = _wilson(rate[some], compared[some])
+    far = (compared >= ENOUGH) & (high < np.median(rate[some]) - FAR) if some.any() else some
+    return [
+        AnnotatorAgreement(name, int(compared[j]), _number(rate[j]), _number(low[j]), _number(high[j]), bool(far[j]))
+        for j, name in enumerate(votes.annotators)
+    ]
+
+
+def _plain(votes: Votes) -> Plain:
+    single = votes.answer_size == 1
+    item, label = votes.item[single], votes.label[single]
+    _, pair, count = np.unique(item * len(votes.labels) + label, return_inverse=True, return_counts=True)
+    return Plain(votes.annotator[single], item, label, count[pair])
+
+
+def _against_others(plain: Plain) -> tuple[Integers, Integers]:
+    """Answers that name the sole favourite of the item's other answers, and answers that name something else than it."""
+    if len(plain.item) == 0:
+        return np.empty(0, dtype=np.intp), np.empty(0, dtype=np.intp)
+    order = np.lexsort((plain.label, -plain.same, plain.item))  # per item, its labels from most to least answers
+    item, label, same = plain.item[order], plain.label[order], plain.same[order]
+    new_item = np.diff(item, prepend=-1) != 0
+    first = new_item | (np.diff(label, prepend=-1) != 0)  # of each (item, label)
+    n = int(item[-1]) + 1
+    best = np.zeros(n, dtype=np.intp)
+    best[item[new_item]] = same[new_item]
+    leads = same == best[item]
+    leaders = np.bincount(item[first & leads], minlength=n)
+    second = np.zeros(n, dtype=np.intp)
+    np.maximum.at(second, item[first & ~leads], same[first & ~leads])
+    ahead_alone = leads & (leaders[item] == 1) & (same - 1 > second[item])
+    other_alone = leaders[item] - leads == 1
+    return order[ahead_alone], order[other_alone]
+
+
+def _wilson(rate: Floats, n: Integers, z: float = 1.959964) -> tuple[Floats, Floats]:
+    """Ends of the 95 % interval of a rate seen n times."""
+    centre = (rate + z**2 / (2 * n)) / (1 + z**2 / n)
+    half = z / (1 + z**2 / n) * np.sqrt(rate * (1 - rate) / n + z**2 / (4 * n**2))
+    return centre - half, centre + half
+
+
+def _number(value: float) -> float | None:
+    return None if np.isnan(value) else float(value)

@@ -1,0 +1,76 @@
+"""Dawid-Skene: the true labels and the annotators' confusions at once, by EM (Dawid and Skene, 1979)."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from oneof.votes.ballots import Floats, Votes
+
+
+class Fitted(NamedTuple):
+    """Where EM ended."""
+
+    posterior: Floats  # [n, c]
+    rounds: int
+    settled: bool  # did the last round move less than `tolerance` of an item's mass, on average?
+
+
+def dawid_skene(votes: Votes, *, smoothing: float = 0.01, tolerance: float = 1e-5, rounds: int = 200) -> Fitted:
+    r"""Posterior of the true label of every item, given all votes.
+
+        prior_j      = (sum_i T_ij + s) / (n + c s)
+        pi_a(j -> l) = (sum_i w_ial T_ij + s) / (sum_l sum_i w_ial T_ij + c s)
+        T_ij    proportional to   prior_j prod_{a, l} pi_a(j -> l) ^ w_ial
+
+    T [n, c] starts as the shares of the votes. A vote weighs w = confidence / labels in its answer, so that a vague answer
+    weighs as much as a plain one. The smoothing s, which the paper does not have, keeps an annotator of few votes from being certain.
+    Nothing is random. Only pairs (annotator, label) that occur are stored: memory grows with n c and with those pairs times c.
+    """
+    by_label, by_annotator = _ballots(votes)
+    posterior = _shares(votes, smoothing)
+    for done in range(1, rounds + 1):
+        before, posterior = posterior, _round(by_label, by_annotator, posterior, smoothing)
+        before -= posterior
+        if np.abs(before, out=before).sum() / (2 * len(before)) <= tolerance:
+            return Fitted(posterior, done, True)
+    return Fitted(posterior, rounds, False)
+
+
+def _ballots(votes: Votes) -> tuple[Any, Any]:
+    """Weights of the votes as sparse matrices: [n, q] over the pairs (annotator, label) that occur, [n, a] over annotators."""
+    n, c, weight = len(votes.items), len(votes.labels), _weights(votes)
+    pair, column = np.unique(votes.annotator * c + votes.label, return_inverse=True)
+    by_label = csr_array((weight, (votes.item, column)), shape=(n, len(pair)))
+    return by_label, csr_array((weight, (votes.item, votes.annotator)), shape=(n, len(votes.annotators)))
+
+
+def _weights(votes: Votes) -> Floats:
+    return votes.weight / votes.answer_size
+
+
+def _shares(votes: Votes, smoothing: float) -> Floats:
+    n, c = len(votes.items), len(votes.labels)
+    count = np.bincount(votes.item * c + votes.label, weights=_weights(votes), minlength=n * c).reshape(n, c)
+    shares: Floats = (count + smoothing) / (count + smoothing).sum(1, keepdims=True)
+    return shares
+
+
+def _round(by_label: Any, by_annotator: Any, posterior: Floats, s: float) -> Floats:
+    """One step of EM, in logs; pi's denominator is summed per annotator, so that [q, c] is held once."""
+    n, c = posterior.shape
+    logits: Floats = by_label @ _log(by_label.T @ posterior, s)
+    logits -= by_annotator @ _log(by_annotator.T @ posterior, c * s)
+    logits += np.log((posterior.sum(0) + s) / (n + c * s))
+    logits -= logits.max(1, keepdims=True)
+    np.exp(logits, out=logits)
+    logits /= logits.sum(1, keepdims=True)
+    return logits
+
+
+def _log(counts: Floats, smoothing: float) -> Floats:
+    """log(counts + smoothing), in the same memory."""
+    counts += smoothing
+    return np.log(counts, out=counts)

@@ -1,0 +1,157 @@
+"""Votes from Label Studio's JSON export: the choices of its annotations and predictions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from oneof.votes import tables
+from oneof.votes.ballots import Answers, Votes, collect
+from oneof.votes.reading import AS_WRITTEN
+from oneof.votes.spelling import Spelling
+
+
+class Choice(NamedTuple):
+    """One label chosen in one task."""
+
+    task: int  # position in the export
+    annotator: str
+    control: str  # name of the control that it was chosen in
+    text: str
+    confidence: float
+
+
+def read_label_studio(
+    path: str | Path, *, from_name: str | None = None, confidence: str | None = None, spelling: Spelling = AS_WRITTEN
+) -> Votes:
+    """Read choices from a Label Studio export (the format called JSON, not JSON-MIN).
+
+    A person's annotation votes under their e-mail address or number, a prediction under "model:" and its version.
+    Cancelled annotations do not vote. The star of a ground truth is not looked at: a starred annotation is a vote like others.
+
+    Parameters
+    ----------
+    path
+        The exported file.
+    from_name
+        The control whose choices are votes; needed where the tasks have several.
+    confidence
+        The field of a prediction, usually "score", that says in [0, 1] what it counts; people count 1.
+    spelling
+        How the text of a choice is read.
+    """
+    path = Path(path)
+    tasks = _tasks(path)
+    every = [choice for position, task in enumerate(tasks) for choice in _choices(path, position, task, confidence)]
+    control = _control(path, sorted({choice.control for choice in every}), from_name)
+    choices = [choice for choice in every if choice.control == control]
+    ids = _ids(path, tasks)
+    item, annotator = ids.dictionary_encode(), pa.array([c.annotator for c in choices], pa.string()).dictionary_encode()
+
+    def place(answer: int) -> str:
+        return f"{path}, task {ids[choices[answer].task]}"
+
+    return collect(
+        Answers(
+            source=str(path),
+            items=item.dictionary,
+            annotators=annotator.dictionary.to_pylist(),
+            item=item.indices.to_numpy()[[choice.task for choice in choices]].astype(np.intp),
+            annotator=annotator.indices.to_numpy().astype(np.intp),
+            text=pa.array([choice.text for choice in choices], pa.string()),
+            confidence=None if confidence is None else np.array([choice.confidence for choice in choices]),
+            place=place,
+        ),
+        spelling,
+    )
+
+
+def _tasks(path: Path) -> list[dict[str, Any]]:
+    tasks = tables.load_json(path)
+    if not isinstance(tasks, list) or not all(isinstance(task, dict) for task in tasks):
+        raise ValueError(f"a Label Studio export must be a list of tasks; {path} is not. Export it as JSON.")
+    if not tasks:
+        raise ValueError(f"votes must have at least one row; {path} has none.")
+    for position, task in enumerate(tasks):
+        if not any(isinstance(task.get(part), list) for part in ("annotations", "predictions")):
+            raise ValueError(
+                f"a Label Studio task must have annotations or predictions; {path}, task at position {position} has "
+                f"{', '.join(task) or 'nothing'}. Export it as JSON, not JSON-MIN."
+            )
+    return tasks
+
+
+def _ids(path: Path, tasks: list[dict[str, Any]]) -> Any:
+    """Task ids as an Arrow array, all numbers or all text."""
+    ids = [task.get("id") for task in tasks]
+    for position, value in enumerate(ids):
+        if not isinstance(value, (int, str)) or isinstance(value, bool):
+            raise ValueError(f"a Label Studio task must have an id; {path}, task at position {position} has {value!r}.")
+    try:
+        return pa.array(ids, pa.int64() if all(isinstance(value, int) for value in ids) else pa.string())
+    except (pa.ArrowException, OverflowError) as error:
+        raise ValueError(
+            f"Label Studio ids must be all numbers or all text; {path} has both, or numbers too large."
+        ) from error
+
+
+def _choices(path: Path, position: int, task: dict[str, Any], confidence: str | None) -> Iterator[Choice]:
+    for annotation in _records(path, position, task, "annotations"):
+        if not annotation.get("was_cancelled"):
+            yield from _chosen(path, position, annotation, _person(annotation), 1.0)
+    for prediction in _records(path, position, task, "predictions"):
+        sure = 1.0 if confidence is None else _confidence(path, position, prediction, confidence)
+        yield from _chosen(path, position, prediction, f"model:{prediction.get('model_version') or 'unnamed'}", sure)
+
+
+def _records(path: Path, position: int, holder: dict[str, Any], part: str) -> list[dict[str, Any]]:
+    """A list of objects in a task, an annotation or a prediction; empty where it is left out."""
+    records = holder.get(part) or []
+    if not isinstance(records, list) or not all(isinstance(record, dict) for record in records):
+        raise ValueError(
+            f"{part} of a Label Studio task must be a list of objects; {path}, task at position {position}."
+        )
+    return records
+
+
+def _chosen(path: Path, position: int, record: dict[str, Any], annotator: str, sure: float) -> Iterator[Choice]:
+    for result in _records(path, position, record, "result"):
+        value = result.get("value")
+        if not isinstance(value, dict) or "choices" not in value:
+            continue  # another control's: a rating, a box, a comment
+        chosen = value["choices"]
+        if not isinstance(chosen, list) or not all(isinstance(text, str) for text in chosen):
+            raise ValueError(f"choices must be a list of texts; {path}, task at position {position} has {chosen!r}.")
+        for text in chosen:
+            yield Choice(position, annotator, str(result.get("from_name")), text, sure)
+
+
+def _person(annotation: dict[str, Any]) -> str:
+    """Who annotated: an e-mail address or a number; an annotation by nobody known stands for itself."""
+    person = annotation.get("completed_by")
+    if isinstance(person, dict):
+        person = person.get("email") or person.get("id")
+    return f"annotation {annotation.get('id')}" if person is None else str(person)
+
+
+def _confidence(path: Path, position: int, prediction: dict[str, Any], field: str) -> float:
+    value = prediction.get(field)
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 1:
+        raise ValueError(
+            f"{field!r} of a prediction must be a number in [0, 1]; {path}, task at position {position} has {value!r}."
+        )
+    return float(value)
+
+
+def _control(path: Path, present: list[str], asked: str | None) -> str:
+    if not present:
+        raise ValueError(f"votes must hold at least one label; {path} has no choices.")
+    if asked is None and len(present) > 1:
+        raise ValueError(f"one control must give the votes; {path} has choices of {', '.join(present)}. Say from_name.")
+    if asked is not None and asked not in present:
+        raise ValueError(f"from_name must be a control with choices; got {asked!r}, {path} has {', '.join(present)}.")
+    return asked or present[0]

@@ -1,0 +1,85 @@
+"""Policies: which of the labels that were named stay candidates. Each takes votes and gives a mask [n, c]."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oneof.votes.ballots import ROUNDING, Floats, Votes, tally
+from oneof.votes.dawid_skene import dawid_skene
+
+Mask = NDArray[np.bool_]
+
+
+class Sets(NamedTuple):
+    """Candidate sets of the items, none of them empty."""
+
+    mask: Mask  # [n, c]
+    fallback: int = 0  # items to which the policy itself gave no label
+    note: str = ""  # what a reader of the summary should know
+
+
+def union(votes: Votes) -> Sets:
+    """Every label that anyone named."""
+    mask = _nothing(votes)
+    mask[votes.item, votes.label] = True
+    return Sets(mask)
+
+
+def at_least(votes: Votes, k: int = 2) -> Sets:
+    """Labels with k votes or more; where there is none, those with the most votes.
+
+    That fallback keeps all labels that share the lead, and the number of such items is in the summary.
+    """
+    if k < 1:
+        raise ValueError(f"k must be at least 1; got {k}.")
+    counted = tally(votes)
+    mask = _nothing(votes)
+    mask[counted.item, counted.label] = counted.votes >= k - ROUNDING
+    short: Mask = np.logical_not(mask.any(axis=1))
+    rescued = counted.most & short[counted.item]
+    mask[counted.item[rescued], counted.label[rescued]] = True
+    note = f"Items without a label of {k} votes: {short.sum()}; their labels with most votes were kept."
+    return Sets(mask, int(short.sum()), note if short.any() else "")
+
+
+def vaguest(votes: Votes) -> Sets:
+    """The set of the annotator who named most labels; of several such annotators, the union of their sets.
+
+    PLENCH's PLCIFAR10-Vaguest takes one largest set. To take one of several would be to choose by the order of the annotators.
+    """
+    size = votes.answer_size
+    largest = np.maximum.reduceat(size, np.flatnonzero(np.diff(votes.item, prepend=-1)))
+    kept = size == largest[votes.item]
+    mask = _nothing(votes)
+    mask[votes.item[kept], votes.label[kept]] = True
+    return Sets(mask)
+
+
+def top_p(votes: Votes, p: float = 0.9) -> Sets:
+    """The fewest labels whose mass under a Dawid-Skene posterior reaches p, with those tied with the last of them."""
+    if not 0 < p <= 1:
+        raise ValueError(f"p must lie in (0, 1]; got {p}.")
+    fitted = dawid_skene(votes)
+    verb = "settled" if fitted.settled else "did not settle"
+    return Sets(smallest_reaching(fitted.posterior, p), note=f"Dawid-Skene {verb} in {fitted.rounds} rounds.")
+
+
+def smallest_reaching(posterior: Floats, p: float) -> Mask:
+    """The smallest sets [n, c] of labels with mass p, from probabilities [n, c].
+
+    >>> smallest_reaching(np.array([[0.7, 0.2, 0.1], [0.4, 0.2, 0.4]]), 0.3).astype(int)
+    array([[1, 0, 0],
+           [1, 0, 1]])
+    """
+    falling = -np.sort(-posterior, axis=1)
+    reached = np.cumsum(falling, axis=1)
+    last = (reached < p - ROUNDING).sum(1).clip(max=posterior.shape[1] - 1)
+    least = np.take_along_axis(falling, last[:, None], axis=1)
+    return posterior >= least - ROUNDING
+
+
+def _nothing(votes: Votes) -> Mask:
+    return np.zeros((len(votes.items), len(votes.labels)), dtype=bool)

@@ -1,0 +1,107 @@
+"""Votes from tables: one row per vote (long), or one row per item and a column per annotator (wide)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from oneof.votes import tables
+from oneof.votes.ballots import Answers, Votes, collect
+from oneof.votes.spelling import Spelling
+
+AS_WRITTEN = Spelling()
+
+
+def read_long(
+    source: Any,
+    *,
+    item: str = "item",
+    annotator: str = "annotator",
+    label: str = "label",
+    confidence: str | None = None,
+    spelling: Spelling = AS_WRITTEN,
+) -> Votes:
+    """Read a table with a row per vote: CSV, TSV, Parquet, an Arrow table or a data frame.
+
+    Parameters
+    ----------
+    source
+        A path, or the table itself.
+    item, annotator, label
+        The columns to read. An annotator may have several rows for an item, or several labels in one cell (a list, or
+        text that `spelling.separator` divides): that is one vague answer.
+    confidence
+        The column, if any, that says in [0, 1] what each vote counts.
+    spelling
+        How the text of a label is read.
+
+    >>> table = pa.table({"item": [7, 7, 8], "annotator": ["ann", "bob", "ann"], "label": ["cat", "dog", "cat"]})
+    >>> votes = read_long(table)
+    >>> votes.items.to_pylist(), votes.labels, votes.label.tolist()
+    ([7, 8], ['cat', 'dog'], [0, 1, 0])
+    """
+    roles = [item, annotator, label] + ([] if confidence is None else [confidence])
+    table = tables.load(source, roles)
+    for column in roles:
+        tables.refuse_missing(table, column)
+    row, text = tables.texts(table, label)
+    item_of, items = tables.keys(table, item)
+    people = tables.strings(table, annotator).dictionary_encode()
+
+    def place(answer: int) -> str:
+        return f"{table.name}, column {label!r}, row {row[answer]}"
+
+    return collect(
+        Answers(
+            source=table.name,
+            items=items,
+            annotators=people.dictionary.to_pylist(),
+            item=item_of[row],
+            annotator=people.indices.to_numpy()[row],
+            text=text,
+            confidence=None if confidence is None else tables.numbers(table, confidence)[row],
+            place=place,
+        ),
+        spelling,
+    )
+
+
+def read_wide(source: Any, *, columns: Sequence[str], item: str = "item", spelling: Spelling = AS_WRITTEN) -> Votes:
+    """Read a table with a row per item and a column per annotator or language model; an empty cell is no answer.
+
+    >>> table = pa.table({"item": ["x", "y"], "gpt": ["cat|dog", "dog"], "claude": ["cat", None]})
+    >>> votes = read_wide(table, columns=["gpt", "claude"], spelling=Spelling(separator="|"))
+    >>> [votes.annotators[j] for j in votes.annotator]
+    ['gpt', 'gpt', 'claude', 'gpt']
+    """
+    if not columns:
+        raise ValueError("columns must name at least one annotator's column of a wide table; got none.")
+    table = tables.load(source, [item, *columns])
+    tables.refuse_missing(table, item)
+    item_of, items = tables.keys(table, item)
+    _refuse_twice(table, item, item_of, items)
+    people = list(dict.fromkeys(columns))
+    cells = [tables.texts(table, column) for column in people]
+    row = np.concatenate([rows for rows, _ in cells])
+    annotator = np.repeat(np.arange(len(cells)), [len(rows) for rows, _ in cells])
+
+    def place(answer: int) -> str:
+        return f"{table.name}, column {people[annotator[answer]]!r}, row {row[answer]}"
+
+    text = pa.concat_arrays([values for _, values in cells])
+    return collect(Answers(table.name, items, people, item_of[row], annotator, text, None, place), spelling)
+
+
+def _refuse_twice(table: tables.Table, column: str, item: NDArray[np.intp], items: Any) -> None:
+    if len(items) == len(item):
+        return
+    second = int((np.bincount(item)[item] > 1).nonzero()[0][0])
+    rows = np.flatnonzero(item == item[second])[:2].tolist()
+    raise ValueError(
+        f"column {column!r} of a wide table must hold each item once; {table.name} has {items[int(item[second])]} in rows "
+        f"{rows[0]} and {rows[1]}. Drop one, or use the long form."
+    )

@@ -1,0 +1,135 @@
+"""Spelling: which labels the text of an answer names."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from itertools import chain
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oneof.votes import tables
+
+
+@dataclass(frozen=True)
+class Spelling:
+    """How a text becomes labels: looked up whole, separated, and each part looked up.
+
+    A text that is mapped to nothing ("I cannot tell" -> "") is no answer.
+
+    >>> list(Spelling(separator="|", synonyms={"kitty": "cat"}).reader()("kitty|dog"))
+    ['cat', 'dog']
+    >>> list(Spelling(normalise=True, classes=("Cat", "Dog")).reader()(" DOG"))
+    ['Dog']
+    """
+
+    separator: str | None = None  # between the labels of one answer
+    synonyms: Mapping[str, str] = field(default_factory=dict)
+    normalise: bool = False  # strip and casefold texts, synonyms and classes before they are compared
+    classes: Sequence[str] | None = None  # the whole vocabulary, in order; by default the labels that occur, sorted
+
+    def reader(self) -> Callable[[str], Iterable[str]]:
+        """A function from a text to the distinct labels that it names."""
+        if self.separator == "":
+            raise ValueError("separator must not be empty; leave it out where an answer is one label.")
+        known = self._folded("classes", {name: name for name in self.classes or ()})
+        synonyms = self._folded("synonyms", self.synonyms)
+
+        def one(text: str) -> str:
+            to = synonyms.get(self._fold(text), self._fold(text))
+            return known.get(self._fold(to), to)
+
+        def read(text: str) -> Iterable[str]:
+            whole = synonyms.get(self._fold(text), text)
+            parts = whole.split(self.separator) if self.separator else [whole]
+            return dict.fromkeys(label for label in map(one, parts) if label)
+
+        return read
+
+    def _fold(self, text: str) -> str:
+        return text.strip().casefold() if self.normalise else text
+
+    def _folded(self, what: str, names: Mapping[str, str]) -> dict[str, str]:
+        """The mapping with its keys normalised, where that makes no two meanings one."""
+        folded: dict[str, str] = {}
+        for key, value in names.items():
+            if folded.setdefault(self._fold(key), value) != value:
+                raise ValueError(f"{what} must stay distinct when normalised; {key!r} and another are the same then.")
+        return folded
+
+
+class Spelled(NamedTuple):
+    """Labels named by r texts: m of them."""
+
+    labels: list[str]  # [c]
+    row: NDArray[np.intp]  # [m], ascending: the text
+    label: NDArray[np.intp]  # [m]
+
+
+def spell(texts: Any, spelling: Spelling, place: Callable[[int], str]) -> Spelled:
+    """Read every distinct text of an Arrow array once; `place` says where a text stands."""
+    encoded = texts.dictionary_encode()
+    code = encoded.indices.to_numpy().astype(np.intp)  # [r]
+    named = list(map(list, map(spelling.reader(), encoded.dictionary.to_pylist())))
+    labels = sorted(set(chain.from_iterable(named))) if spelling.classes is None else _distinct(spelling.classes)
+    column = {name: j for j, name in enumerate(labels)}
+    for u, names in enumerate(named):
+        for name in names:
+            if name not in column:
+                raise ValueError(_unknown(name, labels, place(int((code == u).argmax()))))
+    length = np.array([len(names) for names in named], dtype=np.intp)
+    flat = np.array([column[name] for name in chain.from_iterable(named)], dtype=np.intp)
+    count = length[code]  # labels of each text
+    row = np.repeat(np.arange(len(code)), count)
+    within = np.arange(len(row)) - np.repeat(np.cumsum(count) - count, count)
+    return Spelled(labels, row, flat[np.repeat((np.cumsum(length) - length)[code], count) + within])
+
+
+def _distinct(classes: Sequence[str]) -> list[str]:
+    names = list(classes)
+    for j, name in enumerate(names):
+        if not name or name in names[:j]:
+            raise ValueError(f"classes must be distinct names; got {name!r}{' twice' if name else ''}.")
+    return names
+
+
+def _unknown(name: str, labels: list[str], place: str) -> str:
+    close = get_close_matches(name, labels, 1)
+    hint = f"Did you mean {close[0]!r}? " if close else ""
+    shown = ", ".join(labels[:6]) + (f", ... ({len(labels)} in all)" if len(labels) > 6 else "")
+    return f"labels must be among the classes {shown}; got {name!r} in {place}. {hint}Map it, or add it to the classes."
+
+
+def read_map(path: str | Path) -> dict[str, str]:
+    """Read synonyms: a table with the columns `from` and `to`, or a JSON object of texts; an empty `to` drops the answer."""
+    path = Path(path)
+    pairs = _pairs_of_json(path) if path.suffix.lower() == ".json" else _pairs_of_table(path)
+    synonyms: dict[str, str] = {}
+    for source, target in pairs:
+        if synonyms.setdefault(source, target) != target:
+            raise ValueError(
+                f"a map must give each text one meaning; {path} maps {source!r} to {synonyms[source]!r} and {target!r}."
+            )
+    return synonyms
+
+
+def _pairs_of_json(path: Path) -> Iterable[tuple[str, str]]:
+    value = tables.load_json(path)
+    if not isinstance(value, dict) or not all(isinstance(to, str) for to in value.values()):
+        raise ValueError(
+            f"a map in JSON must be one object of texts, as {json.dumps({'kitty': 'cat'})}; {path} is not."
+        )
+    return value.items()
+
+
+def _pairs_of_table(path: Path) -> Iterable[tuple[str, str]]:
+    table = tables.load(path, ["from", "to"])
+    tables.refuse_missing(table, "from")
+    return zip(
+        tables.strings(table, "from").to_pylist(), tables.strings(table, "to").fill_null("").to_pylist(), strict=True
+    )

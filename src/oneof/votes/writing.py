@@ -1,0 +1,50 @@
+"""Candidate sets out: a Parquet file with a row per item."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from oneof.votes.ballots import Votes, tally
+from oneof.votes.policies import Sets
+
+
+def to_table(votes: Votes, sets: Sets) -> Any:
+    """An Arrow table of item, candidates (list of labels) and votes (list of label and its votes); join features on `item`.
+
+    >>> from oneof.votes import read_long, union
+    >>> votes = read_long(pa.table({"item": [7, 7], "annotator": ["ann", "bob"], "label": ["cat", "dog"]}))
+    >>> to_table(votes, union(votes)).to_pylist()
+    [{'item': 7, 'candidates': ['cat', 'dog'], 'votes': [{'label': 'cat', 'votes': 1.0}, {'label': 'dog', 'votes': 1.0}]}]
+    """
+    n, labels = len(votes.items), pa.array(votes.labels, pa.string())
+    item, label = np.nonzero(sets.mask)
+    counted = tally(votes)
+    count = pa.StructArray.from_arrays([labels.take(counted.label), counted.votes], names=["label", "votes"])
+    return pa.table(
+        {
+            "item": votes.items,
+            "candidates": pa.ListArray.from_arrays(_offsets(item, n), labels.take(label)),
+            "votes": pa.ListArray.from_arrays(_offsets(counted.item, n), count),
+        }
+    )
+
+
+def write(votes: Votes, sets: Sets, path: str | Path) -> None:
+    """Write the table of `to_table` beside `path` and rename it, so that no half-written file is ever there."""
+    path = Path(path)
+    beside = path.with_name(f".{path.name}.part")
+    try:
+        pq.write_table(to_table(votes, sets), beside)
+        beside.replace(path)
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+def _offsets(item: NDArray[np.intp], n: int) -> Any:
+    return pa.array(np.concatenate([[0], np.cumsum(np.bincount(item, minlength=n))]), pa.int32())
