@@ -1,0 +1,105 @@
+"""What an image gets, at random: crops, holes, boxes and colours, one draw per image from the given generator.
+
+Everything is made on the generator's device with fixed shapes; nothing is copied there and nothing is read back.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from oneof.data.augment.geometry import Box
+
+TRIES = 10  # boxes drawn per image; the first that fits is taken
+
+
+class Shift(NamedTuple):
+    """A flip and the corner of a crop, [b] each; see geometry.crop."""
+
+    flip: Tensor
+    top: Tensor
+    left: Tensor
+
+
+class Hole(NamedTuple):
+    """Rows and columns to erase, each from the first to before the second bound, [b]; see geometry.erase."""
+
+    rows: tuple[Tensor, Tensor]
+    columns: tuple[Tensor, Tensor]
+
+
+class Jitter(NamedTuple):
+    """Brightness (0), contrast (1) and saturation (2) in the order of `kinds` with their `factors` [3, b], then hue."""
+
+    on: Tensor  # [b]; where not, the factors are 1 and the hue stays
+    kinds: Tensor
+    factors: Tensor
+    hue: Tensor  # [b], in 1/256 of the circle
+
+
+def coin(b: int, generator: torch.Generator, p: float = 0.5) -> Tensor:
+    """True with probability p, [b]."""
+    return torch.rand(b, generator=generator, device=generator.device) < p
+
+
+def shift(b: int, pad: int, generator: torch.Generator) -> Shift:
+    """Flip half of the images; every corner of the padded image is as likely."""
+    top, left = torch.randint(2 * pad + 1, (2, b), generator=generator, device=generator.device)
+    return Shift(coin(b, generator), top, left)
+
+
+def cutout(b: int, side: int, h: int, w: int, generator: torch.Generator) -> Hole:
+    """A square hole whose centre is any pixel; what lies outside the image is cut off (DeVries and Taylor, 2017)."""
+    centres = (torch.randint(n, (b,), generator=generator, device=generator.device) for n in (h, w))
+    rows, columns = ((centre - side // 2, centre + side // 2) for centre in centres)
+    return Hole(rows, columns)
+
+
+def cutout_up_to(b: int, share: float, h: int, w: int, generator: torch.Generator) -> Hole:
+    """A square hole of a side up to `share` of the width, as at the end of PiCO's RandAugment.
+
+    The corner is kept inside the image before the side is added, and the far edge is painted too.
+    """
+    side, y, x = torch.rand((3, b), generator=generator, device=generator.device)
+    side = side * (share * w)
+    rows, columns = (_span(centre * n, side, n) for centre, n in ((y, h), (x, w)))
+    return Hole(rows, columns)
+
+
+def _span(centre: Tensor, side: Tensor, n: int) -> tuple[Tensor, Tensor]:
+    first = (centre - side / 2).clamp(min=0).floor()
+    return first, (first + side).clamp(max=n).floor() + 1
+
+
+def box(b: int, h: int, w: int, generator: torch.Generator, smallest: float = 0.2) -> Box:
+    """A box with a share of the area in [smallest, 1], uniform, and a ratio of sides in [3/4, 4/3], uniform in its log.
+
+    Drawn again, ten times at most, if it does not fit; should none fit (about one image in 10^9), the first is cut down.
+    """
+    area, ratio, *corner = torch.rand((4, TRIES, b), generator=generator, device=generator.device)
+    area = h * w * (smallest + (1 - smallest) * area)
+    ratio = ((2 * ratio - 1) * math.log(4 / 3)).exp()
+    height, width = (area / ratio).sqrt().round(), (area * ratio).sqrt().round()
+    first = ((height <= h) & (width <= w)).int().argmax(0, keepdim=True)
+    height, width = (side.gather(0, first)[0].clamp(max=n) for side, n in ((height, h), (width, w)))
+    top, left = ((n - side + 1) * u[0] for n, side, u in ((h, height, corner[0]), (w, width, corner[1])))
+    return Box(top.floor(), left.floor(), height, width)
+
+
+def jitter(b: int, generator: torch.Generator, p: float = 0.8, strength: float = 0.4, hue: float = 0.1) -> Jitter:
+    """Factors uniform in 1 ± strength and a turn of the hue uniform in ± hue, with probability p.
+
+    Brightness, contrast and saturation come in a random order per image. Hue comes last always: it is the one that needs
+    another colour space, and in a random place every image would pay for it three times more.
+    """
+    device = generator.device
+    on = coin(b, generator, p)
+    order = torch.randint(6, (b,), generator=generator, device=device)
+    first = order % 3
+    second = (first + 1 + order // 3) % 3
+    kinds = torch.stack((first, second, 3 - first - second))
+    u = (2 * torch.rand((4, b), generator=generator, device=device) - 1) * on
+    return Jitter(on, kinds, 1 + strength * u[:3], (u[3] * hue * 255).trunc() % 256)

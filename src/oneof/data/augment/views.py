@@ -1,0 +1,238 @@
+"""The views of an image that each method trains on, per data set.
+
+A view is two functions: `draw` takes every random number from the generator, `apply` is plain tensor arithmetic on uint8
+images. Apart they can be tested against Pillow, and `apply` can be compiled while the generator stays outside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+
+from oneof.data.augment import draws
+from oneof.data.augment.colour import enhance, grey, hue
+from oneof.data.augment.geometry import Box, crop, erase, resized_crop
+from oneof.data.augment.policies import AutoAugment, RandAugment, autoaugment, randaugment
+
+PAD = 4  # of the reflected frame that random crops reach into
+HOLE = 16  # side of Cutout's hole
+
+
+class View(Protocol):
+    """One way to see uint8 images [b, ch, h, w]; what `draw` returns is for `apply` alone."""
+
+    def draw(self, b: int, h: int, w: int, generator: torch.Generator) -> Any: ...
+
+    def apply(self, images: Tensor, draw: Any) -> Tensor: ...
+
+
+@dataclass(frozen=True)
+class Plain:
+    """The image as it is."""
+
+    def draw(self, b: int, h: int, w: int, generator: torch.Generator) -> None:
+        return None
+
+    def apply(self, images: Tensor, draw: None) -> Tensor:
+        return images
+
+
+@dataclass(frozen=True)
+class Weak:
+    """Horizontal flip and a crop after padding by reflection."""
+
+    def draw(self, b: int, h: int, w: int, generator: torch.Generator) -> draws.Shift:
+        return draws.shift(b, PAD, generator)
+
+    def apply(self, images: Tensor, draw: draws.Shift) -> Tensor:
+        return crop(images, draw.flip, draw.top, draw.left, PAD)
+
+
+class StrongDraw(NamedTuple):
+    shift: draws.Shift
+    hole: draws.Hole
+    policy: Tensor | None
+
+
+@dataclass(frozen=True)
+class Strong:
+    """Flip, crop, a black Cutout hole, then AutoAugment where there is a policy."""
+
+    policy: AutoAugment | None
+
+    def draw(self, b: int, h: int, w: int, generator: torch.Generator) -> StrongDraw:
+        policy = self.policy.draw(b, generator) if self.policy else None
+        return StrongDraw(draws.shift(b, PAD, generator), draws.cutout(b, HOLE, h, w, generator), policy)
+
+    def apply(self, images: Tensor, draw: StrongDraw) -> Tensor:
+        images = crop(images, draw.shift.flip, draw.shift.top, draw.shift.left, PAD)
+        images = erase(images, draw.hole.rows, draw.hole.columns, images.new_zeros(1))
+        if self.policy and draw.policy is not None:
+            images = self.policy.apply(images, draw.policy)
+        return images
+
+
+class QueryDraw(NamedTuple):
+    box: Box
+    flip: Tensor
+    jitter: draws.Jitter
+    grey: Tensor
+
+
+@dataclass(frozen=True)
+class Query:
+    """PiCO's query: resized crop, flip, colour jitter, sometimes grey."""
+
+    def draw(self, b: int, h: int, w: int, generator: torch.Generator) -> QueryDraw:
+        box, flip = draws.box(b, h, w, generator), draws.coin(b, generator)
+        return QueryDraw(box, flip, draws.jitter(b, generator), draws.coin(b, generator, 0.2))
+
+    def apply(self, images: Tensor, draw: QueryDraw) -> Tensor:
+        images = resized_crop(images, draw.box, draw.flip)
+        for kind, factor in zip(draw.jitter.kinds.unbind(), draw.jitter.factors.unbind(), strict=True):
+            images = enhance(images, kind, factor)
+        images = torch.where(draw.jitter.on[:, None, None, None], hue(images, draw.jitter.hue), images)
+        return torch.where(draw.grey[:, None, None, None], grey(images.float()).to(torch.uint8), images)
+
+
+class KeyDraw(NamedTuple):
+    box: Box
+    flip: Tensor
+    policy: Tensor
+    hole: draws.Hole
+
+
+@dataclass(frozen=True)
+class Key:
+    """PiCO's key: resized crop, flip, RandAugment and the hole that ends it."""
+
+    policy: RandAugment
+    colour: Tensor  # [3] of the hole
+
+    def draw(self, b: int, h: int, w: int, generator: torch.Generator) -> KeyDraw:
+        box, flip = draws.box(b, h, w, generator), draws.coin(b, generator)
+        return KeyDraw(box, flip, self.policy.draw(b, generator), draws.cutout_up_to(b, 0.5, h, w, generator))
+
+    def apply(self, images: Tensor, draw: KeyDraw) -> Tensor:
+        images = self.policy.apply(resized_crop(images, draw.box, draw.flip), draw.policy)
+        return erase(images, draw.hole.rows, draw.hole.columns, self.colour)
+
+
+@dataclass(frozen=True)
+class Views:
+    """All views of a batch: uint8 images [b, ch, h, w] and a generator give normalised [v, b, ch, h, w].
+
+    Views of one kind are made together, as one larger batch. Channels lie innermost in memory: `flatten(0, 1)` of the
+    result is in torch's channels_last format as it stands.
+    """
+
+    kinds: tuple[tuple[View, int], ...]  # and how many of each
+    scale: Tensor  # [ch]
+    offset: Tensor  # [ch]
+    dtype: torch.dtype
+
+    def __call__(self, images: Tensor, generator: torch.Generator) -> Tensor:
+        return self.apply(images, self.draw(images, generator))
+
+    def draw(self, images: Tensor, generator: torch.Generator) -> tuple[Any, ...]:
+        """All that is random, in the order of the views."""
+        b, _, h, w = images.shape
+        return tuple(view.draw(count * b, h, w, generator) for view, count in self.kinds)
+
+    def apply(self, images: Tensor, draw: tuple[Any, ...]) -> Tensor:
+        """The views for given draws; no random number is used."""
+        seen = [
+            view.apply(images.expand(count, *images.shape).flatten(0, 1), drawn)
+            for (view, count), drawn in zip(self.kinds, draw, strict=True)
+        ]
+        return self._normalise(torch.cat(seen)).view(-1, *images.shape)
+
+    def _normalise(self, images: Tensor) -> Tensor:
+        inner = images.movedim(1, -1).to(torch.float32, memory_format=torch.contiguous_format)
+        return torch.addcmul(self.offset, inner, self.scale).to(self.dtype).movedim(-1, 1)
+
+
+class Pictures(NamedTuple):
+    """What the views must know of a data set."""
+
+    size: int
+    mean: tuple[float, ...]  # per channel, of levels scaled to 0 ... 1
+    std: tuple[float, ...]
+
+
+DATASETS = {
+    "mnist": Pictures(28, (0.1307,), (0.3081,)),
+    "kmnist": Pictures(28, (0.5,), (0.5,)),
+    "fashion-mnist": Pictures(28, (0.1307,), (0.3081,)),
+    "cifar10": Pictures(32, (0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010)),
+    "cifar100": Pictures(32, (0.4914, 0.4822, 0.4465), (0.247, 0.243, 0.261)),
+}
+
+Kinds = tuple[tuple[View, int], ...]
+
+
+def _plain(dataset: str, device: torch.device | str) -> Kinds:
+    return ((Plain(), 1),)
+
+
+def _strong(dataset: str, device: torch.device | str) -> Strong:
+    return Strong(autoaugment(DATASETS[dataset].size, device) if dataset.startswith("cifar") else None)
+
+
+def _pop(dataset: str, device: torch.device | str) -> Kinds:
+    first = Weak() if dataset in ("kmnist", "fashion-mnist") else Plain()
+    return ((first, 1), (_strong(dataset, device), 2))
+
+
+def _rcr(dataset: str, device: torch.device | str) -> Kinds:
+    return ((Weak(), 1), (_strong(dataset, device), 2))
+
+
+def _pico(dataset: str, device: torch.device | str) -> Kinds:
+    """On MNIST-likes the query is POP's view 0 and the key its view 1."""
+    if not dataset.startswith("cifar"):
+        (first, _), (strong, _) = _pop(dataset, device)
+        return ((first, 1), (strong, 1))
+    colour = torch.tensor((125, 123, 114), dtype=torch.uint8).to(device)
+    return ((Query(), 1), (Key(randaugment(DATASETS[dataset].size, device=device), colour), 1))
+
+
+RECIPES: dict[str, Callable[[str, torch.device | str], Kinds]] = {
+    "plain": _plain,
+    "pop": _pop,
+    "rcr": _rcr,
+    "pico": _pico,
+}
+
+
+def views(
+    recipe: str, dataset: str, *, device: torch.device | str = "cpu", dtype: torch.dtype = torch.float32
+) -> Views:
+    """The views of a recipe for a data set, with all tables on the device.
+
+    Parameters
+    ----------
+    recipe
+        "plain" (one view, normalised only), "pop" and "rcr" (three), "pico" (query and key).
+    dataset
+        One of mnist, kmnist, fashion-mnist, cifar10, cifar100.
+    device
+        Where images and generator will be.
+    dtype
+        Of the result.
+
+    >>> images = torch.zeros(5, 3, 32, 32, dtype=torch.uint8)
+    >>> views("pop", "cifar10")(images, torch.Generator().manual_seed(0)).shape
+    torch.Size([3, 5, 3, 32, 32])
+    """
+    if recipe not in RECIPES:
+        raise ValueError(f"recipe must be one of {', '.join(RECIPES)}; got {recipe!r}.")
+    if dataset not in DATASETS:
+        raise ValueError(f"dataset must be one of {', '.join(DATASETS)} to have views; got {dataset!r}.")
+    mean, std = (torch.tensor(values) for values in DATASETS[dataset][1:])
+    kinds = RECIPES[recipe](dataset, device)
+    return Views(kinds, (1 / (255 * std)).to(device), (-mean / std).to(device), dtype)

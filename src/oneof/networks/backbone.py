@@ -1,0 +1,60 @@
+"""A module of the user's own, or of a library such as timm, as the body of a classifier."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from oneof.networks.classifier import Classifier
+from oneof.networks.resnet import pooled
+
+
+@dataclass(frozen=True)
+class Backbone:
+    """A linear head on whatever `make()` returns: a module that gives features [b, width], or maps [b, width, h, w].
+
+    Maps are averaged over the image. The width is found by looking at one blank example. `make` is called once per trial, after the
+    trial's seed is set, and should build a new module each time; with timm (the extra `vision`):
+
+        Backbone(lambda: timm.create_model("resnet18", num_classes=0, pretrained=False))
+
+    >>> Backbone(lambda: nn.Conv2d(3, 8, kernel_size=3))((3, 32, 32), 10).head
+    Linear(in_features=8, out_features=10, bias=True)
+    """
+
+    make: Callable[[], nn.Module]
+
+    def __call__(self, shape: tuple[int, ...], classes: int) -> Classifier:
+        body = self.make()
+        with _evaluating(body):
+            features = body(_blank(body, shape))
+        if not isinstance(features, Tensor) or features.dim() not in (2, 4):
+            given = f"shape {tuple(features.shape)}" if isinstance(features, Tensor) else type(features).__name__
+            raise ValueError(
+                f"a backbone must give features [b, width] or [b, width, h, w]; got {given} for a batch of one. "
+                "Wrap it in a module that does."
+            )
+        if features.dim() == 4:
+            body = nn.Sequential(body, *pooled())
+        return Classifier(body, features.shape[1], classes)
+
+
+def _blank(body: nn.Module, shape: tuple[int, ...]) -> Tensor:
+    """A batch of one example, all zeros, of the kind that the body's weights are."""
+    weight = next((p for p in body.parameters() if p.is_floating_point()), torch.empty(0))
+    return torch.zeros(1, *shape, dtype=weight.dtype, device=weight.device)
+
+
+@contextmanager
+def _evaluating(body: nn.Module) -> Iterator[None]:
+    """Evaluation mode without gradients inside, so that no statistic moves; each part's own mode afterwards."""
+    modes = [(module, module.training) for module in body.modules()]
+    body.eval()
+    with torch.no_grad():
+        yield
+    for module, training in modes:
+        module.training = training

@@ -1,0 +1,70 @@
+"""Networks for tables: affine layers, plain or with batch normalisation. Images are flattened."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass
+
+from torch import nn
+
+from oneof.networks.classifier import Classifier
+
+
+@dataclass(frozen=True)
+class Linear:
+    """One affine layer; the features are the input itself."""
+
+    def __call__(self, shape: tuple[int, ...], classes: int) -> Classifier:
+        return MLP(hidden=())(shape, classes)
+
+
+@dataclass(frozen=True)
+class MLP:
+    """Affine layers with ReLU between them.
+
+    >>> MLP(hidden=(32, 16))((64,), 10)
+    Classifier(
+      (body): Sequential(
+        (0): Linear(in_features=64, out_features=32, bias=True)
+        (1): ReLU()
+        (2): Linear(in_features=32, out_features=16, bias=True)
+        (3): ReLU()
+      )
+      (head): Linear(in_features=16, out_features=10, bias=True)
+    )
+    """
+
+    hidden: tuple[int, ...] = (128,)
+
+    def __call__(self, shape: tuple[int, ...], classes: int) -> Classifier:
+        widths = [math.prod(shape), *self.hidden]
+        layers = flattened(shape)
+        for before, after in itertools.pairwise(widths):
+            layers += [nn.Linear(before, after), nn.ReLU()]
+        return Classifier(nn.Sequential(*layers), widths[-1], classes)
+
+
+@dataclass(frozen=True)
+class GeneratorMLP:
+    """The network whose posterior draws candidate sets for MNIST-like images: 784-300-301-302-303-c.
+
+    Batch normalisation after every hidden layer, and no bias but on the last layer.
+
+    >>> GeneratorMLP()((1, 28, 28), 10).width
+    303
+    """
+
+    hidden: tuple[int, ...] = (300, 301, 302, 303)
+
+    def __call__(self, shape: tuple[int, ...], classes: int) -> Classifier:
+        widths = [math.prod(shape), *self.hidden]
+        layers = flattened(shape)
+        for before, after in itertools.pairwise(widths):
+            layers += [nn.Linear(before, after, bias=False), nn.BatchNorm1d(after), nn.ReLU()]
+        return Classifier(nn.Sequential(*layers), widths[-1], classes)
+
+
+def flattened(shape: tuple[int, ...]) -> list[nn.Module]:
+    """The layer that makes a row of an image; for a row, none."""
+    return [nn.Flatten()] if len(shape) > 1 else []

@@ -1,0 +1,62 @@
+"""Wide residual networks (Zagoruyko and Komodakis, BMVC 2016), the network of the paper for CIFAR."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor, nn
+
+from oneof.networks.classifier import Classifier, check_images
+from oneof.networks.resnet import convolution, pooled
+
+
+@dataclass(frozen=True)
+class WideResNet:
+    """WRN-depth-widen: three stages of pre-activation blocks, 16, 32 and 64 times `widen` wide, then the mean over the image.
+
+    No dropout. A block that changes the shape has as its shortcut a 1x1 convolution of its *normalised and rectified* input;
+    the others add the input as it is. Weights of convolutions are drawn from N(0, 2 / fan-out), the head's bias is zero.
+
+    >>> WideResNet()((3, 32, 32), 10).width
+    128
+    """
+
+    depth: int = 28  # 6 n + 4 layers: n blocks of two in each of three stages
+    widen: int = 2
+
+    def __post_init__(self) -> None:
+        if self.depth < 10 or self.depth % 6 != 4:
+            raise ValueError(f"depth must be 6 n + 4 (10, 16, 22, 28, ...); got {self.depth}.")
+        if self.widen < 1:
+            raise ValueError(f"widen must be at least 1; got {self.widen}.")
+
+    def __call__(self, shape: tuple[int, ...], classes: int) -> Classifier:
+        channels, _, _ = check_images("WideResNet", shape)
+        layers: list[nn.Module] = [convolution(channels, 16)]
+        before = 16
+        for stage, base in enumerate((16, 32, 64)):
+            for block in range(self.depth // 6):
+                layers.append(PreActivation(before, base * self.widen, stride=2 if stage and not block else 1))
+                before = base * self.widen
+        body = nn.Sequential(*layers, nn.BatchNorm2d(before), nn.ReLU(), *pooled())
+        built = Classifier(body, before, classes)
+        nn.init.zeros_(built.head.bias)
+        return built
+
+
+class PreActivation(nn.Module):
+    """Two convolutions, each after normalisation and ReLU, added to the input or its shortcut."""
+
+    def __init__(self, before: int, after: int, stride: int) -> None:
+        super().__init__()
+        self.norm1 = nn.BatchNorm2d(before)
+        self.convolution1 = convolution(before, after, stride=stride)
+        self.norm2 = nn.BatchNorm2d(after)
+        self.convolution2 = convolution(after, after)
+        changes = before != after or stride != 1
+        self.shortcut = convolution(before, after, size=1, stride=stride) if changes else None
+
+    def forward(self, x: Tensor) -> Tensor:
+        active = self.norm1(x).relu()
+        kept = x if self.shortcut is None else self.shortcut(active)
+        return kept + self.convolution2(self.norm2(self.convolution1(active)).relu())  # type: ignore[no-any-return]
