@@ -2,8 +2,9 @@
 
     python benchmarks/pop_defaults.py [--rows results/pop_defaults.jsonl]
 
-Settings that differ only in numbers train as one stack. Every setting is a row per seed. Ranked by covering rate, then by approximated
-accuracy (which alone rewards confidence, right or wrong); the accuracy column is for the reader and chooses nothing.
+Settings that differ only in numbers train as one stack. Every setting is a row per seed. Approximated
+accuracy rewards confidence, covering rate punishes it: of the settings within 0.002 of the best approximated accuracy, averaged
+over the four situations, the one of the highest covering rate is taken. The accuracy column chooses nothing.
 """
 
 from __future__ import annotations
@@ -51,6 +52,29 @@ def main(path: Path) -> None:
     for method, mixup in SITUATIONS:
         print(f"\n{type(method).__name__}, mixup {mixup}\n")
         report([row for row in rows if key(row)[:2] == (type(method).__name__, mixup)])
+    everywhere = [row["purify"] for row in rows if key(row)[:2] == ("CC", 1.0)]
+    print("\nMean over the four\n")
+    report([row for row in rows if row["purify"] in everywhere])
+    print(f"\nTaken: {describe(chosen([row for row in rows if row['purify'] in everywhere]))}")
+
+
+def chosen(rows: list[dict]) -> dict:
+    """The rule of the first lines of this file."""
+    means = figures_of(rows)
+    best = max(approximated for _, (_, approximated, _, _) in means)
+    return max((pair for pair in means if pair[1][1] >= best - 0.002), key=lambda pair: pair[1][0])[0]
+
+
+def figures_of(rows: list[dict]) -> list[tuple[dict | None, list[float]]]:
+    """Settings and their mean covering rate, approximated accuracy, set size and accuracy."""
+    settings: list[dict | None] = []
+    for row in rows:
+        if row["purify"] not in settings:
+            settings.append(row["purify"])
+    names = ("covering", "approximated", "set_size", "accuracy")
+    return [
+        (s, [float(np.mean([row[name] for row in rows if row["purify"] == s])) for name in names]) for s in settings
+    ]
 
 
 def key(row: dict) -> tuple:
@@ -69,16 +93,9 @@ def run_stack(data: Digits, method: Method, training: Training, rules: list[Puri
 
 
 def report(rows: list[dict]) -> None:
-    settings = []
-    for row in rows:
-        if row["purify"] not in settings:
-            settings.append(row["purify"])
-    mean = lambda setting, name: float(np.mean([row[name] for row in rows if row["purify"] == setting]))  # noqa: E731
-    ranked = sorted(settings, key=lambda s: (-mean(s, "covering"), -mean(s, "approximated")))
     print("| rule | covering | approximated | set size | accuracy (chooses nothing) |\n|---|---|---|---|---|")
-    for setting in ranked:
-        figures = [mean(setting, name) for name in ("covering", "approximated", "set_size", "accuracy")]
-        print(f"| {describe(setting)} | {figures[0]:.4f} | {figures[1]:.4f} | {figures[2]:.2f} | {figures[3]:.4f} |")
+    for setting, (covering, approximated, size, accuracy) in sorted(figures_of(rows), key=lambda pair: -pair[1][1]):
+        print(f"| {describe(setting)} | {covering:.4f} | {approximated:.4f} | {size:.2f} | {accuracy:.4f} |")
 
 
 def describe(setting: dict | None) -> str:

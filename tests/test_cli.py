@@ -58,7 +58,7 @@ def test_bad_input_is_one_line_and_exit_code_2(arguments, words):
 
 
 def test_demo_writes_rows_a_purified_table_and_a_picture(tmp_path):
-    done = call("demo", "--seeds", "2", "--epochs", "12", cwd=tmp_path)
+    done = call("demo", "--seeds", "2", "--epochs", "30", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "PRODEN + POP" in done.stdout
     rows = [json.loads(line) for line in (tmp_path / "oneof-demo/rows.jsonl").read_text().splitlines()]

@@ -18,8 +18,10 @@ from oneof.networks import MLP, Linear
 from oneof.optimize import SGD, AdamW, Steps
 from oneof.problem import Training, pose
 from oneof.purify import Pop, PopRatio
-from oneof.trials import Trial, build
+from oneof.stack import build
+from oneof.trials import Trial
 
+ON_TABLES = [name for name, method in METHODS.items() if method.views == 1]  # the others compare views of an image
 N, C = 90, 4
 DATA = mixture(n=N, d=3, c=C, separation=3.0, seed=1)
 SETS = generate(DATA.labels, C, Flip(rate=0.4), seed=2)
@@ -49,7 +51,7 @@ def run(trials, sets=SETS, method="proden", purify=None, training=Training(epoch
 
 @pytest.mark.usefixtures("double")
 @pytest.mark.parametrize("purify", PURIFY)
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", ON_TABLES)
 def test_a_trial_in_a_stack_equals_the_same_trial_alone(method, purify):
     trials = [trial(seed) for seed in range(3)]
     own_sets = np.stack([generate(DATA.labels, C, Flip(rate=0.4), seed=seed) for seed in range(3)])
@@ -131,7 +133,7 @@ def test_a_second_forward_does_not_move_batch_norm_statistics():
 
 
 @pytest.mark.parametrize("purify", PURIFY)
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", ON_TABLES)
 def test_same_seed_same_result_and_accuracy_rises(method, purify):
     easy = mixture(n=300, d=3, c=C, separation=6.0, seed=3)
     sets = generate(easy.labels, C, Flip(rate=0.3), seed=4)
@@ -175,10 +177,7 @@ def watched(method, purify, epochs_run=8):
             seen.append((candidates.clone(), torch.autograd.grad(value.sum(), z)[0]))
             return super().loss(logits, candidates, memory)
 
-    problem = pose(
-        DATA.x, SETS, trials=[trial(0)], method=Watch(), purify=purify, training=Training(epochs_run, 60),
-        device=torch.device("cpu"),
-    )  # fmt: skip
+    problem = pose(DATA.x, SETS, trials=[trial(0)], method=Watch(), purify=purify, training=Training(epochs_run, 60))
     state = begin(problem, build(lambda: Linear()((3,), C), [0], torch.device("cpu")), [0])
     masks = [state.candidates.clone()]
     for _ in epochs(problem, state):
@@ -187,7 +186,7 @@ def watched(method, purify, epochs_run=8):
 
 
 @pytest.mark.parametrize("purify", ["pop", "ratio"])
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", [name for name in ON_TABLES if name != "valen"])  # it has no loss to watch
 def test_sets_only_shrink_and_a_removed_label_has_no_weight_later(method, purify):
     """A removed label is never pulled up again: the gradient of the loss at its logit never asks for more of it."""
     seen, masks = watched(method, PURIFY[purify])
@@ -196,7 +195,7 @@ def test_sets_only_shrink_and_a_removed_label_has_no_weight_later(method, purify
     assert masks[-1].sum() < masks[0].sum()
     assert masks[-1].any(-1).all()
     for candidates, gradient in seen:
-        assert (gradient[~candidates] >= -1e-6).all()
+        assert (gradient[0][~candidates] >= -1e-6).all()
 
 
 def test_removals_explain_the_difference_between_the_sets():

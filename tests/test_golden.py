@@ -21,7 +21,7 @@ from oneof.purify import Pop
 from oneof.trials import Trial
 
 GOLDEN = Path(__file__).parent / "golden" / "methods.json"
-SYSTEMS = [f"{method}{pop}" for method in METHODS for pop in ("", "+pop")]
+SYSTEMS = [f"{method}{pop}" for method in METHODS if METHODS[method].views == 1 for pop in ("", "+pop")]
 
 
 def measure(system: str) -> dict[str, list[float]]:

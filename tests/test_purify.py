@@ -112,7 +112,7 @@ def test_thresholds_move_as_the_reference_says(every_round, share):
     """n·c = 10,000 entries: 0, half an entry too few to be noisy, and 100."""
     margin, ratio = Pop(every_round=every_round), PopRatio(every_round=every_round)
     fallen, shares = torch.zeros(1, 3, 4), torch.tensor([share])
-    for e in (0.95, 0.32, 0.3):
+    for e in (0.9, 0.12, 0.1):
         state = margin.init(torch.ones(1, 3, 4, dtype=torch.bool))._replace(threshold=torch.tensor([e]))
         wished = reference.pop_margin_schedule(e, int(np.ceil(share * 1e4)), margin.e_end, margin.e_s, every_round)
         assert margin.advance(state, fallen, shares).threshold.item() == pytest.approx(wished, abs=1e-6)
@@ -172,7 +172,7 @@ def test_state_is_not_written_to():
         (lambda: Rounds(interval=3, window=5), r"window must lie between 1 and interval \(3\).*got 5"),
         (lambda: Rounds(window=0), r"window must lie between 1 and interval"),
         (lambda: Rounds(warm_up=-1), r"warm_up must not be negative; got -1"),
-        (lambda: Pop(e_end=0.0), r"e_end must be positive and at most e0 \(0\.95\).*got 0\.0"),
+        (lambda: Pop(e_end=0.0), r"e_end must be positive and at most e0 \(0\.9\).*got 0\.0"),
         (lambda: Pop(e0=0.2, e_end=0.3), r"e_end must be positive and at most e0 \(0\.2\)"),
         (lambda: Pop(e_s=-0.1), r"e_s must not be negative; got -0\.1"),
         (lambda: PopRatio(theta=0.0), r"0 < theta <= theta_end < 1; got 0\.0 and 0\.4"),

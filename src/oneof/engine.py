@@ -6,95 +6,88 @@ The engine knows the protocols of a method and of a purification rule, and the n
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from oneof.data.augment.views import Views
 from oneof.evaluate import accuracy, approximated_accuracy, covering_rate
 from oneof.methods import Method, Proden
 from oneof.networks import MLP, Network
 from oneof.problem import Problem, Training, as_tensor, pose
 from oneof.progress import bar
 from oneof.purify import Purify
-from oneof.runtime import free_memory
+from oneof.runtime import Replay, free_memory
+from oneof.stack import Stack, build
 from oneof.state import Best, Fit, Record, State, join
-from oneof.trials import Stack, Trial, build, cut, positions, put, take
+from oneof.step import step
+from oneof.trials import Trial, cut, parts, positions
 
 
 def begin(problem: Problem, stack: Stack, seeds: list[int]) -> State:
     """The state before the first step."""
     candidates = problem.sets(problem.rows)
-    generators = [torch.Generator(candidates.device).manual_seed(seed) for seed in seeds]
-    pop = problem.purify.init(candidates) if problem.purify else None
-    optimizer = problem.training.optimizer.init(stack.weights.values())
-    return State(0, stack, optimizer, candidates, problem.method.init(candidates), pop, generators)
+    return State(
+        epoch=0,
+        stack=stack,
+        optimizer=problem.training.optimizer.init(stack.weights.values()),
+        candidates=candidates,
+        memory=problem.method.init(candidates),
+        shared=problem.method.shared(stack),
+        pop=problem.purify.init(candidates) if problem.purify else None,
+        generators=[torch.Generator(candidates.device).manual_seed(seed) for seed in seeds],
+        loss=torch.zeros_like(problem.lr),
+    )
 
 
 def epochs(problem: Problem, state: State) -> Iterator[Record]:
     """Train from where the state stands, an epoch at a time, and yield what each showed."""
+    replay = Replay(problem.lr.device, state.generators)
     while state.epoch < problem.training.epochs:
-        loss = _train(problem, state)
+        _refresh(problem, state)
+        loss = _train(problem, state, replay)
         removed = _purify(problem, state)
         state.epoch += 1
         yield _record(problem, state, loss, removed)
 
 
-def _train(problem: Problem, state: State) -> Tensor:
+def _refresh(problem: Problem, state: State) -> None:
+    """What a method does to whole tables before an epoch, written where the tables lie."""
+    memory, shared = problem.method.refresh(
+        state.stack, lambda: problem.body_features(state.stack), state.memory, state.shared, state.epoch
+    )
+    for old, new in zip(parts(state.memory) + parts(state.shared), parts(memory) + parts(shared), strict=True):
+        if old is not new:
+            old.copy_(new)
+
+
+def _train(problem: Problem, state: State, replay: Replay) -> Tensor:
     """One pass over every trial's rows in its own order; the mean loss [t]."""
     training = problem.training
     m = problem.rows.shape[1]
     order = torch.stack([torch.randperm(m, generator=g, device=g.device) for g in state.generators])
     lr = problem.lr * training.schedule(state.epoch, training.epochs)
-    mixing = _mixing_weights(problem, state) if training.mixup else None
+    mixing = _mixing_weights(problem, state)
     observing = problem.purify is not None and problem.purify.observing(state.epoch)
-    total = torch.zeros_like(problem.lr)
+    epoch = torch.tensor(state.epoch, device=lr.device)
+    state.loss.zero_()
     where = positions(order, m)
-    for step, start in enumerate(range(0, m, training.batch)):
+    for number, start in enumerate(range(0, m, training.batch)):
         at = where[:, start : start + training.batch]
-        total += _step(problem, state, at, lr, None if mixing is None else mixing[:, step], observing)
-    return total / m
-
-
-def _step(problem: Problem, state: State, at: Tensor, lr: Tensor, mixing: Tensor | None, observing: bool) -> Tensor:
-    """One step on the rows at these positions [t, b] of the tables: loss, update of the network, of the memory, of what POP sees."""
-    method, stack = problem.method, state.stack
-    x = problem.features(take(problem.rows, at))
-    candidates, memory = take(state.candidates, at), take(state.memory, at)
-    logits = stack(_altered(problem, state, x, mixing))
-    loss = method.loss(logits, candidates, memory)
-    if mixing is not None:  # the mixed example is so much of itself and so much of its neighbour
-        partner = method.loss(logits, candidates.roll(1, 1), () if isinstance(memory, tuple) else memory.roll(1, 1))
-        loss = mixing[:, None] * loss + (1 - mixing)[:, None] * partner
-    gradients = stack.gradients(loss.mean(1).sum())
-    with torch.no_grad():
-        problem.training.optimizer.step(stack.weights.values(), gradients, state.optimizer, lr, problem.weight_decay)
-        if method.after_step or problem.training.alters_input:
-            with stack.frozen_statistics():
-                logits = stack(x)
-        put(state.memory, at, method.update(logits, candidates, memory))
-        if observing and problem.purify and state.pop:
-            put(state.pop.seen, at, problem.purify.observe(take(state.pop.seen, at), logits, candidates))
-    return loss.detach().sum(1)
-
-
-def _altered(problem: Problem, state: State, x: Tensor, mixing: Tensor | None) -> Tensor:
-    """The batch as the loss sees it: with noise, and mixed with its neighbour in the (random) order of the epoch."""
-    if problem.training.noise:
-        x = x + problem.training.noise * torch.stack(
-            [torch.randn(x.shape[1:], generator=g, device=x.device, dtype=x.dtype) for g in state.generators]
-        )
-    if mixing is not None:
-        x = torch.lerp(x.roll(1, 1), x, mixing.view(-1, *[1] * (x.dim() - 1)))
-    return x
+        replay((observing, at.shape[1]), partial(step, problem, state, observing), at, lr, mixing[:, number], epoch)
+    return state.loss / m
 
 
 def _mixing_weights(problem: Problem, state: State) -> Tensor:
     """Beta(alpha, alpha) draws [t, steps] for an epoch; NumPy has the distribution, the trial's generator seeds it."""
     steps = math.ceil(problem.rows.shape[1] / problem.training.batch)
     alpha = problem.training.mixup
+    if not alpha:
+        return torch.ones(len(problem.lr), steps, device=problem.lr.device)
     seeds = [torch.randint(2**62, (), generator=g, device=g.device).item() for g in state.generators]
     draws = np.stack([np.random.default_rng(int(seed)).beta(alpha, alpha, steps) for seed in seeds])
     return torch.as_tensor(draws, dtype=problem.lr.dtype, device=problem.lr.device)
@@ -106,9 +99,11 @@ def _purify(problem: Problem, state: State) -> Tensor | None:
         return None
     if not problem.purify.event(state.epoch):
         return torch.zeros_like(problem.lr)
-    state.candidates, fallen = problem.purify.remove(state.candidates, state.pop)
+    kept, fallen = problem.purify.remove(state.candidates, state.pop)
     removed = (fallen > 0).sum((1, 2)).to(problem.lr.dtype)
-    state.pop = problem.purify.advance(state.pop, fallen, removed / fallen[0].numel())
+    after = problem.purify.advance(state.pop, fallen, removed / fallen[0].numel())
+    state.candidates.copy_(kept)  # in place, as everything that a captured step reads
+    state.pop = after._replace(seen=state.pop.seen.copy_(after.seen))
     return removed
 
 
@@ -123,7 +118,7 @@ def _record(problem: Problem, state: State, loss: Tensor, removed: Tensor | None
     if problem.test is not None and problem.labels is not None:
         test_accuracy = accuracy(problem.logits(state.stack, problem.test), problem.labels[problem.test])
     set_size = state.candidates.sum((1, 2)).to(loss.dtype) / problem.rows.shape[1]
-    threshold = state.pop.threshold if state.pop else None
+    threshold = state.pop.threshold if state.pop else None  # a new tensor at every event, so safe to keep
     return Record(state.epoch, loss, set_size, threshold, removed, covering, approximated, oracle, test_accuracy)
 
 
@@ -140,6 +135,7 @@ def fit(
     purify: Purify | None = None,
     network: Network = MLP(),  # noqa: B008 - frozen
     training: Training = Training(),  # noqa: B008 - frozen
+    views: Views | None = None,
     labels: Any = None,
     choose: str = "last",
     device: str | torch.device = "cpu",
@@ -158,6 +154,8 @@ def fit(
         Seeds, rows and rates; every trial gives what it would give alone.
     method, purify, network, training
         What is learned, whether POP purifies the sets, by which network, and how.
+    views
+        How images are seen: with it x is uint8 [n, channels, height, width] and stays so on the device.
     labels
         True labels [n], for reporting; used by nothing else unless choose="oracle".
     choose
@@ -176,41 +174,43 @@ def fit(
     np.True_
     """
     place = torch.device(device)
-    features, mask = as_tensor(x, torch.get_default_dtype(), place), as_tensor(candidates, None, place)
-    size = _bytes_per_trial(features, mask, network, training)
-    stacks = cut(trials, size, memory or free_memory(place) // 2)
-    start, parts = 0, []
+    features = as_tensor(x, torch.uint8 if views else torch.get_default_dtype(), place)
+    mask = as_tensor(candidates, None, place)
+    build_one = partial(_network, method, network, tuple(features.shape[1:]), mask.shape[-1])
+    stacks = cut(trials, _bytes_per_trial(features, mask, build_one, training), memory or free_memory(place) // 2)
+    start, fits = 0, []
     for number, some in enumerate(stacks, 1):
         own = mask[start : start + len(some)] if mask.dim() == 3 and len(mask) == len(trials) else mask
-        problem = pose(
-            features, own, trials=some, method=method, purify=purify, training=training, labels=labels, device=place
-        )
+        problem = pose(features, own, some, method, purify, training, views, labels, place)
         title = progress if progress is None or len(stacks) == 1 else f"{progress} ({number} of {len(stacks)})"
-        parts.append(_fit_stack(problem, network, [trial.seed for trial in some], choose, title))
+        fits.append(_fit_stack(problem, build_one, [trial.seed for trial in some], choose, title))
         start += len(some)
-    return join(parts)
+    return join(fits)
 
 
-def _bytes_per_trial(x: Tensor, candidates: Tensor, network: Network, training: Training) -> int:
+def _network(method: Method, network: Network, shape: tuple[int, ...], classes: int) -> nn.Module:
+    return method.network(network(shape, classes), classes, shape)
+
+
+def _bytes_per_trial(x: Tensor, candidates: Tensor, build_one: Callable[[], nn.Module], training: Training) -> int:
     """Roughly what a trial takes: sets, memory and POP's sum of every row; weights with their gradients; a batch's features."""
-    weights = sum(
-        p.numel()
-        for p in build(lambda: network(tuple(x.shape[1:]), candidates.shape[-1]), [0], x.device).parameters.values()
-    )
-    tables = candidates.shape[-2:].numel() * (1 + 3 * x.element_size())
-    return tables + x.element_size() * (6 * weights + 8 * training.batch * x[0].numel())
+    with torch.random.fork_rng(devices=[]):
+        weights = sum(weight.numel() for weight in build_one().parameters())
+    tables = candidates.shape[-2:].numel() * 13
+    return tables + 4 * (6 * weights + 8 * training.batch * x[0].numel())
 
 
-def _fit_stack(problem: Problem, network: Network, seeds: list[int], choose: str, title: str | None) -> Fit:
+def _fit_stack(
+    problem: Problem, build_one: Callable[[], nn.Module], seeds: list[int], choose: str, title: str | None
+) -> Fit:
     _check_choice(choose, problem)
-    shape, classes = tuple(problem.x.shape[1:]), problem.candidates.shape[-1]
-    state = begin(problem, build(lambda: network(shape, classes), seeds, problem.x.device), seeds)
+    state = begin(problem, build(build_one, seeds, problem.lr.device, images=problem.look is not None), seeds)
     best, history = Best(state, choose), []
-    with bar(title or "", problem.training.epochs, title is not None) as step:
+    with bar(title or "", problem.training.epochs, title is not None) as step_bar:
         for record in epochs(problem, state):
             history.append(record)
             best.see(record, state)
-            step(f"set size {float(record.set_size.mean()):.2f}")
+            step_bar(f"set size {float(record.set_size.mean()):.2f}")
     return best.fit(problem, state, history)
 
 

@@ -31,9 +31,11 @@ class SGD:
         decay: Tensor,
     ) -> None:
         """One step; lr and decay [t]."""
-        for w, g, (v,) in zip(weights, gradients, state, strict=True):
-            v.mul_(self.momentum).add_(g).addcmul_(w, along(decay, w))
-            w.addcmul_(v, along(lr, w), value=-1)
+        w, v = list(weights), [one for (one,) in state]
+        torch._foreach_mul_(v, self.momentum)
+        torch._foreach_add_(v, list(gradients))
+        torch._foreach_add_(v, _scaled(w, decay))
+        torch._foreach_sub_(w, _scaled(v, lr))
 
 
 @dataclass(frozen=True)
@@ -67,6 +69,13 @@ class AdamW:
 
 
 Optimizer = SGD | AdamW
+
+
+def _scaled(tensors: list[Tensor], numbers: Tensor) -> list[Tensor]:
+    """Every tensor [t, ...] times the numbers [t]; for one trial in one launch."""
+    if len(numbers) == 1:
+        return list(torch._foreach_mul(tensors, numbers.view(())))
+    return [tensor * along(numbers, tensor) for tensor in tensors]
 
 
 def along(numbers: Tensor, like: Tensor) -> Tensor:

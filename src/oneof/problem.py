@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,11 +11,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from oneof.data.augment.views import Plain, Views
 from oneof.data.scaling import SCALINGS
 from oneof.methods import Method
 from oneof.optimize import SGD, Optimizer, Schedule, cosine
 from oneof.purify import Purify, stacked
-from oneof.trials import Stack, Trial, positions, take
+from oneof.stack import Stack, first
+from oneof.trials import Trial, positions, take
 
 
 @dataclass(frozen=True)
@@ -58,11 +60,22 @@ class Problem(NamedTuple):
     method: Method
     purify: Purify | None
     training: Training
+    augment: Views | None  # how images are varied for training; None for tables
+    look: Views | None  # how they are seen otherwise: normalised only
 
     def features(self, rows: Tensor) -> Tensor:
-        """Scaled features [t, b, ...] of rows [t, b]."""
-        x = self.x.index_select(0, rows.reshape(-1)).view(*rows.shape, *self.x.shape[1:])
+        """What the networks see of rows [t, b] when nothing is varied: scaled features, or the images normalised [t, b, ...]."""
+        x = self.x.index_select(0, rows.reshape(-1))
+        if self.look is not None:
+            return self.look.apply(x, (None,)).view(*rows.shape, *self.x.shape[1:])
+        x = x.view(*rows.shape, *self.x.shape[1:])
         return x if self.shift is None or self.scale is None else (x - self.shift) * self.scale
+
+    def views(self, rows: Tensor, generators: list[torch.Generator]) -> Tensor:
+        """What the networks are trained on [v, t, b, ...]: of images every view, each with its own draws; of features one."""
+        if self.augment is None:
+            return self.features(rows)[None]
+        return torch.stack([self.augment(self.x[one], g) for one, g in zip(rows, generators, strict=True)], dim=1)
 
     def sets(self, rows: Tensor) -> Tensor:
         """The sets as given [t, b, c] of rows [t, b]."""
@@ -75,22 +88,31 @@ class Problem(NamedTuple):
         size = max(1, block // rows.shape[0])
         with stack.evaluating():
             blocks = [rows[:, start : start + size] for start in range(0, rows.shape[1], size)]
-            return torch.cat([stack(self.features(part)) for part in blocks], dim=1)
+            return torch.cat([first(stack(self.features(part))) for part in blocks], dim=1)
+
+    def body_features(self, stack: Stack, block: int = 65536) -> Tensor:
+        """Features [t, m, width] that the networks' bodies give of all training rows, in evaluation mode."""
+        size = max(1, block // len(self.rows))
+        with stack.evaluating():
+            starts = range(0, self.rows.shape[1], size)
+            parts = [stack(self.features(self.rows[:, start : start + size]), part="body") for start in starts]
+            return torch.cat(parts, dim=1)
 
 
 def pose(
     x: Any,
     candidates: Any,
-    *,
     trials: Sequence[Trial],
     method: Method,
     purify: Purify | None,
     training: Training,
+    views: Views | None = None,
     labels: Any = None,
-    device: torch.device,
+    device: torch.device = torch.device("cpu"),  # noqa: B008 - a plain value
 ) -> Problem:
     """Check the inputs of `fit` and put them on the device."""
-    features = as_tensor(x, torch.get_default_dtype(), device)
+    features = as_tensor(x, torch.uint8 if views else torch.get_default_dtype(), device)
+    _check_method(method, training, views)
     mask = _mask(candidates, features, len(trials), device)
     truth = None if labels is None else as_tensor(labels, torch.int64, device)
     if truth is not None and truth.shape != features.shape[:1]:
@@ -113,7 +135,22 @@ def pose(
         method=method,
         purify=_rule(trials, purify, device),
         training=training,
+        augment=views,
+        look=views and replace(views, kinds=((Plain(), 1),)),
     )
+
+
+def _check_method(method: Method, training: Training, views: Views | None) -> None:
+    given = 1 if views is None else views.count
+    if method.views not in (1, given):
+        raise ValueError(
+            f"{type(method).__name__} needs {method.views} views of every example; got {given}. "
+            "Give views= for images; tables have one view."
+        )
+    if training.mixup and type(method).step is not Method.step:
+        raise ValueError(
+            f"mixup needs a method whose loss is one of logits; {type(method).__name__} is not. Set mixup=0."
+        )
 
 
 def as_tensor(values: Any, dtype: torch.dtype | None, device: torch.device) -> Tensor:

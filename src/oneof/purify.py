@@ -42,7 +42,7 @@ class PopState(NamedTuple):
 class Rounds:
     """When purification happens."""
 
-    warm_up: int = 10  # epochs before the first event
+    warm_up: int = 20  # epochs before the first event
     interval: int = 5  # epochs from one event to the next
     window: int = 5  # epochs whose posteriors are averaged at an event
     every_round: bool = True  # move the threshold at every event, not only at quiet ones
@@ -83,12 +83,13 @@ class Pop(Rounds):
 
     q: the softmax over *all* labels, averaged over the window; so a row whose mass lies outside its set is left alone.
     Differs from the paper: m is the best candidate (the best label overall could empty the set), the threshold moves while
-    e > e_end (printed the other way round), epsilon is part of e, and the posterior is a mean over the last epochs.
+    e > e_end (printed the other way round), epsilon is part of e, and the posterior is a mean over the last epochs. The paper
+    prints no numbers; how these were chosen, without true labels, is in docs/decisions/0003-pop-defaults.md.
     """
 
-    e0: float = 0.95  # threshold of the first event
-    e_end: float = 0.3  # its floor
-    e_s: float = 0.05  # how far it falls at a time
+    e0: float = 0.9  # threshold of the first event
+    e_end: float = 0.1  # its floor
+    e_s: float = 0.1  # how far it falls at a time
 
     def __post_init__(self) -> None:
         super().__post_init__()

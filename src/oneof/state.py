@@ -8,9 +8,10 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from oneof.data.augment.views import Views
 from oneof.problem import Problem, as_tensor
 from oneof.purify import PopState, Removals
-from oneof.trials import Stack
+from oneof.stack import Stack, first
 
 
 @dataclass
@@ -21,9 +22,11 @@ class State:
     stack: Stack
     optimizer: list[list[Tensor]]
     candidates: Tensor  # [t, m, c], the sets that are left
-    memory: Any  # rows [t, m, ...] of the method, or ()
+    memory: Any  # rows [t, m, ...] of the method: a tensor, a tuple of them, or ()
+    shared: Any  # what the method keeps that belongs to no example: a tuple of tensors
     pop: PopState | None
     generators: list[torch.Generator]  # one per trial
+    loss: Tensor  # [t] summed over the examples of this epoch
 
 
 class Record(NamedTuple):
@@ -47,6 +50,7 @@ class Fit:
     stack: Stack
     shift: Tensor | None  # [t, 1, ...] scaling of features
     scale: Tensor | None
+    look: Views | None  # how images are seen
     rows: Tensor  # [t, m] the rows trained on
     candidates: Tensor  # [t, m, c] what is left of their sets
     removals: Removals | None
@@ -56,10 +60,10 @@ class Fit:
     @torch.no_grad()
     def logits(self, x: Any, block: int = 65536) -> Tensor:
         """Logits [t, n, c] of features x [n, ...], in evaluation mode."""
-        features = as_tensor(x, self.dtype, self.candidates.device)
+        features = as_tensor(x, torch.uint8 if self.look else self.dtype, self.candidates.device)
         with self.stack.evaluating():
             parts = features.split(max(1, block // self.stack.t))  # type: ignore[no-untyped-call]
-            return torch.cat([self.stack(self._scaled(part)) for part in parts], dim=1)
+            return torch.cat([first(self.stack(self._seen(part))) for part in parts], dim=1)
 
     def probabilities(self, x: Any) -> Tensor:
         """Softmax of the logits, [t, n, c]."""
@@ -69,7 +73,9 @@ class Fit:
     def dtype(self) -> torch.dtype:
         return self.history.loss.dtype
 
-    def _scaled(self, part: Tensor) -> Tensor:
+    def _seen(self, part: Tensor) -> Tensor:
+        if self.look is not None:
+            return self.look.apply(part, (None,)).expand(self.stack.t, *part.shape)
         x = part.expand(self.stack.t, *part.shape)
         return x if self.shift is None or self.scale is None else (x - self.shift) * self.scale
 
@@ -103,7 +109,17 @@ class Best:
         joined = [None if column is None else torch.stack(column) for column in columns]
         record = Record(len(history), *joined)  # type: ignore[arg-type]
         log = None if state.pop is None else _still_removed(state.pop.log, state.candidates)
-        return Fit(state.stack, problem.shift, problem.scale, problem.rows, state.candidates, log, record, self.epoch)
+        return Fit(
+            state.stack,
+            problem.shift,
+            problem.scale,
+            problem.look,
+            problem.rows,
+            state.candidates,
+            log,
+            record,
+            self.epoch,
+        )
 
     @staticmethod
     def _live(state: State) -> dict[str, Tensor]:
@@ -120,18 +136,19 @@ def join(fits: list[Fit]) -> Fit:
     """Several fits of one setting, trained apart because together they would not fit in memory, as one."""
     if len(fits) == 1:
         return fits[0]
-    first = fits[0]
+    first_fit = fits[0]
     history = [
         None if column is None else torch.cat(column, dim=1) for column in _columns([f.history[1:] for f in fits])
     ]
     return Fit(
         stack=Stack([module for part in fits for module in part.stack.modules()]),
-        shift=None if first.shift is None else torch.cat([part.shift for part in fits]),  # type: ignore[misc]
-        scale=None if first.scale is None else torch.cat([part.scale for part in fits]),  # type: ignore[misc]
+        shift=None if first_fit.shift is None else torch.cat([part.shift for part in fits]),  # type: ignore[misc]
+        scale=None if first_fit.scale is None else torch.cat([part.scale for part in fits]),  # type: ignore[misc]
+        look=first_fit.look,
         rows=torch.cat([part.rows for part in fits]),
         candidates=torch.cat([part.candidates for part in fits]),
-        removals=None if first.removals is None else _joined_removals(fits),
-        history=Record(first.history.epoch, *history),  # type: ignore[arg-type]
+        removals=None if first_fit.removals is None else _joined_removals(fits),
+        history=Record(first_fit.history.epoch, *history),  # type: ignore[arg-type]
         epoch=torch.cat([part.epoch for part in fits]),
     )
 

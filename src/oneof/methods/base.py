@@ -2,16 +2,56 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple, Protocol
 
-from torch import Tensor
+import torch
+from torch import Tensor, nn
 
 Memory = Any
-"""What a method keeps per example: a tensor whose rows belong to the examples [..., n, k], or () for nothing.
+"""What a method keeps per example: a tensor whose rows belong to the examples [..., n, k], a tuple of such, or () for nothing.
 
-Each method knows which of the two it made in `init`, so its own signatures may say Tensor.
+Each method knows which of these it made in `init`, so its own signatures may say Tensor.
 """
+
+
+class Batch(NamedTuple):
+    """The rows of one step, for t trials."""
+
+    candidates: Tensor  # [t, b, c]
+    memory: Memory  # rows [t, b, ...]
+    epoch: Tensor  # 0-dim, counted from 0; on the device, so that no step waits for it
+    generators: list[torch.Generator]  # one per trial, for draws inside the step
+
+
+class Net(Protocol):
+    """t networks as one."""
+
+    weights: dict[str, Tensor]  # name -> [t, ...], detached
+    buffers: dict[str, Tensor]
+
+    def __call__(self, x: Tensor, part: str = "", weights: Mapping[str, Tensor] | None = None) -> Any:
+        """Output of the module, or of its submodule `part`, for x [t, b, ...].
+
+        With other weights neither a gradient nor a BN statistic of the network's own moves: it works on copies of the buffers.
+        """
+
+
+class Step(NamedTuple):
+    """What a method made of a batch."""
+
+    loss: Tensor  # [t, b]
+    logits: Tensor  # [t, b, c] of view 0, detached: what POP observes
+    memory: Memory
+    shared: Any  # a tuple of tensors, or ()
+
+
+def logits_of(net: Net, views: Tensor) -> Tensor:
+    """Logits [v, t, b, c] of views [v, t, b, ...], in one forward."""
+    output = net(views.movedim(0, 1).flatten(1, 2))
+    logits: Tensor = output[0] if isinstance(output, tuple) else output
+    return logits.view(len(logits), len(views), -1, logits.shape[-1]).movedim(1, 0)
 
 
 @dataclass(frozen=True)
@@ -21,7 +61,13 @@ class Method:
     The engine gathers the rows of a batch from the candidates and the memory, calls `loss`, takes a step, calls `update` and
     scatters the rows back. A method never sees an index into the data set, and never writes to what it is given.
     All tensors may have leading axes: logits and candidates [..., c], loss [...].
+
+    A method that compares views, has a second head or keeps what belongs to no example writes `step` in place of `loss` and
+    `update`. A step may be captured as a CUDA graph: it does not wait for a tensor's value and does not branch on one.
     """
+
+    views: ClassVar[int] = 1
+    """How many views of every example a step is given."""
 
     after_step: ClassVar[bool] = False
     """Is memory taken from a second forward, after the update of the network?"""
@@ -37,3 +83,27 @@ class Method:
     def update(self, logits: Tensor, candidates: Tensor, memory: Memory) -> Memory:
         """The memory after the examples were seen; by default as it was."""
         return memory
+
+    def network(self, module: nn.Module, classes: int, shape: tuple[int, ...]) -> nn.Module:
+        """The network to train, by default as given; `module` has body (features [b, width]), width and head (linear).
+
+        What takes its place keeps these three and returns logits, or a tuple that starts with them.
+        """
+        return module
+
+    def shared(self, net: Net) -> Any:
+        """What belongs to no example, before training; by default nothing."""
+        return ()
+
+    def step(self, net: Net, views: Tensor, batch: Batch, shared: Any) -> Step:
+        """Loss and new memory of a batch seen in views [v, t, b, ...]; by default the mean of the views' losses."""
+        logits = logits_of(net, views)
+        loss = self.loss(logits, batch.candidates, batch.memory).mean(0)
+        seen = logits[0].detach()
+        return Step(loss, seen, self.update(seen, batch.candidates, batch.memory), shared)
+
+    def refresh(
+        self, net: Net, features: Callable[[], Tensor], memory: Memory, shared: Any, epoch: int
+    ) -> tuple[Memory, Any]:
+        """Called before every epoch on whole tables [t, n, ...]; features() are those of all rows [t, n, width], in eval mode."""
+        return memory, shared

@@ -135,6 +135,11 @@ class Views:
     offset: Tensor  # [ch]
     dtype: torch.dtype
 
+    @property
+    def count(self) -> int:
+        """How many views there are."""
+        return sum(count for _, count in self.kinds)
+
     def __call__(self, images: Tensor, generator: torch.Generator) -> Tensor:
         return self.apply(images, self.draw(images, generator))
 

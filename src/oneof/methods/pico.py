@@ -1,0 +1,163 @@
+"""PiCO: contrastive label disambiguation (Wang et al., ICLR 2022)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import normalize
+
+from oneof.candidates import masked, restrict, uniform
+from oneof.methods.base import Batch, Method, Net, Step
+from oneof.methods.proden import weighted_cross_entropy
+
+
+class Contrastive(nn.Module):
+    """A classifier with a second head: logits [b, c] and an embedding of length one [b, e]."""
+
+    def __init__(self, module: nn.Module, embedding: int) -> None:
+        super().__init__()
+        self.body, self.head, self.width = module.body, module.head, module.width
+        width = int(self.width)  # type: ignore[arg-type]
+        self.projection = nn.Sequential(nn.Linear(width, width), nn.ReLU(), nn.Linear(width, embedding))
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        features = self.body(x)  # type: ignore[operator]
+        return self.head(features), normalize(self.projection(features), dim=-1)  # type: ignore[operator]
+
+
+def moved(prototypes: Tensor, embeddings: Tensor, labels: Tensor, momentum: float) -> Tensor:
+    """Prototypes [t, c, e] after mu_y <- m mu_y + (1 - m) q for every row of the batch, one after the other; then of length one.
+
+    The i-th of the K rows of a class has weight (1 - m) m^(K - i) in the end, and the old prototype m^K.
+    """
+    classes = torch.arange(prototypes.shape[1], device=labels.device)
+    member = (labels[..., None] == classes).to(prototypes.dtype)  # [t, b, c]
+    seen = member.cumsum(1)
+    total = seen[:, -1:]
+    weight = member * (1 - momentum) * momentum ** (total - seen)
+    return normalize(momentum**total.mT * prototypes + weight.mT @ embeddings, dim=-1)
+
+
+def similarities(query: Tensor, key: Tensor, queue: Tensor, temperature: float) -> Tensor:
+    """q . a / T of every query [t, b, e] with all of {queries, keys, queue}, [t, b, 2b + q]; minus infinity with itself."""
+    pool = torch.cat([query, key, queue], 1)
+    itself = torch.eye(query.shape[1], pool.shape[1], dtype=torch.bool, device=pool.device)
+    return (query @ pool.mT / temperature).masked_fill(itself, -torch.inf)
+
+
+def supervised_contrast(similarity: Tensor, labels: Tensor, pool_labels: Tensor) -> Tensor:
+    """Mean of - log softmax(q . a / T) over the others of the same label, [t, b]; its own key is always one of them."""
+    b, m = similarity.shape[-2:]
+    itself = torch.eye(b, m, dtype=torch.bool, device=similarity.device)
+    positive = (labels[..., None] == pool_labels[:, None]) & ~itself
+    surprise = torch.where(positive, -similarity.log_softmax(-1), 0.0)
+    return surprise.sum(-1) / positive.sum(-1)
+
+
+def instance_contrast(similarity: Tensor) -> Tensor:
+    """MoCo's - log of the share that a query's own key has among it and the queue, [t, b]."""
+    b = similarity.shape[-2]
+    own = similarity[..., b : 2 * b].diagonal(dim1=-2, dim2=-1)[..., None]
+    return torch.cat([own, similarity[..., 2 * b :]], -1).logsumexp(-1) - own.squeeze(-1)
+
+
+@dataclass(frozen=True)
+class PiCO(Method):
+    r"""Embeddings of one pseudo-label attract each other; weights move to the candidate whose prototype is nearest.
+
+        loss_i = - sum_j w_ij log p_ij + weight L_i
+        w_i   <- phi w_i + (1 - phi) onehot(argmax_{j in S_i} q_i . mu_j),   before the loss, from epoch `start` on
+        mu_y  <- normalise(.99 mu_y + .01 q_i),   y = argmax_{j in S_i} p_ij
+        L_i    = mean over the others a of label y in {queries, keys, queue} of - log softmax(q_i . a / T)
+
+    View 0 gives the query q, view 1 the key, embedded by a network whose weights trail behind (key <- .999 key + .001 query).
+    Before `start`, L is MoCo's contrast of the two views. Prototypes choose before they are moved by the batch.
+    Memory: w [n, c], uniform over S at first. Shared: prototypes [t, c, e], queue [t, q, e], its labels [t, q], where it is
+    written next [t], and the key network's weights in the order of the network's own.
+    Differs from the authors' code: the queue starts with rows of length one (theirs are normalised along the wrong axis) and
+    label -1, which matches nothing (theirs: random floats), the same in every trial; any batch size goes with any queue; w is
+    restricted to the set of the moment; batches are not shuffled between devices, so keys share the batch statistics of BN.
+    The key network keeps no running statistics, as nothing reads them: in training it normalises by its batch.
+    """
+
+    weight: float = 0.5  # of the contrastive loss
+    temperature: float = 0.07
+    queue: int = 8192  # keys remembered
+    embedding: int = 128  # its dimension e
+    momentum: float = 0.999  # of the key network
+    prototype_momentum: float = 0.99
+    phi_start: float = 0.95  # momentum of the weights, in epoch 1; it is .99 in epoch 0
+    phi_end: float = 0.8  # ... after `epochs`
+    epochs: int = 800
+    start: int = 1  # epoch from which on prototypes choose and labels attract
+
+    views: ClassVar[int] = 2
+
+    def __post_init__(self) -> None:
+        for name in ("temperature", "queue", "epochs"):
+            if not getattr(self, name) > 0:
+                raise ValueError(f"{name} must be positive; got {getattr(self, name)}.")
+
+    def init(self, candidates: Tensor) -> Tensor:
+        return uniform(candidates)
+
+    def network(self, module: nn.Module, classes: int, shape: tuple[int, ...]) -> nn.Module:
+        return Contrastive(module, self.embedding)
+
+    def shared(self, net: Net) -> tuple[Tensor, ...]:
+        head = net.weights["head.weight"]  # [t, c, width]
+        t, c = head.shape[:2]
+        draws = torch.randn(self.queue, self.embedding, generator=torch.Generator().manual_seed(0), dtype=head.dtype)
+        queue = normalize(draws, dim=-1).to(head.device).repeat(t, 1, 1)
+        labels = torch.full((t, self.queue), -1, device=head.device)
+        at = torch.zeros(t, dtype=torch.int64, device=head.device)
+        keys = [weight.clone() for weight in net.weights.values()]
+        return head.new_zeros(t, c, self.embedding), queue, labels, at, *keys
+
+    def step(self, net: Net, views: Tensor, batch: Batch, shared: tuple[Tensor, ...]) -> Step:
+        prototypes, queue, queue_labels, at, *trailing = shared
+        logits, query = net(views[0])
+        with torch.no_grad():
+            keys = [
+                torch.lerp(old, new, 1 - self.momentum) for old, new in zip(trailing, net.weights.values(), strict=True)
+            ]
+            key = net(views[1], weights=dict(zip(net.weights, keys, strict=True)))[1]
+        labels = masked(logits.detach(), batch.candidates).argmax(-1)
+        weights = self._weights(batch, query.detach(), prototypes)
+        similarity = similarities(query, key, queue, self.temperature)
+        by_label = supervised_contrast(similarity, labels, torch.cat([labels, labels, queue_labels], 1))
+        contrast = torch.where(batch.epoch >= self.start, by_label, instance_contrast(similarity))
+        after = moved(prototypes, query.detach(), labels, self.prototype_momentum)
+        return Step(
+            weighted_cross_entropy(logits, weights) + self.weight * contrast,
+            logits.detach(),
+            weights,
+            (after, *_enqueued(queue, queue_labels, at, key, labels), *keys),
+        )
+
+    def _weights(self, batch: Batch, query: Tensor, prototypes: Tensor) -> Tensor:
+        """What the classifier is taught: the remembered weights, moved towards the nearest candidate prototype."""
+        weights = restrict(batch.memory, batch.candidates)
+        nearest = masked(query @ prototypes.mT, batch.candidates).argmax(-1, keepdim=True)
+        chosen = torch.zeros_like(weights).scatter(-1, nearest, 1.0)
+        phi = self._phi(batch.epoch)
+        return torch.where(batch.epoch >= self.start, phi * weights + (1 - phi) * chosen, weights)
+
+    def _phi(self, epoch: Tensor) -> Tensor:
+        # the authors set phi at the end of an epoch by that epoch's number, hence the lag of one
+        way = ((epoch - 1) / self.epochs).clamp(max=1)
+        return torch.where(epoch == 0, 0.99, self.phi_start + way * (self.phi_end - self.phi_start))
+
+
+def _enqueued(
+    queue: Tensor, queue_labels: Tensor, at: Tensor, key: Tensor, labels: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The queue with the newest keys over the oldest, its labels, and where it is written next."""
+    q = queue.shape[1]
+    key, labels = key[:, -q:].to(queue.dtype), labels[:, -q:]
+    where = (at[:, None] + torch.arange(key.shape[1], device=at.device)) % q
+    rows = where[..., None].expand_as(key)
+    return queue.scatter(1, rows, key), queue_labels.scatter(1, where, labels), (at + key.shape[1]) % q

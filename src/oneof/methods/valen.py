@@ -1,0 +1,165 @@
+"""VALEN: variational label enhancement for instance-dependent partial labels (Xu et al., NeurIPS 2021)."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import binary_cross_entropy_with_logits
+
+from oneof.candidates import masked, posterior, restrict, uniform
+from oneof.methods.base import Batch, Method, Net, Step
+from oneof.methods.proden import weighted_cross_entropy
+
+
+class Recollection(NamedTuple):
+    """What VALEN remembers of every example."""
+
+    o: Tensor  # [..., c] PRODEN's weights
+    d: Tensor  # [..., c] the label distribution that teaches the classifier
+    own: Tensor  # [..., 1] the example's own number
+    neighbours: Tensor  # [..., k] the numbers of its neighbours
+
+
+class Variational(nn.Module):
+    """A classifier, an encoder of the same kind and a decoder of label distributions: logits [b, c] and a [b, c]."""
+
+    def __init__(self, module: nn.Module, classes: int, size: int) -> None:
+        super().__init__()
+        self.encoder = copy.deepcopy(module)
+        self.body, self.head, self.width = module.body, module.head, module.width
+        self.decoder = nn.Sequential(nn.Linear(classes, size), nn.ReLU(), nn.Linear(size, size))
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        return self.head(self.body(x)), self.encoder(x)  # type: ignore[operator]
+
+
+def concentration(a: Tensor, candidates: Tensor, floor: float) -> Tensor:
+    """Parameter of the Dirichlet: softmax(a) on S, over its sum there, plus a floor on every label. The sum is a constant."""
+    log_p = masked(a.log_softmax(-1), candidates)
+    return (log_p - log_p.detach().logsumexp(-1, keepdim=True)).exp() + floor
+
+
+def draw(alpha: Tensor, generators: list[torch.Generator]) -> Tensor:
+    """One differentiable draw of Dir(alpha) [t, b, c], each trial's from its own generator: gamma draws over their sum."""
+    gamma = torch.stack([torch._standard_gamma(one, g) for one, g in zip(alpha, generators, strict=True)])
+    return gamma / gamma.sum(-1, keepdim=True).clamp_min(1e-20)
+
+
+def divergence_from_flat(alpha: Tensor) -> Tensor:
+    """KL(Dir(alpha) || Dir(1, ..., 1)), [...]."""
+    total = alpha.sum(-1, keepdim=True)
+    moment = ((alpha - 1) * (alpha.digamma() - total.digamma())).sum(-1)
+    return total.squeeze(-1).lgamma() - math.lgamma(alpha.shape[-1]) - alpha.lgamma().sum(-1) + moment
+
+
+def adjacency(own: Tensor, neighbours: Tensor) -> Tensor:
+    """The batch's part [t, b, b] of the row-normalised graph: 1 / (k + 1) at the row itself and at neighbours in the batch."""
+    numbers = own.mT  # [t, 1, b]
+    linked = own == numbers
+    for column in neighbours.unbind(-1):  # one [b, b] at a time: a batch may be the whole data set
+        linked = linked | (column[..., None] == numbers)
+    return linked / (neighbours.shape[-1] + 1)
+
+
+def graph_error(d: Tensor, graph: Tensor) -> Tensor:
+    """Mean square, by row [t, b], of rowsoftmax(sigmoid(d d^T)) - A; its mean over rows is that over all pairs."""
+    return ((d @ d.mT).sigmoid().softmax(-1) - graph).square().mean(-1)
+
+
+def nearest(features: Tensor, k: int, block: int = 1024) -> Tensor:
+    """Numbers [n, k] of the k nearest other rows by Euclidean distance, from `block` x n distances at a time.
+
+    >>> nearest(torch.tensor([[0.0], [1.0], [5.0], [7.0]]), 1).squeeze(-1)
+    tensor([1, 0, 3, 2])
+    """
+    centred = features - features.mean(0)  # the same distances, fewer digits lost
+    half = centred.square().sum(-1) / 2
+    found = []
+    for start in range(0, len(centred), block):
+        rows = centred[start : start + block]
+        closeness = rows @ centred.T - half  # x.y - |y|^2 / 2 falls as |x - y| grows
+        closeness.diagonal(start).fill_(-torch.inf)
+        found.append(closeness.topk(k, -1).indices)
+    return torch.cat(found)
+
+
+@dataclass(frozen=True)
+class Valen(Method):
+    r"""A variational posterior over label distributions, from features, sets and a graph of neighbours, teaches the classifier.
+
+        s_i = softmax(a_i) on S_i, normalised, + floor;   d_i ~ Dir(s_i);   x^_i = decoder(d_i);   a = encoder(x), z the logits
+        loss = alpha [reconstruction MSE(x^, x) + membership BCE(sigmoid(d), S) + MSE(rowsoftmax(sigmoid(d d^T)), A)]
+             + beta KL(Dir(clip(e^(a/4), .01, 30)) || Dir(1)) + gamma CE(a; o) + theta CE(z; d_before)
+        d_i <- kappa d_i on S_i, normalised, + (1 - kappa) o_i;   o_i <- p_ij / sum_{k in S_i} p_ik
+
+    In the first `warm_up` epochs PRODEN trains the classifier (and d follows o). Then A, once: each row's k nearest others by the
+    Euclidean distance of the features, and itself, each 1 / (k + 1). A step sees A's rows and columns of its batch: what lies
+    outside it is left out, and rows are not normalised again. Means over pairs are divided among the rows, so that the mean of
+    loss_i is the formula. Memory: `Recollection`. x is reconstructed flattened, as the network sees it.
+    Differs from the authors' code: S is an argument, not the support of o; there is no n x n matrix and no file of it; one
+    optimizer has the three networks from the start, so weight decay acts on encoder and decoder in the warm-up, where their
+    gradient is zero; the encoder starts as a copy of the untrained classifier (theirs, on KMNIST and CIFAR-10, of the trained
+    one); networks are evaluated in evaluation mode. As in their code, and unlike the paper, no graph convolution is used.
+    """
+
+    alpha: float = 1.0  # weight of what is rebuilt
+    beta: float = 0.1  # of the prior
+    gamma: float = 5.0  # of the encoder's agreement with o
+    theta: float = 1.0  # of the classifier's with d
+    kappa: float = 1.0  # share of the draw in d, that of o being the rest
+    floor: float = 1e-2  # of the Dirichlet's parameter
+    reconstruction: float = 0.01  # within alpha, of x
+    membership: float = 0.01  # within alpha, of the set
+    neighbours: int = 3
+    warm_up: int = 10  # epochs
+
+    def init(self, candidates: Tensor) -> Recollection:
+        n = candidates.shape[-2]
+        if not 1 <= self.neighbours < n:
+            raise ValueError(
+                f"neighbours must lie between 1 and the number of training rows less one ({n - 1}); got {self.neighbours}."
+            )
+        own = torch.arange(n, device=candidates.device).expand(candidates.shape[:-1])[..., None]
+        alone = own.expand(*own.shape[:-1], self.neighbours)
+        return Recollection(uniform(candidates), uniform(candidates), own.clone(), alone.clone())
+
+    def network(self, module: nn.Module, classes: int, shape: tuple[int, ...]) -> nn.Module:
+        return Variational(module, classes, math.prod(shape))
+
+    def refresh(
+        self, net: Net, features: Callable[[], Tensor], memory: Recollection, shared: Any, epoch: int
+    ) -> tuple[Recollection, Any]:
+        if epoch != self.warm_up:
+            return memory, shared
+        graph = torch.stack([nearest(one, self.neighbours) for one in features()])
+        return Recollection(*memory)._replace(neighbours=graph), shared
+
+    def step(self, net: Net, views: Tensor, batch: Batch, shared: Any) -> Step:
+        x, candidates, memory = views[0], batch.candidates, Recollection(*batch.memory)
+        logits, a = net(x)
+        o, before = restrict(memory.o, candidates), restrict(memory.d, candidates)
+        d = draw(concentration(a, candidates, self.floor), batch.generators)
+        taught = self.gamma * weighted_cross_entropy(a, o) + self.theta * weighted_cross_entropy(logits, before)
+        loss = self._evidence(a, d, net(d, part="decoder"), x, candidates, memory) + taught
+        warm = batch.epoch < self.warm_up
+        seen = logits.detach()
+        o_after = posterior(seen, candidates)
+        d_after = self.kappa * restrict(d.detach(), candidates) + (1 - self.kappa) * o
+        after = memory._replace(o=o_after, d=torch.where(warm, o_after, d_after))
+        return Step(torch.where(warm, weighted_cross_entropy(logits, o), loss), seen, after, shared)
+
+    def _evidence(
+        self, a: Tensor, d: Tensor, rebuilt: Tensor, x: Tensor, candidates: Tensor, memory: Recollection
+    ) -> Tensor:
+        """What the draw says of features, sets and graph, and how far the encoder is from the prior, [t, b]."""
+        feature = (rebuilt - x.flatten(2)).square().mean(-1)
+        member = binary_cross_entropy_with_logits(d, candidates.to(d.dtype), reduction="none").mean(-1)
+        graph = graph_error(d, adjacency(memory.own, memory.neighbours))
+        prior = divergence_from_flat((a / 4).clamp(math.log(0.01), math.log(30)).exp())
+        return self.alpha * (self.reconstruction * feature + self.membership * member + graph) + self.beta * prior
