@@ -42,10 +42,8 @@ def restrict(weights: Tensor, candidates: Tensor) -> Tensor:
     tensor([[0.5000, 0.5000, 0.0000],
             [0.0000, 0.5000, 0.5000]])
     """
-    ones = as_numbers(candidates, weights.dtype)
-    inside = weights * ones
-    lost = (inside.sum(-1, keepdim=True) <= 0).to(weights.dtype)  # the remembered weight lies wholly on removed labels
-    inside = torch.addcmul(inside, lost, ones)
+    # the trace is lost in rounding, unless the remembered weight lies wholly on removed labels: then only the traces are left
+    inside = (weights + 1e-30) * as_numbers(candidates, weights.dtype)
     return inside / inside.sum(-1, keepdim=True)
 
 

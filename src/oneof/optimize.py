@@ -31,11 +31,16 @@ class SGD:
         decay: Tensor,
     ) -> None:
         """One step; lr and decay [t]."""
-        w, v = list(weights), [one for (one,) in state]
-        torch._foreach_mul_(v, self.momentum)
-        torch._foreach_add_(v, list(gradients))
-        torch._foreach_add_(v, _scaled(w, decay))
-        torch._foreach_sub_(w, _scaled(v, lr))
+        if len(lr) == 1:  # one launch for all weights
+            w, v = list(weights), [one for (one,) in state]
+            torch._foreach_mul_(v, self.momentum)
+            torch._foreach_add_(v, list(gradients))
+            torch._foreach_add_(v, torch._foreach_mul(w, decay.view(())))
+            torch._foreach_sub_(w, torch._foreach_mul(v, lr.view(())))
+            return
+        for one, g, (speed,) in zip(weights, gradients, state, strict=True):
+            speed.mul_(self.momentum).add_(g).addcmul_(one, along(decay, one))
+            one.addcmul_(speed, along(lr, one), value=-1)
 
 
 @dataclass(frozen=True)
@@ -69,13 +74,6 @@ class AdamW:
 
 
 Optimizer = SGD | AdamW
-
-
-def _scaled(tensors: list[Tensor], numbers: Tensor) -> list[Tensor]:
-    """Every tensor [t, ...] times the numbers [t]; for one trial in one launch."""
-    if len(numbers) == 1:
-        return list(torch._foreach_mul(tensors, numbers.view(())))
-    return [tensor * along(numbers, tensor) for tensor in tensors]
 
 
 def along(numbers: Tensor, like: Tensor) -> Tensor:

@@ -14,9 +14,10 @@ from torch import Tensor
 from oneof.data.augment.views import Plain, Views
 from oneof.data.scaling import SCALINGS
 from oneof.methods import Method
+from oneof.methods.base import first
 from oneof.optimize import SGD, Optimizer, Schedule, cosine
 from oneof.purify import Purify, stacked
-from oneof.stack import Stack, first
+from oneof.stack import Stack
 from oneof.trials import Trial, positions, take
 
 

@@ -15,34 +15,32 @@ from torch.func import functional_call, stack_module_state, vmap
 class Stack:
     """t networks of one architecture as one; weights and buffers have a leading axis t.
 
-    For t = 1 the module itself is called, without vmap, and `weights` are views of its parameters. On CUDA, images are seen in
+    For t = 1 the module itself is called, and `weights` are views of its parameters; a module that broadcasts is called with all
+    t weights at once; any other goes through vmap. On CUDA, images are seen in
     bfloat16 and the module is compiled; outputs are float32 again.
     """
 
     def __init__(self, modules: Sequence[nn.Module], fast: bool = False) -> None:
         self.t = len(modules)
         self.fast = fast
-        state = (
-            (
-                {name: p[None] for name, p in modules[0].named_parameters()},
-                {name: b[None] for name, b in modules[0].named_buffers()},
-            )
-            if self.t == 1
-            else stack_module_state(list(modules))
-        )
+        self.template = copy.deepcopy(modules[0]).to("meta")
         learned = {name for name, p in modules[0].named_parameters() if p.requires_grad}  # a backbone may be frozen
-        self.fixed = {name: p.detach() for name, p in state[0].items() if name not in learned}
-        self.buffers: dict[str, Tensor] = state[1]
         if self.t == 1:
             self.module = modules[0]
-            self.parameters: dict[str, Tensor] = {
-                name: p for name, p in self.module.named_parameters() if name in learned
-            }
-            self.weights = {name: p.detach()[None] for name, p in self.parameters.items()}
+            own: dict[str, Tensor] = dict(self.module.named_parameters())
+            whole = {name: p.detach()[None] for name, p in own.items()}
+            self.buffers = {name: b[None] for name, b in self.module.named_buffers()}
         else:
-            self.module = copy.deepcopy(modules[0]).to("meta")
-            self.parameters = {name: p for name, p in state[0].items() if name in learned}
-            self.weights = {name: p.detach() for name, p in self.parameters.items()}
+            own, self.buffers = stack_module_state(list(modules))
+            whole = {name: p.detach() for name, p in own.items()}
+            self.module = self.template
+        self.broadcasts = self.t > 1 and getattr(modules[0], "broadcasts", False)
+        if self.broadcasts:
+            self.module = _with_parameters(modules[0], own)
+            own = dict(self.module.named_parameters())
+        self.parameters = {name: own[name] for name in own if name in learned}
+        self.weights = {name: whole[name] for name in whole if name in learned}
+        self.fixed = {name: whole[name] for name in whole if name not in learned}
         self.compiled = torch.compile(self.module, dynamic=False) if fast and self.t == 1 else self.module
 
     def __call__(self, x: Tensor, part: str = "", weights: Mapping[str, Tensor] | None = None) -> Any:
@@ -50,33 +48,39 @@ class Stack:
 
         With other weights neither a gradient nor a BN statistic of the network's own moves: it works on copies of the buffers.
         """
-        with torch.autocast(x.device.type, torch.bfloat16, enabled=self.fast):
-            if self.t == 1 and weights is None:
-                trained = self.module.training and not part
-                module = self.compiled if trained else self.module.get_submodule(part)
-                output = _map(lambda one: one[None], module(x[0]))
-            else:
-                output = self._functional(x, part, weights)
-        return _map(lambda one: one.float(), output) if self.fast else output
+        if not self.fast:
+            return self._call(x, part, weights)
+        with torch.autocast(x.device.type, torch.bfloat16):
+            return _map(lambda one: one.float(), self._call(x, part, weights))
+
+    def _call(self, x: Tensor, part: str, weights: Mapping[str, Tensor] | None) -> Any:
+        if weights is None and self.broadcasts:
+            return self.module.get_submodule(part)(x)
+        if self.t > 1 or weights is not None:
+            return self._functional(x, part, weights)
+        whole = self.compiled if self.module.training else self.module
+        return _map(lambda one: one[None], (self.module.get_submodule(part) if part else whole)(x[0]))
 
     def _functional(self, x: Tensor, part: str, weights: Mapping[str, Tensor] | None) -> Any:
-        own = dict(self.parameters if weights is None else weights) if self.t > 1 or weights else {}
+        own = self.parameters if weights is None else weights
         buffers = self.buffers if weights is None else {name: buffer.clone() for name, buffer in self.buffers.items()}
         state = {name: value for name, value in {**own, **self.fixed, **buffers}.items() if name.startswith(part)}
         state = {name[len(part) + 1 if part else 0 :]: value for name, value in state.items()}
-        module = self.module.get_submodule(part)
+        module = self.template.get_submodule(part)
         return vmap(lambda state, x: functional_call(module, state, (x,)), randomness="different")(state, x)
 
     def gradients(self, loss: Tensor) -> list[Tensor]:
         """Gradients in the order and shape of `weights`; trials do not touch each other, so their losses may be summed."""
-        found = torch.autograd.grad(loss, list(self.parameters.values()), allow_unused=True, materialize_grads=True)
-        return [g[None] for g in found] if self.t == 1 else list(found)
+        weights = list(self.parameters.values())
+        found = torch.autograd.grad(loss, weights, allow_unused=True)
+        whole = [torch.zeros_like(w) if g is None else g for w, g in zip(weights, found, strict=True)]
+        return [g[None] for g in whole] if self.t == 1 else whole
 
     def modules(self) -> list[nn.Module]:
         """Each trial's network as a module of its own."""
         whole = {**self.weights, **self.fixed, **self.buffers}
         device = next(iter(whole.values())).device
-        alone = [copy.deepcopy(self.module).to_empty(device=device) for _ in range(self.t)]
+        alone = [copy.deepcopy(self.template).to_empty(device=device) for _ in range(self.t)]
         for t, module in enumerate(alone):
             module.load_state_dict({name: tensor[t] for name, tensor in whole.items()})
         return alone
@@ -95,10 +99,12 @@ class Stack:
     @contextmanager
     def evaluating(self) -> Iterator[None]:
         """Evaluation mode and no gradients inside; training mode afterwards."""
-        self.module.eval()
+        for module in (self.module, self.template):
+            module.eval()
         with torch.no_grad():
             yield
-        self.module.train()
+        for module in (self.module, self.template):
+            module.train()
 
 
 def build(make: Callable[[], nn.Module], seeds: Sequence[int], device: torch.device, images: bool = False) -> Stack:
@@ -112,9 +118,13 @@ def build(make: Callable[[], nn.Module], seeds: Sequence[int], device: torch.dev
     return Stack([module.to(memory_format=torch.channels_last) for module in modules] if fast else modules, fast)  # type: ignore[call-overload]
 
 
-def first(output: Any) -> Tensor:
-    """The logits of a network that returns them, alone or before other things."""
-    return output[0] if isinstance(output, tuple) else output  # type: ignore[no-any-return]
+def _with_parameters(module: nn.Module, parameters: Mapping[str, Tensor]) -> nn.Module:
+    """A copy of the module with these parameters, [t, ...] each, in place of its own."""
+    copied = copy.deepcopy(module)
+    for name, parameter in parameters.items():
+        owner, _, attribute = name.rpartition(".")
+        setattr(copied.get_submodule(owner), attribute, nn.Parameter(parameter, requires_grad=parameter.requires_grad))
+    return copied
 
 
 def _map(function: Callable[[Tensor], Tensor], output: Any) -> Any:

@@ -9,9 +9,10 @@ import torch
 from torch import Tensor
 
 from oneof.data.augment.views import Views
+from oneof.methods.base import first
 from oneof.problem import Problem, as_tensor
 from oneof.purify import PopState, Removals
-from oneof.stack import Stack, first
+from oneof.stack import Stack
 
 
 @dataclass

@@ -47,10 +47,14 @@ class Step(NamedTuple):
     shared: Any  # a tuple of tensors, or ()
 
 
+def first(output: Any) -> Tensor:
+    """The logits of a network that returns them, alone or before other things."""
+    return output[0] if isinstance(output, tuple) else output  # type: ignore[no-any-return]
+
+
 def logits_of(net: Net, views: Tensor) -> Tensor:
     """Logits [v, t, b, c] of views [v, t, b, ...], in one forward."""
-    output = net(views.movedim(0, 1).flatten(1, 2))
-    logits: Tensor = output[0] if isinstance(output, tuple) else output
+    logits = first(net(views.movedim(0, 1).flatten(1, 2)))
     return logits.view(len(logits), len(views), -1, logits.shape[-1]).movedim(1, 0)
 
 
@@ -97,9 +101,13 @@ class Method:
 
     def step(self, net: Net, views: Tensor, batch: Batch, shared: Any) -> Step:
         """Loss and new memory of a batch seen in views [v, t, b, ...]; by default the mean of the views' losses."""
-        logits = logits_of(net, views)
-        loss = self.loss(logits, batch.candidates, batch.memory).mean(0)
-        seen = logits[0].detach()
+        if len(views) == 1:  # a step on a table is all overhead: an axis less is felt
+            logits = first(net(views[0]))
+            loss = self.loss(logits, batch.candidates, batch.memory)
+        else:
+            logits, *_ = every = logits_of(net, views)
+            loss = self.loss(every, batch.candidates, batch.memory).mean(0)
+        seen = logits.detach()
         return Step(loss, seen, self.update(seen, batch.candidates, batch.memory), shared)
 
     def refresh(

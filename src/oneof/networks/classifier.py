@@ -17,11 +17,14 @@ class Classifier(nn.Module):
     Linear(in_features=64, out_features=10, bias=True)
     """
 
-    def __init__(self, body: nn.Module, width: int, classes: int) -> None:
+    broadcasts = False
+    """Does it take weights and inputs with a leading axis t as they are? Then a stack of t needs no vmap."""
+
+    def __init__(self, body: nn.Module, width: int, classes: int, head: type[nn.Linear] = nn.Linear) -> None:
         super().__init__()
         self.body = body
         self.width = width
-        self.head = nn.Linear(width, classes)
+        self.head = head(width, classes)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.head(self.body(x))  # type: ignore[no-any-return]

@@ -6,9 +6,19 @@ import itertools
 import math
 from dataclasses import dataclass
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
 from oneof.networks.classifier import Classifier
+
+
+class Affine(nn.Linear):
+    """A linear layer whose weights may have a leading axis t, and its input too: then it is t layers at once."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.weight.dim() == 2:
+            return super().forward(x)
+        return torch.baddbmm(self.bias[:, None], x, self.weight.mT)
 
 
 @dataclass(frozen=True)
@@ -26,12 +36,12 @@ class MLP:
     >>> MLP(hidden=(32, 16))((64,), 10)
     Classifier(
       (body): Sequential(
-        (0): Linear(in_features=64, out_features=32, bias=True)
+        (0): Affine(in_features=64, out_features=32, bias=True)
         (1): ReLU()
-        (2): Linear(in_features=32, out_features=16, bias=True)
+        (2): Affine(in_features=32, out_features=16, bias=True)
         (3): ReLU()
       )
-      (head): Linear(in_features=16, out_features=10, bias=True)
+      (head): Affine(in_features=16, out_features=10, bias=True)
     )
     """
 
@@ -41,8 +51,10 @@ class MLP:
         widths = [math.prod(shape), *self.hidden]
         layers = flattened(shape)
         for before, after in itertools.pairwise(widths):
-            layers += [nn.Linear(before, after), nn.ReLU()]
-        return Classifier(nn.Sequential(*layers), widths[-1], classes)
+            layers += [Affine(before, after), nn.ReLU()]
+        module = Classifier(nn.Sequential(*layers), widths[-1], classes, Affine)
+        module.broadcasts = len(shape) == 1  # flattening does not
+        return module
 
 
 @dataclass(frozen=True)
