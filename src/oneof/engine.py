@@ -204,7 +204,7 @@ def _fit_stack(
     problem: Problem, build_one: Callable[[], nn.Module], seeds: list[int], choose: str, title: str | None
 ) -> Fit:
     _check_choice(choose, problem)
-    state = begin(problem, build(build_one, seeds, problem.lr.device, images=problem.look is not None), seeds)
+    state = begin(problem, build(build_one, seeds, problem.lr.device, problem.fast), seeds)
     best, history = Best(state, choose), []
     with bar(title or "", problem.training.epochs, title is not None) as step_bar:
         for record in epochs(problem, state):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -61,8 +61,9 @@ class Problem(NamedTuple):
     method: Method
     purify: Purify | None
     training: Training
-    augment: Views | None  # how images are varied for training; None for tables
+    augment: Callable[[Tensor, torch.Generator], Tensor] | None  # how images are varied for training; None for tables
     look: Views | None  # how they are seen otherwise: normalised only
+    fast: int  # images of a full training batch, all views together, where a compiled network sees them; else 0
 
     def features(self, rows: Tensor) -> Tensor:
         """What the networks see of rows [t, b] when nothing is varied: scaled features, or the images normalised [t, b, ...]."""
@@ -136,9 +137,23 @@ def pose(
         method=method,
         purify=_rule(trials, purify, device),
         training=training,
-        augment=views,
+        augment=views and varied(views, training.batch, device),
+        fast=training.batch * views.count if views and device.type == "cuda" else 0,
         look=views and replace(views, kinds=((Plain(), 1),)),
     )
+
+
+def varied(views: Views, batch: int, device: torch.device) -> Callable[[Tensor, torch.Generator], Tensor]:
+    """The views of a batch; on CUDA their arithmetic is compiled for full batches, the draws stay outside."""
+    if device.type != "cuda":
+        return views
+    apply = torch.compile(views.apply, dynamic=False)
+
+    def see(images: Tensor, generator: torch.Generator) -> Tensor:
+        drawn = views.draw(images, generator)
+        return apply(images, drawn) if len(images) == batch else views.apply(images, drawn)
+
+    return see
 
 
 def _check_method(method: Method, training: Training, views: Views | None) -> None:

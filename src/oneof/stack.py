@@ -16,11 +16,11 @@ class Stack:
     """t networks of one architecture as one; weights and buffers have a leading axis t.
 
     For t = 1 the module itself is called, and `weights` are views of its parameters; a module that broadcasts is called with all
-    t weights at once; any other goes through vmap. On CUDA, images are seen in
-    bfloat16 and the module is compiled; outputs are float32 again.
+    t weights at once; any other goes through vmap. `fast` is for images on CUDA: the module runs in bfloat16 (outputs are float32
+    again) and is compiled for training batches of that many images; a ragged batch is not worth a compilation.
     """
 
-    def __init__(self, modules: Sequence[nn.Module], fast: bool = False) -> None:
+    def __init__(self, modules: Sequence[nn.Module], fast: int = 0) -> None:
         self.t = len(modules)
         self.fast = fast
         self.template = copy.deepcopy(modules[0]).to("meta")
@@ -58,7 +58,7 @@ class Stack:
             return self.module.get_submodule(part)(x)
         if self.t > 1 or weights is not None:
             return self._functional(x, part, weights)
-        whole = self.compiled if self.module.training else self.module
+        whole = self.compiled if self.module.training and x.shape[1] == self.fast else self.module
         return _map(lambda one: one[None], (self.module.get_submodule(part) if part else whole)(x[0]))
 
     def _functional(self, x: Tensor, part: str, weights: Mapping[str, Tensor] | None) -> Any:
@@ -85,7 +85,7 @@ class Stack:
             module.load_state_dict({name: tensor[t] for name, tensor in whole.items()})
         return alone
 
-    def __reduce__(self) -> tuple[type[Stack], tuple[list[nn.Module], bool]]:
+    def __reduce__(self) -> tuple[type[Stack], tuple[list[nn.Module], int]]:
         return Stack, (self.modules(), self.fast)  # plain pickle would part the views from what they view
 
     @contextmanager
@@ -107,15 +107,16 @@ class Stack:
             module.train()
 
 
-def build(make: Callable[[], nn.Module], seeds: Sequence[int], device: torch.device, images: bool = False) -> Stack:
+def build(make: Callable[[], nn.Module], seeds: Sequence[int], device: torch.device, fast: int = 0) -> Stack:
     """A stack of networks, each initialised from its own seed; the global generator is left as it was."""
     modules = []
     for seed in seeds:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             modules.append(make().to(device))
-    fast = images and device.type == "cuda"
-    return Stack([module.to(memory_format=torch.channels_last) for module in modules] if fast else modules, fast)  # type: ignore[call-overload]
+    if fast:
+        modules = [module.to(memory_format=torch.channels_last) for module in modules]  # type: ignore[call-overload]
+    return Stack(modules, fast)
 
 
 def _with_parameters(module: nn.Module, parameters: Mapping[str, Tensor]) -> nn.Module:

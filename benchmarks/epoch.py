@@ -1,0 +1,216 @@
+"""Seconds per epoch of POP on images, ours against a plain PyTorch pipeline; meant for a GPU, runs tiny on a CPU.
+
+    python benchmarks/epoch.py                    # both shapes, ours and the plain pipeline
+    python benchmarks/epoch.py --only ours --profile
+
+Ours: `oneof.fit` as it is. Plain: DataLoader with 8 workers, Pillow transforms, float32, three forwards, PRODEN's table on the
+device. Images are random bytes; only time is measured. The floor: every output element of a convolution or linear layer is moved
+13 times in bfloat16 (forward: written, read for BN statistics, read and written by BN-ReLU, read by the next layer; backward:
+gradient written, read twice by convolution's two gradients, its input read once, BN's backward reads two tensors twice and
+writes one), over the copy bandwidth that is measured here.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import nn
+
+from oneof.data.augment import views
+from oneof.engine import begin, epochs
+from oneof.methods import Proden
+from oneof.networks import LeNet, WideResNet
+from oneof.optimize import Steps
+from oneof.problem import Training, pose
+from oneof.purify import Pop
+from oneof.stack import build
+from oneof.trials import Trial
+
+SHAPES = {
+    "cifar10": (45_000, (3, 32, 32), WideResNet()),
+    "mnist": (54_000, (1, 28, 28), LeNet()),
+}
+PASSES = 13
+
+
+def data(name: str, tiny: bool) -> tuple[np.ndarray, np.ndarray]:
+    n, shape, _ = SHAPES[name]
+    rng = np.random.default_rng(0)
+    x = rng.integers(0, 256, size=(600 if tiny else n, *shape), dtype=np.uint8)
+    sets = rng.random((len(x), 10)) < 0.3
+    sets[np.arange(len(x)), rng.integers(10, size=len(x))] = True
+    return x, sets
+
+
+def ours(name: str, device: torch.device, count: int, profile: bool) -> dict[str, float]:
+    x, sets = data(name, device.type == "cpu")
+    network = SHAPES[name][2]
+    seen = views("pop", name, device=device, dtype=torch.bfloat16 if device.type == "cuda" else torch.float32)
+    rule = Pop(warm_up=2, interval=2, window=2)
+    problem = pose(x, sets, [Trial()], Proden(), rule, Training(count, 256, schedule=Steps()), seen, None, device)
+    state = begin(problem, build(lambda: network(x.shape[1:], 10), [0], device, problem.fast), [0])
+    took, start = [], time.perf_counter()
+    run = epochs(problem, state)
+    for _ in range(count - 1):
+        next(run)
+        wait(device)
+        took.append(time.perf_counter() - start)
+        start = time.perf_counter()
+    if profile:
+        with torch.profiler.profile() as trace:
+            next(run)
+            wait(device)
+        print(trace.key_averages().table(sort_by="self_cuda_time_total", row_limit=45, max_name_column_width=70))
+    steady = float(np.median(took[4:] or took))
+    event = purification(problem, state, device)
+    print(f"{name}: ours {[round(t, 3) for t in took]} s", flush=True)
+    peak = torch.cuda.max_memory_allocated() / 2**30 if device.type == "cuda" else 0.0
+    return {"ours": steady, "images_per_second": len(x) * 3 / steady, "purification": event, "peak_GiB": peak}
+
+
+def purification(problem, state, device) -> float:
+    wait(device)
+    start = time.perf_counter()
+    for _ in range(10):
+        _, fallen = problem.purify.remove(state.candidates, state.pop)
+        problem.purify.advance(state.pop, fallen, (fallen > 0).sum((1, 2)) / fallen[0].numel())
+    wait(device)
+    return (time.perf_counter() - start) / 10
+
+
+class Pictures(torch.utils.data.Dataset):
+    """Images as Pillow sees them: one plain view and two strong ones."""
+
+    def __init__(self, x: np.ndarray, name: str) -> None:
+        self.x, self.name = x, name
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+    def __getitem__(self, i: int):
+        from PIL import Image, ImageOps
+
+        image = Image.fromarray(self.x[i].transpose(1, 2, 0).squeeze())
+        return (*[self.normal(view) for view in (image, self.strong(image, ImageOps), self.strong(image, ImageOps))], i)
+
+    def strong(self, image, ops):
+        from PIL import ImageEnhance
+
+        rng = np.random
+        if rng.rand() < 0.5:
+            image = ops.mirror(image)
+        padded = np.pad(np.asarray(image), [(4, 4), (4, 4)] + [(0, 0)] * (np.asarray(image).ndim - 2), mode="reflect")
+        top, left, side = rng.randint(9), rng.randint(9), image.size[0]
+        pixels = padded[top : top + side, left : left + side].copy()
+        y, x = rng.randint(side), rng.randint(side)
+        pixels[max(0, y - 8) : y + 8, max(0, x - 8) : x + 8] = 0
+        from PIL import Image
+
+        image = Image.fromarray(pixels)
+        if self.name == "cifar10":  # two operations, as an AutoAugment sub-policy has
+            for operation in rng.randint(6, size=2):
+                if rng.rand() < 0.6:
+                    image = [
+                        lambda i: i.transform(i.size, Image.Transform.AFFINE, (1, 0.2, 0, 0, 1, 0)),
+                        lambda i: i.rotate(15),
+                        ops.equalize,
+                        ops.autocontrast,
+                        lambda i: ImageEnhance.Color(i).enhance(1.4),
+                        lambda i: ImageEnhance.Sharpness(i).enhance(1.4),
+                    ][operation](image)
+        return image
+
+    def normal(self, image) -> torch.Tensor:
+        pixels = np.asarray(image, dtype=np.float32) / 255
+        return torch.from_numpy((pixels[None] if pixels.ndim == 2 else pixels.transpose(2, 0, 1)) - 0.5) / 0.25
+
+
+def plain(name: str, device: torch.device) -> float:
+    x, sets = data(name, device.type == "cpu")
+    network = SHAPES[name][2](x.shape[1:], 10).to(device)
+    optimizer = torch.optim.SGD(network.parameters(), lr=0.05, momentum=0.9, weight_decay=1e-3)
+    mask = torch.as_tensor(sets, device=device)
+    weights = mask.float() / mask.sum(1, keepdim=True)
+    workers = 8 if device.type == "cuda" else 0
+    loader = torch.utils.data.DataLoader(Pictures(x, name), batch_size=256, shuffle=True, num_workers=workers)
+    took = []
+    for _ in range(2 if device.type == "cuda" else 1):
+        wait(device)
+        start = time.perf_counter()
+        for *three, at in loader:
+            three, at = [view.to(device) for view in three], at.to(device)
+            logits = [network(view) for view in three]
+            loss = sum(-(weights[at] * z.log_softmax(1)).sum(1).mean() for z in logits) / 3
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            with torch.no_grad():
+                weights[at] = logits[0].masked_fill(~mask[at], -torch.inf).softmax(1)
+        wait(device)
+        took.append(time.perf_counter() - start)
+    print(f"{name}: plain pipeline {[round(t, 2) for t in took]} s", flush=True)
+    return min(took)
+
+
+def floor(name: str, device: torch.device) -> float:
+    """Seconds per epoch if memory traffic were all."""
+    n, shape, network = SHAPES[name]
+    outputs = []
+    module = network(shape, 10)
+    for layer in module.modules():
+        if isinstance(layer, (nn.Conv2d, nn.Linear)):
+            layer.register_forward_hook(lambda _, __, output: outputs.append(output[0].numel()))
+    module.eval()(torch.zeros(1, *shape))
+    return 3 * n * sum(outputs) * PASSES * 2 / copy_bandwidth(device)
+
+
+def copy_bandwidth(device: torch.device) -> float:
+    size = 2**30 if device.type == "cuda" else 2**26
+    one, other = (torch.empty(size, dtype=torch.uint8, device=device) for _ in range(2))
+    other.copy_(one)
+    wait(device)
+    start = time.perf_counter()
+    for _ in range(10):
+        other.copy_(one)
+    wait(device)
+    return 20 * size / (time.perf_counter() - start)
+
+
+def wait(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--shapes", default="cifar10,mnist")
+    parser.add_argument("--only", choices=["ours", "plain"])
+    parser.add_argument("--epochs", type=int, default=12)
+    parser.add_argument("--profile", action="store_true")
+    parser.add_argument("--out", type=Path, help="write the figures as JSON")
+    chosen = parser.parse_args()
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    torch.backends.cudnn.benchmark = True
+    figures = {"device": torch.cuda.get_device_name() if device.type == "cuda" else "cpu", "torch": torch.__version__}
+    for name in chosen.shapes.split(","):
+        row: dict[str, float] = {}
+        if chosen.only != "plain":
+            row |= ours(name, device, chosen.epochs, chosen.profile)
+            row["floor"] = floor(name, device)
+        if chosen.only != "ours":
+            row["plain"] = plain(name, device)
+        if chosen.only is None:
+            row["times_faster"] = row["plain"] / row["ours"]
+        figures[name] = {key: round(value, 5) for key, value in row.items()}
+        print(name, figures[name], flush=True)
+        if chosen.out:
+            chosen.out.write_text(json.dumps(figures, indent=1))
+
+
+if __name__ == "__main__":
+    main()
