@@ -29,13 +29,15 @@ def main(seeds: range, path: Path) -> None:
         for system in SYSTEMS:
             if (system.name, mixup, seeds[0]) not in done:
                 append(path, run(data, system, replace(TRAINING, mixup=mixup))[1])
-    report([row for row in read(path) if row["seed"] in seeds])
+    print(table([row for row in read(path) if row["seed"] in seeds]))
 
 
-def report(rows: list[Row]) -> None:
-    print(
-        "| mixup | system | accuracy % | labels per set | true labels removed % | against plain | p |\n|---|---|---|---|---|---|---|"
-    )
+def table(rows: list[Row]) -> str:
+    """The Markdown table that README shows."""
+    lines = [
+        "| mixup | system | accuracy % | labels per set | true labels removed % | against plain | p |",
+        "|---|---|---|---|---|---|---|",
+    ]
     for mixup in (0.0, 1.0):
         for system in SYSTEMS:
             own = column(rows, system.name, mixup, "accuracy")
@@ -48,7 +50,9 @@ def report(rows: list[Row]) -> None:
                 column(rows, system.name, mixup, name).mean() for name in ("set_size", "true_labels_removed")
             )
             figure = f"{100 * own.mean():.2f} ± {100 * own.std(ddof=1):.2f}"
-            print(f"| {mixup:g} | {system.name} | {figure} | {size:.2f} | {100 * removed:.1f} | {gain} | {p} |")
+            cells = [f"{mixup:g}", system.name, figure, f"{size:.2f}", f"{100 * removed:.1f}", gain, p]
+            lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
 
 
 def column(rows: list[Row], system: str, mixup: float, name: str) -> np.ndarray:

@@ -176,7 +176,7 @@ def test_state_is_not_written_to():
         (lambda: Pop(e0=0.2, e_end=0.3), r"e_end must be positive and at most e0 \(0\.2\)"),
         (lambda: Pop(e_s=-0.1), r"e_s must not be negative; got -0\.1"),
         (lambda: PopRatio(theta=0.0), r"0 < theta <= theta_end < 1; got 0\.0 and 0\.4"),
-        (lambda: PopRatio(theta_end=1.0), r"0 < theta <= theta_end < 1; got 0\.001 and 1\.0"),
+        (lambda: PopRatio(theta_end=1.0), r"0 < theta <= theta_end < 1; got 0\.01 and 1\.0"),
         (lambda: PopRatio(inc=-1.0), r"inc must not be negative; got -1\.0"),
         (
             lambda: stacked([Pop(), PopRatio()], CPU),

@@ -129,9 +129,10 @@ class PopRatio(Rounds):
     alone takes theta from 0.001 to 0.0011 in 500 epochs).
     """
 
-    theta: float = 1e-3  # threshold of the first event
+    warm_up: int = 10
+    theta: float = 1e-2  # threshold of the first event
     theta_end: float = 0.4  # it stops growing here
-    inc: float = 0.5  # by which share it grows at a time
+    inc: float = 0.3  # by which share it grows at a time
     quiet: float = 1e-4  # share of the n·c entries below which a round counts as quiet
 
     def __post_init__(self) -> None:

@@ -1,0 +1,25 @@
+"""README's results are those of the rows, and its two commands are there."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from oneof.results import read
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text()
+sys.path.insert(0, str(ROOT / "benchmarks"))
+
+
+def test_the_digits_table_is_that_of_the_rows():
+    import digits
+
+    rows = [row for row in read(ROOT / "results/digits.jsonl") if 100 <= row["seed"] < 110]
+    assert len(rows) == 100
+    assert digits.table(rows) in README
+
+
+def test_the_two_commands_are_there():
+    assert "make demo" in README
+    assert "make test" in README
