@@ -85,20 +85,25 @@ class Problem(NamedTuple):
             return take(self.candidates, positions(rows, len(self.x)))  # type: ignore[no-any-return]
         return self.candidates[rows]
 
-    def logits(self, stack: Stack, rows: Tensor, block: int = 65536) -> Tensor:
-        """Logits [t, k, c] of rows [t, k] in evaluation mode, in blocks of about `block` examples over all trials."""
-        size = max(1, block // rows.shape[0])
+    def logits(self, stack: Stack, rows: Tensor) -> Tensor:
+        """Logits [t, k, c] of rows [t, k] in evaluation mode, some rows at a time."""
+        size = block_size(self.x, len(rows))
         with stack.evaluating():
             blocks = [rows[:, start : start + size] for start in range(0, rows.shape[1], size)]
             return torch.cat([first(stack(self.features(part))) for part in blocks], dim=1)
 
-    def body_features(self, stack: Stack, block: int = 65536) -> Tensor:
+    def body_features(self, stack: Stack) -> Tensor:
         """Features [t, m, width] that the networks' bodies give of all training rows, in evaluation mode."""
-        size = max(1, block // len(self.rows))
+        size = block_size(self.x, len(self.rows))
         with stack.evaluating():
             starts = range(0, self.rows.shape[1], size)
             parts = [stack(self.features(self.rows[:, start : start + size]), part="body") for start in starts]
             return torch.cat(parts, dim=1)
+
+
+def block_size(x: Tensor, t: int) -> int:
+    """How many rows t networks look at together when nothing is learned: some megabytes of input, so that layers fit too."""
+    return max(1, 2**23 // (x[0].numel() * t))
 
 
 def pose(

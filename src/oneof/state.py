@@ -10,7 +10,7 @@ from torch import Tensor
 
 from oneof.data.augment.views import Views
 from oneof.methods.base import first
-from oneof.problem import Problem, as_tensor
+from oneof.problem import Problem, as_tensor, block_size
 from oneof.purify import PopState, Removals
 from oneof.stack import Stack
 
@@ -59,11 +59,11 @@ class Fit:
     epoch: Tensor  # [t] the chosen one, counted from 1
 
     @torch.no_grad()
-    def logits(self, x: Any, block: int = 65536) -> Tensor:
+    def logits(self, x: Any) -> Tensor:
         """Logits [t, n, c] of features x [n, ...], in evaluation mode."""
         features = as_tensor(x, torch.uint8 if self.look else self.dtype, self.candidates.device)
         with self.stack.evaluating():
-            parts = features.split(max(1, block // self.stack.t))  # type: ignore[no-untyped-call]
+            parts = features.split(block_size(features, self.stack.t))  # type: ignore[no-untyped-call]
             return torch.cat([first(self.stack(self._seen(part))) for part in parts], dim=1)
 
     def probabilities(self, x: Any) -> Tensor:

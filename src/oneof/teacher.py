@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from oneof.data.augment.views import views
+from oneof.data.named import Dataset
 from oneof.engine import fit
-from oneof.networks import MLP, Network
+from oneof.networks import MLP, GeneratorMLP, Network, ResNet32
 from oneof.problem import Training
 from oneof.trials import Trial
 
@@ -29,3 +31,33 @@ def clean_logits(
     """
     singletons = np.eye(classes, dtype=bool)[np.asarray(labels)]
     return fit(x, singletons, trials=trials, network=network, training=training).logits(x).double().numpy()
+
+
+def dataset_logits(data: Dataset, *, seed: int, epochs: int, device: str, progress: str | None) -> NDArray[np.float64]:
+    """Logits [n, c] of a classifier fitted on the clean training rows of a named set, as the paper's generators are.
+
+    MNIST-like images: the MLP 784-300-301-302-303; CIFAR: ResNet-32; tables: an MLP on scaled features. Evaluation mode.
+    """
+    test = np.empty(0, dtype=np.intp) if data.test is None else data.test
+    rows = np.setdiff1d(np.arange(len(data.x)), test)
+    known = np.where(data.labels < 0, 0, data.labels)
+    singletons = np.eye(len(data.classes), dtype=bool)[known]
+    images = data.x.dtype == np.uint8
+    x = channels_first(data.x) if images else data.x
+    network: Network = MLP() if not images else GeneratorMLP() if x.shape[1] == 1 else ResNet32()
+    fitted = fit(
+        x,
+        singletons,
+        trials=[Trial(seed, rows, lr=0.05, weight_decay=1e-4, scaling="none" if images else "feature")],
+        network=network,
+        training=Training(epochs=epochs, batch=256 if images else 32),
+        views=views("plain", data.name, device=device) if images else None,
+        device=device,
+        progress=progress,
+    )
+    return fitted.logits(x)[0].double().cpu().numpy()
+
+
+def channels_first(images: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """Images [n, h, w] or [n, h, w, 3] as [n, channels, h, w]."""
+    return images[:, None] if images.ndim == 3 else np.ascontiguousarray(images.transpose(0, 3, 1, 2))

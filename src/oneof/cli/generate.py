@@ -1,0 +1,90 @@
+"""`oneof generate`: candidate sets for a named data set, to try methods on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from oneof.data.named import Dataset
+    from oneof.generate import Kind
+
+
+def generate(
+    name: Annotated[str, typer.Argument(help="A data set that 'oneof data' lists.")],
+    out: Annotated[Path, typer.Option(help="The .npz to write: candidates, classes, and how they were made.")],
+    kind: Annotated[
+        str, typer.Option(help="flip, uniform_set, uniform_set_as_coded, pair, class, instance_paper or instance.")
+    ] = "instance",
+    rate: Annotated[float | None, typer.Option(help="Of flip, pair and instance.")] = None,
+    average: Annotated[
+        float | None, typer.Option(help="Wished labels per set; finds the temperature of the instance kinds.")
+    ] = None,
+    matrix: Annotated[Path | None, typer.Option(help="Of class: a CSV of c x c probabilities.")] = None,
+    seed: Annotated[int, typer.Option(min=0)] = 0,
+    teacher_epochs: Annotated[int, typer.Option(min=1, help="Of the clean classifier behind the instance kinds.")] = 20,
+    data_dir: Annotated[Path | None, typer.Option(help="Folder of the data sets; ONEOF_DATA by default.")] = None,
+    device: Annotated[str, typer.Option(help="Where to train the clean classifier.")] = "cpu",
+) -> None:
+    """Draw candidate sets for a named data set from its true labels."""
+    import json
+
+    import numpy as np
+
+    from oneof.data.named import NAMED, load
+    from oneof.generate import Instance, reach
+    from oneof.generate import generate as draw_sets
+    from oneof.results import plain_value
+
+    how = _kind(kind, rate, matrix)
+    if average is not None and not isinstance(how, Instance):
+        raise ValueError(f"average goes with the instance kinds; got kind {kind!r}.")
+    if not out.parent.is_dir():
+        raise ValueError(f"out must lie in a folder that is there; {out.parent} is not.")
+    data = load(name, data_dir)
+    if (data.labels < 0).any():
+        raise ValueError(f"{name} must have a true label in every row; row {int((data.labels < 0).argmax())} has none.")
+    logits = _logits(data, how, seed, teacher_epochs, device)
+    if average is not None and isinstance(how, Instance):
+        how = reach(how, average, logits, data.labels)
+    sets = draw_sets(data.labels, len(data.classes), how, seed=seed, logits=logits)
+    made = json.dumps({"dataset": name, "kind": plain_value(how), "seed": seed, "teacher_epochs": teacher_epochs})
+    beside = out.with_name(f".{out.name}.part")
+    with beside.open("wb") as file:
+        np.savez_compressed(file, candidates=sets, classes=np.asarray(data.classes), made=np.asarray(made))
+    beside.replace(out)
+    paper = NAMED[name].paper
+    printed = f"; the paper prints {paper.average}" if paper else ""
+    typer.echo(f"{name}: {sets.sum(1).mean():.2f} labels per set{printed}. Written to {out}.")
+
+
+def _kind(name: str, rate: float | None, matrix: Path | None) -> Kind:
+    import numpy as np
+
+    from oneof.generate import KINDS
+
+    if name not in KINDS:
+        raise ValueError(f"kind must be one of {', '.join(KINDS)}; got {name!r}.")
+    make: Any = KINDS[name]
+    if name == "class":
+        if matrix is None:
+            raise ValueError("kind 'class' needs a matrix; give --matrix FILE, a CSV of c x c probabilities.")
+        return make(matrix=tuple(map(tuple, np.loadtxt(matrix, delimiter=",", ndmin=2))))
+    if matrix is not None:
+        raise ValueError(f"matrix goes with kind 'class'; got kind {name!r}.")
+    if rate is None:
+        return make()
+    if "rate" not in make.__dataclass_fields__:
+        raise ValueError(f"kind {name!r} has no rate; got {rate}.")
+    return make(rate=rate)
+
+
+def _logits(data: Dataset, how: Kind, seed: int, epochs: int, device: str) -> object:
+    from oneof.generate import Instance
+    from oneof.teacher import dataset_logits
+
+    if not isinstance(how, Instance):
+        return None
+    return dataset_logits(data, seed=seed, epochs=epochs, device=device, progress=f"classifier for {data.name}")
