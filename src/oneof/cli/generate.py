@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -67,7 +68,7 @@ def _kind(name: str, rate: float | None, matrix: Path | None) -> Kind:
 
     if name not in KINDS:
         raise ValueError(f"kind must be one of {', '.join(KINDS)}; got {name!r}.")
-    make: Any = KINDS[name]
+    make: Callable[..., Kind] = KINDS[name]
     if name == "class":
         if matrix is None:
             raise ValueError("kind 'class' needs a matrix; give --matrix FILE, a CSV of c x c probabilities.")
@@ -76,7 +77,7 @@ def _kind(name: str, rate: float | None, matrix: Path | None) -> Kind:
         raise ValueError(f"matrix goes with kind 'class'; got kind {name!r}.")
     if rate is None:
         return make()
-    if "rate" not in make.__dataclass_fields__:
+    if "rate" not in KINDS[name].__dataclass_fields__:
         raise ValueError(f"kind {name!r} has no rate; got {rate}.")
     return make(rate=rate)
 
