@@ -22,7 +22,7 @@ import torch
 from torch import nn
 
 from oneof.data.augment import views
-from oneof.engine import begin, epochs
+from oneof.loop import begin, epochs
 from oneof.methods import Proden
 from oneof.networks import LeNet, WideResNet
 from oneof.optimize import Steps

@@ -23,7 +23,8 @@ from oneof.engine import fit
 from oneof.methods import CC, Method, Proden
 from oneof.problem import Training
 from oneof.purify import Pop, PopRatio, Purify
-from oneof.results import append, plain_value, read, rows_of
+from oneof.results import append, read, rows_of
+from oneof.settings import plain_value
 
 SEEDS = range(10)
 SITUATIONS = [(Proden(), 0.0), (Proden(), 1.0), (CC(), 0.0), (CC(), 1.0)]  # method, mixup

@@ -11,8 +11,9 @@ import torch
 from torch import nn
 
 from oneof.data.synthetic import mixture
-from oneof.engine import begin, epochs, fit
+from oneof.engine import fit
 from oneof.generate import Flip, generate
+from oneof.loop import begin, epochs
 from oneof.methods import METHODS, Proden
 from oneof.networks import MLP, Linear
 from oneof.optimize import SGD, AdamW, Steps

@@ -7,7 +7,6 @@ import os
 import platform
 import subprocess
 from collections.abc import Iterable
-from dataclasses import fields, is_dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ import numpy as np
 import torch
 
 from oneof.evaluate import true_labels_removed
+from oneof.settings import plain_value
 from oneof.state import Fit
 from oneof.version import __version__
 
@@ -48,16 +48,6 @@ def rows_of(fitted: Fit, *, seeds: Iterable[int], seconds: float, labels: Any = 
 
 def _at(column: torch.Tensor, epoch: torch.Tensor) -> list[float]:
     return column.gather(0, epoch[None])[0].tolist()
-
-
-def plain_value(value: Any) -> Any:
-    """Settings as JSON has them; a dataclass becomes its name and its fields."""
-    if is_dataclass(value) and not isinstance(value, type):
-        named = {field.name: plain_value(getattr(value, field.name)) for field in fields(value)}
-        return {"kind": type(value).__name__, **named}
-    if callable(value):
-        return getattr(value, "__name__", repr(value))
-    return value
 
 
 @cache

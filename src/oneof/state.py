@@ -19,7 +19,10 @@ from oneof.stack import Stack
 class State:
     """What training changes; a checkpoint is exactly this."""
 
-    epoch: int
+    epoch: int  # the one under way, counted from 0
+    position: int  # where in its order the next batch begins
+    order: Tensor  # [t, m] in which the rows are seen this epoch
+    mixing: Tensor  # [t, steps] mixup's weights of this epoch
     stack: Stack
     optimizer: list[list[Tensor]]
     candidates: Tensor  # [t, m, c], the sets that are left

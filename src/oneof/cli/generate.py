@@ -37,7 +37,7 @@ def generate(
     from oneof.data.named import NAMED, load
     from oneof.generate import Instance, reach
     from oneof.generate import generate as draw_sets
-    from oneof.results import plain_value
+    from oneof.settings import plain_value
 
     how = _kind(kind, rate, matrix)
     if average is not None and not isinstance(how, Instance):

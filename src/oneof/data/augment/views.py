@@ -136,6 +136,11 @@ class Views:
     dtype: torch.dtype
 
     @property
+    def names(self) -> list[str]:
+        """What the views are, in words that a checkpoint can compare."""
+        return [f"{count} {type(view).__name__}" for view, count in self.kinds]
+
+    @property
     def count(self) -> int:
         """How many views there are."""
         return sum(count for _, count in self.kinds)

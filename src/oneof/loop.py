@@ -1,0 +1,132 @@
+"""The only training loop: `steps` takes the state from step to step, `epochs` yields a record per epoch.
+
+The loop knows the protocols of a method and of a purification rule, and the name of none. It alone writes to the tables.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from functools import partial
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from oneof.evaluate import accuracy, approximated_accuracy, covering_rate
+from oneof.problem import Problem
+from oneof.runtime import Replay
+from oneof.stack import Stack
+from oneof.state import Record, State
+from oneof.step import step
+from oneof.trials import parts, positions
+
+
+def begin(problem: Problem, stack: Stack, seeds: list[int]) -> State:
+    """The state before the first step."""
+    candidates = problem.sets(problem.rows)
+    steps = math.ceil(problem.rows.shape[1] / problem.training.batch)
+    return State(
+        epoch=0,
+        position=0,
+        order=torch.zeros_like(problem.rows),
+        mixing=torch.ones(len(problem.lr), steps, device=problem.lr.device),
+        stack=stack,
+        optimizer=problem.training.optimizer.init(stack.weights.values()),
+        candidates=candidates,
+        memory=problem.method.init(candidates),
+        shared=problem.method.shared(stack),
+        pop=problem.purify.init(candidates) if problem.purify else None,
+        generators=[torch.Generator(candidates.device).manual_seed(seed) for seed in seeds],
+        loss=torch.zeros_like(problem.lr),
+    )
+
+
+def epochs(problem: Problem, state: State) -> Iterator[Record]:
+    """Train from where the state stands, an epoch at a time, and yield what each showed."""
+    return (record for record in steps(problem, state) if record is not None)
+
+
+def steps(problem: Problem, state: State) -> Iterator[Record | None]:
+    """Train from where the state stands: after every step the state is whole and None is yielded, after an epoch its record."""
+    replay = Replay(problem.lr.device, state.generators)
+    while state.epoch < problem.training.epochs:
+        if state.position == 0:
+            _open_epoch(problem, state)
+        yield from _train(problem, state, replay)
+        removed = _purify(problem, state)
+        state.epoch += 1
+        state.position = 0
+        yield _record(problem, state, state.loss / problem.rows.shape[1], removed)
+
+
+def _open_epoch(problem: Problem, state: State) -> None:
+    """What an epoch draws beforehand, each trial from its own generator: its order, its mixing weights."""
+    _refresh(problem, state)
+    m = problem.rows.shape[1]
+    state.order = torch.stack([torch.randperm(m, generator=g, device=g.device) for g in state.generators])
+    if problem.training.mixup:
+        state.mixing = _mixing_weights(problem, state)
+    state.loss.zero_()
+
+
+def _train(problem: Problem, state: State, replay: Replay) -> Iterator[None]:
+    """The rest of this epoch's steps."""
+    training, m = problem.training, problem.rows.shape[1]
+    lr = problem.lr * training.schedule(state.epoch, training.epochs)
+    observing = problem.purify is not None and problem.purify.observing(state.epoch)
+    epoch = torch.tensor(state.epoch, device=lr.device)
+    where = positions(state.order, m)
+    for start in range(state.position, m, training.batch):
+        at = where[:, start : start + training.batch]
+        mixing = state.mixing[:, start // training.batch]
+        replay((observing, at.shape[1]), partial(step, problem, state, observing), at, lr, mixing, epoch)
+        state.position = start + training.batch
+        yield None
+
+
+def _refresh(problem: Problem, state: State) -> None:
+    """What a method does to whole tables before an epoch, written where the tables lie."""
+    memory, shared = problem.method.refresh(
+        state.stack, lambda: problem.body_features(state.stack), state.memory, state.shared, state.epoch
+    )
+    for old, new in zip(parts(state.memory) + parts(state.shared), parts(memory) + parts(shared), strict=True):
+        if old is not new:
+            old.copy_(new)
+
+
+def _mixing_weights(problem: Problem, state: State) -> Tensor:
+    """Beta(alpha, alpha) draws [t, steps] for an epoch; NumPy has the distribution, the trial's generator seeds it."""
+    alpha, steps = problem.training.mixup, state.mixing.shape[1]
+    seeds = [torch.randint(2**62, (), generator=g, device=g.device).item() for g in state.generators]
+    draws = np.stack([np.random.default_rng(int(seed)).beta(alpha, alpha, steps) for seed in seeds])
+    return torch.as_tensor(draws, dtype=problem.lr.dtype, device=problem.lr.device)
+
+
+def _purify(problem: Problem, state: State) -> Tensor | None:
+    """An event, if one is due: the only way in which sets shrink. The number of labels that fell [t]."""
+    if problem.purify is None or state.pop is None:
+        return None
+    if not problem.purify.event(state.epoch):
+        return torch.zeros_like(problem.lr)
+    kept, fallen = problem.purify.remove(state.candidates, state.pop)
+    removed = (fallen > 0).sum((1, 2)).to(problem.lr.dtype)
+    after = problem.purify.advance(state.pop, fallen, removed / fallen[0].numel())
+    state.candidates.copy_(kept)  # in place, as everything that a captured step reads
+    state.pop = after._replace(seen=state.pop.seen.copy_(after.seen))
+    return removed
+
+
+def _record(problem: Problem, state: State, loss: Tensor, removed: Tensor | None) -> Record:
+    covering = approximated = oracle = test_accuracy = None
+    if problem.held_out is not None:
+        logits = problem.logits(state.stack, problem.held_out)
+        sets = problem.sets(problem.held_out)
+        covering, approximated = covering_rate(logits, sets), approximated_accuracy(logits, sets)
+        if problem.labels is not None:
+            oracle = accuracy(logits, problem.labels[problem.held_out])
+    if problem.test is not None and problem.labels is not None:
+        test_accuracy = accuracy(problem.logits(state.stack, problem.test), problem.labels[problem.test])
+    set_size = state.candidates.sum((1, 2)).to(loss.dtype) / problem.rows.shape[1]
+    threshold = state.pop.threshold if state.pop else None  # a new tensor at every event, so safe to keep
+    return Record(state.epoch, loss, set_size, threshold, removed, covering, approximated, oracle, test_accuracy)
