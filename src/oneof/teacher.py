@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from oneof.data.augment.views import views
+from oneof.data.augment.views import Views, Weak, views
 from oneof.data.named import Dataset
 from oneof.engine import fit
 from oneof.networks import MLP, GeneratorMLP, Network, ResNet32
 from oneof.problem import Training
+from oneof.stack import Stack
 from oneof.trials import Trial
 
 
@@ -36,7 +38,8 @@ def clean_logits(
 def dataset_logits(data: Dataset, *, seed: int, epochs: int, device: str, progress: str | None) -> NDArray[np.float64]:
     """Logits [n, c] of a classifier fitted on the clean training rows of a named set, as the paper's generators are.
 
-    MNIST-like images: the MLP 784-300-301-302-303; CIFAR: ResNet-32; tables: an MLP on scaled features. Evaluation mode.
+    MNIST-like images: the MLP 784-300-301-302-303; CIFAR: ResNet-32, flipped and cropped; tables: an MLP on scaled features.
+    Evaluation mode, in full precision whatever it was trained in: sets are drawn from differences of small logits.
     """
     test = np.empty(0, dtype=np.intp) if data.test is None else data.test
     rows = np.setdiff1d(np.arange(len(data.x)), test)
@@ -51,11 +54,18 @@ def dataset_logits(data: Dataset, *, seed: int, epochs: int, device: str, progre
         trials=[Trial(seed, rows, lr=0.05, weight_decay=1e-4, scaling="none" if images else "feature")],
         network=network,
         training=Training(epochs=epochs, batch=256 if images else 32),
-        views=views("plain", data.name, device=device) if images else None,
+        views=_seen(data.name, x.shape[1], device) if images else None,
         device=device,
         progress=progress,
     )
-    return fitted.logits(x)[0].double().cpu().numpy()
+    exact = replace(fitted, stack=Stack(fitted.stack.modules()))
+    return exact.logits(x)[0].double().cpu().numpy()
+
+
+def _seen(name: str, channels: int, device: str) -> Views:
+    """The one view a clean classifier learns from: plain in grey, flipped and cropped in colour, where it would memorise."""
+    plain = views("plain", name, device=device)
+    return plain if channels == 1 else replace(plain, kinds=((Weak(), 1),))
 
 
 def channels_first(images: NDArray[np.uint8]) -> NDArray[np.uint8]:

@@ -1,0 +1,72 @@
+"""What the rows of `images.py` say: a table, and which variant of POP held-out sets prefer."""
+
+from __future__ import annotations
+
+from itertools import groupby
+
+import numpy as np
+
+from oneof.results import Row
+
+GROUP = ("plan", "dataset", "difficulty", "epochs", "system", "variant")
+COLUMNS = [
+    "data set", "sets", "epochs", "system", "accuracy %", "against PRODEN", "resolved %", "covering %", "approximated %",
+    "labels per set", "true labels removed %", "seconds",
+]  # fmt: skip
+
+
+def table(rows: list[Row]) -> str:
+    """A Markdown table, a line per system: mean ± deviation over seeds at the last epoch; of the seconds the median, as a first run compiles."""
+    lines = [f"| {' | '.join(COLUMNS)} |", "|" + "---|" * len(COLUMNS)]
+    ordered = sorted(rows, key=_group)
+    return "\n".join([*lines, *(_line(list(group), rows) for _, group in groupby(ordered, key=_group))])
+
+
+def _group(row: Row) -> tuple[object, ...]:
+    return tuple(row[name] for name in GROUP)
+
+
+def _line(group: list[Row], rows: list[Row]) -> str:
+    first = group[0]
+    cells = [
+        first["dataset"],
+        first["difficulty"],
+        str(first["epochs"]),
+        f"{first['system']} {first['variant']}".strip(),
+    ]
+    cells += [_percent(group, "accuracy", deviation=True), _gain(group, rows)]
+    cells += [_percent(group, name) for name in ("resolved", "covering", "approximated")]
+    cells += [f"{np.mean([row['set_size'] for row in group]):.2f}", _percent(group, "true_labels_removed")]
+    cells.append(f"{np.median([row['seconds'] for row in group]):.1f}")
+    return f"| {' | '.join(cells)} |"
+
+
+def _percent(group: list[Row], name: str, deviation: bool = False) -> str:
+    values = 100 * np.array([row[name] for row in group])
+    spread = f" ± {values.std(ddof=1):.2f}" if deviation and len(values) > 1 else ""
+    return f"{values.mean():.2f}{spread}" + (f" ({len(values)})" if deviation else "")
+
+
+def _gain(group: list[Row], rows: list[Row]) -> str:
+    """Mean difference to PRODEN on the same sets and seeds, where both are there."""
+    shared = ("plan", "dataset", "difficulty", "epochs", "seed")
+    plain = {tuple(row[name] for name in shared): row["accuracy"] for row in rows if row["system"] == "PRODEN"}
+    keys = [(tuple(row[name] for name in shared), row["accuracy"]) for row in group if row["system"] != "PRODEN"]
+    pairs = [accuracy - plain[key] for key, accuracy in keys if key in plain]
+    return f"{100 * np.mean(pairs):+.2f}" if pairs else ""
+
+
+def best_variant(rows: list[Row]) -> str:
+    """By held-out sets alone, as in docs/decisions/0003: within 0.002 of the best approximated accuracy, the highest covering rate."""
+    searched = [row for row in rows if row["plan"] == "search" and row["system"] == "POP"]
+    if not searched:
+        raise ValueError("--variant best needs rows of the plan 'search' in the file of rows; there are none. Run it.")
+    means = {variant: _signals(searched, variant) for variant in {row["variant"] for row in searched}}
+    top = max(approximated for approximated, _ in means.values())
+    near = [variant for variant, (approximated, _) in means.items() if approximated >= top - 0.002]
+    return max(near, key=lambda variant: means[variant][1])
+
+
+def _signals(rows: list[Row], variant: str) -> tuple[float, float]:
+    own = [row for row in rows if row["variant"] == variant]
+    return float(np.mean([row["approximated"] for row in own])), float(np.mean([row["covering"] for row in own]))
