@@ -18,6 +18,7 @@ from sklearn.linear_model import RidgeCV
 from sklearn.model_selection import KFold, cross_val_predict
 
 from oneof.data.named import NAMED, Dataset
+from oneof.files import written_beside
 from oneof.generate import InstanceRate, generate, reach
 from oneof.results import origin
 from oneof.settings import plain_value
@@ -133,10 +134,8 @@ def write(path: Path, sets: Sets) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     packed = {f"seed_{seed}": np.packbits(mask) for seed, mask in sets.masks.items()}
     shape = np.asarray(next(iter(sets.masks.values())).shape)
-    beside = path.with_name(f".{path.name}.part")
-    with beside.open("wb") as file:
+    with written_beside(path) as file:
         np.savez_compressed(file, shape=shape, card=np.asarray(json.dumps(sets.card)), **packed)
-    beside.replace(path)
 
 
 def read(path: Path) -> Sets:

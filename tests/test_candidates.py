@@ -60,6 +60,11 @@ def test_every_form_gives_the_same_mask(sets):
     assert got.classes.tolist() == CLASSES
 
 
+def test_a_frame_is_read_by_the_names_of_its_columns():
+    frame = pd.DataFrame(MASK, columns=CLASSES)[["fox", "cat", "dog"]]
+    np.testing.assert_array_equal(read(frame, classes=CLASSES).mask, MASK)
+
+
 def test_classes_are_the_labels_that_occur_sorted():
     assert read(SETS).classes.tolist() == CLASSES
     assert read([[3, 1], [2]]).classes.tolist() == [1, 2, 3]
@@ -98,6 +103,8 @@ BAD = [
     ([["a"], [None, "b"]], {}, ValueError, r"strings or finite numbers; row 1 has None"),
     ([[1.0], [float("nan")]], {}, ValueError, r"strings or finite numbers; row 1 has nan"),
     ([["a"], "b"], {}, TypeError, r"all sets or all single labels; row 0 is a set but row 1 is the single value 'b'"),
+    ([[0, 1, 0], [1, 1, 0]], {}, ValueError, r"must not repeat a label; row 0 does, and all are 0 or 1\. Give a mask as an array"),
+    (pd.DataFrame(MASK, columns=CLASSES), {"classes": ["cat", "dog", "yak"]}, ValueError, r"a frame's columns must be the classes cat, dog, yak; got cat, dog, fox"),
     ("abc", {}, TypeError, r"mask \[n, c\] or a sequence of sets; got str"),
     (7, {}, TypeError, r"got int"),
     ([], {}, ValueError, r"at least one row; got none"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -148,7 +149,7 @@ def test_a_damaged_checkpoint_is_passed_over_for_the_one_before(tmp_path, monkey
         ({"method": METHODS["cc"]()}, r"method\.kind was 'Proden', now 'CC'"),
         ({"purify": None}, r"purify was .*, now None"),
         ({"network": MLP((9,))}, r"network\.hidden was \[8\], now \[9\]"),
-        ({"x": DATA.x + 1}, r"data was '.*', now '.*'"),
+        ({"x": DATA.x * 2}, r"data was '.*', now '.*'"),
         ({"sets": ~SETS | SETS}, r"data was"),
         ({"choose": "covering"}, r"choose was 'approximated', now 'covering'"),
         ({"trials": [Trial(seed=seed, **ROWS) for seed in range(2)]}, r"trials was"),
@@ -160,6 +161,31 @@ def test_a_checkpoint_of_another_run_is_refused(tmp_path, monkeypatch, changes, 
         run(tmp_path, stop_after=6, monkeypatch=monkeypatch)
     with pytest.raises(ValueError, match=message):
         run(tmp_path, **changes)
+
+
+def test_functions_are_known_by_what_they_do(tmp_path):
+    """A lambda that does the same resumes, one that does another thing is refused; so for partials."""
+    schedules = [lambda epoch, epochs: 1.0, lambda epoch, epochs: 1.0, lambda epoch, epochs: 0.5]
+    first = run(tmp_path / "a", training=replace(TRAINING, schedule=schedules[0]))
+    assert_same(run(tmp_path / "a", training=replace(TRAINING, schedule=schedules[1])), first)
+    with pytest.raises(ValueError, match=r"training\.schedule was"):
+        run(tmp_path / "a", training=replace(TRAINING, schedule=schedules[2]))
+    networks = [partial(wide, 8), partial(wide, 8), partial(wide, 9)]
+    first = run(tmp_path / "b", network=networks[0])
+    assert_same(run(tmp_path / "b", network=networks[1]), first)
+    with pytest.raises(ValueError, match=r"network\.of was \[8\], now \[9\]"):
+        run(tmp_path / "b", network=networks[2])
+
+
+def wide(width, shape, classes):
+    return MLP((width,))(shape, classes)
+
+
+def test_a_damaged_note_of_stacks_is_said(tmp_path):
+    run(tmp_path)
+    (tmp_path / "stacks.json").write_text("")
+    with pytest.raises(ValueError, match=r"stacks\.json must hold the sizes of the stacks; it is damaged"):
+        run(tmp_path)
 
 
 def test_another_version_is_refused(tmp_path, monkeypatch):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -237,7 +238,7 @@ def test_scaling_is_fitted_on_training_rows_only():
     x = DATA.x.copy()
     x[trial(0).test] += 1e6
     fitted = fit(x, SETS, trials=[trial(0)], training=Training(epochs=1))
-    np.testing.assert_allclose(fitted.shift[0, 0], x[trial(0).rows].mean(0), rtol=1e-5)
+    np.testing.assert_allclose(fitted.origin + fitted.shift[0, 0].numpy(), x[trial(0).rows].mean(0), rtol=1e-5)
 
 
 @pytest.mark.parametrize("optimizer", ["sgd", "adamw"])
@@ -275,6 +276,12 @@ BAD = [
     ({"trials": [replace(trial(0), test=np.array([90]))]}, ValueError, r"test must be row numbers from 0 to 89"),
     ({"trials": [replace(trial(0), lr=-0.1)]}, ValueError, r"lr must be positive; got -0\.1"),
     ({"trials": [replace(trial(0), scaling="zscore")]}, ValueError, r"scaling must be one of none, global, feature, minmax; got 'zscore'"),
+    ({"trials": [replace(trial(0), weight_decay=-1.0)]}, ValueError, r"weight_decay must not be negative; got -1\.0"),
+    ({"trials": []}, ValueError, r"trials must hold at least one trial; got none"),
+    ({"sets": np.stack([SETS] * 3), "trials": [trial(seed) for seed in range(2)], "memory": 1}, ValueError, r"sets for every trial \(2\); got 3"),
+    ({"device": "abacus"}, ValueError, r"device must be one that torch knows.*got 'abacus'"),
+    ({"method": "valen", "training": Training(epochs=1, noise=0.1)}, ValueError, r"mixup and noise need a method whose loss is one of logits; Valen is not"),
+    ({"method": "rcr"}, ValueError, r"RCR needs 3 views of every example; got 1"),
     ({"choose": "test"}, ValueError, r"choose must be one of last, covering, approximated, oracle; got 'test'"),
     ({"trials": [Trial()], "choose": "covering"}, ValueError, r"choose='covering' needs held_out rows"),
     ({"choose": "oracle", "labels": None}, ValueError, r"choose='oracle' needs labels"),
@@ -291,6 +298,35 @@ def test_messages(changes, error, message):
 def test_training_is_checked(name, value):
     with pytest.raises(ValueError, match=rf"{name} must .*; got {value}"):
         Training(**{name: value})
+
+
+def test_digits_of_large_numbers_are_not_lost():
+    """A time stamp in double precision: float32 alone would round 1.7e9 to steps of 128."""
+    late = DATA.x + 1.7e9
+    trials = [Trial(scaling="feature")]
+    near, far = (fit(x, SETS, trials=trials, training=Training(epochs=3)).logits(x) for x in (DATA.x, late))
+    np.testing.assert_allclose(near, far, atol=0.01)
+
+
+class Odd(nn.Module):
+    """A buffer that is not saved, weights that are shared, and weights that do not learn."""
+
+    def __init__(self, shape, classes):
+        super().__init__()
+        self.one, self.two = nn.Linear(shape[0], 8), nn.Linear(8, classes)
+        self.frozen = nn.Linear(8, 8).requires_grad_(False)
+        self.register_buffer("scale", torch.ones(8), persistent=False)
+
+    def forward(self, x):
+        return self.two(self.frozen(self.one(x)) * self.scale)
+
+
+def test_odd_modules_stack_pickle_and_join():
+    trials = [trial(seed) for seed in range(2)]
+    whole, cut_up = (run(trials, network=Odd, memory=memory) for memory in (None, 1))
+    again = pickle.loads(pickle.dumps(whole))
+    for other in (cut_up, again):
+        np.testing.assert_allclose(whole.logits(DATA.x), other.logits(DATA.x), atol=1e-5)
 
 
 def test_proden_is_the_default():

@@ -103,6 +103,10 @@ def test_a_class_that_is_absent_can_be_named():
     [
         ({"method": "prodn"}, MASK, r"method must be one of proden, .*; got 'prodn'\. Did you mean 'proden'\?"),
         ({"purify": "popp"}, MASK, r"purify must be one of pop, pop_ratio; got 'popp'\. Did you mean 'pop'\?"),
+        ({"method": "pico"}, MASK, r"method must work on tables; 'pico' compares views of images"),
+        ({"hidden": (0,)}, MASK, r"hidden must be widths of layers, such as \(128,\) or \(\); got \(0,\)"),
+        ({"choose": "junk", "validation_fraction": 0.0}, MASK, r"choose must be one of last, .*; got 'junk'"),
+        ({"lr": 1e8, "validation_fraction": 0.0}, MASK, r"training diverged in 3 of 3 networks\. Lower lr"),
         ({"n_trials": 0}, MASK, r"n_trials must be at least 1; got 0"),
         ({"validation_fraction": 1.0}, MASK, r"validation_fraction must lie in \[0, 1\); got 1\.0"),
         ({"choose": "tset"}, MASK, r"choose must be one of last, covering, approximated, oracle; got 'tset'"),
@@ -113,6 +117,12 @@ def test_a_class_that_is_absent_can_be_named():
 def test_messages(changes, y, message):
     with pytest.raises(ValueError, match=message):
         quick(**changes).fit(DATA.x, y)
+
+
+@pytest.mark.parametrize("changes", [{"method": CC}, {"method": None}, {"purify": PopRatio}])
+def test_instances_not_classes(changes):
+    with pytest.raises(TypeError, match=r"must be a name or an instance, such as .*\(\); got"):
+        quick(**changes).fit(DATA.x, MASK)
 
 
 def test_weights_have_no_meaning_for_sets():

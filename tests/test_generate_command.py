@@ -77,7 +77,7 @@ def test_messages(tmp_path, options, message):
 
 def test_a_folder_that_is_not_there(tmp_path):
     done = call("digits", "--out", tmp_path / "none" / "sets.npz", ok=False)
-    assert "out must lie in a folder that is there" in str(done.exception)
+    assert "out must be a file in a folder that is there" in str(done.exception)
 
 
 @pytest.mark.data

@@ -11,7 +11,7 @@ import oneof
 
 ROOT = Path(oneof.__file__).parent
 ORDER = [
-    "version", "settings", "progress", "candidates", "data", "votes", "inspect", "generate", "methods", "purify", "networks", "stack",
+    "version", "files", "settings", "progress", "candidates", "data", "votes", "inspect", "generate", "methods", "purify", "networks", "stack",
     "trials", "optimize", "runtime", "problem", "evaluate", "state", "checkpoint", "step", "loop", "engine", "teacher", "select", "results", "report", "estimator", "demo", "cli",
 ]  # fmt: skip
 MODULES = sorted(path.relative_to(ROOT) for path in ROOT.rglob("*.py") if path != ROOT / "__init__.py")

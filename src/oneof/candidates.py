@@ -181,7 +181,7 @@ def _empty_message(blank: NDArray[np.bool_], complementary: bool) -> str:
 
 def _mask_and_classes(sets: Any, classes: Iterable[Any] | None) -> tuple[NDArray[np.bool_], NDArray[Any]]:
     if hasattr(sets, "columns") and hasattr(sets, "to_numpy"):  # a DataFrame: one column per class
-        return _from_mask(sets.to_numpy(), list(sets.columns) if classes is None else classes)
+        return _from_mask(_ordered(sets, classes).to_numpy(), list(sets.columns) if classes is None else classes)
     if hasattr(sets, "toarray"):  # SciPy sparse
         return _from_mask(sets.toarray(), classes)
     if isinstance(sets, torch.Tensor):
@@ -193,6 +193,18 @@ def _mask_and_classes(sets: Any, classes: Iterable[Any] | None) -> tuple[NDArray
             f"candidates must be a mask [n, c] or a sequence of n sets; got an array of shape {sets.shape}."
         )
     return _from_labels(*_rows_and_labels(sets), classes)
+
+
+def _ordered(frame: Any, classes: Iterable[Any] | None) -> Any:
+    """The frame with its columns in the order of the classes, which must be their names."""
+    if classes is None:
+        return frame
+    wanted = list(classes)
+    if set(wanted) != set(frame.columns):
+        raise ValueError(
+            f"a frame's columns must be the classes {_show(np.asarray(wanted))}; got {_show(np.asarray(frame.columns))}."
+        )
+    return frame[wanted]
 
 
 def _from_mask(values: NDArray[Any], classes: Iterable[Any] | None) -> tuple[NDArray[np.bool_], NDArray[Any]]:
@@ -232,7 +244,19 @@ def _rows_and_labels(sets: Any) -> tuple[int, NDArray[np.intp], list[Any]]:
     if not any(are_sets):
         return len(rows), np.arange(len(rows)), rows
     lengths = np.fromiter(map(len, rows), dtype=np.intp, count=len(rows))
+    _check_no_mask(rows, lengths)
     return len(rows), np.repeat(np.arange(len(rows)), lengths), list(chain.from_iterable(rows))
+
+
+def _check_no_mask(rows: list[Any], lengths: NDArray[np.intp]) -> None:
+    """Lists of zeros and ones, all of one length, in which a label stands twice, are a mask that lost its array."""
+    if lengths[0] < 2 or (lengths != lengths[0]).any():
+        return
+    repeats = next((i for i, row in enumerate(rows) if len(set(row)) < len(row)), None)
+    if repeats is not None and all(label in (0, 1) for row in rows for label in row):
+        raise ValueError(
+            f"sets must not repeat a label; row {repeats} does, and all are 0 or 1. Give a mask as an array."
+        )
 
 
 def _is_set(value: Any) -> bool:

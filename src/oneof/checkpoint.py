@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,6 +18,7 @@ import torch
 from safetensors.torch import load, save
 from torch import Tensor
 
+from oneof.files import written_beside
 from oneof.problem import Problem
 from oneof.purify import Removals
 from oneof.settings import first_difference
@@ -63,8 +63,10 @@ class Keeper:
         content = save({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()})
         facts |= {"identity": self.identity, "sha256": hashlib.sha256(content).hexdigest()}
         name = f"step-{state.epoch:06d}-{state.position:09d}"
-        write_beside(self.folder / f"{name}.safetensors", content)
-        write_beside(self.folder / f"{name}.json", json.dumps(facts).encode())
+        with written_beside(self.folder / f"{name}.safetensors") as file:
+            file.write(content)
+        with written_beside(self.folder / f"{name}.json") as file:
+            file.write(json.dumps(facts).encode())
         self._forget_old()
         self.saved_at = time.monotonic()
 
@@ -85,17 +87,6 @@ def fingerprint(problem: Problem) -> str:
             digest.update(str(tuple(tensor.shape)).encode())
             digest.update(tensor.cpu().contiguous().numpy().data)
     return digest.hexdigest()[:16]
-
-
-def write_beside(path: Path, content: bytes) -> None:
-    """Write beside, then rename: nobody ever sees half a file."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(f".{path.name}.part")
-    with beside.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    beside.replace(path)
 
 
 def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]] | None:

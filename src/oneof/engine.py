@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from oneof.checkpoint import Keeper, fingerprint, write_beside
+from oneof.checkpoint import Keeper, fingerprint
 from oneof.data.augment.views import Views
+from oneof.files import written_beside
 from oneof.loop import begin, steps
 from oneof.methods import Method, Proden
 from oneof.networks import MLP, Network
@@ -83,8 +87,12 @@ def fit(
     >>> (result.logits(data.x)[0].argmax(-1).numpy() == data.labels).mean() > 0.8
     np.True_
     """
-    place = torch.device(device)
-    features = as_tensor(x, torch.uint8 if views else torch.get_default_dtype(), place)
+    place = _place(device)
+    _check_trials(trials, candidates)
+    origin = None if views else _origin(x, trials)
+    features = as_tensor(
+        x if origin is None else np.asarray(x) - origin, torch.uint8 if views else torch.get_default_dtype(), place
+    )
     mask = as_tensor(candidates, None, place)
     build_one = partial(_network, method, network, tuple(features.shape[1:]), mask.shape[-1])
     each = _bytes_per_trial(features, mask, build_one, training)
@@ -99,7 +107,7 @@ def fit(
     }
     start, fits = 0, []
     for number, some in enumerate(stacks, 1):
-        own = mask[start : start + len(some)] if mask.dim() == 3 and len(mask) == len(trials) else mask
+        own = mask[start : start + len(some)] if mask.dim() == 3 else mask
         problem = pose(features, own, some, method, purify, training, views, labels, place)
         title = progress if progress is None or len(stacks) == 1 else f"{progress} ({number} of {len(stacks)})"
         keeper = (
@@ -107,7 +115,38 @@ def fit(
         )
         fits.append(_fit_stack(problem, build_one, [trial.seed for trial in some], choose, title, keeper))
         start += len(some)
-    return join(fits)
+    return replace(join(fits), origin=origin)
+
+
+def _place(device: str | torch.device) -> torch.device:
+    try:
+        place = torch.device(device)
+    except RuntimeError as error:
+        raise ValueError(f"device must be one that torch knows, such as 'cpu' or 'cuda'; got {device!r}.") from error
+    if place.type == "cuda" and not torch.cuda.is_available():
+        raise ValueError(f"device {device!r} needs a GPU and a build of torch for it; there is none here. Use 'cpu'.")
+    return place
+
+
+def _check_trials(trials: Sequence[Trial], candidates: Any) -> None:
+    if not trials:
+        raise ValueError("trials must hold at least one trial; got none.")
+    if np.ndim(candidates) == 3 and len(candidates) != len(trials):
+        raise ValueError(f"candidates must have sets for every trial ({len(trials)}); got {len(candidates)}.")
+
+
+def _origin(x: Any, trials: Sequence[Trial]) -> NDArray[np.float64] | None:
+    """Column medians, where features in double precision are about to be rounded: a time stamp would lose its digits.
+
+    Every scaling takes out a shift of its own afterwards, so this one has no other effect.
+    """
+    values = x if isinstance(x, Tensor) else np.asarray(x)
+    rounded = (
+        isinstance(values, np.ndarray) and values.dtype == np.float64 and torch.get_default_dtype() == torch.float32
+    )
+    if not rounded or any(trial.scaling == "none" for trial in trials):
+        return None
+    return np.asarray(np.median(values, axis=0))
 
 
 def _stacks(trials: Sequence[Trial], each: int, limit: int, checkpoint: str | Path | None) -> list[Sequence[Trial]]:
@@ -117,15 +156,25 @@ def _stacks(trials: Sequence[Trial], each: int, limit: int, checkpoint: str | Pa
         return stacks
     note = Path(checkpoint) / "stacks.json"
     if note.exists():
-        sizes = json.loads(note.read_text())
+        sizes = _sizes(note)
         if sum(sizes) != len(trials):
             raise ValueError(
-                f"{checkpoint} holds a checkpoint of another run: it has {sum(sizes)} trials, now {len(trials)}."
+                f"{checkpoint} holds a checkpoint of another run: it has {sum(sizes)} trials, now {len(trials)}. "
+                "Give another folder, or delete this one."
             )
         ends = list(accumulate(sizes, initial=0))
         return [trials[a:b] for a, b in pairwise(ends)]
-    write_beside(note, json.dumps([len(some) for some in stacks]).encode())
+    note.parent.mkdir(parents=True, exist_ok=True)
+    with written_beside(note) as file:
+        file.write(json.dumps([len(some) for some in stacks]).encode())
     return stacks
+
+
+def _sizes(note: Path) -> list[int]:
+    try:
+        return [int(size) for size in json.loads(note.read_text())]
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"{note} must hold the sizes of the stacks; it is damaged. Delete its folder.") from error
 
 
 def _keeper(folder: Path, setting: dict[str, Any], problem: Problem, trials: Sequence[Trial], every: float) -> Keeper:

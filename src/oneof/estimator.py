@@ -14,7 +14,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
 from oneof.candidates import Candidates, read, restrict
-from oneof.engine import fit
+from oneof.engine import CHOICES, fit
 from oneof.evaluate import approximated_accuracy
 from oneof.methods import METHODS, Method
 from oneof.networks import MLP
@@ -118,18 +118,32 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         candidates = self._read(y, len(X))
         self.classes_ = candidates.classes
         trials = self._trials(len(X))
+        method = _instance(self.method, METHODS, Method, "method")
+        if method.views > 1:
+            raise ValueError(
+                f"method must work on tables; {self.method!r} compares views of images. Use oneof.fit with views=."
+            )
+        if self.choose not in CHOICES:
+            raise ValueError(f"choose must be one of {', '.join(CHOICES)}; got {self.choose!r}.")
         held_out = trials[0].held_out is not None
         self.fit_ = fit(
             X,
             candidates.mask,
             trials=trials,
-            method=_instance(self.method, METHODS, "method"),
-            purify=None if self.purify is None else _instance(self.purify, PURIFY, "purify"),
-            network=MLP(tuple(self.hidden)),
+            method=method,
+            purify=None if self.purify is None else _instance(self.purify, PURIFY, Purify, "purify"),
+            network=MLP(_widths(self.hidden)),
             training=Training(epochs=self.epochs, batch=self.batch_size, mixup=self.mixup, noise=self.noise),
             choose=self.choose if held_out else "last",
             progress=type(self).__name__ if self.verbose else None,
         )
+        diverged = int(
+            (~torch.stack([w.flatten(1).isfinite().all(1) for w in self.fit_.stack.weights.values()]).all(0)).sum()
+        )
+        if diverged:
+            raise ValueError(
+                f"training diverged in {diverged} of {self.n_trials} networks. Lower lr ({self.lr} now), or scale the features."
+            )
         self.n_iter_ = int(self.fit_.epoch.max())
         record = self.fit_.history._asdict()
         self.history_ = {name: column.numpy() for name, column in record.items() if isinstance(column, torch.Tensor)}
@@ -210,10 +224,21 @@ def _are_labels(y: Any) -> bool:
     return not any(isinstance(row, (set, frozenset, list, tuple, np.ndarray)) for row in rows)
 
 
-def _instance(value: Any, known: dict[str, Any], name: str) -> Any:
+def _widths(hidden: Any) -> tuple[int, ...]:
+    widths = tuple(hidden) if isinstance(hidden, (list, tuple, np.ndarray)) else (hidden,)
+    if not all(isinstance(width, (int, np.integer)) and width > 0 for width in widths):
+        raise ValueError(f"hidden must be widths of layers, such as (128,) or (); got {hidden!r}.")
+    return widths
+
+
+def _instance(value: Any, known: dict[str, Any], kind: Any, name: str) -> Any:
     """An instance by its name, or the instance that was given."""
-    if not isinstance(value, str):
+    if isinstance(value, kind):
         return value
+    if not isinstance(value, str):
+        raise TypeError(
+            f"{name} must be a name or an instance, such as {next(iter(known.values())).__name__}(); got {value!r}."
+        )
     if value not in known:
         near = get_close_matches(value, known, 1)
         hint = f" Did you mean {near[0]!r}?" if near else ""

@@ -138,7 +138,9 @@ def pose(
         shift=shift,
         scale=scale,
         lr=torch.tensor([_positive("lr", trial.lr) for trial in trials], device=device),
-        weight_decay=torch.tensor([trial.weight_decay for trial in trials], device=device),
+        weight_decay=torch.tensor(
+            [_not_negative("weight_decay", trial.weight_decay) for trial in trials], device=device
+        ),
         method=method,
         purify=_rule(trials, purify, device),
         training=training,
@@ -168,9 +170,9 @@ def _check_method(method: Method, training: Training, views: Views | None) -> No
             f"{type(method).__name__} needs {method.views} views of every example; got {given}. "
             "Give views= for images; tables have one view."
         )
-    if training.mixup and type(method).step is not Method.step:
+    if training.alters_input and type(method).step is not Method.step:
         raise ValueError(
-            f"mixup needs a method whose loss is one of logits; {type(method).__name__} is not. Set mixup=0."
+            f"mixup and noise need a method whose loss is one of logits; {type(method).__name__} is not. Set both to 0."
         )
 
 
@@ -224,6 +226,12 @@ def _scaling(x: Tensor, rows: Tensor, kinds: list[str]) -> tuple[Tensor | None, 
 def _positive(name: str, value: float) -> float:
     if not value > 0:
         raise ValueError(f"{name} must be positive; got {value}.")
+    return value
+
+
+def _not_negative(name: str, value: float) -> float:
+    if not value >= 0:
+        raise ValueError(f"{name} must not be negative; got {value}.")
     return value
 
 

@@ -168,7 +168,7 @@ PURIFY: dict[str, type[Pop] | type[PopRatio]] = {"pop": Pop, "pop_ratio": PopRat
 def stacked(rules: Sequence[Purify], device: torch.device) -> Purify:
     """One rule for a stack of trials: its numbers become tensors [t]; everything else must agree."""
     first = rules[0]
-    numbers = [field.name for field in fields(first) if isinstance(getattr(first, field.name), float)]
+    numbers = [field.name for field in fields(first) if field.type == "float"]
     plain = [
         replace(rule, **{name: getattr(first, name) for name in numbers}) for rule in rules if type(rule) is type(first)
     ]

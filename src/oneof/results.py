@@ -76,7 +76,9 @@ def append(path: Path, rows: Iterable[Row]) -> None:
     text = "".join(json.dumps(row) + "\n" for row in rows)
     handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
     try:
-        os.write(handle, text.encode())
+        left = memoryview(text.encode())
+        while left:  # a write may be short when the disk is nearly full; the next one then says so
+            left = left[os.write(handle, left) :]
     finally:
         os.close(handle)
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import fields, is_dataclass
+from functools import partial
+from types import FunctionType
 from typing import Any
 
 
@@ -20,9 +23,34 @@ def plain_value(value: Any) -> Any:
         return [plain_value(part) for part in value]
     if hasattr(value, "tolist"):
         return value.tolist()
+    if isinstance(value, partial):
+        return {"partial": plain_value(value.func), "of": plain_value([*value.args, *value.keywords.items()])}
+    if isinstance(value, FunctionType):
+        return _function(value)
     if callable(value):
-        return getattr(value, "__name__", repr(value))
+        return {
+            "kind": getattr(value, "__qualname__", type(value).__qualname__),
+            **plain_value(getattr(value, "__dict__", {}) if not isinstance(value, type) else {}),
+        }
+    if isinstance(value, dict):
+        return {str(key): plain_value(part) for key, part in value.items()}
     return value
+
+
+def _function(function: FunctionType) -> str:
+    """The name of a function; of one that is not a module's own (a lambda, a closure) also a checksum of what it does."""
+    if "<" not in function.__qualname__:
+        return function.__name__
+    cells = [plain_value(cell.cell_contents) for cell in function.__closure__ or ()]
+    does = repr(
+        (
+            function.__code__.co_code,
+            function.__code__.co_names,
+            [c for c in function.__code__.co_consts if not hasattr(c, "co_code")],
+            cells,
+        )
+    )
+    return f"{function.__qualname__} {hashlib.sha256(does.encode()).hexdigest()[:12]}"
 
 
 def first_difference(one: Any, other: Any, path: str = "") -> str | None:

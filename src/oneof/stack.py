@@ -64,8 +64,9 @@ class Stack:
     def _functional(self, x: Tensor, part: str, weights: Mapping[str, Tensor] | None) -> Any:
         own = self.parameters if weights is None else weights
         buffers = self.buffers if weights is None else {name: buffer.clone() for name, buffer in self.buffers.items()}
-        state = {name: value for name, value in {**own, **self.fixed, **buffers}.items() if name.startswith(part)}
-        state = {name[len(part) + 1 if part else 0 :]: value for name, value in state.items()}
+        prefix = f"{part}." if part else ""
+        whole = {**own, **self.fixed, **buffers}
+        state = {name.removeprefix(prefix): value for name, value in whole.items() if name.startswith(prefix)}
         module = self.template.get_submodule(part)
         return vmap(lambda state, x: functional_call(module, state, (x,)), randomness="different")(state, x)
 
@@ -82,7 +83,8 @@ class Stack:
         device = next(iter(whole.values())).device
         alone = [copy.deepcopy(self.template).to_empty(device=device) for _ in range(self.t)]
         for t, module in enumerate(alone):
-            module.load_state_dict({name: tensor[t] for name, tensor in whole.items()})
+            for name, own in (*module.named_parameters(), *module.named_buffers()):
+                own.detach().copy_(whole[name][t])
         return alone
 
     def __reduce__(self) -> tuple[type[Stack], tuple[list[nn.Module], int]]:
@@ -92,19 +94,23 @@ class Stack:
     def frozen_statistics(self) -> Iterator[None]:
         """BN statistics are put back on leaving: a second look at a batch must not count twice."""
         before = {name: buffer.clone() for name, buffer in self.buffers.items()}
-        yield
-        for name, buffer in before.items():
-            self.buffers[name].copy_(buffer)
+        try:
+            yield
+        finally:
+            for name, buffer in before.items():
+                self.buffers[name].copy_(buffer)
 
     @contextmanager
     def evaluating(self) -> Iterator[None]:
         """Evaluation mode and no gradients inside; training mode afterwards."""
         for module in (self.module, self.template):
             module.eval()
-        with torch.no_grad():
-            yield
-        for module in (self.module, self.template):
-            module.train()
+        try:
+            with torch.no_grad():
+                yield
+        finally:
+            for module in (self.module, self.template):
+                module.train()
 
 
 def build(make: Callable[[], nn.Module], seeds: Sequence[int], device: torch.device, fast: int = 0) -> Stack:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from oneof.data.augment.views import Views
@@ -60,11 +62,13 @@ class Fit:
     removals: Removals | None
     history: Record  # every field [epochs, t]
     epoch: Tensor  # [t] the chosen one, counted from 1
+    origin: NDArray[np.float64] | None = None  # subtracted from features before they are rounded to float32
 
     @torch.no_grad()
     def logits(self, x: Any) -> Tensor:
         """Logits [t, n, c] of features x [n, ...], in evaluation mode."""
-        features = as_tensor(x, torch.uint8 if self.look else self.dtype, self.candidates.device)
+        values = x if self.origin is None else np.asarray(x, dtype=np.float64) - self.origin
+        features = as_tensor(values, torch.uint8 if self.look else self.dtype, self.candidates.device)
         with self.stack.evaluating():
             parts = features.split(block_size(features, self.stack.t))  # type: ignore[no-untyped-call]
             return torch.cat([first(self.stack(self._seen(part))) for part in parts], dim=1)
@@ -97,7 +101,7 @@ class Best:
         if self.choose == "last":
             return
         score = getattr(record, self.choose)
-        better = score >= self.score
+        better = (score >= self.score) | (self.epoch == 0)  # a first epoch counts even if it diverged
         self.score = torch.where(better, score, self.score)
         self.epoch = torch.where(better, record.epoch, self.epoch)
         for name, tensor in self._live(state).items():

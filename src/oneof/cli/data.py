@@ -30,7 +30,7 @@ def data(
 
     folder = data_folder(data_dir)
     chosen = names or list(NAMED)
-    for name in chosen:
+    for name in (*chosen, *filter(None, [get])):
         find(name)
     if get is not None:
         _get(get, folder)
@@ -79,6 +79,8 @@ def _verify(names: list[str], folder: Path | None, as_json: bool) -> None:
 
     if folder is None:
         raise ValueError("data_dir or ONEOF_DATA must name the folder of data sets; neither does.")
+    if not folder.is_dir():
+        raise ValueError(f"data_dir must be a folder; {folder} is not.")
     absent = [name for name in names if NAMED[name].files and missing(name, folder)]
     findings = [finding for name in names if name not in absent for finding in verify(name, folder)]
     if as_json:

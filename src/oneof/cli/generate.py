@@ -35,6 +35,7 @@ def generate(
     import numpy as np
 
     from oneof.data.named import NAMED, load
+    from oneof.files import written_beside
     from oneof.generate import Instance, reach
     from oneof.generate import generate as draw_sets
     from oneof.settings import plain_value
@@ -42,8 +43,8 @@ def generate(
     how = _kind(kind, rate, matrix)
     if average is not None and not isinstance(how, Instance):
         raise ValueError(f"average goes with the instance kinds; got kind {kind!r}.")
-    if not out.parent.is_dir():
-        raise ValueError(f"out must lie in a folder that is there; {out.parent} is not.")
+    if not out.parent.is_dir() or out.is_dir():
+        raise ValueError(f"out must be a file in a folder that is there; got {str(out)!r}.")
     data = load(name, data_dir)
     if (data.labels < 0).any():
         raise ValueError(f"{name} must have a true label in every row; row {int((data.labels < 0).argmax())} has none.")
@@ -52,18 +53,22 @@ def generate(
         how = reach(how, average, logits, data.labels)
     sets = draw_sets(data.labels, len(data.classes), how, seed=seed, logits=logits)
     made = json.dumps({"dataset": name, "kind": plain_value(how), "seed": seed, "teacher_epochs": teacher_epochs})
-    beside = out.with_name(f".{out.name}.part")
-    with beside.open("wb") as file:
+    with written_beside(out) as file:
         np.savez_compressed(file, candidates=sets, classes=np.asarray(data.classes), made=np.asarray(made))
-    beside.replace(out)
     paper = NAMED[name].paper
     printed = f"; the paper prints {paper.average}" if paper else ""
     typer.echo(f"{name}: {sets.sum(1).mean():.2f} labels per set{printed}. Written to {out}.")
 
 
-def _kind(name: str, rate: float | None, matrix: Path | None) -> Kind:
-    import numpy as np
+def _numbers(path: Path) -> list[list[float]]:
+    lines = [line for line in path.read_text().splitlines() if line.strip()]
+    rows = [[float(cell) for cell in line.split(",")] for line in lines]
+    if not rows or len({len(row) for row in rows}) > 1:
+        raise ValueError(f"{path} must hold rows of as many numbers each; got {len(rows)} rows.")
+    return rows
 
+
+def _kind(name: str, rate: float | None, matrix: Path | None) -> Kind:
     from oneof.generate import KINDS
 
     if name not in KINDS:
@@ -72,7 +77,7 @@ def _kind(name: str, rate: float | None, matrix: Path | None) -> Kind:
     if name == "class":
         if matrix is None:
             raise ValueError("kind 'class' needs a matrix; give --matrix FILE, a CSV of c x c probabilities.")
-        return make(matrix=tuple(map(tuple, np.loadtxt(matrix, delimiter=",", ndmin=2))))
+        return make(matrix=tuple(map(tuple, _numbers(matrix))))
     if matrix is not None:
         raise ValueError(f"matrix goes with kind 'class'; got kind {name!r}.")
     if rate is None:

@@ -30,6 +30,9 @@ def inspect(
         typer.Option(help="A column, or a glob such as 'x*'; may be given again. All numbers by default."),
     ] = None,
     candidates: Annotated[str, typer.Option(help="The column of candidate sets.")] = "candidates",
+    label: Annotated[
+        str | None, typer.Option(help="A column of true labels: kept out of the features, used for nothing.")
+    ] = None,
     separator: Annotated[str, typer.Option(help="What stands between the labels of a text cell.")] = "|",
     empty: Annotated[str, typer.Option(help="What an empty set means: 'error' or 'unlabelled'.")] = "error",
     complementary: Annotated[bool, typer.Option("--complementary", help="The sets say what a row is not.")] = False,
@@ -46,6 +49,7 @@ def inspect(
         file,
         features=features or ("*",),
         candidates=candidates,
+        label=label,
         separator=separator,
         empty=empty,
         complementary=complementary,

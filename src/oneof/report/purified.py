@@ -13,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 from oneof.candidates import restrict
+from oneof.files import written_beside
 from oneof.state import Fit
 
 FALL = pa.struct([("label", pa.string()), ("round", pa.int32()), ("margin", pa.float32())])
@@ -70,6 +71,5 @@ def _falls(fitted: Fit, trial: int, order: torch.Tensor, names: NDArray[Any]) ->
 
 def write_parquet(table: pa.Table, path: Path) -> None:
     """Write beside, then rename: no reader ever sees half a file."""
-    beside = path.with_name(f".{path.name}.part")
-    pq.write_table(table, beside)
-    beside.replace(path)
+    with written_beside(path) as file:
+        pq.write_table(table, file)

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from oneof.files import written_beside
 from oneof.votes.ballots import Votes, tally
 from oneof.votes.policies import Sets
 
@@ -37,13 +38,9 @@ def to_table(votes: Votes, sets: Sets) -> Any:
 
 def write(votes: Votes, sets: Sets, path: str | Path) -> None:
     """Write the table of `to_table` beside `path` and rename it, so that no half-written file is ever there."""
-    path = Path(path)
-    beside = path.with_name(f".{path.name}.part")
-    try:
-        pq.write_table(to_table(votes, sets), beside)
-        beside.replace(path)
-    finally:
-        beside.unlink(missing_ok=True)
+    table = to_table(votes, sets)
+    with written_beside(Path(path)) as file:
+        pq.write_table(table, file)
 
 
 def _offsets(item: NDArray[np.intp], n: int) -> Any:

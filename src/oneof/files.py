@@ -1,0 +1,31 @@
+"""Files that are whole or not there: written beside, then renamed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+
+@contextmanager
+def written_beside(path: Path) -> Iterator[IO[bytes]]:
+    """A file to write bytes to, which takes the place of `path` at the end; nothing is left if writing fails.
+
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp()) / "note"
+    >>> with written_beside(path) as file:
+    ...     _ = file.write(b"whole")
+    >>> path.read_bytes(), len(list(path.parent.iterdir()))
+    (b'whole', 1)
+    """
+    beside = path.with_name(f".{path.name}.part")
+    try:
+        with beside.open("wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        beside.replace(path)
+    finally:
+        beside.unlink(missing_ok=True)
