@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import cache
 
 import torch
 from torch import Tensor
@@ -31,16 +32,26 @@ class SGD:
         decay: Tensor,
     ) -> None:
         """One step; lr and decay [t]."""
-        if len(lr) == 1:  # one launch for all weights
-            w, v = list(weights), [one for (one,) in state]
-            torch._foreach_mul_(v, self.momentum)
-            torch._foreach_add_(v, list(gradients))
-            torch._foreach_add_(v, torch._foreach_mul(w, decay.view(())))
-            torch._foreach_sub_(w, torch._foreach_mul(v, lr.view(())))
+        if len(lr) == 1:  # few launches for all weights; compiled, one
+            move = _compiled_move() if lr.is_cuda else _move
+            speeds = [speed for (speed,) in state]
+            move(list(weights), speeds, list(gradients), lr.view(()), decay.view(()), self.momentum)
             return
         for one, g, (speed,) in zip(weights, gradients, state, strict=True):
             speed.mul_(self.momentum).add_(g).addcmul_(one, along(decay, one))
             one.addcmul_(speed, along(lr, one), value=-1)
+
+
+def _move(w: list[Tensor], v: list[Tensor], g: list[Tensor], lr: Tensor, decay: Tensor, momentum: float) -> None:
+    torch._foreach_mul_(v, momentum)
+    torch._foreach_add_(v, g)
+    torch._foreach_add_(v, torch._foreach_mul(w, decay))
+    torch._foreach_sub_(w, torch._foreach_mul(v, lr))
+
+
+@cache
+def _compiled_move() -> Callable[..., None]:
+    return torch.compile(_move, dynamic=False)  # not at import: it loads the compiler
 
 
 @dataclass(frozen=True)
