@@ -1,6 +1,6 @@
 """Convolutions of few channels, computed for the four pixels of every 2x2 block at once.
 
-On a GPU a convolution from 1, 3 or 20 channels wastes the matrix units: cuDNN pads the channels and falls back to slow kernels.
+On a GPU a convolution from 1 or 20 channels wastes the matrix units: cuDNN pads the channels and falls back to slow kernels.
 The outputs of a block are four products of one larger window with four shifted kernels, so four times as many channels go in and
 come out. The function is the same; docs/decisions/0004-speed-on-the-card.md has what it gives.
 """
@@ -42,12 +42,6 @@ def convolve_blocks(x: Tensor, weight: Tensor) -> Tensor:
     o, _, k, _ = weight.shape
     y = F.conv2d(_blocks(F.pad(x, (k // 2,) * 4)), _blocks(_shifted(weight))).permute(0, 2, 3, 1)
     return y.reshape(*y.shape[:3], 4, o)
-
-
-def image(y: Tensor) -> Tensor:
-    """Blocks [n, h/2, w/2, 4, o] as an image [n, o, h, w]."""
-    n, h, w, _, o = y.shape
-    return y.view(n, h, w, 2, 2, o).permute(0, 5, 1, 3, 2, 4).reshape(n, o, 2 * h, 2 * w)
 
 
 def _blocks(x: Tensor) -> Tensor:

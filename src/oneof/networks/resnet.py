@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from torch import Tensor, nn
 
 from oneof.networks.classifier import Classifier, check_images
-from oneof.networks.narrow import Convolution, FirstConvolution, Normalisation
 
 
 @dataclass(frozen=True)
@@ -23,7 +22,7 @@ class ResNet32:
 
     def __call__(self, shape: tuple[int, ...], classes: int) -> Classifier:
         channels, _, _ = check_images("ResNet32", shape)
-        layers: list[nn.Module] = [first_convolution(channels, 16), Normalisation(16), nn.ReLU()]
+        layers: list[nn.Module] = [convolution(channels, 16), nn.BatchNorm2d(16), nn.ReLU()]
         before = 16
         for width in (16, 32, 64):
             for block in range(5):
@@ -38,12 +37,12 @@ class BasicBlock(nn.Module):
     def __init__(self, before: int, after: int, stride: int) -> None:
         super().__init__()
         self.convolution1 = convolution(before, after, stride=stride)
-        self.norm1 = Normalisation(after)
+        self.norm1 = nn.BatchNorm2d(after)
         self.convolution2 = convolution(after, after)
-        self.norm2 = Normalisation(after)
+        self.norm2 = nn.BatchNorm2d(after)
         self.shortcut: nn.Module = nn.Identity()
         if stride != 1:
-            self.shortcut = nn.Sequential(convolution(before, after, size=1, stride=stride), Normalisation(after))
+            self.shortcut = nn.Sequential(convolution(before, after, size=1, stride=stride), nn.BatchNorm2d(after))
 
     def forward(self, x: Tensor) -> Tensor:
         change = self.norm1(self.convolution1(x)).relu()
@@ -52,15 +51,7 @@ class BasicBlock(nn.Module):
 
 def convolution(before: int, after: int, size: int = 3, stride: int = 1) -> nn.Conv2d:
     """A convolution without bias that keeps the image's size but for the stride; weights N(0, 2 / (after size²))."""
-    return _drawn(Convolution(before, after, size, stride=stride, padding=size // 2, bias=False))
-
-
-def first_convolution(channels: int, after: int) -> nn.Conv2d:
-    """The same for the network's input."""
-    return _drawn(FirstConvolution(channels, after, 3, padding=1, bias=False))
-
-
-def _drawn(made: nn.Conv2d) -> nn.Conv2d:
+    made = nn.Conv2d(before, after, size, stride=stride, padding=size // 2, bias=False)
     nn.init.kaiming_normal_(made.weight, mode="fan_out", nonlinearity="relu")
     return made
 

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from torch import Tensor, nn
 
 from oneof.networks.classifier import Classifier, check_images
-from oneof.networks.narrow import Normalisation
-from oneof.networks.resnet import convolution, first_convolution, pooled
+from oneof.networks.resnet import convolution, pooled
 
 
 @dataclass(frozen=True)
@@ -33,13 +32,13 @@ class WideResNet:
 
     def __call__(self, shape: tuple[int, ...], classes: int) -> Classifier:
         channels, _, _ = check_images("WideResNet", shape)
-        layers: list[nn.Module] = [first_convolution(channels, 16)]
+        layers: list[nn.Module] = [convolution(channels, 16)]
         before = 16
         for stage, base in enumerate((16, 32, 64)):
             for block in range(self.depth // 6):
                 layers.append(PreActivation(before, base * self.widen, stride=2 if stage and not block else 1))
                 before = base * self.widen
-        body = nn.Sequential(*layers, Normalisation(before), nn.ReLU(), *pooled())
+        body = nn.Sequential(*layers, nn.BatchNorm2d(before), nn.ReLU(), *pooled())
         built = Classifier(body, before, classes)
         nn.init.zeros_(built.head.bias)
         return built
@@ -50,9 +49,9 @@ class PreActivation(nn.Module):
 
     def __init__(self, before: int, after: int, stride: int) -> None:
         super().__init__()
-        self.norm1 = Normalisation(before)
+        self.norm1 = nn.BatchNorm2d(before)
         self.convolution1 = convolution(before, after, stride=stride)
-        self.norm2 = Normalisation(after)
+        self.norm2 = nn.BatchNorm2d(after)
         self.convolution2 = convolution(after, after)
         changes = before != after or stride != 1
         self.shortcut = convolution(before, after, size=1, stride=stride) if changes else None
