@@ -4,7 +4,7 @@
 
 All four train PRODEN with a linear model on 898 x 108 features, 16 classes, batches of 100, SGD with momentum. The plain loops
 are what one would write by hand: with tensors that are indexed, and with a DataLoader. Then: does a step cost more when the
-data are larger? Figures are the best of three; only ratios within one run mean anything.
+data are larger? Figures are the least of several, taken in turns; only ratios within one run mean anything.
 """
 
 from __future__ import annotations
@@ -64,31 +64,37 @@ def bare(x: np.ndarray, sets: np.ndarray, epochs: int, loader: bool = False) -> 
         schedule.step()
 
 
-def seconds(work: Callable[[], None]) -> float:
-    work()
-    times = []
-    for _ in range(3):
-        start = time.perf_counter()
-        work()
-        times.append(time.perf_counter() - start)
-    return min(times)
+def seconds(works: list[Callable[[], None]], rounds: int = 7) -> list[float]:
+    """The least time of each, taken in turns: the machine's speed wanders, and it should wander for all alike."""
+    times: list[list[float]] = [[] for _ in works]
+    for number in range(rounds + 1):
+        for work, own in zip(works, times, strict=True):
+            start = time.perf_counter()
+            work()
+            if number:  # the first round warms up
+                own.append(time.perf_counter() - start)
+    return [min(own) for own in times]
 
 
 def main() -> None:
     x, sets = data(N)
-    per_trial_step = 1e6 / STEPS
-    stacked = seconds(lambda: ours(x, sets, TRIALS, 20)) / 20 / TRIALS * per_trial_step
-    alone = seconds(lambda: ours(x, sets, 1, 60)) / 60 * per_trial_step
-    by_hand = seconds(lambda: bare(x, sets, 60)) / 60 * per_trial_step
-    loader = seconds(lambda: bare(x, sets, 20, loader=True)) / 20 * per_trial_step
+    took = seconds(
+        [
+            lambda: ours(x, sets, TRIALS, 10),
+            lambda: ours(x, sets, 1, 60),
+            lambda: bare(x, sets, 60),
+            lambda: bare(x, sets, 20, loader=True),
+        ]
+    )
+    steps = [10 * TRIALS * STEPS, 60 * STEPS, 60 * STEPS, 20 * STEPS]
+    stacked, alone, by_hand, loader = (1e6 * t / n for t, n in zip(took, steps, strict=True))
     print(f"microseconds per trial and step: stack of {TRIALS}: {stacked:.1f}   t = 1: {alone:.1f}   ", end="")
     print(f"bare loop: {by_hand:.1f}   DataLoader loop: {loader:.1f}")
     print(f"stack against our t = 1:        {alone / stacked:.1f} x cheaper   (wanted: 6)")
     print(f"stack against DataLoader loop:  {loader / stacked:.1f} x cheaper   (wanted: 20)")
     print(f"our t = 1 against a bare loop:  {alone / by_hand:.2f} x its time   (wanted: at most 1.3)")
     small, large = data(1_000), data(100_000)
-    one = seconds(lambda: ours(*small, 1, 100)) / 1000 * 1e6
-    hundred = seconds(lambda: ours(*large, 1, 1)) / 1000 * 1e6
+    one, hundred = (1e3 * t for t in seconds([lambda: ours(*small, 1, 100), lambda: ours(*large, 1, 1)], rounds=3))
     print(
         f"a step at n = 100,000 against one at n = 1,000: {hundred:.0f} / {one:.0f} us = {hundred / one:.2f} x   (wanted: at most 1.6)"
     )
