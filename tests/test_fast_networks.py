@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from oneof.networks import LeNet
+from oneof.networks import LeNet, WideResNet
 from oneof.networks.blocks import convolve_blocks, windows_times
 
 SHAPES = [(1, 12, 8), (1, 10, 9)]  # the second is odd: the plain way is taken
@@ -57,3 +57,26 @@ def test_a_compiled_network_is_the_same_function(shape):
 def test_it_agrees_in_single_precision():
     for plain, fast in zip(trained(SHAPES[0], lambda m: m), trained(SHAPES[0], compiled), strict=True):
         torch.testing.assert_close(fast, plain, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.gpu
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # inductor's own
+@pytest.mark.parametrize(("network", "shape"), [(LeNet(), (1, 28, 28)), (WideResNet(10), (3, 32, 32))])
+def test_a_network_compiled_for_the_card_is_as_exact_as_bfloat16_allows(network, shape):
+    """Its distance from float32 is that of the same layers in bfloat16, weight by weight."""
+    torch.manual_seed(0)
+    module = network(shape, 10).cuda().to(memory_format=torch.channels_last)
+    x = random(64, *shape).cuda().to(memory_format=torch.channels_last)
+    ways = ((module, torch.float32), (module, torch.bfloat16), (torch.compile(module, dynamic=False), torch.bfloat16))
+    found = []
+    for called, dtype in ways:
+        with torch.autocast("cuda", dtype, enabled=dtype != torch.float32):
+            logits = called(x.to(dtype)).float()
+        found.append((logits, *torch.autograd.grad(logits.square().sum(), list(module.parameters()))))
+    exact, plain, fast = found
+    far = [
+        [((one - right).norm() / right.norm()).item() for one, right in zip(way, exact, strict=True)]
+        for way in (plain, fast)
+    ]
+    for by_layers, by_compiler in zip(*far, strict=True):
+        assert by_compiler <= 1.5 * by_layers + 0.02
