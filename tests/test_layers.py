@@ -12,7 +12,7 @@ import oneof
 ROOT = Path(oneof.__file__).parent
 ORDER = [
     "version", "files", "settings", "progress", "candidates", "data", "votes", "inspect", "generate", "methods", "purify", "networks", "stack",
-    "trials", "optimize", "runtime", "problem", "evaluate", "state", "checkpoint", "step", "loop", "engine", "teacher", "select", "results", "report", "estimator", "demo", "cli",
+    "trials", "optimize", "runtime", "problem", "evaluate", "state", "checkpoint", "step", "loop", "engine", "teacher", "select", "results", "compare", "paper", "experiments", "obtain", "report", "estimator", "demo", "cli",
 ]  # fmt: skip
 MODULES = sorted(path.relative_to(ROOT) for path in ROOT.rglob("*.py") if path != ROOT / "__init__.py")
 

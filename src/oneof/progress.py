@@ -10,8 +10,11 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 
 @contextmanager
-def bar(description: str, total: int, show: bool, done: int = 0) -> Iterator[Callable[[str], None]]:
-    """Show a bar of `total` steps, `done` of them behind us, with the time left; the value is called at each step, with a few words on how it goes."""
+def bar(description: str, total: int, show: bool, done: int = 0) -> Iterator[Callable[..., None]]:
+    """Show a bar of `total` steps, `done` of them behind us, with the time left.
+
+    The value is called at each step with a few words on how it goes, or once for several steps.
+    """
     console = Console(stderr=True)
     columns = (
         TextColumn("{task.description}"),
@@ -23,7 +26,7 @@ def bar(description: str, total: int, show: bool, done: int = 0) -> Iterator[Cal
     with Progress(*columns, console=console, transient=True, disable=not (show and console.is_terminal)) as progress:
         task = progress.add_task(description, total=total, completed=done, words="")
 
-        def step(words: str = "") -> None:
-            progress.update(task, advance=1, words=words)
+        def step(words: str = "", steps: int = 1) -> None:
+            progress.update(task, advance=steps, words=words)
 
         yield step

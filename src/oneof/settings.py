@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from dataclasses import fields, is_dataclass
 from functools import partial
 from types import FunctionType
@@ -51,6 +52,15 @@ def _function(function: FunctionType) -> str:
         )
     )
     return f"{function.__qualname__} {hashlib.sha256(does.encode()).hexdigest()[:12]}"
+
+
+def digest(plain: Any) -> str:
+    """A short checksum of plain values, whatever the order of their keys.
+
+    >>> digest({"lr": 0.1, "epochs": 5}) == digest({"epochs": 5, "lr": 0.1})
+    True
+    """
+    return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()[:12]
 
 
 def first_difference(one: Any, other: Any, path: str = "") -> str | None:

@@ -11,6 +11,7 @@ from oneof.cli.data import data
 from oneof.cli.demo import demo
 from oneof.cli.generate import generate
 from oneof.cli.inspect import inspect
+from oneof.cli.table import table
 from oneof.cli.votes import votes
 from oneof.version import __version__
 
@@ -19,7 +20,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (demo, data, votes, inspect, generate):
+for command in (demo, data, votes, inspect, generate, table):
     app.command()(command)
 
 # typer carries its own click in newer versions and uses the real one in older: this is ClickException of either

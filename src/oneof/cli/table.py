@@ -1,0 +1,182 @@
+"""`oneof table`: run what a table of the paper still lacks, and show it beside the paper's numbers."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from oneof.experiments import Table
+    from oneof.obtain import Cell
+
+FORMS = ("rich", "markdown", "latex")
+
+
+def table(
+    number: Annotated[int, typer.Argument(help="Which table of the paper: 1 to 5, or 6 and 7 for the data sets.")],
+    datasets: Annotated[str, typer.Option(help="Names with commas between; default: all whose data are there.")] = "",
+    methods: Annotated[str, typer.Option(help="Systems, such as pop,proden,cc+pop; default: all.")] = "",
+    seeds: Annotated[str, typer.Option(help="How many, from 100 on; or a range such as 0-9.")] = "10",
+    show: Annotated[bool, typer.Option("--show", help="Run nothing: render what rows there are.")] = False,
+    form: Annotated[str, typer.Option("--format", help="rich, markdown or latex.")] = "rich",
+    rows: Annotated[Path, typer.Option(help="The file of rows.")] = Path("results/tables.jsonl"),
+    data_dir: Annotated[Path | None, typer.Option(help="Where the data sets lie; default: ONEOF_DATA.")] = None,
+    processes: Annotated[int, typer.Option(help="Processes to run in; 0: one for each core.")] = 0,
+    device: Annotated[str, typer.Option(help="Where to train: cpu or cuda.")] = "cpu",
+) -> None:
+    """Reproduce a table of the paper: run what is missing, and show ours beside the paper's. Stop it at any time; it resumes."""
+    if form not in FORMS:
+        raise ValueError(f"format must be one of {', '.join(FORMS)}; got {form!r}.")
+    if _characteristics(number):
+        return
+    wanted = _table(number)
+    names = _names(datasets, wanted.datasets, "data set")
+    systems = _names(methods, tuple(wanted.systems), "method")
+    asked = _seeds(seeds)
+    if not show:
+        _run(wanted, names if datasets else None, systems, asked, rows, data_dir, processes, device)
+    _show(number, wanted, names, systems, asked, rows, form)
+
+
+def _table(number: int) -> Table:
+    from oneof.experiments import CHARACTERISTICS, TABLES
+
+    if number not in TABLES:
+        numbers = ", ".join(map(str, [*TABLES, *CHARACTERISTICS]))
+        raise ValueError(f"table must be one of {numbers}; got {number}.")
+    return TABLES[number]
+
+
+def _names(given: str, known: tuple[str, ...], what: str) -> tuple[str, ...]:
+    from difflib import get_close_matches
+
+    if not given:
+        return known
+    names = tuple(name.strip() for name in given.lower().split(","))
+    for name in names:
+        if name not in known:
+            near = get_close_matches(name, known, 1)
+            hint = f" Did you mean {near[0]!r}?" if near else ""
+            raise ValueError(f"{what} must be one of {', '.join(known)}; got {name!r}.{hint}")
+    return names
+
+
+def _seeds(given: str) -> tuple[int, ...]:
+    """Seeds to report are 100, 101, ...; a range says others.
+
+    >>> _seeds("2"), _seeds("0-2")
+    ((100, 101), (0, 1, 2))
+    """
+    first, dash, last = given.partition("-")
+    try:
+        found = range(int(first), int(last) + 1) if dash else range(100, 100 + int(given))
+    except ValueError:
+        found = range(0)
+    if not found:
+        raise ValueError(f"seeds must be a number such as 10 or a range such as 0-9; got {given!r}.")
+    return tuple(found)
+
+
+def _run(
+    wanted: Table,
+    names: tuple[str, ...] | None,
+    systems: tuple[str, ...],
+    seeds: tuple[int, ...],
+    path: Path,
+    data_dir: Path | None,
+    processes: int,
+    device: str,
+) -> None:
+    import os
+
+    from oneof.obtain import Cell, missing, obtain_all
+    from oneof.progress import bar
+    from oneof.results import read
+
+    there = _there(wanted, names, data_dir)
+    cells = [Cell(name, wanted.systems[system], wanted.protocol, seeds) for name in there for system in systems]
+    todo = missing(cells, read(path) if path.exists() else [])
+    if not todo:
+        typer.echo("Nothing to run: all rows are there.", err=True)
+        return
+    started, trials = time.perf_counter(), sum(_trials(cell) for cell in todo)
+    with bar(f"{trials} trials", trials, True) as advance:
+        for cell, _ in obtain_all(todo, path, data_dir, processes or os.cpu_count() or 1, device):
+            advance(f"{cell.dataset}, {cell.system.title}", _trials(cell))
+    seconds = time.perf_counter() - started
+    typer.echo(f"{trials} trials in {seconds / 60:.1f} minutes, {seconds / trials:.3f} s each.", err=True)
+
+
+def _trials(cell: Cell) -> int:
+    return len(cell.seeds) * len(cell.protocol.grid)
+
+
+def _there(wanted: Table, names: tuple[str, ...] | None, data_dir: Path | None) -> list[str]:
+    """The data sets to run on: those asked for, which must be there, or all that are. Images have a script of their own."""
+    from oneof.data.named import load, missing
+    from oneof.experiments import REAL
+
+    if names is not None:
+        for name in names:
+            if name not in REAL:
+                raise ValueError(
+                    f"{name} is not run by this command: its rows come from {wanted.on_images}. Use --show."
+                )
+            load(name, data_dir)
+        return list(names)
+    from oneof.data.named import data_folder
+
+    folder = data_folder(data_dir)
+    found = [name for name in wanted.datasets if name in REAL and folder and not missing(name, folder)]
+    if not found:
+        raise ValueError(
+            "no data set of this table is there; give --data-dir or set ONEOF_DATA ('oneof data' says what is needed), or use --show."
+        )
+    return found
+
+
+def _show(
+    number: int,
+    wanted: Table,
+    names: tuple[str, ...],
+    systems: tuple[str, ...],
+    seeds: tuple[int, ...],
+    path: Path,
+    form: str,
+) -> None:
+    from oneof.report import tables
+    from oneof.results import read
+
+    files = [file for file in (path, path.with_name("images.jsonl")) if file.exists()]
+    scores = tables.scores_of(number, wanted, [row for file in files for row in read(file)], seeds)
+    some = tables.lines(number, wanted, scores, names, systems)
+    if form == "rich":
+        from rich.console import Console
+
+        Console().print(tables.grid(number, wanted, some))
+    else:
+        typer.echo(tables.markdown(number, wanted, some) if form == "markdown" else tables.latex(number, wanted, some))
+    for rule in tables.HEADS:
+        gains = tables.gains(wanted, scores, rule)
+        if gains:
+            typer.echo(f"\n{tables.gains_markdown(gains, rule)}")
+
+
+def _characteristics(number: int) -> bool:
+    """Tables 6 and 7: the data sets themselves."""
+    from oneof.data.named import NAMED
+    from oneof.experiments import CHARACTERISTICS
+    from oneof.paper import errata
+
+    if number not in CHARACTERISTICS:
+        return False
+    typer.echo("| data set | train | test | features | classes | labels per set |\n|---|---|---|---|---|---|")
+    for name in CHARACTERISTICS[number]:
+        if figures := NAMED[name].paper:
+            typer.echo(f"| {NAMED[name].title} | {' | '.join(map(str, figures))} |")
+    typer.echo("\n" + "\n".join(f"- Paper: {note}" for note in errata(number)))
+    typer.echo("- 'oneof data --verify' compares these figures with the files.")
+    return True

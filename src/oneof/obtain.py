@@ -1,0 +1,185 @@
+"""Obtain the rows that a table needs and does not have yet: a cell is one stack of seeds by settings.
+
+A cell leaves two kinds of rows: for every seed and rule the *chosen* setting with all that is known of it, and for every seed the
+whole *grid* in short, so that any other rule can be tried later.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import shutil
+import signal
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from oneof.data.named import NAMED, Dataset, load
+from oneof.engine import fit
+from oneof.evaluate import true_labels_removed
+from oneof.experiments import Protocol, System
+from oneof.results import Row, append, origin
+from oneof.select import RULES, best, score
+from oneof.settings import digest, plain_value
+from oneof.state import Fit
+from oneof.trials import Trial
+
+REPORTED = ("covering", "approximated", "oracle", "accuracy", "set_size")
+
+
+class Cell(NamedTuple):
+    """A system on a data set, for some seeds."""
+
+    dataset: str
+    system: System
+    protocol: Protocol
+    seeds: tuple[int, ...]
+
+    @property
+    def identity(self) -> Row:
+        """What makes two rows of a seed the same: everything but the seed."""
+        about = {"method": self.system.method, "purify": self.system.purify, "protocol": self.protocol}
+        return {"dataset": self.dataset, **{name: plain_value(value) for name, value in about.items()}}
+
+    @property
+    def setting(self) -> str:
+        return digest(self.identity)
+
+
+def missing(cells: Iterable[Cell], rows: Iterable[Row]) -> list[Cell]:
+    """The cells that are not complete, each with the seeds that it lacks."""
+    done = {(row["setting"], row["seed"]) for row in rows if row.get("kind") == "grid"}
+    lacking = {}
+    for cell in cells:  # two tables may share a cell
+        seeds = tuple(seed for seed in cell.seeds if (cell.setting, seed) not in done)
+        if seeds:
+            lacking[cell.setting] = cell._replace(seeds=seeds)
+    return list(lacking.values())
+
+
+def split(n: int, seed: int, protocol: Protocol) -> tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.intp]]:
+    """Rows to train on, held-out rows and test rows of a seed.
+
+    >>> [len(part) for part in split(1122, 0, Protocol())]
+    [808, 89, 225]
+    """
+    order = np.random.default_rng(seed).permutation(n)
+    train = int(n * (1 - protocol.test))
+    held_out = int(train * protocol.held_out)
+    return order[held_out:train], order[:held_out], order[train:]
+
+
+def trials_of(cell: Cell, n: int) -> list[Trial]:
+    """Every seed with every setting of the grid, seed by seed."""
+    scaling = cell.protocol.scaling
+    return [
+        Trial(seed, *split(n, seed, cell.protocol), lr=lr, weight_decay=decay, scaling=scaling)
+        for seed in cell.seeds
+        for lr, decay in cell.protocol.grid
+    ]
+
+
+def obtain(cell: Cell, data: Dataset, *, device: str = "cpu", checkpoint: Path | None = None) -> list[Row]:
+    """Train a cell, all its trials at once, and give its rows."""
+    started = time.perf_counter(), time.process_time()
+    fitted = fit(
+        data.x,
+        data.candidates,
+        trials=trials_of(cell, len(data.x)),
+        method=cell.system.method,
+        purify=cell.system.purify,
+        network=cell.protocol.network,
+        training=cell.protocol.training,
+        labels=data.labels,
+        device=device,
+        checkpoint=checkpoint,
+    )
+    ended = time.perf_counter(), time.process_time()
+    seconds = tuple((after - before) / len(fitted.epoch) for before, after in zip(started, ended, strict=True))
+    lost = true_labels_removed(fitted.candidates, torch.as_tensor(data.labels, device=fitted.rows.device)[fitted.rows])
+    return _rows(cell, fitted, lost, seconds)
+
+
+def _rows(cell: Cell, fitted: Fit, lost: torch.Tensor, seconds: tuple[float, ...]) -> list[Row]:
+    shape = (len(cell.seeds), len(cell.protocol.grid))
+    by_rule = {rule: score(fitted.history, rule) for rule in RULES}
+    taken = {rule: best(by_rule[rule].score.view(shape)) for rule in RULES}
+    facts = {"system": cell.system.title, "setting": cell.setting, **cell.identity}
+    rows: list[Row] = []
+    for s, seed in enumerate(cell.seeds):
+        for rule in RULES:
+            at = s * shape[1] + int(taken[rule][s])
+            own = _one(cell, fitted, at, int(by_rule[rule].epoch[at]), float(lost[at]))
+            taken_up = {"seconds": round(seconds[0], 4), "cpu_seconds": round(seconds[1], 4)}  # of one trial
+            where = {**taken_up, **origin(str(fitted.rows.device))}
+            rows.append({"kind": "chosen", **facts, "rule": rule, "seed": seed, **own, **where})
+        whole = range(s * shape[1], (s + 1) * shape[1])
+        in_short = {rule: _in_short(fitted, whole, by_rule[rule].epoch) for rule in ("covering", "oracle")}
+        grid = {"last": in_short["covering"], "best_oracle": in_short["oracle"]}
+        rows.append({"kind": "grid", "system": facts["system"], "dataset": cell.dataset, "setting": cell.setting, "seed": seed, **grid})  # fmt: skip
+    return rows
+
+
+def _one(cell: Cell, fitted: Fit, at: int, epoch: int, lost: float) -> Row:
+    lr, decay = cell.protocol.grid[at % len(cell.protocol.grid)]
+    shown = {name: round(float(getattr(fitted.history, name)[epoch - 1, at]), 6) for name in REPORTED}
+    of_the_end = {"true_labels_removed": round(lost, 6)} if epoch == fitted.history.epoch else {}
+    return {"lr": lr, "weight_decay": decay, "epoch": epoch, **shown, **of_the_end}
+
+
+def _in_short(fitted: Fit, trials: range, epoch: torch.Tensor) -> dict[str, list[float]]:
+    at = [(int(epoch[t]) - 1, t) for t in trials]
+    columns = {name: getattr(fitted.history, name) for name in REPORTED}
+    short = {name: [round(float(column[e, t]), 4) for e, t in at] for name, column in columns.items()}
+    return {"epoch": [e + 1 for e, _ in at], **short}
+
+
+def obtain_all(
+    cells: Sequence[Cell], path: Path, data_dir: Any, processes: int, device: str = "cpu"
+) -> Iterator[tuple[Cell, list[Row]]]:
+    """Obtain cells in several processes, append each one's rows as soon as it is done, and yield it.
+
+    Stopped or killed, the next call goes on where each cell stood: it is checkpointed beside the file of rows.
+    """
+    running = path.parent / f".{path.stem}-running"
+    largest_first = sorted(cells, key=_work, reverse=True)  # so that no process is left with a long one at the end
+    with ProcessPoolExecutor(processes, multiprocessing.get_context("spawn"), _quiet) as pool:
+        try:
+            at_work = {
+                pool.submit(_in_process, cell, data_dir, device, running / cell.setting): cell for cell in largest_first
+            }
+            for done in as_completed(at_work):
+                cell, rows = at_work[done], done.result()
+                append(path, rows)
+                shutil.rmtree(running / cell.setting, ignore_errors=True)
+                yield cell, rows
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            for process in multiprocessing.active_children():
+                process.terminate()
+            raise
+    if running.is_dir() and not any(running.iterdir()):
+        running.rmdir()
+
+
+def _work(cell: Cell) -> int:
+    """Roughly how long a cell takes, against others."""
+    figures = NAMED[cell.dataset].paper
+    return len(cell.seeds) * (figures.train * figures.features if figures else 1)
+
+
+def _quiet() -> None:
+    """In a process of its own: one thread, since there are as many processes as cores; the parent hears Ctrl-C for all."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    os.environ["OMP_NUM_THREADS"] = "1"
+    torch.set_num_threads(1)
+
+
+def _in_process(cell: Cell, data_dir: Any, device: str, checkpoint: Path) -> list[Row]:
+    return obtain(cell, load(cell.dataset, data_dir), device=device, checkpoint=checkpoint)
