@@ -27,7 +27,7 @@ from oneof.experiments import Protocol, System
 from oneof.results import Row, append, origin
 from oneof.select import RULES, best, score
 from oneof.settings import digest, plain_value
-from oneof.state import Fit
+from oneof.state import Record
 from oneof.trials import Trial
 
 REPORTED = ("covering", "approximated", "oracle", "accuracy", "set_size")
@@ -86,57 +86,71 @@ def trials_of(cell: Cell, n: int) -> list[Trial]:
 
 
 def obtain(cell: Cell, data: Dataset, *, device: str = "cpu", checkpoint: Path | None = None) -> list[Row]:
-    """Train a cell, all its trials at once, and give its rows."""
+    """Train a cell of a set that comes with candidates, and give its rows."""
+    trials = trials_of(cell, len(data.x))
+    return train(cell, data.x, data.candidates, data.labels, trials, device=device, checkpoint=checkpoint)
+
+
+def train(
+    cell: Cell,
+    x: Any,
+    candidates: Any,
+    labels: NDArray[np.intp],
+    trials: Sequence[Trial],
+    *,
+    device: str = "cpu",
+    checkpoint: Path | None = None,
+) -> list[Row]:
+    """Train all trials of a cell at once, in the order of `trials_of`, and give its rows."""
     started = time.perf_counter(), time.process_time()
     fitted = fit(
-        data.x,
-        data.candidates,
-        trials=trials_of(cell, len(data.x)),
+        x,
+        candidates,
+        trials=trials,
         method=cell.system.method,
         purify=cell.system.purify,
         network=cell.protocol.network,
         training=cell.protocol.training,
-        labels=data.labels,
+        labels=labels,
         device=device,
         checkpoint=checkpoint,
     )
+    lost = true_labels_removed(fitted.candidates, torch.as_tensor(labels, device=fitted.rows.device)[fitted.rows])
+    history = fitted.history._replace(**{name: getattr(fitted.history, name).cpu() for name in REPORTED})
     ended = time.perf_counter(), time.process_time()
-    seconds = tuple((after - before) / len(fitted.epoch) for before, after in zip(started, ended, strict=True))
-    lost = true_labels_removed(fitted.candidates, torch.as_tensor(data.labels, device=fitted.rows.device)[fitted.rows])
-    return _rows(cell, fitted, lost, seconds)
+    seconds = tuple((after - before) / len(trials) for before, after in zip(started, ended, strict=True))
+    return _rows(cell, history, lost.tolist(), seconds, str(fitted.rows.device))
 
 
-def _rows(cell: Cell, fitted: Fit, lost: torch.Tensor, seconds: tuple[float, ...]) -> list[Row]:
+def _rows(cell: Cell, history: Record, lost: list[float], seconds: tuple[float, ...], device: str) -> list[Row]:
     shape = (len(cell.seeds), len(cell.protocol.grid))
-    by_rule = {rule: score(fitted.history, rule) for rule in RULES}
+    by_rule = {rule: score(history, rule) for rule in RULES}
     taken = {rule: best(by_rule[rule].score.view(shape)) for rule in RULES}
-    facts = {"system": cell.system.title, "setting": cell.setting, **cell.identity}
+    named = {"system": cell.system.title, "setting": cell.setting}
+    spent = {"seconds": round(seconds[0], 4), "cpu_seconds": round(seconds[1], 4)}  # of one trial
     rows: list[Row] = []
     for s, seed in enumerate(cell.seeds):
         for rule in RULES:
             at = s * shape[1] + int(taken[rule][s])
-            own = _one(cell, fitted, at, int(by_rule[rule].epoch[at]), float(lost[at]))
-            taken_up = {"seconds": round(seconds[0], 4), "cpu_seconds": round(seconds[1], 4)}  # of one trial
-            where = {**taken_up, **origin(str(fitted.rows.device))}
-            rows.append({"kind": "chosen", **facts, "rule": rule, "seed": seed, **own, **where})
+            own = _one(cell, history, at, int(by_rule[rule].epoch[at]), lost[at])
+            rows.append({"kind": "chosen", **named, **cell.identity, "rule": rule, "seed": seed, **own, **spent, **origin(device)})  # fmt: skip
         whole = range(s * shape[1], (s + 1) * shape[1])
-        in_short = {rule: _in_short(fitted, whole, by_rule[rule].epoch) for rule in ("covering", "oracle")}
-        grid = {"last": in_short["covering"], "best_oracle": in_short["oracle"]}
-        rows.append({"kind": "grid", "system": facts["system"], "dataset": cell.dataset, "setting": cell.setting, "seed": seed, **grid})  # fmt: skip
+        grid = {"last": _in_short(history, whole, by_rule["covering"].epoch)}
+        grid |= {"best_oracle": _in_short(history, whole, by_rule["oracle"].epoch)}
+        rows.append({"kind": "grid", **named, "dataset": cell.dataset, "seed": seed, **grid})
     return rows
 
 
-def _one(cell: Cell, fitted: Fit, at: int, epoch: int, lost: float) -> Row:
+def _one(cell: Cell, history: Record, at: int, epoch: int, lost: float) -> Row:
     lr, decay = cell.protocol.grid[at % len(cell.protocol.grid)]
-    shown = {name: round(float(getattr(fitted.history, name)[epoch - 1, at]), 6) for name in REPORTED}
-    of_the_end = {"true_labels_removed": round(lost, 6)} if epoch == fitted.history.epoch else {}
+    shown = {name: round(float(getattr(history, name)[epoch - 1, at]), 6) for name in REPORTED}
+    of_the_end = {"true_labels_removed": round(lost, 6)} if epoch == history.epoch else {}
     return {"lr": lr, "weight_decay": decay, "epoch": epoch, **shown, **of_the_end}
 
 
-def _in_short(fitted: Fit, trials: range, epoch: torch.Tensor) -> dict[str, list[float]]:
+def _in_short(history: Record, trials: range, epoch: torch.Tensor) -> dict[str, list[float]]:
     at = [(int(epoch[t]) - 1, t) for t in trials]
-    columns = {name: getattr(fitted.history, name) for name in REPORTED}
-    short = {name: [round(float(column[e, t]), 4) for e, t in at] for name, column in columns.items()}
+    short = {name: [round(float(getattr(history, name)[e, t]), 4) for e, t in at] for name in REPORTED}
     return {"epoch": [e + 1 for e, _ in at], **short}
 
 

@@ -97,7 +97,9 @@ def _run(
     from oneof.results import read
 
     there = _there(wanted, names, data_dir)
-    cells = [Cell(name, wanted.systems[system], wanted.protocol, seeds) for name in there for system in systems]
+    cells = [
+        Cell(name, wanted.system(system, name), wanted.protocol(name), seeds) for name in there for system in systems
+    ]
     todo = missing(cells, read(path) if path.exists() else [])
     if not todo:
         typer.echo("Nothing to run: all rows are there.", err=True)
@@ -123,7 +125,7 @@ def _there(wanted: Table, names: tuple[str, ...] | None, data_dir: Path | None) 
         for name in names:
             if name not in REAL:
                 raise ValueError(
-                    f"{name} is not run by this command: its rows come from {wanted.on_images}. Use --show."
+                    f"{name} is not run by this command: its rows come from {wanted.images and wanted.images.how}. Use --show."
                 )
             load(name, data_dir)
         return list(names)

@@ -34,9 +34,9 @@ def scores_of(number: int, table: Table, rows: Iterable[Row], seeds: Iterable[in
     """Accuracies of the rows that belong to this table: of its settings and these seeds; of a row obtained twice the first."""
     asked = set(seeds)
     titles = {
-        Cell(dataset, system, table.protocol, ()).setting: system.title
+        Cell(dataset, table.system(name, dataset), table.protocol(dataset), ()).setting: system.title
         for dataset in table.datasets
-        for system in table.systems.values()
+        for name, system in table.systems.items()
     }
     scores: dict[tuple[str, str, str], dict[int, float]] = {}
     for row in rows:
@@ -74,8 +74,8 @@ def _summary(values: list[float]) -> tuple[float, float, int]:
 
 def waiting(table: Table, dataset: str) -> str:
     """What a cell without rows waits for."""
-    if dataset not in REAL:
-        return f"GPU hours: {table.on_images}"
+    if dataset not in REAL and table.images:
+        return f"GPU hours: {table.images.how}"
     if not NAMED[dataset].checksums:
         return f"the data: not published for download, take it by hand from {NAMED[dataset].address}"
     return "a run of this command"
