@@ -36,3 +36,21 @@ def approximated_accuracy(logits: Tensor, candidates: Tensor) -> Tensor:
     """
     predicted = logits.argmax(-1, keepdim=True)
     return posterior(logits, candidates).gather(-1, predicted).squeeze(-1).mean(-1)
+
+
+def purified_region(logits: Tensor, posterior: Tensor, tolerance: float = 0.0) -> Tensor:
+    """Share of rows in the largest pure level set L(e) = {x : p_1(x) - p_2(x) >= e} (definition 1 of the paper).
+
+    A level set is pure when the classifier's logits [..., n, c] and the posterior [n, c] have the same largest label on all its
+    rows; with a tolerance, on all but this share of them, since one mistaken row of an estimated posterior should not empty it.
+
+    >>> p = torch.tensor([[0.9, 0.1], [0.2, 0.8], [0.6, 0.4]])
+    >>> purified_region(torch.tensor([[1.0, 0.0], [0.0, 1.0], [0.0, 1.0]]), p)
+    tensor(0.6667)
+    """
+    two = posterior.topk(2, -1).values
+    surest_first = (two[..., 0] - two[..., 1]).argsort(descending=True, stable=True)
+    wrong = (logits.argmax(-1) != posterior.argmax(-1))[..., surest_first]
+    count = torch.arange(1, len(surest_first) + 1, device=wrong.device)
+    pure = wrong.cumsum(-1) <= tolerance * count
+    return torch.where(pure, count, 0).amax(-1) / len(surest_first)

@@ -1,0 +1,94 @@
+"""README's results, made from rows: the section between its two marks is written by this script and checked by a test.
+
+python benchmarks/readme.py --write
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from oneof.data.named import NAMED
+from oneof.experiments import TABLES
+from oneof.paper import printed
+from oneof.report import tables
+from oneof.results import Row, read
+
+ROOT = Path(__file__).parents[1]
+BEGIN, END = "<!-- results: made by benchmarks/readme.py -->", "<!-- results: end -->"
+SETS = ("lost", "birdsong", "msrcv2")
+SEEDS = range(100, 110)
+HEAD = "| data set | loss | alone | with POP | gain | p (Holm) | oracle: alone | with POP | paper: alone | with POP |"
+
+
+def section(rows: list[Row]) -> str:
+    """Table 4 in short, and what is to be said of it."""
+    scores = tables.scores_of(4, TABLES[4], rows, SEEDS)
+    gains = tables.gains(TABLES[4], scores, "covering")
+    lines = [HEAD, "|---|---|---|---|---|---|---|---|---|---|"]
+    for gain in gains:
+        plain = TABLES[4].pairs[gain.system]
+        mean = {
+            (system, rule): _mean(scores, gain.dataset, system, rule)
+            for system in (plain, gain.system)
+            for rule in tables.HEADS
+        }
+        paper = [f"{cell.mean:.2f}" for cell in (printed(4, one, gain.dataset) for one in (plain, gain.system)) if cell]
+        ours = [
+            mean[plain, "covering"],
+            mean[gain.system, "covering"],
+            f"{gain.paired.gain:+.2f}",
+            f"{gain.holm_p:.2g}",
+        ]
+        cells = [NAMED[gain.dataset].title, plain, *ours, mean[plain, "oracle"], mean[gain.system, "oracle"], *paper]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join([*lines, "", *_words(scores, rows)])
+
+
+def _mean(scores: tables.Scores, dataset: str, system: str, rule: str) -> str:
+    values = list(scores[dataset, system, rule].values())
+    return f"{sum(values) / len(values):.2f}"
+
+
+def _words(scores: tables.Scores, rows: list[Row]) -> list[str]:
+    said = []
+    for rule in ("covering", "approximated", "oracle"):
+        gains = tables.gains(TABLES[4], scores, rule)
+        above, below = (sum(sign * gain.paired.gain > 1e-9 for gain in gains) for sign in (1, -1))
+        said.append(f"{tables.HEADS[rule]}: above in {above} of {len(gains)} pairs, below in {below}")
+    close = [
+        f"{times} of {of} by {tables.HEADS[rule]}"
+        for rule in ("covering", "approximated")
+        for times, of in [tables.agreement(scores, rule)]
+    ]
+    own = [row for row in rows if row.get("rule") == "covering" and row["seed"] in SEEDS and row["dataset"] in SETS]
+    mine = {row["setting"]: row for row in own if row["setting"] in _settings()}
+    minutes = sum(row["cpu_seconds"] for row in mine.values()) * 120 / 60
+    return [
+        f"POP against the same loss alone, in the mean: {'; '.join(said)}. A choice without true labels comes within one standard deviation "
+        f"of the oracle's in {' and '.join(close)}.",
+        f"The {120 * len(mine):,} trials took {minutes:.0f} minutes of processor time, {minutes / 2:.0f} on two cores.",
+    ]
+
+
+def _settings() -> set[str]:
+    from oneof.obtain import Cell
+
+    table = TABLES[4]
+    return {Cell(name, one, table.protocol(name), ()).setting for name in SETS for one in table.systems.values()}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--write", action="store_true", help="put it into README.md; without, print it")
+    text = section(read(ROOT / "results/tables.jsonl"))
+    if not parser.parse_args().write:
+        print(text)
+        return
+    readme = (ROOT / "README.md").read_text()
+    before, rest = readme.split(BEGIN)
+    (ROOT / "README.md").write_text(f"{before}{BEGIN}\n\n{text}\n\n{END}{rest.split(END)[1]}")
+
+
+if __name__ == "__main__":
+    main()
