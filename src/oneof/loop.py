@@ -57,7 +57,7 @@ def steps(problem: Problem, state: State) -> Iterator[Record | None]:
         removed = _purify(problem, state)
         state.epoch += 1
         state.position = 0
-        yield _record(problem, state, state.loss / problem.rows.shape[1], removed)
+        yield _record(problem, state, replay, state.loss / problem.rows.shape[1], removed)
 
 
 def _open_epoch(problem: Problem, state: State) -> None:
@@ -75,7 +75,7 @@ def _train(problem: Problem, state: State, replay: Replay) -> Iterator[None]:
     training, m = problem.training, problem.rows.shape[1]
     lr = problem.lr * training.schedule(state.epoch, training.epochs)
     observing = problem.purify is not None and problem.purify.observing(state.epoch)
-    epoch = torch.tensor(state.epoch, device=lr.device)
+    epoch = torch.full((), state.epoch, device=lr.device)
     where = positions(state.order, m)
     for start in range(state.position, m, training.batch):
         at = where[:, start : start + training.batch]
@@ -117,16 +117,17 @@ def _purify(problem: Problem, state: State) -> Tensor | None:
     return removed
 
 
-def _record(problem: Problem, state: State, loss: Tensor, removed: Tensor | None) -> Record:
+def _record(problem: Problem, state: State, replay: Replay, loss: Tensor, removed: Tensor | None) -> Record:
+    look = partial(problem.logits, state.stack)
     covering = approximated = oracle = test_accuracy = None
     if problem.held_out is not None:
-        logits = problem.logits(state.stack, problem.held_out)
+        logits = replay("held out", look, problem.held_out)
         sets = problem.sets(problem.held_out)
         covering, approximated = covering_rate(logits, sets), approximated_accuracy(logits, sets)
         if problem.labels is not None:
             oracle = accuracy(logits, problem.labels[problem.held_out])
     if problem.test is not None and problem.labels is not None:
-        test_accuracy = accuracy(problem.logits(state.stack, problem.test), problem.labels[problem.test])
+        test_accuracy = accuracy(replay("test", look, problem.test), problem.labels[problem.test])
     set_size = state.candidates.sum((1, 2)).to(loss.dtype) / problem.rows.shape[1]
     threshold = state.pop.threshold if state.pop else None  # a new tensor at every event, so safe to keep
     return Record(state.epoch, loss, set_size, threshold, removed, covering, approximated, oracle, test_accuracy)

@@ -19,11 +19,35 @@ def free_memory(device: torch.device) -> int:
     return 4 * 2**30
 
 
+class Beside:
+    """Inside `with`, work that may run beside what follows, on a second CUDA stream; after `join`, what follows may use it.
+
+    What the work reads must stay alive until then. On a CPU all runs in the order of the text.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self.stream = torch.cuda.Stream(device) if device.type == "cuda" else None  # type: ignore[no-untyped-call]
+
+    def __enter__(self) -> None:
+        if self.stream is not None:
+            self.stream.wait_stream(torch.cuda.current_stream())
+            self.inside = torch.cuda.stream(self.stream)
+            self.inside.__enter__()  # type: ignore[no-untyped-call]
+
+    def __exit__(self, *error: object) -> None:
+        if self.stream is not None:
+            self.inside.__exit__(*error)
+
+    def join(self) -> None:
+        if self.stream is not None:
+            torch.cuda.current_stream().wait_stream(self.stream)
+
+
 class Replay:
     """Calls a function that works in place on tensors; on CUDA, after a few plain calls, as one captured graph per key.
 
-    The function's tensor arguments are copied into fixed places, so their shapes must be the same for one key. The plain calls
-    are real ones: they compile, choose algorithms and fill the allocator, which a capture cannot do.
+    The function's tensor arguments are copied into fixed places, so their shapes must be the same for one key, and a tensor that
+    was given must not change afterwards. The plain calls are real ones: they compile, choose algorithms and fill the allocator, which a capture cannot do.
     """
 
     warm_up = 3
@@ -32,33 +56,38 @@ class Replay:
         self.enabled = device.type == "cuda"
         self.generators = generators
         self.calls: dict[Hashable, int] = {}
-        self.graphs: dict[Hashable, tuple[torch.cuda.CUDAGraph, tuple[Tensor, ...]]] = {}
+        self.copied: dict[tuple[Hashable, int], Tensor] = {}  # what lies in a graph's places
+        self.graphs: dict[Hashable, tuple[torch.cuda.CUDAGraph, tuple[Tensor, ...], Any]] = {}
 
-    def __call__(self, key: Hashable, function: Callable[..., Any], *inputs: Tensor) -> None:
+    def __call__(self, key: Hashable, function: Callable[..., Any], *inputs: Tensor) -> Any:
+        """What the function returns; from a graph, only until the next call with this key."""
         if not self.enabled:
-            function(*inputs)
-        elif key in self.graphs:
-            self._replay(key, inputs)
-        elif self.calls.setdefault(key, 0) < self.warm_up:
+            return function(*inputs)
+        if key in self.graphs:
+            return self._replay(key, inputs)
+        if self.calls.setdefault(key, 0) < self.warm_up:
             self.calls[key] += 1
-            self._beside(function, inputs)
-        else:
-            self._capture(key, function, inputs)
-            self._replay(key, inputs)
+            return self._beside(function, inputs)
+        self._capture(key, function, inputs)
+        return self._replay(key, inputs)
 
-    def _replay(self, key: Hashable, inputs: tuple[Tensor, ...]) -> None:
-        graph, places = self.graphs[key]
-        for place, value in zip(places, inputs, strict=True):
-            place.copy_(value)
+    def _replay(self, key: Hashable, inputs: tuple[Tensor, ...]) -> Any:
+        graph, places, result = self.graphs[key]
+        for i, (place, value) in enumerate(zip(places, inputs, strict=True)):
+            if self.copied.get((key, i)) is not value:  # an epoch's numbers are the same tensors for all its steps
+                place.copy_(value)
+                self.copied[key, i] = value
         graph.replay()
+        return result
 
-    def _beside(self, function: Callable[..., Any], inputs: tuple[Tensor, ...]) -> None:
+    def _beside(self, function: Callable[..., Any], inputs: tuple[Tensor, ...]) -> Any:
         """On a side stream, as what will be captured must have been warmed up."""
         stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream):
-            function(*inputs)
+            result = function(*inputs)
         torch.cuda.current_stream().wait_stream(stream)
+        return result
 
     def _capture(self, key: Hashable, function: Callable[..., Any], inputs: tuple[Tensor, ...]) -> None:
         places = tuple(value.clone() for value in inputs)
@@ -66,5 +95,5 @@ class Replay:
         for generator in self.generators:
             graph.register_generator_state(generator)
         with torch.cuda.graph(graph):
-            function(*places)
-        self.graphs[key] = (graph, places)
+            result = function(*places)
+        self.graphs[key] = (graph, places, result)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from importlib.util import find_spec
 from typing import Any
 
 import torch
@@ -17,7 +18,8 @@ class Stack:
 
     For t = 1 the module itself is called, and `weights` are views of its parameters; a module that broadcasts is called with all
     t weights at once; any other goes through vmap. `fast` is for images on CUDA: the module runs in bfloat16 (outputs are float32
-    again) and is compiled for training batches of that many images; a ragged batch is not worth a compilation.
+    again). It takes the way `on_card` that it has for this, or else is compiled for training batches of that many images; a
+    ragged batch is not worth a compilation.
     """
 
     def __init__(self, modules: Sequence[nn.Module], fast: int = 0) -> None:
@@ -41,7 +43,10 @@ class Stack:
         self.parameters = {name: own[name] for name in own if name in learned}
         self.weights = {name: whole[name] for name in whole if name in learned}
         self.fixed = {name: whole[name] for name in whole if name not in learned}
-        self.compiled = torch.compile(self.module, dynamic=False) if fast and self.t == 1 else self.module
+        alone = fast > 0 and self.t == 1
+        own_way: Any = getattr(self.module, "on_card", None)
+        self.on_card = own_way() if alone and own_way and find_spec("triton") else None
+        self.compiled = torch.compile(self.module, dynamic=False) if alone and not self.on_card else self.module
 
     def __call__(self, x: Tensor, part: str = "", weights: Mapping[str, Tensor] | None = None) -> Any:
         """Output [t, b, ...] of the module, or of its submodule `part`, for x [t, b, ...].
@@ -50,7 +55,7 @@ class Stack:
         """
         if not self.fast:
             return self._call(x, part, weights)
-        with torch.autocast(x.device.type, torch.bfloat16):
+        with torch.autocast(x.device.type, torch.bfloat16), _tried_out():
             return _map(lambda one: one.float(), self._call(x, part, weights))
 
     def _call(self, x: Tensor, part: str, weights: Mapping[str, Tensor] | None) -> Any:
@@ -58,8 +63,9 @@ class Stack:
             return self.module.get_submodule(part)(x)
         if self.t > 1 or weights is not None:
             return self._functional(x, part, weights)
-        whole = self.compiled if self.module.training and x.shape[1] == self.fast else self.module
-        return _map(lambda one: one[None], (self.module.get_submodule(part) if part else whole)(x[0]))
+        compiled = self.compiled if self.module.training and x.shape[1] == self.fast else self.module
+        called = self.module.get_submodule(part) if part else self.on_card or compiled
+        return _map(lambda one: one[None], called(x[0]))
 
     def _functional(self, x: Tensor, part: str, weights: Mapping[str, Tensor] | None) -> Any:
         own = self.parameters if weights is None else weights
@@ -73,7 +79,8 @@ class Stack:
     def gradients(self, loss: Tensor) -> list[Tensor]:
         """Gradients in the order and shape of `weights`; trials do not touch each other, so their losses may be summed."""
         weights = list(self.parameters.values())
-        found = torch.autograd.grad(loss, weights, allow_unused=True)
+        with _tried_out() if self.fast else nullcontext():
+            found = torch.autograd.grad(loss, weights, allow_unused=True)
         whole = [torch.zeros_like(w) if g is None else g for w, g in zip(weights, found, strict=True)]
         return [g[None] for g in whole] if self.t == 1 else whole
 
@@ -123,6 +130,11 @@ def build(make: Callable[[], nn.Module], seeds: Sequence[int], device: torch.dev
     if fast:
         modules = [module.to(memory_format=torch.channels_last) for module in modules]  # type: ignore[call-overload]
     return Stack(modules, fast)
+
+
+def _tried_out() -> AbstractContextManager[None]:
+    """cuDNN tries its algorithms out on the first call with a shape: batches are all alike."""
+    return torch.backends.cudnn.flags(enabled=True, benchmark=True)
 
 
 def _with_parameters(module: nn.Module, parameters: Mapping[str, Tensor]) -> nn.Module:

@@ -11,6 +11,7 @@ from oneof.methods import Batch, Step
 from oneof.methods.base import logits_of
 from oneof.optimize import along
 from oneof.problem import Problem
+from oneof.runtime import Beside
 from oneof.state import State
 from oneof.trials import put, take
 
@@ -22,28 +23,41 @@ def step(
 
     lr and mixing [t]; epoch 0-dim. Adds the batch's losses to `state.loss`.
     """
-    method, stack = problem.method, state.stack
+    method, stack, beside = problem.method, state.stack, Beside(at.device)
+    with beside:  # tables are small: their kernels are all latency, which others hide
+        batch = Batch(take(state.candidates, at), take(state.memory, at), epoch, state.generators)
     views = problem.views(take(problem.rows, at), state.generators)
-    batch = Batch(take(state.candidates, at), take(state.memory, at), epoch, state.generators)
+    beside.join()
     if problem.training.mixup:
         done = _mixed_step(problem, state, views, batch, mixing)
     else:
         done = method.step(stack, _with_noise(problem, state, views), batch, state.shared)
+    late = method.after_step or problem.training.alters_input
+    if not late:
+        with beside, torch.no_grad():
+            _remember(problem, state, observing, at, batch, done.logits, done.memory)
     gradients = stack.gradients(done.loss.mean(1).sum())
     with torch.no_grad():
         problem.training.optimizer.step(stack.weights.values(), gradients, state.optimizer, lr, problem.weight_decay)
-        logits, memory = done.logits, done.memory
-        if method.after_step or problem.training.alters_input:
+        if late:
             with stack.frozen_statistics():
                 logits = logits_of(stack, views[:1])[0]
             memory = method.update(logits, batch.candidates, batch.memory)
-        put(state.memory, at, memory)
+            _remember(problem, state, observing, at, batch, logits, memory)
         for kept, new in zip(state.shared, done.shared, strict=True):
             kept.copy_(new)
-        if observing and problem.purify and state.pop:
-            seen = take(state.pop.seen, at)
-            put(state.pop.seen, at, problem.purify.observe(seen, logits, batch.candidates))
         state.loss += done.loss.sum(1)
+    beside.join()
+
+
+def _remember(
+    problem: Problem, state: State, observing: bool, at: Tensor, batch: Batch, logits: Tensor, memory: Any
+) -> None:
+    """Write what the batch's forward said: the method's memory, and what POP sees."""
+    put(state.memory, at, memory)
+    if observing and problem.purify and state.pop:
+        seen = take(state.pop.seen, at)
+        put(state.pop.seen, at, problem.purify.observe(seen, logits, batch.candidates))
 
 
 def _mixed_step(problem: Problem, state: State, views: Tensor, batch: Batch, mixing: Tensor) -> Step:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any, cast
 
 from torch import Tensor, nn
 
 from oneof.networks.classifier import Classifier, check_images
+from oneof.networks.fused import Block, Program
 from oneof.networks.resnet import convolution, pooled
 
 
@@ -39,9 +42,22 @@ class WideResNet:
                 layers.append(PreActivation(before, base * self.widen, stride=2 if stage and not block else 1))
                 before = base * self.widen
         body = nn.Sequential(*layers, nn.BatchNorm2d(before), nn.ReLU(), *pooled())
-        built = Classifier(body, before, classes)
+        built = Wide(body, before, classes)
         nn.init.zeros_(built.head.bias)
         return built
+
+
+class Wide(Classifier):
+    """The network, and the way it takes on CUDA."""
+
+    def on_card(self) -> Callable[[Tensor], Tensor] | None:
+        """The same function made of kernels of our own; none if a width is no power of two."""
+        first, *blocks, last, _, _, _ = list(cast(Any, self.body))
+        layers = [Block(b.norm1, b.convolution1, b.norm2, b.convolution2, b.shortcut) for b in blocks]
+        if any(block.norm2.num_features.bit_count() > 1 for block in layers):
+            return None
+        body = Program(first, layers, last)
+        return lambda x: self.head(body(x.bfloat16()))
 
 
 class PreActivation(nn.Module):
