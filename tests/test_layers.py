@@ -11,8 +11,8 @@ import oneof
 
 ROOT = Path(oneof.__file__).parent
 ORDER = [
-    "version", "files", "settings", "progress", "candidates", "data", "votes", "inspect", "generate", "methods", "purify", "networks", "stack",
-    "trials", "optimize", "runtime", "problem", "evaluate", "state", "checkpoint", "step", "loop", "engine", "teacher", "select", "results", "compare", "paper", "experiments", "obtain", "report", "estimator", "demo", "cli",
+    "version", "files", "settings", "progress", "candidates", "data", "votes", "inspect", "generate", "methods", "purify", "processes", "packed", "given", "networks", "stack",
+    "trials", "optimize", "runtime", "events", "problem", "evaluate", "state", "checkpoint", "step", "loop", "engine", "teacher", "select", "results", "compare", "paper", "experiments", "obtain", "report", "estimator", "demo", "cli",
 ]  # fmt: skip
 MODULES = sorted(path.relative_to(ROOT) for path in ROOT.rglob("*.py") if path != ROOT / "__init__.py")
 

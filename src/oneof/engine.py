@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -15,20 +13,23 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from oneof.checkpoint import Keeper, fingerprint
+from oneof.checkpoint import Keeper, Share, cut_as_before, fingerprint
 from oneof.data.augment.views import Views
-from oneof.files import written_beside
+from oneof.data.on_disk import Features, RowsOnDisk
+from oneof.given import bytes_at_rest, read_sets, shape_of, worth_packing
 from oneof.loop import begin, steps
 from oneof.methods import Method, Proden
 from oneof.networks import MLP, Network
-from oneof.problem import Problem, Training, as_tensor, pose
+from oneof.packed import Table
+from oneof.problem import Problem, Training, as_features, pose
+from oneof.processes import Crew, crew_here, launched
 from oneof.progress import bar
 from oneof.purify import Purify
 from oneof.runtime import free_memory
 from oneof.settings import plain_value
 from oneof.stack import build
 from oneof.state import Best, Fit, join
-from oneof.trials import Trial, cut
+from oneof.trials import Trial
 
 CHOICES = ("last", "covering", "approximated", "oracle")
 """How the epoch is chosen: the last one, or the best by what held-out sets say; "oracle" looks at held-out true labels."""
@@ -51,15 +52,18 @@ def fit(
     memory: int | None = None,
     checkpoint: str | Path | None = None,
     every: float = 30.0,
+    processes: int | None = None,
 ) -> Fit:
     """Train t trials at once.
 
     Parameters
     ----------
     x
-        Features [n, ...].
+        Features [n, ...]; `oneof.data.on_disk.RowsOnDisk` for those that do not fit in memory.
     candidates
-        Bool mask [n, c], or [t, n, c] where every trial has its own sets.
+        Bool mask [n, c], or [t, n, c] where every trial has its own sets. Where that would be too large: a SciPy sparse matrix
+        [n, c], or for every row a list of label numbers (None: nothing is known). Tables that are large are kept for the
+        candidates alone.
     trials
         Seeds, rows and rates; every trial gives what it would give alone.
     method, purify, network, training
@@ -79,6 +83,10 @@ def fit(
     checkpoint
         A folder to save the run in, every so many seconds (`every`). The same call resumes from it, wherever it was killed, and
         ends with the numbers of a run that never was.
+    processes
+        Processes that train together, one trial after the other: each owns some of the rows, and they give what one process
+        gives, up to rounding. Default: those that torchrun or SLURM started, else one. New ones are started by spawning, so a
+        script that asks for them needs `if __name__ == "__main__":`.
 
     >>> import numpy as np
     >>> from oneof.data.synthetic import mixture
@@ -87,16 +95,47 @@ def fit(
     >>> (result.logits(data.x)[0].argmax(-1).numpy() == data.labels).mean() > 0.8
     np.True_
     """
+    crew = crew_here(processes)
+    work = partial(
+        _fit, x, candidates, trials, method, purify, network, training, views, labels, choose, device, progress, memory,
+        checkpoint, every,
+    )  # fmt: skip
+    return work(crew) if processes in (None, crew.size) else launched(work, processes)
+
+
+def _fit(
+    x: Any,
+    candidates: Any,
+    trials: Sequence[Trial],
+    method: Method,
+    purify: Purify | None,
+    network: Network,
+    training: Training,
+    views: Views | None,
+    labels: Any,
+    choose: str,
+    device: str | torch.device,
+    progress: str | None,
+    memory: int | None,
+    checkpoint: str | Path | None,
+    every: float,
+    crew: Crew,
+) -> Fit:
+    """`fit` in one process, or in one of a crew's."""
     place = _place(device)
-    _check_trials(trials, candidates)
+    sets = read_sets(candidates, place)
+    _check_trials(trials, sets)
     origin = None if views else _origin(x, trials)
-    features = as_tensor(
-        x if origin is None else np.asarray(x) - origin, torch.uint8 if views else torch.get_default_dtype(), place
-    )
-    mask = as_tensor(candidates, None, place)
-    build_one = partial(_network, method, network, tuple(features.shape[1:]), mask.shape[-1])
-    each = _bytes_per_trial(features, mask, build_one, training)
-    stacks = _stacks(trials, each, memory or free_memory(place) // 2, checkpoint)
+    kind = torch.uint8 if views else torch.get_default_dtype()
+    features = as_features(x if origin is None else np.asarray(x) - origin, kind, place)
+    packed = method.packs and worth_packing(sets, len(trials))
+    if not packed:
+        sets = _dense(sets, method, place)
+    build_one = partial(_network, method, network, tuple(features.shape[1:]), shape_of(sets)[-1])
+    each = bytes_at_rest(sets, packed) + _bytes_per_network(features, build_one, training)
+    _check_crew(crew, method, training, views, place, build_one)
+    limit = memory or free_memory(place) // 2
+    stacks = cut_as_before(trials, each, limit, checkpoint, crew)
     setting = {
         "method": method,
         "purify": purify,
@@ -107,13 +146,13 @@ def fit(
     }
     start, fits = 0, []
     for number, some in enumerate(stacks, 1):
-        own = mask[start : start + len(some)] if mask.dim() == 3 else mask
-        problem = pose(features, own, some, method, purify, training, views, labels, place)
+        own = sets[start : start + len(some)] if isinstance(sets, Tensor) and sets.dim() == 3 else sets
+        problem = pose(features, own, some, method, purify, training, views, labels, place, packed)
         title = progress if progress is None or len(stacks) == 1 else f"{progress} ({number} of {len(stacks)})"
-        keeper = (
-            None if checkpoint is None else _keeper(Path(checkpoint) / f"stack-{number}", setting, problem, some, every)
-        )
-        fits.append(_fit_stack(problem, build_one, [trial.seed for trial in some], choose, title, keeper))
+        folder = checkpoint and Path(checkpoint) / f"stack-{number}"
+        keeper = _keeper(folder, setting, problem, some, every, crew) if folder else None
+        seeds = [trial.seed for trial in some]
+        fits.append(_fit_stack(problem.shared_with(crew), build_one, seeds, choose, title, keeper))
         start += len(some)
     return replace(join(fits), origin=origin)
 
@@ -128,11 +167,50 @@ def _place(device: str | torch.device) -> torch.device:
     return place
 
 
-def _check_trials(trials: Sequence[Trial], candidates: Any) -> None:
+def _check_trials(trials: Sequence[Trial], sets: Table) -> None:
     if not trials:
         raise ValueError("trials must hold at least one trial; got none.")
-    if np.ndim(candidates) == 3 and len(candidates) != len(trials):
-        raise ValueError(f"candidates must have sets for every trial ({len(trials)}); got {len(candidates)}.")
+    if isinstance(sets, Tensor) and sets.dim() == 3 and len(sets) != len(trials):
+        raise ValueError(f"candidates must have sets for every trial ({len(trials)}); got {len(sets)}.")
+
+
+def _check_crew(
+    crew: Crew,
+    method: Method,
+    training: Training,
+    views: Views | None,
+    device: torch.device,
+    build_one: Callable[[], nn.Module],
+) -> None:
+    """What several processes do not do, because they would not give what one gives."""
+    if crew.size == 1:
+        return
+    with torch.random.fork_rng(devices=[]):
+        statistics = any(True for _ in build_one().buffers())
+    reasons = {
+        "device 'cpu'": device.type != "cpu",
+        "features, not views of images": views is not None,
+        "a method whose loss is one of logits": type(method).step is not Method.step,
+        "mixup=0, since a row's partner may lie in another process": training.mixup > 0,
+        "a network without batch normalisation, since a batch lies in several processes": statistics,
+    }
+    for need, missing in reasons.items():
+        if missing:
+            raise ValueError(f"several processes need {need}. Use one.")
+
+
+def _dense(sets: Table, method: Method, device: torch.device) -> Tensor:
+    """The sets as a mask, if what a method keeps of every label fits."""
+    if isinstance(sets, Tensor):
+        return sets
+    needed, free = bytes_at_rest(sets, packed=False), free_memory(device)
+    if needed > free:
+        n, c = shape_of(sets)
+        raise ValueError(
+            f"{type(method).__name__} keeps a number for every label of every row: {n:,} x {c:,} take {needed / 1e9:,.0f} GB and "
+            f"{free / 1e9:,.0f} GB are free. Use a method that keeps candidates alone, such as Proden."
+        )
+    return sets.dense()[0]
 
 
 def _origin(x: Any, trials: Sequence[Trial]) -> NDArray[np.float64] | None:
@@ -140,63 +218,36 @@ def _origin(x: Any, trials: Sequence[Trial]) -> NDArray[np.float64] | None:
 
     Every scaling takes out a shift of its own afterwards, so this one has no other effect.
     """
-    values = x if isinstance(x, Tensor) else np.asarray(x)
-    rounded = (
-        isinstance(values, np.ndarray) and values.dtype == np.float64 and torch.get_default_dtype() == torch.float32
-    )
+    if isinstance(x, (Tensor, RowsOnDisk)):
+        return None
+    values = np.asarray(x)
+    rounded = values.dtype == np.float64 and torch.get_default_dtype() == torch.float32
     if not rounded or any(trial.scaling == "none" for trial in trials):
         return None
     return np.asarray(np.median(values, axis=0))
 
 
-def _stacks(trials: Sequence[Trial], each: int, limit: int, checkpoint: str | Path | None) -> list[Sequence[Trial]]:
-    """The trials cut into stacks; a resumed run is cut as it was, whatever memory is free now."""
-    stacks = cut(trials, each, limit)
-    if checkpoint is None:
-        return stacks
-    note = Path(checkpoint) / "stacks.json"
-    if note.exists():
-        sizes = _sizes(note)
-        if sum(sizes) != len(trials):
-            raise ValueError(
-                f"{checkpoint} holds a checkpoint of another run: it has {sum(sizes)} trials, now {len(trials)}. "
-                "Give another folder, or delete this one."
-            )
-        ends = list(accumulate(sizes, initial=0))
-        return [trials[a:b] for a, b in pairwise(ends)]
-    note.parent.mkdir(parents=True, exist_ok=True)
-    with written_beside(note) as file:
-        file.write(json.dumps([len(some) for some in stacks]).encode())
-    return stacks
-
-
-def _sizes(note: Path) -> list[int]:
-    try:
-        return [int(size) for size in json.loads(note.read_text())]
-    except (ValueError, TypeError) as error:
-        raise ValueError(f"{note} must hold the sizes of the stacks; it is damaged. Delete its folder.") from error
-
-
-def _keeper(folder: Path, setting: dict[str, Any], problem: Problem, trials: Sequence[Trial], every: float) -> Keeper:
+def _keeper(
+    folder: Path, setting: dict[str, Any], problem: Problem, trials: Sequence[Trial], every: float, crew: Crew
+) -> Keeper:
     numbers = [
         {"seed": t.seed, "lr": t.lr, "weight_decay": t.weight_decay, "scaling": t.scaling, "purify": t.purify}
         for t in trials
     ]
     plain = {name: plain_value(value) for name, value in setting.items()}
     plain |= {"trials": [{name: plain_value(value) for name, value in row.items()} for row in numbers]}
-    return Keeper(folder, plain | {"data": fingerprint(problem)}, every)
+    return Keeper(folder, plain | {"data": fingerprint(problem)}, every, Share(crew, *crew.owned(problem.total)))
 
 
 def _network(method: Method, network: Network, shape: tuple[int, ...], classes: int) -> nn.Module:
     return method.network(network(shape, classes), classes, shape)
 
 
-def _bytes_per_trial(x: Tensor, candidates: Tensor, build_one: Callable[[], nn.Module], training: Training) -> int:
-    """Roughly what a trial takes: sets, memory and POP's sum of every row; weights with their gradients; a batch's features."""
+def _bytes_per_network(x: Features, build_one: Callable[[], nn.Module], training: Training) -> int:
+    """Roughly what a trial takes beside its tables: weights with their gradients, a batch's features."""
     with torch.random.fork_rng(devices=[]):
         weights = sum(weight.numel() for weight in build_one().parameters())
-    tables = candidates.shape[-2:].numel() * 13
-    return tables + 4 * (6 * weights + 8 * training.batch * x[0].numel())
+    return 4 * (6 * weights + 8 * training.batch * x[0].numel())
 
 
 def _fit_stack(
@@ -211,7 +262,8 @@ def _fit_stack(
     state = begin(problem, build(build_one, seeds, problem.lr.device, problem.fast), seeds)
     best = Best(state, choose)
     history = keeper.restore(state, best) if keeper else []
-    with bar(title or "", problem.training.epochs, title is not None, done=len(history)) as advance:
+    shown = title is not None and problem.crew.rank == 0
+    with bar(title or "", problem.training.epochs, shown, done=len(history)) as advance:
         for record in steps(problem, state):
             if record is not None:
                 history.append(record)

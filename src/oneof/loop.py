@@ -14,6 +14,8 @@ import torch
 from torch import Tensor
 
 from oneof.evaluate import accuracy, approximated_accuracy, covering_rate
+from oneof.events import begin_purifying, event
+from oneof.packed import Packed, remembered
 from oneof.problem import Problem
 from oneof.runtime import Replay
 from oneof.stack import Stack
@@ -24,19 +26,20 @@ from oneof.trials import parts, positions
 
 def begin(problem: Problem, stack: Stack, seeds: list[int]) -> State:
     """The state before the first step."""
-    candidates = problem.sets(problem.rows)
-    steps = math.ceil(problem.rows.shape[1] / problem.training.batch)
+    candidates = problem.sets_to_train_on()
+    init = problem.method.init
+    steps = math.ceil(problem.total / problem.training.batch)
     return State(
         epoch=0,
         position=0,
-        order=torch.zeros_like(problem.rows),
+        order=problem.rows.new_zeros(len(problem.rows), problem.total),
         mixing=torch.ones(len(problem.lr), steps, device=problem.lr.device),
         stack=stack,
         optimizer=problem.training.optimizer.init(stack.weights.values()),
         candidates=candidates,
-        memory=problem.method.init(candidates),
+        memory=remembered(init, candidates) if isinstance(candidates, Packed) else init(candidates),
         shared=problem.method.shared(stack),
-        pop=problem.purify.init(candidates) if problem.purify else None,
+        pop=begin_purifying(problem.purify, candidates) if problem.purify else None,
         generators=[torch.Generator(candidates.device).manual_seed(seed) for seed in seeds],
         loss=torch.zeros_like(problem.lr),
     )
@@ -57,14 +60,14 @@ def steps(problem: Problem, state: State) -> Iterator[Record | None]:
         removed = _purify(problem, state)
         state.epoch += 1
         state.position = 0
-        yield _record(problem, state, replay, state.loss / problem.rows.shape[1], removed)
+        yield _record(problem, state, replay, state.loss / problem.total, removed)
 
 
 def _open_epoch(problem: Problem, state: State) -> None:
     """What an epoch draws beforehand, each trial from its own generator: its order, its mixing weights."""
     _refresh(problem, state)
-    m = problem.rows.shape[1]
-    state.order = torch.stack([torch.randperm(m, generator=g, device=g.device) for g in state.generators])
+    draws = [torch.randperm(problem.total, generator=g, device=g.device) for g in state.generators]
+    state.order = torch.stack(draws)
     if problem.training.mixup:
         state.mixing = _mixing_weights(problem, state)
     state.loss.zero_()
@@ -72,7 +75,7 @@ def _open_epoch(problem: Problem, state: State) -> None:
 
 def _train(problem: Problem, state: State, replay: Replay) -> Iterator[None]:
     """The rest of this epoch's steps."""
-    training, m = problem.training, problem.rows.shape[1]
+    training, m = problem.training, problem.total
     lr = problem.lr * training.schedule(state.epoch, training.epochs)
     observing = problem.purify is not None and problem.purify.observing(state.epoch)
     epoch = torch.full((), state.epoch, device=lr.device)
@@ -104,16 +107,13 @@ def _mixing_weights(problem: Problem, state: State) -> Tensor:
 
 
 def _purify(problem: Problem, state: State) -> Tensor | None:
-    """An event, if one is due: the only way in which sets shrink. The number of labels that fell [t]."""
+    """An event, if one is due: the number of labels that fell [t]."""
     if problem.purify is None or state.pop is None:
         return None
     if not problem.purify.event(state.epoch):
         return torch.zeros_like(problem.lr)
-    kept, fallen = problem.purify.remove(state.candidates, state.pop)
-    removed = (fallen > 0).sum((1, 2)).to(problem.lr.dtype)
-    after = problem.purify.advance(state.pop, fallen, removed / fallen[0].numel())
-    state.candidates.copy_(kept)  # in place, as everything that a captured step reads
-    state.pop = after._replace(seen=state.pop.seen.copy_(after.seen))
+    labels = problem.total * problem.classes
+    removed, state.pop = event(problem.purify, state.candidates, state.pop, problem.crew, labels)
     return removed
 
 
@@ -128,6 +128,8 @@ def _record(problem: Problem, state: State, replay: Replay, loss: Tensor, remove
             oracle = accuracy(logits, problem.labels[problem.held_out])
     if problem.test is not None and problem.labels is not None:
         test_accuracy = accuracy(replay("test", look, problem.test), problem.labels[problem.test])
-    set_size = state.candidates.sum((1, 2)).to(loss.dtype) / problem.rows.shape[1]
+    left = state.candidates
+    labels = left.sizes() if isinstance(left, Packed) else left.sum((1, 2))
+    set_size = problem.crew.total([labels])[0].to(loss.dtype) / problem.total
     threshold = state.pop.threshold if state.pop else None  # a new tensor at every event, so safe to keep
     return Record(state.epoch, loss, set_size, threshold, removed, covering, approximated, oracle, test_accuracy)

@@ -12,10 +12,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from oneof.data.augment.views import Plain, Views
+from oneof.data.on_disk import Features, RowsOnDisk, fitted_scaling
 from oneof.data.scaling import SCALINGS
 from oneof.methods import Method
 from oneof.methods.base import first
 from oneof.optimize import SGD, Optimizer, Schedule, cosine
+from oneof.packed import Packed, Table, chosen, pack
+from oneof.processes import Crew
 from oneof.purify import Purify, stacked
 from oneof.stack import Stack
 from oneof.trials import Trial, positions, take
@@ -48,8 +51,8 @@ class Training:
 class Problem(NamedTuple):
     """What stays the same during training: data, rows and rates of t trials on one device."""
 
-    x: Tensor  # [n, ...]
-    candidates: Tensor  # [n, c], or [t, n, c] where trials have their own sets
+    x: Features  # [n, ...]
+    candidates: Table  # [n, c], or [t, n, c] where trials have their own sets; packed [1 or t, n, c]
     labels: Tensor | None  # [n], for reporting only
     rows: Tensor  # [t, m] to train on
     held_out: Tensor | None  # [t, k]
@@ -64,6 +67,8 @@ class Problem(NamedTuple):
     augment: Callable[[Tensor, torch.Generator], Tensor] | None  # how images are varied for training; None for tables
     look: Views | None  # how they are seen otherwise: normalised only
     fast: int  # images of a full training batch, all views together, where a compiled network sees them; else 0
+    total: int  # rows to train on, over all processes
+    crew: Crew = Crew()  # processes that train together; `rows` are then those that this one owns
 
     def features(self, rows: Tensor) -> Tensor:
         """What the networks see of rows [t, b] when nothing is varied: scaled features, or the images normalised [t, b, ...]."""
@@ -79,11 +84,39 @@ class Problem(NamedTuple):
             return self.features(rows)[None]
         return torch.stack([self.augment(self.x[one], g) for one, g in zip(rows, generators, strict=True)], dim=1)
 
+    @property
+    def classes(self) -> int:
+        return self.candidates.cells.shape[2] if isinstance(self.candidates, Packed) else self.candidates.shape[-1]
+
+    def shared_with(self, crew: Crew) -> Problem:
+        """The part of the problem that one of several processes works on: the rows that it owns."""
+        first, end = crew.owned(self.total)
+        return self._replace(rows=self.rows[:, first:end], crew=crew)
+
+    def owned(self, at: Tensor) -> Tensor | None:
+        """Which of the positions [1, b] of a batch this process owns, [b]; None where it owns all."""
+        if self.crew.size == 1:
+            return None
+        first, end = self.crew.owned(self.total)
+        return ((at >= first) & (at < end))[0]
+
     def sets(self, rows: Tensor) -> Tensor:
         """The sets as given [t, b, c] of rows [t, b]."""
+        if isinstance(self.candidates, Packed):
+            return self.candidates.take(self._given_at(rows))
         if self.candidates.dim() == 3:
             return take(self.candidates, positions(rows, len(self.x)))  # type: ignore[no-any-return]
         return self.candidates[rows]
+
+    def sets_to_train_on(self) -> Table:
+        """The sets of the training rows [t, m, c] as a table to be written to, packed where they were given packed."""
+        if isinstance(self.candidates, Packed):
+            return chosen(self.candidates, self._given_at(self.rows))
+        return self.sets(self.rows)
+
+    def _given_at(self, rows: Tensor) -> Tensor:
+        own = isinstance(self.candidates, Packed) and self.candidates.cells.shape[0] > 1
+        return positions(rows, len(self.x)) if own else rows
 
     def logits(self, stack: Stack, rows: Tensor) -> Tensor:
         """Logits [t, k, c] of rows [t, k] in evaluation mode, some rows at a time."""
@@ -101,7 +134,7 @@ class Problem(NamedTuple):
             return torch.cat(parts, dim=1)
 
 
-def block_size(x: Tensor, t: int) -> int:
+def block_size(x: Features, t: int) -> int:
     """How many rows t networks look at together when nothing is learned: some megabytes of input, so that layers fit too."""
     return max(1, 2**23 // (x[0].numel() * t))
 
@@ -116,11 +149,14 @@ def pose(
     views: Views | None = None,
     labels: Any = None,
     device: torch.device = torch.device("cpu"),  # noqa: B008 - a plain value
+    packed: bool = False,
 ) -> Problem:
-    """Check the inputs of `fit` and put them on the device."""
-    features = as_tensor(x, torch.uint8 if views else torch.get_default_dtype(), device)
+    """Check the inputs of `fit` and put them on the device; the sets packed if asked for."""
+    features = as_features(x, torch.uint8 if views else torch.get_default_dtype(), device)
     _check_method(method, training, views)
-    mask = _mask(candidates, features, len(trials), device)
+    sets = _sets(candidates, features, len(trials), device)
+    if packed and isinstance(sets, Tensor):
+        sets = pack(sets if sets.dim() == 3 else sets[None])
     truth = None if labels is None else as_tensor(labels, torch.int64, device)
     if truth is not None and truth.shape != features.shape[:1]:
         raise ValueError(f"labels must have one entry per row of x ({len(features)}); got shape {tuple(truth.shape)}.")
@@ -130,7 +166,7 @@ def pose(
     shift, scale = _scaling(features, rows, [trial.scaling for trial in trials])
     return Problem(
         x=features,
-        candidates=mask,
+        candidates=sets,
         labels=truth,
         rows=rows,
         held_out=_rows([trial.held_out for trial in trials], "held_out", len(features), device),
@@ -147,6 +183,7 @@ def pose(
         augment=views and varied(views, training.batch, device),
         fast=training.batch * views.count if views and device.type == "cuda" else 0,
         look=views and replace(views, kinds=((Plain(), 1),)),
+        total=rows.shape[1],
     )
 
 
@@ -176,13 +213,29 @@ def _check_method(method: Method, training: Training, views: Views | None) -> No
         )
 
 
+def as_features(x: Any, dtype: torch.dtype, device: torch.device) -> Features:
+    """Features on the device; or left where they lie, on the disk."""
+    if not isinstance(x, RowsOnDisk):
+        return as_tensor(x, dtype, device)
+    if dtype == torch.uint8 or device.type != "cpu":
+        raise ValueError(
+            "features on the disk must be a table and device 'cpu'; views of images and GPUs need them in memory."
+        )
+    return x
+
+
 def as_tensor(values: Any, dtype: torch.dtype | None, device: torch.device) -> Tensor:
     """As a tensor on the device, sharing memory where torch can: it does not take arrays that are read-only."""
     shareable = values if isinstance(values, Tensor) else np.require(values, requirements="W")
     return torch.as_tensor(shareable, dtype=dtype, device=device)
 
 
-def _mask(candidates: Any, x: Tensor, t: int, device: torch.device) -> Tensor:
+def _sets(candidates: Any, x: Features, t: int, device: torch.device) -> Table:
+    if isinstance(candidates, Packed):
+        n = candidates.cells.shape[1]
+        if n != len(x):
+            raise ValueError(f"candidates must have a set for every row of x ({len(x)}); got {n}.")
+        return candidates
     mask = as_tensor(candidates, None, device)
     if mask.dtype != torch.bool:
         raise TypeError(
@@ -211,15 +264,18 @@ def _rows(per_trial: list[NDArray[np.intp] | None], name: str, n: int, device: t
     return rows
 
 
-def _scaling(x: Tensor, rows: Tensor, kinds: list[str]) -> tuple[Tensor | None, Tensor | None]:
+def _scaling(x: Features, rows: Tensor, kinds: list[str]) -> tuple[Tensor | None, Tensor | None]:
     """An affine map per trial, fitted on its training rows in double precision."""
     unknown = next((kind for kind in kinds if kind not in SCALINGS), None)
     if unknown is not None:
         raise ValueError(f"scaling must be one of {', '.join(SCALINGS)}; got {unknown!r}.")
     if all(kind == "none" for kind in kinds):
         return None, None
-    maps = [SCALINGS[kind](x[trial_rows].double()) for kind, trial_rows in zip(kinds, rows, strict=True)]
-    shift, scale = (torch.stack(part)[:, None].to(x.dtype) for part in zip(*maps, strict=True))
+    maps = [
+        fitted_scaling(kind, x, own) if isinstance(x, RowsOnDisk) else SCALINGS[kind](x[own].double())
+        for kind, own in zip(kinds, rows, strict=True)
+    ]
+    shift, scale = (torch.stack(part)[:, None].to(x[0].dtype) for part in zip(*maps, strict=True))
     return shift, scale
 
 

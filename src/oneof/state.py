@@ -8,12 +8,17 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 from torch import Tensor
 
 from oneof.data.augment.views import Views
+from oneof.events import gathered_log, removals
 from oneof.methods.base import first
-from oneof.problem import Problem, as_tensor, block_size
+from oneof.packed import Packed, Table, gathered, joined, pack
+from oneof.problem import Problem, as_features, block_size
+from oneof.processes import Crew
 from oneof.purify import PopState, Removals
+from oneof.runtime import free_memory
 from oneof.stack import Stack
 
 
@@ -27,8 +32,8 @@ class State:
     mixing: Tensor  # [t, steps] mixup's weights of this epoch
     stack: Stack
     optimizer: list[list[Tensor]]
-    candidates: Tensor  # [t, m, c], the sets that are left
-    memory: Any  # rows [t, m, ...] of the method: a tensor, a tuple of them, or ()
+    candidates: Table  # [t, m, c], the sets that are left
+    memory: Any  # rows [t, m, ...] of the method: a table, a tuple of them, or ()
     shared: Any  # what the method keeps that belongs to no example: a tuple of tensors
     pop: PopState | None
     generators: list[torch.Generator]  # one per trial
@@ -58,19 +63,38 @@ class Fit:
     scale: Tensor | None
     look: Views | None  # how images are seen
     rows: Tensor  # [t, m] the rows trained on
-    candidates: Tensor  # [t, m, c] what is left of their sets
-    removals: Removals | None
+    sets: Table  # [t, m, c] what is left of their sets
+    removals: Removals | None  # up to the chosen epoch
     history: Record  # every field [epochs, t]
     epoch: Tensor  # [t] the chosen one, counted from 1
     origin: NDArray[np.float64] | None = None  # subtracted from features before they are rounded to float32
+
+    @property
+    def candidates(self) -> Tensor:
+        """What is left of the sets, as a mask [t, m, c]; `sparse` is for sizes at which that is too much."""
+        if isinstance(self.sets, Tensor):
+            return self.sets
+        t, m, c = self.sets.cells.shape
+        free = free_memory(self.rows.device)
+        if t * m * c > free:
+            raise ValueError(
+                f"the sets as a mask would take {t * m * c / 1e9:,.0f} GB and {free / 1e9:,.0f} GB are free. "
+                "Use sparse(trial), which has them as a SciPy matrix."
+            )
+        return self.sets.dense()
+
+    def sparse(self, trial: int) -> csr_array:
+        """What is left of a trial's sets as a SciPy sparse matrix [m, c] of bool; of full sets every label is stored."""
+        sets = self.sets if isinstance(self.sets, Packed) else pack(self.sets)
+        return sets.sparse(trial)
 
     @torch.no_grad()
     def logits(self, x: Any) -> Tensor:
         """Logits [t, n, c] of features x [n, ...], in evaluation mode."""
         values = x if self.origin is None else np.asarray(x, dtype=np.float64) - self.origin
-        features = as_tensor(values, torch.uint8 if self.look else self.dtype, self.candidates.device)
+        features = as_features(values, torch.uint8 if self.look else self.dtype, self.rows.device)
         with self.stack.evaluating():
-            parts = features.split(block_size(features, self.stack.t))  # type: ignore[no-untyped-call]
+            parts = features.split(block_size(features, self.stack.t))
             return torch.cat([first(self.stack(self._seen(part))) for part in parts], dim=1)
 
     def probabilities(self, x: Any) -> Tensor:
@@ -86,6 +110,9 @@ class Fit:
             return self.look.apply(part, (None,)).expand(self.stack.t, *part.shape)
         x = part.expand(self.stack.t, *part.shape)
         return x if self.shift is None or self.scale is None else (x - self.shift) * self.scale
+
+
+SETS = "candidates of the rows"  # not the name of any weight
 
 
 class Best:
@@ -104,8 +131,12 @@ class Best:
         better = (score >= self.score) | (self.epoch == 0)  # a first epoch counts even if it diverged
         self.score = torch.where(better, score, self.score)
         self.epoch = torch.where(better, record.epoch, self.epoch)
+        sets = state.candidates
+        by_cell = sets.per_cell(better) if isinstance(sets, Packed) else None
         for name, tensor in self._live(state).items():
-            self.kept[name] = torch.where(better.view(-1, *[1] * (tensor.dim() - 1)), tensor, self.kept[name])
+            by_row = better.view(-1, *[1] * (tensor.dim() - 1))
+            own = by_cell if by_cell is not None and name == SETS else by_row
+            self.kept[name] = torch.where(own, tensor, self.kept[name])
 
     def fit(self, problem: Problem, state: State, history: list[Record]) -> Fit:
         if self.choose == "last":
@@ -116,28 +147,33 @@ class Best:
         columns = _columns([record[1:] for record in history])
         joined = [None if column is None else torch.stack(column) for column in columns]
         record = Record(len(history), *joined)  # type: ignore[arg-type]
-        log = None if state.pop is None else _still_removed(state.pop.log, state.candidates)
+        crew = problem.crew
+        sets = state.candidates if crew.size == 1 else _gathered(state.candidates, crew)
         return Fit(
-            state.stack,
-            problem.shift,
-            problem.scale,
-            problem.look,
-            problem.rows,
-            state.candidates,
-            log,
-            record,
-            self.epoch,
+            stack=state.stack,
+            shift=problem.shift,
+            scale=problem.scale,
+            look=problem.look,
+            rows=crew.gathered(problem.rows, 1),
+            sets=sets,
+            removals=None if state.pop is None else _removals(state.pop, sets, problem),
+            history=record,
+            epoch=self.epoch,
         )
 
     @staticmethod
     def _live(state: State) -> dict[str, Tensor]:
-        return {**state.stack.weights, **state.stack.buffers, "candidates of the rows": state.candidates}
+        sets = state.candidates
+        left = sets.values if isinstance(sets, Packed) else sets
+        return {**state.stack.weights, **state.stack.buffers, SETS: left}
 
 
-def _still_removed(log: Removals, candidates: Tensor) -> Removals:
-    """The removals up to the chosen epoch."""
-    gone = ~candidates[log.trial, log.row, log.label]
-    return Removals(*(column[gone] for column in log))
+def _removals(pop: PopState, sets: Table, problem: Problem) -> Removals:
+    return removals(gathered_log(pop.log, problem.crew, problem.crew.owned(problem.total)[0]), sets)
+
+
+def _gathered(sets: Table, crew: Crew) -> Table:
+    return gathered(sets, crew) if isinstance(sets, Packed) else crew.gathered(sets, 1)
 
 
 def join(fits: list[Fit]) -> Fit:
@@ -154,11 +190,16 @@ def join(fits: list[Fit]) -> Fit:
         scale=None if first_fit.scale is None else torch.cat([part.scale for part in fits]),  # type: ignore[misc]
         look=first_fit.look,
         rows=torch.cat([part.rows for part in fits]),
-        candidates=torch.cat([part.candidates for part in fits]),
+        sets=_joined_sets([part.sets for part in fits]),
         removals=None if first_fit.removals is None else _joined_removals(fits),
         history=Record(first_fit.history.epoch, *history),  # type: ignore[arg-type]
         epoch=torch.cat([part.epoch for part in fits]),
     )
+
+
+def _joined_sets(sets: list[Table]) -> Table:
+    packed = [one for one in sets if isinstance(one, Packed)]
+    return joined(packed) if packed else torch.cat([one for one in sets if isinstance(one, Tensor)])
 
 
 def _joined_removals(fits: list[Fit]) -> Removals:

@@ -21,9 +21,12 @@ def step(
 ) -> None:
     """A step on the rows at these positions [t, b] of the tables: loss, update of the network, of the memory, of what POP sees.
 
-    lr and mixing [t]; epoch 0-dim. Adds the batch's losses to `state.loss`.
+    lr and mixing [t]; epoch 0-dim. Adds the batch's losses to `state.loss`. Of a crew's processes each takes the rows it owns.
     """
     method, stack, beside = problem.method, state.stack, Beside(at.device)
+    owned, size = problem.owned(at), at.shape[1]
+    if owned is not None:
+        at = at[:, owned] - problem.crew.owned(problem.total)[0]
     with beside:  # tables are small: their kernels are all latency, which others hide
         batch = Batch(take(state.candidates, at), take(state.memory, at), epoch, state.generators)
     views = problem.views(take(problem.rows, at), state.generators)
@@ -31,13 +34,14 @@ def step(
     if problem.training.mixup:
         done = _mixed_step(problem, state, views, batch, mixing)
     else:
-        done = method.step(stack, _with_noise(problem, state, views), batch, state.shared)
+        done = method.step(stack, _with_noise(problem, state, views, owned), batch, state.shared)
     late = method.after_step or problem.training.alters_input
     if not late:
         with beside, torch.no_grad():
             _remember(problem, state, observing, at, batch, done.logits, done.memory)
-    gradients = stack.gradients(done.loss.mean(1).sum())
+    gradients = stack.gradients(done.loss.mean(1).sum() if owned is None else done.loss.sum() / size)
     with torch.no_grad():
+        *gradients, loss = problem.crew.total([*gradients, done.loss.sum(1)])
         problem.training.optimizer.step(stack.weights.values(), gradients, state.optimizer, lr, problem.weight_decay)
         if late:
             with stack.frozen_statistics():
@@ -46,7 +50,7 @@ def step(
             _remember(problem, state, observing, at, batch, logits, memory)
         for kept, new in zip(state.shared, done.shared, strict=True):
             kept.copy_(new)
-        state.loss += done.loss.sum(1)
+        state.loss += loss
     beside.join()
 
 
@@ -64,7 +68,7 @@ def _mixed_step(problem: Problem, state: State, views: Tensor, batch: Batch, mix
     """Each example mixed with its neighbour in the (random) order of the epoch: so much of its loss, so much of the other's."""
     weight = along(mixing, views[0])
     mixed = torch.lerp(views.roll(1, 2), views, weight.to(views.dtype))
-    logits = logits_of(state.stack, _with_noise(problem, state, mixed))
+    logits = logits_of(state.stack, _with_noise(problem, state, mixed, None))
     own = problem.method.loss(logits, batch.candidates, batch.memory)
     partner = problem.method.loss(logits, batch.candidates.roll(1, 1), _rolled(batch.memory))
     loss = (mixing[:, None] * own + (1 - mixing[:, None]) * partner).mean(0)
@@ -75,10 +79,12 @@ def _rolled(memory: Any) -> Any:
     return tuple(part.roll(1, 1) for part in memory) if isinstance(memory, tuple) else memory.roll(1, 1)
 
 
-def _with_noise(problem: Problem, state: State, views: Tensor) -> Tensor:
+def _with_noise(problem: Problem, state: State, views: Tensor, owned: Tensor | None) -> Tensor:
+    """Views [v, t, b, ...] with noise; it is drawn for the whole batch, of which this process may own a part."""
     if not problem.training.noise:
         return views
-    draws = [
-        torch.randn(views[:, 0].shape, generator=g, device=views.device, dtype=views.dtype) for g in state.generators
-    ]
-    return views + problem.training.noise * torch.stack(draws, dim=1)
+    shape = views[:, 0].shape if owned is None else (len(views), len(owned), *views.shape[3:])
+    draws = torch.stack(
+        [torch.randn(shape, generator=g, device=views.device, dtype=views.dtype) for g in state.generators], dim=1
+    )
+    return views + problem.training.noise * (draws if owned is None else draws[:, :, owned])

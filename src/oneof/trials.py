@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from oneof.packed import Packed
 from oneof.purify import Purify
 
 
@@ -47,8 +48,8 @@ def positions(at: Tensor, n: int) -> Tensor:
     return at + torch.arange(0, at.shape[0] * n, n, device=at.device)[:, None]
 
 
-def parts(table: Any) -> tuple[Tensor, ...]:
-    """The tensors of a table: one, several, or none."""
+def parts(table: Any) -> tuple[Any, ...]:
+    """The tables that a method's memory is made of: one, several, or none."""
     return table if isinstance(table, tuple) else (table,)
 
 
@@ -61,10 +62,15 @@ def take(table: Any, where: Tensor) -> Any:
     """
     if isinstance(table, tuple):
         return tuple(take(part, where) for part in table)
+    if isinstance(table, Packed):
+        return table.take(where)
     return table.flatten(0, 1).index_select(0, where.reshape(-1)).view(*where.shape, *table.shape[2:])
 
 
 def put(table: Any, where: Tensor, rows: Any) -> None:
     """Write rows [t, b, ...] into a table in place; the engine alone does this."""
     for part, new in zip(parts(table), parts(rows), strict=True):
-        part.flatten(0, 1).index_copy_(0, where.reshape(-1), new.flatten(0, 1))
+        if isinstance(part, Packed):
+            part.put(where, new)
+        else:
+            part.flatten(0, 1).index_copy_(0, where.reshape(-1), new.flatten(0, 1))

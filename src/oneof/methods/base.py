@@ -76,6 +76,9 @@ class Method:
     after_step: ClassVar[bool] = False
     """Is memory taken from a second forward, after the update of the network?"""
 
+    packs: ClassVar[bool] = True
+    """May memory be kept for candidates alone? It is then zero off the set, and `init` looks at each row's set by itself."""
+
     def init(self, candidates: Tensor) -> Memory:
         """The memory before training; by default nothing is remembered."""
         return ()

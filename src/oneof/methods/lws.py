@@ -46,6 +46,7 @@ class LWS(Method):
     beta: float = 1.0  # weight of the non-candidates; the authors search {1, 2}
 
     after_step: ClassVar[bool] = True
+    packs: ClassVar[bool] = False  # non-candidates have weights too
 
     def init(self, candidates: Tensor) -> Tensor:
         return torch.full(candidates.shape, 1 / candidates.shape[-1], device=candidates.device)

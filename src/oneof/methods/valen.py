@@ -6,7 +6,7 @@ import copy
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -118,6 +118,8 @@ class Valen(Method):
     membership: float = 0.01  # within alpha, of the set
     neighbours: int = 3
     warm_up: int = 10  # epochs
+
+    packs: ClassVar[bool] = False  # it numbers the rows; and a graph of all rows is not for sizes at which packing pays
 
     def init(self, candidates: Tensor) -> Recollection:
         n = candidates.shape[-2]

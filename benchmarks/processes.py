@@ -1,0 +1,65 @@
+"""Two processes against one: seconds of an epoch, and whether they end with the same.
+
+    python benchmarks/processes.py [--rows 20000] [--width 512]
+
+PRODEN + POP on a table of 64 features and 50 classes, batches of 512, one thread a process. Starting processes takes seconds, so an
+epoch's time is that of a long run less that of a short one, over the epochs between. Only the ratio means anything.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+
+import numpy as np
+import torch
+
+from oneof.data.synthetic import mixture
+from oneof.engine import fit
+from oneof.networks import MLP
+from oneof.problem import Training
+from oneof.purify import Pop
+from oneof.state import Fit
+from oneof.trials import Trial
+
+CLASSES, SHORT, LONG = 50, 2, 8
+
+
+def run(rows: int, width: int, epochs: int, processes: int) -> tuple[float, Fit]:
+    data = mixture(n=rows + 5_000, d=64, c=CLASSES, separation=4.0, seed=0)
+    sets = np.eye(CLASSES, dtype=bool)[data.labels] | (np.random.default_rng(0).random((rows + 5_000, CLASSES)) < 0.05)
+    trial = Trial(lr=0.1, rows=np.arange(rows), test=np.arange(rows, rows + 5_000))
+    start = time.perf_counter()
+    fitted = fit(
+        data.x.astype(np.float32), sets, trials=[trial], labels=data.labels, network=MLP((width, width)), processes=processes,
+        purify=Pop(warm_up=1, interval=1, window=1), training=Training(epochs, 512),
+    )  # fmt: skip
+    return time.perf_counter() - start, fitted
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=int, default=20_000)
+    parser.add_argument("--width", type=int, default=512)
+    asked = parser.parse_args()
+    torch.set_num_threads(1)
+    seconds, ends = {}, {}
+    for processes in (1, 2):
+        short, _ = run(asked.rows, asked.width, SHORT, processes)
+        long, ends[processes] = run(asked.rows, asked.width, LONG, processes)
+        seconds[processes] = (long - short) / (LONG - SHORT)
+        print(
+            f"{processes} process(es): {seconds[processes]:.2f} s an epoch; {long:.1f} s for {LONG} epochs, start included",
+            flush=True,
+        )
+    one, two = ends[1], ends[2]
+    apart = (one.candidates != two.candidates).sum().item()
+    print(f"two against one: {seconds[1] / seconds[2]:.2f} x as fast")
+    print(f"accuracy {one.history.accuracy[-1].item():.4f} and {two.history.accuracy[-1].item():.4f}; ", end="")
+    print(
+        f"{len(one.removals.row):,} and {len(two.removals.row):,} labels removed, sets differ in {apart} of {one.candidates.numel():,} entries (float32)"
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,177 @@
+"""Features that stay on the disk: rows are read as batches ask for them, so memory does not grow with the file.
+
+The file is plain .npy, which holds every row at a known place. A shuffled epoch reads single rows in the order drawn, the same as
+in memory: the shuffling is exact, and so are the numbers. Parquet, which cannot be read by row, is turned into such a file once.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from oneof.data.scaling import SCALINGS, Affine
+from oneof.files import written_beside
+
+BLOCK = 2**22
+"""Numbers that are read together when the whole file is gone through."""
+
+
+class RowsOnDisk:
+    """Features [n, ...] of a .npy file of float32; takes what `fit` asks of a tensor of features.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     np.save(f"{folder}/x.npy", np.arange(6, dtype=np.float32).reshape(3, 2))
+    ...     RowsOnDisk(f"{folder}/x.npy").index_select(0, torch.tensor([2, 0]))
+    tensor([[4., 5.],
+            [0., 1.]])
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        try:
+            array = np.load(self.path, mmap_mode="r")  # reads the header alone
+        except (ValueError, EOFError) as error:
+            raise ValueError(f"{self.path} must be a whole .npy file; {error}") from error
+        if (
+            not isinstance(array, np.memmap)
+            or array.dtype != np.float32
+            or array.ndim < 2
+            or not array.flags.c_contiguous
+        ):
+            kind = f"{array.dtype} {list(array.shape)}" if isinstance(array, np.ndarray) else "an archive"
+            raise ValueError(f"{self.path} must hold float32 [n, ...], row after row; got {kind}.")
+        self.shape = torch.Size(array.shape)
+        self._start, self._bytes = array.offset, array[0].nbytes
+        self._file = os.open(self.path, os.O_RDONLY)
+
+    def __del__(self) -> None:
+        if hasattr(self, "_file"):
+            os.close(self._file)
+
+    def __reduce__(self) -> tuple[type[RowsOnDisk], tuple[Path]]:
+        return RowsOnDisk, (self.path,)
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, row: int) -> Tensor:
+        return self._read(row, 1)[0]
+
+    def index_select(self, dim: int, index: Tensor) -> Tensor:
+        """Rows [b, ...] by their numbers [b], as torch's."""
+        rows: NDArray[np.float32] = np.empty((len(index), *self.shape[1:]), dtype=np.float32)
+        for row, place in zip(index.tolist(), rows, strict=True):
+            self._fill(place, row)
+        return torch.from_numpy(rows).to(torch.get_default_dtype())
+
+    def split(self, size: int) -> Iterator[Tensor]:
+        """All rows, so many at a time, as torch's."""
+        return (self._read(start, min(size, len(self) - start)) for start in range(0, len(self), size))
+
+    def blocks(self) -> Iterator[Tensor]:
+        """All rows, some megabytes at a time."""
+        return self.split(max(1, BLOCK // self.shape[1:].numel()))
+
+    def _read(self, start: int, count: int) -> Tensor:
+        rows: NDArray[np.float32] = np.empty((count, *self.shape[1:]), dtype=np.float32)
+        self._fill(rows, start)
+        return torch.from_numpy(rows).to(torch.get_default_dtype())
+
+    def _fill(self, place: NDArray[np.float32], row: int) -> None:
+        """Read as many rows as the place has room for, from this one on."""
+        left, at = memoryview(place.data).cast("B"), self._start + row * self._bytes
+        while left:
+            got = os.preadv(self._file, [left], at)
+            if not got:
+                raise OSError(f"{self.path} was cut short while it was read; row {row} is gone.")
+            left, at = left[got:], at + got
+
+
+Features = Tensor | RowsOnDisk
+"""Features [n, ...], in memory or on the disk."""
+
+
+def fitted_scaling(kind: str, x: RowsOnDisk, rows: Tensor) -> Affine:
+    """What SCALINGS[kind] is on these rows [m], in double precision, from the file's blocks."""
+    if kind == "none":
+        return SCALINGS[kind](x[0][None].double())
+    if kind not in ("global", "feature", "minmax"):
+        raise ValueError(f"scaling of features on the disk must be none, global, feature or minmax; got {kind!r}.")
+    times = torch.bincount(rows, minlength=len(x)).double()
+    if kind == "minmax":
+        some = [block[weight > 0].double() for block, weight in _weighted(x, times) if (weight > 0).any()]
+        ends = [torch.stack([block.amin(0), block.amax(0)]) for block in some]
+        return SCALINGS[kind](torch.cat(ends))
+    mean = torch.stack([torch.tensordot(weight, block.double(), 1) for block, weight in _weighted(x, times)]).sum(
+        0
+    ) / len(rows)
+    squares = [torch.tensordot(weight, (block.double() - mean).square(), 1) for block, weight in _weighted(x, times)]
+    deviation = (torch.stack(squares).sum(0) / len(rows)).sqrt()
+    return SCALINGS[kind](
+        torch.stack([mean - deviation, mean + deviation])
+    )  # two rows with the mean and deviation of all
+
+
+def _weighted(x: RowsOnDisk, times: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+    start = 0
+    for block in x.blocks():
+        yield block, times[start : start + len(block)]
+        start += len(block)
+
+
+def from_parquet(path: str | Path, to: str | Path, columns: Sequence[str] | None = None) -> RowsOnDisk:
+    """Turn columns of numbers of a Parquet file into a file of rows, some rows at a time.
+
+    Parameters
+    ----------
+    path
+        The Parquet file.
+    to
+        The .npy file to write: four bytes a number.
+    columns
+        The features in their order; by default all columns of numbers.
+    """
+    with pa.parquet.ParquetFile(path, buffer_size=1 << 16, pre_buffer=False) as file:
+        names = list(columns) if columns is not None else _numeric(file.schema_arrow)
+        missing = [name for name in names if name not in file.schema_arrow.names]
+        if missing or not names:
+            raise ValueError(
+                f"{path} must have columns of numbers; {f'{missing[0]!r} is not there' if missing else 'it has none'}."
+            )
+        shape, row = (file.metadata.num_rows, len(names)), 0
+        with written_beside(Path(to)) as out:
+            np.lib.format.write_array_header_1_0(out, {"descr": "<f4", "fortran_order": False, "shape": shape})
+            for batch in file.iter_batches(batch_size=max(1, BLOCK // len(names) // 4), columns=names):
+                out.write(_finite(batch.select(names), row, str(path)).data)
+                row += len(batch)
+    return RowsOnDisk(to)
+
+
+def _numeric(schema: pa.Schema) -> list[str]:
+    kinds = pa.types
+    return [f.name for f in schema if kinds.is_floating(f.type) or kinds.is_integer(f.type) or kinds.is_boolean(f.type)]
+
+
+def _finite(batch: pa.RecordBatch, first: int, path: str) -> NDArray[np.float32]:
+    """Rows [b, d] of the columns; nulls and what float32 does not hold are refused by name."""
+    rows: NDArray[np.float32] = np.empty((len(batch), batch.num_columns), dtype=np.float32)
+    with np.errstate(over="ignore"):
+        for j, column in enumerate(batch.columns):
+            rows[:, j] = column.to_numpy(zero_copy_only=False)
+    bad = ~np.isfinite(rows)
+    if bad.any():
+        i, j = (int(k) for k in np.argwhere(bad)[0])
+        raise ValueError(
+            f"features must be finite numbers within float32; {path}, column {batch.schema.names[j]!r}, row {first + i} is "
+            f"{batch.column(j)[i].as_py()}. Fill or drop such rows."
+        )
+    return rows
