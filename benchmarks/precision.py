@@ -56,7 +56,7 @@ def draw(rows: list[Row], picture: Path) -> str:
     for axes, (name, title) in zip(figure.subplots(1, 3), CURVES.items(), strict=True):
         for kind, colour in (("cpu", "tab:blue"), ("cuda", "tab:orange")):
             for i, row in enumerate(of(rows, kind)):
-                label = f"{'float32, CPU' if kind == 'cpu' else 'bfloat16, GPU'}" if i == 0 else None
+                label = {"cpu": "float32, CPU", "cuda": "bfloat16, GPU"}[kind] if i == 0 else None
                 axes.plot(range(1, EPOCHS + 1), row["curves"][name], color=colour, alpha=0.8, lw=1.2, label=label)
         axes.set(title=title, xlabel="epoch")
     axes.legend(frameon=False)
@@ -72,7 +72,8 @@ def words(rows: list[Row], kind: str) -> str:
     parts = []
     for name in ("accuracy", "set_size", "true_labels_removed"):
         values = np.array([row[name] for row in rows])
-        parts.append(f"{name} {values.mean():.4f} ± {values.std(ddof=1):.4f}")
+        spread = f" ± {values.std(ddof=1):.4f}" if len(values) > 1 else ""
+        parts.append(f"{name} {values.mean():.4f}{spread}")
     return f"{kind} ({len(rows)} seeds): {', '.join(parts)}"
 
 

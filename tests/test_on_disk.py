@@ -77,7 +77,7 @@ def test_rows_as_a_tensor_gives_them(rows):
 
 
 @pytest.mark.usefixtures("double")
-@pytest.mark.parametrize("kind", ["feature", "global", "minmax"])
+@pytest.mark.parametrize("kind", [kind for kind in SCALINGS if kind != "none"])
 def test_scaling_is_that_of_the_rows_however_often_they_occur(rows, kind):
     some = torch.tensor([3, 3, 3, 40, 41, 42, 79])
     for ours, theirs in zip(
@@ -87,8 +87,10 @@ def test_scaling_is_that_of_the_rows_however_often_they_occur(rows, kind):
 
 
 def test_other_scalings_are_refused(rows):
-    with pytest.raises(ValueError, match=r"scaling of features on the disk must be none, global, .*; got 'ranks'"):
-        fitted_scaling("ranks", rows, torch.arange(3))
+    with pytest.raises(
+        ValueError, match=r"scaling of features on the disk must be one of none, global, .*; got a function"
+    ):
+        fitted_scaling(SCALINGS["feature"], rows, torch.arange(3))
 
 
 def test_parquet_becomes_a_file_of_rows(tmp_path, monkeypatch):

@@ -7,7 +7,7 @@ in memory: the shuffling is exact, and so are the numbers. Parquet, which cannot
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -100,12 +100,15 @@ Features = Tensor | RowsOnDisk
 """Features [n, ...], in memory or on the disk."""
 
 
-def fitted_scaling(kind: str, x: RowsOnDisk, rows: Tensor) -> Affine:
-    """What SCALINGS[kind] is on these rows [m], in double precision, from the file's blocks."""
+def fitted_scaling(kind: str | Callable[[Tensor], Affine], x: RowsOnDisk, rows: Tensor) -> Affine:
+    """What SCALINGS[kind] is on these rows [m], in double precision, from the file's blocks.
+
+    All but minmax depend on each feature's mean and deviation alone, so two rows that have these stand for the whole.
+    """
+    if not isinstance(kind, str):
+        raise ValueError(f"scaling of features on the disk must be one of {', '.join(SCALINGS)}; got a function.")
     if kind == "none":
         return SCALINGS[kind](x[0][None].double())
-    if kind not in ("global", "feature", "minmax"):
-        raise ValueError(f"scaling of features on the disk must be none, global, feature or minmax; got {kind!r}.")
     times = torch.bincount(rows, minlength=len(x)).double()
     if kind == "minmax":
         some = [block[weight > 0].double() for block, weight in _weighted(x, times) if (weight > 0).any()]
@@ -116,9 +119,7 @@ def fitted_scaling(kind: str, x: RowsOnDisk, rows: Tensor) -> Affine:
     ) / len(rows)
     squares = [torch.tensordot(weight, (block.double() - mean).square(), 1) for block, weight in _weighted(x, times)]
     deviation = (torch.stack(squares).sum(0) / len(rows)).sqrt()
-    return SCALINGS[kind](
-        torch.stack([mean - deviation, mean + deviation])
-    )  # two rows with the mean and deviation of all
+    return SCALINGS[kind](torch.stack([mean - deviation, mean + deviation]))
 
 
 def _weighted(x: RowsOnDisk, times: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
