@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 
-.PHONY: demo test check slow wheel clean
+.PHONY: demo test check slow docs wheel clean
 
 demo: $(VENV)/.installed
 	$(BIN)/oneof demo
@@ -19,6 +19,9 @@ check: $(VENV)/.installed
 slow: $(VENV)/.installed
 	$(BIN)/python -m pytest -m slow
 
+docs: $(VENV)/.installed
+	$(BIN)/python -m mkdocs build --strict
+
 wheel: $(VENV)/.installed
 	$(BIN)/python -m build --wheel
 
@@ -28,4 +31,4 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 	touch $@
 
 clean:
-	rm -rf $(VENV) build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist site src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -275,7 +275,7 @@ BAD = [
     ({"trials": [trial(0), replace(trial(1), rows=np.arange(5))]}, ValueError, r"same number of rows; trim them"),
     ({"trials": [replace(trial(0), test=np.array([90]))]}, ValueError, r"test must be row numbers from 0 to 89"),
     ({"trials": [replace(trial(0), lr=-0.1)]}, ValueError, r"lr must be positive; got -0\.1"),
-    ({"trials": [replace(trial(0), scaling="zscore")]}, ValueError, r"scaling must be one of none, global, feature, minmax; got 'zscore'"),
+    ({"trials": [replace(trial(0), scaling="zscore")]}, ValueError, r"scaling must be one of none, global, feature, root, minmax; got 'zscore'"),
     ({"trials": [replace(trial(0), weight_decay=-1.0)]}, ValueError, r"weight_decay must not be negative; got -1\.0"),
     ({"trials": []}, ValueError, r"trials must hold at least one trial; got none"),
     ({"sets": np.stack([SETS] * 3), "trials": [trial(seed) for seed in range(2)], "memory": 1}, ValueError, r"sets for every trial \(2\); got 3"),

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from difflib import get_close_matches
+from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -14,39 +17,45 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
 from oneof.candidates import Candidates, read, restrict
-from oneof.engine import CHOICES, fit
+from oneof.data.mixed import read_columns
 from oneof.evaluate import approximated_accuracy
+from oneof.features import Encoding
 from oneof.methods import METHODS, Method
-from oneof.networks import MLP
-from oneof.problem import Training
 from oneof.purify import PURIFY, Purify
-from oneof.trials import Trial
+from oneof.run import Run
+from oneof.search import SEEN, Space, search
+from oneof.state import Fit
 
 
 class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """Classifier for rows that each have a set of candidate labels, one of which is right.
 
-    A stack of small networks is trained at once, each with its own seed and its own held-out rows; the candidate sets of
-    the held-out rows choose each network's epoch (no true label is used), and the networks vote by their mean probability.
+    What the other rows say of each row purifies the sets and ranks ways to see the features; settings of networks that were
+    left None are tried on held-out sets; an ensemble of the best is trained and votes by its mean probability. No true label is
+    used (`oneof.search` has the steps).
 
     Parameters
     ----------
-    method : str or Method, default="proden"
-        A key of `oneof.METHODS`, or an instance.
+    method : str or Method, default=Proden(balance=0.5)
+        A key of `oneof.METHODS`, or an instance; None is the default.
     purify : str, Pop, PopRatio or None, default="pop"
         Remove candidates that the networks have ruled out, a few epochs at a time.
-    hidden : tuple of int, default=(128,)
-        Widths of the hidden layers; () for a linear model.
-    n_trials : int, default=5
+    resolve_first : bool, default=True
+        Let the other rows of the table purify the sets before any network is trained.
+    hidden : tuple of int or None, default=None
+        Widths of the hidden layers; () for a linear model. None: searched, as are the next three.
+    scaling : {"feature", "global", "root", "minmax", "none", "ranks", "both"} or None, default=None
+        How features are seen, fitted on training rows. "global" for features whose scales mean something, such as principal
+        components; "ranks" for skewed ones.
+    lr, weight_decay : float or None, default=None
+    n_trials : int, default=12
         Networks in the ensemble; they train together.
-    epochs, batch_size, lr, weight_decay, mixup, noise
+    epochs, batch_size : int or None, default=None
+        None: by the number of rows.
+    mixup, noise : float
         How they are trained (see `oneof.Training`).
-    scaling : {"feature", "global", "minmax", "none"}, default="feature"
-        Fitted on training rows. Use "global" for features whose scales mean something, such as principal components.
-    validation_fraction : float, default=0.1
-        Share of rows that each network holds out to choose its epoch by; 0 takes the last epoch.
-    choose : {"approximated", "covering", "last"}, default="approximated"
-        What is asked of the held-out sets.
+    rule : {"both", "covering", "approximated"}, default="both"
+        What is asked of held-out sets.
     classes : sequence, default=None
         All labels, when some may be absent from y; for a mask, the names of its columns.
     random_state : int, RandomState or None
@@ -62,9 +71,11 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         Probability of each kept label of each training row.
     transduction_ : array [n]
         The resolved label of each training row.
+    found_ : oneof.search.Found
+        The ensemble's networks, what was tried with which truth-free score, what was chosen.
     history_ : dict of arrays [epochs, n_trials]
     n_iter_ : int
-        The largest epoch that was chosen.
+        Epochs of the ensemble.
 
     Examples
     --------
@@ -78,83 +89,108 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
 
     def __init__(
         self,
-        method: str | Method = "proden",
+        method: str | Method | None = None,
         purify: str | Purify | None = "pop",
-        hidden: tuple[int, ...] = (128,),
-        n_trials: int = 5,
-        epochs: int = 100,
-        batch_size: int = 32,
-        lr: float = 0.05,
-        weight_decay: float = 1e-3,
-        mixup: float = 0.0,
-        noise: float = 0.0,
-        scaling: str = "feature",
-        validation_fraction: float = 0.1,
-        choose: str = "approximated",
+        resolve_first: bool = True,
+        hidden: tuple[int, ...] | None = None,
+        scaling: str | None = None,
+        lr: float | None = None,
+        weight_decay: float | None = None,
+        n_trials: int = Space.members,
+        epochs: int | None = None,
+        batch_size: int | None = None,
+        mixup: float = Space.mixup,
+        noise: float = Space.noise,
+        rule: str = "both",
         classes: Any = None,
         random_state: Any = None,
         verbose: bool = False,
     ) -> None:
         self.method = method
         self.purify = purify
+        self.resolve_first = resolve_first
         self.hidden = hidden
+        self.scaling = scaling
+        self.lr = lr
+        self.weight_decay = weight_decay
         self.n_trials = n_trials
         self.epochs = epochs
         self.batch_size = batch_size
-        self.lr = lr
-        self.weight_decay = weight_decay
         self.mixup = mixup
         self.noise = noise
-        self.scaling = scaling
-        self.validation_fraction = validation_fraction
-        self.choose = choose
+        self.rule = rule
         self.classes = classes
         self.random_state = random_state
         self.verbose = verbose
 
     def fit(self, X: Any, y: Any) -> Self:
         """Train on features X [n, d] and y: labels [n], a 0/1 mask [n, c], or a list of sets of labels."""
+        self.__dict__.pop("run_", None)  # what was read from a folder is learned anew
         X = validate_data(self, X, dtype=[np.float64, np.float32])
         candidates = self._read(y, len(X))
         self.classes_ = candidates.classes
-        trials = self._trials(len(X))
-        method = _instance(self.method, METHODS, Method, "method")
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        title = type(self).__name__ if self.verbose else None
+        self.found_ = search(X, candidates.mask, space=self._space(), seed=seed, rule=self.rule, progress=title)
+        self._check_finite()
+        self.n_iter_ = int(self.found_.fits[0].epoch.max())
+        self.history_ = _history(self.found_.fits)
+        self._resolve(X, candidates.mask)
+        return self
+
+    def _space(self) -> Space:
+        """What is searched: everything that was not said."""
+        if self.n_trials < 1:
+            raise ValueError(f"n_trials must be at least 1; got {self.n_trials}.")
+        if self.scaling is not None and self.scaling not in SEEN:
+            raise ValueError(f"scaling must be one of {', '.join(SEEN)}; got {self.scaling!r}.")
+        whole = Space()
+        method = whole.method if self.method is None else _instance(self.method, METHODS, Method, "method")
         if method.views > 1:
             raise ValueError(
                 f"method must work on tables; {self.method!r} compares views of images. Use oneof.fit with views=."
             )
-        if self.choose not in CHOICES:
-            raise ValueError(f"choose must be one of {', '.join(CHOICES)}; got {self.choose!r}.")
-        held_out = trials[0].held_out is not None
-        self.fit_ = fit(
-            X,
-            candidates.mask,
-            trials=trials,
+        return replace(
+            whole,
             method=method,
             purify=None if self.purify is None else _instance(self.purify, PURIFY, Purify, "purify"),
-            network=MLP(_widths(self.hidden)),
-            training=Training(epochs=self.epochs, batch=self.batch_size, mixup=self.mixup, noise=self.noise),
-            choose=self.choose if held_out else "last",
-            progress=type(self).__name__ if self.verbose else None,
+            kernel=whole.kernel if self.resolve_first else None,
+            hidden=whole.hidden if self.hidden is None else (_widths(self.hidden),),
+            scaling=whole.scaling if self.scaling is None else (self.scaling,),
+            lr=whole.lr if self.lr is None else (self.lr,),
+            weight_decay=whole.weight_decay if self.weight_decay is None else (self.weight_decay,),
+            members=self.n_trials,
+            epochs=self.epochs,
+            batch=self.batch_size,
+            mixup=self.mixup,
+            noise=self.noise,
         )
-        diverged = int(
-            (~torch.stack([w.flatten(1).isfinite().all(1) for w in self.fit_.stack.weights.values()]).all(0)).sum()
+
+    def _check_finite(self) -> None:
+        finite = torch.cat(
+            [
+                torch.stack([w.flatten(1).isfinite().all(1) for w in one.stack.weights.values()]).all(0)
+                for one in self.found_.fits
+            ]
         )
-        if diverged:
+        if not finite.all():
+            rates = ", ".join(str(one.lr) for one in self.found_.chosen)
             raise ValueError(
-                f"training diverged in {diverged} of {self.n_trials} networks. Lower lr ({self.lr} now), or scale the features."
+                f"training diverged in {int((~finite).sum())} of {len(finite)} networks. Lower lr ({rates} now), or scale the features."
             )
-        self.n_iter_ = int(self.fit_.epoch.max())
-        record = self.fit_.history._asdict()
-        self.history_ = {name: column.numpy() for name, column in record.items() if isinstance(column, torch.Tensor)}
-        self._resolve(X, candidates.mask)
-        return self
+
+    def _probabilities(self, X: NDArray[np.floating[Any]]) -> torch.Tensor:
+        """Mean probability [n, c] over the networks, in double precision."""
+        total = sum(one.probabilities(X).double().sum(0) for one in self.found_.fits)
+        return _normalised(torch.as_tensor(total))
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Mean probability [n, c] over the networks."""
         check_is_fitted(self)
+        if hasattr(self, "run_"):
+            return _normalised(torch.as_tensor(self.run_.model.probabilities(self._encoded(X))).double()).numpy()
         X = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
-        return _normalised(self.fit_.probabilities(X).double().mean(0)).numpy()
+        return self._probabilities(X).numpy()
 
     def predict(self, X: Any) -> NDArray[Any]:
         """The most probable label of each row."""
@@ -171,6 +207,30 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         logs = torch.as_tensor(self.predict_proba(X)).clamp_min(1e-300).log()
         return float(approximated_accuracy(logs, torch.as_tensor(mask)))
 
+    @classmethod
+    def from_run(cls, folder: str | Path) -> Self:
+        """The classifier in a folder that `oneof fit` wrote.
+
+        It predicts for a frame or an Arrow table with the columns that were learned from, or for features [n, d] in the order of
+        `run_.facts["features"]`. `transduction_` and `candidates_` are those of the rows that it was trained on.
+        """
+        run = Run.open(folder)
+        self = cls(random_state=run.facts["seed"])
+        self.run_ = run
+        self.classes_ = np.asarray(run.model.classes)
+        self.n_features_in_ = len(run.model.encoding.names)
+        self.transduction_ = np.asarray(run.purified["label"].to_pylist())
+        self.candidates_ = read(run.purified["kept"], classes=run.model.classes).mask
+        return self
+
+    def _encoded(self, X: Any) -> NDArray[Any]:
+        """Features of new rows for networks that were read from a folder."""
+        encoding: Encoding = self.run_.model.encoding
+        if hasattr(X, "columns"):
+            return encoding.transform(read_columns(X, encoding.roles))
+        features: NDArray[Any] = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
+        return features
+
     def _read(self, y: Any, n: int) -> Candidates:
         if y is None:
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
@@ -182,32 +242,25 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
             raise ValueError(f"y must have one entry per row of X; got {len(candidates.mask)} for {n} rows.")
         return candidates
 
-    def _trials(self, n: int) -> list[Trial]:
-        """The ensemble; every network holds out other rows, all equally many."""
-        if self.n_trials < 1:
-            raise ValueError(f"n_trials must be at least 1; got {self.n_trials}.")
-        if not 0 <= self.validation_fraction < 1:
-            raise ValueError(f"validation_fraction must lie in [0, 1); got {self.validation_fraction}.")
-        rng = check_random_state(self.random_state)
-        held = int(n * self.validation_fraction)
-        trials = []
-        for seed in rng.randint(2**31 - 1, size=self.n_trials).tolist():
-            order = np.random.default_rng(seed).permutation(n)
-            held_out = order[:held] if held else None
-            trials.append(Trial(seed, order[held:], held_out, None, self.lr, self.weight_decay, self.scaling))
-        return trials
-
     def _resolve(self, X: NDArray[np.floating[Any]], mask: NDArray[np.bool_]) -> None:
         """Which labels are kept, and how probable each is, given what all networks say."""
         kept = torch.zeros(mask.shape, dtype=torch.bool)
-        for rows, sets in zip(self.fit_.rows, self.fit_.candidates, strict=True):
-            kept[rows] |= sets
+        for one in self.found_.fits:
+            for rows, sets in zip(one.rows, one.candidates, strict=True):
+                kept[rows] |= sets
         unseen = ~kept.any(1)  # held out by every network
         kept[unseen] = torch.as_tensor(mask)[unseen]
-        distributions = restrict(self.fit_.probabilities(X).double().mean(0), kept)
+        distributions = restrict(self._probabilities(X), kept)
         self.candidates_ = kept.numpy()
         self.label_distributions_ = distributions.numpy()
         self.transduction_ = self.classes_[self.label_distributions_.argmax(1)]
+
+
+def _history(fits: Sequence[Fit]) -> dict[str, NDArray[Any]]:
+    """What the epochs showed, every column [epochs, networks]."""
+    records = [one.history._asdict() for one in fits]
+    names = [name for name, column in records[0].items() if isinstance(column, torch.Tensor)]
+    return {name: torch.cat([record[name] for record in records], dim=1).numpy() for name in names}
 
 
 def _normalised(probabilities: torch.Tensor) -> torch.Tensor:

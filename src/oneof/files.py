@@ -27,5 +27,8 @@ def written_beside(path: Path) -> Iterator[IO[bytes]]:
             file.flush()
             os.fsync(file.fileno())
         beside.replace(path)
+    except OSError as error:
+        error.filename = error.filename or str(path)  # a full disk does not say which
+        raise
     finally:
         beside.unlink(missing_ok=True)

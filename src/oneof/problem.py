@@ -13,7 +13,7 @@ from torch import Tensor
 
 from oneof.data.augment.views import Plain, Views
 from oneof.data.on_disk import Features, RowsOnDisk, fitted_scaling
-from oneof.data.scaling import SCALINGS
+from oneof.data.scaling import SCALINGS, Affine, Scaling
 from oneof.methods import Method
 from oneof.methods.base import first
 from oneof.optimize import SGD, Optimizer, Schedule, cosine
@@ -264,19 +264,23 @@ def _rows(per_trial: list[NDArray[np.intp] | None], name: str, n: int, device: t
     return rows
 
 
-def _scaling(x: Features, rows: Tensor, kinds: list[str]) -> tuple[Tensor | None, Tensor | None]:
+def _scaling(x: Features, rows: Tensor, kinds: list[str | Scaling]) -> tuple[Tensor | None, Tensor | None]:
     """An affine map per trial, fitted on its training rows in double precision."""
-    unknown = next((kind for kind in kinds if kind not in SCALINGS), None)
+    unknown = next((kind for kind in kinds if isinstance(kind, str) and kind not in SCALINGS), None)
     if unknown is not None:
         raise ValueError(f"scaling must be one of {', '.join(SCALINGS)}; got {unknown!r}.")
     if all(kind == "none" for kind in kinds):
         return None, None
-    maps = [
-        fitted_scaling(kind, x, own) if isinstance(x, RowsOnDisk) else SCALINGS[kind](x[own].double())
-        for kind, own in zip(kinds, rows, strict=True)
-    ]
+    maps = [_fitted(kind, x, own) for kind, own in zip(kinds, rows, strict=True)]
     shift, scale = (torch.stack(part)[:, None].to(x[0].dtype) for part in zip(*maps, strict=True))
     return shift, scale
+
+
+def _fitted(kind: str | Scaling, x: Features, rows: Tensor) -> Affine:
+    if isinstance(x, RowsOnDisk):
+        return fitted_scaling(kind, x, rows)
+    fit = SCALINGS[kind] if isinstance(kind, str) else kind
+    return fit(x[rows].double())
 
 
 def _positive(name: str, value: float) -> float:

@@ -12,6 +12,7 @@ from scipy.sparse import csr_array
 from torch import Tensor
 
 from oneof.data.augment.views import Views
+from oneof.data.ranks import Ranks
 from oneof.events import gathered_log, removals
 from oneof.methods.base import first
 from oneof.packed import Packed, Table, gathered, joined, pack
@@ -68,6 +69,7 @@ class Fit:
     history: Record  # every field [epochs, t]
     epoch: Tensor  # [t] the chosen one, counted from 1
     origin: NDArray[np.float64] | None = None  # subtracted from features before they are rounded to float32
+    ranks: Ranks | None = None  # put beside the features before all else
 
     @property
     def candidates(self) -> Tensor:
@@ -91,7 +93,8 @@ class Fit:
     @torch.no_grad()
     def logits(self, x: Any) -> Tensor:
         """Logits [t, n, c] of features x [n, ...], in evaluation mode."""
-        values = x if self.origin is None else np.asarray(x, dtype=np.float64) - self.origin
+        values = x if self.ranks is None else self.ranks(np.asarray(x))
+        values = values if self.origin is None else np.asarray(values, dtype=np.float64) - self.origin
         features = as_features(values, torch.uint8 if self.look else self.dtype, self.rows.device)
         with self.stack.evaluating():
             parts = features.split(block_size(features, self.stack.t))

@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from oneof.data.scaling import Scaling
 from oneof.packed import Packed
 from oneof.purify import Purify
 
@@ -28,7 +29,7 @@ class Trial:
     test: NDArray[np.intp] | None = None  # their labels, if given, are reported and choose nothing
     lr: float = 0.05
     weight_decay: float = 1e-3
-    scaling: str = "none"  # a key of oneof.data.scaling.SCALINGS, fitted on `rows`
+    scaling: str | Scaling = "none"  # a key of oneof.data.scaling.SCALINGS, or a function like those; fitted on `rows`
     purify: Purify | None = None  # this trial's own numbers, in place of fit's
 
 

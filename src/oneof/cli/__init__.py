@@ -7,10 +7,15 @@ from typing import Annotated, Any
 
 import typer
 
+from oneof.cli.clean import clean
 from oneof.cli.data import data
 from oneof.cli.demo import demo
+from oneof.cli.export import export
+from oneof.cli.fit import fit
 from oneof.cli.generate import generate
 from oneof.cli.inspect import inspect
+from oneof.cli.predict import predict
+from oneof.cli.report import report
 from oneof.cli.table import table
 from oneof.cli.votes import votes
 from oneof.version import __version__
@@ -20,7 +25,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (demo, data, votes, inspect, generate, table):
+for command in (demo, data, votes, inspect, generate, fit, predict, clean, report, export, table):
     app.command()(command)
 
 # typer carries its own click in newer versions and uses the real one in older: this is ClickException of either

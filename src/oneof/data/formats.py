@@ -65,7 +65,7 @@ def read_table(
     """
     if not separator:
         raise ValueError("separator must not be empty; got ''.")
-    suffix = _suffix(path_or_frame)
+    suffix = suffix_of(path_or_frame)
     if suffix == ".mat":
         raw = _chosen(from_mat(Path(path_or_frame)), features)
     elif suffix == ".npz":
@@ -76,7 +76,8 @@ def read_table(
     return Table(raw.x, sets, _true_labels(raw, sets), raw.features)
 
 
-def _suffix(table: Any) -> str | None:
+def suffix_of(table: Any) -> str | None:
+    """The ending of a path, one of those that can be read; None for a table in memory."""
     if not isinstance(table, (str, Path)):
         return None
     suffix = Path(table).suffix.lower()
@@ -94,7 +95,7 @@ def _from_columns(table: Any, features: Sequence[str], candidates: str, label: s
 
     source = open_table(table)
     for name in filter(None, (candidates, label)):
-        _check_column(name, source.columns, source.name)
+        check_column(name, source.columns, source.name)
     free = {name: numeric for name, numeric in source.numeric.items() if name not in (candidates, label)}
     chosen = _choose(features, free, source.name)
     x, others = read_numbers(source, chosen, [candidates, *([label] if label else [])])
@@ -118,7 +119,7 @@ def _choose(features: Sequence[str], numeric: dict[str, bool], where: str) -> li
             chosen.add(pattern)
             continue
         if not any(sign in pattern for sign in "*?["):
-            _check_column(pattern, list(numeric), where)
+            check_column(pattern, list(numeric), where)
         matches = [name for name, is_number in numeric.items() if is_number and fnmatch.fnmatchcase(name, pattern)]
         if not matches:
             raise ValueError(f"features must match a column of numbers; {where} has none for {pattern!r}.")
@@ -126,7 +127,8 @@ def _choose(features: Sequence[str], numeric: dict[str, bool], where: str) -> li
     return [name for name in numeric if name in chosen]
 
 
-def _check_column(name: str, columns: list[str], where: str) -> None:
+def check_column(name: str, columns: list[str], where: str) -> None:
+    """Refuse a name that is no column, with the nearest one that is."""
     if name not in columns:
         near = difflib.get_close_matches(name, columns, n=1)
         shown = ", ".join(columns[:8]) + (", ..." if len(columns) > 8 else "")
@@ -147,7 +149,7 @@ def _chosen(raw: Stored, features: Sequence[str]) -> Stored:
 def _read_sets(
     raw: Stored, separator: str, classes: Sequence[Any] | None, complementary: bool, empty: str
 ) -> Candidates:
-    sets = _split(raw.sets, separator, raw.sets_name) if isinstance(raw.sets, list) else raw.sets
+    sets = split_cells(raw.sets, separator, raw.sets_name) if isinstance(raw.sets, list) else raw.sets
     names = raw.classes if classes is None else classes
     try:
         return read(sets, classes=names, complementary=complementary, empty=empty)
@@ -155,7 +157,7 @@ def _read_sets(
         raise type(error)(f"{raw.sets_name}: {error}") from error
 
 
-def _split(cells: list[Any], separator: str, name: str) -> list[list[Any]]:
+def split_cells(cells: list[Any], separator: str, name: str) -> list[list[Any]]:
     """Cells as lists of labels: text is cut at the separator, a missing cell is empty. Equal texts share one list."""
     seen: dict[str, list[Any]] = {}
     for row, cell in enumerate(cells):
@@ -188,7 +190,7 @@ def _true_labels(raw: Stored, sets: Candidates) -> NDArray[np.intp] | None:
     column = _columns_of_labels(raw, sets)
     labels = np.full(len(raw.x), -1, dtype=np.intp)
     for row, label in enumerate(raw.labels):
-        if _is_missing(label):
+        if is_missing(label):
             continue
         j = -1 if isinstance(label, (list, dict)) else column.get(label, -1)
         if j < 0 or not sets.mask[row, j]:
@@ -209,5 +211,5 @@ def _columns_of_labels(raw: Stored, sets: Candidates) -> dict[Any, int]:
     return {label: column.get(label, column.get(str(label).strip(), -1)) for label in stored}
 
 
-def _is_missing(label: Any) -> bool:
+def is_missing(label: Any) -> bool:
     return label is None or label == "" or label != label

@@ -6,6 +6,7 @@ It decides as much as the method: principal components must not be z-scored one 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
@@ -36,6 +37,13 @@ def feature(x: Tensor) -> Affine:
     return Affine(shift, _inverse((x - shift).square().mean(0).sqrt()))
 
 
+def root(x: Tensor) -> Affine:
+    """Between `global` and `feature`: each feature divided by the root of its deviation, then all by one number."""
+    shift = x.mean(0)
+    scale = _inverse((x - shift).square().mean(0).sqrt().sqrt())
+    return Affine(shift, scale * _inverse(((x - shift) * scale).square().mean().sqrt()))
+
+
 def minmax(x: Tensor) -> Affine:
     """Each feature onto [0, 1]; a constant feature becomes zero."""
     low = x.amin(0)
@@ -46,4 +54,28 @@ def _inverse(spread: Tensor) -> Tensor:
     return torch.where(spread > 1e-12, 1 / spread, 0.0)
 
 
-SCALINGS: dict[str, Callable[[Tensor], Affine]] = {"none": none, "global": whole, "feature": feature, "minmax": minmax}
+Scaling = Callable[[Tensor], Affine]
+SCALINGS: dict[str, Scaling] = {"none": none, "global": whole, "feature": feature, "root": root, "minmax": minmax}
+
+
+@dataclass(frozen=True)
+class Beside:
+    """For features that stand beside their ranks [n, 2d] (`oneof.data.ranks`): one, the other, or both are seen.
+
+    >>> Beside(None)(torch.tensor([[1.0, -1.0], [3.0, 1.0]])).scale
+    tensor([0., 1.])
+    """
+
+    raw: str | None  # scaling of the features themselves; None: only their ranks are seen
+    ranks: bool = True
+
+    def __call__(self, x: Tensor) -> Affine:
+        d = x.shape[1] // 2
+        parts = [SCALINGS[self.raw or "none"](x[:, :d]), feature(x[:, d:])]
+        seen = torch.tensor([self.raw is not None, self.ranks], dtype=x.dtype) / (
+            2**0.5 if self.raw and self.ranks else 1
+        )
+        return Affine(
+            torch.cat([part.shift for part in parts]),
+            torch.cat([part.scale * float(share) for part, share in zip(parts, seen, strict=True)]),
+        )

@@ -50,9 +50,12 @@ def open_table(table: Any) -> Source:
 
 
 def read_numbers(
-    source: Source, numbers: list[str], others: list[str]
+    source: Source, numbers: list[str], others: list[str], *, missing: bool = False
 ) -> tuple[NDArray[np.float32], dict[str, list[Any]]]:
-    """Columns of numbers as x [n, d], written piece by piece into one array; the other columns as lists."""
+    """Columns of numbers as x [n, d], written piece by piece into one array; the other columns as lists.
+
+    A missing number is an error, or with missing=True becomes NaN.
+    """
     x = _allocate(source, len(numbers))
     lists: dict[str, list[Any]] = {name: [] for name in others}
     column = {name: j for j, name in enumerate(numbers)}
@@ -64,7 +67,7 @@ def read_numbers(
             continue
         if end > len(x):  # the number of rows of a CSV is known only at its end
             x.resize((max(end, 3 * len(x) // 2), len(numbers)), refcheck=False)
-        x[row:end, column[name]] = _floats(values, f"{source.name}, column {name!r}", row)
+        x[row:end, column[name]] = _floats(values, f"{source.name}, column {name!r}", row, missing)
     if len(set(ends.values())) > 1:
         raise ValueError(
             f"{source.name} must have as many rows in every column; got {min(ends.values())} to {max(ends.values())}."
@@ -91,11 +94,13 @@ def _allocate(source: Source, d: int) -> NDArray[np.float32]:
         ) from error
 
 
-def _floats(column: pa.Array, name: str, first_row: int) -> NDArray[np.float32]:
+def _floats(column: pa.Array, name: str, first_row: int, missing: bool) -> NDArray[np.float32]:
     values: NDArray[Any] = pa.compute.cast(column, pa.float64()).to_numpy(zero_copy_only=False)
     with np.errstate(over="ignore"):
         floats: NDArray[np.float32] = values.astype(np.float32)
     bad = ~np.isfinite(floats)
+    if missing:
+        bad &= ~np.isnan(values)
     if bad.any():
         row = int(bad.argmax())
         given = "missing" if not column[row].is_valid else f"{values[row]:g}"

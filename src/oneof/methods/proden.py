@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from torch import Tensor
 
 from oneof.candidates import posterior, restrict, uniform
-from oneof.methods.base import Method
+from oneof.methods.base import Method, Net
 
 
 def weighted_cross_entropy(logits: Tensor, weights: Tensor) -> Tensor:
@@ -22,10 +24,19 @@ class Proden(Method):
         loss_i = - sum_j w_ij log p_ij
         w_ij  <- p_ij / sum_{k in S_i} p_ik   for j in S_i, else 0
 
+    With `balance` b, before every epoch  w_ij <- w_ij / m_j^b, normalised, m_j = mean_i w_ij: else classes that are frequent in
+    sets swallow those that come with them. b = 0 is PRODEN as published.
+
     Memory: w [n, c], uniform over S at first; renewed from the forward that gave the loss.
     Differs from the authors' code: S is an argument of its own, not read back as w > 0, so that a probability that underflows
     does not remove a label.
     """
+
+    balance: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.balance <= 1:
+            raise ValueError(f"balance must lie in [0, 1]; got {self.balance}.")
 
     def init(self, candidates: Tensor) -> Tensor:
         return uniform(candidates)
@@ -35,3 +46,11 @@ class Proden(Method):
 
     def update(self, logits: Tensor, candidates: Tensor, weights: Tensor) -> Tensor:
         return posterior(logits, candidates)
+
+    def refresh(
+        self, net: Net, features: Callable[[], Tensor], memory: Any, shared: Any, epoch: int
+    ) -> tuple[Any, Any]:
+        if not self.balance:
+            return memory, shared
+        weights = memory / memory.mean(-2, keepdim=True).clamp_min(1e-4) ** self.balance
+        return weights / weights.sum(-1, keepdim=True), shared

@@ -1,0 +1,65 @@
+"""`oneof clean RUN --out LABELS`: the resolved label of every training row, with reasons."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from oneof.run import Run
+
+
+def clean(
+    run: Annotated[Path, typer.Argument(help="A folder that oneof fit wrote.")],
+    out: Annotated[Path, typer.Option(help="Where to write: .parquet, .csv, or .json for Label Studio.")],
+    column: Annotated[
+        list[str] | None, typer.Option(help="A column of the training file to carry along; may be given again.")
+    ] = None,
+    from_name: Annotated[str, typer.Option(help="Label Studio: name of the Choices control.")] = "label",
+    to_name: Annotated[str, typer.Option(help="Label Studio: name of the object that is labelled.")] = "text",
+    separator: Annotated[str, typer.Option(help="CSV: what stands between the labels of a set.")] = "|",
+) -> None:
+    """Write the label of every training row, why it was chosen, and which rows to ask a person about, in order."""
+    from oneof.reasons import explained
+    from oneof.report.label_studio import tasks, write_tasks
+    from oneof.run import Run
+    from oneof.sheets import ENDINGS, check_out, write_sheet
+
+    check_out(out, (*ENDINGS, ".json"))
+    opened = Run.open(run)
+    carried = _carried(opened, column or [])
+    table = explained(opened.purified, opened.model.t)
+    if out.suffix.lower() == ".json":
+        write_tasks(tasks(table, carried, from_name=from_name, to_name=to_name), out)
+    else:
+        for name, cells in carried.items():
+            table = table.append_column(name, [cells])
+        write_sheet(table, out, separator)
+    asked, outside = sum(table["ask"].to_pylist()), table.num_rows - table["outside"].null_count
+    typer.echo(
+        f"wrote {out}: {table.num_rows:,} rows, {asked:,} to ask a person about, {outside:,} whose set may miss the truth"
+    )
+
+
+def _carried(run: Run, columns: list[str]) -> dict[str, list[Any]]:
+    """Columns of the file that was learned from, if it is still the same."""
+    from oneof.data.formats import check_column
+    from oneof.data.tables import open_table, read_numbers
+    from oneof.run import fingerprint
+
+    if not columns:
+        return {}
+    path = Path(run.facts["file"])
+    if not path.is_file() or fingerprint(path) != run.facts["fingerprint"]:
+        raise ValueError(
+            f"--column needs the file that was learned from, unchanged; {path} is gone or another. Leave it out."
+        )
+    source = open_table(path)
+    taken = next((name for name in columns if name in run.purified.column_names), None)
+    if taken is not None:
+        raise ValueError(f"--column must not have the name of a column of the result; got {taken!r}. Leave it out.")
+    for name in columns:
+        check_column(name, source.columns, source.name)
+    return read_numbers(source, [], columns)[1]

@@ -1,0 +1,26 @@
+"""`oneof export RUN --onnx FILE`: the model for other programs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def export(
+    run: Annotated[Path, typer.Argument(help="A folder that oneof fit wrote.")],
+    onnx: Annotated[Path, typer.Option(help="Where to write the ONNX model (extra 'export').")],
+) -> None:
+    """Write the ensemble as one ONNX graph, after onnxruntime has found the same probabilities."""
+    from oneof.export import export_onnx
+    from oneof.run import Run
+    from oneof.sheets import check_out
+
+    check_out(onnx, (".onnx",))
+    model = Run.open(run).model
+    difference = export_onnx(model, onnx)
+    typer.echo(
+        f"wrote {onnx}: {len(model.encoding.names)} features to {len(model.classes)} probabilities; "
+        f"onnxruntime differs by {difference:.1g} at most"
+    )

@@ -1,0 +1,119 @@
+"""`oneof fit FILE --out RUN`: learn from a table with candidate sets."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+if TYPE_CHECKING:
+    from oneof.run import Run
+
+
+def fit(
+    file: Annotated[Path, typer.Argument(help="A CSV, TSV, Parquet or npz table, or a named data set's .mat.")],
+    out: Annotated[Path, typer.Option(help="The folder to write. A run that was stopped there goes on.")],
+    features: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A column, or a glob such as 'x*'; may be given again. A column of text becomes a category. All numbers by default."
+        ),
+    ] = None,
+    candidates: Annotated[
+        str | None, typer.Option(help="The column of candidate sets. Default: 'candidates', unless --not is given.")
+    ] = None,
+    exclude: Annotated[str | None, typer.Option("--not", help="A column of labels that a row does not have.")] = None,
+    category: Annotated[list[str] | None, typer.Option(help="A column of numbers that are names.")] = None,
+    text: Annotated[list[str] | None, typer.Option(help="A column of text to embed (extra 'text').")] = None,
+    image: Annotated[
+        list[str] | None, typer.Option(help="A column of image files, beside the table, to embed (extra 'vision').")
+    ] = None,
+    group: Annotated[str | None, typer.Option(help="Rows with one value here stay on one side of a split.")] = None,
+    gold: Annotated[
+        str | None, typer.Option(help="A column of true labels, where known: to calibrate by, not to train on.")
+    ] = None,
+    train_on_gold: Annotated[bool, typer.Option("--train-on-gold", help="Train on the gold labels too.")] = False,
+    ignore: Annotated[list[str] | None, typer.Option(help="A column to keep out, such as an id.")] = None,
+    separator: Annotated[str, typer.Option(help="What stands between the labels of a text cell.")] = "|",
+    empty: Annotated[str, typer.Option(help="What an empty set means: 'error' or 'unlabelled'.")] = "error",
+    networks: Annotated[int | None, typer.Option(help="In the ensemble.")] = None,
+    epochs: Annotated[int | None, typer.Option(help="To train the ensemble.")] = None,
+    seed: Annotated[int, typer.Option(help="Of everything that is drawn.")] = 0,
+    threads: Annotated[int, typer.Option(help="Of torch. Small networks are fastest with one.")] = 1,
+    memory: Annotated[float, typer.Option(help="Gigabytes that training may take.")] = 1.0,
+) -> None:
+    """Learn a classifier and the right label of every row; write both, with what is known about them, to a folder."""
+    import torch
+
+    from oneof.data.mixed import Roles
+    from oneof.fitting import SPACE, Task, fit_table
+
+    torch.set_num_threads(threads)
+
+    if empty not in ("error", "unlabelled"):
+        raise ValueError(f"--empty must be 'error' or 'unlabelled'; got {empty!r}.")
+    roles = Roles(
+        features=tuple(features or ("*",)),
+        categories=tuple(category or ()),
+        text=tuple(text or ()),
+        image=tuple(image or ()),
+        candidates=candidates or (None if exclude else "candidates"),
+        exclude=exclude,
+        gold=gold,
+        group=group,
+        ignore=tuple(ignore or ()),
+        separator=separator,
+        empty=empty,
+    )
+    space = replace(SPACE, members=networks or SPACE.members, epochs=epochs or SPACE.epochs)
+    console = Console()
+    run = fit_table(
+        file,
+        out,
+        Task(roles, seed, train_on_gold, space=space),
+        command=sys.argv,
+        memory=int(memory * 2**30),
+        progress=True,
+        say=lambda line: console.print(Text(line, style="yellow")),
+    )
+    show(run, console)
+
+
+def show(run: Run, console: Console) -> None:
+    """What was learned, in a few lines."""
+    import pyarrow.compute as pc
+
+    facts, purified = run.facts, run.purified
+    asked = pc.sum(purified["ask"]).as_py() or 0
+    table = Table(title=str(run.folder), show_header=False, title_justify="left")
+    kept, given = (pc.mean(pc.list_value_length(purified[name])).as_py() for name in ("kept", "original"))
+    for name, value in (
+        ("rows, features, classes", f"{facts['n']:,}, {facts['d']:,}, {len(facts['classes']):,}"),
+        ("labels per set", f"{given:.2f} given, {kept:.2f} kept"),
+        ("networks", f"{run.model.t}, chosen by {facts['rule']}"),
+        ("accuracy on new rows", accuracy_in_words(facts["estimate"])),
+        ("rows to ask a person about", f"{asked:,} ({asked / facts['n']:.1%})"),
+        ("seconds", f"{facts['seconds']:,}"),
+    ):
+        table.add_row(name, Text(value))
+    console.print(table)
+
+
+def accuracy_in_words(estimate: dict[str, object]) -> str:
+    """The estimate of the accuracy as a person reads it.
+
+    >>> accuracy_in_words({"value": 0.7, "low": 0.62, "high": 0.75, "kind": "interval", "by": "candidate sets"})
+    'about 70 % (62 to 75 %), by candidate sets'
+    >>> accuracy_in_words({"value": 0.7, "low": 0.0, "high": 0.75, "kind": "bound", "by": "candidate sets"})
+    'at most 75 %, by candidate sets: too little is known for an estimate'
+    """
+    value, low, high = (100 * float(str(estimate[name])) for name in ("value", "low", "high"))
+    if estimate["kind"] == "bound":
+        return f"at most {high:.0f} %, by {estimate['by']}: too little is known for an estimate"
+    return f"about {value:.0f} % ({low:.0f} to {high:.0f} %), by {estimate['by']}"

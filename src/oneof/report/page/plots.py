@@ -1,0 +1,98 @@
+"""Plots as SVG that belongs to the page: its colours, its fonts, its light and its dark.
+
+Matplotlib draws with three stand-in colours, which are then exchanged for the page's CSS variables. Labels of the data never
+reach matplotlib (it would read `$` as mathematics, and lacks the glyphs of many scripts): it draws a stand-in for each, which
+is exchanged for the escaped name.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import matplotlib as mpl
+from markupsafe import Markup, escape
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+INK, ACCENT, PAPER, LINE = "#010203", "#040506", "#070809", "#0a0b0c"
+_VARIABLES = {INK: "var(--ink-2)", ACCENT: "var(--accent)", PAPER: "var(--paper)", LINE: "var(--line)"}
+_STYLE: dict[Any, Any] = {
+    "svg.fonttype": "none",  # text stays text: it can be selected, and takes the page's font
+    "text.parse_math": False,
+    "svg.hashsalt": "oneof",  # the same page from the same run, byte for byte
+    "font.family": "DejaVu Sans",  # what matplotlib measures with, and comes with
+    "font.size": 9,
+    "figure.facecolor": "none",
+    "axes.facecolor": "none",
+    "axes.edgecolor": LINE,
+    "axes.labelcolor": INK,
+    "axes.titlecolor": INK,
+    "text.color": INK,
+    "xtick.color": LINE,
+    "ytick.color": LINE,
+    "xtick.labelcolor": INK,
+    "ytick.labelcolor": INK,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": LINE,
+    "grid.linewidth": 0.6,
+    "xtick.major.size": 0,
+    "ytick.major.size": 0,
+}
+_LONGEST = 18  # characters of a label beside an axis
+
+
+def plot(
+    name: str,
+    draw: Callable[[Axes], None],
+    *,
+    says: str,
+    labels: Sequence[str] = (),
+    size: tuple[float, float] = (4.6, 2.9),
+) -> Markup:
+    """The SVG that `draw` makes of its axes; `says` is read to those who cannot see it, `labels` are what `stand_in` stands for."""
+    with mpl.rc_context(_STYLE):
+        figure = Figure(figsize=size, layout="constrained")
+        draw(figure.add_subplot())
+        drawn = io.StringIO()
+        figure.savefig(drawn, format="svg", metadata={"Date": None})
+    return Markup(_labelled(_themed(drawn.getvalue(), name, says), labels))
+
+
+def stand_in(label: int, name: str) -> str:
+    """Drawn in place of a label's name: about as wide, and nothing else in a drawing looks like it.
+
+    >>> stand_in(7, "red fox"), stand_in(12, "x" * 200)
+    ('@7nnnn@', '@12nnnnnnnnnnnnnn@')
+    """
+    return f"@{label}".ljust(len(_short(name)) - 1, "n") + "@"
+
+
+def _themed(svg: str, name: str, says: str) -> str:
+    body = svg[svg.index("<svg") :]
+    body = re.sub(r"<metadata>.*?</metadata>\s*", "", body, flags=re.DOTALL)
+    box = re.search(r'viewBox="[^"]+"', body)
+    inside = body[body.index(">") + 1 :]
+    inside = re.sub(r'<g id="[^"]*"', "<g", inside)
+    inside = re.sub(r'(id="|url\(#|href="#)', rf"\1{name}-", inside).replace("xlink:href", "href")
+    for colour, variable in _VARIABLES.items():
+        inside = inside.replace(colour, variable)
+    return f'<svg {box[0] if box else ""} role="img" aria-label="{escape(says)}">{inside.strip()}'
+
+
+def _labelled(svg: str, labels: Sequence[str]) -> str:
+    return re.sub(r"@(\d+)n*@", lambda found: _name(labels[int(found[1])]), svg)
+
+
+def _name(label: str) -> str:
+    return f"{escape(_short(label))}<title>{escape(label)}</title>"
+
+
+def _short(label: str) -> str:
+    """Shortened near the end, since names of one kind may differ there or at the start; whole when pointed at."""
+    return label if len(label) <= _LONGEST else f"{label[: _LONGEST - 7]}…{label[-6:]}"

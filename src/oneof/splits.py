@@ -1,0 +1,37 @@
+"""Rows to train on and rows held out, k times; rows of one group are never on both sides."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Split = tuple[NDArray[np.intp], NDArray[np.intp] | None]
+
+
+def split_rows(rows: NDArray[np.intp], k: int, groups: Any = None, seed: int = 0) -> list[Split]:
+    """(rows to train on, rows held out), k times, equally many each time: trials of one stack must agree in that.
+
+    The held-out parts are disjoint as long as there are rows enough; a few rows may be in none. Where there are too few rows or
+    groups to hold any out, None is.
+
+    >>> [(len(train), len(held)) for train, held in split_rows(np.arange(10), 3)]
+    [(7, 3), (7, 3), (7, 3)]
+    """
+    rng = np.random.default_rng(seed)
+    names = rows if groups is None else np.asarray(groups)[rows]
+    parts = _parts(rows, names, min(k, len(rows)), rng)
+    training = [rng.permutation(rows[~np.isin(names, np.unique(names[np.isin(rows, part)]))]) for part in parts]
+    size = min(map(len, training))
+    if size < 2:
+        return [(rng.permutation(rows), None) for _ in range(k)]
+    return [(training[i % len(parts)][:size], parts[i % len(parts)]) for i in range(k)]
+
+
+def _parts(rows: NDArray[np.intp], names: NDArray[Any], k: int, rng: np.random.Generator) -> list[NDArray[np.intp]]:
+    """The rows at random, groups together, cut into k parts of one size."""
+    _, group = np.unique(names, return_inverse=True)
+    order = rows[np.argsort(rng.permutation(group.max() + 1)[group], kind="stable")]
+    size = max(1, len(rows) // k)
+    return [order[i * size : (i + 1) * size] for i in range(k)]

@@ -1,0 +1,69 @@
+"""The docs: every snippet runs and prints what the page says, every page is in the menu, and the site builds without a warning."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+from snippets import FENCE, run, same, steps
+
+from oneof.results import read
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+PAGES = sorted(path.name for path in DOCS.glob("*.md"))
+RUN = [
+    pytest.param(name, marks=pytest.mark.slow) if name == "tutorial.md" else name  # it fits a model
+    for name in PAGES
+    if steps((DOCS / name).read_text("utf-8"))
+]
+
+
+@pytest.mark.parametrize("name", RUN)
+def test_every_snippet_prints_what_the_page_says(name, tmp_path):
+    page = (DOCS / name).read_text("utf-8")
+    for step, real in zip(steps(page), run(page, tmp_path), strict=True):
+        assert same(step.output, real), f"{name} shows for\n{step.code}\n{step.output}\nbut it prints\n{real}"
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_every_block_of_code_is_one_that_is_run(name):
+    page = (DOCS / name).read_text("utf-8")
+    fences = [line for line in page.splitlines() if line.startswith("```") and line != "```"]
+    assert len(fences) == len(FENCE.findall(page))
+
+
+def test_the_digits_table_is_that_of_the_rows(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    import digits
+
+    rows = [row for row in read(ROOT / "results/digits.jsonl") if 100 <= row["seed"] < 110]
+    assert digits.table(rows) in (DOCS / "methods.md").read_text("utf-8")
+
+
+@pytest.mark.parametrize("figures", ["95.73", "89.20", "99.21", "99.03", "-1.39"])
+def test_the_figures_quoted_from_the_findings_are_there(figures):
+    quoted = (DOCS / "selection.md").read_text("utf-8")
+    found = (DOCS / "findings.md").read_text("utf-8")
+    assert figures.lstrip("-") in quoted
+    assert figures in found
+
+
+def test_every_page_is_in_the_menu():
+    menu = (ROOT / "mkdocs.yml").read_text("utf-8")
+    assert [page for page in PAGES if page not in menu] == []  # docs/assets/menu.py adds the decisions
+
+
+def test_the_site_builds_without_a_warning(tmp_path):
+    if find_spec("mkdocs") is None or find_spec("mkdocstrings") is None:
+        pytest.skip("mkdocs is not installed (extra docs)")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path / "site")]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=120)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert "PartialLabelClassifier" in (tmp_path / "site/api/index.html").read_text("utf-8")
+    assert "Dawid-Skene" in (tmp_path / "site/index.html").read_text("utf-8")
+    outside = [page.name for page in (tmp_path / "site").rglob("*.html") if 'src="https:' in page.read_text("utf-8")]
+    assert outside == []
