@@ -191,6 +191,7 @@ def _check_crew(
         "device 'cpu'": device.type != "cpu",
         "features, not views of images": views is not None,
         "a method whose loss is one of logits": type(method).step is not Method.step,
+        "a method that never looks at all rows": type(method).refresh is not Method.refresh,
         "mixup=0, since a row's partner may lie in another process": training.mixup > 0,
         "a network without batch normalisation, since a batch lies in several processes": statistics,
     }

@@ -36,7 +36,7 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
 
     Parameters
     ----------
-    method : str or Method, default=Proden(balance=0.5)
+    method : str or Method, default=BalancedProden()
         A key of `oneof.METHODS`, or an instance; None is the default.
     purify : str, Pop, PopRatio or None, default="pop"
         Remove candidates that the networks have ruled out, a few epochs at a time.

@@ -79,7 +79,7 @@ FLAT = Protocol(  # MNIST-like images as rows of pixels, as Tables 3 and 5 must 
     sets="drawn by a classifier trained for 200 epochs",
 )
 
-# Late and cautious, the same for every loss: docs/decisions/0007-pop-in-the-tables.md has how it was chosen on seeds 0-9.
+# Late and cautious, the same for every loss: docs/decisions/0010-pop-in-the-tables.md has how it was chosen on seeds 0-9.
 LATE = Pop(warm_up=80, interval=5, window=5, e0=0.95, e_end=0.3, e_s=0.05)
 QUICK = replace(LATE, warm_up=12, interval=2, window=2, e_s=0.1)  # the same way in fewer epochs
 

@@ -66,7 +66,8 @@ def missing(cells: Iterable[Cell], rows: Iterable[Row]) -> list[Cell]:
 def split(n: int, seed: int, protocol: Protocol) -> tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.intp]]:
     """Rows to train on, held-out rows and test rows of a seed.
 
-    >>> [len(part) for part in split(1122, 0, Protocol())]
+    >>> from oneof.experiments import TABULAR
+    >>> [len(part) for part in split(1122, 0, TABULAR)]
     [808, 89, 225]
     """
     order = np.random.default_rng(seed).permutation(n)

@@ -25,7 +25,7 @@ from oneof.data.ranks import Ranks, learn_ranks
 from oneof.data.scaling import Beside
 from oneof.engine import fit
 from oneof.evaluate import approximated_accuracy, covering_rate
-from oneof.methods import Method, Proden
+from oneof.methods import BalancedProden, Method
 from oneof.networks import MLP
 from oneof.optimize import SGD, Optimizer
 from oneof.others import Kernel, ask_others
@@ -71,7 +71,7 @@ class Space:
     weight_decay: tuple[float, ...] = (3e-4, 1e-3)
     kernel: Kernel | None = Kernel()  # noqa: RUF009 - frozen; None: sets are not purified beforehand
     margin: float = 0.3  # a label falls beforehand when another leads it by so much in what the other rows say
-    method: Method = Proden(balance=0.5)  # noqa: RUF009 - frozen
+    method: Method = BalancedProden()  # noqa: RUF009 - frozen
     purify: Purify | None = Pop()  # noqa: RUF009 - frozen
     optimizer: Optimizer = SGD()  # noqa: RUF009 - frozen
     mixup: float = 1.0

@@ -6,7 +6,7 @@ from oneof.methods.cc import CC
 from oneof.methods.clpl import CLPL, CLPLSoftmax
 from oneof.methods.lws import LWS, LWSCrossEntropy
 from oneof.methods.pico import PiCO
-from oneof.methods.proden import Proden
+from oneof.methods.proden import BalancedProden, Proden
 from oneof.methods.rc import RC
 from oneof.methods.rcr import RCR
 from oneof.methods.valen import Valen
@@ -26,6 +26,6 @@ METHODS: dict[str, type[Method]] = {
 }
 
 __all__ = [
-    "CAVL", "CC", "CLPL", "LWS", "METHODS", "RC", "RCR", "Batch", "CLPLSoftmax", "LWSCrossEntropy", "Memory", "Method", "Net", "PiCO",
+    "CAVL", "CC", "CLPL", "LWS", "METHODS", "RC", "RCR", "BalancedProden", "Batch", "CLPLSoftmax", "LWSCrossEntropy", "Memory", "Method", "Net", "PiCO",
     "Proden", "Step", "Valen",
 ]  # fmt: skip
