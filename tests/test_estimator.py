@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -20,6 +21,7 @@ from oneof.evaluate import approximated_accuracy
 from oneof.generate import Flip, generate
 from oneof.methods import CC
 from oneof.purify import PopRatio
+from oneof.search import search
 
 DATA = mixture(n=200, d=3, c=4, separation=5.0, seed=0)
 MASK = generate(DATA.labels, 4, Flip(0.4), seed=1)
@@ -27,13 +29,15 @@ NAMES = np.array(["ant", "bee", "cow", "dog"])
 LISTS = [NAMES[row].tolist() for row in MASK]
 
 
-@parametrize_with_checks([PartialLabelClassifier(epochs=40)])
+@parametrize_with_checks([PartialLabelClassifier(epochs=40, n_trials=3, lr=0.1)])
 def test_scikit_learn_checks(estimator, check):
     check(estimator)
 
 
 def quick(**changes):
-    return PartialLabelClassifier(**({"epochs": 25, "n_trials": 3, "random_state": 0} | changes))
+    return PartialLabelClassifier(
+        **({"epochs": 25, "n_trials": 3, "lr": 0.1, "weight_decay": 1e-3, "random_state": 0} | changes)
+    )
 
 
 def test_every_form_of_y_gives_the_same_classifier():
@@ -61,7 +65,25 @@ def test_learns_and_resolves_the_training_rows():
     np.testing.assert_allclose(clf.label_distributions_.sum(1), 1)
     assert (clf.label_distributions_[~clf.candidates_] == 0).all()
     assert clf.history_["set_size"].shape == (25, 3)
-    assert 1 <= clf.n_iter_ <= 25
+    assert clf.n_iter_ == 25
+
+
+def test_what_is_said_is_not_searched():
+    clf = quick(hidden=(16,), scaling="ranks").fit(DATA.x, MASK)
+    assert [tuple(one) for one in clf.found_.chosen] == [((16,), "ranks", 0.1, 1e-3)]
+    plain = quick(method="proden", purify=None, resolve_first=False, hidden=(), scaling="feature").fit(DATA.x, MASK)
+    assert plain.found_.weights is None
+    np.testing.assert_array_equal(plain.candidates_, MASK)
+
+
+def test_networks_of_several_widths_vote():
+    clf = quick().fit(DATA.x, MASK)
+    space = replace(clf._space(), hidden=((8,), (8, 8)), scaling=("feature",), settings=2)
+    clf.found_ = search(DATA.x, MASK, space=space)
+    clf._resolve(DATA.x, MASK)
+    assert len(clf.found_.fits) == 2
+    np.testing.assert_allclose(clf.predict_proba(DATA.x).sum(1), 1)
+    assert (clf.transduction_ == DATA.labels).mean() > 0.9
 
 
 def test_score_of_sets_is_the_approximated_accuracy():
@@ -105,11 +127,10 @@ def test_a_class_that_is_absent_can_be_named():
         ({"purify": "popp"}, MASK, r"purify must be one of pop, pop_ratio; got 'popp'\. Did you mean 'pop'\?"),
         ({"method": "pico"}, MASK, r"method must work on tables; 'pico' compares views of images"),
         ({"hidden": (0,)}, MASK, r"hidden must be widths of layers, such as \(128,\) or \(\); got \(0,\)"),
-        ({"choose": "junk", "validation_fraction": 0.0}, MASK, r"choose must be one of last, .*; got 'junk'"),
-        ({"lr": 1e8, "validation_fraction": 0.0}, MASK, r"training diverged in 3 of 3 networks\. Lower lr"),
+        ({"scaling": "zscore"}, MASK, r"scaling must be one of feature, global, root, .*; got 'zscore'"),
+        ({"lr": 1e8, "scaling": "feature"}, MASK, r"training diverged in 3 of 3 networks\. Lower lr"),
         ({"n_trials": 0}, MASK, r"n_trials must be at least 1; got 0"),
-        ({"validation_fraction": 1.0}, MASK, r"validation_fraction must lie in \[0, 1\); got 1\.0"),
-        ({"choose": "tset"}, MASK, r"choose must be one of last, covering, approximated, oracle; got 'tset'"),
+        ({"rule": "oracle"}, MASK, r"rule must be one of both, covering, approximated; got 'oracle'"),
         ({}, MASK[:50], r"y must have one entry per row of X; got 50 for 200 rows"),
         ({}, np.zeros_like(MASK), r"at least one label per row; 200 of 200 rows are empty, first row 0"),
     ],
@@ -119,7 +140,7 @@ def test_messages(changes, y, message):
         quick(**changes).fit(DATA.x, y)
 
 
-@pytest.mark.parametrize("changes", [{"method": CC}, {"method": None}, {"purify": PopRatio}])
+@pytest.mark.parametrize("changes", [{"method": CC}, {"method": 3}, {"purify": PopRatio}])
 def test_instances_not_classes(changes):
     with pytest.raises(TypeError, match=r"must be a name or an instance, such as .*\(\); got"):
         quick(**changes).fit(DATA.x, MASK)
