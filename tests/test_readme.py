@@ -26,6 +26,19 @@ def test_the_findings_on_images_are_those_of_the_rows():
     assert table(read(ROOT / "results/images.jsonl")) in (ROOT / "docs/findings.md").read_text()
 
 
+def test_the_results_are_those_of_the_rows():
+    import readme
+
+    assert readme.renewed(README) == README
+
+
+def test_where_the_gain_comes_from_is_what_the_rows_say():
+    import pop_gain
+
+    page = (ROOT / "docs/decisions/0010-pop-in-the-tables.md").read_text()
+    assert pop_gain.table(read(ROOT / "results/tables.jsonl")) in page
+
+
 def test_the_two_commands_are_there():
     assert "make demo" in README
     assert "make test" in README

@@ -12,7 +12,7 @@ from oneof.data.ranks import learn_ranks
 from oneof.data.scaling import SCALINGS, Beside
 from oneof.data.synthetic import mixture
 from oneof.generate import Flip, generate
-from oneof.methods import Proden
+from oneof.methods import BalancedProden, Proden
 from oneof.others import Kernel, ask_others
 from oneof.search import SEEN, Setting, Space, search
 from oneof.splits import split_rows
@@ -112,11 +112,11 @@ def test_balance_saves_a_class_that_always_comes_with_a_frequent_one():
 
 def test_proden_balance():
     weights = torch.tensor([[[0.8, 0.2], [0.8, 0.2], [0.8, 0.2]]])
-    balanced, _ = Proden(balance=1.0).refresh(None, None, weights, (), 1)
+    balanced, _ = BalancedProden(balance=1.0).refresh(None, None, weights, (), 1)
     torch.testing.assert_close(balanced, torch.full_like(weights, 0.5))
     assert Proden().refresh(None, None, weights, (), 1)[0] is weights
     with pytest.raises(ValueError, match=r"balance must lie in \[0, 1\]; got 2"):
-        Proden(balance=2)
+        BalancedProden(balance=2)
 
 
 # ------------------------------------------------------------------------------------------------------------------ splits
