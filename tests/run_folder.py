@@ -89,7 +89,7 @@ def _falls(rng: np.random.Generator, gone: np.ndarray, inside: np.ndarray, names
     row, label = gone.nonzero()
     columns = [
         names.take(pa.array(label)),
-        pa.array(rng.integers(1, 9, len(row)).astype(np.int32)),
+        pa.array(rng.integers(0, 9, len(row)).astype(np.int32)),
         pa.array((inside.max(1)[row] - inside[row, label]).astype(np.float32)),
         pa.array(rng.integers(1, 6, len(row)).astype(np.int32)),
     ]

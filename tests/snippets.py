@@ -14,6 +14,7 @@ import re
 import subprocess
 import sys
 from importlib.util import find_spec
+from itertools import zip_longest
 from pathlib import Path
 from typing import NamedTuple
 
@@ -51,7 +52,7 @@ def steps(page: str) -> list[Step]:
         if not any(start < m.start() < end for start, end in missing)
     ]
     found: list[Step] = []
-    for block, after in zip(blocks, [*blocks[1:], None], strict=True):
+    for block, after in zip_longest(blocks, blocks[1:]):
         if block.kind == "python":
             shown = (
                 after

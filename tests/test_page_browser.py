@@ -117,13 +117,14 @@ def test_the_queue_opens_in_the_table(page, report):
 
 
 def test_a_row_says_why_its_labels_fell(page, report):
-    row = next(row for row in Run.open(report.parent).purified.to_pylist() if row["removed"])
-    line = page.locator(f"#body tr:nth-child({row['row'] + 1})")
-    line.locator("summary").press("Enter")
-    fall = min(row["removed"], key=lambda fall: fall["round"])
-    words = line.locator("li").first.inner_text()
-    assert f"fell in round {fall['round']} at margin" in words
-    assert {fall["label"] for fall in row["removed"]} == set(line.locator("del").all_inner_texts())
+    rows = [row for row in Run.open(report.parent).purified.to_pylist()[:50] if row["removed"]]
+    first = [min(row["removed"], key=lambda fall: fall["round"])["round"] for row in rows]
+    for row, round in [(rows[first.index(0)], 0), next(pair for pair in zip(rows, first, strict=True) if pair[1] > 0)]:
+        line = page.locator(f"#body tr:nth-child({row['row'] + 1})")
+        line.locator("summary").press("Enter")
+        when = "before training" if round == 0 else f"in round {round}"
+        assert f" fell {when} at margin" in line.locator("li").first.inner_text()
+        assert {fall["label"] for fall in row["removed"]} == set(line.locator("del").all_inner_texts())
 
 
 def test_the_keyboard_reaches_everything_and_shows_where_it_is(page):

@@ -68,8 +68,10 @@
   }
 
   function reasons(row) {
-    const falls = get(row, "removed").map(([k, round, margin, trials]) =>
-      element("li", {}, label(k), ` fell in round ${round} at margin ${margin.toFixed(2)}, in ${trials} of ${get(row, "trained")} networks`));
+    const fell = (round, margin, trials) => round === 0
+      ? ` fell before training at margin ${margin.toFixed(2)}: the other rows speak against it`
+      : ` fell in round ${round} at margin ${margin.toFixed(2)}, in ${trials} of ${get(row, "trained")} networks`;
+    const falls = get(row, "removed").map(([k, ...fall]) => element("li", {}, label(k), fell(...fall)));
     const outside = get(row, "outside");
     if (outside >= 0) falls.push(element("li", {}, "the model is sure of ", label(outside), ", which is not in the set"));
     if (!falls.length) return [];
