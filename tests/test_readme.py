@@ -30,6 +30,7 @@ def test_the_results_are_those_of_the_rows():
     import readme
 
     assert readme.renewed(README) == README
+    assert readme.tables_page() == (ROOT / "docs/tables.md").read_text()
 
 
 def test_where_the_gain_comes_from_is_what_the_rows_say():

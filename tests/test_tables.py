@@ -316,6 +316,20 @@ def test_table_5_of_real_sets_and_images_have_their_own_rounds():
     assert set(REAL) > {"lost", "soccer"}
 
 
+def test_rows_without_augmentation_are_not_those_of_table_1():
+    cell = Cell("kmnist", TABLES[3].system("rc", "kmnist"), TABLES[3].protocol("kmnist"), ())
+    row = {
+        "kind": "chosen",
+        "dataset": "kmnist",
+        "setting": cell.setting,
+        "rule": "oracle",
+        "seed": 100,
+        "accuracy": 0.9,
+    }
+    assert tables.scores_of(3, TABLES[3], [row], [100])
+    assert not tables.scores_of(1, TABLES[1], [row], [100])
+
+
 def test_appended_rows_come_back(tmp_path):
     append(tmp_path / "a.jsonl", [made_up("cc", "oracle", 1, 0.5)])
     assert read(tmp_path / "a.jsonl")[0]["seed"] == 1

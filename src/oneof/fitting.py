@@ -230,7 +230,7 @@ def _facts(
         "classes": mixed.candidates.classes.tolist(),
         "features": encoding.names,
         "candidates": columns,
-        "chosen": plain_value(found.chosen),
+        "chosen": plain_value([one._asdict() for one in found.chosen]),
         "rule": task.rule if _gold(mixed) is None else "gold",
         "asked": asked,
     }

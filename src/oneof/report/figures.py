@@ -75,7 +75,8 @@ def draw_warm_up(
         axis.set(title=title, xlabel="epochs of warm-up")
         _plain(axis)
     axes[0, 0].set_ylabel("test accuracy, %")
-    axes[0, 0].legend(frameon=False)
+    handles, labels = axes[0, 0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=2, frameon=False)
     return figure
 
 
