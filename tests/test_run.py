@@ -22,7 +22,7 @@ from oneof.data.mixed import Roles, read_columns
 from oneof.estimator import PartialLabelClassifier
 from oneof.fitting import Task, fit_table
 from oneof.run import Run, write_json
-from oneof.search import Space
+from oneof.space import Space
 
 LABELS = np.array(["ant", "bee", "cow"])
 ROLES = Roles(features=("x*", "hue"), ignore=("truth",))
@@ -316,7 +316,7 @@ import sys, torch
 from pathlib import Path
 from oneof.data.mixed import Roles
 from oneof.fitting import Task, fit_table
-from oneof.search import Space
+from oneof.space import Space
 torch.set_num_threads(1)
 roles = Roles(features=("x*", "hue"), ignore=("truth",))
 space = Space(scaling=("feature", "ranks"), lr=(0.1,), weight_decay=(1e-3,), members=3, epochs=25)

@@ -14,7 +14,8 @@ from oneof.data.synthetic import mixture
 from oneof.generate import Flip, generate
 from oneof.methods import BalancedProden, Proden
 from oneof.others import Kernel, ask_others
-from oneof.search import SEEN, Setting, Space, search
+from oneof.search import search
+from oneof.space import SEEN, Setting, Space
 from oneof.splits import split_rows
 
 DATA = mixture(n=400, d=3, c=4, separation=4.0, seed=0)

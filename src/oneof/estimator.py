@@ -23,7 +23,8 @@ from oneof.features import Encoding
 from oneof.methods import METHODS, Method
 from oneof.purify import PURIFY, Purify
 from oneof.run import Run
-from oneof.search import SEEN, Space, search
+from oneof.search import search
+from oneof.space import SEEN, Space
 from oneof.state import Fit
 
 

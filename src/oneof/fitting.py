@@ -32,8 +32,9 @@ from oneof.resolve import (
     trained_rows,
 )
 from oneof.run import FACTS, PURIFIED, ROWS, TRAINING, Run, fingerprint, write_json, write_rows, write_table
-from oneof.search import Found, Space, search
+from oneof.search import Found, search
 from oneof.settings import first_difference, plain_value
+from oneof.space import Space
 from oneof.state import Fit
 from oneof.version import __version__
 

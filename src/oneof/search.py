@@ -11,7 +11,7 @@ No true label is used anywhere. Docs: docs/decisions/0006-default-estimator.md.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,17 +22,15 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from oneof.data.ranks import Ranks, learn_ranks
-from oneof.data.scaling import Beside
 from oneof.engine import fit
 from oneof.evaluate import approximated_accuracy, covering_rate
-from oneof.methods import BalancedProden, Method
 from oneof.networks import MLP
-from oneof.optimize import SGD, Optimizer
 from oneof.others import Kernel, ask_others
 from oneof.problem import Training
-from oneof.purify import Pop, Purify, Removals
+from oneof.purify import Purify, Removals
 from oneof.results import Row
 from oneof.settings import plain_value
+from oneof.space import SEEN, Setting, Space
 from oneof.splits import split_rows
 from oneof.state import Fit
 from oneof.trials import Trial
@@ -40,66 +38,12 @@ from oneof.trials import Trial
 RULES = ("both", "covering", "approximated")
 """What is asked of held-out sets: the covering rate, the approximated accuracy, or the mean of the two."""
 
-SEEN: dict[str, Beside] = {
-    "feature": Beside("feature", ranks=False),
-    "global": Beside("global", ranks=False),
-    "root": Beside("root", ranks=False),
-    "minmax": Beside("minmax", ranks=False),
-    "none": Beside("none", ranks=False),
-    "ranks": Beside(None),
-    "both": Beside("feature"),
-}
-"""How features that stand beside their ranks may be seen; "both": each feature's deviation made one, and its ranks."""
-
-
-class Setting(NamedTuple):
-    """What the search chooses for a network."""
-
-    hidden: tuple[int, ...]
-    scaling: str  # a key of SEEN
-    lr: float
-    weight_decay: float
-
-
-@dataclass(frozen=True)
-class Space:
-    """What is tried, and how the ensemble is made."""
-
-    hidden: tuple[tuple[int, ...], ...] = ((256,),)
-    scaling: tuple[str, ...] = ("feature", "global", "root", "ranks", "both")
-    lr: tuple[float, ...] = (0.1, 0.3)
-    weight_decay: tuple[float, ...] = (3e-4, 1e-3)
-    kernel: Kernel | None = Kernel()  # noqa: RUF009 - frozen; None: sets are not purified beforehand
-    margin: float = 0.3  # a label falls beforehand when another leads it by so much in what the other rows say
-    method: Method = BalancedProden()  # noqa: RUF009 - frozen
-    purify: Purify | None = Pop()  # noqa: RUF009 - frozen
-    optimizer: Optimizer = SGD()  # noqa: RUF009 - frozen
-    mixup: float = 1.0
-    noise: float = 0.0
-    batch: int | None = None  # None: 50, more for more than 5,000 rows
-    scalings: int = 2  # ways to see the features that networks are tried with
-    rows: int = 5000  # of a larger table a sample speaks for it until the ensemble is trained
-    folds: int = 3
-    trial_epochs: int = 15
-    settings: int = 3  # that the ensemble is made of
-    members: int = 12  # networks in the ensemble
-    parts: int | None = None  # of the rows, each held out by other networks; None: as many as there are networks
-    epochs: int | None = None  # None: 60, fewer for more than 20,000 rows
-
-    def of(self, n: int) -> Space:
-        """With numbers in place of None, for a table of n rows."""
-        batch = self.batch or int(np.clip(n // 100, 50, 2048))
-        epochs = self.epochs or int(np.clip(1_200_000 // n, 5, 60))
-        return replace(self, batch=batch, epochs=epochs)
-
 
 class Found(NamedTuple):
     """What a search leaves behind."""
 
     fits: tuple[Fit, ...]  # the ensemble, one stack per architecture
-    tried: list[
-        Row
-    ]  # everything that was tried with its truth-free scores: ways to see the features, then settings, best first
+    tried: list[Row]  # with truth-free scores: ways to see the features, then settings, best first
     chosen: list[Setting]  # those in the ensemble
     candidates: NDArray[np.bool_]  # [n, c] the sets that the ensemble was trained on
     weights: NDArray[np.float64] | None  # [n, c] of the candidates, by what the other rows say
