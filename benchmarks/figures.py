@@ -23,7 +23,7 @@ from oneof.data.named import NAMED, load
 from oneof.data.synthetic import mixture
 from oneof.engine import fit
 from oneof.evaluate import purified_region
-from oneof.experiments import LATE, SENSITIVITY, TABLES, TABULAR
+from oneof.experiments import REAL, REGION, SENSITIVITY, TABLES, TABULAR
 from oneof.generate import InstanceRate, generate
 from oneof.loop import begin, epochs
 from oneof.methods import CC, Proden
@@ -40,7 +40,8 @@ from oneof.trials import Trial
 SEEDS = range(10)
 REPORTED = range(100, 110)
 TOLERANCE = 0.05
-LR, DECAY = 0.1, 1e-2
+LR, DECAY = REGION.lr, REGION.weight_decay
+ON_TABLES = {name: figure for name, figure in SENSITIVITY.items() if figure.dataset in REAL}
 
 
 # ------------------------------------------------------------------------------------------------------------ sensitivity
@@ -50,7 +51,7 @@ def sensitivity(data_dir: str | None) -> list[Row]:
     """Every number of both rules varied on Lost, and PRODEN without POP; the last epoch is taken."""
     data = load("lost", data_dir)
     rows = _accuracies(data, [None], "none", "none")
-    for rule, figure in SENSITIVITY.items():
+    for rule, figure in ON_TABLES.items():
         for name, values in figure.values.items():
             rows += _accuracies(
                 data, [replace(figure.rule, **_allowed(figure.rule, name, v)) for v in values], rule, name
@@ -109,7 +110,7 @@ def region(data_dir: str | None) -> list[Row]:
 
 def _regions(name: str, x: Any, sets: Any, posterior: torch.Tensor) -> list[Row]:
     rows = []
-    for system, purify in (("PRODEN", None), ("PRODEN+POP", LATE)):
+    for system, purify in (("PRODEN", None), ("PRODEN+POP", REGION.rule)):
         trials = [Trial(seed, scaling="feature", lr=LR, weight_decay=DECAY) for seed in SEEDS]
         problem = pose(x, sets, trials, Proden(), purify, TABULAR.training)
         net = partial(Linear(), tuple(problem.x.shape[1:]), sets.shape[1])
@@ -142,7 +143,7 @@ def draw(rows: list[Row], table_rows: list[Row], folder: Path) -> None:
     figures.save(figures.draw_region(panels), folder / "region")
     varied = [row for row in rows if row["figure"] == "sensitivity"]
     without = float(np.mean([row["accuracy"] for row in varied if row["rule"] == "none"]))
-    for rule, figure in SENSITIVITY.items():
+    for rule, figure in ON_TABLES.items():
         shown = {}
         for name, values in figure.values.items():
             own = [[row["accuracy"] for row in varied if row["rule"] == rule and row["name"] == name and row["value"] == value] for value in values]  # fmt: skip

@@ -150,22 +150,20 @@ class Sensitivity:
     weight_decay: float = 1e-2
 
 
-SENSITIVITY: dict[str, Sensitivity] = {
-    "margin": Sensitivity(
-        "lost",
-        LATE,
-        {
-            "e0": (0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99),
-            "e_end": (0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9),
-            "e_s": (0.01, 0.02, 0.03, 0.05, 0.1, 0.2, 0.4),
-        },
-    ),
-    "ratio": Sensitivity(
-        "lost",
-        PopRatio(warm_up=80, theta=1e-2, inc=0.3),
-        {
-            "theta": (1e-4, 1e-3, 3e-3, 1e-2, 3e-2, 0.1, 0.3),
-            "inc": (1e-3, 1e-2, 0.03, 0.1, 0.3, 0.6, 1.0),
-        },
-    ),
+MARGIN = {
+    "e0": (0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99),
+    "e_end": (0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9),
+    "e_s": (0.01, 0.02, 0.03, 0.05, 0.1, 0.2, 0.4),
 }
+RATIO = {
+    "theta": (1e-4, 1e-3, 3e-3, 1e-2, 3e-2, 0.1, 0.3),
+    "inc": (1e-3, 1e-2, 0.03, 0.1, 0.3, 0.6, 1.0),
+}
+SENSITIVITY: dict[str, Sensitivity] = {
+    "margin": Sensitivity("lost", LATE, MARGIN),
+    "ratio": Sensitivity("lost", PopRatio(warm_up=80, theta=1e-2, inc=0.3), RATIO),
+    "margin-cifar10": Sensitivity(
+        "cifar10", replace(LATE, warm_up=60), MARGIN, lr=0.05, weight_decay=1e-3
+    ),  # waits for GPU hours
+}
+REGION = Sensitivity("lost", LATE, {})  # the purified region by epoch: nothing is varied
