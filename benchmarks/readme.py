@@ -18,6 +18,7 @@ from oneof.results import Row, read
 
 ROOT = Path(__file__).parents[1]
 MARK = "<!-- {}: made by benchmarks/readme.py -->", "<!-- {}: end -->"
+MARKED = ("README.md", "docs/decisions/0006-default-estimator.md")
 SETS = ("lost", "birdsong", "msrcv2")
 SEEDS = range(100, 110)
 HEAD = "| data set | loss | alone | with POP | gain | p (Holm) | oracle: alone | with POP | paper: alone | with POP |"
@@ -80,14 +81,15 @@ def _settings() -> set[str]:
     return {Cell(name, one, table.protocol(name), ()).setting for name in SETS for one in table.systems.values()}
 
 
-def renewed(readme: str) -> str:
-    """README with its sections made anew from rows."""
+def renewed(page: str) -> str:
+    """A page with its marked sections made anew from rows."""
     made = {"results": section(read(ROOT / "results/tables.jsonl")), "realworld": world()}
     for name, text in made.items():
         begin, end = (mark.format(name) for mark in MARK)
-        before, rest = readme.split(begin)
-        readme = f"{before}{begin}\n\n{text}\n\n{end}{rest.split(end)[1]}"
-    return readme
+        if begin in page:
+            before, rest = page.split(begin)
+            page = f"{before}{begin}\n\n{text}\n\n{end}{rest.split(end)[1]}"
+    return page
 
 
 def world() -> str:
@@ -128,15 +130,14 @@ def tables_page() -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--write", action="store_true", help="put it into README.md; without, print it")
+    parser.add_argument("--write", action="store_true", help="put it into the pages; without, print them")
     write = parser.parse_args().write
-    path = ROOT / "README.md"
-    new = renewed(path.read_text())
-    if write:
-        path.write_text(new)
-        (ROOT / "docs/tables.md").write_text(tables_page())
-    else:
-        print(new)
+    new = {name: renewed((ROOT / name).read_text()) for name in MARKED} | {"docs/tables.md": tables_page()}
+    for name, text in new.items():
+        if write:
+            (ROOT / name).write_text(text)
+        else:
+            print(text)
 
 
 if __name__ == "__main__":
