@@ -328,8 +328,7 @@ def test_killed_and_repeated_it_ends_with_the_same_model(run: Run, table: Path, 
     out = folder / "killed"
     process = subprocess.Popen([sys.executable, "-c", FIT, str(table), str(out)])
     while not (out / "checkpoint" / "search").exists() and process.poll() is None:
-        time.sleep(0.02)
-    time.sleep(0.2)
+        time.sleep(0.001)
     process.send_signal(signal.SIGKILL)
     process.wait()
     assert not (out / "run.json").exists()

@@ -28,7 +28,8 @@ def written_beside(path: Path) -> Iterator[IO[bytes]]:
             os.fsync(file.fileno())
         beside.replace(path)
     except OSError as error:
-        error.filename = error.filename or str(path)  # a full disk does not say which
+        if error.filename in (None, str(beside), beside):  # a full disk names no file, others the one beside
+            error.filename = str(path)
         raise
     finally:
         beside.unlink(missing_ok=True)

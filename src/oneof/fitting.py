@@ -93,7 +93,7 @@ def fit_table(
     if _is_finished(out, asked):
         say(f"{out} is finished already; nothing to do.")
         return Run.open(out)
-    _begin(out, asked)
+    _check_folder(out, asked)
     mixed = read_mixed(file, task.roles)
     if fingerprint(file) != asked["data"]:
         raise ValueError(f"{file} must not change while it is read; it did. Repeat the command.")
@@ -102,6 +102,7 @@ def fit_table(
     warnings = _look(x, mixed, encoding, task.seed)
     for text in warnings:
         say(text)
+    _begin(out, asked)
     found = search(
         x,
         _taught(mixed, task.train_on_gold),
@@ -124,11 +125,12 @@ def _is_finished(out: Path, asked: dict[str, Any]) -> bool:
     if not (out / FACTS).exists():
         return False
     _check_same(out, Run.open(out).facts["asked"], asked)
+    shutil.rmtree(out / "checkpoint", ignore_errors=True)  # it may have been killed between its last two acts
     return True
 
 
-def _begin(out: Path, asked: dict[str, Any]) -> None:
-    """Make the folder, or see that the run stopped in it was asked for the same."""
+def _check_folder(out: Path, asked: dict[str, Any]) -> None:
+    """See that the folder is free, or that the run stopped in it was asked for the same."""
     note = out / "checkpoint" / ASKED
     if note.exists():
         try:
@@ -136,11 +138,19 @@ def _begin(out: Path, asked: dict[str, Any]) -> None:
         except ValueError as error:
             raise ValueError(f"{note} must say what the run was asked for; it is damaged. Delete {out}.") from error
         return _check_same(out, before, asked)
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+    begun = note.parent.is_dir() and all(path.name == f".{ASKED}.part" for path in note.parent.iterdir())
+    others = [path for path in out.iterdir() if path != note.parent or not begun] if out.is_dir() else [out]
+    if out.exists() and others:
         raise ValueError(f"out must be a new or empty folder; {out} holds something else. Give another one.")
-    note.parent.mkdir(parents=True, exist_ok=True)
-    write_json(asked, note)
     return None
+
+
+def _begin(out: Path, asked: dict[str, Any]) -> None:
+    """Make the folder and note what is asked: only now, so that a mistake in the command leaves nothing behind."""
+    note = out / "checkpoint" / ASKED
+    note.parent.mkdir(parents=True, exist_ok=True)
+    if not note.exists():
+        write_json(asked, note)
 
 
 def _check_same(out: Path, before: dict[str, Any], asked: dict[str, Any]) -> None:

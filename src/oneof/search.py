@@ -142,7 +142,8 @@ def _ask(table: Table, scaling: str) -> Asked:
     logits, sets = torch.as_tensor(kernel.sharpness * opinion.scores), torch.as_tensor(table.mask)
     scores = _scores(covering_rate(logits, sets).item(), approximated_accuracy(logits, sets).item())
     if table.gold is not None:
-        scores["gold"] = round(float((opinion.scores.argmax(1) == table.gold).mean()), 6)
+        known = table.gold >= 0
+        scores["gold"] = round(float((opinion.scores.argmax(1) == table.gold)[known].mean()), 6)
     return Asked({"stage": "others", "scaling": scaling, **scores}, opinion.weights)
 
 

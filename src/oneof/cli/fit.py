@@ -36,17 +36,20 @@ def fit(
     ] = None,
     group: Annotated[str | None, typer.Option(help="Rows with one value here stay on one side of a split.")] = None,
     gold: Annotated[
-        str | None, typer.Option(help="A column of true labels, where known: to calibrate by, not to train on.")
+        str | None,
+        typer.Option(
+            help="A column of true labels, where known: to choose settings and calibrate by, not to train on."
+        ),
     ] = None,
     train_on_gold: Annotated[bool, typer.Option("--train-on-gold", help="Train on the gold labels too.")] = False,
     ignore: Annotated[list[str] | None, typer.Option(help="A column to keep out, such as an id.")] = None,
     separator: Annotated[str, typer.Option(help="What stands between the labels of a text cell.")] = "|",
     empty: Annotated[str, typer.Option(help="What an empty set means: 'error' or 'unlabelled'.")] = "error",
-    networks: Annotated[int | None, typer.Option(help="In the ensemble.")] = None,
-    epochs: Annotated[int | None, typer.Option(help="To train the ensemble.")] = None,
-    seed: Annotated[int, typer.Option(help="Of everything that is drawn.")] = 0,
-    threads: Annotated[int, typer.Option(help="Of torch. Small networks are fastest with one.")] = 1,
-    memory: Annotated[float, typer.Option(help="Gigabytes that training may take.")] = 1.0,
+    networks: Annotated[int | None, typer.Option(min=1, help="In the ensemble.")] = None,
+    epochs: Annotated[int | None, typer.Option(min=1, help="To train the ensemble.")] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Of everything that is drawn.")] = 0,
+    threads: Annotated[int, typer.Option(min=1, help="Of torch. Small networks are fastest with one.")] = 1,
+    memory: Annotated[float, typer.Option(min=0.001, help="Gigabytes that training may take.")] = 1.0,
 ) -> None:
     """Learn a classifier and the right label of every row; write both, with what is known about them, to a folder."""
     import torch

@@ -27,6 +27,8 @@ def predict(
     from oneof.sheets import check_out, write_sheet
 
     check_out(out)
+    if out.resolve() == file.resolve():
+        raise ValueError(f"out must be another file than the table that is read; got {str(out)!r} for both.")
     model = Run.open(run).model
     columns = read_columns(file, model.encoding.roles)
     for column, values in model.encoding.unseen(columns).items():

@@ -120,11 +120,18 @@ def resolve_roles(source: Source, roles: Roles) -> tuple[Roles, list[str]]:
     by_name = tuple(name for name in free if name in chosen and not source.numeric[name])
     left_out = [name for name in free if name not in chosen and not source.numeric[name]]
     if not (features or by_name or roles.categories or roles.text or roles.image):
+        _check_rows(source)
         raise ValueError(
-            f"features must be columns to learn from; {source.name} has no column of numbers for {', '.join(roles.features)}. "
-            "Name columns of text to take them as categories."
+            f"features must be columns to learn from; {source.name} has no column of numbers for {', '.join(roles.features)} "
+            f"among {', '.join(free) or 'none'}. Name columns of text to take them as categories."
         )
     return replace(roles, features=features, categories=(*roles.categories, *by_name)), left_out
+
+
+def _check_rows(source: Source) -> None:
+    """A table without rows has columns of no type: say so first."""
+    if not any(len(values) for _, _, values in source.pieces([], list(source.columns)[:1])):
+        raise ValueError(f"{source.name} must have at least one row; got none.")
 
 
 def _check_one_part(taken: list[str], categories: Sequence[str], where: str) -> None:

@@ -171,6 +171,7 @@ def _csv(path: Path) -> Source:
 
 @contextmanager
 def _csv_reader(path: Path, types: dict[str, pa.DataType]) -> Iterator[pa.csv.CSVStreamingReader]:
+    _check_encoding(path)
     delimiter = "\t" if path.suffix.lower() == ".tsv" else ","
     form = pa.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
     convert = pa.csv.ConvertOptions(column_types=types, include_columns=list(types))
@@ -182,6 +183,12 @@ def _csv_reader(path: Path, types: dict[str, pa.DataType]) -> Iterator[pa.csv.CS
         raise ValueError(_csv_message(path, str(error), types)) from error
 
 
+def _check_encoding(path: Path) -> None:
+    with readable(str(path)), path.open("rb") as file:
+        if file.read(2) in (b"\xff\xfe", b"\xfe\xff"):
+            raise ValueError(f"{path} must be UTF-8; it is UTF-16. Save it as UTF-8.")
+
+
 def _csv_message(path: Path, message: str, types: dict[str, pa.DataType]) -> str:
     # Arrow would call back for a ragged row, but fails inside the call where the row is not UTF-8; so read its words.
     ragged = re.search(r"Row #(\d+): Expected (\d+) columns, got (\d+): (.*)", message)
@@ -190,6 +197,10 @@ def _csv_message(path: Path, message: str, types: dict[str, pa.DataType]) -> str
         return f"rows must have the header's {expected} cells; {path}, row {int(line) - 2} (line {line}) has {got}: {text[:60]!r}."
     if "conversion error to double" in message:
         return _wrong_cell(path, [name for name, kind in types.items() if kind == pa.float64()]) or message
+    if "invalid UTF8" in message:
+        where = re.search(r"Row #(\d+)", message)
+        line = f", line {where[1]}" if where else ""
+        return f"{path} must be UTF-8; it has other bytes{line}. Save it as UTF-8."
     return message
 
 
