@@ -11,7 +11,7 @@ import os
 import shutil
 import signal
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,17 +20,19 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from oneof.data.named import NAMED, Dataset, load
+from oneof.data.named import NAMED, Dataset, data_folder, load
 from oneof.engine import fit
 from oneof.evaluate import true_labels_removed
 from oneof.experiments import Protocol, System
 from oneof.results import Row, append, origin
+from oneof.runtime import make_deterministic
 from oneof.select import RULES, best, score
 from oneof.settings import digest, plain_value
 from oneof.state import Record
 from oneof.trials import Trial
 
 REPORTED = ("covering", "approximated", "oracle", "accuracy", "set_size")
+FIXED_MEMORY = 2**30  # of a deterministic stack: what is free now must not decide how trials are cut into stacks
 
 
 class Cell(NamedTuple):
@@ -86,10 +88,14 @@ def trials_of(cell: Cell, n: int) -> list[Trial]:
     ]
 
 
-def obtain(cell: Cell, data: Dataset, *, device: str = "cpu", checkpoint: Path | None = None) -> list[Row]:
+def obtain(
+    cell: Cell, data: Dataset, *, device: str = "cpu", checkpoint: Path | None = None, memory: int | None = None
+) -> list[Row]:
     """Train a cell of a set that comes with candidates, and give its rows."""
     trials = trials_of(cell, len(data.x))
-    return train(cell, data.x, data.candidates, data.labels, trials, device=device, checkpoint=checkpoint)
+    return train(
+        cell, data.x, data.candidates, data.labels, trials, device=device, checkpoint=checkpoint, memory=memory
+    )
 
 
 def train(
@@ -101,6 +107,7 @@ def train(
     *,
     device: str = "cpu",
     checkpoint: Path | None = None,
+    memory: int | None = None,
 ) -> list[Row]:
     """Train all trials of a cell at once, in the order of `trials_of`, and give its rows."""
     started = time.perf_counter(), time.process_time()
@@ -115,6 +122,7 @@ def train(
         labels=labels,
         device=device,
         checkpoint=checkpoint,
+        memory=memory,
     )
     lost = true_labels_removed(fitted.candidates, torch.as_tensor(labels, device=fitted.rows.device)[fitted.rows])
     history = fitted.history._replace(**{name: getattr(fitted.history, name).cpu() for name in REPORTED})
@@ -155,32 +163,80 @@ def _in_short(history: Record, trials: range, epoch: torch.Tensor) -> dict[str, 
     return {"epoch": [e + 1 for e, _ in at], **short}
 
 
-def obtain_all(
-    cells: Sequence[Cell], path: Path, data_dir: Any, processes: int, device: str = "cpu"
-) -> Iterator[tuple[Cell, list[Row]]]:
-    """Obtain cells in several processes, append each one's rows as soon as it is done, and yield it.
+class Errand(NamedTuple):
+    """A cell to obtain somewhere else, and what it takes there."""
 
-    Stopped or killed, the next call goes on where each cell stood: it is checkpointed beside the file of rows.
+    cell: Cell
+    data_dir: Path | None
+    device: str
+    checkpoint: Path
+    deterministic: bool
+
+
+def run_errand(errand: Errand) -> list[Row]:
+    """Obtain a cell in a process of its own: one thread, since there are as many processes as cores."""
+    torch.set_num_threads(1)
+    if errand.deterministic:
+        make_deterministic()
+    data = load(errand.cell.dataset, errand.data_dir)
+    memory = FIXED_MEMORY if errand.deterministic else None
+    return obtain(errand.cell, data, device=errand.device, checkpoint=errand.checkpoint, memory=memory)
+
+
+Done = Iterator[tuple[Errand, list[Row]]]
+Place = Callable[[Sequence[Errand], int], Done]
+"""Where errands are run, so many at a time (0: as many as can be): each is yielded with its rows when it is done."""
+
+
+def obtain_all(
+    cells: Sequence[Cell],
+    path: Path,
+    data_dir: Any,
+    processes: int,
+    device: str = "cpu",
+    *,
+    place: Place | None = None,
+    deterministic: bool = False,
+) -> Iterator[tuple[Cell, list[Row]]]:
+    """Obtain cells in several processes, or in another place; append each one's rows as soon as it is done, and yield it.
+
+    Stopped or killed, the next call goes on where each cell stood: it is checkpointed beside the file of rows. Elsewhere than in
+    processes here a seed is an errand of its own; so it is where rows are deterministic, since a rounding may depend on the stack.
     """
-    running = path.parent / f".{path.stem}-running"
-    largest_first = sorted(cells, key=_work, reverse=True)  # so that no process is left with a long one at the end
-    with ProcessPoolExecutor(processes, multiprocessing.get_context("spawn"), _quiet) as pool:
+    running = path.absolute().parent / f".{path.stem}-running"
+    named = {cell.setting: cell for cell in cells}
+    if place is not None or deterministic:
+        named = {f"{cell.setting}-{cell.seeds[0]}": cell for cell in seed_by_seed(cells)}
+    # the largest first, so that no process is left with a long one at the end
+    largest_first = sorted(named, key=lambda name: -_work(named[name]))
+    data_dir = data_folder(data_dir)
+    folder = data_dir and data_dir.absolute()
+    errands = [Errand(named[name], folder, device, running / name, deterministic) for name in largest_first]
+    for errand, rows in (place or in_processes)(errands, processes):
+        append(path, rows)
+        shutil.rmtree(errand.checkpoint, ignore_errors=True)
+        yield errand.cell, rows
+    if running.is_dir() and not any(running.iterdir()):
+        running.rmdir()
+
+
+def seed_by_seed(cells: Iterable[Cell]) -> list[Cell]:
+    """Every cell as many, of one seed each."""
+    return [cell._replace(seeds=(seed,)) for cell in cells for seed in cell.seeds]
+
+
+def in_processes(errands: Sequence[Errand], processes: int) -> Done:
+    """Run errands in processes of this machine."""
+    with ProcessPoolExecutor(processes or os.cpu_count(), multiprocessing.get_context("spawn"), _quiet) as pool:
         try:
-            at_work = {
-                pool.submit(_in_process, cell, data_dir, device, running / cell.setting): cell for cell in largest_first
-            }
+            at_work = {pool.submit(run_errand, errand): errand for errand in errands}
             for done in as_completed(at_work):
-                cell, rows = at_work[done], done.result()
-                append(path, rows)
-                shutil.rmtree(running / cell.setting, ignore_errors=True)
-                yield cell, rows
+                yield at_work[done], done.result()
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             for process in multiprocessing.active_children():
                 process.terminate()
             raise
-    if running.is_dir() and not any(running.iterdir()):
-        running.rmdir()
 
 
 def _work(cell: Cell) -> int:
@@ -190,11 +246,6 @@ def _work(cell: Cell) -> int:
 
 
 def _quiet() -> None:
-    """In a process of its own: one thread, since there are as many processes as cores; the parent hears Ctrl-C for all."""
+    """In a process of its own: one thread from the start; the parent hears Ctrl-C for all."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.environ["OMP_NUM_THREADS"] = "1"
-    torch.set_num_threads(1)
-
-
-def _in_process(cell: Cell, data_dir: Any, device: str, checkpoint: Path) -> list[Row]:
-    return obtain(cell, load(cell.dataset, data_dir), device=device, checkpoint=checkpoint)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Hashable
 from typing import Any
 
 import torch
+from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 from torch import Tensor
 
 
@@ -17,6 +18,15 @@ def free_memory(device: torch.device) -> int:
     if "SC_AVPHYS_PAGES" in os.sysconf_names:
         return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     return 4 * 2**30
+
+
+def make_deterministic() -> None:
+    """From here on this process gives the same bits for the same call: one thread, and sums in a fixed order."""
+    torch.set_num_threads(1)
+    threadpool_limits(1)  # of NumPy's and SciPy's products
+    torch.use_deterministic_algorithms(True)
+    torch.backends.cudnn.benchmark = False
+    os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"  # read at the first product on a card
 
 
 class Beside:

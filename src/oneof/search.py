@@ -110,11 +110,11 @@ def search(
     ranks = learn_ranks(x)
     space = space.of(len(x))
     table = Table(ranks, ranks(x), mask, groups, gold, space, seed, device, memory, progress, checkpoint)
-    asked = [_ask(table, scaling) for scaling in space.scaling] if space.kernel else []
+    asked = [ask(table, scaling) for scaling in space.scaling] if space.kernel else []
     rule = rule if gold is None else "gold"
     asked.sort(key=lambda one: -one.row[rule])
     weights = np.asarray(np.mean([one.weights for one in asked], axis=0)) if asked else None
-    kept, lead = _purified(mask, weights, space.margin)
+    kept, lead = purified(mask, weights, space.margin)
     ways = [one.row["scaling"] for one in asked[: space.scalings]] or list(space.scaling)
     settings = [Setting(*one) for one in product(space.hidden, ways, space.lr, space.weight_decay)]
     tried, chosen = _try(table._replace(mask=kept), settings, rule)
@@ -133,7 +133,8 @@ class Asked(NamedTuple):
     weights: NDArray[np.floating[Any]]  # [n, c]
 
 
-def _ask(table: Table, scaling: str) -> Asked:
+def ask(table: Table, scaling: str) -> Asked:
+    """What they say with the features seen in this way, and how well that agrees with the rows' own sets."""
     wide = torch.as_tensor(table.wide)
     shift, scale = SEEN[scaling](wide)
     x = ((wide - shift) * scale)[:, scale != 0].numpy()
@@ -152,7 +153,7 @@ def _scores(covering: float, approximated: float) -> Row:
     return {"covering": round(covering, 6), "approximated": round(approximated, 6), "both": round(both, 6)}
 
 
-def _purified(
+def purified(
     mask: NDArray[np.bool_], weights: NDArray[np.float64] | None, margin: float
 ) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
     """The sets without labels that another candidate leads by the margin; and the lead [n, c] where a label fell, else 0."""

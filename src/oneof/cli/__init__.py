@@ -16,6 +16,7 @@ from oneof.cli.generate import generate
 from oneof.cli.inspect import inspect
 from oneof.cli.predict import predict
 from oneof.cli.report import report
+from oneof.cli.search import search
 from oneof.cli.table import table
 from oneof.cli.votes import votes
 from oneof.version import __version__
@@ -25,7 +26,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (demo, data, votes, inspect, generate, fit, predict, clean, report, export, table):
+for command in (demo, data, votes, inspect, generate, fit, predict, clean, report, export, search, table):
     app.command()(command)
 
 # typer carries its own click in newer versions and uses the real one in older: this is ClickException of either

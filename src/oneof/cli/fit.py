@@ -50,14 +50,22 @@ def fit(
     seed: Annotated[int, typer.Option(min=0, help="Of everything that is drawn.")] = 0,
     threads: Annotated[int, typer.Option(min=1, help="Of torch. Small networks are fastest with one.")] = 1,
     memory: Annotated[float, typer.Option(min=0.001, help="Gigabytes that training may take.")] = 1.0,
+    deterministic: Annotated[
+        bool, typer.Option("--deterministic", help="The same run to the bit, whenever it is repeated on one machine.")
+    ] = False,
 ) -> None:
     """Learn a classifier and the right label of every row; write both, with what is known about them, to a folder."""
     import torch
 
     from oneof.data.mixed import Roles
     from oneof.fitting import SPACE, Task, fit_table
+    from oneof.runtime import make_deterministic
 
     torch.set_num_threads(threads)
+    if deterministic:
+        if threads != 1:
+            raise ValueError(f"--deterministic needs one thread; got --threads {threads}. Leave one of them out.")
+        make_deterministic()
 
     if empty not in ("error", "unlabelled"):
         raise ValueError(f"--empty must be 'error' or 'unlabelled'; got {empty!r}.")

@@ -10,9 +10,10 @@ import typer
 
 if TYPE_CHECKING:
     from oneof.experiments import Table
-    from oneof.obtain import Cell
+    from oneof.obtain import Cell, Place
 
 FORMS = ("rich", "markdown", "latex")
+PLACES = ("processes", "ray")
 
 
 def table(
@@ -26,10 +27,16 @@ def table(
     data_dir: Annotated[Path | None, typer.Option(help="Where the data sets lie; default: ONEOF_DATA.")] = None,
     processes: Annotated[int, typer.Option(help="Processes to run in; 0: one for each core.")] = 0,
     device: Annotated[str, typer.Option(help="Where to train: cpu or cuda.")] = "cpu",
+    on: Annotated[str, typer.Option(help="What runs it: processes, or ray (extra 'sweep').")] = "processes",
+    deterministic: Annotated[
+        bool, typer.Option("--deterministic", help="The same rows to the bit, whenever they are run on one machine.")
+    ] = False,
 ) -> None:
     """Reproduce a table of the paper: run what is missing, and show ours beside the paper's. Stop it at any time; it resumes."""
     if form not in FORMS:
         raise ValueError(f"format must be one of {', '.join(FORMS)}; got {form!r}.")
+    if on not in PLACES:
+        raise ValueError(f"on must be one of {', '.join(PLACES)}; got {on!r}.")
     if _characteristics(number):
         return
     wanted = _table(number)
@@ -37,7 +44,7 @@ def table(
     systems = _names(methods, tuple(wanted.systems), "method")
     asked = _seeds(seeds)
     if not show:
-        _run(wanted, names if datasets else None, systems, asked, rows, data_dir, processes, device)
+        _run(wanted, names if datasets else None, systems, asked, rows, data_dir, processes, device, on, deterministic)
     _show(number, wanted, names, systems, asked, rows, form)
 
 
@@ -89,9 +96,9 @@ def _run(
     data_dir: Path | None,
     processes: int,
     device: str,
+    on: str,
+    deterministic: bool,
 ) -> None:
-    import os
-
     from oneof.obtain import Cell, missing, obtain_all
     from oneof.progress import bar
     from oneof.results import read
@@ -106,10 +113,21 @@ def _run(
         return
     started, trials = time.perf_counter(), sum(_trials(cell) for cell in todo)
     with bar(f"{trials} trials", trials, True) as advance:
-        for cell, _ in obtain_all(todo, path, data_dir, processes or os.cpu_count() or 1, device):
+        for cell, _ in obtain_all(
+            todo, path, data_dir, processes, device, place=_place(on), deterministic=deterministic
+        ):
             advance(f"{cell.dataset}, {cell.system.title}", _trials(cell))
     seconds = time.perf_counter() - started
     typer.echo(f"{trials} trials in {seconds / 60:.1f} minutes, {seconds / trials:.3f} s each.", err=True)
+
+
+def _place(on: str) -> Place | None:
+    if on == "processes":
+        return None
+    from oneof.on_ray import load_ray, on_ray
+
+    load_ray()  # so that one who has none hears of it before anything begins
+    return on_ray
 
 
 def _trials(cell: Cell) -> int:

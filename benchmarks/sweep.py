@@ -1,0 +1,98 @@
+"""A sweep of 60 rows on two local Ray workers, one of which is killed half way: 60 rows, none twice, all as without Ray.
+
+    python benchmarks/sweep.py
+
+Six systems by ten seeds of a small set. When half of the rows are there, a worker that is in the middle of one gets SIGKILL;
+Ray begins its row again on another worker, and the row's checkpoint says where it stood.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+from scipy.io import savemat
+
+from oneof.data.named import NAMED
+from oneof.data.synthetic import mixture
+from oneof.experiments import TABLES, Protocol
+from oneof.generate import Flip, generate
+from oneof.networks import Linear
+from oneof.obtain import Cell, obtain_all
+from oneof.on_ray import on_ray
+from oneof.problem import Training
+from oneof.results import Row, read
+
+PROTOCOL = Protocol(Linear(), Training(epochs=100, batch=50), lr=(0.01, 0.1), weight_decay=(1e-3,))
+SYSTEMS = ("proden", "proden+pop", "cc", "cc+pop", "rc", "rc+pop")
+
+
+def write_data(folder: Path) -> None:
+    """Something small where the file of Lost is looked for."""
+    data = mixture(n=200, d=4, c=3, seed=0)
+    sets = generate(data.labels, 3, Flip(0.3), seed=0)
+    content = {"data": data.x, "target": np.eye(3)[data.labels].T, "partial_target": sets.T.astype(float)}
+    path = folder / NAMED["lost"].files[0]
+    path.parent.mkdir(parents=True)
+    savemat(path, content)
+
+
+def busy_workers() -> list[int]:
+    """Processes below this one that run an errand for Ray."""
+    parents, titles = {}, {}
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            parents[int(entry.name)] = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+            titles[int(entry.name)] = (entry / "cmdline").read_bytes()
+        except OSError:
+            continue  # it ended meanwhile
+    return [pid for pid, title in titles.items() if title.startswith(b"ray::run_errand") and _is_ours(pid, parents)]
+
+
+def _is_ours(pid: int, parents: dict[int, int]) -> bool:
+    while pid in parents and pid != os.getpid():
+        pid = parents[pid]
+    return pid == os.getpid()
+
+
+def identities(rows: list[Row]) -> Counter[tuple[str, int]]:
+    return Counter((row["setting"], row["seed"]) for row in rows if row["kind"] == "grid")
+
+
+def compared(rows: list[Row]) -> list[Row]:
+    """What two runs must agree in, in one order."""
+    passing = ("seconds", "cpu_seconds", "commit")  # a commit may be made while it runs
+    plain = [{key: value for key, value in row.items() if key not in passing} for row in rows]
+    return sorted(plain, key=lambda row: (row["setting"], row["seed"], row["kind"], row.get("rule", "")))
+
+
+def main() -> None:
+    killed = 0
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        write_data(folder / "data")
+        cells = [Cell("lost", TABLES[4].systems[system], PROTOCOL, tuple(range(10))) for system in SYSTEMS]
+        start = time.perf_counter()
+        for done, _ in enumerate(obtain_all(cells, folder / "ray.jsonl", folder / "data", 2, place=on_ray), 1):
+            if done >= 30 and not killed and (busy := busy_workers()):
+                os.kill(busy[0], signal.SIGKILL)
+                killed, at = busy[0], done
+        seconds = time.perf_counter() - start
+        assert killed, "no worker was killed"
+        for _ in obtain_all(cells, folder / "processes.jsonl", folder / "data", 2):
+            pass
+        rows, without = read(folder / "ray.jsonl"), read(folder / "processes.jsonl")
+        times = identities(rows)
+        left = list(folder.glob(".ray-running"))
+    print(f"worker {killed} killed after {at} rows; {seconds:.0f} s in all, two workers")
+    print(f"{len(times)} rows, {sum(count > 1 for count in times.values()) or 'none'} twice ({len(rows)} lines)")
+    print(f"as without Ray: {compared(rows) == compared(without)}; checkpoints left: {len(left)}")
+
+
+if __name__ == "__main__":
+    main()
