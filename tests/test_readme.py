@@ -41,6 +41,13 @@ def test_where_the_gain_comes_from_is_what_the_rows_say():
     assert pop_gain.table(read(ROOT / "results/tables.jsonl")) in page
 
 
+def test_how_often_the_interval_held_is_what_the_rows_say(capsys):
+    import practice
+
+    practice.show_interval(read(ROOT / "results/interval.jsonl"))
+    assert capsys.readouterr().out.strip() in (ROOT / "docs/decisions/0009-accuracy-without-truth.md").read_text()
+
+
 def test_the_two_commands_are_there():
     assert "make demo" in README
     assert "make test" in README
