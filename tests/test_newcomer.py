@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from oneof.cli import main
-from oneof.data.mixed import Roles
+from oneof.data.mixed import Roles, read_mixed
 from oneof.files import written_beside
 from oneof.fitting import ASKED, Task, fit_table
 from oneof.space import Space
@@ -88,6 +88,14 @@ def test_files_that_are_not_what_they_seem(tmp_path, capsys, content, message):
     code, words = said(capsys, "fit", tmp_path / "odd.csv", "--candidates", "labels", "--out", tmp_path / "RUN")
     assert code == 2
     assert message in words
+
+
+def test_exclusions_stand_beside_sets(tmp_path):
+    path = tmp_path / "both.csv"
+    path.write_text("size,candidates,no\n1,cat|dog,\n2,cat|dog|cow,cow\n3,,dog\n")
+    mixed = read_mixed(path, Roles(candidates=None, exclude="no"))
+    sets = [set(mixed.candidates.classes[row]) for row in mixed.candidates.mask]
+    assert sets == [{"cat", "dog"}, {"cat", "dog"}, {"cat", "cow"}]
 
 
 def test_a_file_that_cannot_be_written_is_named_and_not_the_one_beside(tmp_path):

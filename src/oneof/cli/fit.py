@@ -26,7 +26,8 @@ def fit(
         ),
     ] = None,
     candidates: Annotated[
-        str | None, typer.Option(help="The column of candidate sets. Default: 'candidates', unless --not is given.")
+        str | None,
+        typer.Option(help="The column of candidate sets. Default: 'candidates'; with --not it may be missing."),
     ] = None,
     exclude: Annotated[str | None, typer.Option("--not", help="A column of labels that a row does not have.")] = None,
     category: Annotated[list[str] | None, typer.Option(help="A column of numbers that are names.")] = None,

@@ -77,6 +77,8 @@ def read_mixed(table: Any, roles: Roles) -> Mixed:
     if suffix_of(table) in (".npz", ".mat"):
         return _from_arrays(table, roles)
     source = open_table(table)
+    if roles.exclude and not roles.candidates and "candidates" in source.columns:  # exclusions stand beside sets
+        roles = replace(roles, candidates="candidates")
     roles, left_out = resolve_roles(source, roles)
     supervision = [name for name in (roles.candidates, roles.exclude, roles.gold, roles.group) if name]
     words = [*roles.categories, *roles.text, *roles.image]
