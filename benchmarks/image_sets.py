@@ -24,6 +24,7 @@ from oneof.results import origin
 from oneof.settings import plain_value
 from oneof.teacher import dataset_logits
 
+DIFFICULTIES = {"20": 20, "saturated": 200, "tiny": 1}  # epochs of the classifier that draws the sets
 DRAWS = (0, *range(100, 105))  # one seed to search on, five to report
 KIND = InstanceRate(0.4)
 PREDICTABLE = (

@@ -1,140 +1,46 @@
 """Rows on images: PRODEN, POP and the supervised ceiling on the same sets, views and seeds; meant for a GPU, resumable.
 
-    python benchmarks/images.py --plan search --rows results/images.jsonl --limit-seconds 300
+    python benchmarks/images.py --plan schedules --rows results/images.jsonl --limit-seconds 300
     python benchmarks/images.py --plan mnist-like --variant best --limit-seconds 500
     python benchmarks/images.py --report
 
 Every row is written as soon as its trial ends; a run whose row is in the file is skipped. The last epoch is what a row reports: no
 label chooses. Beside it stand the epochs that held-out sets (`by_covering`, `by_approximated`) and held-out labels (`by_oracle`)
-would have chosen. Seed 0 is for choosing numbers, seeds from 100 on are for reporting. Sets: `image_sets.py`.
+would have chosen. Runs that differ only in how they purify share their beginning (`branches.py`). Seed 0 is for choosing numbers, seeds from 100 on are for reporting. Sets: `image_sets.py`.
 """
 
 from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from functools import cache
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+import branches
 import numpy as np
 import torch
+from branches import Branch
+from image_plans import KEY, PLANS, VARIANTS, Run
 from image_report import best_variant, table
-from image_sets import path_of, sets_of, training_part
+from image_sets import DIFFICULTIES, path_of, sets_of, training_part
 
 from oneof.data.augment import views
 from oneof.data.named import Dataset, load
-from oneof.engine import fit
-from oneof.methods import RCR, Method, PiCO, Proden, Valen
 from oneof.networks import LeNet, Network, WideResNet
-from oneof.problem import Training
-from oneof.purify import Pop, PopRatio, Purify
+from oneof.problem import Problem, Training, pose
 from oneof.results import Row, append, read, rows_of
 from oneof.state import Fit
 from oneof.teacher import channels_first
 from oneof.trials import Trial
 
-DIFFICULTIES = {"20": 20, "saturated": 200, "tiny": 1}  # epochs of the classifier that draws the sets
-VARIANTS = ("late", "late-strict", "ratio-late", "early")
 RECIPES = {"RCR": "rcr", "PiCO": "pico", "VALEN": "plain"}  # views; all others see POP's three
 GUESS = {"cifar10": (60.0, 1.4)}  # seconds to compile and per epoch, before a first run has been timed
-KEY = ("dataset", "difficulty", "system", "variant", "seed", "epochs")
-
-
-@dataclass(frozen=True)
-class Run:
-    """One trial to be done."""
-
-    dataset: str
-    difficulty: str  # of DIFFICULTIES; "clean" for true labels
-    system: str
-    seed: int
-    epochs: int
-    variant: str = ""  # of VARIANTS, for POP
-    images: int | None = None  # of the training part; None: all
-    batch: int = 256
-
-    @property
-    def key(self) -> tuple[Any, ...]:
-        return tuple(getattr(self, name) for name in KEY)
-
-
-# ------------------------------------------------------------------------------------------------------------- the plans
-
-
-def search(variant: str) -> list[Run]:
-    """Which variant of POP, judged by held-out sets alone; seed 0."""
-    likes, epochs = ("fashion-mnist", "kmnist"), 40
-    runs = [Run(name, "20", "PRODEN", 0, epochs) for name in likes]
-    runs += [Run(name, "20", "POP", 0, epochs, one) for one in VARIANTS for name in likes]
-    return runs + [Run(name, "clean", "supervised", 0, epochs) for name in likes]
-
-
-def mnist_like(variant: str) -> list[Run]:
-    """Seed by seed, so that what is there when time ends is balanced."""
-    likes, epochs, runs = ("fashion-mnist", "kmnist", "mnist"), 50, []
-    for seed in range(100, 105):
-        for difficulty in ("20", "saturated"):
-            for name in likes:
-                runs.append(Run(name, difficulty, "PRODEN", seed, epochs))
-                runs.append(Run(name, difficulty, "POP", seed, epochs, variant))
-        runs += [Run(name, "clean", "supervised", seed, epochs) for name in likes]
-    return runs
-
-
-def methods(variant: str) -> list[Run]:
-    return [Run("fashion-mnist", "20", system, 100, 50) for system in ("RCR", "PiCO", "VALEN")]
-
-
-def cifar(variant: str) -> list[Run]:
-    name, epochs, runs = "cifar10", 150, []
-    for seed in (100, 101):
-        for difficulty in ("saturated", "20"):
-            runs.append(Run(name, difficulty, "PRODEN", seed, epochs))
-            runs.append(Run(name, difficulty, "POP", seed, epochs, variant))
-        runs.append(Run(name, "clean", "supervised", seed, epochs))
-    return runs
-
-
-def tiny(variant: str) -> list[Run]:
-    """A look at every part on a CPU: 120 images, two epochs."""
-    systems = (("PRODEN", ""), ("POP", "early"), ("POP", "ratio-late"))
-    runs = [Run("mnist", "tiny", system, 0, 2, one, 120, batch=12) for system, one in systems]
-    return [*runs, Run("mnist", "clean", "supervised", 0, 2, images=120, batch=12)]
-
-
-PLANS = {"search": search, "mnist-like": mnist_like, "methods": methods, "cifar": cifar, "tiny": tiny}
 
 
 # ----------------------------------------------------------------------------------------------------------------- a run
-
-
-def pop(variant: str, epochs: int) -> Purify:
-    """POP's numbers for a length of training: an event every twentieth of it, the threshold at its end after 4/5 of the events.
-
-    Early removal costs true labels that never return (RECIPES 5.6, 5.7), so all but `early` let half of the training pass.
-    """
-    interval = max(1, epochs // 20)
-    warm_up = round((0.2 if variant == "early" else 0.5) * epochs)
-    steps = max(1, round(0.8 * (len(range(warm_up, epochs, interval)) - 1)))
-    if variant == "ratio-late":
-        theta, end = 1e-3, 0.4
-        # just below its end, so that rounding cannot add a step
-        return PopRatio(warm_up, interval, interval, True, theta, 0.97 * end, (end / theta) ** (1 / steps) - 1)
-    e0, e_end = (0.99, 0.6) if variant == "late-strict" else (0.95, 0.1)
-    return Pop(warm_up, interval, interval, True, e0, e_end, (e0 - e_end) / steps)
-
-
-def method_of(run: Run) -> Method:
-    if run.system == "RCR":
-        return RCR(
-            ramp=5.0
-        )  # the authors' 100 does not get off the ground where a wrong label is nearly always in the set
-    if run.system == "PiCO":
-        return PiCO(epochs=run.epochs)
-    return Valen(warm_up=max(1, run.epochs // 5)) if run.system == "VALEN" else Proden()
 
 
 @cache
@@ -169,27 +75,38 @@ def candidates(run: Run, data: Dataset, folder: Path, device: str) -> np.ndarray
     return np.concatenate([mask, np.ones((len(data.x) - len(mask), mask.shape[1]), dtype=bool)])
 
 
-def perform(run: Run, plan: str, folder: Path, device: str) -> Row:
+def perform(runs: Sequence[Run], plan: str, folder: Path, device: str) -> Iterator[tuple[Run, Row]]:
+    """The rows of runs that begin as one, each as soon as it is there."""
+    run = runs[0]
     data = images(run.dataset, run.images)
     mask, own, x = candidates(run, data, folder, device), trial(run, data), pixels(run.dataset, run.images, device)
     recipe = RECIPES.get(run.system, "pop")
-    dtype = torch.bfloat16 if device == "cuda" else torch.float32
+    seen = views(recipe, run.dataset, device=device, dtype=torch.bfloat16 if device == "cuda" else torch.float32)
     network: Network = WideResNet() if run.dataset.startswith("cifar") else LeNet()
-    setting: dict[str, Any] = {
-        "method": method_of(run),
-        "purify": pop(run.variant, run.epochs) if run.system == "POP" else None,
-        "network": network,
-        "training": Training(run.epochs, run.batch),
-    }
-    seen = views(recipe, run.dataset, device=device, dtype=dtype)
+    training = Training(run.epochs, run.batch)
+    fits = fits_of(
+        runs, network, pose(x, mask, [own], run.method, None, training, seen, data.labels, torch.device(device))
+    )
+    for one, fitted, seconds, shared in fits:
+        setting = {"method": one.method, "purify": one.purify, "network": network, "training": training}
+        named = {"plan": plan, **{name: getattr(one, name) for name in KEY if name != "seed"}}
+        named |= {"views": recipe, "lr": own.lr, "weight_decay": own.weight_decay, "images": len(own.rows), **setting}
+        (row,) = rows_of(fitted, seeds=[one.seed], seconds=seconds, labels=data.labels, shared_epochs=shared, **named)
+        yield one, row | {"resolved": resolved(fitted, x, data.labels)} | by_signal(fitted) | curves(fitted)
+
+
+def fits_of(runs: Sequence[Run], network: Network, problem: Problem) -> Iterator[tuple[Run, Fit, float, int]]:
+    """Each run's fit, its seconds, and how many epochs of it were others' too; a fit holds only until the next is asked for."""
+    if any(run.purify for run in runs):
+        by_name = {run.variant: run for run in runs}
+        parts = {name: Branch(run.method, run.purify) for name, run in by_name.items()}
+        for name, fitted, seconds, shared in branches.run(problem, network, runs[0].seed, parts):
+            yield by_name[name], fitted, seconds, shared
+        return
+    (run,) = runs
     start = time.perf_counter()
-    fitted = fit(x, mask, trials=[own], views=seen, labels=data.labels, device=device, **setting)
-    fitted.history.loss.tolist()  # waits for the device
-    took = time.perf_counter() - start
-    named = {"plan": plan, **{name: getattr(run, name) for name in KEY if name != "seed"}}
-    named |= {"views": recipe, "lr": own.lr, "weight_decay": own.weight_decay, "images": len(own.rows), **setting}
-    (row,) = rows_of(fitted, seeds=[run.seed], seconds=took, labels=data.labels, **named)
-    return row | {"resolved": resolved(fitted, x, data.labels)} | by_signal(fitted) | curves(fitted)
+    fitted = branches.alone(problem, network, run.seed)
+    yield run, fitted, time.perf_counter() - start, 0
 
 
 def resolved(fitted: Fit, x: torch.Tensor, labels: np.ndarray) -> float:
@@ -227,44 +144,54 @@ def key_of(row: Row) -> tuple[Any, ...]:
     return tuple(row[name] for name in KEY)
 
 
-def estimate(run: Run, pace: dict[str, float], folder: Path) -> float:
-    """Seconds that a run will take: as the last one of its data set, or a guess; a classifier for its sets comes on top."""
+def estimate(runs: Sequence[Run], pace: dict[str, float], folder: Path) -> float:
+    """Seconds that runs will take together: as the last ones of their data set, or a guess; a classifier for their sets comes on top."""
+    run = runs[0]
     compiling, epoch = GUESS.get(run.dataset, (20.0, 0.3))
+    rules = [one.purify for one in runs if one.purify]
+    shared = min((rule.warm_up for rule in rules), default=0)
+    length = shared + len(runs) * (run.epochs - shared)
     known = pace.get(run.dataset)
-    seconds = known * run.epochs if known else compiling + epoch * run.epochs
+    seconds = known * length if known else compiling + epoch * length
     if run.difficulty != "clean" and not path_of(folder, run.dataset, DIFFICULTIES[run.difficulty]).exists():
         seconds += compiling + 0.5 * epoch * DIFFICULTIES[run.difficulty]
     return seconds
 
 
-def do(plan: str, variant: str, path: Path, folder: Path, limit: float, commit: str | None) -> None:
-    """Work through a plan, in its order, until it is done or the next run would not fit."""
+def do(runs: Sequence[Run], plan: str, path: Path, folder: Path, limit: float, commit: str | None) -> None:
+    """Work through runs, in their order, until all are done or the next ones would not fit."""
     device = "cuda" if torch.cuda.is_available() else "cpu"
     torch.backends.cudnn.benchmark = True
     start, pace = time.perf_counter(), {}
-    rows = read(path) if path.exists() else []
-    done = {key_of(row) for row in rows}
-    for run in PLANS[plan](best_variant(rows) if variant == "best" else variant):
-        spent, wanted = time.perf_counter() - start, estimate(run, pace, folder)
-        if run.key in done:
-            continue
+    for _, group in groupby(runs, key=lambda run: run.trunk):
+        done = {key_of(row) for row in read(path)} if path.exists() else set()  # other processes may be at work
+        left = [run for run in group if run.key not in done]
+        spent, wanted = time.perf_counter() - start, estimate(left, pace, folder) if left else 0.0
         if spent + wanted > limit:
-            print(f"stopped after {spent:.0f} s: {run} would take about {wanted:.0f} s", flush=True)
+            print(f"stopped after {spent:.0f} s: {left} would take about {wanted:.0f} s", flush=True)
             return
-        row = perform(run, plan, folder, device)
-        append(path, [row | ({"commit": commit} if commit else {})])
-        pace[run.dataset] = row["seconds"] / run.epochs
-        figures = ", ".join(f"{name} {row[name]:.4f}" for name in ("accuracy", "resolved", "covering", "set_size"))
-        print(f"{time.perf_counter() - start:6.0f} s  {' '.join(map(str, run.key))}: {figures}", flush=True)
+        for run, row in perform(left, plan, folder, device) if left else ():
+            append(path, [row | ({"commit": commit} if commit else {})])
+            pace[run.dataset] = row["seconds"] / run.epochs
+            figures = ", ".join(f"{name} {row[name]:.4f}" for name in ("accuracy", "resolved", "covering", "set_size"))
+            print(f"{time.perf_counter() - start:6.0f} s  {' '.join(map(str, run.key))}: {figures}", flush=True)
     print(f"plan {plan} is done", flush=True)
+
+
+def part_of(runs: Sequence[Run], part: str) -> list[Run]:
+    """Of the runs, those of process i of k ("i/k", from 1): runs that begin as one stay together."""
+    number, of = map(int, part.split("/"))
+    groups = [list(group) for _, group in groupby(runs, key=lambda run: run.trunk)]
+    return [run for group in groups[number - 1 :: of] for run in group]
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--plan", choices=PLANS)
     parser.add_argument(
-        "--variant", choices=[*VARIANTS, "best"], default="late", help="of POP; best: by the search's rows"
+        "--variant", choices=[*VARIANTS, "best"], default="late", help="of POP; best: by the rows of the plan schedules"
     )
+    parser.add_argument("--part", default="1/1", help="i/k: this is process i of k that share the plan")
     parser.add_argument("--rows", type=Path, default=Path("results/images.jsonl"))
     parser.add_argument("--sets", type=Path, default=Path("results/sets"))
     parser.add_argument("--limit-seconds", type=float, default=float("inf"))
@@ -272,7 +199,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--report", action="store_true", help="print the table of all rows")
     given = parser.parse_args(arguments)
     if given.plan:
-        do(given.plan, given.variant, given.rows, given.sets, given.limit_seconds, given.commit)
+        variant = best_variant(read(given.rows)) if given.variant == "best" else given.variant
+        runs = part_of(PLANS[given.plan](variant), given.part)
+        do(runs, given.plan, given.rows, given.sets, given.limit_seconds, given.commit)
     if given.report:
         print(table(read(given.rows)))
 

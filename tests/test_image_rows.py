@@ -9,15 +9,22 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "benchmarks"))
 
+import image_plans  # noqa: E402
 import image_report  # noqa: E402
 import image_sets  # noqa: E402
 import images  # noqa: E402
 
+from oneof.data.augment import views  # noqa: E402
 from oneof.data.named import NAMED, Dataset  # noqa: E402
+from oneof.engine import fit  # noqa: E402
+from oneof.methods import Proden  # noqa: E402
+from oneof.networks import LeNet  # noqa: E402
+from oneof.problem import Training, pose  # noqa: E402
 
 
 @pytest.fixture(scope="module")
@@ -53,29 +60,34 @@ def rows(tmp_path: Path) -> list[dict]:
 def test_tiny_plan_writes_resumes_and_reports(run, tmp_path, capsys):
     run("--plan", "tiny", "--commit", "abc1234")
     found = rows(tmp_path)
-    wished = [one.key for one in images.tiny("late")]
+    wished = [one.key for one in image_plans.tiny("late")]
     assert [images.key_of(row) for row in found] == wished
     for row in found:
         assert row["images"] == 108
-        assert row["epoch"] == 2 == len(row["curves"]["accuracy"])
+        assert row["epoch"] == 4 == len(row["curves"]["accuracy"])
         assert row["accuracy"] == pytest.approx(row["curves"]["accuracy"][-1], abs=1e-4)
         assert row["commit"] == "abc1234"
-        assert row["by_oracle"]["epoch"] in (1, 2)
+        assert row["by_oracle"]["epoch"] in (1, 2, 3, 4)
         assert row["by_covering"]["accuracy"] == pytest.approx(
             row["curves"]["accuracy"][row["by_covering"]["epoch"] - 1], abs=1e-4
         )
     by = {(row["system"], row["variant"]): row for row in found}
     assert by["supervised", ""]["accuracy"] > 0.5
     assert by["supervised", ""]["set_size"] == by["supervised", ""]["resolved"] == 1
-    assert by["PRODEN", ""]["set_size"] > by["POP", "early"]["set_size"]
+    assert by["PRODEN", ""]["set_size"] > by["POP", "late"]["set_size"]
     assert by["PRODEN", ""]["true_labels_removed"] == 0
     assert by["POP", "ratio-late"]["purify"]["kind"] == "PopRatio"
+    assert by["POP", "balanced-late"]["method"] == by["PRODEN", "balanced"]["method"] != by["PRODEN", ""]["method"]
+    shared = by["POP", "late"]["shared_epochs"]
+    assert shared == 2 == by["PRODEN", ""]["shared_epochs"]
+    for name in ("accuracy", "covering"):  # one run until then
+        assert by["PRODEN", ""]["curves"][name][:shared] == by["POP", "late"]["curves"][name][:shared]
 
     capsys.readouterr()
     run("--plan", "tiny", "--report")
     assert rows(tmp_path) == found  # nothing to do again
     printed = capsys.readouterr().out
-    assert "| mnist | clean | 2 | supervised |" in printed
+    assert "| mnist | clean | 4 | supervised |" in printed
     assert printed.count("\n|") == len(found) + 2
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in found[:-1]))
     run("--plan", "tiny")
@@ -123,26 +135,54 @@ def test_predictable_tells_systematic_sets_from_noise():
     assert image_sets.predictable(x, labels, np.eye(4, dtype=bool)[labels]) == 0
 
 
-@pytest.mark.parametrize("epochs", [2, 40, 50, 150])
-@pytest.mark.parametrize("variant", images.VARIANTS)
+def test_a_branch_is_the_run_it_would_have_been_alone(folder, tmp_path, monkeypatch):
+    monkeypatch.setenv("ONEOF_DATA", str(folder))
+    images.images.cache_clear()
+    images.pixels.cache_clear()
+    runs = image_plans.tiny("late")[:4]
+    network, data = LeNet(), images.images("mnist", 120)
+    mask = images.candidates(runs[0], data, tmp_path, "cpu")
+    x, own, training = images.pixels("mnist", 120, "cpu"), images.trial(runs[0], data), Training(4, 12)
+    seen = views("pop", "mnist", device="cpu", dtype=torch.float32)
+    problem = pose(x, mask, [own], Proden(), None, training, seen, data.labels, torch.device("cpu"))
+    for run, fitted, _, _ in images.fits_of(runs, network, problem):
+        setting = {"method": run.method, "purify": run.purify, "network": network, "training": training}
+        solo = fit(x, mask, trials=[own], views=seen, labels=data.labels, **setting)
+        assert torch.equal(fitted.candidates, solo.candidates)
+        assert torch.equal(fitted.history.accuracy, solo.history.accuracy)
+        for name, weight in solo.stack.weights.items():
+            assert torch.equal(fitted.stack.weights[name], weight)
+
+
+def test_parts_share_a_plan_and_keep_beginnings_together():
+    runs = image_plans.cifar("late")
+    parts = [images.part_of(runs, f"{i}/2") for i in (1, 2)]
+    assert sorted(run.key for part in parts for run in part) == sorted(run.key for run in runs)
+    assert {run.difficulty for run in parts[0]} == {"saturated", "clean"}
+    assert {run.difficulty for run in parts[1]} == {"20", "clean"}
+
+
+@pytest.mark.parametrize("epochs", [4, 40, 50, 150])
+@pytest.mark.parametrize("variant", image_plans.VARIANTS)
 def test_thresholds_reach_their_end_within_the_training(variant, epochs):
-    rule = images.pop(variant, epochs)
+    schedule = image_plans.VARIANTS[variant]
+    rule = image_plans.pop(schedule, epochs)
     events = sum(map(rule.event, range(epochs)))
-    if variant == "ratio-late":
+    if schedule.ratio:
         reached = rule.theta
         for _ in range(events):
             reached *= 1 + rule.inc if reached < rule.theta_end else 1
         assert 0.35 < reached < 0.45 or events == 1
     else:
         assert rule.e0 - events * rule.e_s <= rule.e_end + 1e-9
-    assert rule.warm_up >= (0.2 if variant == "early" else 0.5) * epochs - 1
+    assert rule.warm_up >= schedule.start * epochs - 1
 
 
 def test_best_variant_needs_a_search_and_no_label():
     def row(variant: str, approximated: float, covering: float, accuracy: float) -> dict:
-        return {"plan": "search", "system": "POP", "variant": variant, "approximated": approximated, "covering": covering, "accuracy": accuracy}  # fmt: skip
+        return {"plan": "schedules", "system": "POP", "variant": variant, "approximated": approximated, "covering": covering, "accuracy": accuracy}  # fmt: skip
 
-    found = [row("early", 0.930, 0.97, 0.9), row("late", 0.929, 0.98, 0.5), row("late-strict", 0.90, 0.99, 0.9)]
+    found = [row("early", 0.930, 0.97, 0.9), row("late", 0.929, 0.98, 0.5), row("late", 0.90, 0.98, 0.9)]
     assert image_report.best_variant(found) == "late"
-    with pytest.raises(ValueError, match="--variant best needs rows of the plan 'search'"):
+    with pytest.raises(ValueError, match="--variant best needs rows of the plan 'schedules'"):
         image_report.best_variant([])
