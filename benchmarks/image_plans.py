@@ -45,7 +45,6 @@ VARIANTS = {
     "quiet": Schedule(first=1e-3, last=0.4, every=0.02, ratio=True, every_round=False),
     "balanced-late": Schedule(balanced=True),
     "balanced-last": Schedule(0.8, balanced=True),
-    "balanced-views": Schedule(all_views=True, balanced=True),
 }
 SEARCHED = [name for name in VARIANTS if name != "early"]
 
@@ -143,7 +142,7 @@ def mnist_like(variant: str) -> list[Run]:
 
 def methods(variant: str) -> list[Run]:
     runs = [Run("fashion-mnist", "20", system, 100, 50) for system in ("RCR", "PiCO", "VALEN")]
-    return runs + [Run("cifar10", "saturated", system, 100, 50) for system in ("RCR", "PiCO", "VALEN")]
+    return runs + [Run("cifar10", "saturated", system, 100, 30) for system in ("RCR", "PiCO", "VALEN")]
 
 
 def cifar(variant: str) -> list[Run]:
