@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+import image_report
 import realworld
 
 from oneof.data.named import NAMED
@@ -18,7 +19,7 @@ from oneof.results import Row, read
 
 ROOT = Path(__file__).parents[1]
 MARK = "<!-- {}: made by benchmarks/readme.py -->", "<!-- {}: end -->"
-MARKED = ("README.md", "docs/decisions/0006-default-estimator.md")
+MARKED = ("README.md", "docs/decisions/0006-default-estimator.md", "docs/findings.md")
 SETS = ("lost", "birdsong", "msrcv2")
 SEEDS = range(100, 110)
 HEAD = "| data set | loss | alone | with POP | gain | p (Holm) | oracle: alone | with POP | paper: alone | with POP |"
@@ -83,7 +84,13 @@ def _settings() -> set[str]:
 
 def renewed(page: str) -> str:
     """A page with its marked sections made anew from rows."""
-    made = {"results": section(read(ROOT / "results/tables.jsonl")), "realworld": world()}
+    on_images = read(ROOT / "results/images.jsonl")
+    made = {
+        "results": section(read(ROOT / "results/tables.jsonl")),
+        "realworld": world(),
+        "images": image_report.table([row for row in on_images if row["seed"] in SEEDS]),
+        "schedules": image_report.table([row for row in on_images if row["seed"] not in SEEDS]),
+    }
     for name, text in made.items():
         begin, end = (mark.format(name) for mark in MARK)
         if begin in page:

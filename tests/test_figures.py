@@ -47,7 +47,19 @@ def test_ranks_are_joined_where_they_cannot_be_told_apart():
     assert figures.cliques(ranks.mean, ranks.critical) == [(0, 1)]
 
 
-@pytest.mark.parametrize("name", ["region", "sensitivity-margin", "sensitivity-ratio", "warm-up", "ranks"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "region",
+        "sensitivity-margin",
+        "sensitivity-ratio",
+        "warm-up",
+        "ranks",
+        "images-difficulty",
+        "images-gain",
+        "images-seconds",
+    ],
+)
 def test_the_figures_in_the_docs_are_those_of_the_rows(name, redrawn):
     shown = (ROOT / f"docs/figures/{name}.svg").read_text()
     if f"Matplotlib v{matplotlib.__version__}" not in shown:
@@ -57,10 +69,12 @@ def test_the_figures_in_the_docs_are_those_of_the_rows(name, redrawn):
 
 @pytest.fixture(scope="module")
 def redrawn(tmp_path_factory) -> Path:
+    import image_figures
     from figures import draw
 
     from oneof.results import read
 
     folder = tmp_path_factory.mktemp("figures")
     draw(read(ROOT / "results/figures.jsonl"), read(ROOT / "results/tables.jsonl"), folder)
+    image_figures.draw(read(ROOT / "results/images.jsonl"), folder)
     return folder

@@ -20,12 +20,6 @@ def test_the_digits_table_is_that_of_the_rows():
     assert digits.table(rows) in README
 
 
-def test_the_findings_on_images_are_those_of_the_rows():
-    from image_report import table
-
-    assert table(read(ROOT / "results/images.jsonl")) in (ROOT / "docs/findings.md").read_text()
-
-
 def test_the_results_are_those_of_the_rows():
     import readme
 
