@@ -1,9 +1,12 @@
 """Two processes against one: seconds of an epoch, and whether they end with the same.
 
     python benchmarks/processes.py [--rows 20000] [--width 512]
+    python benchmarks/processes.py --whole [--rows 100000] [--features 20]
 
 PRODEN + POP on a table of 64 features and 50 classes, batches of 512, one thread a process. Starting processes takes seconds, so an
 epoch's time is that of a long run less that of a short one, over the epochs between. Only the ratio means anything.
+
+--whole: all that `oneof fit` does between reading and writing (10 classes, 12 networks), the start of processes included.
 """
 
 from __future__ import annotations
@@ -16,9 +19,11 @@ import torch
 
 from oneof.data.synthetic import mixture
 from oneof.engine import fit
+from oneof.fitting import SPACE
 from oneof.networks import MLP
 from oneof.problem import Training
 from oneof.purify import Pop
+from oneof.search import search
 from oneof.state import Fit
 from oneof.trials import Trial
 
@@ -37,16 +42,39 @@ def run(rows: int, width: int, epochs: int, processes: int) -> tuple[float, Fit]
     return time.perf_counter() - start, fitted
 
 
+def whole(rows: int, features: int) -> None:
+    data = mixture(n=rows, d=features, c=10, separation=4.0, seed=0)
+    sets = np.eye(10, dtype=bool)[data.labels] | (np.random.default_rng(0).random((rows, 10)) < 0.15)
+    seconds, ends = [], []
+    for processes in (1, 2):
+        start = time.perf_counter()
+        ends.append(search(data.x.astype(np.float32), sets, space=SPACE, memory=2**30, processes=processes))
+        seconds.append(time.perf_counter() - start)
+        print(f"{processes} process(es): {seconds[-1]:.1f} s for {rows:,} rows x {features} features", flush=True)
+    apart = sum((a.candidates != b.candidates).sum().item() for a, b in zip(*(end.fits for end in ends), strict=True))
+    total = sum(one.candidates.numel() for one in ends[0].fits)
+    print(f"two against one: {seconds[0] / seconds[1]:.2f} x as fast; sets differ in {apart} of {total:,} entries")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rows", type=int, default=20_000)
+    parser.add_argument("--rows", type=int)
     parser.add_argument("--width", type=int, default=512)
+    parser.add_argument("--whole", action="store_true")
+    parser.add_argument("--features", type=int, default=20)
     asked = parser.parse_args()
     torch.set_num_threads(1)
+    if asked.whole:
+        whole(asked.rows or 100_000, asked.features)
+    else:
+        epoch(asked.rows or 20_000, asked.width)
+
+
+def epoch(rows: int, width: int) -> None:
     seconds, ends = {}, {}
     for processes in (1, 2):
-        short, _ = run(asked.rows, asked.width, SHORT, processes)
-        long, ends[processes] = run(asked.rows, asked.width, LONG, processes)
+        short, _ = run(rows, width, SHORT, processes)
+        long, ends[processes] = run(rows, width, LONG, processes)
         seconds[processes] = (long - short) / (LONG - SHORT)
         print(
             f"{processes} process(es): {seconds[processes]:.2f} s an epoch; {long:.1f} s for {LONG} epochs, start included",

@@ -6,6 +6,7 @@ python benchmarks/readme.py --write
 from __future__ import annotations
 
 import argparse
+from functools import cache
 from pathlib import Path
 
 import image_report
@@ -82,16 +83,21 @@ def _settings() -> set[str]:
     return {Cell(name, one, table.protocol(name), ()).setting for name in SETS for one in table.systems.values()}
 
 
-def renewed(page: str) -> str:
-    """A page with its marked sections made anew from rows."""
+@cache
+def made() -> dict[str, str]:
+    """Every marked section, from rows."""
     on_images = read(ROOT / "results/images.jsonl")
-    made = {
+    return {
         "results": section(read(ROOT / "results/tables.jsonl")),
         "realworld": world(),
         "images": image_report.table([row for row in on_images if row["seed"] in SEEDS]),
         "schedules": image_report.table([row for row in on_images if row["seed"] not in SEEDS]),
     }
-    for name, text in made.items():
+
+
+def renewed(page: str) -> str:
+    """A page with its marked sections made anew."""
+    for name, text in made().items():
         begin, end = (mark.format(name) for mark in MARK)
         if begin in page:
             before, rest = page.split(begin)

@@ -15,6 +15,12 @@ settings.register_profile("oneof", deadline=None, max_examples=60)
 settings.load_profile("oneof")
 
 
+@pytest.fixture(autouse=True)
+def one_thread() -> None:
+    """Whatever a command before has set: two threads in each of two workers wait for one another, a hundred times as long."""
+    torch.set_num_threads(1)
+
+
 @pytest.fixture
 def double() -> Iterator[None]:
     torch.set_default_dtype(torch.float64)

@@ -5,18 +5,23 @@ from __future__ import annotations
 import sys
 import time
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
+import pandas as pd
 import torch
 
 import oneof.engine
 import oneof.given
 from oneof.data.synthetic import mixture
 from oneof.engine import fit
-from oneof.methods import METHODS
+from oneof.estimator import PartialLabelClassifier
+from oneof.fitting import Task, fit_table
+from oneof.methods import METHODS, BalancedProden
 from oneof.networks import MLP
 from oneof.problem import Training
 from oneof.purify import Pop, PopRatio
+from oneof.space import Space
 from oneof.trials import Trial
 
 N, C = 61, 12
@@ -26,14 +31,29 @@ POP = Pop(warm_up=1, interval=2, window=2, e0=0.03, e_end=0.01, e_s=0.01, every_
 RATIO = PopRatio(1, 2, 1, False, 0.3, 0.8, quiet=0.05)
 TABLES = [name for name, method in METHODS.items() if method.views == 1 and name != "valen"]
 CASES = {f"{name} {rule}": {"method": name, "purify": rule} for name in TABLES for rule in ("pop", "ratio")}
+CASES |= {f"mixup {name}": {"method": name, "mixup": 0.7} for name in TABLES}
 CASES |= {
     "plain": {"purify": None},
     "noise": {"noise": 0.1},
     "packed": {"large": 0},
-    "two trials": {"trials": 2},
+    "three trials": {"trials": 3},
     "small batches": {"batch": 3},  # some without a row of a process
+    "three trials in small batches": {"trials": 3, "batch": 3, "noise": 0.1},  # some without a row of one trial
+    "three trials, packed": {"trials": 3, "large": 0, "purify": "ratio"},
+    "mixup ratio": {"purify": "ratio", "mixup": 0.7, "noise": 0.1},
+    "mixup of three trials": {"trials": 3, "mixup": 0.7, "noise": 0.1},
+    "mixup of three trials in small batches": {"trials": 3, "batch": 3, "mixup": 0.7},
+    "mixup, packed": {"trials": 3, "large": 0, "mixup": 0.7},
+    "balanced proden": {"method": "balanced", "trials": 3, "mixup": 1.0},
+    "several stacks": {"trials": 3, "memory": 1},
 }
-KEPT = ["proden pop", "lws ratio", "packed"]  # checkpoints of these are resumed by another number of processes
+KEPT = [
+    "proden pop",
+    "lws ratio",
+    "packed",
+    "three trials",
+    "three trials, packed",
+]  # checkpoints of these are resumed by another number of processes
 
 
 def schedule(epoch: int, epochs: int) -> float:
@@ -42,24 +62,35 @@ def schedule(epoch: int, epochs: int) -> float:
     return 1.0
 
 
-def train(method="proden", purify="pop", noise=0.0, large=2**28, trials=1, batch=16, epochs=5, slow=False, **options):
+def train(
+    method="proden",
+    purify="pop",
+    noise=0.0,
+    mixup=0.0,
+    large=2**28,
+    trials=1,
+    batch=16,
+    epochs=5,
+    slow=False,
+    **options,
+):
     """A small run; what a case does not say is the same for all."""
-    oneof.given.LARGE = large
-    order = np.random.default_rng(0).permutation(N)
-    rows = {"rows": order[:45], "held_out": order[45:53], "test": order[53:]}
-    training = Training(epochs, batch, noise=noise)
-    return fit(
-        DATA.x,
-        SETS,
-        method=METHODS[method](),
-        purify={"pop": POP, "ratio": RATIO, None: None}[purify],
-        trials=[Trial(seed=seed, lr=0.3, scaling="feature", **rows) for seed in range(trials)],
-        network=MLP((8,)),
-        training=Training(epochs, batch, schedule=schedule) if slow else training,
-        labels=DATA.labels,
-        choose="approximated",
-        **options,
-    )
+    orders = [np.random.default_rng(seed).permutation(N) for seed in range(trials)]
+    rows = [{"rows": order[:45], "held_out": order[45:53], "test": order[53:]} for order in orders]
+    training = Training(epochs, batch, mixup=mixup, noise=noise)
+    with mock.patch.object(oneof.given, "LARGE", large):  # and put back: other tests look at it
+        return fit(
+            DATA.x,
+            SETS,
+            method=(METHODS | {"balanced": BalancedProden})[method](),
+            purify={"pop": POP, "ratio": RATIO, None: None}[purify],
+            trials=[Trial(seed=seed, lr=0.3, scaling="feature", **own) for seed, own in enumerate(rows)],
+            network=MLP((8,)),
+            training=Training(epochs, batch, schedule=schedule) if slow else training,
+            labels=DATA.labels,
+            choose="approximated",
+            **options,
+        )
 
 
 def outcome(fitted):
@@ -69,6 +100,22 @@ def outcome(fitted):
     numbers = {**fitted.stack.weights, **history, "margin": removals.pop("margin", torch.empty(0))}
     exact = {**removals, "rows": fitted.rows, "candidates": fitted.candidates, "epoch": fitted.epoch}
     return {"near": numbers, "exact": exact}
+
+
+SPACE = Space(scaling=("feature", "ranks"), lr=(0.1,), weight_decay=(1e-3,), members=4, parts=2, epochs=25)
+
+
+def classified(**options):
+    """What the estimator learns of the same table, as it comes to a person."""
+    clf = PartialLabelClassifier(n_trials=3, epochs=25, scaling="feature", random_state=0, **options).fit(DATA.x, SETS)
+    return clf.predict_proba(DATA.x), clf.candidates_, clf.transduction_
+
+
+def write_table(path: Path) -> None:
+    """The same as a file; the sets in letters."""
+    letters = np.array(list("abcdefghijkl"))
+    columns = {f"x{i}": column for i, column in enumerate(DATA.x.T)}
+    pd.DataFrame(columns | {"candidates": ["|".join(letters[row]) for row in SETS]}).to_csv(path, index=False)
 
 
 class Stopped(Exception):
@@ -94,11 +141,23 @@ def train_some(steps: int, **case) -> None:
         oneof.engine.steps = whole
 
 
-if __name__ == "__main__":
-    torch.set_default_dtype(torch.float64)
-    torch.set_num_threads(1)
-    folder = Path(sys.argv[1])
+def main(folder: Path) -> None:
     results = {name: outcome(train(**case)) for name, case in CASES.items()}
     for name in KEPT:  # one process began these; it will end them too
         train_some(4, **CASES[name], checkpoint=folder / name)
+    results["classified"] = classified()
+    said: list[str] = []
+    for _ in range(2):  # the second time it is finished already
+        fit_table(folder / "table.csv", folder / "run", Task(space=SPACE), say=said.append)
+    try:
+        fit_table(folder / "missing.csv", folder / "other", say=said.append)
+    except OSError as error:
+        results["missing"] = str(error)
+    results["said"] = said
     torch.save(results, folder / f"rank-{torch.distributed.get_rank()}.pt")
+
+
+if __name__ == "__main__":
+    torch.set_default_dtype(torch.float64)
+    torch.set_num_threads(1)
+    main(Path(sys.argv[1]))

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from oneof.compare import holm, paired, ranks
+from oneof.compare import holm, paired, ranks, signed_rank_p
 
 
 def test_paired_is_scipys_tests():
@@ -18,6 +18,12 @@ def test_paired_is_scipys_tests():
     assert found.t_p == pytest.approx(stats.ttest_rel(ours, other).pvalue)
     assert found.wilcoxon_p == pytest.approx(stats.wilcoxon(ours, other).pvalue)
     assert found.effect == pytest.approx(stats.ttest_rel(ours, other).statistic / np.sqrt(10))
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_signed_ranks_with_ties_and_zeros_are_scipys(seed):
+    tied = np.random.default_rng(seed).integers(-3, 5, 9).astype(float)
+    assert signed_rank_p(tied) == pytest.approx(stats.wilcoxon(tied, zero_method="zsplit").pvalue)
 
 
 def test_what_is_the_same_is_not_better():

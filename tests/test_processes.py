@@ -9,20 +9,24 @@ import subprocess
 import sys
 import threading
 import time
+from functools import cache
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from crew import CASES, DATA, KEPT, SETS, outcome, train, train_some
+from crew import CASES, DATA, KEPT, SETS, SPACE, classified, outcome, train, train_some, write_table
 
-import oneof.engine
+import oneof.processes
 from oneof.data.augment import views
 from oneof.engine import fit
+from oneof.fitting import Task, fit_table
 from oneof.methods import METHODS
 from oneof.networks import GeneratorMLP
 from oneof.problem import Training
 from oneof.processes import Crew, crew_here
+from oneof.run import Run
+from oneof.trials import Trial
 
 SCRIPT = Path(__file__).with_name("crew.py")
 
@@ -43,10 +47,17 @@ def by_torchrun(tmp_path_factory):
     for name in KEPT:
         train_some(4, **CASES[name], checkpoint=folder / name)
     torch.set_default_dtype(torch.float32)
+    write_table(folder / "table.csv")
     started = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     done = subprocess.run([*started, SCRIPT, folder], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr[-3000:]
     return folder
+
+
+@cache
+def load(folder, rank):
+    """What one of the two saved."""
+    return torch.load(folder / f"rank-{rank}.pt", weights_only=False)
 
 
 @pytest.mark.usefixtures("double")
@@ -54,7 +65,7 @@ def by_torchrun(tmp_path_factory):
 def test_two_processes_give_what_one_gives(by_torchrun, case):
     alone = outcome(train(**CASES[case]))
     for rank in range(2):
-        assert_same(torch.load(by_torchrun / f"rank-{rank}.pt")[case], alone)
+        assert_same(load(by_torchrun, rank)[case], alone)
     if CASES[case].get("purify", "pop"):
         assert alone["near"]["removed"].sum() > 5
 
@@ -68,13 +79,47 @@ def test_another_number_of_processes_goes_on(by_torchrun, case):
     assert_same(outcome(train(**CASES[case], checkpoint=by_torchrun / case)), outcome(train(**CASES[case])))
 
 
+@pytest.mark.usefixtures("double")
+def test_the_estimator_learns_the_same(by_torchrun):
+    probabilities, candidates, labels = classified(processes=1)
+    for rank in range(2):
+        ours = load(by_torchrun, rank)["classified"]
+        np.testing.assert_allclose(ours[0], probabilities, rtol=0, atol=1e-9)
+        assert (ours[1] == candidates).all()
+        assert (ours[2] == labels).all()
+    assert candidates.sum() < SETS.sum()
+
+
+@pytest.mark.usefixtures("double")
+def test_a_table_is_learned_from_and_only_the_first_process_speaks_and_writes(by_torchrun, tmp_path):
+    alone = fit_table(by_torchrun / "table.csv", tmp_path / "run", Task(space=SPACE))
+    assert_same_run(Run.open(by_torchrun / "run"), alone, 1e-9)
+    first, second = load(by_torchrun, 0), load(by_torchrun, 1)
+    assert [line for line in first["said"] if "finished already" in line]
+    assert second["said"] == []
+    assert second["missing"] == first["missing"]
+    assert "missing.csv" in first["missing"]
+
+
+def assert_same_run(ours, theirs, atol):
+    """The same sets, labels and choices, and numbers that are close."""
+    assert ours.facts["chosen"] == theirs.facts["chosen"]
+    for name in theirs.purified.column_names:
+        one, other = ours.purified[name].to_pylist(), theirs.purified[name].to_pylist()
+        if isinstance(other[0], float):
+            np.testing.assert_allclose(one, other, rtol=0, atol=atol, err_msg=name)
+        else:
+            assert one == other, name
+
+
 @pytest.mark.slow
 @pytest.mark.usefixtures("double")
 def test_a_process_that_dies_ends_the_run_with_a_message_and_it_can_be_resumed(tmp_path):
     killer = threading.Thread(target=kill_one, args=(tmp_path,))
     killer.start()
     with pytest.raises(
-        ChildProcessError, match=r"process 1 of 2: .*SIGKILL.*\. The same call with checkpoint= resumes"
+        ChildProcessError,
+        match=r"process 1 of 2 has died \(.*SIGKILL\), so the run cannot go on\. Repeat the call: with a checkpoint",
     ):
         train(epochs=6, slow=True, processes=2, checkpoint=tmp_path, every=0)
     killer.join()
@@ -108,9 +153,10 @@ def test_processes_that_slurm_started(tmp_path):
         "SLURM_NTASKS_PER_NODE": "2",
     }
     places = [{"SLURM_PROCID": str(rank), "SLURM_LOCALID": str(rank), "MASTER_ADDR": "127.0.0.1"} for rank in range(2)]
+    write_table(tmp_path / "table.csv")
     tasks = [subprocess.Popen([sys.executable, SCRIPT, tmp_path], env=os.environ | job | place) for place in places]
     assert [task.wait(timeout=300) for task in tasks] == [0, 0]
-    assert_same(torch.load(tmp_path / "rank-1.pt")["plain"], outcome(train(**CASES["plain"])))
+    assert_same(load(tmp_path, 1)["plain"], outcome(train(**CASES["plain"])))
 
 
 # ------------------------------------------------------------------------------------------------------------- messages
@@ -120,21 +166,23 @@ def test_processes_that_slurm_started(tmp_path):
     ("changes", "message"),
     [
         ({"method": METHODS["valen"]()}, r"several processes need a method whose loss is one of logits\. Use one\."),
-        ({"training": Training(1, mixup=0.5)}, r"need mixup=0, since a row's partner may lie in another process"),
         ({"network": GeneratorMLP()}, r"need a network without batch normalisation, since a batch lies in several"),
         ({"views": views("plain", "mnist")}, r"need features, not views of images"),
+        ({"trials": [Trial(rows=np.arange(1))]}, r"processes must be at most the rows to train on \(1\); got 2\. Use"),
     ],
 )
 def test_what_several_processes_do_not_do(monkeypatch, changes, message):
-    monkeypatch.setattr(oneof.engine, "crew_here", lambda processes: Crew(0, 2))
+    monkeypatch.setattr(oneof.processes, "crew_here", lambda processes: Crew(0, 2))
     x = np.zeros((len(SETS), 1, 28, 28), dtype=np.uint8) if "views" in changes else DATA.x
     with pytest.raises(ValueError, match=message):
         fit(x, SETS, **changes)
 
 
-def test_messages(monkeypatch, tmp_path):
+def test_messages(monkeypatch):
     with pytest.raises(ValueError, match=r"processes must be at least 1; got 0"):
         fit(DATA.x, SETS, processes=0)
+    with pytest.raises(ValueError, match=r"processes must be at most the rows to train on \(61\); got 62\. Use fewer"):
+        classified(processes=62)
     with pytest.raises(
         ValueError, match=r"settings that can be sent to other processes; .*start the script by torchrun"
     ):
@@ -148,7 +196,3 @@ def test_messages(monkeypatch, tmp_path):
     assert crew_here(1) == Crew()
     monkeypatch.setenv("SLURM_JOB_NAME", "bash")
     assert crew_here(None) == Crew()
-    train(trials=2, epochs=1, checkpoint=tmp_path)
-    monkeypatch.setattr(oneof.engine, "crew_here", lambda processes: Crew(0, 2))
-    with pytest.raises(ValueError, match=r"a run of one process with 2 trials at a time; several processes train one"):
-        train(trials=2, epochs=1, checkpoint=tmp_path)

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from oneof.data.on_disk import RowsOnDisk
 from oneof.files import written_beside
-from oneof.packed import Packed, Table
+from oneof.packed import Packed, Table, sections
 from oneof.problem import Problem
 from oneof.processes import Crew
 from oneof.purify import Falls, Removals
@@ -43,14 +43,14 @@ class Share:
     first: int = 0  # the rows that it owns begin here
     end: int = 0
 
-    def gathered(self, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    def gathered(self, tensors: dict[str, Tensor], sets: Table) -> dict[str, Tensor]:
         """What all processes have together, and that only the first goes on to write."""
         if self.crew.size == 1:
             return tensors
         whole = {}
         for name, own in tensors.items():
             moved = own + self.first if name == "pop.log.row" else own
-            whole[name] = self.crew.gathered(moved, _row_axis(own)) if _by_row(name) else own
+            whole[name] = self._gathered(name, moved, sets) if _by_row(name) else own
         return whole
 
     def part(self, tensors: dict[str, Tensor], state: State, best: Best) -> dict[str, Tensor]:
@@ -58,7 +58,7 @@ class Share:
         if self.crew.size == 1:
             return tensors
         own = {name: tensor for name, tensor in _fixed(state, best) if _by_row(name)}
-        parts = {name: self.crew.part(tensors[name], one, _row_axis(one)) for name, one in own.items()}
+        parts = {name: self._part(name, tensors[name], one, state.candidates) for name, one in own.items()}
         if "pop.log.row" in tensors:
             row = tensors["pop.log.row"]
             inside = (row >= self.first) & (row < self.end)
@@ -67,14 +67,31 @@ class Share:
             parts["pop.log.row"] = parts["pop.log.row"] - self.first
         return tensors | parts
 
+    def _gathered(self, name: str, own: Tensor, sets: Table) -> Tensor:
+        return self.crew.gathered(own, _sections(name, own, sets)) if own.dim() == 1 else self.crew.gathered_rows(own)
+
+    def _part(self, name: str, whole: Tensor, own: Tensor, sets: Table) -> Tensor:
+        return self.crew.part(_flat(whole), _sections(name, own, sets)).view_as(own)
+
 
 def _by_row(name: str) -> bool:
     return name.startswith(("memory.", "candidates", "pop.seen", "pop.falls.", "pop.log.", f"best.kept.{SETS}"))
 
 
-def _row_axis(tensor: Tensor) -> int:
+def _flat(table: Tensor) -> Tensor:
     """Dense tables are [t, m, ...]; those of cells, and columns of the log, have one axis."""
-    return min(1, tensor.dim() - 1)
+    return table if table.dim() == 1 else table.flatten(0, 1)
+
+
+def _sections(name: str, own: Tensor, sets: Table) -> list[int]:
+    """How many of the numbers, flat, belong to each trial."""
+    if own.dim() > 1:
+        return sections(own)
+    if name.startswith("pop.log."):
+        return [len(own)]  # entries say themselves which trial they belong to
+    if name.endswith(".rest") and isinstance(sets, Packed):
+        return [sets.cells.shape[1]] * sets.cells.shape[0]
+    return sections(sets)
 
 
 class Keeper:
@@ -108,7 +125,7 @@ class Keeper:
         if not self.ours.crew.agreed(now or time.monotonic() - self.saved_at >= self.every):
             return
         facts, tensors = _pack(state, best, history)
-        tensors = self.ours.gathered(tensors)
+        tensors = self.ours.gathered(tensors, state.candidates)
         self.saved_at = time.monotonic()
         if self.ours.crew.rank == 0:
             self._write(state, facts, tensors)
@@ -135,8 +152,8 @@ class Keeper:
 def cut_as_before(
     trials: Sequence[Trial], each: int, limit: int, checkpoint: str | Path | None, crew: Crew
 ) -> list[Sequence[Trial]]:
-    """The trials cut into stacks; a resumed run is cut as it was, whatever memory is free now. A crew trains one at a time."""
-    stacks = cut(trials, each, limit if crew.size == 1 else 0)
+    """The trials cut into stacks; a resumed run is cut as it was, whatever memory is free now."""
+    stacks = cut(trials, each, crew.agreed(limit))
     if checkpoint is None:
         return stacks
     note = Path(checkpoint) / "stacks.json"
@@ -146,11 +163,6 @@ def cut_as_before(
             raise ValueError(
                 f"{checkpoint} holds a checkpoint of another run: it has {sum(sizes)} trials, now {len(trials)}. "
                 "Give another folder, or delete this one."
-            )
-        if crew.size > 1 and max(sizes) > 1:
-            raise ValueError(
-                f"{checkpoint} holds a run of one process with {max(sizes)} trials at a time; several processes train one. "
-                "Go on with one process, or give another folder."
             )
         ends = list(accumulate(sizes, initial=0))
         return [trials[a:b] for a, b in pairwise(ends)]

@@ -37,10 +37,27 @@ def paired(ours: Sequence[float] | Numbers, other: Sequence[float] | Numbers) ->
     return Paired(
         gain,
         float(stats.ttest_rel(ours, other).pvalue) if spread else 0.0,
-        float(stats.wilcoxon(difference, zero_method="zsplit").pvalue),
+        signed_rank_p(difference),
         gain / spread if spread else math.copysign(math.inf, gain),
         len(difference),
     )
+
+
+def signed_rank_p(difference: Numbers) -> float:
+    """Wilcoxon's two-sided p, exact with ties too: SciPy's, which draws up every sign for each, takes half a second.
+
+    Zeros are ranked and count half for either side.
+
+    >>> signed_rank_p(np.array([3.0, 1.0, 1.0, -2.0]))
+    0.625
+    """
+    rank = (2 * stats.rankdata(np.abs(difference))).astype(int)  # doubled, so that ties have whole ranks
+    signed = rank[difference != 0]
+    ways = np.ones(1)  # share of all signs that give each sum of positive ranks
+    for step in signed:
+        ways = 0.5 * (np.pad(ways, (0, step)) + np.pad(ways, (step, 0)))
+    seen = int(rank[difference > 0].sum())
+    return float(min(1.0, 2 * min(ways[: seen + 1].sum(), ways[seen:].sum())))
 
 
 def holm(p: Sequence[float]) -> list[float]:

@@ -22,7 +22,7 @@ from oneof.methods import Method, Proden
 from oneof.networks import MLP, Network
 from oneof.packed import Table
 from oneof.problem import Problem, Training, as_features, pose
-from oneof.processes import Crew, crew_here, launched
+from oneof.processes import Crew, check_rows, together
 from oneof.progress import bar
 from oneof.purify import Purify
 from oneof.runtime import free_memory
@@ -84,8 +84,8 @@ def fit(
         A folder to save the run in, every so many seconds (`every`). The same call resumes from it, wherever it was killed, and
         ends with the numbers of a run that never was.
     processes
-        Processes that train together, one trial after the other: each owns some of the rows, and they give what one process
-        gives, up to rounding. Default: those that torchrun or SLURM started, else one. New ones are started by spawning, so a
+        Processes that train together: each owns some of the rows of every trial, and they give what one process gives, up to
+        rounding. Default: those that torchrun or SLURM started, else one. New ones are started by spawning, so a
         script that asks for them needs `if __name__ == "__main__":`.
 
     >>> import numpy as np
@@ -95,12 +95,11 @@ def fit(
     >>> (result.logits(data.x)[0].argmax(-1).numpy() == data.labels).mean() > 0.8
     np.True_
     """
-    crew = crew_here(processes)
     work = partial(
         _fit, x, candidates, trials, method, purify, network, training, views, labels, choose, device, progress, memory,
         checkpoint, every,
     )  # fmt: skip
-    return work(crew) if processes in (None, crew.size) else launched(work, processes)
+    return together(work, processes)  # type: ignore[no-any-return]
 
 
 def _fit(
@@ -133,7 +132,8 @@ def _fit(
         sets = _dense(sets, method, place)
     build_one = partial(_network, method, network, tuple(features.shape[1:]), shape_of(sets)[-1])
     each = bytes_at_rest(sets, packed) + _bytes_per_network(features, build_one, training)
-    _check_crew(crew, method, training, views, place, build_one)
+    _check_crew(crew, method, views, place, build_one)
+    check_rows(min(len(features if trial.rows is None else trial.rows) for trial in trials), crew.size)
     limit = memory or free_memory(place) // 2
     stacks = cut_as_before(trials, each, limit, checkpoint, crew)
     setting = {
@@ -177,7 +177,6 @@ def _check_trials(trials: Sequence[Trial], sets: Table) -> None:
 def _check_crew(
     crew: Crew,
     method: Method,
-    training: Training,
     views: Views | None,
     device: torch.device,
     build_one: Callable[[], nn.Module],
@@ -192,7 +191,6 @@ def _check_crew(
         "features, not views of images": views is not None,
         "a method whose loss is one of logits": type(method).step is not Method.step,
         "a method that never looks at all rows": type(method).refresh is not Method.refresh,
-        "mixup=0, since a row's partner may lie in another process": training.mixup > 0,
         "a network without batch normalisation, since a batch lies in several processes": statistics,
     }
     for need, missing in reasons.items():

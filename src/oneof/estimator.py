@@ -60,6 +60,9 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
     classes : sequence, default=None
         All labels, when some may be absent from y; for a mask, the names of its columns.
     random_state : int, RandomState or None
+    processes : int or None, default=None
+        Processes that train together and give what one gives, up to rounding (see `oneof.fit`): worth it for a hundred thousand
+        rows, not for a thousand.
     verbose : bool, default=False
         Show a progress bar when run in a terminal.
 
@@ -105,6 +108,7 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         rule: str = "both",
         classes: Any = None,
         random_state: Any = None,
+        processes: int | None = None,
         verbose: bool = False,
     ) -> None:
         self.method = method
@@ -122,6 +126,7 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         self.rule = rule
         self.classes = classes
         self.random_state = random_state
+        self.processes = processes
         self.verbose = verbose
 
     def fit(self, X: Any, y: Any) -> Self:
@@ -132,7 +137,9 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         self.classes_ = candidates.classes
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         title = type(self).__name__ if self.verbose else None
-        self.found_ = search(X, candidates.mask, space=self._space(), seed=seed, rule=self.rule, progress=title)
+        self.found_ = search(
+            X, candidates.mask, space=self._space(), seed=seed, rule=self.rule, progress=title, processes=self.processes
+        )
         self._check_finite()
         self.n_iter_ = int(self.found_.fits[0].epoch.max())
         self.history_ = _history(self.found_.fits)

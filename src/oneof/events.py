@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from oneof.packed import Packed, Table
+from oneof.packed import Packed, Table, sections
 from oneof.processes import Crew
 from oneof.purify import Falls, PopState, Purify, Removals
 
@@ -70,13 +70,14 @@ def removals(log: Removals | Falls, candidates: Table) -> Removals:
     return Removals(*(column[gone] for column in log))
 
 
-def gathered_log(log: Removals | Falls, crew: Crew, first: int) -> Removals | Falls:
-    """The logs of all processes as one, this one's rows being those from `first` on."""
+def gathered_log(log: Removals | Falls, candidates: Table, crew: Crew, first: int) -> Removals | Falls:
+    """The logs of all processes as one; `candidates` are this one's, whose rows are those from `first` on."""
     if isinstance(log, Falls):
-        return Falls(*(crew.gathered(column, 0) for column in log))
-    whole = Removals(*(crew.gathered(column, 0) for column in log._replace(row=log.row + first)))
-    by_round = whole.round.argsort(stable=True)
-    return Removals(*(column[by_round] for column in whole))
+        return Falls(*(crew.gathered(column, sections(candidates)) for column in log))
+    whole = Removals(*(crew.gathered(column, [len(column)]) for column in log._replace(row=log.row + first)))
+    order = whole.trial.argsort(stable=True)  # as one process would have written it: by round, trial, row
+    order = order[whole.round[order].argsort(stable=True)]
+    return Removals(*(column[order] for column in whole))
 
 
 def _from_cells(round: Tensor, margin: Tensor, candidates: Packed) -> Removals:

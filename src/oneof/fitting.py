@@ -7,8 +7,9 @@ import shutil
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -21,6 +22,7 @@ from oneof.evidence import find_evidence
 from oneof.features import Encoding, learn_encoding
 from oneof.inspect import inspect_sets
 from oneof.model import Model, member_of, save_model
+from oneof.processes import check_rows, crew_here
 from oneof.resolve import (
     Opinions,
     ask_networks,
@@ -64,6 +66,7 @@ def fit_table(
     command: Sequence[str] = (),
     cache: Path = CACHE,
     memory: int | None = None,
+    processes: int | None = None,
     progress: bool = False,
     say: Callable[[str], None] = lambda text: None,
 ) -> Run:
@@ -83,42 +86,65 @@ def fit_table(
         Where embeddings of texts and images are kept.
     memory
         Bytes that training may take.
+    processes
+        As for `oneof.fit`; where torchrun or SLURM started them, only the first reads, says and writes.
     progress
         Show bars in a terminal.
     say
         Called with a line for a person, as things become known.
     """
     begun = time.monotonic()
+    crew = crew_here(processes)
+    ready = crew.told(partial(_make_ready, file, out, task, cache, processes or crew.size, say))
+    if ready is None:
+        return Run.open(out)
+    found = search(
+        ready.x,
+        _taught(ready.mixed, task.train_on_gold),
+        space=task.space,
+        seed=task.seed,
+        groups=ready.mixed.groups,
+        rule=task.rule,
+        gold=_gold(ready.mixed),
+        progress="fit" if progress else None,
+        checkpoint=out / "checkpoint" / "search",
+        memory=memory,
+        processes=processes,
+    )
+    crew.told(partial(_write, file, out, task, ready, found, command, begun))
+    return Run.open(out)
+
+
+class Ready(NamedTuple):
+    """What is there when training begins."""
+
+    asked: dict[str, Any]  # what the run is recognised by
+    x: NDArray[np.float32]  # [n, d]
+    mixed: Mixed
+    encoding: Encoding
+    warnings: list[str]
+
+
+def _make_ready(
+    file: Path, out: Path, task: Task, cache: Path, processes: int, say: Callable[[str], None]
+) -> Ready | None:
+    """Read the table and begin the run; None if it is finished."""
     asked = {"oneof": __version__, "data": fingerprint(file), **plain_value(task)}
     if _is_finished(out, asked):
         say(f"{out} is finished already; nothing to do.")
-        return Run.open(out)
+        return None
     _check_folder(out, asked)
     mixed = read_mixed(file, task.roles)
     if fingerprint(file) != asked["data"]:
         raise ValueError(f"{file} must not change while it is read; it did. Repeat the command.")
+    check_rows(len(mixed.columns), processes)
     encoding = learn_encoding(mixed.columns, mixed.roles, folder=file.parent, cache=cache)
     x = encoding.transform(mixed.columns, folder=file.parent, cache=cache)
     warnings = _look(x, mixed, encoding, task.seed)
     for text in warnings:
         say(text)
     _begin(out, asked)
-    found = search(
-        x,
-        _taught(mixed, task.train_on_gold),
-        space=task.space,
-        seed=task.seed,
-        groups=mixed.groups,
-        rule=task.rule,
-        gold=_gold(mixed),
-        progress="fit" if progress else None,
-        checkpoint=out / "checkpoint" / "search",
-        memory=memory,
-    )
-    model = Model(mixed.candidates.classes.tolist(), encoding, tuple(map(member_of, found.fits)), {})
-    facts = _facts(file, task, asked, mixed, encoding, found, command)
-    _write(out, x, mixed, model, found, facts | {"warnings": warnings}, begun)
-    return Run.open(out)
+    return Ready(asked, x, mixed, encoding, warnings)
 
 
 def _is_finished(out: Path, asked: dict[str, Any]) -> bool:
@@ -187,10 +213,11 @@ def _taught(mixed: Mixed, train_on_gold: bool) -> NDArray[np.bool_]:
 # ---------------------------------------------------------------------------------------------------------------- results
 
 
-def _write(
-    out: Path, x: NDArray[np.float32], mixed: Mixed, model: Model, found: Found, facts: dict[str, Any], begun: float
-) -> None:
+def _write(file: Path, out: Path, task: Task, ready: Ready, found: Found, command: Sequence[str], begun: float) -> None:
     """Write every part, run.json last: with it the run is finished."""
+    x, mixed = ready.x, ready.mixed
+    model = Model(mixed.candidates.classes.tolist(), ready.encoding, tuple(map(member_of, found.fits)), {})
+    facts = _facts(file, task, ready, found, command)
     original = mixed.candidates.mask
     trained = trained_rows(found.fits, len(x))
     opinions = ask_networks(model, x, original, trained)
@@ -219,15 +246,8 @@ def _purified(
     return table
 
 
-def _facts(
-    file: Path,
-    task: Task,
-    asked: dict[str, Any],
-    mixed: Mixed,
-    encoding: Encoding,
-    found: Found,
-    command: Sequence[str],
-) -> dict[str, Any]:
+def _facts(file: Path, task: Task, ready: Ready, found: Found, command: Sequence[str]) -> dict[str, Any]:
+    mixed, names = ready.mixed, ready.encoding.names
     columns = [name for name in (task.roles.candidates, task.roles.exclude) if name]
     return {
         "oneof": __version__,
@@ -235,15 +255,16 @@ def _facts(
         "command": list(command),
         "seed": task.seed,
         "file": str(file.resolve()),
-        "fingerprint": asked["data"],
+        "fingerprint": ready.asked["data"],
         "n": len(mixed.columns),
-        "d": len(encoding.names),
+        "d": len(names),
         "classes": mixed.candidates.classes.tolist(),
-        "features": encoding.names,
+        "features": names,
         "candidates": columns,
         "chosen": plain_value([one._asdict() for one in found.chosen]),
         "rule": task.rule if _gold(mixed) is None else "gold",
-        "asked": asked,
+        "asked": ready.asked,
+        "warnings": ready.warnings,
     }
 
 

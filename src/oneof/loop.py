@@ -90,12 +90,19 @@ def _train(problem: Problem, state: State, replay: Replay) -> Iterator[None]:
 
 def _refresh(problem: Problem, state: State) -> None:
     """What a method does to whole tables before an epoch, written where the tables lie."""
-    memory, shared = problem.method.refresh(
-        state.stack, lambda: problem.body_features(state.stack), state.memory, state.shared, state.epoch
-    )
+    method, features = problem.method, partial(problem.body_features, state.stack)
+    memory = method.renew(state.memory, partial(_mean_of_rows, problem))
+    memory, shared = method.refresh(state.stack, features, memory, state.shared, state.epoch)
     for old, new in zip(parts(state.memory) + parts(state.shared), parts(memory) + parts(shared), strict=True):
         if old is not new:
             old.copy_(new)
+
+
+def _mean_of_rows(problem: Problem, rows: Tensor) -> Tensor:
+    """The mean [t, 1, ...] over all training rows, of which [t, n, ...] are this process's."""
+    if problem.crew.size == 1:
+        return rows.mean(1, keepdim=True)
+    return problem.crew.total([rows.sum(1, keepdim=True)])[0] / problem.total
 
 
 def _mixing_weights(problem: Problem, state: State) -> Tensor:

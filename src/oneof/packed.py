@@ -219,12 +219,24 @@ def _filled(init: Any, full: Tensor, sets: Packed) -> Packed:
     return table
 
 
-def gathered(table: Packed, crew: Crew) -> Packed:
-    """The rows of one trial that a crew's processes own, as one table; `values` are those of a bool table."""
-    lengths = crew.gathered(table.cells.starts.diff().long(), 0)
-    labels = crew.gathered(table.cells.labels, 0)
-    cells = cells_of(labels, starts_of(lengths), (1, len(lengths), table.cells.shape[2]))
-    return Packed(cells, crew.gathered(table.values, 0))
+def sections(table: Table) -> list[int]:
+    """How many numbers of a table, its trials one after the other, belong to each: rows of a dense one, cells of a packed."""
+    if isinstance(table, Tensor):
+        return [table.shape[1]] * table.shape[0]
+    return [b - a for a, b in pairwise(table.cells.bounds)]
+
+
+def gathered(table: Table, crew: Crew) -> Table:
+    """The rows that a crew's processes own as one table of sets."""
+    if isinstance(table, Tensor):
+        return crew.gathered_rows(table)
+    if crew.size == 1:
+        return table
+    t, m, c = table.cells.shape
+    lengths = crew.gathered(table.cells.starts.diff().long(), [m] * t)
+    labels = crew.gathered(table.cells.labels, sections(table))
+    cells = cells_of(labels, starts_of(lengths), (t, len(lengths) // t, c))
+    return Packed(cells, crew.gathered(table.values, sections(table)))
 
 
 def joined(tables: list[Packed]) -> Packed:

@@ -67,7 +67,7 @@ class Problem(NamedTuple):
     augment: Callable[[Tensor, torch.Generator], Tensor] | None  # how images are varied for training; None for tables
     look: Views | None  # how they are seen otherwise: normalised only
     fast: int  # images of a full training batch, all views together, where a compiled network sees them; else 0
-    total: int  # rows to train on, over all processes
+    everyones: Tensor  # [t, m] rows to train on, of all processes
     crew: Crew = Crew()  # processes that train together; `rows` are then those that this one owns
 
     def features(self, rows: Tensor) -> Tensor:
@@ -85,20 +85,18 @@ class Problem(NamedTuple):
         return torch.stack([self.augment(self.x[one], g) for one, g in zip(rows, generators, strict=True)], dim=1)
 
     @property
+    def total(self) -> int:
+        """Rows to train on, of all processes."""
+        return self.everyones.shape[1]
+
+    @property
     def classes(self) -> int:
         return self.candidates.cells.shape[2] if isinstance(self.candidates, Packed) else self.candidates.shape[-1]
 
     def shared_with(self, crew: Crew) -> Problem:
         """The part of the problem that one of several processes works on: the rows that it owns."""
         first, end = crew.owned(self.total)
-        return self._replace(rows=self.rows[:, first:end], crew=crew)
-
-    def owned(self, at: Tensor) -> Tensor | None:
-        """Which of the positions [1, b] of a batch this process owns, [b]; None where it owns all."""
-        if self.crew.size == 1:
-            return None
-        first, end = self.crew.owned(self.total)
-        return ((at >= first) & (at < end))[0]
+        return self._replace(rows=self.rows[:, first:end].contiguous(), crew=crew)
 
     def sets(self, rows: Tensor) -> Tensor:
         """The sets as given [t, b, c] of rows [t, b]."""
@@ -119,11 +117,13 @@ class Problem(NamedTuple):
         return positions(rows, len(self.x)) if own else rows
 
     def logits(self, stack: Stack, rows: Tensor) -> Tensor:
-        """Logits [t, k, c] of rows [t, k] in evaluation mode, some rows at a time."""
+        """Logits [t, k, c] of rows [t, k] in evaluation mode, some rows at a time; a crew's processes share them out."""
+        begin, end = self.crew.owned(rows.shape[1])
         size = block_size(self.x, len(rows))
         with stack.evaluating():
-            blocks = [rows[:, start : start + size] for start in range(0, rows.shape[1], size)]
-            return torch.cat([first(stack(self.features(part))) for part in blocks], dim=1)
+            blocks = [rows[:, start : min(start + size, end)] for start in range(begin, max(end, begin + 1), size)]
+            own = [first(stack(self.features(part))) for part in blocks]
+        return self.crew.gathered_rows(torch.cat(own, dim=1))
 
     def body_features(self, stack: Stack) -> Tensor:
         """Features [t, m, width] that the networks' bodies give of all training rows, in evaluation mode."""
@@ -183,7 +183,7 @@ def pose(
         augment=views and varied(views, training.batch, device),
         fast=training.batch * views.count if views and device.type == "cuda" else 0,
         look=views and replace(views, kinds=((Plain(), 1),)),
-        total=rows.shape[1],
+        everyones=rows,
     )
 
 

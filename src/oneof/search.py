@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -27,6 +28,7 @@ from oneof.evaluate import approximated_accuracy, covering_rate
 from oneof.networks import MLP
 from oneof.others import Kernel, ask_others
 from oneof.problem import Training
+from oneof.processes import Crew, check_rows, together
 from oneof.purify import Purify, Removals
 from oneof.results import Row
 from oneof.settings import plain_value
@@ -63,6 +65,7 @@ class Table(NamedTuple):
     memory: int | None
     progress: str | None
     checkpoint: str | Path | None
+    crew: Crew = Crew()
 
 
 def search(
@@ -78,6 +81,7 @@ def search(
     checkpoint: str | Path | None = None,
     memory: int | None = None,
     device: str | torch.device = "cpu",
+    processes: int | None = None,
 ) -> Found:
     """Choose settings by what held-out candidate sets say, and train an ensemble of the best.
 
@@ -95,8 +99,8 @@ def search(
         One of RULES.
     gold
         True labels [n] of some rows, -1 elsewhere: they choose the settings, in place of the rule, and train nothing.
-    progress, checkpoint, memory, device
-        As for `oneof.fit`.
+    progress, checkpoint, memory, device, processes
+        As for `oneof.fit`; processes are started once for the whole search.
 
     >>> from oneof.data.synthetic import mixture
     >>> data = mixture(n=300, d=2, c=3, seed=0)
@@ -107,10 +111,30 @@ def search(
     """
     if rule not in RULES:
         raise ValueError(f"rule must be one of {', '.join(RULES)}; got {rule!r}.")
+    check_rows(len(x), processes or 1)
+    work = partial(_search, x, mask, space, seed, groups, rule, gold, progress, checkpoint, memory, device)
+    return together(work, processes)  # type: ignore[no-any-return]
+
+
+def _search(
+    x: NDArray[Any],
+    mask: NDArray[np.bool_],
+    space: Space,
+    seed: int,
+    groups: Any,
+    rule: str,
+    gold: NDArray[np.intp] | None,
+    progress: str | None,
+    checkpoint: str | Path | None,
+    memory: int | None,
+    device: str | torch.device,
+    crew: Crew,
+) -> Found:
+    """`search` in one process, or in one of a crew's."""
     ranks = learn_ranks(x)
-    space = space.of(len(x))
-    table = Table(ranks, ranks(x), mask, groups, gold, space, seed, device, memory, progress, checkpoint)
-    asked = [ask(table, scaling) for scaling in space.scaling] if space.kernel else []
+    space, seed = space.of(len(x)), crew.agreed(seed)
+    table = Table(ranks, ranks(x), mask, groups, gold, space, seed, device, memory, progress, checkpoint, crew)
+    asked = crew.each(partial(ask, table), space.scaling) if space.kernel else []
     rule = rule if gold is None else "gold"
     asked.sort(key=lambda one: -one.row[rule])
     weights = np.asarray(np.mean([one.weights for one in asked], axis=0)) if asked else None
@@ -223,6 +247,7 @@ def _fit(
         progress=table.progress,
         memory=table.memory,
         checkpoint=None if table.checkpoint is None else Path(table.checkpoint) / name,
+        processes=table.crew.size,
     )
     return replace(fitted, ranks=table.ranks)
 

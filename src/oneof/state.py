@@ -17,7 +17,6 @@ from oneof.events import gathered_log, removals
 from oneof.methods.base import first
 from oneof.packed import Packed, Table, gathered, joined, pack
 from oneof.problem import Problem, as_features, block_size
-from oneof.processes import Crew
 from oneof.purify import PopState, Removals
 from oneof.runtime import free_memory
 from oneof.stack import Stack
@@ -150,16 +149,15 @@ class Best:
         columns = _columns([record[1:] for record in history])
         joined = [None if column is None else torch.stack(column) for column in columns]
         record = Record(len(history), *joined)  # type: ignore[arg-type]
-        crew = problem.crew
-        sets = state.candidates if crew.size == 1 else _gathered(state.candidates, crew)
+        sets = gathered(state.candidates, problem.crew)
         return Fit(
             stack=state.stack,
             shift=problem.shift,
             scale=problem.scale,
             look=problem.look,
-            rows=crew.gathered(problem.rows, 1),
+            rows=problem.everyones,
             sets=sets,
-            removals=None if state.pop is None else _removals(state.pop, sets, problem),
+            removals=None if state.pop is None else removals(_whole_log(problem, state.candidates, state.pop), sets),
             history=record,
             epoch=self.epoch,
         )
@@ -171,12 +169,8 @@ class Best:
         return {**state.stack.weights, **state.stack.buffers, SETS: left}
 
 
-def _removals(pop: PopState, sets: Table, problem: Problem) -> Removals:
-    return removals(gathered_log(pop.log, problem.crew, problem.crew.owned(problem.total)[0]), sets)
-
-
-def _gathered(sets: Table, crew: Crew) -> Table:
-    return gathered(sets, crew) if isinstance(sets, Packed) else crew.gathered(sets, 1)
+def _whole_log(problem: Problem, own: Table, pop: PopState) -> Any:
+    return gathered_log(pop.log, own, problem.crew, problem.crew.owned(problem.total)[0])
 
 
 def join(fits: list[Fit]) -> Fit:

@@ -8,8 +8,9 @@ import torch
 from torch import Tensor
 
 from oneof.methods import Batch, Step
-from oneof.methods.base import logits_of
+from oneof.methods.base import Memory, logits_of
 from oneof.optimize import along
+from oneof.portion import Portion, neighbours, portion
 from oneof.problem import Problem
 from oneof.runtime import Beside
 from oneof.state import State
@@ -24,30 +25,30 @@ def step(
     lr and mixing [t]; epoch 0-dim. Adds the batch's losses to `state.loss`. Of a crew's processes each takes the rows it owns.
     """
     method, stack, beside = problem.method, state.stack, Beside(at.device)
-    owned, size = problem.owned(at), at.shape[1]
-    if owned is not None:
-        at = at[:, owned] - problem.crew.owned(problem.total)[0]
+    ours = portion(problem, at)
+    at = at if ours is None else ours.at
     with beside:  # tables are small: their kernels are all latency, which others hide
         batch = Batch(take(state.candidates, at), take(state.memory, at), epoch, state.generators)
     views = problem.views(take(problem.rows, at), state.generators)
     beside.join()
     if problem.training.mixup:
-        done = _mixed_step(problem, state, views, batch, mixing)
+        done = _mixed_step(problem, state, views, batch, mixing, ours)
     else:
-        done = method.step(stack, _with_noise(problem, state, views, owned), batch, state.shared)
+        done = method.step(stack, _with_noise(problem, state, views, ours), batch, state.shared)
     late = method.after_step or problem.training.alters_input
     if not late:
         with beside, torch.no_grad():
-            _remember(problem, state, observing, at, batch, done.logits, done.memory)
-    gradients = stack.gradients(done.loss.mean(1).sum() if owned is None else done.loss.sum() / size)
+            _remember(problem, state, observing, ours, at, batch.candidates, done.logits, done.memory)
+    losses = done.loss if ours is None else ours.counted(done.loss)
+    gradients = stack.gradients(losses.mean(1).sum() if ours is None else losses.sum() / ours.size)
     with torch.no_grad():
-        *gradients, loss = problem.crew.total([*gradients, done.loss.sum(1)])
+        *gradients, loss = problem.crew.total([*gradients, losses.sum(1)])
         problem.training.optimizer.step(stack.weights.values(), gradients, state.optimizer, lr, problem.weight_decay)
         if late:
             with stack.frozen_statistics():
                 logits = logits_of(stack, views[:1])[0]
             memory = method.update(logits, batch.candidates, batch.memory)
-            _remember(problem, state, observing, at, batch, logits, memory)
+            _remember(problem, state, observing, ours, at, batch.candidates, logits, memory)
         for kept, new in zip(state.shared, done.shared, strict=True):
             kept.copy_(new)
         state.loss += loss
@@ -55,36 +56,51 @@ def step(
 
 
 def _remember(
-    problem: Problem, state: State, observing: bool, at: Tensor, batch: Batch, logits: Tensor, memory: Any
+    problem: Problem,
+    state: State,
+    observing: bool,
+    ours: Portion | None,
+    at: Tensor,
+    candidates: Tensor,
+    logits: Tensor,
+    memory: Any,
 ) -> None:
     """Write what the batch's forward said: the method's memory, and what POP sees."""
+    if ours is not None:
+        at, candidates, logits, memory = ours.without_fillers(at, candidates, logits, memory)
     put(state.memory, at, memory)
     if observing and problem.purify and state.pop:
         seen = take(state.pop.seen, at)
-        put(state.pop.seen, at, problem.purify.observe(seen, logits, batch.candidates))
+        put(state.pop.seen, at, problem.purify.observe(seen, logits, candidates))
 
 
-def _mixed_step(problem: Problem, state: State, views: Tensor, batch: Batch, mixing: Tensor) -> Step:
+def _mixed_step(
+    problem: Problem, state: State, views: Tensor, batch: Batch, mixing: Tensor, ours: Portion | None
+) -> Step:
     """Each example mixed with its neighbour in the (random) order of the epoch: so much of its loss, so much of the other's."""
+    others, sets, memory = _rolled(views, batch) if ours is None else neighbours(problem, ours, batch)
     weight = along(mixing, views[0])
-    mixed = torch.lerp(views.roll(1, 2), views, weight.to(views.dtype))
-    logits = logits_of(state.stack, _with_noise(problem, state, mixed, None))
+    mixed = torch.lerp(others, views, weight.to(views.dtype))
+    logits = logits_of(state.stack, _with_noise(problem, state, mixed, ours))
     own = problem.method.loss(logits, batch.candidates, batch.memory)
-    partner = problem.method.loss(logits, batch.candidates.roll(1, 1), _rolled(batch.memory))
+    partner = problem.method.loss(logits, sets, memory)
     loss = (mixing[:, None] * own + (1 - mixing[:, None]) * partner).mean(0)
     return Step(loss, logits[0].detach(), batch.memory, state.shared)
 
 
-def _rolled(memory: Any) -> Any:
-    return tuple(part.roll(1, 1) for part in memory) if isinstance(memory, tuple) else memory.roll(1, 1)
+def _rolled(views: Tensor, batch: Batch) -> tuple[Tensor, Tensor, Memory]:
+    """Of each row the one before it in the batch: its views, its set, its memory."""
+    memory = batch.memory
+    rolled = tuple(part.roll(1, 1) for part in memory) if isinstance(memory, tuple) else memory.roll(1, 1)
+    return views.roll(1, 2), batch.candidates.roll(1, 1), rolled
 
 
-def _with_noise(problem: Problem, state: State, views: Tensor, owned: Tensor | None) -> Tensor:
-    """Views [v, t, b, ...] with noise; it is drawn for the whole batch, of which this process may own a part."""
+def _with_noise(problem: Problem, state: State, views: Tensor, ours: Portion | None) -> Tensor:
+    """Views [v, t, b, ...] with noise; it is drawn for the whole batch, of which this process may take a part."""
     if not problem.training.noise:
         return views
-    shape = views[:, 0].shape if owned is None else (len(views), len(owned), *views.shape[3:])
-    draws = torch.stack(
-        [torch.randn(shape, generator=g, device=views.device, dtype=views.dtype) for g in state.generators], dim=1
-    )
-    return views + problem.training.noise * (draws if owned is None else draws[:, :, owned])
+    shape = views[:, 0].shape if ours is None else (len(views), ours.size, *views.shape[3:])
+    draws = [torch.randn(shape, generator=g, device=views.device, dtype=views.dtype) for g in state.generators]
+    if ours is not None:
+        draws = [draw[:, column] for draw, column in zip(draws, ours.column, strict=True)]
+    return views + problem.training.noise * torch.stack(draws, dim=1)

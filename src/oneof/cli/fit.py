@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -50,24 +52,23 @@ def fit(
     epochs: Annotated[int | None, typer.Option(min=1, help="To train the ensemble.")] = None,
     seed: Annotated[int, typer.Option(min=0, help="Of everything that is drawn.")] = 0,
     threads: Annotated[int, typer.Option(min=1, help="Of torch. Small networks are fastest with one.")] = 1,
+    processes: Annotated[
+        int | None,
+        typer.Option(
+            help="That train together and give what one gives, up to rounding. Default: those of torchrun or SLURM, or one."
+        ),
+    ] = None,
     memory: Annotated[float, typer.Option(min=0.001, help="Gigabytes that training may take.")] = 1.0,
     deterministic: Annotated[
         bool, typer.Option("--deterministic", help="The same run to the bit, whenever it is repeated on one machine.")
     ] = False,
 ) -> None:
     """Learn a classifier and the right label of every row; write both, with what is known about them, to a folder."""
-    import torch
-
     from oneof.data.mixed import Roles
     from oneof.fitting import SPACE, Task, fit_table
-    from oneof.runtime import make_deterministic
+    from oneof.processes import crew_here
 
-    torch.set_num_threads(threads)
-    if deterministic:
-        if threads != 1:
-            raise ValueError(f"--deterministic needs one thread; got --threads {threads}. Leave one of them out.")
-        make_deterministic()
-
+    _set_torch(threads, deterministic)
     if empty not in ("error", "unlabelled"):
         raise ValueError(f"--empty must be 'error' or 'unlabelled'; got {empty!r}.")
     roles = Roles(
@@ -85,16 +86,45 @@ def fit(
     )
     space = replace(SPACE, members=networks or SPACE.members, epochs=epochs or SPACE.epochs)
     console = Console()
-    run = fit_table(
+    work = partial(
+        fit_table,
         file,
         out,
         Task(roles, seed, train_on_gold, space=space),
         command=sys.argv,
         memory=int(memory * 2**30),
+        processes=processes,
         progress=True,
         say=lambda line: console.print(Text(line, style="yellow")),
     )
-    show(run, console)
+    run = _first_speaks(work, crew_here(processes).rank)
+    if run is not None:
+        show(run, console)
+
+
+def _set_torch(threads: int, deterministic: bool) -> None:
+    import torch
+
+    from oneof.runtime import make_deterministic
+
+    torch.set_num_threads(threads)
+    if deterministic:
+        if threads != 1:
+            raise ValueError(f"--deterministic needs one thread; got --threads {threads}. Leave one of them out.")
+        make_deterministic()
+
+
+def _first_speaks(work: Callable[[], Run], rank: int) -> Run | None:
+    """What `work` gives in the first process, and None in others, which leave it to the first to say what is wrong."""
+    try:
+        run = work()
+    except ChildProcessError:
+        raise  # the first may be the one that died
+    except (ValueError, TypeError, OSError):
+        if rank == 0:
+            raise
+        raise typer.Exit(2) from None
+    return run if rank == 0 else None
 
 
 def show(run: Run, console: Console) -> None:

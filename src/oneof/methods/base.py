@@ -118,3 +118,10 @@ class Method:
     ) -> tuple[Memory, Any]:
         """Called before every epoch on whole tables [t, n, ...]; features() are those of all rows [t, n, width], in eval mode."""
         return memory, shared
+
+    def renew(self, memory: Memory, mean: Callable[[Tensor], Tensor]) -> Memory:
+        """Memory [t, n, ...] before every epoch, where a row needs no other but through mean(rows) [t, 1, ...], that over all rows.
+
+        Those at hand need not be all, so take no mean but this one.
+        """
+        return memory

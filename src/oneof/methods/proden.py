@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from torch import Tensor
 
 from oneof.candidates import posterior, restrict, uniform
-from oneof.methods.base import Method, Net
+from oneof.methods.base import Method
 
 
 def weighted_cross_entropy(logits: Tensor, weights: Tensor) -> Tensor:
@@ -56,8 +56,6 @@ class BalancedProden(Proden):
         if not 0 <= self.balance <= 1:
             raise ValueError(f"balance must lie in [0, 1]; got {self.balance}.")
 
-    def refresh(
-        self, net: Net, features: Callable[[], Tensor], memory: Any, shared: Any, epoch: int
-    ) -> tuple[Any, Any]:
-        weights = memory / memory.mean(-2, keepdim=True).clamp_min(1e-4) ** self.balance
-        return weights / weights.sum(-1, keepdim=True), shared
+    def renew(self, weights: Tensor, mean: Callable[[Tensor], Tensor]) -> Tensor:
+        weights = weights / mean(weights).clamp_min(1e-4) ** self.balance
+        return weights / weights.sum(-1, keepdim=True)
