@@ -1,13 +1,17 @@
 """A sweep of 60 rows on two local Ray workers, one of which is killed half way: 60 rows, none twice, all as without Ray.
 
     python benchmarks/sweep.py
+    ONEOF_DATA=DIR python benchmarks/sweep.py --threads
 
 Six systems by ten seeds of a small set. When half of the rows are there, a worker that is in the middle of one gets SIGKILL;
 Ray begins its row again on another worker, and the row's checkpoint says where it stood.
+
+--threads: how far the rows of one thread and of two are apart, for PRODEN+POP and CC by ten seeds, on the same small set and on Lost.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
 import signal
 import tempfile
@@ -16,14 +20,15 @@ from collections import Counter
 from pathlib import Path
 
 import numpy as np
+import torch
 from scipy.io import savemat
 
-from oneof.data.named import NAMED
+from oneof.data.named import NAMED, load
 from oneof.data.synthetic import mixture
-from oneof.experiments import TABLES, Protocol
+from oneof.experiments import TABLES, TABULAR, Protocol
 from oneof.generate import Flip, generate
 from oneof.networks import Linear
-from oneof.obtain import Cell, obtain_all
+from oneof.obtain import FIXED_MEMORY, REPORTED, Cell, obtain, obtain_all
 from oneof.on_ray import on_ray
 from oneof.problem import Training
 from oneof.results import Row, read
@@ -71,7 +76,51 @@ def compared(rows: list[Row]) -> list[Row]:
     return sorted(plain, key=lambda row: (row["setting"], row["seed"], row["kind"], row.get("rule", "")))
 
 
+def numbers(rows: list[Row]) -> dict[tuple[str, ...], float]:
+    """All numbers that were measured, by where they stand."""
+    chosen = [row for row in rows if row["kind"] == "chosen"]
+    return {
+        (name, row["rule"], str(row["seed"])): float(row[name])
+        for row in chosen
+        for name in (*REPORTED, "true_labels_removed", "epoch", "lr", "weight_decay")
+        if name in row
+    }
+
+
+def compare_threads() -> None:
+    with tempfile.TemporaryDirectory() as name:
+        write_data(Path(name))
+        small = load("lost", name)
+    lost = load("lost", None)
+    for title, data, protocol in (("small set", small, PROTOCOL), ("Lost", lost, TABULAR)):
+        for system in ("proden+pop", "cc"):
+            cell = Cell("lost", TABLES[4].systems[system], protocol, tuple(range(10)))
+            ends = []
+            for threads in (1, 2):
+                torch.set_num_threads(threads)
+                ends.append(numbers(obtain(cell, data, memory=FIXED_MEMORY)))
+            apart = {key: abs(ends[0][key] - ends[1].get(key, float("nan"))) for key in ends[0]}
+            most: dict[str, float] = {}
+            for (field, *_), by in apart.items():
+                most[field] = max(most.get(field, 0.0), by)
+            differing = sum(by != 0 for by in apart.values())
+            by_field = ", ".join(f"{field} {by:.6g}" for field, by in most.items() if by != 0)
+            print(
+                f"{title}, {system}: {differing} of {len(apart)} numbers differ; at most by: {by_field or '-'}",
+                flush=True,
+            )
+
+
 def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--threads", action="store_true")
+    if parser.parse_args().threads:
+        compare_threads()
+    else:
+        sweep()
+
+
+def sweep() -> None:
     killed = 0
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

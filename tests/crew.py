@@ -42,7 +42,7 @@ CASES |= {
     "three trials, packed": {"trials": 3, "large": 0, "purify": "ratio"},
     "mixup ratio": {"purify": "ratio", "mixup": 0.7, "noise": 0.1},
     "mixup of three trials": {"trials": 3, "mixup": 0.7, "noise": 0.1},
-    "mixup of three trials in small batches": {"trials": 3, "batch": 3, "mixup": 0.7},
+    "mixup of two trials row by row": {"trials": 2, "batch": 1, "mixup": 0.7},  # often without a row of any trial
     "mixup, packed": {"trials": 3, "large": 0, "mixup": 0.7},
     "balanced proden": {"method": "balanced", "trials": 3, "mixup": 1.0},
     "several stacks": {"trials": 3, "memory": 1},

@@ -187,6 +187,10 @@ def test_messages(monkeypatch):
         ValueError, match=r"settings that can be sent to other processes; .*start the script by torchrun"
     ):
         fit(DATA.x, SETS, processes=2, training=Training(schedule=lambda epoch, epochs: 1.0))
+    with monkeypatch.context() as notebook:
+        notebook.setattr("lightning_fabric.connector._IS_INTERACTIVE", True)
+        with pytest.raises(ValueError, match=r"a notebook cannot start processes; make a script of it, or leave"):
+            fit(DATA.x, SETS, processes=2)
     monkeypatch.setenv("SLURM_PROCID", "0")
     monkeypatch.setenv("SLURM_NTASKS", "4")
     with pytest.raises(ValueError, match=r"processes must be what the launcher started \(4\), 1 or None; got 3"):

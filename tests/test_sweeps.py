@@ -77,6 +77,8 @@ def test_rows_on_ray_are_those_of_processes_and_a_killed_worker_costs_none(folde
     from oneof import on_ray
 
     monkeypatch.setattr(on_ray, "run_errand", killing)
+    known = [str(Path(__file__).parent), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(known))  # workers must find `killing`
     for _ in obtain_all(CELLS, tmp_path / "ray.jsonl", folder, 2, place=on_ray.on_ray):
         pass
     for _ in obtain_all(CELLS, tmp_path / "here.jsonl", folder, 2):

@@ -193,7 +193,10 @@ def launched(work: Callable[[Crew], Any], processes: int) -> Any:
 
     _check_sendable(work)
     logging.getLogger("torch.multiprocessing.spawn").setLevel(logging.ERROR)  # that it ends the others is said below
-    fabric = Fabric(accelerator="cpu", devices=processes, strategy="ddp_spawn")
+    try:
+        fabric = Fabric(accelerator="cpu", devices=processes, strategy="ddp_spawn")
+    except RuntimeError as error:
+        raise ValueError("a notebook cannot start processes; make a script of it, or leave processes= out.") from error
     with tempfile.TemporaryDirectory() as folder:
         answer = Path(folder, "answer")
         try:

@@ -60,7 +60,11 @@ def fit(
     ] = None,
     memory: Annotated[float, typer.Option(min=0.001, help="Gigabytes that training may take.")] = 1.0,
     deterministic: Annotated[
-        bool, typer.Option("--deterministic", help="The same run to the bit, whenever it is repeated on one machine.")
+        bool,
+        typer.Option(
+            "--deterministic",
+            help="The same run to the bit, whenever it is repeated on one machine; without it rounding may differ.",
+        ),
     ] = False,
 ) -> None:
     """Learn a classifier and the right label of every row; write both, with what is known about them, to a folder."""

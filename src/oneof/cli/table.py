@@ -29,7 +29,11 @@ def table(
     device: Annotated[str, typer.Option(help="Where to train: cpu or cuda.")] = "cpu",
     on: Annotated[str, typer.Option(help="What runs it: processes, or ray (extra 'sweep').")] = "processes",
     deterministic: Annotated[
-        bool, typer.Option("--deterministic", help="The same rows to the bit, whenever they are run on one machine.")
+        bool,
+        typer.Option(
+            "--deterministic",
+            help="The same rows to the bit, whenever they are run on one machine; without it they may differ by rounding.",
+        ),
     ] = False,
 ) -> None:
     """Reproduce a table of the paper: run what is missing, and show ours beside the paper's. Stop it at any time; it resumes."""
