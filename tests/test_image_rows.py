@@ -6,6 +6,7 @@ import gzip
 import json
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -18,11 +19,14 @@ import image_plans  # noqa: E402
 import image_report  # noqa: E402
 import image_sets  # noqa: E402
 import images  # noqa: E402
+from branches import ProdenSeenByAll  # noqa: E402
 
+from oneof import teacher  # noqa: E402
 from oneof.data.augment import views  # noqa: E402
+from oneof.data.augment.views import Plain, Weak  # noqa: E402
 from oneof.data.named import NAMED, Dataset  # noqa: E402
 from oneof.engine import fit  # noqa: E402
-from oneof.methods import Proden  # noqa: E402
+from oneof.methods import Batch, Proden  # noqa: E402
 from oneof.networks import LeNet  # noqa: E402
 from oneof.problem import Training, pose  # noqa: E402
 
@@ -152,6 +156,44 @@ def test_a_branch_is_the_run_it_would_have_been_alone(folder, tmp_path, monkeypa
         assert torch.equal(fitted.history.accuracy, solo.history.accuracy)
         for name, weight in solo.stack.weights.items():
             assert torch.equal(fitted.stack.weights[name], weight)
+
+
+def test_held_out_rows_are_never_trained_on_and_every_seed_has_its_own():
+    data = Dataset("mnist", np.zeros((70, 2, 2)), np.zeros(70, dtype=int), list("ab"), None, np.arange(60, 70))
+    one, two = (images.trial(image_plans.Run("mnist", "20", "PRODEN", seed, 1), data) for seed in (100, 101))
+    assert len(one.held_out) == 6
+    assert sorted([*one.rows, *one.held_out]) == list(range(60))
+    assert set(one.held_out) != set(two.held_out)
+    np.testing.assert_array_equal(one.test, data.test)
+
+
+def test_a_row_is_resolved_to_a_label_of_its_set():
+    logits = torch.tensor([[[0.0, 3.0, 1.0], [2.0, 0.0, 1.0], [0.0, 1.0, 5.0]]])
+    left = torch.tensor([[[True, False, True], [True, True, False]]])
+    fitted = SimpleNamespace(rows=torch.tensor([[0, 1]]), candidates=left, logits=lambda x: logits)
+    assert images.resolved(fitted, None, np.array([2, 0, 0])) == 1
+    assert images.resolved(fitted, None, np.array([1, 1, 0])) == 0
+
+
+def test_of_equal_epochs_the_latest_is_taken():
+    column = torch.tensor([[0.5], [0.9], [0.9], [0.1]])
+    history = SimpleNamespace(covering=column, approximated=column, oracle=column, accuracy=torch.arange(4.0)[:, None])
+    found = images.by_signal(SimpleNamespace(history=history))
+    assert found["by_covering"] == {"epoch": 3, "accuracy": 2.0}
+
+
+def test_pop_sees_the_geometric_mean_of_all_views_and_proden_the_first():
+    logits = torch.randn(1, 3, 2, 4)  # one trial, three views, two rows
+    batch = Batch(torch.ones(1, 2, 4, dtype=torch.bool), torch.full((1, 2, 4), 0.25), torch.tensor(0), [])
+    done = ProdenSeenByAll().step(lambda x: logits.flatten(1, 2), torch.zeros(3, 1, 2, 5), batch, ())
+    mean = logits[0].log_softmax(-1).mean(0)
+    torch.testing.assert_close(done.logits[0].softmax(-1), mean.softmax(-1))
+    torch.testing.assert_close(done.memory[0], logits[0, 0].softmax(-1))
+
+
+def test_the_classifier_that_draws_sets_sees_colour_images_varied():
+    assert [type(kind) for kind, _ in teacher._seen("cifar10", 3, "cpu").kinds] == [Weak]
+    assert [type(kind) for kind, _ in teacher._seen("mnist", 1, "cpu").kinds] == [Plain]
 
 
 def test_parts_share_a_plan_and_keep_beginnings_together():

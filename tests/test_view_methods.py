@@ -271,6 +271,8 @@ def test_graph_is_built_once_when_the_warm_up_ends():
     built, _ = method.refresh(None, lambda: x, tuple(memory), (), 2)
     assert torch.equal(built.neighbours[1], nearest(x[1], 3))
     assert torch.equal(built.o, memory.o)
+    later, _ = method.refresh(None, lambda: pytest.fail("not needed"), tuple(built), (), 3)
+    assert torch.equal(later[1], built[1])
 
 
 def test_adjacency_is_the_batch_part_of_the_normalised_graph():

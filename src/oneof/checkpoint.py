@@ -26,12 +26,13 @@ from oneof.packed import Packed, Table, sections
 from oneof.problem import Problem
 from oneof.processes import Crew
 from oneof.purify import Falls, Removals
+from oneof.runtime import global_draws, set_global_draws
 from oneof.settings import first_difference
 from oneof.state import SETS, Best, Record, State
 from oneof.trials import Trial, cut, parts
 from oneof.version import __version__
 
-FORMAT = 1
+FORMAT = 2
 KEPT = 2
 
 
@@ -240,6 +241,7 @@ def _stored(name: str, table: Table) -> Iterator[tuple[str, Tensor]]:
 def _pack(state: State, best: Best, history: list[Record]) -> tuple[dict[str, Any], dict[str, Tensor]]:
     tensors = dict(_fixed(state, best))
     tensors |= {f"generator.{i}": generator.get_state() for i, generator in enumerate(state.generators)}
+    tensors["generator.global"] = global_draws(state.candidates.device)
     if state.pop is not None and isinstance(state.pop.log, Removals):
         tensors |= {f"pop.log.{name}": column for name, column in state.pop.log._asdict().items()}
     for name in Record._fields[1:]:
@@ -254,6 +256,7 @@ def _unpack(facts: dict[str, Any], tensors: dict[str, Tensor], state: State, bes
         tensor.copy_(tensors[name])
     for i, generator in enumerate(state.generators):
         generator.set_state(tensors[f"generator.{i}"])
+    set_global_draws(tensors["generator.global"], state.candidates.device)
     state.epoch, state.position = facts["epoch"], facts["position"]
     device = state.candidates.device
     if state.pop is not None:

@@ -25,7 +25,7 @@ from oneof.problem import Problem, Training, as_features, pose
 from oneof.processes import Crew, check_rows, together
 from oneof.progress import bar
 from oneof.purify import Purify
-from oneof.runtime import free_memory
+from oneof.runtime import free_memory, own_draws
 from oneof.settings import plain_value
 from oneof.stack import build
 from oneof.state import Best, Fit, join
@@ -142,7 +142,7 @@ def _fit(
         "network": network,
         "training": training,
         "choose": choose,
-        "views": views and views.names,
+        "views": views and _seen_as(views),
     }
     start, fits = 0, []
     for number, some in enumerate(stacks, 1):
@@ -238,6 +238,16 @@ def _keeper(
     return Keeper(folder, plain | {"data": fingerprint(problem)}, every, Share(crew, *crew.owned(problem.total)))
 
 
+def _seen_as(views: Views) -> dict[str, Any]:
+    """How images are seen, in words that a checkpoint can compare."""
+    return {
+        "kinds": views.names,
+        "scale": views.scale.tolist(),
+        "offset": views.offset.tolist(),
+        "dtype": str(views.dtype),
+    }
+
+
 def _network(method: Method, network: Network, shape: tuple[int, ...], classes: int) -> nn.Module:
     return method.network(network(shape, classes), classes, shape)
 
@@ -258,6 +268,18 @@ def _fit_stack(
     keeper: Keeper | None,
 ) -> Fit:
     _check_choice(choose, problem)
+    with own_draws(seeds, problem.lr.device):
+        return _train_stack(problem, build_one, seeds, choose, title, keeper)
+
+
+def _train_stack(
+    problem: Problem,
+    build_one: Callable[[], nn.Module],
+    seeds: list[int],
+    choose: str,
+    title: str | None,
+    keeper: Keeper | None,
+) -> Fit:
     state = begin(problem, build(build_one, seeds, problem.lr.device, problem.fast), seeds)
     best = Best(state, choose)
     history = keeper.restore(state, best) if keeper else []

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -27,6 +28,30 @@ def make_deterministic() -> None:
     torch.use_deterministic_algorithms(True)
     torch.backends.cudnn.benchmark = False
     os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"  # read at the first product on a card
+
+
+@contextmanager
+def own_draws(seeds: Sequence[int], device: torch.device) -> Iterator[None]:
+    """Inside, torch's global generators follow from the seeds; afterwards they are as they were.
+
+    Only modules that draw by themselves, such as dropout, use them; a trial's own draws have generators of their own.
+    """
+    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+        torch.manual_seed(seeds[0])
+        yield
+
+
+def global_draws(device: torch.device) -> Tensor:
+    """Where torch's global generator of this device stands."""
+    return torch.cuda.get_rng_state(device) if device.type == "cuda" else torch.get_rng_state()
+
+
+def set_global_draws(state: Tensor, device: torch.device) -> None:
+    """Put it where it stood."""
+    if device.type == "cuda":
+        torch.cuda.set_rng_state(state, device)
+    else:
+        torch.set_rng_state(state)
 
 
 class Beside:

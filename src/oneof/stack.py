@@ -109,15 +109,17 @@ class Stack:
 
     @contextmanager
     def evaluating(self) -> Iterator[None]:
-        """Evaluation mode and no gradients inside; training mode afterwards."""
-        for module in (self.module, self.template):
-            module.eval()
+        """Evaluation mode and no gradients inside; every part as it was afterwards: a frozen one may never train."""
+        parts = [part for module in (self.module, self.template) for part in module.modules()]
+        modes = [part.training for part in parts]
+        for part in parts:
+            part.training = False
         try:
             with torch.no_grad():
                 yield
         finally:
-            for module in (self.module, self.template):
-                module.train()
+            for part, mode in zip(parts, modes, strict=True):
+                part.training = mode
 
 
 def build(make: Callable[[], nn.Module], seeds: Sequence[int], device: torch.device, fast: int = 0) -> Stack:
@@ -133,8 +135,8 @@ def build(make: Callable[[], nn.Module], seeds: Sequence[int], device: torch.dev
 
 
 def _tried_out() -> AbstractContextManager[None]:
-    """cuDNN tries its algorithms out on the first call with a shape: batches are all alike."""
-    return torch.backends.cudnn.flags(enabled=True, benchmark=True)
+    """cuDNN tries its algorithms out on the first call with a shape: batches are all alike. Which wins may differ from run to run."""
+    return torch.backends.cudnn.flags(enabled=True, benchmark=not torch.are_deterministic_algorithms_enabled())
 
 
 def _with_parameters(module: nn.Module, parameters: Mapping[str, Tensor]) -> nn.Module:

@@ -182,7 +182,7 @@ def join(fits: list[Fit]) -> Fit:
         None if column is None else torch.cat(column, dim=1) for column in _columns([f.history[1:] for f in fits])
     ]
     return Fit(
-        stack=Stack([module for part in fits for module in part.stack.modules()]),
+        stack=Stack([module for part in fits for module in part.stack.modules()], first_fit.stack.fast),
         shift=None if first_fit.shift is None else torch.cat([part.shift for part in fits]),  # type: ignore[misc]
         scale=None if first_fit.scale is None else torch.cat([part.scale for part in fits]),  # type: ignore[misc]
         look=first_fit.look,

@@ -18,6 +18,7 @@ PROGRAMS = (
 STAGES = 3  # loads in flight
 ELEMENTS = 8192  # of a tile
 PARTS = 132  # programs that share the pixels of a weight gradient
+WIDEST = 1024  # channels for whose sums there is room
 NARROW = 32  # channels up to which convolutions are paired
 
 
@@ -29,7 +30,7 @@ class Scratch(NamedTuple):
 
 
 def scratch(device: torch.device) -> Scratch:
-    return Scratch(torch.empty(PROGRAMS * 2 * 1024, device=device), torch.zeros(1, dtype=torch.int32, device=device))
+    return Scratch(torch.empty(PROGRAMS * 2 * WIDEST, device=device), torch.zeros(1, dtype=torch.int32, device=device))
 
 
 def _tile(c: int) -> tuple[int, int, int, int]:

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from oneof.networks.classifier import Classifier, check_images
 from oneof.networks.fused import Block, Program
+from oneof.networks.layers import WIDEST
 from oneof.networks.resnet import convolution, pooled
 
 
@@ -51,10 +52,11 @@ class Wide(Classifier):
     """The network, and the way it takes on CUDA."""
 
     def on_card(self) -> Callable[[Tensor], Tensor] | None:
-        """The same function made of kernels of our own; none if a width is no power of two."""
+        """The same function made of kernels of our own; none if a width is no power of two, or beyond their room for sums."""
         first, *blocks, last, _, _, _ = list(cast(Any, self.body))
         layers = [Block(b.norm1, b.convolution1, b.norm2, b.convolution2, b.shortcut) for b in blocks]
-        if any(block.norm2.num_features.bit_count() > 1 for block in layers):
+        widths = [block.norm2.num_features for block in layers]
+        if any(width.bit_count() > 1 or width > WIDEST for width in widths):
             return None
         body = Program(first, layers, last)
         return lambda x: self.head(body(x.bfloat16()))
