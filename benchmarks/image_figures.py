@@ -71,7 +71,7 @@ def by_loss_of_truth(rows: list[Row]) -> Figure:
 
 
 def by_seconds(rows: list[Row]) -> Figure:
-    """Seconds of the card for an epoch, a point per row; the lowest of a column had the card alone."""
+    """Seconds of the card for an epoch, a point per row; of several in a column the lowest had the card alone."""
     columns = sorted({(r["dataset"], r["system"]) for r in rows}, key=lambda one: (SETS.index(one[0]), one[1]))
     figure, axis = plt.subplots(figsize=(11, 4), layout="constrained")
     for x, (dataset, system) in enumerate(columns):

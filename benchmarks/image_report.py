@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from itertools import groupby
 
 import numpy as np
@@ -70,5 +71,8 @@ def best_variant(rows: list[Row]) -> str:
         raise ValueError(
             "--variant best needs rows of the plan 'schedules' in the file of rows; there are none. Run it."
         )
-    variants = sorted({row["variant"] for row in searched})
+    tried = Counter(row["variant"] for row in searched)
+    variants = sorted(
+        one for one in tried if tried[one] == max(tried.values())
+    )  # an unfinished one would be judged on fewer cells
     return max(variants, key=lambda one: np.mean([row["covering"] for row in searched if row["variant"] == one]))
