@@ -80,7 +80,8 @@ class Run:
         if self.system == "PiCO":
             return PiCO(epochs=self.epochs)
         if self.system == "VALEN":
-            return Valen(warm_up=max(1, self.epochs // 5))
+            colour = {"gamma": 10.0, "kappa": 0.2} if self.dataset.startswith("cifar") else {}
+            return Valen(warm_up=max(1, self.epochs // 5), **colour)
         if self.variant.startswith("balanced"):
             return BalancedProden(balance=1.0)
         return ProdenSeenByAll() if self.purify and VARIANTS[self.variant].all_views else Proden()
@@ -142,7 +143,7 @@ def mnist_like(variant: str) -> list[Run]:
 
 def methods(variant: str) -> list[Run]:
     runs = [Run("fashion-mnist", "20", system, 100, 50) for system in ("RCR", "PiCO", "VALEN")]
-    return runs + [Run("cifar10", "saturated", system, 100, 30) for system in ("RCR", "PiCO", "VALEN")]
+    return runs + [Run("cifar10", "saturated", system, 100, 150) for system in ("RCR", "PiCO", "VALEN")]
 
 
 def cifar(variant: str) -> list[Run]:

@@ -134,7 +134,9 @@ def _fit(
     each = bytes_at_rest(sets, packed) + _bytes_per_network(features, build_one, training)
     _check_crew(crew, method, views, place, build_one)
     check_rows(min(len(features if trial.rows is None else trial.rows) for trial in trials), crew.size)
-    limit = 0 if views else memory or free_memory(place) // 2  # convolutions gain nothing from a stack: images go one by one
+    limit = (
+        0 if views else memory or free_memory(place) // 2
+    )  # convolutions gain nothing from a stack: images go one by one
     stacks = cut_as_before(trials, each, limit, checkpoint, crew)
     setting = {
         "method": method,

@@ -91,7 +91,7 @@ class AutoAugment:
     """One of the 25 sub-policies per image; each of its two operations with its own probability, signs at random.
 
     Differs from the code that is commonly used with it: shears take the nearest pixel as the other maps do, not bicubic
-    interpolation. What comes in from outside is grey level 128, as there.
+    interpolation, and rotations go either way, not one way only. What comes in from outside is grey level 128, as there.
     """
 
     rows: Tensor  # [25 * 2 * 3, 14]: per sub-policy and slot nothing, sign +, sign -
