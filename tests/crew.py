@@ -18,7 +18,7 @@ from oneof.engine import fit
 from oneof.estimator import PartialLabelClassifier
 from oneof.fitting import Task, fit_table
 from oneof.methods import METHODS, BalancedProden
-from oneof.networks import MLP
+from oneof.networks import MLP, GeneratorMLP
 from oneof.problem import Training
 from oneof.purify import Pop, PopRatio
 from oneof.space import Space
@@ -45,7 +45,11 @@ CASES |= {
     "mixup of two trials row by row": {"trials": 2, "batch": 1, "mixup": 0.7},  # often without a row of any trial
     "mixup, packed": {"trials": 3, "large": 0, "mixup": 0.7},
     "balanced proden": {"method": "balanced", "trials": 3, "mixup": 1.0},
-    "several stacks": {"trials": 3, "memory": 1},
+    "dealt": {"trials": 3, "mixup": 0.7, "noise": 0.1},
+    "dealt, five stacks": {"trials": 5, "memory": 1},
+    "dealt, packed": {"trials": 3, "large": 0},
+    "dealt valen": {"method": "valen", "trials": 2},
+    "dealt, batch normalisation": {"trials": 2, "network": GeneratorMLP((8,))},
 }
 KEPT = [
     "proden pop",
@@ -72,6 +76,7 @@ def train(
     batch=16,
     epochs=5,
     slow=False,
+    network=MLP((8,)),  # noqa: B008 - frozen
     **options,
 ):
     """A small run; what a case does not say is the same for all."""
@@ -85,7 +90,7 @@ def train(
             method=(METHODS | {"balanced": BalancedProden})[method](),
             purify={"pop": POP, "ratio": RATIO, None: None}[purify],
             trials=[Trial(seed=seed, lr=0.3, scaling="feature", **own) for seed, own in enumerate(rows)],
-            network=MLP((8,)),
+            network=network,
             training=Training(epochs, batch, schedule=schedule) if slow else training,
             labels=DATA.labels,
             choose="approximated",
@@ -118,6 +123,24 @@ def write_table(path: Path) -> None:
     pd.DataFrame(columns | {"candidates": ["|".join(letters[row]) for row in SETS]}).to_csv(path, index=False)
 
 
+def as_one_stack(folder: Path, name: str) -> dict:
+    """The case, begun as one stack where it has several trials: so processes share the rows of each."""
+    case = CASES[name]
+    if case.get("trials", 1) == 1 or name.startswith("dealt"):
+        return case
+    begun = folder / "one stack" / name
+    begun.mkdir(parents=True, exist_ok=True)
+    return case | {"checkpoint": begun}
+
+
+def begin_as_one_stack(folder: Path) -> None:
+    """Write beforehand what a run of one process would have noted."""
+    for name in CASES:
+        case = as_one_stack(folder, name)
+        if "checkpoint" in case:
+            (case["checkpoint"] / "stacks.json").write_text(f"[{case['trials']}]")
+
+
 class Stopped(Exception):
     """Stands for the end of the process."""
 
@@ -142,9 +165,13 @@ def train_some(steps: int, **case) -> None:
 
 
 def main(folder: Path) -> None:
-    results = {name: outcome(train(**case)) for name, case in CASES.items()}
+    results = {name: outcome(train(**as_one_stack(folder, name))) for name in CASES}
     for name in KEPT:  # one process began these; it will end them too
         train_some(4, **CASES[name], checkpoint=folder / name)
+    try:
+        fit(DATA.x, SETS, trials=[Trial(), Trial(lr=-1.0)])  # the second process finds it
+    except ValueError as error:
+        results["wrong"] = str(error)
     results["classified"] = classified()
     said: list[str] = []
     for _ in range(2):  # the second time it is finished already

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from crew import CASES, DATA, KEPT, SETS, SPACE, classified, outcome, train, train_some, write_table
+from crew import CASES, DATA, KEPT, SETS, SPACE, begin_as_one_stack, classified, outcome, train, train_some, write_table
 
 import oneof.processes
 from oneof.data.augment import views
@@ -48,6 +48,7 @@ def by_torchrun(tmp_path_factory):
         train_some(4, **CASES[name], checkpoint=folder / name)
     torch.set_default_dtype(torch.float32)
     write_table(folder / "table.csv")
+    begin_as_one_stack(folder)
     started = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     done = subprocess.run([*started, SCRIPT, folder], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr[-3000:]
@@ -77,6 +78,17 @@ def test_another_number_of_processes_goes_on(by_torchrun, case):
     names = [path.name for path in (by_torchrun / case / "stack-1").glob("*.json")]
     assert sorted(names)[-1] > "step-000001-000000048.json"  # past where the first process stopped
     assert_same(outcome(train(**CASES[case], checkpoint=by_torchrun / case)), outcome(train(**CASES[case])))
+
+
+def test_bad_input_that_one_process_finds_is_raised_in_all(by_torchrun):
+    assert [load(by_torchrun, rank)["wrong"] for rank in range(2)] == ["lr must be positive; got -1.0."] * 2
+
+
+def test_gpus_are_refused(monkeypatch):
+    monkeypatch.setattr(oneof.processes, "crew_here", lambda processes: Crew(0, 2))
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    with pytest.raises(ValueError, match=r"several processes need device 'cpu'\. Use one\."):
+        fit(DATA.x, SETS, device="cuda")
 
 
 @pytest.mark.usefixtures("double")
@@ -137,7 +149,7 @@ def kill_one(folder):
 @pytest.mark.usefixtures("double")
 def test_three_new_processes():
     assert_same(outcome(train(processes=3)), outcome(train()))
-    with pytest.raises(ValueError, match=r"several processes need a method whose loss is one of logits\. Use one"):
+    with pytest.raises(ValueError, match=r"share a trial's rows need a method whose loss is one of logits"):
         train(method="valen", processes=2)
 
 
@@ -154,6 +166,7 @@ def test_processes_that_slurm_started(tmp_path):
     }
     places = [{"SLURM_PROCID": str(rank), "SLURM_LOCALID": str(rank), "MASTER_ADDR": "127.0.0.1"} for rank in range(2)]
     write_table(tmp_path / "table.csv")
+    begin_as_one_stack(tmp_path)
     tasks = [subprocess.Popen([sys.executable, SCRIPT, tmp_path], env=os.environ | job | place) for place in places]
     assert [task.wait(timeout=300) for task in tasks] == [0, 0]
     assert_same(load(tmp_path, 1)["plain"], outcome(train(**CASES["plain"])))
@@ -165,7 +178,10 @@ def test_processes_that_slurm_started(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"method": METHODS["valen"]()}, r"several processes need a method whose loss is one of logits\. Use one\."),
+        (
+            {"method": METHODS["valen"]()},
+            r"share a trial's rows need a method whose loss is one of logits\. Use fewer processes\.",
+        ),
         ({"network": GeneratorMLP()}, r"need a network without batch normalisation, since a batch lies in several"),
         ({"views": views("plain", "mnist")}, r"need features, not views of images"),
         ({"trials": [Trial(rows=np.arange(1))]}, r"processes must be at most the rows to train on \(1\); got 2\. Use"),
@@ -173,6 +189,7 @@ def test_processes_that_slurm_started(tmp_path):
 )
 def test_what_several_processes_do_not_do(monkeypatch, changes, message):
     monkeypatch.setattr(oneof.processes, "crew_here", lambda processes: Crew(0, 2))
+    monkeypatch.setattr(Crew, "agreed", lambda crew, number: number)
     x = np.zeros((len(SETS), 1, 28, 28), dtype=np.uint8) if "views" in changes else DATA.x
     with pytest.raises(ValueError, match=message):
         fit(x, SETS, **changes)

@@ -153,8 +153,11 @@ class Keeper:
 def cut_as_before(
     trials: Sequence[Trial], each: int, limit: int, checkpoint: str | Path | None, crew: Crew
 ) -> list[Sequence[Trial]]:
-    """The trials cut into stacks; a resumed run is cut as it was, whatever memory is free now."""
-    stacks = cut(trials, each, crew.agreed(limit))
+    """The trials cut into stacks; a resumed run is cut as it was, whatever memory is free now. A crew gets some for each process."""
+    stacks = cut(trials, each, crew.agreed(limit) // crew.size)
+    if 1 < crew.size <= len(trials):
+        count = min(len(trials), -(-len(stacks) // crew.size) * crew.size)
+        stacks = [trials[slice(*Crew(i, count).owned(len(trials)))] for i in range(count)]
     if checkpoint is None:
         return stacks
     note = Path(checkpoint) / "stacks.json"

@@ -84,8 +84,8 @@ def fit(
         A folder to save the run in, every so many seconds (`every`). The same call resumes from it, wherever it was killed, and
         ends with the numbers of a run that never was.
     processes
-        Processes that train together: each owns some of the rows of every trial, and they give what one process gives, up to
-        rounding. Default: those that torchrun or SLURM started, else one. New ones are started by spawning, so a
+        Processes that train together and give what one process gives, up to rounding. Trials are dealt out among them; where
+        there are fewer trials than processes, each owns some of the rows of every trial. Default: those that torchrun or SLURM started, else one. New ones are started by spawning, so a
         script that asks for them needs `if __name__ == "__main__":`.
 
     >>> import numpy as np
@@ -121,7 +121,7 @@ def _fit(
     crew: Crew,
 ) -> Fit:
     """`fit` in one process, or in one of a crew's."""
-    place = _place(device)
+    place = _place(device, crew)
     sets = read_sets(candidates, place)
     _check_trials(trials, sets)
     origin = None if views else _origin(x, trials)
@@ -132,12 +132,13 @@ def _fit(
         sets = _dense(sets, method, place)
     build_one = partial(_network, method, network, tuple(features.shape[1:]), shape_of(sets)[-1])
     each = bytes_at_rest(sets, packed) + _bytes_per_network(features, build_one, training)
-    _check_crew(crew, method, views, place, build_one)
-    check_rows(min(len(features if trial.rows is None else trial.rows) for trial in trials), crew.size)
-    limit = (
-        0 if views else memory or free_memory(place) // 2
-    )  # convolutions gain nothing from a stack: images go one by one
+    # convolutions gain nothing from a stack: images go one by one
+    limit = 0 if views else memory or free_memory(place) // 2
     stacks = cut_as_before(trials, each, limit, checkpoint, crew)
+    apart = len(stacks) >= crew.size  # whole stacks are dealt out; else all processes share the rows of every one
+    if not apart:
+        _check_shared(method, views, build_one)
+        check_rows(min(len(features if trial.rows is None else trial.rows) for trial in trials), crew.size)
     setting = {
         "method": method,
         "purify": purify,
@@ -146,26 +147,34 @@ def _fit(
         "choose": choose,
         "views": views and _seen_as(views),
     }
-    start, fits = 0, []
-    for number, some in enumerate(stacks, 1):
+
+    def fit_one(number: int) -> Fit:
+        some, start = stacks[number], sum(map(len, stacks[:number]))
         own = sets[start : start + len(some)] if isinstance(sets, Tensor) and sets.dim() == 3 else sets
         problem = pose(features, own, some, method, purify, training, views, labels, place, packed)
-        title = progress if progress is None or len(stacks) == 1 else f"{progress} ({number} of {len(stacks)})"
-        folder = checkpoint and Path(checkpoint) / f"stack-{number}"
-        keeper = _keeper(folder, setting, problem, some, every, crew) if folder else None
-        seeds = [trial.seed for trial in some]
-        fits.append(_fit_stack(problem.shared_with(crew), build_one, seeds, choose, title, keeper))
-        start += len(some)
+        folder = checkpoint and Path(checkpoint) / f"stack-{number + 1}"
+        team = Crew() if apart else crew
+        keeper = _keeper(folder, setting, problem, some, every, team) if folder else None
+        title = _title(progress, number, len(stacks)) if crew.rank == 0 else None
+        return _fit_stack(problem.shared_with(team), build_one, [trial.seed for trial in some], choose, title, keeper)
+
+    fits = crew.each(fit_one, range(len(stacks))) if apart else [fit_one(number) for number in range(len(stacks))]
     return replace(join(fits), origin=origin)
 
 
-def _place(device: str | torch.device) -> torch.device:
+def _title(progress: str | None, number: int, count: int) -> str | None:
+    return progress if progress is None or count == 1 else f"{progress} ({number + 1} of {count})"
+
+
+def _place(device: str | torch.device, crew: Crew) -> torch.device:
     try:
         place = torch.device(device)
     except RuntimeError as error:
         raise ValueError(f"device must be one that torch knows, such as 'cpu' or 'cuda'; got {device!r}.") from error
     if place.type == "cuda" and not torch.cuda.is_available():
         raise ValueError(f"device {device!r} needs a GPU and a build of torch for it; there is none here. Use 'cpu'.")
+    if crew.size > 1 and place.type != "cpu":
+        raise ValueError("several processes need device 'cpu'. Use one.")
     return place
 
 
@@ -176,20 +185,11 @@ def _check_trials(trials: Sequence[Trial], sets: Table) -> None:
         raise ValueError(f"candidates must have sets for every trial ({len(trials)}); got {len(sets)}.")
 
 
-def _check_crew(
-    crew: Crew,
-    method: Method,
-    views: Views | None,
-    device: torch.device,
-    build_one: Callable[[], nn.Module],
-) -> None:
-    """What several processes do not do, because they would not give what one gives."""
-    if crew.size == 1:
-        return
+def _check_shared(method: Method, views: Views | None, build_one: Callable[[], nn.Module]) -> None:
+    """What processes that share the rows of a trial do not do, because they would not give what one gives."""
     with torch.random.fork_rng(devices=[]):
         statistics = any(True for _ in build_one().buffers())
     reasons = {
-        "device 'cpu'": device.type != "cpu",
         "features, not views of images": views is not None,
         "a method whose loss is one of logits": type(method).step is not Method.step,
         "a method that never looks at all rows": type(method).refresh is not Method.refresh,
@@ -197,7 +197,7 @@ def _check_crew(
     }
     for need, missing in reasons.items():
         if missing:
-            raise ValueError(f"several processes need {need}. Use one.")
+            raise ValueError(f"processes that share a trial's rows need {need}. Use fewer processes.")
 
 
 def _dense(sets: Table, method: Method, device: torch.device) -> Tensor:

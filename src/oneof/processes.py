@@ -1,7 +1,8 @@
-"""One run in many processes: each owns some of the rows and their tables; gradients and counts are summed over all.
+"""One run in many processes: trials are dealt out; or each process owns some of the rows of every trial and their tables.
 
-Lightning Fabric starts the processes, or joins those that torchrun or SLURM started. Every process draws the same order, so that
-the batches are those of one process; of each batch it sees the rows that it owns.
+Lightning Fabric starts the processes, or joins those that torchrun or SLURM started. Where rows are shared every process draws the
+same order, so that the batches are those of one process; of each batch it sees the rows that it owns, and gradients and counts are
+summed over all.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -85,13 +87,20 @@ class Crew:
         return torch.cat(cut[self.rank :: self.size])
 
     def each(self, work: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
-        """What `work` makes of every item: they are dealt out, and all processes get all answers."""
-        own = [work(item) for item in items[self.rank :: self.size]]
+        """What `work` makes of every item: they are dealt out, and all get all answers, or the bad input that one found."""
         if self.size == 1:
-            return own
+            return [work(item) for item in items]
+        own: Any
+        try:
+            own = [work(item) for item in items[self.rank :: self.size]]
+        except (ValueError, TypeError) as error:
+            own = error
         dealt: list[Any] = [None] * self.size
         with _others_alive():
             dist.all_gather_object(dealt, own)
+        for one in dealt:
+            if isinstance(one, Exception):
+                raise one
         return [dealt[i % self.size][i // self.size] for i in range(len(items))]
 
     def told(self, work: Callable[[], Any]) -> Any:
@@ -124,6 +133,10 @@ class Crew:
         lengths = torch.zeros(self.size, len(sections), dtype=torch.int64)
         lengths[self.rank] = torch.tensor(sections)
         return self.total([lengths])[0].tolist()
+
+
+PATIENCE = timedelta(days=30)
+"""With a process that has more to do than others; one that died is noticed at once."""
 
 
 @contextmanager
@@ -167,9 +180,11 @@ def check_rows(rows: int, processes: int) -> None:
 
 def _join(per_node: int, nodes: int) -> None:
     from lightning_fabric import Fabric
+    from lightning_fabric.strategies.ddp import DDPStrategy
 
     try:
-        fabric = Fabric(accelerator="cpu", devices=per_node, num_nodes=nodes, strategy="ddp")
+        strategy = DDPStrategy(timeout=PATIENCE)
+        fabric = Fabric(accelerator="cpu", devices=per_node, num_nodes=nodes, strategy=strategy)
     except RuntimeError as error:  # what SLURM was asked for does not go together
         raise ValueError(f"the processes that were started must form one group; {error} Or say processes=1.") from error
     fabric.launch()
@@ -189,12 +204,14 @@ def _started_outside() -> tuple[int, int]:
 def launched(work: Callable[[Crew], Any], processes: int) -> Any:
     """What `work` gives in the first of so many new processes of this machine; its ValueErrors are raised here."""
     from lightning_fabric import Fabric
+    from lightning_fabric.strategies.ddp import DDPStrategy
     from torch.multiprocessing.spawn import ProcessException
 
     _check_sendable(work)
     logging.getLogger("torch.multiprocessing.spawn").setLevel(logging.ERROR)  # that it ends the others is said below
     try:
-        fabric = Fabric(accelerator="cpu", devices=processes, strategy="ddp_spawn")
+        strategy = DDPStrategy(start_method="spawn", timeout=PATIENCE)
+        fabric = Fabric(accelerator="cpu", devices=processes, strategy=strategy)
     except RuntimeError as error:
         raise ValueError("a notebook cannot start processes; make a script of it, or leave processes= out.") from error
     with tempfile.TemporaryDirectory() as folder:

@@ -205,7 +205,9 @@ def _joined_removals(fits: list[Fit]) -> Removals:
         if part.removals is not None:
             logs.append(part.removals._replace(trial=part.removals.trial + start))
         start += part.stack.t
-    return Removals(*(torch.cat(column) for column in zip(*logs, strict=True)))
+    whole = Removals(*(torch.cat(column) for column in zip(*logs, strict=True)))
+    order = whole.round.argsort(stable=True)  # as they fell, and as in one stack
+    return Removals(*(column[order] for column in whole))
 
 
 def _columns(records: list[tuple[Any, ...]]) -> list[list[Any] | None]:
