@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -13,9 +14,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from oneof.border import check_last_batch, check_shared, check_views, tried
 from oneof.checkpoint import Keeper, Share, cut_as_before, fingerprint
 from oneof.data.augment.views import Views
-from oneof.data.on_disk import Features, RowsOnDisk
+from oneof.data.on_disk import RowsOnDisk
 from oneof.given import bytes_at_rest, read_sets, shape_of, worth_packing
 from oneof.loop import begin, steps
 from oneof.methods import Method, Proden
@@ -122,31 +124,29 @@ def _fit(
 ) -> Fit:
     """`fit` in one process, or in one of a crew's."""
     place = _place(device, crew)
+    check_views(views, place)
     sets = read_sets(candidates, place)
     _check_trials(trials, sets)
     origin = None if views else _origin(x, trials)
-    kind = torch.uint8 if views else torch.get_default_dtype()
-    features = as_features(x if origin is None else np.asarray(x) - origin, kind, place)
+    values = x if origin is None else np.asarray(x) - origin
+    features = as_features(values, torch.get_default_dtype(), place, views)
     packed = method.packs and worth_packing(sets, len(trials))
     if not packed:
         sets = _dense(sets, method, place)
-    build_one = partial(_network, method, network, tuple(features.shape[1:]), shape_of(sets)[-1])
-    each = bytes_at_rest(sets, packed) + _bytes_per_network(features, build_one, training)
+    shape, classes = tuple(features.shape[1:]), shape_of(sets)[-1]
+    build_one = partial(_network, method, network, shape, classes)
+    rows = {len(features if trial.rows is None else trial.rows) for trial in trials}
+    one = _looked_at(network, method, shape, classes, rows, training, views, place)
+    each = bytes_at_rest(sets, packed) + _bytes_of(one, training, shape)
     # convolutions gain nothing from a stack: images go one by one
     limit = 0 if views else memory or free_memory(place) // 2
     stacks = cut_as_before(trials, each, limit, checkpoint, crew)
     apart = len(stacks) >= crew.size  # whole stacks are dealt out; else all processes share the rows of every one
     if not apart:
-        _check_shared(method, views, build_one)
-        check_rows(min(len(features if trial.rows is None else trial.rows) for trial in trials), crew.size)
-    setting = {
-        "method": method,
-        "purify": purify,
-        "network": network,
-        "training": training,
-        "choose": choose,
-        "views": views and _seen_as(views),
-    }
+        check_shared(method, views, one)
+        check_rows(min(rows), crew.size)
+    seen = views and _seen_as(views)
+    setting = dict(method=method, purify=purify, network=network, training=training, choose=choose, views=seen)
 
     def fit_one(number: int) -> Fit:
         some, start = stacks[number], sum(map(len, stacks[:number]))
@@ -183,21 +183,6 @@ def _check_trials(trials: Sequence[Trial], sets: Table) -> None:
         raise ValueError("trials must hold at least one trial; got none.")
     if isinstance(sets, Tensor) and sets.dim() == 3 and len(sets) != len(trials):
         raise ValueError(f"candidates must have sets for every trial ({len(trials)}); got {len(sets)}.")
-
-
-def _check_shared(method: Method, views: Views | None, build_one: Callable[[], nn.Module]) -> None:
-    """What processes that share the rows of a trial do not do, because they would not give what one gives."""
-    with torch.random.fork_rng(devices=[]):
-        statistics = any(True for _ in build_one().buffers())
-    reasons = {
-        "features, not views of images": views is not None,
-        "a method whose loss is one of logits": type(method).step is not Method.step,
-        "a method that never looks at all rows": type(method).refresh is not Method.refresh,
-        "a network without batch normalisation, since a batch lies in several processes": statistics,
-    }
-    for need, missing in reasons.items():
-        if missing:
-            raise ValueError(f"processes that share a trial's rows need {need}. Use fewer processes.")
 
 
 def _dense(sets: Table, method: Method, device: torch.device) -> Tensor:
@@ -254,11 +239,28 @@ def _network(method: Method, network: Network, shape: tuple[int, ...], classes: 
     return method.network(network(shape, classes), classes, shape)
 
 
-def _bytes_per_network(x: Features, build_one: Callable[[], nn.Module], training: Training) -> int:
+def _looked_at(
+    network: Network,
+    method: Method,
+    shape: tuple[int, ...],
+    classes: int,
+    rows: set[int],
+    training: Training,
+    views: Views | None,
+    place: torch.device,
+) -> nn.Module:
+    """One of the networks that will be trained, after a look at whether it can be."""
+    one = tried(network, method, shape, classes, place, fast=views is not None and place.type == "cuda")
+    seen_apart = views is None or views.count == 1 or not method.together
+    if seen_apart or method.after_step or training.alters_input:  # then a forward sees a batch's rows once
+        check_last_batch(one, shape, rows, training.batch)
+    return one
+
+
+def _bytes_of(one: nn.Module, training: Training, shape: tuple[int, ...]) -> int:
     """Roughly what a trial takes beside its tables: weights with their gradients, a batch's features."""
-    with torch.random.fork_rng(devices=[]):
-        weights = sum(weight.numel() for weight in build_one().parameters())
-    return 4 * (6 * weights + 8 * training.batch * x[0].numel())
+    weights = sum(weight.numel() for weight in one.parameters())
+    return 4 * (6 * weights + 8 * training.batch * math.prod(shape))
 
 
 def _fit_stack(

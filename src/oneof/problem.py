@@ -11,9 +11,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from oneof.border import check_images, check_labels, check_method, check_unscaled
 from oneof.data.augment.views import Plain, Views
 from oneof.data.on_disk import Features, RowsOnDisk, fitted_scaling
 from oneof.data.scaling import SCALINGS, Affine, Scaling
+from oneof.given import shape_of
 from oneof.methods import Method
 from oneof.methods.base import first
 from oneof.optimize import SGD, Optimizer, Schedule, cosine
@@ -152,17 +154,19 @@ def pose(
     packed: bool = False,
 ) -> Problem:
     """Check the inputs of `fit` and put them on the device; the sets packed if asked for."""
-    features = as_features(x, torch.uint8 if views else torch.get_default_dtype(), device)
-    _check_method(method, training, views)
+    features = as_features(x, torch.get_default_dtype(), device, views)
+    check_method(method, views, training.alters_input)
     sets = _sets(candidates, features, len(trials), device)
     if packed and isinstance(sets, Tensor):
         sets = pack(sets if sets.dim() == 3 else sets[None])
     truth = None if labels is None else as_tensor(labels, torch.int64, device)
-    if truth is not None and truth.shape != features.shape[:1]:
-        raise ValueError(f"labels must have one entry per row of x ({len(features)}); got shape {tuple(truth.shape)}.")
+    if truth is not None:
+        check_labels(truth, len(features), shape_of(sets)[-1])
     rows = _rows([trial.rows for trial in trials], "rows", len(features), device)
     if rows is None:
         rows = torch.arange(len(features), device=device).expand(len(trials), -1)
+    if views is not None:
+        check_unscaled([trial.scaling for trial in trials])
     shift, scale = _scaling(features, rows, [trial.scaling for trial in trials])
     return Problem(
         x=features,
@@ -200,28 +204,18 @@ def varied(views: Views, batch: int, device: torch.device) -> Callable[[Tensor, 
     return see
 
 
-def _check_method(method: Method, training: Training, views: Views | None) -> None:
-    given = 1 if views is None else views.count
-    if method.views not in (1, given):
-        raise ValueError(
-            f"{type(method).__name__} needs {method.views} views of every example; got {given}. "
-            "Give views= for images; tables have one view."
-        )
-    if training.alters_input and type(method).step is not Method.step:
-        raise ValueError(
-            f"mixup and noise need a method whose loss is one of logits; {type(method).__name__} is not. Set both to 0."
-        )
-
-
-def as_features(x: Any, dtype: torch.dtype, device: torch.device) -> Features:
-    """Features on the device; or left where they lie, on the disk."""
-    if not isinstance(x, RowsOnDisk):
+def as_features(x: Any, dtype: torch.dtype, device: torch.device, views: Views | None = None) -> Features:
+    """Features on the device; images as they are; or left where they lie, on the disk."""
+    if isinstance(x, RowsOnDisk):
+        if views is not None or device.type != "cpu":
+            raise ValueError(
+                "features on the disk must be a table and device 'cpu'; views of images and GPUs need them in memory."
+            )
+        return x
+    if views is None:
         return as_tensor(x, dtype, device)
-    if dtype == torch.uint8 or device.type != "cpu":
-        raise ValueError(
-            "features on the disk must be a table and device 'cpu'; views of images and GPUs need them in memory."
-        )
-    return x
+    check_images(x, views)
+    return as_tensor(x, torch.uint8, device)
 
 
 def as_tensor(values: Any, dtype: torch.dtype | None, device: torch.device) -> Tensor:

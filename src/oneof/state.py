@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from torch import Tensor
 
+from oneof.border import check_like_trained
 from oneof.data.augment.views import Views
 from oneof.data.ranks import Ranks
 from oneof.events import gathered_log, removals
@@ -62,6 +63,7 @@ class Fit:
     shift: Tensor | None  # [t, 1, ...] scaling of features
     scale: Tensor | None
     look: Views | None  # how images are seen
+    shape: tuple[int, ...]  # of an example, as the networks see it
     rows: Tensor  # [t, m] the rows trained on
     sets: Table  # [t, m, c] what is left of their sets
     removals: Removals | None  # up to the chosen epoch
@@ -92,9 +94,10 @@ class Fit:
     @torch.no_grad()
     def logits(self, x: Any) -> Tensor:
         """Logits [t, n, c] of features x [n, ...], in evaluation mode."""
+        check_like_trained(x, self.shape if self.ranks is None else self.ranks.knots.shape[1:])
         values = x if self.ranks is None else self.ranks(np.asarray(x))
         values = values if self.origin is None else np.asarray(values, dtype=np.float64) - self.origin
-        features = as_features(values, torch.uint8 if self.look else self.dtype, self.rows.device)
+        features = as_features(values, self.dtype, self.rows.device, self.look)
         with self.stack.evaluating():
             parts = features.split(block_size(features, self.stack.t))
             return torch.cat([first(self.stack(self._seen(part))) for part in parts], dim=1)
@@ -155,6 +158,7 @@ class Best:
             shift=problem.shift,
             scale=problem.scale,
             look=problem.look,
+            shape=tuple(problem.x.shape[1:]),
             rows=problem.everyones,
             sets=sets,
             removals=None if state.pop is None else removals(_whole_log(problem, state.candidates, state.pop), sets),
@@ -186,6 +190,7 @@ def join(fits: list[Fit]) -> Fit:
         shift=None if first_fit.shift is None else torch.cat([part.shift for part in fits]),  # type: ignore[misc]
         scale=None if first_fit.scale is None else torch.cat([part.scale for part in fits]),  # type: ignore[misc]
         look=first_fit.look,
+        shape=first_fit.shape,
         rows=torch.cat([part.rows for part in fits]),
         sets=_joined_sets([part.sets for part in fits]),
         removals=None if first_fit.removals is None else _joined_removals(fits),

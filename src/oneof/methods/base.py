@@ -73,6 +73,9 @@ class Method:
     views: ClassVar[int] = 1
     """How many views of every example a step is given."""
 
+    together: ClassVar[bool] = True
+    """Do all views go through the network in one forward? A method of one view that sees them so takes any number of them."""
+
     after_step: ClassVar[bool] = False
     """Is memory taken from a second forward, after the update of the network?"""
 

@@ -95,6 +95,7 @@ class PiCO(Method):
     start: int = 1  # epoch from which on prototypes choose and labels attract
 
     views: ClassVar[int] = 2
+    together: ClassVar[bool] = False  # query and key have networks of their own
 
     def __post_init__(self) -> None:
         for name in ("temperature", "queue", "epochs"):

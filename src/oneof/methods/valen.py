@@ -119,6 +119,7 @@ class Valen(Method):
     neighbours: int = 3
     warm_up: int = 10  # epochs
 
+    together: ClassVar[bool] = False  # it sees one view, and rebuilds it
     packs: ClassVar[bool] = False  # it numbers the rows; and a graph of all rows is not for sizes at which packing pays
 
     def init(self, candidates: Tensor) -> Recollection:

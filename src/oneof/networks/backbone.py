@@ -30,8 +30,8 @@ class Backbone:
 
     def __call__(self, shape: tuple[int, ...], classes: int) -> Classifier:
         body = self.make()
-        with _evaluating(body):
-            features = body(_blank(body, shape))
+        with evaluating(body):
+            features = body(blank(body, shape, 1))
         if not isinstance(features, Tensor) or features.dim() not in (2, 4):
             given = f"shape {tuple(features.shape)}" if isinstance(features, Tensor) else type(features).__name__
             raise ValueError(
@@ -43,18 +43,20 @@ class Backbone:
         return Classifier(body, features.shape[1], classes)
 
 
-def _blank(body: nn.Module, shape: tuple[int, ...]) -> Tensor:
-    """A batch of one example, all zeros, of the kind that the body's weights are."""
-    weight = next((p for p in body.parameters() if p.is_floating_point()), torch.empty(0))
-    return torch.zeros(1, *shape, dtype=weight.dtype, device=weight.device)
+def blank(module: nn.Module, shape: tuple[int, ...], b: int) -> Tensor:
+    """A batch of b examples, all zeros, of the kind that the module's weights are."""
+    weight = next((p for p in module.parameters() if p.is_floating_point()), torch.empty(0))
+    return torch.zeros(b, *shape, dtype=weight.dtype, device=weight.device)
 
 
 @contextmanager
-def _evaluating(body: nn.Module) -> Iterator[None]:
+def evaluating(module: nn.Module) -> Iterator[None]:
     """Evaluation mode without gradients inside, so that no statistic moves; each part's own mode afterwards."""
-    modes = [(module, module.training) for module in body.modules()]
-    body.eval()
-    with torch.no_grad():
-        yield
-    for module, training in modes:
-        module.training = training
+    modes = [(part, part.training) for part in module.modules()]
+    module.eval()
+    try:
+        with torch.no_grad():
+            yield
+    finally:
+        for part, training in modes:
+            part.training = training

@@ -96,6 +96,7 @@ class AutoAugment:
 
     rows: Tensor  # [25 * 2 * 3, 14]: per sub-policy and slot nothing, sign +, sign -
     probabilities: Tensor  # [25, 2, 2]: that of the operation, and half of it
+    size: int  # side of the square images that rows are for
     fill: int = 128
 
     def draw(self, b: int, generator: torch.Generator) -> Tensor:
@@ -122,7 +123,7 @@ def autoaugment(size: int, device: torch.device | str = "cpu") -> AutoAugment:
             rows.append(OPERATIONS["identity"](0, size))
             rows.extend(OPERATIONS[name](magnitude(name, level, sign), size) for sign in (1, -1))
     probabilities = torch.tensor([[[p, p / 2] for _, p, _ in policy] for policy in AUTOAUGMENT])
-    return AutoAugment(table(rows).to(device), probabilities.to(device))
+    return AutoAugment(table(rows).to(device), probabilities.to(device), size)
 
 
 @dataclass(frozen=True)
@@ -131,6 +132,7 @@ class RandAugment:
 
     rows: Tensor  # [14 * STRENGTHS, 14]
     slots: int
+    size: int  # side of the square images that rows are for
     fill: int = 0
 
     def draw(self, b: int, generator: torch.Generator) -> Tensor:
@@ -154,4 +156,4 @@ def randaugment(size: int, slots: int = 3, device: torch.device | str = "cpu") -
         for name, (low, high) in RANDAUGMENT.items()
         for k in range(STRENGTHS)
     ]
-    return RandAugment(table(rows).to(device), slots)
+    return RandAugment(table(rows).to(device), slots, size)

@@ -145,6 +145,22 @@ class Views:
         """How many views there are."""
         return sum(count for _, count in self.kinds)
 
+    @property
+    def channels(self) -> int:
+        """How many channels the images have."""
+        return len(self.scale)
+
+    @property
+    def size(self) -> int | None:
+        """Side of the square images that the policies' maps are for; None where there is no policy."""
+        policies = (view.policy for view, _ in self.kinds if isinstance(view, (Strong, Key)))
+        return next((policy.size for policy in policies if policy), None)
+
+    @property
+    def smallest(self) -> int:
+        """Pixels that either side must have at least: crops reach into a frame that mirrors PAD of them, the edge not among them."""
+        return PAD + 1 if any(isinstance(view, (Weak, Strong)) for view, _ in self.kinds) else 1
+
     def __call__(self, images: Tensor, generator: torch.Generator) -> Tensor:
         return self.apply(images, self.draw(images, generator))
 
