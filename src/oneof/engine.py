@@ -146,7 +146,10 @@ def _fit(
         check_shared(method, views, one)
         check_rows(min(rows), crew.size)
     seen = views and _seen_as(views)
-    setting = dict(method=method, purify=purify, network=network, training=training, choose=choose, views=seen)
+    setting = {"method": method, "purify": purify, "network": network, "training": training} | {
+        "choose": choose,
+        "views": seen,
+    }
 
     def fit_one(number: int) -> Fit:
         some, start = stacks[number], sum(map(len, stacks[:number]))
