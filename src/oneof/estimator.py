@@ -61,8 +61,8 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         All labels, when some may be absent from y; for a mask, the names of its columns.
     random_state : int, RandomState or None
     processes : int or None, default=None
-        Processes that train together and give what one gives, up to rounding (see `oneof.fit`): worth it for a hundred thousand
-        rows, not for a thousand.
+        Processes among which the networks are dealt out; they give what one gives, up to rounding (see `oneof.fit`). Their start
+        takes some ten seconds, so they are for fits that take minutes.
     verbose : bool, default=False
         Show a progress bar when run in a terminal.
 
