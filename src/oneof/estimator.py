@@ -62,7 +62,7 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
     random_state : int, RandomState or None
     processes : int or None, default=None
         Processes among which the networks are dealt out; they give what one gives, up to rounding (see `oneof.fit`). Their start
-        takes some ten seconds, so they are for fits that take minutes.
+        takes some ten seconds, so they are for fits that take minutes; on two cores little is gained.
     verbose : bool, default=False
         Show a progress bar when run in a terminal.
 

@@ -55,7 +55,7 @@ def fit(
     processes: Annotated[
         int | None,
         typer.Option(
-            help="That share the work, for fits that take minutes: starting them takes seconds. The same result up to rounding. Default: those of torchrun or SLURM, or one."
+            help="That share the work, for fits that take minutes: starting them takes seconds, and on two cores little is gained. The same result up to rounding. Default: those of torchrun or SLURM, or one."
         ),
     ] = None,
     memory: Annotated[float, typer.Option(min=0.001, help="Gigabytes that training may take.")] = 1.0,
