@@ -145,11 +145,8 @@ def _fit(
     if not apart:
         check_shared(method, views, one)
         check_rows(min(rows), crew.size)
-    seen = views and _seen_as(views)
-    setting = {"method": method, "purify": purify, "network": network, "training": training} | {
-        "choose": choose,
-        "views": seen,
-    }
+    what = {"method": method, "purify": purify, "network": network, "training": training}
+    setting = what | {"choose": choose, "views": views and _seen_as(views)}
 
     def fit_one(number: int) -> Fit:
         some, start = stacks[number], sum(map(len, stacks[:number]))
@@ -159,7 +156,9 @@ def _fit(
         team = Crew() if apart else crew
         keeper = _keeper(folder, setting, problem, some, every, team) if folder else None
         title = _title(progress, number, len(stacks)) if crew.rank == 0 else None
-        return _fit_stack(problem.shared_with(team), build_one, [trial.seed for trial in some], choose, title, keeper)
+        seeds = [trial.seed for trial in some]
+        with own_draws(seeds, place):
+            return _fit_stack(problem.shared_with(team), build_one, seeds, choose, title, keeper)
 
     fits = crew.each(fit_one, range(len(stacks))) if apart else [fit_one(number) for number in range(len(stacks))]
     return replace(join(fits), origin=origin)
@@ -275,18 +274,6 @@ def _fit_stack(
     keeper: Keeper | None,
 ) -> Fit:
     _check_choice(choose, problem)
-    with own_draws(seeds, problem.lr.device):
-        return _train_stack(problem, build_one, seeds, choose, title, keeper)
-
-
-def _train_stack(
-    problem: Problem,
-    build_one: Callable[[], nn.Module],
-    seeds: list[int],
-    choose: str,
-    title: str | None,
-    keeper: Keeper | None,
-) -> Fit:
     state = begin(problem, build(build_one, seeds, problem.lr.device, problem.fast), seeds)
     best = Best(state, choose)
     history = keeper.restore(state, best) if keeper else []
