@@ -130,6 +130,23 @@ def predictable(x: NDArray[Any], labels: NDArray[np.intp], mask: NDArray[np.bool
     return float(1 - unexplained / total) if total else 0.0
 
 
+def table(folder: Path) -> str:
+    """The cards of all saved sets as a Markdown table; the average set is the mean over the draws."""
+    head = ["data set", "generator's epochs", "its test / train accuracy %", "temperature", "average set (paper's)", "top wrong label in the set %"]  # fmt: skip
+    head += ["variance of membership that its probabilities explain", "... that pixels explain"]
+    lines = [f"| {' | '.join(head)} |", "|" + "---|" * len(head)]
+    cards = [read(path).card for path in folder.glob("*.npz")]
+    for card in sorted(cards, key=lambda one: (one["dataset"], one["epochs"])):
+        cells = [NAMED[card["dataset"]].title, str(card["epochs"])]
+        cells.append(f"{100 * card['test_accuracy']:.1f} / {100 * card['train_accuracy']:.1f}")
+        cells.append(f"{card['kind']['temperature']:.2f}")
+        cells.append(f"{np.mean(list(card['average'].values())):.2f} ({card['paper_average']:.2f})")
+        cells.append(f"{100 * card['top_wrong_in_set']:.1f}")
+        cells += [f"{card[name]:.2f}" for name in ("explained_by_its_probabilities", "predictable")]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
 def write(path: Path, sets: Sets) -> None:
     """Bits, packed and compressed; beside first, so that a half-written file never stands."""
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -10,6 +10,7 @@ from functools import cache
 from pathlib import Path
 
 import image_report
+import image_sets
 import realworld
 
 from oneof.data.named import NAMED
@@ -91,6 +92,7 @@ def made() -> dict[str, str]:
         "results": section(read(ROOT / "results/tables.jsonl")),
         "realworld": world(),
         "images": image_report.table([row for row in on_images if row["seed"] in SEEDS]),
+        "sets": image_sets.table(ROOT / "results/sets"),
         "schedules": image_report.table([row for row in on_images if row["seed"] not in SEEDS]),
     }
 

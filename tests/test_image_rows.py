@@ -11,6 +11,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from scipy.stats import spearmanr
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "benchmarks"))
@@ -29,6 +30,7 @@ from oneof.engine import fit  # noqa: E402
 from oneof.methods import Batch, Proden  # noqa: E402
 from oneof.networks import LeNet  # noqa: E402
 from oneof.problem import Training, pose  # noqa: E402
+from oneof.results import read  # noqa: E402
 
 
 @pytest.fixture(scope="module")
@@ -218,6 +220,22 @@ def test_thresholds_reach_their_end_within_the_training(variant, epochs):
     else:
         assert rule.e0 - events * rule.e_s <= rule.e_end + 1e-9
     assert rule.warm_up >= schedule.start * epochs - 1
+
+
+def test_how_well_covering_rate_ranks_the_schedules_is_what_the_rows_say():
+    rows = [row for row in read(ROOT / "results/images.jsonl") if row["plan"] == "schedules" and row["system"] == "POP"]
+    page = (ROOT / "docs/findings.md").read_text()
+
+    def correlation(rows: list[dict]) -> float:
+        names = sorted({row["variant"] for row in rows})
+        signals = [[np.mean([row[name] for row in rows if row["variant"] == one]) for one in names] for name in ("covering", "accuracy")]  # fmt: skip
+        return float(spearmanr(*np.round(signals, 9)).statistic)
+
+    cells = {(row["dataset"], row["difficulty"]) for row in rows}
+    within = [correlation([row for row in rows if (row["dataset"], row["difficulty"]) == cell]) for cell in cells]
+    plain = [row for row in rows if not row["variant"].startswith("balanced")]
+    words = f"{correlation(rows):.2f} ({correlation(plain):.2f} without the two balanced ones; within a cell between {min(within):.2f} and {max(within):.2f})"
+    assert words in page
 
 
 def test_best_variant_needs_a_search_and_no_label():
