@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Self
 
@@ -16,6 +15,7 @@ from sklearn.utils import check_array, check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
+from oneof.arguments import are_labels, instance, widths
 from oneof.candidates import Candidates, read, restrict
 from oneof.data.mixed import read_columns
 from oneof.evaluate import approximated_accuracy
@@ -153,7 +153,7 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         if self.scaling is not None and self.scaling not in SEEN:
             raise ValueError(f"scaling must be one of {', '.join(SEEN)}; got {self.scaling!r}.")
         whole = Space()
-        method = whole.method if self.method is None else _instance(self.method, METHODS, Method, "method")
+        method = whole.method if self.method is None else instance(self.method, METHODS, Method, "method")
         if method.views > 1:
             raise ValueError(
                 f"method must work on tables; {self.method!r} compares views of images. Use oneof.fit with views=."
@@ -161,9 +161,9 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         return replace(
             whole,
             method=method,
-            purify=None if self.purify is None else _instance(self.purify, PURIFY, Purify, "purify"),
+            purify=None if self.purify is None else instance(self.purify, PURIFY, Purify, "purify"),
             kernel=whole.kernel if self.resolve_first else None,
-            hidden=whole.hidden if self.hidden is None else (_widths(self.hidden),),
+            hidden=whole.hidden if self.hidden is None else (widths(self.hidden),),
             scaling=whole.scaling if self.scaling is None else (self.scaling,),
             lr=whole.lr if self.lr is None else (self.lr,),
             weight_decay=whole.weight_decay if self.weight_decay is None else (self.weight_decay,),
@@ -207,7 +207,7 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Accuracy if y holds labels, approximated accuracy if it holds sets (no true label needed)."""
-        if _are_labels(y):
+        if are_labels(y):
             return float(super().score(X, y, sample_weight))
         mask = read(y, classes=self.classes_).mask
         if sample_weight is not None:
@@ -242,7 +242,7 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
     def _read(self, y: Any, n: int) -> Candidates:
         if y is None:
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
-        if _are_labels(y):
+        if are_labels(y):
             y = column_or_1d(check_array(y, ensure_2d=False, dtype=None, input_name="y"), warn=True)
             check_classification_targets(y)
         candidates = read(y, classes=self.classes)
@@ -273,35 +273,3 @@ def _history(fits: Sequence[Fit]) -> dict[str, NDArray[Any]]:
 
 def _normalised(probabilities: torch.Tensor) -> torch.Tensor:
     return probabilities / probabilities.sum(-1, keepdim=True)  # sums to one in double precision
-
-
-def _are_labels(y: Any) -> bool:
-    """Is y one label per row, and not a mask or a column of sets?"""
-    if hasattr(y, "toarray") or hasattr(y, "to_pylist"):  # SciPy sparse, Arrow
-        return False
-    rows = y if isinstance(y, (list, tuple)) else np.atleast_1d(np.asarray(y))
-    if isinstance(rows, np.ndarray) and rows.ndim == 2:
-        return bool(rows.shape[1] == 1)
-    return not any(isinstance(row, (set, frozenset, list, tuple, np.ndarray)) for row in rows)
-
-
-def _widths(hidden: Any) -> tuple[int, ...]:
-    widths = tuple(hidden) if isinstance(hidden, (list, tuple, np.ndarray)) else (hidden,)
-    if not all(isinstance(width, (int, np.integer)) and width > 0 for width in widths):
-        raise ValueError(f"hidden must be widths of layers, such as (128,) or (); got {hidden!r}.")
-    return widths
-
-
-def _instance(value: Any, known: dict[str, Any], kind: Any, name: str) -> Any:
-    """An instance by its name, or the instance that was given."""
-    if isinstance(value, kind):
-        return value
-    if not isinstance(value, str):
-        raise TypeError(
-            f"{name} must be a name or an instance, such as {next(iter(known.values())).__name__}(); got {value!r}."
-        )
-    if value not in known:
-        near = get_close_matches(value, known, 1)
-        hint = f" Did you mean {near[0]!r}?" if near else ""
-        raise ValueError(f"{name} must be one of {', '.join(known)}; got {value!r}.{hint}")
-    return known[value]()
