@@ -12,13 +12,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from torch import Tensor, nn
+from torch import nn
 
 from oneof.checkpoint import Keeper
 from oneof.events import begin_purifying
 from oneof.loop import begin, epochs
-from oneof.methods import Proden
-from oneof.methods.base import Batch, Method, Net, Step, logits_of
+from oneof.methods.base import Method
 from oneof.networks import Network
 from oneof.problem import Problem
 from oneof.purify import Purify, stacked
@@ -32,18 +31,6 @@ class Branch:
 
     method: Method
     purify: Purify | None  # None: to the end without
-
-
-@dataclass(frozen=True)
-class ProdenSeenByAll(Proden):
-    """PRODEN of which POP observes all views, as the geometric mean of their posteriors: a label that one view doubts is doubted."""
-
-    def step(self, net: Net, views: Tensor, batch: Batch, shared: object) -> Step:
-        logits = logits_of(net, views)
-        loss = self.loss(logits, batch.candidates, batch.memory).mean(0)
-        seen = logits.detach()
-        memory = self.update(seen[0], batch.candidates, batch.memory)
-        return Step(loss, seen.log_softmax(-1).mean(0), memory, shared)
 
 
 def never(rule: Purify, epochs: int) -> Purify:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
-from image_plans import VARIANTS
+from image_plans import bases_of
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -97,8 +97,7 @@ def _gains(rows: list[Row]) -> list[tuple[Row, float]]:
     found = []
     for row in rows:
         if row["system"] == "POP":
-            base = "balanced" if VARIANTS[row["variant"]].balanced else ""
-            key = (base, *(row[name] for name in same))
+            key = ("-".join(bases_of(row["variant"])), *(row[name] for name in same))
             found += [(row, 100 * (row["accuracy"] - plain[key]))] if key in plain else []
     return found
 

@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import groupby, takewhile
 from typing import Any
 
-from branches import ProdenSeenByAll
+from posteriors import FairProden, ProdenSeenByAll, TrailingProden
 
 from oneof.methods import RCR, Method, PiCO, Proden, Valen
 from oneof.methods.proden import BalancedProden
+from oneof.problem import Training
 from oneof.purify import Pop, PopRatio, Purify
 
 KEY = ("dataset", "difficulty", "system", "variant", "seed", "epochs")
 LIKES = ("fashion-mnist", "kmnist", "mnist")
+VIEWS = {"RCR": "rcr", "PiCO": "pico", "VALEN": "plain"}  # all others see POP's three
+BASES = {
+    "upright": "views are never flipped",
+    "balanced": "weights are corrected for how much each label has gathered",
+    "fair": "... and so is the posterior that POP observes",
+    "trailing": "weights follow, and POP observes, a network that trails behind",
+    "mixup": "Beta(0.3, 0.3)",
+    "swift": "learning rate 0.1 in place of 0.05",
+}  # what a run may be before any purification; a variant names them, then the schedule: "upright-fair-last"
 PURIFIED = ("PRODEN", "POP")  # systems that are one run until purification begins
 
 
@@ -30,10 +41,9 @@ class Schedule:
     ratio: bool = False  # the released code's rule; `first` and `last` are then its theta
     every_round: bool = True  # else the threshold waits for a quiet round
     all_views: bool = False  # POP observes all views, not the first alone
-    balanced: bool = False  # weights are corrected for how much each label has gathered
 
 
-VARIANTS = {
+SCHEDULES = {
     "early": Schedule(0.2),
     "late": Schedule(),
     "late-strict": Schedule(first=0.99, last=0.6),
@@ -43,10 +53,8 @@ VARIANTS = {
     "wide": Schedule(every=0.1),
     "views": Schedule(all_views=True),
     "quiet": Schedule(first=1e-3, last=0.4, every=0.02, ratio=True, every_round=False),
-    "balanced-late": Schedule(balanced=True),
-    "balanced-last": Schedule(0.8, balanced=True),
 }
-SEARCHED = [name for name in VARIANTS if name != "early"]
+SEARCHED = [*(name for name in SCHEDULES if name != "early"), "balanced-late", "balanced-last"]
 
 
 @dataclass(frozen=True)
@@ -58,7 +66,7 @@ class Run:
     system: str
     seed: int
     epochs: int
-    variant: str = ""  # of VARIANTS, for POP; "balanced" for PRODEN
+    variant: str = ""  # of BASES any, joined by "-"; for POP a schedule follows
     images: int | None = None  # of the training part; None: all
     batch: int = 256
 
@@ -67,10 +75,30 @@ class Run:
         return tuple(getattr(self, name) for name in KEY)
 
     @property
+    def bases(self) -> list[str]:
+        return bases_of(self.variant)
+
+    @property
+    def schedule(self) -> Schedule:
+        return SCHEDULES["-".join(self.variant.split("-")[len(self.bases) :])]
+
+    @property
     def trunk(self) -> tuple[Any, ...]:
         """Equal for runs that are one until the first of them purifies."""
-        own = self.system if self.system not in PURIFIED else self.variant.startswith("balanced")
+        own = tuple(self.bases) if self.system in PURIFIED else (self.system, self.variant)
         return self.dataset, self.difficulty, own, self.seed, self.epochs, self.images, self.batch
+
+    @property
+    def views(self) -> str:
+        return "upright" if "upright" in self.bases else VIEWS.get(self.system, "pop")
+
+    @property
+    def lr(self) -> float:
+        return 0.1 if "swift" in self.bases else 0.05
+
+    @property
+    def training(self) -> Training:
+        return Training(self.epochs, self.batch, mixup=0.3 if "mixup" in self.bases else 0.0)
 
     @property
     def method(self) -> Method:
@@ -82,13 +110,21 @@ class Run:
         if self.system == "VALEN":
             colour = {"gamma": 10.0, "kappa": 0.2} if self.dataset.startswith("cifar") else {}
             return Valen(warm_up=max(1, self.epochs // 5), **colour)
-        if self.variant.startswith("balanced"):
+        if "trailing" in self.bases:
+            return TrailingProden(balance=float("fair" in self.bases))
+        if "fair" in self.bases:
+            return FairProden()
+        if "balanced" in self.bases:
             return BalancedProden(balance=1.0)
-        return ProdenSeenByAll() if self.purify and VARIANTS[self.variant].all_views else Proden()
+        return ProdenSeenByAll() if self.purify and self.schedule.all_views else Proden()
 
     @property
     def purify(self) -> Purify | None:
-        return pop(VARIANTS[self.variant], self.epochs) if self.system == "POP" else None
+        return pop(self.schedule, self.epochs) if self.system == "POP" else None
+
+
+def bases_of(variant: str) -> list[str]:
+    return list(takewhile(BASES.__contains__, variant.split("-")))
 
 
 def pop(schedule: Schedule, epochs: int) -> Purify:
@@ -110,14 +146,13 @@ def pop(schedule: Schedule, epochs: int) -> Purify:
 
 
 def together(name: str, difficulty: str, seed: int, epochs: int, variants: list[str]) -> list[Run]:
-    """PRODEN and POP on the same sets, views and seed, in an order in which they share beginnings."""
-    plain = [one for one in variants if not one.startswith("balanced")]
-    balanced = [one for one in variants if one.startswith("balanced")]
-    runs = [Run(name, difficulty, "PRODEN", seed, epochs)]
-    runs += [Run(name, difficulty, "POP", seed, epochs, one) for one in plain]
-    if balanced:
-        runs.append(Run(name, difficulty, "PRODEN", seed, epochs, "balanced"))
-    return runs + [Run(name, difficulty, "POP", seed, epochs, one) for one in balanced]
+    """POP by these variants, each after PRODEN that begins as it does, in an order in which they share beginnings."""
+    runs = []
+    for _, same in groupby(sorted(variants, key=bases_of), key=bases_of):
+        variants = list(same)
+        runs.append(Run(name, difficulty, "PRODEN", seed, epochs, "-".join(bases_of(variants[0]))))
+        runs += [Run(name, difficulty, "POP", seed, epochs, one) for one in variants]
+    return runs
 
 
 def schedules(variant: str) -> list[Run]:
@@ -127,6 +162,19 @@ def schedules(variant: str) -> list[Run]:
         for difficulty in ("20", "saturated")
         for name in LIKES[:2]
         for run in together(name, difficulty, 0, 50, SEARCHED)
+    ]
+
+
+def bases(variant: str) -> list[Run]:
+    """What PRODEN should be before POP purifies, judged by held-out sets alone; seed 0. Characters are not flipped."""
+    every = ["trailing-last", "fair-trailing-last", "mixup-last", "balanced-mixup-last", "swift-last"]
+    letters = [f"upright-{one}" for one in ("last", "fair-last", *every)]
+    wished = {"fashion-mnist": ["fair-last", *every], "kmnist": letters, "mnist": [letters[0], letters[1], letters[3]]}
+    return [
+        run
+        for name, variants in wished.items()
+        for difficulty in ("20", "saturated")
+        for run in together(name, difficulty, 0, 50, variants)
     ]
 
 
@@ -158,8 +206,21 @@ def cifar(variant: str) -> list[Run]:
 def tiny(variant: str) -> list[Run]:
     """A look at every part on a CPU: 120 images, four epochs."""
     systems = (("PRODEN", ""), ("POP", "late"), ("POP", "ratio-late"), ("POP", "views"))
-    systems += (("PRODEN", "balanced"), ("POP", "balanced-late"), ("supervised", ""))
+    systems += (
+        ("PRODEN", "balanced"),
+        ("POP", "balanced-late"),
+        ("PRODEN", "upright-mixup"),
+        ("POP", "upright-mixup-late"),
+    )
+    systems += (("PRODEN", "fair-trailing"), ("POP", "fair-trailing-late"), ("supervised", ""))
     return [Run("mnist", "clean" if s == "supervised" else "tiny", s, 0, 4, one, 120, batch=12) for s, one in systems]
 
 
-PLANS = {"schedules": schedules, "mnist-like": mnist_like, "methods": methods, "cifar": cifar, "tiny": tiny}
+PLANS = {
+    "schedules": schedules,
+    "bases": bases,
+    "mnist-like": mnist_like,
+    "methods": methods,
+    "cifar": cifar,
+    "tiny": tiny,
+}

@@ -23,20 +23,19 @@ import branches
 import numpy as np
 import torch
 from branches import Branch
-from image_plans import KEY, PLANS, VARIANTS, Run
+from image_plans import KEY, PLANS, Run
 from image_report import best_variant, table
 from image_sets import DIFFICULTIES, path_of, sets_of, training_part
 
 from oneof.data.augment import views
 from oneof.data.named import Dataset, load
 from oneof.networks import LeNet, Network, WideResNet
-from oneof.problem import Problem, Training, pose
+from oneof.problem import Problem, pose
 from oneof.results import Row, append, read, rows_of
 from oneof.state import Fit
 from oneof.teacher import channels_first
 from oneof.trials import Trial
 
-RECIPES = {"RCR": "rcr", "PiCO": "pico", "VALEN": "plain"}  # views; all others see POP's three
 GUESS = {"cifar10": (60.0, 1.4)}  # seconds to compile and per epoch, before a first run has been timed
 
 
@@ -64,7 +63,7 @@ def trial(run: Run, data: Dataset) -> Trial:
     """Nine tenths of the training part to learn from, one tenth whose sets give the signals; the publisher's test part to report."""
     order = np.random.default_rng(run.seed).permutation(training_part(data))
     cut = len(order) // 10
-    return Trial(run.seed, np.sort(order[cut:]), np.sort(order[:cut]), data.test, lr=0.05, weight_decay=1e-3)
+    return Trial(run.seed, np.sort(order[cut:]), np.sort(order[:cut]), data.test, lr=run.lr, weight_decay=1e-3)
 
 
 def candidates(run: Run, data: Dataset, folder: Path, device: str) -> np.ndarray:
@@ -80,17 +79,19 @@ def perform(runs: Sequence[Run], plan: str, folder: Path, device: str) -> Iterat
     run = runs[0]
     data = images(run.dataset, run.images)
     mask, own, x = candidates(run, data, folder, device), trial(run, data), pixels(run.dataset, run.images, device)
-    recipe = RECIPES.get(run.system, "pop")
-    seen = views(recipe, run.dataset, device=device, dtype=torch.bfloat16 if device == "cuda" else torch.float32)
+    seen = views(run.views, run.dataset, device=device, dtype=torch.bfloat16 if device == "cuda" else torch.float32)
     network: Network = WideResNet() if run.dataset.startswith("cifar") else LeNet()
-    training = Training(run.epochs, run.batch)
-    fits = fits_of(
-        runs, network, pose(x, mask, [own], run.method, None, training, seen, data.labels, torch.device(device))
-    )
-    for one, fitted, seconds, shared in fits:
-        setting = {"method": one.method, "purify": one.purify, "network": network, "training": training}
+    problem = pose(x, mask, [own], run.method, None, run.training, seen, data.labels, torch.device(device))
+    for one, fitted, seconds, shared in fits_of(runs, network, problem):
+        setting = {"method": one.method, "purify": one.purify, "network": network, "training": one.training}
         named = {"plan": plan, **{name: getattr(one, name) for name in KEY if name != "seed"}}
-        named |= {"views": recipe, "lr": own.lr, "weight_decay": own.weight_decay, "images": len(own.rows), **setting}
+        named |= {
+            "views": one.views,
+            "lr": own.lr,
+            "weight_decay": own.weight_decay,
+            "images": len(own.rows),
+            **setting,
+        }
         (row,) = rows_of(fitted, seeds=[one.seed], seconds=seconds, labels=data.labels, shared_epochs=shared, **named)
         yield one, row | {"resolved": resolved(fitted, x, data.labels)} | by_signal(fitted) | curves(fitted)
 
@@ -189,7 +190,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--plan", choices=PLANS)
     parser.add_argument(
-        "--variant", choices=[*VARIANTS, "best"], default="late", help="of POP; best: by the rows of the plan schedules"
+        "--variant", default="late", help="of POP, as image_plans names them; best: by the rows of the plan schedules"
     )
     parser.add_argument("--part", default="1/1", help="i/k: this is process i of k that share the plan")
     parser.add_argument("--rows", type=Path, default=Path("results/images.jsonl"))

@@ -165,6 +165,20 @@ def test_strong_views_are_flip_crop_cutout_policy_in_this_order():
     assert make.apply(images, draw)[1:].flatten(0, 1).equal(expected)
 
 
+@pytest.mark.parametrize("dataset", ["mnist", "kmnist"])
+def test_upright_views_are_those_of_pop_but_for_the_flips(dataset):
+    images = batch(dataset, 50)
+    usual, upright = views("pop", dataset), views("upright", dataset)
+    *_, (shift, hole, _) = draw = upright.draw(images, generator())
+    *_, (flipped, same_hole, _) = usual.draw(images, generator())
+    assert not shift.flip.any()
+    assert 30 < flipped.flip.sum() < 70
+    assert all(map(torch.equal, (shift.top, shift.left, *hole.rows, *hole.columns), (flipped.top, flipped.left, *same_hole.rows, *same_hole.columns)))  # fmt: skip
+    shown = erase(crop(images.repeat(2, 1, 1, 1), torch.zeros(100, dtype=torch.bool), shift.top, shift.left, 4), hole.rows, hole.columns, torch.zeros(1, dtype=torch.uint8))  # fmt: skip
+    assert upright.apply(images, draw)[1:].flatten(0, 1).equal(views("plain", dataset)(shown, generator())[0])
+    assert upright.names != usual.names  # a checkpoint tells them apart
+
+
 @pytest.mark.parametrize("recipe", ["pop", "pico"])
 def test_images_and_views_are_drawn_independently(recipe):
     seen = views(recipe, "cifar10")(batch("cifar10", 1).expand(64, -1, -1, -1), generator())
@@ -192,7 +206,7 @@ def test_apply_is_one_graph_without_breaks(recipe):
 
 
 def test_unknown_names_are_told():
-    with pytest.raises(ValueError, match=r"^recipe must be one of plain, pop, rcr, pico; got 'popp'\.$"):
+    with pytest.raises(ValueError, match=r"^recipe must be one of plain, pop, upright, rcr, pico; got 'popp'\.$"):
         views("popp", "mnist")
     with pytest.raises(ValueError, match=r"^dataset must be one of mnist, .*, cifar100 to have views; got 'lost'\.$"):
         views("pop", "lost")

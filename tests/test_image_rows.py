@@ -20,7 +20,7 @@ import image_plans  # noqa: E402
 import image_report  # noqa: E402
 import image_sets  # noqa: E402
 import images  # noqa: E402
-from branches import ProdenSeenByAll  # noqa: E402
+from posteriors import FairProden, ProdenSeenByAll, TrailingProden  # noqa: E402
 
 from oneof import teacher  # noqa: E402
 from oneof.data.augment import views  # noqa: E402
@@ -28,7 +28,8 @@ from oneof.data.augment.views import Plain, Weak  # noqa: E402
 from oneof.data.named import NAMED, Dataset  # noqa: E402
 from oneof.engine import fit  # noqa: E402
 from oneof.methods import Batch, Proden  # noqa: E402
-from oneof.networks import LeNet  # noqa: E402
+from oneof.methods.proden import BalancedProden  # noqa: E402
+from oneof.networks import MLP, LeNet  # noqa: E402
 from oneof.problem import Training, pose  # noqa: E402
 from oneof.results import read  # noqa: E402
 
@@ -193,6 +194,55 @@ def test_pop_sees_the_geometric_mean_of_all_views_and_proden_the_first():
     torch.testing.assert_close(done.memory[0], logits[0, 0].softmax(-1))
 
 
+@pytest.mark.parametrize(
+    ("method", "plain"),
+    [
+        (FairProden(), BalancedProden(1.0)),
+        (TrailingProden(balance=1.0, momentum=0.0), BalancedProden(1.0)),
+        (TrailingProden(balance=0.0, momentum=0.0), Proden()),
+    ],
+)
+def test_without_pop_and_delay_other_posteriors_are_those_they_are_made_from(method, plain):
+    rng = np.random.default_rng(0)
+    x, mask = rng.normal(size=(60, 5)), rng.random((60, 4)) < 0.5
+    mask[:, 0] |= ~mask.any(1)
+    setting = {"training": Training(6, 20), "network": MLP(hidden=(8,))}
+    found, wished = (fit(x, mask, method=one, **setting) for one in (method, plain))
+    for name, weight in wished.stack.weights.items():
+        torch.testing.assert_close(found.stack.weights[name], weight)
+    trailing = fit(x, mask, method=TrailingProden(balance=1.0, momentum=0.9), **setting)
+    assert any(
+        (trailing.stack.weights[name] - weight).abs().max() > 1e-3 for name, weight in found.stack.weights.items()
+    )
+
+
+def test_pop_sees_the_posterior_over_what_each_label_has_gathered():
+    logits, gathered = torch.randn(1, 6, 4), torch.tensor([[[0.5, 0.2, 0.2, 0.1]]])
+    net = SimpleNamespace(weights={"head.bias": torch.zeros(1, 4)})
+    method = FairProden()
+    memory, shared = method.refresh(net, None, gathered.expand(1, 2, 4), method.shared(net), 0)
+    torch.testing.assert_close(memory, torch.full((1, 2, 4), 0.25))
+    batch = Batch(torch.ones(1, 2, 4, dtype=torch.bool), memory, torch.tensor(0), [])
+    done = method.step(lambda x: logits, torch.zeros(3, 1, 2, 5), batch, shared)
+    fair = logits[:, :2].softmax(-1) / gathered
+    torch.testing.assert_close(done.logits.softmax(-1), fair / fair.sum(-1, keepdim=True))
+    torch.testing.assert_close(done.memory, logits[:, :2].softmax(-1))  # balanced before the next epoch, not twice
+
+
+def test_variants_name_bases_and_a_schedule():
+    run = image_plans.Run("kmnist", "20", "POP", 0, 50, "upright-fair-trailing-late-strict")
+    assert run.bases == ["upright", "fair", "trailing"]
+    assert run.schedule is image_plans.SCHEDULES["late-strict"]
+    assert run.views == "upright"
+    assert run.method == TrailingProden(balance=1.0)
+    mixed = image_plans.Run("kmnist", "20", "PRODEN", 0, 50, "mixup")
+    assert (mixed.training.mixup, mixed.purify, mixed.trunk == run.trunk) == (0.3, None, False)
+    both = image_plans.together("kmnist", "20", 0, 50, ["late", "fair-last", "last"])
+    assert [(one.system, one.variant) for one in both] == [
+        ("PRODEN", ""), ("POP", "late"), ("POP", "last"), ("PRODEN", "fair"), ("POP", "fair-last"),
+    ]  # fmt: skip
+
+
 def test_the_classifier_that_draws_sets_sees_colour_images_varied():
     assert [type(kind) for kind, _ in teacher._seen("cifar10", 3, "cpu").kinds] == [Weak]
     assert [type(kind) for kind, _ in teacher._seen("mnist", 1, "cpu").kinds] == [Plain]
@@ -207,9 +257,9 @@ def test_parts_share_a_plan_and_keep_beginnings_together():
 
 
 @pytest.mark.parametrize("epochs", [4, 40, 50, 150])
-@pytest.mark.parametrize("variant", image_plans.VARIANTS)
+@pytest.mark.parametrize("variant", image_plans.SCHEDULES)
 def test_thresholds_reach_their_end_within_the_training(variant, epochs):
-    schedule = image_plans.VARIANTS[variant]
+    schedule = image_plans.SCHEDULES[variant]
     rule = image_plans.pop(schedule, epochs)
     events = sum(map(rule.event, range(epochs)))
     if schedule.ratio:

@@ -68,7 +68,7 @@ class Problem(NamedTuple):
     training: Training
     augment: Callable[[Tensor, torch.Generator], Tensor] | None  # how images are varied for training; None for tables
     look: Views | None  # how they are seen otherwise: normalised only
-    fast: int  # images of a full training batch, all views together, where a compiled network sees them; else 0
+    fast: int  # images that a compiled network sees together in a full batch: all views, or those of one; 0: none is compiled
     everyones: Tensor  # [t, m] rows to train on, of all processes
     crew: Crew = Crew()  # processes that train together; `rows` are then those that this one owns
 
@@ -185,7 +185,7 @@ def pose(
         purify=_rule(trials, purify, device),
         training=training,
         augment=views and varied(views, training.batch, device),
-        fast=training.batch * views.count if views and device.type == "cuda" else 0,
+        fast=training.batch * (views.count if method.together else 1) if views and device.type == "cuda" else 0,
         look=views and replace(views, kinds=((Plain(), 1),)),
         everyones=rows,
     )

@@ -45,10 +45,10 @@ def coin(b: int, generator: torch.Generator, p: float = 0.5) -> Tensor:
     return torch.rand(b, generator=generator, device=generator.device) < p
 
 
-def shift(b: int, pad: int, generator: torch.Generator) -> Shift:
-    """Flip half of the images; every corner of the padded image is as likely."""
+def shift(b: int, pad: int, generator: torch.Generator, flipped: float = 0.5) -> Shift:
+    """Flip this share of the images; every corner of the padded image is as likely."""
     top, left = torch.randint(2 * pad + 1, (2, b), generator=generator, device=generator.device)
-    return Shift(coin(b, generator), top, left)
+    return Shift(coin(b, generator, flipped), top, left)
 
 
 def cutout(b: int, side: int, h: int, w: int, generator: torch.Generator) -> Hole:

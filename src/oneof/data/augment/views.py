@@ -45,8 +45,10 @@ class Plain:
 class Weak:
     """Horizontal flip and a crop after padding by reflection."""
 
+    flipped: float = 0.5  # share of the images
+
     def draw(self, b: int, h: int, w: int, generator: torch.Generator) -> draws.Shift:
-        return draws.shift(b, PAD, generator)
+        return draws.shift(b, PAD, generator, self.flipped)
 
     def apply(self, images: Tensor, draw: draws.Shift) -> Tensor:
         return crop(images, draw.flip, draw.top, draw.left, PAD)
@@ -63,10 +65,12 @@ class Strong:
     """Flip, crop, a black Cutout hole, then AutoAugment where there is a policy."""
 
     policy: AutoAugment | None
+    flipped: float = 0.5
 
     def draw(self, b: int, h: int, w: int, generator: torch.Generator) -> StrongDraw:
         policy = self.policy.draw(b, generator) if self.policy else None
-        return StrongDraw(draws.shift(b, PAD, generator), draws.cutout(b, HOLE, h, w, generator), policy)
+        shift = draws.shift(b, PAD, generator, self.flipped)
+        return StrongDraw(shift, draws.cutout(b, HOLE, h, w, generator), policy)
 
     def apply(self, images: Tensor, draw: StrongDraw) -> Tensor:
         images = crop(images, draw.shift.flip, draw.shift.top, draw.shift.left, PAD)
@@ -138,7 +142,10 @@ class Views:
     @property
     def names(self) -> list[str]:
         """What the views are, in words that a checkpoint can compare."""
-        return [f"{count} {type(view).__name__}" for view, count in self.kinds]
+        return [
+            f"{count} {type(view).__name__}{'' if getattr(view, 'flipped', 0.5) else ', never flipped'}"
+            for view, count in self.kinds
+        ]
 
     @property
     def count(self) -> int:
@@ -205,13 +212,18 @@ def _plain(dataset: str, device: torch.device | str) -> Kinds:
     return ((Plain(), 1),)
 
 
-def _strong(dataset: str, device: torch.device | str) -> Strong:
-    return Strong(autoaugment(DATASETS[dataset].size, device) if dataset.startswith("cifar") else None)
+def _strong(dataset: str, device: torch.device | str, flipped: float = 0.5) -> Strong:
+    return Strong(autoaugment(DATASETS[dataset].size, device) if dataset.startswith("cifar") else None, flipped)
 
 
-def _pop(dataset: str, device: torch.device | str) -> Kinds:
-    first = Weak() if dataset in ("kmnist", "fashion-mnist") else Plain()
-    return ((first, 1), (_strong(dataset, device), 2))
+def _pop(dataset: str, device: torch.device | str, flipped: float = 0.5) -> Kinds:
+    first = Weak(flipped) if dataset in ("kmnist", "fashion-mnist") else Plain()
+    return ((first, 1), (_strong(dataset, device, flipped), 2))
+
+
+def _upright(dataset: str, device: torch.device | str) -> Kinds:
+    """POP's views of what has no mirror image: digits and letters."""
+    return _pop(dataset, device, flipped=0.0)
 
 
 def _rcr(dataset: str, device: torch.device | str) -> Kinds:
@@ -230,6 +242,7 @@ def _pico(dataset: str, device: torch.device | str) -> Kinds:
 RECIPES: dict[str, Callable[[str, torch.device | str], Kinds]] = {
     "plain": _plain,
     "pop": _pop,
+    "upright": _upright,
     "rcr": _rcr,
     "pico": _pico,
 }
@@ -243,7 +256,8 @@ def views(
     Parameters
     ----------
     recipe
-        "plain" (one view, normalised only), "pop" and "rcr" (three), "pico" (query and key).
+        "plain" (one view, normalised only), "pop" and "rcr" (three), "upright" (those of "pop", never flipped), "pico" (query and
+        key).
     dataset
         One of mnist, kmnist, fashion-mnist, cifar10, cifar100.
     device
