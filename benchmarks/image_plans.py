@@ -54,6 +54,7 @@ SCHEDULES = {
     "views": Schedule(all_views=True),
     "quiet": Schedule(first=1e-3, last=0.4, every=0.02, ratio=True, every_round=False),
 }
+FAIR = ("last", "late-strict", "sure", "quiet")
 SEARCHED = [*(name for name in SCHEDULES if name != "early"), "balanced-late", "balanced-last"]
 
 
@@ -165,16 +166,38 @@ def schedules(variant: str) -> list[Run]:
     ]
 
 
+def own(name: str, variant: str) -> str:
+    """A variant for a data set: characters are not flipped."""
+    return variant if name == "fashion-mnist" else f"upright-{variant}"
+
+
 def bases(variant: str) -> list[Run]:
-    """What PRODEN should be before POP purifies, judged by held-out sets alone; seed 0. Characters are not flipped."""
-    every = ["trailing-last", "fair-trailing-last", "mixup-last", "balanced-mixup-last", "swift-last"]
-    letters = [f"upright-{one}" for one in ("last", "fair-last", *every)]
-    wished = {"fashion-mnist": ["fair-last", *every], "kmnist": letters, "mnist": [letters[0], letters[1], letters[3]]}
+    """What PRODEN should be before POP purifies, judged by held-out sets alone; seed 0.
+
+    On Fashion's hard sets all, elsewhere those that did not lose there.
+    """
+    tried = {difficulty: {name: ["fair-last"] for name in LIKES} for difficulty in ("20", "saturated")}
+    for one in ("balanced-mixup-last", "fair-trailing-last", "mixup-last", "swift-last", "trailing-last"):
+        tried["20"]["fashion-mnist"].append(one)
+    tried["saturated"]["fashion-mnist"].append("swift-last")
+    for difficulty in tried:
+        tried[difficulty]["kmnist"] += ["last", "swift-last"]
+        tried[difficulty]["mnist"].append("last")
     return [
         run
-        for name, variants in wished.items()
+        for difficulty, by_name in tried.items()
+        for name, variants in by_name.items()
+        for run in together(name, difficulty, 0, 50, [own(name, one) for one in variants])
+    ]
+
+
+def fair(variant: str) -> list[Run]:
+    """Which schedule on the base that the plan `bases` preferred, judged by held-out sets alone; seed 0."""
+    return [
+        run
         for difficulty in ("20", "saturated")
-        for run in together(name, difficulty, 0, 50, variants)
+        for name in LIKES
+        for run in together(name, difficulty, 0, 50, [own(name, f"fair-{one}") for one in FAIR])
     ]
 
 
@@ -184,8 +207,9 @@ def mnist_like(variant: str) -> list[Run]:
     for seed in range(100, 105):
         for difficulty in ("20", "saturated"):
             for name in LIKES:
-                runs += together(name, difficulty, seed, 50, [variant])
-        runs += [Run(name, "clean", "supervised", seed, 50) for name in LIKES]
+                runs += together(name, difficulty, seed, 50, [own(name, "last"), own(name, variant)])
+        for name in LIKES:
+            runs.append(Run(name, "clean", "supervised", seed, 50, "" if name == "fashion-mnist" else "upright"))
     return runs
 
 

@@ -1,6 +1,6 @@
 """Rows on images: PRODEN, POP and the supervised ceiling on the same sets, views and seeds; meant for a GPU, resumable.
 
-    python benchmarks/images.py --plan schedules --rows results/images.jsonl --limit-seconds 300
+    python benchmarks/images.py --plan fair --rows results/images.jsonl --limit-seconds 300
     python benchmarks/images.py --plan mnist-like --variant best --limit-seconds 500
     python benchmarks/images.py --report
 
@@ -190,7 +190,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--plan", choices=PLANS)
     parser.add_argument(
-        "--variant", default="late", help="of POP, as image_plans names them; best: by the rows of the plan schedules"
+        "--variant", default="late", help="of POP, as image_plans names them; best: by the rows of the plan fair"
     )
     parser.add_argument("--part", default="1/1", help="i/k: this is process i of k that share the plan")
     parser.add_argument("--rows", type=Path, default=Path("results/images.jsonl"))

@@ -290,9 +290,11 @@ def test_how_well_covering_rate_ranks_the_schedules_is_what_the_rows_say():
 
 def test_best_variant_needs_a_search_and_no_label():
     def row(variant: str, approximated: float, covering: float, accuracy: float) -> dict:
-        return {"plan": "schedules", "system": "POP", "variant": variant, "approximated": approximated, "covering": covering, "accuracy": accuracy}  # fmt: skip
+        return {"seed": 0, "system": "POP", "variant": variant, "approximated": approximated, "covering": covering, "accuracy": accuracy}  # fmt: skip
 
-    found = [row("early", 0.930, 0.97, 0.9), row("late", 0.929, 0.98, 0.5), row("late", 0.90, 0.98, 0.9)]
-    assert image_report.best_variant(found) == "late"
-    with pytest.raises(ValueError, match="--variant best needs rows of the plan 'schedules'"):
+    found = [row("fair-last", 0.93, 0.97, 0.9), row("upright-fair-last", 0.93, 0.97, 0.9)]
+    found += [row("fair-sure", 0.929, 0.98, 0.5), row("upright-fair-sure", 0.90, 0.98, 0.9)]
+    found += [row("fair-quiet", 0.99, 0.99, 0.99), row("late", 0.99, 0.99, 0.99)]  # unfinished; of another search
+    assert image_report.best_variant(found) == "fair-sure"
+    with pytest.raises(ValueError, match="--variant best needs rows of the plan 'fair'"):
         image_report.best_variant([])
