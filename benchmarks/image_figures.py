@@ -12,6 +12,7 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import numpy as np
 from image_plans import bases_of
+from image_report import reported
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -25,13 +26,13 @@ HARDNESS = {"20": "hard", "saturated": "saturated", "clean": "true labels"}
 STYLES = {
     "PRODEN": (COLOURS[0], "o"),
     "POP last": (COLOURS[1], "D"),
-    "POP early": (COLOURS[1], "v"),
+    "PRODEN fair": (COLOURS[0], "x"),
+    "POP fair-quiet": (COLOURS[1], "v"),
     "RCR": (COLOURS[2], "s"),
     "PiCO": (COLOURS[3], "^"),
     "VALEN": (COLOURS[3], "P"),
     "supervised": (COLOURS[4], "*"),
 }
-REPORTED = ("mnist-like", "cifar", "methods")
 
 
 def by_difficulty(rows: list[Row]) -> Figure:
@@ -88,11 +89,12 @@ def by_seconds(rows: list[Row]) -> Figure:
 
 
 def name_of(row: Row) -> str:
-    return f"{row['system']} {row['variant']}".strip()
+    """System and variant; that characters are upright goes without saying."""
+    return " ".join([row["system"], row["variant"].removeprefix("upright").strip("-")]).strip()
 
 
 def _gains(rows: list[Row]) -> list[tuple[Row, float]]:
-    same = ("plan", "dataset", "difficulty", "seed", "epochs")
+    same = ("dataset", "difficulty", "seed", "epochs")
     plain = {(r["variant"], *(r[name] for name in same)): r["accuracy"] for r in rows if r["system"] == "PRODEN"}
     found = []
     for row in rows:
@@ -121,8 +123,7 @@ def _with_legend(figure: Figure, axes: np.ndarray, columns: int) -> Figure:
 
 
 def draw(rows: list[Row], folder: Path) -> None:
-    reported = [row for row in rows if row["plan"] in REPORTED]
-    save(by_difficulty(reported), folder / "images-difficulty")
+    save(by_difficulty(reported(rows)), folder / "images-difficulty")
     save(by_loss_of_truth(rows), folder / "images-gain")
     save(by_seconds(rows), folder / "images-seconds")
 

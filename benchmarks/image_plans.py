@@ -14,6 +14,7 @@ from oneof.problem import Training
 from oneof.purify import Pop, PopRatio, Purify
 
 KEY = ("dataset", "difficulty", "system", "variant", "seed", "epochs")
+CHARACTERS = ("mnist", "kmnist")  # which have no mirror images
 LIKES = ("fashion-mnist", "kmnist", "mnist")
 VIEWS = {"RCR": "rcr", "PiCO": "pico", "VALEN": "plain"}  # all others see POP's three
 BASES = {
@@ -168,7 +169,7 @@ def schedules(variant: str) -> list[Run]:
 
 def own(name: str, variant: str) -> str:
     """A variant for a data set: characters are not flipped."""
-    return variant if name == "fashion-mnist" else f"upright-{variant}"
+    return f"upright-{variant}".strip("-") if name in CHARACTERS else variant
 
 
 def bases(variant: str) -> list[Run]:
@@ -181,8 +182,6 @@ def bases(variant: str) -> list[Run]:
         ("fashion-mnist", "saturated"): ["fair-last", "swift-last"],
         ("kmnist", "20"): ["upright-last", "upright-fair-last", "upright-swift-last"],
         ("kmnist", "saturated"): ["upright-last", "upright-fair-last"],
-        ("mnist", "20"): ["upright-last"],
-        ("mnist", "saturated"): ["upright-last"],
     }  # fmt: skip
     return [run for cell, variants in tried.items() for run in together(*cell, 0, 50, variants)]
 
@@ -205,7 +204,7 @@ def mnist_like(variant: str) -> list[Run]:
             for name in LIKES:
                 runs += together(name, difficulty, seed, 50, [own(name, "last"), own(name, variant)])
         for name in LIKES:
-            runs.append(Run(name, "clean", "supervised", seed, 50, "" if name == "fashion-mnist" else "upright"))
+            runs.append(Run(name, "clean", "supervised", seed, 50, own(name, "")))
     return runs
 
 

@@ -17,14 +17,13 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 from itertools import groupby
 from pathlib import Path
-from typing import Any
 
 import branches
 import numpy as np
 import torch
 from branches import Branch
 from image_plans import KEY, PLANS, Run
-from image_report import best_variant, table
+from image_report import best_variant, key_of, table
 from image_sets import DIFFICULTIES, path_of, sets_of, training_part
 
 from oneof.data.augment import views
@@ -141,10 +140,6 @@ def curves(fitted: Fit) -> Row:
 # -------------------------------------------------------------------------------------------------------------- all runs
 
 
-def key_of(row: Row) -> tuple[Any, ...]:
-    return tuple(row[name] for name in KEY)
-
-
 def estimate(runs: Sequence[Run], pace: dict[str, float], folder: Path) -> float:
     """Seconds that runs will take together: as the last ones of their data set, or a guess; a classifier for their sets comes on top."""
     run = runs[0]
@@ -204,7 +199,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         runs = part_of(PLANS[given.plan](variant), given.part)
         do(runs, given.plan, given.rows, given.sets, given.limit_seconds, given.commit)
     if given.report:
-        print(table(read(given.rows)))
+        rows = read(given.rows)
+        print(table(rows, rows))
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ from oneof.results import Row, read
 
 ROOT = Path(__file__).parents[1]
 MARK = "<!-- {}: made by benchmarks/readme.py -->", "<!-- {}: end -->"
-MARKED = ("README.md", "docs/decisions/0006-default-estimator.md", "docs/findings.md")
+MARKED = ("README.md", "docs/decisions/0006-default-estimator.md", "docs/findings.md", "docs/tries.md")
 SETS = ("lost", "birdsong", "msrcv2")
 SEEDS = range(100, 110)
 HEAD = "| data set | loss | alone | with POP | gain | p (Holm) | oracle: alone | with POP | paper: alone | with POP |"
@@ -88,12 +88,18 @@ def _settings() -> set[str]:
 def made() -> dict[str, str]:
     """Every marked section, from rows."""
     on_images = read(ROOT / "results/images.jsonl")
+    reported = image_report.reported(on_images)
     return {
         "results": section(read(ROOT / "results/tables.jsonl")),
         "realworld": world(),
-        "images": image_report.table([row for row in on_images if row["seed"] in SEEDS]),
+        "reached": image_report.reached(on_images),
+        "images": image_report.table(reported, on_images),
         "sets": image_sets.table(ROOT / "results/sets"),
-        "schedules": image_report.table([row for row in on_images if row["seed"] not in SEEDS]),
+        "choice": image_report.choice(on_images),
+        "search": image_report.table([row for row in on_images if row["seed"] not in SEEDS], on_images),
+        "earlier": image_report.table(
+            [row for row in on_images if row["seed"] in SEEDS and row not in reported], on_images
+        ),
     }
 
 

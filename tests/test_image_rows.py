@@ -288,6 +288,13 @@ def test_how_well_covering_rate_ranks_the_schedules_is_what_the_rows_say():
     assert words in page
 
 
+def test_how_often_covering_rate_has_the_sign_is_what_the_rows_say():
+    rows = read(ROOT / "results/images.jsonl")
+    pop, balance = (image_report.signs(rows, *one) for one in (("POP", "last"), ("PRODEN", "fair")))
+    words = "in {} of {} pairs ({} ties), and of what balance does in {} of {} ({} ties)".format(*pop, *balance)
+    assert words in (ROOT / "docs/findings.md").read_text()
+
+
 def test_best_variant_needs_a_search_and_no_label():
     def row(variant: str, approximated: float, covering: float, accuracy: float) -> dict:
         return {"seed": 0, "system": "POP", "variant": variant, "approximated": approximated, "covering": covering, "accuracy": accuracy}  # fmt: skip
