@@ -11,7 +11,7 @@ from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
-from image_plans import bases_of
+from image_plans import CHOSEN, bases_of
 from image_report import reported
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -27,7 +27,7 @@ STYLES = {
     "PRODEN": (COLOURS[0], "o"),
     "POP last": (COLOURS[1], "D"),
     "PRODEN fair": (COLOURS[0], "x"),
-    "POP fair-quiet": (COLOURS[1], "v"),
+    f"POP {CHOSEN}": (COLOURS[1], "v"),
     "RCR": (COLOURS[2], "s"),
     "PiCO": (COLOURS[3], "^"),
     "VALEN": (COLOURS[3], "P"),

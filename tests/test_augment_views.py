@@ -175,7 +175,11 @@ def test_upright_views_are_those_of_pop_but_for_the_flips(dataset):
     assert 30 < flipped.flip.sum() < 70
     assert all(map(torch.equal, (shift.top, shift.left, *hole.rows, *hole.columns), (flipped.top, flipped.left, *same_hole.rows, *same_hole.columns)))  # fmt: skip
     shown = erase(crop(images.repeat(2, 1, 1, 1), torch.zeros(100, dtype=torch.bool), shift.top, shift.left, 4), hole.rows, hole.columns, torch.zeros(1, dtype=torch.uint8))  # fmt: skip
-    assert upright.apply(images, draw)[1:].flatten(0, 1).equal(views("plain", dataset)(shown, generator())[0])
+    seen = upright.apply(images, draw)
+    assert seen[1:].flatten(0, 1).equal(views("plain", dataset)(shown, generator())[0])
+    first = draw[0]
+    still = images if first is None else crop(images, torch.zeros(50, dtype=torch.bool), first.top, first.left, 4)
+    assert seen[0].equal(views("plain", dataset)(still, generator())[0])
     assert upright.names != usual.names  # a checkpoint tells them apart
 
 

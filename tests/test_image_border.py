@@ -16,7 +16,7 @@ from oneof.data.scaling import SCALINGS
 from oneof.engine import fit
 from oneof.methods import RC, RCR, PiCO, Proden, Valen
 from oneof.networks import MLP, Backbone, LeNet, WideResNet
-from oneof.problem import Training
+from oneof.problem import Training, seen_together
 from oneof.trials import Trial
 
 N, C, PLAIN = 24, 5, Proden()
@@ -264,3 +264,10 @@ def test_labels_beyond_the_classes_are_refused():
         run(labels=labels)
     labels[3] = -1
     assert run(labels=labels, trials=[Trial(test=np.array([3, 7]))]).history.accuracy.item() == 0
+
+
+def test_a_compiled_network_is_made_for_the_images_that_it_sees_together():
+    three = views("pop", "mnist")
+    assert seen_together(three, 256, Proden()) == 768
+    assert seen_together(three, 256, RCR()) == 768
+    assert seen_together(views("pico", "mnist"), 256, PiCO()) == 256  # query and key go apart

@@ -67,7 +67,7 @@ def rows(tmp_path: Path) -> list[dict]:
 def test_tiny_plan_writes_resumes_and_reports(run, tmp_path, capsys):
     run("--plan", "tiny", "--commit", "abc1234")
     found = rows(tmp_path)
-    wished = [one.key for one in image_plans.tiny("late")]
+    wished = [one.key for one in image_plans.tiny()]
     assert [images.key_of(row) for row in found] == wished
     for row in found:
         assert row["images"] == 108
@@ -146,7 +146,7 @@ def test_a_branch_is_the_run_it_would_have_been_alone(folder, tmp_path, monkeypa
     monkeypatch.setenv("ONEOF_DATA", str(folder))
     images.images.cache_clear()
     images.pixels.cache_clear()
-    runs = image_plans.tiny("late")[:4]
+    runs = image_plans.tiny()[:4]
     network, data = LeNet(), images.images("mnist", 120)
     mask = images.candidates(runs[0], data, tmp_path, "cpu")
     x, own, training = images.pixels("mnist", 120, "cpu"), images.trial(runs[0], data), Training(4, 12)
@@ -249,7 +249,7 @@ def test_the_classifier_that_draws_sets_sees_colour_images_varied():
 
 
 def test_parts_share_a_plan_and_keep_beginnings_together():
-    runs = image_plans.cifar("late")
+    runs = image_plans.cifar()
     parts = [images.part_of(runs, f"{i}/2") for i in (1, 2)]
     assert sorted(run.key for part in parts for run in part) == sorted(run.key for run in runs)
     assert {run.difficulty for run in parts[0]} == {"saturated", "clean"}
@@ -291,17 +291,53 @@ def test_how_well_covering_rate_ranks_the_schedules_is_what_the_rows_say():
 def test_how_often_covering_rate_has_the_sign_is_what_the_rows_say():
     rows = read(ROOT / "results/images.jsonl")
     pop, balance = (image_report.signs(rows, *one) for one in (("POP", "last"), ("PRODEN", "fair")))
-    words = "in {} of {} pairs ({} ties), and of what balance does in {} of {} ({} ties)".format(*pop, *balance)
+    words = "{} times right, {} times wrong, {} ties) and of what balance does ({}, {}, {})".format(*pop, *balance)
     assert words in (ROOT / "docs/findings.md").read_text()
 
 
-def test_best_variant_needs_a_search_and_no_label():
-    def row(variant: str, approximated: float, covering: float, accuracy: float) -> dict:
-        return {"seed": 0, "system": "POP", "variant": variant, "approximated": approximated, "covering": covering, "accuracy": accuracy}  # fmt: skip
+def row(run: image_plans.Run, accuracy: float, covering: float = 0.9) -> dict:
+    """What tables look at, as `images.py` would write it."""
+    named = {name: getattr(run, name) for name in image_plans.KEY} | {"plan": "mnist-like", "views": run.views}
+    same = {"resolved": 0.5, "approximated": 0.5, "set_size": 2.0, "true_labels_removed": 0.0}
+    return named | same | {"accuracy": accuracy, "covering": covering}
 
-    found = [row("fair-last", 0.93, 0.97, 0.9), row("upright-fair-last", 0.93, 0.97, 0.9)]
-    found += [row("fair-sure", 0.929, 0.98, 0.5), row("upright-fair-sure", 0.90, 0.98, 0.9)]
-    found += [row("fair-quiet", 0.99, 0.99, 0.99), row("late", 0.99, 0.99, 0.99)]  # unfinished; of another search
-    assert image_report.best_variant(found) == "fair-sure"
-    with pytest.raises(ValueError, match="--variant best needs rows of the plan 'fair'"):
-        image_report.best_variant([])
+
+def test_a_table_compares_on_the_same_sets_views_and_seeds_and_corrects_its_tests():
+    rows = []
+    for seed, noise in zip(range(100, 104), (0.0, 0.001, 0.002, 0.001), strict=True):
+        for variant, accuracy in (("upright", 0.8), ("upright-fair", 0.85 + 20 * noise)):
+            rows.append(row(image_plans.Run("mnist", "20", "PRODEN", seed, 50, variant), accuracy))
+        rows.append(row(image_plans.Run("mnist", "20", "POP", seed, 50, "upright-fair-quiet"), 0.84 + noise))
+    rows.append(row(image_plans.Run("mnist", "20", "PRODEN", 100, 50), 0.1))  # flipped: compared with nothing
+    rows.append(row(image_plans.Run("mnist", "20", "POP", 100, 50, "last"), 0.3))
+    lines = {line.split(" | ")[3]: line.split(" | ") for line in image_report.table(rows, rows).splitlines()[2:]}
+    assert lines["POP upright-fair-quiet"][4:6] == ["84.10 ± 0.08 (4)", "+4.10"]
+    p, corrected = map(float, lines["POP upright-fair-quiet"][6:8])
+    assert corrected == pytest.approx(2 * p, rel=0.05)  # the smaller of two
+    assert lines["POP upright-fair-quiet"][8] == "-2.90"
+    assert lines["PRODEN upright-fair"][5] == "+7.00"
+    assert lines["PRODEN upright-fair"][6] == lines["PRODEN upright-fair"][7]
+    assert lines["PRODEN upright"][5:9] == ["", "", "", ""]
+    assert lines["POP last"][5:9] == ["+20.00", "", "", "+20.00"]
+
+
+def test_signs_are_counted_seed_by_seed():
+    rows = []
+    for seed, (signal, truth) in enumerate([(0.1, 0.1), (-0.1, -0.1), (0.1, -0.1), (0.0, 0.1), (0.1, 0.0)], 100):
+        rows.append(row(image_plans.Run("mnist", "20", "PRODEN", seed, 50, "upright"), 0.5, 0.5))
+        rows.append(row(image_plans.Run("mnist", "20", "POP", seed, 50, "upright-last"), 0.5 + truth, 0.5 + signal))
+    assert image_report.signs(rows, "POP", "last") == (2, 1, 2)
+
+
+def test_the_schedule_that_is_reported_is_the_one_that_held_out_sets_prefer():
+    choice = image_report.choice(read(ROOT / "results/images.jsonl")).splitlines()
+    assert {line.split(" | ")[3] for line in choice[2:]} == {"6 |"}  # all were tried in every cell
+    best = next(line for line in choice if line.startswith("| POP"))
+    assert best.split(" | ")[0] == f"| POP {image_plans.CHOSEN}"
+
+
+def test_plans_have_no_run_twice():
+    for plan in image_plans.PLANS.values():
+        keys = [run.key for run in plan()]
+        assert len(keys) == len(set(keys))
+        assert all(run.method and (run.purify or run.system != "POP") for run in plan())

@@ -118,7 +118,7 @@ TABLES: dict[int, Table] = {
         "Images, with augmentation",
         IMAGES,
         {**headline(LATE), **OTHERS, **ALONE},
-        OnImages("python benchmarks/images.py --plan mnist-like (or cifar, methods)", {**headline(LATE), **OTHERS, **ALONE}, AUGMENTED),
+        OnImages("benchmarks/images.py, whose plans have PRODEN and POP on four sets, RCR, PiCO and VALEN on two", {**headline(LATE), **OTHERS, **ALONE}, AUGMENTED),
     ),
     2: Table("Real-world sets, linear model", REAL, {**headline(LATE), **ON_TABLES, **ALONE}),
     3: Table(

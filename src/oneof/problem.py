@@ -185,10 +185,15 @@ def pose(
         purify=_rule(trials, purify, device),
         training=training,
         augment=views and varied(views, training.batch, device),
-        fast=training.batch * (views.count if method.together else 1) if views and device.type == "cuda" else 0,
+        fast=seen_together(views, training.batch, method) if views and device.type == "cuda" else 0,
         look=views and replace(views, kinds=((Plain(), 1),)),
         everyones=rows,
     )
+
+
+def seen_together(views: Views, batch: int, method: Method) -> int:
+    """How many images a network sees at once in a full batch: all views of a method that puts them through as one, else those of one."""
+    return batch * views.count if method.together else batch
 
 
 def varied(views: Views, batch: int, device: torch.device) -> Callable[[Tensor, torch.Generator], Tensor]:

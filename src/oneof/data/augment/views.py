@@ -142,10 +142,7 @@ class Views:
     @property
     def names(self) -> list[str]:
         """What the views are, in words that a checkpoint can compare."""
-        return [
-            f"{count} {type(view).__name__}{'' if getattr(view, 'flipped', 0.5) else ', never flipped'}"
-            for view, count in self.kinds
-        ]
+        return [f"{count} {type(view).__name__}{_unusual_flips(view)}" for view, count in self.kinds]
 
     @property
     def count(self) -> int:
@@ -187,6 +184,11 @@ class Views:
     def _normalise(self, images: Tensor) -> Tensor:
         inner = images.movedim(1, -1).to(torch.float32, memory_format=torch.contiguous_format)
         return torch.addcmul(self.offset, inner, self.scale).to(self.dtype).movedim(-1, 1)
+
+
+def _unusual_flips(view: View) -> str:
+    share = getattr(view, "flipped", 0.5)
+    return "" if share == 0.5 else f", {share:g} flipped"
 
 
 class Pictures(NamedTuple):
