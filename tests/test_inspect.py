@@ -428,3 +428,26 @@ def test_command_refuses_a_picture_it_could_not_write(command: typer.Typer, tabl
         result = CliRunner().invoke(command, [*_options(table), "--png", str(table.parent / place)])
         assert isinstance(result.exception, ValueError)
         assert message in str(result.exception)
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        "size,candidates\n1.5,cat|dog\n,dog\n2.5,cat\n",  # a gap
+        "note,candidates\nsmall,cat|dog\nlarge,dog\nround,cat\n",  # no numbers
+    ],
+)
+def test_command_looks_at_sets_whatever_the_features_are(command: typer.Typer, tmp_path: Path, table: str) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text(table)
+    done = CliRunner().invoke(command, [str(path)])
+    assert done.exit_code == 0, done.output
+    assert "3 rows, 2 classes, 1.33 labels per set" in " ".join(done.output.split())
+
+
+def test_command_takes_no_id_for_a_feature(command: typer.Typer, tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    rows = [f"{i},{i % 7},{('cat|dog', 'dog', 'cat')[i % 3]}" for i in range(60)]
+    path.write_text("\n".join(["item,size,candidates", *rows]))
+    found = [json.loads(CliRunner().invoke(command, [str(path), "--json", *more]).output)["faults"]["duplicates"] for more in ([], ["--features", "*"])]  # fmt: skip
+    assert found[0] > 0 == found[1]  # with an id no row repeats another

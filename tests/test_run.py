@@ -14,12 +14,15 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from oneof import fitting
 from oneof.cli import app, main
-from oneof.data.mixed import Roles, read_columns
+from oneof.data.mixed import Roles, read_columns, read_mixed
 from oneof.estimator import PartialLabelClassifier
+from oneof.features import learn_encoding
 from oneof.fitting import Task, fit_table
 from oneof.run import Run, write_json
 from oneof.space import Space
@@ -192,6 +195,17 @@ def test_the_estimator_opens_a_run(run: Run) -> None:
 # ---------------------------------------------------------------------------------------------- supervision of other kinds
 
 
+def test_gold_labels_that_no_set_holds_and_row_numbers_are_told() -> None:
+    rows = {"item": range(30), "size": np.linspace(0, 1, 30), "candidates": ["cat|fox", "dog|fox", "cat|dog"] * 10}
+    table = pa.table({**rows, "gold": ["cat", "Fox", None] * 10})
+    mixed = read_mixed(table, Roles(gold="gold"))
+    said = fitting._look(mixed.columns.numbers, mixed, learn_encoding(mixed.columns, mixed.roles), seed=0)
+    assert said[-2:] == [
+        "columns that number the rows are left out: item. Name them with --features to use them.",
+        "10 gold labels are in no set, the first in row 1: 'Fox'. Write them as the sets do, such as 'fox'.",
+    ]
+
+
 def test_gold_labels_calibrate_and_do_not_train(folder: Path) -> None:
     given = frame()
     given["gold"] = given["truth"].where(np.arange(150) % 3 == 0)
@@ -315,6 +329,7 @@ FIT = """
 import sys, torch
 from pathlib import Path
 from oneof.data.mixed import Roles
+from oneof.features import learn_encoding
 from oneof.fitting import Task, fit_table
 from oneof.space import Space
 torch.set_num_threads(1)

@@ -7,6 +7,7 @@ import shutil
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -191,10 +192,33 @@ def _look(x: NDArray[np.float32], mixed: Mixed, encoding: Encoding, seed: int) -
     stop = next((finding.text for finding in findings if finding.severity == "stop"), None)
     if stop is not None:
         raise ValueError(f"{mixed.columns.source} cannot be learned from: {stop}")
-    left_out = [
-        f"columns of text are left out: {', '.join(mixed.left_out)}. Name them with --features or --text to use them."
+    said = [finding.text for finding in findings if finding.severity == "warn"]
+    if mixed.left_out:
+        said.append(
+            f"columns of text are left out: {', '.join(mixed.left_out)}. Name them with --features or --text to use them."
+        )
+    if mixed.row_numbers:
+        said.append(
+            f"columns that number the rows are left out: {', '.join(name or '(unnamed)' for name in mixed.row_numbers)}. Name them with --features to use them."
+        )
+    return said + _strange_gold(mixed)
+
+
+def _strange_gold(mixed: Mixed) -> list[str]:
+    """A word on gold labels that no set holds: they may be misspelt."""
+    if mixed.gold is None:
+        return []
+    classes, held = mixed.candidates.classes.tolist(), mixed.candidates.mask.sum(0) > 0
+    strange = [row for row, label in enumerate(mixed.gold) if label >= 0 and not held[label]]
+    if not strange:
+        return []
+    first = classes[mixed.gold[strange[0]]]
+    known = {str(label).lower(): label for label, is_held in zip(classes, held, strict=True) if is_held}
+    near = get_close_matches(str(first).lower(), known, n=1)
+    hint = f", such as {known[near[0]]!r}" if near else ""
+    return [
+        f"{len(strange)} gold labels are in no set, the first in row {strange[0]}: {first!r}. Write them as the sets do{hint}."
     ]
-    return [finding.text for finding in findings if finding.severity == "warn"] + left_out * bool(mixed.left_out)
 
 
 def _gold(mixed: Mixed) -> NDArray[np.intp] | None:

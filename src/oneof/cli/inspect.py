@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json as json_format
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,10 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from oneof.candidates import Candidates
+    from oneof.data.formats import Table as FileTable
     from oneof.inspect import Inspection
 
 _SHOWN = 12  # labels and pairs in the tables on the screen; --json has all
@@ -41,20 +39,10 @@ def inspect(
     png: Annotated[Path | None, typer.Option(help="Draw set sizes and co-occurrence into this file.")] = None,
 ) -> None:
     """Say what the candidate sets are like, what cannot be told apart, and what to do about it."""
-    from oneof.data.formats import read_table
-
     if png is not None:
         _check_png(png)
-    table = read_table(
-        file,
-        features=features or ("*",),
-        candidates=candidates,
-        label=label,
-        separator=separator,
-        empty=empty,
-        complementary=complementary,
-    )
-    found = _look(table.x, table.candidates, table.features, seed)
+    table = _read(file, features, candidates, label, separator, empty, complementary)
+    found = _look(table, seed)
     if json:
         print(json_format.dumps(found.to_dict(), ensure_ascii=False))
     else:
@@ -73,10 +61,34 @@ def _check_png(path: Path) -> None:
         raise ValueError(f"--png must lie in a folder that exists; got {str(path)!r}. Make {str(path.parent)!r} first.")
 
 
-def _look(x: NDArray[np.float32], candidates: Candidates, features: list[str], seed: int) -> Inspection:
+def _read(
+    file: Path,
+    features: list[str] | None,
+    candidates: str,
+    label: str | None,
+    separator: str,
+    empty: str,
+    complementary: bool,
+) -> FileTable:
+    """The table with what features it has, gaps among them; what numbers the rows is none."""
+    from oneof.data.formats import read_table, suffix_of
+    from oneof.data.row_numbers import numbers_rows
+    from oneof.data.tables import open_table
+
+    chosen = features or ["*"]
+    if not features and suffix_of(file) not in (".npz", ".mat"):
+        numeric = open_table(file).numeric
+        chosen = [name for name, is_number in numeric.items() if is_number and name not in (candidates, label)]
+    table = read_table(file, features=chosen, candidates=candidates, label=label, separator=separator, empty=empty, complementary=complementary, missing=True)  # fmt: skip
+    kept = [j for j, name in enumerate(table.features) if features or not numbers_rows(name, table.x[:, j])]
+    return replace(table, x=table.x[:, kept], features=[table.features[j] for j in kept])
+
+
+def _look(table: FileTable, seed: int) -> Inspection:
     from oneof.inspect import inspect_sets
 
-    return inspect_sets(x, candidates, features=features, seed=seed)
+    x = table.x if table.features else None
+    return inspect_sets(x, table.candidates, features=table.features if table.features else None, seed=seed)
 
 
 def _show(found: Inspection, file: Path, empty: str) -> None:

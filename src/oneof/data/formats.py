@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 
 from oneof.candidates import Candidates, read
 from oneof.data.arrays import Stored, from_mat, from_npz
+from oneof.data.cells import check_divided, check_fits, is_missing, split_cells
 
-_TABLES = (".parquet", ".pq", ".csv", ".tsv")
+_TABLES = (".parquet", ".pq", ".csv", ".tsv", ".csv.gz", ".tsv.gz")
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,7 @@ def read_table(
     empty: str = "error",
     classes: Sequence[Any] | None = None,
     complementary: bool = False,
+    missing: bool = False,
 ) -> Table:
     """Read a table with candidate sets from a CSV, TSV, Parquet, npz or .mat file, an Arrow table or a pandas frame.
 
@@ -57,6 +59,8 @@ def read_table(
         What stands between the labels of a text cell.
     empty, classes, complementary
         As for `oneof.candidates.read`.
+    missing
+        Missing numbers become NaN; without it they are an error.
 
     >>> import pyarrow as pa
     >>> table = read_table(pa.table({"size": [1.5, 2.0], "candidates": ["cat|dog", "dog"]}))
@@ -71,7 +75,7 @@ def read_table(
     elif suffix == ".npz":
         raw = _chosen(from_npz(Path(path_or_frame)), features)
     else:
-        raw = _from_columns(path_or_frame, features, candidates, label)
+        raw = _from_columns(path_or_frame, features, candidates, label, missing)
     sets = _read_sets(raw, separator, classes, complementary, empty)
     return Table(raw.x, sets, _true_labels(raw, sets), raw.features)
 
@@ -80,7 +84,8 @@ def suffix_of(table: Any) -> str | None:
     """The ending of a path, one of those that can be read; None for a table in memory."""
     if not isinstance(table, (str, Path)):
         return None
-    suffix = Path(table).suffix.lower()
+    path = Path(table)
+    suffix = "".join(path.suffixes[-2:] if path.suffix.lower() == ".gz" else path.suffixes[-1:]).lower()
     if suffix not in (*_TABLES, ".npz", ".mat"):
         known = ", ".join((*_TABLES, ".npz", ".mat"))
         raise ValueError(f"a table's file must end in one of {known}; got {str(table)!r}.")
@@ -90,7 +95,7 @@ def suffix_of(table: Any) -> str | None:
 # ----------------------------------------------------------------------------------------------------- tables of columns
 
 
-def _from_columns(table: Any, features: Sequence[str], candidates: str, label: str | None) -> Stored:
+def _from_columns(table: Any, features: Sequence[str], candidates: str, label: str | None, missing: bool) -> Stored:
     from oneof.data.tables import open_table, read_numbers
 
     source = open_table(table)
@@ -98,7 +103,7 @@ def _from_columns(table: Any, features: Sequence[str], candidates: str, label: s
         check_column(name, source.columns, source.name)
     free = {name: numeric for name, numeric in source.numeric.items() if name not in (candidates, label)}
     chosen = _choose(features, free, source.name)
-    x, others = read_numbers(source, chosen, [candidates, *([label] if label else [])])
+    x, others = read_numbers(source, chosen, [candidates, *([label] if label else [])], missing=missing)
     if len(x) == 0:
         raise ValueError(f"{source.name} must have at least one row; got none.")
     sets_name = f"{source.name}, column {candidates!r}"
@@ -149,38 +154,16 @@ def _chosen(raw: Stored, features: Sequence[str]) -> Stored:
 def _read_sets(
     raw: Stored, separator: str, classes: Sequence[Any] | None, complementary: bool, empty: str
 ) -> Candidates:
-    sets = split_cells(raw.sets, separator, raw.sets_name) if isinstance(raw.sets, list) else raw.sets
+    sets: Any = raw.sets
+    if isinstance(sets, list):
+        check_divided(sets, separator, raw.sets_name)
+        sets = split_cells(sets, separator, raw.sets_name)
+        check_fits(sets, raw.sets_name)
     names = raw.classes if classes is None else classes
     try:
         return read(sets, classes=names, complementary=complementary, empty=empty)
     except (ValueError, TypeError) as error:
         raise type(error)(f"{raw.sets_name}: {error}") from error
-
-
-def split_cells(cells: list[Any], separator: str, name: str) -> list[list[Any]]:
-    """Cells as lists of labels: text is cut at the separator, a missing cell is empty. Equal texts share one list."""
-    seen: dict[str, list[Any]] = {}
-    for row, cell in enumerate(cells):
-        if isinstance(cell, str) and cell not in seen:
-            seen[cell] = _cell(cell, separator, name, row)
-    return [
-        seen[cell] if isinstance(cell, str) else _cell(cell, separator, name, row) for row, cell in enumerate(cells)
-    ]
-
-
-def _cell(cell: Any, separator: str, name: str, row: int) -> list[Any]:
-    if cell is None:
-        return []
-    if isinstance(cell, str):
-        if not cell.strip():
-            return []
-        labels = [label.strip() for label in cell.split(separator)]
-        if "" in labels:
-            raise ValueError(
-                f"labels must not be empty; {name}, row {row} is {cell!r}, with nothing beside a separator."
-            )
-        return labels
-    return cell if isinstance(cell, list) else [cell]
 
 
 def _true_labels(raw: Stored, sets: Candidates) -> NDArray[np.intp] | None:
@@ -209,7 +192,3 @@ def _columns_of_labels(raw: Stored, sets: Candidates) -> dict[Any, int]:
     if isinstance(raw.sets, np.ndarray) and all(isinstance(label, int) for label in stored):
         return {j: j for j in range(len(column))}
     return {label: column.get(label, column.get(str(label).strip(), -1)) for label in stored}
-
-
-def is_missing(label: Any) -> bool:
-    return label is None or label == "" or label != label

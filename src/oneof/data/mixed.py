@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import numbers
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,8 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oneof.candidates import Candidates, read
-from oneof.data.formats import check_column, is_missing, read_table, split_cells, suffix_of
-from oneof.data.tables import Source, open_table, read_numbers
+from oneof.data.cells import check_divided, check_fits, is_missing, split_cells
+from oneof.data.formats import check_column, read_table, suffix_of
+from oneof.data.row_numbers import numbers_rows
+from oneof.data.tables import Source, is_number, open_table, read_numbers
 
 Words = list[str | None]
 
@@ -59,6 +62,7 @@ class Mixed:
     gold: NDArray[np.intp] | None  # [n], -1 where unknown
     groups: list[str] | None  # [n]
     left_out: list[str]  # columns of text that no part was given to
+    row_numbers: list[str]  # columns that number the rows, which a glob does not take
 
 
 def read_mixed(table: Any, roles: Roles) -> Mixed:
@@ -79,17 +83,38 @@ def read_mixed(table: Any, roles: Roles) -> Mixed:
     source = open_table(table)
     if roles.exclude and not roles.candidates and "candidates" in source.columns:  # exclusions stand beside sets
         roles = replace(roles, candidates="candidates")
+    by_name = set(roles.features)
     roles, left_out = resolve_roles(source, roles)
     supervision = [name for name in (roles.candidates, roles.exclude, roles.gold, roles.group) if name]
     words = [*roles.categories, *roles.text, *roles.image]
     x, others = read_numbers(source, list(roles.features), [*words, *supervision], missing=True)
     if len(x) == 0:
         raise ValueError(f"{source.name} must have at least one row; got none.")
-    columns = Columns(source.name, x, list(roles.features), {name: _words(others[name]) for name in words})
+    x, roles, row_numbers = _without_row_numbers(x, roles, by_name, source.name)
+    columns = Columns(source.name, x, list(roles.features), _all_words(others, roles))
+    for name in filter(None, (roles.candidates, roles.exclude)):
+        check_divided(others[name], roles.separator, _where(source, name))
     cells = {name: split_cells(others[name], roles.separator, _where(source, name)) for name in supervision}
+    for name in filter(None, (roles.candidates, roles.exclude)):
+        check_fits(cells[name], _where(source, name))
     candidates, gold = _supervision(source.name, cells, roles, len(x))
     groups = [str(cell) for cell in others[roles.group]] if roles.group else None
-    return Mixed(columns, roles, candidates, gold, groups, left_out)
+    return Mixed(columns, roles, candidates, gold, groups, left_out, row_numbers)
+
+
+def _without_row_numbers(
+    x: NDArray[np.float32], roles: Roles, by_name: set[str], where: str
+) -> tuple[NDArray[np.float32], Roles, list[str]]:
+    """Features without those that number the rows, unless they were asked for by name."""
+    found = [name for j, name in enumerate(roles.features) if name not in by_name and numbers_rows(name, x[:, j])]
+    if not found:
+        return x, roles, found
+    kept = [j for j, name in enumerate(roles.features) if name not in found]
+    if not kept and not (roles.categories or roles.text or roles.image):
+        raise ValueError(
+            f"features must be columns to learn from; {where} has only {', '.join(found)}, which numbers the rows. Join your features to it."
+        )
+    return np.ascontiguousarray(x[:, kept]), replace(roles, features=tuple(roles.features[j] for j in kept)), found
 
 
 def read_columns(table: Any, roles: Roles) -> Columns:
@@ -100,11 +125,11 @@ def read_columns(table: Any, roles: Roles) -> Columns:
     words = [*roles.categories, *roles.text, *roles.image]
     for name in (*roles.features, *words):
         check_column(name, source.columns, source.name)
-    wrong = next((name for name in roles.features if not source.numeric[name] and not _is_blank(source, name)), None)
-    if wrong is not None:
-        raise ValueError(f"column {wrong!r} must hold numbers, as in training; {source.name} has something else there.")
+    for name in roles.features:
+        if not source.numeric[name]:
+            _check_numbers(source, name)
     x, others = read_numbers(source, list(roles.features), words, missing=True)
-    return Columns(source.name, x, list(roles.features), {name: _words(others[name]) for name in words})
+    return Columns(source.name, x, list(roles.features), _all_words(others, roles))
 
 
 def resolve_roles(source: Source, roles: Roles) -> tuple[Roles, list[str]]:
@@ -148,20 +173,40 @@ def _matching(pattern: str, free: list[str], source: Source) -> set[str]:
         return {pattern}
     if not any(sign in pattern for sign in "*?["):
         check_column(pattern, free, source.name)
-    return {name for name in free if source.numeric[name] and fnmatch.fnmatchcase(name, pattern)}
+    found = {name for name in free if source.numeric[name] and fnmatch.fnmatchcase(name, pattern)}
+    if not found and pattern != "*":
+        raise ValueError(f"features must match a column of numbers; {source.name} has none for {pattern!r}.")
+    return found
 
 
 def _where(source: Source, column: str) -> str:
     return f"{source.name}, column {column!r}"
 
 
-def _is_blank(source: Source, name: str) -> bool:
-    """Is a column without a single value? Its type then says nothing."""
-    return all(values.null_count == len(values) for _, _, values in source.pieces([], [name]))
+def _check_numbers(source: Source, name: str) -> None:
+    """A column that is not of numbers may be blank, or hold numbers as text."""
+    for _, first, values in source.pieces([], [name]):
+        wrong = next((row for row, cell in enumerate(values.to_pylist()) if not is_number(cell)), None)
+        if wrong is not None:
+            given = values[wrong].as_py()
+            raise ValueError(
+                f"column {name!r} must hold numbers, as in training; {source.name}, row {first + wrong} is {given!r}. Mend the cell."
+            )
 
 
-def _words(cells: list[Any]) -> Words:
-    return [None if is_missing(cell) else str(cell) for cell in cells]
+def _all_words(others: dict[str, list[Any]], roles: Roles) -> dict[str, Words]:
+    kinds = {name: [_category(cell) for cell in others[name]] for name in roles.categories}
+    return kinds | {name: [_word(cell) for cell in others[name]] for name in (*roles.text, *roles.image)}
+
+
+def _word(cell: Any) -> str | None:
+    return None if is_missing(cell) else str(cell)
+
+
+def _category(cell: Any) -> str | None:
+    """A name; a whole number is the same one as a float, which gaps make of it, and as the text of either."""
+    text = None if is_missing(cell) else _text(cell)
+    return text if text is None else re.sub(r"^(-?\d+)\.0+$", r"\1", text)
 
 
 # ----------------------------------------------------------------------------------------------------------- supervision
@@ -231,4 +276,4 @@ def _from_arrays(path: str | Path, roles: Roles) -> Mixed:
     roles = replace(roles, features=tuple(table.features))
     names = [_text(label) for label in table.candidates.classes.tolist()]
     columns = Columns(str(path), table.x, table.features, {})
-    return Mixed(columns, roles, read(table.candidates.mask, classes=names), None, None, [])
+    return Mixed(columns, roles, read(table.candidates.mask, classes=names), None, None, [], [])

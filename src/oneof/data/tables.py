@@ -157,9 +157,11 @@ def _csv(path: Path) -> Source:
     """Types come from the first block; whole numbers are read as floats, since a later block may have fractions."""
     with _csv_reader(path, {}) as reader:
         numeric = _numeric_columns(reader.schema, str(path))
+        truths = {field.name for field in reader.schema if pa.types.is_boolean(field.type)}
 
     def pieces(numbers: list[str], others: list[str]) -> Iterator[Piece]:
-        types = {**dict.fromkeys(numbers, pa.float64()), **dict.fromkeys(others, pa.string())}
+        types = {name: pa.bool_() if name in truths else pa.float64() for name in numbers}
+        types |= dict.fromkeys(others, pa.string())
         row = 0
         with _csv_reader(path, types) as reader:
             for batch in reader:
@@ -172,7 +174,7 @@ def _csv(path: Path) -> Source:
 @contextmanager
 def _csv_reader(path: Path, types: dict[str, pa.DataType]) -> Iterator[pa.csv.CSVStreamingReader]:
     _check_encoding(path)
-    delimiter = "\t" if path.suffix.lower() == ".tsv" else ","
+    delimiter = "\t" if ".tsv" in path.name.lower()[-7:] else ","
     form = pa.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
     convert = pa.csv.ConvertOptions(column_types=types, include_columns=list(types))
     try:
@@ -195,8 +197,8 @@ def _csv_message(path: Path, message: str, types: dict[str, pa.DataType]) -> str
     if ragged is not None:
         line, expected, got, text = ragged.groups()
         return f"rows must have the header's {expected} cells; {path}, row {int(line) - 2} (line {line}) has {got}: {text[:60]!r}."
-    if "conversion error to double" in message:
-        return _wrong_cell(path, [name for name, kind in types.items() if kind == pa.float64()]) or message
+    if "conversion error to double" in message or "conversion error to bool" in message:
+        return _wrong_cell(path, [name for name, kind in types.items() if kind != pa.string()]) or message
     if "invalid UTF8" in message:
         where = re.search(r"Row #(\d+)", message)
         line = f", line {where[1]}" if where else ""
@@ -210,7 +212,7 @@ def _wrong_cell(path: Path, numbers: list[str]) -> str | None:
     with _csv_reader(path, dict.fromkeys(numbers, pa.string())) as reader:
         for batch in reader:
             for name, column in zip(numbers, batch.columns, strict=True):
-                wrong = next((i for i, cell in enumerate(column.to_pylist()) if not _is_number(cell)), None)
+                wrong = next((i for i, cell in enumerate(column.to_pylist()) if not is_number(cell)), None)
                 if wrong is not None:
                     cell = column[wrong].as_py()
                     return f"features must be numbers; {path}, column {name!r}, row {n + wrong} is {cell!r}. Leave the column out."
@@ -218,12 +220,13 @@ def _wrong_cell(path: Path, numbers: list[str]) -> str | None:
     return None
 
 
-def _is_number(cell: str | None) -> bool:
+def is_number(cell: Any) -> bool:
+    """Is a cell blank, or does it say a number?"""
     if cell is None or cell in pa.csv.ConvertOptions().null_values:
         return True
     try:
         float(cell)
-    except ValueError:
+    except (TypeError, ValueError):
         return False
     return True
 
