@@ -34,8 +34,18 @@ FIXTURES = Path(__file__).parent / "fixtures" / "votes"
             "item,annotator,label\n1,a,x\n2,a,\n",
             r"'label' must hold a value in every row; .*votes.csv has none in row 1 \(1 such",
         ),
-        ("item,annotator,label\n1,a,x\n2,a\n", "votes.csv cannot be read: .*row 1: Expected 3 columns, got 2"),
-        ("item,annotator,label\n1,a,\xff\n", "votes.csv cannot be read: .*invalid UTF8"),
+        (
+            "item,annotator,label\n1,a,x\n2,a\n",
+            r"rows must have the header's 3 cells; .*votes.csv, row 1 \(line 3\) has 2: '2,a'",
+        ),
+        (
+            "item,annotator,label\n1,a,caf\xe9\n",
+            "votes.csv must be UTF-8; it has other bytes, line 2. Save it as UTF-8",
+        ),
+        (
+            "item,annotator,\xe9tiquette\n1,a,x\n",
+            "votes.csv must be UTF-8; the names of its columns have other bytes. Save it as UTF-8",
+        ),
     ],
 )
 def test_a_bad_csv_is_refused_with_its_row(tmp_path: Path, content: str, message: str) -> None:
@@ -46,7 +56,17 @@ def test_a_bad_csv_is_refused_with_its_row(tmp_path: Path, content: str, message
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("name", ["votes.parquet", "votes.csv.gz", "votes.json", "votes.xlsx"])
+@pytest.mark.parametrize("name", ["votes.csv", "votes.jsonl"])
+def test_utf_16_is_refused_with_what_to_do(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    path.write_text((FIXTURES / "long.csv").read_text(), encoding="utf-16")
+    with pytest.raises(ValueError, match=rf"{name} must be UTF-8; it is UTF-16\. Save it as UTF-8\."):
+        read_long(path)
+
+
+@pytest.mark.parametrize(
+    "name", ["votes.parquet", "votes.csv.gz", "votes.json", "votes.xlsx", "votes.jsonl", "votes.jsonl.gz"]
+)
 def test_a_broken_file_is_named(tmp_path: Path, name: str) -> None:
     path = tmp_path / name
     path.write_bytes(b"\x1f\x8b\x08 not what it says")
@@ -54,6 +74,8 @@ def test_a_broken_file_is_named(tmp_path: Path, name: str) -> None:
         (read_label_studio if name == "votes.json" else read_long)(path)
     with pytest.raises(OSError, match="missing"):
         read_long(tmp_path / "missing.csv")
+    with pytest.raises(ValueError, match=r"must end in one of \.csv, .*\.jsonl, .*or in such an ending and \.gz; got"):
+        read_long(tmp_path / "votes.xlsx")
 
 
 def test_a_truncated_gz_is_named(tmp_path: Path) -> None:
@@ -83,7 +105,7 @@ def test_values_of_the_wrong_kind_are_refused() -> None:
 
 def test_a_wide_table_holds_each_item_once_and_needs_columns() -> None:
     table = pa.table({"item": ["u", "v", "v"], "ann": ["x", "y", "x"]})
-    with pytest.raises(ValueError, match="must hold each item once; the table has v in rows 1 and 2"):
+    with pytest.raises(ValueError, match="must hold each item once; the table has v in row 1 and row 2"):
         read_wide(table, columns=["ann"])
     with pytest.raises(ValueError, match="columns must name at least one annotator"):
         read_wide(table, columns=[])
@@ -112,7 +134,7 @@ FUZZ = settings(max_examples=60, deadline=None, suppress_health_check=[HealthChe
     content=st.binary(max_size=60) | st.text('item,annotator,label\n"1x', max_size=60).map(str.encode),
     header=st.booleans(),
 )
-@pytest.mark.parametrize("name", ["votes.csv", "votes.parquet", "votes.json"])
+@pytest.mark.parametrize("name", ["votes.csv", "votes.parquet", "votes.json", "votes.jsonl"])
 def test_no_bytes_give_anything_but_votes_or_a_message(tmp_path: Path, name: str, content: bytes, header: bool) -> None:
     path = tmp_path / name
     path.write_bytes(b"item,annotator,label\n" * header + content)

@@ -1,4 +1,4 @@
-"""The Parquet of candidate sets, and `oneof votes` that makes it."""
+"""The file of candidate sets, and `oneof votes` that makes it."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import typer
@@ -13,6 +14,7 @@ from typer.testing import CliRunner
 
 from oneof import candidates
 from oneof.cli.votes import votes as command
+from oneof.data.mixed import Roles, read_mixed
 from oneof.votes import at_least, read_long, union, write
 
 FIXTURES = Path(__file__).parent / "fixtures" / "votes"
@@ -31,6 +33,51 @@ def test_the_file_goes_back_into_candidates(tmp_path: Path) -> None:
     read = candidates.read(table["candidates"])
     np.testing.assert_array_equal(read.mask, sets.mask)
     assert read.classes.tolist() == votes.labels
+
+
+def test_a_csv_gives_fit_the_same_sets_as_parquet(tmp_path: Path) -> None:
+    llm = [FIXTURES / "llm.csv", *LLM, "--normalise", "--map", FIXTURES / "llm_map.csv"]
+    for name, arguments in {"long": [FIXTURES / "long.csv"], "llm": llm}.items():
+        read = {}
+        for ending in ("csv", "parquet"):
+            path = tmp_path / f"{name}.{ending}"
+            invoke(*arguments, "--out", path)
+            assert (path.read_bytes()[:4] == b"PAR1") is (ending == "parquet")
+            read[ending] = read_mixed(path, Roles(features=("item",))).candidates
+        np.testing.assert_array_equal(read["csv"].mask, read["parquet"].mask)
+        assert read["csv"].classes.tolist() == read["parquet"].classes.tolist()
+    assert "na" in read["csv"].classes.tolist()  # a label, not a gap
+
+
+def test_a_label_that_a_csv_would_change_is_refused(tmp_path: Path) -> None:
+    for label in ("cat|dog", " cat", "  "):
+        votes = read_long(pa.table({"item": [1, 1], "annotator": ["a", "b"], "label": [label, "fox"]}))
+        with pytest.raises(
+            ValueError, match=r"labels in a CSV must have no '\|' and no blanks around them; got '.*'\. Write"
+        ):
+            write(votes, union(votes), tmp_path / "sets.csv")
+        write(votes, union(votes), tmp_path / "sets.parquet")
+    assert [path.name for path in tmp_path.iterdir()] == ["sets.parquet"]
+
+
+def test_a_file_that_is_read_is_never_written_over(tmp_path: Path) -> None:
+    votes, synonyms = tmp_path / "votes.csv", tmp_path / "map.csv"
+    votes.write_text("item,annotator,label\n1,a,x\n1,b,y\n")
+    synonyms.write_text("from,to\nx,z\n")
+    (tmp_path / "link.csv").symlink_to(votes)
+    for out in (votes, synonyms, tmp_path / "link.csv"):
+        with pytest.raises(
+            ValueError, match=r"out must be another file than those that are read; got '.*\.csv' for both"
+        ):
+            invoke(votes, "--map", synonyms, "--out", out)
+    assert votes.read_text().startswith("item,annotator")
+
+
+def test_an_out_that_cannot_be_written_is_refused_before_anything_is_read(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"out must end in one of \.parquet, \.csv; got '.*sets\.xlsx'"):
+        invoke(tmp_path / "missing.csv", "--out", tmp_path / "sets.xlsx")
+    with pytest.raises(ValueError, match=r"out must lie in a folder that exists; got"):
+        invoke(tmp_path / "missing.csv", "--out", tmp_path / "no" / "sets.csv")
 
 
 def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(

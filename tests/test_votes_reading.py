@@ -106,6 +106,12 @@ def test_answers_of_language_models_are_mapped_separated_and_normalised(map_file
     assert votes.unanswered == 1  # item 104: no answer is left
 
 
+def test_blanks_around_a_separator_are_no_part_of_a_label() -> None:
+    table = pa.table({"item": [1, 1], "annotator": ["ann", "bob"], "label": ["cat, kitty ,dog, ,", " dog"]})
+    spelling = Spelling(separator=",", synonyms={"kitty ": "cat"}, classes=["cat", "dog"])
+    assert said(read_long(table, spelling=spelling)) == {(1, "ann"): ["cat", "dog"], (1, "bob"): ["dog"]}
+
+
 def test_nothing_is_normalised_unasked() -> None:
     assert {"Cat", "cat", " CAT "} <= set(read_wide(FIXTURES / "llm.csv", **LLM).labels)
 

@@ -31,7 +31,12 @@ class Policy(StrEnum):
 
 
 def votes(
-    file: Annotated[Path, typer.Argument(help="Votes: .csv, .tsv, .parquet, or a Label Studio export in .json.")],
+    file: Annotated[
+        Path,
+        typer.Argument(
+            help="Votes: .csv, .tsv, .parquet, .jsonl, or .json: a list of objects or a Label Studio export."
+        ),
+    ],
     kind: Annotated[
         Kind | None,
         typer.Option(help="long: a row per vote; wide: a column per annotator. Guessed from the file if left out."),
@@ -40,7 +45,8 @@ def votes(
     k: Annotated[int, typer.Option(help="at-least: votes that a label needs.")] = 2,
     p: Annotated[float, typer.Option(help="dawid-skene: posterior mass that a set must reach.")] = 0.9,
     out: Annotated[
-        Path | None, typer.Option(help="Parquet of item, candidates and votes. Left out, only the summary is shown.")
+        Path | None,
+        typer.Option(help="Item, candidates and votes, as .parquet or .csv. Left out, only the summary is shown."),
     ] = None,
     item: Annotated[str, typer.Option(help="Column with the item's id.")] = "item",
     annotator: Annotated[str, typer.Option(help="long: column with the annotator.")] = "annotator",
@@ -67,13 +73,15 @@ def votes(
     """
     from oneof.votes import Spelling, read_label_studio, read_long, read_map, read_wide, summarise, write
 
+    if out is not None:
+        _check_out(out, file, map_file)
     spelling = Spelling(
         separator=separator,
         synonyms={} if map_file is None else read_map(map_file),
         normalise=normalise,
         classes=None if classes is None else [name.strip() for name in classes.split(",")],
     )
-    kind = kind or _guess(file, columns)
+    kind = kind or _guess(file, columns, from_name)
     if kind is Kind.long:
         ballots = read_long(file, item=item, annotator=annotator, label=label, confidence=confidence, spelling=spelling)
     elif kind is Kind.label_studio:
@@ -92,8 +100,20 @@ def votes(
         _show(summary, policy, out)
 
 
-def _guess(file: Path, columns: list[str] | None) -> Kind:
-    if file.suffix.lower() == ".json":
+def _check_out(out: Path, *read: Path | None) -> None:
+    from oneof.sheets import check_out
+
+    check_out(out)
+    for source in filter(None, read):
+        if out.exists() and source.exists() and out.samefile(source):
+            raise ValueError(f"out must be another file than those that are read; got {str(out)!r} for both.")
+
+
+def _guess(file: Path, columns: list[str] | None, from_name: str | None) -> Kind:
+    from oneof.votes import is_label_studio
+
+    is_json = file.name.lower().removesuffix(".gz").endswith(".json")
+    if is_json and (from_name is not None or is_label_studio(file)):
         return Kind.label_studio
     return Kind.wide if columns else Kind.long
 

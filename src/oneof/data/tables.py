@@ -125,6 +125,10 @@ def readable(name: str) -> Iterator[None]:
     """Arrow's errors as one line that names the file."""
     try:
         yield
+    except UnicodeDecodeError as error:  # cells are Arrow's to check, names are Python's
+        raise Unreadable(
+            f"{name} must be UTF-8; the names of its columns have other bytes. Save it as UTF-8."
+        ) from error
     except (pa.ArrowException, OSError, KeyError) as error:
         if (
             isinstance(error, OSError) and error.errno is not None
@@ -173,7 +177,7 @@ def _csv(path: Path) -> Source:
 
 @contextmanager
 def _csv_reader(path: Path, types: dict[str, pa.DataType]) -> Iterator[pa.csv.CSVStreamingReader]:
-    _check_encoding(path)
+    check_encoding(path)
     delimiter = "\t" if ".tsv" in path.name.lower()[-7:] else ","
     form = pa.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
     convert = pa.csv.ConvertOptions(column_types=types, include_columns=list(types))
@@ -182,16 +186,18 @@ def _csv_reader(path: Path, types: dict[str, pa.DataType]) -> Iterator[pa.csv.CS
         with readable(str(path)), pa.csv.open_csv(path, pa.csv.ReadOptions(use_threads=False), form, convert) as reader:
             yield reader
     except Unreadable as error:
-        raise ValueError(_csv_message(path, str(error), types)) from error
+        raise ValueError(csv_message(path, str(error), types)) from error
 
 
-def _check_encoding(path: Path) -> None:
+def check_encoding(path: Path) -> None:
+    """Refuse UTF-16, which Arrow would take for broken cells."""
     with readable(str(path)), path.open("rb") as file:
         if file.read(2) in (b"\xff\xfe", b"\xfe\xff"):
             raise ValueError(f"{path} must be UTF-8; it is UTF-16. Save it as UTF-8.")
 
 
-def _csv_message(path: Path, message: str, types: dict[str, pa.DataType]) -> str:
+def csv_message(path: Path, message: str, types: dict[str, pa.DataType]) -> str:
+    """What Arrow says of a CSV, in our words where we know what to do."""
     # Arrow would call back for a ragged row, but fails inside the call where the row is not UTF-8; so read its words.
     ragged = re.search(r"Row #(\d+): Expected (\d+) columns, got (\d+): (.*)", message)
     if ragged is not None:

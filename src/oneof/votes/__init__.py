@@ -1,14 +1,14 @@
 """Votes of annotators, people or machines, made into candidate sets.
 
 `read_long`, `read_wide` and `read_label_studio` read votes; `union`, `at_least`, `vaguest` and `top_p` make sets of them; `summarise`
-says how far the annotators agree; `write` saves the sets as Parquet, keyed by `item`: the column to join features on.
+says how far the annotators agree; `write` saves the sets as Parquet or CSV, keyed by `item`: the column to join features on.
 Rows in messages are counted from 0 at the first row below the header.
 """
 
 from oneof.votes.agreement import AnnotatorAgreement, alpha, annotator_agreement
 from oneof.votes.ballots import Votes
 from oneof.votes.dawid_skene import dawid_skene
-from oneof.votes.label_studio import read_label_studio
+from oneof.votes.label_studio import is_label_studio, read_label_studio
 from oneof.votes.policies import Sets, at_least, top_p, union, vaguest
 from oneof.votes.reading import read_long, read_wide
 from oneof.votes.spelling import Spelling, read_map
@@ -25,6 +25,7 @@ __all__ = [
     "annotator_agreement",
     "at_least",
     "dawid_skene",
+    "is_label_studio",
     "read_label_studio",
     "read_long",
     "read_map",

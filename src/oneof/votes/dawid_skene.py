@@ -8,6 +8,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from oneof.votes.ballots import Floats, Votes
+from oneof.votes.room import refuse_without_room
 
 
 class Fitted(NamedTuple):
@@ -30,6 +31,8 @@ def dawid_skene(votes: Votes, *, smoothing: float = 0.01, tolerance: float = 1e-
     Nothing is random. Only pairs (annotator, label) that occur are stored: memory grows with n c and with those pairs times c.
     """
     by_label, by_annotator = _ballots(votes)
+    n, c, q = len(votes.items), len(votes.labels), by_label.shape[1]
+    refuse_without_room(votes, 8 * c * max(3 * n, 2 * n + q))  # three tables at the ends, the confusions in a round
     posterior = _shares(votes, smoothing)
     for done in range(1, rounds + 1):
         before, posterior = posterior, _round(by_label, by_annotator, posterior, smoothing)

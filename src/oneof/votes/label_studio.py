@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from oneof.votes import tables
 from oneof.votes.ballots import Answers, Votes, collect
 from oneof.votes.reading import AS_WRITTEN
+from oneof.votes.records import load_json
 from oneof.votes.spelling import Spelling
 
 
@@ -70,8 +70,19 @@ def read_label_studio(
     )
 
 
+def is_label_studio(path: str | Path) -> bool:
+    """Is a JSON file a Label Studio export, and not a list of flat objects?"""
+    tasks = load_json(Path(path))
+    return isinstance(tasks, list) and any(
+        isinstance(records, list) and all(isinstance(record, dict) for record in records)
+        for task in tasks
+        if isinstance(task, dict)
+        for records in (task.get("annotations"), task.get("predictions"))
+    )
+
+
 def _tasks(path: Path) -> list[dict[str, Any]]:
-    tasks = tables.load_json(path)
+    tasks = load_json(path)
     if not isinstance(tasks, list) or not all(isinstance(task, dict) for task in tasks):
         raise ValueError(f"a Label Studio export must be a list of tasks; {path} is not. Export it as JSON.")
     if not tasks:

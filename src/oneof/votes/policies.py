@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from oneof.votes.ballots import ROUNDING, Floats, Votes, tally
 from oneof.votes.dawid_skene import dawid_skene
+from oneof.votes.room import refuse_without_room
 
 Mask = NDArray[np.bool_]
 
@@ -82,4 +83,5 @@ def smallest_reaching(posterior: Floats, p: float) -> Mask:
 
 
 def _nothing(votes: Votes) -> Mask:
+    refuse_without_room(votes, len(votes.items) * len(votes.labels))
     return np.zeros((len(votes.items), len(votes.labels)), dtype=bool)

@@ -25,7 +25,7 @@ def read_long(
     confidence: str | None = None,
     spelling: Spelling = AS_WRITTEN,
 ) -> Votes:
-    """Read a table with a row per vote: CSV, TSV, Parquet, an Arrow table or a data frame.
+    """Read a table with a row per vote: CSV, TSV, Parquet, JSON Lines or a JSON list of objects, an Arrow table or a data frame.
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ def read_long(
     people = tables.strings(table, annotator).dictionary_encode()
 
     def place(answer: int) -> str:
-        return f"{table.name}, column {label!r}, row {row[answer]}"
+        return f"{table.name}, column {label!r}, {table.row(int(row[answer]))}"
 
     return collect(
         Answers(
@@ -90,7 +90,7 @@ def read_wide(source: Any, *, columns: Sequence[str], item: str = "item", spelli
     annotator = np.repeat(np.arange(len(cells)), [len(rows) for rows, _ in cells])
 
     def place(answer: int) -> str:
-        return f"{table.name}, column {people[annotator[answer]]!r}, row {row[answer]}"
+        return f"{table.name}, column {people[annotator[answer]]!r}, {table.row(int(row[answer]))}"
 
     text = pa.concat_arrays([values for _, values in cells])
     return collect(Answers(table.name, items, people, item_of[row], annotator, text, None, place), spelling)
@@ -102,6 +102,6 @@ def _refuse_twice(table: tables.Table, column: str, item: NDArray[np.intp], item
     second = int((np.bincount(item)[item] > 1).nonzero()[0][0])
     rows = np.flatnonzero(item == item[second])[:2].tolist()
     raise ValueError(
-        f"column {column!r} of a wide table must hold each item once; {table.name} has {items[int(item[second])]} in rows "
-        f"{rows[0]} and {rows[1]}. Drop one, or use the long form."
+        f"column {column!r} of a wide table must hold each item once; {table.name} has {items[int(item[second])]} in "
+        f"{table.row(rows[0])} and {table.row(rows[1])}. Drop one, or use the long form."
     )

@@ -14,11 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oneof.votes import tables
+from oneof.votes.records import load_json
 
 
 @dataclass(frozen=True)
 class Spelling:
-    """How a text becomes labels: looked up whole, separated, and each part looked up.
+    """How a text becomes labels: looked up whole, separated, and each part stripped and looked up.
 
     A text that is mapped to nothing ("I cannot tell" -> "") is no answer.
 
@@ -52,7 +53,9 @@ class Spelling:
         return read
 
     def _fold(self, text: str) -> str:
-        return text.strip().casefold() if self.normalise else text
+        if self.normalise:
+            return text.strip().casefold()
+        return text.strip() if self.separator else text  # in "cat, dog" the blank belongs to the comma
 
     def _folded(self, what: str, names: Mapping[str, str]) -> dict[str, str]:
         """The mapping with its keys normalised, where that makes no two meanings one."""
@@ -119,7 +122,7 @@ def read_map(path: str | Path) -> dict[str, str]:
 
 
 def _pairs_of_json(path: Path) -> Iterable[tuple[str, str]]:
-    value = tables.load_json(path)
+    value = load_json(path)
     if not isinstance(value, dict) or not all(isinstance(to, str) for to in value.values()):
         raise ValueError(
             f"a map in JSON must be one object of texts, as {json.dumps({'kitty': 'cat'})}; {path} is not."

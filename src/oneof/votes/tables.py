@@ -1,9 +1,7 @@
-"""Tables of votes: CSV, TSV, Parquet, Arrow or pandas, of which only the named columns are read."""
+"""Tables of votes: CSV, TSV, Parquet, JSON records, Arrow or pandas, of which only the named columns are read."""
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
@@ -17,7 +15,11 @@ import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from oneof.data.tables import Unreadable, check_encoding, csv_message, readable
+from oneof.votes.records import as_array, keys_of, read_records
+
 ONE_THREAD = pacsv.ReadOptions(use_threads=False)  # only then does Arrow number a bad row
+ENDINGS = ("csv", "tsv", "parquet", "jsonl", "ndjson", "json")
 
 
 class Table(NamedTuple):
@@ -26,6 +28,11 @@ class Table(NamedTuple):
     name: str
     columns: Any  # pa.Table
     typed: bool  # does the source know types, or is all of it text?
+    lines: Sequence[int] | None = None  # where each row stands in a file of JSON Lines
+
+    def row(self, i: int) -> str:
+        """What to call row i in messages."""
+        return f"row {i}" if self.lines is None else f"row {i} (line {self.lines[i]})"
 
 
 def load(source: Any, columns: Sequence[str]) -> Table:
@@ -46,38 +53,42 @@ def load(source: Any, columns: Sequence[str]) -> Table:
     return table
 
 
-def names(path: str | Path) -> list[str]:
-    """The columns that a file has."""
-    path = Path(path)
-    with _explained(path):
-        if _ending(path) == "parquet":
-            return list(pq.read_schema(path).names)
-        with pacsv.open_csv(path, ONE_THREAD, _dialect(path)) as reader:
-            return list(reader.schema.names)
-
-
 def _load_file(path: Path, wanted: list[str]) -> Table:
-    _require(str(path), names(path), wanted)
-    typed = _ending(path) == "parquet"
-    with _explained(path):
-        return Table(str(path), pq.read_table(path, columns=wanted) if typed else _read_csv(path, wanted), typed)
+    match _ending(path):
+        case "json" | "jsonl" | "ndjson":
+            return _load_records(path, wanted)
+        case "parquet":
+            with _explained(path):
+                _require(str(path), pq.read_schema(path).names, wanted)
+                return Table(str(path), pq.read_table(path, columns=wanted), typed=True)
+        case _:
+            return Table(str(path), _read_csv(path, wanted), typed=False)
+
+
+def _load_records(path: Path, wanted: list[str]) -> Table:
+    records = read_records(path)
+    _require(str(path), keys_of(records), wanted)
+    return Table(str(path), pa.table({key: as_array(records, key) for key in wanted}), typed=True, lines=records.lines)
 
 
 @contextmanager
 def _explained(path: Path) -> Iterator[None]:
     """Make one line, with the file's name, of what Arrow says; what the system says has it already."""
     try:
-        yield
-    except (pa.ArrowException, OSError) as error:
-        if isinstance(error, OSError) and error.errno is not None:
-            raise
-        raise ValueError(_unreadable(path, error)) from error
+        with readable(str(path)):
+            yield
+    except Unreadable as error:
+        if path.stat().st_size == 0 or "Empty CSV" in str(error):
+            raise ValueError(f"votes must have at least one row; {path} is empty.") from error
+        raise ValueError(csv_message(path, str(error), {})) from error
 
 
 def _ending(path: Path) -> str:
     ending = path.name.lower().removesuffix(".gz").rpartition(".")[2]
-    if ending not in ("csv", "tsv", "parquet"):
-        raise ValueError(f"a table of votes must end in .csv, .tsv, .csv.gz, .tsv.gz or .parquet; got {path}.")
+    if ending not in ENDINGS:
+        raise ValueError(
+            f"a file of votes must end in one of {', '.join(f'.{known}' for known in ENDINGS)}, or in such an ending and .gz; got {path}."
+        )
     return ending
 
 
@@ -88,31 +99,24 @@ def _dialect(path: Path) -> pacsv.ParseOptions:
 
 def _read_csv(path: Path, wanted: list[str]) -> pa.Table:
     """All text, since a guess would make 007 a 7 and the label NA a null."""
-    return pacsv.read_csv(
-        path,
-        ONE_THREAD,
-        _dialect(path),
-        pacsv.ConvertOptions(
-            include_columns=wanted,
-            column_types=dict.fromkeys(wanted, pa.string()),
-            null_values=[""],
-            strings_can_be_null=True,
-        ),
+    as_text = pacsv.ConvertOptions(
+        include_columns=wanted,
+        column_types=dict.fromkeys(wanted, pa.string()),
+        null_values=[""],
+        strings_can_be_null=True,
     )
+    check_encoding(path)
+    with _explained(path):
+        with pacsv.open_csv(path, ONE_THREAD, _dialect(path)) as reader:
+            present = list(reader.schema.names)
+        _require(str(path), present, wanted)
+        return pacsv.read_csv(path, ONE_THREAD, _dialect(path), as_text)
 
 
 def _from_frame(frame: Any) -> pa.Table:
     if not hasattr(frame, "columns"):
         raise TypeError(f"votes must be a path, an Arrow table or a data frame; got {type(frame).__name__}.")
     return pa.Table.from_pandas(frame, preserve_index=False)
-
-
-def _unreadable(path: Path, error: Exception) -> str:
-    """One line of Arrow's message, its row counted as we count."""
-    if path.stat().st_size == 0 or "Empty CSV" in str(error):
-        return f"votes must have at least one row; {path} is empty."
-    first = str(error).splitlines()[0]
-    return f"{path} cannot be read: " + re.sub(r"Row #(\d+)", lambda match: f"row {int(match[1]) - 2}", first)
 
 
 def _require(name: str, present: list[str], wanted: list[str]) -> None:
@@ -126,16 +130,6 @@ def _require(name: str, present: list[str], wanted: list[str]) -> None:
         raise ValueError(f"{name} must have the column {column!r}; it has {', '.join(present) or 'none'}. {hint}")
 
 
-def load_json(path: Path) -> Any:
-    """Read a JSON file, or say in one line where it breaks."""
-    try:
-        return json.loads(path.read_bytes())
-    except RecursionError as error:
-        raise ValueError(f"{path} cannot be read: it is nested too deeply.") from error
-    except ValueError as error:  # broken JSON, or not UTF-8
-        raise ValueError(f"{path} cannot be read: it is not JSON ({error}).") from error
-
-
 # ----------------------------------------------------------------------------------------------------------- its columns
 
 
@@ -144,7 +138,7 @@ def refuse_missing(table: Table, column: str) -> None:
     missing = pc.is_null(table.columns[column], nan_is_null=True).to_numpy()
     if missing.any():
         raise ValueError(
-            f"column {column!r} must hold a value in every row; {table.name} has none in row {int(missing.argmax())}"
+            f"column {column!r} must hold a value in every row; {table.name} has none in {table.row(int(missing.argmax()))}"
             f" ({int(missing.sum())} such rows). Fill or drop them."
         )
 
@@ -184,11 +178,13 @@ def numbers(table: Table, column: str) -> NDArray[np.float64]:
         values = array.cast(pa.float64()).to_numpy(zero_copy_only=False)
     except pa.ArrowException as error:
         row = next(row for row, value in enumerate(array) if not _is_number(value))
-        raise ValueError(f"column {column!r} must hold numbers; {table.name} has {array[row]} in row {row}.") from error
+        raise ValueError(
+            f"column {column!r} must hold numbers; {table.name} has {array[row]} in {table.row(row)}."
+        ) from error
     wrong = ~((values >= 0) & (values <= 1))
     if wrong.any():
         row = int(wrong.argmax())
-        raise ValueError(f"column {column!r} must lie in [0, 1]; {table.name} has {array[row]} in row {row}.")
+        raise ValueError(f"column {column!r} must lie in [0, 1]; {table.name} has {array[row]} in {table.row(row)}.")
     return np.asarray(values, dtype=np.float64)
 
 

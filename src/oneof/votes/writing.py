@@ -1,4 +1,4 @@
-"""Candidate sets out: a Parquet file with a row per item."""
+"""Candidate sets out: a Parquet or CSV file with a row per item."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from oneof.files import written_beside
+from oneof.sheets import check_out, write_sheet
 from oneof.votes.ballots import Votes, tally
 from oneof.votes.policies import Sets
+
+SEPARATOR = "|"  # what `oneof fit` expects
 
 
 def to_table(votes: Votes, sets: Sets) -> Any:
@@ -37,10 +38,25 @@ def to_table(votes: Votes, sets: Sets) -> Any:
 
 
 def write(votes: Votes, sets: Sets, path: str | Path) -> None:
-    """Write the table of `to_table` beside `path` and rename it, so that no half-written file is ever there."""
-    table = to_table(votes, sets)
-    with written_beside(Path(path)) as file:
-        pq.write_table(table, file)
+    """Write the table of `to_table` as .parquet, or as .csv with lists joined as `oneof fit` reads them.
+
+    It is written beside `path` and renamed, so that no half-written file is ever there.
+    """
+    path = Path(path)
+    check_out(path)
+    if path.suffix.lower() == ".csv":
+        _check_joinable(votes.labels)
+    write_sheet(to_table(votes, sets), path, SEPARATOR)
+
+
+def _check_joinable(labels: list[str]) -> None:
+    """Refuse labels that a reader of the CSV would cut or strip into others."""
+    wrong = next((label for label in labels if SEPARATOR in label or label != label.strip()), None)
+    if wrong is not None:
+        raise ValueError(
+            f"labels in a CSV must have no {SEPARATOR!r} and no blanks around them; got {wrong!r}. "
+            "Write .parquet, or say --normalise for blanks, --separator where an answer is several labels."
+        )
 
 
 def _offsets(item: NDArray[np.intp], n: int) -> Any:

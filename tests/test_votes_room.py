@@ -1,0 +1,61 @@
+"""Free text as labels is refused before a table [items, labels] fills the memory."""
+
+from __future__ import annotations
+
+import tracemalloc
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from oneof.votes import Sets, Votes, at_least, room, top_p, union, vaguest
+
+
+def free_text(n: int) -> Votes:
+    """As many answers as items, no two alike."""
+    each = np.arange(n)
+    labels = [f"I would say that this is number {i}." for i in range(n)]
+    return Votes(pa.array(each), ["gpt"], labels, each, np.zeros(n, dtype=np.intp), each)
+
+
+@pytest.mark.parametrize("policy", [union, at_least, vaguest, top_p])
+def test_more_labels_than_memory_are_refused(policy: Callable[[Votes], Sets]) -> None:
+    votes = free_text(1 << 20)  # 1 TiB at least
+    with pytest.raises(
+        ValueError,
+        match=r"few enough .*; 1,048,576 distinct labels \('I would say that this is nu\.\.\.', .*, \.\.\.\) of 1,048,576 items need "
+        r"[\d,.]+ GiB, [\d,.]+ GiB are free\. Map the answers to a few labels \(--map\)",
+    ):
+        policy(votes)
+
+
+def test_what_is_counted_is_no_more_than_what_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that nothing is refused that would have fitted."""
+    counted: list[int] = []
+    for module in ("policies", "dawid_skene"):
+        monkeypatch.setattr(
+            import_module(f"oneof.votes.{module}"), "refuse_without_room", lambda _, needed: counted.append(needed)
+        )
+    votes = free_text(600)
+    for policy in (union, top_p):
+        tracemalloc.start()
+        policy(votes)
+        used = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert 0.7 * used < counted.pop() <= used
+
+
+def test_memory_is_what_the_system_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    said = tmp_path / "meminfo"
+    said.write_text("MemTotal:       9 kB\nMemFree:        1 kB\nMemAvailable:   3 kB\n")
+    monkeypatch.setattr(room, "_MEMINFO", said)
+    assert room.available_memory() == 3 * 1024
+    monkeypatch.setattr(room, "_MEMINFO", tmp_path / "missing")
+    everything = room.available_memory()
+    assert everything is not None
+    assert everything > 2**28
+    monkeypatch.setattr(room.os, "sysconf_names", {})
+    assert room.available_memory() is None
