@@ -75,6 +75,7 @@ def _purified(rng: np.random.Generator, n: int, names: list[str]) -> dict[str, A
         "trained": pa.array(np.full(n, 5, dtype=np.int32)),
         "gain": pa.array(((1 - probability) * rng.uniform(1, 2, n)).astype(np.float32)),
         "outside": pa.array([name if f else None for name, f in zip(text[outside], flagged, strict=True)], pa.string()),
+        "neighbours": pa.array([[]] * n, pa.list_(pa.int64())),
         "removed": _falls(rng, original & ~kept, inside, pa.array(text)),
         "truth": text[truth],
     }
@@ -139,6 +140,7 @@ def _facts(n: int, names: list[str], gold: bool) -> dict[str, Any]:
             "kind": "interval",
             "by": "gold labels" if gold else "candidate sets",
         },
+        "asked": {"train_on_gold": False},
         "warnings": ["'plain' and '<rare>' occur together in 94 % of their sets."],
         "seconds": 41.7,
     }

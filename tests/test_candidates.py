@@ -90,15 +90,18 @@ def test_a_class_in_no_set_is_allowed_and_reported():
 
 
 BAD = [
-    ([["a"], [], ["b"], []], {}, ValueError, r"at least one label per row; 2 of 4 rows are empty, first row 1\. Drop them, or say"),
+    ([["a"], [], ["b"], []], {}, ValueError, r"at least one label per row; 2 of 4 rows are empty, first row 1\. Leave them out; if nothing is known about them, oneof\.read"),
     (np.zeros((2, 3)), {}, ValueError, r"2 of 2 rows are empty, first row 0"),
     ([["a"], ["b", "z"]], {"classes": ["a", "b"]}, ValueError, r"among the classes a, b; row 1 has 'z'"),
     (np.array([[1, 0], [0.3, 1]]), {}, ValueError, r"only 0 and 1; got 0\.3 in row 1, column 0\. Weights are not candidates"),
     (np.array([[1, 0], [1, np.nan]]), {}, ValueError, r"only 0 and 1; got nan in row 1, column 1"),
+    (pd.DataFrame({"a": [1, 0], "b": [1, None]}, dtype="Int64"), {}, ValueError, r"only 0 and 1; got <NA> in row 1, column 1\. A mask has no gaps: write 0 or 1, or leave the row out"),
+    (np.array([[1, 0], [1, None]], dtype=object), {}, ValueError, r"only 0 and 1; got None in row 1, column 1\. A mask has no gaps"),
     (scipy.sparse.csr_matrix([[1.0, 2.0]]), {}, ValueError, r"got 2\.0 in row 0, column 1"),
     (np.array([["x", "y"]]), {}, TypeError, r"mask of candidates must be of bool or 0/1; got dtype <U1"),
     (np.ones((2, 3)), {"classes": ["a", "b"]}, ValueError, r"every column of the mask; got 2 names for 3 columns"),
     ([["a"], ["a"]], {}, ValueError, r"at least two classes; got 1 class \(a\)\. Give classes="),
+    ([["a"], ["a"]], {"classes": ["a"]}, ValueError, r"got 1 class \(a\)\. Add rows with another label\."),
     ([["a", 1]], {}, TypeError, r"all strings or all numbers; row 0 has 'a' but row 0 has 1"),
     ([["a"], [None, "b"]], {}, ValueError, r"strings or finite numbers; row 1 has None"),
     ([[1.0], [float("nan")]], {}, ValueError, r"strings or finite numbers; row 1 has nan"),

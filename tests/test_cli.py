@@ -82,3 +82,30 @@ def check_purified(path: Path) -> None:
         fell += len(row["removed"])
     assert fell == original.sum() - kept.sum() > 0
     assert table["row"].to_pylist() == sorted(table["row"].to_pylist())
+
+
+# -------------------------------------------------------------------------------------------------------------- stopped
+
+STOPPED = """
+import sys
+from oneof.cli import app, main
+def stop(file: str = "") -> None:
+    raise KeyboardInterrupt
+for command in app.registered_commands:
+    if command.callback.__name__ == sys.argv[1]:
+        command.name, command.callback = sys.argv[1], stop
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [("fit", "oneof: stopped. The same command goes on where it was.\n"), ("demo", "oneof: stopped.\n")],
+)
+def test_what_is_stopped_says_so(command, words):
+    done = subprocess.run(
+        [sys.executable, "-c", STOPPED, command], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 130
+    assert done.stderr == words
+    assert done.stdout == ""

@@ -15,7 +15,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from oneof import PartialLabelClassifier
+from oneof import PartialLabelClassifier, read
 from oneof.data.synthetic import mixture
 from oneof.evaluate import approximated_accuracy
 from oneof.generate import Flip, generate
@@ -132,7 +132,12 @@ def test_a_class_that_is_absent_can_be_named():
         ({"n_trials": 0}, MASK, r"n_trials must be at least 1; got 0"),
         ({"rule": "oracle"}, MASK, r"rule must be one of both, covering, approximated; got 'oracle'"),
         ({}, MASK[:50], r"y must have one entry per row of X; got 50 for 200 rows"),
-        ({}, np.zeros_like(MASK), r"at least one label per row; 200 of 200 rows are empty, first row 0"),
+        ({}, np.zeros_like(MASK), r"200 of 200 rows are empty, first row 0\. Leave them out; if nothing is known"),
+        ({}, [["ant"]] * 200, r"at least two classes; got 1 class \(ant\)\. Give classes= if some are in no set\."),
+        ({"classes": ["ant"]}, [["ant"]] * 200, r"got 1 class \(ant\)\. Add rows with another label\."),
+        ({"epochs": 0}, MASK, r"epochs must be a whole number of at least 1, or None for the default; got 0\."),
+        ({"batch_size": 0}, MASK, r"batch_size must be a whole number of at least 1, or None .*; got 0\."),
+        ({"epochs": 2.5}, MASK, r"epochs must be a whole number .*; got 2\.5\."),
     ],
 )
 def test_messages(changes, y, message):
@@ -149,3 +154,61 @@ def test_instances_not_classes(changes):
 def test_weights_have_no_meaning_for_sets():
     with pytest.raises(ValueError, match="sample_weight must be None when y holds sets"):
         quick(epochs=1).fit(DATA.x, MASK).score(DATA.x, MASK, sample_weight=np.ones(200))
+
+
+def test_the_remedy_for_rows_of_which_nothing_is_known_works():
+    sets = [[], *LISTS[1:]]
+    with pytest.raises(ValueError, match=r"1 of 200 rows are empty, first row 0\. Leave them out; .*oneof\.read"):
+        quick().fit(DATA.x, sets)
+    given = read(sets, empty="unlabelled")
+    assert quick(epochs=1, classes=given.classes).fit(DATA.x, given.mask).classes_.tolist() == NAMES.tolist()
+
+
+# ---------------------------------------------------------------------------------------------- scores of unknown labels
+
+
+def test_a_rare_label_does_not_spoil_cross_validation():
+    lists = [*LISTS[:-1], ["yak"]]
+    scores = cross_val_score(quick(), DATA.x, lists, cv=KFold(3))
+    assert np.isfinite(scores).all()
+    assert scores.mean() > 0.8
+
+
+def test_unknown_candidates_are_ignored_and_rows_without_others_are_not_covered():
+    clf = quick().fit(DATA.x, LISTS)
+    whole = clf.score(DATA.x, LISTS)
+    assert clf.score(DATA.x, [[*row, "yak"] for row in LISTS]) == whole
+    half = clf.score(DATA.x, [*LISTS[:100], *[["yak"]] * 100])
+    assert half == pytest.approx(clf.score(DATA.x[:100], LISTS[:100]) / 2)
+    assert clf.score(DATA.x, [["yak"]] * 200) == 0
+    frame = pd.DataFrame(MASK, columns=NAMES).assign(yak=1)
+    assert clf.score(DATA.x, frame) == clf.score(DATA.x, MASK) == whole
+    with pytest.raises(TypeError, match=r"labels must be of the kind of the classes ant, bee, cow, dog; got 1, 2\."):
+        clf.score(DATA.x, [[1, 2]] * 200)
+    with pytest.raises(ValueError, match=r"y must have one entry per row of X; got 50 for 200 rows"):
+        clf.score(DATA.x, LISTS[:50])
+    with pytest.raises(ValueError, match=r"1 of 200 rows are empty, first row 0"):
+        clf.score(DATA.x, [[], *LISTS[1:]])
+
+
+# ------------------------------------------------------------------------------------------------ sets written as text
+
+
+@pytest.mark.parametrize(
+    ("write", "message"),
+    [
+        ("|".join, r"hold '\|', such as '.*\|.*', and count as classes of their own\. Split them, e\.g\. y\.str\.split\('\|'\)\."),
+        (";".join, r"hold ';', such as .*y\.str\.split\(';'\)\."),
+        (str, r"200 of 200 look like a printed list, such as \"\['.*y\.map\(ast\.literal_eval\)\."),
+    ],
+)  # fmt: skip
+def test_sets_written_as_text_are_warned_of(write, message):
+    with pytest.warns(UserWarning, match=message) as said:
+        quick(epochs=1).fit(DATA.x, [write(row) for row in LISTS])
+    assert [str(one.message).count("\n") for one in said] == [0]
+    assert said[0].filename == __file__
+
+
+def test_ordinary_labels_are_not_warned_of():
+    names = np.array(["ant, red", "bee (wild)", "cow|ox", "[other]"])
+    quick(epochs=1).fit(DATA.x, names[DATA.labels])

@@ -46,8 +46,8 @@ def test_an_unknown_category_is_none_and_is_named() -> None:
     encoding = learn_encoding(TRAIN, ROLES)
     new = columns([[1, 1]], hue=["purple"])
     assert encoding.transform(new)[0, 3:].tolist() == [0, 0, 0]
-    assert encoding.unseen(new) == {"hue": ["purple"]}
-    assert encoding.unseen(TRAIN) == {}
+    assert encoding.unseen(new) == ["column 'hue' has values that training had not, which say nothing: 'purple'"]
+    assert encoding.unseen(TRAIN) == []
 
 
 def test_a_column_without_a_value_is_refused() -> None:

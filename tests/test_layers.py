@@ -11,7 +11,7 @@ import oneof
 
 ROOT = Path(oneof.__file__).parent
 ORDER = [
-    "version", "files", "settings", "progress", "sheets", "candidates", "splits", "others", "data", "embed", "features", "votes", "inspect", "generate", "methods", "purify", "runtime", "processes", "packed",
+    "version", "files", "shapes", "settings", "progress", "sheets", "sets", "candidates", "splits", "others", "data", "embed", "features", "votes", "inspect", "generate", "methods", "purify", "runtime", "processes", "packed",
     "given", "networks", "stack", "trials", "optimize", "events", "border", "problem", "portion", "evaluate", "state", "checkpoint", "step", "loop", "engine", "teacher", "select", "results", "space", "search", "tune",
     "compare", "paper", "experiments", "obtain", "on_ray", "report", "model", "calibrate", "evidence", "predicting", "resolve", "reasons", "run", "export", "arguments", "estimator", "fitting", "demo", "cli", "__main__",
 ]  # fmt: skip

@@ -183,6 +183,8 @@ def test_the_estimator_opens_a_run(run: Run) -> None:
     np.testing.assert_allclose(found, run.model.probabilities(x), atol=1e-6)
     np.testing.assert_allclose(found.sum(1), 1)
     np.testing.assert_array_equal(classifier.predict(x), classifier.predict(new))
+    with pytest.warns(UserWarning, match="column 'hue' has values that training had not, which say nothing: 'purple'"):
+        classifier.predict(new.assign(hue="purple"))
     assert classifier.score(new, new["truth"].to_numpy()) > 0.8
     assert classifier.transduction_.tolist() == run.purified["label"].to_pylist()
     assert classifier.candidates_.sum() == sum(map(len, run.purified["kept"].to_pylist()))

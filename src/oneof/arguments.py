@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import numbers
+import warnings
+from collections.abc import Callable
 from difflib import get_close_matches
 from typing import Any
 
@@ -16,6 +19,54 @@ def are_labels(y: Any) -> bool:
     if isinstance(rows, np.ndarray) and rows.ndim == 2:
         return bool(rows.shape[1] == 1)
     return not any(isinstance(row, (set, frozenset, list, tuple, np.ndarray)) for row in rows)
+
+
+def warn_of_joined(labels: Any) -> None:
+    """Warn when most labels look like sets that were written as text: as they stand, every combination is a class of its own.
+
+    >>> with warnings.catch_warnings(record=True) as said:
+    ...     warnings.simplefilter("always")
+    ...     warn_of_joined(["cat|dog", "dog|fox", "cat"])
+    >>> print(said[0].message)
+    labels must be single labels or sets; 2 of 3 hold '|', such as 'cat|dog', and count as classes of their own. Split them, e.g. y.str.split('|').
+    """
+    texts = [label for label in labels if isinstance(label, str)]
+    for what, remedy, holds in _JOINED:
+        joined = [text for text in texts if holds(text)]
+        if 2 * len(joined) > len(labels):
+            warnings.warn(
+                f"labels must be single labels or sets; {len(joined)} of {len(labels)} {what}, such as {str(joined[0])[:60]!r}, "
+                f"and count as classes of their own. {remedy}",
+                UserWarning,
+                stacklevel=4,  # the line that calls fit
+            )
+            return
+
+
+def _is_printed(text: str) -> bool:
+    text = text.strip()
+    ends = text[:1] + text[-1:]
+    return ends in ("[]", "{}") or (ends == "()" and "," in text)
+
+
+_JOINED: tuple[tuple[str, str, Callable[[str], bool]], ...] = (
+    ("look like a printed list", "Read them, e.g. y.map(ast.literal_eval).", _is_printed),
+    ("hold '|'", "Split them, e.g. y.str.split('|').", lambda text: "|" in text),
+    ("hold ';'", "Split them, e.g. y.str.split(';').", lambda text: ";" in text),
+)
+
+
+def count(value: Any, name: str) -> int | None:
+    """A whole number of at least 1, or None for the default.
+
+    >>> count(None, "epochs"), count(5, "epochs")
+    (None, 5)
+    """
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < 1:
+        raise ValueError(f"{name} must be a whole number of at least 1, or None for the default; got {value!r}.")
+    return int(value)
 
 
 def widths(hidden: Any) -> tuple[int, ...]:

@@ -237,7 +237,8 @@ def prediction_sets(calibration: dict[str, Any], probabilities: Floats, coverage
         raise ValueError(f"sets must have a coverage between 0 and 1; got {coverage}.")
     m = calibration["rows"]
     level = np.ceil((m + 1) * coverage) / m if m else 2.0
-    limit = 1.0 if level > 1 else calibration["scores"][int(np.ceil(level * _LEVELS - 1e-9))]
+    scores = calibration["scores"]
+    limit = 1.0 if level > 1 else scores[int(np.ceil(level * (len(scores) - 1) - 1e-9))]
     first = np.arange(probabilities.shape[1]) == probabilities.argmax(1)[:, None]
     inside: Mask = (1 - probabilities <= limit) | first
     return inside

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -15,8 +16,8 @@ from sklearn.utils import check_array, check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
-from oneof.arguments import are_labels, instance, widths
-from oneof.candidates import Candidates, read, restrict
+from oneof.arguments import are_labels, count, instance, warn_of_joined, widths
+from oneof.candidates import Candidates, read, read_known, restrict
 from oneof.data.mixed import read_columns
 from oneof.evaluate import approximated_accuracy
 from oneof.features import Encoding
@@ -168,8 +169,8 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
             lr=whole.lr if self.lr is None else (self.lr,),
             weight_decay=whole.weight_decay if self.weight_decay is None else (self.weight_decay,),
             members=self.n_trials,
-            epochs=self.epochs,
-            batch=self.batch_size,
+            epochs=count(self.epochs, "epochs"),
+            batch=count(self.batch_size, "batch_size"),
             mixup=self.mixup,
             noise=self.noise,
         )
@@ -206,14 +207,24 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         return self.classes_[probabilities.argmax(1)]  # type: ignore[no-any-return]
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Accuracy if y holds labels, approximated accuracy if it holds sets (no true label needed)."""
+        """Accuracy if y holds labels, approximated accuracy if it holds sets (no true label needed).
+
+        Candidates that were unknown in training are ignored, as happens to a rare label in cross-validation; a row that has no
+        other candidate counts as not covered, which is what a wrong prediction counts as.
+        """
         if are_labels(y):
             return float(super().score(X, y, sample_weight))
-        mask = read(y, classes=self.classes_).mask
         if sample_weight is not None:
             raise ValueError("sample_weight must be None when y holds sets; got weights.")
-        logs = torch.as_tensor(self.predict_proba(X)).clamp_min(1e-300).log()
-        return float(approximated_accuracy(logs, torch.as_tensor(mask)))
+        check_is_fitted(self)
+        mask = torch.as_tensor(read_known(y, self.classes_))
+        probabilities = torch.as_tensor(self.predict_proba(X))
+        _check_length(mask, len(probabilities))
+        known = mask.any(1)
+        if not known.any():
+            return 0.0
+        logs = probabilities[known].clamp_min(1e-300).log()
+        return float(approximated_accuracy(logs, mask[known]) * known.double().mean())
 
     @classmethod
     def from_run(cls, folder: str | Path) -> Self:
@@ -235,7 +246,10 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         """Features of new rows for networks that were read from a folder."""
         encoding: Encoding = self.run_.model.encoding
         if hasattr(X, "columns"):
-            return encoding.transform(read_columns(X, encoding.roles))
+            columns = read_columns(X, encoding.roles)
+            for line in encoding.unseen(columns):
+                warnings.warn(line, UserWarning, stacklevel=3)
+            return encoding.transform(columns)
         features: NDArray[Any] = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
         return features
 
@@ -245,9 +259,9 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         if are_labels(y):
             y = column_or_1d(check_array(y, ensure_2d=False, dtype=None, input_name="y"), warn=True)
             check_classification_targets(y)
+            warn_of_joined(y)
         candidates = read(y, classes=self.classes)
-        if len(candidates.mask) != n:
-            raise ValueError(f"y must have one entry per row of X; got {len(candidates.mask)} for {n} rows.")
+        _check_length(candidates.mask, n)
         return candidates
 
     def _resolve(self, X: NDArray[np.floating[Any]], mask: NDArray[np.bool_]) -> None:
@@ -262,6 +276,11 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         self.candidates_ = kept.numpy()
         self.label_distributions_ = distributions.numpy()
         self.transduction_ = self.classes_[self.label_distributions_.argmax(1)]
+
+
+def _check_length(mask: Any, n: int) -> None:
+    if len(mask) != n:
+        raise ValueError(f"y must have one entry per row of X; got {len(mask)} for {n} rows.")
 
 
 def _history(fits: Sequence[Fit]) -> dict[str, NDArray[Any]]:

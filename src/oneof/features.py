@@ -83,13 +83,14 @@ class Encoding:
             parts.append(embedded(columns.words[part.column], opened(part.kind, part.model), folder, cache))
         return parts[0] if len(parts) == 1 else np.hstack(parts, dtype=np.float32)
 
-    def unseen(self, columns: Columns) -> dict[str, list[str]]:
-        """Categories that training did not have, by column."""
-        found = {
-            column: sorted({value or "" for value in columns.words[column]} - set(values))
-            for column, values in self.categories.items()
-        }
-        return {column: values for column, values in found.items() if values}
+    def unseen(self, columns: Columns) -> list[str]:
+        """A line for every column with categories that training did not have."""
+        lines = []
+        for column, values in self.categories.items():
+            new = sorted({value or "" for value in columns.words[column]} - set(values))
+            shown = ", ".join(map(repr, new[:5])) + (", ..." if len(new) > 5 else "")
+            lines += [f"column {column!r} has values that training had not, which say nothing: {shown}"] * bool(new)
+        return lines
 
     def _filled(self, numbers: NDArray[np.float32]) -> NDArray[np.float32]:
         if not self.numbers or (not self.gaps and not np.isnan(numbers).any()):

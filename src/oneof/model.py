@@ -19,11 +19,25 @@ from oneof.data.ranks import Ranks
 from oneof.features import Encoding
 from oneof.files import written_beside
 from oneof.networks import MLP
+from oneof.shapes import NUMBER, first_misfit
 from oneof.stack import Stack
 from oneof.state import Fit
 from oneof.version import __version__
 
 FORMAT = 1
+_FACTS = {
+    "sha256": str,
+    "classes": [str],
+    "members": [{"networks": int, "inputs": int, "hidden": [int]}],
+    "encoding": {
+        "numbers": [str],
+        "fills": [NUMBER],
+        "gaps": [str],
+        "categories": {str: [str]},
+        "embedded": [{"column": str, "kind": {"text", "image"}, "model": str, "width": int}],
+    },
+    "calibration": {"by": str, "rows": int, "accuracy": [[NUMBER]], "scores": [NUMBER]},
+}
 _CELLS = 2**22  # probabilities in memory at a time, over all networks
 
 
@@ -115,7 +129,7 @@ def load_model(folder: Path) -> Model:
     try:
         facts = json.loads((folder / "model.json").read_text(encoding="utf-8"))
         content = (folder / "model.safetensors").read_bytes()
-    except (FileNotFoundError, UnicodeDecodeError, json.JSONDecodeError) as error:
+    except (FileNotFoundError, ValueError, RecursionError) as error:
         raise ValueError(
             f"{folder} must hold a whole model; model.json or model.safetensors is missing or damaged. Fit it again."
         ) from error
@@ -123,11 +137,54 @@ def load_model(folder: Path) -> Model:
         raise ValueError(
             f"{folder} must hold a model of format {FORMAT}; it has another. Fit it again with this version."
         )
+    misfit = first_misfit(facts, _FACTS) or _contradiction(facts["encoding"], facts["calibration"])
+    if misfit:
+        raise ValueError(f"{folder}/model.json must be the file that was written; {misfit}. Fit it again.")
     if hashlib.sha256(content).hexdigest() != facts["sha256"]:
         raise ValueError(f"{folder}/model.safetensors must be the file that was written; it was changed. Fit it again.")
-    tensors, c = load(content), len(facts["classes"])
-    members = [_member(i, part, tensors, c) for i, part in enumerate(facts["members"])]
-    return Model(facts["classes"], Encoding.from_json(facts["encoding"]), tuple(members), facts["calibration"])
+    return _model(facts, load(content), folder)
+
+
+def _contradiction(encoding: dict[str, Any], calibration: dict[str, Any]) -> str | None:
+    """What the parts of model.json say that cannot be true together."""
+    if len(encoding["fills"]) != len(encoding["numbers"]):
+        return f"encoding.fills must be {len(encoding['numbers'])} numbers, not {len(encoding['fills'])}"
+    if not set(encoding["gaps"]) <= set(encoding["numbers"]):
+        return "encoding.gaps must be among encoding.numbers"
+    if not all(encoding["categories"].values()):
+        return "encoding.categories must have a value for every column"
+    if any(len(pair) != 2 for pair in calibration["accuracy"]):
+        return "calibration.accuracy must be pairs"
+    if calibration["rows"] and not calibration["scores"]:
+        return "calibration.scores must not be empty"
+    return None
+
+
+def _model(facts: dict[str, Any], tensors: dict[str, Tensor], folder: Path) -> Model:
+    encoding, c = Encoding.from_json(facts["encoding"]), len(facts["classes"])
+    own = [_own(tensors, str(i)) for i in range(len(facts["members"]))]
+    alike = [_describes(part, own[i], len(encoding.names), c) for i, part in enumerate(facts["members"])]
+    if not alike or not all(alike) or sum(map(len, own)) != len(tensors):
+        raise ValueError(
+            f"{folder}/model.json must describe model.safetensors; the networks there are others. Fit it again."
+        )
+    members = [_member(part, parts, c) for part, parts in zip(facts["members"], own, strict=True)]
+    return Model(facts["classes"], encoding, tuple(members), facts["calibration"])
+
+
+def _describes(part: dict[str, Any], own: dict[str, Tensor], d: int, c: int) -> bool:
+    """Do networks built like this, from d features to c classes, have weights of the shapes that are stored?"""
+    if part["inputs"] != d * (2 if "ranks" in own else 1) or min([part["networks"], c, *part["hidden"]]) < 1:
+        return False
+    with torch.device("meta"):  # shapes without memory, whatever numbers the file has
+        weights = MLP(tuple(part["hidden"]))((part["inputs"],), c).state_dict()
+    wanted = {name: (part["networks"], *weight.shape) for name, weight in weights.items()}
+    return wanted == {name: tuple(weight.shape) for name, weight in _own(own, "weight").items()}
+
+
+def _own(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    """The tensors whose names begin with a prefix and a dot, without these."""
+    return {name.removeprefix(f"{prefix}."): one for name, one in tensors.items() if name.startswith(f"{prefix}.")}
 
 
 def _tensors(member: Member) -> Iterator[tuple[str, Tensor]]:
@@ -151,10 +208,8 @@ def _shape(member: Member) -> dict[str, Any]:
     }
 
 
-def _member(i: int, part: dict[str, Any], tensors: dict[str, Tensor], c: int) -> Member:
-    own = {name.removeprefix(f"{i}."): tensor for name, tensor in tensors.items() if name.startswith(f"{i}.")}
-    weights = {name.removeprefix("weight."): one for name, one in own.items() if name.startswith("weight.")}
-    hidden, width = tuple(part["hidden"]), part["inputs"]
+def _member(part: dict[str, Any], own: dict[str, Tensor], c: int) -> Member:
+    weights, hidden, width = _own(own, "weight"), tuple(part["hidden"]), part["inputs"]
     modules = [MLP(hidden)((width,), c) for _ in range(part["networks"])]
     for t, module in enumerate(modules):
         module.load_state_dict({name: weight[t] for name, weight in weights.items()})

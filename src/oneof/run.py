@@ -15,8 +15,32 @@ import pyarrow.parquet as pq
 
 from oneof.files import written_beside
 from oneof.model import Model, load_model
+from oneof.shapes import NOTHING, NUMBER, first_misfit
 
 FACTS, PURIFIED, TRAINING, ROWS = "run.json", "purified.parquet", "training.json", "rows.jsonl"
+_FACTS = {
+    "oneof": str,
+    "torch": str,
+    "command": [str],
+    "seed": int,
+    "file": str,
+    "fingerprint": str,
+    "n": int,
+    "d": int,
+    "classes": [str],
+    "features": [str],
+    "chosen": (list, dict),
+    "rule": str,
+    "estimate": {"value": NUMBER, "low": NUMBER, "high": NUMBER, "kind": str, "by": str},
+    "asked": dict,
+    "warnings": [str],
+    "seconds": NUMBER,
+}
+_TRAINING = {"trials": int, "epochs": int, "columns": {str: [[(*NUMBER, NOTHING)]]}, "chosen": [int]}
+_COLUMNS = (
+    *("row", "original", "kept", "label", "probability", "margin", "agreement", "ask", "outside"),
+    *("removed", "trained", "neighbours", "gain"),
+)
 
 
 @dataclass(frozen=True)
@@ -34,30 +58,48 @@ class Run:
             raise ValueError(f"a run must be a folder that oneof fit wrote; there is no {str(folder)!r}.")
         if (folder / "checkpoint").is_dir() and not (folder / FACTS).exists():
             raise ValueError(f"the run in {folder} must be finished; it was stopped. Repeat its command to go on.")
-        return cls(folder, _object(folder / FACTS))
+        return cls(folder, _object(folder / FACTS, _FACTS))
 
     @cached_property
     def purified(self) -> pa.Table:
         """One row per training row, in the order of the file."""
         path = self.folder / PURIFIED
         try:
-            return pq.read_table(path)
+            table = pq.ParquetFile(path).read()
         except (pa.ArrowException, FileNotFoundError) as error:
             raise _damaged(path) from error
+        absent = next((name for name in _COLUMNS if name not in table.column_names), None)
+        if absent is not None:
+            raise _other(path, f"column {absent!r} is missing")
+        if table.num_rows != self.facts["n"]:
+            raise _other(path, f"it has {table.num_rows} rows, but {FACTS} says {self.facts['n']}")
+        return table
 
     @cached_property
     def training(self) -> dict[str, Any]:
         """How training went, epoch by epoch."""
-        return _object(self.folder / TRAINING)
+        path = self.folder / TRAINING
+        found = _object(path, _TRAINING)
+        t, epochs = found["trials"], found["epochs"]
+        for name, column in found["columns"].items():
+            if len(column) != epochs or any(len(row) != t for row in column):
+                raise _other(path, f"columns.{name} must have {epochs} rows of {t} numbers")
+        if not found["chosen"] or not all(1 <= epoch <= epochs for epoch in found["chosen"]):
+            raise _other(path, f"chosen must be epochs from 1 to {epochs}")
+        return found
 
     @cached_property
     def rows(self) -> list[dict[str, Any]]:
         """One row per tried setting and per network of the ensemble."""
         path = self.folder / ROWS
         try:
-            return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-        except (FileNotFoundError, UnicodeDecodeError, json.JSONDecodeError) as error:
+            found = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+        except (FileNotFoundError, ValueError, RecursionError) as error:
             raise _damaged(path) from error
+        misfit = first_misfit(found, [dict], "line")
+        if misfit:
+            raise _other(path, misfit)
+        return found
 
     @cached_property
     def model(self) -> Model:
@@ -65,18 +107,25 @@ class Run:
         return load_model(self.folder)
 
 
-def _object(path: Path) -> dict[str, Any]:
+def _object(path: Path, shape: dict[str, Any]) -> dict[str, Any]:
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except (FileNotFoundError, UnicodeDecodeError, json.JSONDecodeError) as error:
+        found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    except (FileNotFoundError, ValueError, RecursionError) as error:
         raise _damaged(path) from error
-    if not isinstance(found, dict):
-        raise _damaged(path)
+    misfit = first_misfit(found, shape)
+    if misfit:
+        raise _other(path, misfit)
     return found
 
 
 def _damaged(path: Path) -> ValueError:
-    return ValueError(f"a run must hold {path.name}; in {path.parent} it is missing or damaged. Fit it again.")
+    return ValueError(
+        f"a run must hold {path.name}; in {path.parent} it is missing or damaged. Fit it again, in another folder."
+    )
+
+
+def _other(path: Path, misfit: str) -> ValueError:
+    return ValueError(f"{path} must be the file that oneof fit wrote; {misfit}. Fit it again, in another folder.")
 
 
 # -------------------------------------------------------------------------------------------------------------- writing

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
 
@@ -32,6 +32,9 @@ for command in (demo, data, votes, inspect, generate, fit, predict, clean, repor
 # typer carries its own click in newer versions and uses the real one in older: this is ClickException of either
 UsageProblem: Any = typer.BadParameter.__mro__[2]
 
+_GO_ON = ("data", "fit", "search", "table")  # what these had done is kept
+_INTERRUPTED = 130  # what newer versions of typer return for Ctrl-C, where older raise Abort
+
 
 def _version(wanted: bool) -> None:
     if wanted:
@@ -53,16 +56,19 @@ def _options(
 def main() -> None:
     """Run a command. Bad input ends with one line on standard error and exit code 2; so does a file that cannot be had."""
     try:
-        sys.exit(app(standalone_mode=False))
+        code = app(standalone_mode=False)
     except UsageProblem as error:
         _fail(error.format_message())
     except (ValueError, TypeError, OSError) as error:
         _fail(str(error))
     except (typer.Abort, KeyboardInterrupt):
-        typer.echo("oneof: stopped.", err=True)
-        sys.exit(130)
+        code = _INTERRUPTED
+    if code == _INTERRUPTED:
+        goes_on = " The same command goes on where it was." if sys.argv[1:2] and sys.argv[1] in _GO_ON else ""
+        typer.echo(f"oneof: stopped.{goes_on}", err=True)
+    sys.exit(code)
 
 
-def _fail(message: str) -> None:
+def _fail(message: str) -> NoReturn:
     typer.echo(f"oneof: {' '.join(message.split())}", err=True)
     sys.exit(2)

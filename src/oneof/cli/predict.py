@@ -31,9 +31,8 @@ def predict(
         raise ValueError(f"out must be another file than the table that is read; got {str(out)!r} for both.")
     model = Run.open(run).model
     columns = read_columns(file, model.encoding.roles)
-    for column, values in model.encoding.unseen(columns).items():
-        shown = ", ".join(map(repr, values[:5])) + (", ..." if len(values) > 5 else "")
-        typer.echo(f"column {column!r} has values that training had not, which say nothing: {shown}", err=True)
+    for line in model.encoding.unseen(columns):
+        typer.echo(line, err=True)
     x = model.encoding.transform(columns, folder=file.parent)
     found = prediction_table(
         model.probabilities(x),

@@ -1,0 +1,60 @@
+"""What a value from a JSON file must look like, and the first place where it does not.
+
+A shape is a type (or several), [shape] for a list of such, {name: shape} for an object that has these names, {str: shape} for one
+with any names, or a set of the values that are allowed.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+NUMBER = (int, float)
+NOTHING = type(None)
+_WORDS = {str: "text", int: "a whole number", float: "a number", list: "a list", dict: "an object", NOTHING: "null"}
+
+
+def first_misfit(value: Any, shape: Any, path: str = "") -> str | None:
+    """Where a value departs from a shape first, and how; None if it fits.
+
+    >>> first_misfit({"classes": ["cat", "dog"], "n": 3}, {"classes": [str], "n": int}) is None
+    True
+    >>> first_misfit({"classes": ["cat", 7], "n": 3}, {"classes": [str], "n": int})
+    'classes[1] must be text, not 7'
+    >>> first_misfit({"classes": []}, {"classes": [str], "n": int})
+    'n is missing'
+    """
+    if isinstance(shape, set):
+        fits = isinstance(value, str) and value in shape
+        return None if fits else _must(path, " or ".join(map(repr, sorted(shape))), value)
+    if isinstance(shape, list):
+        return _in_list(value, shape[0], path)
+    if isinstance(shape, dict):
+        return _in_object(value, shape, path)
+    kinds = shape if isinstance(shape, tuple) else (shape,)
+    if isinstance(value, kinds) and not isinstance(value, bool):
+        return None
+    return _must(path, " or ".join(dict.fromkeys(_WORDS[kind] for kind in kinds if kind in _WORDS)), value)
+
+
+def _in_list(value: Any, shape: Any, path: str) -> str | None:
+    if not isinstance(value, list):
+        return _must(path, "a list", value)
+    found = (first_misfit(part, shape, f"{path}[{i}]") for i, part in enumerate(value))
+    return next((misfit for misfit in found if misfit), None)
+
+
+def _in_object(value: Any, shape: dict[Any, Any], path: str) -> str | None:
+    if not isinstance(value, dict):
+        return _must(path, "an object", value)
+    shapes = dict.fromkeys(value, shape[str]) if str in shape else shape
+    for name, part in shapes.items():
+        place = f"{path}.{name}" if path else name
+        misfit = first_misfit(value[name], part, place) if name in value else f"{place} is missing"
+        if misfit:
+            return misfit
+    return None
+
+
+def _must(path: str, wanted: str, value: Any) -> str:
+    shown = repr(value)
+    return f"{path or 'it'} must be {wanted}, not {shown if len(shown) <= 40 else shown[:37] + '...'}"
