@@ -220,16 +220,15 @@ def cifar() -> list[Run]:
 
 
 def tiny() -> list[Run]:
-    """A look at every part on a CPU: 120 images, four epochs."""
+    """A look at every part on a CPU: 60 images, four epochs."""
     systems = (("PRODEN", ""), ("POP", "late"), ("POP", "ratio-late"), ("POP", "views"))
     systems += (
         ("PRODEN", "balanced"),
         ("POP", "balanced-late"),
-        ("PRODEN", "upright-mixup"),
-        ("POP", "upright-mixup-late"),
+        ("POP", "upright-fair-trailing-late"),
+        ("supervised", ""),
     )
-    systems += (("PRODEN", "fair-trailing"), ("POP", "fair-trailing-late"), ("supervised", ""))
-    return [Run("mnist", "clean" if s == "supervised" else "tiny", s, 0, 4, one, 120, batch=12) for s, one in systems]
+    return [Run("mnist", "clean" if s == "supervised" else "tiny", s, 0, 4, one, 60, batch=6) for s, one in systems]
 
 
 PLANS = {

@@ -70,7 +70,7 @@ def test_tiny_plan_writes_resumes_and_reports(run, tmp_path, capsys):
     wished = [one.key for one in image_plans.tiny()]
     assert [images.key_of(row) for row in found] == wished
     for row in found:
-        assert row["images"] == 108
+        assert row["images"] == 54
         assert row["epoch"] == 4 == len(row["curves"]["accuracy"])
         assert row["accuracy"] == pytest.approx(row["curves"]["accuracy"][-1], abs=1e-4)
         assert row["commit"] == "abc1234"
@@ -147,9 +147,9 @@ def test_a_branch_is_the_run_it_would_have_been_alone(folder, tmp_path, monkeypa
     images.images.cache_clear()
     images.pixels.cache_clear()
     runs = image_plans.tiny()[:4]
-    network, data = LeNet(), images.images("mnist", 120)
+    network, data = LeNet(), images.images("mnist", 60)
     mask = images.candidates(runs[0], data, tmp_path, "cpu")
-    x, own, training = images.pixels("mnist", 120, "cpu"), images.trial(runs[0], data), Training(4, 12)
+    x, own, training = images.pixels("mnist", 60, "cpu"), images.trial(runs[0], data), Training(4, 6)
     seen = views("pop", "mnist", device="cpu", dtype=torch.float32)
     problem = pose(x, mask, [own], Proden(), None, training, seen, data.labels, torch.device("cpu"))
     for run, fitted, _, _ in images.fits_of(runs, network, problem):

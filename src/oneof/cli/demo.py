@@ -21,6 +21,7 @@ def demo(
     ),
 ) -> None:
     """Train PRODEN and CC, with and without POP, on digits whose labels are ambiguous."""
+    out.mkdir(parents=True, exist_ok=True)  # before the imports, which take seconds
     from dataclasses import replace
 
     import torch
@@ -33,7 +34,6 @@ def demo(
 
     torch.set_num_threads(1)  # its tensors are so small that a second thread only waits
     console = Console()
-    out.mkdir(parents=True, exist_ok=True)
     data = digits(range(seeds))
     console.print(
         f"scikit-learn's digits, {seeds} splits; a classifier's own doubts add wrong labels: "
