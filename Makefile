@@ -9,7 +9,7 @@ demo: $(VENV)/.installed
 	$(BIN)/oneof demo
 
 test: check
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 check: $(VENV)/.installed
 	$(BIN)/ruff check .
