@@ -13,6 +13,14 @@ _NUMPY = re.compile(r"\bnp\.\w+\(([^()]*)\)")  # np.str_('cat')
 _BARE = re.compile(r"(['\"])\s+(?=['\"])")  # 'cat' 'dog', as NumPy prints an array: Python would read one word
 
 
+def sets_of_cells(cells: list[Any], separator: str, name: str) -> list[list[Any]]:
+    """Candidate sets out of a column of cells, looked at for what is read wrongly or would not fit in memory."""
+    _check_divided(cells, separator, name)
+    rows = split_cells(cells, separator, name)
+    _check_fits(rows, name)
+    return rows
+
+
 def split_cells(cells: list[Any], separator: str, name: str) -> list[list[Any]]:
     """Cells as lists of labels: text is cut at the separator, a missing cell is empty. Equal texts share one list.
 
@@ -66,7 +74,7 @@ def _of_value(cell: Any, name: str, row: int) -> list[Any]:
     return labels
 
 
-def check_divided(cells: Iterable[Any], separator: str, name: str) -> None:
+def _check_divided(cells: Iterable[Any], separator: str, name: str) -> None:
     """Refuse sets whose labels are divided in another way: as they are, each set would be a label of its own.
 
     So it is where every text is a printed list that cannot be read, or where the separator occurs nowhere, another does, and
@@ -92,7 +100,7 @@ def check_divided(cells: Iterable[Any], separator: str, name: str) -> None:
             )
 
 
-def check_fits(rows: list[list[Any]], name: str) -> None:
+def _check_fits(rows: list[list[Any]], name: str) -> None:
     """Refuse sets whose table, rows by labels, would not fit in memory: then labels are mostly answers that nobody has sorted."""
     labels = dict.fromkeys(label for row in rows for label in row)
     if len(rows) * len(labels) > _CELLS:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from oneof.candidates import Candidates, read
 from oneof.data.arrays import Stored, from_mat, from_npz
-from oneof.data.cells import check_divided, check_fits, is_missing, split_cells
+from oneof.data.cells import is_missing, sets_of_cells
 
 _TABLES = (".parquet", ".pq", ".csv", ".tsv", ".csv.gz", ".tsv.gz")
 
@@ -154,11 +154,7 @@ def _chosen(raw: Stored, features: Sequence[str]) -> Stored:
 def _read_sets(
     raw: Stored, separator: str, classes: Sequence[Any] | None, complementary: bool, empty: str
 ) -> Candidates:
-    sets: Any = raw.sets
-    if isinstance(sets, list):
-        check_divided(sets, separator, raw.sets_name)
-        sets = split_cells(sets, separator, raw.sets_name)
-        check_fits(sets, raw.sets_name)
+    sets = sets_of_cells(raw.sets, separator, raw.sets_name) if isinstance(raw.sets, list) else raw.sets
     names = raw.classes if classes is None else classes
     try:
         return read(sets, classes=names, complementary=complementary, empty=empty)

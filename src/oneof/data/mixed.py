@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oneof.candidates import Candidates, read
-from oneof.data.cells import check_divided, check_fits, is_missing, split_cells
+from oneof.data.cells import is_missing, sets_of_cells, split_cells
 from oneof.data.formats import check_column, read_table, suffix_of
 from oneof.data.row_numbers import numbers_rows
 from oneof.data.tables import Source, is_number, open_table, read_numbers
@@ -92,11 +92,8 @@ def read_mixed(table: Any, roles: Roles) -> Mixed:
         raise ValueError(f"{source.name} must have at least one row; got none.")
     x, roles, row_numbers = _without_row_numbers(x, roles, by_name, source.name)
     columns = Columns(source.name, x, list(roles.features), _all_words(others, roles))
-    for name in filter(None, (roles.candidates, roles.exclude)):
-        check_divided(others[name], roles.separator, _where(source, name))
-    cells = {name: split_cells(others[name], roles.separator, _where(source, name)) for name in supervision}
-    for name in filter(None, (roles.candidates, roles.exclude)):
-        check_fits(cells[name], _where(source, name))
+    reading = {roles.candidates: sets_of_cells, roles.exclude: sets_of_cells, roles.gold: split_cells}
+    cells = {name: way(others[name], roles.separator, _where(source, name)) for name, way in reading.items() if name}
     candidates, gold = _supervision(source.name, cells, roles, len(x))
     groups = [str(cell) for cell in others[roles.group]] if roles.group else None
     return Mixed(columns, roles, candidates, gold, groups, left_out, row_numbers)
@@ -218,7 +215,7 @@ def _supervision(
     """The sets of all rows: what is said to be possible, without what is said to be wrong."""
     if not roles.candidates and not roles.exclude:
         raise ValueError(f"candidates must be a column of {name}, or exclusions; got neither.")
-    classes = _classes([labels for column in cells for labels in cells[column] if column != roles.group])
+    classes = _classes([labels for column in cells.values() for labels in column])
     possible, wrong, gold = (
         _mask(cells[column], classes, f"{name}, column {column!r}") if column else np.zeros((n, len(classes)), bool)
         for column in (roles.candidates, roles.exclude, roles.gold)
