@@ -1,8 +1,12 @@
-"""One torch thread for every test, and double precision where a test asks for it."""
+"""One torch thread for every test, no instruction that a CPU announces and may not run, double precision where a test asks for it."""
 
 from __future__ import annotations
 
 import os
+
+# Before torch is imported. Some virtual machines announce amx_bf16 and do not run it: oneDNN then fails, or the interpreter dies.
+os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")
+
 from collections.abc import Iterator
 
 import pytest

@@ -105,3 +105,17 @@ def test_fits_that_are_joined_run_as_they_did():
     for one in fits:
         one.stack.fast = 12  # as on a card, where the module runs in bfloat16
     assert join(fits).stack.fast == 12
+
+
+def test_a_stack_trained_on_a_card_runs_on_a_cpu_without_autocast(monkeypatch):
+    """A CPU may announce bfloat16 and not run it: what comes to one computes in the weights' own precision."""
+    fitted = fit(X, SETS, network=LeNet(), training=TRAINING, views=PLAIN)
+    plain = fitted.logits(X)
+
+    def refused(*_, **__):
+        raise AssertionError("autocast on a CPU")
+
+    monkeypatch.setattr(torch, "autocast", refused)
+    fitted.stack.fast = 12
+    fitted.stack.on_card = refused
+    assert torch.equal(fitted.logits(X), plain)

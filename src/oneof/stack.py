@@ -19,7 +19,7 @@ class Stack:
     For t = 1 the module itself is called, and `weights` are views of its parameters; a module that broadcasts is called with all
     t weights at once; any other goes through vmap. `fast` is for images on CUDA: the module runs in bfloat16 (outputs are float32
     again). It takes the way `on_card` that it has for this, or else is compiled for training batches of that many images; a
-    ragged batch is not worth a compilation.
+    ragged batch is not worth a compilation. Brought to a CPU, the module runs as it is: a processor may announce bfloat16 and not run it.
     """
 
     def __init__(self, modules: Sequence[nn.Module], fast: int = 0) -> None:
@@ -53,7 +53,7 @@ class Stack:
 
         With other weights neither a gradient nor a BN statistic of the network's own moves: it works on copies of the buffers.
         """
-        if not self.fast:
+        if not self.fast or x.device.type != "cuda":
             return self._call(x, part, weights)
         with torch.autocast(x.device.type, torch.bfloat16), _tried_out():
             return _map(lambda one: one.float(), self._call(x, part, weights))
@@ -63,9 +63,14 @@ class Stack:
             return self.module.get_submodule(part)(x)
         if self.t > 1 or weights is not None:
             return self._functional(x, part, weights)
-        compiled = self.compiled if self.module.training and x.shape[1] == self.fast else self.module
-        called = self.module.get_submodule(part) if part else self.on_card or compiled
+        called = self.module.get_submodule(part) if part else self._way(x)
         return _map(lambda one: one[None], called(x[0]))
+
+    def _way(self, x: Tensor) -> Callable[[Tensor], Any]:
+        """How one network is called: on a GPU by its own kernels, or compiled for full batches; else as it is."""
+        if x.device.type != "cuda":
+            return self.module
+        return self.on_card or (self.compiled if self.module.training and x.shape[1] == self.fast else self.module)
 
     def _functional(self, x: Tensor, part: str, weights: Mapping[str, Tensor] | None) -> Any:
         own = self.parameters if weights is None else weights
