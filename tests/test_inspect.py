@@ -14,6 +14,7 @@ import pytest
 import scipy.io
 import torch
 import typer
+from sklearn.datasets import load_digits
 from typer.testing import CliRunner
 
 from oneof.candidates import Candidates, read
@@ -306,6 +307,16 @@ def test_the_kind_of_made_sets_is_found(kind: str) -> None:
 def test_the_kind_of_made_sets_is_found_in_most_seeds(kind: str) -> None:
     verdicts = Counter(find_dependence(*_made(kind, seed), seed).verdict for seed in range(10))
     assert verdicts[kind] >= 8, verdicts
+
+
+@pytest.mark.parametrize("share", [0.06, 0.1, 0.2])
+def test_a_few_ambiguous_rows_among_single_labels(share: float) -> None:
+    """The commonest table there is: nearly every set holds one label. The test looks at the few, and never ends the command."""
+    x, y = load_digits(return_X_y=True)
+    rows = np.random.default_rng(0).permutation(len(y))[: int(share * len(y))]
+    mask = np.arange(10) == y[:, None]
+    mask[rows, (y[rows] + 1) % 10] = True
+    assert find_dependence(x, mask).verdict == "class-dependent"
 
 
 def test_the_same_seed_gives_the_same_verdict_and_figures() -> None:

@@ -7,7 +7,7 @@ With y the true label and D = S \ {y} its distractors:
     instance-dependent   D depends on x given y
 
 What is computed. `proxy.guess` gives each row weights over its set and so a guess of y, held out by folds. The quarter of rows with the
-least sure guesses is left aside; on the others, with r_ik = 1[k in S_i] minus its average over the rows that have the same guess,
+least sure guesses is left aside, but no more than half of the sets of several labels (sets of one are sure by themselves and have no distractor); on the others, with r_ik = 1[k in S_i] minus its average over the rows that have the same guess,
 
     by features   the share of the sum of r_ik^2 that a held-out regression of r on x explains
     by classes    the mean over pairs j != k of (N_jk - m_j q)^2 / (m_j q (1 - q)), N_jk of the m_j rows with guess j hold k, q one rate
@@ -142,7 +142,8 @@ def _comparison(statistic: float, resampled: list[float]) -> Comparison:
 
 def _verdict(by_features: Comparison, by_classes: Comparison) -> tuple[str, str]:
     excess = by_features.statistic - by_features.expected
-    ratio = by_classes.statistic / by_classes.expected
+    # Where next to no set holds a second label, no distractor is expected of any class: then there is nothing to differ.
+    ratio = by_classes.statistic / by_classes.expected if by_classes.expected > 0 else 1.0
     figures = (
         f"beyond the guessed class the features explain {max(excess, 0):.1%} of the distractors' variance (p = "
         f"{by_features.p_value:.2g}); distractor rates differ between classes {ratio:.3g} times as much as in "
@@ -171,7 +172,9 @@ class _Sure(NamedTuple):
 
 def _sure(weights: Floats) -> _Sure:
     top = weights.max(1)
-    rows = np.flatnonzero(top >= np.quantile(top, _LEAST_SURE))
+    several = (weights > 0).sum(1) > 1
+    least = min(np.quantile(top, _LEAST_SURE), np.median(top[several]) if several.any() else 1.0)
+    rows = np.flatnonzero(top >= least)
     labels = weights[rows].argmax(1)
     return _Sure(rows, labels, np.eye(weights.shape[1], dtype=np.float32)[labels])
 
