@@ -11,8 +11,8 @@ import pytest
 from numpy.typing import NDArray
 
 from oneof.data.mixed import Columns, Roles
-from oneof.embed import Embedder, embedded, open_embedder
-from oneof.features import Encoding, learn_encoding
+from oneof.embed import MODELS, Embedder, embedded, open_embedder
+from oneof.features import Embedded, Encoding, learn_encoding
 
 NAN = np.nan
 
@@ -114,3 +114,27 @@ def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch, kind: str, pa
     monkeypatch.setitem(__import__("sys").modules, package, None)
     with pytest.raises(ValueError, match=rf"columns of kind {kind} need the package {package}; .*'oneof\[{extra}\]'"):
         open_embedder(kind, "any")
+
+
+def test_an_embedder_that_only_a_stranger_names_is_not_opened(tmp_path: Path) -> None:
+    """The name may be the path of a folder beside the model, from which an older sentence-transformers loads Python."""
+    network = Counting()
+
+    def opened(kind: str, model: str) -> Embedder:
+        return Embedder(kind, model, network)
+
+    strange = Encoding((), (), (), {}, (Embedded("note", "text", str(tmp_path / "evil"), 2),))
+    table = Columns("t.csv", np.empty((1, 0), np.float32), [], {"note": ["abc"]})
+    with pytest.raises(
+        ValueError, match=r"an embedder must be one that oneof knows .* the model wants '.*evil' for column 'note'"
+    ):
+        strange.transform(table, cache=tmp_path, opened=opened)
+    assert network.asked == []
+    assert strange.transform(table, cache=tmp_path, opened=opened, named=[str(tmp_path / "evil")]).tolist() == [[3, 1]]
+
+
+def test_a_folder_does_not_pass_for_a_known_embedder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / MODELS["text"]).mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError, match="must be the name of a model; here it is also a folder"):
+        open_embedder("text", MODELS["text"])

@@ -47,6 +47,10 @@ class BadImage(ValueError):
 def open_embedder(kind: str, model: str) -> Embedder:
     """The embedder of a kind, "text" or "image"; its weights are fetched by the extra's own package, once."""
     module, extra = EXTRAS[kind]
+    if model in MODELS.values() and Path(model).exists():
+        raise ValueError(
+            f"{model} must be the name of a model; here it is also a folder, which would be opened in its place. Move to another folder."
+        )
     try:
         package = import_module(module)
     except ImportError as error:

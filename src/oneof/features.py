@@ -5,7 +5,7 @@ What was learned from the training rows is plain values that JSON holds; scikit-
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -74,12 +74,18 @@ class Encoding:
         folder: Path = Path(),
         cache: Path = CACHE,
         opened: Callable[[str, str], Embedder] = open_embedder,
+        named: Collection[str] = (),
     ) -> NDArray[np.float32]:
-        """Features [n, d] of columns; a category that training did not have is no category at all."""
+        """Features [n, d] of columns; a category that training did not have is no category at all.
+
+        An embedder is opened if the product knows it or the person has `named` it: an encoding may come from a stranger's
+        folder, and a name in it may be the path of a model that brings code along.
+        """
         parts = [self._filled(columns.numbers)]
         if self.categories:
             parts.append(self._encoder().transform(_table(columns, list(self.categories))))
         for part in self.embedded:
+            _check_known(part, named)
             parts.append(embedded(columns.words[part.column], opened(part.kind, part.model), folder, cache))
         return parts[0] if len(parts) == 1 else np.hstack(parts, dtype=np.float32)
 
@@ -110,6 +116,14 @@ class Encoding:
             sparse_output=False,
             dtype=np.float32,
         ).fit(first)
+
+
+def _check_known(part: Embedded, named: Collection[str]) -> None:
+    if part.model not in (MODELS[part.kind], *named):
+        raise ValueError(
+            f"an embedder must be one that oneof knows ({MODELS[part.kind]}) or that you name yourself; the model wants "
+            f"{part.model[:100]!r} for column {part.column!r}. If you trust it, name it in `named`."
+        )
 
 
 def learn_encoding(
