@@ -14,15 +14,15 @@ from pathlib import Path
 
 from torch import nn
 
-from oneof.checkpoint import Keeper
-from oneof.events import begin_purifying
-from oneof.loop import begin, epochs
 from oneof.methods.base import Method
 from oneof.networks import Network
-from oneof.problem import Problem
 from oneof.purify import Purify, stacked
-from oneof.stack import build
-from oneof.state import Best, Fit, Record, State
+from oneof.training.checkpoint import Keeper
+from oneof.training.events import begin_purifying
+from oneof.training.loop import begin, epochs
+from oneof.training.problem import Problem
+from oneof.training.stack import build
+from oneof.training.state import Best, Fit, Record, State
 
 
 @dataclass(frozen=True)

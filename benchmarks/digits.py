@@ -16,8 +16,8 @@ import numpy as np
 import torch
 from scipy.stats import ttest_rel
 
-from oneof.demo import SYSTEMS, TRAINING, digits, run
-from oneof.results import Row, append, read
+from oneof.paper.ablation import SYSTEMS, TRAINING, digits, run
+from oneof.storage.rows import Row, append, read
 
 PAIRS = [("PRODEN + POP", "PRODEN"), ("CC + POP", "CC")]
 

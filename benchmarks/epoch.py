@@ -25,17 +25,17 @@ import torch
 from torch import nn
 
 from oneof.data.augment import views
-from oneof.events import event
-from oneof.loop import begin, epochs
 from oneof.methods import Proden
 from oneof.networks import LeNet, WideResNet
-from oneof.optimize import Steps
-from oneof.problem import Training, pose
+from oneof.paper.results import origin
 from oneof.purify import Pop
-from oneof.results import origin
-from oneof.runtime import Replay
-from oneof.stack import build
-from oneof.trials import Trial
+from oneof.training.device import Replay
+from oneof.training.events import event
+from oneof.training.loop import begin, epochs
+from oneof.training.optimize import Steps
+from oneof.training.problem import Training, pose
+from oneof.training.stack import build
+from oneof.training.trials import Trial
 
 SHAPES = {
     "cifar10": (45_000, (3, 32, 32), WideResNet()),

@@ -27,13 +27,13 @@ def work(folder: Path) -> None:
     import numpy as np
     import torch
 
+    from oneof.candidates.generate import Flip, generate
     from oneof.data.synthetic import mixture
-    from oneof.engine import fit
-    from oneof.generate import Flip, generate
-    from oneof.problem import Training
+    from oneof.paper.results import rows_of
     from oneof.purify import Pop
-    from oneof.results import rows_of
-    from oneof.trials import Trial
+    from oneof.training.fit import fit
+    from oneof.training.problem import Training
+    from oneof.training.trials import Trial
 
     torch.set_num_threads(1)
     data = mixture(n=400, d=6, c=5, seed=0)

@@ -18,24 +18,25 @@ from typing import Any
 import numpy as np
 import torch
 
-from oneof.compare import ranks
-from oneof.data.named import NAMED, load
+from oneof.candidates.generate import InstanceRate, generate
+from oneof.data.named.catalogue import NAMED, load
 from oneof.data.synthetic import mixture
-from oneof.engine import fit
-from oneof.evaluate import purified_region
-from oneof.experiments import REAL, REGION, SENSITIVITY, TABLES, TABULAR
-from oneof.generate import InstanceRate, generate
-from oneof.loop import begin, epochs
 from oneof.methods import CC, Proden
+from oneof.metrics import purified_region
 from oneof.networks import MLP, Linear
-from oneof.obtain import split
-from oneof.paper import printed
-from oneof.problem import Training, pose
+from oneof.paper import figures, tables
+from oneof.paper.compare import ranks
+from oneof.paper.experiments import REAL, REGION, SENSITIVITY, TABLES, TABULAR
+from oneof.paper.obtain import split
+from oneof.paper.printed import printed
+from oneof.paper.results import origin
 from oneof.purify import Purify
-from oneof.report import figures, tables
-from oneof.results import Row, append, origin, read
-from oneof.stack import build
-from oneof.trials import Trial
+from oneof.storage.rows import Row, append, read
+from oneof.training.fit import fit
+from oneof.training.loop import begin, epochs
+from oneof.training.problem import Training, pose
+from oneof.training.stack import build
+from oneof.training.trials import Trial
 
 SEEDS = range(10)
 REPORTED = range(100, 110)

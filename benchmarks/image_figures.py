@@ -16,10 +16,10 @@ from image_report import reported
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from oneof.data.named import NAMED
-from oneof.report.curves import COLOURS
-from oneof.report.figures import save
-from oneof.results import Row, read
+from oneof.data.named.catalogue import NAMED
+from oneof.paper.curves import COLOURS
+from oneof.paper.figures import save
+from oneof.storage.rows import Row, read
 
 SETS = ("mnist", "kmnist", "fashion-mnist", "cifar10")
 HARDNESS = {"20": "hard", "saturated": "saturated", "clean": "true labels"}

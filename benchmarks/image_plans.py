@@ -10,8 +10,8 @@ from posteriors import FairProden, ProdenSeenByAll, TrailingProden
 
 from oneof.methods import RCR, Method, PiCO, Proden, Valen
 from oneof.methods.proden import BalancedProden
-from oneof.problem import Training
 from oneof.purify import Pop, PopRatio, Purify
+from oneof.training.problem import Training
 
 KEY = ("dataset", "difficulty", "system", "variant", "seed", "epochs")
 CHARACTERS = ("mnist", "kmnist")  # which have no mirror images

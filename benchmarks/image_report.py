@@ -7,10 +7,10 @@ from itertools import groupby
 import numpy as np
 from image_plans import CHOSEN, FAIR, KEY, bases_of, cifar, mnist_like, suited
 
-from oneof.compare import Paired, holm, paired
-from oneof.data.named import NAMED
-from oneof.paper import printed
-from oneof.results import Row
+from oneof.data.named.catalogue import NAMED
+from oneof.paper.compare import Paired, holm, paired
+from oneof.paper.printed import printed
+from oneof.storage.rows import Row
 
 CELL = ("dataset", "difficulty", "epochs")
 COLUMNS = [

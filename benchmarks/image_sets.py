@@ -17,12 +17,12 @@ from sklearn.decomposition import PCA
 from sklearn.linear_model import RidgeCV
 from sklearn.model_selection import KFold, cross_val_predict
 
-from oneof.data.named import NAMED, Dataset
-from oneof.files import written_beside
-from oneof.generate import InstanceRate, generate, reach
-from oneof.results import origin
-from oneof.settings import plain_value
-from oneof.teacher import dataset_logits
+from oneof.candidates.generate import InstanceRate, generate, reach
+from oneof.data.named.catalogue import NAMED, Dataset
+from oneof.paper.results import origin
+from oneof.storage.files import written_beside
+from oneof.storage.settings import plain_value
+from oneof.training.teacher import dataset_logits
 
 DIFFICULTIES = {"20": 20, "saturated": 200, "tiny": 1}  # epochs of the classifier that draws the sets
 DRAWS = (0, *range(100, 105))  # one seed to search on, five to report

@@ -18,11 +18,11 @@ import numpy as np
 import torch
 from image_sets import sets_of, training_part
 
-from oneof.data.named import Dataset, load
-from oneof.experiments import TABLES
-from oneof.obtain import Cell, missing, train
-from oneof.results import Row, append, read
-from oneof.trials import Trial
+from oneof.data.named.catalogue import Dataset, load
+from oneof.paper.experiments import TABLES
+from oneof.paper.obtain import Cell, missing, train
+from oneof.storage.rows import Row, append, read
+from oneof.training.trials import Trial
 
 EPOCHS_OF_SETS = 200  # of the classifier that drew them
 

@@ -27,13 +27,14 @@ from image_report import key_of, table
 from image_sets import DIFFICULTIES, path_of, sets_of, training_part
 
 from oneof.data.augment import views
-from oneof.data.named import Dataset, load
+from oneof.data.named.catalogue import Dataset, load
 from oneof.networks import LeNet, Network, WideResNet
-from oneof.problem import Problem, pose
-from oneof.results import Row, append, read, rows_of
-from oneof.state import Fit
-from oneof.teacher import channels_first
-from oneof.trials import Trial
+from oneof.paper.results import rows_of
+from oneof.storage.rows import Row, append, read
+from oneof.training.problem import Problem, pose
+from oneof.training.state import Fit
+from oneof.training.teacher import channels_first
+from oneof.training.trials import Trial
 
 GUESS = {"cifar10": (60.0, 1.4)}  # seconds to compile and per epoch, before a first run has been timed
 

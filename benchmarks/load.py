@@ -17,14 +17,14 @@ import tempfile
 import time
 from pathlib import Path
 
+from oneof.candidates.generate import Flip, generate
 from oneof.data.synthetic import mixture
-from oneof.generate import Flip, generate
 
 ONEOF = [sys.executable, "-c", "from oneof.cli import main; main()"]
 WRITER = """
 import sys
 from pathlib import Path
-from oneof.results import append
+from oneof.storage.rows import append
 path, writer, rows = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
 for number in range(rows):
     append(path, [{"writer": writer, "number": number, "padding": "x" * (number % 400)}])

@@ -23,11 +23,11 @@ import pyarrow.parquet as pq
 import torch
 
 from oneof.data.on_disk import from_parquet
-from oneof.engine import fit
 from oneof.networks import Linear
-from oneof.problem import Training
 from oneof.purify import Pop
-from oneof.trials import Trial
+from oneof.training.fit import fit
+from oneof.training.problem import Training
+from oneof.training.trials import Trial
 
 D, C = 256, 10
 

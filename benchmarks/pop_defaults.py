@@ -18,13 +18,14 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from oneof.demo import TRAINING, Digits, digits
-from oneof.engine import fit
 from oneof.methods import CC, Method, Proden
-from oneof.problem import Training
+from oneof.paper.ablation import TRAINING, Digits, digits
+from oneof.paper.results import rows_of
 from oneof.purify import Pop, PopRatio, Purify
-from oneof.results import append, read, rows_of
-from oneof.settings import plain_value
+from oneof.storage.rows import append, read
+from oneof.storage.settings import plain_value
+from oneof.training.fit import fit
+from oneof.training.problem import Training
 
 SEEDS = range(10)
 SITUATIONS = [(Proden(), 0.0), (Proden(), 1.0), (CC(), 0.0), (CC(), 1.0)]  # method, mixup

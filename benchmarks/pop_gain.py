@@ -13,10 +13,10 @@ from pathlib import Path
 
 import numpy as np
 
-from oneof.data.named import NAMED
-from oneof.experiments import TABLES
-from oneof.obtain import Cell
-from oneof.results import Row, read
+from oneof.data.named.catalogue import NAMED
+from oneof.paper.experiments import TABLES
+from oneof.paper.obtain import Cell
+from oneof.storage.rows import Row, read
 
 SETS = ("lost", "birdsong", "msrcv2")
 SEEDS = range(100, 110)

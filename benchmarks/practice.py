@@ -28,14 +28,15 @@ from numpy.typing import NDArray
 from sklearn.neighbors import NearestNeighbors
 from sklearn.preprocessing import StandardScaler
 
-from oneof.calibrate import by_set_size, by_two_guesses, estimate
-from oneof.data.named import Dataset, load
-from oneof.features import Encoding
-from oneof.fitting import SPACE
-from oneof.model import Model, member_of
-from oneof.resolve import ask_networks, judged_rows, trained_rows
-from oneof.results import Row, append, origin, read
-from oneof.search import search
+from oneof.data.encode import Encoding
+from oneof.data.named.catalogue import Dataset, load
+from oneof.paper.results import origin
+from oneof.runs.calibrate import by_set_size, by_two_guesses, estimate
+from oneof.runs.fit_table import SPACE
+from oneof.runs.labels import ask_networks, judged_rows, trained_rows
+from oneof.runs.model import Model, member_of
+from oneof.selection.search import search
+from oneof.storage.rows import Row, append, read
 
 app = typer.Typer(add_completion=False)
 NEAR = 10  # neighbours that vote

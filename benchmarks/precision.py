@@ -16,16 +16,17 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from oneof.candidates.generate import Flip, generate
 from oneof.data.augment import views
-from oneof.data.named import load
-from oneof.engine import fit
-from oneof.generate import Flip, generate
+from oneof.data.named.catalogue import load
 from oneof.methods import Proden
 from oneof.networks import LeNet
-from oneof.problem import Training
+from oneof.paper.results import rows_of
 from oneof.purify import Pop
-from oneof.results import Row, append, read, rows_of
-from oneof.trials import Trial
+from oneof.storage.rows import Row, append, read
+from oneof.training.fit import fit
+from oneof.training.problem import Training
+from oneof.training.trials import Trial
 
 TRAIN, TEST, EPOCHS, SEEDS = 5000, 2000, 15, (0, 1, 2)
 RULE = Pop(warm_up=5, interval=3, window=3)

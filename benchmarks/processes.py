@@ -18,14 +18,14 @@ import numpy as np
 import torch
 
 from oneof.data.synthetic import mixture
-from oneof.engine import fit
-from oneof.fitting import SPACE
 from oneof.networks import MLP
-from oneof.problem import Training
 from oneof.purify import Pop
-from oneof.search import search
-from oneof.state import Fit
-from oneof.trials import Trial
+from oneof.runs.fit_table import SPACE
+from oneof.selection.search import search
+from oneof.training.fit import fit
+from oneof.training.problem import Training
+from oneof.training.state import Fit
+from oneof.training.trials import Trial
 
 CLASSES, SHORT, LONG = 50, 2, 8
 

@@ -13,11 +13,11 @@ import image_report
 import image_sets
 import realworld
 
-from oneof.data.named import NAMED
-from oneof.experiments import TABLES
-from oneof.paper import printed
-from oneof.report import tables
-from oneof.results import Row, read
+from oneof.data.named.catalogue import NAMED
+from oneof.paper import tables
+from oneof.paper.experiments import TABLES
+from oneof.paper.printed import printed
+from oneof.storage.rows import Row, read
 
 ROOT = Path(__file__).parents[1]
 MARK = "<!-- {}: made by benchmarks/readme.py -->", "<!-- {}: end -->"
@@ -78,7 +78,7 @@ def _words(scores: tables.Scores, rows: list[Row]) -> list[str]:
 
 
 def _settings() -> set[str]:
-    from oneof.obtain import Cell
+    from oneof.paper.obtain import Cell
 
     table = TABLES[4]
     return {Cell(name, one, table.protocol(name), ()).setting for name in SETS for one in table.systems.values()}

@@ -18,8 +18,9 @@ import numpy as np
 import torch
 
 from oneof import PartialLabelClassifier
-from oneof.data.named import Dataset, load
-from oneof.results import Row, append, origin, read
+from oneof.data.named.catalogue import Dataset, load
+from oneof.paper.results import origin
+from oneof.storage.rows import Row, append, read
 
 DATASETS = ("lost", "msrcv2", "birdsong")
 DEFAULT = "default"

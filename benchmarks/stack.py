@@ -18,11 +18,11 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from oneof.engine import fit
-from oneof.generate import Flip, generate
+from oneof.candidates.generate import Flip, generate
 from oneof.networks import Linear
-from oneof.problem import Training
-from oneof.trials import Trial
+from oneof.training.fit import fit
+from oneof.training.problem import Training
+from oneof.training.trials import Trial
 
 N, D, C, BATCH, TRIALS = 898, 108, 16, 100, 60
 STEPS = -(-N // BATCH)

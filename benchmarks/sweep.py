@@ -23,15 +23,15 @@ import numpy as np
 import torch
 from scipy.io import savemat
 
-from oneof.data.named import NAMED, load
+from oneof.candidates.generate import Flip, generate
+from oneof.data.named.catalogue import NAMED, load
 from oneof.data.synthetic import mixture
-from oneof.experiments import TABLES, TABULAR, Protocol
-from oneof.generate import Flip, generate
 from oneof.networks import Linear
-from oneof.obtain import FIXED_MEMORY, REPORTED, Cell, obtain, obtain_all
-from oneof.on_ray import on_ray
-from oneof.problem import Training
-from oneof.results import Row, read
+from oneof.paper.experiments import TABLES, TABULAR, Protocol
+from oneof.paper.obtain import FIXED_MEMORY, REPORTED, Cell, obtain, obtain_all
+from oneof.paper.on_ray import on_ray
+from oneof.storage.rows import Row, read
+from oneof.training.problem import Training
 
 PROTOCOL = Protocol(Linear(), Training(epochs=100, batch=50), lr=(0.01, 0.1), weight_decay=(1e-3,))
 SYSTEMS = ("proden", "proden+pop", "cc", "cc+pop", "rc", "rc+pop")

@@ -17,9 +17,9 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from oneof.data.named import Dataset, load
-from oneof.experiments import TABLES
-from oneof.obtain import Cell, obtain, split
+from oneof.data.named.catalogue import Dataset, load
+from oneof.paper.experiments import TABLES
+from oneof.paper.obtain import Cell, obtain, split
 
 
 def plain(data: Dataset, cell: Cell) -> float:

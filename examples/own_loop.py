@@ -6,7 +6,7 @@ from sklearn.datasets import load_digits
 from torch import nn
 
 from oneof import Pop
-from oneof.generate import Flip, generate
+from oneof.candidates.generate import Flip, generate
 from oneof.methods import Proden
 
 x, y = load_digits(return_X_y=True)

@@ -1,4 +1,4 @@
-"""What tests/test_processes.py trains in one process and in several; run by torchrun it trains every case and saves what came out."""
+"""What tests/training/test_processes.py trains in one process and in several; run by torchrun it trains every case and saves what came out."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ import numpy as np
 import pandas as pd
 import torch
 
-import oneof.engine
-import oneof.given
+import oneof.training.fit
+import oneof.training.set_input
 from oneof.data.synthetic import mixture
-from oneof.engine import fit
-from oneof.estimator import PartialLabelClassifier
-from oneof.fitting import Task, fit_table
+from oneof.estimator.classifier import PartialLabelClassifier
 from oneof.methods import METHODS, BalancedProden
 from oneof.networks import MLP, GeneratorMLP
-from oneof.problem import Training
 from oneof.purify import Pop, PopRatio
-from oneof.space import Space
-from oneof.trials import Trial
+from oneof.runs.fit_table import Task, fit_table
+from oneof.selection.space import Space
+from oneof.training.fit import fit
+from oneof.training.problem import Training
+from oneof.training.trials import Trial
 
 N, C = 61, 12
 DATA = mixture(n=N, d=3, c=C, separation=4.0, seed=1)
@@ -83,7 +83,7 @@ def train(
     orders = [np.random.default_rng(seed).permutation(N) for seed in range(trials)]
     rows = [{"rows": order[:45], "held_out": order[45:53], "test": order[53:]} for order in orders]
     training = Training(epochs, batch, mixup=mixup, noise=noise)
-    with mock.patch.object(oneof.given, "LARGE", large):  # and put back: other tests look at it
+    with mock.patch.object(oneof.training.set_input, "LARGE", large):  # and put back: other tests look at it
         return fit(
             DATA.x,
             SETS,
@@ -147,7 +147,7 @@ class Stopped(Exception):
 
 def train_some(steps: int, **case) -> None:
     """A run that ends after so many steps, with a checkpoint after each."""
-    whole = oneof.engine.steps
+    whole = oneof.training.fit.steps
 
     def some(problem, state):
         for number, record in enumerate(whole(problem, state), 1):
@@ -155,13 +155,13 @@ def train_some(steps: int, **case) -> None:
             if number == steps:
                 raise Stopped
 
-    oneof.engine.steps = some
+    oneof.training.fit.steps = some
     try:
         train(**case, every=0)
     except Stopped:
         return
     finally:
-        oneof.engine.steps = whole
+        oneof.training.fit.steps = whole
 
 
 def main(folder: Path) -> None:
@@ -182,6 +182,20 @@ def main(folder: Path) -> None:
         results["missing"] = str(error)
     results["said"] = said
     torch.save(results, folder / f"rank-{torch.distributed.get_rank()}.pt")
+
+
+def assert_same_run(ours, theirs, atol):
+    """The same sets, labels and choices, and numbers that are close."""
+    assert ours.facts["chosen"] == theirs.facts["chosen"]
+    for name in theirs.purified.column_names:
+        one, other = ours.purified[name].to_pylist(), theirs.purified[name].to_pylist()
+        if name == "removed":
+            margins = [[fall.pop("margin") for row in column for fall in row] for column in (one, other)]
+            np.testing.assert_allclose(*margins, rtol=0, atol=atol, err_msg=name)
+        if isinstance(other[0], float):
+            np.testing.assert_allclose(one, other, rtol=0, atol=atol, err_msg=name)
+        else:
+            assert one == other, name
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from snippets import FENCE, run, same, steps
 
-from oneof.results import read
+from oneof.storage.rows import read
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"

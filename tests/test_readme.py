@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from oneof.results import read
+from oneof.storage.rows import read
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()

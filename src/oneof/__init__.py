@@ -6,33 +6,33 @@ from typing import TYPE_CHECKING, Any
 from oneof.version import __version__
 
 if TYPE_CHECKING:
-    from oneof.candidates import Candidates as Candidates
-    from oneof.candidates import read as read
-    from oneof.engine import fit as fit
-    from oneof.estimator import PartialLabelClassifier as PartialLabelClassifier
+    from oneof.candidates.mask import Candidates as Candidates
+    from oneof.candidates.read import read as read
+    from oneof.estimator.classifier import PartialLabelClassifier as PartialLabelClassifier
     from oneof.methods import METHODS as METHODS
     from oneof.methods import Method as Method
     from oneof.networks import MLP as MLP
     from oneof.networks import Linear as Linear
-    from oneof.problem import Training as Training
     from oneof.purify import Pop as Pop
     from oneof.purify import PopRatio as PopRatio
-    from oneof.trials import Trial as Trial
+    from oneof.training.fit import fit as fit
+    from oneof.training.problem import Training as Training
+    from oneof.training.trials import Trial as Trial
 
 # torch takes seconds to import, and `oneof --help` must not: a name is fetched when it is first used
 _HOME = {
-    "Candidates": "candidates",
-    "read": "candidates",
-    "fit": "engine",
-    "PartialLabelClassifier": "estimator",
+    "Candidates": "candidates.mask",
+    "read": "candidates.read",
+    "fit": "training.fit",
+    "PartialLabelClassifier": "estimator.classifier",
     "METHODS": "methods",
     "Method": "methods",
     "MLP": "networks",
     "Linear": "networks",
-    "Training": "problem",
+    "Training": "training.problem",
     "Pop": "purify",
     "PopRatio": "purify",
-    "Trial": "trials",
+    "Trial": "training.trials",
 }
 
 __all__ = ["__version__", *_HOME]

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from oneof.candidates import masked, posterior
+from oneof.candidates.mask import masked, posterior
 
 
 class Removals(NamedTuple):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from oneof.run import Run
+    from oneof.runs.folder import Run
 
 
 def clean(
@@ -22,10 +22,10 @@ def clean(
     separator: Annotated[str, typer.Option(help="CSV: what stands between the labels of a set.")] = "|",
 ) -> None:
     """Write the label of every training row, why it was chosen, and which rows to ask a person about, in order."""
-    from oneof.reasons import explained
-    from oneof.report.label_studio import tasks, write_tasks
-    from oneof.run import Run
-    from oneof.sheets import ENDINGS, check_out, write_sheet
+    from oneof.runs.explain import explained
+    from oneof.runs.folder import Run
+    from oneof.runs.label_studio import tasks, write_tasks
+    from oneof.storage.sheets import ENDINGS, check_out, write_sheet
 
     check_out(out, (*ENDINGS, ".json"))
     opened = Run.open(run)
@@ -45,9 +45,9 @@ def clean(
 
 def _carried(run: Run, columns: list[str]) -> dict[str, list[Any]]:
     """Columns of the file that was learned from, if it is still the same."""
+    from oneof.data.files.columns import open_table, read_numbers
     from oneof.data.formats import check_column
-    from oneof.data.tables import open_table, read_numbers
-    from oneof.run import fingerprint
+    from oneof.runs.folder import fingerprint
 
     if not columns:
         return {}

@@ -13,7 +13,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeR
 from rich.table import Table
 
 if TYPE_CHECKING:
-    from oneof.data.verify import Finding
+    from oneof.data.named.verify import Finding
 
 _MARKS = {"equal": "[green]equal[/]", "explained": "[yellow]explained[/]", "differs": "[red]differs[/]"}
 
@@ -26,7 +26,7 @@ def data(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """List the data sets, verify them, or get one."""
-    from oneof.data.named import NAMED, data_folder, find
+    from oneof.data.named.catalogue import NAMED, data_folder, find
 
     folder = data_folder(data_dir)
     chosen = names or list(NAMED)
@@ -41,7 +41,7 @@ def data(
 
 
 def _list(names: list[str], folder: Path | None, as_json: bool) -> None:
-    from oneof.data.named import NAMED
+    from oneof.data.named.catalogue import NAMED
 
     rows = [{"name": name, "title": NAMED[name].title, **_where(name, folder)} for name in names]
     if as_json:
@@ -59,7 +59,7 @@ def _list(names: list[str], folder: Path | None, as_json: bool) -> None:
 
 
 def _where(name: str, folder: Path | None) -> dict[str, str]:
-    from oneof.data.named import NAMED, missing
+    from oneof.data.named.catalogue import NAMED, missing
 
     named = NAMED[name]
     here = {"address": named.address, "licence": named.licence}
@@ -74,8 +74,8 @@ def _where(name: str, folder: Path | None) -> dict[str, str]:
 
 
 def _verify(names: list[str], folder: Path | None, as_json: bool) -> None:
-    from oneof.data.named import NAMED, missing
-    from oneof.data.verify import verify
+    from oneof.data.named.catalogue import NAMED, missing
+    from oneof.data.named.verify import verify
 
     if folder is None:
         raise ValueError("data_dir or ONEOF_DATA must name the folder of data sets; neither does.")
@@ -105,7 +105,7 @@ def _show(findings: list[Finding], absent: list[str]) -> None:
 
 
 def _get(name: str, folder: Path | None) -> None:
-    from oneof.data.fetch import get
+    from oneof.data.named.fetch import get
 
     if folder is None:
         raise ValueError("data_dir or ONEOF_DATA must name the folder to download to; neither does.")

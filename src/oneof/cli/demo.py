@@ -10,7 +10,7 @@ import typer
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from oneof.results import Row
+    from oneof.storage.rows import Row
 
 
 def demo(
@@ -27,10 +27,10 @@ def demo(
     import torch
     from rich.console import Console
 
-    from oneof.demo import SYSTEMS, TRAINING, digits, run
-    from oneof.report.curves import draw_curves
-    from oneof.report.purified import purified_table, write_parquet
-    from oneof.results import append
+    from oneof.paper.ablation import SYSTEMS, TRAINING, digits, run
+    from oneof.paper.curves import draw_curves
+    from oneof.paper.purified import purified_table, write_parquet
+    from oneof.storage.rows import append
 
     torch.set_num_threads(1)  # its tensors are so small that a second thread only waits
     console = Console()

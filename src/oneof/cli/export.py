@@ -13,9 +13,9 @@ def export(
     onnx: Annotated[Path, typer.Option(help="Where to write the ONNX model (extra 'export').")],
 ) -> None:
     """Write the ensemble as one ONNX graph, after onnxruntime has found the same probabilities."""
-    from oneof.export import export_onnx
-    from oneof.run import Run
-    from oneof.sheets import check_out
+    from oneof.runs.export import export_onnx
+    from oneof.runs.folder import Run
+    from oneof.storage.sheets import check_out
 
     check_out(onnx, (".onnx",))
     model = Run.open(run).model

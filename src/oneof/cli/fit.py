@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 if TYPE_CHECKING:
-    from oneof.run import Run
+    from oneof.runs.folder import Run
 
 
 def fit(
@@ -68,9 +68,9 @@ def fit(
     ] = False,
 ) -> None:
     """Learn a classifier and the right label of every row; write both, with what is known about them, to a folder."""
-    from oneof.data.mixed import Roles
-    from oneof.fitting import SPACE, Task, fit_table
-    from oneof.processes import crew_here
+    from oneof.data.table import Roles
+    from oneof.runs.fit_table import SPACE, Task, fit_table
+    from oneof.training.processes import crew_here
 
     _set_torch(threads, deterministic)
     if empty not in ("error", "unlabelled"):
@@ -109,7 +109,7 @@ def fit(
 def _set_torch(threads: int, deterministic: bool) -> None:
     import torch
 
-    from oneof.runtime import make_deterministic
+    from oneof.training.device import make_deterministic
 
     torch.set_num_threads(threads)
     if deterministic:

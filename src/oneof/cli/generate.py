@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from oneof.data.named import Dataset
-    from oneof.generate import Kind
+    from oneof.candidates.generate import Kind
+    from oneof.data.named.catalogue import Dataset
 
 
 def generate(
@@ -34,11 +34,11 @@ def generate(
 
     import numpy as np
 
-    from oneof.data.named import NAMED, load
-    from oneof.files import written_beside
-    from oneof.generate import Instance, reach
-    from oneof.generate import generate as draw_sets
-    from oneof.settings import plain_value
+    from oneof.candidates.generate import Instance, reach
+    from oneof.candidates.generate import generate as draw_sets
+    from oneof.data.named.catalogue import NAMED, load
+    from oneof.storage.files import written_beside
+    from oneof.storage.settings import plain_value
 
     how = _kind(kind, rate, matrix)
     if average is not None and not isinstance(how, Instance):
@@ -69,7 +69,7 @@ def _numbers(path: Path) -> list[list[float]]:
 
 
 def _kind(name: str, rate: float | None, matrix: Path | None) -> Kind:
-    from oneof.generate import KINDS
+    from oneof.candidates.generate import KINDS
 
     if name not in KINDS:
         raise ValueError(f"kind must be one of {', '.join(KINDS)}; got {name!r}.")
@@ -88,8 +88,8 @@ def _kind(name: str, rate: float | None, matrix: Path | None) -> Kind:
 
 
 def _logits(data: Dataset, how: Kind, seed: int, epochs: int, device: str) -> object:
-    from oneof.generate import Instance
-    from oneof.teacher import dataset_logits
+    from oneof.candidates.generate import Instance
+    from oneof.training.teacher import dataset_logits
 
     if not isinstance(how, Instance):
         return None

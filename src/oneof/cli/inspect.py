@@ -71,9 +71,9 @@ def _read(
     complementary: bool,
 ) -> FileTable:
     """The table with what features it has, gaps among them; what numbers the rows is none."""
+    from oneof.data.files.columns import open_table
     from oneof.data.formats import read_table, suffix_of
     from oneof.data.row_numbers import numbers_rows
-    from oneof.data.tables import open_table
 
     chosen = features or ["*"]
     if not features and suffix_of(file) not in (".npz", ".mat"):

@@ -21,10 +21,10 @@ def predict(
     ] = None,
 ) -> None:
     """Predict the label of every row, with its probability."""
-    from oneof.data.mixed import read_columns
-    from oneof.predicting import prediction_table
-    from oneof.run import Run
-    from oneof.sheets import check_out, write_sheet
+    from oneof.data.table import read_columns
+    from oneof.runs.folder import Run
+    from oneof.runs.predict import prediction_table
+    from oneof.storage.sheets import check_out, write_sheet
 
     check_out(out)
     if out.resolve() == file.resolve():

@@ -14,9 +14,9 @@ def report(
 ) -> None:
     """Make a page of a run: what came in, how training went, what came out, every row, and the rows to ask about."""
     _check_out(out)
-    from oneof.files import written_beside
-    from oneof.report.page import render_page
-    from oneof.run import Run
+    from oneof.runs.folder import Run
+    from oneof.runs.page import render_page
+    from oneof.storage.files import written_beside
 
     opened = Run.open(run)
     text = render_page(opened.facts, opened.purified, opened.training, opened.rows).encode()

@@ -33,12 +33,12 @@ def search(
     """Search settings without true labels, and write the best for PartialLabelClassifier(**json). It resumes (extra 'sweep')."""
     import torch
 
-    from oneof.data.mixed import Roles, read_mixed
-    from oneof.features import learn_encoding
-    from oneof.run import fingerprint, write_json
-    from oneof.settings import plain_value
-    from oneof.space import Space
-    from oneof.tune import load_optuna, task_of, tune
+    from oneof.data.encode import learn_encoding
+    from oneof.data.table import Roles, read_mixed
+    from oneof.runs.folder import fingerprint, write_json
+    from oneof.selection.space import Space
+    from oneof.selection.tune import load_optuna, task_of, tune
+    from oneof.storage.settings import plain_value
     from oneof.version import __version__
 
     for name, given in (("trials", trials), ("epochs", epochs)):

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from oneof.experiments import Table
-    from oneof.obtain import Cell, Place
+    from oneof.paper.experiments import Table
+    from oneof.paper.obtain import Cell, Place
 
 FORMS = ("rich", "markdown", "latex")
 PLACES = ("processes", "ray")
@@ -53,7 +53,7 @@ def table(
 
 
 def _table(number: int) -> Table:
-    from oneof.experiments import CHARACTERISTICS, TABLES
+    from oneof.paper.experiments import CHARACTERISTICS, TABLES
 
     if number not in TABLES:
         numbers = ", ".join(map(str, [*TABLES, *CHARACTERISTICS]))
@@ -103,9 +103,9 @@ def _run(
     on: str,
     deterministic: bool,
 ) -> None:
-    from oneof.obtain import Cell, missing, obtain_all
-    from oneof.progress import bar
-    from oneof.results import read
+    from oneof.paper.obtain import Cell, missing, obtain_all
+    from oneof.storage.progress import bar
+    from oneof.storage.rows import read
 
     there = _there(wanted, names, data_dir)
     cells = [
@@ -128,7 +128,7 @@ def _run(
 def _place(on: str) -> Place | None:
     if on == "processes":
         return None
-    from oneof.on_ray import load_ray, on_ray
+    from oneof.paper.on_ray import load_ray, on_ray
 
     load_ray()  # so that one who has none hears of it before anything begins
     return on_ray
@@ -140,8 +140,8 @@ def _trials(cell: Cell) -> int:
 
 def _there(wanted: Table, names: tuple[str, ...] | None, data_dir: Path | None) -> list[str]:
     """The data sets to run on: those asked for, which must be there, or all that are. Images have a script of their own."""
-    from oneof.data.named import load, missing
-    from oneof.experiments import REAL
+    from oneof.data.named.catalogue import load, missing
+    from oneof.paper.experiments import REAL
 
     if names is not None:
         for name in names:
@@ -151,7 +151,7 @@ def _there(wanted: Table, names: tuple[str, ...] | None, data_dir: Path | None) 
                 )
             load(name, data_dir)
         return list(names)
-    from oneof.data.named import data_folder
+    from oneof.data.named.catalogue import data_folder
 
     folder = data_folder(data_dir)
     found = [name for name in wanted.datasets if name in REAL and folder and not missing(name, folder)]
@@ -171,8 +171,8 @@ def _show(
     path: Path,
     form: str,
 ) -> None:
-    from oneof.report import tables
-    from oneof.results import read
+    from oneof.paper import tables
+    from oneof.storage.rows import read
 
     files = [file for file in (path, path.with_name("images.jsonl")) if file.exists()]
     scores = tables.scores_of(number, wanted, [row for file in files for row in read(file)], seeds)
@@ -191,9 +191,9 @@ def _show(
 
 def _characteristics(number: int) -> bool:
     """Tables 6 and 7: the data sets themselves."""
-    from oneof.data.named import NAMED
-    from oneof.experiments import CHARACTERISTICS
-    from oneof.paper import errata
+    from oneof.data.named.catalogue import NAMED
+    from oneof.paper.experiments import CHARACTERISTICS
+    from oneof.paper.printed import errata
 
     if number not in CHARACTERISTICS:
         return False

@@ -101,7 +101,7 @@ def votes(
 
 
 def _check_out(out: Path, *read: Path | None) -> None:
-    from oneof.sheets import check_out
+    from oneof.storage.sheets import check_out
 
     check_out(out)
     for source in filter(None, read):

@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from oneof.candidates import Candidates, read
-from oneof.data.arrays import Stored, from_mat, from_npz
-from oneof.data.cells import is_missing, sets_of_cells
+from oneof.candidates.cells import is_missing, sets_of_cells
+from oneof.candidates.mask import Candidates
+from oneof.candidates.read import read
+from oneof.data.files.arrays import Stored, from_mat, from_npz
 
 _TABLES = (".parquet", ".pq", ".csv", ".tsv", ".csv.gz", ".tsv.gz")
 
@@ -58,7 +59,7 @@ def read_table(
     separator
         What stands between the labels of a text cell.
     empty, classes, complementary
-        As for `oneof.candidates.read`.
+        As for `oneof.read`.
     missing
         Missing numbers become NaN; without it they are an error.
 
@@ -96,7 +97,7 @@ def suffix_of(table: Any) -> str | None:
 
 
 def _from_columns(table: Any, features: Sequence[str], candidates: str, label: str | None, missing: bool) -> Stored:
-    from oneof.data.tables import open_table, read_numbers
+    from oneof.data.files.columns import open_table, read_numbers
 
     source = open_table(table)
     for name in filter(None, (candidates, label)):

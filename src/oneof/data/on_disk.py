@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from oneof.data.scaling import SCALINGS, Affine
-from oneof.files import written_beside
+from oneof.storage.files import written_beside
 
 BLOCK = 2**22
 """Numbers that are read together when the whole file is gone through."""

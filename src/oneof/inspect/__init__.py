@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from oneof.candidates import Candidates
+from oneof.candidates.mask import Candidates
 from oneof.inspect.advice import Finding, advise
 from oneof.inspect.counts import Counts, count
 from oneof.inspect.dependence import Dependence, find_dependence
@@ -47,7 +47,7 @@ def inspect_sets(
     x
         Features [n, d], or None: then only the sets are looked at.
     candidates
-        The sets, as `oneof.candidates.read` gives them.
+        The sets, as `oneof.read` gives them.
     features
         Names of the d columns, for the findings; by default their numbers.
     seed

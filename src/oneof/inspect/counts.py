@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from oneof.candidates import Candidates
+from oneof.candidates.mask import Candidates
 
 Label = str | int | float
 

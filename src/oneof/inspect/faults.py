@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from oneof.candidates import Candidates
+from oneof.candidates.mask import Candidates
 
 Column = str | int
 _BLOCK = 1024  # sets compared with all others of their group at a time

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from oneof.candidates import Candidates
+from oneof.candidates.mask import Candidates
 from oneof.inspect.counts import Label
 
 _BLOCK = 1 << 16  # rows turned to numbers at a time

@@ -8,7 +8,7 @@ from typing import ClassVar
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from oneof.candidates import masked, restrict, uniform
+from oneof.candidates.mask import masked, restrict, uniform
 from oneof.methods.base import Method
 from oneof.methods.proden import weighted_cross_entropy
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from oneof.candidates import masked
+from oneof.candidates.mask import masked
 from oneof.methods.base import Memory, Method
 
 

@@ -8,7 +8,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from oneof.candidates import restrict
+from oneof.candidates.mask import restrict
 from oneof.methods.base import Method
 
 

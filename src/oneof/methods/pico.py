@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
-from oneof.candidates import masked, restrict, uniform
+from oneof.candidates.mask import masked, restrict, uniform
 from oneof.methods.base import Batch, Method, Net, Step
 from oneof.methods.proden import weighted_cross_entropy
 

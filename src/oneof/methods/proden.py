@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from oneof.candidates import posterior, restrict, uniform
+from oneof.candidates.mask import posterior, restrict, uniform
 from oneof.methods.base import Method
 
 

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from oneof.candidates import posterior, restrict, uniform
+from oneof.candidates.mask import posterior, restrict, uniform
 from oneof.methods.base import Batch, Method, Net, Step, logits_of
 from oneof.methods.lws import log_complement
 from oneof.methods.proden import weighted_cross_entropy

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits
 
-from oneof.candidates import masked, posterior, restrict, uniform
+from oneof.candidates.mask import masked, posterior, restrict, uniform
 from oneof.methods.base import Batch, Method, Net, Step
 from oneof.methods.proden import weighted_cross_entropy
 

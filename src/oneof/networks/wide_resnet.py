@@ -9,8 +9,8 @@ from typing import Any, cast
 from torch import Tensor, nn
 
 from oneof.networks.classifier import Classifier, check_images
-from oneof.networks.fused import Block, Program
-from oneof.networks.layers import WIDEST
+from oneof.networks.cuda.fused import Block, Program
+from oneof.networks.cuda.layers import WIDEST
 from oneof.networks.resnet import convolution, pooled
 
 

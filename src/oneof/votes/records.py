@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from oneof.data.tables import check_encoding, readable
+from oneof.data.files.columns import check_encoding, readable
 
 EXAMPLE = '{"item": 1, "annotator": "ann", "label": "cat"}'
 

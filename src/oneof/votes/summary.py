@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from oneof.candidates import Statistics, statistics
+from oneof.candidates.mask import Statistics, statistics
 from oneof.votes.agreement import AnnotatorAgreement, alpha, annotator_agreement
 from oneof.votes.ballots import Votes, tally
 from oneof.votes.policies import Sets

@@ -15,7 +15,7 @@ import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from oneof.data.tables import Unreadable, check_encoding, csv_message, readable
+from oneof.data.files.columns import Unreadable, check_encoding, csv_message, readable
 from oneof.votes.records import as_array, keys_of, read_records
 
 ONE_THREAD = pacsv.ReadOptions(use_threads=False)  # only then does Arrow number a bad row

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from oneof.sheets import check_out, write_sheet
+from oneof.storage.sheets import check_out, write_sheet
 from oneof.votes.ballots import Votes, tally
 from oneof.votes.policies import Sets
 

@@ -1,0 +1,253 @@
+"""Candidate sets in any of the forms people have them in, read as a mask [n, c] and the names of its classes."""
+
+from __future__ import annotations
+
+import numbers
+from collections.abc import Iterable
+from itertools import chain
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from oneof.candidates.mask import Candidates
+
+
+def read(
+    sets: Any, *, classes: Iterable[Any] | None = None, complementary: bool = False, empty: str = "error"
+) -> Candidates:
+    """Read candidate sets in any of the forms people have them in.
+
+    Parameters
+    ----------
+    sets
+        A mask [n, c] of bool or 0/1 (NumPy, torch, SciPy sparse, or a DataFrame whose columns are the classes), a sequence of
+        sets or lists of labels (strings or numbers, an Arrow or pandas column included), or plain labels [n], which become
+        singletons. A list of lists is always read as lists of labels; give a mask as an array.
+    classes
+        The labels in the order of the mask's columns. By default the labels that occur, sorted; for a mask 0 ... c-1.
+    complementary
+        The sets say what a row is *not*: each is replaced by its complement.
+    empty
+        "error", or "unlabelled": an empty set then means that nothing is known, and becomes the full set.
+
+    >>> read([["cat", "dog"], ["dog"], {"fox", "cat"}]).mask.astype(int)
+    array([[1, 1, 0],
+           [0, 1, 0],
+           [1, 0, 1]])
+    >>> read([["dog"], []], classes=["cat", "dog", "fox"], complementary=True, empty="unlabelled").mask.astype(int)
+    array([[1, 0, 1],
+           [1, 1, 1]])
+    """
+    if empty not in ("error", "unlabelled"):
+        raise ValueError(f"empty must be 'error' or 'unlabelled'; got {empty!r}.")
+    mask, names = mask_and_classes(sets, classes)
+    if len(mask) == 0:
+        raise ValueError("candidates must have at least one row; got none.")
+    if len(names) < 2:
+        remedy = "Give classes= if some are in no set." if classes is None else "Add rows with another label."
+        raise ValueError(
+            f"candidates must have at least two classes; got {'1 class' if len(names) else 'none'} ({show(names)}). {remedy}"
+        )
+    if complementary:
+        mask = ~mask
+    blank: NDArray[np.bool_] = np.logical_not(mask.any(axis=1))
+    if empty == "unlabelled" and not complementary:
+        mask = mask | blank[:, None]
+    elif blank.any():
+        raise ValueError(_empty_message(blank, complementary))
+    return Candidates(mask, names)
+
+
+def read_known(sets: Any, classes: NDArray[Any]) -> NDArray[np.bool_]:
+    """The mask [n, c] of sets whose labels may lie beyond the classes of a model; these are ignored, so that a row may be empty.
+
+    >>> read_known([["cat", "yak"], ["yak"]], np.array(["cat", "dog"])).astype(int).tolist()
+    [[1, 0], [0, 0]]
+    """
+    nameless = getattr(sets, "ndim", 1) == 2 and not hasattr(sets, "columns")  # a mask that is no frame
+    mask, names = mask_and_classes(sets, classes if nameless else None)
+    blank: NDArray[np.bool_] = np.logical_not(mask.any(axis=1))
+    if blank.any():
+        raise ValueError(_empty_message(blank, complementary=False))
+    if len(names) and isinstance(names[0], str) != isinstance(classes[0], str):
+        raise TypeError(f"labels must be of the kind of the classes {show(classes)}; got {show(names)}.")
+    column = {name: j for j, name in enumerate(names.tolist())}
+    nothing = np.zeros(len(mask), dtype=bool)
+    return np.stack([mask[:, column[name]] if name in column else nothing for name in classes.tolist()], axis=1)
+
+
+def _empty_message(blank: NDArray[np.bool_], complementary: bool) -> str:
+    first, count = int(blank.argmax()), int(blank.sum())
+    if complementary:
+        return (
+            f"complementary sets must leave at least one label per row; {count} of {len(blank)} rows exclude every class, "
+            f"first row {first}. Drop them."
+        )
+    return (
+        f"candidates must hold at least one label per row; {count} of {len(blank)} rows are empty, first row {first}. "
+        "Leave them out; if nothing is known about them, oneof.read(..., empty='unlabelled') or --empty unlabelled makes them full."
+    )
+
+
+# ----------------------------------------------------------------------------------------------------- every form of sets
+
+
+def mask_and_classes(sets: Any, classes: Iterable[Any] | None) -> tuple[NDArray[np.bool_], NDArray[Any]]:
+    """The mask [n, c] of sets in any form, and what its columns are called; a row may be empty.
+
+    >>> mask_and_classes([["b"], ["a", "b"], []], None)[0].astype(int).tolist()
+    [[0, 1], [1, 1], [0, 0]]
+    """
+    if hasattr(sets, "columns") and hasattr(sets, "to_numpy"):  # a DataFrame: one column per class
+        return _from_mask(_ordered(sets, classes).to_numpy(), list(sets.columns) if classes is None else classes)
+    if hasattr(sets, "toarray"):  # SciPy sparse
+        return _from_mask(sets.toarray(), classes)
+    if isinstance(sets, torch.Tensor):
+        sets = sets.detach().cpu().numpy()
+    if isinstance(sets, np.ndarray) and sets.ndim == 2:
+        return _from_mask(sets, classes)
+    if isinstance(sets, np.ndarray) and sets.ndim != 1:
+        raise ValueError(
+            f"candidates must be a mask [n, c] or a sequence of n sets; got an array of shape {sets.shape}."
+        )
+    return _from_labels(*_rows_and_labels(sets), classes)
+
+
+def _ordered(frame: Any, classes: Iterable[Any] | None) -> Any:
+    """The frame with its columns in the order of the classes, which must be their names."""
+    if classes is None:
+        return frame
+    wanted = list(classes)
+    if set(wanted) != set(frame.columns):
+        raise ValueError(
+            f"a frame's columns must be the classes {show(np.asarray(wanted))}; got {show(np.asarray(frame.columns))}."
+        )
+    return frame[wanted]
+
+
+def _from_mask(values: NDArray[Any], classes: Iterable[Any] | None) -> tuple[NDArray[np.bool_], NDArray[Any]]:
+    if values.dtype != np.bool_:
+        if not (np.issubdtype(values.dtype, np.number) or values.dtype == object):
+            raise TypeError(f"a mask of candidates must be of bool or 0/1; got dtype {values.dtype}.")
+        wrong = _not_0_or_1(values)
+        if wrong.any():
+            row, column = (int(i) for i in np.argwhere(wrong)[0])
+            raise ValueError(
+                f"a mask of candidates must hold only 0 and 1; got {values[row, column]} in row {row}, column {column}. "
+                f"{_remedy(values[row, column])}"
+            )
+    names = np.arange(values.shape[1]) if classes is None else _class_array(classes)
+    if len(names) != values.shape[1]:
+        raise ValueError(
+            f"classes must name every column of the mask; got {len(names)} names for {values.shape[1]} columns."
+        )
+    return values.astype(bool), names
+
+
+def _not_0_or_1(values: NDArray[Any]) -> NDArray[np.bool_]:
+    if values.dtype != object:
+        return ~np.isin(values, (0, 1))
+    wrong = np.frompyfunc(lambda cell: not (_is_number(cell) and cell in (0, 1)), 1, 1)(values)
+    return np.asarray(wrong, dtype=bool)
+
+
+def _is_number(cell: Any) -> bool:
+    """Not so None and pandas.NA, which nothing may be compared with."""
+    return isinstance(cell, (numbers.Number, np.bool_))
+
+
+def _remedy(cell: Any) -> str:
+    if not _is_number(cell) or cell != cell:
+        return "A mask has no gaps: write 0 or 1, or leave the row out."
+    return "Weights are not candidates: threshold them first."
+
+
+def _rows_and_labels(sets: Any) -> tuple[int, NDArray[np.intp], list[Any]]:
+    """The number of rows, and every (row, label) of a column of sets or of plain labels, flattened."""
+    if hasattr(sets, "to_pylist"):  # Arrow
+        sets = sets.to_pylist()
+    elif hasattr(sets, "tolist"):  # NumPy, pandas
+        sets = sets.tolist()
+    if isinstance(sets, (str, bytes)) or not isinstance(sets, Iterable):
+        raise TypeError(f"candidates must be a mask [n, c] or a sequence of sets; got {type(sets).__name__}.")
+    rows = list(sets)
+    are_sets = [_is_set(row) for row in rows]
+    if any(are_sets) and not all(are_sets):
+        first = are_sets.index(not are_sets[0])
+        raise TypeError(
+            f"candidates must be all sets or all single labels; row 0 is {_kind(rows[0])} but row {first} is {_kind(rows[first])}."
+        )
+    if not any(are_sets):
+        return len(rows), np.arange(len(rows)), rows
+    lengths = np.fromiter(map(len, rows), dtype=np.intp, count=len(rows))
+    _check_no_mask(rows, lengths)
+    return len(rows), np.repeat(np.arange(len(rows)), lengths), list(chain.from_iterable(rows))
+
+
+def _check_no_mask(rows: list[Any], lengths: NDArray[np.intp]) -> None:
+    """Lists of zeros and ones, all of one length, in which a label stands twice, are a mask that lost its array."""
+    if lengths[0] < 2 or (lengths != lengths[0]).any():
+        return
+    repeats = next((i for i, row in enumerate(rows) if len(set(row)) < len(row)), None)
+    if repeats is not None and all(label in (0, 1) for row in rows for label in row):
+        raise ValueError(
+            f"sets must not repeat a label; row {repeats} does, and all are 0 or 1. Give a mask as an array."
+        )
+
+
+def _is_set(value: Any) -> bool:
+    return isinstance(value, (set, frozenset, list, tuple)) or (isinstance(value, np.ndarray) and value.ndim == 1)
+
+
+def _kind(value: Any) -> str:
+    return "a set" if _is_set(value) else f"the single value {value!r}"
+
+
+def _from_labels(
+    n: int, rows: NDArray[np.intp], labels: list[Any], classes: Iterable[Any] | None
+) -> tuple[NDArray[np.bool_], NDArray[Any]]:
+    _check_labels(rows, labels)
+    if classes is None:
+        names = np.unique(np.asarray(labels)) if labels else np.empty(0, dtype=int)
+    else:
+        names = _class_array(classes)
+    column = {name: j for j, name in enumerate(names.tolist())}
+    unknown = next((i for i, label in enumerate(labels) if label not in column), None)
+    if unknown is not None:
+        raise ValueError(
+            f"candidates must be among the classes {show(names)}; row {rows[unknown]} has {labels[unknown]!r}."
+        )
+    mask = np.zeros((n, len(names)), dtype=bool)
+    mask[rows, np.fromiter((column[label] for label in labels), dtype=np.intp, count=len(labels))] = True
+    return mask, names
+
+
+def _check_labels(rows: NDArray[np.intp], labels: list[Any]) -> None:
+    """Every label is a string, or every label is a finite number."""
+    first: bool | None = None
+    for row, label in zip(rows.tolist(), labels, strict=True):
+        is_text = isinstance(label, str)
+        if not is_text and (not isinstance(label, numbers.Real) or not np.isfinite(float(label))):
+            raise ValueError(f"labels must be strings or finite numbers; row {row} has {label!r}.")
+        if first is None:
+            first = is_text
+        elif first != is_text:
+            raise TypeError(
+                f"labels must be all strings or all numbers; row {rows[0]} has {labels[0]!r} but row {row} has {label!r}."
+            )
+
+
+def _class_array(classes: Iterable[Any]) -> NDArray[Any]:
+    names = np.asarray(list(classes))
+    if len(set(names.tolist())) != len(names):
+        seen: set[Any] = set()
+        twice = next(name for name in names.tolist() if name in seen or seen.add(name))  # type: ignore[func-returns-value]
+        raise ValueError(f"classes must be distinct; {twice!r} is given twice.")
+    return names
+
+
+def show(names: NDArray[Any], limit: int = 6) -> str:
+    shown = ", ".join(map(str, names[:limit].tolist()))
+    return f"{shown}, ... ({len(names)} in all)" if len(names) > limit else shown

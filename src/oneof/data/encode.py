@@ -1,0 +1,179 @@
+"""Columns of a table as numbers: gaps filled, categories one-hot, texts and images embedded.
+
+What was learned from the training rows is plain values that JSON holds; scikit-learn's transformers are made anew from them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.impute import SimpleImputer
+from sklearn.preprocessing import OneHotEncoder
+
+from oneof.data.embed import CACHE, MODELS, Embedder, embedded, open_embedder
+from oneof.data.table import Columns, Roles, Words
+
+_MOST = 1000  # distinct values of a category: beyond it a column names rows rather than kinds
+
+
+@dataclass(frozen=True)
+class Embedded:
+    """A column that a pretrained network turns into numbers."""
+
+    column: str
+    kind: str
+    model: str
+    width: int
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """How columns become features [n, d]; learned from training rows."""
+
+    numbers: tuple[str, ...]
+    fills: tuple[float, ...]  # the median of each column of numbers, for its gaps
+    gaps: tuple[str, ...]  # columns of numbers with gaps in training: each gets a feature that says where
+    categories: dict[str, tuple[str, ...]]  # column -> its values in training
+    embedded: tuple[Embedded, ...]
+
+    @property
+    def names(self) -> list[str]:
+        """What the d features are called."""
+        vectors = [f"{part.column}[{j}]" for part in self.embedded for j in range(part.width)]
+        kinds = [f"{column}={value}" for column, values in self.categories.items() for value in values]
+        return [*self.numbers, *(f"{name} is missing" for name in self.gaps), *kinds, *vectors]
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, plain: dict[str, Any]) -> Self:
+        return cls(
+            numbers=tuple(plain["numbers"]),
+            fills=tuple(plain["fills"]),
+            gaps=tuple(plain["gaps"]),
+            categories={column: tuple(values) for column, values in plain["categories"].items()},
+            embedded=tuple(Embedded(**part) for part in plain["embedded"]),
+        )
+
+    @property
+    def roles(self) -> Roles:
+        """The columns that are needed to predict."""
+        text, image = (tuple(p.column for p in self.embedded if p.kind == kind) for kind in ("text", "image"))
+        return Roles(features=self.numbers, categories=tuple(self.categories), text=text, image=image, candidates=None)
+
+    def transform(
+        self,
+        columns: Columns,
+        *,
+        folder: Path = Path(),
+        cache: Path = CACHE,
+        opened: Callable[[str, str], Embedder] = open_embedder,
+        named: Collection[str] = (),
+    ) -> NDArray[np.float32]:
+        """Features [n, d] of columns; a category that training did not have is no category at all.
+
+        An embedder is opened if the product knows it or the person has `named` it: an encoding may come from a stranger's
+        folder, and a name in it may be the path of a model that brings code along.
+        """
+        parts = [self._filled(columns.numbers)]
+        if self.categories:
+            parts.append(self._encoder().transform(_table(columns, list(self.categories))))
+        for part in self.embedded:
+            _check_known(part, named)
+            parts.append(embedded(columns.words[part.column], opened(part.kind, part.model), folder, cache))
+        return parts[0] if len(parts) == 1 else np.hstack(parts, dtype=np.float32)
+
+    def unseen(self, columns: Columns) -> list[str]:
+        """A line for every column with categories that training did not have."""
+        lines = []
+        for column, values in self.categories.items():
+            new = sorted({value or "" for value in columns.words[column]} - set(values))
+            shown = ", ".join(map(repr, new[:5])) + (", ..." if len(new) > 5 else "")
+            lines += [f"column {column!r} has values that training had not, which say nothing: {shown}"] * bool(new)
+        return lines
+
+    def _filled(self, numbers: NDArray[np.float32]) -> NDArray[np.float32]:
+        if not self.numbers or (not self.gaps and not np.isnan(numbers).any()):
+            return numbers
+        # An imputer learns these very medians, and these gaps, from a row that has them all and a row with the gaps.
+        fills = np.array(self.fills, dtype=np.float32)
+        gaps = np.where(np.isin(self.numbers, self.gaps), np.nan, fills).astype(np.float32)
+        imputer = SimpleImputer(strategy="median", add_indicator=bool(self.gaps)).fit(np.stack([fills, gaps]))
+        return np.asarray(imputer.transform(numbers), dtype=np.float32)
+
+    def _encoder(self) -> OneHotEncoder:
+        values = [list(values) for values in self.categories.values()]
+        first = np.array([[one[0] for one in values]], dtype=object)
+        return OneHotEncoder(
+            categories=[np.array(one, dtype=object) for one in values],
+            handle_unknown="ignore",
+            sparse_output=False,
+            dtype=np.float32,
+        ).fit(first)
+
+
+def _check_known(part: Embedded, named: Collection[str]) -> None:
+    if part.model not in (MODELS[part.kind], *named):
+        raise ValueError(
+            f"an embedder must be one that oneof knows ({MODELS[part.kind]}) or that you name yourself; the model wants "
+            f"{part.model[:100]!r} for column {part.column!r}. If you trust it, name it in `named`."
+        )
+
+
+def learn_encoding(
+    columns: Columns,
+    roles: Roles,
+    *,
+    folder: Path = Path(),
+    cache: Path = CACHE,
+    opened: Callable[[str, str], Embedder] = open_embedder,
+) -> Encoding:
+    """Learn from training rows how their columns become features.
+
+    >>> columns = Columns("the table", np.array([[1], [3], [np.nan]], np.float32), ["size"], {"hue": ["red", "blue", "red"]})
+    >>> encoding = learn_encoding(columns, Roles(features=("size",), categories=("hue",)))
+    >>> encoding.names
+    ['size', 'size is missing', 'hue=blue', 'hue=red']
+    >>> encoding.transform(columns).tolist()
+    [[1.0, 0.0, 0.0, 1.0], [3.0, 0.0, 1.0, 0.0], [2.0, 1.0, 0.0, 1.0]]
+    """
+    missing = np.isnan(columns.numbers)
+    blank = next((name for name, one in zip(columns.names, missing.T, strict=True) if one.all()), None)
+    if blank is not None:
+        raise ValueError(
+            f"a feature must have a value; {columns.source}, column {blank!r} is missing in every row. Leave it out."
+        )
+    kinds = [(column, kind) for kind in ("text", "image") for column in getattr(roles, kind)]
+    widths = [
+        embedded(columns.words[column], opened(kind, MODELS[kind]), folder, cache).shape[1] for column, kind in kinds
+    ]
+    return Encoding(
+        numbers=tuple(columns.names),
+        fills=tuple(float(np.nanmedian(column)) for column in columns.numbers.T),
+        gaps=tuple(name for name, one in zip(columns.names, missing.T, strict=True) if one.any()),
+        categories={column: _values(columns, column) for column in roles.categories},
+        embedded=tuple(
+            Embedded(column, kind, MODELS[kind], width) for (column, kind), width in zip(kinds, widths, strict=True)
+        ),
+    )
+
+
+def _values(columns: Columns, column: str) -> tuple[str, ...]:
+    values = sorted({value or "" for value in columns.words[column]})
+    if len(values) > _MOST:
+        raise ValueError(
+            f"a category must have at most {_MOST} values; {columns.source}, column {column!r} has {len(values)}. "
+            "Leave it out, or embed it with --text."
+        )
+    return tuple(values)
+
+
+def _table(columns: Columns, names: list[str]) -> NDArray[Any]:
+    words: list[Words] = [columns.words[name] for name in names]
+    return np.array([[value or "" for value in column] for column in words], dtype=object).T

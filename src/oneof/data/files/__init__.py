@@ -1,0 +1,1 @@
+"""File formats, one each: columns (CSV, Parquet), arrays (npz), mat, idx, cifar."""

@@ -1,0 +1,134 @@
+"""Downloads that survive broken connections: resume where they stopped, verify, then rename into place."""
+
+from __future__ import annotations
+
+import gzip
+import http.client
+import time
+import urllib.error
+import urllib.request
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from oneof.data.named.catalogue import find
+from oneof.data.named.verify import content_sha256
+
+_CHUNK = 1 << 16
+Progress = Callable[[int, int | None], None]  # bytes so far, bytes in all
+
+
+@dataclass(frozen=True)
+class Patience:
+    """How long a broken transfer is tried again."""
+
+    attempts: int = 5  # in a row that bring nothing
+    wait: float = 1.0  # seconds before the second attempt, doubled each time
+    silence: float = 30.0  # seconds without a byte
+    total: float = 3600.0  # seconds for one file
+
+
+def get(name: str, folder: Path, progress: Callable[[str], Progress], patience: Patience | None = None) -> list[Path]:
+    """Download the files of a named set that are not in the folder; gives the paths of those that came."""
+    named = find(name)
+    if not named.files:
+        raise ValueError(f"data set {name!r} comes with the package; there is nothing to get.")
+    if not named.download:
+        raise ValueError(
+            f"data set {name!r} must be downloaded by hand; get it from {named.address} and put {', '.join(named.files)} "
+            f"into {folder}."
+        )
+    absent = [file for file in named.files if not (folder / file).is_file()]
+    for file in absent:
+        address = named.download + Path(file).name
+        download(address, folder / file, named.checksums.get(file), progress(file), patience or Patience())
+    return [folder / file for file in absent]
+
+
+def download(address: str, target: Path, sha256: str | None, progress: Progress, patience: Patience) -> None:
+    """Bring one file to `target` by way of `target`.part; a wrong checksum removes the part and is an error."""
+    part = target.with_name(target.name + ".part")
+    part.parent.mkdir(parents=True, exist_ok=True)
+    _persist(address, part, progress, patience)
+    if sha256 is not None and (found := _sha256(part, target.name)) != sha256:
+        part.unlink()
+        raise ValueError(
+            f"{address} must serve the published file; its SHA-256 is {found[:12]}..., not {sha256[:12]}.... "
+            "Nothing was kept: try again later, or get the file elsewhere."
+        )
+    part.replace(target)
+
+
+def _persist(address: str, part: Path, progress: Progress, patience: Patience) -> None:
+    """Try until the part is whole; an attempt that brought bytes does not count against patience."""
+    end, failures, most = time.monotonic() + patience.total, 0, _size(part)
+    while True:
+        try:
+            return _attempt(address, part, progress, patience.silence, end)
+        except (OSError, http.client.HTTPException) as error:
+            if isinstance(error, urllib.error.HTTPError) and error.code < 500 and error.code not in (408, 429):
+                raise ValueError(f"{address} must be there; the server answers {error.code} {error.reason}.") from error
+            failures, most = 0 if _size(part) > most else failures + 1, max(most, _size(part))
+            if failures >= patience.attempts or time.monotonic() > end:
+                raise ValueError(
+                    f"{address} must come whole; {failures} attempts in a row brought nothing ({_reason(error)}). "
+                    f"Run it again to go on from {_size(part)} bytes."
+                ) from error
+            time.sleep(min(patience.wait * 2**failures, 30.0))
+
+
+def _attempt(address: str, part: Path, progress: Progress, silence: float, end: float) -> None:
+    """One request for what is still missing; raises OSError where it ends too soon."""
+    have = _size(part)
+    request = urllib.request.Request(address, headers={"Accept-Encoding": "identity"})
+    if have:
+        request.add_header("Range", f"bytes={have}-")
+    try:
+        response = urllib.request.urlopen(request, timeout=silence)
+    except urllib.error.HTTPError as error:
+        if error.code == 416 and have:  # nothing beyond what we have: whole, or longer than the file
+            if error.headers.get("Content-Range") == f"bytes */{have}":
+                return
+            part.unlink()
+            raise OSError("the part was longer than the file; starting again") from error
+        raise
+    with response:
+        start = have if response.status == 206 and _starts_at(response, have) else 0
+        _copy(response, part, start, progress, end)
+
+
+def _starts_at(response: http.client.HTTPResponse, have: int) -> bool:
+    return (response.headers.get("Content-Range") or "").startswith(f"bytes {have}-")
+
+
+def _copy(response: http.client.HTTPResponse, part: Path, start: int, progress: Progress, end: float) -> None:
+    if response.status == 206 and start == 0:
+        part.unlink()
+        raise OSError("the server sent another range than was asked for; starting again")
+    length = response.headers.get("Content-Length")
+    whole = start + int(length) if length and length.isdigit() else None
+    with part.open("ab" if start else "wb") as file:  # a server that ignores Range sends everything anew
+        while chunk := response.read(_CHUNK):
+            file.write(chunk)
+            progress(file.tell(), whole)
+            if time.monotonic() > end:
+                raise TimeoutError("out of time")
+        size = file.tell()
+    if whole is not None and size < whole:
+        raise ConnectionError(f"the connection ended at byte {size} of {whole}")
+
+
+def _size(part: Path) -> int:
+    return part.stat().st_size if part.exists() else 0
+
+
+def _sha256(part: Path, name: str) -> str:
+    try:
+        return content_sha256(part, name)
+    except (EOFError, zlib.error, gzip.BadGzipFile):
+        return "of no gzip file"
+
+
+def _reason(error: BaseException) -> str:
+    return " ".join(str(error).split()) or type(error).__name__

@@ -1,0 +1,118 @@
+"""Named sets against their checksums and against the figures that the paper prints."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from oneof.data.files.cifar import binary_rows, images_and_labels, read_batches
+from oneof.data.files.idx import open_content
+from oneof.data.named.catalogue import NO_SETS, Dataset, Figures, Named, cifar_path, find, load
+
+_SPLIT = "the paper's train and test are an 80/20 split of the file"
+
+
+class Finding(NamedTuple):
+    """One thing that was checked."""
+
+    name: str  # of the data set
+    what: str
+    expected: str
+    found: str
+    verdict: str  # equal, explained or differs
+    note: str = ""
+
+
+def verify(name: str, folder: Path) -> list[Finding]:
+    """Check the files of a set that is present: checksums, the paper's figures, and that the rows make sense."""
+    data = load(name, folder)
+    named = find(name)
+    return [*_checksums(name, named, folder), *_figures(data, named), *_rows(data, named)]
+
+
+def content_sha256(path: Path, name: str) -> str:
+    """SHA-256 of a file's content, unpacked where `name` ends in .gz; an archive counts as it is.
+
+    >>> import gzip, tempfile
+    >>> file = Path(tempfile.mkdtemp()) / "a.gz.part"
+    >>> _ = file.write_bytes(gzip.compress(b"abc"))
+    >>> content_sha256(file, "a.gz")[:16]
+    'ba7816bf8f01cfea'
+    """
+    with open_content(path, name.endswith(".gz") and not name.endswith(".tar.gz")) as content:
+        return hashlib.file_digest(content, "sha256").hexdigest()
+
+
+def _checksums(name: str, named: Named, folder: Path) -> list[Finding]:
+    known = named.checksums
+    if named.folder and (folder / named.folder).is_dir():
+        batches = read_batches(cifar_path(name, folder), list(known))
+        found = {part: _batch_sha256(batch, part) for part, batch in batches.items()}
+    else:
+        found = {file: content_sha256(folder / file, file) for file in named.files if file in known}
+    if named.files and not found:
+        return [
+            Finding(
+                name, "checksum", "none known", "not checked", "explained", "no copy was at hand when this was written"
+            )
+        ]
+    return [_compare(name, f"SHA-256 of {part}", known[part][:12], digest[:12]) for part, digest in found.items()]
+
+
+def _batch_sha256(batch: dict[bytes, object], part: str) -> str:
+    return hashlib.sha256(binary_rows(*images_and_labels(batch, part)).tobytes()).hexdigest()
+
+
+def _figures(data: Dataset, named: Named) -> list[Finding]:
+    paper = named.paper
+    if paper is None:
+        return [Finding(data.name, "figures", "none", "-", "explained", "the paper does not use this set")]
+    pairs = [*_row_counts(data, paper), ("features", str(paper.features), str(int(np.prod(data.x.shape[1:])))),
+             ("classes", str(paper.classes), str(len(data.classes)))]  # fmt: skip
+    average = NO_SETS if data.candidates is None else f"{data.candidates.sum(1).mean():.2f}"
+    pairs.append(("average", f"{paper.average:.2f}", average))
+    findings = [_compare(data.name, what, expected, found, named.notes.get(what)) for what, expected, found in pairs]
+    return [f._replace(note=_SPLIT) if f.what == "rows" and f.verdict == "equal" else f for f in findings]
+
+
+def _row_counts(data: Dataset, paper: Figures) -> list[tuple[str, str, str]]:
+    if data.test is None:
+        return [("rows", f"{paper.train} + {paper.test} = {paper.train + paper.test}", str(len(data.x)))]
+    test = len(data.test)
+    return [("train", str(paper.train), str(len(data.x) - test)), ("test", str(paper.test), str(test))]
+
+
+def _compare(name: str, what: str, expected: str, found: str, note: tuple[str, str] | None = None) -> Finding:
+    """A difference is explained only where it is the very one that the note is about."""
+    if expected.split("= ")[-1] == found:
+        return Finding(name, what, expected, found, "equal")
+    if note is not None and note[0] == found:
+        return Finding(name, what, expected, found, "explained", note[1])
+    return Finding(name, what, expected, found, "differs")
+
+
+def _rows(data: Dataset, named: Named) -> list[Finding]:
+    """What no table prints but every row must satisfy."""
+    seen = len(np.unique(data.labels[data.labels >= 0]))
+    findings = [
+        _compare(data.name, "classes with an example", str(len(data.classes)), str(seen), named.notes.get("seen")),
+        _compare(data.name, "non-finite rows", "0", str(_non_finite(data))),
+    ]
+    if data.candidates is not None:
+        known = data.labels >= 0
+        outside = int((~data.candidates[known, data.labels[known]]).sum())
+        empty = int((~data.candidates.any(1)).sum())
+        findings += [
+            _compare(data.name, "true label outside its set", "0", str(outside)),
+            _compare(data.name, "empty sets", "0", str(empty)),
+        ]
+    return findings
+
+
+def _non_finite(data: Dataset) -> int:
+    if data.x.dtype == np.uint8:
+        return 0
+    return int((~np.isfinite(data.x)).reshape(len(data.x), -1).any(1).sum())

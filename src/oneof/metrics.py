@@ -1,0 +1,56 @@
+"""What a classifier is worth, as functions of arrays with any leading axes; only the first group needs true labels."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from oneof.candidates.mask import posterior
+
+
+def accuracy(logits: Tensor, labels: Tensor) -> Tensor:
+    """Share of rows [..., n] whose largest logit [..., n, c] is at the label [..., n]."""
+    return (logits.argmax(-1) == labels).to(logits.dtype).mean(-1)
+
+
+def true_labels_removed(candidates: Tensor, labels: Tensor) -> Tensor:
+    """Share of rows [..., n] whose true label is not among the candidates [..., n, c] (any more)."""
+    kept = candidates.gather(-1, labels[..., None]).squeeze(-1)
+    return (~kept).to(torch.get_default_dtype()).mean(-1)
+
+
+def covering_rate(logits: Tensor, candidates: Tensor) -> Tensor:
+    """Share of rows whose predicted label lies in the set; needs no true label.
+
+    >>> covering_rate(torch.tensor([[2.0, 1.0], [2.0, 1.0]]), torch.tensor([[True, True], [False, True]]))
+    tensor(0.5000)
+    """
+    inside = candidates.gather(-1, logits.argmax(-1, keepdim=True)).squeeze(-1)
+    return inside.to(logits.dtype).mean(-1)
+
+
+def approximated_accuracy(logits: Tensor, candidates: Tensor) -> Tensor:
+    """Mean over rows of the posterior within the set at the predicted label, 0 where it lies outside; needs no true label.
+
+    The posterior stands in for "which candidate is right" (as in PLENCH).
+    """
+    predicted = logits.argmax(-1, keepdim=True)
+    return posterior(logits, candidates).gather(-1, predicted).squeeze(-1).mean(-1)
+
+
+def purified_region(logits: Tensor, posterior: Tensor, tolerance: float = 0.0) -> Tensor:
+    """Share of rows in the largest pure level set L(e) = {x : p_1(x) - p_2(x) >= e} (definition 1 of the paper).
+
+    A level set is pure when the classifier's logits [..., n, c] and the posterior [n, c] have the same largest label on all its
+    rows; with a tolerance, on all but this share of them, since one mistaken row of an estimated posterior should not empty it.
+
+    >>> p = torch.tensor([[0.9, 0.1], [0.2, 0.8], [0.6, 0.4]])
+    >>> purified_region(torch.tensor([[1.0, 0.0], [0.0, 1.0], [0.0, 1.0]]), p)
+    tensor(0.6667)
+    """
+    two = posterior.topk(2, -1).values
+    surest_first = (two[..., 0] - two[..., 1]).argsort(descending=True, stable=True)
+    wrong = (logits.argmax(-1) != posterior.argmax(-1))[..., surest_first]
+    count = torch.arange(1, len(surest_first) + 1, device=wrong.device)
+    pure = wrong.cumsum(-1) <= tolerance * count
+    return torch.where(pure, count, 0).amax(-1) / len(surest_first)

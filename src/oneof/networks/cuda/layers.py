@@ -1,0 +1,214 @@
+"""The layers that the kernels make up: what is launched, on how many programs, with which tensors.
+
+All images are [n, h, w, c] in memory. `framed` ones have a column of zeros on either side: for 3x3 convolutions of few channels,
+where two neighbouring pixels are read as one of twice the channels (`paired`), which fills the matrix units.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+PROGRAMS = (
+    128  # that share the pixels when sums are taken: a power of two, about one on each of an H200's multiprocessors
+)
+STAGES = 3  # loads in flight
+ELEMENTS = 8192  # of a tile
+PARTS = 132  # programs that share the pixels of a weight gradient
+WIDEST = 1024  # channels for whose sums there is room
+NARROW = 32  # channels up to which convolutions are paired
+
+
+class Scratch(NamedTuple):
+    """What kernels need beside their tensors: places for parts of sums, and the count of programs that have left theirs."""
+
+    parts: Tensor
+    left: Tensor
+
+
+def scratch(device: torch.device) -> Scratch:
+    return Scratch(torch.empty(PROGRAMS * 2 * WIDEST, device=device), torch.zeros(1, dtype=torch.int32, device=device))
+
+
+def _tile(c: int) -> tuple[int, int, int, int]:
+    """How sums are taken: pixels at a time, programs, how many of their parts are added up at a time, loads in flight."""
+    pixels = ELEMENTS * _warps(c) // 8 // c
+    return pixels, PROGRAMS, min(PROGRAMS, pixels), STAGES
+
+
+def _warps(c: int) -> int:
+    return 8 if c < 128 else 4
+
+
+def moments(layer: nn.BatchNorm2d, x: Tensor, kept: Tensor | None, room: Scratch) -> tuple[Tensor, Tensor]:
+    """x (plus what was kept), and the numbers [4, c] that normalise it; the layer's running statistics move."""
+    from oneof.networks.cuda import kernels
+
+    n, h, w, c = x.shape
+    norm = torch.empty(4, c, device=x.device)
+    summed = x if kept is None else torch.empty((n, h, w, c), dtype=x.dtype, device=x.device)
+    other = x if kept is None else kept
+    kernels.moments[(PROGRAMS,)](
+        x, other, summed, norm, layer.running_mean, layer.running_var, layer.weight, layer.bias, *room,
+        n * h * w, x.stride(2), other.stride(2), layer.momentum, layer.eps,
+        c, *_tile(c), kept is not None, num_warps=_warps(c),
+    )  # fmt: skip
+    return summed, norm
+
+
+def settled(layer: nn.BatchNorm2d) -> Tensor:
+    """The numbers [4, c] that normalise in evaluation, from the running statistics."""
+    mean, var = layer.running_mean, layer.running_var
+    if mean is None or var is None:
+        raise AssertionError("batch normalisation of these networks keeps running statistics")
+    inverse = (var + layer.eps).rsqrt()
+    scale = layer.weight * inverse
+    return torch.stack((mean, inverse, scale, layer.bias - mean * scale))
+
+
+def rectify(x: Tensor, norm: Tensor, frame: bool) -> Tensor:
+    """Normalised and rectified."""
+    from oneof.networks.cuda import kernels
+
+    n, h, w, c = x.shape
+    out = torch.empty((n, h, w + 2 * frame, c), dtype=x.dtype, device=x.device)
+    pixels, block = out.numel() // c, ELEMENTS // 2 // c
+    kernels.rectify[(-(-pixels // block),)](x, norm, out, pixels, x.stride(2), c, w, frame, block, num_warps=8)
+    return out
+
+
+def rectify_backward(
+    x: Tensor, gradient: Tensor, norm: Tensor, kept: Tensor | None, out: Tensor, again: Tensor | None, room: Scratch
+) -> Tensor:
+    """Writes to `out` (and `again`) the gradient of x from that of the rectified, plus what was kept; gives those of beta and gamma."""
+    from oneof.networks.cuda import kernels
+
+    n, h, w, c = x.shape
+    frame, pixels, block = gradient.shape[2] != w, n * h * w, ELEMENTS // 2 // c
+    sums = torch.empty(2, c, device=x.device)
+    kernels.rectified_sums[(PROGRAMS,)](
+        x, gradient, norm, sums, *room, pixels, x.stride(2), c, w, frame, *_tile(c), num_warps=_warps(c)
+    )
+    kernels.rectified_gradient[(-(-pixels // block),)](
+        x, gradient, gradient if kept is None else kept, norm, sums, out, out if again is None else again,
+        pixels, x.stride(2), out.stride(2), 0 if again is None else again.stride(2),
+        c, w, frame, block, kept is not None, again is not None, num_warps=8,
+    )  # fmt: skip
+    return sums
+
+
+def first_convolution(images: Tensor, weight: Tensor) -> Tensor:
+    """A 3x3 convolution of the network's input [n, h, w, channels] with weight [taps, c], as `first_weight` arranges it."""
+    from oneof.networks.cuda import kernels
+
+    n, h, w, channels = images.shape
+    taps, c = weight.shape
+    out = torch.empty((n, h, w, c), dtype=images.dtype, device=images.device)
+    kernels.first_convolution[(-(-n * h * w // 128),)](
+        images, weight, out, n * h * w, channels, h, w, taps, c, 128, num_warps=4
+    )
+    return out
+
+
+def first_weight(weight: Tensor, fill: int = 0) -> Tensor:
+    """[c, channels, 3, 3] as [taps, c]: rows, columns and channels of a window, filled up to a power of two."""
+    flat = weight.permute(2, 3, 1, 0).flatten(0, 2)
+    taps = max(16, 1 << (len(flat) - 1).bit_length())
+    return F.pad(flat, (0, 0, 0, taps - len(flat)), value=fill)
+
+
+def first_gradient(images: Tensor, gradient: Tensor) -> Tensor:
+    """The gradient [c, channels, 3, 3] of the first convolution's weight."""
+    from oneof.networks.cuda import kernels
+
+    n, h, w, channels = images.shape
+    c = gradient.shape[3]
+    taps = max(16, 1 << (9 * channels - 1).bit_length())
+    parts = torch.empty(2 * PARTS, taps, c, device=images.device)
+    kernels.first_gradient[(2 * PARTS,)](images, gradient, parts, n * h * w, channels, h, w, taps, c, 128, num_warps=4)
+    return _added_up(parts)[: 9 * channels].view(3, 3, channels, c).permute(3, 2, 0, 1)
+
+
+def paired(weight: Tensor, fill: int = 0) -> Tensor:
+    """[o, i, 3, 3] as [2 o, 2 i, 3, 2]: the kernel that reads and writes two pixels of a framed row as one of twice the channels."""
+    two = [F.pad(weight, (right, 1 - right), value=fill) for right in (0, 1)]
+    o, i, *_ = weight.shape
+    return torch.stack(two).view(2, o, i, 3, 2, 2).permute(0, 1, 5, 2, 3, 4).reshape(2 * o, 2 * i, 3, 2)
+
+
+def as_pairs(x: Tensor) -> Tensor:
+    """[n, h, w, c] as channels-first pairs [n, 2 c, h, w/2], the same memory."""
+    n, h, w, c = x.shape
+    return x.view(n, h, w // 2, 2 * c).permute(0, 3, 1, 2)
+
+
+def convolve(x: Tensor, weight: Tensor, stride: int) -> Tensor:
+    """A 3x3 convolution; paired if x is framed, which the weight's shape says."""
+    if weight.shape[3] == 2:
+        return as_images(torch.ops.aten.convolution(as_pairs(x), weight, *_settings(1, 0)), 2)
+    return as_images(torch.ops.aten.convolution(x.permute(0, 3, 1, 2), weight, *_settings(stride, 1)), 1)
+
+
+def convolve_backward(x: Tensor, gradient: Tensor, weight: Tensor, stride: int) -> Tensor:
+    """The gradient of x, framed if x is."""
+    back, which = torch.ops.aten.convolution_backward, [True, False, False]
+    if weight.shape[3] == 2:
+        return as_images(back(as_pairs(gradient), as_pairs(x), weight, *_settings(1, 0), which)[0], 2)
+    y, g = x.permute(0, 3, 1, 2), gradient.permute(0, 3, 1, 2)
+    return as_images(back(g, y, weight, *_settings(stride, 1), which)[0], 1)
+
+
+def weight_gradient(x: Tensor, gradient: Tensor, weight: Tensor, stride: int) -> Tensor:
+    """The gradient [o, i, 3, 3] of the weight, as it was before it was paired."""
+    if weight.shape[3] == 2:
+        return _narrow_gradient(x, gradient)
+    back, which = torch.ops.aten.convolution_backward, [False, True, False]
+    y, g = x.permute(0, 3, 1, 2), gradient.permute(0, 3, 1, 2)
+    return back(g, y, weight, *_settings(stride, 1), which)[1]  # type: ignore[no-any-return]
+
+
+def _narrow_gradient(x: Tensor, gradient: Tensor) -> Tensor:
+    from oneof.networks.cuda import kernels
+
+    n, h, w, o = gradient.shape
+    i, pixels = x.shape[3], n * h * w
+    parts = torch.empty(
+        PARTS, 3, 4 * i, o, device=x.device
+    )  # Triton wants powers of two: four columns of which three count
+    steps = -(-pixels // (128 * PARTS))
+    kernels.narrow_gradient[(PARTS,)](x, gradient, parts, pixels, steps, h, w, i, o, 4 * i, 128, 3, num_warps=4)
+    return _added_up(parts)[:, : 3 * i].reshape(3, 3, i, o).permute(3, 2, 0, 1)
+
+
+def _added_up(parts: Tensor) -> Tensor:
+    """parts [programs, ...] summed over the programs."""
+    from oneof.networks.cuda import kernels
+
+    out = torch.empty_like(parts[0])
+    kernels.summed_parts[(-(-out.numel() // 32),)](parts, out, out.numel(), len(parts), 64, 32, num_warps=4)
+    return out
+
+
+def as_images(x: Tensor, pixels: int) -> Tensor:
+    """Channels-first [n, pixels c, h, w] as images [n, h, pixels w, c]: the same memory where channels lie innermost."""
+    inner = x.permute(0, 2, 3, 1).contiguous()
+    n, h, w, c = inner.shape
+    return inner.view(n, h, pixels * w, c // pixels)
+
+
+def in_float32(found: list[Tensor]) -> list[Tensor]:
+    """The tensors in float32, converted in one go."""
+    rounded = [one for one in found if one.dtype != torch.float32]
+    exact = [torch.empty_like(one, dtype=torch.float32) for one in rounded]
+    if rounded:
+        torch._foreach_copy_(exact, rounded)
+    converted = iter(exact)
+    return [one if one.dtype == torch.float32 else next(converted) for one in found]
+
+
+def _settings(stride: int, beside: int) -> tuple[Any, ...]:
+    """What aten wants beside its tensors: no bias, stride, padding (a row above and below), dilation, no transposition, groups."""
+    return None, [stride, stride], [1, beside], [1, 1], False, [0, 0], 1

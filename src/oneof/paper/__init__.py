@@ -1,0 +1,1 @@
+"""What only the paper needs: printed numbers, experiments, tables, figures, statistics."""

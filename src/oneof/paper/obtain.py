@@ -1,0 +1,252 @@
+"""Obtain the rows that a table needs and does not have yet: a cell is one stack of seeds by settings.
+
+A cell leaves two kinds of rows: for every seed and rule the *chosen* setting with all that is known of it, and for every seed the
+whole *grid* in short, so that any other rule can be tried later.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import shutil
+import signal
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from oneof.data.named.catalogue import NAMED, Dataset, data_folder, load
+from oneof.metrics import true_labels_removed
+from oneof.paper.experiments import Protocol, System
+from oneof.paper.results import origin
+from oneof.selection.choose import RULES, best, score
+from oneof.storage.rows import Row, append
+from oneof.storage.settings import digest, plain_value
+from oneof.training.device import make_deterministic
+from oneof.training.fit import fit
+from oneof.training.state import Record
+from oneof.training.trials import Trial
+
+REPORTED = ("covering", "approximated", "oracle", "accuracy", "set_size")
+FIXED_MEMORY = 2**30  # of a deterministic stack: what is free now must not decide how trials are cut into stacks
+
+
+class Cell(NamedTuple):
+    """A system on a data set, for some seeds."""
+
+    dataset: str
+    system: System
+    protocol: Protocol
+    seeds: tuple[int, ...]
+
+    @property
+    def identity(self) -> Row:
+        """What makes two rows of a seed the same: everything but the seed."""
+        about = {"method": self.system.method, "purify": self.system.purify, "protocol": self.protocol}
+        return {"dataset": self.dataset, **{name: plain_value(value) for name, value in about.items()}}
+
+    @property
+    def setting(self) -> str:
+        return digest(self.identity)
+
+
+def missing(cells: Iterable[Cell], rows: Iterable[Row]) -> list[Cell]:
+    """The cells that are not complete, each with the seeds that it lacks."""
+    done = {(row["setting"], row["seed"]) for row in rows if row.get("kind") == "grid"}
+    lacking = {}
+    for cell in cells:  # two tables may share a cell
+        seeds = tuple(seed for seed in cell.seeds if (cell.setting, seed) not in done)
+        if seeds:
+            lacking[cell.setting] = cell._replace(seeds=seeds)
+    return list(lacking.values())
+
+
+def split(n: int, seed: int, protocol: Protocol) -> tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.intp]]:
+    """Rows to train on, held-out rows and test rows of a seed.
+
+    >>> from oneof.paper.experiments import TABULAR
+    >>> [len(part) for part in split(1122, 0, TABULAR)]
+    [808, 89, 225]
+    """
+    order = np.random.default_rng(seed).permutation(n)
+    train = int(n * (1 - protocol.test))
+    held_out = int(train * protocol.held_out)
+    return order[held_out:train], order[:held_out], order[train:]
+
+
+def trials_of(cell: Cell, n: int) -> list[Trial]:
+    """Every seed with every setting of the grid, seed by seed."""
+    scaling = cell.protocol.scaling
+    return [
+        Trial(seed, *split(n, seed, cell.protocol), lr=lr, weight_decay=decay, scaling=scaling)
+        for seed in cell.seeds
+        for lr, decay in cell.protocol.grid
+    ]
+
+
+def obtain(
+    cell: Cell, data: Dataset, *, device: str = "cpu", checkpoint: Path | None = None, memory: int | None = None
+) -> list[Row]:
+    """Train a cell of a set that comes with candidates, and give its rows."""
+    trials = trials_of(cell, len(data.x))
+    return train(
+        cell, data.x, data.candidates, data.labels, trials, device=device, checkpoint=checkpoint, memory=memory
+    )
+
+
+def train(
+    cell: Cell,
+    x: Any,
+    candidates: Any,
+    labels: NDArray[np.intp],
+    trials: Sequence[Trial],
+    *,
+    device: str = "cpu",
+    checkpoint: Path | None = None,
+    memory: int | None = None,
+) -> list[Row]:
+    """Train all trials of a cell at once, in the order of `trials_of`, and give its rows."""
+    started = time.perf_counter(), time.process_time()
+    fitted = fit(
+        x,
+        candidates,
+        trials=trials,
+        method=cell.system.method,
+        purify=cell.system.purify,
+        network=cell.protocol.network,
+        training=cell.protocol.training,
+        labels=labels,
+        device=device,
+        checkpoint=checkpoint,
+        memory=memory,
+    )
+    lost = true_labels_removed(fitted.candidates, torch.as_tensor(labels, device=fitted.rows.device)[fitted.rows])
+    history = fitted.history._replace(**{name: getattr(fitted.history, name).cpu() for name in REPORTED})
+    ended = time.perf_counter(), time.process_time()
+    seconds = tuple((after - before) / len(trials) for before, after in zip(started, ended, strict=True))
+    return _rows(cell, history, lost.tolist(), seconds, str(fitted.rows.device))
+
+
+def _rows(cell: Cell, history: Record, lost: list[float], seconds: tuple[float, ...], device: str) -> list[Row]:
+    shape = (len(cell.seeds), len(cell.protocol.grid))
+    by_rule = {rule: score(history, rule) for rule in RULES}
+    taken = {rule: best(by_rule[rule].score.view(shape)) for rule in RULES}
+    named = {"system": cell.system.title, "setting": cell.setting}
+    spent = {"seconds": round(seconds[0], 4), "cpu_seconds": round(seconds[1], 4)}  # of one trial
+    rows: list[Row] = []
+    for s, seed in enumerate(cell.seeds):
+        for rule in RULES:
+            at = s * shape[1] + int(taken[rule][s])
+            own = _one(cell, history, at, int(by_rule[rule].epoch[at]), lost[at])
+            rows.append({"kind": "chosen", **named, **cell.identity, "rule": rule, "seed": seed, **own, **spent, **origin(device)})  # fmt: skip
+        whole = range(s * shape[1], (s + 1) * shape[1])
+        grid = {"last": _in_short(history, whole, by_rule["covering"].epoch)}
+        grid |= {"best_oracle": _in_short(history, whole, by_rule["oracle"].epoch)}
+        rows.append({"kind": "grid", **named, "dataset": cell.dataset, "seed": seed, **grid})
+    return rows
+
+
+def _one(cell: Cell, history: Record, at: int, epoch: int, lost: float) -> Row:
+    lr, decay = cell.protocol.grid[at % len(cell.protocol.grid)]
+    shown = {name: round(float(getattr(history, name)[epoch - 1, at]), 6) for name in REPORTED}
+    of_the_end = {"true_labels_removed": round(lost, 6)} if epoch == history.epoch else {}
+    return {"lr": lr, "weight_decay": decay, "epoch": epoch, **shown, **of_the_end}
+
+
+def _in_short(history: Record, trials: range, epoch: torch.Tensor) -> dict[str, list[float]]:
+    at = [(int(epoch[t]) - 1, t) for t in trials]
+    short = {name: [round(float(getattr(history, name)[e, t]), 4) for e, t in at] for name in REPORTED}
+    return {"epoch": [e + 1 for e, _ in at], **short}
+
+
+class Errand(NamedTuple):
+    """A cell to obtain somewhere else, and what it takes there."""
+
+    cell: Cell
+    data_dir: Path | None
+    device: str
+    checkpoint: Path
+    deterministic: bool
+
+
+def run_errand(errand: Errand) -> list[Row]:
+    """Obtain a cell in a process of its own: one thread, since there are as many processes as cores."""
+    torch.set_num_threads(1)
+    if errand.deterministic:
+        make_deterministic()
+    data = load(errand.cell.dataset, errand.data_dir)
+    memory = FIXED_MEMORY if errand.deterministic else None
+    return obtain(errand.cell, data, device=errand.device, checkpoint=errand.checkpoint, memory=memory)
+
+
+Done = Iterator[tuple[Errand, list[Row]]]
+Place = Callable[[Sequence[Errand], int], Done]
+"""Where errands are run, so many at a time (0: as many as can be): each is yielded with its rows when it is done."""
+
+
+def obtain_all(
+    cells: Sequence[Cell],
+    path: Path,
+    data_dir: Any,
+    processes: int,
+    device: str = "cpu",
+    *,
+    place: Place | None = None,
+    deterministic: bool = False,
+) -> Iterator[tuple[Cell, list[Row]]]:
+    """Obtain cells in several processes, or in another place; append each one's rows as soon as it is done, and yield it.
+
+    Stopped or killed, the next call goes on where each cell stood: it is checkpointed beside the file of rows. Elsewhere than in
+    processes here a seed is an errand of its own; so it is where rows are deterministic, since a rounding may depend on the stack.
+    """
+    running = path.absolute().parent / f".{path.stem}-running"
+    named = {cell.setting: cell for cell in cells}
+    if place is not None or deterministic:
+        named = {f"{cell.setting}-{cell.seeds[0]}": cell for cell in seed_by_seed(cells)}
+    # the largest first, so that no process is left with a long one at the end
+    largest_first = sorted(named, key=lambda name: -_work(named[name]))
+    data_dir = data_folder(data_dir)
+    folder = data_dir and data_dir.absolute()
+    errands = [Errand(named[name], folder, device, running / name, deterministic) for name in largest_first]
+    for errand, rows in (place or in_processes)(errands, processes):
+        append(path, rows)
+        shutil.rmtree(errand.checkpoint, ignore_errors=True)
+        yield errand.cell, rows
+    if running.is_dir() and not any(running.iterdir()):
+        running.rmdir()
+
+
+def seed_by_seed(cells: Iterable[Cell]) -> list[Cell]:
+    """Every cell as many, of one seed each."""
+    return [cell._replace(seeds=(seed,)) for cell in cells for seed in cell.seeds]
+
+
+def in_processes(errands: Sequence[Errand], processes: int) -> Done:
+    """Run errands in processes of this machine."""
+    with ProcessPoolExecutor(processes or os.cpu_count(), multiprocessing.get_context("spawn"), _quiet) as pool:
+        try:
+            at_work = {pool.submit(run_errand, errand): errand for errand in errands}
+            for done in as_completed(at_work):
+                yield at_work[done], done.result()
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            for process in multiprocessing.active_children():
+                process.terminate()
+            raise
+
+
+def _work(cell: Cell) -> int:
+    """Roughly how long a cell takes, against others."""
+    figures = NAMED[cell.dataset].paper
+    return len(cell.seeds) * (figures.train * figures.features if figures else 1)
+
+
+def _quiet() -> None:
+    """In a process of its own: one thread from the start; the parent hears Ctrl-C for all."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    os.environ["OMP_NUM_THREADS"] = "1"

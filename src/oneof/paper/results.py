@@ -1,0 +1,67 @@
+"""Results are rows: every trial is one JSON line that says how it was obtained."""
+
+from __future__ import annotations
+
+import platform
+import subprocess
+from collections.abc import Iterable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from oneof.metrics import true_labels_removed
+from oneof.storage.rows import Row
+from oneof.storage.settings import plain_value
+from oneof.training.state import Fit
+from oneof.version import __version__
+
+
+def rows_of(fitted: Fit, *, seeds: Iterable[int], seconds: float, labels: Any = None, **setting: Any) -> list[Row]:
+    """One row per trial: the setting, what the chosen epoch showed, and where it ran. Seconds are for the whole stack."""
+    history, chosen = fitted.history, fitted.epoch - 1
+    t = fitted.stack.t
+    measured = {"set_size": history.set_size, "covering": history.covering, "approximated": history.approximated}
+    measured |= {"oracle": history.oracle, "accuracy": history.accuracy}
+    at_epoch = {name: _at(column, chosen) for name, column in measured.items() if column is not None}
+    if labels is not None:
+        truth = torch.as_tensor(np.asarray(labels), device=fitted.rows.device)[fitted.rows]
+        at_epoch["true_labels_removed"] = true_labels_removed(fitted.candidates, truth).tolist()
+    plain = {name: plain_value(value) for name, value in setting.items()}
+    return [
+        {
+            **plain,
+            "seed": seed,
+            "epoch": int(fitted.epoch[i]),
+            **{name: round(column[i], 6) for name, column in at_epoch.items()},
+            "seconds": round(seconds / t, 4),
+            **origin(str(fitted.rows.device)),
+        }
+        for i, seed in enumerate(seeds)
+    ]
+
+
+def _at(column: torch.Tensor, epoch: torch.Tensor) -> list[float]:
+    return column.gather(0, epoch[None])[0].tolist()
+
+
+@cache
+def origin(device: str) -> Row:
+    """Where a row comes from: device, versions, commit."""
+    name = (
+        torch.cuda.get_device_name(device) if device.startswith("cuda") else platform.processor() or platform.machine()
+    )
+    return {"device": f"{device} ({name})", "oneof": __version__, "torch": torch.__version__, "commit": _commit()}
+
+
+def _commit() -> str | None:
+    """The commit of the source tree, with a + if it was changed since; None when installed from a wheel."""
+    here = Path(__file__).parent
+    asked = ["git", "-C", str(here), "describe", "--always", "--dirty=+", "--exclude=*"]
+    try:
+        answer = subprocess.run(asked, capture_output=True, text=True, timeout=10, check=False)
+    except OSError:  # no git on this machine
+        return None
+    return answer.stdout.strip() or None

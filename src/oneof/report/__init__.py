@@ -1,1 +1,0 @@
-"""Rows and runs, made readable."""

@@ -1,0 +1,162 @@
+"""The folder that `oneof fit` writes: a model, what became of every row, how training went, and what was asked for."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from oneof.runs.model import Model, load_model
+from oneof.storage.files import written_beside
+from oneof.storage.schema import NOTHING, NUMBER, first_misfit
+
+FACTS, PURIFIED, TRAINING, ROWS = "run.json", "purified.parquet", "training.json", "rows.jsonl"
+_FACTS = {
+    "oneof": str,
+    "torch": str,
+    "command": [str],
+    "seed": int,
+    "file": str,
+    "fingerprint": str,
+    "n": int,
+    "d": int,
+    "classes": [str],
+    "features": [str],
+    "chosen": (list, dict),
+    "rule": str,
+    "estimate": {"value": NUMBER, "low": NUMBER, "high": NUMBER, "kind": str, "by": str},
+    "asked": dict,
+    "warnings": [str],
+    "seconds": NUMBER,
+}
+_TRAINING = {"trials": int, "epochs": int, "columns": {str: [[(*NUMBER, NOTHING)]]}, "chosen": [int]}
+_COLUMNS = (
+    *("row", "original", "kept", "label", "probability", "margin", "agreement", "ask", "outside"),
+    *("removed", "trained", "neighbours", "gain"),
+)
+
+
+@dataclass(frozen=True)
+class Run:
+    """A finished run; its parts are read when they are first asked for."""
+
+    folder: Path
+    facts: dict[str, Any]  # run.json
+
+    @classmethod
+    def open(cls, folder: str | Path) -> Run:
+        """Open a folder that `oneof fit` finished; run.json is written last, so with it everything is there."""
+        folder = Path(folder)
+        if not folder.is_dir():
+            raise ValueError(f"a run must be a folder that oneof fit wrote; there is no {str(folder)!r}.")
+        if (folder / "checkpoint").is_dir() and not (folder / FACTS).exists():
+            raise ValueError(f"the run in {folder} must be finished; it was stopped. Repeat its command to go on.")
+        return cls(folder, _object(folder / FACTS, _FACTS))
+
+    @cached_property
+    def purified(self) -> pa.Table:
+        """One row per training row, in the order of the file."""
+        path = self.folder / PURIFIED
+        try:
+            table = pq.ParquetFile(path).read()
+        except (pa.ArrowException, FileNotFoundError) as error:
+            raise _damaged(path) from error
+        absent = next((name for name in _COLUMNS if name not in table.column_names), None)
+        if absent is not None:
+            raise _other(path, f"column {absent!r} is missing")
+        if table.num_rows != self.facts["n"]:
+            raise _other(path, f"it has {table.num_rows} rows, but {FACTS} says {self.facts['n']}")
+        return table
+
+    @cached_property
+    def training(self) -> dict[str, Any]:
+        """How training went, epoch by epoch."""
+        path = self.folder / TRAINING
+        found = _object(path, _TRAINING)
+        t, epochs = found["trials"], found["epochs"]
+        for name, column in found["columns"].items():
+            if len(column) != epochs or any(len(row) != t for row in column):
+                raise _other(path, f"columns.{name} must have {epochs} rows of {t} numbers")
+        if not found["chosen"] or not all(1 <= epoch <= epochs for epoch in found["chosen"]):
+            raise _other(path, f"chosen must be epochs from 1 to {epochs}")
+        return found
+
+    @cached_property
+    def rows(self) -> list[dict[str, Any]]:
+        """One row per tried setting and per network of the ensemble."""
+        path = self.folder / ROWS
+        try:
+            found = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+        except (FileNotFoundError, ValueError, RecursionError) as error:
+            raise _damaged(path) from error
+        misfit = first_misfit(found, [dict], "line")
+        if misfit:
+            raise _other(path, misfit)
+        return found
+
+    @cached_property
+    def model(self) -> Model:
+        """The ensemble."""
+        return load_model(self.folder)
+
+
+def _object(path: Path, shape: dict[str, Any]) -> dict[str, Any]:
+    try:
+        found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    except (FileNotFoundError, ValueError, RecursionError) as error:
+        raise _damaged(path) from error
+    misfit = first_misfit(found, shape)
+    if misfit:
+        raise _other(path, misfit)
+    return found
+
+
+def _damaged(path: Path) -> ValueError:
+    return ValueError(
+        f"a run must hold {path.name}; in {path.parent} it is missing or damaged. Fit it again, in another folder."
+    )
+
+
+def _other(path: Path, misfit: str) -> ValueError:
+    return ValueError(f"{path} must be the file that oneof fit wrote; {misfit}. Fit it again, in another folder.")
+
+
+# -------------------------------------------------------------------------------------------------------------- writing
+
+
+def write_json(value: Any, path: Path) -> None:
+    """Write a value as JSON; a NaN, which JSON has not, is refused."""
+    with written_beside(path) as file:
+        file.write(json.dumps(value, ensure_ascii=False, indent=1, allow_nan=False).encode())
+
+
+def write_rows(rows: Iterable[dict[str, Any]], path: Path) -> None:
+    """Write one JSON object per line."""
+    with written_beside(path) as file:
+        file.writelines(f"{json.dumps(row, ensure_ascii=False)}\n".encode() for row in rows)
+
+
+def write_table(table: pa.Table, path: Path) -> None:
+    """Write Parquet."""
+    with written_beside(path) as file:
+        pq.write_table(table, file, compression="zstd")
+
+
+def fingerprint(path: Path) -> str:
+    """SHA-256 of a file's content.
+
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp()) / "empty"
+    >>> path.touch()
+    >>> fingerprint(path)[:8]
+    'e3b0c442'
+    """
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,191 @@
+"""The purified table of an ensemble: what became of every training row's candidate set, and how sure the networks are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from oneof.runs.calibrate import Judged
+from oneof.runs.model import Model
+from oneof.runs.nearest_rows import Evidence
+from oneof.training.state import Fit
+
+Mask = NDArray[np.bool_]
+FALL = pa.struct([("label", pa.string()), ("round", pa.int32()), ("margin", pa.float32()), ("trials", pa.int32())])
+
+
+@dataclass(frozen=True)
+class Asking:
+    """When a person is asked about a row."""
+
+    margin: float = 0.3  # the label leads the next candidate by less
+    agreement: float = 0.7  # fewer of the networks name the label
+    outside: float = 0.9  # the networks together find a label outside the set at least this probable
+
+
+class Opinions(NamedTuple):
+    """What the networks say of n rows."""
+
+    mean: NDArray[np.float32]  # [n, c] over all networks
+    held_out: NDArray[np.float32]  # [n, c] over those that did not train on the row; NaN where all did
+    first: NDArray[np.float32]  # [n, c] share of networks whose best candidate it is
+
+
+class Falls(NamedTuple):
+    """Labels that fell, one entry per row and label, in the order of rows and labels."""
+
+    row: NDArray[np.intp]
+    label: NDArray[np.intp]
+    round: NDArray[np.intp]  # median over the networks that removed it
+    margin: NDArray[np.float32]  # mean over these
+    trials: NDArray[np.intp]  # how many these are
+
+
+def ask_networks(model: Model, x: NDArray[Any], candidates: Mask, trained: Mask) -> Opinions:
+    """Every network's opinion of every row, summed up; `trained` [t, n] says who trained on what."""
+    n, c = candidates.shape
+    mean, held_out, first = (np.zeros((n, c), dtype=np.float32) for _ in range(3))
+    for rows, each in model.blocks(x):
+        p, strangers = each.numpy(), np.logical_not(trained[:, rows]).astype(np.float32)
+        mean[rows] = p.mean(0)
+        with np.errstate(invalid="ignore"):
+            held_out[rows] = np.einsum("tnc,tn->nc", p, strangers) / strangers.sum(0)[:, None]
+        best = np.where(candidates[rows], p, -1).argmax(-1)  # [t, rows]
+        first[rows] = (best[..., None] == np.arange(c)).mean(0)
+    return Opinions(mean, held_out, first)
+
+
+def judged_rows(opinions: Opinions, candidates: Mask, gold: NDArray[np.intp] | None) -> Judged:
+    """The rows that some network did not train on, to calibrate by."""
+    held = ~np.isnan(opinions.held_out[:, 0])
+    known = np.full(len(held), -1) if gold is None else gold
+    return Judged(opinions.held_out[held], candidates[held], known[held])
+
+
+def trained_rows(fits: Sequence[Fit], n: int) -> Mask:
+    """Which network trained on which row, [t, n]."""
+    rows = [own.cpu().numpy() for fitted in fits for own in fitted.rows]
+    trained = np.zeros((len(rows), n), dtype=bool)
+    for t, own in enumerate(rows):
+        trained[t, own] = True
+    return trained
+
+
+def kept_sets(fits: Sequence[Fit], candidates: Mask) -> Mask:
+    """A label is gone when every network that trained on the row removed it."""
+    kept = np.zeros_like(candidates)
+    for fitted in fits:
+        for rows, sets in zip(fitted.rows.cpu().numpy(), fitted.candidates.cpu().numpy(), strict=True):
+            kept[rows] |= sets
+    untouched = ~kept.any(1)
+    kept[untouched] = candidates[untouched]
+    return kept
+
+
+def gather_falls(fits: Sequence[Fit], c: int) -> Falls:
+    """The removals of all networks, by row and label."""
+    logs = [_log(fitted) for fitted in fits if fitted.removals is not None]
+    row, label, round, margin = (
+        np.concatenate(part) if logs else np.empty(0, dtype=int)
+        for part in (zip(*logs, strict=True) if logs else [()] * 4)
+    )
+    order = np.lexsort((round, label, row))
+    key = (row * c + label)[order]
+    starts = np.flatnonzero(np.diff(key, prepend=-1))
+    counts = np.diff(np.append(starts, len(key)))
+    middle = starts + (counts - 1) // 2
+    means = np.add.reduceat(margin[order], starts) / counts if len(key) else np.empty(0)
+    return Falls(row[order][starts], label[order][starts], round[order][middle], means.astype(np.float32), counts)
+
+
+def _log(fitted: Fit) -> tuple[NDArray[Any], ...]:
+    assert fitted.removals is not None
+    trial, row, label, round, margin = (column.cpu() for column in fitted.removals)
+    return fitted.rows.cpu()[trial, row].numpy(), label.numpy(), round.numpy(), margin.numpy()
+
+
+class Resolved(NamedTuple):
+    """The label of every row, and what speaks for it."""
+
+    label: NDArray[np.intp]  # [n]
+    probability: NDArray[np.float32]  # [n] within the original set
+    margin: NDArray[np.float32]  # [n] its lead over the next in the original set
+    agreement: NDArray[np.float32]  # [n]
+    outside: NDArray[np.intp]  # [n] a label outside the set that the networks are sure of; -1: none
+    ask: Mask  # [n]
+
+
+def resolve(opinions: Opinions, original: Mask, kept: Mask, asking: Asking = Asking()) -> Resolved:  # noqa: B008 - frozen
+    """Choose within what was kept; weigh within what was given.
+
+    >>> p = np.array([[0.6, 0.3, 0.1], [0.45, 0.35, 0.2], [0.95, 0.04, 0.01]], dtype=np.float32)
+    >>> sets = np.array([[1, 1, 0], [1, 1, 1], [0, 1, 1]], dtype=bool)
+    >>> found = resolve(Opinions(p, p, np.where(sets, 1.0, 0.0)), sets, sets)
+    >>> found.label.tolist(), found.margin.astype(float).round(2).tolist(), found.outside.tolist(), found.ask.tolist()
+    ([0, 0, 1], [0.33, 0.1, 0.6], [-1, -1, 0], [False, True, True])
+    """
+    rows = np.arange(len(original))
+    inside = np.where(original, opinions.mean + np.float32(1e-12), np.float32(0))
+    inside /= inside.sum(1, keepdims=True)
+    label = np.where(kept, inside, -1).argmax(1)
+    probability, agreement = inside[rows, label], opinions.first[rows, label]
+    inside[rows, label] = 0
+    margin = probability - inside.max(1)
+    beyond = np.where(original, 0, opinions.mean)
+    outside = np.where(beyond.max(1) >= asking.outside, beyond.argmax(1), -1)
+    doubtful = (margin < asking.margin) | (agreement < asking.agreement)
+    ask = (doubtful & (original.sum(1) > 1)) | (outside >= 0)
+    return Resolved(label, probability, margin, agreement, outside, ask)
+
+
+def ensemble_table(
+    resolved: Resolved,
+    original: Mask,
+    kept: Mask,
+    falls: Falls,
+    trained: NDArray[np.intp],
+    evidence: Evidence,
+    classes: Sequence[str],
+) -> pa.Table:
+    """One row per training row, in the order of the data: the columns of a run's purified.parquet."""
+    names = pa.array(classes, pa.string())
+    outside = pa.array(resolved.outside, mask=resolved.outside < 0)
+    return pa.table(
+        {
+            "row": pa.array(np.arange(len(original))),
+            "original": _lists(original, names),
+            "kept": _lists(kept, names),
+            "label": names.take(pa.array(resolved.label)),
+            "probability": pa.array(resolved.probability),
+            "margin": pa.array(resolved.margin),
+            "agreement": pa.array(resolved.agreement),
+            "ask": pa.array(resolved.ask),
+            "outside": names.take(outside),
+            "removed": _fallen(falls, len(original), names),
+            "trained": pa.array(trained.astype(np.int32)),
+            "neighbours": evidence.column(),
+            "gain": pa.array(evidence.gain),
+        }
+    )
+
+
+def _offsets(rows: NDArray[np.intp], n: int) -> pa.Array:
+    return pa.array(np.concatenate([[0], np.bincount(rows, minlength=n).cumsum()]).astype(np.int32))
+
+
+def _lists(mask: Mask, names: pa.Array) -> pa.ListArray:
+    rows, labels = np.nonzero(mask)
+    return pa.ListArray.from_arrays(_offsets(rows, len(mask)), names.take(pa.array(labels)))
+
+
+def _fallen(falls: Falls, n: int, names: pa.Array) -> pa.ListArray:
+    columns = [names.take(pa.array(falls.label)), *(pa.array(falls[i]) for i in (2, 3, 4))]
+    values = pa.StructArray.from_arrays(
+        [column.cast(field.type) for column, field in zip(columns, FALL, strict=True)], fields=list(FALL)
+    )
+    return pa.ListArray.from_arrays(_offsets(falls.row, n), values)

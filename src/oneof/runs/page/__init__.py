@@ -1,0 +1,86 @@
+"""One self-contained HTML page about a run: what came in, how training went, what came out, and every row."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import shlex
+from collections.abc import Mapping, Sequence
+from importlib.resources import files
+from pathlib import PurePath
+from typing import Any
+
+import pyarrow as pa
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from oneof.runs.page.balance import audit_classes
+from oneof.runs.page.came_in import look_at_sets
+from oneof.runs.page.gold import compare_gold
+from oneof.runs.page.groups import audit_groups
+from oneof.runs.page.pairs import count_pairs
+from oneof.runs.page.queue import line_up
+from oneof.runs.page.resolved import read
+from oneof.runs.page.rows import embed_rows
+from oneof.runs.page.settings import list_settings
+from oneof.runs.page.training import draw_training
+
+
+def render_page(
+    facts: Mapping[str, Any], purified: pa.Table, record: Mapping[str, Any], results: Sequence[Mapping[str, Any]]
+) -> str:
+    """The page of a run, as HTML: run.json, purified.parquet, training.json and rows.jsonl, and nothing else, decide it."""
+    table = read(purified, facts["classes"])
+    script = _part("page.js")
+    return (
+        _environment()
+        .get_template("page.html")
+        .render(
+            facts=facts,
+            file=PurePath(facts["file"]).name,
+            command=shlex.join(map(str, facts["command"])),
+            table=table,
+            came_in=look_at_sets(table),
+            training=draw_training(record),
+            settings=list_settings(results, facts["chosen"]),
+            balance=audit_classes(table),
+            pairs=count_pairs(table),
+            gold=compare_gold(table),
+            groups=audit_groups(table),
+            rows=embed_rows(table),
+            queue=line_up(table),
+            style=Markup(_part("page.css")),
+            script=Markup(script),
+            script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+        )
+    )
+
+
+def _part(name: str) -> str:
+    return (files("oneof.runs.page") / "templates" / name).read_text("utf-8")
+
+
+def _environment() -> Environment:
+    made = Environment(
+        loader=PackageLoader("oneof.runs.page"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        lstrip_blocks=True,
+    )
+    made.filters["count"] = lambda number: f"{number:,}"
+    made.filters["percent"] = _percent
+    return made
+
+
+def _percent(share: float, digits: int = 1) -> str:
+    r"""A share in per cent, never rounded up to all or down to none.
+
+    >>> _percent(0.5), _percent(0.99999), _percent(1.0)
+    ('50.0\xa0%', '> 99.9\xa0%', '100.0\xa0%')
+    """
+    step = 10.0 ** -(digits + 2)
+    if 0 < share < step / 2:
+        return f"< {100 * step:.{digits}f}\N{NO-BREAK SPACE}%"
+    if 1 - step / 2 < share < 1:
+        return f"> {100 * (1 - step):.{digits}f}\N{NO-BREAK SPACE}%"
+    return f"{100 * share:.{digits}f}\N{NO-BREAK SPACE}%"

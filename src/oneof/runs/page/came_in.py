@@ -1,0 +1,92 @@
+"""What came in: how large the sets were, and which labels stood in them together."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from markupsafe import Markup
+from matplotlib.axes import Axes
+from matplotlib.patches import Rectangle
+from matplotlib.ticker import FuncFormatter, MaxNLocator
+from numpy.typing import NDArray
+
+from oneof.runs.page.plots import ACCENT, INK, PAPER, plot, stand_in
+from oneof.runs.page.resolved import Resolved
+
+_LARGEST = 14  # labels in the map of co-occurrence
+
+
+class CameIn(NamedTuple):
+    """Numbers and plots of the first section."""
+
+    average: float  # labels per set
+    singletons: int
+    full: int
+    sizes: Markup
+    together: Markup
+    mapped: int  # labels in the map
+    labels: int  # labels in all
+
+
+def look_at_sets(table: Resolved) -> CameIn:
+    """Count the original sets."""
+    sizes = table.sizes
+    shown = np.argsort(-table.held, kind="stable")[:_LARGEST]
+    return CameIn(
+        average=float(sizes.mean()),
+        singletons=int((sizes == 1).sum()),
+        full=int((sizes == len(table.names)).sum()),
+        sizes=_sizes(table),
+        together=_map(table, shown),
+        mapped=len(shown),
+        labels=len(table.names),
+    )
+
+
+def _sizes(table: Resolved) -> Markup:
+    before = np.bincount(table.sizes)
+
+    def draw(axes: Axes) -> None:
+        axes.bar(range(len(before)), before, width=0.75, color=ACCENT, alpha=0.85)
+        axes.set(xlabel="labels in the set", ylabel="rows", xlim=(0.4, max(len(before), 5) - 0.4))
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{y:,.0f}"))
+        axes.grid(visible=False, axis="x")
+
+    counted = ", ".join(f"{rows:,} with {size}" for size, rows in enumerate(before[:20].tolist()) if rows)
+    return plot("sizes", draw, says=f"Rows by labels in their set: {counted}.")
+
+
+def _map(table: Resolved, shown: NDArray[np.int64]) -> Markup:
+    columns: Any = table.original[:, shown]
+    together = np.asarray((columns.T @ columns).todense())
+    share = together / np.maximum(together.diagonal(), 1)[:, None]
+    np.fill_diagonal(share, np.nan)
+
+    def draw(axes: Axes) -> None:
+        k = len(shown)
+        for i in range(k):
+            for j in range(k):
+                if i != j:
+                    _cell(axes, i, j, float(share[i, j]))
+        names = [stand_in(j, table.names[j]) for j in shown]
+        axes.set(xlim=(0, k), ylim=(k, 0), aspect="equal")
+        axes.set_xticks(np.arange(k) + 0.5, names, rotation=45, ha="right", rotation_mode="anchor")
+        axes.set_yticks(np.arange(k) + 0.5, names)
+        axes.grid(visible=False)
+        axes.spines[:].set_visible(False)
+
+    side = 2.2 + 0.26 * len(shown)
+    says = "How often a label (row) has another (column) in its set."
+    return plot("together", draw, says=says, labels=table.names, size=(side, side))
+
+
+def _cell(axes: Axes, i: int, j: int, share: float) -> None:
+    """A square as strong as the share, with its number of hundredths."""
+    axes.add_patch(
+        Rectangle((j + 0.03, i + 0.03), 0.94, 0.94, facecolor=ACCENT, alpha=0.06 + 0.94 * share, linewidth=0)
+    )
+    if share >= 0.005:
+        colour = PAPER if share > 0.5 else INK
+        axes.text(j + 0.5, i + 0.53, f"{100 * share:.0f}", ha="center", va="center", color=colour, fontsize=7)

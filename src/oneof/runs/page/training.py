@@ -1,0 +1,145 @@
+"""How training went: what the held-out sets said, and how the sets shrank, epoch by epoch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+from markupsafe import Markup
+from matplotlib.axes import Axes
+from matplotlib.ticker import PercentFormatter
+from numpy.typing import NDArray
+
+from oneof.runs.page.plots import ACCENT, INK, plot
+
+_SIZE = (3.6, 2.5)  # three beside each other
+
+Columns = Mapping[str, NDArray[np.float64]]  # [epochs, t] each
+
+
+class Panel(NamedTuple):
+    """A plot with what it shows."""
+
+    title: str
+    drawing: Markup
+    caption: str
+
+
+class Training(NamedTuple):
+    """Panels of the second section; columns that the run does not have leave theirs out."""
+
+    trials: int
+    epochs: int
+    chosen: list[int]  # per network
+    panels: list[Panel]
+
+
+def draw_training(record: Mapping[str, Any]) -> Training:
+    """Draw what training.json holds."""
+    columns = {name: np.asarray(values, dtype=float) for name, values in record["columns"].items()}
+    chosen = sorted(int(epoch) for epoch in record["chosen"])
+    panels = [draw(columns, chosen) for draw, needed in _PANELS if needed in columns]
+    return Training(int(record["trials"]), int(record["epochs"]), chosen, panels)
+
+
+def _estimates(columns: Columns, chosen: list[int]) -> Panel:
+    """Both truth-free signals in one panel: they pull apart when a network is sure of what is wrong."""
+    names = [name for name in ("covering", "approximated") if name in columns]
+
+    def draw(axes: Axes) -> None:
+        for name, colour in zip(names, (ACCENT, INK), strict=False):
+            _band(axes, columns[name], colour)
+        _mark(axes, chosen)
+        axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
+
+    last = ", ".join(f"{name} {_median(columns[name], chosen):.1%}" for name in names)
+    return Panel(
+        "Truth-free estimates",
+        plot("estimates", draw, says=f"Truth-free estimates by epoch; at the chosen epochs: {last}.", size=_SIZE),
+        "On rows that a network did not train on. Solid, covering: its label lies in the row's set. Dashed, approximated: how "
+        "probable that label is within the set. Where every set holds the true label, accuracy is not above covering.",
+    )
+
+
+def _sizes(columns: Columns, chosen: list[int]) -> Panel:
+    size = columns["set_size"]
+
+    def draw(axes: Axes) -> None:
+        _band(axes, size, ACCENT)
+        _mark(axes, chosen)
+        axes.set_ylim(bottom=min(1.0, float(np.nanmin(size))))
+
+    says = f"Labels per set by epoch: {np.nanmean(size[0]):.2f} at first, {np.nanmean(size[-1]):.2f} at the end."
+    return Panel(
+        "Labels per set", plot("set-size", draw, says=says, size=_SIZE), "What purification left of the training sets."
+    )
+
+
+def _threshold(columns: Columns, chosen: list[int]) -> Panel:
+    threshold = columns["threshold"]
+
+    def draw(axes: Axes) -> None:
+        _band(axes, threshold, ACCENT)
+        _mark(axes, chosen)
+
+    says = f"Threshold by epoch, from {np.nanmean(threshold[0]):.3g} to {np.nanmean(threshold[-1]):.3g}."
+    caption = "The lead that the best candidate needs over another before that one is removed."
+    return Panel("Threshold", plot("threshold", draw, says=says, size=_SIZE), caption)
+
+
+def _removed(columns: Columns, chosen: list[int]) -> Panel:
+    removed = np.nanmean(columns["removed"], 1)
+
+    def draw(axes: Axes) -> None:
+        axes.bar(np.arange(1, len(removed) + 1), removed, width=max(1.0, len(removed) / 60), color=ACCENT, linewidth=0)
+        _mark(axes, chosen)
+        axes.set(xlabel="epoch", xlim=(0.5, len(removed) + 0.5))
+        axes.grid(visible=False, axis="x")
+
+    says = f"Labels removed by epoch: {removed.sum():,.0f} in all per network, on average."
+    caption = f"Labels removed at the end of an epoch, mean over the networks: {removed.sum():,.0f} in all."
+    return Panel("Removals", plot("removed", draw, says=says, size=_SIZE), caption)
+
+
+def _loss(columns: Columns, chosen: list[int]) -> Panel:
+    loss = columns["loss"]
+
+    def draw(axes: Axes) -> None:
+        _band(axes, loss, ACCENT)
+        _mark(axes, chosen)
+
+    says = f"Training loss by epoch, from {np.nanmean(loss[0]):.3g} to {np.nanmean(loss[-1]):.3g}."
+    return Panel(
+        "Training loss",
+        plot("loss", draw, says=says, size=_SIZE),
+        "It says that training converged, not that it is right.",
+    )
+
+
+_PANELS: tuple[tuple[Callable[[Columns, list[int]], Panel], str], ...] = (
+    (_estimates, "covering"),
+    (_sizes, "set_size"),
+    (_threshold, "threshold"),
+    (_removed, "removed"),
+    (_loss, "loss"),
+)
+
+
+def _band(axes: Axes, column: NDArray[np.float64], colour: str) -> None:
+    """The mean over networks, and everything between the lowest and the highest."""
+    at = np.arange(1, len(column) + 1)
+    axes.fill_between(at, np.nanmin(column, 1), np.nanmax(column, 1), color=colour, alpha=0.18, linewidth=0)
+    axes.plot(
+        at, np.nanmean(column, 1), color=colour, linewidth=1.6, linestyle="-" if colour == ACCENT else (0, (4, 2))
+    )
+    axes.set(xlabel="epoch", xlim=(1, max(len(column), 2)))
+
+
+def _mark(axes: Axes, chosen: list[int]) -> None:
+    """A short tick above the axis at every epoch that a network was taken from."""
+    axes.plot(chosen, [0.03] * len(chosen), "|", color=INK, markersize=7, transform=axes.get_xaxis_transform())
+
+
+def _median(column: NDArray[np.float64], chosen: list[int]) -> float:
+    return float(np.nanmean(column[[epoch - 1 for epoch in chosen]]))

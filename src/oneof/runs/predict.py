@@ -1,0 +1,64 @@
+"""Predictions as a table: label and probability; on request the distribution, abstention by wished accuracy, and sets."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from oneof.runs.calibrate import prediction_sets, threshold
+
+
+def prediction_table(
+    probabilities: NDArray[np.floating[Any]],
+    classes: Sequence[str],
+    calibration: dict[str, Any],
+    *,
+    distribution: bool = False,
+    accuracy: float | None = None,
+    sets: float | None = None,
+) -> pa.Table:
+    """One row per row: columns label, probability, and what else is asked for.
+
+    Parameters
+    ----------
+    probabilities
+        [n, c], as `Model.probabilities` gives them.
+    classes, calibration
+        The model's.
+    distribution
+        A column `p(LABEL)` for every label.
+    accuracy
+        Abstain (no label, `abstained` true) where predictions of such a probability are right less often than this.
+    sets
+        A column `set` of labels that hold the true one in this share of new rows.
+
+    >>> table = prediction_table(np.array([[0.7, 0.3], [0.4, 0.6]]), ["cat", "dog"], {}, distribution=True)
+    >>> table.to_pylist()[1]
+    {'label': 'dog', 'probability': 0.6, 'p(cat)': 0.4, 'p(dog)': 0.6}
+    """
+    names = pa.array(classes, pa.string())
+    best, sure = probabilities.argmax(1), probabilities.max(1)
+    columns: dict[str, Any] = {"label": names.take(pa.array(best)), "probability": pa.array(sure)}
+    if accuracy is not None:
+        silent = sure < threshold(calibration, accuracy)
+        columns["label"] = names.take(pa.array(best, mask=silent))
+        columns["abstained"] = pa.array(silent)
+    if sets is not None:
+        columns["set"] = _lists(prediction_sets(calibration, probabilities, sets), probabilities, names)
+    if distribution:
+        columns |= {
+            f"p({name})": pa.array(column) for name, column in zip(classes, np.asarray(probabilities).T, strict=True)
+        }
+    return pa.table(columns)
+
+
+def _lists(mask: NDArray[np.bool_], probabilities: NDArray[np.floating[Any]], names: pa.Array) -> pa.ListArray:
+    """The labels of each set, the most probable first."""
+    order = np.argsort(-np.where(mask, probabilities, -1), axis=1, kind="stable")
+    inside = np.take_along_axis(mask, order, axis=1)
+    offsets = np.concatenate([[0], mask.sum(1).cumsum()]).astype(np.int32)
+    return pa.ListArray.from_arrays(pa.array(offsets), names.take(pa.array(order[inside])))

@@ -1,0 +1,225 @@
+"""A wider search, on Optuna: settings are tried one after another, poor ones are stopped early, and no trial is ever lost.
+
+A setting is tried as a stack of networks, one per fold. What the other rows say (with the features seen in the setting's way)
+purifies the sets that a network trains on; it is asked about the *original* sets of the rows that it held out, which are the same
+for every setting. The score is the mean of covering rate and approximated accuracy there. No true label is used anywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache, partial
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from oneof.data.ranks import learn_ranks
+from oneof.data.splits import Split, split_rows
+from oneof.networks import MLP
+from oneof.selection.search import Table, ask, purified
+from oneof.selection.space import SEEN, Space
+from oneof.storage.rows import Row
+from oneof.storage.settings import first_difference
+from oneof.training.loop import begin, epochs
+from oneof.training.problem import Problem, Training, pose
+from oneof.training.stack import build
+from oneof.training.trials import Trial
+
+STUDY = "oneof"  # its name in the storage
+FEWEST = 200  # rows; the sets of fewer, held out, tell nothing
+
+
+@dataclass(frozen=True)
+class Ranges:
+    """What settings are drawn from."""
+
+    hidden: tuple[tuple[int, ...], ...] = ((), (64,), (256,), (1024,), (256, 256))
+    scaling: tuple[str, ...] = tuple(SEEN)
+    lr: tuple[float, float] = (0.01, 1.0)
+    weight_decay: tuple[float, float] = (1e-5, 1e-2)
+    mixup: tuple[float, ...] = (0.0, 1.0)
+
+
+FIRST = {"hidden": "256", "scaling": "feature", "lr": 0.1, "weight_decay": 1e-3, "mixup": 1.0}
+"""The setting that is tried first, near the estimator's own: so what is found is no worse by the score."""
+
+
+class Task(NamedTuple):
+    """The rows that settings are tried on, and how they are split."""
+
+    table: Table
+    splits: list[Split]
+    sets: Callable[
+        [str], NDArray[np.bool_]
+    ]  # [t, n, c] for a way to see the features: purified, but where a fold holds out
+
+
+class Tuned(NamedTuple):
+    """The best setting, as `PartialLabelClassifier` takes it, with its score; how many were tried, and stopped early."""
+
+    setting: dict[str, Any]
+    score: float
+    tried: int
+    stopped: int
+
+
+def task_of(
+    x: NDArray[Any],
+    mask: NDArray[np.bool_],
+    *,
+    space: Space = Space(),  # noqa: B008 - frozen
+    groups: Any = None,
+    seed: int = 0,
+) -> Task:
+    """What settings are tried on: the table, or a sample of a large one, in folds.
+
+    >>> task = task_of(np.random.default_rng(0).normal(size=(300, 2)), np.ones((300, 3), bool))
+    >>> len(task.splits), task.table.wide.shape
+    (3, (300, 4))
+    """
+    space = space.of(len(x))
+    some = np.sort(np.random.default_rng(seed).permutation(len(x))[: space.rows])
+    groups = None if groups is None else np.asarray(groups)[some]
+    splits = split_rows(np.arange(len(some)), space.folds, groups, seed)
+    if len(some) < FEWEST or splits[0][1] is None:
+        raise ValueError(
+            f"a search needs {FEWEST} rows or more, and groups that can be held out; got {len(x)} rows. Use oneof fit."
+        )
+    ranks = learn_ranks(x[some])
+    table = Table(ranks, ranks(x[some]), mask[some], groups, None, space, seed, "cpu", None, None, None)
+    return Task(table, splits, cache(partial(_sets, table, splits)))
+
+
+def _sets(table: Table, splits: list[Split], scaling: str) -> NDArray[np.bool_]:
+    kept, _ = purified(table.mask, np.asarray(ask(table, scaling).weights), table.space.margin)
+    sets = np.repeat(kept[None], len(splits), axis=0)
+    for own, (_, held_out) in zip(sets, splits, strict=True):
+        own[held_out] = table.mask[held_out]
+    return sets
+
+
+def scores(task: Task, setting: Row) -> Iterator[float]:
+    """What held-out sets say of a setting, after every epoch; a network that diverged says nothing."""
+    table, space = task.table, task.table.space
+    trials = [
+        Trial(_seed(table.seed, k), *split, None, setting["lr"], setting["weight_decay"], SEEN[setting["scaling"]])
+        for k, split in enumerate(task.splits)
+    ]
+    training = Training(space.trial_epochs, space.batch or 50, space.optimizer, mixup=setting["mixup"])
+    x = table.wide - np.median(table.wide, axis=0)  # so that rounding to single precision spares what differs
+    problem = pose(x, task.sets(setting["scaling"]), trials, space.method, None, training)
+    seeds = [trial.seed for trial in trials]
+    state = begin(problem, build(partial(_network, problem, setting["hidden"]), seeds, torch.device("cpu")), seeds)
+    for record in epochs(problem, state):
+        said = [column for column in (record.covering, record.approximated) if column is not None]
+        yield float(torch.stack(said).double().nan_to_num(0.0).mean())
+
+
+def _network(problem: Problem, hidden: list[int]) -> nn.Module:
+    shape = tuple(problem.x.shape[1:])
+    return problem.method.network(MLP(tuple(hidden))(shape, problem.classes), problem.classes, shape)
+
+
+def _seed(*numbers: int) -> int:
+    return int(np.random.default_rng(numbers).integers(2**31 - 1))
+
+
+# ------------------------------------------------------------------------------------------------------------- with Optuna
+
+
+def tune(
+    task: Task,
+    trials: int,
+    storage: str,
+    asked: Row,
+    *,
+    ranges: Ranges = Ranges(),  # noqa: B008 - frozen
+    say: Callable[[str], None] = lambda line: None,
+) -> Tuned:
+    """Try settings until there are so many in the storage, which must be of the same search (`asked`), and take the best.
+
+    Every trial draws from a seed of its own and from what was finished before it, so a search that was killed and repeated tries
+    what it would have tried. One process at a time.
+    """
+    optuna = load_optuna()
+    study = _study(optuna, storage, asked, task.table.space.trial_epochs)
+    for number in range(len(_finished(study)), trials):
+        study.sampler = optuna.samplers.TPESampler(seed=_seed(task.table.seed, number))
+        if number == 0:
+            study.enqueue_trial(FIRST)
+        trial = study.ask()
+        setting = _drawn(trial, ranges)
+        value = _try(optuna, study, trial, scores(task, setting))
+        say(f"{number + 1}/{trials}: {value:.4f} {setting}" if value else f"{number + 1}/{trials}: stopped early")
+    best, finished = study.best_trial, _finished(study)
+    stopped = sum(trial.state.name == "PRUNED" for trial in finished)
+    return Tuned(_as_setting(best.params), float(best.value), len(finished), stopped)
+
+
+def load_optuna() -> Any:
+    """Optuna, if it is installed."""
+    try:
+        import optuna
+    except ImportError as error:
+        raise ValueError("a search needs Optuna, which is not installed. Run: pip install 'oneof[sweep]'") from error
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    return optuna
+
+
+def _study(optuna: Any, storage: str, asked: Row, length: int) -> Any:
+    """The study in the storage, new or begun; what a killed run was in the middle of has failed."""
+    pruner = optuna.pruners.MedianPruner(n_startup_trials=4, n_warmup_steps=length // 3)
+    try:
+        study = optuna.create_study(
+            study_name=STUDY, storage=storage, direction="maximize", pruner=pruner, load_if_exists=True
+        )
+    except Exception as error:  # SQLAlchemy's many; it is not ours to import
+        reason = str(error).splitlines()[0]
+        raise ValueError(
+            f"storage must be a database that Optuna can open, such as sqlite:///search.db; got {storage!r} ({reason})."
+        ) from error
+    difference = first_difference(study.user_attrs.get("asked", asked), asked)
+    if difference:
+        raise ValueError(f"{storage} holds another search: {difference}. Give another storage, or delete this one.")
+    study.set_user_attr("asked", asked)
+    for trial in study.get_trials(deepcopy=False, states=[optuna.trial.TrialState.RUNNING]):
+        study.tell(trial.number, state=optuna.trial.TrialState.FAIL)
+    return study
+
+
+def _finished(study: Any) -> list[Any]:
+    return [trial for trial in study.get_trials(deepcopy=False) if trial.state.name in ("COMPLETE", "PRUNED")]
+
+
+def _drawn(trial: Any, ranges: Ranges) -> Row:
+    """A setting; layers are drawn as text, which every storage holds."""
+    layers = [",".join(map(str, widths)) for widths in ranges.hidden]
+    return _as_setting(
+        {
+            "hidden": trial.suggest_categorical("hidden", layers),
+            "scaling": trial.suggest_categorical("scaling", list(ranges.scaling)),
+            "lr": trial.suggest_float("lr", *ranges.lr, log=True),
+            "weight_decay": trial.suggest_float("weight_decay", *ranges.weight_decay, log=True),
+            "mixup": trial.suggest_categorical("mixup", list(ranges.mixup)),
+        }
+    )
+
+
+def _as_setting(drawn: Row) -> Row:
+    return drawn | {"hidden": [int(width) for width in drawn["hidden"].split(",") if width]}
+
+
+def _try(optuna: Any, study: Any, trial: Any, values: Iterator[float]) -> float | None:
+    """The score after the last epoch; None if it was stopped, being below the median of those before it."""
+    value = 0.0
+    for epoch, value in enumerate(values, 1):
+        trial.report(value, epoch)
+        if trial.should_prune():
+            study.tell(trial, state=optuna.trial.TrialState.PRUNED)
+            return None
+    study.tell(trial, value)
+    return value

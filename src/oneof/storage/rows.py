@@ -1,0 +1,88 @@
+"""Rows: files of JSON lines that only ever grow; several processes may append at once."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import warnings
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+Row = dict[str, Any]
+
+
+def append(path: Path, rows: Iterable[Row]) -> None:
+    """Append rows to a file of JSON lines; several processes may do so at once.
+
+    What a writer that was killed left of its last line is moved to a file beside, whose name ends in `.damaged`.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    text = "".join(json.dumps(row) + "\n" for row in rows).encode()
+    with path.open("ab+", buffering=0) as file, _locked(file, fcntl.LOCK_EX):
+        _mend(path, file)
+        left = memoryview(text)
+        while left:  # a write may be short when the disk is nearly full; the next one then says so
+            left = left[file.write(left) :]
+
+
+def read(path: Path) -> list[Row]:
+    """All rows of a file of JSON lines, without a last line that was cut short when its writer was killed."""
+    with path.open("rb") as file, _locked(file, fcntl.LOCK_SH):
+        content = file.read()
+    whole, tail = _parted(content)
+    if tail:
+        warnings.warn(f"{path} ends in a damaged line of {len(tail)} bytes, which is left out.", stacklevel=2)
+    return [_row(path, number, line) for number, line in enumerate(whole.splitlines(), 1)]
+
+
+def _row(path: Path, number: int, line: bytes) -> Row:
+    try:
+        row = json.loads(line)
+    except ValueError as error:
+        raise ValueError(
+            f"{path} must hold one JSON object per line; line {number} does not ({error}). Delete the line."
+        ) from error
+    if not isinstance(row, dict):
+        raise ValueError(f"{path} must hold one JSON object per line; line {number} holds another value. Delete it.")
+    return row
+
+
+@contextmanager
+def _locked(file: IO[bytes], how: int) -> Iterator[None]:
+    fcntl.flock(file, how)
+    try:
+        yield
+    finally:
+        fcntl.flock(file, fcntl.LOCK_UN)
+
+
+def _mend(path: Path, file: IO[bytes]) -> None:
+    """See that the file ends in a whole line."""
+    size = file.seek(0, os.SEEK_END)
+    file.seek(max(size - 1, 0))
+    if file.read() in (b"", b"\n"):
+        return
+    file.seek(0)
+    whole, tail = _parted(file.read())
+    if tail:
+        aside = path.with_name(f"{path.name}.damaged")
+        with aside.open("ab") as damaged:
+            damaged.write(tail + b"\n")
+        warnings.warn(f"{path} ended in a damaged line; it was moved to {aside}.", stacklevel=3)
+        file.truncate(len(whole))
+    elif whole and not whole.endswith(b"\n"):
+        file.write(b"\n")
+
+
+def _parted(content: bytes) -> tuple[bytes, bytes]:
+    """Whole lines, and what a killed writer left of one: a last line without an end that is no JSON."""
+    end = content.rfind(b"\n") + 1
+    try:
+        if content[end:]:
+            json.loads(content[end:])
+    except ValueError:
+        return content[:end], content[end:]
+    return content, b""

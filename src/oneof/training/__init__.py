@@ -1,0 +1,1 @@
+"""Training: `fit` is the border, `loop` the loop, `step` a step; `problem` is what stays, `state` what changes."""

@@ -1,0 +1,300 @@
+"""`fit`: the border of the loop. Inputs are checked, trials cut into stacks, runs saved and resumed, the best epoch kept."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from oneof.data.augment.views import Views
+from oneof.data.on_disk import RowsOnDisk
+from oneof.methods import Method, Proden
+from oneof.networks import MLP, Network
+from oneof.purify import Purify
+from oneof.storage.progress import bar
+from oneof.storage.settings import plain_value
+from oneof.training.checkpoint import Keeper, Share, cut_as_before, fingerprint
+from oneof.training.checks import check_last_batch, check_shared, check_views, tried
+from oneof.training.device import free_memory, own_draws
+from oneof.training.loop import begin, steps
+from oneof.training.packed import Table
+from oneof.training.problem import Problem, Training, as_features, pose
+from oneof.training.processes import Crew, check_rows, together
+from oneof.training.set_input import bytes_at_rest, read_sets, shape_of, worth_packing
+from oneof.training.stack import build
+from oneof.training.state import Best, Fit, join
+from oneof.training.trials import Trial
+
+CHOICES = ("last", "covering", "approximated", "oracle")
+"""How the epoch is chosen: the last one, or the best by what held-out sets say; "oracle" looks at held-out true labels."""
+
+
+def fit(
+    x: Any,
+    candidates: Any,
+    *,
+    trials: Sequence[Trial] = (Trial(),),
+    method: Method = Proden(),  # noqa: B008 - frozen
+    purify: Purify | None = None,
+    network: Network = MLP(),  # noqa: B008 - frozen
+    training: Training = Training(),  # noqa: B008 - frozen
+    views: Views | None = None,
+    labels: Any = None,
+    choose: str = "last",
+    device: str | torch.device = "cpu",
+    progress: str | None = None,
+    memory: int | None = None,
+    checkpoint: str | Path | None = None,
+    every: float = 30.0,
+    processes: int | None = None,
+) -> Fit:
+    """Train t trials at once.
+
+    Parameters
+    ----------
+    x
+        Features [n, ...]; `oneof.data.on_disk.RowsOnDisk` for those that do not fit in memory.
+    candidates
+        Bool mask [n, c], or [t, n, c] where every trial has its own sets. Where that would be too large: a SciPy sparse matrix
+        [n, c], or for every row a list of label numbers (None: nothing is known). Tables that are large are kept for the
+        candidates alone.
+    trials
+        Seeds, rows and rates; every trial gives what it would give alone.
+    method, purify, network, training
+        What is learned, whether POP purifies the sets, by which network, and how.
+    views
+        How images are seen: with it x is uint8 [n, channels, height, width] and stays so on the device.
+    labels
+        True labels [n], for reporting; used by nothing else unless choose="oracle".
+    choose
+        One of CHOICES. All but "last" need `held_out` rows in every trial.
+    device
+        Where to train.
+    progress
+        Show a bar with this title.
+    memory
+        Bytes that a stack may take; more trials than fit are trained in several stacks. Default: half of what is free.
+    checkpoint
+        A folder to save the run in, every so many seconds (`every`). The same call resumes from it, wherever it was killed, and
+        ends with the numbers of a run that never was.
+    processes
+        Processes that train together and give what one process gives, up to rounding. Trials are dealt out among them; where
+        there are fewer trials than processes, each owns some of the rows of every trial. Default: those that torchrun or SLURM started, else one. New ones are started by spawning, so a
+        script that asks for them needs `if __name__ == "__main__":`.
+
+    >>> import numpy as np
+    >>> from oneof.data.synthetic import mixture
+    >>> data = mixture(n=200, d=2, c=3, seed=0)
+    >>> result = fit(data.x, np.eye(3, dtype=bool)[data.labels], training=Training(epochs=20))
+    >>> (result.logits(data.x)[0].argmax(-1).numpy() == data.labels).mean() > 0.8
+    np.True_
+    """
+    work = partial(
+        _fit, x, candidates, trials, method, purify, network, training, views, labels, choose, device, progress, memory,
+        checkpoint, every,
+    )  # fmt: skip
+    return together(work, processes)  # type: ignore[no-any-return]
+
+
+def _fit(
+    x: Any,
+    candidates: Any,
+    trials: Sequence[Trial],
+    method: Method,
+    purify: Purify | None,
+    network: Network,
+    training: Training,
+    views: Views | None,
+    labels: Any,
+    choose: str,
+    device: str | torch.device,
+    progress: str | None,
+    memory: int | None,
+    checkpoint: str | Path | None,
+    every: float,
+    crew: Crew,
+) -> Fit:
+    """`fit` in one process, or in one of a crew's."""
+    place = _place(device, crew)
+    check_views(views, place)
+    sets = read_sets(candidates, place)
+    _check_trials(trials, sets)
+    origin = None if views else _origin(x, trials)
+    values = x if origin is None else np.asarray(x) - origin
+    features = as_features(values, torch.get_default_dtype(), place, views)
+    packed = method.packs and worth_packing(sets, len(trials))
+    if not packed:
+        sets = _dense(sets, method, place)
+    shape, classes = tuple(features.shape[1:]), shape_of(sets)[-1]
+    build_one = partial(_network, method, network, shape, classes)
+    rows = {len(features if trial.rows is None else trial.rows) for trial in trials}
+    one = _looked_at(network, method, shape, classes, rows, training, views, place)
+    each = bytes_at_rest(sets, packed) + _bytes_of(one, training, shape)
+    # convolutions gain nothing from a stack: images go one by one
+    limit = 0 if views else memory or free_memory(place) // 2
+    stacks = cut_as_before(trials, each, limit, checkpoint, crew)
+    apart = len(stacks) >= crew.size  # whole stacks are dealt out; else all processes share the rows of every one
+    if not apart:
+        check_shared(method, views, one)
+        check_rows(min(rows), crew.size)
+    what = {"method": method, "purify": purify, "network": network, "training": training}
+    setting = what | {"choose": choose, "views": views and _seen_as(views)}
+
+    def fit_one(number: int) -> Fit:
+        some, start = stacks[number], sum(map(len, stacks[:number]))
+        own = sets[start : start + len(some)] if isinstance(sets, Tensor) and sets.dim() == 3 else sets
+        problem = pose(features, own, some, method, purify, training, views, labels, place, packed)
+        folder = checkpoint and Path(checkpoint) / f"stack-{number + 1}"
+        team = Crew() if apart else crew
+        keeper = _keeper(folder, setting, problem, some, every, team) if folder else None
+        title = _title(progress, number, len(stacks)) if crew.rank == 0 else None
+        seeds = [trial.seed for trial in some]
+        with own_draws(seeds, place):
+            return _fit_stack(problem.shared_with(team), build_one, seeds, choose, title, keeper)
+
+    fits = crew.each(fit_one, range(len(stacks))) if apart else [fit_one(number) for number in range(len(stacks))]
+    return replace(join(fits), origin=origin)
+
+
+def _title(progress: str | None, number: int, count: int) -> str | None:
+    return progress if progress is None or count == 1 else f"{progress} ({number + 1} of {count})"
+
+
+def _place(device: str | torch.device, crew: Crew) -> torch.device:
+    try:
+        place = torch.device(device)
+    except RuntimeError as error:
+        raise ValueError(f"device must be one that torch knows, such as 'cpu' or 'cuda'; got {device!r}.") from error
+    if place.type == "cuda" and not torch.cuda.is_available():
+        raise ValueError(f"device {device!r} needs a GPU and a build of torch for it; there is none here. Use 'cpu'.")
+    if crew.size > 1 and place.type != "cpu":
+        raise ValueError("several processes need device 'cpu'. Use one.")
+    return place
+
+
+def _check_trials(trials: Sequence[Trial], sets: Table) -> None:
+    if not trials:
+        raise ValueError("trials must hold at least one trial; got none.")
+    if isinstance(sets, Tensor) and sets.dim() == 3 and len(sets) != len(trials):
+        raise ValueError(f"candidates must have sets for every trial ({len(trials)}); got {len(sets)}.")
+
+
+def _dense(sets: Table, method: Method, device: torch.device) -> Tensor:
+    """The sets as a mask, if what a method keeps of every label fits."""
+    if isinstance(sets, Tensor):
+        return sets
+    needed, free = bytes_at_rest(sets, packed=False), free_memory(device)
+    if needed > free:
+        n, c = shape_of(sets)
+        raise ValueError(
+            f"{type(method).__name__} keeps a number for every label of every row: {n:,} x {c:,} take {needed / 1e9:,.0f} GB and "
+            f"{free / 1e9:,.0f} GB are free. Use a method that keeps candidates alone, such as Proden."
+        )
+    return sets.dense()[0]
+
+
+def _origin(x: Any, trials: Sequence[Trial]) -> NDArray[np.float64] | None:
+    """Column medians, where features in double precision are about to be rounded: a time stamp would lose its digits.
+
+    Every scaling takes out a shift of its own afterwards, so this one has no other effect.
+    """
+    if isinstance(x, (Tensor, RowsOnDisk)):
+        return None
+    values = np.asarray(x)
+    rounded = values.dtype == np.float64 and torch.get_default_dtype() == torch.float32
+    if not rounded or any(trial.scaling == "none" for trial in trials):
+        return None
+    return np.asarray(np.median(values, axis=0))
+
+
+def _keeper(
+    folder: Path, setting: dict[str, Any], problem: Problem, trials: Sequence[Trial], every: float, crew: Crew
+) -> Keeper:
+    numbers = [
+        {"seed": t.seed, "lr": t.lr, "weight_decay": t.weight_decay, "scaling": t.scaling, "purify": t.purify}
+        for t in trials
+    ]
+    plain = {name: plain_value(value) for name, value in setting.items()}
+    plain |= {"trials": [{name: plain_value(value) for name, value in row.items()} for row in numbers]}
+    return Keeper(folder, plain | {"data": fingerprint(problem)}, every, Share(crew, *crew.owned(problem.total)))
+
+
+def _seen_as(views: Views) -> dict[str, Any]:
+    """How images are seen, in words that a checkpoint can compare."""
+    return {
+        "kinds": views.names,
+        "scale": views.scale.tolist(),
+        "offset": views.offset.tolist(),
+        "dtype": str(views.dtype),
+    }
+
+
+def _network(method: Method, network: Network, shape: tuple[int, ...], classes: int) -> nn.Module:
+    return method.network(network(shape, classes), classes, shape)
+
+
+def _looked_at(
+    network: Network,
+    method: Method,
+    shape: tuple[int, ...],
+    classes: int,
+    rows: set[int],
+    training: Training,
+    views: Views | None,
+    place: torch.device,
+) -> nn.Module:
+    """One of the networks that will be trained, after a look at whether it can be."""
+    one = tried(network, method, shape, classes, place, fast=views is not None and place.type == "cuda")
+    seen_apart = views is None or views.count == 1 or not method.together
+    if seen_apart or method.after_step or training.alters_input:  # then a forward sees a batch's rows once
+        check_last_batch(one, shape, rows, training.batch)
+    return one
+
+
+def _bytes_of(one: nn.Module, training: Training, shape: tuple[int, ...]) -> int:
+    """Roughly what a trial takes beside its tables: weights with their gradients, a batch's features."""
+    weights = sum(weight.numel() for weight in one.parameters())
+    return 4 * (6 * weights + 8 * training.batch * math.prod(shape))
+
+
+def _fit_stack(
+    problem: Problem,
+    build_one: Callable[[], nn.Module],
+    seeds: list[int],
+    choose: str,
+    title: str | None,
+    keeper: Keeper | None,
+) -> Fit:
+    _check_choice(choose, problem)
+    state = begin(problem, build(build_one, seeds, problem.lr.device, problem.fast), seeds)
+    best = Best(state, choose)
+    history = keeper.restore(state, best) if keeper else []
+    shown = title is not None and problem.crew.rank == 0
+    with bar(title or "", problem.training.epochs, shown, done=len(history)) as advance:
+        for record in steps(problem, state):
+            if record is not None:
+                history.append(record)
+                best.see(record, state)
+                advance(f"set size {float(record.set_size.mean()):.2f}")
+            if keeper:
+                keeper.save(state, best, history)
+    if keeper:
+        keeper.save(state, best, history, now=True)
+    return best.fit(problem, state, history)
+
+
+def _check_choice(choose: str, problem: Problem) -> None:
+    if choose not in CHOICES:
+        raise ValueError(f"choose must be one of {', '.join(CHOICES)}; got {choose!r}.")
+    if choose != "last" and problem.held_out is None:
+        raise ValueError(f"choose={choose!r} needs held_out rows in every trial. Give them, or choose='last'.")
+    if choose == "oracle" and problem.labels is None:
+        raise ValueError("choose='oracle' needs labels. Give them, or choose without true labels.")

@@ -1,0 +1,142 @@
+"""The only training loop: `steps` takes the state from step to step, `epochs` yields a record per epoch.
+
+The loop knows the protocols of a method and of a purification rule, and the name of none. It alone writes to the tables.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from functools import partial
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from oneof.metrics import accuracy, approximated_accuracy, covering_rate
+from oneof.training.device import Replay
+from oneof.training.events import begin_purifying, event
+from oneof.training.packed import Packed, remembered
+from oneof.training.problem import Problem
+from oneof.training.stack import Stack
+from oneof.training.state import Record, State
+from oneof.training.step import step
+from oneof.training.trials import parts, positions
+
+
+def begin(problem: Problem, stack: Stack, seeds: list[int]) -> State:
+    """The state before the first step."""
+    candidates = problem.sets_to_train_on()
+    init = problem.method.init
+    steps = math.ceil(problem.total / problem.training.batch)
+    return State(
+        epoch=0,
+        position=0,
+        order=problem.rows.new_zeros(len(problem.rows), problem.total),
+        mixing=torch.ones(len(problem.lr), steps, device=problem.lr.device),
+        stack=stack,
+        optimizer=problem.training.optimizer.init(stack.weights.values()),
+        candidates=candidates,
+        memory=remembered(init, candidates) if isinstance(candidates, Packed) else init(candidates),
+        shared=problem.method.shared(stack),
+        pop=begin_purifying(problem.purify, candidates) if problem.purify else None,
+        generators=[torch.Generator(candidates.device).manual_seed(seed) for seed in seeds],
+        loss=torch.zeros_like(problem.lr),
+    )
+
+
+def epochs(problem: Problem, state: State) -> Iterator[Record]:
+    """Train from where the state stands, an epoch at a time, and yield what each showed."""
+    return (record for record in steps(problem, state) if record is not None)
+
+
+def steps(problem: Problem, state: State) -> Iterator[Record | None]:
+    """Train from where the state stands: after every step the state is whole and None is yielded, after an epoch its record."""
+    replay = Replay(problem.lr.device, state.generators)
+    while state.epoch < problem.training.epochs:
+        if state.position == 0:
+            _open_epoch(problem, state)
+        yield from _train(problem, state, replay)
+        removed = _purify(problem, state)
+        state.epoch += 1
+        state.position = 0
+        yield _record(problem, state, replay, state.loss / problem.total, removed)
+
+
+def _open_epoch(problem: Problem, state: State) -> None:
+    """What an epoch draws beforehand, each trial from its own generator: its order, its mixing weights."""
+    _refresh(problem, state)
+    draws = [torch.randperm(problem.total, generator=g, device=g.device) for g in state.generators]
+    state.order = torch.stack(draws)
+    if problem.training.mixup:
+        state.mixing = _mixing_weights(problem, state)
+    state.loss.zero_()
+
+
+def _train(problem: Problem, state: State, replay: Replay) -> Iterator[None]:
+    """The rest of this epoch's steps."""
+    training, m = problem.training, problem.total
+    lr = problem.lr * training.schedule(state.epoch, training.epochs)
+    observing = problem.purify is not None and problem.purify.observing(state.epoch)
+    epoch = torch.full((), state.epoch, device=lr.device)
+    where = positions(state.order, m)
+    for start in range(state.position, m, training.batch):
+        at = where[:, start : start + training.batch]
+        mixing = state.mixing[:, start // training.batch]
+        replay((observing, at.shape[1]), partial(step, problem, state, observing), at, lr, mixing, epoch)
+        state.position = start + training.batch
+        yield None
+
+
+def _refresh(problem: Problem, state: State) -> None:
+    """What a method does to whole tables before an epoch, written where the tables lie."""
+    method, features = problem.method, partial(problem.body_features, state.stack)
+    memory = method.renew(state.memory, partial(_mean_of_rows, problem))
+    memory, shared = method.refresh(state.stack, features, memory, state.shared, state.epoch)
+    for old, new in zip(parts(state.memory) + parts(state.shared), parts(memory) + parts(shared), strict=True):
+        if old is not new:
+            old.copy_(new)
+
+
+def _mean_of_rows(problem: Problem, rows: Tensor) -> Tensor:
+    """The mean [t, 1, ...] over all training rows, of which [t, n, ...] are this process's."""
+    if problem.crew.size == 1:
+        return rows.mean(1, keepdim=True)
+    return problem.crew.total([rows.sum(1, keepdim=True)])[0] / problem.total
+
+
+def _mixing_weights(problem: Problem, state: State) -> Tensor:
+    """Beta(alpha, alpha) draws [t, steps] for an epoch; NumPy has the distribution, the trial's generator seeds it."""
+    alpha, steps = problem.training.mixup, state.mixing.shape[1]
+    seeds = [torch.randint(2**62, (), generator=g, device=g.device).item() for g in state.generators]
+    draws = np.stack([np.random.default_rng(int(seed)).beta(alpha, alpha, steps) for seed in seeds])
+    return torch.as_tensor(draws, dtype=problem.lr.dtype, device=problem.lr.device)
+
+
+def _purify(problem: Problem, state: State) -> Tensor | None:
+    """An event, if one is due: the number of labels that fell [t]."""
+    if problem.purify is None or state.pop is None:
+        return None
+    if not problem.purify.event(state.epoch):
+        return torch.zeros_like(problem.lr)
+    labels = problem.total * problem.classes
+    removed, state.pop = event(problem.purify, state.candidates, state.pop, problem.crew, labels)
+    return removed
+
+
+def _record(problem: Problem, state: State, replay: Replay, loss: Tensor, removed: Tensor | None) -> Record:
+    look = partial(problem.logits, state.stack)
+    covering = approximated = oracle = test_accuracy = None
+    if problem.held_out is not None:
+        logits = replay("held out", look, problem.held_out)
+        sets = problem.sets(problem.held_out)
+        covering, approximated = covering_rate(logits, sets), approximated_accuracy(logits, sets)
+        if problem.labels is not None:
+            oracle = accuracy(logits, problem.labels[problem.held_out])
+    if problem.test is not None and problem.labels is not None:
+        test_accuracy = accuracy(replay("test", look, problem.test), problem.labels[problem.test])
+    left = state.candidates
+    labels = left.sizes() if isinstance(left, Packed) else left.sum((1, 2))
+    set_size = problem.crew.total([labels])[0].to(loss.dtype) / problem.total
+    threshold = state.pop.threshold if state.pop else None  # a new tensor at every event, so safe to keep
+    return Record(state.epoch, loss, set_size, threshold, removed, covering, approximated, oracle, test_accuracy)

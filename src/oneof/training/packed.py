@@ -1,0 +1,249 @@
+"""Tables at rest that grow with the candidates and not with the classes.
+
+The labels of all sets lie one after the other, a *cell* each, and a table has a value per cell; rows leave and enter it dense
+[t, b, c], as methods see them. Cells stay when a label falls: a table of bool says which are left. A full set, of which nothing
+is known, has a single cell that stands for every label: what is put there is let go, so it carries no memory.
+
+Work on all rows goes over the cells, some at a time (`Cells.blocks`): what is done to a set does not depend on which labels it
+has, so rows [r, k] of cells serve as well as rows [r, c] of labels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from scipy.sparse import csr_array
+from torch import Tensor
+
+from oneof.training.processes import Crew
+
+BLOCK = 2**20
+"""Cells that are worked on together."""
+
+
+class Block(NamedTuple):
+    """Some rows by their cells."""
+
+    rows: Tensor  # [r], counted over the trials
+    at: Tensor  # [r, k] cell numbers; a short row repeats its last cell
+    inside: Tensor  # [r, k] bool: no such repetition
+
+
+@dataclass(frozen=True, eq=False)
+class Cells:
+    """Which labels the rows of t trials have cells for."""
+
+    labels: Tensor  # [cells] int16 or int32, sorted within a row; -1 in the one cell of a full set
+    starts: Tensor  # [t * m + 1] where the cells of each row begin
+    shape: tuple[int, int, int]  # t, m, c
+    width: int  # cells of the longest row
+    bounds: tuple[int, ...]  # [t + 1] where the cells of each trial begin
+    full: tuple[int, ...]  # [t] rows with a full set
+
+    def at(self, rows: Tensor, width: int) -> Tensor:
+        """Numbers [..., width] of the cells of rows [...]; a row with fewer repeats its last."""
+        begin, end = self.starts[rows].long(), self.starts[rows + 1].long()
+        steps = torch.arange(width, device=rows.device)
+        return torch.minimum(begin[..., None] + steps, end[..., None] - 1)
+
+    def blocks(self) -> Iterator[Block]:
+        """All rows, the short ones first, so that rows of a block are about equally long."""
+        lengths, order = self.starts.diff().sort()
+        size = max(1, BLOCK // self.width)
+        for some, rows in zip(lengths.split(size), order.split(size), strict=True):  # type: ignore[no-untyped-call]
+            width = int(some[-1])
+            yield Block(rows, self.at(rows, width), torch.arange(width, device=rows.device) < some[:, None])
+
+
+def cells_of(labels: Tensor, starts: Tensor, shape: tuple[int, int, int]) -> Cells:
+    """Cells with what is worked out of them once; labels as int64 or narrower, starts as int64."""
+    t, m, c = shape
+    narrow = torch.int16 if c <= torch.iinfo(torch.int16).max else torch.int32
+    full = (labels[starts[:-1]] == -1).view(t, m).sum(1)
+    return Cells(
+        labels=labels.to(narrow),
+        starts=starts.to(torch.int32 if len(labels) <= torch.iinfo(torch.int32).max else torch.int64),
+        shape=shape,
+        width=int(starts.diff().max()),
+        bounds=tuple(starts[::m].tolist()),
+        full=tuple(full.tolist()),
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Packed:
+    """A table [t, m, c] with values at its cells alone.
+
+    >>> sets = pack(torch.tensor([[[True, False, True], [True, True, True]]]))
+    >>> sets.cells.labels
+    tensor([ 0,  2, -1], dtype=torch.int16)
+    >>> sets.take(torch.tensor([[1, 0]]))
+    tensor([[[ True,  True,  True],
+             [ True, False,  True]]])
+    """
+
+    cells: Cells
+    values: Tensor  # [cells]
+    rest: Tensor | None = None  # [t * m] the sum of what was put off the cells, for who needs a row's total
+
+    @property
+    def device(self) -> torch.device:
+        return self.values.device
+
+    def take(self, where: Tensor) -> Tensor:
+        """Rows at positions [t, b], dense [t, b, c]: zero off the cells."""
+        at = self.cells.at(where, self.cells.width)
+        labels, values = self.cells.labels[at], self.values[at]
+        dense = values.new_zeros(*where.shape, self.cells.shape[2])
+        dense.scatter_(-1, labels.clamp_min(0).long(), values)
+        return torch.where(labels[..., :1] < 0, values[..., :1], dense) if any(self.cells.full) else dense
+
+    def put(self, where: Tensor, rows: Tensor) -> None:
+        """Write rows [t, b, c] in place; what lies off the cells is added to the rest, if one is kept."""
+        at = self.cells.at(where, self.cells.width)
+        labels = self.cells.labels[at].long()
+        new = rows.gather(-1, labels.clamp_min(0))
+        if any(self.cells.full):
+            new = torch.where(labels < 0, self.values[at], new)
+        self.values.index_copy_(0, at.flatten(), new.flatten())
+        if self.rest is not None:
+            outside = rows.scatter(-1, labels.clamp_min(0), 0.0).sum(-1)
+            self.rest.index_add_(0, where.flatten(), outside.flatten())
+
+    def dense(self) -> Tensor:
+        """The whole table [t, m, c], some rows at a time."""
+        t, m, c = self.cells.shape
+        whole = self.values.new_empty(t * m, c)
+        for rows in torch.arange(t * m, device=self.device).split(max(1, BLOCK // self.cells.width)):  # type: ignore[no-untyped-call]
+            whole[rows] = self.take(rows)
+        return whole.view(t, m, c)
+
+    def sparse(self, trial: int) -> csr_array:
+        """A trial's sets as a SciPy matrix [m, c], for a table of bool; of a full set every label is stored."""
+        _, m, c = self.cells.shape
+        a, b = self.cells.bounds[trial : trial + 2]
+        left, labels = self.values[a:b].cpu(), self.cells.labels[a:b].cpu()
+        starts = self.cells.starts[trial * m : (trial + 1) * m + 1].cpu().long() - a
+        count = torch.where(labels < 0, c, left.long())
+        ends = starts_of(count)[starts]
+        every = torch.where(labels < 0, 0, labels).repeat_interleave(count)
+        if self.cells.full[trial]:
+            every += (torch.arange(len(every)) - starts_of(count)[:-1].repeat_interleave(count)) * (
+                labels < 0
+            ).repeat_interleave(count)
+        return csr_array((np.ones(len(every), dtype=bool), every.numpy(), ends.numpy()), shape=(m, c))
+
+    def sizes(self) -> Tensor:
+        """Labels of all sets of a trial [t], for a table of bool; a full set counts with all of its own."""
+        ends = self.cells.bounds
+        left = torch.stack([self.values[a:b].sum() for a, b in pairwise(ends)])
+        return left + (self.cells.shape[2] - 1) * torch.tensor(self.cells.full, device=self.device)
+
+    def per_cell(self, by_trial: Tensor) -> Tensor:
+        """A value per trial [t], given to each of its cells."""
+        ends = torch.tensor(self.cells.bounds, device=by_trial.device)
+        return by_trial.repeat_interleave(ends.diff())
+
+    def zeros(self, dtype: torch.dtype, rest: bool = False) -> Packed:
+        """A table of zeros with the same cells."""
+        t, m, _ = self.cells.shape
+        values = torch.zeros(len(self.values), dtype=dtype, device=self.device)
+        return Packed(self.cells, values, values.new_zeros(t * m) if rest else None)
+
+
+Table = Tensor | Packed
+"""Numbers of every label of every row [t, m, c], dense or packed."""
+
+
+def pack(mask: Tensor) -> Packed:
+    """Sets [t, m, c] (a bool mask) as a packed table, some rows at a time."""
+    t, m, c = mask.shape
+    flat = mask.flatten(0, 1)
+    labels, lengths = [], []
+    for rows in flat.split(max(1, 16 * BLOCK // c)):  # type: ignore[no-untyped-call]
+        size = rows.sum(-1)
+        shown = torch.where((size == c)[:, None], torch.arange(c, device=mask.device) == 0, rows)
+        row, label = shown.nonzero(as_tuple=True)
+        labels.append(torch.where(size[row] == c, -1, label).to(torch.int32))
+        lengths.append(torch.where(size == c, 1, size))
+    return whole_sets(cells_of(torch.cat(labels), starts_of(torch.cat(lengths)), (t, m, c)))
+
+
+def starts_of(lengths: Tensor) -> Tensor:
+    """Where rows of these lengths [r] begin when they lie one after the other, and where the last ends [r + 1]."""
+    return torch.cat([lengths.new_zeros(1), lengths.cumsum(0)])
+
+
+def whole_sets(cells: Cells) -> Packed:
+    """The sets with every label of theirs; a single True stands for all and takes no room."""
+    return Packed(cells, torch.ones(1, dtype=torch.bool, device=cells.labels.device).expand(len(cells.labels)))
+
+
+def chosen(given: Packed, where: Tensor) -> Packed:
+    """The sets at positions [t, m] as a table of their own, that may be written to."""
+    cells, (t, m) = given.cells, where.shape
+    flat = where.reshape(-1)
+    if cells.shape[:2] == (t, m) and bool((flat.diff() == 1).all()):  # all of them, in order: the cells are shared
+        return Packed(cells, torch.ones_like(cells.labels, dtype=torch.bool))
+    lengths = (cells.starts[flat + 1] - cells.starts[flat]).long()
+    starts = starts_of(lengths)
+    labels = cells.labels.new_empty(int(starts[-1]))
+    for rows in torch.arange(len(flat), device=flat.device).split(BLOCK):  # type: ignore[no-untyped-call]
+        a, b = int(starts[rows[0]]), int(starts[rows[-1] + 1])
+        shift = cells.starts[flat[rows]] - starts[rows]
+        labels[a:b] = cells.labels[shift.repeat_interleave(lengths[rows]) + torch.arange(a, b, device=flat.device)]
+    return Packed(cells_of(labels, starts, (t, m, cells.shape[2])), torch.ones_like(labels, dtype=torch.bool))
+
+
+def remembered(init: Any, sets: Packed) -> Any:
+    """What a method's `init` makes of all rows: every table with a number per label is packed."""
+    full = torch.ones(1, 1, sets.cells.shape[2], dtype=torch.bool, device=sets.device)
+    first = init(full)
+    if isinstance(first, tuple):
+        return tuple(_filled(lambda some, i=i: init(some)[i], part, sets) for i, part in enumerate(first))
+    return _filled(init, first, sets)
+
+
+def _filled(init: Any, full: Tensor, sets: Packed) -> Packed:
+    """One table; `full` [1, 1, c] is what a full set gets."""
+    table = sets.zeros(full.dtype)
+    for block in sets.cells.blocks():
+        table.values[block.at[block.inside]] = init(block.inside[None])[0][block.inside]
+    if any(sets.cells.full):
+        table.values[sets.cells.labels == -1] = full[0, 0, 0]
+    return table
+
+
+def sections(table: Table) -> list[int]:
+    """How many numbers of a table, its trials one after the other, belong to each: rows of a dense one, cells of a packed."""
+    if isinstance(table, Tensor):
+        return [table.shape[1]] * table.shape[0]
+    return [b - a for a, b in pairwise(table.cells.bounds)]
+
+
+def gathered(table: Table, crew: Crew) -> Table:
+    """The rows that a crew's processes own as one table of sets."""
+    if isinstance(table, Tensor):
+        return crew.gathered_rows(table)
+    if crew.size == 1:
+        return table
+    t, m, c = table.cells.shape
+    lengths = crew.gathered(table.cells.starts.diff().long(), [m] * t)
+    labels = crew.gathered(table.cells.labels, sections(table))
+    cells = cells_of(labels, starts_of(lengths), (t, len(lengths) // t, c))
+    return Packed(cells, crew.gathered(table.values, sections(table)))
+
+
+def joined(tables: list[Packed]) -> Packed:
+    """Tables of several stacks of trials as one."""
+    cells = [table.cells for table in tables]
+    ends = starts_of(torch.tensor([len(one.labels) for one in cells]))
+    starts = torch.cat([one.starts[:-1] + int(end) for one, end in zip(cells, ends[:-1], strict=True)] + [ends[-1:]])
+    t, (_, m, c) = sum(one.shape[0] for one in cells), cells[0].shape
+    whole = cells_of(torch.cat([one.labels for one in cells]), starts.long(), (t, m, c))
+    return Packed(whole, torch.cat([table.values for table in tables]))

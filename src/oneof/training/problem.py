@@ -1,0 +1,300 @@
+"""What a stack of trials is to learn, checked at the border and laid out on the device: it stays the same during training."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from oneof.data.augment.views import Plain, Views
+from oneof.data.on_disk import Features, RowsOnDisk, fitted_scaling
+from oneof.data.scaling import SCALINGS, Affine, Scaling
+from oneof.methods import Method
+from oneof.methods.base import first
+from oneof.purify import Purify, stacked
+from oneof.training.checks import check_images, check_labels, check_method, check_unscaled
+from oneof.training.optimize import SGD, Optimizer, Schedule, cosine
+from oneof.training.packed import Packed, Table, chosen, pack
+from oneof.training.processes import Crew
+from oneof.training.set_input import shape_of
+from oneof.training.stack import Stack
+from oneof.training.trials import Trial, positions, take
+
+
+@dataclass(frozen=True)
+class Training:
+    """How a stack is trained, whatever the method."""
+
+    epochs: int = 100
+    batch: int = 100
+    optimizer: Optimizer = SGD()  # noqa: RUF009 - frozen
+    schedule: Schedule = cosine
+    mixup: float = 0.0  # alpha of the Beta distribution of mixing weights; 0: no mixup
+    noise: float = 0.0  # deviation of Gaussian noise on the scaled features
+
+    def __post_init__(self) -> None:
+        for name in ("epochs", "batch"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1; got {getattr(self, name)}.")
+        for name in ("mixup", "noise"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name} must not be negative; got {getattr(self, name)}.")
+
+    @property
+    def alters_input(self) -> bool:
+        return self.mixup > 0 or self.noise > 0
+
+
+class Problem(NamedTuple):
+    """What stays the same during training: data, rows and rates of t trials on one device."""
+
+    x: Features  # [n, ...]
+    candidates: Table  # [n, c], or [t, n, c] where trials have their own sets; packed [1 or t, n, c]
+    labels: Tensor | None  # [n], for reporting only
+    rows: Tensor  # [t, m] to train on
+    held_out: Tensor | None  # [t, k]
+    test: Tensor | None  # [t, l]
+    shift: Tensor | None  # [t, 1, ...] features are scaled as they are gathered: (x - shift) * scale
+    scale: Tensor | None
+    lr: Tensor  # [t]
+    weight_decay: Tensor  # [t]
+    method: Method
+    purify: Purify | None
+    training: Training
+    augment: Callable[[Tensor, torch.Generator], Tensor] | None  # how images are varied for training; None for tables
+    look: Views | None  # how they are seen otherwise: normalised only
+    fast: int  # images that a compiled network sees together in a full batch: all views, or those of one; 0: none is compiled
+    everyones: Tensor  # [t, m] rows to train on, of all processes
+    crew: Crew = Crew()  # processes that train together; `rows` are then those that this one owns
+
+    def features(self, rows: Tensor) -> Tensor:
+        """What the networks see of rows [t, b] when nothing is varied: scaled features, or the images normalised [t, b, ...]."""
+        x = self.x.index_select(0, rows.reshape(-1))
+        if self.look is not None:
+            return self.look.apply(x, (None,)).view(*rows.shape, *self.x.shape[1:])
+        x = x.view(*rows.shape, *self.x.shape[1:])
+        return x if self.shift is None or self.scale is None else (x - self.shift) * self.scale
+
+    def views(self, rows: Tensor, generators: list[torch.Generator]) -> Tensor:
+        """What the networks are trained on [v, t, b, ...]: of images every view, each with its own draws; of features one."""
+        if self.augment is None:
+            return self.features(rows)[None]
+        return torch.stack([self.augment(self.x[one], g) for one, g in zip(rows, generators, strict=True)], dim=1)
+
+    @property
+    def total(self) -> int:
+        """Rows to train on, of all processes."""
+        return self.everyones.shape[1]
+
+    @property
+    def classes(self) -> int:
+        return self.candidates.cells.shape[2] if isinstance(self.candidates, Packed) else self.candidates.shape[-1]
+
+    def shared_with(self, crew: Crew) -> Problem:
+        """The part of the problem that one of several processes works on: the rows that it owns."""
+        first, end = crew.owned(self.total)
+        return self._replace(rows=self.rows[:, first:end].contiguous(), crew=crew)
+
+    def sets(self, rows: Tensor) -> Tensor:
+        """The sets as given [t, b, c] of rows [t, b]."""
+        if isinstance(self.candidates, Packed):
+            return self.candidates.take(self._given_at(rows))
+        if self.candidates.dim() == 3:
+            return take(self.candidates, positions(rows, len(self.x)))  # type: ignore[no-any-return]
+        return self.candidates[rows]
+
+    def sets_to_train_on(self) -> Table:
+        """The sets of the training rows [t, m, c] as a table to be written to, packed where they were given packed."""
+        if isinstance(self.candidates, Packed):
+            return chosen(self.candidates, self._given_at(self.rows))
+        return self.sets(self.rows)
+
+    def _given_at(self, rows: Tensor) -> Tensor:
+        own = isinstance(self.candidates, Packed) and self.candidates.cells.shape[0] > 1
+        return positions(rows, len(self.x)) if own else rows
+
+    def logits(self, stack: Stack, rows: Tensor) -> Tensor:
+        """Logits [t, k, c] of rows [t, k] in evaluation mode, some rows at a time; a crew's processes share them out."""
+        begin, end = self.crew.owned(rows.shape[1])
+        size = block_size(self.x, len(rows))
+        with stack.evaluating():
+            blocks = [rows[:, start : min(start + size, end)] for start in range(begin, max(end, begin + 1), size)]
+            own = [first(stack(self.features(part))) for part in blocks]
+        return self.crew.gathered_rows(torch.cat(own, dim=1))
+
+    def body_features(self, stack: Stack) -> Tensor:
+        """Features [t, m, width] that the networks' bodies give of all training rows, in evaluation mode."""
+        size = block_size(self.x, len(self.rows))
+        with stack.evaluating():
+            starts = range(0, self.rows.shape[1], size)
+            parts = [stack(self.features(self.rows[:, start : start + size]), part="body") for start in starts]
+            return torch.cat(parts, dim=1)
+
+
+def block_size(x: Features, t: int) -> int:
+    """How many rows t networks look at together when nothing is learned: some megabytes of input, so that layers fit too."""
+    return max(1, 2**23 // (x[0].numel() * t))
+
+
+def pose(
+    x: Any,
+    candidates: Any,
+    trials: Sequence[Trial],
+    method: Method,
+    purify: Purify | None,
+    training: Training,
+    views: Views | None = None,
+    labels: Any = None,
+    device: torch.device = torch.device("cpu"),  # noqa: B008 - a plain value
+    packed: bool = False,
+) -> Problem:
+    """Check the inputs of `fit` and put them on the device; the sets packed if asked for."""
+    features = as_features(x, torch.get_default_dtype(), device, views)
+    check_method(method, views, training.alters_input)
+    sets = _sets(candidates, features, len(trials), device)
+    if packed and isinstance(sets, Tensor):
+        sets = pack(sets if sets.dim() == 3 else sets[None])
+    truth = None if labels is None else as_tensor(labels, torch.int64, device)
+    if truth is not None:
+        check_labels(truth, len(features), shape_of(sets)[-1])
+    rows = _rows([trial.rows for trial in trials], "rows", len(features), device)
+    if rows is None:
+        rows = torch.arange(len(features), device=device).expand(len(trials), -1)
+    if views is not None:
+        check_unscaled([trial.scaling for trial in trials])
+    shift, scale = _scaling(features, rows, [trial.scaling for trial in trials])
+    return Problem(
+        x=features,
+        candidates=sets,
+        labels=truth,
+        rows=rows,
+        held_out=_rows([trial.held_out for trial in trials], "held_out", len(features), device),
+        test=_rows([trial.test for trial in trials], "test", len(features), device),
+        shift=shift,
+        scale=scale,
+        lr=torch.tensor([_positive("lr", trial.lr) for trial in trials], device=device),
+        weight_decay=torch.tensor(
+            [_not_negative("weight_decay", trial.weight_decay) for trial in trials], device=device
+        ),
+        method=method,
+        purify=_rule(trials, purify, device),
+        training=training,
+        augment=views and varied(views, training.batch, device),
+        fast=seen_together(views, training.batch, method) if views and device.type == "cuda" else 0,
+        look=views and replace(views, kinds=((Plain(), 1),)),
+        everyones=rows,
+    )
+
+
+def seen_together(views: Views, batch: int, method: Method) -> int:
+    """How many images a network sees at once in a full batch: all views of a method that puts them through as one, else those of one."""
+    return batch * views.count if method.together else batch
+
+
+def varied(views: Views, batch: int, device: torch.device) -> Callable[[Tensor, torch.Generator], Tensor]:
+    """The views of a batch; on CUDA their arithmetic is compiled for full batches, the draws stay outside."""
+    if device.type != "cuda":
+        return views
+    apply = torch.compile(views.apply, dynamic=False)
+
+    def see(images: Tensor, generator: torch.Generator) -> Tensor:
+        drawn = views.draw(images, generator)
+        return apply(images, drawn) if len(images) == batch else views.apply(images, drawn)
+
+    return see
+
+
+def as_features(x: Any, dtype: torch.dtype, device: torch.device, views: Views | None = None) -> Features:
+    """Features on the device; images as they are; or left where they lie, on the disk."""
+    if isinstance(x, RowsOnDisk):
+        if views is not None or device.type != "cpu":
+            raise ValueError(
+                "features on the disk must be a table and device 'cpu'; views of images and GPUs need them in memory."
+            )
+        return x
+    if views is None:
+        return as_tensor(x, dtype, device)
+    check_images(x, views)
+    return as_tensor(x, torch.uint8, device)
+
+
+def as_tensor(values: Any, dtype: torch.dtype | None, device: torch.device) -> Tensor:
+    """As a tensor on the device, sharing memory where torch can: it does not take arrays that are read-only."""
+    shareable = values if isinstance(values, Tensor) else np.require(values, requirements="W")
+    return torch.as_tensor(shareable, dtype=dtype, device=device)
+
+
+def _sets(candidates: Any, x: Features, t: int, device: torch.device) -> Table:
+    if isinstance(candidates, Packed):
+        n = candidates.cells.shape[1]
+        if n != len(x):
+            raise ValueError(f"candidates must have a set for every row of x ({len(x)}); got {n}.")
+        return candidates
+    mask = as_tensor(candidates, None, device)
+    if mask.dtype != torch.bool:
+        raise TypeError(f"candidates must be a bool mask; got {mask.dtype}. oneof.read makes one of other forms.")
+    wanted = f"[{len(x)}, c] or [{t}, {len(x)}, c]"
+    if mask.dim() not in (2, 3) or mask.shape[-2] != len(x) or (mask.dim() == 3 and mask.shape[0] != t):
+        raise ValueError(f"candidates must be a mask {wanted} to match x and the trials; got shape {list(mask.shape)}.")
+    empty = ~mask.any(-1)
+    if empty.any():
+        first = int(empty.reshape(-1, len(x)).any(0).nonzero()[0])
+        raise ValueError(f"candidates must hold at least one label per row; row {first} is empty. Drop it.")
+    return mask
+
+
+def _rows(per_trial: list[NDArray[np.intp] | None], name: str, n: int, device: torch.device) -> Tensor | None:
+    """Row numbers of t trials as one tensor [t, m]."""
+    given = [rows for rows in per_trial if rows is not None]
+    if not given:
+        return None
+    if len(given) < len(per_trial) or len({len(rows) for rows in given}) > 1:
+        raise ValueError(f"trials of one stack must have the same number of {name}; trim them, or fit them apart.")
+    rows = torch.as_tensor(np.stack(given), dtype=torch.int64, device=device)
+    if rows.numel() == 0 or int(rows.min()) < 0 or int(rows.max()) >= n:
+        raise ValueError(f"{name} must be row numbers from 0 to {n - 1}, at least one; got {list(rows.shape)} of them.")
+    return rows
+
+
+def _scaling(x: Features, rows: Tensor, kinds: list[str | Scaling]) -> tuple[Tensor | None, Tensor | None]:
+    """An affine map per trial, fitted on its training rows in double precision."""
+    unknown = next((kind for kind in kinds if isinstance(kind, str) and kind not in SCALINGS), None)
+    if unknown is not None:
+        raise ValueError(f"scaling must be one of {', '.join(SCALINGS)}; got {unknown!r}.")
+    if all(kind == "none" for kind in kinds):
+        return None, None
+    maps = [_fitted(kind, x, own) for kind, own in zip(kinds, rows, strict=True)]
+    shift, scale = (torch.stack(part)[:, None].to(x[0].dtype) for part in zip(*maps, strict=True))
+    return shift, scale
+
+
+def _fitted(kind: str | Scaling, x: Features, rows: Tensor) -> Affine:
+    if isinstance(x, RowsOnDisk):
+        return fitted_scaling(kind, x, rows)
+    fit = SCALINGS[kind] if isinstance(kind, str) else kind
+    return fit(x[rows].double())
+
+
+def _positive(name: str, value: float) -> float:
+    if not value > 0:
+        raise ValueError(f"{name} must be positive; got {value}.")
+    return value
+
+
+def _not_negative(name: str, value: float) -> float:
+    if not value >= 0:
+        raise ValueError(f"{name} must not be negative; got {value}.")
+    return value
+
+
+def _rule(trials: Sequence[Trial], purify: Purify | None, device: torch.device) -> Purify | None:
+    rules = [trial.purify or purify for trial in trials]
+    given = [rule for rule in rules if rule is not None]
+    if given and len(given) < len(rules):
+        raise ValueError("trials of one stack must all purify or none; fit them apart.")
+    return stacked(given, device) if given else None

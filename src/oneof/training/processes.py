@@ -1,0 +1,254 @@
+"""One run in many processes: trials are dealt out; or each process owns some of the rows of every trial and their tables.
+
+Lightning Fabric starts the processes, or joins those that torchrun or SLURM started. Where rows are shared every process draws the
+same order, so that the batches are those of one process; of each batch it sees the rows that it owns, and gradients and counts are
+summed over all.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import pickle
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from oneof.training.device import make_deterministic
+
+for part in ("distributed", "rank_zero"):  # who joins is no news; here, since new processes join before all else
+    logging.getLogger(f"lightning_fabric.utilities.{part}").setLevel(logging.WARNING)
+
+
+@dataclass(frozen=True)
+class Crew:
+    """The processes of a run, as one of them sees it; alone, nothing is sent.
+
+    >>> [Crew(rank, 3).owned(8) for rank in range(3)]
+    [(0, 2), (2, 5), (5, 8)]
+    """
+
+    rank: int = 0
+    size: int = 1
+
+    def owned(self, m: int) -> tuple[int, int]:
+        """From which to which of m rows this process owns; the rows of all follow one another."""
+        return m * self.rank // self.size, m * (self.rank + 1) // self.size
+
+    def total(self, tensors: Sequence[Tensor]) -> list[Tensor]:
+        """Sums over all processes, sent as one."""
+        if self.size == 1:
+            return list(tensors)
+        flat = torch.cat([tensor.reshape(-1) for tensor in tensors])
+        with _others_alive():
+            dist.all_reduce(flat)
+        parts = flat.split([tensor.numel() for tensor in tensors])  # type: ignore[no-untyped-call]
+        return [part.view_as(tensor) for part, tensor in zip(parts, tensors, strict=True)]
+
+    def gathered(self, own: Tensor, sections: Sequence[int]) -> Tensor:
+        """The parts of all processes as one: own [m, ...] falls into so many rows for each trial, and trials stay together.
+
+        >>> Crew().gathered(torch.arange(3), [1, 2])
+        tensor([0, 1, 2])
+        """
+        if self.size == 1:
+            return own
+        lengths = self._lengths(sections)
+        parts = []
+        for rank, per_trial in enumerate(lengths):
+            part = own.contiguous() if rank == self.rank else own.new_empty(sum(per_trial), *own.shape[1:])
+            with _others_alive():
+                dist.broadcast(part.view(-1).view(torch.uint8), rank)  # as bytes: not every dtype can be sent
+            parts.append(part.split(per_trial))  # type: ignore[no-untyped-call]
+        return torch.cat([section for trial in zip(*parts, strict=True) for section in trial])
+
+    def gathered_rows(self, own: Tensor) -> Tensor:
+        """The rows of all processes [t, m, ...], each trial's one after the other, of which [t, k, ...] are this one's."""
+        if self.size == 1:
+            return own
+        whole = self.gathered(own.flatten(0, 1), [own.shape[1]] * len(own))
+        return whole.view(len(own), -1, *own.shape[2:])
+
+    def part(self, whole: Tensor, sections: Sequence[int]) -> Tensor:
+        """Of what was `gathered`, the part of this process."""
+        if self.size == 1:
+            return whole
+        lengths = self._lengths(sections)
+        cut = whole.split([length for trial in zip(*lengths, strict=True) for length in trial])  # type: ignore[no-untyped-call]
+        return torch.cat(cut[self.rank :: self.size])
+
+    def each(self, work: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
+        """What `work` makes of every item: they are dealt out, and all get all answers, or the bad input that one found."""
+        if self.size == 1:
+            return [work(item) for item in items]
+        own: Any
+        try:
+            own = [work(item) for item in items[self.rank :: self.size]]
+        except (ValueError, TypeError) as error:
+            own = error
+        dealt: list[Any] = [None] * self.size
+        with _others_alive():
+            dist.all_gather_object(dealt, own)
+        for one in dealt:
+            if isinstance(one, Exception):
+                raise one
+        return [dealt[i % self.size][i // self.size] for i in range(len(items))]
+
+    def told(self, work: Callable[[], Any]) -> Any:
+        """What `work` gives in the first process, which alone does it; bad input that it finds is raised in all."""
+        if self.size == 1:
+            return work()
+        word: list[Any] = [None]
+        if self.rank == 0:
+            try:
+                word = [work()]
+            except (ValueError, TypeError, OSError) as error:
+                word = [error]
+        with _others_alive():
+            dist.broadcast_object_list(word, 0)
+        if isinstance(word[0], Exception):
+            raise word[0]
+        return word[0]
+
+    def agreed(self, number: int) -> int:
+        """What the first process says."""
+        if self.size == 1:
+            return number
+        word = torch.tensor([number], dtype=torch.int64)
+        with _others_alive():
+            dist.broadcast(word, 0)
+        return int(word)
+
+    def _lengths(self, sections: Sequence[int]) -> list[list[int]]:
+        """The sections of every process."""
+        lengths = torch.zeros(self.size, len(sections), dtype=torch.int64)
+        lengths[self.rank] = torch.tensor(sections)
+        return self.total([lengths])[0].tolist()
+
+
+PATIENCE = timedelta(days=30)
+"""With a process that has more to do than others; one that died is noticed at once."""
+
+
+@contextmanager
+def _others_alive() -> Iterator[None]:
+    try:
+        yield
+    except RuntimeError as error:
+        raise ChildProcessError(f"{DIED} ({str(error).splitlines()[0][:120]})") from error
+
+
+AGAIN = "so the run cannot go on. Repeat the call: with a checkpoint it resumes where it stood."
+DIED = f"another process has died, {AGAIN}"
+
+
+def together(work: Callable[[Crew], Any], processes: int | None) -> Any:
+    """What `work` gives in this process: alone, as one of the crew that is here, or (processes) in the first of a new one."""
+    crew = crew_here(processes)
+    return work(crew) if processes in (None, crew.size) else launched(work, processes)
+
+
+def crew_here(processes: int | None) -> Crew:
+    """The crew that this process belongs to or that torchrun or SLURM started, unless one is asked for; else it alone."""
+    if processes is not None and processes < 1:
+        raise ValueError(f"processes must be at least 1; got {processes}.")
+    per_node, nodes = _started_outside()
+    size = dist.get_world_size() if dist.is_initialized() else per_node * nodes
+    if processes == 1 or size == 1:
+        return Crew()
+    if processes not in (None, size):
+        raise ValueError(f"processes must be what the launcher started ({size}), 1 or None; got {processes}.")
+    if not dist.is_initialized():
+        _join(per_node, nodes)
+    return Crew(dist.get_rank(), dist.get_world_size())
+
+
+def check_rows(rows: int, processes: int) -> None:
+    """Refuse more processes than rows: each owns one at least."""
+    if processes > rows:
+        raise ValueError(f"processes must be at most the rows to train on ({rows}); got {processes}. Use fewer.")
+
+
+def _join(per_node: int, nodes: int) -> None:
+    from lightning_fabric import Fabric
+    from lightning_fabric.strategies.ddp import DDPStrategy
+
+    try:
+        strategy = DDPStrategy(timeout=PATIENCE)
+        fabric = Fabric(accelerator="cpu", devices=per_node, num_nodes=nodes, strategy=strategy)
+    except RuntimeError as error:  # what SLURM was asked for does not go together
+        raise ValueError(f"the processes that were started must form one group; {error} Or say processes=1.") from error
+    fabric.launch()
+
+
+def _started_outside() -> tuple[int, int]:
+    """Processes on each machine, and machines, by the variables of torchrun or SLURM's srun."""
+    of = os.environ
+    if dist.is_torchelastic_launched():
+        return int(of["LOCAL_WORLD_SIZE"]), int(of["WORLD_SIZE"]) // int(of["LOCAL_WORLD_SIZE"])
+    if "SLURM_PROCID" in of and of.get("SLURM_JOB_NAME") not in ("bash", "interactive"):
+        nodes = int(of.get("SLURM_NNODES", 1))
+        return int(of.get("SLURM_NTASKS", 1)) // nodes, nodes
+    return 1, 1
+
+
+def launched(work: Callable[[Crew], Any], processes: int) -> Any:
+    """What `work` gives in the first of so many new processes of this machine; its ValueErrors are raised here."""
+    from lightning_fabric import Fabric
+    from lightning_fabric.strategies.ddp import DDPStrategy
+    from torch.multiprocessing.spawn import ProcessException
+
+    _check_sendable(work)
+    logging.getLogger("torch.multiprocessing.spawn").setLevel(logging.ERROR)  # that it ends the others is said below
+    try:
+        strategy = DDPStrategy(start_method="spawn", timeout=PATIENCE)
+        fabric = Fabric(accelerator="cpu", devices=processes, strategy=strategy)
+    except RuntimeError as error:
+        raise ValueError("a notebook cannot start processes; make a script of it, or leave processes= out.") from error
+    with tempfile.TemporaryDirectory() as folder:
+        answer = Path(folder, "answer")
+        try:
+            fabric.launch(partial(_work, work, answer, torch.get_default_dtype(), torch.get_num_threads()))
+        except ProcessException as error:
+            said = str(error).strip().splitlines()[-1]
+            died = f"process {error.error_index} of {processes} has died ({said}), {AGAIN}"
+            raise ChildProcessError(DIED if DIED in said else died) from error
+        finally:
+            os.environ.pop("MASTER_PORT", None)  # or the next crew would ask for the same
+        result = pickle.loads(answer.read_bytes())
+    if isinstance(result, Exception):
+        raise result
+    return result
+
+
+def _work(work: Callable[[Crew], Any], answer: Path, dtype: torch.dtype, threads: int, fabric: Any) -> None:
+    """What is set in the process that asked is set in this one too; Fabric itself passes on that torch is deterministic."""
+    torch.set_default_dtype(dtype)
+    torch.set_num_threads(min(threads, torch.get_num_threads()))  # Fabric has shared out the cores
+    if torch.are_deterministic_algorithms_enabled():
+        make_deterministic()
+    try:
+        result = work(Crew(fabric.global_rank, fabric.world_size))
+    except (ValueError, TypeError) as error:  # bad input: all processes found the same
+        result = error
+    if fabric.global_rank == 0:
+        answer.write_bytes(pickle.dumps(result))
+
+
+def _check_sendable(work: Callable[[Crew], Any]) -> None:
+    try:
+        pickle.dumps(work)
+    except (pickle.PicklingError, AttributeError, TypeError) as error:
+        raise ValueError(
+            f"processes= needs settings that can be sent to other processes; {error}. "
+            "Name functions at the top of a module, or start the script by torchrun."
+        ) from error

@@ -1,0 +1,157 @@
+"""t networks as one module. A trial in a stack equals the same trial alone; `tests/training/test_fit.py` holds that."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from importlib.util import find_spec
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, stack_module_state, vmap
+
+
+class Stack:
+    """t networks of one architecture as one; weights and buffers have a leading axis t.
+
+    For t = 1 the module itself is called, and `weights` are views of its parameters; a module that broadcasts is called with all
+    t weights at once; any other goes through vmap. `fast` is for images on CUDA: the module runs in bfloat16 (outputs are float32
+    again). It takes the way `on_card` that it has for this, or else is compiled for training batches of that many images; a
+    ragged batch is not worth a compilation. Brought to a CPU, the module runs as it is: a processor may announce bfloat16 and not run it.
+    """
+
+    def __init__(self, modules: Sequence[nn.Module], fast: int = 0) -> None:
+        self.t = len(modules)
+        self.fast = fast
+        self.template = copy.deepcopy(modules[0]).to("meta")
+        learned = {name for name, p in modules[0].named_parameters() if p.requires_grad}  # a backbone may be frozen
+        if self.t == 1:
+            self.module = modules[0]
+            own: dict[str, Tensor] = dict(self.module.named_parameters())
+            whole = {name: p.detach()[None] for name, p in own.items()}
+            self.buffers = {name: b[None] for name, b in self.module.named_buffers()}
+        else:
+            own, self.buffers = stack_module_state(list(modules))
+            whole = {name: p.detach() for name, p in own.items()}
+            self.module = self.template
+        self.broadcasts = self.t > 1 and getattr(modules[0], "broadcasts", False)
+        if self.broadcasts:
+            self.module = _with_parameters(modules[0], own)
+            own = dict(self.module.named_parameters())
+        self.parameters = {name: own[name] for name in own if name in learned}
+        self.weights = {name: whole[name] for name in whole if name in learned}
+        self.fixed = {name: whole[name] for name in whole if name not in learned}
+        alone = fast > 0 and self.t == 1
+        own_way: Any = getattr(self.module, "on_card", None)
+        self.on_card = own_way() if alone and own_way and find_spec("triton") else None
+        self.compiled = torch.compile(self.module, dynamic=False) if alone and not self.on_card else self.module
+
+    def __call__(self, x: Tensor, part: str = "", weights: Mapping[str, Tensor] | None = None) -> Any:
+        """Output [t, b, ...] of the module, or of its submodule `part`, for x [t, b, ...].
+
+        With other weights neither a gradient nor a BN statistic of the network's own moves: it works on copies of the buffers.
+        """
+        if not self.fast or x.device.type != "cuda":
+            return self._call(x, part, weights)
+        with torch.autocast(x.device.type, torch.bfloat16), _tried_out():
+            return _map(lambda one: one.float(), self._call(x, part, weights))
+
+    def _call(self, x: Tensor, part: str, weights: Mapping[str, Tensor] | None) -> Any:
+        if weights is None and self.broadcasts:
+            return self.module.get_submodule(part)(x)
+        if self.t > 1 or weights is not None:
+            return self._functional(x, part, weights)
+        called = self.module.get_submodule(part) if part else self._way(x)
+        return _map(lambda one: one[None], called(x[0]))
+
+    def _way(self, x: Tensor) -> Callable[[Tensor], Any]:
+        """How one network is called: on a GPU by its own kernels, or compiled for full batches; else as it is."""
+        if x.device.type != "cuda":
+            return self.module
+        return self.on_card or (self.compiled if self.module.training and x.shape[1] == self.fast else self.module)
+
+    def _functional(self, x: Tensor, part: str, weights: Mapping[str, Tensor] | None) -> Any:
+        own = self.parameters if weights is None else weights
+        buffers = self.buffers if weights is None else {name: buffer.clone() for name, buffer in self.buffers.items()}
+        prefix = f"{part}." if part else ""
+        whole = {**own, **self.fixed, **buffers}
+        state = {name.removeprefix(prefix): value for name, value in whole.items() if name.startswith(prefix)}
+        module = self.template.get_submodule(part)
+        return vmap(lambda state, x: functional_call(module, state, (x,)), randomness="different")(state, x)
+
+    def gradients(self, loss: Tensor) -> list[Tensor]:
+        """Gradients in the order and shape of `weights`; trials do not touch each other, so their losses may be summed."""
+        weights = list(self.parameters.values())
+        with _tried_out() if self.fast else nullcontext():
+            found = torch.autograd.grad(loss, weights, allow_unused=True)
+        whole = [torch.zeros_like(w) if g is None else g for w, g in zip(weights, found, strict=True)]
+        return [g[None] for g in whole] if self.t == 1 else whole
+
+    def modules(self) -> list[nn.Module]:
+        """Each trial's network as a module of its own."""
+        whole = {**self.weights, **self.fixed, **self.buffers}
+        device = next(iter(whole.values())).device
+        alone = [copy.deepcopy(self.template).to_empty(device=device) for _ in range(self.t)]
+        for t, module in enumerate(alone):
+            for name, own in (*module.named_parameters(), *module.named_buffers()):
+                own.detach().copy_(whole[name][t])
+        return alone
+
+    def __reduce__(self) -> tuple[type[Stack], tuple[list[nn.Module], int]]:
+        return Stack, (self.modules(), self.fast)  # plain pickle would part the views from what they view
+
+    @contextmanager
+    def frozen_statistics(self) -> Iterator[None]:
+        """BN statistics are put back on leaving: a second look at a batch must not count twice."""
+        before = {name: buffer.clone() for name, buffer in self.buffers.items()}
+        try:
+            yield
+        finally:
+            for name, buffer in before.items():
+                self.buffers[name].copy_(buffer)
+
+    @contextmanager
+    def evaluating(self) -> Iterator[None]:
+        """Evaluation mode and no gradients inside; every part as it was afterwards: a frozen one may never train."""
+        parts = [part for module in (self.module, self.template) for part in module.modules()]
+        modes = [part.training for part in parts]
+        for part in parts:
+            part.training = False
+        try:
+            with torch.no_grad():
+                yield
+        finally:
+            for part, mode in zip(parts, modes, strict=True):
+                part.training = mode
+
+
+def build(make: Callable[[], nn.Module], seeds: Sequence[int], device: torch.device, fast: int = 0) -> Stack:
+    """A stack of networks, each initialised from its own seed; the global generator is left as it was."""
+    modules = []
+    for seed in seeds:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            modules.append(make().to(device))
+    if fast:
+        modules = [module.to(memory_format=torch.channels_last) for module in modules]  # type: ignore[call-overload]
+    return Stack(modules, fast)
+
+
+def _tried_out() -> AbstractContextManager[None]:
+    """cuDNN tries its algorithms out on the first call with a shape: batches are all alike. Which wins may differ from run to run."""
+    return torch.backends.cudnn.flags(enabled=True, benchmark=not torch.are_deterministic_algorithms_enabled())
+
+
+def _with_parameters(module: nn.Module, parameters: Mapping[str, Tensor]) -> nn.Module:
+    """A copy of the module with these parameters, [t, ...] each, in place of its own."""
+    copied = copy.deepcopy(module)
+    for name, parameter in parameters.items():
+        owner, _, attribute = name.rpartition(".")
+        setattr(copied.get_submodule(owner), attribute, nn.Parameter(parameter, requires_grad=parameter.requires_grad))
+    return copied
+
+
+def _map(function: Callable[[Tensor], Tensor], output: Any) -> Any:
+    return tuple(map(function, output)) if isinstance(output, tuple) else function(output)

@@ -1,0 +1,220 @@
+"""What training changes, epoch by epoch, and what it leaves behind."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+from torch import Tensor
+
+from oneof.data.augment.views import Views
+from oneof.data.ranks import Ranks
+from oneof.methods.base import first
+from oneof.purify import PopState, Removals
+from oneof.training.checks import check_like_trained
+from oneof.training.device import free_memory
+from oneof.training.events import gathered_log, removals
+from oneof.training.packed import Packed, Table, gathered, joined, pack
+from oneof.training.problem import Problem, as_features, block_size
+from oneof.training.stack import Stack
+
+
+@dataclass
+class State:
+    """What training changes; a checkpoint is exactly this."""
+
+    epoch: int  # the one under way, counted from 0
+    position: int  # where in its order the next batch begins
+    order: Tensor  # [t, m] in which the rows are seen this epoch
+    mixing: Tensor  # [t, steps] mixup's weights of this epoch
+    stack: Stack
+    optimizer: list[list[Tensor]]
+    candidates: Table  # [t, m, c], the sets that are left
+    memory: Any  # rows [t, m, ...] of the method: a table, a tuple of them, or ()
+    shared: Any  # what the method keeps that belongs to no example: a tuple of tensors
+    pop: PopState | None
+    generators: list[torch.Generator]  # one per trial
+    loss: Tensor  # [t] summed over the examples of this epoch
+
+
+class Record(NamedTuple):
+    """What one epoch showed, a number per trial [t]; None where it was not asked for."""
+
+    epoch: int
+    loss: Tensor
+    set_size: Tensor
+    threshold: Tensor | None
+    removed: Tensor | None  # labels that fell at the end of this epoch
+    covering: Tensor | None  # on held-out sets, as is the next
+    approximated: Tensor | None
+    oracle: Tensor | None  # accuracy on held-out rows: needs their true labels
+    accuracy: Tensor | None  # on test rows
+
+
+@dataclass(frozen=True)
+class Fit:
+    """t trained trials: their networks at the chosen epoch, the sets they kept, and how they got there."""
+
+    stack: Stack
+    shift: Tensor | None  # [t, 1, ...] scaling of features
+    scale: Tensor | None
+    look: Views | None  # how images are seen
+    shape: tuple[int, ...]  # of an example, as the networks see it
+    rows: Tensor  # [t, m] the rows trained on
+    sets: Table  # [t, m, c] what is left of their sets
+    removals: Removals | None  # up to the chosen epoch
+    history: Record  # every field [epochs, t]
+    epoch: Tensor  # [t] the chosen one, counted from 1
+    origin: NDArray[np.float64] | None = None  # subtracted from features before they are rounded to float32
+    ranks: Ranks | None = None  # put beside the features before all else
+
+    @property
+    def candidates(self) -> Tensor:
+        """What is left of the sets, as a mask [t, m, c]; `sparse` is for sizes at which that is too much."""
+        if isinstance(self.sets, Tensor):
+            return self.sets
+        t, m, c = self.sets.cells.shape
+        free = free_memory(self.rows.device)
+        if t * m * c > free:
+            raise ValueError(
+                f"the sets as a mask would take {t * m * c / 1e9:,.0f} GB and {free / 1e9:,.0f} GB are free. "
+                "Use sparse(trial), which has them as a SciPy matrix."
+            )
+        return self.sets.dense()
+
+    def sparse(self, trial: int) -> csr_array:
+        """What is left of a trial's sets as a SciPy sparse matrix [m, c] of bool; of full sets every label is stored."""
+        sets = self.sets if isinstance(self.sets, Packed) else pack(self.sets)
+        return sets.sparse(trial)
+
+    @torch.no_grad()
+    def logits(self, x: Any) -> Tensor:
+        """Logits [t, n, c] of features x [n, ...], in evaluation mode."""
+        check_like_trained(x, self.shape if self.ranks is None else self.ranks.knots.shape[1:])
+        values = x if self.ranks is None else self.ranks(np.asarray(x))
+        values = values if self.origin is None else np.asarray(values, dtype=np.float64) - self.origin
+        features = as_features(values, self.dtype, self.rows.device, self.look)
+        with self.stack.evaluating():
+            parts = features.split(block_size(features, self.stack.t))
+            return torch.cat([first(self.stack(self._seen(part))) for part in parts], dim=1)
+
+    def probabilities(self, x: Any) -> Tensor:
+        """Softmax of the logits, [t, n, c]."""
+        return self.logits(x).softmax(-1)
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.history.loss.dtype
+
+    def _seen(self, part: Tensor) -> Tensor:
+        if self.look is not None:
+            return self.look.apply(part, (None,)).expand(self.stack.t, *part.shape)
+        x = part.expand(self.stack.t, *part.shape)
+        return x if self.shift is None or self.scale is None else (x - self.shift) * self.scale
+
+
+SETS = "candidates of the rows"  # not the name of any weight
+
+
+class Best:
+    """Keeps, per trial, the networks and sets of the best epoch so far; of equals the latest."""
+
+    def __init__(self, state: State, choose: str) -> None:
+        self.choose = choose
+        self.score = torch.full((state.stack.t,), -torch.inf, device=state.candidates.device)
+        self.epoch = torch.zeros(state.stack.t, dtype=torch.int64, device=state.candidates.device)
+        self.kept = {name: tensor.clone() for name, tensor in self._live(state).items()} if choose != "last" else {}
+
+    def see(self, record: Record, state: State) -> None:
+        if self.choose == "last":
+            return
+        score = getattr(record, self.choose)
+        better = (score >= self.score) | (self.epoch == 0)  # a first epoch counts even if it diverged
+        self.score = torch.where(better, score, self.score)
+        self.epoch = torch.where(better, record.epoch, self.epoch)
+        sets = state.candidates
+        by_cell = sets.per_cell(better) if isinstance(sets, Packed) else None
+        for name, tensor in self._live(state).items():
+            by_row = better.view(-1, *[1] * (tensor.dim() - 1))
+            own = by_cell if by_cell is not None and name == SETS else by_row
+            self.kept[name] = torch.where(own, tensor, self.kept[name])
+
+    def fit(self, problem: Problem, state: State, history: list[Record]) -> Fit:
+        if self.choose == "last":
+            self.epoch = torch.full_like(self.epoch, state.epoch)
+        else:
+            for name, tensor in self._live(state).items():
+                tensor.copy_(self.kept[name])
+        columns = _columns([record[1:] for record in history])
+        joined = [None if column is None else torch.stack(column) for column in columns]
+        record = Record(len(history), *joined)  # type: ignore[arg-type]
+        sets = gathered(state.candidates, problem.crew)
+        return Fit(
+            stack=state.stack,
+            shift=problem.shift,
+            scale=problem.scale,
+            look=problem.look,
+            shape=tuple(problem.x.shape[1:]),
+            rows=problem.everyones,
+            sets=sets,
+            removals=None if state.pop is None else removals(_whole_log(problem, state.candidates, state.pop), sets),
+            history=record,
+            epoch=self.epoch,
+        )
+
+    @staticmethod
+    def _live(state: State) -> dict[str, Tensor]:
+        sets = state.candidates
+        left = sets.values if isinstance(sets, Packed) else sets
+        return {**state.stack.weights, **state.stack.buffers, SETS: left}
+
+
+def _whole_log(problem: Problem, own: Table, pop: PopState) -> Any:
+    return gathered_log(pop.log, own, problem.crew, problem.crew.owned(problem.total)[0])
+
+
+def join(fits: list[Fit]) -> Fit:
+    """Several fits of one setting, trained apart because together they would not fit in memory, as one."""
+    if len(fits) == 1:
+        return fits[0]
+    first_fit = fits[0]
+    history = [
+        None if column is None else torch.cat(column, dim=1) for column in _columns([f.history[1:] for f in fits])
+    ]
+    return Fit(
+        stack=Stack([module for part in fits for module in part.stack.modules()], first_fit.stack.fast),
+        shift=None if first_fit.shift is None else torch.cat([part.shift for part in fits]),  # type: ignore[misc]
+        scale=None if first_fit.scale is None else torch.cat([part.scale for part in fits]),  # type: ignore[misc]
+        look=first_fit.look,
+        shape=first_fit.shape,
+        rows=torch.cat([part.rows for part in fits]),
+        sets=_joined_sets([part.sets for part in fits]),
+        removals=None if first_fit.removals is None else _joined_removals(fits),
+        history=Record(first_fit.history.epoch, *history),  # type: ignore[arg-type]
+        epoch=torch.cat([part.epoch for part in fits]),
+    )
+
+
+def _joined_sets(sets: list[Table]) -> Table:
+    packed = [one for one in sets if isinstance(one, Packed)]
+    return joined(packed) if packed else torch.cat([one for one in sets if isinstance(one, Tensor)])
+
+
+def _joined_removals(fits: list[Fit]) -> Removals:
+    start, logs = 0, []
+    for part in fits:
+        if part.removals is not None:
+            logs.append(part.removals._replace(trial=part.removals.trial + start))
+        start += part.stack.t
+    whole = Removals(*(torch.cat(column) for column in zip(*logs, strict=True)))
+    order = whole.round.argsort(stable=True)  # as they fell, and as in one stack
+    return Removals(*(column[order] for column in whole))
+
+
+def _columns(records: list[tuple[Any, ...]]) -> list[list[Any] | None]:
+    """Records turned into columns; None for what was not asked for."""
+    return [None if column[0] is None else list(column) for column in zip(*records, strict=True)]

@@ -1,0 +1,106 @@
+"""One step: what a batch does to the networks and to the tables, all of it in place, so that it can be captured as a graph."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from oneof.methods import Batch, Step
+from oneof.methods.base import Memory, logits_of
+from oneof.training.device import Beside
+from oneof.training.optimize import along
+from oneof.training.problem import Problem
+from oneof.training.shard import Portion, neighbours, portion
+from oneof.training.state import State
+from oneof.training.trials import put, take
+
+
+def step(
+    problem: Problem, state: State, observing: bool, at: Tensor, lr: Tensor, mixing: Tensor, epoch: Tensor
+) -> None:
+    """A step on the rows at these positions [t, b] of the tables: loss, update of the network, of the memory, of what POP sees.
+
+    lr and mixing [t]; epoch 0-dim. Adds the batch's losses to `state.loss`. Of a crew's processes each takes the rows it owns.
+    """
+    method, stack, beside = problem.method, state.stack, Beside(at.device)
+    ours = portion(problem, at)
+    at = at if ours is None else ours.at
+    with beside:  # tables are small: their kernels are all latency, which others hide
+        batch = Batch(take(state.candidates, at), take(state.memory, at), epoch, state.generators)
+    views = problem.views(take(problem.rows, at), state.generators)
+    beside.join()
+    if problem.training.mixup:
+        done = _mixed_step(problem, state, views, batch, mixing, ours)
+    else:
+        done = method.step(stack, _with_noise(problem, state, views, ours), batch, state.shared)
+    late = method.after_step or problem.training.alters_input
+    if not late:
+        with beside, torch.no_grad():
+            _remember(problem, state, observing, ours, at, batch.candidates, done.logits, done.memory)
+    losses = done.loss if ours is None else ours.counted(done.loss)
+    gradients = stack.gradients(losses.mean(1).sum() if ours is None else losses.sum() / ours.size)
+    with torch.no_grad():
+        *gradients, loss = problem.crew.total([*gradients, losses.sum(1)])
+        problem.training.optimizer.step(stack.weights.values(), gradients, state.optimizer, lr, problem.weight_decay)
+        if late:
+            with stack.frozen_statistics():
+                logits = logits_of(stack, views[:1])[0]
+            memory = method.update(logits, batch.candidates, batch.memory)
+            _remember(problem, state, observing, ours, at, batch.candidates, logits, memory)
+        for kept, new in zip(state.shared, done.shared, strict=True):
+            kept.copy_(new)
+        state.loss += loss
+    beside.join()
+
+
+def _remember(
+    problem: Problem,
+    state: State,
+    observing: bool,
+    ours: Portion | None,
+    at: Tensor,
+    candidates: Tensor,
+    logits: Tensor,
+    memory: Any,
+) -> None:
+    """Write what the batch's forward said: the method's memory, and what POP sees."""
+    if ours is not None:
+        at, candidates, logits, memory = ours.without_fillers(at, candidates, logits, memory)
+    put(state.memory, at, memory)
+    if observing and problem.purify and state.pop:
+        seen = take(state.pop.seen, at)
+        put(state.pop.seen, at, problem.purify.observe(seen, logits, candidates))
+
+
+def _mixed_step(
+    problem: Problem, state: State, views: Tensor, batch: Batch, mixing: Tensor, ours: Portion | None
+) -> Step:
+    """Each example mixed with its neighbour in the (random) order of the epoch: so much of its loss, so much of the other's."""
+    others, sets, memory = _rolled(views, batch) if ours is None else neighbours(problem, ours, batch)
+    weight = along(mixing, views[0])
+    mixed = torch.lerp(others, views, weight.to(views.dtype))
+    logits = logits_of(state.stack, _with_noise(problem, state, mixed, ours))
+    own = problem.method.loss(logits, batch.candidates, batch.memory)
+    partner = problem.method.loss(logits, sets, memory)
+    loss = (mixing[:, None] * own + (1 - mixing[:, None]) * partner).mean(0)
+    return Step(loss, logits[0].detach(), batch.memory, state.shared)
+
+
+def _rolled(views: Tensor, batch: Batch) -> tuple[Tensor, Tensor, Memory]:
+    """Of each row the one before it in the batch: its views, its set, its memory."""
+    memory = batch.memory
+    rolled = tuple(part.roll(1, 1) for part in memory) if isinstance(memory, tuple) else memory.roll(1, 1)
+    return views.roll(1, 2), batch.candidates.roll(1, 1), rolled
+
+
+def _with_noise(problem: Problem, state: State, views: Tensor, ours: Portion | None) -> Tensor:
+    """Views [v, t, b, ...] with noise; it is drawn for the whole batch, of which this process may take a part."""
+    if not problem.training.noise:
+        return views
+    shape = views[:, 0].shape if ours is None else (len(views), ours.size, *views.shape[3:])
+    draws = [torch.randn(shape, generator=g, device=views.device, dtype=views.dtype) for g in state.generators]
+    if ours is not None:
+        draws = [draw[:, column] for draw, column in zip(draws, ours.column, strict=True)]
+    return views + problem.training.noise * torch.stack(draws, dim=1)

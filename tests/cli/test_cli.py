@@ -1,0 +1,111 @@
+"""The command line: help is quick, bad input is one line and exit code 2."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+import oneof
+from oneof.candidates.read import read
+
+HEAVY = ("torch", "sklearn", "pyarrow", "matplotlib", "numpy")
+
+
+def call(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", "from oneof.cli import main; main()", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, cwd=cwd)
+
+
+def test_version():
+    assert call("--version").stdout == f"oneof {oneof.__version__}\n"
+
+
+@pytest.mark.parametrize("arguments", [["--help"], [], ["demo", "--help"]])
+def test_help(arguments):
+    done = call(*arguments)
+    assert done.returncode == 0
+    assert "Usage" in done.stdout
+
+
+def test_help_imports_nothing_heavy():
+    code = f"import sys, oneof.cli; print([name for name in {HEAVY} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["nonsense"], "No such command 'nonsense'"),
+        (["demo", "--seeds", "-1"], "--seeds"),
+        (["demo", "--seeds", "many"], "--seeds"),
+        (["demo", "--epochs", "0"], "--epochs"),
+        (["demo", "--colour"], "--colour"),
+        (["demo", "--out", "/proc/none/x"], "/proc/none"),
+    ],
+)
+def test_bad_input_is_one_line_and_exit_code_2(arguments, words):
+    done = call(*arguments)
+    assert done.returncode == 2
+    assert done.stderr.startswith("oneof: ")
+    assert done.stderr.count("\n") == 1
+    assert words in done.stderr
+
+
+def test_demo_writes_rows_a_purified_table_and_a_picture(tmp_path):
+    done = call("demo", "--seeds", "2", "--epochs", "30", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "PRODEN + POP" in done.stdout
+    rows = [json.loads(line) for line in (tmp_path / "oneof-demo/rows.jsonl").read_text().splitlines()]
+    assert len(rows) == 10
+    assert {row["seed"] for row in rows} == {0, 1}
+    assert (tmp_path / "oneof-demo/demo.png").read_bytes().startswith(b"\x89PNG")
+    check_purified(tmp_path / "oneof-demo/purified.parquet")
+
+
+def check_purified(path: Path) -> None:
+    table = pq.read_table(path)
+    assert table.column_names == ["row", "original", "kept", "label", "probability", "margin", "removed"]
+    digits = [str(digit) for digit in range(10)]
+    original, kept = (read(table[name], classes=digits).mask for name in ("original", "kept"))
+    assert (kept & ~original).sum() == 0
+    fell = 0
+    for row in table.to_pylist():
+        assert set(row["original"]) - set(row["kept"]) == {fall["label"] for fall in row["removed"]}
+        assert row["label"] in row["kept"]
+        assert 0 < row["probability"] <= 1.0001
+        fell += len(row["removed"])
+    assert fell == original.sum() - kept.sum() > 0
+    assert table["row"].to_pylist() == sorted(table["row"].to_pylist())
+
+
+# -------------------------------------------------------------------------------------------------------------- stopped
+
+STOPPED = """
+import sys
+from oneof.cli import app, main
+def stop(file: str = "") -> None:
+    raise KeyboardInterrupt
+for command in app.registered_commands:
+    if command.callback.__name__ == sys.argv[1]:
+        command.name, command.callback = sys.argv[1], stop
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [("fit", "oneof: stopped. The same command goes on where it was.\n"), ("demo", "oneof: stopped.\n")],
+)
+def test_what_is_stopped_says_so(command, words):
+    done = subprocess.run(
+        [sys.executable, "-c", STOPPED, command], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 130
+    assert done.stderr == words
+    assert done.stdout == ""

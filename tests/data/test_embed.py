@@ -1,0 +1,172 @@
+"""The cache of embeddings: kept in pieces, whatever ends the work; damaged, it is made again. Images that cannot be read."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from PIL import Image
+from safetensors import SafetensorError
+from safetensors.numpy import save
+
+import oneof.data.embed
+from oneof.data.embed import Embedder, embedded, open_embedder
+
+
+class Network:
+    """A stand-in that counts what it is asked, and stops at a word."""
+
+    def __init__(self, stop_at: str = "", how: type[BaseException] = KeyboardInterrupt) -> None:
+        self.asked: list[str] = []
+        self.stop_at, self.how = stop_at, how
+
+    def __call__(self, values: Sequence[str]) -> NDArray[np.float32]:
+        if self.stop_at in values:
+            raise self.how
+        self.asked += values
+        return np.array([[len(value), 1] for value in values], dtype=np.float32)
+
+
+WORDS = [f"{i:03d}" for i in range(10)]
+
+
+def store(folder: Path) -> Path:
+    (found,) = folder.glob("*.safetensors")
+    return found
+
+
+@pytest.mark.parametrize("how", [KeyboardInterrupt, ValueError])
+def test_what_was_embedded_before_a_stop_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: type[BaseException]
+) -> None:
+    monkeypatch.setattr(oneof.data.embed, "_PIECE", {"text": 3})
+    stopped, again = Network("007", how), Network()
+    with pytest.raises(how):
+        embedded(WORDS, Embedder("text", "m", stopped), tmp_path, tmp_path)
+    assert stopped.asked == WORDS[:6]
+    found = embedded(WORDS, Embedder("text", "m", again), tmp_path, tmp_path)
+    assert again.asked == WORDS[6:]
+    assert found.tolist() == [[3, 1]] * 10
+
+
+def test_pieces_are_written_from_time_to_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(oneof.data.embed, "_PIECE", {"text": 3})
+    monkeypatch.setattr(oneof.data.embed, "_SECONDS", 0.0)
+    kept: list[int] = []
+
+    def looking(values: Sequence[str]) -> NDArray[np.float32]:
+        kept.append(sum(len(oneof.data.embed._kept(path)) for path in tmp_path.iterdir()))
+        return Network()(values)
+
+    embedded(WORDS, Embedder("text", "m", looking), tmp_path, tmp_path)
+    assert kept == [0, 3, 6, 9]
+    assert len(oneof.data.embed._kept(store(tmp_path))) == 10
+    assert [path.suffix for path in tmp_path.iterdir()] == [".safetensors"]
+
+
+def test_nothing_is_written_when_nothing_is_new(tmp_path: Path) -> None:
+    embedded(WORDS, Embedder("text", "m", Network()), tmp_path, tmp_path)
+    before = store(tmp_path).stat().st_mtime_ns
+    embedded(WORDS, Embedder("text", "m", Network()), tmp_path, tmp_path)
+    assert store(tmp_path).stat().st_mtime_ns == before
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"\x10",
+        save({"keys": np.zeros(3, np.uint8)})[:-2],
+        save({"keys": np.zeros(3, np.uint8)}),
+        save({"keys": np.frombuffer(b"\xff a b", np.uint8), "vectors": np.zeros((3, 2), np.float32)}),
+        save({"keys": np.frombuffer(b"a b", np.uint8), "vectors": np.zeros((3, 2), np.float32)}),
+    ],
+)
+def test_a_damaged_cache_is_made_again(tmp_path: Path, content: bytes) -> None:
+    embedded(WORDS, Embedder("text", "m", Network()), tmp_path, tmp_path)
+    whole = store(tmp_path).read_bytes()
+    store(tmp_path).write_bytes(content)
+    network = Network()
+    embedded(WORDS, Embedder("text", "m", network), tmp_path, tmp_path)
+    assert network.asked == WORDS
+    assert store(tmp_path).read_bytes() == whole
+
+
+# ----------------------------------------------------------------------------------------------------------------- images
+
+
+def timm(monkeypatch: pytest.MonkeyPatch, error: Exception | None = None) -> None:
+    """A stand-in for timm, whose network takes the mean of each colour; or whose weights cannot be opened."""
+
+    def create_model(name: str, pretrained: bool, num_classes: int) -> torch.nn.Module:
+        if error is not None:
+            raise error
+        return torch.nn.Sequential(torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten())
+
+    def create_transform(is_training: bool) -> object:
+        return lambda image: torch.from_numpy(np.array(image)).permute(2, 0, 1).float()
+
+    package = ModuleType("timm")
+    package.create_model = create_model  # type: ignore[attr-defined]
+    package.data = SimpleNamespace(  # type: ignore[attr-defined]
+        create_transform=create_transform, resolve_model_data_config=lambda network: {}
+    )
+    monkeypatch.setitem(sys.modules, "timm", package)
+
+
+def pictures(folder: Path, n: int) -> list[str]:
+    for i in range(n):
+        Image.fromarray(np.full((8, 8, 3), i, dtype=np.uint8)).save(folder / f"{i}.png")
+    return [f"{i}.png" for i in range(n)]
+
+
+def test_images_become_vectors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    timm(monkeypatch)
+    found = embedded([*pictures(tmp_path, 3), None], open_embedder("image", "m"), tmp_path, tmp_path / "cache")
+    assert found.tolist() == [[0] * 3, [1] * 3, [2] * 3, [0] * 3]
+
+
+def broken(folder: Path, name: str, how: str) -> None:
+    noise = np.random.default_rng(0).integers(0, 256, (32, 32, 3), dtype=np.uint8)
+    Image.fromarray(noise).save(folder / name)
+    content = (folder / name).read_bytes()
+    cut = {"truncated": content[:1500], "empty": b"", "text": b"hello", "chunk": content[:30] + b"\0" * 60}[how]
+    (folder / name).write_bytes(cut)
+
+
+@pytest.mark.parametrize("how", ["truncated", "empty", "text", "chunk"])
+def test_a_bad_image_is_named_and_the_others_are_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    timm(monkeypatch)
+    monkeypatch.setattr(oneof.data.embed, "_PIECE", {"image": 2})
+    names = pictures(tmp_path, 6)
+    broken(tmp_path, "5.png", how)
+    embedder = open_embedder("image", "m")
+    message = r"an image must be whole and of a known format; .*5\.png is not \(.+\)\. It is named in row 6\. Replace"
+    with pytest.raises(ValueError, match=message) as raised:
+        embedded([None, *names], embedder, tmp_path, tmp_path / "cache")
+    assert "\n" not in str(raised.value)
+    assert len(oneof.data.embed._kept(store(tmp_path / "cache"))) == 4
+    assert embedded([*names[:5], None], embedder, tmp_path, tmp_path / "cache").shape == (6, 3)
+
+
+def test_an_absent_image_is_named_with_its_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    timm(monkeypatch)
+    with pytest.raises(ValueError, match=r"there is no 'x\.png', which row 2 names\. Add it, or empty the cell"):
+        embedded([*pictures(tmp_path, 2), "x.png"], open_embedder("image", "m"), tmp_path, tmp_path)
+
+
+@pytest.mark.parametrize("error", [SafetensorError("header too small"), RuntimeError("invalid checkpoint")])
+def test_damaged_weights_are_named(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    timm(monkeypatch, error)
+    with pytest.raises(
+        ValueError, match=rf"the weights of m must be whole; timm could not open them \({error}\)\. Del"
+    ):
+        open_embedder("image", "m")

@@ -1,0 +1,140 @@
+"""Columns as numbers: the same in training and long after, through JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from oneof.data.embed import MODELS, Embedder, embedded, open_embedder
+from oneof.data.encode import Embedded, Encoding, learn_encoding
+from oneof.data.table import Columns, Roles
+
+NAN = np.nan
+
+
+def columns(numbers: list[list[float]], **words: list[str | None]) -> Columns:
+    array = np.array(numbers, dtype=np.float32)
+    return Columns("t.csv", array, [f"x{j}" for j in range(array.shape[1])], words)
+
+
+TRAIN = columns([[1, 5], [NAN, 6], [3, 7], [2, 8]], hue=["red", "blue", None, "red"])
+ROLES = Roles(features=("x0", "x1"), categories=("hue",))
+
+
+def test_an_encoding_survives_json() -> None:
+    encoding = learn_encoding(TRAIN, ROLES)
+    again = Encoding.from_json(json.loads(json.dumps(encoding.to_json())))
+    assert again == encoding
+    np.testing.assert_array_equal(again.transform(TRAIN), encoding.transform(TRAIN))
+    assert encoding.names == ["x0", "x1", "x0 is missing", "hue=", "hue=blue", "hue=red"]
+    assert encoding.transform(TRAIN).dtype == np.float32
+
+
+def test_gaps_are_filled_with_the_median_of_training() -> None:
+    new = columns([[NAN, NAN], [9, 9]], hue=["red", "blue"])
+    x = learn_encoding(TRAIN, ROLES).transform(new)
+    assert x[0].tolist() == [2, 6.5, 1, 0, 0, 1]
+    assert x[1].tolist() == [9, 9, 0, 0, 1, 0]
+
+
+def test_an_unknown_category_is_none_and_is_named() -> None:
+    encoding = learn_encoding(TRAIN, ROLES)
+    new = columns([[1, 1]], hue=["purple"])
+    assert encoding.transform(new)[0, 3:].tolist() == [0, 0, 0]
+    assert encoding.unseen(new) == ["column 'hue' has values that training had not, which say nothing: 'purple'"]
+    assert encoding.unseen(TRAIN) == []
+
+
+def test_a_column_without_a_value_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"a feature must have a value; t\.csv, column 'x0' is missing in every row"):
+        learn_encoding(columns([[NAN], [NAN]]), Roles(features=("x0",)))
+
+
+def test_a_column_of_names_is_no_category() -> None:
+    many = columns([[0.0]] * 1001, id=[str(i) for i in range(1001)])
+    with pytest.raises(ValueError, match=r"a category must have at most 1000 values; t\.csv, column 'id' has 1001"):
+        learn_encoding(many, Roles(features=("x0",), categories=("id",)))
+
+
+class Counting:
+    """A stand-in for a pretrained network, which counts what it is asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def __call__(self, values: Sequence[str]) -> NDArray[np.float32]:
+        self.asked += values
+        return np.array([[len(value), 1] for value in values], dtype=np.float32)
+
+
+def test_texts_are_embedded_once(tmp_path: Path) -> None:
+    network = Counting()
+
+    def opened(kind: str, model: str) -> Embedder:
+        return Embedder(kind, model, network)
+
+    table = columns([[1], [2], [3]], note=["abc", None, "de"])
+    roles = Roles(features=("x0",), text=("note",))
+    encoding = learn_encoding(table, roles, cache=tmp_path, opened=opened)
+    assert encoding.names == ["x0", "note[0]", "note[1]"]
+    x = encoding.transform(table, cache=tmp_path, opened=opened)
+    assert x.tolist() == [[1, 3, 1], [2, 0, 0], [3, 2, 1]]
+    encoding.transform(columns([[1]], note=["fgh"]), cache=tmp_path, opened=opened)
+    assert network.asked == ["abc", "de", "fgh"]
+    assert encoding.roles.text == ("note",)
+
+
+def test_images_are_looked_up_and_known_by_their_content(tmp_path: Path) -> None:
+    network = Counting()
+    embedder = Embedder("image", "stand-in", network)
+    for name in ("a.png", "b.png"):
+        (tmp_path / name).write_bytes(name.encode())
+    embedded(["a.png", "b.png"], embedder, tmp_path, tmp_path / "cache")
+    (tmp_path / "a.png").write_bytes(b"changed")
+    embedded(["a.png", "b.png"], embedder, tmp_path, tmp_path / "cache")
+    assert [Path(path).name for path in network.asked] == ["a.png", "b.png", "a.png"]
+    with pytest.raises(ValueError, match=r"an image must be a file below .*; there is no 'c\.png'"):
+        embedded(["c.png"], embedder, tmp_path, tmp_path / "cache")
+
+
+def test_a_column_without_a_text_cannot_be_embedded(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="a column to embed must hold at least one text; all 2 are missing"):
+        embedded([None, None], Embedder("text", "stand-in", Counting()), tmp_path, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("kind", "package", "extra"), [("text", "sentence_transformers", "text"), ("image", "timm", "vision")]
+)
+def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch, kind: str, package: str, extra: str) -> None:
+    monkeypatch.setitem(__import__("sys").modules, package, None)
+    with pytest.raises(ValueError, match=rf"columns of kind {kind} need the package {package}; .*'oneof\[{extra}\]'"):
+        open_embedder(kind, "any")
+
+
+def test_an_embedder_that_only_a_stranger_names_is_not_opened(tmp_path: Path) -> None:
+    """The name may be the path of a folder beside the model, from which an older sentence-transformers loads Python."""
+    network = Counting()
+
+    def opened(kind: str, model: str) -> Embedder:
+        return Embedder(kind, model, network)
+
+    strange = Encoding((), (), (), {}, (Embedded("note", "text", str(tmp_path / "evil"), 2),))
+    table = Columns("t.csv", np.empty((1, 0), np.float32), [], {"note": ["abc"]})
+    with pytest.raises(
+        ValueError, match=r"an embedder must be one that oneof knows .* the model wants '.*evil' for column 'note'"
+    ):
+        strange.transform(table, cache=tmp_path, opened=opened)
+    assert network.asked == []
+    assert strange.transform(table, cache=tmp_path, opened=opened, named=[str(tmp_path / "evil")]).tolist() == [[3, 1]]
+
+
+def test_a_folder_does_not_pass_for_a_known_embedder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / MODELS["text"]).mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError, match="must be the name of a model; here it is also a folder"):
+        open_embedder("text", MODELS["text"])

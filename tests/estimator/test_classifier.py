@@ -1,0 +1,214 @@
+"""PartialLabelClassifier: scikit-learn's own checks without an exception, and what is ours."""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV, KFold, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from oneof import PartialLabelClassifier, read
+from oneof.candidates.generate import Flip, generate
+from oneof.data.synthetic import mixture
+from oneof.methods import CC
+from oneof.metrics import approximated_accuracy
+from oneof.purify import PopRatio
+from oneof.selection.search import search
+
+DATA = mixture(n=200, d=3, c=4, separation=5.0, seed=0)
+MASK = generate(DATA.labels, 4, Flip(0.4), seed=1)
+NAMES = np.array(["ant", "bee", "cow", "dog"])
+LISTS = [NAMES[row].tolist() for row in MASK]
+
+
+@parametrize_with_checks([PartialLabelClassifier(epochs=40, n_trials=3, lr=0.1)])
+def test_scikit_learn_checks(estimator, check):
+    check(estimator)
+
+
+def quick(**changes):
+    return PartialLabelClassifier(
+        **({"epochs": 25, "n_trials": 3, "lr": 0.1, "weight_decay": 1e-3, "random_state": 0} | changes)
+    )
+
+
+def test_every_form_of_y_gives_the_same_classifier():
+    fits = [
+        quick().fit(DATA.x, MASK),
+        quick(classes=NAMES).fit(DATA.x, MASK.astype(int)),
+        quick().fit(DATA.x, LISTS),
+        quick().fit(DATA.x, pd.Series(LISTS)),
+        quick().fit(pd.DataFrame(DATA.x, columns=list("abc")), pd.DataFrame(MASK, columns=NAMES)),
+    ]
+    for clf in fits[1:]:
+        assert clf.classes_.tolist() == NAMES.tolist()
+        x = pd.DataFrame(DATA.x, columns=list("abc")) if hasattr(clf, "feature_names_in_") else DATA.x
+        np.testing.assert_array_equal(clf.predict_proba(x), fits[0].predict_proba(DATA.x))
+
+
+def test_learns_and_resolves_the_training_rows():
+    clf = quick().fit(DATA.x, LISTS)
+    truth = NAMES[DATA.labels]
+    assert (clf.transduction_ == truth).mean() > 0.93
+    assert clf.score(DATA.x, truth) > 0.93
+    assert clf.candidates_.sum() < MASK.sum()
+    assert not (clf.candidates_ & ~MASK).any()
+    assert clf.candidates_.any(1).all()
+    np.testing.assert_allclose(clf.label_distributions_.sum(1), 1)
+    assert (clf.label_distributions_[~clf.candidates_] == 0).all()
+    assert clf.history_["set_size"].shape == (25, 3)
+    assert clf.n_iter_ == 25
+
+
+def test_what_is_said_is_not_searched():
+    clf = quick(hidden=(16,), scaling="ranks").fit(DATA.x, MASK)
+    assert [tuple(one) for one in clf.found_.chosen] == [((16,), "ranks", 0.1, 1e-3)]
+    plain = quick(method="proden", purify=None, resolve_first=False, hidden=(), scaling="feature").fit(DATA.x, MASK)
+    assert plain.found_.weights is None
+    np.testing.assert_array_equal(plain.candidates_, MASK)
+
+
+def test_networks_of_several_widths_vote():
+    clf = quick().fit(DATA.x, MASK)
+    space = replace(clf._space(), hidden=((8,), (8, 8)), scaling=("feature",), settings=2)
+    clf.found_ = search(DATA.x, MASK, space=space)
+    clf._resolve(DATA.x, MASK)
+    assert len(clf.found_.fits) == 2
+    np.testing.assert_allclose(clf.predict_proba(DATA.x).sum(1), 1)
+    assert (clf.transduction_ == DATA.labels).mean() > 0.9
+
+
+def test_score_of_sets_is_the_approximated_accuracy():
+    clf = quick().fit(DATA.x, MASK)
+    logs = torch.as_tensor(clf.predict_proba(DATA.x)).log()
+    assert clf.score(DATA.x, MASK) == pytest.approx(float(approximated_accuracy(logs, torch.as_tensor(MASK))))
+
+
+def test_works_in_pipeline_grid_search_and_cross_validation():
+    pipeline = make_pipeline(StandardScaler(), quick())
+    assert cross_val_score(pipeline, DATA.x, MASK, cv=3).mean() > 0.8
+    search = GridSearchCV(quick(), {"method": ["proden", "cc"], "purify": [None, "pop"]}, cv=2).fit(DATA.x, MASK)
+    assert search.best_score_ > 0.8
+
+
+def test_lists_of_lists_need_a_cv_object():
+    """scikit-learn itself refuses ragged lists when it has to choose the splitter, and its message names the binary array."""
+    with pytest.raises(ValueError, match="use a binary array"):
+        cross_val_score(quick(), DATA.x, LISTS, cv=3, error_score="raise")
+    assert cross_val_score(quick(), DATA.x, LISTS, cv=KFold(3), error_score="raise").mean() > 0.8
+
+
+def test_clone_and_pickle():
+    clf = quick(method=CC(), purify=PopRatio()).fit(DATA.x, MASK)
+    assert clone(clf).get_params() == clf.get_params()
+    for trials in (1, 3):
+        fitted = quick(n_trials=trials).fit(DATA.x, MASK)
+        again = pickle.loads(pickle.dumps(fitted))
+        np.testing.assert_array_equal(again.predict_proba(DATA.x), fitted.predict_proba(DATA.x))
+
+
+def test_a_class_that_is_absent_can_be_named():
+    clf = quick(classes=["ant", "bee", "cow", "dog", "eel"]).fit(DATA.x, LISTS)
+    assert clf.predict_proba(DATA.x).shape == (200, 5)
+
+
+@pytest.mark.parametrize(
+    ("changes", "y", "message"),
+    [
+        ({"method": "prodn"}, MASK, r"method must be one of proden, .*; got 'prodn'\. Did you mean 'proden'\?"),
+        ({"purify": "popp"}, MASK, r"purify must be one of pop, pop_ratio; got 'popp'\. Did you mean 'pop'\?"),
+        ({"method": "pico"}, MASK, r"method must work on tables; 'pico' compares views of images"),
+        ({"hidden": (0,)}, MASK, r"hidden must be widths of layers, such as \(128,\) or \(\); got \(0,\)"),
+        ({"scaling": "zscore"}, MASK, r"scaling must be one of feature, global, root, .*; got 'zscore'"),
+        ({"lr": 1e8, "scaling": "feature"}, MASK, r"training diverged in 3 of 3 networks\. Lower lr"),
+        ({"n_trials": 0}, MASK, r"n_trials must be at least 1; got 0"),
+        ({"rule": "oracle"}, MASK, r"rule must be one of both, covering, approximated; got 'oracle'"),
+        ({}, MASK[:50], r"y must have one entry per row of X; got 50 for 200 rows"),
+        ({}, np.zeros_like(MASK), r"200 of 200 rows are empty, first row 0\. Leave them out; if nothing is known"),
+        ({}, [["ant"]] * 200, r"at least two classes; got 1 class \(ant\)\. Give classes= if some are in no set\."),
+        ({"classes": ["ant"]}, [["ant"]] * 200, r"got 1 class \(ant\)\. Add rows with another label\."),
+        ({"epochs": 0}, MASK, r"epochs must be a whole number of at least 1, or None for the default; got 0\."),
+        ({"batch_size": 0}, MASK, r"batch_size must be a whole number of at least 1, or None .*; got 0\."),
+        ({"epochs": 2.5}, MASK, r"epochs must be a whole number .*; got 2\.5\."),
+    ],
+)
+def test_messages(changes, y, message):
+    with pytest.raises(ValueError, match=message):
+        quick(**changes).fit(DATA.x, y)
+
+
+@pytest.mark.parametrize("changes", [{"method": CC}, {"method": 3}, {"purify": PopRatio}])
+def test_instances_not_classes(changes):
+    with pytest.raises(TypeError, match=r"must be a name or an instance, such as .*\(\); got"):
+        quick(**changes).fit(DATA.x, MASK)
+
+
+def test_weights_have_no_meaning_for_sets():
+    with pytest.raises(ValueError, match="sample_weight must be None when y holds sets"):
+        quick(epochs=1).fit(DATA.x, MASK).score(DATA.x, MASK, sample_weight=np.ones(200))
+
+
+def test_the_remedy_for_rows_of_which_nothing_is_known_works():
+    sets = [[], *LISTS[1:]]
+    with pytest.raises(ValueError, match=r"1 of 200 rows are empty, first row 0\. Leave them out; .*oneof\.read"):
+        quick().fit(DATA.x, sets)
+    given = read(sets, empty="unlabelled")
+    assert quick(epochs=1, classes=given.classes).fit(DATA.x, given.mask).classes_.tolist() == NAMES.tolist()
+
+
+# ---------------------------------------------------------------------------------------------- scores of unknown labels
+
+
+def test_a_rare_label_does_not_spoil_cross_validation():
+    lists = [*LISTS[:-1], ["yak"]]
+    scores = cross_val_score(quick(), DATA.x, lists, cv=KFold(3))
+    assert np.isfinite(scores).all()
+    assert scores.mean() > 0.8
+
+
+def test_unknown_candidates_are_ignored_and_rows_without_others_are_not_covered():
+    clf = quick().fit(DATA.x, LISTS)
+    whole = clf.score(DATA.x, LISTS)
+    assert clf.score(DATA.x, [[*row, "yak"] for row in LISTS]) == whole
+    half = clf.score(DATA.x, [*LISTS[:100], *[["yak"]] * 100])
+    assert half == pytest.approx(clf.score(DATA.x[:100], LISTS[:100]) / 2)
+    assert clf.score(DATA.x, [["yak"]] * 200) == 0
+    frame = pd.DataFrame(MASK, columns=NAMES).assign(yak=1)
+    assert clf.score(DATA.x, frame) == clf.score(DATA.x, MASK) == whole
+    with pytest.raises(TypeError, match=r"labels must be of the kind of the classes ant, bee, cow, dog; got 1, 2\."):
+        clf.score(DATA.x, [[1, 2]] * 200)
+    with pytest.raises(ValueError, match=r"y must have one entry per row of X; got 50 for 200 rows"):
+        clf.score(DATA.x, LISTS[:50])
+    with pytest.raises(ValueError, match=r"1 of 200 rows are empty, first row 0"):
+        clf.score(DATA.x, [[], *LISTS[1:]])
+
+
+# ------------------------------------------------------------------------------------------------ sets written as text
+
+
+@pytest.mark.parametrize(
+    ("write", "message"),
+    [
+        ("|".join, r"hold '\|', such as '.*\|.*', and count as classes of their own\. Split them, e\.g\. y\.str\.split\('\|'\)\."),
+        (";".join, r"hold ';', such as .*y\.str\.split\(';'\)\."),
+        (str, r"200 of 200 look like a printed list, such as \"\['.*y\.map\(ast\.literal_eval\)\."),
+    ],
+)  # fmt: skip
+def test_sets_written_as_text_are_warned_of(write, message):
+    with pytest.warns(UserWarning, match=message) as said:
+        quick(epochs=1).fit(DATA.x, [write(row) for row in LISTS])
+    assert [str(one.message).count("\n") for one in said] == [0]
+    assert said[0].filename == __file__
+
+
+def test_ordinary_labels_are_not_warned_of():
+    names = np.array(["ant, red", "bee (wild)", "cow|ox", "[other]"])
+    quick(epochs=1).fit(DATA.x, names[DATA.labels])

@@ -1,0 +1,125 @@
+"""Our kernels on the card, and the loop on it; what of this a CPU can check is in test_fast_networks.py and test_kernels.py."""
+
+from __future__ import annotations
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional as F
+
+from oneof.data.augment import views
+from oneof.methods import Proden
+from oneof.networks import LeNet, WideResNet
+from oneof.purify import Pop
+from oneof.training.loop import begin, steps
+from oneof.training.problem import Training, pose
+from oneof.training.stack import build
+from oneof.training.trials import Trial
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),  # inductor's own
+    pytest.mark.filterwarnings("ignore:Synchronization debug mode is a prototype"),
+]
+
+
+def compiled(module):
+    return torch.compile(module, dynamic=False)
+
+
+def gradients(module, called, x, labels, dtype):
+    """Logits and all gradients of the cross-entropy."""
+    with torch.autocast("cuda", dtype, enabled=dtype != torch.float32):
+        logits = called(x.to(dtype)).float()
+    return logits, *torch.autograd.grad(F.cross_entropy(logits, labels), list(module.parameters()))
+
+
+def distances(found, exact):
+    return [((one - right).norm() / right.norm()).item() for one, right in zip(found, exact, strict=True)]
+
+
+WAYS = {
+    "LeNet, compiled": (LeNet(), (1, 28, 28), 768, compiled),
+    "WRN-10-2, torch's layers compiled": (WideResNet(10), (3, 32, 32), 64, compiled),
+    "WRN-10-2, our kernels": (WideResNet(10), (3, 32, 32), 64, lambda module: module.on_card()),
+    "WRN-28-2, our kernels": (WideResNet(), (3, 32, 32), 768, lambda module: module.on_card()),
+    "WRN-16-1, our kernels, a ragged batch": (WideResNet(16, 1), (3, 32, 32), 75, lambda module: module.on_card()),
+    "WRN-10-2, our kernels, odd images": (WideResNet(10), (1, 27, 22), 100, lambda module: module.on_card()),
+}
+
+
+@pytest.mark.parametrize(("network", "shape", "n", "fast"), WAYS.values(), ids=WAYS)
+def test_a_fast_network_is_as_exact_as_bfloat16_allows(network, shape, n, fast):
+    """Weight by weight its gradients are as far from float32 as those of torch's layers in bfloat16.
+
+    Normalisation makes that far: small differences early in a network change which units are on later.
+    """
+    torch.manual_seed(0)
+    module = network(shape, 10).cuda().to(memory_format=torch.channels_last)
+    x = torch.randn(n, *shape, device="cuda").to(memory_format=torch.channels_last)
+    labels = torch.randint(10, (n,), device="cuda")
+    with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):
+        exact = gradients(module, module, x, labels, torch.float32)
+    plain = distances(gradients(module, module, x, labels, torch.bfloat16), exact)
+    fast = distances(gradients(module, fast(module), x, labels, torch.bfloat16), exact)
+    print("\n" + "\n".join(f"{one:.4f} {two:.4f}" for one, two in zip(plain, fast, strict=True)))
+    for by_layers, by_us in zip(plain, fast, strict=True):
+        assert by_us <= 1.3 * by_layers + 0.02
+
+
+def test_statistics_and_evaluation_follow():
+    torch.manual_seed(0)
+    module = WideResNet(10)((3, 32, 32), 10).cuda().to(memory_format=torch.channels_last)
+    other = copy.deepcopy(module)
+    called = other.on_card()
+    x = torch.randn(64, 3, 32, 32, device="cuda").bfloat16().to(memory_format=torch.channels_last)
+    with torch.autocast("cuda", torch.bfloat16), torch.no_grad():
+        for _ in range(3):
+            module(x), called(x)
+        for name, buffer in module.named_buffers():
+            if buffer.dim():
+                torch.testing.assert_close(other.get_buffer(name), buffer, rtol=2e-2, atol=2e-2)
+        module.eval(), other.eval()
+        torch.testing.assert_close(called(x).float(), module(x).float(), rtol=3e-2, atol=3e-2)
+
+
+def posed(name, network, n, epochs):
+    shape = (3, 32, 32) if name == "cifar10" else (1, 28, 28)
+    rng, device = np.random.default_rng(0), torch.device("cuda")
+    x = rng.integers(0, 256, size=(n, *shape), dtype=np.uint8)
+    sets = rng.random((n, 10)) < 0.3
+    sets[np.arange(n), rng.integers(10, size=n)] = True
+    seen = views("pop", name, device=device, dtype=torch.bfloat16)
+    held_out = np.arange(200)
+    trial = Trial(held_out=held_out, test=held_out)
+    training = Training(epochs, 256)
+    problem = pose(
+        x, sets, [trial], Proden(), Pop(warm_up=1, interval=2, window=1), training, seen, sets.argmax(1), device
+    )
+    return problem, begin(problem, build(lambda: network(shape, 10), [0], device, problem.fast), [0])
+
+
+@pytest.mark.parametrize(("name", "network"), [("mnist", LeNet()), ("cifar10", WideResNet(10))])
+def test_a_step_waits_for_nothing(name, network):
+    """Once warm, no batch makes the host wait for the device."""
+    problem, state = posed(name, network, 2000, 8)
+    run, batches = steps(problem, state), 8
+    for _ in range(7 * (batches + 1) + 1):  # seven epochs with their records, then what an epoch draws beforehand
+        next(run)
+    try:
+        torch.cuda.set_sync_debug_mode("error")
+        for _ in range(batches - 1):
+            assert next(run) is None
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    assert next(run).accuracy is not None
+
+
+def test_a_captured_evaluation_sees_the_network_as_it_is_now():
+    problem, state = posed("mnist", LeNet(), 1000, 7)
+    for record in (step for step in steps(problem, state) if step is not None):
+        logits = problem.logits(state.stack, problem.test)
+        right = (logits.argmax(-1) == problem.labels[problem.test]).float().mean(-1)
+        torch.testing.assert_close(record.accuracy, right)

@@ -1,0 +1,80 @@
+"""The figures: what they are made of, and that the same rows give the same picture."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import matplotlib
+import numpy as np
+import pytest
+import torch
+
+from oneof.metrics import purified_region
+from oneof.paper import figures
+from oneof.paper.compare import Ranks
+
+ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT / "benchmarks"))
+
+
+def test_the_purified_region_is_the_longest_run_of_sure_rows_that_agree():
+    posterior = torch.tensor([[0.95, 0.05], [0.9, 0.1], [0.3, 0.7], [0.45, 0.55]])  # surest first
+    right = posterior.log()
+    assert purified_region(right, posterior) == 1
+    wrong = right.clone()
+    wrong[2] = wrong[2].flip(0)
+    assert purified_region(wrong, posterior) == 0.5
+    assert purified_region(wrong, posterior, tolerance=0.25) == 1
+    assert purified_region(torch.stack([right, wrong]), posterior).tolist() == [1, 0.5]
+    assert purified_region(right.flip(1), posterior) == 0
+
+
+def test_a_figure_is_written_twice_and_is_the_same_each_time(tmp_path):
+    region = np.linspace(0, 1, 20).reshape(10, 2)
+    for name in ("one", "two"):
+        figures.save(figures.draw_region({"Lost": {"PRODEN": region}}), tmp_path / name / "region")
+    first, second = ((tmp_path / name / "region.svg").read_text() for name in ("one", "two"))
+    assert first == second
+    assert (tmp_path / "one/region.png").stat().st_size > 1000
+
+
+def test_ranks_are_joined_where_they_cannot_be_told_apart():
+    ranks = Ranks(np.array([1.0, 1.4, 3.6]), 0.01, 1.0, 30)
+    figure = figures.draw_ranks(["a", "b", "c"], ranks)
+    words = [text.get_text() for text in figure.axes[0].texts]
+    assert words == ["a  1.00", "b  1.40", "c  3.60"]
+    assert figures.cliques(ranks.mean, ranks.critical) == [(0, 1)]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "region",
+        "sensitivity-margin",
+        "sensitivity-ratio",
+        "warm-up",
+        "ranks",
+        "images-difficulty",
+        "images-gain",
+        "images-seconds",
+    ],
+)
+def test_the_figures_in_the_docs_are_those_of_the_rows(name, redrawn):
+    shown = (ROOT / f"docs/figures/{name}.svg").read_text()
+    if f"Matplotlib v{matplotlib.__version__}" not in shown:
+        pytest.skip(f"drawn by another Matplotlib than {matplotlib.__version__}, which may set text differently")
+    assert (redrawn / f"{name}.svg").read_text() == shown
+
+
+@pytest.fixture(scope="module")
+def redrawn(tmp_path_factory) -> Path:
+    import image_figures
+    from figures import draw
+
+    from oneof.storage.rows import read
+
+    folder = tmp_path_factory.mktemp("figures")
+    draw(read(ROOT / "results/figures.jsonl"), read(ROOT / "results/tables.jsonl"), folder)
+    image_figures.draw(read(ROOT / "results/images.jsonl"), folder)
+    return folder

@@ -1,0 +1,343 @@
+"""The script behind the rows on images, at its smallest: what it writes, that it resumes, that it keeps to its time."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from scipy.stats import spearmanr
+
+ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT / "benchmarks"))
+
+import image_plans  # noqa: E402
+import image_report  # noqa: E402
+import image_sets  # noqa: E402
+import images  # noqa: E402
+from posteriors import FairProden, ProdenSeenByAll, TrailingProden  # noqa: E402
+
+from oneof.data.augment import views  # noqa: E402
+from oneof.data.augment.views import Plain, Weak  # noqa: E402
+from oneof.data.named.catalogue import NAMED, Dataset  # noqa: E402
+from oneof.methods import Batch, Proden  # noqa: E402
+from oneof.methods.proden import BalancedProden  # noqa: E402
+from oneof.networks import MLP, LeNet  # noqa: E402
+from oneof.storage.rows import read  # noqa: E402
+from oneof.training import teacher  # noqa: E402
+from oneof.training.fit import fit  # noqa: E402
+from oneof.training.problem import Training, pose  # noqa: E402
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    """Separable images in MNIST's files: a bright square whose place is the class."""
+    folder = tmp_path_factory.mktemp("data")
+    for file, n in zip(NAMED["mnist"].files, (120, 120, 50, 50), strict=True):
+        labels = np.arange(n) % 10
+        values = labels
+        if "images" in file:
+            values = np.random.default_rng(n).integers(0, 60, (n, 28, 28))
+            for i, y in enumerate(labels):
+                values[i, 5 * (y // 5) + 4 : 5 * (y // 5) + 9, 5 * (y % 5) : 5 * (y % 5) + 5] += 150
+        header = bytes([0, 0, 8, values.ndim]) + np.array(values.shape, ">u4").tobytes()
+        (folder / file).parent.mkdir(parents=True, exist_ok=True)
+        (folder / file).write_bytes(gzip.compress(header + values.astype(np.uint8).tobytes()))
+    return folder
+
+
+@pytest.fixture
+def run(folder, tmp_path, monkeypatch):
+    monkeypatch.setenv("ONEOF_DATA", str(folder))
+    images.images.cache_clear()
+    images.pixels.cache_clear()
+    places = ["--rows", str(tmp_path / "rows.jsonl"), "--sets", str(tmp_path / "sets")]
+    return lambda *arguments: images.main([*arguments, *places])
+
+
+def rows(tmp_path: Path) -> list[dict]:
+    return [json.loads(line) for line in (tmp_path / "rows.jsonl").read_text().splitlines()]
+
+
+def test_tiny_plan_writes_resumes_and_reports(run, tmp_path, capsys):
+    run("--plan", "tiny", "--commit", "abc1234")
+    found = rows(tmp_path)
+    wished = [one.key for one in image_plans.tiny()]
+    assert [images.key_of(row) for row in found] == wished
+    for row in found:
+        assert row["images"] == 54
+        assert row["epoch"] == 4 == len(row["curves"]["accuracy"])
+        assert row["accuracy"] == pytest.approx(row["curves"]["accuracy"][-1], abs=1e-4)
+        assert row["commit"] == "abc1234"
+        assert row["by_oracle"]["epoch"] in (1, 2, 3, 4)
+        assert row["by_covering"]["accuracy"] == pytest.approx(
+            row["curves"]["accuracy"][row["by_covering"]["epoch"] - 1], abs=1e-4
+        )
+    by = {(row["system"], row["variant"]): row for row in found}
+    assert by["supervised", ""]["accuracy"] > 0.5
+    assert by["supervised", ""]["set_size"] == by["supervised", ""]["resolved"] == 1
+    assert by["PRODEN", ""]["set_size"] > by["POP", "late"]["set_size"]
+    assert by["PRODEN", ""]["true_labels_removed"] == 0
+    assert by["POP", "ratio-late"]["purify"]["kind"] == "PopRatio"
+    assert by["POP", "balanced-late"]["method"] == by["PRODEN", "balanced"]["method"] != by["PRODEN", ""]["method"]
+    shared = by["POP", "late"]["shared_epochs"]
+    assert shared == 2 == by["PRODEN", ""]["shared_epochs"]
+    for name in ("accuracy", "covering"):  # one run until then
+        assert by["PRODEN", ""]["curves"][name][:shared] == by["POP", "late"]["curves"][name][:shared]
+
+    capsys.readouterr()
+    run("--plan", "tiny", "--report")
+    assert rows(tmp_path) == found  # nothing to do again
+    printed = capsys.readouterr().out
+    assert "| mnist | clean | 4 | supervised |" in printed
+    assert printed.count("\n|") == len(found) + 2
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in found[:-1]))
+    run("--plan", "tiny")
+    assert rows(tmp_path)[:-1] == found[:-1]
+    assert rows(tmp_path)[-1]["accuracy"] == found[-1]["accuracy"]  # the same seed, the same result
+
+
+def test_no_time_no_run(run, tmp_path, capsys):
+    run("--plan", "tiny", "--limit-seconds", "0")
+    assert list(tmp_path.iterdir()) == []
+    assert "would take about" in capsys.readouterr().out
+
+
+def test_saved_sets_are_the_drawn_ones_with_a_card(folder, tmp_path, monkeypatch):
+    monkeypatch.setenv("ONEOF_DATA", str(folder))
+    images.images.cache_clear()
+    data = images.images("mnist", 120)
+    made = image_sets.make(data, 10, "cpu")
+    image_sets.write(image_sets.path_of(tmp_path, "mnist", 1), made)
+    read = image_sets.sets_of(tmp_path, data, 1, "cpu")
+    for seed, mask in made.masks.items():
+        np.testing.assert_array_equal(read.masks[seed], mask)
+        assert mask[np.arange(120), data.labels[:120]].all()
+        assert read.card["average"][str(seed)] == round(float(mask.sum(1).mean()), 4)
+    assert (read.masks[0] != read.masks[100]).any()
+    assert read.card["kind"] == {"kind": "InstanceRate", "rate": 0.4, "temperature": 1.0}
+    assert read.card["paper_average_reached"] is False  # 8.71 is beyond the bound
+    assert read.card["top_wrong_in_set"] > 0.5
+    half = Dataset("mnist", data.x[::2], data.labels[::2], data.classes, None, np.arange(60, 85))
+    with pytest.raises(
+        ValueError, match=r"mnist-1\.npz must hold a set per training image \(60\); got 120\. Remove it\."
+    ):
+        image_sets.sets_of(tmp_path, half, 1, "cpu")
+
+
+def test_predictable_tells_systematic_sets_from_noise():
+    rng = np.random.default_rng(0)
+    x, labels = rng.integers(0, 256, (600, 6, 6)), rng.integers(3, size=600)
+    noise = np.eye(4, dtype=bool)[labels]
+    systematic = noise.copy()
+    noise[:, 3] = rng.random(600) < 0.5
+    systematic[:, 3] = x[:, 0, 0] > 128
+    assert image_sets.predictable(x, labels, noise) < 0.05
+    assert image_sets.predictable(x, labels, systematic) > 0.4
+    assert image_sets.predictable(x, labels, np.eye(4, dtype=bool)[labels]) == 0
+
+
+def test_a_branch_is_the_run_it_would_have_been_alone(folder, tmp_path, monkeypatch):
+    monkeypatch.setenv("ONEOF_DATA", str(folder))
+    images.images.cache_clear()
+    images.pixels.cache_clear()
+    runs = image_plans.tiny()[:4]
+    network, data = LeNet(), images.images("mnist", 60)
+    mask = images.candidates(runs[0], data, tmp_path, "cpu")
+    x, own, training = images.pixels("mnist", 60, "cpu"), images.trial(runs[0], data), Training(4, 6)
+    seen = views("pop", "mnist", device="cpu", dtype=torch.float32)
+    problem = pose(x, mask, [own], Proden(), None, training, seen, data.labels, torch.device("cpu"))
+    for run, fitted, _, _ in images.fits_of(runs, network, problem):
+        setting = {"method": run.method, "purify": run.purify, "network": network, "training": training}
+        solo = fit(x, mask, trials=[own], views=seen, labels=data.labels, **setting)
+        assert torch.equal(fitted.candidates, solo.candidates)
+        assert torch.equal(fitted.history.accuracy, solo.history.accuracy)
+        for name, weight in solo.stack.weights.items():
+            assert torch.equal(fitted.stack.weights[name], weight)
+
+
+def test_held_out_rows_are_never_trained_on_and_every_seed_has_its_own():
+    data = Dataset("mnist", np.zeros((70, 2, 2)), np.zeros(70, dtype=int), list("ab"), None, np.arange(60, 70))
+    one, two = (images.trial(image_plans.Run("mnist", "20", "PRODEN", seed, 1), data) for seed in (100, 101))
+    assert len(one.held_out) == 6
+    assert sorted([*one.rows, *one.held_out]) == list(range(60))
+    assert set(one.held_out) != set(two.held_out)
+    np.testing.assert_array_equal(one.test, data.test)
+
+
+def test_a_row_is_resolved_to_a_label_of_its_set():
+    logits = torch.tensor([[[0.0, 3.0, 1.0], [2.0, 0.0, 1.0], [0.0, 1.0, 5.0]]])
+    left = torch.tensor([[[True, False, True], [True, True, False]]])
+    fitted = SimpleNamespace(rows=torch.tensor([[0, 1]]), candidates=left, logits=lambda x: logits)
+    assert images.resolved(fitted, None, np.array([2, 0, 0])) == 1
+    assert images.resolved(fitted, None, np.array([1, 1, 0])) == 0
+
+
+def test_of_equal_epochs_the_latest_is_taken():
+    column = torch.tensor([[0.5], [0.9], [0.9], [0.1]])
+    history = SimpleNamespace(covering=column, approximated=column, oracle=column, accuracy=torch.arange(4.0)[:, None])
+    found = images.by_signal(SimpleNamespace(history=history))
+    assert found["by_covering"] == {"epoch": 3, "accuracy": 2.0}
+
+
+def test_pop_sees_the_geometric_mean_of_all_views_and_proden_the_first():
+    logits = torch.randn(1, 3, 2, 4)  # one trial, three views, two rows
+    batch = Batch(torch.ones(1, 2, 4, dtype=torch.bool), torch.full((1, 2, 4), 0.25), torch.tensor(0), [])
+    done = ProdenSeenByAll().step(lambda x: logits.flatten(1, 2), torch.zeros(3, 1, 2, 5), batch, ())
+    mean = logits[0].log_softmax(-1).mean(0)
+    torch.testing.assert_close(done.logits[0].softmax(-1), mean.softmax(-1))
+    torch.testing.assert_close(done.memory[0], logits[0, 0].softmax(-1))
+
+
+@pytest.mark.parametrize(
+    ("method", "plain"),
+    [
+        (FairProden(), BalancedProden(1.0)),
+        (TrailingProden(balance=1.0, momentum=0.0), BalancedProden(1.0)),
+        (TrailingProden(balance=0.0, momentum=0.0), Proden()),
+    ],
+)
+def test_without_pop_and_delay_other_posteriors_are_those_they_are_made_from(method, plain):
+    rng = np.random.default_rng(0)
+    x, mask = rng.normal(size=(60, 5)), rng.random((60, 4)) < 0.5
+    mask[:, 0] |= ~mask.any(1)
+    setting = {"training": Training(6, 20), "network": MLP(hidden=(8,))}
+    found, wished = (fit(x, mask, method=one, **setting) for one in (method, plain))
+    for name, weight in wished.stack.weights.items():
+        torch.testing.assert_close(found.stack.weights[name], weight)
+    trailing = fit(x, mask, method=TrailingProden(balance=1.0, momentum=0.9), **setting)
+    assert any(
+        (trailing.stack.weights[name] - weight).abs().max() > 1e-3 for name, weight in found.stack.weights.items()
+    )
+
+
+def test_pop_sees_the_posterior_over_what_each_label_has_gathered():
+    logits, gathered = torch.randn(1, 6, 4), torch.tensor([[[0.5, 0.2, 0.2, 0.1]]])
+    net = SimpleNamespace(weights={"head.bias": torch.zeros(1, 4)})
+    method = FairProden()
+    memory, shared = method.refresh(net, None, gathered.expand(1, 2, 4), method.shared(net), 0)
+    torch.testing.assert_close(memory, torch.full((1, 2, 4), 0.25))
+    batch = Batch(torch.ones(1, 2, 4, dtype=torch.bool), memory, torch.tensor(0), [])
+    done = method.step(lambda x: logits, torch.zeros(3, 1, 2, 5), batch, shared)
+    fair = logits[:, :2].softmax(-1) / gathered
+    torch.testing.assert_close(done.logits.softmax(-1), fair / fair.sum(-1, keepdim=True))
+    torch.testing.assert_close(done.memory, logits[:, :2].softmax(-1))  # balanced before the next epoch, not twice
+
+
+def test_variants_name_bases_and_a_schedule():
+    run = image_plans.Run("kmnist", "20", "POP", 0, 50, "upright-fair-trailing-late-strict")
+    assert run.bases == ["upright", "fair", "trailing"]
+    assert run.schedule is image_plans.SCHEDULES["late-strict"]
+    assert run.views == "upright"
+    assert run.method == TrailingProden(balance=1.0)
+    mixed = image_plans.Run("kmnist", "20", "PRODEN", 0, 50, "mixup")
+    assert (mixed.training.mixup, mixed.purify, mixed.trunk == run.trunk) == (0.3, None, False)
+    both = image_plans.together("kmnist", "20", 0, 50, ["late", "fair-last", "last"])
+    assert [(one.system, one.variant) for one in both] == [
+        ("PRODEN", ""), ("POP", "late"), ("POP", "last"), ("PRODEN", "fair"), ("POP", "fair-last"),
+    ]  # fmt: skip
+
+
+def test_the_classifier_that_draws_sets_sees_colour_images_varied():
+    assert [type(kind) for kind, _ in teacher._seen("cifar10", 3, "cpu").kinds] == [Weak]
+    assert [type(kind) for kind, _ in teacher._seen("mnist", 1, "cpu").kinds] == [Plain]
+
+
+def test_parts_share_a_plan_and_keep_beginnings_together():
+    runs = image_plans.cifar()
+    parts = [images.part_of(runs, f"{i}/2") for i in (1, 2)]
+    assert sorted(run.key for part in parts for run in part) == sorted(run.key for run in runs)
+    assert {run.difficulty for run in parts[0]} == {"saturated", "clean"}
+    assert {run.difficulty for run in parts[1]} == {"20", "clean"}
+
+
+@pytest.mark.parametrize("epochs", [4, 40, 50, 150])
+@pytest.mark.parametrize("variant", image_plans.SCHEDULES)
+def test_thresholds_reach_their_end_within_the_training(variant, epochs):
+    schedule = image_plans.SCHEDULES[variant]
+    rule = image_plans.pop(schedule, epochs)
+    events = sum(map(rule.event, range(epochs)))
+    if schedule.ratio:
+        reached = rule.theta
+        for _ in range(events):
+            reached *= 1 + rule.inc if reached < rule.theta_end else 1
+        assert 0.35 < reached < 0.45 or events == 1
+    else:
+        assert rule.e0 - events * rule.e_s <= rule.e_end + 1e-9
+    assert rule.warm_up >= schedule.start * epochs - 1
+
+
+def test_how_well_covering_rate_ranks_the_schedules_is_what_the_rows_say():
+    rows = [row for row in read(ROOT / "results/images.jsonl") if row["plan"] == "schedules" and row["system"] == "POP"]
+    page = (ROOT / "docs/findings.md").read_text()
+
+    def correlation(rows: list[dict]) -> float:
+        names = sorted({row["variant"] for row in rows})
+        signals = [[np.mean([row[name] for row in rows if row["variant"] == one]) for one in names] for name in ("covering", "accuracy")]  # fmt: skip
+        return float(spearmanr(*np.round(signals, 9)).statistic)
+
+    cells = {(row["dataset"], row["difficulty"]) for row in rows}
+    within = [correlation([row for row in rows if (row["dataset"], row["difficulty"]) == cell]) for cell in cells]
+    plain = [row for row in rows if not row["variant"].startswith("balanced")]
+    words = f"{correlation(rows):.2f} ({correlation(plain):.2f} without the two balanced ones; within a cell between {min(within):.2f} and {max(within):.2f})"
+    assert words in page
+
+
+def test_how_often_covering_rate_has_the_sign_is_what_the_rows_say():
+    rows = read(ROOT / "results/images.jsonl")
+    pop, balance = (image_report.signs(rows, *one) for one in (("POP", "last"), ("PRODEN", "fair")))
+    words = "{} times right, {} times wrong, {} ties) and of what balance does ({}, {}, {})".format(*pop, *balance)
+    assert words in (ROOT / "docs/findings.md").read_text()
+
+
+def row(run: image_plans.Run, accuracy: float, covering: float = 0.9) -> dict:
+    """What tables look at, as `images.py` would write it."""
+    named = {name: getattr(run, name) for name in image_plans.KEY} | {"plan": "mnist-like", "views": run.views}
+    same = {"resolved": 0.5, "approximated": 0.5, "set_size": 2.0, "true_labels_removed": 0.0}
+    return named | same | {"accuracy": accuracy, "covering": covering}
+
+
+def test_a_table_compares_on_the_same_sets_views_and_seeds_and_corrects_its_tests():
+    rows = []
+    for seed, noise in zip(range(100, 104), (0.0, 0.001, 0.002, 0.001), strict=True):
+        for variant, accuracy in (("upright", 0.8), ("upright-fair", 0.85 + 20 * noise)):
+            rows.append(row(image_plans.Run("mnist", "20", "PRODEN", seed, 50, variant), accuracy))
+        rows.append(row(image_plans.Run("mnist", "20", "POP", seed, 50, "upright-fair-quiet"), 0.84 + noise))
+    rows.append(row(image_plans.Run("mnist", "20", "PRODEN", 100, 50), 0.1))  # flipped: compared with nothing
+    rows.append(row(image_plans.Run("mnist", "20", "POP", 100, 50, "last"), 0.3))
+    lines = {line.split(" | ")[3]: line.split(" | ") for line in image_report.table(rows, rows).splitlines()[2:]}
+    assert lines["POP upright-fair-quiet"][4:6] == ["84.10 ± 0.08 (4)", "+4.10"]
+    p, corrected = map(float, lines["POP upright-fair-quiet"][6:8])
+    assert corrected == pytest.approx(2 * p, rel=0.05)  # the smaller of two
+    assert lines["POP upright-fair-quiet"][8] == "-2.90"
+    assert lines["PRODEN upright-fair"][5] == "+7.00"
+    assert lines["PRODEN upright-fair"][6] == lines["PRODEN upright-fair"][7]
+    assert lines["PRODEN upright"][5:9] == ["", "", "", ""]
+    assert lines["POP last"][5:9] == ["+20.00", "", "", "+20.00"]
+
+
+def test_signs_are_counted_seed_by_seed():
+    rows = []
+    for seed, (signal, truth) in enumerate([(0.1, 0.1), (-0.1, -0.1), (0.1, -0.1), (0.0, 0.1), (0.1, 0.0)], 100):
+        rows.append(row(image_plans.Run("mnist", "20", "PRODEN", seed, 50, "upright"), 0.5, 0.5))
+        rows.append(row(image_plans.Run("mnist", "20", "POP", seed, 50, "upright-last"), 0.5 + truth, 0.5 + signal))
+    assert image_report.signs(rows, "POP", "last") == (2, 1, 2)
+
+
+def test_the_schedule_that_is_reported_is_the_one_that_held_out_sets_prefer():
+    choice = image_report.choice(read(ROOT / "results/images.jsonl")).splitlines()
+    assert {line.split(" | ")[3] for line in choice[2:]} == {"6 |"}  # all were tried in every cell
+    best = next(line for line in choice if line.startswith("| POP"))
+    assert best.split(" | ")[0] == f"| POP {image_plans.CHOSEN}"
+
+
+def test_plans_have_no_run_twice():
+    for plan in image_plans.PLANS.values():
+        keys = [run.key for run in plan()]
+        assert len(keys) == len(set(keys))
+        assert all(run.method and (run.purify or run.system != "POP") for run in plan())

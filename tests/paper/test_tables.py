@@ -1,0 +1,335 @@
+"""The paper's tables: data that agree with the paper, rows that are obtained once, choices that use no true label."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from scipy.io import savemat
+
+from oneof.cli import main
+from oneof.data.named.catalogue import NAMED
+from oneof.methods import Proden
+from oneof.networks import Linear
+from oneof.paper import tables
+from oneof.paper.experiments import CHARACTERISTICS, LATE, REAL, TABLES, Protocol
+from oneof.paper.obtain import Cell, missing, obtain, split
+from oneof.paper.printed import errata, printed
+from oneof.selection.choose import RULES, score
+from oneof.storage.rows import append, read
+from oneof.training.problem import Training
+from oneof.training.state import Record
+
+SHORT = Protocol(Linear(), Training(epochs=4, batch=20), lr=(0.01, 0.1), weight_decay=(1e-3,))
+
+
+def blobs(n: int = 120, c: int = 3) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(0)
+    labels = rng.integers(0, c, n)
+    x = rng.normal(size=(n, 4)) + 3 * np.eye(c, 4)[labels]
+    sets = np.eye(c, dtype=bool)[labels] | (rng.random((n, c)) < 0.3)
+    return x, labels, sets
+
+
+@pytest.fixture
+def folder(tmp_path) -> Path:
+    """Lost's file, with something small and separable in it."""
+    x, labels, sets = blobs()
+    (tmp_path / "data/real").mkdir(parents=True)
+    content = {"data": x, "target": np.eye(3)[labels].T, "partial_target": sets.T.astype(float)}
+    savemat(tmp_path / "data" / NAMED["lost"].files[0], content)
+    return tmp_path / "data"
+
+
+@pytest.fixture
+def oneof(folder, tmp_path, monkeypatch, capsys):
+    """The command, in this process, on one process of its own."""
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["oneof", "table", *arguments, "--rows", str(tmp_path / "rows.jsonl")])
+        with pytest.raises(SystemExit) as end:
+            main()
+        printed_text = capsys.readouterr()
+        return int(end.value.code or 0), printed_text.out, printed_text.err
+
+    return run
+
+
+# ----------------------------------------------------------------------------------------------------------- the data
+
+
+@pytest.mark.parametrize("number", TABLES)
+def test_every_system_of_a_table_is_printed_in_the_paper(number):
+    table = TABLES[number]
+    for name, system in table.systems.items():
+        for dataset in table.datasets:
+            assert printed(number, system.title, dataset), (name, dataset)
+            assert table.system(name, dataset).title == system.title
+
+
+def test_numbers_are_those_of_the_paper():
+    assert printed(4, "LWS+POP", "msrcv2") == (52.42, 0.86)
+    assert printed(5, "warm-up 15", "lost") == (78.72, 0.25)
+    assert printed(2, "POP", "lost") == printed(4, "PRODEN+POP", "lost")
+    assert printed(2, "PiCO", "lost") is None
+
+
+def test_the_exchanged_columns_are_put_right_and_said():
+    assert printed(1, "POP", "kmnist") == (96.93, 0.07)
+    assert any("exchanged" in note for note in errata(1))
+    assert not any("exchanged" in note for note in errata(2))
+
+
+@pytest.mark.skipif(not Path("/work/shared/paper/tables.json").exists(), reason="the paper's numbers lie elsewhere")
+def test_the_package_file_equals_the_transcript_of_the_paper():
+    source = json.loads(Path("/work/shared/paper/tables.json").read_text())
+    own = json.loads((Path(tables.__file__).parent / "printed.json").read_text())["tables"]
+    for number in "1234":
+        theirs = [cell for row in source[f"table{number}"]["rows"].values() for cell in row.values()]
+        assert sorted(cell for row in own[number].values() for cell in row.values()) == sorted(theirs)
+
+
+def test_the_pop_of_table_2_is_the_pop_of_table_4():
+    settings = [
+        Cell("lost", TABLES[n].system(name, "lost"), TABLES[n].protocol("lost"), ()).setting
+        for n, name in ((2, "pop"), (4, "proden+pop"), (4, "proden"))
+    ]
+    assert settings[0] == settings[1] != settings[2]
+
+
+def test_with_and_without_pop_search_equally_many_settings():
+    assert len(TABLES[4].protocol("lost").grid) == 12
+    assert TABLES[4].systems["cc"].purify is None
+    assert TABLES[4].systems["cc+pop"].purify == LATE
+
+
+def test_the_appendix_is_there():
+    assert all(NAMED[name].paper for names in CHARACTERISTICS.values() for name in names)
+
+
+# ------------------------------------------------------------------------------------------------------- the protocol
+
+
+def test_splits_are_as_the_protocol_says():
+    train, held_out, test = split(1000, 7, SHORT)
+    assert (len(train), len(held_out), len(test)) == (720, 80, 200)
+    assert len(set(train) | set(held_out) | set(test)) == 1000
+    assert not np.array_equal(train, split(1000, 8, SHORT)[0])
+
+
+def history(**columns: list[list[float]]) -> Record:
+    values = {name: torch.tensor(value) for name, value in columns.items()}
+    empty = dict.fromkeys(Record._fields[1:])
+    return Record(len(next(iter(values.values()))), **(empty | values))
+
+
+def test_truth_free_rules_take_the_last_epoch_and_the_oracle_its_best():
+    seen = history(covering=[[0.9, 0.1], [0.5, 0.3]], oracle=[[0.7, 0.2], [0.6, 0.2]])
+    assert score(seen, "covering").epoch.tolist() == [2, 2]
+    assert score(seen, "covering").score.tolist() == pytest.approx([0.5, 0.3])
+    assert score(seen, "oracle").epoch.tolist() == [1, 2]
+    with pytest.raises(ValueError, match="rule 'approximated' needs held-out rows"):
+        score(seen, "approximated")
+
+
+@pytest.mark.parametrize("rule", ["covering", "approximated"])
+def test_no_truth_free_choice_depends_on_a_label(rule):
+    x, labels, sets = blobs()
+    data = [np.asarray(labels), np.random.default_rng(1).permutation(labels)]
+    chosen = []
+    for truth in data:
+        rows = obtain(Cell("lost", TABLES[4].systems["cc"], SHORT, (0, 1)), _dataset(x, truth, sets))
+        chosen.append([(row["lr"], row["epoch"], row[rule]) for row in rows if row.get("rule") == rule])
+    assert chosen[0] == chosen[1]
+
+
+def _dataset(x, labels, sets):
+    from oneof.data.named.catalogue import Dataset
+
+    return Dataset("lost", x.astype(np.float32), labels, ["a", "b", "c"], sets, None)
+
+
+def test_rows_say_what_was_chosen_and_hold_the_whole_grid():
+    x, labels, sets = blobs()
+    cell = Cell("lost", TABLES[4].systems["proden+pop"], replace(SHORT, training=Training(epochs=90, batch=50)), (3, 4))
+    rows = obtain(cell, _dataset(x, labels, sets))
+    assert [row["kind"] for row in rows] == ["chosen"] * 3 + ["grid"] + ["chosen"] * 3 + ["grid"]
+    grid = rows[3]
+    for row in rows[:3]:
+        best = int(np.argmax(grid["best_oracle" if row["rule"] == "oracle" else "last"][row["rule"]]))
+        assert (row["lr"], row["weight_decay"]) == cell.protocol.grid[best]
+        assert row["accuracy"] > 0.8
+        assert row["setting"] == cell.setting
+        assert row["purify"]["kind"] == "Pop"
+    assert rows[0]["epoch"] == 90
+    assert rows[0]["set_size"] < sets.sum(1).mean()
+    assert "true_labels_removed" in rows[0]
+
+
+def test_only_missing_seeds_are_asked_for():
+    cell = Cell("lost", TABLES[4].systems["cc"], SHORT, (1, 2, 3))
+    there = [
+        {"kind": "grid", "setting": cell.setting, "seed": 2},
+        {"kind": "chosen", "setting": cell.setting, "seed": 3},
+    ]
+    (lacking,) = missing([cell, cell], there)
+    assert lacking.seeds == (1, 3)
+    assert missing([cell._replace(seeds=(2,))], there) == []
+
+
+# --------------------------------------------------------------------------------------------------------- the command
+
+
+def test_the_command_runs_what_is_missing_and_shows_it(oneof, folder, tmp_path):
+    asked = ("4", "--datasets", "lost", "--methods", "cc,cc+pop", "--data-dir", str(folder), "--processes", "1")
+    quick = [*asked, "--seeds", "0-1", "--format", "markdown"]
+    code, out, err = oneof(*quick)
+    assert code == 0, err
+    assert "48 trials in" in err
+    assert "| Lost | CC+POP |" in out
+    assert "POP above its plain loss in the mean in" in out
+    count = len(read(tmp_path / "rows.jsonl"))
+    code, again, err = oneof(*quick)
+    assert again == out
+    assert "Nothing to run" in err
+    assert len(read(tmp_path / "rows.jsonl")) == count == 2 * 2 * 4
+    assert not list(tmp_path.glob(".rows-running"))
+
+
+@pytest.mark.parametrize("form", ["rich", "markdown", "latex"])
+def test_showing_runs_nothing_and_names_what_cells_wait_for(oneof, tmp_path, form):
+    code, out, _ = oneof("2", "--show", "--format", form)
+    assert code == 0
+    assert not (tmp_path / "rows.jsonl").exists()
+    flat = " ".join(out.split())
+    assert "waits for a run of this command" in flat
+    assert "waits for the data" in flat
+    assert "POP" in out
+
+
+def test_images_wait_for_gpu_hours(oneof):
+    _, out, _ = oneof("3", "--show", "--format", "markdown")
+    assert "waits for GPU hours: python benchmarks/image_tables.py --table 3" in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["9"], "table must be one of 1, 2, 3, 4, 5, 6, 7; got 9"),
+        (["2", "--methods", "foo"], "method must be one of pop, valen, proden"),
+        (["2", "--methods", "prodn"], "Did you mean 'proden'?"),
+        (["2", "--datasets", "lots"], "Did you mean 'lost'?"),
+        (["2", "--datasets", "lost", "--data-dir", "/nowhere"], "data set 'lost' must lie in /nowhere"),
+        (["2", "--data-dir", "/nowhere"], "no data set of this table is there"),
+        (["3", "--datasets", "mnist"], "mnist is not run by this command: its rows come from python benchmarks"),
+        (["2", "--seeds", "x"], "seeds must be a number such as 10 or a range such as 0-9; got 'x'"),
+        (["2", "--seeds", "0"], "seeds must be a number"),
+        (["2", "--show", "--format", "word"], "format must be one of rich, markdown, latex; got 'word'"),
+    ],
+)
+def test_bad_input_gets_one_line(oneof, arguments, message):
+    code, _, err = oneof(*arguments)
+    assert code == 2
+    assert message in err
+    assert err.count("\n") == 1
+
+
+def test_a_corrupted_file_of_rows_gets_one_line(oneof, tmp_path):
+    (tmp_path / "rows.jsonl").write_text("nonsense\n{}\n")
+    code, _, err = oneof("2", "--show")
+    assert code == 2
+    assert "rows.jsonl must hold one JSON object per line; line 1" in err
+
+
+def test_a_killed_run_resumes_and_ends_as_an_undisturbed_one(folder, tmp_path):
+    asked = ["table", "4", "--datasets", "lost", "--methods", "proden+pop", "--seeds", "0-0", "--data-dir", str(folder), "--processes", "1"]  # fmt: skip
+    command = [sys.executable, "-c", "from oneof.cli import main; main()", *asked, "--rows"]
+    subprocess.run([*command, tmp_path / "whole.jsonl"], check=True, capture_output=True)
+    running = subprocess.Popen([*command, tmp_path / "cut.jsonl"], stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL, start_new_session=True)  # fmt: skip
+    while not (tmp_path / ".cut-running").exists() and running.poll() is None:
+        time.sleep(0.02)
+    os.killpg(running.pid, signal.SIGKILL)
+    running.wait()
+    subprocess.run([*command, tmp_path / "cut.jsonl"], check=True, capture_output=True)
+    timed = ("seconds", "cpu_seconds")
+    whole, cut = ([{k: v for k, v in row.items() if k not in timed} for row in read(tmp_path / f"{name}.jsonl")] for name in ("whole", "cut"))  # fmt: skip
+    assert whole == cut
+
+
+# ---------------------------------------------------------------------------------------------------------- the report
+
+
+def made_up(system: str, rule: str, seed: int, accuracy: float) -> dict:
+    cell = Cell("lost", TABLES[4].systems[system], TABLES[4].protocol("lost"), ())
+    return {
+        "kind": "chosen",
+        "dataset": "lost",
+        "setting": cell.setting,
+        "rule": rule,
+        "seed": seed,
+        "accuracy": accuracy,
+    }
+
+
+@pytest.fixture
+def scores():
+    rows = [made_up("cc", rule, seed, 0.70 + seed / 100) for rule in RULES for seed in range(5)]
+    rows += [made_up("cc+pop", rule, seed, 0.72 + seed / 100 + seed**2 / 1000) for rule in RULES for seed in range(5)]
+    return tables.scores_of(4, TABLES[4], [*rows, rows[0] | {"accuracy": 0.0}], range(5))
+
+
+def test_markdown_holds_ours_the_papers_and_the_difference(scores):
+    some = tables.lines(4, TABLES[4], scores, ["lost"], ["cc"])
+    text = tables.markdown(4, TABLES[4], some)
+    assert "| Lost | CC | 72.00 ± 1.58 | 72.00 ± 1.58 | 72.00 ± 1.58 | 63.54 ± 0.25 | +8.46 | 5 |" in text
+    assert r"72.00 $\pm$ 1.58 & 63.54 $\pm$ 0.25 & +8.46 & 5 \\" in tables.latex(4, TABLES[4], some)
+
+
+def test_gains_are_paired_and_corrected(scores):
+    (gain,) = tables.gains(TABLES[4], scores, "covering")
+    assert gain.system == "CC+POP"
+    assert gain.paired.gain == pytest.approx(2.6)
+    assert gain.holm_p == gain.paired.t_p < 0.05
+    assert "in 1 of 1 pairs" in tables.gains_markdown([gain], "covering")
+
+
+def test_agreement_counts_choices_close_to_the_oracles(scores):
+    assert tables.agreement(scores, "covering") == (10, 10)
+    worse = {key: ({seed: value - 50 for seed, value in one.items()} if key[2] == "covering" else one) for key, one in scores.items()}  # fmt: skip
+    assert tables.agreement(worse, "covering") == (0, 10)
+
+
+def test_table_5_of_real_sets_and_images_have_their_own_rounds():
+    table = TABLES[5]
+    assert table.system("warm-up-5", "lost").purify.warm_up == table.system("warm-up-5", "kmnist").purify.warm_up == 5
+    assert table.protocol("lost") != table.protocol("kmnist")
+    assert isinstance(table.system("warm-up-5", "lost").method, Proden)
+    assert set(REAL) > {"lost", "soccer"}
+
+
+def test_rows_without_augmentation_are_not_those_of_table_1():
+    cell = Cell("kmnist", TABLES[3].system("rc", "kmnist"), TABLES[3].protocol("kmnist"), ())
+    row = {
+        "kind": "chosen",
+        "dataset": "kmnist",
+        "setting": cell.setting,
+        "rule": "oracle",
+        "seed": 100,
+        "accuracy": 0.9,
+    }
+    assert tables.scores_of(3, TABLES[3], [row], [100])
+    assert not tables.scores_of(1, TABLES[1], [row], [100])
+
+
+def test_appended_rows_come_back(tmp_path):
+    append(tmp_path / "a.jsonl", [made_up("cc", "oracle", 1, 0.5)])
+    assert read(tmp_path / "a.jsonl")[0]["seed"] == 1

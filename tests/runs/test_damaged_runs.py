@@ -1,0 +1,196 @@
+"""Files of a run that were cut, emptied or edited: one line that names the file and what it lacks, and exit code 2."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+
+from oneof.cli import main
+from oneof.runs.fit_table import Task, fit_table
+from oneof.runs.folder import Run
+from oneof.selection.space import Space
+
+SMALL = Space(scaling=("both",), lr=(0.1,), weight_decay=(1e-3,), members=2, epochs=3)
+FILES = ["model.json", "model.safetensors", "purified.parquet", "rows.jsonl", "run.json", "training.json"]
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("damaged")
+    rng = np.random.default_rng(0)
+    truth = rng.integers(3, size=60)
+    table = pd.DataFrame(np.eye(3)[truth] + rng.normal(size=(60, 3)), columns=["x", "y", "z"])
+    table["candidates"] = ["|".join({"abc"[k], "abc"[j]}) for k, j in zip(truth, rng.integers(3, size=60), strict=True)]
+    table.loc[3, "x"] = np.nan
+    table.to_csv(folder / "table.csv", index=False)
+    return fit_table(folder / "table.csv", folder / "run", Task(space=SMALL)).folder
+
+
+@pytest.fixture
+def run(whole: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(whole, tmp_path / "run"))
+
+
+def command(name: str, run: Path) -> list[str]:
+    out = run.parent
+    table = run.parent / "table.csv"
+    return {
+        "report": ["report", str(run), "--out", str(out / "page.html")],
+        "predict": ["predict", str(run), str(table), "--out", str(out / "found.csv"), "--sets", "0.9"],
+        "clean": ["clean", str(run), "--out", str(out / "labels.csv")],
+        "fit": ["fit", str(table), "--out", str(run)],
+    }[name]
+
+
+def called(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], arguments: list[str]) -> str:
+    """What a command that must fail says."""
+    monkeypatch.setattr(sys, "argv", ["oneof", *arguments])
+    with pytest.raises(SystemExit) as stopped:
+        main()
+    said = capsys.readouterr().err
+    assert stopped.value.code == 2, said
+    assert said.startswith("oneof: ")
+    assert said.count("\n") == 1
+    return said
+
+
+def read_all(folder: Path) -> None:
+    run = Run.open(folder)
+    _ = run.purified, run.training, run.rows, run.model
+
+
+def edit(path: Path, change: Callable[[dict[str, Any]], object]) -> None:
+    facts = json.loads(path.read_text())
+    change(facts)
+    path.write_text(json.dumps(facts))
+
+
+@pytest.mark.parametrize("name", ["report", "predict", "clean", "fit"])
+def test_a_run_that_says_nothing_is_named(
+    whole: Path, run: Path, name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copy(whole.parent / "table.csv", run.parent)
+    (run / "run.json").write_text("{}")
+    said = called(monkeypatch, capsys, command(name, run))
+    wanted = f"{run}/run.json must be the file that oneof fit wrote; oneof is missing. Fit it again, in another folder."
+    assert said == f"oneof: {wanted}\n"
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda facts: facts.pop("sha256"), "sha256 is missing"),
+        (lambda facts: facts.update(classes=["a", 2]), "classes[1] must be text, not 2"),
+        (lambda facts: facts["calibration"].update(rows="x"), "calibration.rows must be a whole number, not 'x'"),
+        (lambda facts: facts["calibration"].update(accuracy=[[1]]), "calibration.accuracy must be pairs"),
+        (lambda facts: facts["calibration"].update(scores=[]), "calibration.scores must not be empty"),
+        (lambda facts: facts["encoding"]["fills"].pop(), "encoding.fills must be 3 numbers, not 2"),
+        (lambda facts: facts["encoding"]["gaps"].append("w"), "encoding.gaps must be among encoding.numbers"),
+        (lambda facts: facts["encoding"].update(categories={"hue": []}), "encoding.categories must have a value"),
+    ],
+)
+def test_an_edited_model_is_named(
+    whole: Path,
+    run: Path,
+    change: Callable[[dict[str, Any]], object],
+    words: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    edit(run / "model.json", change)
+    shutil.copy(whole.parent / "table.csv", run.parent)
+    said = called(monkeypatch, capsys, command("predict", run))
+    assert said.startswith(f"oneof: {run}/model.json must be the file that was written; {words}")
+    assert said.endswith(". Fit it again.\n")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda facts: facts["members"].clear(),
+        lambda facts: facts["members"].append(facts["members"][0]),
+        lambda facts: facts["members"][0].update(networks=1),
+        lambda facts: facts["members"][0].update(networks=0),
+        lambda facts: facts["members"][0].update(inputs=7),
+        lambda facts: facts["members"][0].update(hidden=[10**9, 10**9]),
+        lambda facts: facts["classes"].append("d"),
+        lambda facts: facts["encoding"].update(gaps=[]),
+    ],
+)
+def test_a_model_that_is_not_the_one_described_is_refused(
+    run: Path, change: Callable[[dict[str, Any]], object]
+) -> None:
+    edit(run / "model.json", change)
+    with pytest.raises(
+        ValueError, match=r"model\.json must describe model\.safetensors; the networks there are others"
+    ):
+        _ = Run.open(run).model
+
+
+def test_a_table_of_another_run_is_refused(run: Path) -> None:
+    table = pq.read_table(run / "purified.parquet")
+    pq.write_table(table.slice(1), run / "purified.parquet")
+    with pytest.raises(ValueError, match=r"purified\.parquet must be .*; it has 59 rows, but run\.json says 60\. Fit"):
+        _ = Run.open(run).purified
+    pq.write_table(table.drop_columns(["ask"]), run / "purified.parquet")
+    with pytest.raises(ValueError, match=r"purified\.parquet must be .*; column 'ask' is missing\. Fit it again"):
+        _ = Run.open(run).purified
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda record: record.pop("columns"), r"columns is missing"),
+        (lambda record: record["columns"]["loss"].pop(), r"columns\.loss must have 3 rows of 2 numbers"),
+        (lambda record: record["columns"].update(loss=[["x"]]), r"columns\.loss\[0\]\[0\] must be a whole number or a"),
+        (lambda record: record.update(chosen=[4]), r"chosen must be epochs from 1 to 3"),
+        (lambda record: record.update(chosen=[]), r"chosen must be epochs from 1 to 3"),
+    ],
+)
+def test_an_edited_record_of_training_is_named(
+    run: Path, change: Callable[[dict[str, Any]], object], words: str
+) -> None:
+    edit(run / "training.json", change)
+    with pytest.raises(ValueError, match=rf"training\.json must be the file that oneof fit wrote; {words}"):
+        _ = Run.open(run).training
+
+
+def test_lines_that_are_no_rows_are_named(run: Path) -> None:
+    (run / "rows.jsonl").write_text("{}\n3\n")
+    with pytest.raises(ValueError, match=r"rows\.jsonl must be .*; line\[1\] must be an object, not 3\."):
+        _ = Run.open(run).rows
+
+
+@pytest.mark.parametrize("content", [b"", b"{}", b"[]", b"null", b'"x"', b"[" * 100_000, b"\xff\xfe", None])
+@pytest.mark.parametrize("file", FILES)
+def test_any_damage_is_a_value_error_that_names_the_file(run: Path, file: str, content: bytes | None) -> None:
+    if content is None:
+        (run / file).unlink()
+    else:
+        (run / file).write_bytes(content)
+    if file == "rows.jsonl" and content in (b"", b"{}"):  # a run may have tried nothing
+        return
+    with pytest.raises(ValueError, match=r"model\.json|model of format" if file == "model.json" else file) as raised:
+        read_all(run)
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize("wrong", [None, {}, [], "x", 3, True, [[]], [{}]])
+def test_values_of_other_kinds_are_refused_or_work(run: Path, wrong: object) -> None:
+    for file in ("run.json", "training.json", "model.json"):
+        before = (run / file).read_text()
+        for name in json.loads(before):
+            edit(run / file, lambda facts, name=name: facts.update({name: wrong}))  # type: ignore[misc]
+            with suppress(ValueError):
+                read_all(run)
+            (run / file).write_text(before)

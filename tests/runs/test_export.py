@@ -1,0 +1,74 @@
+"""Export: the graph gives what the networks give, ranks and scaling included."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from scipy.special import ndtri
+
+from oneof.data.encode import Encoding
+from oneof.data.ranks import learn_ranks
+from oneof.networks import MLP
+from oneof.runs.export import _normal_quantile, _Scores, export_onnx
+from oneof.runs.model import Member, Model
+from oneof.training.stack import Stack
+
+RNG = np.random.default_rng(0)
+X = np.stack([RNG.normal(1000, 50, 300), RNG.integers(3, size=300), RNG.exponential(size=300)], axis=1).astype(
+    np.float32
+)
+
+
+def model(ranks: bool = True) -> Model:
+    width = 6 if ranks else 3
+    torch.manual_seed(0)
+    stack = Stack([MLP((8,))((width,), 4) for _ in range(3)])
+    shift, scale = torch.rand(3, 1, width), torch.rand(3, 1, width) * 0.01
+    member = Member(stack, shift, scale, None, learn_ranks(X) if ranks else None)
+    plain = Member(Stack([MLP(())((3,), 4)]), None, None, np.array([1000.0, 0.0, 0.0]), None)
+    return Model(list("abcd"), Encoding(("x", "y", "z"), (0.0,) * 3, (), {}, ()), (member, plain), {})
+
+
+def test_scores_are_those_of_the_ranks():
+    ranks = learn_ranks(X)
+    ours = _Scores(ranks)(torch.from_numpy(X)).numpy()
+    np.testing.assert_allclose(ours, ranks(X)[:, 3:], atol=1e-4)
+
+
+def test_the_quantile_is_the_inverse_of_the_normal_distribution():
+    level = torch.linspace(0.0063, 0.9937, 101)
+    np.testing.assert_allclose(_normal_quantile(level).numpy(), ndtri(level.numpy()), atol=2e-5)
+
+
+@pytest.mark.parametrize("ranks", [True, False])
+def test_onnxruntime_finds_the_same_probabilities(tmp_path: Path, ranks: bool):
+    onnx = pytest.importorskip("onnx", reason="the extra 'export' is not installed")
+    runtime = pytest.importorskip("onnxruntime", reason="the extra 'export' is not installed")
+    whole = model(ranks)
+    assert export_onnx(whole, tmp_path / "m.onnx") < 1e-4
+    session = runtime.InferenceSession(tmp_path / "m.onnx")
+    for n in (1, 300):
+        (found,) = session.run(None, {"features": X[:n]})
+        np.testing.assert_allclose(found, whole.probabilities(X[:n]), atol=1e-4)
+    told = {entry.key: entry.value for entry in onnx.load(tmp_path / "m.onnx").metadata_props}
+    assert told == {"classes": "a\nb\nc\nd", "features": "x\ny\nz"}
+
+
+def test_a_graph_that_differs_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    pytest.importorskip("onnxruntime", reason="the extra 'export' is not installed")
+    monkeypatch.setattr("oneof.runs.export.TOLERANCE", -1.0)
+    with pytest.raises(ValueError, match="the exported model must give the networks' probabilities"):
+        export_onnx(model(), tmp_path / "m.onnx")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_missing_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(sys.modules, "onnx", None)
+    with pytest.raises(
+        ValueError, match=r"export needs the package onnx; it is not installed. Run: pip install 'oneof\[export\]'"
+    ):
+        export_onnx(model(), tmp_path / "m.onnx")

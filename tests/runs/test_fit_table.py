@@ -1,0 +1,395 @@
+"""`fit`, `predict`, `clean` on a person's own table, from the command line: what is written, resumed, refused."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from oneof.cli import app, main
+from oneof.data.encode import learn_encoding
+from oneof.data.table import Roles, read_columns, read_mixed
+from oneof.estimator.classifier import PartialLabelClassifier
+from oneof.runs import fit_table as fitting
+from oneof.runs.fit_table import Task, fit_table
+from oneof.runs.folder import Run, write_json
+from oneof.selection.space import Space
+
+LABELS = np.array(["ant", "bee", "cow"])
+ROLES = Roles(features=("x*", "hue"), ignore=("truth",))
+SMALL = Space(scaling=("feature", "ranks"), lr=(0.1,), weight_decay=(1e-3,), members=3, epochs=25)
+TASK = Task(ROLES, space=SMALL)
+
+
+def frame(n: int = 150, seed: int = 0) -> pd.DataFrame:
+    """A table as people have them: numbers with gaps, a category, sets as text, and the truth, which is withheld."""
+    rng = np.random.default_rng(seed)
+    truth = rng.integers(3, size=n)
+    x = np.eye(3)[truth] * 3 + rng.normal(size=(n, 3))
+    x[rng.random((n, 3)) < 0.03] = np.nan
+    sets = (rng.random((n, 3)) < 0.35) | (np.arange(3) == truth[:, None])
+    table = pd.DataFrame(x, columns=["x0", "x1", "x2"])
+    table["hue"] = np.where(rng.random(n) < 0.8, np.array(["red", "blue", "grey"])[truth], "red")
+    table["candidates"] = ["|".join(LABELS[row]) for row in sets]
+    table["truth"] = LABELS[truth]
+    return table
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("practice")
+
+
+@pytest.fixture(scope="module")
+def table(folder: Path) -> Path:
+    path = folder / "animals.csv"
+    frame().to_csv(path, index=False)
+    return path
+
+
+@pytest.fixture(scope="module")
+def run(folder: Path, table: Path) -> Run:
+    return fit_table(table, folder / "run", TASK)
+
+
+def command(*arguments: str | Path, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
+    """Run a command as a person would, and give its exit code and what it printed."""
+    old, sys.argv = sys.argv, ["oneof", *map(str, arguments)]
+    try:
+        with pytest.raises(SystemExit) as stopped:
+            main()
+    finally:
+        sys.argv = old
+    printed = capsys.readouterr()
+    return int(stopped.value.code or 0), printed.out, printed.err
+
+
+def test_a_run_holds_what_was_agreed(run: Run, table: Path) -> None:
+    assert sorted(path.name for path in run.folder.iterdir()) == [
+        "model.json", "model.safetensors", "purified.parquet", "rows.jsonl", "run.json", "training.json",
+    ]  # fmt: skip
+    facts = run.facts
+    assert facts["n"] == 150
+    assert facts["classes"] == LABELS.tolist()
+    assert facts["features"][:3] == ["x0", "x1", "x2"]
+    assert facts["d"] == len(facts["features"])
+    assert facts["file"] == str(table)
+    assert set(facts["estimate"]) == {"value", "low", "high", "kind", "by"}
+    training = run.training
+    assert training["trials"] == run.model.t == len(training["chosen"])
+    assert len(training["columns"]["loss"]) == training["epochs"]
+    assert all(len(row) == run.model.t for row in training["columns"]["set_size"])
+    assert len(run.rows) > 0
+    assert run.purified.num_rows == 150
+
+
+def test_labels_and_predictions_are_mostly_right(run: Run) -> None:
+    truth = frame()["truth"].to_numpy()
+    assert (np.array(run.purified["label"].to_pylist()) == truth).mean() > 0.85
+    new = frame(seed=1)
+    x = run.model.encoding.transform(read_columns(new, run.model.encoding.roles))
+    found = LABELS[run.model.probabilities(x).argmax(1)]
+    assert (found == new["truth"]).mean() > 0.8
+
+
+def test_predict_writes_what_is_asked_for(run: Run, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    frame(40, seed=1).drop(columns=["candidates", "truth"]).to_csv(folder / "new.csv", index=False)
+    out = folder / "new.parquet"
+    wishes = ["--distribution", "--accuracy", "0.7", "--sets", "0.9"]
+    code, said, _ = command("predict", run.folder, folder / "new.csv", "--out", out, *wishes, capsys=capsys)
+    assert code == 0
+    assert "40 rows" in said
+    assert "by candidate sets, which is weaker than by gold labels" in said
+    found = pq.read_table(out)
+    assert found.column_names == ["label", "probability", "abstained", "set", "p(ant)", "p(bee)", "p(cow)"]
+    for row in found.to_pylist():
+        assert (row["label"] is None) == row["abstained"]
+        assert row["abstained"] or row["label"] == row["set"][0]
+        assert row["probability"] == max(row[f"p({name})"] for name in LABELS)
+
+
+def test_predict_names_categories_that_it_does_not_know(
+    run: Run, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    frame(5).assign(hue="purple").to_csv(folder / "purple.csv", index=False)
+    code, _, said = command("predict", run.folder, folder / "purple.csv", "--out", folder / "p.csv", capsys=capsys)
+    assert code == 0
+    assert "column 'hue' has values that training had not, which say nothing: 'purple'" in said
+    assert len(pd.read_csv(folder / "p.csv")) == 5
+
+
+def test_predict_refuses_other_columns(run: Run, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    frame(5).rename(columns={"x1": "y1"}).to_csv(folder / "other.csv", index=False)
+    code, _, said = command("predict", run.folder, folder / "other.csv", "--out", folder / "p2.csv", capsys=capsys)
+    assert code == 2
+    assert said.startswith("oneof: column 'x1' must be in")
+    assert not (folder / "p2.csv").exists()
+
+
+@pytest.mark.parametrize("ending", ["parquet", "csv", "json"])
+def test_clean_writes_labels_with_reasons(
+    run: Run, folder: Path, ending: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = folder / f"labels.{ending}"
+    code, said, _ = command("clean", run.folder, "--out", out, "--column", "hue", capsys=capsys)
+    assert code == 0
+    assert "150 rows" in said
+    if ending == "json":
+        assert json.loads(out.read_text())[0]["data"]["hue"] == frame()["hue"][0]
+        return
+    found = pq.read_table(out).to_pandas() if ending == "parquet" else pd.read_csv(out)
+    asked = ["row", "original", "kept", "label", "probability", "margin", "agreement", "ask", "outside", "removed"]
+    assert found.columns[:10].tolist() == asked
+    assert found["hue"].tolist() == frame()["hue"].tolist()
+    if ending == "csv":
+        assert found["original"].tolist() == frame()["candidates"].tolist()
+    in_queue = found.loc[found["ask"], "queue"]
+    assert sorted(in_queue) == list(range(1, len(in_queue) + 1))
+    assert found["why"].str.len().min() > 10
+
+
+def test_clean_carries_columns_only_of_the_same_file(
+    run: Run, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    moved = folder / "moved"
+    shutil.copytree(run.folder, moved, dirs_exist_ok=True)
+    write_json(run.facts | {"fingerprint": "other"}, moved / "run.json")
+    code, _, said = command("clean", moved, "--out", folder / "l.csv", "--column", "hue", capsys=capsys)
+    assert code == 2
+    assert "--column needs the file that was learned from, unchanged" in said
+    code, _, said = command("clean", run.folder, "--out", folder / "l.csv", "--column", "label", capsys=capsys)
+    assert code == 2
+    assert "--column must not have the name of a column of the result; got 'label'" in said
+
+
+def test_the_estimator_opens_a_run(run: Run) -> None:
+    classifier = PartialLabelClassifier.from_run(run.folder)
+    new = frame(40, seed=1)
+    found = classifier.predict_proba(new)
+    columns = read_columns(new, run.model.encoding.roles)
+    x = run.model.encoding.transform(columns)
+    np.testing.assert_allclose(found, run.model.probabilities(x), atol=1e-6)
+    np.testing.assert_allclose(found.sum(1), 1)
+    np.testing.assert_array_equal(classifier.predict(x), classifier.predict(new))
+    with pytest.warns(UserWarning, match="column 'hue' has values that training had not, which say nothing: 'purple'"):
+        classifier.predict(new.assign(hue="purple"))
+    assert classifier.score(new, new["truth"].to_numpy()) > 0.8
+    assert classifier.transduction_.tolist() == run.purified["label"].to_pylist()
+    assert classifier.candidates_.sum() == sum(map(len, run.purified["kept"].to_pylist()))
+    with pytest.raises(ValueError, match="is expecting 9 features"):
+        classifier.predict(x[:, :3])
+    classifier.set_params(n_trials=1, epochs=2, lr=0.1).fit(x[:, :3], new["truth"].to_numpy())
+    assert classifier.predict(x[:, :3]).shape == (40,)
+
+
+# ---------------------------------------------------------------------------------------------- supervision of other kinds
+
+
+def test_gold_labels_that_no_set_holds_and_row_numbers_are_told() -> None:
+    rows = {"item": range(30), "size": np.linspace(0, 1, 30), "candidates": ["cat|fox", "dog|fox", "cat|dog"] * 10}
+    table = pa.table({**rows, "gold": ["cat", "Fox", None] * 10})
+    mixed = read_mixed(table, Roles(gold="gold"))
+    said = fitting._look(mixed.columns.numbers, mixed, learn_encoding(mixed.columns, mixed.roles), seed=0)
+    assert said[-2:] == [
+        "columns that number the rows are left out: item. Name them with --features to use them.",
+        "10 gold labels are in no set, the first in row 1: 'Fox'. Write them as the sets do, such as 'fox'.",
+    ]
+
+
+def test_gold_labels_calibrate_and_do_not_train(folder: Path) -> None:
+    given = frame()
+    given["gold"] = given["truth"].where(np.arange(150) % 3 == 0)
+    wrong = given.assign(gold="ant")
+    given.to_csv(folder / "gold.csv", index=False)
+    wrong.to_csv(folder / "wrong.csv", index=False)
+    roles = Roles(features=("x*",), gold="gold", ignore=("truth", "hue"))
+    only = replace(SMALL, scaling=("feature",))  # nothing to choose: so gold labels could only change what is trained
+    found = fit_table(folder / "gold.csv", folder / "gold", Task(roles, space=only))
+    other = fit_table(folder / "wrong.csv", folder / "wrong", Task(roles, space=only))
+    assert found.facts["rule"] == "gold"
+    assert found.facts["estimate"]["by"] == found.model.calibration["by"] == "gold labels"
+    assert found.purified["label"] == other.purified["label"]
+    assert found.purified["probability"] == other.purified["probability"]
+    assert found.purified["gold"].to_pylist()[:4] == [given["truth"][0], None, None, given["truth"][3]]
+    taught = fit_table(folder / "wrong.csv", folder / "taught", Task(roles, train_on_gold=True, space=only))
+    assert taught.purified["probability"] != other.purified["probability"]
+
+
+def test_exact_sets_exclusions_and_unlabelled_rows_mix(folder: Path) -> None:
+    given = frame()
+    rows = np.arange(150)
+    given["candidates"] = np.where(rows % 4 == 0, given["truth"], given["candidates"])
+    given["candidates"] = given["candidates"].where(rows % 4 != 1)
+    given["not"] = np.where(rows % 8 == 1, np.where(given["truth"] == "ant", "bee", "ant"), "")
+    given["who"] = rows // 3
+    given.to_parquet(folder / "mix.parquet")
+    roles = Roles(features=("x*",), exclude="not", group="who", ignore=("truth",), empty="unlabelled")
+    found = fit_table(folder / "mix.parquet", folder / "mix", Task(roles, space=SMALL))
+    sizes = [len(one) for one in found.purified["original"].to_pylist()]
+    assert sizes[0] == 1
+    assert sizes[1] == 2
+    assert sizes[5] == 3
+    assert found.purified["group"].to_pylist()[:4] == ["0", "0", "0", "1"]
+    assert (np.array(found.purified["label"].to_pylist()) == given["truth"]).mean() > 0.8
+
+
+# ----------------------------------------------------------------------------------------------------- what is refused
+
+
+def test_a_finished_run_is_not_done_again(run: Run, table: Path) -> None:
+    said: list[str] = []
+    fit_table(table, run.folder, TASK, say=said.append)
+    assert said == [f"{run.folder} is finished already; nothing to do."]
+    with pytest.raises(ValueError, match=r"holds a run of another task: seed was 0, now 1\. Give another folder"):
+        fit_table(table, run.folder, replace(TASK, seed=1))
+
+
+def test_a_changed_file_is_refused(run: Run, folder: Path) -> None:
+    frame(seed=3).to_csv(folder / "changed.csv", index=False)
+    with pytest.raises(ValueError, match="holds a run of another task: data was"):
+        fit_table(folder / "changed.csv", run.folder, TASK)
+
+
+def test_a_file_that_changes_while_it_is_read(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = folder / "moving.csv"
+    frame().to_csv(path, index=False)
+    import oneof.runs.fit_table
+
+    read = oneof.runs.fit_table.read_mixed
+
+    def slowly(file: Path, roles: Roles) -> object:
+        found = read(file, roles)
+        path.write_text(path.read_text() + "1,1,1,red,ant,ant\n")
+        return found
+
+    monkeypatch.setattr(oneof.runs.fit_table, "read_mixed", slowly)
+    with pytest.raises(ValueError, match=r"moving\.csv must not change while it is read; it did. Repeat the command"):
+        fit_table(path, folder / "moving", TASK)
+
+
+def test_what_cannot_be_learned_stops(folder: Path) -> None:
+    pd.DataFrame({"x": [1.0, 2.0, 3.0], "candidates": ["a|b"] * 3}).to_csv(folder / "full.csv", index=False)
+    with pytest.raises(ValueError, match=r"full\.csv cannot be learned from: every set is full"):
+        fit_table(folder / "full.csv", folder / "full", Task())
+
+
+def test_a_folder_with_something_else_is_left_alone(table: Path, folder: Path) -> None:
+    (folder / "mine").mkdir()
+    (folder / "mine" / "thesis.txt").write_text("years of work")
+    with pytest.raises(ValueError, match=r"out must be a new or empty folder; .*mine holds something else"):
+        fit_table(table, folder / "mine", TASK)
+
+
+@pytest.mark.parametrize("name", ["run.json", "purified.parquet", "training.json", "rows.jsonl"])
+def test_damaged_parts_are_named(run: Run, folder: Path, name: str) -> None:
+    copy = folder / f"without-{name}"
+    shutil.copytree(run.folder, copy)
+    (copy / name).write_bytes(b"\xff{")
+    part = {"purified.parquet": "purified", "training.json": "training", "rows.jsonl": "rows"}.get(name, "folder")
+    with pytest.raises(ValueError, match=f"a run must hold {name}; in .* it is missing or damaged. Fit it again"):
+        getattr(Run.open(copy), part)
+
+
+def test_damaged_models_are_refused(run: Run, folder: Path) -> None:
+    copy = folder / "broken"
+    shutil.copytree(run.folder, copy)
+    content = (copy / "model.safetensors").read_bytes()
+    (copy / "model.safetensors").write_bytes(content[:-1] + b"?")
+    with pytest.raises(ValueError, match=r"model\.safetensors must be the file that was written; it was changed"):
+        _ = Run.open(copy).model
+    write_json({"format": 99}, copy / "model.json")
+    with pytest.raises(ValueError, match="must hold a model of format 1; it has another"):
+        _ = Run.open(copy).model
+    (copy / "model.safetensors").unlink()
+    with pytest.raises(ValueError, match="must hold a whole model"):
+        _ = Run.open(copy).model
+
+
+def test_what_is_no_run_is_named(folder: Path) -> None:
+    with pytest.raises(ValueError, match="a run must be a folder that oneof fit wrote; there is no"):
+        Run.open(folder / "nowhere")
+    (folder / "stopped" / "checkpoint").mkdir(parents=True)
+    with pytest.raises(ValueError, match=r"the run in .* must be finished; it was stopped. Repeat its command"):
+        Run.open(folder / "stopped")
+
+
+# ------------------------------------------------------------------------------------------------- killed, full, unwritable
+
+FIT = """
+import sys, torch
+from pathlib import Path
+from oneof.data.table import Roles
+from oneof.data.encode import learn_encoding
+from oneof.runs.fit_table import Task, fit_table
+from oneof.selection.space import Space
+torch.set_num_threads(1)
+roles = Roles(features=("x*", "hue"), ignore=("truth",))
+space = Space(scaling=("feature", "ranks"), lr=(0.1,), weight_decay=(1e-3,), members=3, epochs=25)
+fit_table(Path(sys.argv[1]), Path(sys.argv[2]), Task(roles, space=space))
+"""
+
+
+def test_killed_and_repeated_it_ends_with_the_same_model(run: Run, table: Path, folder: Path) -> None:
+    out = folder / "killed"
+    process = subprocess.Popen([sys.executable, "-c", FIT, str(table), str(out)])
+    while not (out / "checkpoint" / "search").exists() and process.poll() is None:
+        time.sleep(0.001)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert not (out / "run.json").exists()
+    with pytest.raises(ValueError, match="holds a run of another task: seed was 0, now 5"):
+        fit_table(table, out, replace(TASK, seed=5))
+    again = fit_table(table, out, TASK)
+    assert (out / "model.safetensors").read_bytes() == (run.folder / "model.safetensors").read_bytes()
+    assert again.purified == run.purified
+    assert not (out / "checkpoint").exists()
+
+
+def test_a_full_disk_ends_with_one_line(
+    table: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    code, _, said = command("fit", table, "--out", folder / "disk", "--ignore", "truth", capsys=capsys)
+    assert code == 2
+    assert said.count("\n") == 1
+    assert "No space left on device: '" in said
+    assert list((folder / "disk").rglob("*.part")) == []
+
+
+def test_an_unwritable_folder_ends_with_one_line(table: Path, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "file").write_text("")
+    code, _, said = command("fit", table, "--out", folder / "file" / "run", "--ignore", "truth", capsys=capsys)
+    assert code == 2
+    assert said.startswith("oneof: [Errno 20] Not a directory")
+    assert said.count("\n") == 1
+
+
+def test_two_hundred_classes_with_one_row_each(folder: Path) -> None:
+    rng = np.random.default_rng(0)
+    names = [f"kind {i}" for i in range(200)]
+    sets = ["|".join({names[i], names[rng.integers(200)]}) for i in range(200)]
+    given = pd.DataFrame(rng.normal(size=(200, 4)), columns=list("abcd")).assign(candidates=sets)
+    given.to_csv(folder / "kinds.csv", index=False)
+    found = fit_table(folder / "kinds.csv", folder / "kinds", Task(space=SMALL))
+    assert found.purified.num_rows == 200
+    assert len(found.model.classes) == 200
+
+
+def test_all_commands_are_there() -> None:
+    names = {command.name or command.callback.__name__ for command in app.registered_commands if command.callback}
+    assert {"fit", "predict", "clean", "export"} <= names

@@ -1,0 +1,228 @@
+"""The purified table of an ensemble: who removed what, what is left, who is asked, and why."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import torch
+
+from oneof.data.encode import Encoding
+from oneof.purify import Pop
+from oneof.runs.explain import explained, queue, reason
+from oneof.runs.label_studio import tasks, write_tasks
+from oneof.runs.labels import (
+    Opinions,
+    ask_networks,
+    ensemble_table,
+    gather_falls,
+    judged_rows,
+    kept_sets,
+    resolve,
+    trained_rows,
+)
+from oneof.runs.model import Model, member_of
+from oneof.runs.nearest_rows import Evidence, find_evidence, nearest
+from oneof.storage.sheets import check_out
+from oneof.training.fit import fit
+from oneof.training.problem import Training
+from oneof.training.trials import Trial
+
+NAMES = ["ant", "bee", "cow"]
+
+
+@pytest.fixture(scope="module")
+def world():
+    """Two networks on 90 rows, each with other rows held out."""
+    rng = np.random.default_rng(0)
+    truth = rng.integers(3, size=90)
+    x = (np.eye(3)[truth] * 4 + rng.normal(size=(90, 3))).astype(np.float32)
+    sets = (rng.random((90, 3)) < 0.4) | (np.arange(3) == truth[:, None])
+    rows = [np.arange(60), np.arange(30, 90)]
+    fitted = fit(
+        x,
+        sets,
+        trials=[Trial(i, own, scaling="feature") for i, own in enumerate(rows)],
+        purify=Pop(warm_up=5, interval=5, window=2),
+        training=Training(epochs=40, batch=10),
+    )
+    encoding = Encoding(("a", "b", "c"), (0.0, 0.0, 0.0), (), {}, ())
+    return x, sets, truth, fitted, Model(NAMES, encoding, (member_of(fitted),), {})
+
+
+def test_opinions_are_those_of_the_networks(world):
+    x, sets, _, fitted, model = world
+    trained = trained_rows([fitted], 90)
+    assert trained.sum(1).tolist() == [60, 60]
+    p = fitted.probabilities(x).numpy()
+    found = ask_networks(model, x, sets, trained)
+    np.testing.assert_allclose(found.mean, p.mean(0), atol=1e-6)
+    np.testing.assert_allclose(found.held_out[:30], p[1, :30], atol=1e-6)
+    np.testing.assert_allclose(found.held_out[60:], p[0, 60:], atol=1e-6)
+    assert np.isnan(found.held_out[30:60]).all()
+    np.testing.assert_allclose(found.first.sum(1), 1)
+    judged = judged_rows(found, sets, None)
+    assert len(judged.gold) == 60
+    assert (judged.gold == -1).all()
+
+
+def test_a_million_rows_come_in_blocks(world, monkeypatch):
+    x, _, _, _, model = world
+    whole = model.probabilities(x)
+    monkeypatch.setattr("oneof.runs.model._CELLS", 84)
+    assert len(list(model.blocks(x))) == 13
+    np.testing.assert_allclose(model.probabilities(x), whole, atol=1e-6)
+
+
+def test_a_label_is_gone_when_all_who_saw_it_removed_it(world):
+    _, sets, _, fitted, _ = world
+    kept = kept_sets([fitted], sets)
+    first, second = fitted.candidates.numpy()
+    np.testing.assert_array_equal(kept[:30], first[:30])
+    np.testing.assert_array_equal(kept[30:60], first[30:] | second[:30])
+    assert (kept <= sets).all()
+    assert kept.any(1).all()
+
+
+def test_falls_are_gathered_by_row_and_label(world):
+    _, sets, _, fitted, _ = world
+    falls = gather_falls([fitted], 3)
+    gone = np.zeros((90, 3), dtype=int)
+    for rows, left in zip(fitted.rows.numpy(), fitted.candidates.numpy(), strict=True):
+        gone[rows] += sets[rows] & ~left
+    np.testing.assert_array_equal(np.stack([falls.row, falls.label]), np.nonzero(gone))
+    np.testing.assert_array_equal(falls.trials, gone[gone > 0])
+    log = fitted.removals
+    one = (fitted.rows[log.trial, log.row] == int(falls.row[0])) & (log.label == int(falls.label[0]))
+    assert falls.round[0] in log.round[one].tolist()
+    assert falls.margin[0] == pytest.approx(float(log.margin[one].mean()))
+
+
+def test_without_purification_nothing_falls():
+    x = torch.randn(20, 2)
+    fitted = fit(x, torch.ones(20, 3, dtype=torch.bool), training=Training(epochs=1))
+    assert all(len(part) == 0 for part in gather_falls([fitted], 3))
+
+
+def table(world) -> pa.Table:
+    x, sets, _, fitted, model = world
+    trained = trained_rows([fitted], 90)
+    opinions, kept = ask_networks(model, x, sets, trained), kept_sets([fitted], sets)
+    resolved = resolve(opinions, sets, kept)
+    evidence = find_evidence(x, 1 - resolved.probability, resolved.ask)
+    return ensemble_table(resolved, sets, kept, gather_falls([fitted], 3), trained.sum(0), evidence, NAMES)
+
+
+def test_the_table_says_what_became_of_every_row(world):
+    _, sets, truth, _, _ = world
+    purified = table(world)
+    assert purified["row"].to_pylist() == list(range(90))
+    assert (np.array(purified["label"].to_pylist()) == np.array(NAMES)[truth]).mean() > 0.9
+    for row, given in zip(purified.to_pylist(), sets, strict=True):
+        assert row["original"] == [name for name, one in zip(NAMES, given, strict=True) if one]
+        assert set(row["kept"]) <= set(row["original"])
+        assert row["label"] in row["kept"]
+        assert {fall["label"] for fall in row["removed"]} >= set(row["original"]) - set(row["kept"])
+        assert all(1 <= fall["trials"] <= row["trained"] for fall in row["removed"])
+        assert 0 < row["probability"] <= 1
+        assert len(row["neighbours"]) == 5
+        assert row["row"] not in row["neighbours"]
+
+
+def test_a_confident_label_outside_the_set_is_flagged_and_never_taken():
+    p = np.array([[0.97, 0.02, 0.01]], dtype=np.float32)
+    given = np.array([[False, True, True]])
+    found = resolve(Opinions(p, p, np.array([[0, 1.0, 0]])), given, given)
+    assert (found.outside[0], found.label[0], found.ask[0]) == (0, 1, True)
+
+
+def test_a_sole_candidate_is_never_asked_about_unless_it_may_be_wrong():
+    p = np.array([[0.5, 0.3, 0.2]], dtype=np.float32)
+    given = np.array([[False, False, True]])
+    found = resolve(Opinions(p, p, np.array([[0, 0, 1.0]])), given, given)
+    assert not found.ask[0]
+    assert found.probability[0] == 1
+
+
+def test_the_queue_is_ordered_by_gain():
+    purified = pa.table({"ask": [True, False, True, True], "gain": [0.1, 9.0, 0.5, 0.3]})
+    assert queue(purified).to_pylist() == [3, None, 1, 2]
+
+
+def test_reasons_name_labels_rounds_and_neighbours(world):
+    told = explained(table(world), 2)
+    rows = [row for row in told.to_pylist() if row["removed"]]
+    assert rows
+    for row in rows:
+        fall = row["removed"][0]
+        assert f"'{fall['label']}' fell in round {fall['round']} at margin {fall['margin']:.2f}" in row["why"]
+    sole = next(row for row in told.to_pylist() if len(row["original"]) == 1)
+    assert f"'{sole['label']}' is the only candidate." in sole["why"]
+    assert "nearest settled rows are" in sole["why"]
+
+
+def test_a_label_may_fall_before_training():
+    row = {
+        "original": ["ant", "bee"],
+        "kept": ["ant"],
+        "label": "ant",
+        "probability": 1.0,
+        "margin": 1.0,
+        "agreement": 1.0,
+    }
+    row |= {"removed": [{"label": "bee", "round": 0, "margin": 0.75, "trials": 9}], "trained": 9, "neighbours": []}
+    said = reason(row | {"ask": False, "outside": "cow"}, [], 10)
+    assert "'bee' fell before training at margin 0.75: the other rows speak against it." in said
+    assert "The networks are sure of 'cow', which is not in the set: does the set miss the truth?" in said
+
+
+def test_neighbours_are_the_nearest():
+    x = np.random.default_rng(0).normal(size=(40, 3))
+    rows, among = np.arange(10), np.arange(5, 40)
+    found = nearest(x, rows, among)
+    for i, row in enumerate(rows):
+        others = [j for j in among if j != row]
+        distance = [((x[row] - x[j]) ** 2).sum() for j in others]
+        assert found[i].tolist() == [others[k] for k in np.argsort(distance)[:5]]
+
+
+def test_there_may_be_no_neighbour():
+    found = find_evidence(np.zeros((2, 1)), np.array([0.5, 0.5]), np.array([True, True]))
+    assert Evidence(*found).column().to_pylist() == [[], []]
+
+
+def check_import(task: dict[str, object]) -> None:
+    """What Label Studio's documentation asks of a task with pre-annotations of the type choices."""
+    assert set(task) == {"data", "predictions"}
+    assert isinstance(task["data"], dict)
+    for prediction in task["predictions"]:
+        assert set(prediction) == {"model_version", "score", "result"}
+        assert isinstance(prediction["model_version"], str)
+        assert 0 <= prediction["score"] <= 1
+        for region in prediction["result"]:
+            assert set(region) == {"id", "from_name", "to_name", "type", "value"}
+            assert region["type"] == "choices"
+            assert all(isinstance(choice, str) for choice in region["value"]["choices"])
+
+
+def test_label_studio_gets_tasks_that_it_can_import(world, tmp_path: Path):
+    told = explained(table(world), 2)
+    data = {"text": [f"<b>{i}</b>" for i in range(90)]}
+    write_tasks(tasks(told, data, from_name="animal", to_name="text"), tmp_path / "t.json")
+    every = json.loads((tmp_path / "t.json").read_text())
+    assert len(every) == 90
+    for task in every:
+        check_import(task)
+    assert every[3]["data"]["text"] == "<b>3</b>"
+    assert every[3]["predictions"][0]["result"][0]["from_name"] == "animal"
+    assert every[3]["predictions"][0]["result"][0]["value"]["choices"] == [told["label"][3].as_py()]
+
+
+def test_where_nothing_can_be_written_is_said_before_the_work(tmp_path: Path):
+    with pytest.raises(ValueError, match=r"out must end in one of \.parquet, \.csv; got .*x\.txt"):
+        check_out(tmp_path / "x.txt")
+    with pytest.raises(ValueError, match=r"out must lie in a folder that exists; .*Make .*no.* first"):
+        check_out(tmp_path / "no" / "x.csv")

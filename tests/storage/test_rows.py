@@ -1,0 +1,63 @@
+"""Files of rows: they only grow, several processes may write, and what a killed writer left is set aside."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+from pathlib import Path
+
+import pytest
+
+from oneof.storage.rows import append, read
+
+
+def write_many(path: Path, writer: int, count: int) -> None:
+    for number in range(count):
+        append(path, [{"writer": writer, "number": number, "words": "x" * (number % 300)}])
+
+
+def test_lines_of_several_writers_do_not_mix(tmp_path):
+    path, writers, count = tmp_path / "rows.jsonl", 4, 60
+    spawn = multiprocessing.get_context("spawn")
+    processes = [spawn.Process(target=write_many, args=(path, writer, count)) for writer in range(writers)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+    found = {(row["writer"], row["number"]) for row in read(path)}
+    assert len(read(path)) == len(found) == writers * count
+
+
+def test_a_line_that_was_cut_short_is_left_out_and_set_aside(tmp_path):
+    path = tmp_path / "rows.jsonl"
+    append(path, [{"seed": 1}, {"seed": 2}])
+    with path.open("a") as file:
+        file.write('{"seed": 3, "accu')
+    with pytest.warns(UserWarning, match=r"ends in a damaged line of 17 bytes, which is left out"):
+        assert read(path) == [{"seed": 1}, {"seed": 2}]
+    with pytest.warns(UserWarning, match=r"ended in a damaged line; it was moved to .*rows.jsonl.damaged"):
+        append(path, [{"seed": 4}])
+    assert read(path) == [{"seed": 1}, {"seed": 2}, {"seed": 4}]
+    assert (tmp_path / "rows.jsonl.damaged").read_text() == '{"seed": 3, "accu\n'
+
+
+def test_a_last_line_that_only_lacks_its_end_is_kept(tmp_path):
+    path = tmp_path / "rows.jsonl"
+    path.write_text('{"seed": 1}')
+    append(path, [{"seed": 2}])
+    assert read(path) == [{"seed": 1}, {"seed": 2}]
+
+
+@pytest.mark.parametrize("line", ["not json", "[1, 2]", "\x00\x01"])
+def test_a_damaged_line_in_the_middle_is_named(tmp_path, line):
+    path = tmp_path / "rows.jsonl"
+    path.write_text(json.dumps({"seed": 1}) + f"\n{line}\n" + json.dumps({"seed": 2}) + "\n")
+    with pytest.raises(ValueError, match=r"rows.jsonl must hold one JSON object per line; line 2"):
+        read(path)
+
+
+def test_bytes_that_are_no_text_are_named(tmp_path):
+    path = tmp_path / "rows.jsonl"
+    path.write_bytes(b'{"seed": 1}\n\xff\xfe\n')
+    with pytest.raises(ValueError, match=r"line 2 does not"):
+        read(path)

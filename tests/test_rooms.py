@@ -1,0 +1,73 @@
+"""The rooms of the package: a module imports only from rooms above its own, and no room has a cycle inside."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+import oneof
+
+ROOT = Path(oneof.__file__).parent
+ROOMS = [
+    "storage", "candidates", "metrics", "data", "votes", "inspect", "methods", "purify", "networks", "training", "selection",
+    "runs", "estimator", "paper", "cli",
+]  # fmt: skip
+OWN = {"__init__.py", "__main__.py", "version.py", "py.typed"}
+MODULES = {
+    ".".join(("oneof", *path.relative_to(ROOT).with_suffix("").parts)).removesuffix(".__init__"): path
+    for path in sorted(ROOT.rglob("*.py"))
+}
+
+
+def room_of(module: str) -> str:
+    return module.split(".")[1] if "." in module else ""
+
+
+def imported(path: Path) -> set[str]:
+    """The modules of the package that a file imports anywhere in it; `from oneof.data import splits` is oneof.data.splits."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            whole = {f"{node.module}.{alias.name}" for alias in node.names}
+            found |= {name if name in MODULES else node.module for name in whole}
+    return {name for name in found if name.split(".")[0] == "oneof"}
+
+
+def test_the_package_holds_the_rooms_and_nothing_else():
+    print("\n".join(ROOMS))
+    entries = {path.name for path in ROOT.iterdir() if path.name != "__pycache__"}
+    assert {name.removesuffix(".py") for name in entries - OWN} == set(ROOMS)
+
+
+@pytest.mark.parametrize("module", [name for name in MODULES if room_of(name) in ROOMS])
+def test_imports_only_from_rooms_above(module):
+    place = ROOMS.index(room_of(module))
+    rooms = {room_of(name) for name in imported(MODULES[module])} - {"version"}
+    assert rooms <= set(ROOMS[: place + 1]), f"{sorted(rooms - set(ROOMS[: place + 1]))} lie below {ROOMS[place]}"
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_no_room_has_a_cycle_inside(room):
+    """Imports under TYPE_CHECKING and inside functions count: a reader follows them too."""
+    own = {name: imported(path) for name, path in MODULES.items() if room_of(name) == room}
+    left = {name: {other for other in others if other in own and other != name} for name, others in own.items()}
+    while free := [name for name, others in left.items() if not others]:
+        left = {name: others - set(free) for name, others in left.items() if name not in free}
+    assert not left, f"a cycle among {sorted(left)}"
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_no_function_body_is_longer_than_forty_lines(module):
+    for node in ast.walk(ast.parse(MODULES[module].read_text())):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            body = node.body[1:] if ast.get_docstring(node) else node.body
+            length = body[-1].end_lineno - body[0].lineno + 1 if body else 0
+            assert length <= 40, f"{node.name} has {length} lines"
+
+
+def test_nothing_is_called_utils():
+    assert not {"utils", "common", "misc", "helpers"} & {path.stem for path in ROOT.rglob("*.py")}

@@ -1,0 +1,221 @@
+"""Several processes give what one gives: the same sets, the same log, weights and scores up to rounding."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from crew import (
+    CASES,
+    DATA,
+    KEPT,
+    SETS,
+    SPACE,
+    assert_same_run,
+    begin_as_one_stack,
+    classified,
+    outcome,
+    train,
+    train_some,
+    write_table,
+)
+
+import oneof.training.processes
+from oneof.data.augment import views
+from oneof.methods import METHODS
+from oneof.networks import GeneratorMLP
+from oneof.runs.fit_table import Task, fit_table
+from oneof.runs.folder import Run
+from oneof.training.fit import fit
+from oneof.training.problem import Training
+from oneof.training.processes import Crew, crew_here
+from oneof.training.trials import Trial
+
+SCRIPT = Path(__file__).parents[1] / "crew.py"
+
+
+def assert_same(ours, theirs, atol=1e-9):
+    assert ours["near"].keys() == theirs["near"].keys()
+    for name, value in theirs["near"].items():
+        np.testing.assert_allclose(ours["near"][name], value, rtol=0, atol=atol, err_msg=name)
+    for name, value in theirs["exact"].items():
+        assert torch.equal(ours["exact"][name], value), name
+
+
+@pytest.fixture(scope="module")
+def by_torchrun(tmp_path_factory):
+    """Every case, trained by two processes that torchrun started: the folder with what each of them saved."""
+    folder = tmp_path_factory.mktemp("crew")
+    torch.set_default_dtype(torch.float64)
+    for name in KEPT:
+        train_some(4, **CASES[name], checkpoint=folder / name)
+    torch.set_default_dtype(torch.float32)
+    write_table(folder / "table.csv")
+    begin_as_one_stack(folder)
+    started = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    done = subprocess.run([*started, SCRIPT, folder], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return folder
+
+
+@cache
+def load(folder, rank):
+    """What one of the two saved."""
+    return torch.load(folder / f"rank-{rank}.pt", weights_only=False)
+
+
+@pytest.mark.usefixtures("double")
+@pytest.mark.parametrize("case", CASES)
+def test_two_processes_give_what_one_gives(by_torchrun, case):
+    alone = outcome(train(**CASES[case]))
+    for rank in range(2):
+        assert_same(load(by_torchrun, rank)[case], alone)
+    if CASES[case].get("purify", "pop"):
+        assert alone["near"]["removed"].sum() > 5
+
+
+@pytest.mark.usefixtures("double")
+@pytest.mark.parametrize("case", KEPT)
+def test_another_number_of_processes_goes_on(by_torchrun, case):
+    """One process began, two went on, one ends it."""
+    names = [path.name for path in (by_torchrun / case / "stack-1").glob("*.json")]
+    assert sorted(names)[-1] > "step-000001-000000048.json"  # past where the first process stopped
+    assert_same(outcome(train(**CASES[case], checkpoint=by_torchrun / case)), outcome(train(**CASES[case])))
+
+
+def test_bad_input_that_one_process_finds_is_raised_in_all(by_torchrun):
+    assert [load(by_torchrun, rank)["wrong"] for rank in range(2)] == ["lr must be positive; got -1.0."] * 2
+
+
+def test_gpus_are_refused(monkeypatch):
+    monkeypatch.setattr(oneof.training.processes, "crew_here", lambda processes: Crew(0, 2))
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    with pytest.raises(ValueError, match=r"several processes need device 'cpu'\. Use one\."):
+        fit(DATA.x, SETS, device="cuda")
+
+
+@pytest.mark.usefixtures("double")
+def test_the_estimator_learns_the_same(by_torchrun):
+    probabilities, candidates, labels = classified(processes=1)
+    for rank in range(2):
+        ours = load(by_torchrun, rank)["classified"]
+        np.testing.assert_allclose(ours[0], probabilities, rtol=0, atol=1e-9)
+        assert (ours[1] == candidates).all()
+        assert (ours[2] == labels).all()
+    assert candidates.sum() < SETS.sum()
+
+
+@pytest.mark.usefixtures("double")
+def test_a_table_is_learned_from_and_only_the_first_process_speaks_and_writes(by_torchrun, tmp_path):
+    alone = fit_table(by_torchrun / "table.csv", tmp_path / "run", Task(space=SPACE))
+    assert_same_run(Run.open(by_torchrun / "run"), alone, 1e-9)
+    first, second = load(by_torchrun, 0), load(by_torchrun, 1)
+    assert [line for line in first["said"] if "finished already" in line]
+    assert second["said"] == []
+    assert second["missing"] == first["missing"]
+    assert "missing.csv" in first["missing"]
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("double")
+def test_a_process_that_dies_ends_the_run_with_a_message_and_it_can_be_resumed(tmp_path):
+    killer = threading.Thread(target=kill_one, args=(tmp_path,))
+    killer.start()
+    with pytest.raises(
+        ChildProcessError,
+        match=r"process 1 of 2 has died \(.*SIGKILL\), so the run cannot go on\. Repeat the call: with a checkpoint",
+    ):
+        train(epochs=6, slow=True, processes=2, checkpoint=tmp_path, every=0)
+    killer.join()
+    assert_same(outcome(train(epochs=6, slow=True, checkpoint=tmp_path)), outcome(train(epochs=6, slow=True)))
+
+
+def kill_one(folder):
+    """Kill the second process once a checkpoint is there."""
+    while not list(folder.glob("stack-1/*.json")):
+        time.sleep(0.1)
+    os.kill(sorted(child.pid for child in multiprocessing.active_children())[1], signal.SIGKILL)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("double")
+def test_three_new_processes():
+    assert_same(outcome(train(processes=3)), outcome(train()))
+    with pytest.raises(ValueError, match=r"share a trial's rows need a method whose loss is one of logits"):
+        train(method="valen", processes=2)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("double")
+def test_processes_that_slurm_started(tmp_path):
+    job = {
+        "SLURM_NTASKS": "2",
+        "SLURM_NNODES": "1",
+        "SLURM_JOB_NAME": "crew",
+        "SLURM_NODEID": "0",
+        "SLURM_JOB_ID": "77",
+        "SLURM_NTASKS_PER_NODE": "2",
+    }
+    places = [{"SLURM_PROCID": str(rank), "SLURM_LOCALID": str(rank), "MASTER_ADDR": "127.0.0.1"} for rank in range(2)]
+    write_table(tmp_path / "table.csv")
+    begin_as_one_stack(tmp_path)
+    tasks = [subprocess.Popen([sys.executable, SCRIPT, tmp_path], env=os.environ | job | place) for place in places]
+    assert [task.wait(timeout=300) for task in tasks] == [0, 0]
+    assert_same(load(tmp_path, 1)["plain"], outcome(train(**CASES["plain"])))
+
+
+# ------------------------------------------------------------------------------------------------------------- messages
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"method": METHODS["valen"]()},
+            r"share a trial's rows need a method whose loss is one of logits\. Use fewer processes\.",
+        ),
+        ({"network": GeneratorMLP()}, r"need a network without batch normalisation, since a batch lies in several"),
+        ({"views": views("plain", "mnist")}, r"need features, not views of images"),
+        ({"trials": [Trial(rows=np.arange(1))]}, r"processes must be at most the rows to train on \(1\); got 2\. Use"),
+    ],
+)
+def test_what_several_processes_do_not_do(monkeypatch, changes, message):
+    monkeypatch.setattr(oneof.training.processes, "crew_here", lambda processes: Crew(0, 2))
+    monkeypatch.setattr(Crew, "agreed", lambda crew, number: number)
+    x = np.zeros((len(SETS), 1, 28, 28), dtype=np.uint8) if "views" in changes else DATA.x
+    with pytest.raises(ValueError, match=message):
+        fit(x, SETS, **changes)
+
+
+def test_messages(monkeypatch):
+    with pytest.raises(ValueError, match=r"processes must be at least 1; got 0"):
+        fit(DATA.x, SETS, processes=0)
+    with pytest.raises(ValueError, match=r"processes must be at most the rows to train on \(61\); got 62\. Use fewer"):
+        classified(processes=62)
+    with pytest.raises(
+        ValueError, match=r"settings that can be sent to other processes; .*start the script by torchrun"
+    ):
+        fit(DATA.x, SETS, processes=2, training=Training(schedule=lambda epoch, epochs: 1.0))
+    with monkeypatch.context() as notebook:
+        notebook.setattr("lightning_fabric.connector._IS_INTERACTIVE", True)
+        with pytest.raises(ValueError, match=r"a notebook cannot start processes; make a script of it, or leave"):
+            fit(DATA.x, SETS, processes=2)
+    monkeypatch.setenv("SLURM_PROCID", "0")
+    monkeypatch.setenv("SLURM_NTASKS", "4")
+    with pytest.raises(ValueError, match=r"processes must be what the launcher started \(4\), 1 or None; got 3"):
+        crew_here(3)
+    with pytest.raises(ValueError, match=r"must form one group; .*--ntasks-per-node=4.* Or say processes=1"):
+        crew_here(4)
+    assert crew_here(1) == Crew()
+    monkeypatch.setenv("SLURM_JOB_NAME", "bash")
+    assert crew_here(None) == Crew()

@@ -1,0 +1,121 @@
+"""What evaluation and the modules' own draws do to training: nothing, and the same each time."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from oneof.data.augment import views
+from oneof.networks import Backbone, LeNet
+from oneof.training.fit import fit
+from oneof.training.problem import Training
+from oneof.training.state import join
+from oneof.training.trials import Trial
+
+N, C = 24, 5
+RNG = np.random.default_rng(0)
+X = RNG.integers(0, 256, size=(N, 1, 28, 28), dtype=np.uint8)
+SETS = RNG.random((N, C)) < 0.4
+SETS[np.arange(N), np.arange(N) % C] = True
+TRAINING = Training(epochs=3, batch=12)
+PLAIN = views("plain", "mnist")
+
+
+def test_evaluation_uses_running_statistics():
+    """A row's logits do not depend on the rows beside it."""
+    fitted = fit(X, SETS, network=LeNet(), training=TRAINING, views=PLAIN)
+    torch.testing.assert_close(fitted.logits(X[:2]), fitted.logits(X)[:, :2])
+
+
+def frozen() -> nn.Module:
+    return nn.Sequential(nn.Conv2d(1, 6, 5), nn.BatchNorm2d(6).eval(), nn.ReLU())
+
+
+def test_a_part_that_was_frozen_stays_frozen_when_held_out_rows_are_looked_at():
+    alone, looked_at = (
+        fit(X, SETS, trials=[Trial(held_out=held)], network=Backbone(frozen), training=TRAINING, views=PLAIN)
+        for held in (None, np.arange(6))
+    )
+    assert not looked_at.stack.buffers["body.0.1.running_mean"].any()
+    assert torch.equal(alone.history.loss, looked_at.history.loss)
+
+
+def dropping() -> nn.Module:
+    return nn.Sequential(nn.Flatten(), nn.Linear(784, 16), nn.ReLU(), nn.Dropout(0.5))
+
+
+def weights(fitted) -> torch.Tensor:
+    return torch.cat([weight.flatten() for weight in fitted.stack.weights.values()])
+
+
+def trained(seed: int = 0, epochs: int = 3, checkpoint=None):
+    return fit(
+        X, SETS, trials=[Trial(seed)], network=Backbone(dropping), training=Training(epochs, 12), views=PLAIN,
+        checkpoint=checkpoint,
+    )  # fmt: skip
+
+
+def test_dropout_follows_the_seed_and_leaves_the_global_generator_alone():
+    torch.manual_seed(5)
+    before = torch.get_rng_state()
+    first = trained()
+    assert torch.equal(before, torch.get_rng_state())
+    torch.manual_seed(6)
+    assert torch.equal(weights(trained()), weights(first))
+    assert not torch.equal(weights(trained(seed=1)), weights(first))
+
+
+def test_dropout_goes_on_where_it_stood(tmp_path, monkeypatch):
+    whole = trained()
+
+    class Killed(Exception):
+        pass
+
+    import oneof.training.fit
+
+    real, count = oneof.training.fit.steps, 0
+
+    def cut_short(problem, state):
+        nonlocal count
+        for record in real(problem, state):
+            yield record
+            count += 1
+            if count == 4:  # in the second epoch
+                raise Killed
+
+    monkeypatch.setattr(oneof.training.fit, "steps", cut_short)
+    with pytest.raises(Killed):
+        fit(X, SETS, network=Backbone(dropping), training=TRAINING, views=PLAIN, checkpoint=tmp_path, every=0)
+    monkeypatch.setattr(oneof.training.fit, "steps", real)
+    torch.manual_seed(9)
+    assert torch.equal(weights(trained(checkpoint=tmp_path)), weights(whole))
+
+
+def test_a_checkpoint_knows_how_images_were_seen(tmp_path):
+    once = Training(epochs=1, batch=12)
+    fit(X, SETS, network=LeNet(), training=once, views=views("pop", "kmnist"), checkpoint=tmp_path)
+    with pytest.raises(ValueError, match=r"holds a checkpoint of another run: .*views"):
+        fit(X, SETS, network=LeNet(), training=once, views=views("pop", "fashion-mnist"), checkpoint=tmp_path)
+
+
+def test_fits_that_are_joined_run_as_they_did():
+    fits = [fit(X, SETS, trials=[Trial(seed)], network=LeNet(), training=TRAINING, views=PLAIN) for seed in (0, 1)]
+    for one in fits:
+        one.stack.fast = 12  # as on a card, where the module runs in bfloat16
+    assert join(fits).stack.fast == 12
+
+
+def test_a_stack_trained_on_a_card_runs_on_a_cpu_without_autocast(monkeypatch):
+    """A CPU may announce bfloat16 and not run it: what comes to one computes in the weights' own precision."""
+    fitted = fit(X, SETS, network=LeNet(), training=TRAINING, views=PLAIN)
+    plain = fitted.logits(X)
+
+    def refused(*_, **__):
+        raise AssertionError("autocast on a CPU")
+
+    monkeypatch.setattr(torch, "autocast", refused)
+    fitted.stack.fast = 12
+    fitted.stack.on_card = refused
+    assert torch.equal(fitted.logits(X), plain)

@@ -1,0 +1,161 @@
+"""Files that are no votes are refused in one clear line that names file and row; no file gives a traceback."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from oneof.votes import Spelling, read_label_studio, read_long, read_wide
+
+FIXTURES = Path(__file__).parents[1] / "fixtures" / "votes"
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("", "at least one row; .*votes.csv is empty"),
+        ("item,annotator,label\n", "at least one row; .*votes.csv has none"),
+        (
+            "item,annotator,labels\n1,a,x\n",
+            "must have the column 'label'; it has item, annotator, labels. Did you mean 'labels'",
+        ),
+        ("foo\n1\n", "must have the column 'item'; it has foo. Say which column to read"),
+        ("item,annotator,label,label\n1,a,x,y\n", "must have one column 'label'; it has 2"),
+        (
+            "item,annotator,label\n1,a,x\n2,a,\n",
+            r"'label' must hold a value in every row; .*votes.csv has none in row 1 \(1 such",
+        ),
+        (
+            "item,annotator,label\n1,a,x\n2,a\n",
+            r"rows must have the header's 3 cells; .*votes.csv, row 1 \(line 3\) has 2: '2,a'",
+        ),
+        (
+            "item,annotator,label\n1,a,caf\xe9\n",
+            "votes.csv must be UTF-8; it has other bytes, line 2. Save it as UTF-8",
+        ),
+        (
+            "item,annotator,\xe9tiquette\n1,a,x\n",
+            "votes.csv must be UTF-8; the names of its columns have other bytes. Save it as UTF-8",
+        ),
+    ],
+)
+def test_a_bad_csv_is_refused_with_its_row(tmp_path: Path, content: str, message: str) -> None:
+    path = tmp_path / "votes.csv"
+    path.write_bytes(content.encode("latin-1"))
+    with pytest.raises(ValueError, match=message) as caught:
+        read_long(path)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["votes.csv", "votes.jsonl"])
+def test_utf_16_is_refused_with_what_to_do(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    path.write_text((FIXTURES / "long.csv").read_text(), encoding="utf-16")
+    with pytest.raises(ValueError, match=rf"{name} must be UTF-8; it is UTF-16\. Save it as UTF-8\."):
+        read_long(path)
+
+
+@pytest.mark.parametrize(
+    "name", ["votes.parquet", "votes.csv.gz", "votes.json", "votes.xlsx", "votes.jsonl", "votes.jsonl.gz"]
+)
+def test_a_broken_file_is_named(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    path.write_bytes(b"\x1f\x8b\x08 not what it says")
+    with pytest.raises((ValueError, OSError), match=name):
+        (read_label_studio if name == "votes.json" else read_long)(path)
+    with pytest.raises(OSError, match="missing"):
+        read_long(tmp_path / "missing.csv")
+    with pytest.raises(ValueError, match=r"must end in one of \.csv, .*\.jsonl, .*or in such an ending and \.gz; got"):
+        read_long(tmp_path / "votes.xlsx")
+
+
+def test_a_truncated_gz_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "long.csv.gz"
+    path.write_bytes(gzip.compress((FIXTURES / "long.csv").read_bytes())[:-40])
+    with pytest.raises((ValueError, OSError), match=r"long\.csv\.gz"):
+        read_long(path)
+
+
+def test_values_of_the_wrong_kind_are_refused() -> None:
+    good = {"item": [1, 2], "annotator": ["a", "b"], "label": ["x", "y"], "sure": [0.5, 1.5]}
+    with pytest.raises(ValueError, match=r"'sure' must lie in \[0, 1\]; the table has 1.5 in row 1"):
+        read_long(pa.table(good), confidence="sure")
+    with pytest.raises(ValueError, match="'label' must hold numbers; the table has x in row 0"):
+        read_long(pa.table(good), confidence="label")
+    with pytest.raises(TypeError, match="'item' must hold text or numbers; the table has list"):
+        read_long(pa.table({**good, "item": [[1], [2]]}))
+    with pytest.raises(TypeError, match="'label' must hold text or numbers; the table has struct"):
+        read_long(pa.table({**good, "label": [{"a": 1}, {"a": 2}]}))
+    with pytest.raises(ValueError, match="'label' must hold a value in every row; the table has none in row 0"):
+        read_long(pd.DataFrame({**good, "label": [np.nan, 1.0]}))
+    with pytest.raises(ValueError, match="at least one label; the table has none"):
+        read_long(pa.table(good), spelling=Spelling(synonyms={"x": "", "y": ""}))
+    with pytest.raises(TypeError, match="must be a path, an Arrow table or a data frame; got int"):
+        read_long(3)
+
+
+def test_a_wide_table_holds_each_item_once_and_needs_columns() -> None:
+    table = pa.table({"item": ["u", "v", "v"], "ann": ["x", "y", "x"]})
+    with pytest.raises(ValueError, match="must hold each item once; the table has v in row 1 and row 2"):
+        read_wide(table, columns=["ann"])
+    with pytest.raises(ValueError, match="columns must name at least one annotator"):
+        read_wide(table, columns=[])
+
+
+# ------------------------------------------------------------------------------------------------------------- any file
+
+ANY_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.sampled_from(["a", ""]),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(
+                ["id", "annotations", "predictions", "result", "value", "choices", "from_name", "completed_by"]
+            ),
+            inner,
+        )
+    ),
+    max_leaves=12,
+)
+FUZZ = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+@FUZZ
+@given(
+    content=st.binary(max_size=60) | st.text('item,annotator,label\n"1x', max_size=60).map(str.encode),
+    header=st.booleans(),
+)
+@pytest.mark.parametrize("name", ["votes.csv", "votes.parquet", "votes.json", "votes.jsonl"])
+def test_no_bytes_give_anything_but_votes_or_a_message(tmp_path: Path, name: str, content: bytes, header: bool) -> None:
+    path = tmp_path / name
+    path.write_bytes(b"item,annotator,label\n" * header + content)
+    with suppress(ValueError, TypeError, OSError):
+        assert len((read_label_studio if name == "votes.json" else read_long)(path).item) > 0
+
+
+@FUZZ
+@given(
+    task=st.lists(ANY_JSON, max_size=2)
+    | st.dictionaries(st.sampled_from(["id", "annotations", "predictions"]), ANY_JSON).map(lambda t: [t])
+)
+def test_no_json_gives_anything_but_votes_or_a_message(tmp_path: Path, task: object) -> None:
+    path = tmp_path / "export.json"
+    path.write_text(json.dumps(task))
+    with suppress(ValueError, TypeError):
+        assert len(read_label_studio(path).item) > 0
+
+
+def test_deep_json_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "export.json"
+    path.write_text("[" * 100_000)
+    with pytest.raises(ValueError, match=r"export\.json cannot be read: it is nested too deeply"):
+        read_label_studio(path)
