@@ -27,6 +27,7 @@ from oneof.training.trials import Trial
 N, C = 61, 12
 DATA = mixture(n=N, d=3, c=C, separation=4.0, seed=1)
 SETS = np.eye(C, dtype=bool)[DATA.labels] | (np.random.default_rng(3).random((N, C)) < 0.15)
+VOTES = SETS * np.random.default_rng(4).integers(1, 4, SETS.shape)
 POP = Pop(warm_up=1, interval=2, window=2, e0=0.03, e_end=0.01, e_s=0.01, every_round=False)
 RATIO = PopRatio(1, 2, 1, False, 0.3, 0.8, quiet=0.05)
 TABLES = [name for name, method in METHODS.items() if method.views == 1 and name != "valen"]
@@ -45,6 +46,9 @@ CASES |= {
     "mixup of two trials row by row": {"trials": 2, "batch": 1, "mixup": 0.7},  # often without a row of any trial
     "mixup, packed": {"trials": 3, "large": 0, "mixup": 0.7},
     "balanced proden": {"method": "balanced", "trials": 3, "mixup": 1.0},
+    "votes": {"prior": True},
+    "votes, packed": {"prior": True, "large": 0, "trials": 3},
+    "votes and slack in mixup": {"prior": True, "slack": 0.3, "mixup": 0.7, "trials": 3},
     "dealt": {"trials": 3, "mixup": 0.7, "noise": 0.1},
     "dealt, five stacks": {"trials": 5, "memory": 1},
     "dealt, packed": {"trials": 3, "large": 0},
@@ -76,6 +80,7 @@ def train(
     batch=16,
     epochs=5,
     slow=False,
+    prior=False,
     network=MLP((8,)),  # noqa: B008 - frozen
     **options,
 ):
@@ -93,6 +98,7 @@ def train(
             network=network,
             training=Training(epochs, batch, schedule=schedule) if slow else training,
             labels=DATA.labels,
+            prior=VOTES if prior else None,
             choose="approximated",
             **options,
         )

@@ -23,7 +23,7 @@ from oneof.data.named.verify import verify
 
 REAL = os.environ.get("ONEOF_DATA")
 needs_data = pytest.mark.skipif(not REAL, reason="ONEOF_DATA does not say where the data sets are")
-HERE = ["mnist", "fashion-mnist", "kmnist", "cifar10", "lost", "birdsong", "msrcv2"]
+HERE = ["mnist", "fashion-mnist", "kmnist", "cifar10", "cifar10n", "cifar10h", "lost", "birdsong", "msrcv2"]
 APP = typer.Typer()
 APP.command()(data)
 
@@ -81,7 +81,7 @@ def test_rows_are_the_papers():
         "yahoo": (18393, 4598, 163, 219, 1.91),
     }  # fmt: skip
     assert {name: tuple(row.paper) for name, row in NAMED.items() if row.paper} == printed
-    assert set(NAMED) - set(printed) == {"digits"}
+    assert set(NAMED) - set(printed) == {"digits", "cifar10n", "cifar10h"}
     for row in NAMED.values():
         assert row.address.startswith("http")
         assert row.licence

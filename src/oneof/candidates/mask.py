@@ -22,12 +22,16 @@ def as_numbers(candidates: Tensor, dtype: torch.dtype) -> Tensor:
     return candidates.view(torch.uint8).to(dtype)
 
 
-def uniform(candidates: Tensor) -> Tensor:
-    """Equal weight on every candidate, [..., c]; zero elsewhere.
+def uniform(candidates: Tensor, prior: Tensor | None = None) -> Tensor:
+    """Equal weight on every candidate, [..., c], or weights in proportion to e^prior; zero elsewhere.
 
     >>> uniform(torch.tensor([True, False, True]))
     tensor([0.5000, 0.0000, 0.5000])
+    >>> uniform(torch.tensor([True, False, True]), prior=torch.tensor([3.0, 9.0, 1.0]).log())
+    tensor([0.7500, 0.0000, 0.2500])
     """
+    if prior is not None:
+        return posterior(prior, candidates)
     weights = as_numbers(candidates, torch.get_default_dtype())
     return weights / weights.sum(-1, keepdim=True)
 

@@ -23,6 +23,11 @@ class Batch(NamedTuple):
     memory: Memory  # rows [t, b, ...]
     epoch: Tensor  # 0-dim, counted from 0; on the device, so that no step waits for it
     generators: list[torch.Generator]  # one per trial, for draws inside the step
+    prior: Tensor | None = None  # [t, b, c] log of how much the votes speak for each label; None where there are none
+
+    def weighed(self, logits: Tensor) -> Tensor:
+        """Logits whose softmax on the set is prior x posterior: what a method takes its weights from."""
+        return logits if self.prior is None else logits + self.prior
 
 
 class Net(Protocol):
@@ -79,11 +84,14 @@ class Method:
     after_step: ClassVar[bool] = False
     """Is memory taken from a second forward, after the update of the network?"""
 
+    weighs: ClassVar[bool] = False
+    """Does memory hold weights of the candidates? Then a prior multiplies into them: `init` and `update` see it."""
+
     packs: ClassVar[bool] = True
     """May memory be kept for candidates alone? It is then zero off the set, and `init` looks at each row's set by itself."""
 
-    def init(self, candidates: Tensor) -> Memory:
-        """The memory before training; by default nothing is remembered."""
+    def init(self, candidates: Tensor, prior: Tensor | None = None) -> Memory:
+        """The memory before training; by default nothing is remembered. `prior` [..., c] in logs, as for `update`."""
         return ()
 
     def loss(self, logits: Tensor, candidates: Tensor, memory: Memory) -> Tensor:
@@ -91,7 +99,7 @@ class Method:
         raise NotImplementedError
 
     def update(self, logits: Tensor, candidates: Tensor, memory: Memory) -> Memory:
-        """The memory after the examples were seen; by default as it was."""
+        """The memory after the examples were seen; by default as it was. Where there is a prior, its log is in the logits."""
         return memory
 
     def network(self, module: nn.Module, classes: int, shape: tuple[int, ...]) -> nn.Module:
@@ -114,7 +122,7 @@ class Method:
             logits, *_ = every = logits_of(net, views)
             loss = self.loss(every, batch.candidates, batch.memory).mean(0)
         seen = logits.detach()
-        return Step(loss, seen, self.update(seen, batch.candidates, batch.memory), shared)
+        return Step(loss, seen, self.update(batch.weighed(seen), batch.candidates, batch.memory), shared)
 
     def refresh(
         self, net: Net, features: Callable[[], Tensor], memory: Memory, shared: Any, epoch: int

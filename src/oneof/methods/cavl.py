@@ -20,14 +20,15 @@ class CAVL(Method):
         loss_i = - log p_i,y_i          (uniform over S_i at the first visit)
         y_i   <- argmax_{j in S_i} z_ij |1 - z_ij|
 
-    Memory: y as one-hot weights [n, c]; renewed from a second forward after the step.
+    Memory: y as one-hot weights [n, c]; renewed from a second forward after the step. An activation value is no
+    probability, so a prior is not used.
     Differs from the authors' code: non-candidates are masked by minus infinity. Theirs multiplies by the mask, so that a
     non-candidate (value 0) wins wherever every candidate's value is negative.
     """
 
     after_step: ClassVar[bool] = True
 
-    def init(self, candidates: Tensor) -> Tensor:
+    def init(self, candidates: Tensor, prior: Tensor | None = None) -> Tensor:
         return uniform(candidates)
 
     def loss(self, logits: Tensor, candidates: Tensor, weights: Tensor) -> Tensor:

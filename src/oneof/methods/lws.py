@@ -46,10 +46,12 @@ class LWS(Method):
     beta: float = 1.0  # weight of the non-candidates; the authors search {1, 2}
 
     after_step: ClassVar[bool] = True
+    weighs: ClassVar[bool] = True
     packs: ClassVar[bool] = False  # non-candidates have weights too
 
-    def init(self, candidates: Tensor) -> Tensor:
-        return torch.full(candidates.shape, 1 / candidates.shape[-1], device=candidates.device)
+    def init(self, candidates: Tensor, prior: Tensor | None = None) -> Tensor:
+        flat = torch.full(candidates.shape, 1 / candidates.shape[-1], device=candidates.device)
+        return flat if prior is None else prior.softmax(-1)
 
     def loss(self, logits: Tensor, candidates: Tensor, weights: Tensor) -> Tensor:
         side = torch.where(candidates, 1.0, -1.0)

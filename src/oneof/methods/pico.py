@@ -95,6 +95,7 @@ class PiCO(Method):
     start: int = 1  # epoch from which on prototypes choose and labels attract
 
     views: ClassVar[int] = 2
+    weighs: ClassVar[bool] = True  # the first weights and the pseudo-labels; prototypes choose by themselves
     together: ClassVar[bool] = False  # query and key have networks of their own
 
     def __post_init__(self) -> None:
@@ -102,8 +103,8 @@ class PiCO(Method):
             if not getattr(self, name) > 0:
                 raise ValueError(f"{name} must be positive; got {getattr(self, name)}.")
 
-    def init(self, candidates: Tensor) -> Tensor:
-        return uniform(candidates)
+    def init(self, candidates: Tensor, prior: Tensor | None = None) -> Tensor:
+        return uniform(candidates, prior)
 
     def network(self, module: nn.Module, classes: int, shape: tuple[int, ...]) -> nn.Module:
         return Contrastive(module, self.embedding)
@@ -126,7 +127,7 @@ class PiCO(Method):
                 torch.lerp(old, new, 1 - self.momentum) for old, new in zip(trailing, net.weights.values(), strict=True)
             ]
             key = net(views[1], weights=dict(zip(net.weights, keys, strict=True)))[1]
-        labels = masked(logits.detach(), batch.candidates).argmax(-1)
+        labels = masked(batch.weighed(logits.detach()), batch.candidates).argmax(-1)
         weights = self._weights(batch, query.detach(), prototypes)
         similarity = similarities(query, key, queue, self.temperature)
         by_label = supervised_contrast(similarity, labels, torch.cat([labels, labels, queue_labels], 1))

@@ -29,8 +29,10 @@ class Proden(Method):
     does not remove a label.
     """
 
-    def init(self, candidates: Tensor) -> Tensor:
-        return uniform(candidates)
+    weighs: ClassVar[bool] = True
+
+    def init(self, candidates: Tensor, prior: Tensor | None = None) -> Tensor:
+        return uniform(candidates, prior)
 
     def loss(self, logits: Tensor, candidates: Tensor, weights: Tensor) -> Tensor:
         return weighted_cross_entropy(logits, restrict(weights, candidates))

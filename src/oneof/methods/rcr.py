@@ -44,18 +44,19 @@ class RCR(Method):
     ramp: float = 100.0  # epochs until then
 
     views: ClassVar[int] = 3
+    weighs: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if not self.ramp > 0:
             raise ValueError(f"ramp must be positive; got {self.ramp}.")
 
-    def init(self, candidates: Tensor) -> Tensor:
-        return uniform(candidates)
+    def init(self, candidates: Tensor, prior: Tensor | None = None) -> Tensor:
+        return uniform(candidates, prior)
 
     def step(self, net: Net, views: Tensor, batch: Batch, shared: Any) -> Step:
         logits = logits_of(net, views)
         lam = self.lam * (batch.epoch / self.ramp).clamp(max=1)
         agreement = divergence(logits, restrict(batch.memory, batch.candidates)).sum(0)
         loss = excluded(logits[0], batch.candidates) + lam * agreement
-        weights = posterior(logits.detach().log_softmax(-1).mean(0), batch.candidates)
+        weights = posterior(batch.weighed(logits.detach().log_softmax(-1).mean(0)), batch.candidates)
         return Step(loss, logits[0].detach(), weights, shared)

@@ -120,9 +120,10 @@ class Valen(Method):
     warm_up: int = 10  # epochs
 
     together: ClassVar[bool] = False  # it sees one view, and rebuilds it
+    weighs: ClassVar[bool] = True  # o; the draw d follows the encoder, which o teaches
     packs: ClassVar[bool] = False  # it numbers the rows; and a graph of all rows is not for sizes at which packing pays
 
-    def init(self, candidates: Tensor) -> Recollection:
+    def init(self, candidates: Tensor, prior: Tensor | None = None) -> Recollection:
         n = candidates.shape[-2]
         if not 1 <= self.neighbours < n:
             raise ValueError(
@@ -130,7 +131,7 @@ class Valen(Method):
             )
         own = torch.arange(n, device=candidates.device).expand(candidates.shape[:-1])[..., None]
         alone = own.expand(*own.shape[:-1], self.neighbours)
-        return Recollection(uniform(candidates), uniform(candidates), own.clone(), alone.clone())
+        return Recollection(uniform(candidates, prior), uniform(candidates, prior), own.clone(), alone.clone())
 
     def network(self, module: nn.Module, classes: int, shape: tuple[int, ...]) -> nn.Module:
         return Variational(module, classes, math.prod(shape))
@@ -152,7 +153,7 @@ class Valen(Method):
         loss = self._evidence(a, d, net(d, part="decoder"), x, candidates, memory) + taught
         warm = batch.epoch < self.warm_up
         seen = logits.detach()
-        o_after = posterior(seen, candidates)
+        o_after = posterior(batch.weighed(seen), candidates)
         d_after = self.kappa * restrict(d.detach(), candidates) + (1 - self.kappa) * o
         after = memory._replace(o=o_after, d=torch.where(warm, o_after, d_after))
         return Step(torch.where(warm, weighted_cross_entropy(logits, o), loss), seen, after, shared)

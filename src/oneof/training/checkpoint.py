@@ -186,12 +186,13 @@ def _sizes(note: Path) -> list[int]:
 
 
 def fingerprint(problem: Problem) -> str:
-    """A checksum of the data: features, sets, labels and rows."""
+    """A checksum of the data: features, sets, votes, labels and rows."""
     digest = hashlib.sha256()
     sets = problem.candidates
     given = (sets.cells.labels, sets.cells.starts) if isinstance(sets, Packed) else (sets,)
+    votes = problem.prior.values if isinstance(problem.prior, Packed) else problem.prior
     features = problem.x.blocks() if isinstance(problem.x, RowsOnDisk) else (problem.x,)
-    for tensor in chain(features, given, (problem.labels, problem.rows, problem.held_out, problem.test)):
+    for tensor in chain(features, given, (votes, problem.labels, problem.rows, problem.held_out, problem.test)):
         if tensor is not None:
             digest.update(str(tuple(tensor.shape)).encode())
             digest.update(tensor.cpu().contiguous().numpy().data)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ from oneof.training.checks import check_last_batch, check_shared, check_views, t
 from oneof.training.device import free_memory, own_draws
 from oneof.training.loop import begin, steps
 from oneof.training.packed import Table
+from oneof.training.prior import Prior
 from oneof.training.problem import Problem, Training, as_features, pose
 from oneof.training.processes import Crew, check_rows, together
 from oneof.training.set_input import bytes_at_rest, read_sets, shape_of, worth_packing
@@ -47,6 +49,8 @@ def fit(
     network: Network = MLP(),  # noqa: B008 - frozen
     training: Training = Training(),  # noqa: B008 - frozen
     views: Views | None = None,
+    prior: Any = None,
+    slack: float = 0.0,
     labels: Any = None,
     choose: str = "last",
     device: str | torch.device = "cpu",
@@ -72,6 +76,11 @@ def fit(
         What is learned, whether POP purifies the sets, by which network, and how.
     views
         How images are seen: with it x is uint8 [n, channels, height, width] and stays so on the device.
+    prior
+        How much votes speak for each label [n, c], such as counts; dense or SciPy sparse. Methods that weigh candidates weigh by
+        prior x posterior, and POP compares these products. None: the sets say all.
+    slack
+        With a prior: what a label counts that nobody named, in votes. 0: it cannot be right.
     labels
         True labels [n], for reporting; used by nothing else unless choose="oracle".
     choose
@@ -97,68 +106,71 @@ def fit(
     >>> (result.logits(data.x)[0].argmax(-1).numpy() == data.labels).mean() > 0.8
     np.True_
     """
-    work = partial(
-        _fit, x, candidates, trials, method, purify, network, training, views, labels, choose, device, progress, memory,
+    asked = Request(
+        trials, method, purify, network, training, views, Prior(prior, slack), labels, choose, device, progress, memory,
         checkpoint, every,
     )  # fmt: skip
-    return together(work, processes)  # type: ignore[no-any-return]
+    return together(partial(_fit, x, candidates, asked), processes)  # type: ignore[no-any-return]
 
 
-def _fit(
-    x: Any,
-    candidates: Any,
-    trials: Sequence[Trial],
-    method: Method,
-    purify: Purify | None,
-    network: Network,
-    training: Training,
-    views: Views | None,
-    labels: Any,
-    choose: str,
-    device: str | torch.device,
-    progress: str | None,
-    memory: int | None,
-    checkpoint: str | Path | None,
-    every: float,
-    crew: Crew,
-) -> Fit:
+@dataclass(frozen=True)
+class Request:
+    """What `fit` is asked for, beside the data and the processes."""
+
+    trials: Sequence[Trial]
+    method: Method
+    purify: Purify | None
+    network: Network
+    training: Training
+    views: Views | None
+    prior: Prior
+    labels: Any
+    choose: str
+    device: str | torch.device
+    progress: str | None
+    memory: int | None
+    checkpoint: str | Path | None
+    every: float
+
+
+def _fit(x: Any, candidates: Any, asked: Request, crew: Crew) -> Fit:
     """`fit` in one process, or in one of a crew's."""
-    place = _place(device, crew)
+    trials, method, views = asked.trials, asked.method, asked.views
+    place = _place(asked.device, crew)
     check_views(views, place)
     sets = read_sets(candidates, place)
     _check_trials(trials, sets)
     origin = None if views else _origin(x, trials)
     values = x if origin is None else np.asarray(x) - origin
     features = as_features(values, torch.get_default_dtype(), place, views)
-    packed = method.packs and worth_packing(sets, len(trials))
+    packed = method.packs and asked.prior.slack == 0 and worth_packing(sets, len(trials))
     if not packed:
-        sets = _dense(sets, method, place)
+        sets = _dense(sets, method, asked.prior, place)
     shape, classes = tuple(features.shape[1:]), shape_of(sets)[-1]
-    build_one = partial(_network, method, network, shape, classes)
+    build_one = partial(_network, method, asked.network, shape, classes)
     rows = {len(features if trial.rows is None else trial.rows) for trial in trials}
-    one = _looked_at(network, method, shape, classes, rows, training, views, place)
-    each = bytes_at_rest(sets, packed) + _bytes_of(one, training, shape)
+    one = _looked_at(asked, shape, classes, rows, place)
+    each = bytes_at_rest(sets, packed) + _bytes_of(one, asked.training, shape)
     # convolutions gain nothing from a stack: images go one by one
-    limit = 0 if views else memory or free_memory(place) // 2
-    stacks = cut_as_before(trials, each, limit, checkpoint, crew)
+    limit = 0 if views else asked.memory or free_memory(place) // 2
+    stacks = cut_as_before(trials, each, limit, asked.checkpoint, crew)
     apart = len(stacks) >= crew.size  # whole stacks are dealt out; else all processes share the rows of every one
     if not apart:
         check_shared(method, views, one)
         check_rows(min(rows), crew.size)
-    what = {"method": method, "purify": purify, "network": network, "training": training}
-    setting = what | {"choose": choose, "views": views and _seen_as(views)}
 
     def fit_one(number: int) -> Fit:
         some, start = stacks[number], sum(map(len, stacks[:number]))
         own = sets[start : start + len(some)] if isinstance(sets, Tensor) and sets.dim() == 3 else sets
-        problem = pose(features, own, some, method, purify, training, views, labels, place, packed)
-        folder = checkpoint and Path(checkpoint) / f"stack-{number + 1}"
+        problem = pose(
+            features, own, some, method, asked.purify, asked.training, views, asked.labels, place, packed, asked.prior
+        )
         team = Crew() if apart else crew
-        keeper = _keeper(folder, setting, problem, some, every, team) if folder else None
-        title = _title(progress, number, len(stacks)) if crew.rank == 0 else None
+        keeper = _keeper(number, asked, problem, some, team) if asked.checkpoint else None
+        title = _title(asked.progress, number, len(stacks)) if crew.rank == 0 else None
         seeds = [trial.seed for trial in some]
         with own_draws(seeds, place):
-            return _fit_stack(problem.shared_with(team), build_one, seeds, choose, title, keeper)
+            return _fit_stack(problem.shared_with(team), build_one, seeds, asked.choose, title, keeper)
 
     fits = crew.each(fit_one, range(len(stacks))) if apart else [fit_one(number) for number in range(len(stacks))]
     return replace(join(fits), origin=origin)
@@ -187,16 +199,17 @@ def _check_trials(trials: Sequence[Trial], sets: Table) -> None:
         raise ValueError(f"candidates must have sets for every trial ({len(trials)}); got {len(sets)}.")
 
 
-def _dense(sets: Table, method: Method, device: torch.device) -> Tensor:
-    """The sets as a mask, if what a method keeps of every label fits."""
+def _dense(sets: Table, method: Method, prior: Prior, device: torch.device) -> Tensor:
+    """The sets as a mask, if what is kept of every label fits."""
     if isinstance(sets, Tensor):
         return sets
     needed, free = bytes_at_rest(sets, packed=False), free_memory(device)
     if needed > free:
         n, c = shape_of(sets)
+        remedy = "Give no slack" if prior.slack else "Use a method that keeps candidates alone, such as Proden"
         raise ValueError(
-            f"{type(method).__name__} keeps a number for every label of every row: {n:,} x {c:,} take {needed / 1e9:,.0f} GB and "
-            f"{free / 1e9:,.0f} GB are free. Use a method that keeps candidates alone, such as Proden."
+            f"{'slack' if prior.slack else type(method).__name__} keeps a number for every label of every row: {n:,} x {c:,} take "
+            f"{needed / 1e9:,.0f} GB and {free / 1e9:,.0f} GB are free. {remedy}."
         )
     return sets.dense()[0]
 
@@ -215,16 +228,19 @@ def _origin(x: Any, trials: Sequence[Trial]) -> NDArray[np.float64] | None:
     return np.asarray(np.median(values, axis=0))
 
 
-def _keeper(
-    folder: Path, setting: dict[str, Any], problem: Problem, trials: Sequence[Trial], every: float, crew: Crew
-) -> Keeper:
+def _keeper(number: int, asked: Request, problem: Problem, trials: Sequence[Trial], crew: Crew) -> Keeper:
+    setting = {name: getattr(asked, name) for name in ("method", "purify", "network", "training", "choose")}
+    setting["views"] = asked.views and _seen_as(asked.views)
+    if asked.prior.slack:
+        setting["slack"] = asked.prior.slack
     numbers = [
         {"seed": t.seed, "lr": t.lr, "weight_decay": t.weight_decay, "scaling": t.scaling, "purify": t.purify}
         for t in trials
     ]
     plain = {name: plain_value(value) for name, value in setting.items()}
     plain |= {"trials": [{name: plain_value(value) for name, value in row.items()} for row in numbers]}
-    return Keeper(folder, plain | {"data": fingerprint(problem)}, every, Share(crew, *crew.owned(problem.total)))
+    folder = Path(str(asked.checkpoint)) / f"stack-{number + 1}"
+    return Keeper(folder, plain | {"data": fingerprint(problem)}, asked.every, Share(crew, *crew.owned(problem.total)))
 
 
 def _seen_as(views: Views) -> dict[str, Any]:
@@ -241,18 +257,15 @@ def _network(method: Method, network: Network, shape: tuple[int, ...], classes: 
     return method.network(network(shape, classes), classes, shape)
 
 
-def _looked_at(
-    network: Network,
-    method: Method,
-    shape: tuple[int, ...],
-    classes: int,
-    rows: set[int],
-    training: Training,
-    views: Views | None,
-    place: torch.device,
-) -> nn.Module:
+def _looked_at(asked: Request, shape: tuple[int, ...], classes: int, rows: set[int], place: torch.device) -> nn.Module:
     """One of the networks that will be trained, after a look at whether it can be."""
-    one = tried(network, method, shape, classes, place, fast=views is not None and place.type == "cuda")
+    method, views, training = asked.method, asked.views, asked.training
+    if asked.prior.weights is not None and not method.weighs:
+        warnings.warn(
+            f"{type(method).__name__} has no weights that follow the classifier: it does not use the prior.",
+            stacklevel=2,
+        )
+    one = tried(asked.network, method, shape, classes, place, fast=views is not None and place.type == "cuda")
     seen_apart = views is None or views.count == 1 or not method.together
     if seen_apart or method.after_step or training.alters_input:  # then a forward sees a batch's rows once
         check_last_batch(one, shape, rows, training.batch)

@@ -16,7 +16,7 @@ from torch import Tensor
 from oneof.metrics import accuracy, approximated_accuracy, covering_rate
 from oneof.training.device import Replay
 from oneof.training.events import begin_purifying, event
-from oneof.training.packed import Packed, remembered
+from oneof.training.packed import Packed
 from oneof.training.problem import Problem
 from oneof.training.stack import Stack
 from oneof.training.state import Record, State
@@ -27,7 +27,6 @@ from oneof.training.trials import parts, positions
 def begin(problem: Problem, stack: Stack, seeds: list[int]) -> State:
     """The state before the first step."""
     candidates = problem.sets_to_train_on()
-    init = problem.method.init
     steps = math.ceil(problem.total / problem.training.batch)
     return State(
         epoch=0,
@@ -37,7 +36,7 @@ def begin(problem: Problem, stack: Stack, seeds: list[int]) -> State:
         stack=stack,
         optimizer=problem.training.optimizer.init(stack.weights.values()),
         candidates=candidates,
-        memory=remembered(init, candidates) if isinstance(candidates, Packed) else init(candidates),
+        memory=problem.first_memory(candidates),
         shared=problem.method.shared(stack),
         pop=begin_purifying(problem.purify, candidates) if problem.purify else None,
         generators=[torch.Generator(candidates.device).manual_seed(seed) for seed in seeds],

@@ -185,35 +185,38 @@ def whole_sets(cells: Cells) -> Packed:
 
 
 def chosen(given: Packed, where: Tensor) -> Packed:
-    """The sets at positions [t, m] as a table of their own, that may be written to."""
+    """The rows at positions [t, m] as a table of their own, that may be written to."""
     cells, (t, m) = given.cells, where.shape
     flat = where.reshape(-1)
     if cells.shape[:2] == (t, m) and bool((flat.diff() == 1).all()):  # all of them, in order: the cells are shared
-        return Packed(cells, torch.ones_like(cells.labels, dtype=torch.bool))
+        return Packed(cells, given.values.clone(memory_format=torch.contiguous_format))
     lengths = (cells.starts[flat + 1] - cells.starts[flat]).long()
     starts = starts_of(lengths)
-    labels = cells.labels.new_empty(int(starts[-1]))
+    labels, values = (one.new_empty(int(starts[-1])) for one in (cells.labels, given.values))
     for rows in torch.arange(len(flat), device=flat.device).split(BLOCK):  # type: ignore[no-untyped-call]
         a, b = int(starts[rows[0]]), int(starts[rows[-1] + 1])
         shift = cells.starts[flat[rows]] - starts[rows]
-        labels[a:b] = cells.labels[shift.repeat_interleave(lengths[rows]) + torch.arange(a, b, device=flat.device)]
-    return Packed(cells_of(labels, starts, (t, m, cells.shape[2])), torch.ones_like(labels, dtype=torch.bool))
+        at = shift.repeat_interleave(lengths[rows]) + torch.arange(a, b, device=flat.device)
+        labels[a:b], values[a:b] = cells.labels[at], given.values[at]
+    return Packed(cells_of(labels, starts, (t, m, cells.shape[2])), values)
 
 
-def remembered(init: Any, sets: Packed) -> Any:
+def remembered(init: Any, sets: Packed, prior: Packed | None = None) -> Any:
     """What a method's `init` makes of all rows: every table with a number per label is packed."""
     full = torch.ones(1, 1, sets.cells.shape[2], dtype=torch.bool, device=sets.device)
     first = init(full)
     if isinstance(first, tuple):
-        return tuple(_filled(lambda some, i=i: init(some)[i], part, sets) for i, part in enumerate(first))
-    return _filled(init, first, sets)
+        ways = [lambda *some, i=i: init(*some)[i] for i in range(len(first))]
+        return tuple(_filled(way, part, sets, prior) for way, part in zip(ways, first, strict=True))
+    return _filled(init, first, sets, prior)
 
 
-def _filled(init: Any, full: Tensor, sets: Packed) -> Packed:
-    """One table; `full` [1, 1, c] is what a full set gets."""
+def _filled(init: Any, full: Tensor, sets: Packed, prior: Packed | None) -> Packed:
+    """One table; `full` [1, 1, c] is what a full set gets, of which no label is named."""
     table = sets.zeros(full.dtype)
     for block in sets.cells.blocks():
-        table.values[block.at[block.inside]] = init(block.inside[None])[0][block.inside]
+        weighed = () if prior is None else (prior.values[block.at][None],)
+        table.values[block.at[block.inside]] = init(block.inside[None], *weighed)[0][block.inside]
     if any(sets.cells.full):
         table.values[sets.cells.labels == -1] = full[0, 0, 0]
     return table

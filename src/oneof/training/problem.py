@@ -19,7 +19,8 @@ from oneof.methods.base import first
 from oneof.purify import Purify, stacked
 from oneof.training.checks import check_images, check_labels, check_method, check_unscaled
 from oneof.training.optimize import SGD, Optimizer, Schedule, cosine
-from oneof.training.packed import Packed, Table, chosen, pack
+from oneof.training.packed import Packed, Table, chosen, pack, remembered
+from oneof.training.prior import Prior, log_prior
 from oneof.training.processes import Crew
 from oneof.training.set_input import shape_of
 from oneof.training.stack import Stack
@@ -55,6 +56,10 @@ class Problem(NamedTuple):
 
     x: Features  # [n, ...]
     candidates: Table  # [n, c], or [t, n, c] where trials have their own sets; packed [1 or t, n, c]
+    prior: (
+        Table | None
+    )  # [n, c] log of how much votes speak for each label, zero off the sets; as `oneof.training.prior` makes it
+    open: bool  # may a label that is in no set be right? Then methods see every label but those that fell
     labels: Tensor | None  # [n], for reporting only
     rows: Tensor  # [t, m] to train on
     held_out: Tensor | None  # [t, k]
@@ -114,6 +119,24 @@ class Problem(NamedTuple):
             return chosen(self.candidates, self._given_at(self.rows))
         return self.sets(self.rows)
 
+    def seen_sets(self, left: Tensor, rows: Tensor) -> Tensor:
+        """What methods see of the sets [t, b, c] that are left of rows [t, b]: where they are open, every label but those that fell."""
+        return left | ~self.sets(rows) if self.open else left
+
+    def first_memory(self, left: Table) -> Any:
+        """What the method remembers before training, of the sets of its rows."""
+        init, prior = self.method.init, self.prior if self.method.weighs else None
+        if isinstance(left, Packed):
+            return remembered(init, left, None if prior is None else chosen(prior, self._given_at(self.rows)))  # type: ignore[arg-type]
+        seen = self.seen_sets(left, self.rows)
+        return init(seen) if prior is None else init(seen, self.votes_for(self.rows))
+
+    def votes_for(self, rows: Tensor) -> Tensor | None:
+        """The log prior [t, b, c] of rows [t, b]."""
+        if isinstance(self.prior, Packed):
+            return self.prior.take(rows)
+        return None if self.prior is None else self.prior[rows]
+
     def _given_at(self, rows: Tensor) -> Tensor:
         own = isinstance(self.candidates, Packed) and self.candidates.cells.shape[0] > 1
         return positions(rows, len(self.x)) if own else rows
@@ -152,6 +175,7 @@ def pose(
     labels: Any = None,
     device: torch.device = torch.device("cpu"),  # noqa: B008 - a plain value
     packed: bool = False,
+    prior: Prior = Prior(),  # noqa: B008 - frozen
 ) -> Problem:
     """Check the inputs of `fit` and put them on the device; the sets packed if asked for."""
     features = as_features(x, torch.get_default_dtype(), device, views)
@@ -171,6 +195,8 @@ def pose(
     return Problem(
         x=features,
         candidates=sets,
+        prior=log_prior(prior, sets, torch.get_default_dtype()),
+        open=prior.slack > 0,
         labels=truth,
         rows=rows,
         held_out=_rows([trial.held_out for trial in trials], "held_out", len(features), device),

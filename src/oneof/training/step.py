@@ -27,9 +27,12 @@ def step(
     method, stack, beside = problem.method, state.stack, Beside(at.device)
     ours = portion(problem, at)
     at = at if ours is None else ours.at
+    rows = take(problem.rows, at)
     with beside:  # tables are small: their kernels are all latency, which others hide
-        batch = Batch(take(state.candidates, at), take(state.memory, at), epoch, state.generators)
-    views = problem.views(take(problem.rows, at), state.generators)
+        sets = problem.seen_sets(take(state.candidates, at), rows)
+        prior = problem.votes_for(rows) if method.weighs else None
+        batch = Batch(sets, take(state.memory, at), epoch, state.generators, prior)
+    views = problem.views(rows, state.generators)
     beside.join()
     if problem.training.mixup:
         done = _mixed_step(problem, state, views, batch, mixing, ours)
@@ -47,7 +50,7 @@ def step(
         if late:
             with stack.frozen_statistics():
                 logits = logits_of(stack, views[:1])[0]
-            memory = method.update(logits, batch.candidates, batch.memory)
+            memory = method.update(batch.weighed(logits), batch.candidates, batch.memory)
             _remember(problem, state, observing, ours, at, batch.candidates, logits, memory)
         for kept, new in zip(state.shared, done.shared, strict=True):
             kept.copy_(new)
@@ -70,8 +73,10 @@ def _remember(
         at, candidates, logits, memory = ours.without_fillers(at, candidates, logits, memory)
     put(state.memory, at, memory)
     if observing and problem.purify and state.pop:
+        prior = problem.votes_for(take(problem.rows, at))
         seen = take(state.pop.seen, at)
-        put(state.pop.seen, at, problem.purify.observe(seen, logits, candidates))
+        weighed = logits if prior is None else logits + prior
+        put(state.pop.seen, at, problem.purify.observe(seen, weighed, candidates))
 
 
 def _mixed_step(

@@ -1,11 +1,11 @@
-"""The paper's twelve data sets and digits, a row each: what they are, where they lie, how they load."""
+"""The paper's twelve data sets, digits and people's votes on CIFAR-10, a row each: what they are, where they lie, how they load."""
 
 from __future__ import annotations
 
 import difflib
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oneof.data.files.cifar import class_names, images_and_labels, read_batches
+from oneof.data.files.human_votes import read_cifar10h, read_cifar10n
 from oneof.data.files.idx import read_idx
 from oneof.data.files.mat import read_mat
 
@@ -29,6 +30,7 @@ class Dataset:
     classes: list[str]  # [c]
     candidates: NDArray[np.bool_] | None  # [n, c], where the set comes with candidate sets
     test: NDArray[np.intp] | None  # rows of the publisher's test part
+    votes: NDArray[np.intp] | None = None  # [n, c] how many people named each label; 0 where nobody was asked
 
 
 class Figures(NamedTuple):
@@ -159,6 +161,31 @@ def cifar_path(name: str, folder: Path) -> Path:
     return unpacked if unpacked.is_dir() else folder / NAMED[name].files[0]
 
 
+def _cifar10n(name: str, folder: Path) -> Dataset:
+    """CIFAR-10 with three people's votes on each training image; candidates are the labels that somebody named."""
+    people = read_cifar10n(folder / NAMED[name].files[0])
+    counts = (people.labels[..., None] == np.arange(10)).sum(1)
+    return _with_votes(name, folder, counts, slice(0, len(counts)), people.truth)
+
+
+def _cifar10h(name: str, folder: Path) -> Dataset:
+    """CIFAR-10 with some fifty people's votes on each test image."""
+    counts = read_cifar10h(folder / NAMED[name].files[0])
+    return _with_votes(name, folder, counts, slice(-len(counts), None), None)
+
+
+def _with_votes(
+    name: str, folder: Path, counts: NDArray[np.intp], rows: slice, truth: NDArray[np.intp] | None
+) -> Dataset:
+    data = load("cifar10", folder)
+    if len(data.labels[rows]) != len(counts) or (truth is not None and (truth != data.labels[rows]).any()):
+        raise ValueError(f"{NAMED[name].files[0]} must have votes on CIFAR-10's images, in its order; it has others.")
+    votes = np.zeros((len(data.x), 10), dtype=np.intp)
+    votes[rows] = counts
+    named = votes > 0
+    return replace(data, name=name, votes=votes, candidates=named | ~named.any(1, keepdims=True))
+
+
 def _mat(name: str, folder: Path) -> Dataset:
     mat = read_mat(folder / NAMED[name].files[0])
     labels = np.full(len(mat.x), -1, dtype=np.intp)
@@ -275,6 +302,18 @@ NAMED: dict[str, Named] = {
         "https://www.cs.toronto.edu/~kriz/",
         {"cifar-100-python.tar.gz": "85cd44d02ba6437773c5bbd22e183051d648de2e7d6b014e1ef29b855ba677a7"},
         "cifar-100-python", Figures(50000, 10000, 3072, 100, 4.64), {"average": (NO_SETS, _GENERATED)},
+    ),
+    "cifar10n": Named(
+        "CIFAR-10N: three people's votes on each training image", "http://www.noisylabels.com", "CC BY-NC 4.0", _cifar10n,
+        ("cifar10n/CIFAR-10_human.pt",),
+        checksums={"cifar10n/CIFAR-10_human.pt": "873e69c39cb9b5e97fb6bae2d60bb59b38a5cbc31d2b868f7903dcb2b9dd2310"},
+        notes={"outside": ("1067", "people err: of so many images nobody named the true label")},
+    ),
+    "cifar10h": Named(
+        "CIFAR-10H: some fifty people's votes on each test image", "https://github.com/jcpeterson/cifar-10h", "CC BY-NC-SA 4.0", _cifar10h,
+        ("cifar10h/cifar10h-counts.npy",),
+        checksums={"cifar10h/cifar10h-counts.npy": "9b36b4550349af56c79083356312eb4af856cc5fd3caf1f669d40b9d0bbb69ff"},
+        notes={"outside": ("4", "people err: of so many images nobody named the true label")},
     ),
     "lost": _real(
         "Lost", "lost.mat", Figures(898, 224, 108, 16, 2.23), "42a8cc43e05578087e7b8ca194647829ec535dc4d0a86cf47f357c5eb3146e4f",

@@ -106,7 +106,7 @@ def _rows(data: Dataset, named: Named) -> list[Finding]:
         outside = int((~data.candidates[known, data.labels[known]]).sum())
         empty = int((~data.candidates.any(1)).sum())
         findings += [
-            _compare(data.name, "true label outside its set", "0", str(outside)),
+            _compare(data.name, "true label outside its set", "0", str(outside), named.notes.get("outside")),
             _compare(data.name, "empty sets", "0", str(empty)),
         ]
     return findings

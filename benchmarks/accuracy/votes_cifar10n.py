@@ -1,0 +1,317 @@
+"""CIFAR-10N: three people's votes on each training image. What is learned from one vote, the majority, sets, and weighed votes?
+
+    python benchmarks/accuracy/votes_cifar10n.py --plan forms --limit-seconds 540     # on a GPU; resumable
+    python benchmarks/accuracy/votes_cifar10n.py --plan held-out                      # which form do held-out votes prefer?
+    python benchmarks/accuracy/votes_cifar10n.py --report
+
+WRN-28-2, POP's three views, SGD 0.05 with a cosine, weight decay 1e-3, batch 256, all 50,000 images; the last epoch counts. Every row is
+written as soon as its run ends; a run whose row is in the file is skipped. `accuracy` is on CIFAR-10's test images, `resolved`
+the share of training images whose label, argmax of prior x posterior, is the true one: both report, neither chooses.
+
+The plan `held-out` trains on two of each image's votes, drawn at random, and asks how often the third person named the resolved
+label (`agreement`), and how probable their vote was (`likelihood`): no truth is needed for that.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from oneof.data.augment import views
+from oneof.data.files.human_votes import HumanVotes, read_cifar10n
+from oneof.data.named.catalogue import Dataset, data_folder, load
+from oneof.methods import BalancedProden, Method, Proden
+from oneof.networks import WideResNet
+from oneof.paper.results import rows_of
+from oneof.purify import Pop, Purify
+from oneof.storage.rows import Row, append, read
+from oneof.training.fit import fit
+from oneof.training.problem import Training
+from oneof.training.state import Fit
+from oneof.training.teacher import channels_first
+from oneof.training.trials import Trial
+
+KEY = ("plan", "form", "seed", "epochs")
+C = 10
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Shares(Proden):
+    """Cross-entropy against the shares of the votes, which stay as they are."""
+
+    def update(self, logits: Tensor, candidates: Tensor, weights: Tensor) -> Tensor:
+        return weights
+
+
+class Form(NamedTuple):
+    """What training is given in place of true labels."""
+
+    candidates: NDArray[np.bool_]  # [n, c]
+    prior: Floats | None = None  # [n, c]
+    slack: float = 0.0
+    method: Method = Proden()
+    purify: Purify | None = None
+
+
+# ----------------------------------------------------------------------------------------------------------------- the forms
+
+
+def confusion(counts: Floats, rounds: int = 50) -> tuple[Floats, Floats]:
+    """Dawid-Skene with one matrix for everybody: posterior of the truth [n, c], and P(vote | truth) [c, c]."""
+    posterior = counts / counts.sum(1, keepdims=True)
+    for _ in range(rounds):
+        table = posterior.T @ counts + 0.01
+        matrix, share = table / table.sum(1, keepdims=True), posterior.mean(0)
+        logs = counts @ np.log(matrix).T + np.log(share)
+        posterior = np.exp(logs - logs.max(1, keepdims=True))
+        posterior /= posterior.sum(1, keepdims=True)
+    return posterior, matrix
+
+
+def truth_given_vote(counts: Floats) -> Floats:
+    """P(truth | vote) [vote, truth] by the pooled matrix."""
+    posterior, matrix = confusion(counts)
+    joint = matrix * posterior.mean(0)[:, None]
+    return (joint / joint.sum(0)).T
+
+
+def likelihood(counts: Floats, power: float) -> Floats:
+    """P(votes | truth) ^ power, up to a factor per row [n, c]."""
+    logs = power * (counts @ np.log(confusion(counts)[1]).T)
+    return np.exp(logs - logs.max(1, keepdims=True))
+
+
+def late(epochs: int) -> Pop:
+    """POP from four fifths of the epochs on, as in docs/findings.md ("last")."""
+    every = max(1, round(0.05 * epochs))
+    events = max(1, (epochs - round(0.8 * epochs)) // every)
+    return Pop(
+        warm_up=round(0.8 * epochs),
+        interval=every,
+        window=every,
+        e0=0.95,
+        e_end=0.1,
+        e_s=0.85 / max(1, round(0.8 * events)),
+    )
+
+
+def one_hot(labels: NDArray[np.intp]) -> NDArray[np.bool_]:
+    return np.eye(C, dtype=bool)[labels]
+
+
+def form_of(name: str, people: HumanVotes, counts: Floats, epochs: int, labels: dict[str, NDArray[np.intp]]) -> Form:
+    """A line of the table; `counts` [n, c] may be of fewer votes than there are."""
+    named, every = counts > 0, np.ones(counts.shape, dtype=bool)
+    if name.startswith("rival-"):
+        return Form(one_hot(labels[name]))
+    forms = {
+        "one person": lambda: Form(one_hot(people.labels[:, 0])),
+        "majority": lambda: Form(one_hot(people.majority)),
+        "shares": lambda: Form(named, counts, method=Shares()),
+        "sets": lambda: Form(named),
+        "sets, POP": lambda: Form(named, purify=late(epochs)),
+        "votes": lambda: Form(named, counts),
+        "votes + 0.2": lambda: Form(named, counts, 0.2),
+        "votes + 0.2, balanced": lambda: Form(named, counts, 0.2, BalancedProden()),
+        "votes through confusion": lambda: Form(every, counts @ truth_given_vote(counts) + 0.02),
+        "likelihood": lambda: Form(every, likelihood(counts, 1.0)),
+        "root of likelihood": lambda: Form(every, likelihood(counts, 0.5)),
+        "true labels": lambda: Form(one_hot(people.truth)),
+    }
+    return forms[name]()
+
+
+TABLE = ("one person", "majority", "shares", "sets", "sets, POP", "votes", "votes + 0.2", "likelihood", "true labels")
+COMPARED = (
+    "sets",
+    "votes",
+    "votes + 0.2",
+    "votes + 0.2, balanced",
+    "votes through confusion",
+    "likelihood",
+    "root of likelihood",
+)
+LONG = ("majority", "sets", "votes + 0.2", "true labels")
+RIVALS = ("rival-dawid-skene", "rival-glad", "rival-mmsr", "rival-crowdlab")
+
+
+class Run(NamedTuple):
+    plan: str
+    form: str
+    seed: int
+    epochs: int
+
+
+PLANS: dict[str, list[Run]] = {
+    "held-out": [Run("held-out", form, 0, 40) for form in COMPARED],
+    "forms": [Run("forms", form, seed, 40) for seed in (100, 101, 102) for form in TABLE],
+    "extra": [Run("forms", form, seed, 40) for seed in (100, 101, 102) for form in COMPARED if form not in TABLE],
+    "rivals": [Run("forms", form, 100, 40) for form in RIVALS],
+    "long": [Run("forms", form, 100, 150) for form in LONG],
+    "tiny": [Run("tiny", form, 0, 2) for form in (*TABLE, *COMPARED)],
+}
+
+
+# ------------------------------------------------------------------------------------------------------------------- a run
+
+
+@cache
+def data_of(count: int | None) -> tuple[Dataset, HumanVotes]:
+    """CIFAR-10 and people's votes; of both parts the first `count` images."""
+    folder = data_folder(None)
+    assert folder is not None, "set ONEOF_DATA"
+    data, people = load("cifar10"), read_cifar10n(folder / "cifar10n/CIFAR-10_human.pt")
+    if count is None:
+        return data, people
+    keep = np.r_[:count, 50000 : 50000 + count]
+    small = replace(data, x=data.x[keep], labels=data.labels[keep], test=np.arange(count, 2 * count))
+    return small, HumanVotes(*(column[:count] for column in people))
+
+
+@cache
+def pixels(count: int | None, device: str) -> Tensor:
+    return torch.as_tensor(channels_first(data_of(count)[0].x).copy(), device=device)
+
+
+def counts_of(people: HumanVotes, held_out: NDArray[np.intp] | None) -> Floats:
+    """Votes for each label [n, c], without the person held out [n]."""
+    kept = np.ones(people.labels.shape, dtype=bool)
+    if held_out is not None:
+        kept[np.arange(len(kept)), held_out] = False
+    return ((people.labels[..., None] == np.arange(C)) & kept[..., None]).sum(1).astype(np.float64)
+
+
+def perform(run: Run, count: int | None, device: str, labels: dict[str, NDArray[np.intp]]) -> Row:
+    data, people = data_of(count)
+    n, rest = len(people.truth), len(data.x) - len(people.truth)
+    held_out = np.random.default_rng(run.seed).integers(3, size=n) if run.plan == "held-out" else None
+    form = form_of(run.form, people, counts_of(people, held_out), run.epochs, labels)
+    dtype = torch.bfloat16 if device == "cuda" else torch.float32
+    padded = np.concatenate([form.candidates, np.ones((rest, C), dtype=bool)])
+    prior = None if form.prior is None else np.concatenate([form.prior, np.ones((rest, C))])
+    training, start = Training(run.epochs, 256), time.perf_counter()
+    fitted = fit(
+        pixels(count, device),
+        padded,
+        trials=[Trial(run.seed, np.arange(n), None, data.test, lr=0.05, weight_decay=1e-3)],
+        method=form.method,
+        purify=form.purify,
+        network=WideResNet(),
+        training=training,
+        views=views("pop", "cifar10", device=device, dtype=dtype),
+        prior=prior,
+        slack=form.slack,
+        labels=data.labels,
+        device=device,
+    )
+    fitted.history.loss.tolist()  # waits for the device
+    seconds = time.perf_counter() - start
+    setting = {"method": form.method, "purify": form.purify, "network": WideResNet(), "training": training}
+    named = {"plan": run.plan, "form": run.form, "epochs": run.epochs, "images": n, "slack": form.slack, **setting}
+    (row,) = rows_of(fitted, seeds=[run.seed], seconds=seconds, **named)
+    return row | judged(fitted, form, people, pixels(count, device)[:n], held_out)
+
+
+def judged(fitted: Fit, form: Form, people: HumanVotes, x: Tensor, held_out: NDArray[np.intp] | None) -> Row:
+    """How many labels are resolved; and, where a vote of every image was held out, what it says of them."""
+    logits = fitted.logits(x)[0].double().cpu().log_softmax(-1)
+    prior = (
+        torch.zeros(logits.shape)
+        if form.prior is None
+        else torch.as_tensor(form.prior + form.slack).clamp_min(1e-12).log()
+    )
+    allowed = fitted.candidates[0].cpu() | (~torch.as_tensor(form.candidates) if form.slack else False)
+    resolved = (logits + prior).masked_fill(~allowed, -torch.inf).softmax(-1).numpy()
+    found = {"resolved": round(float((resolved.argmax(1) == people.truth).mean()), 6)}
+    if held_out is None:
+        return found
+    vote = people.labels[np.arange(len(held_out)), held_out]
+    matrix = confusion(counts_of(people, held_out))[1]
+    chance = (resolved @ matrix)[np.arange(len(vote)), vote]
+    return found | {
+        "agreement": round(float((resolved.argmax(1) == vote).mean()), 6),
+        "likelihood": round(float(np.log(chance.clip(1e-12)).mean()), 6),
+    }
+
+
+# --------------------------------------------------------------------------------------------------------------- all runs
+
+
+def do(
+    runs: Sequence[Run], path: Path, limit: float, count: int | None, commit: str | None, rivals: Path | None
+) -> None:
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    torch.backends.cudnn.benchmark = True
+    labels = dict(np.load(rivals)) if rivals else {}
+    start, pace = time.perf_counter(), 2.5
+    for run in runs:
+        done = {tuple(row[name] for name in KEY) for row in read(path)} if path.exists() else set()
+        if tuple(run) in done or (run.form.startswith("rival-") and run.form not in labels):
+            continue
+        spent = time.perf_counter() - start
+        if spent + pace * run.epochs > limit:
+            print(f"stopped after {spent:.0f} s before {run}", flush=True)
+            return
+        row = perform(run, count, device, labels)
+        append(path, [row | ({"commit": commit} if commit else {})])
+        pace = row["seconds"] / run.epochs
+        said = {name: row[name] for name in ("agreement", "likelihood") if name in row}  # no label tempts
+        print(f"{time.perf_counter() - start:6.0f} s  {run}: {row['seconds']:.1f} s {said or ''}", flush=True)
+    print("done", flush=True)
+
+
+def lines(rows: Sequence[Row]) -> Iterator[str]:
+    """The table in Markdown: mean and deviation of what the rows of a form have."""
+    yield "| trained on | epochs | test accuracy | training labels resolved | runs |"
+    yield "|---|---|---|---|---|"
+    forms = list(dict.fromkeys((row["form"], row["epochs"]) for row in rows if row["plan"] == "forms"))
+    order = {name: i for i, name in enumerate((*TABLE, *COMPARED, *RIVALS))}
+    for form, epochs in sorted(forms, key=lambda one: (one[1], order[one[0]])):
+        own = [row for row in rows if (row["plan"], row["form"], row["epochs"]) == ("forms", form, epochs)]
+        cells = [_cell([100 * row[name] for row in own]) for name in ("accuracy", "resolved")]
+        yield f"| {form} | {epochs} | {cells[0]} | {cells[1]} | {len(own)} |"
+
+
+def _cell(values: list[float]) -> str:
+    return f"{np.mean(values):.2f}" + (f" ± {np.std(values, ddof=1):.2f}" if len(values) > 1 else "")
+
+
+def held_out_lines(rows: Sequence[Row]) -> Iterator[str]:
+    yield "| form | third person agrees % | log-likelihood of their vote |"
+    yield "|---|---|---|"
+    for row in sorted((row for row in rows if row["plan"] == "held-out"), key=lambda row: -row["agreement"]):
+        yield f"| {row['form']} | {100 * row['agreement']:.2f} | {row['likelihood']:.4f} |"
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--plan", choices=PLANS)
+    parser.add_argument("--rows", type=Path, default=Path("results/votes_cifar10n.jsonl"))
+    parser.add_argument("--limit-seconds", type=float, default=float("inf"))
+    parser.add_argument("--images", type=int, help="of each part; default: all")
+    parser.add_argument(
+        "--rivals", type=Path, help="an npz of consensus labels [50000] by name, made by votes_rivals.py"
+    )
+    parser.add_argument("--commit", help="of the source, where git cannot say")
+    parser.add_argument("--report", action="store_true", help="print the tables of all rows")
+    given = parser.parse_args(arguments)
+    if given.plan:
+        do(PLANS[given.plan], given.rows, given.limit_seconds, given.images, given.commit, given.rivals)
+    if given.report:
+        rows: list[dict[str, Any]] = read(given.rows)
+        print("\n".join([*lines(rows), "", *held_out_lines(rows)]))
+
+
+if __name__ == "__main__":
+    main()

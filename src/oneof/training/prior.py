@@ -1,0 +1,102 @@
+r"""The prior: how much votes speak for each label of each row, beside the mask that says which labels are possible.
+
+What a method would weigh by the posterior p it weighs by prior x posterior:
+
+    w_ij  ~  (v_ij + s) p_ij     on S_i; where the slack s is not zero, on every label
+
+v: weights of the votes, such as counts; s: what a label counts that nobody named. In logs, and up to a number per row,
+
+    prior_ij = log((v_ij + s) / s)   or, without slack,   log(v_ij / max_k v_ik)     on S_i, and 0 off it
+
+so that at rest it takes room for the candidates alone: the slack is one number, not a table. POP compares the same products; without
+slack a label off the set counts there by its probability, so that a row whose mass lies outside its set is left alone, as ever.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from oneof.training.packed import Packed, Table
+
+LEAST = 1e-6  # of a row's largest weight: a candidate without votes stays possible
+
+
+@dataclass(frozen=True, eq=False)
+class Prior:
+    """What votes say, as `fit` is given it."""
+
+    weights: Any = None  # [n, c], dense or SciPy sparse, not negative; None: nothing is known but the sets
+    slack: float = 0.0  # what a label counts that nobody named; 0: it cannot be right
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.slack < float("inf"):
+            raise ValueError(f"slack must be a number from 0 on; got {self.slack}.")
+        if self.weights is None and self.slack > 0:
+            raise ValueError("slack needs a prior, against which it counts. Give prior=, such as the counts of votes.")
+
+
+def log_prior(prior: Prior, sets: Table, dtype: torch.dtype) -> Table | None:
+    """The prior as training uses it: of packed sets at their cells, else [n, c]; None if there is none.
+
+    >>> sets = torch.tensor([[True, True, False]])
+    >>> log_prior(Prior([[2, 1, 0]]), sets, torch.float32).exp()
+    tensor([[1.0000, 0.5000, 1.0000]])
+    >>> log_prior(Prior([[2, 1, 0]], slack=0.5), sets, torch.float32).exp()
+    tensor([[5., 3., 1.]])
+    """
+    if prior.weights is None:
+        return None
+    n, c = sets.cells.shape[1:] if isinstance(sets, Packed) else sets.shape[-2:]
+    weights = _checked(prior.weights, n, c)
+    if isinstance(sets, Packed):
+        return _at_cells(weights, sets, prior.slack, dtype)
+    dense = torch.as_tensor(np.asarray(weights.toarray() if hasattr(weights, "toarray") else weights, dtype=np.float64))
+    inside = sets.any(0) if sets.dim() == 3 else sets
+    dense = dense.to(sets.device, dtype) * inside
+    largest = dense.amax(-1, keepdim=True)
+    return torch.where(inside, _logs(dense, largest, prior.slack), 0.0)
+
+
+def _logs(weights: Tensor, largest: Tensor, slack: float) -> Tensor:
+    """Logs of weights, relative to the slack or, without one, to the row's largest; a row without votes has zeros."""
+    if slack > 0:
+        return ((weights + slack) / slack).log()
+    return torch.where(largest > 0, (weights / largest.clamp_min(1e-30)).clamp_min(LEAST), 1.0).log()
+
+
+def _at_cells(weights: Any, sets: Packed, slack: float, dtype: torch.dtype) -> Packed:
+    cells = sets.cells
+    lengths = cells.starts.diff().long()
+    row = torch.arange(len(lengths), device=lengths.device).repeat_interleave(lengths)
+    label = cells.labels.long().clamp_min(0)
+    found = weights[row.cpu().numpy().copy(), label.cpu().numpy().copy()]  # SciPy wants arrays of NumPy's own
+    own = torch.as_tensor(np.asarray(found, dtype=np.float64).ravel()).to(lengths.device, dtype)
+    own = torch.where(cells.labels < 0, 0.0, own)  # a full set names no label
+    largest = own.new_zeros(len(lengths)).scatter_reduce_(0, row, own, "amax")
+    return Packed(cells, torch.where(cells.labels < 0, 0.0, _logs(own, largest[row], slack)))
+
+
+def _checked(weights: Any, n: int, c: int) -> Any:
+    """Weights as an array or a CSR matrix [n, c] of numbers that are not negative."""
+    known = weights.tocsr() if hasattr(weights, "tocsr") else _array(weights)
+    if tuple(known.shape) != (n, c):
+        raise ValueError(f"prior must be weights [{n}, {c}] to match the candidates; got shape {list(known.shape)}.")
+    numbers = known.data if hasattr(known, "tocsr") else known
+    wrong = ~(np.isfinite(numbers) & (numbers >= 0))
+    if wrong.any():
+        raise ValueError(f"prior must hold numbers from 0 on; got {numbers[wrong].flat[0]}.")
+    return known
+
+
+def _array(weights: Any) -> Any:
+    if isinstance(weights, Tensor):
+        weights = weights.detach().cpu().numpy()
+    values = np.asarray(weights)
+    if values.dtype == object or not np.issubdtype(values.dtype, np.number):
+        raise TypeError(f"prior must be numbers [n, c], such as counts of votes; got dtype {values.dtype}.")
+    return values
