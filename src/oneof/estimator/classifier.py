@@ -57,8 +57,8 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         None: by the number of rows.
     mixup, noise : float
         How they are trained (see `oneof.Training`).
-    rule : {"both", "covering", "approximated"}, default="both"
-        What is asked of held-out sets.
+    rule : str, default="both"
+        What is asked of held-out sets: a key of `oneof.metrics.CRITERIA`, or of `oneof.metrics.MEANS`.
     classes : sequence, default=None
         All labels, when some may be absent from y; for a mask, the names of its columns.
     random_state : int, RandomState or None
@@ -286,9 +286,8 @@ def _check_length(mask: Any, n: int) -> None:
 
 def _history(fits: Sequence[Fit]) -> dict[str, NDArray[Any]]:
     """What the epochs showed, every column [epochs, networks]."""
-    records = [one.history._asdict() for one in fits]
-    names = [name for name, column in records[0].items() if isinstance(column, torch.Tensor)]
-    return {name: torch.cat([record[name] for record in records], dim=1).numpy() for name in names}
+    histories = [one.history.columns for one in fits]
+    return {name: torch.cat([history[name] for history in histories], dim=1).numpy() for name in histories[0]}
 
 
 def _normalised(probabilities: torch.Tensor) -> torch.Tensor:

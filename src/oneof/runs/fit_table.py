@@ -20,6 +20,7 @@ from oneof.data.embed import CACHE
 from oneof.data.encode import Encoding, learn_encoding
 from oneof.data.table import Mixed, Roles, read_mixed
 from oneof.inspect import inspect_sets
+from oneof.metrics import CRITERIA
 from oneof.runs.calibrate import ENOUGH, calibrate, estimate
 from oneof.runs.folder import FACTS, PURIFIED, ROWS, TRAINING, Run, fingerprint, write_json, write_rows, write_table
 from oneof.runs.labels import (
@@ -295,11 +296,11 @@ def _facts(file: Path, task: Task, ready: Ready, found: Found, command: Sequence
 def training_record(fits: Sequence[Fit]) -> dict[str, Any]:
     """Every column of the histories as lists [epochs][t]; None after the last epoch of a network that had fewer."""
     epochs = max(fitted.history.epoch for fitted in fits)
-    names = ("loss", "set_size", "threshold", "removed", "covering", "approximated")
+    histories = [fitted.history.columns for fitted in fits]
     columns = {}
-    for name in names:
-        parts = [getattr(fitted.history, name) for fitted in fits]
-        if all(part is not None for part in parts):
+    for name in ("loss", "set_size", "threshold", "removed", *CRITERIA):
+        if all(name in history for history in histories):
+            parts = [history[name] for history in histories]
             columns[name] = [
                 [value for part in parts for value in (part[e].tolist() if e < len(part) else [None] * part.shape[1])]
                 for e in range(epochs)

@@ -24,7 +24,7 @@ from torch import Tensor
 
 from oneof.data.ranks import Ranks, learn_ranks
 from oneof.data.splits import split_rows
-from oneof.metrics import approximated_accuracy, covering_rate
+from oneof.metrics import CRITERIA, MEANS, criteria, with_means
 from oneof.networks import MLP
 from oneof.purify import Purify, Removals
 from oneof.selection.leave_one_out import Kernel, ask_others
@@ -36,9 +36,6 @@ from oneof.training.problem import Training
 from oneof.training.processes import Crew, check_rows, together
 from oneof.training.state import Fit
 from oneof.training.trials import Trial
-
-RULES = ("both", "covering", "approximated")
-"""What is asked of held-out sets: the covering rate, the approximated accuracy, or the mean of the two."""
 
 
 class Found(NamedTuple):
@@ -96,7 +93,7 @@ def search(
     groups
         Rows of one group [n] are never on both sides of a split.
     rule
-        One of RULES.
+        What held-out sets are asked: a key of `oneof.metrics.CRITERIA`, or of `oneof.metrics.MEANS`.
     gold
         True labels [n] of some rows, -1 elsewhere: they choose the settings, in place of the rule, and train nothing.
     progress, checkpoint, memory, device, processes
@@ -109,8 +106,9 @@ def search(
     >>> found.chosen[0].lr, sum(one.stack.t for one in found.fits)
     (0.1, 2)
     """
-    if rule not in RULES:
-        raise ValueError(f"rule must be one of {', '.join(RULES)}; got {rule!r}.")
+    rules = (*MEANS, *CRITERIA)
+    if rule not in rules:
+        raise ValueError(f"rule must be one of {', '.join(rules)}; got {rule!r}.")
     check_rows(len(x), processes or 1)
     work = partial(_search, x, mask, space, seed, groups, rule, gold, progress, checkpoint, memory, device)
     return together(work, processes)  # type: ignore[no-any-return]
@@ -165,16 +163,15 @@ def ask(table: Table, scaling: str) -> Asked:
     kernel = table.space.kernel or Kernel()
     opinion = ask_others(x, table.mask, kernel, rows=table.space.rows, seed=table.seed)
     logits, sets = torch.as_tensor(kernel.sharpness * opinion.scores), torch.as_tensor(table.mask)
-    scores = _scores(covering_rate(logits, sets).item(), approximated_accuracy(logits, sets).item())
+    scores = _rounded({name: one.item() for name, one in criteria(logits, sets).items()})
     if table.gold is not None:
         known = table.gold >= 0
         scores["gold"] = round(float((opinion.scores.argmax(1) == table.gold)[known].mean()), 6)
     return Asked({"stage": "others", "scaling": scaling, **scores}, opinion.weights)
 
 
-def _scores(covering: float, approximated: float) -> Row:
-    both = (covering + approximated) / 2
-    return {"covering": round(covering, 6), "approximated": round(approximated, 6), "both": round(both, 6)}
+def _rounded(scores: dict[str, float]) -> Row:
+    return {name: round(value, 6) for name, value in with_means(scores).items()}
 
 
 def purified(
@@ -203,13 +200,14 @@ def _try(table: Table, settings: list[Setting], rule: str) -> tuple[list[Row], l
         own = [one for one in settings if one.hidden == hidden]
         trials = [_trial(table, one, i, k, *split) for i, one in enumerate(own) for k, split in enumerate(splits)]
         fitted = _fit(table, trials, hidden, None, space.trial_epochs, f"try-{number}")
-        history = fitted.history
-        columns = [_last(column, len(own)) for column in (history.covering, history.approximated, history.oracle)]
-        for one, covering, approximated, right in zip(own, *columns, strict=True):
+        columns = fitted.history.columns
+        by_sets = {name: _last(columns.get(name), len(own)) for name in CRITERIA}
+        right = _last(columns.get("oracle"), len(own))
+        for i, one in enumerate(own):
             # a gold label that is unknown is met by no setting, so the order is that of the known ones
-            gold = {} if table.gold is None else {"gold": round(right, 6)}
-            row = {"stage": "networks", **plain_value(one._asdict()), **_scores(covering, approximated), **gold}
-            tried.append((row, one))
+            gold = {} if table.gold is None else {"gold": round(right[i], 6)}
+            scores = _rounded({name: values[i] for name, values in by_sets.items()})
+            tried.append(({"stage": "networks", **plain_value(one._asdict()), **scores, **gold}, one))
     tried.sort(key=lambda pair: -pair[0][rule])
     return [row for row, _ in tried], [one for _, one in tried[: space.settings]]
 

@@ -19,6 +19,7 @@ from torch import nn
 
 from oneof.data.ranks import learn_ranks
 from oneof.data.splits import Split, split_rows
+from oneof.metrics import with_means
 from oneof.networks import MLP
 from oneof.selection.search import Table, ask, purified
 from oneof.selection.space import SEEN, Space
@@ -115,8 +116,8 @@ def scores(task: Task, setting: Row) -> Iterator[float]:
     seeds = [trial.seed for trial in trials]
     state = begin(problem, build(partial(_network, problem, setting["hidden"]), seeds, torch.device("cpu")), seeds)
     for record in epochs(problem, state):
-        said = [column for column in (record.covering, record.approximated) if column is not None]
-        yield float(torch.stack(said).double().nan_to_num(0.0).mean())
+        said = {name: float(one.double().nan_to_num(0.0).mean()) for name, one in record.criteria.items()}
+        yield with_means(said)["both"]
 
 
 def _network(problem: Problem, hidden: list[int]) -> nn.Module:

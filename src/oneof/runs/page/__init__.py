@@ -41,7 +41,7 @@ def render_page(
             command=shlex.join(map(str, facts["command"])),
             table=table,
             came_in=look_at_sets(table),
-            training=draw_training(record),
+            training=draw_training(record, facts["rule"]),
             settings=list_settings(results, facts["chosen"]),
             balance=audit_classes(table),
             pairs=count_pairs(table),
