@@ -75,6 +75,16 @@ def with_means(scores: Mapping[str, float]) -> dict[str, float]:
     return {**scores, **{name: sum(scores[one] for one in parts) / len(parts) for name, parts in MEANS.items()}}
 
 
+def in_words(rule: str) -> str:
+    """What a rule of the search goes by.
+
+    >>> in_words("both"), in_words("gold")
+    ('covering rate and approximated accuracy', 'gold labels')
+    """
+    titles = {name: one.title for name, one in CRITERIA.items()} | {"gold": "gold labels"}
+    return " and ".join(titles.get(name, name) for name in MEANS.get(rule, (rule,)))
+
+
 def purified_region(logits: Tensor, posterior: Tensor, tolerance: float = 0.0) -> Tensor:
     """Share of rows in the largest pure level set L(e) = {x : p_1(x) - p_2(x) >= e} (definition 1 of the paper).
 

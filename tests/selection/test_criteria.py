@@ -15,10 +15,11 @@ from oneof.networks import Linear
 from oneof.paper.experiments import TABLES, Protocol
 from oneof.paper.obtain import Cell, obtain
 from oneof.paper.results import rows_of
-from oneof.runs.fit_table import training_record
+from oneof.runs.learn import training_record
 from oneof.runs.page.training import draw_training
 from oneof.selection.search import search
 from oneof.selection.space import Space
+from oneof.selection.trying import Search
 from oneof.training.fit import fit
 from oneof.training.problem import Training
 from oneof.training.trials import Trial
@@ -81,7 +82,7 @@ def test_a_new_criterion_is_in_every_kind_of_row():
 @pytest.mark.usefixtures("third")
 def test_a_new_criterion_chooses_the_settings_of_a_search():
     space = Space(scaling=("feature",), lr=(0.001, 0.3), weight_decay=(1e-3,), members=2, epochs=2, settings=1)
-    by_doubt, by_both = (search(DATA.x, MASK, space=space, rule=rule) for rule in ("doubt", "both"))
+    by_doubt, by_both = (search(DATA.x, MASK, Search(space, rule=rule)) for rule in ("doubt", "both"))
     assert [found.chosen[0].lr for found in (by_doubt, by_both)] == [0.001, 0.3]
     assert all({"covering", "approximated", "doubt", "both"} <= row.keys() for row in by_both.tried)
     assert "doubt" in training_record(by_both.fits)["columns"]
@@ -92,10 +93,9 @@ def test_the_page_shows_every_criterion(tmp_path, monkeypatch):
 
     monkeypatch.setitem(CRITERIA, "loss", Criterion("loss", doubt, "what it paid"))  # a column that the folder has
     run = Run.open(write_run(tmp_path / "run"))
-    estimates = draw_training(run.training, "both").panels[0]
+    estimates = draw_training(run.training).panels[0]
     assert "Solid, covering: its label lies in the row's set." in estimates.caption
     assert "Dotted, loss: what it paid." in estimates.caption
-    assert draw_training(run.training, "covering").by == "covering rate, which needs no true label"
 
 
 def test_both_is_the_mean_of_two_whatever_else_there_is():

@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import PercentFormatter
 from numpy.typing import NDArray
 
-from oneof.metrics import CRITERIA, MEANS
+from oneof.metrics import CRITERIA
 from oneof.runs.page.plots import ACCENT, INK, plot
 
 _SIZE = (3.6, 2.5)  # three beside each other
@@ -42,29 +42,18 @@ class Panel(NamedTuple):
 class Training(NamedTuple):
     """Panels of the second section; columns that the run does not have leave theirs out."""
 
-    by: str  # what settings were chosen by, in words
     trials: int
     epochs: int
     chosen: list[int]  # per network
     panels: list[Panel]
 
 
-def draw_training(record: Mapping[str, Any], rule: str) -> Training:
-    """Draw what training.json holds; settings were chosen by the rule."""
+def draw_training(record: Mapping[str, Any]) -> Training:
+    """Draw what training.json holds."""
     columns = {name: np.asarray(values, dtype=float) for name, values in record["columns"].items()}
     chosen = sorted(int(epoch) for epoch in record["chosen"])
     panels = [draw(columns, chosen) for draw, needed in _PANELS if columns.keys() & needed]
-    return Training(_in_words(rule), int(record["trials"]), int(record["epochs"]), chosen, panels)
-
-
-def _in_words(rule: str) -> str:
-    """What settings were chosen by.
-
-    >>> _in_words("both"), _in_words("gold")
-    ('covering rate and approximated accuracy, which needs no true label', 'gold')
-    """
-    titles = [CRITERIA[name].title for name in MEANS.get(rule, (rule,)) if name in CRITERIA]
-    return f"{' and '.join(titles)}, which needs no true label" if titles else rule
+    return Training(int(record["trials"]), int(record["epochs"]), chosen, panels)
 
 
 def _estimates(columns: Columns, chosen: list[int]) -> Panel:
