@@ -11,9 +11,13 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from sklearn.utils import check_random_state
+from sklearn.utils import check_array, check_random_state
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import column_or_1d
 
 from oneof.candidates.cells import is_missing
+from oneof.candidates.mask import Candidates
+from oneof.candidates.read import read
 
 
 def are_labels(y: Any) -> bool:
@@ -72,6 +76,19 @@ def count(value: Any, name: str) -> int | None:
     if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < 1:
         raise ValueError(f"{name} must be a whole number of at least 1, or None for the default; got {value!r}.")
     return int(value)
+
+
+def read_y(y: Any, classes: Any, n: int, who: str) -> Candidates:
+    """The sets of n rows, in whatever form y is."""
+    if y is None:
+        raise ValueError(f"{who} requires y to be passed, but the target y is None.")
+    if are_labels(y):
+        y = column_or_1d(check_array(y, ensure_2d=False, dtype=None, input_name="y"), warn=True)
+        check_classification_targets(y)
+        warn_of_joined(y)
+    candidates = read(y, classes=classes)
+    check_length(candidates.mask, n, "y")
+    return candidates
 
 
 def gold_labels(gold: Any, classes: np.ndarray, n: int) -> NDArray[np.intp] | None:

@@ -14,12 +14,9 @@ import pyarrow as pa
 import torch
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils import check_array
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+from sklearn.utils.validation import check_is_fitted, validate_data
 
-from oneof.candidates.mask import Candidates
-from oneof.candidates.read import read, read_known
+from oneof.candidates.read import read_known
 from oneof.data.encode import learn_encoding
 from oneof.data.table import Columns, Roles, read_columns
 from oneof.estimator.arguments import (
@@ -31,8 +28,8 @@ from oneof.estimator.arguments import (
     normalised,
     one_thread,
     precision,
+    read_y,
     seed_of,
-    warn_of_joined,
 )
 from oneof.methods import Method
 from oneof.metrics import approximated_accuracy
@@ -78,6 +75,7 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
     classes : sequence, default=None
         All labels, when some may be absent from y; for a mask, the names of its columns.
     random_state : int, RandomState or None
+        A whole number is what `oneof fit --seed` takes, and gives the same.
     processes : int or None, default=None
         Processes among which the networks are dealt out; they give what one gives, up to rounding (see `oneof.fit`). Their start
         takes some ten seconds, so they are for fits that take minutes; on two cores little is gained.
@@ -169,7 +167,7 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         begun = time.monotonic()
         self.__dict__.pop("run_", None)  # what was read from a folder is learned anew
         columns = self._columns(X)
-        candidates = self._read(y, len(columns))
+        candidates = read_y(y, self.classes, len(columns), type(self).__name__)
         self.classes_ = candidates.classes
         encoding = learn_encoding(columns, Roles(features=tuple(columns.names), candidates=None))
         examples = Examples(
@@ -291,14 +289,3 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
             return encoding.transform(columns)
         features: NDArray[Any] = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
         return features.astype(self._precision)
-
-    def _read(self, y: Any, n: int) -> Candidates:
-        if y is None:
-            raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
-        if are_labels(y):
-            y = column_or_1d(check_array(y, ensure_2d=False, dtype=None, input_name="y"), warn=True)
-            check_classification_targets(y)
-            warn_of_joined(y)
-        candidates = read(y, classes=self.classes)
-        check_length(candidates.mask, n, "y")
-        return candidates
