@@ -45,7 +45,12 @@ def work(folder: Path) -> None:
         training=Training(epochs=20, batch=30), choose="approximated", checkpoint=folder, every=0.0,
     )  # fmt: skip
     digest = hashlib.sha256()
-    for tensor in [*fitted.stack.weights.values(), fitted.candidates, *fitted.removals, *fitted.history[1:]]:
+    for tensor in [
+        *fitted.stack.weights.values(),
+        fitted.candidates,
+        *fitted.removals,
+        *fitted.history.columns.values(),
+    ]:
         digest.update(tensor.numpy().tobytes())
     rows = rows_of(fitted, seeds=[0, 1], seconds=0.0, labels=data.labels)
     digest.update(json.dumps(rows).encode())

@@ -30,6 +30,7 @@ from oneof.data.augment import views
 from oneof.data.named.catalogue import Dataset, load
 from oneof.networks import LeNet, Network, WideResNet
 from oneof.paper.results import rows_of
+from oneof.selection.choose import rules
 from oneof.storage.rows import Row, append, read
 from oneof.training.problem import Problem, pose
 from oneof.training.state import Fit
@@ -121,8 +122,8 @@ def resolved(fitted: Fit, x: torch.Tensor, labels: np.ndarray) -> float:
 def by_signal(fitted: Fit) -> Row:
     """The epoch that each signal would have chosen, of equals the latest, and the test accuracy there."""
     found = {}
-    for signal in ("covering", "approximated", "oracle"):
-        column = getattr(fitted.history, signal)[:, 0]
+    for signal in rules():
+        column = fitted.history.columns[signal][:, 0]
         best = int((column == column.max()).nonzero()[-1])
         found[f"by_{signal}"] = {"epoch": best + 1, "accuracy": round(float(fitted.history.accuracy[best, 0]), 6)}
     return found
@@ -132,7 +133,7 @@ def curves(fitted: Fit) -> Row:
     history = fitted.history
     return {
         "curves": {
-            name: [round(value, 4) for value in getattr(history, name)[:, 0].tolist()]
+            name: [round(value, 4) for value in history.columns[name][:, 0].tolist()]
             for name in ("accuracy", "covering", "set_size")
         }
     }

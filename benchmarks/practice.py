@@ -32,10 +32,11 @@ from oneof.data.encode import Encoding
 from oneof.data.named.catalogue import Dataset, load
 from oneof.paper.results import origin
 from oneof.runs.calibrate import by_set_size, by_two_guesses, estimate
-from oneof.runs.fit_table import SPACE
 from oneof.runs.labels import ask_networks, judged_rows, trained_rows
+from oneof.runs.learn import SPACE
 from oneof.runs.model import Model, member_of
 from oneof.selection.search import search
+from oneof.selection.trying import Search
 from oneof.storage.rows import Row, append, read
 
 app = typer.Typer(add_completion=False)
@@ -166,7 +167,7 @@ def one_split(data: Dataset, seed: int, quick: bool) -> Row:
     x = data.x.reshape(len(data.x), -1)
     assert data.candidates is not None
     begun = time.monotonic()
-    found = search(x[train], data.candidates[train], space=QUICK if quick else SPACE, seed=seed)
+    found = search(x[train], data.candidates[train], Search(QUICK if quick else SPACE, seed))
     model = Model(data.classes, NO_ENCODING, tuple(map(member_of, found.fits)), {})
     opinions = ask_networks(model, x[train], data.candidates[train], trained_rows(found.fits, len(train)))
     judged = judged_rows(opinions, data.candidates[train], None)
@@ -176,7 +177,7 @@ def one_split(data: Dataset, seed: int, quick: bool) -> Row:
         "quick": quick,
         "accuracy": float((model.probabilities(x[test]).argmax(1) == data.labels[test]).mean()),
         "covering": float(judged.covered.mean()),
-        "held_out_accuracy": float((np.nan_to_num(opinions.held_out).argmax(1) == data.labels[train]).mean()),
+        "held_out_accuracy": float((opinions.mean.argmax(1) == data.labels[train])[opinions.held_out].mean()),
         "two_guesses": by_two_guesses(judged),
         "set_size": by_set_size(judged),
         **estimate(judged)._asdict(),

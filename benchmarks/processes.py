@@ -20,8 +20,9 @@ import torch
 from oneof.data.synthetic import mixture
 from oneof.networks import MLP
 from oneof.purify import Pop
-from oneof.runs.fit_table import SPACE
+from oneof.runs.learn import SPACE
 from oneof.selection.search import search
+from oneof.selection.trying import Search
 from oneof.training.fit import fit
 from oneof.training.problem import Training
 from oneof.training.state import Fit
@@ -48,7 +49,7 @@ def whole(rows: int, features: int) -> None:
     seconds, ends = [], []
     for processes in (1, 2):
         start = time.perf_counter()
-        ends.append(search(data.x.astype(np.float32), sets, space=SPACE, memory=2**30, processes=processes))
+        ends.append(search(data.x.astype(np.float32), sets, Search(SPACE, memory=2**30, processes=processes)))
         seconds.append(time.perf_counter() - start)
         print(f"{processes} process(es): {seconds[-1]:.1f} s for {rows:,} rows x {features} features", flush=True)
     apart = sum((a.candidates != b.candidates).sum().item() for a, b in zip(*(end.fits for end in ends), strict=True))

@@ -28,7 +28,7 @@ from oneof.data.named.catalogue import NAMED, load
 from oneof.data.synthetic import mixture
 from oneof.networks import Linear
 from oneof.paper.experiments import TABLES, TABULAR, Protocol
-from oneof.paper.obtain import FIXED_MEMORY, REPORTED, Cell, obtain, obtain_all
+from oneof.paper.obtain import FIXED_MEMORY, Cell, obtain, obtain_all, reported
 from oneof.paper.on_ray import on_ray
 from oneof.storage.rows import Row, read
 from oneof.training.problem import Training
@@ -82,7 +82,7 @@ def numbers(rows: list[Row]) -> dict[tuple[str, ...], float]:
     return {
         (name, row["rule"], str(row["seed"])): float(row[name])
         for row in chosen
-        for name in (*REPORTED, "true_labels_removed", "epoch", "lr", "weight_decay")
+        for name in (*reported(), "true_labels_removed", "epoch", "lr", "weight_decay")
         if name in row
     }
 

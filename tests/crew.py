@@ -106,9 +106,8 @@ def train(
 
 def outcome(fitted):
     """All that a run leaves behind, as plain tensors."""
-    history = {name: value for name, value in fitted.history._asdict().items() if isinstance(value, torch.Tensor)}
     removals = fitted.removals._asdict() if fitted.removals else {}
-    numbers = {**fitted.stack.weights, **history, "margin": removals.pop("margin", torch.empty(0))}
+    numbers = {**fitted.stack.weights, **fitted.history.columns, "margin": removals.pop("margin", torch.empty(0))}
     exact = {**removals, "rows": fitted.rows, "candidates": fitted.candidates, "epoch": fitted.epoch}
     return {"near": numbers, "exact": exact}
 

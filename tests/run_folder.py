@@ -77,6 +77,7 @@ def _purified(rng: np.random.Generator, n: int, names: list[str]) -> dict[str, A
         "outside": pa.array([name if f else None for name, f in zip(text[outside], flagged, strict=True)], pa.string()),
         "neighbours": pa.array([[]] * n, pa.list_(pa.int64())),
         "removed": _falls(rng, original & ~kept, inside, pa.array(text)),
+        "distribution": pa.array([list(row[given]) for row, given in zip(inside, original, strict=True)]),
         "truth": text[truth],
     }
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 
@@ -36,6 +39,50 @@ def approximated_accuracy(logits: Tensor, candidates: Tensor) -> Tensor:
     """
     predicted = logits.argmax(-1, keepdim=True)
     return posterior(logits, candidates).gather(-1, predicted).squeeze(-1).mean(-1)
+
+
+class Criterion(NamedTuple):
+    """A score of logits [..., n, c] by candidate sets [..., n, c] alone; the larger, the better."""
+
+    title: str  # in tables
+    score: Callable[[Tensor, Tensor], Tensor]
+    says: str  # in captions: what it measures, as a clause about the network and the row
+
+
+CRITERIA: dict[str, Criterion] = {
+    "covering": Criterion("covering rate", covering_rate, "its label lies in the row's set"),
+    "approximated": Criterion(
+        "approximated accuracy", approximated_accuracy, "how probable that label is within the set"
+    ),
+}
+"""What needs no true label. Whatever chooses or reports reads this: an entry more is a column more in histories, rows and tables."""
+
+MEANS: dict[str, tuple[str, ...]] = {"both": ("covering", "approximated")}
+"""Rules of the search that go by the mean of several criteria."""
+
+
+def criteria(logits: Tensor, candidates: Tensor) -> dict[str, Tensor]:
+    """Every criterion of logits [..., n, c] on sets [..., n, c], by its name."""
+    return {name: one.score(logits, candidates) for name, one in CRITERIA.items()}
+
+
+def with_means(scores: Mapping[str, float]) -> dict[str, float]:
+    """The scores by every criterion, and by every mean of several.
+
+    >>> with_means({"covering": 1.0, "approximated": 0.5})
+    {'covering': 1.0, 'approximated': 0.5, 'both': 0.75}
+    """
+    return {**scores, **{name: sum(scores[one] for one in parts) / len(parts) for name, parts in MEANS.items()}}
+
+
+def in_words(rule: str) -> str:
+    """What a rule of the search goes by.
+
+    >>> in_words("both"), in_words("gold")
+    ('covering rate and approximated accuracy', 'gold labels')
+    """
+    titles = {name: one.title for name, one in CRITERIA.items()} | {"gold": "gold labels"}
+    return " and ".join(titles.get(name, name) for name in MEANS.get(rule, (rule,)))
 
 
 def purified_region(logits: Tensor, posterior: Tensor, tolerance: float = 0.0) -> Tensor:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -21,7 +20,6 @@ from oneof.data.synthetic import mixture
 from oneof.methods import CC
 from oneof.metrics import approximated_accuracy
 from oneof.purify import PopRatio
-from oneof.selection.search import search
 
 DATA = mixture(n=200, d=3, c=4, separation=5.0, seed=0)
 MASK = generate(DATA.labels, 4, Flip(0.4), seed=1)
@@ -63,27 +61,20 @@ def test_learns_and_resolves_the_training_rows():
     assert not (clf.candidates_ & ~MASK).any()
     assert clf.candidates_.any(1).all()
     np.testing.assert_allclose(clf.label_distributions_.sum(1), 1)
-    assert (clf.label_distributions_[~clf.candidates_] == 0).all()
+    assert (clf.label_distributions_[~MASK] == 0).all()
+    chosen = np.where(clf.candidates_, clf.label_distributions_, -1).argmax(1)
+    assert clf.transduction_.tolist() == NAMES[chosen].tolist()
+    np.testing.assert_allclose(clf.label_probability_, clf.label_distributions_[np.arange(200), chosen], atol=1e-7)
     assert clf.history_["set_size"].shape == (25, 3)
     assert clf.n_iter_ == 25
 
 
 def test_what_is_said_is_not_searched():
     clf = quick(hidden=(16,), scaling="ranks").fit(DATA.x, MASK)
-    assert [tuple(one) for one in clf.found_.chosen] == [((16,), "ranks", 0.1, 1e-3)]
+    assert clf.learned_.chosen == [{"hidden": [16], "scaling": "ranks", "lr": 0.1, "weight_decay": 1e-3}]
     plain = quick(method="proden", purify=None, resolve_first=False, hidden=(), scaling="feature").fit(DATA.x, MASK)
-    assert plain.found_.weights is None
+    assert plain.learned_.tried == []
     np.testing.assert_array_equal(plain.candidates_, MASK)
-
-
-def test_networks_of_several_widths_vote():
-    clf = quick().fit(DATA.x, MASK)
-    space = replace(clf._space(), hidden=((8,), (8, 8)), scaling=("feature",), settings=2)
-    clf.found_ = search(DATA.x, MASK, space=space)
-    clf._resolve(DATA.x, MASK)
-    assert len(clf.found_.fits) == 2
-    np.testing.assert_allclose(clf.predict_proba(DATA.x).sum(1), 1)
-    assert (clf.transduction_ == DATA.labels).mean() > 0.9
 
 
 def test_score_of_sets_is_the_approximated_accuracy():

@@ -28,6 +28,7 @@ from oneof.data.named.catalogue import NAMED, Dataset  # noqa: E402
 from oneof.methods import Batch, Proden  # noqa: E402
 from oneof.methods.proden import BalancedProden  # noqa: E402
 from oneof.networks import MLP, LeNet  # noqa: E402
+from oneof.selection.choose import rules  # noqa: E402
 from oneof.storage.rows import read  # noqa: E402
 from oneof.training import teacher  # noqa: E402
 from oneof.training.fit import fit  # noqa: E402
@@ -180,7 +181,8 @@ def test_a_row_is_resolved_to_a_label_of_its_set():
 
 def test_of_equal_epochs_the_latest_is_taken():
     column = torch.tensor([[0.5], [0.9], [0.9], [0.1]])
-    history = SimpleNamespace(covering=column, approximated=column, oracle=column, accuracy=torch.arange(4.0)[:, None])
+    accuracy = torch.arange(4.0)[:, None]
+    history = SimpleNamespace(columns=dict.fromkeys(rules(), column), accuracy=accuracy)
     found = images.by_signal(SimpleNamespace(history=history))
     assert found["by_covering"] == {"epoch": 3, "accuracy": 2.0}
 

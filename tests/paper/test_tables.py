@@ -24,7 +24,7 @@ from oneof.paper import tables
 from oneof.paper.experiments import CHARACTERISTICS, LATE, REAL, TABLES, Protocol
 from oneof.paper.obtain import Cell, missing, obtain, split
 from oneof.paper.printed import errata, printed
-from oneof.selection.choose import RULES, score
+from oneof.selection.choose import rules, score
 from oneof.storage.rows import append, read
 from oneof.training.problem import Training
 from oneof.training.state import Record
@@ -128,8 +128,7 @@ def test_splits_are_as_the_protocol_says():
 
 def history(**columns: list[list[float]]) -> Record:
     values = {name: torch.tensor(value) for name, value in columns.items()}
-    empty = dict.fromkeys(Record._fields[1:])
-    return Record(len(next(iter(values.values()))), **(empty | values))
+    return Record.of(len(next(iter(values.values()))), values)
 
 
 def test_truth_free_rules_take_the_last_epoch_and_the_oracle_its_best():
@@ -282,8 +281,8 @@ def made_up(system: str, rule: str, seed: int, accuracy: float) -> dict:
 
 @pytest.fixture
 def scores():
-    rows = [made_up("cc", rule, seed, 0.70 + seed / 100) for rule in RULES for seed in range(5)]
-    rows += [made_up("cc+pop", rule, seed, 0.72 + seed / 100 + seed**2 / 1000) for rule in RULES for seed in range(5)]
+    rows = [made_up("cc", rule, seed, 0.70 + seed / 100) for rule in rules() for seed in range(5)]
+    rows += [made_up("cc+pop", rule, seed, 0.72 + seed / 100 + seed**2 / 1000) for rule in rules() for seed in range(5)]
     return tables.scores_of(4, TABLES[4], [*rows, rows[0] | {"accuracy": 0.0}], range(5))
 
 

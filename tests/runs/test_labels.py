@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -59,10 +60,11 @@ def test_opinions_are_those_of_the_networks(world):
     assert trained.sum(1).tolist() == [60, 60]
     p = fitted.probabilities(x).numpy()
     found = ask_networks(model, x, sets, trained)
-    np.testing.assert_allclose(found.mean, p.mean(0), atol=1e-6)
-    np.testing.assert_allclose(found.held_out[:30], p[1, :30], atol=1e-6)
-    np.testing.assert_allclose(found.held_out[60:], p[0, 60:], atol=1e-6)
-    assert np.isnan(found.held_out[30:60]).all()
+    np.testing.assert_allclose(found.every, p.mean(0), atol=1e-6)
+    np.testing.assert_allclose(found.mean[:30], p[1, :30], atol=1e-6)
+    np.testing.assert_allclose(found.mean[60:], p[0, 60:], atol=1e-6)
+    np.testing.assert_allclose(found.mean[30:60], p.mean(0)[30:60], atol=1e-6)  # all networks trained on these
+    np.testing.assert_array_equal(found.held_out, np.r_[[True] * 30, [False] * 30, [True] * 30])
     np.testing.assert_allclose(found.first.sum(1), 1)
     judged = judged_rows(found, sets, None)
     assert len(judged.gold) == 60
@@ -113,7 +115,7 @@ def table(world) -> pa.Table:
     opinions, kept = ask_networks(model, x, sets, trained), kept_sets([fitted], sets)
     resolved = resolve(opinions, sets, kept)
     evidence = find_evidence(x, 1 - resolved.probability, resolved.ask)
-    return ensemble_table(resolved, sets, kept, gather_falls([fitted], 3), trained.sum(0), evidence, NAMES)
+    return ensemble_table(resolved, sets, gather_falls([fitted], 3), trained.sum(0), evidence, NAMES)
 
 
 def test_the_table_says_what_became_of_every_row(world):
@@ -128,21 +130,47 @@ def test_the_table_says_what_became_of_every_row(world):
         assert {fall["label"] for fall in row["removed"]} >= set(row["original"]) - set(row["kept"])
         assert all(1 <= fall["trials"] <= row["trained"] for fall in row["removed"])
         assert 0 < row["probability"] <= 1
+        assert row["probability"] == row["distribution"][row["original"].index(row["label"])]
+        assert sum(row["distribution"]) == pytest.approx(1, abs=1e-6)
         assert len(row["neighbours"]) == 5
         assert row["row"] not in row["neighbours"]
+
+
+def test_a_probability_is_a_share_of_the_original_set_by_networks_that_did_not_train_on_the_row():
+    """By hand: of two networks the second did not train on row 0; one label was removed; nobody trained on less than all of row 1."""
+    p = np.array([[[0.7, 0.2, 0.1], [0.2, 0.3, 0.5]], [[0.3, 0.6, 0.1], [0.4, 0.5, 0.1]]], dtype=np.float32)
+    original, kept = np.array([[1, 1, 0], [1, 1, 0]], dtype=bool), np.array([[1, 0, 0], [1, 1, 0]], dtype=bool)
+
+    class Both:
+        def blocks(self, x):
+            yield slice(0, 2), torch.as_tensor(p)
+
+    opinions = ask_networks(Both(), np.zeros((2, 1)), original, np.array([[True, True], [False, True]]))
+    found = resolve(opinions, original, kept)
+    np.testing.assert_allclose(found.distribution, [[1 / 3, 2 / 3, 0], [0.3 / 0.7, 0.4 / 0.7, 0]], atol=1e-6)
+    assert found.label.tolist() == [0, 1]  # the better one of row 0 was removed
+    np.testing.assert_allclose(found.probability, [1 / 3, 0.4 / 0.7], atol=1e-6)
+    np.testing.assert_allclose(found.margin, [-1 / 3, 0.1 / 0.7], atol=1e-6)
+    np.testing.assert_allclose(found.agreement, [0.5, 1.0])
+
+
+def test_a_row_that_no_network_trained_on_keeps_its_candidates(world):
+    _, sets, _, fitted, _ = world
+    alone = replace(fitted, rows=fitted.rows[:1], sets=fitted.candidates[:1])
+    np.testing.assert_array_equal(kept_sets([alone], sets)[60:], sets[60:])
 
 
 def test_a_confident_label_outside_the_set_is_flagged_and_never_taken():
     p = np.array([[0.97, 0.02, 0.01]], dtype=np.float32)
     given = np.array([[False, True, True]])
-    found = resolve(Opinions(p, p, np.array([[0, 1.0, 0]])), given, given)
+    found = resolve(Opinions(p, np.array([True]), p, np.array([[0, 1.0, 0]])), given, given)
     assert (found.outside[0], found.label[0], found.ask[0]) == (0, 1, True)
 
 
 def test_a_sole_candidate_is_never_asked_about_unless_it_may_be_wrong():
     p = np.array([[0.5, 0.3, 0.2]], dtype=np.float32)
     given = np.array([[False, False, True]])
-    found = resolve(Opinions(p, p, np.array([[0, 0, 1.0]])), given, given)
+    found = resolve(Opinions(p, np.array([True]), p, np.array([[0, 0, 1.0]])), given, given)
     assert not found.ask[0]
     assert found.probability[0] == 1
 

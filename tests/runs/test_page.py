@@ -24,7 +24,7 @@ from oneof.runs.page.gold import compare_gold
 from oneof.runs.page.groups import audit_groups
 from oneof.runs.page.pairs import count_pairs
 from oneof.runs.page.queue import line_up
-from oneof.runs.page.resolved import read
+from oneof.runs.purified import read_purified
 
 VOID = {"meta", "link", "input", "br", "img"}
 
@@ -81,7 +81,7 @@ def undrawn(monkeypatch):
 @pytest.fixture(scope="module")
 def table(run):
     opened = Run.open(run)
-    return read(opened.purified, opened.facts["classes"])
+    return read_purified(opened.purified, opened.facts["classes"])
 
 
 @pytest.fixture(scope="module")
@@ -237,6 +237,7 @@ def small(**columns):
     filled = {
         "row": list(range(n)),
         "kept": [[label] for label in columns["label"]],
+        "distribution": [[1 / len(labels)] * len(labels) for labels in columns["original"]],
         "probability": [0.9] * n,
         "margin": [0.8] * n,
         "agreement": [1.0] * n,
@@ -257,7 +258,7 @@ def test_a_class_that_a_group_lost_is_named(run):
         group=["north"] * 10 + ["south"] * 10,
         like=run / "purified.parquet",
     )
-    found = audit_groups(read(purified, ["a", "b"]))
+    found = audit_groups(read_purified(purified, ["a", "b"]))
     assert [(each.label, each.group, each.share) for each in found.lost] == [("b", "north", 5.0), ("a", "south", 5.0)]
 
 

@@ -17,6 +17,7 @@ from oneof.methods import BalancedProden, Proden
 from oneof.selection.leave_one_out import Kernel, ask_others
 from oneof.selection.search import search
 from oneof.selection.space import SEEN, Setting, Space
+from oneof.selection.trying import Search
 
 DATA = mixture(n=400, d=3, c=4, separation=4.0, seed=0)
 MASK = generate(DATA.labels, 4, Flip(0.4), seed=1)
@@ -148,7 +149,7 @@ def test_too_few_rows_hold_none_out():
 
 @pytest.fixture(scope="module")
 def found():
-    return search(DATA.x, MASK, space=SMALL, seed=5)
+    return search(DATA.x, MASK, Search(space=SMALL, seed=5))
 
 
 def test_search_learns(found):
@@ -188,7 +189,7 @@ def test_every_network_holds_out_other_rows(found):
 
 
 def test_same_seed_same_ensemble(found):
-    again = search(DATA.x, MASK, space=SMALL, seed=5)
+    again = search(DATA.x, MASK, Search(space=SMALL, seed=5))
     assert again.tried == found.tried
     torch.testing.assert_close(again.fits[0].logits(DATA.x), found.fits[0].logits(DATA.x), rtol=0, atol=0)
 
@@ -197,7 +198,7 @@ def test_several_architectures_and_no_purification():
     space = replace(
         SMALL, hidden=((8,), (8, 8)), scaling=("feature",), weight_decay=(1e-3,), kernel=None, purify=None, settings=2
     )
-    got = search(DATA.x, MASK, space=space)
+    got = search(DATA.x, MASK, Search(space=space))
     assert len(got.fits) == 2
     assert sum(one.stack.t for one in got.fits) == 4
     assert got.weights is None
@@ -206,19 +207,19 @@ def test_several_architectures_and_no_purification():
 
 
 def test_a_diverging_rate_is_not_chosen():
-    got = search(DATA.x, MASK, space=replace(SMALL, lr=(0.1, 1e6), weight_decay=(1e-3,), settings=2))
+    got = search(DATA.x, MASK, Search(space=replace(SMALL, lr=(0.1, 1e6), weight_decay=(1e-3,), settings=2)))
     assert {one.lr for one in got.chosen} == {0.1}
 
 
 def test_killed_and_resumed(found, tmp_path):
-    search(DATA.x, MASK, space=SMALL, seed=5, checkpoint=tmp_path)
-    again = search(DATA.x, MASK, space=SMALL, seed=5, checkpoint=tmp_path)
+    search(DATA.x, MASK, Search(space=SMALL, seed=5, checkpoint=tmp_path))
+    again = search(DATA.x, MASK, Search(space=SMALL, seed=5, checkpoint=tmp_path))
     torch.testing.assert_close(again.fits[0].logits(DATA.x), found.fits[0].logits(DATA.x), rtol=0, atol=0)
 
 
 @pytest.mark.parametrize("n", [1, 2, 5, 30])
 def test_tiny_tables(n):
-    got = search(DATA.x[:n], MASK[:n], space=replace(SMALL, epochs=2))
+    got = search(DATA.x[:n], MASK[:n], Search(space=replace(SMALL, epochs=2)))
     assert torch.isfinite(got.fits[0].logits(DATA.x[:n])).all()
 
 
@@ -230,7 +231,7 @@ def test_numbers_of_a_large_table():
 
 def test_unknown_rule():
     with pytest.raises(ValueError, match="rule must be one of both, covering, approximated; got 'oracle'"):
-        search(DATA.x, MASK, rule="oracle")
+        search(DATA.x, MASK, Search(rule="oracle"))
 
 
 def test_beside_needs_no_ranks():

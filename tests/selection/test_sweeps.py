@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import sys
 from collections import Counter
@@ -22,8 +23,10 @@ from oneof.networks import Linear
 from oneof.paper.experiments import TABLES, Protocol
 from oneof.paper.obtain import Cell, obtain_all, seed_by_seed
 from oneof.paper.on_ray import load_ray
+from oneof.runs.folder import Run
 from oneof.selection.space import Space
-from oneof.selection.tune import FIRST, Ranges, load_optuna, scores, task_of, tune
+from oneof.selection.trying import Search
+from oneof.selection.tune import FIRST, Ranges, folds_of, load_optuna, read_setting, scores, search_settings
 from oneof.storage.rows import read
 from oneof.training.problem import Training
 
@@ -155,47 +158,49 @@ FEW = Ranges(hidden=((), (16,), (256,)), scaling=("feature", "ranks"))
 
 
 @pytest.fixture(scope="module")
-def task():
-    return task_of(DATA.x, MASK, space=SMALL)
+def folds():
+    return folds_of(DATA.x, MASK, Search(SMALL))
 
 
-def test_held_out_sets_are_the_given_ones_and_others_are_purified(task):
-    sets = task.sets("feature")
-    for own, (rows, held) in zip(sets, task.splits, strict=True):
+def test_held_out_sets_are_the_given_ones_and_others_are_purified(folds):
+    sets = folds.sets("feature")
+    for own, (rows, held) in zip(sets, folds.splits, strict=True):
         assert (own[held] == MASK[held]).all()
         assert own[rows].sum() < MASK[rows].sum()
         assert not (own & ~MASK).any()
 
 
-def test_scores_rise_and_a_diverging_rate_scores_nothing(task):
+def test_scores_rise_and_a_diverging_rate_scores_nothing(folds):
     setting = FIRST | {"hidden": [16]}
-    values = list(scores(task, setting))
+    values = list(scores(folds, setting))
     assert len(values) == 4
-    untrained = list(scores(task, setting | {"lr": 1e-9}))[-1]
+    untrained = list(scores(folds, setting | {"lr": 1e-9}))[-1]
     assert values[-1] > untrained + 0.1
-    assert list(scores(task, setting | {"lr": 1e6}))[-1] < values[-1]
+    assert list(scores(folds, setting | {"lr": 1e6}))[-1] < values[-1]
 
 
-def test_a_search_goes_on_and_ends_as_an_undisturbed_one(task, tmp_path):
+def test_a_search_goes_on_and_ends_as_an_undisturbed_one(folds, tmp_path):
     optuna = pytest.importorskip("optuna", reason="Optuna is not installed: the extra sweep has it")
     storages = [f"sqlite:///{tmp_path / name}.db" for name in ("whole", "cut")]
-    whole = tune(task, 7, storages[0], {"seed": 0}, ranges=FEW)
-    tune(task, 3, storages[1], {"seed": 0}, ranges=FEW)
+    whole = search_settings(folds, 7, storages[0], {"seed": 0}, ranges=FEW)
+    search_settings(folds, 3, storages[1], {"seed": 0}, ranges=FEW)
     begun = optuna.load_study(study_name="oneof", storage=storages[1])
     begun.ask()  # a trial whose process was killed
-    again = tune(task, 7, storages[1], {"seed": 0}, ranges=FEW)
+    again = search_settings(folds, 7, storages[1], {"seed": 0}, ranges=FEW)
     assert again == whole
     assert whole.tried == 7
-    assert tune(task, 5, storages[1], {"seed": 0}, ranges=FEW) == whole
+    assert search_settings(folds, 5, storages[1], {"seed": 0}, ranges=FEW) == whole
     with pytest.raises(ValueError, match=r"holds another search: seed was 0, now 1. Give another storage"):
-        tune(task, 7, storages[1], {"seed": 1}, ranges=FEW)
+        search_settings(folds, 7, storages[1], {"seed": 1}, ranges=FEW)
     with pytest.raises(ValueError, match="storage must be a database that Optuna can open, such as sqlite"):
-        tune(task, 7, "nonsense", {"seed": 0})
+        search_settings(folds, 7, "nonsense", {"seed": 0})
 
 
 def test_a_poor_setting_is_stopped_early(tmp_path):
     pytest.importorskip("optuna", reason="Optuna is not installed: the extra sweep has it")
-    many = tune(task_of(DATA.x, MASK, space=Space(trial_epochs=6)), 14, f"sqlite:///{tmp_path}/x.db", {}, ranges=FEW)
+    many = search_settings(
+        folds_of(DATA.x, MASK, Search(Space(trial_epochs=6))), 14, f"sqlite:///{tmp_path}/x.db", {}, ranges=FEW
+    )
     assert 0 < many.stopped < many.tried == 14
 
 
@@ -203,21 +208,28 @@ def test_too_few_rows_cannot_be_searched():
     with pytest.raises(
         ValueError, match="a search needs 200 rows or more, and groups that can be held out; got 50 rows"
     ):
-        task_of(DATA.x[:50], MASK[:50])
+        folds_of(DATA.x[:50], MASK[:50])
 
 
 def test_the_command_writes_what_the_estimator_takes(tmp_path, monkeypatch, capsys):
     pytest.importorskip("optuna", reason="Optuna is not installed: the extra sweep has it")
     file, out = write_table(tmp_path), tmp_path / "best.json"
-    asked = ("search", file, "--features", "*", "--epochs", 2, "--trials", 2, "--out", out)
+    asked = ("tune", file, "--features", "*", "--epochs", 2, "--trials", 2, "--out", out)
     code, text, err = command(monkeypatch, capsys, *asked)
     assert code == 0, err
     assert "best of 2" in text
-    best = json.loads(out.read_text())
+    assert f"oneof fit {file} --settings {out}" in text
+    best = read_setting(out)
     model = PartialLabelClassifier(**best, n_trials=2, epochs=5, random_state=0).fit(DATA.x, MASK)
     assert (model.predict(DATA.x) == DATA.labels).mean() > 0.8
     code, text, _ = command(monkeypatch, capsys, *asked)
     assert (code, json.loads(out.read_text())) == (0, best)
     assert "1/2" not in text  # nothing was tried again
     code, _, err = command(monkeypatch, capsys, *asked[:-2], "--out", out, "--trials", 0)
-    assert (code, err) == (2, "oneof: --trials must be at least 1; got 0.\n")
+    assert code == 2
+    assert re.fullmatch(r"oneof: Invalid value for '--trials': .*1\.?\n", err)  # typer's own words
+    taken = ("fit", file, "--out", tmp_path / "run", "--settings", out, "--networks", 2, "--epochs", 2)
+    code, _, err = command(monkeypatch, capsys, *taken)
+    assert code == 0, err
+    (chosen,) = Run.open(tmp_path / "run").facts["chosen"]
+    assert chosen == {name: best[name] for name in chosen}

@@ -68,9 +68,8 @@ def assert_same_trial(together, t, alone):
     np.testing.assert_allclose(together.logits(DATA.x)[t], alone.logits(DATA.x)[0], atol=1e-9)
     assert torch.equal(together.candidates[t], alone.candidates[0])
     assert together.epoch[t] == alone.epoch[0]
-    for name, column in together.history._asdict().items():
-        if isinstance(column, torch.Tensor):
-            np.testing.assert_allclose(column[:, t], getattr(alone.history, name)[:, 0], atol=1e-9, err_msg=name)
+    for name, column in together.history.columns.items():
+        np.testing.assert_allclose(column[:, t], alone.history.columns[name][:, 0], atol=1e-9, err_msg=name)
 
 
 @pytest.mark.usefixtures("double")
@@ -218,14 +217,16 @@ def test_history_says_what_the_trained_networks_do():
     predicted = logits.argmax(1)
     assert result.history.accuracy[-1, 0] == pytest.approx((predicted == DATA.labels)[test].mean(), abs=1e-6)
     assert result.history.oracle[-1, 0] == pytest.approx((predicted == DATA.labels)[held_out].mean(), abs=1e-6)
-    assert result.history.covering[-1, 0] == pytest.approx(SETS[held_out, predicted[held_out]].mean(), abs=1e-6)
+    assert result.history.columns["covering"][-1, 0] == pytest.approx(
+        SETS[held_out, predicted[held_out]].mean(), abs=1e-6
+    )
     assert result.history.set_size[-1, 0] == pytest.approx(result.candidates[0].sum(-1).float().mean().item(), abs=1e-6)
 
 
 @pytest.mark.parametrize("choose", ["covering", "approximated", "oracle"])
 def test_the_chosen_epoch_is_the_latest_best(choose):
     result = run([trial(seed) for seed in range(3)], choose=choose, training=Training(epochs=12, batch=16))
-    scores = getattr(result.history, choose)
+    scores = result.history.columns[choose]
     for t in range(3):
         assert result.epoch[t] == 1 + (scores[:, t] == scores[:, t].max()).nonzero().max()
     logits = result.logits(DATA.x)

@@ -65,9 +65,8 @@ def assert_same(packed, dense, atol=1e-12):
     assert torch.equal(packed.epoch, dense.epoch)
     for name, weight in dense.stack.weights.items():
         np.testing.assert_allclose(packed.stack.weights[name], weight, rtol=0, atol=atol)
-    for name, column in dense.history._asdict().items():
-        if isinstance(column, torch.Tensor):
-            np.testing.assert_allclose(getattr(packed.history, name), column, rtol=0, atol=atol, err_msg=name)
+    for name, column in dense.history.columns.items():
+        np.testing.assert_allclose(packed.history.columns[name], column, rtol=0, atol=atol, err_msg=name)
     for ours, theirs in zip(packed.removals or (), dense.removals or (), strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=0, atol=atol)
 

@@ -16,8 +16,8 @@ from oneof.cli.generate import generate
 from oneof.cli.inspect import inspect
 from oneof.cli.predict import predict
 from oneof.cli.report import report
-from oneof.cli.search import search
 from oneof.cli.table import table
+from oneof.cli.tune import tune
 from oneof.cli.votes import votes
 from oneof.version import __version__
 
@@ -26,13 +26,13 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (demo, data, votes, inspect, generate, fit, predict, clean, report, export, search, table):
+for command in (demo, data, votes, inspect, generate, fit, predict, clean, report, export, tune, table):
     app.command()(command)
 
 # typer carries its own click in newer versions and uses the real one in older: this is ClickException of either
 UsageProblem: Any = typer.BadParameter.__mro__[2]
 
-_GO_ON = ("data", "fit", "search", "table")  # what these had done is kept
+_GO_ON = ("data", "fit", "tune", "table")  # what these had done is kept
 _INTERRUPTED = 130  # what newer versions of typer return for Ctrl-C, where older raise Abort
 
 

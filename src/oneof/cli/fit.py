@@ -16,6 +16,7 @@ from rich.text import Text
 
 if TYPE_CHECKING:
     from oneof.runs.folder import Run
+    from oneof.selection.space import Space
 
 
 def fit(
@@ -48,8 +49,31 @@ def fit(
     ignore: Annotated[list[str] | None, typer.Option(help="A column to keep out, such as an id.")] = None,
     separator: Annotated[str, typer.Option(help="What stands between the labels of a text cell.")] = "|",
     empty: Annotated[str, typer.Option(help="What an empty set means: 'error' or 'unlabelled'.")] = "error",
-    networks: Annotated[int | None, typer.Option(min=1, help="In the ensemble.")] = None,
-    epochs: Annotated[int | None, typer.Option(min=1, help="To train the ensemble.")] = None,
+    method: Annotated[
+        str | None,
+        typer.Option(
+            help="The loss to train with, such as proden, lws or cc. Default: balanced PRODEN, which suits most tables."
+        ),
+    ] = None,
+    purify: Annotated[
+        bool,
+        typer.Option(
+            "--purify/--no-purify",
+            help="Let the networks remove candidates that they have ruled out. Turn it off to compare, where wrong labels look right.",
+        ),
+    ] = True,
+    settings: Annotated[
+        Path | None,
+        typer.Option(
+            help="Settings to take, as JSON that oneof tune wrote. Default: a few are tried on held-out sets."
+        ),
+    ] = None,
+    networks: Annotated[
+        int | None, typer.Option(min=1, help="Networks in the ensemble. Default: 12; more are slower and steadier.")
+    ] = None,
+    epochs: Annotated[
+        int | None, typer.Option(min=1, help="Epochs to train the ensemble. Default: 60, fewer above 20,000 rows.")
+    ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Of everything that is drawn.")] = 0,
     threads: Annotated[int, typer.Option(min=1, help="Of torch. Small networks are fastest with one.")] = 1,
     processes: Annotated[
@@ -69,7 +93,7 @@ def fit(
 ) -> None:
     """Learn a classifier and the right label of every row; write both, with what is known about them, to a folder."""
     from oneof.data.table import Roles
-    from oneof.runs.fit_table import SPACE, Task, fit_table
+    from oneof.runs.fit_table import Task, fit_table
     from oneof.training.processes import crew_here
 
     _set_torch(threads, deterministic)
@@ -88,7 +112,7 @@ def fit(
         separator=separator,
         empty=empty,
     )
-    space = replace(SPACE, members=networks or SPACE.members, epochs=epochs or SPACE.epochs)
+    space = _space(method, purify, settings, networks, epochs)
     console = Console()
     work = partial(
         fit_table,
@@ -104,6 +128,21 @@ def fit(
     run = _first_speaks(work, crew_here(processes).rank)
     if run is not None:
         show(run, console)
+
+
+def _space(method: str | None, purify: bool, settings: Path | None, networks: int | None, epochs: int | None) -> Space:
+    """What is tried: what was not said."""
+    from oneof.runs.learn import SPACE
+    from oneof.selection.space import method_for_tables
+    from oneof.selection.tune import read_setting
+
+    return replace(
+        SPACE.narrowed(read_setting(settings) if settings else {}),
+        method=method_for_tables(method) if method else SPACE.method,
+        purify=SPACE.purify if purify else None,
+        members=networks or SPACE.members,
+        epochs=epochs or SPACE.epochs,
+    )
 
 
 def _set_torch(threads: int, deterministic: bool) -> None:
@@ -135,6 +174,8 @@ def show(run: Run, console: Console) -> None:
     """What was learned, in a few lines."""
     import pyarrow.compute as pc
 
+    from oneof.metrics import in_words
+
     facts, purified = run.facts, run.purified
     asked = pc.sum(purified["ask"]).as_py() or 0
     table = Table(title=str(run.folder), show_header=False, title_justify="left")
@@ -142,7 +183,7 @@ def show(run: Run, console: Console) -> None:
     for name, value in (
         ("rows, features, classes", f"{facts['n']:,}, {facts['d']:,}, {len(facts['classes']):,}"),
         ("labels per set", f"{given:.2f} given, {kept:.2f} kept"),
-        ("networks", f"{run.model.t}, chosen by {facts['rule']}"),
+        ("networks", f"{run.model.t}, chosen by {in_words(facts['rule'])}"),
         ("accuracy on new rows", accuracy_in_words(facts["estimate"])),
         ("rows to ask a person about", f"{asked:,} ({asked / facts['n']:.1%})"),
         ("seconds", f"{facts['seconds']:,}"),

@@ -4,11 +4,20 @@ from __future__ import annotations
 
 import numbers
 import warnings
-from collections.abc import Callable
-from difflib import get_close_matches
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.utils import check_array, check_random_state
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import column_or_1d
+
+from oneof.candidates.cells import is_missing
+from oneof.candidates.mask import Candidates
+from oneof.candidates.read import read
 
 
 def are_labels(y: Any) -> bool:
@@ -69,28 +78,82 @@ def count(value: Any, name: str) -> int | None:
     return int(value)
 
 
-def widths(hidden: Any) -> tuple[int, ...]:
-    """Widths of hidden layers, given as one or as several.
+def read_y(y: Any, classes: Any, n: int, who: str) -> Candidates:
+    """The sets of n rows, in whatever form y is."""
+    if y is None:
+        raise ValueError(f"{who} requires y to be passed, but the target y is None.")
+    if are_labels(y):
+        y = column_or_1d(check_array(y, ensure_2d=False, dtype=None, input_name="y"), warn=True)
+        check_classification_targets(y)
+        warn_of_joined(y)
+    candidates = read(y, classes=classes)
+    check_length(candidates.mask, n, "y")
+    return candidates
 
-    >>> widths(128), widths([64, 32])
-    ((128,), (64, 32))
+
+def gold_labels(gold: Any, classes: np.ndarray, n: int) -> NDArray[np.intp] | None:
+    """The number of each row's true label, -1 where it is missing.
+
+    >>> gold_labels(["dog", None, float("nan")], np.array(["cat", "dog"]), 3)
+    array([ 1, -1, -1])
     """
-    given = tuple(hidden) if isinstance(hidden, (list, tuple, np.ndarray)) else (hidden,)
-    if not all(isinstance(width, (int, np.integer)) and width > 0 for width in given):
-        raise ValueError(f"hidden must be widths of layers, such as (128,) or (); got {hidden!r}.")
-    return given
-
-
-def instance(value: Any, known: dict[str, Any], kind: Any, name: str) -> Any:
-    """An instance by its name, or the instance that was given."""
-    if isinstance(value, kind):
-        return value
-    if not isinstance(value, str):
-        raise TypeError(
-            f"{name} must be a name or an instance, such as {next(iter(known.values())).__name__}(); got {value!r}."
+    if gold is None:
+        return None
+    cells = list(gold)
+    check_length(cells, n, "gold")
+    number = {label: j for j, label in enumerate(classes.tolist())}
+    strange = next((row for row, cell in enumerate(cells) if not is_missing(cell) and cell not in number), None)
+    if strange is not None:
+        raise ValueError(
+            f"gold must hold labels that are in y, or None where unknown; row {strange} is {cells[strange]!r}. "
+            "Name it in classes= if it is in no set."
         )
-    if value not in known:
-        near = get_close_matches(value, known, 1)
-        hint = f" Did you mean {near[0]!r}?" if near else ""
-        raise ValueError(f"{name} must be one of {', '.join(known)}; got {value!r}.{hint}")
-    return known[value]()
+    return np.array([-1 if is_missing(cell) else number[cell] for cell in cells], dtype=np.intp)
+
+
+def check_length(values: Any, n: int, name: str) -> None:
+    """One value per row of X."""
+    if len(values) != n:
+        raise ValueError(f"{name} must have one entry per row of X; got {len(values)} for {n} rows.")
+
+
+def precision(x: NDArray[np.floating[Any]]) -> type[np.floating[Any]]:
+    """Single precision, in which files are read too, unless it would swallow what differs between rows, as it does of time stamps.
+
+    >>> precision(np.array([[0.1], [0.2]])).__name__, precision(np.array([[1.7e9], [1.7e9 + 60]])).__name__
+    ('float32', 'float64')
+    """
+    with np.errstate(over="ignore"):
+        lost = np.abs(x - x.astype(np.float32)).max(0)
+    spread = np.ptp(x, axis=0)
+    return np.float32 if ((lost <= 1e-4 * spread) | (spread == 0)).all() else np.float64
+
+
+def seed_of(random_state: Any) -> int:
+    """A whole number is the seed itself, as `oneof fit --seed` has it; from a generator one is drawn."""
+    drawn = check_random_state(random_state)
+    return int(random_state) if isinstance(random_state, numbers.Integral) else int(drawn.randint(2**31 - 1))
+
+
+def group_names(groups: Any, n: int) -> list[str] | None:
+    """Groups by name, as a table has them."""
+    if groups is None:
+        return None
+    check_length(groups, n, "groups")
+    return [str(group) for group in groups]
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """One thread of torch for a while: small networks are fastest with one, above all on cores that others use."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def normalised(probabilities: NDArray[Any]) -> NDArray[np.float64]:
+    exact = probabilities.astype(np.float64)
+    return np.asarray(exact / exact.sum(-1, keepdims=True))  # sums to one in double precision

@@ -2,32 +2,45 @@
 
 from __future__ import annotations
 
+import shutil
+import time
 import warnings
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
+import pyarrow as pa
 import torch
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils import check_array, check_random_state
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+from sklearn.utils.validation import check_is_fitted, validate_data
 
-from oneof.candidates.mask import Candidates, restrict
-from oneof.candidates.read import read, read_known
-from oneof.data.encode import Encoding
-from oneof.data.table import read_columns
-from oneof.estimator.arguments import are_labels, count, instance, warn_of_joined, widths
-from oneof.methods import METHODS, Method
+from oneof.candidates.read import read_known
+from oneof.data.encode import learn_encoding
+from oneof.data.table import Columns, Roles, read_columns
+from oneof.estimator.arguments import (
+    are_labels,
+    check_length,
+    count,
+    gold_labels,
+    group_names,
+    normalised,
+    one_thread,
+    precision,
+    read_y,
+    seed_of,
+)
+from oneof.methods import Method
 from oneof.metrics import approximated_accuracy
 from oneof.purify import PURIFY, Purify
 from oneof.runs.folder import Run
-from oneof.selection.search import search
-from oneof.selection.space import SEEN, Space
-from oneof.training.state import Fit
+from oneof.runs.learn import SPACE, Examples, learn, write_learned
+from oneof.runs.model import Model
+from oneof.runs.purified import read_purified
+from oneof.selection.space import Setting, Space, instance, method_for_tables
+from oneof.selection.trying import Search
+from oneof.storage.files import folder_beside
 
 
 class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -57,11 +70,12 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         None: by the number of rows.
     mixup, noise : float
         How they are trained (see `oneof.Training`).
-    rule : {"both", "covering", "approximated"}, default="both"
-        What is asked of held-out sets.
+    rule : str, default="both"
+        What is asked of held-out sets: a key of `oneof.metrics.CRITERIA`, or of `oneof.metrics.MEANS`.
     classes : sequence, default=None
         All labels, when some may be absent from y; for a mask, the names of its columns.
     random_state : int, RandomState or None
+        A whole number is what `oneof fit --seed` takes, and gives the same.
     processes : int or None, default=None
         Processes among which the networks are dealt out; they give what one gives, up to rounding (see `oneof.fit`). Their start
         takes some ten seconds, so they are for fits that take minutes; on two cores little is gained.
@@ -73,12 +87,17 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
     classes_ : array [c]
     candidates_ : bool array [n, c]
         The purified sets: a label is gone when every network that trained on the row removed it.
-    label_distributions_ : array [n, c]
-        Probability of each kept label of each training row.
     transduction_ : array [n]
-        The resolved label of each training row.
-    found_ : oneof.selection.search.Found
-        The ensemble's networks, what was tried with which truth-free score, what was chosen.
+        The resolved label of each training row: the most probable one that was kept.
+    label_distributions_ : array [n, c]
+        Probability of each label of each training row: its share within the original set, by the networks that did not train on
+        the row (by all, where all did). Zero off the original set.
+    label_probability_ : array [n]
+        That of the resolved label.
+    model_ : oneof.runs.model.Model
+        The networks, and what predicting needs beside them.
+    learned_ : oneof.runs.learn.Learned
+        What `save` writes: the table of `oneof clean`, an estimate of the accuracy, what was tried with which truth-free score.
     history_ : dict of arrays [epochs, n_trials]
     n_iter_ : int
         Epochs of the ensemble.
@@ -131,76 +150,93 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         self.processes = processes
         self.verbose = verbose
 
-    def fit(self, X: Any, y: Any) -> Self:
-        """Train on features X [n, d] and y: labels [n], a 0/1 mask [n, c], or a list of sets of labels."""
+    def fit(self, X: Any, y: Any, groups: Any = None, gold: Any = None) -> Self:
+        """Train.
+
+        Parameters
+        ----------
+        X
+            Features [n, d].
+        y
+            Labels [n], a 0/1 mask [n, c], or a list of sets of labels.
+        groups
+            Rows of one group [n] are never on both sides of a split.
+        gold
+            True labels [n], None where unknown. Thirty or more choose the settings and calibrate; they train nothing.
+        """
+        begun = time.monotonic()
         self.__dict__.pop("run_", None)  # what was read from a folder is learned anew
-        X = validate_data(self, X, dtype=[np.float64, np.float32])
-        candidates = self._read(y, len(X))
+        columns = self._columns(X)
+        candidates = read_y(y, self.classes, len(columns), type(self).__name__)
         self.classes_ = candidates.classes
-        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        title = type(self).__name__ if self.verbose else None
-        self.found_ = search(
-            X, candidates.mask, space=self._space(), seed=seed, rule=self.rule, progress=title, processes=self.processes
+        encoding = learn_encoding(columns, Roles(features=tuple(columns.names), candidates=None))
+        examples = Examples(
+            encoding.transform(columns),
+            candidates,
+            encoding,
+            gold_labels(gold, self.classes_, len(columns)),
+            group_names(groups, len(columns)),
         )
-        self._check_finite()
-        self.n_iter_ = int(self.found_.fits[0].epoch.max())
-        self.history_ = _history(self.found_.fits)
-        self._resolve(X, candidates.mask)
+        with one_thread():
+            self.learned_ = learn(examples, self._search())
+        self._came_from = examples.facts | {
+            "command": repr(self).split(),
+            "seconds": round(time.monotonic() - begun, 1),
+        }
+        self._show(self.learned_.model, self.learned_.purified, self.learned_.training)
         return self
 
-    def _space(self) -> Space:
-        """What is searched: everything that was not said."""
+    def _columns(self, X: Any) -> Columns:
+        """The features as they would stand in a table."""
+        X = validate_data(self, X, dtype=[np.float64, np.float32])
+        self._precision = precision(X)
+        names = getattr(self, "feature_names_in_", [f"x{j}" for j in range(X.shape[1])])
+        return Columns("X", X.astype(self._precision), list(names), {})
+
+    def _search(self) -> Search:
+        """What is asked: everything that was not said is searched."""
         if self.n_trials < 1:
             raise ValueError(f"n_trials must be at least 1; got {self.n_trials}.")
-        if self.scaling is not None and self.scaling not in SEEN:
-            raise ValueError(f"scaling must be one of {', '.join(SEEN)}; got {self.scaling!r}.")
-        whole = Space()
-        method = whole.method if self.method is None else instance(self.method, METHODS, Method, "method")
-        if method.views > 1:
-            raise ValueError(
-                f"method must work on tables; {self.method!r} compares views of images. Use oneof.fit with views=."
-            )
-        return replace(
-            whole,
-            method=method,
+        said = {name: getattr(self, name) for name in (*Setting._fields, "mixup")}
+        space = replace(
+            SPACE.narrowed(said),
+            method=SPACE.method if self.method is None else method_for_tables(self.method),
             purify=None if self.purify is None else instance(self.purify, PURIFY, Purify, "purify"),
-            kernel=whole.kernel if self.resolve_first else None,
-            hidden=whole.hidden if self.hidden is None else (widths(self.hidden),),
-            scaling=whole.scaling if self.scaling is None else (self.scaling,),
-            lr=whole.lr if self.lr is None else (self.lr,),
-            weight_decay=whole.weight_decay if self.weight_decay is None else (self.weight_decay,),
+            kernel=SPACE.kernel if self.resolve_first else None,
             members=self.n_trials,
             epochs=count(self.epochs, "epochs"),
             batch=count(self.batch_size, "batch_size"),
-            mixup=self.mixup,
             noise=self.noise,
         )
+        title = type(self).__name__ if self.verbose else None
+        return Search(space, seed_of(self.random_state), self.rule, progress=title, processes=self.processes)
 
-    def _check_finite(self) -> None:
-        finite = torch.cat(
-            [
-                torch.stack([w.flatten(1).isfinite().all(1) for w in one.stack.weights.values()]).all(0)
-                for one in self.found_.fits
-            ]
-        )
-        if not finite.all():
-            rates = ", ".join(str(one.lr) for one in self.found_.chosen)
-            raise ValueError(
-                f"training diverged in {int((~finite).sum())} of {len(finite)} networks. Lower lr ({rates} now), or scale the features."
-            )
+    def _show(self, model: Model, purified: pa.Table, training: dict[str, Any]) -> None:
+        """Set what was learned, here or in a run that is read."""
+        table, c = read_purified(purified, model.classes), len(model.classes)
+        self.model_ = model
+        self.candidates_ = table.kept.toarray()[:, :c] > 0
+        self.label_distributions_ = normalised(table.distribution.toarray()[:, :c])
+        self.label_probability_ = table.probability
+        self.transduction_ = self.classes_[table.label]
+        self.history_ = {name: np.asarray(column, dtype=float) for name, column in training["columns"].items()}
+        self.n_iter_ = int(training["epochs"])
 
-    def _probabilities(self, X: NDArray[np.floating[Any]]) -> torch.Tensor:
-        """Mean probability [n, c] over the networks, in double precision."""
-        total = sum(one.probabilities(X).double().sum(0) for one in self.found_.fits)
-        return _normalised(torch.as_tensor(total))
+    def save(self, folder: str | Path) -> None:
+        """Write what was learned to a new folder, as `oneof fit` does: `oneof clean`, `report`, `export` and `predict` take it."""
+        check_is_fitted(self)
+        with folder_beside(Path(folder)) as beside:
+            if hasattr(self, "run_"):
+                shutil.copytree(self.run_.folder, beside, dirs_exist_ok=True)
+            else:
+                write_learned(self.learned_, beside, self._came_from)
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Mean probability [n, c] over the networks."""
         check_is_fitted(self)
-        if hasattr(self, "run_"):
-            return _normalised(torch.as_tensor(self.run_.model.probabilities(self._encoded(X))).double()).numpy()
-        X = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
-        return self._probabilities(X).numpy()
+        x = self._encoded(X)
+        with one_thread():
+            return normalised(self.model_.probabilities(x))
 
     def predict(self, X: Any) -> NDArray[Any]:
         """The most probable label of each row."""
@@ -220,7 +256,7 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         check_is_fitted(self)
         mask = torch.as_tensor(read_known(y, self.classes_))
         probabilities = torch.as_tensor(self.predict_proba(X))
-        _check_length(mask, len(probabilities))
+        check_length(mask, len(probabilities), "y")
         known = mask.any(1)
         if not known.any():
             return 0.0
@@ -229,67 +265,27 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
 
     @classmethod
     def from_run(cls, folder: str | Path) -> Self:
-        """The classifier in a folder that `oneof fit` wrote.
+        """The classifier in a folder that `oneof fit` or `save` wrote.
 
         It predicts for a frame or an Arrow table with the columns that were learned from, or for features [n, d] in the order of
-        `run_.facts["features"]`. `transduction_` and `candidates_` are those of the rows that it was trained on.
+        `run_.facts["features"]`. What it says of rows is about those that it was trained on.
         """
         run = Run.open(folder)
         self = cls(random_state=run.facts["seed"])
         self.run_ = run
         self.classes_ = np.asarray(run.model.classes)
         self.n_features_in_ = len(run.model.encoding.names)
-        self.transduction_ = np.asarray(run.purified["label"].to_pylist())
-        self.candidates_ = read(run.purified["kept"], classes=run.model.classes).mask
+        self._precision = np.float32
+        self._show(run.model, run.purified, run.training)
         return self
 
     def _encoded(self, X: Any) -> NDArray[Any]:
-        """Features of new rows for networks that were read from a folder."""
-        encoding: Encoding = self.run_.model.encoding
-        if hasattr(X, "columns"):
+        """Features of new rows."""
+        encoding = self.model_.encoding
+        if hasattr(self, "run_") and hasattr(X, "columns"):
             columns = read_columns(X, encoding.roles)
             for line in encoding.unseen(columns):
                 warnings.warn(line, UserWarning, stacklevel=3)
             return encoding.transform(columns)
         features: NDArray[Any] = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
-        return features
-
-    def _read(self, y: Any, n: int) -> Candidates:
-        if y is None:
-            raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
-        if are_labels(y):
-            y = column_or_1d(check_array(y, ensure_2d=False, dtype=None, input_name="y"), warn=True)
-            check_classification_targets(y)
-            warn_of_joined(y)
-        candidates = read(y, classes=self.classes)
-        _check_length(candidates.mask, n)
-        return candidates
-
-    def _resolve(self, X: NDArray[np.floating[Any]], mask: NDArray[np.bool_]) -> None:
-        """Which labels are kept, and how probable each is, given what all networks say."""
-        kept = torch.zeros(mask.shape, dtype=torch.bool)
-        for one in self.found_.fits:
-            for rows, sets in zip(one.rows, one.candidates, strict=True):
-                kept[rows] |= sets
-        unseen = ~kept.any(1)  # held out by every network
-        kept[unseen] = torch.as_tensor(mask)[unseen]
-        distributions = restrict(self._probabilities(X), kept)
-        self.candidates_ = kept.numpy()
-        self.label_distributions_ = distributions.numpy()
-        self.transduction_ = self.classes_[self.label_distributions_.argmax(1)]
-
-
-def _check_length(mask: Any, n: int) -> None:
-    if len(mask) != n:
-        raise ValueError(f"y must have one entry per row of X; got {len(mask)} for {n} rows.")
-
-
-def _history(fits: Sequence[Fit]) -> dict[str, NDArray[Any]]:
-    """What the epochs showed, every column [epochs, networks]."""
-    records = [one.history._asdict() for one in fits]
-    names = [name for name, column in records[0].items() if isinstance(column, torch.Tensor)]
-    return {name: torch.cat([record[name] for record in records], dim=1).numpy() for name in names}
-
-
-def _normalised(probabilities: torch.Tensor) -> torch.Tensor:
-    return probabilities / probabilities.sum(-1, keepdim=True)  # sums to one in double precision
+        return features.astype(self._precision)

@@ -34,7 +34,7 @@ def _on_sets(counts: Counts) -> Iterator[Finding]:
     n, c = counts.rows, len(counts.classes)
     if counts.empty:
         yield Finding(
-            "stop", "empty", f"{counts.empty} of {n} sets are empty: drop these rows, or read them as unlabelled."
+            "stop", "empty", f"{counts.empty} of {n} sets are empty: drop these rows, or say --empty unlabelled."
         )
     if n < c:
         yield Finding("stop", "rows", f"{n} rows for {c} classes: not every class can have an example. Get more rows.")
@@ -44,7 +44,7 @@ def _on_sets(counts: Counts) -> Iterator[Finding]:
         yield Finding(
             "warn",
             "full",
-            f"{counts.full} of {n} sets are full and say nothing: only the other {n - counts.full} rows teach. Exclude labels where you can.",
+            f"{counts.full} of {n} sets are full and say nothing: only the other {n - counts.full} rows teach. Exclude labels where you can (--not).",
         )
     if counts.singletons == n:
         yield Finding("info", "singletons", "every set holds one label: this is ordinary supervised learning.")
@@ -92,20 +92,22 @@ def _on_features(faults: Faults) -> Iterator[Finding]:
         )
     if faults.constant:
         yield Finding(
-            "info", "constant", f"features with one value only: {_list(faults.constant)}. They can be left out."
+            "info",
+            "constant",
+            f"features with one value only: {_list(faults.constant)}. They can be left out (--ignore).",
         )
     if faults.duplicates:
         yield Finding(
             "info",
             "duplicates",
-            f"{faults.duplicates} rows repeat the features of an earlier row: keep such rows on one side of a split.",
+            f"{faults.duplicates} rows repeat the features of an earlier row: keep such rows on one side of a split (--group).",
         )
 
 
 _WHAT_TO_DO = {
-    "uniform": "the sets look uniform: any method will do, RC and CC are derived for such sets.",
-    "class-dependent": "the sets look class-dependent: prefer LWS or PRODEN to RC and CC, which assume uniform sets.",
-    "instance-dependent": "the sets look instance-dependent: use purify='pop', and stop early by held-out sets.",
+    "uniform": "the sets look uniform: any method of oneof fit will do; --method rc and --method cc are derived for such sets.",
+    "class-dependent": "the sets look class-dependent: keep the default of oneof fit or try --method lws, not rc or cc, which assume uniform sets.",
+    "instance-dependent": "the sets look instance-dependent: let oneof fit purify them (--purify, its default).",
     "unknown": "what the sets depend on was not tested.",
 }
 

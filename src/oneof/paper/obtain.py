@@ -24,7 +24,7 @@ from oneof.data.named.catalogue import NAMED, Dataset, data_folder, load
 from oneof.metrics import true_labels_removed
 from oneof.paper.experiments import Protocol, System
 from oneof.paper.results import origin
-from oneof.selection.choose import RULES, best, score
+from oneof.selection.choose import best, rules, score
 from oneof.storage.rows import Row, append
 from oneof.storage.settings import digest, plain_value
 from oneof.training.device import make_deterministic
@@ -32,8 +32,12 @@ from oneof.training.fit import fit
 from oneof.training.state import Record
 from oneof.training.trials import Trial
 
-REPORTED = ("covering", "approximated", "oracle", "accuracy", "set_size")
 FIXED_MEMORY = 2**30  # of a deterministic stack: what is free now must not decide how trials are cut into stacks
+
+
+def reported() -> tuple[str, ...]:
+    """The columns of a history that rows have."""
+    return (*rules(), "accuracy", "set_size")
 
 
 class Cell(NamedTuple):
@@ -126,7 +130,7 @@ def train(
         memory=memory,
     )
     lost = true_labels_removed(fitted.candidates, torch.as_tensor(labels, device=fitted.rows.device)[fitted.rows])
-    history = fitted.history._replace(**{name: getattr(fitted.history, name).cpu() for name in REPORTED})
+    history = Record.of(fitted.history.epoch, {name: one.cpu() for name, one in fitted.history.columns.items()})
     ended = time.perf_counter(), time.process_time()
     seconds = tuple((after - before) / len(trials) for before, after in zip(started, ended, strict=True))
     return _rows(cell, history, lost.tolist(), seconds, str(fitted.rows.device))
@@ -134,18 +138,19 @@ def train(
 
 def _rows(cell: Cell, history: Record, lost: list[float], seconds: tuple[float, ...], device: str) -> list[Row]:
     shape = (len(cell.seeds), len(cell.protocol.grid))
-    by_rule = {rule: score(history, rule) for rule in RULES}
-    taken = {rule: best(by_rule[rule].score.view(shape)) for rule in RULES}
+    by_rule = {rule: score(history, rule) for rule in rules()}
+    taken = {rule: best(scored.score.view(shape)) for rule, scored in by_rule.items()}
+    last = torch.full_like(by_rule["oracle"].epoch, history.epoch)
     named = {"system": cell.system.title, "setting": cell.setting}
     spent = {"seconds": round(seconds[0], 4), "cpu_seconds": round(seconds[1], 4)}  # of one trial
     rows: list[Row] = []
     for s, seed in enumerate(cell.seeds):
-        for rule in RULES:
+        for rule in by_rule:
             at = s * shape[1] + int(taken[rule][s])
             own = _one(cell, history, at, int(by_rule[rule].epoch[at]), lost[at])
             rows.append({"kind": "chosen", **named, **cell.identity, "rule": rule, "seed": seed, **own, **spent, **origin(device)})  # fmt: skip
         whole = range(s * shape[1], (s + 1) * shape[1])
-        grid = {"last": _in_short(history, whole, by_rule["covering"].epoch)}
+        grid = {"last": _in_short(history, whole, last)}
         grid |= {"best_oracle": _in_short(history, whole, by_rule["oracle"].epoch)}
         rows.append({"kind": "grid", **named, "dataset": cell.dataset, "seed": seed, **grid})
     return rows
@@ -153,14 +158,16 @@ def _rows(cell: Cell, history: Record, lost: list[float], seconds: tuple[float, 
 
 def _one(cell: Cell, history: Record, at: int, epoch: int, lost: float) -> Row:
     lr, decay = cell.protocol.grid[at % len(cell.protocol.grid)]
-    shown = {name: round(float(getattr(history, name)[epoch - 1, at]), 6) for name in REPORTED}
+    columns = history.columns
+    shown = {name: round(float(columns[name][epoch - 1, at]), 6) for name in reported()}
     of_the_end = {"true_labels_removed": round(lost, 6)} if epoch == history.epoch else {}
     return {"lr": lr, "weight_decay": decay, "epoch": epoch, **shown, **of_the_end}
 
 
 def _in_short(history: Record, trials: range, epoch: torch.Tensor) -> dict[str, list[float]]:
     at = [(int(epoch[t]) - 1, t) for t in trials]
-    short = {name: [round(float(getattr(history, name)[e, t]), 4) for e, t in at] for name in REPORTED}
+    columns = history.columns
+    short = {name: [round(float(columns[name][e, t]), 4) for e, t in at] for name in reported()}
     return {"epoch": [e + 1 for e, _ in at], **short}
 
 

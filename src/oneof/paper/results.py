@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from oneof.metrics import true_labels_removed
+from oneof.metrics import CRITERIA, true_labels_removed
 from oneof.storage.rows import Row
 from oneof.storage.settings import plain_value
 from oneof.training.state import Fit
@@ -21,11 +21,10 @@ from oneof.version import __version__
 
 def rows_of(fitted: Fit, *, seeds: Iterable[int], seconds: float, labels: Any = None, **setting: Any) -> list[Row]:
     """One row per trial: the setting, what the chosen epoch showed, and where it ran. Seconds are for the whole stack."""
-    history, chosen = fitted.history, fitted.epoch - 1
+    columns, chosen = fitted.history.columns, fitted.epoch - 1
     t = fitted.stack.t
-    measured = {"set_size": history.set_size, "covering": history.covering, "approximated": history.approximated}
-    measured |= {"oracle": history.oracle, "accuracy": history.accuracy}
-    at_epoch = {name: _at(column, chosen) for name, column in measured.items() if column is not None}
+    measured = [name for name in ("set_size", *CRITERIA, "oracle", "accuracy") if name in columns]
+    at_epoch = {name: _at(columns[name], chosen) for name in measured}
     if labels is not None:
         truth = torch.as_tensor(np.asarray(labels), device=fitted.rows.device)[fitted.rows]
         at_epoch["true_labels_removed"] = true_labels_removed(fitted.candidates, truth).tolist()

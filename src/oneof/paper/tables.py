@@ -9,14 +9,14 @@ import numpy as np
 from rich.table import Table as Grid
 
 from oneof.data.named.catalogue import NAMED
+from oneof.metrics import CRITERIA
 from oneof.paper.compare import Paired, holm, paired
 from oneof.paper.experiments import REAL, Table
 from oneof.paper.obtain import Cell
 from oneof.paper.printed import Printed, errata, printed
-from oneof.selection.choose import RULES
 from oneof.storage.rows import Row
 
-HEADS = {"covering": "covering rate", "approximated": "approximated accuracy", "oracle": "oracle"}
+HEADS = {name: one.title for name, one in CRITERIA.items()} | {"oracle": "oracle"}
 Scores = Mapping[tuple[str, str, str], Mapping[int, float]]  # (data set, system, rule) -> seed -> accuracy in percent
 
 
@@ -52,7 +52,7 @@ def _entries(row: Row, number: int, titles: Mapping[str, str]) -> Iterator[tuple
         yield titles[row["setting"]], row["rule"], row["accuracy"]
     elif number == 1 and _of_table_1(row):
         yield row["system"], "oracle", row["by_oracle"]["accuracy"]
-        yield from ((row["system"], rule, row["accuracy"]) for rule in ("covering", "approximated"))
+        yield from ((row["system"], rule, row["accuracy"]) for rule in CRITERIA)
 
 
 def _of_table_1(row: Row) -> bool:
@@ -71,7 +71,7 @@ def lines(number: int, table: Table, scores: Scores, datasets: Sequence[str], sy
     for dataset in datasets:
         for name in systems:
             title = table.systems[name].title
-            seeds = {rule: list(scores.get((dataset, title, rule), {}).values()) for rule in RULES}
+            seeds = {rule: list(scores.get((dataset, title, rule), {}).values()) for rule in HEADS}
             ours = {rule: _summary(values) for rule, values in seeds.items() if values}
             waits = "" if ours else waiting(table, dataset)
             found.append(Line(dataset, title, ours, printed(number, title, dataset), waits))
@@ -96,7 +96,7 @@ HEADER = ("data set", "system", *HEADS.values(), "paper (oracle)", "oracle - pap
 
 def cells(line: Line) -> list[str]:
     """A line as text."""
-    by_rule = [f"{line.ours[rule][0]:.2f} ± {line.ours[rule][1]:.2f}" if rule in line.ours else "" for rule in RULES]
+    by_rule = [f"{line.ours[rule][0]:.2f} ± {line.ours[rule][1]:.2f}" if rule in line.ours else "" for rule in HEADS]
     paper = f"{line.paper.mean:.2f} ± {line.paper.std:.2f}" if line.paper else ""
     both = line.paper and "oracle" in line.ours
     apart = f"{line.ours['oracle'][0] - line.paper.mean:+.2f}" if both and line.paper else ""
@@ -119,8 +119,9 @@ def _waits(some: Sequence[Line]) -> list[str]:
 
 def notes(number: int, some: Sequence[Line]) -> list[str]:
     """What stands below a table: how ours were chosen, what is missing, what is wrong in print."""
+    titles = " and ".join(one.title for one in CRITERIA.values())
     how = (
-        "Ours: mean ± std over seeds, each with its own split and initialisation. Covering rate and approximated accuracy choose the setting "
+        f"Ours: mean ± std over seeds, each with its own split and initialisation. {titles.capitalize()} choose the setting "
         "by held-out sets, without a true label, and take the last epoch; the oracle, as the paper, looks at held-out true labels."
     )
     return [how, *_waits(some), *(f"Paper: {note}" for note in errata(number))]

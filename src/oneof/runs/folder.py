@@ -39,7 +39,7 @@ _FACTS = {
 _TRAINING = {"trials": int, "epochs": int, "columns": {str: [[(*NUMBER, NOTHING)]]}, "chosen": [int]}
 _COLUMNS = (
     *("row", "original", "kept", "label", "probability", "margin", "agreement", "ask", "outside"),
-    *("removed", "trained", "neighbours", "gain"),
+    *("removed", "trained", "neighbours", "gain", "distribution"),
 )
 
 

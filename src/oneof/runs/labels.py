@@ -1,4 +1,9 @@
-"""The purified table of an ensemble: what became of every training row's candidate set, and how sure the networks are."""
+"""THE resolver: which label every training row gets and how probable it is, by an ensemble; and the table that says so.
+
+The *probability* of a label is its share within the row's original set, by the networks that did not train on the row; where all
+of them did, by all. The label of a row is the most probable one that was kept. Estimator, run folder, `clean` and report have
+these numbers from here.
+"""
 
 from __future__ import annotations
 
@@ -31,40 +36,42 @@ class Asking:
 class Opinions(NamedTuple):
     """What the networks say of n rows."""
 
-    mean: NDArray[np.float32]  # [n, c] over all networks
-    held_out: NDArray[np.float32]  # [n, c] over those that did not train on the row; NaN where all did
+    mean: NDArray[np.float32]  # [n, c] over the networks that did not train on the row; over all where all did
+    held_out: Mask  # [n] was the row held out by some network?
+    every: NDArray[np.float32]  # [n, c] over all networks
     first: NDArray[np.float32]  # [n, c] share of networks whose best candidate it is
 
 
-class Falls(NamedTuple):
+class Fallen(NamedTuple):
     """Labels that fell, one entry per row and label, in the order of rows and labels."""
 
     row: NDArray[np.intp]
     label: NDArray[np.intp]
     round: NDArray[np.intp]  # median over the networks that removed it
-    margin: NDArray[np.float32]  # mean over these
+    margin: NDArray[np.floating[Any]]  # mean over these
     trials: NDArray[np.intp]  # how many these are
 
 
 def ask_networks(model: Model, x: NDArray[Any], candidates: Mask, trained: Mask) -> Opinions:
     """Every network's opinion of every row, summed up; `trained` [t, n] says who trained on what."""
     n, c = candidates.shape
-    mean, held_out, first = (np.zeros((n, c), dtype=np.float32) for _ in range(3))
+    mean, every, first = (np.zeros((n, c), dtype=np.float32) for _ in range(3))
+    held_out: Mask = np.logical_not(trained.all(axis=0))
+    voices = np.logical_not(trained & held_out).astype(np.float32)  # [t, n]
     for rows, each in model.blocks(x):
-        p, strangers = each.numpy(), np.logical_not(trained[:, rows]).astype(np.float32)
-        mean[rows] = p.mean(0)
-        with np.errstate(invalid="ignore"):
-            held_out[rows] = np.einsum("tnc,tn->nc", p, strangers) / strangers.sum(0)[:, None]
+        p = each.numpy()
+        every[rows] = p.mean(0)
+        mean[rows] = np.einsum("tnc,tn->nc", p, voices[:, rows]) / voices[:, rows].sum(0)[:, None]
         best = np.where(candidates[rows], p, -1).argmax(-1)  # [t, rows]
         first[rows] = (best[..., None] == np.arange(c)).mean(0)
-    return Opinions(mean, held_out, first)
+    return Opinions(mean, held_out, every, first)
 
 
 def judged_rows(opinions: Opinions, candidates: Mask, gold: NDArray[np.intp] | None) -> Judged:
     """The rows that some network did not train on, to calibrate by."""
-    held = ~np.isnan(opinions.held_out[:, 0])
+    held = opinions.held_out
     known = np.full(len(held), -1) if gold is None else gold
-    return Judged(opinions.held_out[held], candidates[held], known[held])
+    return Judged(opinions.mean[held], candidates[held], known[held])
 
 
 def trained_rows(fits: Sequence[Fit], n: int) -> Mask:
@@ -77,17 +84,15 @@ def trained_rows(fits: Sequence[Fit], n: int) -> Mask:
 
 
 def kept_sets(fits: Sequence[Fit], candidates: Mask) -> Mask:
-    """A label is gone when every network that trained on the row removed it."""
+    """A label is gone when every network that trained on the row removed it; rows that none trained on keep their candidates."""
     kept = np.zeros_like(candidates)
     for fitted in fits:
         for rows, sets in zip(fitted.rows.cpu().numpy(), fitted.candidates.cpu().numpy(), strict=True):
             kept[rows] |= sets
-    untouched = ~kept.any(1)
-    kept[untouched] = candidates[untouched]
-    return kept
+    return np.where(kept.any(1, keepdims=True), kept, candidates)
 
 
-def gather_falls(fits: Sequence[Fit], c: int) -> Falls:
+def gather_falls(fits: Sequence[Fit], c: int) -> Fallen:
     """The removals of all networks, by row and label."""
     logs = [_log(fitted) for fitted in fits if fitted.removals is not None]
     row, label, round, margin = (
@@ -100,7 +105,7 @@ def gather_falls(fits: Sequence[Fit], c: int) -> Falls:
     counts = np.diff(np.append(starts, len(key)))
     middle = starts + (counts - 1) // 2
     means = np.add.reduceat(margin[order], starts) / counts if len(key) else np.empty(0)
-    return Falls(row[order][starts], label[order][starts], round[order][middle], means.astype(np.float32), counts)
+    return Fallen(row[order][starts], label[order][starts], round[order][middle], means.astype(np.float32), counts)
 
 
 def _log(fitted: Fit) -> tuple[NDArray[Any], ...]:
@@ -113,9 +118,11 @@ class Resolved(NamedTuple):
     """The label of every row, and what speaks for it."""
 
     label: NDArray[np.intp]  # [n]
-    probability: NDArray[np.float32]  # [n] within the original set
+    distribution: NDArray[np.float32]  # [n, c] probabilities: shares within the original set, zero off it
+    probability: NDArray[np.float32]  # [n] of the label
     margin: NDArray[np.float32]  # [n] its lead over the next in the original set
-    agreement: NDArray[np.float32]  # [n]
+    agreement: NDArray[np.float32]  # [n] share of networks that name it
+    kept: Mask  # [n, c]
     outside: NDArray[np.intp]  # [n] a label outside the set that the networks are sure of; -1: none
     ask: Mask  # [n]
 
@@ -125,41 +132,39 @@ def resolve(opinions: Opinions, original: Mask, kept: Mask, asking: Asking = Ask
 
     >>> p = np.array([[0.6, 0.3, 0.1], [0.45, 0.35, 0.2], [0.95, 0.04, 0.01]], dtype=np.float32)
     >>> sets = np.array([[1, 1, 0], [1, 1, 1], [0, 1, 1]], dtype=bool)
-    >>> found = resolve(Opinions(p, p, np.where(sets, 1.0, 0.0)), sets, sets)
+    >>> found = resolve(Opinions(p, np.ones(3, dtype=bool), p, np.where(sets, 1.0, 0.0)), sets, sets)
     >>> found.label.tolist(), found.margin.astype(float).round(2).tolist(), found.outside.tolist(), found.ask.tolist()
     ([0, 0, 1], [0.33, 0.1, 0.6], [-1, -1, 0], [False, True, True])
     """
     rows = np.arange(len(original))
-    inside = np.where(original, opinions.mean + np.float32(1e-12), np.float32(0))
-    inside /= inside.sum(1, keepdims=True)
-    label = np.where(kept, inside, -1).argmax(1)
-    probability, agreement = inside[rows, label], opinions.first[rows, label]
-    inside[rows, label] = 0
-    margin = probability - inside.max(1)
-    beyond = np.where(original, 0, opinions.mean)
+    shares = np.where(original, opinions.mean + np.float32(1e-12), np.float32(0))
+    shares /= shares.sum(1, keepdims=True)
+    label = np.where(kept, shares, -1).argmax(1)
+    probability, agreement = shares[rows, label], opinions.first[rows, label]
+    margin = probability - np.where(np.arange(shares.shape[1]) == label[:, None], 0, shares).max(1)
+    beyond = np.where(original, 0, opinions.every)
     outside = np.where(beyond.max(1) >= asking.outside, beyond.argmax(1), -1)
     doubtful = (margin < asking.margin) | (agreement < asking.agreement)
     ask = (doubtful & (original.sum(1) > 1)) | (outside >= 0)
-    return Resolved(label, probability, margin, agreement, outside, ask)
+    return Resolved(label, shares, probability, margin, agreement, kept, outside, ask)
 
 
 def ensemble_table(
     resolved: Resolved,
     original: Mask,
-    kept: Mask,
-    falls: Falls,
+    falls: Fallen,
     trained: NDArray[np.intp],
     evidence: Evidence,
     classes: Sequence[str],
 ) -> pa.Table:
     """One row per training row, in the order of the data: the columns of a run's purified.parquet."""
     names = pa.array(classes, pa.string())
-    outside = pa.array(resolved.outside, mask=resolved.outside < 0)
+    given, outside = _lists(original, names), pa.array(resolved.outside, mask=resolved.outside < 0)
     return pa.table(
         {
             "row": pa.array(np.arange(len(original))),
-            "original": _lists(original, names),
-            "kept": _lists(kept, names),
+            "original": given,
+            "kept": _lists(resolved.kept, names),
             "label": names.take(pa.array(resolved.label)),
             "probability": pa.array(resolved.probability),
             "margin": pa.array(resolved.margin),
@@ -170,6 +175,7 @@ def ensemble_table(
             "trained": pa.array(trained.astype(np.int32)),
             "neighbours": evidence.column(),
             "gain": pa.array(evidence.gain),
+            "distribution": pa.ListArray.from_arrays(given.offsets, pa.array(resolved.distribution[original])),
         }
     )
 
@@ -183,7 +189,7 @@ def _lists(mask: Mask, names: pa.Array) -> pa.ListArray:
     return pa.ListArray.from_arrays(_offsets(rows, len(mask)), names.take(pa.array(labels)))
 
 
-def _fallen(falls: Falls, n: int, names: pa.Array) -> pa.ListArray:
+def _fallen(falls: Fallen, n: int, names: pa.Array) -> pa.ListArray:
     columns = [names.take(pa.array(falls.label)), *(pa.array(falls[i]) for i in (2, 3, 4))]
     values = pa.StructArray.from_arrays(
         [column.cast(field.type) for column, field in zip(columns, FALL, strict=True)], fields=list(FALL)

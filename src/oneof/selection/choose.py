@@ -11,10 +11,13 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from oneof.metrics import CRITERIA
 from oneof.training.state import Record
 
-RULES = ("covering", "approximated", "oracle")
-"""Covering rate and approximated accuracy need no true label; the oracle is accuracy on held-out rows."""
+
+def rules() -> tuple[str, ...]:
+    """What a setting may be chosen by: the criteria, which need no true label, or accuracy on held-out rows."""
+    return (*CRITERIA, "oracle")
 
 
 class Scored(NamedTuple):
@@ -26,7 +29,7 @@ class Scored(NamedTuple):
 
 def score(history: Record, rule: str) -> Scored:
     """Which epoch the rule takes of every trial of a history [epochs, t], and its score there."""
-    column = getattr(history, rule)
+    column = history.columns.get(rule)
     if column is None:
         raise ValueError(f"rule {rule!r} needs held-out rows (and for 'oracle' their labels); the history has none.")
     epochs, t = column.shape

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import numbers
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from difflib import get_close_matches
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from oneof.data.scaling import Beside
-from oneof.methods import BalancedProden, Method
+from oneof.methods import METHODS, BalancedProden, Method
 from oneof.purify import Pop, Purify
 from oneof.selection.leave_one_out import Kernel
 from oneof.training.optimize import SGD, Optimizer
@@ -59,8 +62,64 @@ class Space:
     parts: int | None = None  # of the rows, each held out by other networks; None: as many as there are networks
     epochs: int | None = None  # None: 60, fewer for more than 20,000 rows
 
+    def narrowed(self, setting: Mapping[str, Any]) -> Space:
+        """What a setting says in place of what would be searched; None says nothing.
+
+        >>> Space().narrowed({"hidden": [64], "lr": 0.1, "scaling": None}).hidden
+        ((64,),)
+        """
+        known = (*Setting._fields, "mixup")
+        unknown = next((name for name in setting if name not in known), None)
+        if unknown is not None:
+            raise ValueError(f"a setting must say {', '.join(known)} and nothing else; got {unknown!r}.")
+        said: dict[str, Any] = {name: value for name, value in setting.items() if value is not None}
+        for name in said.keys() - {"hidden", "scaling"}:
+            if isinstance(said[name], bool) or not isinstance(said[name], numbers.Real):
+                raise ValueError(f"{name} must be a number; got {said[name]!r}.")
+        if said.get("scaling", "none") not in SEEN:
+            raise ValueError(f"scaling must be one of {', '.join(SEEN)}; got {said['scaling']!r}.")
+        if "hidden" in said:
+            said["hidden"] = widths(said["hidden"])
+        alone: dict[str, Any] = {name: value if name == "mixup" else (value,) for name, value in said.items()}
+        return replace(self, **alone)
+
     def of(self, n: int) -> Space:
         """With numbers in place of None, for a table of n rows."""
         batch = self.batch or int(np.clip(n // 100, 50, 2048))
         epochs = self.epochs or int(np.clip(1_200_000 // n, 5, 60))
         return replace(self, batch=batch, epochs=epochs)
+
+
+def method_for_tables(method: str | Method) -> Method:
+    """A method by its name, or the one that was given, if it can learn from a table."""
+    found: Method = instance(method, METHODS, Method, "method")
+    if found.views > 1:
+        raise ValueError(f"method must work on tables; {method!r} compares views of images. Use oneof.fit with views=.")
+    return found
+
+
+def widths(hidden: Any) -> tuple[int, ...]:
+    """Widths of hidden layers, given as one or as several.
+
+    >>> widths(128), widths([64, 32])
+    ((128,), (64, 32))
+    """
+    given = tuple(hidden) if isinstance(hidden, (list, tuple, np.ndarray)) else (hidden,)
+    if not all(isinstance(width, (int, np.integer)) and width > 0 for width in given):
+        raise ValueError(f"hidden must be widths of layers, such as (128,) or (); got {hidden!r}.")
+    return given
+
+
+def instance(value: Any, known: dict[str, Any], kind: Any, name: str) -> Any:
+    """An instance by its name, or the instance that was given."""
+    if isinstance(value, kind):
+        return value
+    if not isinstance(value, str):
+        raise TypeError(
+            f"{name} must be a name or an instance, such as {next(iter(known.values())).__name__}(); got {value!r}."
+        )
+    if value not in known:
+        near = get_close_matches(value, known, 1)
+        hint = f" Did you mean {near[0]!r}?" if near else ""
+        raise ValueError(f"{name} must be one of {', '.join(known)}; got {value!r}.{hint}")
+    return known[value]()

@@ -7,9 +7,11 @@ for every setting. The score is the mean of covering rate and approximated accur
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,20 +19,18 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from oneof.data.ranks import learn_ranks
 from oneof.data.splits import Split, split_rows
+from oneof.metrics import with_means
 from oneof.networks import MLP
-from oneof.selection.search import Table, ask, purified
-from oneof.selection.space import SEEN, Space
+from oneof.selection.space import SEEN, Setting
+from oneof.selection.trying import FEWEST, Prepared, Search, ask, prepare, purified, seed_of, training, trial_of
 from oneof.storage.rows import Row
 from oneof.storage.settings import first_difference
 from oneof.training.loop import begin, epochs
-from oneof.training.problem import Problem, Training, pose
+from oneof.training.problem import Problem, pose
 from oneof.training.stack import build
-from oneof.training.trials import Trial
 
 STUDY = "oneof"  # its name in the storage
-FEWEST = 200  # rows; the sets of fewer, held out, tell nothing
 
 
 @dataclass(frozen=True)
@@ -48,18 +48,18 @@ FIRST = {"hidden": "256", "scaling": "feature", "lr": 0.1, "weight_decay": 1e-3,
 """The setting that is tried first, near the estimator's own: so what is found is no worse by the score."""
 
 
-class Task(NamedTuple):
+class Folds(NamedTuple):
     """The rows that settings are tried on, and how they are split."""
 
-    table: Table
+    rows: Prepared
     splits: list[Split]
     sets: Callable[
         [str], NDArray[np.bool_]
-    ]  # [t, n, c] for a way to see the features: purified, but where a fold holds out
+    ]  # [t, n, c] by the way to see features: purified, but where a fold holds out
 
 
 class Tuned(NamedTuple):
-    """The best setting, as `PartialLabelClassifier` takes it, with its score; how many were tried, and stopped early."""
+    """The best setting, as `Space.narrowed` and `PartialLabelClassifier` take it, with its score; how many were tried, and stopped early."""
 
     setting: dict[str, Any]
     score: float
@@ -67,72 +67,58 @@ class Tuned(NamedTuple):
     stopped: int
 
 
-def task_of(
-    x: NDArray[Any],
-    mask: NDArray[np.bool_],
-    *,
-    space: Space = Space(),  # noqa: B008 - frozen
-    groups: Any = None,
-    seed: int = 0,
-) -> Task:
+def folds_of(x: NDArray[Any], mask: NDArray[np.bool_], asked: Search = Search()) -> Folds:  # noqa: B008 - frozen
     """What settings are tried on: the table, or a sample of a large one, in folds.
 
-    >>> task = task_of(np.random.default_rng(0).normal(size=(300, 2)), np.ones((300, 3), bool))
-    >>> len(task.splits), task.table.wide.shape
+    >>> folds = folds_of(np.random.default_rng(0).normal(size=(300, 2)), np.ones((300, 3), bool))
+    >>> len(folds.splits), folds.rows.wide.shape
     (3, (300, 4))
     """
-    space = space.of(len(x))
+    space, seed = asked.space.of(len(x)), asked.seed
     some = np.sort(np.random.default_rng(seed).permutation(len(x))[: space.rows])
-    groups = None if groups is None else np.asarray(groups)[some]
+    groups = None if asked.groups is None else np.asarray(asked.groups)[some]
     splits = split_rows(np.arange(len(some)), space.folds, groups, seed)
     if len(some) < FEWEST or splits[0][1] is None:
         raise ValueError(
             f"a search needs {FEWEST} rows or more, and groups that can be held out; got {len(x)} rows. Use oneof fit."
         )
-    ranks = learn_ranks(x[some])
-    table = Table(ranks, ranks(x[some]), mask[some], groups, None, space, seed, "cpu", None, None, None)
-    return Task(table, splits, cache(partial(_sets, table, splits)))
+    rows = prepare(x[some], mask[some], replace(asked, space=space, groups=groups))
+    return Folds(rows, splits, cache(partial(_sets, rows, splits)))
 
 
-def _sets(table: Table, splits: list[Split], scaling: str) -> NDArray[np.bool_]:
-    kept, _ = purified(table.mask, np.asarray(ask(table, scaling).weights), table.space.margin)
+def _sets(rows: Prepared, splits: list[Split], scaling: str) -> NDArray[np.bool_]:
+    kept, _ = purified(rows.mask, ask(rows, scaling).weights, rows.space.margin)
     sets = np.repeat(kept[None], len(splits), axis=0)
     for own, (_, held_out) in zip(sets, splits, strict=True):
-        own[held_out] = table.mask[held_out]
+        own[held_out] = rows.mask[held_out]
     return sets
 
 
-def scores(task: Task, setting: Row) -> Iterator[float]:
+def scores(folds: Folds, drawn: Row) -> Iterator[float]:
     """What held-out sets say of a setting, after every epoch; a network that diverged says nothing."""
-    table, space = task.table, task.table.space
-    trials = [
-        Trial(_seed(table.seed, k), *split, None, setting["lr"], setting["weight_decay"], SEEN[setting["scaling"]])
-        for k, split in enumerate(task.splits)
-    ]
-    training = Training(space.trial_epochs, space.batch or 50, space.optimizer, mixup=setting["mixup"])
-    x = table.wide - np.median(table.wide, axis=0)  # so that rounding to single precision spares what differs
-    problem = pose(x, task.sets(setting["scaling"]), trials, space.method, None, training)
-    seeds = [trial.seed for trial in trials]
-    state = begin(problem, build(partial(_network, problem, setting["hidden"]), seeds, torch.device("cpu")), seeds)
+    rows, space = folds.rows, replace(folds.rows.space, mixup=drawn["mixup"])
+    setting = Setting(tuple(drawn["hidden"]), drawn["scaling"], drawn["lr"], drawn["weight_decay"])
+    trials = [trial_of(setting, (rows.asked.seed, k), split) for k, split in enumerate(folds.splits)]
+    x = rows.wide - np.median(rows.wide, axis=0)  # so that rounding to single precision spares what differs
+    sets = folds.sets(setting.scaling)
+    problem = pose(x, sets, trials, space.method, None, training(space, space.trial_epochs))
+    seeds = [one.seed for one in trials]
+    state = begin(problem, build(partial(_network, problem, setting.hidden), seeds, torch.device("cpu")), seeds)
     for record in epochs(problem, state):
-        said = [column for column in (record.covering, record.approximated) if column is not None]
-        yield float(torch.stack(said).double().nan_to_num(0.0).mean())
+        said = {name: float(one.double().nan_to_num(0.0).mean()) for name, one in record.criteria.items()}
+        yield with_means(said)[rows.asked.rule]
 
 
-def _network(problem: Problem, hidden: list[int]) -> nn.Module:
+def _network(problem: Problem, hidden: tuple[int, ...]) -> nn.Module:
     shape = tuple(problem.x.shape[1:])
-    return problem.method.network(MLP(tuple(hidden))(shape, problem.classes), problem.classes, shape)
-
-
-def _seed(*numbers: int) -> int:
-    return int(np.random.default_rng(numbers).integers(2**31 - 1))
+    return problem.method.network(MLP(hidden)(shape, problem.classes), problem.classes, shape)
 
 
 # ------------------------------------------------------------------------------------------------------------- with Optuna
 
 
-def tune(
-    task: Task,
+def search_settings(
+    folds: Folds,
     trials: int,
     storage: str,
     asked: Row,
@@ -146,18 +132,29 @@ def tune(
     what it would have tried. One process at a time.
     """
     optuna = load_optuna()
-    study = _study(optuna, storage, asked, task.table.space.trial_epochs)
+    study = _study(optuna, storage, asked, folds.rows.space.trial_epochs)
     for number in range(len(_finished(study)), trials):
-        study.sampler = optuna.samplers.TPESampler(seed=_seed(task.table.seed, number))
+        study.sampler = optuna.samplers.TPESampler(seed=seed_of(folds.rows.asked.seed, number))
         if number == 0:
             study.enqueue_trial(FIRST)
         trial = study.ask()
         setting = _drawn(trial, ranges)
-        value = _try(optuna, study, trial, scores(task, setting))
+        value = _try(optuna, study, trial, scores(folds, setting))
         say(f"{number + 1}/{trials}: {value:.4f} {setting}" if value else f"{number + 1}/{trials}: stopped early")
     best, finished = study.best_trial, _finished(study)
     stopped = sum(trial.state.name == "PRUNED" for trial in finished)
     return Tuned(_as_setting(best.params), float(best.value), len(finished), stopped)
+
+
+def read_setting(path: Path) -> dict[str, Any]:
+    """A setting that was written down as JSON."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"settings must be a JSON file, as oneof tune writes it; {path} is none ({error}).") from error
+    if not isinstance(found, dict):
+        raise ValueError(f"settings must be a JSON object, as oneof tune writes it; {path} holds {found!r:.60}.")
+    return found
 
 
 def load_optuna() -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -33,3 +34,20 @@ def written_beside(path: Path) -> Iterator[IO[bytes]]:
         raise
     finally:
         beside.unlink(missing_ok=True)
+
+
+@contextmanager
+def folder_beside(path: Path) -> Iterator[Path]:
+    """A folder to write into, which takes the name of `path`, new or empty, only when all is written."""
+    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        raise ValueError(f"folder must be new or empty; {path} holds something. Give another one.")
+    beside = path.with_name(f".{path.name}.part")
+    shutil.rmtree(beside, ignore_errors=True)
+    beside.mkdir(parents=True)
+    try:
+        yield beside
+        if path.exists():
+            path.rmdir()
+        beside.rename(path)
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)

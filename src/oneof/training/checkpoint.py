@@ -248,11 +248,11 @@ def _pack(state: State, best: Best, history: list[Record]) -> tuple[dict[str, An
     tensors["generator.global"] = global_draws(state.candidates.device)
     if state.pop is not None and isinstance(state.pop.log, Removals):
         tensors |= {f"pop.log.{name}": column for name, column in state.pop.log._asdict().items()}
-    for name in Record._fields[1:]:
-        if history and getattr(history[0], name) is not None:
-            tensors[f"history.{name}"] = torch.stack([getattr(record, name) for record in history])
+    columns = list(history[0].columns) if history else []
+    for name in columns:
+        tensors[f"history.{name}"] = torch.stack([record.columns[name] for record in history])
     facts = {"epoch": state.epoch, "position": state.position, "round": state.pop.round if state.pop else 0}
-    return facts | {"epochs_recorded": len(history)}, tensors
+    return facts | {"epochs_recorded": len(history), "columns": columns}, tensors
 
 
 def _unpack(facts: dict[str, Any], tensors: dict[str, Tensor], state: State, best: Best) -> list[Record]:
@@ -268,8 +268,8 @@ def _unpack(facts: dict[str, Any], tensors: dict[str, Tensor], state: State, bes
     if state.pop is not None and isinstance(state.pop.log, Removals):
         log = Removals(*(tensors[f"pop.log.{name}"].to(device) for name in Removals._fields))
         state.pop = state.pop._replace(log=log)
-    columns = [tensors.get(f"history.{name}") for name in Record._fields[1:]]
+    columns = {name: tensors[f"history.{name}"].to(device) for name in facts["columns"]}
     return [
-        Record(epoch + 1, *(None if column is None else column[epoch].to(device) for column in columns))  # type: ignore[arg-type]
+        Record.of(epoch + 1, {name: column[epoch] for name, column in columns.items()})
         for epoch in range(facts["epochs_recorded"])
     ]

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from oneof.data.augment.views import Views
 from oneof.data.on_disk import RowsOnDisk
 from oneof.methods import Method, Proden
+from oneof.metrics import CRITERIA
 from oneof.networks import MLP, Network
 from oneof.purify import Purify
 from oneof.storage.progress import bar
@@ -34,9 +35,6 @@ from oneof.training.set_input import bytes_at_rest, read_sets, shape_of, worth_p
 from oneof.training.stack import build
 from oneof.training.state import Best, Fit, join
 from oneof.training.trials import Trial
-
-CHOICES = ("last", "covering", "approximated", "oracle")
-"""How the epoch is chosen: the last one, or the best by what held-out sets say; "oracle" looks at held-out true labels."""
 
 
 def fit(
@@ -84,7 +82,8 @@ def fit(
     labels
         True labels [n], for reporting; used by nothing else unless choose="oracle".
     choose
-        One of CHOICES. All but "last" need `held_out` rows in every trial.
+        Which epoch is kept: the "last"; or the best by one of `oneof.metrics.CRITERIA`, or by the "oracle", which looks at true
+        labels. All but "last" need `held_out` rows in every trial.
     device
         Where to train.
     progress
@@ -305,8 +304,9 @@ def _fit_stack(
 
 
 def _check_choice(choose: str, problem: Problem) -> None:
-    if choose not in CHOICES:
-        raise ValueError(f"choose must be one of {', '.join(CHOICES)}; got {choose!r}.")
+    choices = ("last", *CRITERIA, "oracle")
+    if choose not in choices:
+        raise ValueError(f"choose must be one of {', '.join(choices)}; got {choose!r}.")
     if choose != "last" and problem.held_out is None:
         raise ValueError(f"choose={choose!r} needs held_out rows in every trial. Give them, or choose='last'.")
     if choose == "oracle" and problem.labels is None:

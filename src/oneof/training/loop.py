@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from oneof.metrics import accuracy, approximated_accuracy, covering_rate
+from oneof.metrics import accuracy, criteria
 from oneof.training.device import Replay
 from oneof.training.events import begin_purifying, event
 from oneof.training.packed import Packed
@@ -125,11 +125,11 @@ def _purify(problem: Problem, state: State) -> Tensor | None:
 
 def _record(problem: Problem, state: State, replay: Replay, loss: Tensor, removed: Tensor | None) -> Record:
     look = partial(problem.logits, state.stack)
-    covering = approximated = oracle = test_accuracy = None
+    by_sets: dict[str, Tensor] = {}
+    oracle = test_accuracy = None
     if problem.held_out is not None:
         logits = replay("held out", look, problem.held_out)
-        sets = problem.sets(problem.held_out)
-        covering, approximated = covering_rate(logits, sets), approximated_accuracy(logits, sets)
+        by_sets = criteria(logits, problem.sets(problem.held_out))
         if problem.labels is not None:
             oracle = accuracy(logits, problem.labels[problem.held_out])
     if problem.test is not None and problem.labels is not None:
@@ -138,4 +138,4 @@ def _record(problem: Problem, state: State, replay: Replay, loss: Tensor, remove
     labels = left.sizes() if isinstance(left, Packed) else left.sum((1, 2))
     set_size = problem.crew.total([labels])[0].to(loss.dtype) / problem.total
     threshold = state.pop.threshold if state.pop else None  # a new tensor at every event, so safe to keep
-    return Record(state.epoch, loss, set_size, threshold, removed, covering, approximated, oracle, test_accuracy)
+    return Record(state.epoch, loss, set_size, threshold, removed, oracle, test_accuracy, by_sets)

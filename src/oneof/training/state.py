@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -49,10 +51,22 @@ class Record(NamedTuple):
     set_size: Tensor
     threshold: Tensor | None
     removed: Tensor | None  # labels that fell at the end of this epoch
-    covering: Tensor | None  # on held-out sets, as is the next
-    approximated: Tensor | None
     oracle: Tensor | None  # accuracy on held-out rows: needs their true labels
     accuracy: Tensor | None  # on test rows
+    criteria: dict[str, Tensor]  # oneof.metrics.CRITERIA on held-out sets; none where no row is held out
+
+    @property
+    def columns(self) -> dict[str, Tensor]:
+        """Everything that was asked for, by its name."""
+        named = {name: value for name, value in self._asdict().items() if isinstance(value, Tensor)}
+        return named | self.criteria
+
+    @classmethod
+    def of(cls, epoch: int, columns: Mapping[str, Tensor]) -> Record:
+        """The record with these columns: what is no field is a criterion."""
+        fields = cls._fields[1:-1]
+        named: dict[str, Any] = {name: columns.get(name) for name in fields}
+        return cls(epoch, **named, criteria={name: one for name, one in columns.items() if name not in fields})
 
 
 @dataclass(frozen=True)
@@ -132,7 +146,7 @@ class Best:
     def see(self, record: Record, state: State) -> None:
         if self.choose == "last":
             return
-        score = getattr(record, self.choose)
+        score = record.columns[self.choose]
         better = (score >= self.score) | (self.epoch == 0)  # a first epoch counts even if it diverged
         self.score = torch.where(better, score, self.score)
         self.epoch = torch.where(better, record.epoch, self.epoch)
@@ -149,9 +163,6 @@ class Best:
         else:
             for name, tensor in self._live(state).items():
                 tensor.copy_(self.kept[name])
-        columns = _columns([record[1:] for record in history])
-        joined = [None if column is None else torch.stack(column) for column in columns]
-        record = Record(len(history), *joined)  # type: ignore[arg-type]
         sets = gathered(state.candidates, problem.crew)
         return Fit(
             stack=state.stack,
@@ -162,7 +173,7 @@ class Best:
             rows=problem.everyones,
             sets=sets,
             removals=None if state.pop is None else removals(_whole_log(problem, state.candidates, state.pop), sets),
-            history=record,
+            history=_merged(len(history), history, torch.stack),
             epoch=self.epoch,
         )
 
@@ -182,9 +193,6 @@ def join(fits: list[Fit]) -> Fit:
     if len(fits) == 1:
         return fits[0]
     first_fit = fits[0]
-    history = [
-        None if column is None else torch.cat(column, dim=1) for column in _columns([f.history[1:] for f in fits])
-    ]
     return Fit(
         stack=Stack([module for part in fits for module in part.stack.modules()], first_fit.stack.fast),
         shift=None if first_fit.shift is None else torch.cat([part.shift for part in fits]),  # type: ignore[misc]
@@ -194,7 +202,7 @@ def join(fits: list[Fit]) -> Fit:
         rows=torch.cat([part.rows for part in fits]),
         sets=_joined_sets([part.sets for part in fits]),
         removals=None if first_fit.removals is None else _joined_removals(fits),
-        history=Record(first_fit.history.epoch, *history),  # type: ignore[arg-type]
+        history=_merged(first_fit.history.epoch, [part.history for part in fits], partial(torch.cat, dim=1)),
         epoch=torch.cat([part.epoch for part in fits]),
     )
 
@@ -215,6 +223,7 @@ def _joined_removals(fits: list[Fit]) -> Removals:
     return Removals(*(column[order] for column in whole))
 
 
-def _columns(records: list[tuple[Any, ...]]) -> list[list[Any] | None]:
-    """Records turned into columns; None for what was not asked for."""
-    return [None if column[0] is None else list(column) for column in zip(*records, strict=True)]
+def _merged(epochs: int, records: list[Record], merge: Callable[[list[Tensor]], Tensor]) -> Record:
+    """Several records as one, column by column."""
+    columns = [record.columns for record in records]
+    return Record.of(epochs, {name: merge([one[name] for one in columns]) for name in columns[0]})

@@ -14,29 +14,31 @@ import pyarrow as pa
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from oneof.metrics import in_words
 from oneof.runs.page.balance import audit_classes
 from oneof.runs.page.came_in import look_at_sets
 from oneof.runs.page.gold import compare_gold
 from oneof.runs.page.groups import audit_groups
 from oneof.runs.page.pairs import count_pairs
 from oneof.runs.page.queue import line_up
-from oneof.runs.page.resolved import read
 from oneof.runs.page.rows import embed_rows
 from oneof.runs.page.settings import list_settings
 from oneof.runs.page.training import draw_training
+from oneof.runs.purified import read_purified
 
 
 def render_page(
     facts: Mapping[str, Any], purified: pa.Table, record: Mapping[str, Any], results: Sequence[Mapping[str, Any]]
 ) -> str:
     """The page of a run, as HTML: run.json, purified.parquet, training.json and rows.jsonl, and nothing else, decide it."""
-    table = read(purified, facts["classes"])
+    table = read_purified(purified, facts["classes"])
     script = _part("page.js")
     return (
         _environment()
         .get_template("page.html")
         .render(
             facts=facts,
+            chosen_by=in_words(facts["rule"]),
             file=PurePath(facts["file"]).name,
             command=shlex.join(map(str, facts["command"])),
             table=table,

@@ -16,7 +16,7 @@ from matplotlib.ticker import FuncFormatter
 from numpy.typing import NDArray
 
 from oneof.runs.page.plots import ACCENT, INK, LINE, PAPER, plot, stand_in
-from oneof.runs.page.resolved import Resolved
+from oneof.runs.purified import Purified
 
 _SHRUNK = 0.5  # of the even share: below it the audit names the class
 _PLOTTED = 20  # classes in the plot: half of them the largest, half the smallest
@@ -50,7 +50,7 @@ class Balance(NamedTuple):
     shrunk: list[str]
 
 
-def audit_classes(table: Resolved) -> Balance:
+def audit_classes(table: Purified) -> Balance:
     """Audit every class that is a candidate somewhere."""
     alone = table.original[table.sizes == 1].sum(0)
     share = (1 / table.sizes[table.original.nonzero()[0]]).astype(float)
@@ -78,7 +78,7 @@ def _verdict(after: int, even: float) -> str:
     return "shrunk" if after < _SHRUNK * even else ""
 
 
-def _draw(table: Resolved, shown: NDArray[np.int64], alone: NDArray[np.int64], even: NDArray[np.float64]) -> Markup:
+def _draw(table: Purified, shown: NDArray[np.int64], alone: NDArray[np.int64], even: NDArray[np.float64]) -> Markup:
     """Per class a line from the least to the most rows it can have, a ring at the even share, a dot at what it got."""
 
     def draw(axes: Axes) -> None:

@@ -12,7 +12,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 from numpy.typing import NDArray
 
 from oneof.runs.page.plots import ACCENT, INK, PAPER, plot, stand_in
-from oneof.runs.page.resolved import Resolved
+from oneof.runs.purified import Purified
 
 _LARGEST = 14  # labels in the map of co-occurrence
 
@@ -29,7 +29,7 @@ class CameIn(NamedTuple):
     labels: int  # labels in all
 
 
-def look_at_sets(table: Resolved) -> CameIn:
+def look_at_sets(table: Purified) -> CameIn:
     """Count the original sets."""
     sizes = table.sizes
     shown = np.argsort(-table.held, kind="stable")[:_LARGEST]
@@ -44,7 +44,7 @@ def look_at_sets(table: Resolved) -> CameIn:
     )
 
 
-def _sizes(table: Resolved) -> Markup:
+def _sizes(table: Purified) -> Markup:
     before = np.bincount(table.sizes)
 
     def draw(axes: Axes) -> None:
@@ -58,7 +58,7 @@ def _sizes(table: Resolved) -> Markup:
     return plot("sizes", draw, says=f"Rows by labels in their set: {counted}.")
 
 
-def _map(table: Resolved, shown: NDArray[np.int64]) -> Markup:
+def _map(table: Purified, shown: NDArray[np.int64]) -> Markup:
     columns: Any = table.original[:, shown]
     together = np.asarray((columns.T @ columns).todense())
     share = together / np.maximum(together.diagonal(), 1)[:, None]

@@ -11,7 +11,7 @@ from matplotlib.ticker import PercentFormatter
 from numpy.typing import NDArray
 
 from oneof.runs.page.plots import ACCENT, INK, plot
-from oneof.runs.page.resolved import NOBODY, Resolved
+from oneof.runs.purified import NOBODY, Purified
 
 _BINS = 10
 _Z = 1.959964  # 95 % of a normal distribution
@@ -35,7 +35,7 @@ class Gold(NamedTuple):
         return self.right / self.rows
 
 
-def compare_gold(table: Resolved) -> Gold | None:
+def compare_gold(table: Purified) -> Gold | None:
     """Compare where there is a gold label; None where there is none."""
     if table.gold is None or not (known := table.gold != NOBODY).any():
         return None

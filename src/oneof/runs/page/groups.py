@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from oneof.runs.page.gold import wilson
-from oneof.runs.page.resolved import NOBODY, Resolved
+from oneof.runs.purified import NOBODY, Purified
 
 _SHOWN = 20
 _ROWS = 5  # even share of a class in a group above which it is missed
@@ -46,7 +46,7 @@ class Groups(NamedTuple):
     lost: list[Lost]  # largest share first, at most _SHOWN
 
 
-def audit_groups(table: Resolved) -> Groups | None:
+def audit_groups(table: Purified) -> Groups | None:
     """Sum up every group; None for a run without groups."""
     if table.group is None:
         return None
@@ -58,7 +58,7 @@ def audit_groups(table: Resolved) -> Groups | None:
     return Groups([_group(table, names[g], place == g) for g in shown], len(names), _lost(table, names, place))
 
 
-def _group(table: Resolved, name: str, own: NDArray[np.bool_]) -> Group:
+def _group(table: Purified, name: str, own: NDArray[np.bool_]) -> Group:
     known = own & (table.gold != NOBODY) if table.gold is not None else np.zeros_like(own)
     right = int((known & (table.label == table.gold)).sum())
     low, high = wilson(right, int(known.sum())) if known.any() else (0.0, 1.0)
@@ -76,7 +76,7 @@ def _group(table: Resolved, name: str, own: NDArray[np.bool_]) -> Group:
     )
 
 
-def _lost(table: Resolved, names: list[str], place: NDArray[np.int64]) -> list[Lost]:
+def _lost(table: Purified, names: list[str], place: NDArray[np.int64]) -> list[Lost]:
     """Cells (group, class) are counted where they occur, since both may be many."""
     c = len(table.names)
     row, label = table.original.nonzero()

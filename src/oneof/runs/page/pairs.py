@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.sparse import triu
 
-from oneof.runs.page.resolved import Resolved
+from oneof.runs.purified import Purified
 
 _SHOWN = 12
 
@@ -24,14 +24,14 @@ class Pair(NamedTuple):
     open: int  # to ask about
 
 
-def count_pairs(table: Resolved) -> list[Pair]:
+def count_pairs(table: Purified) -> list[Pair]:
     """The pairs that share most sets, most first."""
     together = triu(table.original.T @ table.original, k=1).tocoo()
     most = np.argsort(-together.data, kind="stable")[:_SHOWN]
     return [_pair(table, int(together.row[k]), int(together.col[k])) for k in most]
 
 
-def _pair(table: Resolved, one: int, other: int) -> Pair:
+def _pair(table: Purified, one: int, other: int) -> Pair:
     columns = table.original[:, [one, other]].sum(1) == 2
     rows = np.flatnonzero(np.asarray(columns))
     settled = table.label[rows[~table.ask[rows]]]

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from oneof.runs.page.resolved import NOBODY, Resolved
+from oneof.runs.purified import NOBODY, Purified
 
 _SHOWN = 20
 
@@ -32,7 +32,7 @@ class Queue(NamedTuple):
     outside: int  # rows whose model is sure of a label outside their set
 
 
-def line_up(table: Resolved) -> Queue:
+def line_up(table: Purified) -> Queue:
     """Order the rows to ask about by the gain that is expected of an answer."""
     asked = np.flatnonzero(table.ask)
     order = asked[np.argsort(-table.gain[asked], kind="stable")]
@@ -44,7 +44,7 @@ def line_up(table: Resolved) -> Queue:
     )
 
 
-def _asked(table: Resolved, i: int) -> Asked:
+def _asked(table: Purified, i: int) -> Asked:
     original, kept = (
         [table.names[j] for j in sets.indices[sets.indptr[i] : sets.indptr[i + 1]]]
         for sets in (table.original, table.kept)

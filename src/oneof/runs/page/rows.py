@@ -9,7 +9,7 @@ import numpy as np
 from markupsafe import Markup
 from numpy.typing import NDArray
 
-from oneof.runs.page.resolved import NOBODY, Resolved
+from oneof.runs.purified import NOBODY, Purified
 
 _MOST_ROWS = 20_000  # more than anybody reads, and still quick to sort in a browser
 _MOST_BYTES = 3_000_000  # of rows; names of labels and plots come on top, and the page stays below 5 MB
@@ -28,7 +28,7 @@ class Rows(NamedTuple):
     has_group: bool
 
 
-def embed_rows(table: Resolved) -> Rows:
+def embed_rows(table: Purified) -> Rows:
     """Every row, or a sample: the rows to ask about first, then rows drawn with a fixed seed."""
     kept, size = [], 0
     for position in _order(table)[:_MOST_ROWS]:
@@ -53,12 +53,12 @@ def inert(text: str) -> Markup:
     return Markup(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))
 
 
-def _order(table: Resolved) -> NDArray[np.int64]:
+def _order(table: Purified) -> NDArray[np.int64]:
     drawn = np.random.default_rng(0).permutation(table.n)
     return drawn[np.argsort(~table.ask[drawn], kind="stable")]
 
 
-def _row(table: Resolved, i: int) -> Row:
+def _row(table: Purified, i: int) -> Row:
     return [
         int(table.row[i]),
         _labels(table.original, i),
@@ -79,7 +79,7 @@ def _labels(sets: Any, i: int) -> list[int]:
     return sorted(sets.indices[sets.indptr[i] : sets.indptr[i + 1]].tolist())
 
 
-def falls(table: Resolved, i: int) -> list[list[float]]:
+def falls(table: Purified, i: int) -> list[list[float]]:
     """The labels that fell from row i, each with round, margin and how many networks removed it."""
     first, last = np.searchsorted(table.falls.row, [i, i + 1])
     label, round_, margin, trials = (column[first:last].tolist() for column in table.falls[1:])

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from oneof.metrics import CRITERIA, MEANS
+
 _SHOWN = 15
-_SCORES = ("both", "covering", "approximated")  # truth-free; the first that is there sorts, all are shown last
+_SCORES = (*MEANS, *CRITERIA)  # truth-free; the first that is there sorts, all are shown last
 _APART = {"seconds", "device", "oneof", "torch", "commit", "seed", "epoch", "loss", "set_size"}  # how, not what
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from itertools import cycle
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,9 +12,21 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import PercentFormatter
 from numpy.typing import NDArray
 
+from oneof.metrics import CRITERIA
 from oneof.runs.page.plots import ACCENT, INK, plot
 
 _SIZE = (3.6, 2.5)  # three beside each other
+
+
+class Stroke(NamedTuple):
+    """How a line is drawn."""
+
+    name: str
+    colour: str
+    dashes: Any  # as Matplotlib has them
+
+
+_STROKES = (Stroke("solid", ACCENT, "-"), Stroke("dashed", INK, (0, (4, 2))), Stroke("dotted", INK, (0, (1, 1.5))))
 
 Columns = Mapping[str, NDArray[np.float64]]  # [epochs, t] each
 
@@ -39,17 +52,17 @@ def draw_training(record: Mapping[str, Any]) -> Training:
     """Draw what training.json holds."""
     columns = {name: np.asarray(values, dtype=float) for name, values in record["columns"].items()}
     chosen = sorted(int(epoch) for epoch in record["chosen"])
-    panels = [draw(columns, chosen) for draw, needed in _PANELS if needed in columns]
+    panels = [draw(columns, chosen) for draw, needed in _PANELS if columns.keys() & needed]
     return Training(int(record["trials"]), int(record["epochs"]), chosen, panels)
 
 
 def _estimates(columns: Columns, chosen: list[int]) -> Panel:
-    """Both truth-free signals in one panel: they pull apart when a network is sure of what is wrong."""
-    names = [name for name in ("covering", "approximated") if name in columns]
+    """All truth-free signals in one panel: they pull apart when a network is sure of what is wrong."""
+    names = [name for name in CRITERIA if name in columns]
 
     def draw(axes: Axes) -> None:
-        for name, colour in zip(names, (ACCENT, INK), strict=False):
-            _band(axes, columns[name], colour)
+        for name, stroke in zip(names, cycle(_STROKES)):
+            _band(axes, columns[name], stroke)
         _mark(axes, chosen)
         axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
 
@@ -57,16 +70,26 @@ def _estimates(columns: Columns, chosen: list[int]) -> Panel:
     return Panel(
         "Truth-free estimates",
         plot("estimates", draw, says=f"Truth-free estimates by epoch; at the chosen epochs: {last}.", size=_SIZE),
-        "On rows that a network did not train on. Solid, covering: its label lies in the row's set. Dashed, approximated: how "
-        "probable that label is within the set. Where every set holds the true label, accuracy is not above covering.",
+        f"On rows that a network did not train on. {_legend(names)} Where every set holds the true label, accuracy is not above "
+        "covering.",
     )
+
+
+def _legend(names: list[str]) -> str:
+    """Which line is which.
+
+    >>> _legend(["covering"])
+    "Solid, covering: its label lies in the row's set."
+    """
+    lines = zip(cycle(_STROKES), names)
+    return " ".join(f"{stroke.name.capitalize()}, {name}: {CRITERIA[name].says}." for stroke, name in lines)
 
 
 def _sizes(columns: Columns, chosen: list[int]) -> Panel:
     size = columns["set_size"]
 
     def draw(axes: Axes) -> None:
-        _band(axes, size, ACCENT)
+        _band(axes, size)
         _mark(axes, chosen)
         axes.set_ylim(bottom=min(1.0, float(np.nanmin(size))))
 
@@ -80,7 +103,7 @@ def _threshold(columns: Columns, chosen: list[int]) -> Panel:
     threshold = columns["threshold"]
 
     def draw(axes: Axes) -> None:
-        _band(axes, threshold, ACCENT)
+        _band(axes, threshold)
         _mark(axes, chosen)
 
     says = f"Threshold by epoch, from {np.nanmean(threshold[0]):.3g} to {np.nanmean(threshold[-1]):.3g}."
@@ -106,7 +129,7 @@ def _loss(columns: Columns, chosen: list[int]) -> Panel:
     loss = columns["loss"]
 
     def draw(axes: Axes) -> None:
-        _band(axes, loss, ACCENT)
+        _band(axes, loss)
         _mark(axes, chosen)
 
     says = f"Training loss by epoch, from {np.nanmean(loss[0]):.3g} to {np.nanmean(loss[-1]):.3g}."
@@ -117,22 +140,21 @@ def _loss(columns: Columns, chosen: list[int]) -> Panel:
     )
 
 
-_PANELS: tuple[tuple[Callable[[Columns, list[int]], Panel], str], ...] = (
-    (_estimates, "covering"),
-    (_sizes, "set_size"),
-    (_threshold, "threshold"),
-    (_removed, "removed"),
-    (_loss, "loss"),
+_PANELS: tuple[tuple[Callable[[Columns, list[int]], Panel], set[str]], ...] = (
+    (_estimates, set(CRITERIA)),
+    (_sizes, {"set_size"}),
+    (_threshold, {"threshold"}),
+    (_removed, {"removed"}),
+    (_loss, {"loss"}),
 )
+"""Every panel with the columns of which it needs one."""
 
 
-def _band(axes: Axes, column: NDArray[np.float64], colour: str) -> None:
+def _band(axes: Axes, column: NDArray[np.float64], stroke: Stroke = _STROKES[0]) -> None:
     """The mean over networks, and everything between the lowest and the highest."""
     at = np.arange(1, len(column) + 1)
-    axes.fill_between(at, np.nanmin(column, 1), np.nanmax(column, 1), color=colour, alpha=0.18, linewidth=0)
-    axes.plot(
-        at, np.nanmean(column, 1), color=colour, linewidth=1.6, linestyle="-" if colour == ACCENT else (0, (4, 2))
-    )
+    axes.fill_between(at, np.nanmin(column, 1), np.nanmax(column, 1), color=stroke.colour, alpha=0.18, linewidth=0)
+    axes.plot(at, np.nanmean(column, 1), color=stroke.colour, linewidth=1.6, linestyle=stroke.dashes)
     axes.set(xlabel="epoch", xlim=(1, max(len(column), 2)))
 
 

@@ -1,10 +1,10 @@
-"""The purified table as arrays that the sections of the page count in."""
+"""The purified table of a run as arrays: what the sections of the page count in, and what an estimator shows."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -12,26 +12,19 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from oneof.runs.labels import Fallen
+
 NOBODY = -1  # where a row has no such label
 
 
-class Falls(NamedTuple):
-    """Labels that fell, one entry each, in the order of the rows."""
-
-    row: NDArray[np.int64]  # position in the table, not the row number of the file
-    label: NDArray[np.int64]
-    round: NDArray[np.int64]
-    margin: NDArray[np.float64]
-    trials: NDArray[np.int64]  # networks that removed it
-
-
 @dataclass(frozen=True)
-class Resolved:
+class Purified:
     """What became of every row [n]; labels are positions in `names` [c]."""
 
     names: tuple[str, ...]
     row: NDArray[np.int64]  # data row of the file
     original: Any  # sparse 0/1 [n, c]: scipy has no types
+    distribution: Any  # sparse [n, c], on the original sets
     kept: Any
     label: NDArray[np.int64]
     probability: NDArray[np.float64]
@@ -41,7 +34,7 @@ class Resolved:
     gain: NDArray[np.float64]  # labels that an answer about the row is expected to mend
     trained: NDArray[np.int64]  # networks that trained on the row
     outside: NDArray[np.int64]  # NOBODY where the model is not sure of a label outside the set
-    falls: Falls
+    falls: Fallen  # its rows are positions in the table, not row numbers of the file
     group: pa.ChunkedArray | None
     gold: NDArray[np.int64] | None  # NOBODY where a row has none; None when the run has no gold labels
 
@@ -71,15 +64,16 @@ class Resolved:
         return np.bincount(self.label, minlength=len(self.names))
 
 
-def read(purified: pa.Table, classes: Sequence[Any]) -> Resolved:
+def read_purified(purified: pa.Table, classes: Sequence[Any]) -> Purified:
     """Read the purified table; labels that it has beyond the model's classes (a gold label may be one) come last."""
     names = _names(purified, classes)
     known = pa.array(names, pa.string())
     has = purified.column_names
-    return Resolved(
+    return Purified(
         names=tuple(names),
         row=_numbers(purified["row"], np.int64),
         original=_sets(purified["original"], known),
+        distribution=_sets(purified["original"], known, pc.list_flatten(purified["distribution"])),
         kept=_sets(purified["kept"], known),
         label=_codes(purified["label"], known),
         probability=_numbers(purified["probability"], np.float64),
@@ -113,16 +107,18 @@ def _codes(column: pa.ChunkedArray, names: pa.Array) -> NDArray[np.int64]:
     return _numbers(pc.fill_null(found, NOBODY), np.int64)
 
 
-def _sets(column: pa.ChunkedArray, names: pa.Array) -> Any:
+def _sets(column: pa.ChunkedArray, names: pa.Array, values: pa.ChunkedArray | None = None) -> Any:
+    """Lists of labels as a sparse matrix, of ones or of the values that stand beside the labels."""
     row = _numbers(pc.list_parent_indices(column), np.int64)
     label = _codes(pc.list_flatten(column), names)
-    return csr_array((np.ones(len(row), np.int64), (row, label)), shape=(len(column), len(names)))
+    cells = np.ones(len(row), np.int64) if values is None else _numbers(values, np.float64)
+    return csr_array((cells, (row, label)), shape=(len(column), len(names)))
 
 
-def _falls(column: pa.ChunkedArray, names: pa.Array) -> Falls:
+def _falls(column: pa.ChunkedArray, names: pa.Array) -> Fallen:
     flat = pc.list_flatten(column)
-    fields = {name: pc.struct_field(flat, name) for name in Falls._fields[1:]}
-    return Falls(
+    fields = {name: pc.struct_field(flat, name) for name in Fallen._fields[1:]}
+    return Fallen(
         row=_numbers(pc.list_parent_indices(column), np.int64),
         label=_codes(fields["label"], names),
         round=_numbers(fields["round"], np.int64),

@@ -1,4 +1,4 @@
-"""`oneof search FILE --out BEST`: settings for a table, by what held-out candidate sets say."""
+"""`oneof tune FILE --out SETTINGS`: settings for `oneof fit --settings`, by what held-out candidate sets say."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Annotated
 import typer
 
 
-def search(
+def tune(
     file: Annotated[Path, typer.Argument(help="A CSV, TSV, Parquet or npz table, or a named data set's .mat.")],
-    out: Annotated[Path, typer.Option(help="Where to write the best setting, as JSON.")],
+    out: Annotated[Path, typer.Option(help="Where to write the best settings, as JSON.")],
     features: Annotated[
         list[str] | None,
         typer.Option(help="A column, or a glob such as 'x*'; may be given again. All numbers by default."),
@@ -22,28 +22,26 @@ def search(
     separator: Annotated[str, typer.Option(help="What stands between the labels of a text cell.")] = "|",
     empty: Annotated[str, typer.Option(help="What an empty set means: 'error' or 'unlabelled'.")] = "error",
     trials: Annotated[
-        int, typer.Option(help="Settings to try, in all: a search that was stopped goes on to so many.")
+        int, typer.Option(min=1, help="Settings to try, in all: a search that was stopped goes on to so many.")
     ] = 50,
-    epochs: Annotated[int, typer.Option(help="To train each.")] = 15,
+    epochs: Annotated[int, typer.Option(min=1, help="Epochs to train each.")] = 15,
     storage: Annotated[
         str | None, typer.Option(help="Optuna's database, such as sqlite:///x.db. Default: beside --out.")
     ] = None,
     seed: Annotated[int, typer.Option(help="Of everything that is drawn.")] = 0,
 ) -> None:
-    """Search settings without true labels, and write the best for PartialLabelClassifier(**json). It resumes (extra 'sweep')."""
+    """Search settings without true labels, and write the best for `oneof fit --settings`. It resumes (extra 'sweep')."""
     import torch
 
-    from oneof.data.encode import learn_encoding
     from oneof.data.table import Roles, read_mixed
+    from oneof.runs.fit_table import examples_of
     from oneof.runs.folder import fingerprint, write_json
     from oneof.selection.space import Space
-    from oneof.selection.tune import load_optuna, task_of, tune
+    from oneof.selection.trying import Search
+    from oneof.selection.tune import folds_of, load_optuna, search_settings
     from oneof.storage.settings import plain_value
     from oneof.version import __version__
 
-    for name, given in (("trials", trials), ("epochs", epochs)):
-        if given < 1:
-            raise ValueError(f"--{name} must be at least 1; got {given}.")
     load_optuna()  # so that one who has none hears of it before a file is read
     torch.set_num_threads(1)
     roles = Roles(
@@ -55,15 +53,17 @@ def search(
         separator=separator,
         empty=empty,
     )
-    mixed = read_mixed(file, roles)
-    x = learn_encoding(mixed.columns, mixed.roles, folder=file.parent).transform(mixed.columns, folder=file.parent)
-    task = task_of(x, mixed.candidates.mask, space=Space(trial_epochs=epochs), groups=mixed.groups, seed=seed)
-    asked = plain_value(
+    examples = examples_of(read_mixed(file, roles), file.parent)
+    asked = Search(Space(trial_epochs=epochs), seed, groups=examples.groups)
+    known = plain_value(
         {"oneof": __version__, "data": fingerprint(file), "roles": roles, "epochs": epochs, "seed": seed}
     )
-    found = tune(task, trials, storage or f"sqlite:///{out.with_suffix('.db')}", asked, say=typer.echo)
+    folds = folds_of(examples.x, examples.candidates.mask, asked)
+    found = search_settings(folds, trials, storage or f"sqlite:///{out.with_suffix('.db')}", known, say=typer.echo)
     write_json(found.setting, out)
     typer.echo(
         f"best of {found.tried} ({found.stopped} stopped early): {found.score:.4f} on held-out sets, {found.setting}"
     )
-    typer.echo(f"written to {out}: PartialLabelClassifier(**json.load(open({str(out)!r})))")
+    typer.echo(
+        f"written to {out}: oneof fit {file} --settings {out}, or PartialLabelClassifier(**json.load(open({str(out)!r})))"
+    )

@@ -1,0 +1,176 @@
+"""From features and sets to all that a run holds, in memory: what `oneof fit` writes down and the estimator shows."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import torch
+from numpy.typing import NDArray
+
+from oneof.candidates.mask import Candidates
+from oneof.data.encode import Encoding
+from oneof.metrics import CRITERIA
+from oneof.runs.calibrate import ENOUGH, Estimate, calibrate, estimate
+from oneof.runs.folder import FACTS, PURIFIED, ROWS, TRAINING, write_json, write_rows, write_table
+from oneof.runs.labels import (
+    Resolved,
+    ask_networks,
+    ensemble_table,
+    gather_falls,
+    judged_rows,
+    kept_sets,
+    resolve,
+    trained_rows,
+)
+from oneof.runs.model import Model, member_of, save_model
+from oneof.runs.nearest_rows import find_evidence
+from oneof.selection.search import Found, search
+from oneof.selection.space import Space
+from oneof.selection.trying import Search
+from oneof.storage.rows import Row
+from oneof.storage.settings import plain_value
+from oneof.training.state import Fit
+from oneof.version import __version__
+
+SPACE = Space(parts=5)
+"""Five parts: so every row is held out by two networks or more, and what these say of it can be trusted."""
+
+
+@dataclass(frozen=True, eq=False)
+class Examples:
+    """n rows to learn from."""
+
+    x: NDArray[np.floating[Any]]  # [n, d]
+    candidates: Candidates  # [n, c]
+    encoding: Encoding  # by which new rows become features
+    gold: NDArray[np.intp] | None = None  # [n] true labels, -1 where unknown
+    groups: Sequence[str] | None = None  # [n] rows of one group stay on one side of a split
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What run.json says of arrays that came from no file."""
+        checksum = hashlib.sha256(np.ascontiguousarray(self.x).data)
+        checksum.update(np.ascontiguousarray(self.candidates.mask).data)
+        asked = {"oneof": __version__, "data": checksum.hexdigest(), "train_on_gold": False}
+        return {"file": "arrays", "fingerprint": asked["data"], "asked": asked, "warnings": []}
+
+
+class Learned(NamedTuple):
+    """Everything that a run holds."""
+
+    model: Model
+    purified: pa.Table  # a row for every example
+    training: dict[str, Any]  # how the networks were trained, epoch by epoch
+    tried: list[Row]
+    estimate: Estimate  # of the accuracy on new rows
+    chosen: list[dict[str, Any]]  # settings
+    rule: str  # by which they were chosen; "gold": by gold labels
+    seed: int
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What run.json says of any run, however its examples came in."""
+        return {
+            "oneof": __version__,
+            "torch": torch.__version__,
+            "seed": self.seed,
+            "n": self.purified.num_rows,
+            "d": len(self.model.encoding.names),
+            "classes": self.model.classes,
+            "features": self.model.encoding.names,
+            "chosen": self.chosen,
+            "rule": self.rule,
+            "estimate": self.estimate._asdict(),
+        }
+
+
+def learn(examples: Examples, asked: Search, *, train_on_gold: bool = False) -> Learned:
+    """Search settings, train the ensemble, resolve every row, and calibrate. Gold labels choose if there are ENOUGH of them."""
+    x, original, gold = examples.x, examples.candidates.mask, examples.gold
+    enough = gold is not None and (gold >= 0).sum() >= ENOUGH
+    asked = replace(asked, groups=examples.groups, gold=gold if enough else None)
+    found = search(x, _taught(original, gold) if train_on_gold else original, asked)
+    _check_finite(found)
+    classes = [str(name) for name in examples.candidates.classes.tolist()]
+    model = Model(classes, examples.encoding, tuple(map(member_of, found.fits)), {})
+    trained = trained_rows(found.fits, len(x))
+    opinions = ask_networks(model, x, original, trained)
+    resolved = resolve(opinions, original, kept_sets(found.fits, found.candidates))
+    judged = judged_rows(opinions, original, gold)
+    return Learned(
+        replace(model, calibration=calibrate(judged)),
+        _purified(examples, model, found, trained, resolved),
+        training_record(found.fits),
+        found.tried,
+        estimate(judged),
+        plain_value([one._asdict() for one in found.chosen]),
+        "gold" if enough else asked.rule,
+        asked.seed,
+    )
+
+
+def _taught(mask: NDArray[np.bool_], gold: NDArray[np.intp] | None) -> NDArray[np.bool_]:
+    """The sets with gold labels in the place of theirs."""
+    if gold is None:
+        return mask
+    return np.where((gold >= 0)[:, None], np.arange(mask.shape[1]) == gold[:, None], mask)
+
+
+def _check_finite(found: Found) -> None:
+    finite = torch.cat(
+        [
+            torch.stack([weight.flatten(1).isfinite().all(1) for weight in fitted.stack.weights.values()]).all(0)
+            for fitted in found.fits
+        ]
+    )
+    if not finite.all():
+        rates = ", ".join(str(one.lr) for one in found.chosen)
+        raise ValueError(
+            f"training diverged in {int((~finite).sum())} of {len(finite)} networks. Lower lr ({rates} now), or scale the features."
+        )
+
+
+def _purified(
+    examples: Examples, model: Model, found: Found, trained: NDArray[np.bool_], resolved: Resolved
+) -> pa.Table:
+    seen = model.members[0].seen(examples.x, slice(1))[0].numpy()
+    evidence = find_evidence(seen, 1 - resolved.probability, resolved.ask)
+    falls = gather_falls(found.fits, len(model.classes))
+    table = ensemble_table(resolved, examples.candidates.mask, falls, trained.sum(0), evidence, model.classes)
+    if examples.groups is not None:
+        table = table.append_column("group", [pa.array(examples.groups, pa.string())])
+    if examples.gold is not None:
+        names = [model.classes[j] if j >= 0 else None for j in examples.gold]
+        table = table.append_column("gold", [pa.array(names, pa.string())])
+    return table
+
+
+def training_record(fits: Sequence[Fit]) -> dict[str, Any]:
+    """Every column of the histories as lists [epochs][t]; None after the last epoch of a network that had fewer."""
+    epochs = max(fitted.history.epoch for fitted in fits)
+    histories = [fitted.history.columns for fitted in fits]
+    columns = {}
+    for name in ("loss", "set_size", "threshold", "removed", *CRITERIA):
+        if all(name in history for history in histories):
+            parts = [history[name] for history in histories]
+            columns[name] = [
+                [value for part in parts for value in (part[e].tolist() if e < len(part) else [None] * part.shape[1])]
+                for e in range(epochs)
+            ]
+    chosen = [epoch for fitted in fits for epoch in fitted.epoch.tolist()]
+    return {"trials": len(chosen), "epochs": epochs, "columns": columns, "chosen": chosen}
+
+
+def write_learned(learned: Learned, folder: Path, facts: dict[str, Any]) -> None:
+    """Write every part into a folder that exists, run.json last: with it the run is finished."""
+    save_model(learned.model, folder)
+    write_table(learned.purified, folder / PURIFIED)
+    write_json(learned.training, folder / TRAINING)
+    write_rows(learned.tried, folder / ROWS)
+    write_json(learned.facts | facts, folder / FACTS)

@@ -1,0 +1,133 @@
+"""What the searches share: the rows made ready, what the other rows say of them, and the trial of a setting on a split."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from oneof.data.ranks import Ranks, learn_ranks
+from oneof.data.splits import Split
+from oneof.metrics import criteria, with_means
+from oneof.selection.leave_one_out import Kernel, ask_others
+from oneof.selection.space import SEEN, Setting, Space
+from oneof.storage.rows import Row
+from oneof.training.problem import Training
+from oneof.training.processes import Crew
+from oneof.training.trials import Trial
+
+
+@dataclass(frozen=True, eq=False)
+class Search:
+    """What is asked of a search, and how it is run.
+
+    Parameters
+    ----------
+    space
+        What is tried.
+    seed
+        Of samples, folds and networks.
+    rule
+        What held-out sets are asked: a key of `oneof.metrics.CRITERIA`, or of `oneof.metrics.MEANS`.
+    groups
+        Rows of one group [n] are never on both sides of a split.
+    gold
+        True labels [n] of some rows, -1 elsewhere: they choose the settings, in place of the rule, and train nothing.
+    progress, checkpoint, memory, device, processes
+        As for `oneof.fit`; processes are started once for the whole search.
+    """
+
+    space: Space = Space()  # noqa: RUF009 - frozen
+    seed: int = 0
+    rule: str = "both"
+    groups: Any = None
+    gold: NDArray[np.intp] | None = None
+    progress: str | None = None
+    checkpoint: str | Path | None = None
+    memory: int | None = None
+    device: str | torch.device = "cpu"
+    processes: int | None = None
+
+
+FEWEST = 200
+"""Rows; the sets of fewer, held out, tell nothing about a setting."""
+
+
+class Prepared(NamedTuple):
+    """The rows of a search, with their features beside their ranks."""
+
+    ranks: Ranks
+    wide: NDArray[np.float64]  # [n, 2d]
+    mask: NDArray[np.bool_]  # [n, c]
+    asked: Search  # its space with numbers in place of None
+    crew: Crew
+
+    @property
+    def space(self) -> Space:
+        return self.asked.space
+
+
+def prepare(x: NDArray[Any], mask: NDArray[np.bool_], asked: Search, crew: Crew = Crew()) -> Prepared:  # noqa: B008 - frozen
+    """Make rows x [n, d] with their sets [n, c] ready for a search; a crew agrees on its seed."""
+    ranks = learn_ranks(x)
+    asked = replace(asked, space=asked.space.of(len(x)), seed=crew.agreed(asked.seed))
+    return Prepared(ranks, ranks(x), mask, asked, crew)
+
+
+class Asked(NamedTuple):
+    """What the other rows say when the features are seen in one way."""
+
+    row: Row
+    weights: NDArray[np.floating[Any]]  # [n, c]
+
+
+def ask(rows: Prepared, scaling: str) -> Asked:
+    """What they say with the features seen in this way, and how well that agrees with the rows' own sets."""
+    wide, gold = torch.as_tensor(rows.wide), rows.asked.gold
+    shift, scale = SEEN[scaling](wide)
+    x = ((wide - shift) * scale)[:, scale != 0].numpy()
+    kernel = rows.space.kernel or Kernel()
+    opinion = ask_others(x, rows.mask, kernel, rows=rows.space.rows, seed=rows.asked.seed)
+    logits = torch.as_tensor(kernel.sharpness * opinion.scores)
+    scores = rounded({name: one.item() for name, one in criteria(logits, torch.as_tensor(rows.mask)).items()})
+    if gold is not None:
+        scores["gold"] = round(float((opinion.scores.argmax(1) == gold)[gold >= 0].mean()), 6)
+    return Asked({"stage": "others", "scaling": scaling, **scores}, opinion.weights)
+
+
+def rounded(scores: dict[str, float]) -> Row:
+    """Scores by every criterion and mean of criteria, as rows have them."""
+    return {name: round(value, 6) for name, value in with_means(scores).items()}
+
+
+def purified(
+    mask: NDArray[np.bool_], weights: NDArray[np.floating[Any]] | None, margin: float
+) -> tuple[NDArray[np.bool_], NDArray[np.floating[Any]]]:
+    """The sets without labels that another candidate leads by the margin; and the lead [n, c] where a label fell, else 0."""
+    if weights is None:
+        return mask, np.zeros(mask.shape)
+    lead = weights.max(1, keepdims=True) - weights
+    falls = mask & (lead >= margin)
+    return mask & ~falls, np.where(falls, lead, 0.0)
+
+
+def trial_of(setting: Setting, seed: Sequence[int], split: Split) -> Trial:
+    """A network of the setting that trains on one side of a split and is asked about the other."""
+    return Trial(seed_of(*seed), *split, None, setting.lr, setting.weight_decay, SEEN[setting.scaling])
+
+
+def seed_of(*numbers: int) -> int:
+    """A seed that belongs to these numbers."""
+    return int(np.random.default_rng(numbers).integers(2**31 - 1))
+
+
+def training(space: Space, epochs: int) -> Training:
+    """How the networks of a space with numbers in place of None are trained."""
+    return Training(
+        epochs=epochs, batch=space.batch or 50, optimizer=space.optimizer, mixup=space.mixup, noise=space.noise
+    )

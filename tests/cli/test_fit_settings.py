@@ -1,0 +1,89 @@
+"""`oneof fit --method --purify --settings`: what is said is not searched, what is wrong is named, what `inspect` advises can be said."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from oneof.candidates.generate import Flip, generate
+from oneof.cli import main
+from oneof.cli.fit import fit
+from oneof.data.synthetic import mixture
+from oneof.inspect import advice
+from oneof.runs.folder import Run
+
+DATA = mixture(n=240, d=2, c=3, separation=4.0, seed=0)
+MASK = generate(DATA.labels, 3, Flip(0.4), seed=1)
+SHORT = ("--networks", 2, "--epochs", 3)
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory) -> Path:
+    path = tmp_path_factory.mktemp("settings") / "table.csv"
+    sets = ["|".join("xyz"[j] for j in np.flatnonzero(row)) for row in MASK]
+    rows = [f"{a:.4f},{b:.4f},{cell}" for (a, b), cell in zip(DATA.x, sets, strict=True)]
+    path.write_text("\n".join(["a,b,candidates", *rows]))
+    return path
+
+
+def command(monkeypatch, capsys, *arguments: object) -> tuple[int, str]:
+    monkeypatch.setattr(sys, "argv", ["oneof", *map(str, arguments)])
+    with pytest.raises(SystemExit) as end:
+        main()
+    printed = capsys.readouterr()
+    return int(end.value.code or 0), printed.err
+
+
+def test_what_is_said_is_not_searched(table, tmp_path, monkeypatch, capsys):
+    setting = {"hidden": [16], "scaling": "ranks", "lr": 0.07, "weight_decay": 0.002, "mixup": 0.0}
+    (tmp_path / "best.json").write_text(json.dumps(setting))
+    said = ("--settings", tmp_path / "best.json", "--method", "cc", "--no-purify")
+    code, err = command(monkeypatch, capsys, "fit", table, "--out", tmp_path / "run", *SHORT, *said)
+    assert code == 0, err
+    facts = Run.open(tmp_path / "run").facts
+    assert facts["chosen"] == [{name: setting[name] for name in ("hidden", "scaling", "lr", "weight_decay")}]
+    space = facts["asked"]["space"]
+    assert (space["method"]["kind"], space["purify"], space["mixup"]) == ("CC", None, 0.0)
+    other = ("--settings", tmp_path / "best.json", "--method", "cc", "--purify")
+    code, err = command(monkeypatch, capsys, "fit", table, "--out", tmp_path / "run", *SHORT, *other)
+    assert code == 2
+    assert "holds a run of another task: space.purify was None, now {'kind': 'Pop'" in err
+
+
+@pytest.mark.parametrize(
+    ("said", "message"),
+    [
+        (["--method", "prodn"], r"method must be one of .*; got 'prodn'\. Did you mean 'proden'\?"),
+        (["--method", "pico"], r"method must work on tables; 'pico' compares views of images\."),
+        ({"rate": 0.1}, r"a setting must say hidden, scaling, lr, weight_decay, mixup and nothing else; got 'rate'\."),
+        ({"lr": "fast"}, r"lr must be a number; got 'fast'\."),
+        ({"scaling": "zscore"}, r"scaling must be one of feature, .*; got 'zscore'\."),
+        ({"hidden": [0]}, r"hidden must be widths of layers, such as \(128,\) or \(\); got \[0\]\."),
+        ([0.1], r"settings must be a JSON object, as oneof tune writes it; .* holds \[0\.1\]\."),
+        ("lr: 0.1", r"settings must be a JSON file, as oneof tune writes it; .* is none"),
+    ],
+)
+def test_what_is_wrong_is_named(table, tmp_path, monkeypatch, capsys, said, message):
+    flags = said
+    if not isinstance(said, list) or said == [0.1]:
+        (tmp_path / "best.json").write_text(said if isinstance(said, str) else json.dumps(said))
+        flags = ["--settings", tmp_path / "best.json"]
+    code, err = command(monkeypatch, capsys, "fit", table, "--out", tmp_path / "run", *flags)
+    assert code == 2
+    assert re.search(message, err), err
+    assert err.count("\n") == 1
+    assert not (tmp_path / "run").exists()
+
+
+def test_what_inspect_advises_can_be_said_to_fit():
+    source = Path(advice.__file__).read_text()
+    flags = set(re.findall(r"--[a-z][a-z-]*", source))
+    assert {"--method", "--purify", "--empty"} <= flags
+    known = Path(sys.modules[fit.__module__].__file__).read_text()
+    for flag in flags:
+        assert flag in known or f"\n    {flag.removeprefix('--')}:" in known, f"oneof fit has no {flag}"
