@@ -34,7 +34,8 @@ def search(
     import torch
 
     from oneof.data.encode import learn_encoding
-    from oneof.data.table import Roles, read_mixed
+    from oneof.data.roles import Roles
+    from oneof.data.table import read_table
     from oneof.runs.folder import fingerprint, write_json
     from oneof.selection.space import Space
     from oneof.selection.tune import load_optuna, task_of, tune
@@ -55,9 +56,9 @@ def search(
         separator=separator,
         empty=empty,
     )
-    mixed = read_mixed(file, roles)
-    x = learn_encoding(mixed.columns, mixed.roles, folder=file.parent).transform(mixed.columns, folder=file.parent)
-    task = task_of(x, mixed.candidates.mask, space=Space(trial_epochs=epochs), groups=mixed.groups, seed=seed)
+    table = read_table(file, roles)
+    x = learn_encoding(table.columns, table.roles, folder=file.parent).transform(table.columns, folder=file.parent)
+    task = task_of(x, table.candidates.mask, space=Space(trial_epochs=epochs), groups=table.groups, seed=seed)
     asked = plain_value(
         {"oneof": __version__, "data": fingerprint(file), "roles": roles, "epochs": epochs, "seed": seed}
     )

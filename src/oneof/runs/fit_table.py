@@ -7,7 +7,6 @@ import shutil
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,8 +17,9 @@ from numpy.typing import NDArray
 
 from oneof.data.embed import CACHE
 from oneof.data.encode import Encoding, learn_encoding
-from oneof.data.table import Mixed, Roles, read_mixed
-from oneof.inspect import inspect_sets
+from oneof.data.roles import Roles
+from oneof.data.table import Table, read_table
+from oneof.inspect import inspect_table
 from oneof.runs.calibrate import ENOUGH, calibrate, estimate
 from oneof.runs.folder import FACTS, PURIFIED, ROWS, TRAINING, Run, fingerprint, write_json, write_rows, write_table
 from oneof.runs.labels import (
@@ -121,7 +121,7 @@ class Ready(NamedTuple):
 
     asked: dict[str, Any]  # what the run is recognised by
     x: NDArray[np.float32]  # [n, d]
-    mixed: Mixed
+    mixed: Table
     encoding: Encoding
     warnings: list[str]
 
@@ -135,7 +135,7 @@ def _make_ready(
         say(f"{out} is finished already; nothing to do.")
         return None
     _check_folder(out, asked)
-    mixed = read_mixed(file, task.roles)
+    mixed = read_table(file, task.roles)
     if fingerprint(file) != asked["data"]:
         raise ValueError(f"{file} must not change while it is read; it did. Repeat the command.")
     check_rows(len(mixed.columns), processes)
@@ -186,47 +186,21 @@ def _check_same(out: Path, before: dict[str, Any], asked: dict[str, Any]) -> Non
         raise ValueError(f"{out} holds a run of another task: {difference}. Give another folder, or delete this one.")
 
 
-def _look(x: NDArray[np.float32], mixed: Mixed, encoding: Encoding, seed: int) -> list[str]:
+def _look(x: NDArray[np.float32], mixed: Table, encoding: Encoding, seed: int) -> list[str]:
     """What to warn of; what cannot be learned is an error."""
-    findings = inspect_sets(x, mixed.candidates, features=encoding.names, seed=seed).findings
+    findings = inspect_table(mixed, x, encoding.names, seed=seed).findings
     stop = next((finding.text for finding in findings if finding.severity == "stop"), None)
     if stop is not None:
         raise ValueError(f"{mixed.columns.source} cannot be learned from: {stop}")
-    said = [finding.text for finding in findings if finding.severity == "warn"]
-    if mixed.left_out:
-        said.append(
-            f"columns of text are left out: {', '.join(mixed.left_out)}. Name them with --features or --text to use them."
-        )
-    if mixed.row_numbers:
-        said.append(
-            f"columns that number the rows are left out: {', '.join(name or '(unnamed)' for name in mixed.row_numbers)}. Name them with --features to use them."
-        )
-    return said + _strange_gold(mixed)
+    return [finding.text for finding in findings if finding.severity == "warn"]
 
 
-def _strange_gold(mixed: Mixed) -> list[str]:
-    """A word on gold labels that no set holds: they may be misspelt."""
-    if mixed.gold is None:
-        return []
-    classes, held = mixed.candidates.classes.tolist(), mixed.candidates.mask.sum(0) > 0
-    strange = [row for row, label in enumerate(mixed.gold) if label >= 0 and not held[label]]
-    if not strange:
-        return []
-    first = classes[mixed.gold[strange[0]]]
-    known = {str(label).lower(): label for label, is_held in zip(classes, held, strict=True) if is_held}
-    near = get_close_matches(str(first).lower(), known, n=1)
-    hint = f", such as {known[near[0]]!r}" if near else ""
-    return [
-        f"{len(strange)} gold labels are in no set, the first in row {strange[0]}: {first!r}. Write them as the sets do{hint}."
-    ]
-
-
-def _gold(mixed: Mixed) -> NDArray[np.intp] | None:
+def _gold(mixed: Table) -> NDArray[np.intp] | None:
     """The gold labels, if there are enough of them to choose settings by."""
     return mixed.gold if mixed.gold is not None and (mixed.gold >= 0).sum() >= ENOUGH else None
 
 
-def _taught(mixed: Mixed, train_on_gold: bool) -> NDArray[np.bool_]:
+def _taught(mixed: Table, train_on_gold: bool) -> NDArray[np.bool_]:
     """The sets to train on: gold labels stay out of them unless they are asked in."""
     mask, gold = mixed.candidates.mask, mixed.gold
     if gold is None or not train_on_gold:
@@ -256,7 +230,7 @@ def _write(file: Path, out: Path, task: Task, ready: Ready, found: Found, comman
 
 
 def _purified(
-    x: NDArray[np.float32], mixed: Mixed, model: Model, found: Found, trained: NDArray[np.bool_], opinions: Opinions
+    x: NDArray[np.float32], mixed: Table, model: Model, found: Found, trained: NDArray[np.bool_], opinions: Opinions
 ) -> Any:
     original, kept = mixed.candidates.mask, kept_sets(found.fits, found.candidates)
     resolved = resolve(opinions, original, kept)

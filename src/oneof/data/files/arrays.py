@@ -1,4 +1,4 @@
-"""Files of arrays, npz and .mat, as what a table needs: features, sets, labels, and what messages call them."""
+"""Files of arrays, npz and .mat: features, candidate sets and perhaps true labels."""
 
 from __future__ import annotations
 
@@ -11,24 +11,47 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from oneof.candidates.cells import is_missing, sets_of_cells
+from oneof.candidates.mask import Candidates
+from oneof.candidates.read import read
 from oneof.data.files.mat import read_mat
 
 
 @dataclass(frozen=True)
-class Stored:
+class Arrays:
+    """What a file of arrays holds."""
+
+    x: NDArray[np.float32]  # [n, d]
+    features: list[str]  # [d]: x0, x1, ...
+    candidates: Candidates
+    labels: NDArray[np.intp] | None  # [n], columns of the sets; -1 where unknown
+    labels_key: str  # what the file calls its labels
+
+
+def read_arrays(path: Path, separator: str, empty: str) -> Arrays:
+    """Read an npz, which holds `x` [n, d], `candidates` (a mask [n, c], or [n] texts) and perhaps `labels` [n] (names, or
+    columns of the mask; -1 unknown) and `classes` [c]; or a .mat, which holds `data`, `partial_target` and perhaps `target`.
+    """
+    stored = _from_mat(path) if path.suffix.lower() == ".mat" else _from_npz(path)
+    candidates = _read_sets(stored, separator, empty)
+    features = [f"x{j}" for j in range(stored.x.shape[1])]
+    return Arrays(stored.x, features, candidates, _true_labels(stored, candidates), stored.labels_key)
+
+
+@dataclass(frozen=True)
+class _Stored:
     """What a file holds, before its sets are read."""
 
-    name: str
+    path: Path
     x: NDArray[np.float32]  # [n, d]
-    features: list[str]  # [d]
     sets: Any  # a mask [n, c], or a list of cells [n]
-    sets_name: str  # with the file, as messages say it
+    sets_key: str
     labels: list[Any] | None  # [n], None where unknown; beside a mask, whole numbers are its columns
-    labels_name: str
+    labels_key: str
     classes: list[Any] | None = None  # [c]
 
 
-def from_mat(path: Path) -> Stored:
+def _from_mat(path: Path) -> _Stored:
     """The keys `data`, `partial_target` and `target` as the partial-label community uses them."""
     mat = read_mat(path)
     labels = None
@@ -36,12 +59,10 @@ def from_mat(path: Path) -> Stored:
         known, column = np.atleast_1d(mat.target.any(1)), mat.target.argmax(1)
         labels = [int(j) if one else None for j, one in zip(column, known, strict=True)]
     x = _finite(mat.x, f"{path}, key 'data'")
-    sets_name, labels_name = f"{path}, key 'partial_target'", f"{path}, key 'target'"
-    return Stored(str(path), x, _numbered(x), mat.candidates, sets_name, labels, labels_name)
+    return _Stored(path, x, mat.candidates, "partial_target", labels, "target")
 
 
-def from_npz(path: Path) -> Stored:
-    """The keys `x`, `candidates`, and perhaps `labels` and `classes`."""
+def _from_npz(path: Path) -> _Stored:
     arrays = _load_npz(path)
     for key in ("x", "candidates"):
         if key not in arrays:
@@ -53,10 +74,8 @@ def from_npz(path: Path) -> Stored:
         raise ValueError(f"{path}, key 'candidates' must be [n, c] or [n] for {len(x)} rows; got {list(sets.shape)}.")
     classes = arrays["classes"].ravel().tolist() if "classes" in arrays else None
     labels = _labels(arrays["labels"], len(x), path) if "labels" in arrays else None
-    x = _finite(x, f"{path}, key 'x'")
-    sets_name, labels_name = f"{path}, key 'candidates'", f"{path}, key 'labels'"
     cells = sets if sets.ndim == 2 else sets.tolist()
-    return Stored(str(path), x, _numbered(x), cells, sets_name, labels, labels_name, classes)
+    return _Stored(path, _finite(x, f"{path}, key 'x'"), cells, "candidates", labels, "labels", classes)
 
 
 def _labels(labels: NDArray[Any], n: int, path: Path) -> list[Any]:
@@ -75,10 +94,6 @@ def _load_npz(path: Path) -> dict[str, NDArray[Any]]:
         raise ValueError(f"{path} must be a whole npz file of plain arrays; {reason}") from error
 
 
-def _numbered(x: NDArray[Any]) -> list[str]:
-    return [f"x{j}" for j in range(x.shape[1])]
-
-
 def _finite(x: NDArray[Any], name: str) -> NDArray[np.float32]:
     with np.errstate(over="ignore"):
         floats: NDArray[np.float32] = x.astype(np.float32)
@@ -90,3 +105,43 @@ def _finite(x: NDArray[Any], name: str) -> NDArray[np.float32]:
             "Fill or drop such rows."
         )
     return floats
+
+
+# ---------------------------------------------------------------------------------------------------------- sets, labels
+
+
+def _read_sets(stored: _Stored, separator: str, empty: str) -> Candidates:
+    where = f"{stored.path}, key {stored.sets_key!r}"
+    sets = sets_of_cells(stored.sets, separator, where) if isinstance(stored.sets, list) else stored.sets
+    try:
+        return read(sets, classes=stored.classes, empty=empty)
+    except (ValueError, TypeError) as error:
+        raise type(error)(f"{where}: {error}") from error
+
+
+def _true_labels(stored: _Stored, sets: Candidates) -> NDArray[np.intp] | None:
+    """Labels as columns of the mask, -1 where missing; one outside its row's set is an error."""
+    if stored.labels is None:
+        return None
+    column = _columns_of_labels(stored, sets)
+    labels = np.full(len(stored.x), -1, dtype=np.intp)
+    for row, label in enumerate(stored.labels):
+        if is_missing(label):
+            continue
+        j = -1 if isinstance(label, (list, dict)) else column.get(label, -1)
+        if j < 0 or not sets.mask[row, j]:
+            raise ValueError(
+                f"a true label must be in its row's candidate set; {stored.path}, key {stored.labels_key!r}, row {row} is {label!r}, "
+                f"the set is {sets.classes[sets.mask[row]].tolist()[:8]}."
+            )
+        labels[row] = j
+    return labels
+
+
+def _columns_of_labels(stored: _Stored, sets: Candidates) -> dict[Any, int]:
+    """Where a label as stored lies in the mask: by name, by its text, or by number beside a mask."""
+    column = {name: j for j, name in enumerate(sets.classes.tolist())}
+    labels = {label for label in stored.labels or () if isinstance(label, (str, int, float))}
+    if isinstance(stored.sets, np.ndarray) and all(isinstance(label, int) for label in labels):
+        return {j: j for j in range(len(column))}
+    return {label: column.get(label, column.get(str(label).strip(), -1)) for label in labels}
