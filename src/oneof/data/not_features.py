@@ -15,7 +15,9 @@ from oneof.candidates.mask import Candidates
 
 MOST_VALUES = 1000  # of a category: beyond it a column names rows rather than kinds
 _IDS = re.compile(r"(|unnamed: \d+|index|id|item|row|.*[_ .-]id|.*[a-z]I[dD])", re.DOTALL)
-_TRUTHS = re.compile(r"((true|gold|ground|correct)[_ .-]?)?(truth|labels?|targets?|gold|class)|y([_ .-]?true)?")
+_TRUTHS = re.compile(
+    r"((true|gold|ground|correct)[_ .-]?)?(truth|labels?|targets?|gold|class|y)([_ .-]?(id|idx|index|code|true))?"
+)
 _EXACT = 2**24  # whole numbers that float32 can hold
 _FEW = 20  # rows: in a small table anything may be distinct
 _SAMPLE = 1024  # rows that are looked at for true labels

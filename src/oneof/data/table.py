@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ from oneof.candidates.cells import is_missing
 from oneof.candidates.mask import Candidates
 from oneof.candidates.read import read
 from oneof.data.files.arrays import read_arrays
-from oneof.data.files.columns import Source, is_number, open_table, read_numbers
+from oneof.data.files.columns import Source, is_blank, is_number, open_table, read_numbers
 from oneof.data.not_features import why_no_category, why_no_feature
 from oneof.data.roles import LeftOut, Roles, check_column, resolve_roles
 from oneof.data.supervision import label_text, read_supervision, strange_gold
@@ -89,14 +88,11 @@ def read_table(source: Any, roles: Roles = Roles(), *, bare: bool = False) -> Ta
         roles = replace(roles, candidates="candidates")
     resolved, left_out = resolve_roles(opened.kinds, opened.name, roles)
     supervision = [name for name in (roles.candidates, roles.exclude, roles.gold, roles.group) if name]
-    columns, others = _read(opened, resolved, supervision)
-    if len(columns) == 0:
-        raise ValueError(f"{opened.name} must have at least one row; got none.")
+    columns, others = _read_all(opened, resolved, supervision)
     candidates, gold = read_supervision(opened.name, others, roles, len(columns))
     groups = [str(cell) for cell in others[roles.group]] if roles.group else None
-    columns, resolved, left_out = _without_suspects(
-        columns, resolved, left_out, (*roles.features, *roles.categories), candidates
-    )
+    named = {*roles.features, *roles.categories}
+    columns, resolved, left_out = _without_suspects(columns, resolved, left_out, named, candidates)
     if not bare:
         _check_features(columns, left_out)
     return Table(columns, resolved, candidates, gold, groups, left_out)
@@ -130,10 +126,8 @@ def read_features(X: Any) -> tuple[Columns, Roles]:
     opened = open_table(X)
     opened.check_distinct(opened.names)
     resolved, left_out = resolve_roles(opened.kinds, opened.name, Roles(candidates=None))
-    columns, _ = _read(opened, resolved, [])
-    if len(columns) == 0:
-        raise ValueError(f"{opened.name} must have at least one row; got none.")
-    columns, resolved, left_out = _without_suspects(columns, resolved, left_out, (), None)
+    columns, _ = _read_all(opened, resolved, [])
+    columns, resolved, left_out = _without_suspects(columns, resolved, left_out, set(), None)
     _check_features(columns, left_out)
     for line in left_out.lines():
         warnings.warn(line, UserWarning, stacklevel=3)
@@ -161,16 +155,22 @@ def _from_arrays(path: Path, roles: Roles) -> Table:
         raise ValueError(f"column {other!r} must be in a table of columns; {path} has features and sets only.")
     asked = replace(roles, candidates=None, gold=None)
     resolved, left_out = resolve_roles(dict.fromkeys(arrays.features, "number"), str(path), asked)
-    kept = [j for j, name in enumerate(arrays.features) if name in resolved.features]
-    x = arrays.x if len(kept) == len(arrays.features) else np.ascontiguousarray(arrays.x[:, kept])
-    candidates = read(
-        arrays.candidates.mask, classes=[label_text(label) for label in arrays.candidates.classes.tolist()]
-    )
+    kept = np.isin(arrays.features, resolved.features)
+    x = arrays.x if kept.all() else np.ascontiguousarray(arrays.x[:, kept])
+    candidates = read(arrays.candidates.mask, classes=map(label_text, arrays.candidates.classes.tolist()))
     columns = Columns(str(path), x, list(resolved.features), {})
     return Table(columns, resolved, candidates, arrays.labels if known else None, None, left_out)
 
 
 # -------------------------------------------------------------------------------------------------------------- features
+
+
+def _read_all(source: Source, roles: Roles, others: list[str]) -> tuple[Columns, dict[str, list[Any]]]:
+    """The features and other columns of a table to learn from, which has rows."""
+    columns, lists = _read(source, roles, others)
+    if len(columns) == 0:
+        raise ValueError(f"{source.name} must have at least one row; got none.")
+    return columns, lists
 
 
 def _read(source: Source, roles: Roles, others: list[str]) -> tuple[Columns, dict[str, list[Any]]]:
@@ -182,30 +182,22 @@ def _read(source: Source, roles: Roles, others: list[str]) -> tuple[Columns, dic
 
 
 def _without_suspects(
-    columns: Columns, roles: Roles, left_out: LeftOut, asked: Sequence[str], sets: Candidates | None
+    columns: Columns, roles: Roles, left_out: LeftOut, named: set[str], sets: Candidates | None
 ) -> tuple[Columns, Roles, LeftOut]:
-    """Without what globs took and is no feature; what was asked for by name stays."""
-    found: dict[str, str | None] = {}
-    for j, name in enumerate(columns.names):
-        if name not in asked and name not in roles.dates:
-            found[name] = why_no_feature(name, columns.numbers[:, j], sets)
-    for name in roles.categories:
-        if name not in asked:
-            found[name] = why_no_category(name, columns.words[name], sets)
+    """Without what globs took and is no feature; what a person named stays."""
+    numbers = {name: columns.numbers[:, j] for j, name in enumerate(columns.names) if name not in roles.dates}
+    found = {name: why_no_feature(name, values, sets) for name, values in numbers.items() if name not in named}
+    kinds = [name for name in roles.categories if name not in named]
+    found |= {name: why_no_category(name, columns.words[name], sets) for name in kinds}
     why = {name: reason for name, reason in found.items() if reason}
     if not why:
         return columns, roles, left_out
     kept = [j for j, name in enumerate(columns.names) if name not in why]
     names = [columns.names[j] for j in kept]
     words = {name: cells for name, cells in columns.words.items() if name not in why}
-    categories = tuple(name for name in roles.categories if name in words)
-    more = {field: (*had, *(n for n, reason in why.items() if reason == field)) for field, had in left_out._asdict().items()}  # fmt: skip
-    x = np.ascontiguousarray(columns.numbers[:, kept])
-    return (
-        Columns(columns.source, x, names, words),
-        replace(roles, features=tuple(names), categories=categories),
-        LeftOut(**more),
-    )
+    more = {field: (*had, *(n for n in why if why[n] == field)) for field, had in left_out._asdict().items()}
+    roles = replace(roles, features=tuple(names), categories=tuple(n for n in roles.categories if n in words))
+    return Columns(columns.source, np.ascontiguousarray(columns.numbers[:, kept]), names, words), roles, LeftOut(**more)
 
 
 def _check_features(columns: Columns, left_out: LeftOut) -> None:
@@ -217,12 +209,12 @@ def _check_features(columns: Columns, left_out: LeftOut) -> None:
 
 def _check_cells(source: Source, name: str, wanted: str) -> None:
     """A column of another kind than in training may still be blank, or hold numbers as text."""
+    fits = is_number if wanted == "number" else is_blank
     for _, first, values in source.pieces([], [name]):
-        cells = values.to_pylist()
-        wrong = next((row for row, cell in enumerate(cells) if not (is_number(cell) if wanted == "number" else is_missing(cell))), None)  # fmt: skip
+        wrong = next(((row, cell) for row, cell in enumerate(values.to_pylist(), first) if not fits(cell)), None)
         if wrong is not None:
             raise ValueError(
-                f"column {name!r} must hold {wanted}s, as in training; {source.name}, row {first + wrong} is {cells[wrong]!r}. Mend the cell."
+                f"column {name!r} must hold {wanted}s, as in training; {source.name}, row {wrong[0]} is {wrong[1]!r}. Mend the cell."
             )
 
 

@@ -16,6 +16,9 @@ from oneof.candidates.mask import Candidates
 from oneof.candidates.read import read
 from oneof.data.files.mat import read_mat
 
+_KEYS = {".npz": ("x", "candidates", "labels"), ".mat": ("data", "partial_target", "target")}
+_Stored = tuple[NDArray[Any], Any, list[Any] | None, list[Any] | None]  # x, sets, labels (None: unknown), classes
+
 
 @dataclass(frozen=True)
 class Arrays:
@@ -32,23 +35,13 @@ def read_arrays(path: Path, separator: str, empty: str) -> Arrays:
     """Read an npz, which holds `x` [n, d], `candidates` (a mask [n, c], or [n] texts) and perhaps `labels` [n] (names, or
     columns of the mask; -1 unknown) and `classes` [c]; or a .mat, which holds `data`, `partial_target` and perhaps `target`.
     """
-    stored = _from_mat(path) if path.suffix.lower() == ".mat" else _from_npz(path)
-    candidates = _read_sets(stored, separator, empty)
-    features = [f"x{j}" for j in range(stored.x.shape[1])]
-    return Arrays(stored.x, features, candidates, _true_labels(stored, candidates), stored.labels_key)
-
-
-@dataclass(frozen=True)
-class _Stored:
-    """What a file holds, before its sets are read."""
-
-    path: Path
-    x: NDArray[np.float32]  # [n, d]
-    sets: Any  # a mask [n, c], or a list of cells [n]
-    sets_key: str
-    labels: list[Any] | None  # [n], None where unknown; beside a mask, whole numbers are its columns
-    labels_key: str
-    classes: list[Any] | None = None  # [c]
+    suffix = path.suffix.lower()
+    stored, sets, labels, classes = _from_mat(path) if suffix == ".mat" else _from_npz(path)
+    of_x, of_sets, of_labels = (f"{path}, key {key!r}" for key in _KEYS[suffix])
+    x = _finite(stored, of_x)
+    candidates = _read_sets(sets, classes, separator, empty, of_sets)
+    known = None if labels is None else _true_labels(labels, candidates, isinstance(sets, np.ndarray), of_labels)
+    return Arrays(x, [f"x{j}" for j in range(x.shape[1])], candidates, known, _KEYS[suffix][2])
 
 
 def _from_mat(path: Path) -> _Stored:
@@ -58,8 +51,7 @@ def _from_mat(path: Path) -> _Stored:
     if mat.target is not None:
         known, column = np.atleast_1d(mat.target.any(1)), mat.target.argmax(1)
         labels = [int(j) if one else None for j, one in zip(column, known, strict=True)]
-    x = _finite(mat.x, f"{path}, key 'data'")
-    return _Stored(path, x, mat.candidates, "partial_target", labels, "target")
+    return mat.x, mat.candidates, labels, None
 
 
 def _from_npz(path: Path) -> _Stored:
@@ -74,8 +66,7 @@ def _from_npz(path: Path) -> _Stored:
         raise ValueError(f"{path}, key 'candidates' must be [n, c] or [n] for {len(x)} rows; got {list(sets.shape)}.")
     classes = arrays["classes"].ravel().tolist() if "classes" in arrays else None
     labels = _labels(arrays["labels"], len(x), path) if "labels" in arrays else None
-    cells = sets if sets.ndim == 2 else sets.tolist()
-    return _Stored(path, _finite(x, f"{path}, key 'x'"), cells, "candidates", labels, "labels", classes)
+    return x, sets if sets.ndim == 2 else sets.tolist(), labels, classes
 
 
 def _labels(labels: NDArray[Any], n: int, path: Path) -> list[Any]:
@@ -110,38 +101,35 @@ def _finite(x: NDArray[Any], name: str) -> NDArray[np.float32]:
 # ---------------------------------------------------------------------------------------------------------- sets, labels
 
 
-def _read_sets(stored: _Stored, separator: str, empty: str) -> Candidates:
-    where = f"{stored.path}, key {stored.sets_key!r}"
-    sets = sets_of_cells(stored.sets, separator, where) if isinstance(stored.sets, list) else stored.sets
+def _read_sets(sets: Any, classes: list[Any] | None, separator: str, empty: str, where: str) -> Candidates:
+    rows = sets_of_cells(sets, separator, where) if isinstance(sets, list) else sets
     try:
-        return read(sets, classes=stored.classes, empty=empty)
+        return read(rows, classes=classes, empty=empty)
     except (ValueError, TypeError) as error:
         raise type(error)(f"{where}: {error}") from error
 
 
-def _true_labels(stored: _Stored, sets: Candidates) -> NDArray[np.intp] | None:
+def _true_labels(stored: list[Any], sets: Candidates, beside_mask: bool, where: str) -> NDArray[np.intp]:
     """Labels as columns of the mask, -1 where missing; one outside its row's set is an error."""
-    if stored.labels is None:
-        return None
-    column = _columns_of_labels(stored, sets)
-    labels = np.full(len(stored.x), -1, dtype=np.intp)
-    for row, label in enumerate(stored.labels):
+    column = _columns_of_labels(stored, sets, beside_mask)
+    labels = np.full(len(stored), -1, dtype=np.intp)
+    for row, label in enumerate(stored):
         if is_missing(label):
             continue
         j = -1 if isinstance(label, (list, dict)) else column.get(label, -1)
         if j < 0 or not sets.mask[row, j]:
             raise ValueError(
-                f"a true label must be in its row's candidate set; {stored.path}, key {stored.labels_key!r}, row {row} is {label!r}, "
-                f"the set is {sets.classes[sets.mask[row]].tolist()[:8]}."
+                f"a true label must be in its row's candidate set; {where}, row {row} is {label!r}, the set is "
+                f"{sets.classes[sets.mask[row]].tolist()[:8]}."
             )
         labels[row] = j
     return labels
 
 
-def _columns_of_labels(stored: _Stored, sets: Candidates) -> dict[Any, int]:
+def _columns_of_labels(stored: list[Any], sets: Candidates, beside_mask: bool) -> dict[Any, int]:
     """Where a label as stored lies in the mask: by name, by its text, or by number beside a mask."""
     column = {name: j for j, name in enumerate(sets.classes.tolist())}
-    labels = {label for label in stored.labels or () if isinstance(label, (str, int, float))}
-    if isinstance(stored.sets, np.ndarray) and all(isinstance(label, int) for label in labels):
+    labels = {label for label in stored if isinstance(label, (str, int, float))}
+    if beside_mask and all(isinstance(label, int) for label in labels):
         return {j: j for j in range(len(column))}
     return {label: column.get(label, column.get(str(label).strip(), -1)) for label in labels}

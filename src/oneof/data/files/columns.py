@@ -7,6 +7,7 @@ result. Parquet comes column by column: with row groups of hundreds of megabytes
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ from numpy.typing import NDArray
 from oneof.data.files.kinds import days, is_text, kind_of, without_blanks
 from oneof.data.roles import Kind
 
+_NULLS = tuple(pa.csv.ConvertOptions().null_values)
 _PIECE = 1 << 16  # rows
 _LOOKED_AT = 1000  # texts, to see whether a column of texts holds dates
 Piece = tuple[str, int, pa.Array]  # column, first row, values
@@ -41,7 +43,8 @@ class Source:
 
     def check_distinct(self, names: Iterable[str]) -> None:
         """Refuse a name that two columns have."""
-        twice = next((name for name in names if self.names.count(name) > 1), None)
+        count = Counter(self.names)
+        twice = next((name for name in names if count[name] > 1), None)
         if twice is not None:
             raise ValueError(f"columns must have distinct names; {self.name} has {twice!r} twice. Rename one.")
 
@@ -144,7 +147,8 @@ def readable(name: str) -> Iterator[None]:
 def _parquet(path: Path) -> Source:
     with readable(str(path)), pa.parquet.ParquetFile(path) as file:
         schema, rows = file.schema_arrow, file.metadata.num_rows
-        texts = [field.name for field in schema if is_text(field.type) and schema.names.count(field.name) == 1]
+        count = Counter(schema.names)
+        texts = [field.name for field in schema if is_text(field.type) and count[field.name] == 1]
         first = next(file.iter_batches(_LOOKED_AT, columns=texts), None) if texts else None
 
     def sample(name: str) -> pa.Array:
@@ -236,9 +240,14 @@ def _wrong_cell(path: Path, numbers: list[str]) -> str | None:
     return None
 
 
+def is_blank(cell: Any) -> bool:
+    """Does a cell say that there is no value?"""
+    return cell is None or cell in _NULLS
+
+
 def is_number(cell: Any) -> bool:
     """Is a cell blank, or does it say a number?"""
-    if cell is None or cell in pa.csv.ConvertOptions().null_values:
+    if is_blank(cell):
         return True
     try:
         float(cell)
@@ -266,10 +275,15 @@ def _pandas(frame: Any) -> Source:
     def pieces(numbers: list[str], others: list[str]) -> Iterator[Piece]:
         for name in [*numbers, *others]:
             with readable(f"the frame, column {name!r}"):
-                yield name, 0, pa.array(frame.iloc[:, names.index(name)], from_pandas=True)
+                yield name, 0, _as_arrow(frame.iloc[:, names.index(name)])
 
     kinds = {name: _pandas_kind(frame.iloc[:, j]) for j, name in enumerate(names)}
     return Source("the frame", names, kinds, len(frame), pieces)
+
+
+def _as_arrow(column: Any) -> pa.Array:
+    values = pa.array(column, from_pandas=True)
+    return values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
 
 
 def _pandas_kind(column: Any) -> Kind:
@@ -278,7 +292,7 @@ def _pandas_kind(column: Any) -> Kind:
     if is_numeric_dtype(column.dtype):
         return "number"
     try:
-        values = pa.array(column, from_pandas=True)
+        values = _as_arrow(column)
     except (pa.ArrowException, TypeError, ValueError):
         return "text"  # objects of several kinds, which may not be read at all
     return kind_of(values.type, lambda: values[:_LOOKED_AT])

@@ -89,6 +89,12 @@ def sources(tmp_path: Path) -> list[object]:
         tmp_path / "a.parquet",
         table,
         pd.DataFrame(columns()),
+        pd.concat(
+            [
+                table.slice(0, 2).to_pandas(types_mapper=pd.ArrowDtype),
+                table.slice(2).to_pandas(types_mapper=pd.ArrowDtype),
+            ]
+        ),
     ]
 
 
