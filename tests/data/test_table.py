@@ -304,6 +304,15 @@ def test_the_hint_on_row_numbers_obeyed_drops_no_column() -> None:
     assert read_table(table, Roles(features=("*", "item"))).columns.names == ["item", "size"]
 
 
+def test_each_hint_names_its_own_columns_alone() -> None:
+    rows = {"item": range(30), "truth": [0, 1] * 15, "size": np.linspace(0, 1, 30), "note": ["a", "b"] * 15}
+    table = pa.table({**rows, "candidates": ["cat|dog", "cat"] * 15})
+    said = {line.split(" are left out")[0]: line for line in read_table(table).remarks()}
+    assert said["columns that number the rows"].endswith("--features '*' --features 'item'.")
+    assert said["columns that look like true labels"].endswith("--features '*' --features 'truth'.")
+    assert read_table(table, Roles(features=("size",))).remarks() == []  # who names columns has seen the others
+
+
 DAYS = ["2024-01-05", "2024-03-01", None]
 
 
@@ -347,8 +356,11 @@ def test_a_cell_that_is_no_date_is_named_and_so_is_a_column_that_is_none_when_pr
     with pytest.raises(ValueError, match=r"dates must all be written in one way.*column 'day', row 20000 is 'soon'"):
         read_table(path)
     roles = Roles(features=("day",), dates=("day",))
-    with pytest.raises(ValueError, match=r"column 'day' must hold dates, as in training; the table, row 0 is 5"):
-        read_columns(pa.table({"day": [5, 6]}), roles)
+    for cells, wrong in (([5, 6], "row 0 is 5"), (["2024-01-05", None, "soon"], "row 2 is 'soon'")):
+        with pytest.raises(
+            ValueError, match=rf"dates must all be written in one way.*the table, column 'day', {wrong}"
+        ):
+            read_columns(pa.table({"day": cells}), roles)
     assert np.isnan(read_columns(pa.table({"day": pa.nulls(2)}), roles).numbers).all()
     with pytest.raises(ValueError, match=r"column 'day' must hold numbers, as in training; .*row 0 is datetime.date"):
         read_columns(pa.table({"day": pd.to_datetime(["2024-01-05"]).date}), Roles(features=("day",)))

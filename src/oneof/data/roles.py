@@ -42,7 +42,7 @@ class Roles:
 
 
 class LeftOut(NamedTuple):
-    """Columns that nobody named, and why they are no features."""
+    """Columns that a glob names but does not take, by why they are no features."""
 
     texts: tuple[str, ...] = ()
     blank: tuple[str, ...] = ()
@@ -51,18 +51,21 @@ class LeftOut(NamedTuple):
 
     def lines(self) -> list[str]:
         """A line for a person on every kind of them."""
-        all_and = " ".join(f"--features {name!r}" for name in ("*", *self.row_numbers, *self.truths))
         said = {
             "columns of text": (self.texts, "To use one, make it a category (--category NAME, or dtype 'category' in a frame), or embed it (--text NAME)."),
             "columns without a value": (self.blank, ""),
-            "columns that number the rows": (self.row_numbers, f"To use them beside the others, say {all_and}."),
-            "columns that look like true labels": (self.truths, f"If they are, say --gold NAME; if they are features, say {all_and}."),
+            "columns that number the rows": (self.row_numbers, f"To use them beside the others, say {_all_and(self.row_numbers)}."),
+            "columns that look like true labels": (self.truths, f"If they are, say --gold NAME; if they are features, say {_all_and(self.truths)}."),
         }  # fmt: skip
         return [
             f"{what} are left out: {', '.join(name or '(unnamed)' for name in names)}. {advice}".rstrip()
             for what, (names, advice) in said.items()
             if names
         ]
+
+
+def _all_and(names: tuple[str, ...]) -> str:
+    return " ".join(f"--features {name!r}" for name in ("*", *names))
 
 
 def resolve_roles(kinds: Mapping[str, Kind], where: str, roles: Roles) -> tuple[Roles, LeftOut]:
@@ -86,10 +89,11 @@ def resolve_roles(kinds: Mapping[str, Kind], where: str, roles: Roles) -> tuple[
         categories=(*roles.categories, *words),
         dates=tuple(name for name, kind in free.items() if name in chosen and kind == "date"),
     )
-    unasked = {name: kind for name, kind in free.items() if name not in chosen}
+    globs = [pattern for pattern in roles.features if pattern not in free]
+    untaken = [name for name in free if name not in chosen and any(fnmatch.fnmatchcase(name, glob) for glob in globs)]
     return found, LeftOut(
-        texts=tuple(name for name, kind in unasked.items() if kind in ("text", "category")),
-        blank=tuple(name for name, kind in unasked.items() if kind == "blank"),
+        texts=tuple(name for name in untaken if free[name] == "text"),
+        blank=tuple(name for name in untaken if free[name] == "blank"),
     )
 
 

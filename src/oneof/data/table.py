@@ -15,7 +15,8 @@ from oneof.candidates.cells import is_missing
 from oneof.candidates.mask import Candidates
 from oneof.candidates.read import read
 from oneof.data.files.arrays import read_arrays
-from oneof.data.files.columns import Source, is_blank, is_number, open_table, read_numbers
+from oneof.data.files.columns import Source, is_number, open_table, read_numbers
+from oneof.data.files.kinds import days
 from oneof.data.not_features import why_no_category, why_no_feature
 from oneof.data.roles import LeftOut, Roles, check_column, resolve_roles
 from oneof.data.supervision import label_text, read_supervision, strange_gold
@@ -107,9 +108,8 @@ def read_columns(source: Any, roles: Roles) -> Columns:
         check_column(name, opened.names, opened.name)
     opened.check_distinct([*roles.features, *roles.words])
     for name in roles.features:
-        wanted = "date" if name in roles.dates else "number"
-        if opened.kinds[name] not in (wanted, "blank"):
-            _check_cells(opened, name, wanted)
+        if opened.kinds[name] not in ("date" if name in roles.dates else "number", "blank"):
+            _check_cells(opened, name, name in roles.dates)
     return _read(opened, roles, [])[0]
 
 
@@ -207,14 +207,16 @@ def _check_features(columns: Columns, left_out: LeftOut) -> None:
         )
 
 
-def _check_cells(source: Source, name: str, wanted: str) -> None:
+def _check_cells(source: Source, name: str, are_dates: bool) -> None:
     """A column of another kind than in training may still be blank, or hold numbers as text."""
-    fits = is_number if wanted == "number" else is_blank
     for _, first, values in source.pieces([], [name]):
-        wrong = next(((row, cell) for row, cell in enumerate(values.to_pylist(), first) if not fits(cell)), None)
+        if are_dates:
+            days(values, f"{source.name}, column {name!r}", first)
+            continue
+        wrong = next(((row, cell) for row, cell in enumerate(values.to_pylist(), first) if not is_number(cell)), None)
         if wrong is not None:
             raise ValueError(
-                f"column {name!r} must hold {wanted}s, as in training; {source.name}, row {wrong[0]} is {wrong[1]!r}. Mend the cell."
+                f"column {name!r} must hold numbers, as in training; {source.name}, row {wrong[0]} is {wrong[1]!r}. Mend the cell."
             )
 
 

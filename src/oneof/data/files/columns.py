@@ -240,14 +240,9 @@ def _wrong_cell(path: Path, numbers: list[str]) -> str | None:
     return None
 
 
-def is_blank(cell: Any) -> bool:
-    """Does a cell say that there is no value?"""
-    return cell is None or cell in _NULLS
-
-
 def is_number(cell: Any) -> bool:
     """Is a cell blank, or does it say a number?"""
-    if is_blank(cell):
+    if cell is None or cell in _NULLS:
         return True
     try:
         float(cell)

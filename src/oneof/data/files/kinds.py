@@ -48,24 +48,22 @@ def _dates(texts: pa.Array) -> pa.Array | None:
     for unit, zone in (("us", None), ("us", "UTC"), ("ns", None), ("ns", "UTC")):
         try:
             return texts.cast(pa.timestamp(unit, zone))
-        except pa.ArrowInvalid:
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
             continue
     return None
 
 
 def days(values: pa.Array, where: str, first_row: int) -> pa.Array:
-    """Dates as numbers of days since 1970."""
-    if is_text(values.type):
-        texts = without_blanks(values)
-        values = _dates(texts)
-        if values is None:
-            row = next((row for row in range(len(texts)) if _dates(texts[row : row + 1]) is None), 0)
-            raise ValueError(
-                f"dates must all be written in one way, such as 2024-12-31; {where}, row {first_row + row} is "
-                f"{texts[row].as_py()!r}. Mend the cell, or leave the column out."
-            )
-    if pa.types.is_date(values.type):
-        values = values.cast(pa.timestamp("ms"))
-    if pa.types.is_null(values.type):
-        return values
-    return pa.compute.divide(values.cast(pa.int64()).cast(pa.float64()), float(_DAY * _SECOND[values.type.unit]))
+    """Dates as numbers of days since 1970; a cell that is none is an error."""
+    dates = _dates(without_blanks(values)) if is_text(values.type) else values
+    if dates is not None and pa.types.is_null(dates.type):
+        return dates
+    if dates is not None and pa.types.is_date(dates.type):
+        dates = dates.cast(pa.timestamp("ms"))
+    if dates is None or not pa.types.is_timestamp(dates.type):
+        row = next((row for row in range(len(values)) if _dates(without_blanks(values[row : row + 1])) is None), 0)
+        raise ValueError(
+            f"dates must all be written in one way, such as 2024-12-31; {where}, row {first_row + row} is "
+            f"{values[row].as_py()!r}. Mend the cell, or leave the column out."
+        )
+    return pa.compute.divide(dates.cast(pa.int64()).cast(pa.float64()), float(_DAY * _SECOND[dates.type.unit]))
