@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import oneof.data.files.columns  # noqa: F401  so that Arrow's own code counts as before
-from oneof.data.formats import read_table
+from oneof.data.table import read_table
 
 FEATURES = 100
 
@@ -45,7 +45,7 @@ def peak() -> float:
 def read(path: str) -> None:
     before, start = peak(), time.perf_counter()
     table = read_table(path)
-    seconds, size = time.perf_counter() - start, table.x.nbytes / 1e6
+    seconds, size = time.perf_counter() - start, table.columns.numbers.nbytes / 1e6
     print(
         f"x {size:.0f} MB; peak {peak():.0f} MB, of which {before:.0f} before; ratio {(peak() - before) / size:.2f}; {seconds:.1f} s"
     )

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from oneof.data.files.cifar import class_names, images_and_labels, read_batches
 from oneof.data.files.idx import read_idx
-from oneof.data.formats import read_table
+from oneof.data.table import read_table
 
 X = np.arange(12.0).reshape(6, 2)
 SETS = np.array([[1, 1, 0], [0, 1, 1], [1, 0, 0], [0, 0, 1], [0, 1, 0], [1, 1, 0]])

@@ -11,7 +11,7 @@ import scipy.sparse
 
 from oneof.data.files.mat import read_mat
 from oneof.data.files.mat5 import Sparse, variables
-from oneof.data.formats import read_table
+from oneof.data.table import Roles, read_table
 
 
 def write(path: Path, content: str | bytes) -> Path:
@@ -34,12 +34,11 @@ def mat(path: Path, **keys: object) -> Path:
 def test_mat_in_every_orientation(tmp_path, form, transpose):
     turn = np.transpose if transpose else np.asarray
     path = mat(tmp_path / "a.mat", data=X, partial_target=form(turn(SETS)), target=form(turn(TRUE)))
-    table = read_table(path)
-    np.testing.assert_array_equal(table.x, X)
+    table = read_table(path, Roles(gold="target"))
+    np.testing.assert_array_equal(table.columns.numbers, X)
     np.testing.assert_array_equal(table.candidates.mask, SETS)
-    assert table.labels.tolist() == [0, 1, 0, 2]
-    assert table.features == ["x0", "x1"]
-    assert read_table(path, classes=["a", "b", "c"]).labels.tolist() == [0, 1, 0, 2]
+    assert table.gold.tolist() == [0, 1, 0, 2]
+    assert table.columns.names == ["x0", "x1"]
 
 
 def test_square_sets_are_read_by_their_truth(tmp_path):
@@ -49,7 +48,8 @@ def test_square_sets_are_read_by_their_truth(tmp_path):
         np.testing.assert_array_equal(read_mat(path).candidates, sets)
     path = mat(tmp_path / "a.mat", data=x, partial_target=sets.T)
     np.testing.assert_array_equal(read_mat(path).candidates, sets)  # nothing decides: [c, n] is the custom
-    assert read_table(path).labels is None
+    with pytest.raises(ValueError, match="column 'target' must be in a table of columns"):
+        read_table(path, Roles(gold="target"))
 
 
 @pytest.mark.parametrize(

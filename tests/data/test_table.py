@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from oneof.data.table import Roles, read_columns, read_mixed
+from oneof.data.table import Roles, read_columns, read_features, read_table
 
 TABLE = pa.table(
     {
@@ -43,41 +43,41 @@ def table(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
 
 
 def test_every_part_is_read_from_every_form(table: Any) -> None:
-    mixed = read_mixed(table, PARTS)
-    np.testing.assert_array_equal(mixed.columns.numbers, np.array([[1.5], [np.nan], [3], [4]], np.float32))
-    assert mixed.columns.words == {"zip": ["1", "2", "1", "2"], "hue": ["red", None, "blue", "red"]}
-    assert mixed.candidates.classes.tolist() == ["cat", "dog", "fox"]
-    assert mixed.candidates.mask.astype(int).tolist() == [[1, 1, 0], [1, 0, 0], [0, 1, 0], [1, 0, 0]]
-    assert mixed.gold is not None
-    assert mixed.gold.tolist() == [0, -1, -1, -1]
-    assert mixed.groups == ["ann", "bob", "ann", "bob"]
+    read = read_table(table, PARTS)
+    np.testing.assert_array_equal(read.columns.numbers, np.array([[1.5], [np.nan], [3], [4]], np.float32))
+    assert read.columns.words == {"zip": ["1", "2", "1", "2"], "hue": ["red", None, "blue", "red"]}
+    assert read.candidates.classes.tolist() == ["cat", "dog", "fox"]
+    assert read.candidates.mask.astype(int).tolist() == [[1, 1, 0], [1, 0, 0], [0, 1, 0], [1, 0, 0]]
+    assert read.gold is not None
+    assert read.gold.tolist() == [0, -1, -1, -1]
+    assert read.groups == ["ann", "bob", "ann", "bob"]
 
 
 def test_a_glob_takes_numbers_and_says_which_texts_it_left() -> None:
-    mixed = read_mixed(TABLE, Roles(exclude="not", ignore=("gold",)))
-    assert mixed.roles.features == ("size", "zip")
-    assert mixed.left_out == ["hue", "note", "who"]
+    read = read_table(TABLE, Roles(exclude="not", ignore=("gold",)))
+    assert read.roles.features == ("size", "zip")
+    assert read.left_out.texts == ("hue", "note", "who")
 
 
 def test_unlabelled_rows_get_the_full_set() -> None:
-    mixed = read_mixed(TABLE, Roles(empty="unlabelled"))
-    assert mixed.candidates.mask[1].all()
+    read = read_table(TABLE, Roles(empty="unlabelled"))
+    assert read.candidates.mask[1].all()
 
 
 def test_labels_that_are_numbers_are_sorted_by_value_and_become_text() -> None:
     table = pa.table({"x": [1.0, 2.0], "candidates": pa.array([[10, 9], [9]])})
-    assert read_mixed(table, Roles()).candidates.classes.tolist() == ["9", "10"]
+    assert read_table(table, Roles()).candidates.classes.tolist() == ["9", "10"]
 
 
 def test_files_of_arrays_have_features_and_sets(tmp_path: Path) -> None:
     np.savez(tmp_path / "a.npz", x=np.ones((2, 3)), candidates=np.array([[1, 0], [1, 1]]))
-    mixed = read_mixed(tmp_path / "a.npz", Roles())
-    assert mixed.roles.features == ("x0", "x1", "x2")
-    assert mixed.candidates.classes.tolist() == ["0", "1"]
+    read = read_table(tmp_path / "a.npz", Roles())
+    assert read.roles.features == ("x0", "x1", "x2")
+    assert read.candidates.classes.tolist() == ["0", "1"]
     with pytest.raises(
         ValueError, match=r"column 'truth' must be in a table of columns; .*a\.npz has features and sets"
     ):
-        read_mixed(tmp_path / "a.npz", Roles(gold="truth"))
+        read_table(tmp_path / "a.npz", Roles(gold="truth"))
     with pytest.raises(ValueError, match="predictions must be for a table of columns"):
         read_columns(tmp_path / "a.npz", Roles())
 
@@ -85,10 +85,9 @@ def test_files_of_arrays_have_features_and_sets(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("roles", "message"),
     [
-        (Roles(separator=""), "separator must not be empty"),
         (
             Roles(),
-            "every row must have candidates; the table, row 1 has none. Drop such rows, or say --empty unlabelled",
+            "the table, column 'candidates': candidates must hold at least one label per row; 1 of 4 rows are empty, first row 1. .*--empty unlabelled",
         ),
         (Roles(candidates=None), "candidates must be a column of the table, or exclusions; got neither"),
         (Roles(gold="candidats"), "column 'candidats' must be in the table.*Did you mean 'candidates'"),
@@ -106,28 +105,43 @@ def test_files_of_arrays_have_features_and_sets(tmp_path: Path) -> None:
 )
 def test_mistakes_are_named(roles: Roles, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        read_mixed(TABLE, roles)
+        read_table(TABLE, roles)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"separator": ""}, "separator must not be empty"),
+        ({"empty": "x"}, "empty must be 'error' or 'unlabelled'; got 'x'"),
+    ],
+)
+def test_roles_that_say_nothing_are_refused(given: dict[str, str], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Roles(**given)
 
 
 def test_exclusions_must_leave_a_label() -> None:
     table = pa.table({"x": [1.0, 2.0], "candidates": ["a", "b"], "not": ["b", "b"]})
-    with pytest.raises(ValueError, match="exclusions must leave a label; the table, row 1 has none left"):
-        read_mixed(table, Roles(exclude="not"))
+    with pytest.raises(
+        ValueError,
+        match="the table, column 'not': complementary sets must leave at least one label per row; 1 of 2 rows exclude every class, first row 1",
+    ):
+        read_table(table, Roles(exclude="not"))
 
 
 def test_no_rows() -> None:
     with pytest.raises(ValueError, match="the table must have at least one row"):
-        read_mixed(TABLE.slice(0, 0), Roles(exclude="not"))
+        read_table(TABLE.slice(0, 0), Roles(exclude="not"))
 
 
 def test_infinity_is_no_gap() -> None:
     table = pa.table({"x": [1.0, np.inf], "candidates": ["a", "b"]})
     with pytest.raises(ValueError, match="column 'x', row 1 is inf"):
-        read_mixed(table, Roles())
+        read_table(table, Roles())
 
 
 def test_to_predict_every_column_must_be_there_and_hold_what_it_held() -> None:
-    roles = read_mixed(TABLE, PARTS).roles
+    roles = read_table(TABLE, PARTS).roles
     assert read_columns(TABLE.select(["zip", "hue", "size"]), roles).words["hue"] == ["red", None, "blue", "red"]
     with pytest.raises(ValueError, match="column 'zip' must be in the table"):
         read_columns(TABLE.drop(["zip"]), roles)
@@ -141,7 +155,7 @@ def test_to_predict_every_column_must_be_there_and_hold_what_it_held() -> None:
 
 
 def columns_of(table: Any, **roles: Any) -> Any:
-    return read_mixed(table, Roles(**roles))
+    return read_table(table, Roles(**roles))
 
 
 @pytest.mark.parametrize(
@@ -159,16 +173,19 @@ def columns_of(table: Any, **roles: Any) -> Any:
 )
 def test_columns_that_number_the_rows_are_no_features_unless_named(name: str, values: Any, is_feature: bool) -> None:
     table = pa.table({name: values, "size": np.linspace(0, 1, 40), "candidates": ["cat|dog", "cat"] * 20})
-    mixed = columns_of(table)
-    assert (name in mixed.columns.names, mixed.row_numbers) == ((True, []) if is_feature else (False, [name]))
-    assert mixed.columns.numbers.shape[1] == len(mixed.columns.names) == len(mixed.roles.features)
-    np.testing.assert_allclose(mixed.columns.numbers[:, -1], np.linspace(0, 1, 40), rtol=1e-6)
+    read = columns_of(table)
+    assert (name in read.columns.names, read.left_out.row_numbers) == ((True, ()) if is_feature else (False, (name,)))
+    assert read.columns.numbers.shape[1] == len(read.columns.names) == len(read.roles.features)
+    np.testing.assert_allclose(read.columns.numbers[:, -1], np.linspace(0, 1, 40), rtol=1e-6)
     assert name in columns_of(table, features=("size", name)).columns.names
 
 
 def test_a_table_of_row_numbers_alone_cannot_be_learned_from() -> None:
     table = pa.table({"item": range(30), "candidates": ["cat|dog", "cat"] * 15})
-    with pytest.raises(ValueError, match=r"the table has only item, which numbers the rows\. Join your features to it"):
+    with pytest.raises(
+        ValueError,
+        match=r"the table has none\. Join your features to it\. columns that number the rows are left out: item\.",
+    ):
         columns_of(table)
 
 
@@ -177,9 +194,9 @@ def test_a_table_of_row_numbers_alone_cannot_be_learned_from() -> None:
     ["['cat', 'dog']", '["cat", "dog"]', " ['cat','dog'] ", "[np.str_('cat'), np.str_('dog')]", "['cat' 'dog']"],
 )
 def test_printed_lists_are_read_as_lists(printed: str) -> None:
-    mixed = columns_of(pa.table({"size": [1.0, 2.0], "candidates": [printed, "['fox']"]}))
-    assert mixed.candidates.classes.tolist() == ["cat", "dog", "fox"]
-    assert mixed.candidates.mask.tolist() == [[True, True, False], [False, False, True]]
+    read = columns_of(pa.table({"size": [1.0, 2.0], "candidates": [printed, "['fox']"]}))
+    assert read.candidates.classes.tolist() == ["cat", "dog", "fox"]
+    assert read.candidates.mask.tolist() == [[True, True, False], [False, False, True]]
 
 
 @pytest.mark.parametrize(("other", "separator"), [(";", "|"), (", ", "|"), ("|", ";")])
@@ -264,3 +281,182 @@ def test_a_packed_csv_is_read(tmp_path: Path) -> None:
         with gzip.open(tmp_path / name, "wt") as file:
             file.write(f"size{sign}candidates\n1.5{sign}cat|dog\n2.5{sign}dog\n")
         assert columns_of(tmp_path / name).candidates.mask.tolist() == [[True, True], [False, True]]
+
+
+# -------------------------------------------------------------------------------------------- columns are read as what they are
+
+
+def test_the_hint_on_text_obeyed_adds_the_column_and_drops_none() -> None:
+    before = read_table(TABLE, Roles(empty="unlabelled", ignore=("gold",)))
+    hint = before.remarks()[0]
+    assert hint.startswith(
+        "columns of text are left out: hue, note, not, who. To use one, make it a category (--category NAME"
+    )
+    after = read_table(TABLE, Roles(empty="unlabelled", ignore=("gold",), categories=("hue",)))
+    assert after.columns.names == before.columns.names == ["size", "zip"]
+    assert list(after.columns.words) == ["hue"]
+
+
+def test_the_hint_on_row_numbers_obeyed_drops_no_column() -> None:
+    table = pa.table({"item": range(30), "size": np.linspace(0, 1, 30), "candidates": ["cat|dog", "cat"] * 15})
+    hint = "columns that number the rows are left out: item. To use them beside the others, say --features '*' --features 'item'."
+    assert read_table(table).remarks() == [hint]
+    assert read_table(table, Roles(features=("*", "item"))).columns.names == ["item", "size"]
+
+
+def test_each_hint_names_its_own_columns_alone() -> None:
+    rows = {"item": range(30), "truth": [0, 1] * 15, "size": np.linspace(0, 1, 30), "note": ["a", "b"] * 15}
+    table = pa.table({**rows, "candidates": ["cat|dog", "cat"] * 15})
+    said = {line.split(" are left out")[0]: line for line in read_table(table).remarks()}
+    assert said["columns that number the rows"].endswith("--features '*' --features 'item'.")
+    assert said["columns that look like true labels"].endswith("--features '*' --features 'truth'.")
+    assert read_table(table, Roles(features=("size",))).remarks() == []  # who names columns has seen the others
+
+
+DAYS = ["2024-01-05", "2024-03-01", None]
+
+
+@pytest.mark.parametrize("form", ["csv", "parquet", "parquet of texts", "frame", "frame of texts", "arrow"])
+def test_dates_are_numbers_of_days_in_every_form(form: str, tmp_path: Path) -> None:
+    frame = pd.DataFrame({"size": [1.0, 2.0, 3.0], "day": DAYS, "candidates": ["cat|dog", "dog", "cat"]})
+    typed = frame.assign(day=pd.to_datetime(frame["day"]))
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    (typed if form == "parquet" else frame).to_parquet(tmp_path / "t.parquet")
+    source = {"csv": tmp_path / "t.csv", "frame": typed, "frame of texts": frame, "arrow": pa.Table.from_pandas(typed)}
+    table = read_table(source.get(form, tmp_path / "t.parquet"))
+    assert table.roles.dates == ("day",)
+    np.testing.assert_array_equal(table.columns.numbers, [[1, 19727], [2, 19783], [3, np.nan]])
+    assert table.remarks() == ["columns of dates are read as numbers of days: day."]
+
+
+@pytest.mark.parametrize(
+    ("cells", "days"),
+    [
+        (["2024-01-05 12:00:00", "2024-01-06"], [19727.5, 19728]),
+        (["2024-01-05T12:00:00Z", "2024-01-06T00:00:00+06:00"], [19727.5, 19727.75]),
+        (["2024-01-05 06:00:00.250", "NA"], [19727.25, np.nan]),
+    ],
+)
+def test_times_are_parts_of_days(cells: list[str], days: list[float], tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("when,candidates\n" + "".join(f"{cell},{label}\n" for cell, label in zip(cells, "ab", strict=True)))
+    for source in (path, pd.read_csv(path)):
+        np.testing.assert_allclose(read_table(source).columns.numbers.ravel(), days, atol=0.002)
+
+
+def test_consecutive_days_do_not_number_the_rows() -> None:
+    days = pd.date_range("2024-01-01", periods=40)
+    assert read_table(pd.DataFrame({"day": days, "candidates": ["cat|dog", "cat"] * 20})).columns.names == ["day"]
+
+
+def test_a_cell_that_is_no_date_is_named_and_so_is_a_column_that_is_none_when_predicting(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    rows = [f"2024-01-05,cat|dog{' ' * 60}\n"] * 20_000  # beyond the first block, from which types come
+    path.write_text("day,candidates\n" + "".join(rows) + "soon,dog\n")
+    with pytest.raises(ValueError, match=r"dates must all be written in one way.*column 'day', row 20000 is 'soon'"):
+        read_table(path)
+    roles = Roles(features=("day",), dates=("day",))
+    for cells, wrong in (([5, 6], "row 0 is 5"), (["2024-01-05", None, "soon"], "row 2 is 'soon'")):
+        with pytest.raises(
+            ValueError, match=rf"dates must all be written in one way.*the table, column 'day', {wrong}"
+        ):
+            read_columns(pa.table({"day": cells}), roles)
+    assert np.isnan(read_columns(pa.table({"day": pa.nulls(2)}), roles).numbers).all()
+    with pytest.raises(ValueError, match=r"column 'day' must hold numbers, as in training; .*row 0 is datetime.date"):
+        read_columns(pa.table({"day": pd.to_datetime(["2024-01-05"]).date}), Roles(features=("day",)))
+
+
+@pytest.mark.parametrize("form", ["csv", "frame"])
+def test_blank_columns_are_left_out_and_told(form: str, tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("size,empty,candidates\n1,,cat\n2,,dog\n")
+    table = read_table(path if form == "csv" else pd.read_csv(path))
+    assert table.columns.names == ["size"]
+    assert table.remarks() == ["columns without a value are left out: empty."]
+
+
+def test_a_column_that_says_it_is_a_category_is_one_unless_it_names_the_rows() -> None:
+    names = [f"no. {i}" for i in range(40)]
+    frame = pd.DataFrame({"hue": ["red", "blue"] * 20, "who": names, "candidates": ["cat|dog", "cat"] * 20})
+    table = read_table(frame.astype({"hue": "category", "who": "category"}))
+    assert table.columns.words == {"hue": ["red", "blue"] * 20}
+    assert (table.roles.categories, table.left_out.texts) == (("hue",), ("who",))
+
+
+# ---------------------------------------------------------------------------------------------- the truth is no feature
+
+TRUTH = np.arange(60) % 3
+OTHER = np.random.default_rng(0).integers(3, size=60)
+SETS = [f"{a}|{b}" for a, b in zip(TRUTH, OTHER, strict=True)]
+
+
+@pytest.mark.parametrize("name", ["truth", "label", "Target", "gold", "y", "true_label", "y_true"])
+def test_numbers_named_like_the_truth_are_no_feature_unless_named(name: str) -> None:
+    table = pa.table({"size": np.linspace(0, 1, 60), name: TRUTH, "candidates": ["cat|dog", "dog"] * 30})
+    read = read_table(table)
+    assert read.columns.names == ["size"]
+    assert read.remarks() == [
+        f"columns that look like true labels are left out: {name}. If they are, say --gold NAME; if they are features, "
+        f"say --features '*' --features '{name}'."
+    ]
+    assert name in read_table(table, Roles(features=("*", name))).columns.names
+    assert read_table(table, Roles(categories=(name,))).roles.categories == (name,)
+    height = table.set_column(1, name, pa.array(TRUTH + 0.5))
+    assert name in read_table(height).columns.names  # no label: y beside x, for one
+
+
+@pytest.mark.parametrize("form", ["whole", "floats with gaps", "category"])
+def test_a_column_that_holds_a_label_of_its_own_set_in_nearly_every_row_is_no_feature(form: str) -> None:
+    held: Any = {"whole": TRUTH, "category": pd.Categorical(TRUTH), "floats with gaps": TRUTH.astype(float)}[form]
+    frame = pd.DataFrame({"size": np.linspace(0, 1, 60), "code": held, "other": OTHER[::-1], "candidates": SETS})
+    if form != "category":
+        frame.loc[3, "code"] = np.nan if form == "floats with gaps" else (TRUTH[3] + 1) % 3
+    read = read_table(frame)
+    assert read.left_out.truths == ("code",)
+    assert read.columns.names == ["size", "other"]  # values of the same range, which agree by chance only
+    full = frame.assign(candidates="0|1|2")
+    full.loc[0, "candidates"] = "0"
+    assert "code" not in read_table(full).left_out.truths  # in full sets every value is a label of its set
+
+
+# ------------------------------------------------------------------------------------------------------ frames of features
+
+
+def test_a_frame_of_features_is_read_as_the_same_columns_of_a_file(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(
+        {
+            "Unnamed: 0": range(40),
+            "size": np.where(rng.random(40) < 0.2, np.nan, rng.normal(size=40)),
+            "old": [True, False] * 20,
+            "day": pd.date_range("2024-01-01", periods=40),
+            "hue": ["red", "blue"] * 20,
+            "note": [f"note {i}" for i in range(40)],
+            "label": TRUTH[:40],
+        }
+    )
+    sets = pd.Series(["cat|dog", "dog"] * 20)
+    frame.assign(candidates=sets).to_csv(tmp_path / "t.csv", index=False)
+    file = read_table(tmp_path / "t.csv")
+    for given in (frame, pd.read_csv(tmp_path / "t.csv").drop(columns="candidates"), pa.Table.from_pandas(frame)):
+        with pytest.warns(UserWarning, match="are left out") as said:
+            columns, roles = read_features(given)
+        assert [str(one.message) for one in said] == file.left_out.lines()
+        np.testing.assert_array_equal(columns.numbers, file.columns.numbers)
+        assert columns.names == file.columns.names == ["size", "old", "day"]
+        assert (roles.features, roles.dates) == (file.roles.features, file.roles.dates)
+        again = read_columns(given, roles)
+        np.testing.assert_array_equal(again.numbers, columns.numbers)
+    marked = frame[["size", "hue"]].astype({"hue": "category"})
+    columns, roles = read_features(marked)
+    assert columns.words == read_table(tmp_path / "t.csv", Roles(categories=("hue",))).columns.words
+    assert roles.categories == ("hue",)
+
+
+def test_a_frame_without_features_or_rows_is_refused() -> None:
+    with pytest.raises(
+        ValueError, match=r"the frame has none\. Join your features to it\. columns of text are left out: note"
+    ):
+        read_features(pd.DataFrame({"note": ["a", "b"]}))
+    with pytest.raises(ValueError, match="the frame must have at least one row"):
+        read_features(pd.DataFrame({"size": []}))

@@ -20,7 +20,7 @@ import pytest
 
 from oneof.cli import app, main
 from oneof.data.encode import learn_encoding
-from oneof.data.table import Roles, read_columns, read_mixed
+from oneof.data.table import Roles, read_columns, read_table
 from oneof.estimator.classifier import PartialLabelClassifier
 from oneof.runs import fit_table as fitting
 from oneof.runs.fit_table import Task, fit_table
@@ -200,10 +200,10 @@ def test_the_estimator_opens_a_run(run: Run) -> None:
 def test_gold_labels_that_no_set_holds_and_row_numbers_are_told() -> None:
     rows = {"item": range(30), "size": np.linspace(0, 1, 30), "candidates": ["cat|fox", "dog|fox", "cat|dog"] * 10}
     table = pa.table({**rows, "gold": ["cat", "Fox", None] * 10})
-    mixed = read_mixed(table, Roles(gold="gold"))
+    mixed = read_table(table, Roles(gold="gold"))
     said = fitting._look(mixed.columns.numbers, mixed, learn_encoding(mixed.columns, mixed.roles), seed=0)
     assert said[-2:] == [
-        "columns that number the rows are left out: item. Name them with --features to use them.",
+        "columns that number the rows are left out: item. To use them beside the others, say --features '*' --features 'item'.",
         "10 gold labels are in no set, the first in row 1: 'Fox'. Write them as the sets do, such as 'fox'.",
     ]
 
@@ -267,14 +267,14 @@ def test_a_file_that_changes_while_it_is_read(folder: Path, monkeypatch: pytest.
     frame().to_csv(path, index=False)
     import oneof.runs.fit_table
 
-    read = oneof.runs.fit_table.read_mixed
+    read = oneof.runs.fit_table.read_table
 
     def slowly(file: Path, roles: Roles) -> object:
         found = read(file, roles)
         path.write_text(path.read_text() + "1,1,1,red,ant,ant\n")
         return found
 
-    monkeypatch.setattr(oneof.runs.fit_table, "read_mixed", slowly)
+    monkeypatch.setattr(oneof.runs.fit_table, "read_table", slowly)
     with pytest.raises(ValueError, match=r"moving\.csv must not change while it is read; it did. Repeat the command"):
         fit_table(path, folder / "moving", TASK)
 

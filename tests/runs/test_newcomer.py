@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from oneof.cli import main
-from oneof.data.table import Roles, read_mixed
+from oneof.data.table import Roles, read_table
 from oneof.runs.fit_table import ASKED, Task, fit_table
 from oneof.selection.space import Space
 from oneof.storage.files import written_beside
@@ -93,7 +93,7 @@ def test_files_that_are_not_what_they_seem(tmp_path, capsys, content, message):
 def test_exclusions_stand_beside_sets(tmp_path):
     path = tmp_path / "both.csv"
     path.write_text("size,candidates,no\n1,cat|dog,\n2,cat|dog|cow,cow\n3,,dog\n")
-    mixed = read_mixed(path, Roles(candidates=None, exclude="no"))
+    mixed = read_table(path, Roles(candidates=None, exclude="no"))
     sets = [set(mixed.candidates.classes[row]) for row in mixed.candidates.mask]
     assert sets == [{"cat", "dog"}, {"cat", "dog"}, {"cat", "cow"}]
 

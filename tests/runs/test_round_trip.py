@@ -10,8 +10,8 @@ from typer.testing import CliRunner
 
 from oneof import PartialLabelClassifier
 from oneof.cli import app
-from oneof.data.formats import read_table
 from oneof.data.synthetic import mixture
+from oneof.data.table import Roles, read_table
 
 NAMES = np.array(["ant", "bee", "cow"])
 
@@ -41,9 +41,10 @@ def test_votes_become_sets_become_a_classifier(tmp_path):
         candidates=sets["candidates"].to_numpy(), truth=NAMES[data.labels]
     )
     table.to_parquet(tmp_path / "table.parquet")
-    read = read_table(tmp_path / "table.parquet", features=["a", "b", "c"])
-    clf = PartialLabelClassifier(epochs=40, random_state=0).fit(read.x, read.candidates.mask)
-    assert (read.candidates.classes[clf.predict(read.x)] == NAMES[data.labels]).mean() > 0.9
+    read = read_table(tmp_path / "table.parquet", Roles(features=("a", "b", "c")))
+    x = read.columns.numbers
+    clf = PartialLabelClassifier(epochs=40, random_state=0).fit(x, read.candidates.mask)
+    assert (read.candidates.classes[clf.predict(x)] == NAMES[data.labels]).mean() > 0.9
     assert (read.candidates.classes[clf.transduction_] == NAMES[data.labels]).mean() > 0.9
 
 
@@ -52,8 +53,6 @@ def test_inspect_keeps_true_labels_out_of_the_features(tmp_path):
     table = pd.DataFrame(data.x, columns=["a", "b", "c"]).assign(candidates=NAMES[data.labels], truth=data.labels)
     table["candidates"] = table["candidates"] + "|bee"
     table.assign(truth=table["truth"].map(dict(enumerate(NAMES)))).to_csv(tmp_path / "named.csv", index=False)
-    with_label = json.loads(call("inspect", tmp_path / "named.csv", "--label", "truth", "--json"))
-    without = json.loads(
-        call("inspect", tmp_path / "named.csv", "--features", "a", "--features", "b", "--features", "c", "--json")
-    )
+    with_label = json.loads(call("inspect", tmp_path / "named.csv", "--gold", "truth", "--json"))
+    without = json.loads(call("inspect", tmp_path / "named.csv", "--features", "*", "--ignore", "truth", "--json"))
     assert with_label == without

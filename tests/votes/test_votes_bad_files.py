@@ -22,14 +22,14 @@ FIXTURES = Path(__file__).parents[1] / "fixtures" / "votes"
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("", "at least one row; .*votes.csv is empty"),
+        ("", "votes.csv must have at least one row; it is empty"),
         ("item,annotator,label\n", "at least one row; .*votes.csv has none"),
         (
             "item,annotator,labels\n1,a,x\n",
-            "must have the column 'label'; it has item, annotator, labels. Did you mean 'labels'",
+            "column 'label' must be in .*votes.csv; it has item, annotator, labels. Did you mean 'labels'",
         ),
-        ("foo\n1\n", "must have the column 'item'; it has foo. Say which column to read"),
-        ("item,annotator,label,label\n1,a,x,y\n", "must have one column 'label'; it has 2"),
+        ("foo\n1\n", "column 'item' must be in .*votes.csv; it has foo."),
+        ("item,annotator,label,label\n1,a,x,y\n", "columns must have distinct names; .*votes.csv has 'label' twice"),
         (
             "item,annotator,label\n1,a,x\n2,a,\n",
             r"'label' must hold a value in every row; .*votes.csv has none in row 1 \(1 such",
@@ -95,7 +95,7 @@ def test_values_of_the_wrong_kind_are_refused() -> None:
         read_long(pa.table({**good, "item": [[1], [2]]}))
     with pytest.raises(TypeError, match="'label' must hold text or numbers; the table has struct"):
         read_long(pa.table({**good, "label": [{"a": 1}, {"a": 2}]}))
-    with pytest.raises(ValueError, match="'label' must hold a value in every row; the table has none in row 0"):
+    with pytest.raises(ValueError, match="'label' must hold a value in every row; the frame has none in row 0"):
         read_long(pd.DataFrame({**good, "label": [np.nan, 1.0]}))
     with pytest.raises(ValueError, match="at least one label; the table has none"):
         read_long(pa.table(good), spelling=Spelling(synonyms={"x": "", "y": ""}))

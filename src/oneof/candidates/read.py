@@ -56,7 +56,7 @@ def read(
     if empty == "unlabelled" and not complementary:
         mask = mask | blank[:, None]
     elif blank.any():
-        raise ValueError(_empty_message(blank, complementary))
+        raise ValueError(empty_message(blank, complementary))
     return Candidates(mask, names)
 
 
@@ -70,7 +70,7 @@ def read_known(sets: Any, classes: NDArray[Any]) -> NDArray[np.bool_]:
     mask, names = mask_and_classes(sets, classes if nameless else None)
     blank: NDArray[np.bool_] = np.logical_not(mask.any(axis=1))
     if blank.any():
-        raise ValueError(_empty_message(blank, complementary=False))
+        raise ValueError(empty_message(blank))
     if len(names) and isinstance(names[0], str) != isinstance(classes[0], str):
         raise TypeError(f"labels must be of the kind of the classes {show(classes)}; got {show(names)}.")
     column = {name: j for j, name in enumerate(names.tolist())}
@@ -78,7 +78,8 @@ def read_known(sets: Any, classes: NDArray[Any]) -> NDArray[np.bool_]:
     return np.stack([mask[:, column[name]] if name in column else nothing for name in classes.tolist()], axis=1)
 
 
-def _empty_message(blank: NDArray[np.bool_], complementary: bool) -> str:
+def empty_message(blank: NDArray[np.bool_], complementary: bool = False) -> str:
+    """What to say of rows without a label left, which `blank` [n] marks."""
     first, count = int(blank.argmax()), int(blank.sum())
     if complementary:
         return (

@@ -46,7 +46,7 @@ def clean(
 def _carried(run: Run, columns: list[str]) -> dict[str, list[Any]]:
     """Columns of the file that was learned from, if it is still the same."""
     from oneof.data.files.columns import open_table, read_numbers
-    from oneof.data.formats import check_column
+    from oneof.data.roles import check_column
     from oneof.runs.folder import fingerprint
 
     if not columns:
@@ -61,5 +61,5 @@ def _carried(run: Run, columns: list[str]) -> dict[str, list[Any]]:
     if taken is not None:
         raise ValueError(f"--column must not have the name of a column of the result; got {taken!r}. Leave it out.")
     for name in columns:
-        check_column(name, source.columns, source.name)
+        check_column(name, source.names, source.name)
     return read_numbers(source, [], columns)[1]

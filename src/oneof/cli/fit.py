@@ -14,41 +14,20 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from oneof.cli.columns import TableFile, takes_roles
+from oneof.data.roles import Roles
+
 if TYPE_CHECKING:
     from oneof.runs.folder import Run
     from oneof.selection.space import Space
 
 
+@takes_roles
 def fit(
-    file: Annotated[Path, typer.Argument(help="A CSV, TSV, Parquet or npz table, or a named data set's .mat.")],
+    file: TableFile,
     out: Annotated[Path, typer.Option(help="The folder to write. A run that was stopped there goes on.")],
-    features: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="A column, or a glob such as 'x*'; may be given again. A column of text becomes a category. All numbers by default."
-        ),
-    ] = None,
-    candidates: Annotated[
-        str | None,
-        typer.Option(help="The column of candidate sets. Default: 'candidates'; with --not it may be missing."),
-    ] = None,
-    exclude: Annotated[str | None, typer.Option("--not", help="A column of labels that a row does not have.")] = None,
-    category: Annotated[list[str] | None, typer.Option(help="A column of numbers that are names.")] = None,
-    text: Annotated[list[str] | None, typer.Option(help="A column of text to embed (extra 'text').")] = None,
-    image: Annotated[
-        list[str] | None, typer.Option(help="A column of image files, beside the table, to embed (extra 'vision').")
-    ] = None,
-    group: Annotated[str | None, typer.Option(help="Rows with one value here stay on one side of a split.")] = None,
-    gold: Annotated[
-        str | None,
-        typer.Option(
-            help="A column of true labels, where known: to choose settings and calibrate by, not to train on."
-        ),
-    ] = None,
+    roles: Roles,
     train_on_gold: Annotated[bool, typer.Option("--train-on-gold", help="Train on the gold labels too.")] = False,
-    ignore: Annotated[list[str] | None, typer.Option(help="A column to keep out, such as an id.")] = None,
-    separator: Annotated[str, typer.Option(help="What stands between the labels of a text cell.")] = "|",
-    empty: Annotated[str, typer.Option(help="What an empty set means: 'error' or 'unlabelled'.")] = "error",
     method: Annotated[
         str | None,
         typer.Option(
@@ -92,26 +71,10 @@ def fit(
     ] = False,
 ) -> None:
     """Learn a classifier and the right label of every row; write both, with what is known about them, to a folder."""
-    from oneof.data.table import Roles
     from oneof.runs.fit_table import Task, fit_table
     from oneof.training.processes import crew_here
 
     _set_torch(threads, deterministic)
-    if empty not in ("error", "unlabelled"):
-        raise ValueError(f"--empty must be 'error' or 'unlabelled'; got {empty!r}.")
-    roles = Roles(
-        features=tuple(features or ("*",)),
-        categories=tuple(category or ()),
-        text=tuple(text or ()),
-        image=tuple(image or ()),
-        candidates=candidates or (None if exclude else "candidates"),
-        exclude=exclude,
-        gold=gold,
-        group=group,
-        ignore=tuple(ignore or ()),
-        separator=separator,
-        empty=empty,
-    )
     space = _space(method, purify, settings, networks, epochs)
     console = Console()
     work = partial(

@@ -62,16 +62,14 @@ def _table(number: int) -> Table:
 
 
 def _names(given: str, known: tuple[str, ...], what: str) -> tuple[str, ...]:
-    from difflib import get_close_matches
+    from oneof.storage.did_you_mean import did_you_mean
 
     if not given:
         return known
     names = tuple(name.strip() for name in given.lower().split(","))
     for name in names:
         if name not in known:
-            near = get_close_matches(name, known, 1)
-            hint = f" Did you mean {near[0]!r}?" if near else ""
-            raise ValueError(f"{what} must be one of {', '.join(known)}; got {name!r}.{hint}")
+            raise ValueError(f"{what} must be one of {', '.join(known)}; got {name!r}.{did_you_mean(name, known)}")
     return names
 
 

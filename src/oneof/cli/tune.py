@@ -7,20 +7,15 @@ from typing import Annotated
 
 import typer
 
+from oneof.cli.columns import TableFile, takes_roles
+from oneof.data.roles import Roles
 
+
+@takes_roles
 def tune(
-    file: Annotated[Path, typer.Argument(help="A CSV, TSV, Parquet or npz table, or a named data set's .mat.")],
+    file: TableFile,
     out: Annotated[Path, typer.Option(help="Where to write the best settings, as JSON.")],
-    features: Annotated[
-        list[str] | None,
-        typer.Option(help="A column, or a glob such as 'x*'; may be given again. All numbers by default."),
-    ] = None,
-    candidates: Annotated[str, typer.Option(help="The column of candidate sets.")] = "candidates",
-    category: Annotated[list[str] | None, typer.Option(help="A column of numbers that are names.")] = None,
-    group: Annotated[str | None, typer.Option(help="Rows with one value here stay on one side of a split.")] = None,
-    ignore: Annotated[list[str] | None, typer.Option(help="A column to keep out, such as an id.")] = None,
-    separator: Annotated[str, typer.Option(help="What stands between the labels of a text cell.")] = "|",
-    empty: Annotated[str, typer.Option(help="What an empty set means: 'error' or 'unlabelled'.")] = "error",
+    roles: Roles,
     trials: Annotated[
         int, typer.Option(min=1, help="Settings to try, in all: a search that was stopped goes on to so many.")
     ] = 50,
@@ -33,7 +28,7 @@ def tune(
     """Search settings without true labels, and write the best for `oneof fit --settings`. It resumes (extra 'sweep')."""
     import torch
 
-    from oneof.data.table import Roles, read_mixed
+    from oneof.data.table import read_table
     from oneof.runs.fit_table import examples_of
     from oneof.runs.folder import fingerprint, write_json
     from oneof.selection.space import Space
@@ -44,16 +39,7 @@ def tune(
 
     load_optuna()  # so that one who has none hears of it before a file is read
     torch.set_num_threads(1)
-    roles = Roles(
-        tuple(features or ("*",)),
-        tuple(category or ()),
-        candidates=candidates,
-        group=group,
-        ignore=tuple(ignore or ()),
-        separator=separator,
-        empty=empty,
-    )
-    examples = examples_of(read_mixed(file, roles), file.parent)
+    examples = examples_of(read_table(file, roles), file.parent)
     asked = Search(Space(trial_epochs=epochs), seed, groups=examples.groups)
     known = plain_value(
         {"oneof": __version__, "data": fingerprint(file), "roles": roles, "epochs": epochs, "seed": seed}

@@ -1,1 +1,1 @@
-"""Data in: files of every form (`formats`), the paper's sets by name (`named`) and how to get them (`fetch`)."""
+"""Data in: people's tables (`table`), files of every form (`files`), the paper's sets by name (`named`), and columns as numbers (`encode`)."""

@@ -16,9 +16,9 @@ from sklearn.impute import SimpleImputer
 from sklearn.preprocessing import OneHotEncoder
 
 from oneof.data.embed import CACHE, MODELS, Embedder, embedded, open_embedder
-from oneof.data.table import Columns, Roles, Words
-
-_MOST = 1000  # distinct values of a category: beyond it a column names rows rather than kinds
+from oneof.data.not_features import MOST_VALUES
+from oneof.data.roles import Roles
+from oneof.data.table import Columns, Words
 
 
 @dataclass(frozen=True)
@@ -40,6 +40,7 @@ class Encoding:
     gaps: tuple[str, ...]  # columns of numbers with gaps in training: each gets a feature that says where
     categories: dict[str, tuple[str, ...]]  # column -> its values in training
     embedded: tuple[Embedded, ...]
+    dates: tuple[str, ...] = ()  # those of the numbers that are dates in the table
 
     @property
     def names(self) -> list[str]:
@@ -59,13 +60,21 @@ class Encoding:
             gaps=tuple(plain["gaps"]),
             categories={column: tuple(values) for column, values in plain["categories"].items()},
             embedded=tuple(Embedded(**part) for part in plain["embedded"]),
+            dates=tuple(plain["dates"]),
         )
 
     @property
     def roles(self) -> Roles:
         """The columns that are needed to predict."""
         text, image = (tuple(p.column for p in self.embedded if p.kind == kind) for kind in ("text", "image"))
-        return Roles(features=self.numbers, categories=tuple(self.categories), text=text, image=image, candidates=None)
+        return Roles(
+            features=self.numbers,
+            categories=tuple(self.categories),
+            text=text,
+            image=image,
+            candidates=None,
+            dates=self.dates,
+        )
 
     def transform(
         self,
@@ -161,14 +170,15 @@ def learn_encoding(
         embedded=tuple(
             Embedded(column, kind, MODELS[kind], width) for (column, kind), width in zip(kinds, widths, strict=True)
         ),
+        dates=roles.dates,
     )
 
 
 def _values(columns: Columns, column: str) -> tuple[str, ...]:
     values = sorted({value or "" for value in columns.words[column]})
-    if len(values) > _MOST:
+    if len(values) > MOST_VALUES:
         raise ValueError(
-            f"a category must have at most {_MOST} values; {columns.source}, column {column!r} has {len(values)}. "
+            f"a category must have at most {MOST_VALUES} values; {columns.source}, column {column!r} has {len(values)}. "
             "Leave it out, or embed it with --text."
         )
     return tuple(values)

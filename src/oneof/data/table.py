@@ -1,11 +1,9 @@
-"""Tables to learn from: numbers with gaps, categories, texts; sets, exclusions, gold labels and groups, each a column."""
+"""The reader of people's tables: numbers with gaps, dates, categories, texts; sets, exclusions, gold labels and groups, each a column."""
 
 from __future__ import annotations
 
-import fnmatch
-import numbers
 import re
-from collections.abc import Sequence
+import warnings
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -13,31 +11,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from oneof.candidates.cells import is_missing, sets_of_cells, split_cells
+from oneof.candidates.cells import is_missing
 from oneof.candidates.mask import Candidates
 from oneof.candidates.read import read
+from oneof.data.files.arrays import read_arrays
 from oneof.data.files.columns import Source, is_number, open_table, read_numbers
-from oneof.data.formats import check_column, read_table, suffix_of
-from oneof.data.row_numbers import numbers_rows
+from oneof.data.files.kinds import days
+from oneof.data.not_features import why_no_category, why_no_feature
+from oneof.data.roles import LeftOut, Roles, check_column, resolve_roles
+from oneof.data.supervision import label_text, read_supervision, strange_gold
+
+__all__ = ["Columns", "LeftOut", "Roles", "Table", "Words", "read_columns", "read_features", "read_table"]
 
 Words = list[str | None]
-
-
-@dataclass(frozen=True)
-class Roles:
-    """Which column plays which part. A column has one part; what has no part is not read."""
-
-    features: tuple[str, ...] = ("*",)  # names, or globs, which take columns of numbers; text by its name is a category
-    categories: tuple[str, ...] = ()  # taken as categories even where they are numbers
-    text: tuple[str, ...] = ()  # to embed as sentences
-    image: tuple[str, ...] = ()  # names of image files, to embed
-    candidates: str | None = "candidates"
-    exclude: str | None = None  # labels that a row does not have
-    gold: str | None = None  # true labels of some rows
-    group: str | None = None  # rows of one group stay on one side of a split
-    ignore: tuple[str, ...] = ()  # never a feature
-    separator: str = "|"
-    empty: str = "error"  # or "unlabelled"
+_ARRAYS = (".npz", ".mat")
+_ENDINGS = (".parquet", ".pq", ".csv", ".tsv", ".csv.gz", ".tsv.gz", *_ARRAYS)
 
 
 @dataclass(frozen=True)
@@ -54,224 +42,185 @@ class Columns:
 
 
 @dataclass(frozen=True)
-class Mixed:
+class Table:
     """A table to learn from."""
 
     columns: Columns
-    roles: Roles  # with globs resolved: features are the columns of numbers, categories the rest of them
+    roles: Roles  # with globs resolved: features are the columns of numbers and dates, categories the rest of them
     candidates: Candidates
     gold: NDArray[np.intp] | None  # [n], -1 where unknown
     groups: list[str] | None  # [n]
-    left_out: list[str]  # columns of text that no part was given to
-    row_numbers: list[str]  # columns that number the rows, which a glob does not take
+    left_out: LeftOut
+
+    def remarks(self) -> list[str]:
+        """What a person should know about how the table was read."""
+        dates = ", ".join(self.roles.dates)
+        days = [f"columns of dates are read as numbers of days: {dates}."] if dates else []
+        strange = [] if self.gold is None else strange_gold(self.candidates, self.gold)
+        return self.left_out.lines() + days + strange
 
 
-def read_mixed(table: Any, roles: Roles) -> Mixed:
-    """Read what a table has to teach.
+def read_table(source: Any, roles: Roles = Roles(), *, bare: bool = False) -> Table:  # noqa: B008 - frozen
+    """Read a table with candidate sets.
+
+    Parameters
+    ----------
+    source
+        A CSV, TSV, Parquet, npz or .mat file, whose ending says the form; an Arrow table or a pandas frame. The columns of an
+        npz or .mat are called x0, x1, ...; its true labels are called `labels` or `target`.
+    roles
+        Which column plays which part, and how sets are written.
+    bare
+        Read a table without any feature too.
 
     >>> import pyarrow as pa
-    >>> table = pa.table({"size": [1.5, None], "hue": ["red", "blue"], "candidates": ["cat|dog", ""], "not": ["", "dog"]})
-    >>> mixed = read_mixed(table, Roles(features=("*", "hue"), exclude="not"))
-    >>> mixed.columns.numbers.tolist(), mixed.columns.words, mixed.candidates.classes.tolist()
+    >>> pets = pa.table({"size": [1.5, None], "hue": ["red", "blue"], "candidates": ["cat|dog", ""], "not": ["", "dog"]})
+    >>> table = read_table(pets, Roles(categories=("hue",), exclude="not"))
+    >>> table.columns.numbers.tolist(), table.columns.words, table.candidates.classes.tolist()
     ([[1.5], [nan]], {'hue': ['red', 'blue']}, ['cat', 'dog'])
-    >>> mixed.candidates.mask.tolist()
+    >>> table.candidates.mask.tolist()
     [[True, True], [True, False]]
     """
-    if not roles.separator:
-        raise ValueError("separator must not be empty; got ''.")
-    if suffix_of(table) in (".npz", ".mat"):
-        return _from_arrays(table, roles)
-    source = open_table(table)
-    if roles.exclude and not roles.candidates and "candidates" in source.columns:  # exclusions stand beside sets
+    if _is_arrays(source):
+        return _from_arrays(Path(source), roles)
+    opened = open_table(source)
+    opened.check_distinct(opened.names)
+    if roles.exclude and not roles.candidates and "candidates" in opened.kinds:  # exclusions stand beside sets
         roles = replace(roles, candidates="candidates")
-    by_name = set(roles.features)
-    roles, left_out = resolve_roles(source, roles)
+    resolved, left_out = resolve_roles(opened.kinds, opened.name, roles)
     supervision = [name for name in (roles.candidates, roles.exclude, roles.gold, roles.group) if name]
-    words = [*roles.categories, *roles.text, *roles.image]
-    x, others = read_numbers(source, list(roles.features), [*words, *supervision], missing=True)
-    if len(x) == 0:
-        raise ValueError(f"{source.name} must have at least one row; got none.")
-    x, roles, row_numbers = _without_row_numbers(x, roles, by_name, source.name)
-    columns = Columns(source.name, x, list(roles.features), _all_words(others, roles))
-    reading = {roles.candidates: sets_of_cells, roles.exclude: sets_of_cells, roles.gold: split_cells}
-    cells = {name: way(others[name], roles.separator, _where(source, name)) for name, way in reading.items() if name}
-    candidates, gold = _supervision(source.name, cells, roles, len(x))
+    columns, others = _read_all(opened, resolved, supervision)
+    candidates, gold = read_supervision(opened.name, others, roles, len(columns))
     groups = [str(cell) for cell in others[roles.group]] if roles.group else None
-    return Mixed(columns, roles, candidates, gold, groups, left_out, row_numbers)
+    named = {*roles.features, *roles.categories}
+    columns, resolved, left_out = _without_suspects(columns, resolved, left_out, named, candidates)
+    if not bare:
+        _check_features(columns, left_out)
+    return Table(columns, resolved, candidates, gold, groups, left_out)
 
 
-def _without_row_numbers(
-    x: NDArray[np.float32], roles: Roles, by_name: set[str], where: str
-) -> tuple[NDArray[np.float32], Roles, list[str]]:
-    """Features without those that number the rows, unless they were asked for by name."""
-    found = [name for j, name in enumerate(roles.features) if name not in by_name and numbers_rows(name, x[:, j])]
-    if not found:
-        return x, roles, found
-    kept = [j for j, name in enumerate(roles.features) if name not in found]
-    if not kept and not (roles.categories or roles.text or roles.image):
-        raise ValueError(
-            f"features must be columns to learn from; {where} has only {', '.join(found)}, which numbers the rows. Join your features to it."
-        )
-    return np.ascontiguousarray(x[:, kept]), replace(roles, features=tuple(roles.features[j] for j in kept)), found
-
-
-def read_columns(table: Any, roles: Roles) -> Columns:
+def read_columns(source: Any, roles: Roles) -> Columns:
     """Read only the features, for predicting: every column that was learned from must be there and hold what it held."""
-    if suffix_of(table) in (".npz", ".mat"):
-        raise ValueError(f"predictions must be for a table of columns; got {table}. Give a CSV, TSV or Parquet file.")
-    source = open_table(table)
-    words = [*roles.categories, *roles.text, *roles.image]
-    for name in (*roles.features, *words):
-        check_column(name, source.columns, source.name)
+    if _is_arrays(source):
+        raise ValueError(f"predictions must be for a table of columns; got {source}. Give a CSV, TSV or Parquet file.")
+    opened = open_table(source)
+    for name in (*roles.features, *roles.words):
+        check_column(name, opened.names, opened.name)
+    opened.check_distinct([*roles.features, *roles.words])
     for name in roles.features:
-        if not source.numeric[name]:
-            _check_numbers(source, name)
-    x, others = read_numbers(source, list(roles.features), words, missing=True)
-    return Columns(source.name, x, list(roles.features), _all_words(others, roles))
+        if opened.kinds[name] not in ("date" if name in roles.dates else "number", "blank"):
+            _check_cells(opened, name, name in roles.dates)
+    return _read(opened, roles, [])[0]
 
 
-def resolve_roles(source: Source, roles: Roles) -> tuple[Roles, list[str]]:
-    """The roles with every glob replaced by the columns that it takes, and the columns of text that have no part."""
-    given = [roles.candidates, roles.exclude, roles.gold, roles.group, *roles.text, *roles.image, *roles.ignore]
-    taken = [name for name in given if name]
-    for name in (*taken, *roles.categories):
-        check_column(name, source.columns, source.name)
-    _check_one_part(taken, roles.categories, source.name)
-    free = [name for name in source.columns if name not in taken and name not in roles.categories]
-    chosen: set[str] = set()
-    for pattern in roles.features:
-        chosen |= _matching(pattern, free, source)
-    features = tuple(name for name in free if name in chosen and source.numeric[name])
-    by_name = tuple(name for name in free if name in chosen and not source.numeric[name])
-    left_out = [name for name in free if name not in chosen and not source.numeric[name]]
-    if not (features or by_name or roles.categories or roles.text or roles.image):
-        _check_rows(source)
-        raise ValueError(
-            f"features must be columns to learn from; {source.name} has no column of numbers for {', '.join(roles.features)} "
-            f"among {', '.join(free) or 'none'}. Name columns of text to take them as categories."
-        )
-    return replace(roles, features=features, categories=(*roles.categories, *by_name)), left_out
+def read_features(X: Any) -> tuple[Columns, Roles]:
+    """Read a frame or an Arrow table of features only, as the same columns are read beside sets in a file.
+
+    What is no feature, such as free text or a column that numbers the rows, is left out with a warning.
+
+    >>> import pandas as pd
+    >>> columns, roles = read_features(pd.DataFrame({"size": [1.5, None], "day": pd.to_datetime(["1970-01-02", None])}))
+    >>> columns.numbers.tolist(), roles.dates
+    ([[1.5, 1.0], [nan, nan]], ('day',))
+    """
+    opened = open_table(X)
+    opened.check_distinct(opened.names)
+    resolved, left_out = resolve_roles(opened.kinds, opened.name, Roles(candidates=None))
+    columns, _ = _read_all(opened, resolved, [])
+    columns, resolved, left_out = _without_suspects(columns, resolved, left_out, set(), None)
+    _check_features(columns, left_out)
+    for line in left_out.lines():
+        warnings.warn(line, UserWarning, stacklevel=3)
+    return columns, resolved
 
 
-def _check_rows(source: Source) -> None:
-    """A table without rows has columns of no type: say so first."""
-    if not any(len(values) for _, _, values in source.pieces([], list(source.columns)[:1])):
+def _is_arrays(source: Any) -> bool:
+    """Is this a file of arrays? One with an ending that nobody can read is refused."""
+    if not isinstance(source, (str, Path)):
+        return False
+    path = Path(source)
+    suffix = "".join(path.suffixes[-2:] if path.suffix.lower() == ".gz" else path.suffixes[-1:]).lower()
+    if suffix not in _ENDINGS:
+        raise ValueError(f"a table's file must end in one of {', '.join(_ENDINGS)}; got {str(source)!r}.")
+    return suffix in _ARRAYS
+
+
+def _from_arrays(path: Path, roles: Roles) -> Table:
+    """Files of arrays have features, sets and perhaps true labels, and no other part."""
+    arrays = read_arrays(path, roles.separator, roles.empty)
+    known = roles.gold == arrays.labels_key and arrays.labels is not None
+    parts = (roles.exclude, None if known else roles.gold, roles.group, *roles.words)
+    other = next((name for name in parts if name), None)
+    if other is not None:
+        raise ValueError(f"column {other!r} must be in a table of columns; {path} has features and sets only.")
+    asked = replace(roles, candidates=None, gold=None)
+    resolved, left_out = resolve_roles(dict.fromkeys(arrays.features, "number"), str(path), asked)
+    kept = np.isin(arrays.features, resolved.features)
+    x = arrays.x if kept.all() else np.ascontiguousarray(arrays.x[:, kept])
+    candidates = read(arrays.candidates.mask, classes=map(label_text, arrays.candidates.classes.tolist()))
+    columns = Columns(str(path), x, list(resolved.features), {})
+    return Table(columns, resolved, candidates, arrays.labels if known else None, None, left_out)
+
+
+# -------------------------------------------------------------------------------------------------------------- features
+
+
+def _read_all(source: Source, roles: Roles, others: list[str]) -> tuple[Columns, dict[str, list[Any]]]:
+    """The features and other columns of a table to learn from, which has rows."""
+    columns, lists = _read(source, roles, others)
+    if len(columns) == 0:
         raise ValueError(f"{source.name} must have at least one row; got none.")
+    return columns, lists
 
 
-def _check_one_part(taken: list[str], categories: Sequence[str], where: str) -> None:
-    every = [*taken, *categories]
-    twice = next((name for i, name in enumerate(every) if name in every[:i]), None)
-    if twice is not None:
-        raise ValueError(f"a column must have one part; {where}, column {twice!r} was given two. Name it once.")
+def _read(source: Source, roles: Roles, others: list[str]) -> tuple[Columns, dict[str, list[Any]]]:
+    """The features, and the cells of other columns."""
+    x, lists = read_numbers(source, list(roles.features), [*roles.words, *others])
+    kinds = {name: [_category(cell) for cell in lists[name]] for name in roles.categories}
+    texts = {name: [None if is_missing(cell) else str(cell) for cell in lists[name]] for name in (*roles.text, *roles.image)}  # fmt: skip
+    return Columns(source.name, x, list(roles.features), kinds | texts), lists
 
 
-def _matching(pattern: str, free: list[str], source: Source) -> set[str]:
-    if pattern in free:
-        return {pattern}
-    if not any(sign in pattern for sign in "*?["):
-        check_column(pattern, free, source.name)
-    found = {name for name in free if source.numeric[name] and fnmatch.fnmatchcase(name, pattern)}
-    if not found and pattern != "*":
-        raise ValueError(f"features must match a column of numbers; {source.name} has none for {pattern!r}.")
-    return found
+def _without_suspects(
+    columns: Columns, roles: Roles, left_out: LeftOut, named: set[str], sets: Candidates | None
+) -> tuple[Columns, Roles, LeftOut]:
+    """Without what globs took and is no feature; what a person named stays."""
+    numbers = {name: columns.numbers[:, j] for j, name in enumerate(columns.names) if name not in roles.dates}
+    found = {name: why_no_feature(name, values, sets) for name, values in numbers.items() if name not in named}
+    kinds = [name for name in roles.categories if name not in named]
+    found |= {name: why_no_category(name, columns.words[name], sets) for name in kinds}
+    why = {name: reason for name, reason in found.items() if reason}
+    if not why:
+        return columns, roles, left_out
+    kept = [j for j, name in enumerate(columns.names) if name not in why]
+    names = [columns.names[j] for j in kept]
+    words = {name: cells for name, cells in columns.words.items() if name not in why}
+    more = {field: (*had, *(n for n in why if why[n] == field)) for field, had in left_out._asdict().items()}
+    roles = replace(roles, features=tuple(names), categories=tuple(n for n in roles.categories if n in words))
+    return Columns(columns.source, np.ascontiguousarray(columns.numbers[:, kept]), names, words), roles, LeftOut(**more)
 
 
-def _where(source: Source, column: str) -> str:
-    return f"{source.name}, column {column!r}"
+def _check_features(columns: Columns, left_out: LeftOut) -> None:
+    if not columns.names and not columns.words:
+        raise ValueError(
+            f"features must be columns to learn from; {columns.source} has none. Join your features to it. {' '.join(left_out.lines())}".rstrip()
+        )
 
 
-def _check_numbers(source: Source, name: str) -> None:
-    """A column that is not of numbers may be blank, or hold numbers as text."""
+def _check_cells(source: Source, name: str, are_dates: bool) -> None:
+    """A column of another kind than in training may still be blank, or hold numbers as text."""
     for _, first, values in source.pieces([], [name]):
-        wrong = next((row for row, cell in enumerate(values.to_pylist()) if not is_number(cell)), None)
+        if are_dates:
+            days(values, f"{source.name}, column {name!r}", first)
+            continue
+        wrong = next(((row, cell) for row, cell in enumerate(values.to_pylist(), first) if not is_number(cell)), None)
         if wrong is not None:
-            given = values[wrong].as_py()
             raise ValueError(
-                f"column {name!r} must hold numbers, as in training; {source.name}, row {first + wrong} is {given!r}. Mend the cell."
+                f"column {name!r} must hold numbers, as in training; {source.name}, row {wrong[0]} is {wrong[1]!r}. Mend the cell."
             )
-
-
-def _all_words(others: dict[str, list[Any]], roles: Roles) -> dict[str, Words]:
-    kinds = {name: [_category(cell) for cell in others[name]] for name in roles.categories}
-    return kinds | {name: [_word(cell) for cell in others[name]] for name in (*roles.text, *roles.image)}
-
-
-def _word(cell: Any) -> str | None:
-    return None if is_missing(cell) else str(cell)
 
 
 def _category(cell: Any) -> str | None:
     """A name; a whole number is the same one as a float, which gaps make of it, and as the text of either."""
-    text = None if is_missing(cell) else _text(cell)
+    text = None if is_missing(cell) else label_text(cell)
     return text if text is None else re.sub(r"^(-?\d+)\.0+$", r"\1", text)
-
-
-# ----------------------------------------------------------------------------------------------------------- supervision
-
-
-def _supervision(
-    name: str, cells: dict[str, list[list[Any]]], roles: Roles, n: int
-) -> tuple[Candidates, NDArray[np.intp] | None]:
-    """The sets of all rows: what is said to be possible, without what is said to be wrong."""
-    if not roles.candidates and not roles.exclude:
-        raise ValueError(f"candidates must be a column of {name}, or exclusions; got neither.")
-    classes = _classes([labels for column in cells.values() for labels in column])
-    possible, wrong, gold = (
-        _mask(cells[column], classes, f"{name}, column {column!r}") if column else np.zeros((n, len(classes)), bool)
-        for column in (roles.candidates, roles.exclude, roles.gold)
-    )
-    silent: NDArray[np.bool_] = np.logical_not(possible.any(axis=1))
-    if roles.empty == "error" and (silent & ~wrong.any(1)).any():
-        row = int((silent & ~wrong.any(1)).argmax())
-        raise ValueError(
-            f"every row must have candidates; {name}, row {row} has none. "
-            "Drop such rows, or say --empty unlabelled if nothing is known about them."
-        )
-    left = (possible | silent[:, None]) & ~wrong
-    if not left.any(1).all():
-        row = int((~left.any(1)).argmax())
-        raise ValueError(f"exclusions must leave a label; {name}, row {row} has none left. Drop such rows.")
-    return read(left, classes=classes), _gold(gold, name, roles.gold) if roles.gold else None
-
-
-def _classes(rows: list[list[Any]]) -> list[str]:
-    """Every label as text, sorted: numbers by their value."""
-    labels = {label for row in rows for label in row}
-    if all(isinstance(label, numbers.Real) for label in labels):
-        return [_text(label) for label in sorted(labels)]
-    return sorted({_text(label) for label in labels})
-
-
-def _text(label: Any) -> str:
-    return str(int(label)) if isinstance(label, float) and label.is_integer() else str(label)
-
-
-def _mask(rows: list[list[Any]], classes: list[str], where: str) -> NDArray[np.bool_]:
-    column = {name: j for j, name in enumerate(classes)}
-    lengths = np.fromiter(map(len, rows), dtype=np.intp, count=len(rows))
-    mask = np.zeros((len(rows), len(classes)), dtype=bool)
-    mask[np.repeat(np.arange(len(rows)), lengths), [column[_text(label)] for row in rows for label in row]] = True
-    return mask
-
-
-def _gold(mask: NDArray[np.bool_], name: str, column: str | None) -> NDArray[np.intp]:
-    several = mask.sum(1) > 1
-    if several.any():
-        raise ValueError(
-            f"a gold label must be one label; {name}, column {column!r}, row {int(several.argmax())} has several."
-        )
-    return np.where(mask.any(1), mask.argmax(1), -1)
-
-
-def _from_arrays(path: str | Path, roles: Roles) -> Mixed:
-    """Files of arrays have features and sets, and no other part."""
-    parts = (roles.exclude, roles.gold, roles.group, *roles.categories, *roles.text, *roles.image)
-    other = next((name for name in parts if name), None)
-    if other is not None:
-        raise ValueError(f"column {other!r} must be in a table of columns; {path} has features and sets only.")
-    table = read_table(path, features=roles.features, empty=roles.empty)
-    roles = replace(roles, features=tuple(table.features))
-    names = [_text(label) for label in table.candidates.classes.tolist()]
-    columns = Columns(str(path), table.x, table.features, {})
-    return Mixed(columns, roles, read(table.candidates.mask, classes=names), None, None, [], [])

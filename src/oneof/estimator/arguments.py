@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numbers
+import re
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -31,18 +32,22 @@ def are_labels(y: Any) -> bool:
 
 
 def warn_of_joined(labels: Any) -> None:
-    """Warn when most labels look like sets that were written as text: as they stand, every combination is a class of its own.
+    """Warn when labels look like sets that were written as text: as they stand, every combination is a class of its own.
+
+    So it is where most of them do, or where one holds a separator beside a label that also occurs alone.
 
     >>> with warnings.catch_warnings(record=True) as said:
     ...     warnings.simplefilter("always")
-    ...     warn_of_joined(["cat|dog", "dog|fox", "cat"])
+    ...     warn_of_joined(["cat|dog", "dog", "cat", "fox"])
     >>> print(said[0].message)
-    labels must be single labels or sets; 2 of 3 hold '|', such as 'cat|dog', and count as classes of their own. Split them, e.g. y.str.split('|').
+    labels must be single labels or sets; 1 of 4 hold '|', such as 'cat|dog', and count as classes of their own. Split them, e.g. y.str.split('|').
     """
     texts = [label for label in labels if isinstance(label, str)]
     for what, remedy, holds in _JOINED:
         joined = [text for text in texts if holds(text)]
-        if 2 * len(joined) > len(labels):
+        parts = {part.strip() for text in set(joined) for part in re.split(r"[][(){},;|'\"]+", text)}
+        alone = {text.strip() for text in texts if not holds(text)}
+        if 2 * len(joined) > len(labels) or parts & alone - {""}:
             warnings.warn(
                 f"labels must be single labels or sets; {len(joined)} of {len(labels)} {what}, such as {str(joined[0])[:60]!r}, "
                 f"and count as classes of their own. {remedy}",

@@ -6,20 +6,22 @@ Nothing here sees a true label. So a set that misses its true label cannot be fo
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from oneof.candidates.mask import Candidates
-from oneof.inspect.advice import Finding, advise
+from oneof.data.encode import learn_encoding
+from oneof.data.table import Table
+from oneof.inspect.advice import Finding, advise, gravest_first
 from oneof.inspect.counts import Counts, count
 from oneof.inspect.dependence import Dependence, find_dependence
 from oneof.inspect.faults import Faults, find_faults
 from oneof.inspect.identify import Identity, identify
 
-__all__ = ["Inspection", "inspect_sets"]
+__all__ = ["Inspection", "inspect_sets", "inspect_table"]
 
 
 @dataclass(frozen=True)
@@ -66,6 +68,33 @@ def inspect_sets(
     faults = None if x is None else find_faults(x, candidates, columns)
     dependence = find_dependence(x, candidates.mask, seed)
     return Inspection(counts, identity, faults, dependence, advise(counts, identity, faults, dependence))
+
+
+def inspect_table(
+    table: Table, x: NDArray[np.floating] | None = None, names: Sequence[str] | None = None, *, seed: int = 0
+) -> Inspection:
+    """Look at a table as it will be learned from, and say how it was read.
+
+    Parameters
+    ----------
+    table
+        As `oneof.data.table.read_table` gives it.
+    x, names
+        Its features encoded [n, d], and what they are called. By default they are encoded here; texts and images, which take
+        long to embed, are left aside then.
+    seed
+        As for `inspect_sets`.
+    """
+    remarks = table.remarks()
+    if x is None:
+        apart = [*table.roles.text, *table.roles.image]
+        remarks += [f"columns to embed are left aside here: {', '.join(apart)}. `oneof fit` takes them."] * bool(apart)
+        encoding = learn_encoding(table.columns, replace(table.roles, text=(), image=()))
+        names = encoding.names
+        x = encoding.transform(table.columns) if names else None
+    found = inspect_sets(x, table.candidates, features=names if x is not None else None, seed=seed)
+    said = [Finding("warn", "reading", line) for line in remarks]
+    return replace(found, findings=gravest_first([*found.findings, *said]))
 
 
 def _check(x: NDArray[np.floating], candidates: Candidates, features: Sequence[str] | None) -> None:

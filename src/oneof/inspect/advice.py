@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from oneof.inspect.counts import Counts, Label
@@ -26,8 +26,12 @@ def advise(counts: Counts, identity: Identity, faults: Faults | None, dependence
     """Everything worth saying, the gravest first."""
     found = [*_on_sets(counts), *_on_labels(counts, identity), *(_on_features(faults) if faults else ())]
     found.append(_on_dependence(dependence))
+    return gravest_first(found)
+
+
+def gravest_first(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     order = ("stop", "warn", "info")
-    return tuple(sorted(found, key=lambda finding: order.index(finding.severity)))
+    return tuple(sorted(findings, key=lambda finding: order.index(finding.severity)))
 
 
 def _on_sets(counts: Counts) -> Iterator[Finding]:

@@ -7,7 +7,6 @@ import shutil
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,8 +16,9 @@ from numpy.typing import NDArray
 
 from oneof.data.embed import CACHE
 from oneof.data.encode import Encoding, learn_encoding
-from oneof.data.table import Mixed, Roles, read_mixed
-from oneof.inspect import inspect_sets
+from oneof.data.roles import Roles
+from oneof.data.table import Table, read_table
+from oneof.inspect import inspect_table
 from oneof.runs.folder import FACTS, Run, fingerprint, write_json
 from oneof.runs.learn import SPACE, Examples, Learned, learn, write_learned
 from oneof.selection.space import Space
@@ -112,7 +112,7 @@ def _make_ready(
         say(f"{out} is finished already; nothing to do.")
         return None
     _check_folder(out, asked)
-    mixed = read_mixed(file, task.roles)
+    mixed = read_table(file, task.roles)
     if fingerprint(file) != asked["data"]:
         raise ValueError(f"{file} must not change while it is read; it did. Repeat the command.")
     check_rows(len(mixed.columns), processes)
@@ -124,7 +124,7 @@ def _make_ready(
     return Ready(asked, examples, warnings)
 
 
-def examples_of(mixed: Mixed, folder: Path, cache: Path = CACHE) -> Examples:
+def examples_of(mixed: Table, folder: Path, cache: Path = CACHE) -> Examples:
     """What is learned from a table; names of images in it are of files in the folder."""
     encoding = learn_encoding(mixed.columns, mixed.roles, folder=folder, cache=cache)
     x = encoding.transform(mixed.columns, folder=folder, cache=cache)
@@ -169,39 +169,13 @@ def _check_same(out: Path, before: dict[str, Any], asked: dict[str, Any]) -> Non
         raise ValueError(f"{out} holds a run of another task: {difference}. Give another folder, or delete this one.")
 
 
-def _look(x: NDArray[np.floating[Any]], mixed: Mixed, encoding: Encoding, seed: int) -> list[str]:
+def _look(x: NDArray[np.floating[Any]], mixed: Table, encoding: Encoding, seed: int) -> list[str]:
     """What to warn of; what cannot be learned is an error."""
-    findings = inspect_sets(x, mixed.candidates, features=encoding.names, seed=seed).findings
+    findings = inspect_table(mixed, x, encoding.names, seed=seed).findings
     stop = next((finding.text for finding in findings if finding.severity == "stop"), None)
     if stop is not None:
         raise ValueError(f"{mixed.columns.source} cannot be learned from: {stop}")
-    said = [finding.text for finding in findings if finding.severity == "warn"]
-    if mixed.left_out:
-        said.append(
-            f"columns of text are left out: {', '.join(mixed.left_out)}. Name them with --features or --text to use them."
-        )
-    if mixed.row_numbers:
-        said.append(
-            f"columns that number the rows are left out: {', '.join(name or '(unnamed)' for name in mixed.row_numbers)}. Name them with --features to use them."
-        )
-    return said + _strange_gold(mixed)
-
-
-def _strange_gold(mixed: Mixed) -> list[str]:
-    """A word on gold labels that no set holds: they may be misspelt."""
-    if mixed.gold is None:
-        return []
-    classes, held = mixed.candidates.classes.tolist(), mixed.candidates.mask.sum(0) > 0
-    strange = [row for row, label in enumerate(mixed.gold) if label >= 0 and not held[label]]
-    if not strange:
-        return []
-    first = classes[mixed.gold[strange[0]]]
-    known = {str(label).lower(): label for label, is_held in zip(classes, held, strict=True) if is_held}
-    near = get_close_matches(str(first).lower(), known, n=1)
-    hint = f", such as {known[near[0]]!r}" if near else ""
-    return [
-        f"{len(strange)} gold labels are in no set, the first in row {strange[0]}: {first!r}. Write them as the sets do{hint}."
-    ]
+    return [finding.text for finding in findings if finding.severity == "warn"]
 
 
 def _write(

@@ -35,6 +35,7 @@ _FACTS = {
         "gaps": [str],
         "categories": {str: [str]},
         "embedded": [{"column": str, "kind": {"text", "image"}, "model": str, "width": int}],
+        "dates": [str],
     },
     "calibration": {"by": str, "rows": int, "accuracy": [[NUMBER]], "scores": [NUMBER]},
 }

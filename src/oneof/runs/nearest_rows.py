@@ -8,6 +8,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from oneof.storage.sheets import lists_of
+
 K = 5
 _MOST_ASKING, _MOST_SETTLED = 20_000, 50_000  # rows to find neighbours for, and among which
 _BLOCK = 512
@@ -22,8 +24,7 @@ class Evidence(NamedTuple):
     def column(self) -> pa.ListArray:
         """The neighbours as lists, without the gaps."""
         found = self.neighbours >= 0
-        offsets = np.concatenate([[0], found.sum(1).cumsum()]).astype(np.int32)
-        return pa.ListArray.from_arrays(pa.array(offsets), pa.array(self.neighbours[found]))
+        return lists_of(found.nonzero()[0], len(found), pa.array(self.neighbours[found]))
 
 
 def find_evidence(

@@ -10,6 +10,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from oneof.runs.calibrate import prediction_sets, threshold
+from oneof.storage.sheets import lists_of
 
 
 def prediction_table(
@@ -60,5 +61,4 @@ def _lists(mask: NDArray[np.bool_], probabilities: NDArray[np.floating[Any]], na
     """The labels of each set, the most probable first."""
     order = np.argsort(-np.where(mask, probabilities, -1), axis=1, kind="stable")
     inside = np.take_along_axis(mask, order, axis=1)
-    offsets = np.concatenate([[0], mask.sum(1).cumsum()]).astype(np.int32)
-    return pa.ListArray.from_arrays(pa.array(offsets), names.take(pa.array(order[inside])))
+    return lists_of(inside.nonzero()[0], len(mask), names.take(pa.array(order[inside])))

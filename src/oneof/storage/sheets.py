@@ -5,9 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 from oneof.storage.files import written_beside
 
@@ -20,6 +22,16 @@ def check_out(path: Path, endings: tuple[str, ...] = ENDINGS) -> None:
         raise ValueError(f"out must end in one of {', '.join(endings)}; got {str(path)!r}.")
     if not path.parent.is_dir():
         raise ValueError(f"out must lie in a folder that exists; got {str(path)!r}. Make {str(path.parent)!r} first.")
+
+
+def lists_of(rows: NDArray[np.integer[Any]], n: int, values: pa.Array) -> pa.ListArray:
+    """A column of n lists: values that are sorted by their row, which `rows` says.
+
+    >>> lists_of(np.array([0, 0, 2]), 3, pa.array(["a", "b", "c"])).to_pylist()
+    [['a', 'b'], [], ['c']]
+    """
+    offsets = np.concatenate([[0], np.bincount(rows, minlength=n).cumsum()]).astype(np.int32)
+    return pa.ListArray.from_arrays(pa.array(offsets), values)
 
 
 def write_sheet(table: pa.Table, path: Path, separator: str = "|") -> None:

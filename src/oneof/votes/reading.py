@@ -96,7 +96,7 @@ def read_wide(source: Any, *, columns: Sequence[str], item: str = "item", spelli
     return collect(Answers(table.name, items, people, item_of[row], annotator, text, None, place), spelling)
 
 
-def _refuse_twice(table: tables.Table, column: str, item: NDArray[np.intp], items: Any) -> None:
+def _refuse_twice(table: tables.VoteTable, column: str, item: NDArray[np.intp], items: Any) -> None:
     if len(items) == len(item):
         return
     second = int((np.bincount(item)[item] > 1).nonzero()[0][0])

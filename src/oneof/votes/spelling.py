@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from oneof.storage.did_you_mean import did_you_mean
 from oneof.votes import tables
 from oneof.votes.records import load_json
 
@@ -102,10 +102,8 @@ def _distinct(classes: Sequence[str]) -> list[str]:
 
 
 def _unknown(name: str, labels: list[str], place: str) -> str:
-    close = get_close_matches(name, labels, 1)
-    hint = f"Did you mean {close[0]!r}? " if close else ""
     shown = ", ".join(labels[:6]) + (f", ... ({len(labels)} in all)" if len(labels) > 6 else "")
-    return f"labels must be among the classes {shown}; got {name!r} in {place}. {hint}Map it, or add it to the classes."
+    return f"labels must be among the classes {shown}; got {name!r} in {place}.{did_you_mean(name, labels)} Map it, or add it to the classes."
 
 
 def read_map(path: str | Path) -> dict[str, str]:

@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
-from oneof.storage.sheets import check_out, write_sheet
+from oneof.storage.sheets import check_out, lists_of, write_sheet
 from oneof.votes.ballots import Votes, tally
 from oneof.votes.policies import Sets
 
@@ -31,8 +30,8 @@ def to_table(votes: Votes, sets: Sets) -> Any:
     return pa.table(
         {
             "item": votes.items,
-            "candidates": pa.ListArray.from_arrays(_offsets(item, n), labels.take(label)),
-            "votes": pa.ListArray.from_arrays(_offsets(counted.item, n), count),
+            "candidates": lists_of(item, n, labels.take(label)),
+            "votes": lists_of(counted.item, n, count),
         }
     )
 
@@ -57,7 +56,3 @@ def _check_joinable(labels: list[str]) -> None:
             f"labels in a CSV must have no {SEPARATOR!r} and no blanks around them; got {wrong!r}. "
             "Write .parquet, or say --normalise for blanks, --separator where an answer is several labels."
         )
-
-
-def _offsets(item: NDArray[np.intp], n: int) -> Any:
-    return pa.array(np.concatenate([[0], np.cumsum(np.bincount(item, minlength=n))]), pa.int32())

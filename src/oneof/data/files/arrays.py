@@ -1,4 +1,4 @@
-"""Files of arrays, npz and .mat, as what a table needs: features, sets, labels, and what messages call them."""
+"""Files of arrays, npz and .mat: features, candidate sets and perhaps true labels."""
 
 from __future__ import annotations
 
@@ -11,37 +11,50 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from oneof.candidates.cells import is_missing, sets_of_cells
+from oneof.candidates.mask import Candidates
+from oneof.candidates.read import read
 from oneof.data.files.mat import read_mat
+
+_KEYS = {".npz": ("x", "candidates", "labels"), ".mat": ("data", "partial_target", "target")}
+_Stored = tuple[NDArray[Any], Any, list[Any] | None, list[Any] | None]  # x, sets, labels (None: unknown), classes
 
 
 @dataclass(frozen=True)
-class Stored:
-    """What a file holds, before its sets are read."""
+class Arrays:
+    """What a file of arrays holds."""
 
-    name: str
     x: NDArray[np.float32]  # [n, d]
-    features: list[str]  # [d]
-    sets: Any  # a mask [n, c], or a list of cells [n]
-    sets_name: str  # with the file, as messages say it
-    labels: list[Any] | None  # [n], None where unknown; beside a mask, whole numbers are its columns
-    labels_name: str
-    classes: list[Any] | None = None  # [c]
+    features: list[str]  # [d]: x0, x1, ...
+    candidates: Candidates
+    labels: NDArray[np.intp] | None  # [n], columns of the sets; -1 where unknown
+    labels_key: str  # what the file calls its labels
 
 
-def from_mat(path: Path) -> Stored:
+def read_arrays(path: Path, separator: str, empty: str) -> Arrays:
+    """Read an npz, which holds `x` [n, d], `candidates` (a mask [n, c], or [n] texts) and perhaps `labels` [n] (names, or
+    columns of the mask; -1 unknown) and `classes` [c]; or a .mat, which holds `data`, `partial_target` and perhaps `target`.
+    """
+    suffix = path.suffix.lower()
+    stored, sets, labels, classes = _from_mat(path) if suffix == ".mat" else _from_npz(path)
+    of_x, of_sets, of_labels = (f"{path}, key {key!r}" for key in _KEYS[suffix])
+    x = _finite(stored, of_x)
+    candidates = _read_sets(sets, classes, separator, empty, of_sets)
+    known = None if labels is None else _true_labels(labels, candidates, isinstance(sets, np.ndarray), of_labels)
+    return Arrays(x, [f"x{j}" for j in range(x.shape[1])], candidates, known, _KEYS[suffix][2])
+
+
+def _from_mat(path: Path) -> _Stored:
     """The keys `data`, `partial_target` and `target` as the partial-label community uses them."""
     mat = read_mat(path)
     labels = None
     if mat.target is not None:
         known, column = np.atleast_1d(mat.target.any(1)), mat.target.argmax(1)
         labels = [int(j) if one else None for j, one in zip(column, known, strict=True)]
-    x = _finite(mat.x, f"{path}, key 'data'")
-    sets_name, labels_name = f"{path}, key 'partial_target'", f"{path}, key 'target'"
-    return Stored(str(path), x, _numbered(x), mat.candidates, sets_name, labels, labels_name)
+    return mat.x, mat.candidates, labels, None
 
 
-def from_npz(path: Path) -> Stored:
-    """The keys `x`, `candidates`, and perhaps `labels` and `classes`."""
+def _from_npz(path: Path) -> _Stored:
     arrays = _load_npz(path)
     for key in ("x", "candidates"):
         if key not in arrays:
@@ -53,10 +66,7 @@ def from_npz(path: Path) -> Stored:
         raise ValueError(f"{path}, key 'candidates' must be [n, c] or [n] for {len(x)} rows; got {list(sets.shape)}.")
     classes = arrays["classes"].ravel().tolist() if "classes" in arrays else None
     labels = _labels(arrays["labels"], len(x), path) if "labels" in arrays else None
-    x = _finite(x, f"{path}, key 'x'")
-    sets_name, labels_name = f"{path}, key 'candidates'", f"{path}, key 'labels'"
-    cells = sets if sets.ndim == 2 else sets.tolist()
-    return Stored(str(path), x, _numbered(x), cells, sets_name, labels, labels_name, classes)
+    return x, sets if sets.ndim == 2 else sets.tolist(), labels, classes
 
 
 def _labels(labels: NDArray[Any], n: int, path: Path) -> list[Any]:
@@ -75,10 +85,6 @@ def _load_npz(path: Path) -> dict[str, NDArray[Any]]:
         raise ValueError(f"{path} must be a whole npz file of plain arrays; {reason}") from error
 
 
-def _numbered(x: NDArray[Any]) -> list[str]:
-    return [f"x{j}" for j in range(x.shape[1])]
-
-
 def _finite(x: NDArray[Any], name: str) -> NDArray[np.float32]:
     with np.errstate(over="ignore"):
         floats: NDArray[np.float32] = x.astype(np.float32)
@@ -90,3 +96,40 @@ def _finite(x: NDArray[Any], name: str) -> NDArray[np.float32]:
             "Fill or drop such rows."
         )
     return floats
+
+
+# ---------------------------------------------------------------------------------------------------------- sets, labels
+
+
+def _read_sets(sets: Any, classes: list[Any] | None, separator: str, empty: str, where: str) -> Candidates:
+    rows = sets_of_cells(sets, separator, where) if isinstance(sets, list) else sets
+    try:
+        return read(rows, classes=classes, empty=empty)
+    except (ValueError, TypeError) as error:
+        raise type(error)(f"{where}: {error}") from error
+
+
+def _true_labels(stored: list[Any], sets: Candidates, beside_mask: bool, where: str) -> NDArray[np.intp]:
+    """Labels as columns of the mask, -1 where missing; one outside its row's set is an error."""
+    column = _columns_of_labels(stored, sets, beside_mask)
+    labels = np.full(len(stored), -1, dtype=np.intp)
+    for row, label in enumerate(stored):
+        if is_missing(label):
+            continue
+        j = -1 if isinstance(label, (list, dict)) else column.get(label, -1)
+        if j < 0 or not sets.mask[row, j]:
+            raise ValueError(
+                f"a true label must be in its row's candidate set; {where}, row {row} is {label!r}, the set is "
+                f"{sets.classes[sets.mask[row]].tolist()[:8]}."
+            )
+        labels[row] = j
+    return labels
+
+
+def _columns_of_labels(stored: list[Any], sets: Candidates, beside_mask: bool) -> dict[Any, int]:
+    """Where a label as stored lies in the mask: by name, by its text, or by number beside a mask."""
+    column = {name: j for j, name in enumerate(sets.classes.tolist())}
+    labels = {label for label in stored if isinstance(label, (str, int, float))}
+    if beside_mask and all(isinstance(label, int) for label in labels):
+        return {j: j for j in range(len(column))}
+    return {label: column.get(label, column.get(str(label).strip(), -1)) for label in labels}

@@ -7,9 +7,11 @@ result. Parquet comes column by column: with row groups of hundreds of megabytes
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +22,12 @@ import pyarrow.csv
 import pyarrow.parquet
 from numpy.typing import NDArray
 
+from oneof.data.files.kinds import days, is_text, kind_of, without_blanks
+from oneof.data.roles import Kind
+
+_NULLS = tuple(pa.csv.ConvertOptions().null_values)
 _PIECE = 1 << 16  # rows
+_LOOKED_AT = 1000  # texts, to see whether a column of texts holds dates
 Piece = tuple[str, int, pa.Array]  # column, first row, values
 
 
@@ -29,13 +36,17 @@ class Source:
     """A table that can be read once or more, some columns at a time."""
 
     name: str  # the file, or "the table": what messages call it
-    numeric: dict[str, bool]  # column -> does it hold numbers?
+    names: list[str]  # of its columns, as they stand: a name may be there twice
+    kinds: dict[str, Kind]  # by name
     rows: int  # as many as are known beforehand; 0 if none are
     pieces: Callable[[list[str], list[str]], Iterator[Piece]]  # of columns of numbers, and of others
 
-    @property
-    def columns(self) -> list[str]:
-        return list(self.numeric)
+    def check_distinct(self, names: Iterable[str]) -> None:
+        """Refuse a name that two columns have."""
+        count = Counter(self.names)
+        twice = next((name for name in names if count[name] > 1), None)
+        if twice is not None:
+            raise ValueError(f"columns must have distinct names; {self.name} has {twice!r} twice. Rename one.")
 
 
 def open_table(table: Any) -> Source:
@@ -46,15 +57,15 @@ def open_table(table: Any) -> Source:
         return _arrow(pa.table(table))
     if hasattr(table, "columns") and hasattr(table, "dtypes"):
         return _pandas(table)
-    raise TypeError(f"a table must be a path, an Arrow table or a pandas frame; got {type(table).__name__}.")
+    raise TypeError(f"a table must be a path, an Arrow table or a data frame; got {type(table).__name__}.")
 
 
 def read_numbers(
-    source: Source, numbers: list[str], others: list[str], *, missing: bool = False
+    source: Source, numbers: list[str], others: list[str]
 ) -> tuple[NDArray[np.float32], dict[str, list[Any]]]:
-    """Columns of numbers as x [n, d], written piece by piece into one array; the other columns as lists.
+    """Columns of numbers and dates as x [n, d], written piece by piece into one array; the other columns as lists.
 
-    A missing number is an error, or with missing=True becomes NaN.
+    A missing number becomes NaN, a date the number of days since 1970.
     """
     x = _allocate(source, len(numbers))
     lists: dict[str, list[Any]] = {name: [] for name in others}
@@ -67,18 +78,20 @@ def read_numbers(
             continue
         if end > len(x):  # the number of rows of a CSV is known only at its end
             x.resize((max(end, 3 * len(x) // 2), len(numbers)), refcheck=False)
-        x[row:end, column[name]] = _floats(values, f"{source.name}, column {name!r}", row, missing)
+        where = f"{source.name}, column {name!r}"
+        plain = days(values, where, row) if source.kinds[name] == "date" else without_blanks(values)
+        x[row:end, column[name]] = _floats(plain, where, row)
     if len(set(ends.values())) > 1:
         raise ValueError(
             f"{source.name} must have as many rows in every column; got {min(ends.values())} to {max(ends.values())}."
         )
-    x.resize((max(ends.values()), len(numbers)), refcheck=False)
+    x.resize((max(ends.values(), default=source.rows), len(numbers)), refcheck=False)
     return x, lists
 
 
 def _objects(values: pa.Array) -> list[Any]:
     """A piece as Python objects; equal texts are one object, or a million cells would be a million strings."""
-    if not (pa.types.is_string(values.type) or pa.types.is_large_string(values.type)):
+    if not is_text(values.type):
         return values.to_pylist()  # type: ignore[no-any-return]
     coded = values.dictionary_encode()
     words = [*coded.dictionary.to_pylist(), None]
@@ -94,26 +107,17 @@ def _allocate(source: Source, d: int) -> NDArray[np.float32]:
         ) from error
 
 
-def _floats(column: pa.Array, name: str, first_row: int, missing: bool) -> NDArray[np.float32]:
+def _floats(column: pa.Array, where: str, first_row: int) -> NDArray[np.float32]:
     values: NDArray[Any] = pa.compute.cast(column, pa.float64()).to_numpy(zero_copy_only=False)
     with np.errstate(over="ignore"):
         floats: NDArray[np.float32] = values.astype(np.float32)
-    bad = ~np.isfinite(floats)
-    if missing:
-        bad &= ~np.isnan(values)
+    bad = ~np.isfinite(floats) & ~np.isnan(values)
     if bad.any():
         row = int(bad.argmax())
-        given = "missing" if not column[row].is_valid else f"{values[row]:g}"
         raise ValueError(
-            f"features must be finite numbers within float32; {name}, row {first_row + row} is {given}. Fill or drop such rows."
+            f"features must be finite numbers within float32; {where}, row {first_row + row} is {values[row]:g}. Fill or drop such rows."
         )
     return floats
-
-
-def is_numeric(kind: pa.DataType) -> bool:
-    """Integers, floats, decimals and bool count as numbers; times and texts do not."""
-    types = pa.types
-    return bool(types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind) or types.is_boolean(kind))
 
 
 class Unreadable(ValueError):
@@ -143,7 +147,12 @@ def readable(name: str) -> Iterator[None]:
 def _parquet(path: Path) -> Source:
     with readable(str(path)), pa.parquet.ParquetFile(path) as file:
         schema, rows = file.schema_arrow, file.metadata.num_rows
-    numeric = _numeric_columns(schema, str(path))
+        count = Counter(schema.names)
+        texts = [field.name for field in schema if is_text(field.type) and count[field.name] == 1]
+        first = next(file.iter_batches(_LOOKED_AT, columns=texts), None) if texts else None
+
+    def sample(name: str) -> pa.Array:
+        return pa.array([], pa.string()) if first is None or name not in texts else first.column(name)
 
     def pieces(numbers: list[str], others: list[str]) -> Iterator[Piece]:
         # Without a buffer of its own each column chunk, often the whole column of the file, would be read at once.
@@ -154,17 +163,20 @@ def _parquet(path: Path) -> Source:
                     yield name, row, batch.column(0)
                     row += batch.num_rows
 
-    return Source(str(path), numeric, rows, pieces)
+    kinds = {field.name: kind_of(field.type, partial(sample, field.name)) for field in schema}
+    return Source(str(path), schema.names, kinds, rows, pieces)
 
 
 def _csv(path: Path) -> Source:
     """Types come from the first block; whole numbers are read as floats, since a later block may have fractions."""
     with _csv_reader(path, {}) as reader:
-        numeric = _numeric_columns(reader.schema, str(path))
-        truths = {field.name for field in reader.schema if pa.types.is_boolean(field.type)}
+        schema, names = reader.schema, reader.schema.names
+    nothing = pa.array([], pa.string())  # Arrow has looked for dates by itself
+    kinds = {field.name: kind_of(field.type, lambda: nothing) for field in schema}
+    truths = {field.name: pa.bool_() for field in schema if pa.types.is_boolean(field.type)}
 
     def pieces(numbers: list[str], others: list[str]) -> Iterator[Piece]:
-        types = {name: pa.bool_() if name in truths else pa.float64() for name in numbers}
+        types = {name: pa.string() if kinds[name] == "date" else truths.get(name, pa.float64()) for name in numbers}
         types |= dict.fromkeys(others, pa.string())
         row = 0
         with _csv_reader(path, types) as reader:
@@ -172,7 +184,7 @@ def _csv(path: Path) -> Source:
                 yield from ((name, row, values) for name, values in zip(types, batch.columns, strict=True))
                 row += batch.num_rows
 
-    return Source(str(path), numeric, 0, pieces)
+    return Source(str(path), names, kinds, 0, pieces)
 
 
 @contextmanager
@@ -186,7 +198,7 @@ def _csv_reader(path: Path, types: dict[str, pa.DataType]) -> Iterator[pa.csv.CS
         with readable(str(path)), pa.csv.open_csv(path, pa.csv.ReadOptions(use_threads=False), form, convert) as reader:
             yield reader
     except Unreadable as error:
-        raise ValueError(csv_message(path, str(error), types)) from error
+        raise ValueError(_csv_message(path, str(error), types)) from error
 
 
 def check_encoding(path: Path) -> None:
@@ -196,13 +208,15 @@ def check_encoding(path: Path) -> None:
             raise ValueError(f"{path} must be UTF-8; it is UTF-16. Save it as UTF-8.")
 
 
-def csv_message(path: Path, message: str, types: dict[str, pa.DataType]) -> str:
+def _csv_message(path: Path, message: str, types: dict[str, pa.DataType]) -> str:
     """What Arrow says of a CSV, in our words where we know what to do."""
     # Arrow would call back for a ragged row, but fails inside the call where the row is not UTF-8; so read its words.
     ragged = re.search(r"Row #(\d+): Expected (\d+) columns, got (\d+): (.*)", message)
     if ragged is not None:
         line, expected, got, text = ragged.groups()
         return f"rows must have the header's {expected} cells; {path}, row {int(line) - 2} (line {line}) has {got}: {text[:60]!r}."
+    if "Empty CSV" in message:
+        return f"{path} must have at least one row; it is empty."
     if "conversion error to double" in message or "conversion error to bool" in message:
         return _wrong_cell(path, [name for name, kind in types.items() if kind != pa.string()]) or message
     if "invalid UTF8" in message:
@@ -228,7 +242,7 @@ def _wrong_cell(path: Path, numbers: list[str]) -> str | None:
 
 def is_number(cell: Any) -> bool:
     """Is a cell blank, or does it say a number?"""
-    if cell is None or cell in pa.csv.ConvertOptions().null_values:
+    if cell is None or cell in _NULLS:
         return True
     try:
         float(cell)
@@ -245,30 +259,35 @@ def _arrow(table: pa.Table) -> Source:
                 yield name, row, values
                 row += len(values)
 
-    return Source("the table", _numeric_columns(table.schema, "the table"), table.num_rows, pieces)
+    columns = zip(table.column_names, table.columns, strict=True)
+    kinds = {name: kind_of(one.type, one.slice(0, _LOOKED_AT).combine_chunks) for name, one in columns}
+    return Source("the table", table.column_names, kinds, table.num_rows, pieces)
 
 
 def _pandas(frame: Any) -> Source:
-    from pandas.api.types import is_numeric_dtype
-
     names = [str(name) for name in frame.columns]
-    _check_distinct(names, "the frame")
-    numeric = {name: bool(is_numeric_dtype(kind)) for name, kind in zip(names, frame.dtypes, strict=True)}
 
     def pieces(numbers: list[str], others: list[str]) -> Iterator[Piece]:
         for name in [*numbers, *others]:
             with readable(f"the frame, column {name!r}"):
-                yield name, 0, pa.array(frame.iloc[:, names.index(name)], from_pandas=True)
+                yield name, 0, _as_arrow(frame.iloc[:, names.index(name)])
 
-    return Source("the frame", numeric, len(frame), pieces)
-
-
-def _numeric_columns(schema: pa.Schema, name: str) -> dict[str, bool]:
-    _check_distinct(schema.names, name)
-    return {field.name: is_numeric(field.type) for field in schema}
+    kinds = {name: _pandas_kind(frame.iloc[:, j]) for j, name in enumerate(names)}
+    return Source("the frame", names, kinds, len(frame), pieces)
 
 
-def _check_distinct(names: list[str], where: str) -> None:
-    twice = next((name for i, name in enumerate(names) if name in names[:i]), None)
-    if twice is not None:
-        raise ValueError(f"columns must have distinct names; {where} has {twice!r} twice. Rename one.")
+def _as_arrow(column: Any) -> pa.Array:
+    values = pa.array(column, from_pandas=True)
+    return values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
+
+
+def _pandas_kind(column: Any) -> Kind:
+    from pandas.api.types import is_numeric_dtype
+
+    if is_numeric_dtype(column.dtype):
+        return "number"
+    try:
+        values = _as_arrow(column)
+    except (pa.ArrowException, TypeError, ValueError):
+        return "text"  # objects of several kinds, which may not be read at all
+    return kind_of(values.type, lambda: values[:_LOOKED_AT])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -16,6 +15,7 @@ from oneof.data.files.cifar import class_names, images_and_labels, read_batches
 from oneof.data.files.human_votes import read_cifar10h, read_cifar10n
 from oneof.data.files.idx import read_idx
 from oneof.data.files.mat import read_mat
+from oneof.storage.did_you_mean import did_you_mean
 
 
 @dataclass(frozen=True)
@@ -83,9 +83,7 @@ def load(name: str, data_dir: str | Path | None = None) -> Dataset:
 def find(name: str) -> Named:
     """The row of a name, or an error that says which names there are."""
     if name not in NAMED:
-        near = difflib.get_close_matches(name.lower(), NAMED, n=1)
-        hint = f" Did you mean {near[0]!r}?" if near else ""
-        raise ValueError(f"data set must be one of {', '.join(NAMED)}; got {name!r}.{hint}")
+        raise ValueError(f"data set must be one of {', '.join(NAMED)}; got {name!r}.{did_you_mean(name, NAMED)}")
     return NAMED[name]
 
 

@@ -1,0 +1,81 @@
+"""Columns that are no features though they could be read as such: row numbers, true labels, names of rows, blank columns.
+
+Whoever learns from them learns the order of the table, or the answer itself.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oneof.candidates.mask import Candidates
+
+MOST_VALUES = 1000  # of a category: beyond it a column names rows rather than kinds
+_IDS = re.compile(r"(|unnamed: \d+|index|id|item|row|.*[_ .-]id|.*[a-z]I[dD])", re.DOTALL)
+_TRUTHS = re.compile(
+    r"((true|gold|ground|correct)[_ .-]?)?(truth|labels?|targets?|gold|class|y)([_ .-]?(id|idx|index|code|true))?"
+)
+_EXACT = 2**24  # whole numbers that float32 can hold
+_FEW = 20  # rows: in a small table anything may be distinct
+_SAMPLE = 1024  # rows that are looked at for true labels
+_SURE = 10  # rows more than chance gives must agree with their set
+
+
+def why_no_feature(name: str, values: NDArray[np.float32], sets: Candidates | None) -> str | None:
+    """Why a column of numbers [n] is no feature: a field of `LeftOut`; None if it may be one."""
+    if np.isnan(values[0]) and np.isnan(values).all():
+        return "blank"
+    if numbers_rows(name, values):
+        return "row_numbers"
+    sample = values[_sampled(len(values))]
+    if (np.round(sample) != sample)[~np.isnan(sample)].any():
+        return None
+    if _TRUTHS.fullmatch(name.lower()):
+        return "truths"
+    if sets is None or len(np.unique(sample)) > len(sets.classes) + 1:  # a gap counts as one
+        return None
+    words = [None if np.isnan(value) else str(int(value)) for value in sample.tolist()]
+    return "truths" if _in_its_set(words, sets) else None
+
+
+def why_no_category(name: str, words: Sequence[str | None], sets: Candidates | None) -> str | None:
+    """The same for a column of categories."""
+    sample = [words[row] for row in _sampled(len(words)).tolist()]
+    if _TRUTHS.fullmatch(name.lower()) or (sets is not None and _in_its_set(sample, sets)):
+        return "truths"
+    return "texts" if len(words) >= _FEW and len(set(words)) > min(MOST_VALUES, len(words) / 2) else None
+
+
+def numbers_rows(name: str, values: NDArray[np.float32]) -> bool:
+    """Is a column [n] the row's number, or by its name an id that is different in every row?
+
+    >>> numbers_rows("x", np.arange(7, 107, dtype=np.float32)), numbers_rows("age", np.arange(100, 0, -1, dtype=np.float32))
+    (True, False)
+    >>> numbers_rows("user_id", np.arange(100, 0, -1, dtype=np.float32))
+    True
+    """
+    if len(values) < _FEW or not np.isfinite(values).all() or (values != np.round(values)).any():
+        return False
+    if (values == values[0] + np.arange(len(values))).all():
+        return True
+    like_id = _IDS.fullmatch(name) or _IDS.fullmatch(name.lower())
+    return bool(like_id) and (len(np.unique(values)) == len(values) or bool(np.abs(values).max() >= _EXACT))
+
+
+def _sampled(n: int) -> NDArray[np.intp]:
+    return np.unique(np.linspace(0, n - 1, min(n, _SAMPLE)).astype(np.intp))
+
+
+def _in_its_set(words: Sequence[str | None], sets: Candidates) -> bool:
+    """Does nearly every row hold a label of its own set, far more often than the sets of other rows would have it?"""
+    column = {str(label): j for j, label in enumerate(sets.classes.tolist())}
+    known = [(row, column.get(word, -1)) for row, word in zip(_sampled(len(sets.mask)), words, strict=True) if word]
+    if not known:
+        return False
+    rows, labels = np.array(known).T
+    misses = int((~sets.mask[rows, labels] | (labels < 0)).sum())
+    by_chance = np.where(labels < 0, 1.0, 1 - sets.mask[rows].mean(0)[labels]).sum()
+    return misses <= len(known) / 20 and by_chance >= _SURE + 4 * misses

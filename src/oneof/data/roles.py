@@ -1,0 +1,122 @@
+"""Which column of a table plays which part: what a person asks for, and what that comes to in a given table."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, NamedTuple
+
+from oneof.storage.did_you_mean import did_you_mean
+
+Kind = Literal["number", "date", "category", "text", "blank"]  # what a column holds
+
+
+@dataclass(frozen=True)
+class Roles:
+    """Which column plays which part. A column has one part; what has no part is not read."""
+
+    features: tuple[str, ...] = ("*",)  # names; or globs, which take what is no text. Text by its name is a category
+    categories: tuple[str, ...] = ()  # taken as categories, beside the features, even where they are numbers
+    text: tuple[str, ...] = ()  # to embed as sentences
+    image: tuple[str, ...] = ()  # names of image files, to embed
+    candidates: str | None = "candidates"
+    exclude: str | None = None  # labels that a row does not have
+    gold: str | None = None  # true labels of some rows
+    group: str | None = None  # rows of one group stay on one side of a split
+    ignore: tuple[str, ...] = ()  # never a feature
+    separator: str = "|"
+    empty: str = "error"  # or "unlabelled"
+    dates: tuple[str, ...] = ()  # those of the features that hold dates; the reader fills this in
+
+    def __post_init__(self) -> None:
+        if not self.separator:
+            raise ValueError("separator must not be empty; got ''.")
+        if self.empty not in ("error", "unlabelled"):
+            raise ValueError(f"empty must be 'error' or 'unlabelled'; got {self.empty!r}.")
+
+    @property
+    def words(self) -> list[str]:
+        """The columns of features that are read as texts."""
+        return [*self.categories, *self.text, *self.image]
+
+
+class LeftOut(NamedTuple):
+    """Columns that a glob names but does not take, by why they are no features."""
+
+    texts: tuple[str, ...] = ()
+    blank: tuple[str, ...] = ()
+    row_numbers: tuple[str, ...] = ()
+    truths: tuple[str, ...] = ()
+
+    def lines(self) -> list[str]:
+        """A line for a person on every kind of them."""
+        said = {
+            "columns of text": (self.texts, "To use one, make it a category (--category NAME, or dtype 'category' in a frame), or embed it (--text NAME)."),
+            "columns without a value": (self.blank, ""),
+            "columns that number the rows": (self.row_numbers, f"To use them beside the others, say {_all_and(self.row_numbers)}."),
+            "columns that look like true labels": (self.truths, f"If they are, say --gold NAME; if they are features, say {_all_and(self.truths)}."),
+        }  # fmt: skip
+        return [
+            f"{what} are left out: {', '.join(name or '(unnamed)' for name in names)}. {advice}".rstrip()
+            for what, (names, advice) in said.items()
+            if names
+        ]
+
+
+def _all_and(names: tuple[str, ...]) -> str:
+    return " ".join(f"--features {name!r}" for name in ("*", *names))
+
+
+def resolve_roles(kinds: Mapping[str, Kind], where: str, roles: Roles) -> tuple[Roles, LeftOut]:
+    """The roles with every glob replaced by the columns that it takes, and what is left of a table that holds such kinds.
+
+    >>> roles, left = resolve_roles({"size": "number", "hue": "text", "sets": "text"}, "t.csv", Roles(candidates="sets"))
+    >>> roles.features, left.texts
+    (('size',), ('hue',))
+    """
+    parts = [roles.candidates, roles.exclude, roles.gold, roles.group, *roles.words, *roles.ignore]
+    taken = [name for name in parts if name]
+    for name in taken:
+        check_column(name, list(kinds), where)
+    _check_one_part(taken, where)
+    free = {name: kind for name, kind in kinds.items() if name not in taken}
+    chosen = {name for pattern in roles.features for name in _matching(pattern, free, where)}
+    words = tuple(name for name, kind in free.items() if name in chosen and kind in ("text", "category"))
+    found = replace(
+        roles,
+        features=tuple(name for name in free if name in chosen and name not in words),
+        categories=(*roles.categories, *words),
+        dates=tuple(name for name, kind in free.items() if name in chosen and kind == "date"),
+    )
+    globs = [pattern for pattern in roles.features if pattern not in free]
+    untaken = [name for name in free if name not in chosen and any(fnmatch.fnmatchcase(name, glob) for glob in globs)]
+    return found, LeftOut(
+        texts=tuple(name for name in untaken if free[name] == "text"),
+        blank=tuple(name for name in untaken if free[name] == "blank"),
+    )
+
+
+def check_column(name: str, columns: Sequence[str], where: str) -> None:
+    """Refuse a name that is no column, with the nearest one that is."""
+    if name not in columns:
+        shown = ", ".join(columns[:8]) + (", ..." if len(columns) > 8 else "")
+        raise ValueError(f"column {name!r} must be in {where}; it has {shown or 'none'}.{did_you_mean(name, columns)}")
+
+
+def _check_one_part(taken: list[str], where: str) -> None:
+    twice = next((name for i, name in enumerate(taken) if name in taken[:i]), None)
+    if twice is not None:
+        raise ValueError(f"a column must have one part; {where}, column {twice!r} was given two. Name it once.")
+
+
+def _matching(pattern: str, free: Mapping[str, Kind], where: str) -> set[str]:
+    if pattern in free:
+        return {pattern}
+    if not any(sign in pattern for sign in "*?["):
+        check_column(pattern, list(free), where)
+    of_a_glob = ("number", "date", "category")
+    found = {name for name, kind in free.items() if kind in of_a_glob and fnmatch.fnmatchcase(name, pattern)}
+    if not found and pattern != "*":
+        raise ValueError(f"features must match a column of numbers; {where} has none for {pattern!r}.")
+    return found

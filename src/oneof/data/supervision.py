@@ -1,0 +1,81 @@
+"""What a table says about its rows' labels: candidate sets, exclusions, gold labels."""
+
+from __future__ import annotations
+
+import numbers
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oneof.candidates.cells import sets_of_cells, split_cells
+from oneof.candidates.mask import Candidates
+from oneof.candidates.read import empty_message, read
+from oneof.data.roles import Roles
+from oneof.storage.did_you_mean import nearest
+
+
+def read_supervision(
+    name: str, others: dict[str, list[Any]], roles: Roles, n: int
+) -> tuple[Candidates, NDArray[np.intp] | None]:
+    """The sets of all rows: what is said to be possible, without what is said to be wrong."""
+    if not roles.candidates and not roles.exclude:
+        raise ValueError(f"candidates must be a column of {name}, or exclusions; got neither.")
+    reading = {roles.candidates: sets_of_cells, roles.exclude: sets_of_cells, roles.gold: split_cells}
+    where = {column: f"{name}, column {column!r}" for column in reading}
+    cells = {column: way(others[column], roles.separator, where[column]) for column, way in reading.items() if column}
+    classes = _classes([labels for column in cells.values() for labels in column])
+    possible, wrong, gold = (
+        _mask(cells[column], classes) if column else np.zeros((n, len(classes)), bool)
+        for column in (roles.candidates, roles.exclude, roles.gold)
+    )
+    silent: NDArray[np.bool_] = np.logical_not(possible.any(axis=1))
+    unsaid = silent & ~wrong.any(1)
+    if roles.empty == "error" and unsaid.any():
+        raise ValueError(f"{where[roles.candidates or roles.exclude]}: {empty_message(unsaid)}")
+    left = (possible | silent[:, None]) & ~wrong
+    nothing: NDArray[np.bool_] = np.logical_not(left.any(axis=1))
+    if nothing.any():
+        raise ValueError(f"{where[roles.exclude]}: {empty_message(nothing, complementary=True)}")
+    return read(left, classes=classes), _gold(gold, where[roles.gold]) if roles.gold else None
+
+
+def _classes(rows: list[list[Any]]) -> list[str]:
+    """Every label as text, sorted: numbers by their value."""
+    labels = {label for row in rows for label in row}
+    if all(isinstance(label, numbers.Real) for label in labels):
+        return [label_text(label) for label in sorted(labels)]
+    return sorted({label_text(label) for label in labels})
+
+
+def label_text(label: Any) -> str:
+    return str(int(label)) if isinstance(label, float) and label.is_integer() else str(label)
+
+
+def _mask(rows: list[list[Any]], classes: list[str]) -> NDArray[np.bool_]:
+    column = {name: j for j, name in enumerate(classes)}
+    lengths = np.fromiter(map(len, rows), dtype=np.intp, count=len(rows))
+    mask = np.zeros((len(rows), len(classes)), dtype=bool)
+    mask[np.repeat(np.arange(len(rows)), lengths), [column[label_text(label)] for row in rows for label in row]] = True
+    return mask
+
+
+def _gold(mask: NDArray[np.bool_], where: str) -> NDArray[np.intp]:
+    several = mask.sum(1) > 1
+    if several.any():
+        raise ValueError(f"a gold label must be one label; {where}, row {int(several.argmax())} has several.")
+    return np.where(mask.any(1), mask.argmax(1), -1)
+
+
+def strange_gold(candidates: Candidates, gold: NDArray[np.intp]) -> list[str]:
+    """A word on gold labels that no set holds: they may be misspelt."""
+    classes, held = candidates.classes.tolist(), candidates.mask.sum(0) > 0
+    strange = np.flatnonzero((gold >= 0) & ~held[gold])
+    if not len(strange):
+        return []
+    first = classes[gold[strange[0]]]
+    near = nearest(first, candidates.classes[held].tolist())
+    hint = f", such as {near!r}" if near else ""
+    return [
+        f"{len(strange)} gold labels are in no set, the first in row {strange[0]}: {first!r}. Write them as the sets do{hint}."
+    ]
