@@ -6,12 +6,14 @@ python benchmarks/readme.py --write
 from __future__ import annotations
 
 import argparse
+import sys
 from functools import cache
 from pathlib import Path
 
-import image_report
-import image_sets
+sys.path.insert(0, str(Path(__file__).parent / "accuracy"))
+
 import realworld
+from on_images import report, sets
 
 from oneof.data.named.catalogue import NAMED
 from oneof.paper import tables
@@ -88,18 +90,16 @@ def _settings() -> set[str]:
 def made() -> dict[str, str]:
     """Every marked section, from rows."""
     on_images = read(ROOT / "results/images.jsonl")
-    reported = image_report.reported(on_images)
+    reported = report.reported(on_images)
     return {
         "results": section(read(ROOT / "results/tables.jsonl")),
         "realworld": world(),
-        "reached": image_report.reached(on_images),
-        "images": image_report.table(reported, on_images),
-        "sets": image_sets.table(ROOT / "results/sets"),
-        "choice": image_report.choice(on_images),
-        "search": image_report.table([row for row in on_images if row["seed"] not in SEEDS], on_images),
-        "earlier": image_report.table(
-            [row for row in on_images if row["seed"] in SEEDS and row not in reported], on_images
-        ),
+        "reached": report.reached(on_images),
+        "images": report.table(reported, on_images),
+        "sets": sets.table(ROOT / "results/sets"),
+        "choice": report.choice(on_images),
+        "search": report.table([row for row in on_images if row["seed"] not in SEEDS], on_images),
+        "earlier": report.table([row for row in on_images if row["seed"] in SEEDS and row not in reported], on_images),
     }
 
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 from oneof.storage.rows import read
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
-sys.path.insert(0, str(ROOT / "benchmarks"))
 
 
 def test_the_digits_table_is_that_of_the_rows():
