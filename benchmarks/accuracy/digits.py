@@ -33,7 +33,7 @@ def main(seeds: range, path: Path) -> None:
 
 
 def table(rows: list[Row]) -> str:
-    """The Markdown table that README shows."""
+    """The Markdown table of docs/results.md."""
     lines = [
         "| mixup | system | accuracy % | labels per set | true labels removed % | against plain | p |",
         "|---|---|---|---|---|---|---|",

@@ -110,6 +110,25 @@ def table(rows: list[Row]) -> str:
     return "\n".join(lines)
 
 
+SHORT = (DEFAULT, "one plain PRODEN network")
+SHORT_PUBLIC = (
+    "PRODEN",
+    "CC",
+    "PiCO",
+    "POP (a variant that loses its purification)",
+    "CroSel",
+    "best conformal variant",
+)
+
+
+def short_table(rows: list[Row]) -> str:
+    """README's lines of `table`: ours, a plain network, and of the public figures all but the two lowest."""
+    head, line, *lines = table(rows).splitlines()
+    wanted = [*SHORT, *(f"public: {name}" for name in SHORT_PUBLIC)]
+    chosen = [one for one in lines if one.split(" | ")[0].removeprefix("| ") in wanted]
+    return "\n".join("|".join([*one.split("|")[:-2], ""]) for one in (head, line, *chosen))  # without seconds
+
+
 def _cell(rows: list[Row], dataset: str, system: str) -> str:
     own, base = (
         {row["seed"]: row["accuracy"] for row in rows if row["dataset"] == dataset and row["system"] == name}
