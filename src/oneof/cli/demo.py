@@ -25,7 +25,7 @@ def demo(
     epochs: Annotated[
         int | None,
         typer.Option(
-            min=1, help="Epochs of training. Fewer are quicker and worse. [default: as oneof fit; 100 with --paper]"
+            min=1, help="Epochs of training. Fewer are quicker and worse. Default: as oneof fit; with --paper 100."
         ),
     ] = None,
     paper: Annotated[
@@ -34,7 +34,7 @@ def demo(
     ] = False,
     seeds: Annotated[
         int | None,
-        typer.Option(min=1, max=100, help=f"With --paper: how many trials of each system. [default: {SEEDS}]"),
+        typer.Option(min=1, max=100, help=f"With --paper: how many trials of each system. Default: {SEEDS}."),
     ] = None,
 ) -> None:
     """Show the whole way on digits: votes of five simulated people in; labels, a page and a model out."""
