@@ -13,6 +13,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from importlib.util import find_spec
 from itertools import zip_longest
 from pathlib import Path
@@ -83,7 +84,7 @@ def run(page: str, folder: Path) -> list[str]:
                 session.stdin.flush()
                 outputs.append("".join(iter(session.stdout.readline, f"{_END}\n")))
             else:
-                outputs.append(_command(step.code, folder))
+                outputs.append(command(step.code, folder))
         session.stdin.close()
     return outputs
 
@@ -105,7 +106,7 @@ for line in sys.stdin:
 """
 
 
-def _command(code: str, folder: Path) -> str:
+def command(code: str, folder: Path) -> str:
     done = subprocess.run(
         code, shell=True, cwd=folder, env=_environment(folder), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
     )  # fmt: skip
@@ -123,6 +124,19 @@ def _environment(folder: Path) -> dict[str, str]:
         "PYTHONPATH": os.pathsep.join(p for p in sys.path if p),
     }
     return os.environ | paths | {"COLUMNS": "100", "NO_COLOR": "1", "OMP_NUM_THREADS": "1"}
+
+
+LEFT_OUT = re.compile(
+    r"^```.*?^```$|<!-- (\w+): made by.*?<!-- \1: end -->|^( {4}(?! *- )|[|!#:]).*?$", re.MULTILINE | re.DOTALL
+)
+
+
+def sentences(page: str) -> Iterator[str]:
+    """The sentences of a page's prose: without blocks of code, tables, headings and what is made from rows."""
+    prose = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", re.sub(r"`[^`\n]*`", "Code", LEFT_OUT.sub("\n", page)))
+    for part in re.split(r"\n\s*\n|\n(?=\s*(?:- |\d+\. ))", prose):
+        text = " ".join(part.replace("*", "").split())
+        yield from filter(None, re.split(r"(?<=[.!?])[\"')]*\s+(?=[\"'(]?[A-Z0-9\"])", text))
 
 
 def same(shown: str, real: str) -> bool:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-from snippets import FENCE, run, same, steps
+from snippets import FENCE, run, same, sentences, steps
 
 from oneof.storage.rows import read
 
@@ -36,12 +37,43 @@ def test_every_block_of_code_is_one_that_is_run(name):
     assert len(fences) == len(FENCE.findall(page))
 
 
-def test_the_digits_table_is_that_of_the_rows(monkeypatch):
-    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+@pytest.mark.parametrize("name", ["methods.md", "results.md"])
+def test_the_digits_table_is_that_of_the_rows(name):
     import digits
 
     rows = [row for row in read(ROOT / "results/digits.jsonl") if 100 <= row["seed"] < 110]
-    assert digits.table(rows) in (DOCS / "methods.md").read_text("utf-8")
+    assert len(rows) == 100
+    assert digits.table(rows) in (DOCS / name).read_text("utf-8")
+
+
+WRITTEN = [
+    "README.md",
+    "CONTRIBUTING.md",
+    "benchmarks/README.md",
+    *(f"docs/{name}" for name in PAGES if name != "tables.md"),
+]
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_sentences_are_short(name):
+    page = (ROOT / name).read_text("utf-8")
+    assert [sentence for sentence in sentences(page) if len(sentence.split()) >= 30] == []
+
+
+@pytest.mark.parametrize("name", ["CONTRIBUTING.md", "docs/decisions/0012-rooms.md"])
+def test_files_that_are_named_are_there(name):
+    page = (ROOT / name).read_text("utf-8")
+    named = re.findall(r"`((?:src|tests|benchmarks|docs)/[\w/.]+)`(?!, \*new\*)", page)
+    named += [f"src/oneof/{path}" for path in re.findall(r"\| `(\w[\w/]*\.py)` \| \|", page)]
+    assert len(named) >= 10
+    assert [path for path in named if not (ROOT / path).exists()] == []
+    new = re.findall(r"`(src/[\w/.]+)`, \*new\*", page)
+    assert [path for path in new if (ROOT / path).exists()] == []  # it has been built: say so
+
+
+def test_sentences_are_found():
+    page = "A [b](c.md) `d e`. `f` does,\ngood (see 1.5). Is it?\n- One\n  more.\n\n    code. here.\n\n| a. B |\n"
+    assert list(sentences(page)) == ["A b Code.", "Code does, good (see 1.5).", "Is it?", "- One more."]
 
 
 @pytest.mark.parametrize("figures", ["93.56", "89.23", "99.22", "99.09", "-0.65"])

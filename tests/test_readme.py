@@ -1,30 +1,48 @@
-"""README's results are those of the rows, and its two commands are there."""
+"""README is short, runs as it stands, and its results, as those of docs, are those of the rows."""
 
 from __future__ import annotations
 
+import re
+import subprocess
 import sys
 from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.datasets import load_iris
+from snippets import command
 
 from oneof.storage.rows import read
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
-sys.path.insert(0, str(ROOT / "benchmarks"))
 
 
-def test_the_digits_table_is_that_of_the_rows():
-    import digits
+def test_it_has_at_most_a_hundred_lines_and_one_table_of_eight_rows():
+    assert len(README.splitlines()) <= 100
+    tables = re.findall(r"(?:^\|.*\n)+", README, re.MULTILINE)
+    assert len(tables) == 1
+    assert len(tables[0].splitlines()) - 2 <= 8
 
-    rows = [row for row in read(ROOT / "results/digits.jsonl") if 100 <= row["seed"] < 110]
-    assert len(rows) == 100
-    assert digits.table(rows) in README
+
+def test_it_promises_no_package_on_an_index():
+    pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")]
+    assert [page.name for page in pages if re.search(r"pip install[^`\n]* ['\"]?oneof", page.read_text())] == []
+
+
+def test_what_it_links_to_is_there():
+    links = re.findall(r"\]\(([^)#]+)", README)
+    assert [link for link in links if not link.startswith("https:") and not (ROOT / link).exists()] == []
 
 
 def test_the_results_are_those_of_the_rows():
     import readme
 
     for name in readme.MARKED:
-        assert readme.renewed((ROOT / name).read_text()) == (ROOT / name).read_text()
+        page = (ROOT / name).read_text()
+        assert "made by benchmarks/readme.py -->\n\n|" in page
+        assert readme.renewed(page) == page
     assert readme.tables_page() == (ROOT / "docs/tables.md").read_text()
 
 
@@ -45,3 +63,37 @@ def test_how_often_the_interval_held_is_what_the_rows_say(capsys):
 def test_the_two_commands_are_there():
     assert "make demo" in README
     assert "make test" in README
+
+
+@pytest.fixture
+def annotated(tmp_path) -> Path:
+    """Iris with a second candidate for every other flower, as the files that README reads."""
+    X, y = load_iris(return_X_y=True, as_frame=True)
+    names, also = np.array(["setosa", "versicolor", "virginica"]), np.random.default_rng(0).integers(3, size=len(X))
+    sets = [sorted({a, b} if i % 2 else {a}) for i, (a, b) in enumerate(zip(names[y], names[also], strict=True))]
+    X.assign(candidates=sets).to_parquet(tmp_path / "annotated.parquet")
+    X.assign(candidates=["|".join(one) for one in sets]).to_csv(tmp_path / "annotated.csv", index=False)
+    X[:20].to_csv(tmp_path / "new.csv", index=False)
+    votes = [(i, who, label) for i, one in enumerate(sets) for who, label in enumerate(one)]
+    pd.DataFrame(votes, columns=["item", "annotator", "label"]).to_csv(tmp_path / "votes.csv", index=False)
+    return tmp_path
+
+
+@pytest.mark.slow
+def test_its_python_runs(annotated):
+    (code,) = re.findall(r"^```python\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+    code += "assert clf.predict(X.head()).tolist() == ['setosa'] * 5\nprint(table['probability'].between(0.3, 1).all())"
+    done = subprocess.run([sys.executable, "-c", code], cwd=annotated, capture_output=True, text=True, check=True)
+    assert done.stdout == "True\n"
+
+
+@pytest.mark.slow
+def test_its_commands_run(annotated):
+    lines = re.findall(r"^    (oneof .*?)(?:  +#.*)?$", README, re.MULTILINE)
+    assert [line.split()[1] for line in lines] == ["fit", "clean", "report", "predict"]
+    lines += re.findall(r"`(oneof (?:votes|inspect) [^`]*)`", README)
+    assert len(lines) == 6
+    for line in lines:
+        assert not command(line, annotated).startswith("oneof: "), line  # what went wrong
+    for name in ("labels.csv", "report.html", "predicted.csv", "sets.csv"):
+        assert (annotated / name).stat().st_size > 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import matplotlib
@@ -15,7 +14,6 @@ from oneof.paper import figures
 from oneof.paper.compare import Ranks
 
 ROOT = Path(__file__).parents[2]
-sys.path.insert(0, str(ROOT / "benchmarks"))
 
 
 def test_the_purified_region_is_the_longest_run_of_sure_rows_that_agree():

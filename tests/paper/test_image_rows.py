@@ -4,35 +4,30 @@ from __future__ import annotations
 
 import gzip
 import json
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 
+import images
 import numpy as np
 import pytest
 import torch
+from on_images import plans, report, sets
+from on_images.posteriors import FairProden, ProdenSeenByAll, TrailingProden
 from scipy.stats import spearmanr
 
+from oneof.data.augment import views
+from oneof.data.augment.views import Plain, Weak
+from oneof.data.named.catalogue import NAMED, Dataset
+from oneof.methods import Batch, Proden
+from oneof.methods.proden import BalancedProden
+from oneof.networks import MLP, LeNet
+from oneof.selection.choose import rules
+from oneof.storage.rows import read
+from oneof.training import teacher
+from oneof.training.fit import fit
+from oneof.training.problem import Training, pose
+
 ROOT = Path(__file__).parents[2]
-sys.path.insert(0, str(ROOT / "benchmarks"))
-
-import image_plans  # noqa: E402
-import image_report  # noqa: E402
-import image_sets  # noqa: E402
-import images  # noqa: E402
-from posteriors import FairProden, ProdenSeenByAll, TrailingProden  # noqa: E402
-
-from oneof.data.augment import views  # noqa: E402
-from oneof.data.augment.views import Plain, Weak  # noqa: E402
-from oneof.data.named.catalogue import NAMED, Dataset  # noqa: E402
-from oneof.methods import Batch, Proden  # noqa: E402
-from oneof.methods.proden import BalancedProden  # noqa: E402
-from oneof.networks import MLP, LeNet  # noqa: E402
-from oneof.selection.choose import rules  # noqa: E402
-from oneof.storage.rows import read  # noqa: E402
-from oneof.training import teacher  # noqa: E402
-from oneof.training.fit import fit  # noqa: E402
-from oneof.training.problem import Training, pose  # noqa: E402
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +63,7 @@ def rows(tmp_path: Path) -> list[dict]:
 def test_tiny_plan_writes_resumes_and_reports(run, tmp_path, capsys):
     run("--plan", "tiny", "--commit", "abc1234")
     found = rows(tmp_path)
-    wished = [one.key for one in image_plans.tiny()]
+    wished = [one.key for one in plans.tiny()]
     assert [images.key_of(row) for row in found] == wished
     for row in found:
         assert row["images"] == 54
@@ -113,9 +108,9 @@ def test_saved_sets_are_the_drawn_ones_with_a_card(folder, tmp_path, monkeypatch
     monkeypatch.setenv("ONEOF_DATA", str(folder))
     images.images.cache_clear()
     data = images.images("mnist", 120)
-    made = image_sets.make(data, 10, "cpu")
-    image_sets.write(image_sets.path_of(tmp_path, "mnist", 1), made)
-    read = image_sets.sets_of(tmp_path, data, 1, "cpu")
+    made = sets.make(data, 10, "cpu")
+    sets.write(sets.path_of(tmp_path, "mnist", 1), made)
+    read = sets.sets_of(tmp_path, data, 1, "cpu")
     for seed, mask in made.masks.items():
         np.testing.assert_array_equal(read.masks[seed], mask)
         assert mask[np.arange(120), data.labels[:120]].all()
@@ -128,7 +123,7 @@ def test_saved_sets_are_the_drawn_ones_with_a_card(folder, tmp_path, monkeypatch
     with pytest.raises(
         ValueError, match=r"mnist-1\.npz must hold a set per training image \(60\); got 120\. Remove it\."
     ):
-        image_sets.sets_of(tmp_path, half, 1, "cpu")
+        sets.sets_of(tmp_path, half, 1, "cpu")
 
 
 def test_predictable_tells_systematic_sets_from_noise():
@@ -138,16 +133,16 @@ def test_predictable_tells_systematic_sets_from_noise():
     systematic = noise.copy()
     noise[:, 3] = rng.random(600) < 0.5
     systematic[:, 3] = x[:, 0, 0] > 128
-    assert image_sets.predictable(x, labels, noise) < 0.05
-    assert image_sets.predictable(x, labels, systematic) > 0.4
-    assert image_sets.predictable(x, labels, np.eye(4, dtype=bool)[labels]) == 0
+    assert sets.predictable(x, labels, noise) < 0.05
+    assert sets.predictable(x, labels, systematic) > 0.4
+    assert sets.predictable(x, labels, np.eye(4, dtype=bool)[labels]) == 0
 
 
 def test_a_branch_is_the_run_it_would_have_been_alone(folder, tmp_path, monkeypatch):
     monkeypatch.setenv("ONEOF_DATA", str(folder))
     images.images.cache_clear()
     images.pixels.cache_clear()
-    runs = image_plans.tiny()[:4]
+    runs = plans.tiny()[:4]
     network, data = LeNet(), images.images("mnist", 60)
     mask = images.candidates(runs[0], data, tmp_path, "cpu")
     x, own, training = images.pixels("mnist", 60, "cpu"), images.trial(runs[0], data), Training(4, 6)
@@ -164,7 +159,7 @@ def test_a_branch_is_the_run_it_would_have_been_alone(folder, tmp_path, monkeypa
 
 def test_held_out_rows_are_never_trained_on_and_every_seed_has_its_own():
     data = Dataset("mnist", np.zeros((70, 2, 2)), np.zeros(70, dtype=int), list("ab"), None, np.arange(60, 70))
-    one, two = (images.trial(image_plans.Run("mnist", "20", "PRODEN", seed, 1), data) for seed in (100, 101))
+    one, two = (images.trial(plans.Run("mnist", "20", "PRODEN", seed, 1), data) for seed in (100, 101))
     assert len(one.held_out) == 6
     assert sorted([*one.rows, *one.held_out]) == list(range(60))
     assert set(one.held_out) != set(two.held_out)
@@ -232,14 +227,14 @@ def test_pop_sees_the_posterior_over_what_each_label_has_gathered():
 
 
 def test_variants_name_bases_and_a_schedule():
-    run = image_plans.Run("kmnist", "20", "POP", 0, 50, "upright-fair-trailing-late-strict")
+    run = plans.Run("kmnist", "20", "POP", 0, 50, "upright-fair-trailing-late-strict")
     assert run.bases == ["upright", "fair", "trailing"]
-    assert run.schedule is image_plans.SCHEDULES["late-strict"]
+    assert run.schedule is plans.SCHEDULES["late-strict"]
     assert run.views == "upright"
     assert run.method == TrailingProden(balance=1.0)
-    mixed = image_plans.Run("kmnist", "20", "PRODEN", 0, 50, "mixup")
+    mixed = plans.Run("kmnist", "20", "PRODEN", 0, 50, "mixup")
     assert (mixed.training.mixup, mixed.purify, mixed.trunk == run.trunk) == (0.3, None, False)
-    both = image_plans.together("kmnist", "20", 0, 50, ["late", "fair-last", "last"])
+    both = plans.together("kmnist", "20", 0, 50, ["late", "fair-last", "last"])
     assert [(one.system, one.variant) for one in both] == [
         ("PRODEN", ""), ("POP", "late"), ("POP", "last"), ("PRODEN", "fair"), ("POP", "fair-last"),
     ]  # fmt: skip
@@ -251,7 +246,7 @@ def test_the_classifier_that_draws_sets_sees_colour_images_varied():
 
 
 def test_parts_share_a_plan_and_keep_beginnings_together():
-    runs = image_plans.cifar()
+    runs = plans.cifar()
     parts = [images.part_of(runs, f"{i}/2") for i in (1, 2)]
     assert sorted(run.key for part in parts for run in part) == sorted(run.key for run in runs)
     assert {run.difficulty for run in parts[0]} == {"saturated", "clean"}
@@ -259,10 +254,10 @@ def test_parts_share_a_plan_and_keep_beginnings_together():
 
 
 @pytest.mark.parametrize("epochs", [4, 40, 50, 150])
-@pytest.mark.parametrize("variant", image_plans.SCHEDULES)
+@pytest.mark.parametrize("variant", plans.SCHEDULES)
 def test_thresholds_reach_their_end_within_the_training(variant, epochs):
-    schedule = image_plans.SCHEDULES[variant]
-    rule = image_plans.pop(schedule, epochs)
+    schedule = plans.SCHEDULES[variant]
+    rule = plans.pop(schedule, epochs)
     events = sum(map(rule.event, range(epochs)))
     if schedule.ratio:
         reached = rule.theta
@@ -292,14 +287,14 @@ def test_how_well_covering_rate_ranks_the_schedules_is_what_the_rows_say():
 
 def test_how_often_covering_rate_has_the_sign_is_what_the_rows_say():
     rows = read(ROOT / "results/images.jsonl")
-    pop, balance = (image_report.signs(rows, *one) for one in (("POP", "last"), ("PRODEN", "fair")))
+    pop, balance = (report.signs(rows, *one) for one in (("POP", "last"), ("PRODEN", "fair")))
     words = "{} times right, {} times wrong, {} ties) and of what balance does ({}, {}, {})".format(*pop, *balance)
     assert words in (ROOT / "docs/findings.md").read_text()
 
 
-def row(run: image_plans.Run, accuracy: float, covering: float = 0.9) -> dict:
+def row(run: plans.Run, accuracy: float, covering: float = 0.9) -> dict:
     """What tables look at, as `images.py` would write it."""
-    named = {name: getattr(run, name) for name in image_plans.KEY} | {"plan": "mnist-like", "views": run.views}
+    named = {name: getattr(run, name) for name in plans.KEY} | {"plan": "mnist-like", "views": run.views}
     same = {"resolved": 0.5, "approximated": 0.5, "set_size": 2.0, "true_labels_removed": 0.0}
     return named | same | {"accuracy": accuracy, "covering": covering}
 
@@ -308,11 +303,11 @@ def test_a_table_compares_on_the_same_sets_views_and_seeds_and_corrects_its_test
     rows = []
     for seed, noise in zip(range(100, 104), (0.0, 0.001, 0.002, 0.001), strict=True):
         for variant, accuracy in (("upright", 0.8), ("upright-fair", 0.85 + 20 * noise)):
-            rows.append(row(image_plans.Run("mnist", "20", "PRODEN", seed, 50, variant), accuracy))
-        rows.append(row(image_plans.Run("mnist", "20", "POP", seed, 50, "upright-fair-quiet"), 0.84 + noise))
-    rows.append(row(image_plans.Run("mnist", "20", "PRODEN", 100, 50), 0.1))  # flipped: compared with nothing
-    rows.append(row(image_plans.Run("mnist", "20", "POP", 100, 50, "last"), 0.3))
-    lines = {line.split(" | ")[3]: line.split(" | ") for line in image_report.table(rows, rows).splitlines()[2:]}
+            rows.append(row(plans.Run("mnist", "20", "PRODEN", seed, 50, variant), accuracy))
+        rows.append(row(plans.Run("mnist", "20", "POP", seed, 50, "upright-fair-quiet"), 0.84 + noise))
+    rows.append(row(plans.Run("mnist", "20", "PRODEN", 100, 50), 0.1))  # flipped: compared with nothing
+    rows.append(row(plans.Run("mnist", "20", "POP", 100, 50, "last"), 0.3))
+    lines = {line.split(" | ")[3]: line.split(" | ") for line in report.table(rows, rows).splitlines()[2:]}
     assert lines["POP upright-fair-quiet"][4:6] == ["84.10 ± 0.08 (4)", "+4.10"]
     p, corrected = map(float, lines["POP upright-fair-quiet"][6:8])
     assert corrected == pytest.approx(2 * p, rel=0.05)  # the smaller of two
@@ -326,20 +321,20 @@ def test_a_table_compares_on_the_same_sets_views_and_seeds_and_corrects_its_test
 def test_signs_are_counted_seed_by_seed():
     rows = []
     for seed, (signal, truth) in enumerate([(0.1, 0.1), (-0.1, -0.1), (0.1, -0.1), (0.0, 0.1), (0.1, 0.0)], 100):
-        rows.append(row(image_plans.Run("mnist", "20", "PRODEN", seed, 50, "upright"), 0.5, 0.5))
-        rows.append(row(image_plans.Run("mnist", "20", "POP", seed, 50, "upright-last"), 0.5 + truth, 0.5 + signal))
-    assert image_report.signs(rows, "POP", "last") == (2, 1, 2)
+        rows.append(row(plans.Run("mnist", "20", "PRODEN", seed, 50, "upright"), 0.5, 0.5))
+        rows.append(row(plans.Run("mnist", "20", "POP", seed, 50, "upright-last"), 0.5 + truth, 0.5 + signal))
+    assert report.signs(rows, "POP", "last") == (2, 1, 2)
 
 
 def test_the_schedule_that_is_reported_is_the_one_that_held_out_sets_prefer():
-    choice = image_report.choice(read(ROOT / "results/images.jsonl")).splitlines()
+    choice = report.choice(read(ROOT / "results/images.jsonl")).splitlines()
     assert {line.split(" | ")[3] for line in choice[2:]} == {"6 |"}  # all were tried in every cell
     best = next(line for line in choice if line.startswith("| POP"))
-    assert best.split(" | ")[0] == f"| POP {image_plans.CHOSEN}"
+    assert best.split(" | ")[0] == f"| POP {plans.CHOSEN}"
 
 
 def test_plans_have_no_run_twice():
-    for plan in image_plans.PLANS.values():
+    for plan in plans.PLANS.values():
         keys = [run.key for run in plan()]
         assert len(keys) == len(set(keys))
         assert all(run.method and (run.purify or run.system != "POP") for run in plan())

@@ -217,7 +217,7 @@ def test_showing_runs_nothing_and_names_what_cells_wait_for(oneof, tmp_path, for
 
 def test_images_wait_for_gpu_hours(oneof):
     _, out, _ = oneof("3", "--show", "--format", "markdown")
-    assert "waits for GPU hours: python benchmarks/image_tables.py --table 3" in out
+    assert "waits for GPU hours: python benchmarks/accuracy/image_tables.py --table 3" in out
 
 
 @pytest.mark.parametrize(

@@ -1,85 +1,237 @@
-"""`oneof demo`: see it work, on data that comes with it."""
+"""`oneof demo`: see it work on data that comes with it. The one command with logic: it makes up the votes and knows the truth."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
 if TYPE_CHECKING:
-    from rich.table import Table
+    import numpy as np
+    from numpy.typing import NDArray
 
-    from oneof.storage.rows import Row
+    Words = NDArray[np.str_]
+
+CARE = {"ann": 0.8, "bob": 0.7, "cleo": 0.6, "dora": 0.5, "emil": 0.4}  # how often each is right
+NAMES = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
+NEW = 360  # digits that nobody votes on
+SEEDS = 5  # of --paper
 
 
 def demo(
-    seeds: Annotated[int, typer.Option(min=1, max=100, help="How many trials of each system.")] = 5,
-    epochs: Annotated[int, typer.Option(min=1, help="Epochs of each trial.")] = 100,
-    out: Annotated[Path, typer.Option(help="Where to write rows, the purified table and the picture.")] = Path(
-        "oneof-demo"
-    ),
+    out: Annotated[Path, typer.Option(help="The folder to write.")] = Path("oneof-demo"),
+    epochs: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="Epochs of training. Fewer are quicker and worse. Default: as oneof fit; with --paper 100."
+        ),
+    ] = None,
+    paper: Annotated[
+        bool,
+        typer.Option("--paper", help="Show the paper's ablation instead: PRODEN and CC with and without POP."),
+    ] = False,
+    seeds: Annotated[
+        int | None,
+        typer.Option(min=1, max=100, help=f"With --paper: how many trials of each system. Default: {SEEDS}."),
+    ] = None,
 ) -> None:
-    """Train PRODEN and CC, with and without POP, on digits whose labels are ambiguous."""
+    """Show the whole way on digits: votes of five simulated people in; labels, a page and a model out."""
+    if seeds is not None and not paper:
+        raise ValueError(f"--seeds must stand beside --paper; got --seeds {seeds} alone. Leave it out, or add --paper.")
     out.mkdir(parents=True, exist_ok=True)  # before the imports, which take seconds
-    from dataclasses import replace
+    if paper:
+        from oneof.paper.ablation import show
 
-    import torch
+        show(out, seeds or SEEDS, epochs)
+    else:
+        _from_votes_to_labels(out, epochs)
+
+
+class Digits(NamedTuple):
+    """scikit-learn's digits in random order; the last NEW of them have no votes."""
+
+    pixels: NDArray[np.float64]  # [n, 64]
+    labels: Words  # [n]
+    votes: Words  # [n - NEW, person]
+
+
+class Result(NamedTuple):
+    """A line of the table: whose labels, and a classifier that was trained on them, asked about the new digits."""
+
+    title: str
+    labels: Words
+    learner: str
+    predicted: Words
+
+
+def _from_votes_to_labels(out: Path, epochs: int | None) -> None:
+    from oneof.cli.clean import clean
+    from oneof.cli.fit import fit
+    from oneof.cli.predict import predict
+    from oneof.cli.report import report
+    from oneof.cli.votes import votes
+
+    digits = _digits()
+    typer.echo(f"Five simulated people say which digit they see in {len(digits.votes):,} pictures: {out}/votes.csv")
+    _write_tables(digits, out)
+    _run(votes, out / "votes.csv", out=out / "sets.csv")
+    _join(out / "sets.csv", out / "features.csv", out / "table.csv")
+    typer.echo(f"The sets joined to the pixels by item: {out}/table.csv")
+    _run(fit, out / "table.csv", ignore=["item"], epochs=epochs, out=out / "run")
+    _run(clean, out / "run", out=out / "labels.csv")
+    _run(predict, out / "run", out / "new.csv", out=out / "predictions.csv")
+    _run(report, out / "run", out=out / "report.html")
+    *rivals, ceiling = _rivals(digits, out / "votes.csv")
+    results = [*rivals, _ours(out), ceiling]
+    _show(digits, results)
+    _draw(digits, results, out / "demo.png")
+    typer.echo(
+        f"Open {out}/report.html in a browser. {out}/demo.png shows the labels as a picture.\n"
+        "The commands above do the same with your own votes.csv (item, annotator, label) and features."
+    )
+
+
+def _run(command: Callable[..., None], *files: Path, **options: Any) -> None:
+    """Show a command as one would type it, and do what it does."""
+    typed = ["oneof", command.__name__, *map(str, files)]
+    for name, value in options.items():
+        for one in value if isinstance(value, list) else [] if value is None else [value]:
+            typed += [f"--{name}", str(one)]
+    typer.secho(f"\n$ {' '.join(typed)}", bold=True)
+    command(*files, **options)
+
+
+# -------------------------------------------------------------------------------------------------------- what comes in
+
+
+def _digits(seed: int = 0) -> Digits:
+    """People see what is there as often as they take care, else a digit that looks like it."""
+    import numpy as np
+    from sklearn.datasets import load_digits
+
+    rng, source = np.random.default_rng(seed), load_digits()
+    order = rng.permutation(len(source.data))
+    pixels, digit = source.data[order], source.target[order]
+    average = np.stack([pixels[digit == k].mean(0) for k in range(10)])
+    distance = ((average[:, None] - average) ** 2).sum(-1)
+    alike = np.exp(-3 * distance / distance.mean()) * (1 - np.eye(10))
+    alike /= alike.sum(1, keepdims=True)  # [digit, what it is taken for]
+    shown = digit[:-NEW]
+    votes = []
+    for care in CARE.values():
+        mistaken = (rng.random((len(shown), 1)) > alike[shown].cumsum(1)).sum(1).clip(max=9)
+        votes.append(np.where(rng.random(len(shown)) < care, shown, mistaken))
+    names = np.array(NAMES)
+    return Digits(pixels, names[digit], names[np.stack(votes, 1)])
+
+
+def _write_tables(digits: Digits, out: Path) -> None:
+    """votes.csv, a line per vote; features.csv and new.csv, a line per picture."""
+    import numpy as np
+    import pyarrow as pa
+
+    from oneof.storage.sheets import write_sheet
+
+    n, people = digits.votes.shape
+    item = np.arange(len(digits.pixels))
+    votes = {"item": item[:n].repeat(people), "annotator": [*CARE] * n, "label": digits.votes.ravel()}
+    write_sheet(pa.table(votes), out / "votes.csv")
+    for name, rows in (("features.csv", slice(n)), ("new.csv", slice(n, None))):
+        pixels = {f"pixel{j}": column for j, column in enumerate(digits.pixels[rows].T)}
+        write_sheet(pa.table({"item": item[rows], **pixels}), out / name)
+
+
+def _join(sets: Path, features: Path, out: Path) -> None:
+    from pyarrow.csv import read_csv
+
+    from oneof.storage.sheets import write_sheet
+
+    joined = read_csv(sets).drop_columns(["votes"]).join(read_csv(features), "item", join_type="inner")
+    write_sheet(joined.sort_by("item"), out)
+
+
+# ------------------------------------------------------------------------------------------------------- what comes out
+
+
+def _rivals(digits: Digits, votes: Path) -> list[Result]:
+    """What one would do without this package, each followed by logistic regression; last, what that learns from the truth."""
+    import numpy as np
+    from sklearn.linear_model import LogisticRegression
+
+    from oneof.votes import dawid_skene, read_long
+
+    n = len(digits.votes)
+    counts = (digits.votes[..., None] == np.array(NAMES)).sum(1)
+    at_random = np.random.default_rng(0).random(counts.shape)  # ties
+    read = read_long(votes)
+    estimated = np.array(read.labels)[dawid_skene(read).posterior.argmax(1)]
+    found = {"majority vote": np.array(NAMES)[(counts + 0.1 * at_random).argmax(1)], "Dawid-Skene": estimated}
+    results = []
+    for title, labels in (found | {"the truth": digits.labels[:n]}).items():
+        learner = LogisticRegression(max_iter=1000).fit(digits.pixels[:n] / 16, labels)
+        results.append(Result(title, labels, "logistic regression", learner.predict(digits.pixels[n:] / 16)))
+    return results
+
+
+def _ours(out: Path) -> Result:
+    import numpy as np
+    from pyarrow.csv import read_csv
+
+    labels, predicted = (
+        np.array(read_csv(out / name)["label"].to_pylist()) for name in ("labels.csv", "predictions.csv")
+    )
+    return Result("oneof", labels, "its networks", predicted)
+
+
+def _show(digits: Digits, results: list[Result]) -> None:
     from rich.console import Console
-
-    from oneof.paper.ablation import SYSTEMS, TRAINING, digits, run
-    from oneof.paper.curves import draw_curves
-    from oneof.paper.purified import purified_table, write_parquet
-    from oneof.storage.rows import append
-
-    torch.set_num_threads(1)  # its tensors are so small that a second thread only waits
-    console = Console()
-    data = digits(range(seeds))
-    console.print(
-        f"scikit-learn's digits, {seeds} splits; a classifier's own doubts add wrong labels: "
-        f"{data.candidates.sum(-1).mean():.2f} candidates per image, and only one of them is right."
-    )
-    results = {system.name: run(data, system, replace(TRAINING, epochs=epochs)) for system in SYSTEMS}
-    console.print(_table({name: rows for name, (_, rows) in results.items()}))
-
-    rows_path = out / "rows.jsonl"
-    rows_path.unlink(missing_ok=True)
-    append(rows_path, [row for _, rows in results.values() for row in rows])
-    fitted = results["PRODEN + POP"][0]
-    write_parquet(purified_table(fitted, 0, data.x, data.candidates[0], list(range(10))), out / "purified.parquet")
-    draw_curves(
-        {name: fit.history for name, (fit, _) in results.items()}, out / "demo.png", title="Digits, candidate labels"
-    )
-    console.print(_next_steps(out), highlight=False)
-
-
-def _table(results: dict[str, list[Row]]) -> Table:
     from rich.table import Table
 
-    table = Table(caption="mean ± standard deviation over trials; the last epoch is taken, true labels only report")
-    for heading in ("system", "test accuracy %", "labels per set", "after", "true labels removed %"):
-        table.add_column(heading, justify="left" if heading == "system" else "right")
-    for name, rows in results.items():
-        before, after = (_mean([row[key] for row in rows]) for key in ("set_size_before", "set_size"))
-        spread = _mean_and_deviation([100 * row["accuracy"] for row in rows])
-        removed = _mean([100 * row["true_labels_removed"] for row in rows])
-        table.add_row(name, spread, f"{before:.2f}", f"{after:.2f}", f"{removed:.1f}")
-    return table
-
-
-def _mean(values: list[float]) -> float:
-    return sum(values) / len(values)
-
-
-def _mean_and_deviation(values: list[float]) -> str:
-    from statistics import stdev
-
-    return f"{_mean(values):.2f} ± {stdev(values):.2f}" if len(values) > 1 else f"{values[0]:.2f}"
-
-
-def _next_steps(out: Path) -> str:
-    return (
-        f"\nWritten to [bold]{out}[/]: rows.jsonl (every trial), purified.parquet (what became of every set, and when), "
-        "demo.png (curves).\nTry next: open the picture; read the parquet with pandas; "
-        "[bold]PartialLabelClassifier().fit(X, sets)[/] on a table of your own (README)."
+    n = len(digits.votes)
+    title = (
+        f"\nWhich labels are right? The truth of {n:,} digits with votes and {NEW} new ones; no command above saw it."
     )
+    table = Table("labels from", "right", "learner", "new digits right", title=title, title_justify="left")
+    for one in results:
+        right, later = (
+            f"{100 * (found == truth).mean():.1f} %"
+            for found, truth in ((one.labels, digits.labels[:n]), (one.predicted, digits.labels[n:]))
+        )
+        table.add_row(one.title, right, one.learner, later, style="bold" if one.title == "oneof" else None)
+    Console().print(table)
+
+
+def _draw(digits: Digits, results: list[Result], path: Path) -> None:
+    """How often each person and each way is right, and the first pictures on which majority and oneof differ."""
+    import matplotlib.pyplot as plt
+    import numpy as np
+
+    from oneof.paper.curves import COLOURS
+
+    truth = digits.labels[: len(digits.votes)]
+    ways = {one.title: one.labels for one in results[:-1]}
+    right = {who: (said == truth).mean() for who, said in zip(CARE, digits.votes.T, strict=True)}
+    right |= {title: (labels == truth).mean() for title, labels in ways.items()}
+    figure = plt.figure(figsize=(11, 4), layout="constrained")
+    left, pictures = figure.subfigures(1, 2, squeeze=False, width_ratios=(2, 3))[0]
+    axis = left.subplots()
+    colours = [COLOURS[4]] * len(CARE) + [COLOURS[0]] * (len(ways) - 1) + [COLOURS[1]]
+    axis.bar_label(
+        axis.barh(list(right), [100 * share for share in right.values()], color=colours), fmt="%.1f", padding=3
+    )
+    axis.invert_yaxis()
+    axis.set(title="labels that are right, %", xlim=(0, 110))
+    axis.spines[["top", "right"]].set_visible(False)
+    pictures.suptitle("the first digits on which majority vote and oneof differ")
+    differ = np.flatnonzero(ways["majority vote"] != ways["oneof"])
+    for axis, row in zip(pictures.subplots(2, 3).flat, differ, strict=False):
+        axis.imshow(digits.pixels[row].reshape(8, 8), cmap="gray_r")
+        axis.set(xticks=[], yticks=[])
+        axis.set_title(", ".join(digits.votes[row]), fontsize=8)
+        axis.set_xlabel(
+            f"majority {ways['majority vote'][row]}, oneof {ways['oneof'][row]}\ntruth {truth[row]}", fontsize=8
+        )
+    figure.savefig(path, dpi=130)
+    plt.close(figure)

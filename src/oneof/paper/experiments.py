@@ -118,14 +118,14 @@ TABLES: dict[int, Table] = {
         "Images, with augmentation",
         IMAGES,
         {**headline(LATE), **OTHERS, **ALONE},
-        OnImages("benchmarks/images.py, whose plans have PRODEN and POP on four sets, RCR, PiCO and VALEN on two", {**headline(LATE), **OTHERS, **ALONE}, AUGMENTED),
+        OnImages("benchmarks/accuracy/images.py, whose plans have PRODEN and POP on four sets, RCR, PiCO and VALEN on two", {**headline(LATE), **OTHERS, **ALONE}, AUGMENTED),
     ),
     2: Table("Real-world sets, linear model", REAL, {**headline(LATE), **ON_TABLES, **ALONE}),
     3: Table(
         "Images, no augmentation: each loss alone and with POP",
         IMAGES,
         each_with_and_without(QUICK),
-        OnImages("python benchmarks/image_tables.py --table 3", each_with_and_without(QUICK), FLAT),
+        OnImages("python benchmarks/accuracy/image_tables.py --table 3", each_with_and_without(QUICK), FLAT),
         PAIRS,
     ),
     4: Table("Real-world sets: each loss alone and with POP", REAL, each_with_and_without(LATE), pairs=PAIRS),
@@ -133,7 +133,7 @@ TABLES: dict[int, Table] = {
         "Epochs of warm-up before POP's first round",
         ("lost", "birdsong", "msrcv2", "soccer", "yahoo", "kmnist", "fashion-mnist"),
         warm_ups(LATE),
-        OnImages("python benchmarks/image_tables.py --table 5", warm_ups(QUICK), FLAT),
+        OnImages("python benchmarks/accuracy/image_tables.py --table 5", warm_ups(QUICK), FLAT),
     ),
 }  # fmt: skip
 CHARACTERISTICS = {6: IMAGES, 7: REAL}  # the appendix: rows, features, classes and average set size of each set

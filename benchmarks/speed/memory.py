@@ -1,6 +1,6 @@
 """What tables take when they are kept for the candidates alone, and what a step costs as the classes grow.
 
-    python benchmarks/memory.py
+    python benchmarks/speed/memory.py
 
 Each size runs in a process of its own: PRODEN + POP, one trial, one to nine candidates a row (five on average) given as a SciPy
 sparse matrix, a linear model on two features, so that the tables dominate. Tables are counted tensor by tensor; the peak is that

@@ -1,7 +1,7 @@
 """Tables 3 and 5 on MNIST-like images: an MLP without augmentation on sets drawn beforehand; meant for a GPU, resumable.
 
-    python benchmarks/image_tables.py --table 5 --limit-seconds 120
-    python benchmarks/image_tables.py --table 3 --datasets fashion-mnist,kmnist
+    python benchmarks/accuracy/image_tables.py --table 5 --limit-seconds 120
+    python benchmarks/accuracy/image_tables.py --table 3 --datasets fashion-mnist,kmnist
 
 A cell, a system on a data set with all seeds and settings, trains as one stack. Its rows are appended as soon as it is done, and a
 cell whose rows are there is skipped. `oneof table 3 --show` renders them.
@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from image_sets import sets_of, training_part
+from on_images.sets import sets_of, training_part
 
 from oneof.data.named.catalogue import Dataset, load
 from oneof.paper.experiments import TABLES

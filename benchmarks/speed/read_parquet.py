@@ -1,10 +1,13 @@
-"""Peak memory of reading a large Parquet table, beside the size of the array that it becomes: read_parquet.py [MEGABYTES].
+"""Peak memory of reading a large Parquet table, beside the size of the array that it becomes.
+
+    python benchmarks/speed/read_parquet.py [--megabytes 300]
 
 Each read runs in a process of its own, since peak memory never falls. The file has many row groups in one case and one in the other.
 """
 
 from __future__ import annotations
 
+import argparse
 import subprocess
 import sys
 import tempfile
@@ -51,17 +54,21 @@ def read(path: str) -> None:
     )
 
 
-def main(megabytes: int) -> None:
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--megabytes", type=int, default=300, help="size of the Parquet file")
+    parser.add_argument("--one", metavar="FILE", help=argparse.SUPPRESS)
+    asked = parser.parse_args()
+    if asked.one:
+        read(asked.one)
+        return
     with tempfile.TemporaryDirectory() as folder:
         for group in (10_000, 10_000_000):
             path = Path(folder) / "table.parquet"
-            write(path, megabytes, group)
+            write(path, asked.megabytes, group)
             print(f"{path.stat().st_size / 1e6:.0f} MB Parquet, row groups of {group}: ", end="", flush=True)
-            subprocess.run([sys.executable, __file__, "read", str(path)], check=True)
+            subprocess.run([sys.executable, __file__, "--one", str(path)], check=True)
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["read"]:
-        read(sys.argv[2])
-    else:
-        main(int(sys.argv[1]) if len(sys.argv) > 1 else 300)
+    main()

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import groupby, takewhile
 from typing import Any
 
-from posteriors import FairProden, ProdenSeenByAll, TrailingProden
+from on_images.posteriors import FairProden, ProdenSeenByAll, TrailingProden
 
 from oneof.methods import RCR, Method, PiCO, Proden, Valen
 from oneof.methods.proden import BalancedProden
@@ -65,7 +65,7 @@ class Run:
     """One trial to be done."""
 
     dataset: str
-    difficulty: str  # of image_sets.DIFFICULTIES; "clean" for true labels
+    difficulty: str  # of sets.DIFFICULTIES; "clean" for true labels
     system: str
     seed: int
     epochs: int

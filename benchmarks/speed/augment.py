@@ -3,7 +3,7 @@
 On a GPU each recipe is timed three ways: as it is, captured in a CUDA graph, and with `apply` compiled and then captured.
 Times are of all views of one batch together.
 
-    python benchmarks/augment.py --batch 256 --repeats 200
+    python benchmarks/speed/augment.py --batch 256 --repeats 200
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 """Rows on images: PRODEN, POP and the supervised ceiling on the same sets, views and seeds; meant for a GPU, resumable.
 
-    python benchmarks/images.py --plan fair --rows results/images.jsonl --limit-seconds 300
-    python benchmarks/images.py --plan mnist-like --limit-seconds 500
-    python benchmarks/images.py --report
+    python benchmarks/accuracy/images.py --plan fair --rows results/images.jsonl --limit-seconds 300
+    python benchmarks/accuracy/images.py --plan mnist-like --limit-seconds 500
+    python benchmarks/accuracy/images.py --report
 
 Every row is written as soon as its trial ends; a run whose row is in the file is skipped. The last epoch is what a row reports: no
 label chooses. Beside it stand the epochs that held-out sets (`by_covering`, `by_approximated`) and held-out labels (`by_oracle`)
-would have chosen. Runs that differ only in how they purify share their beginning (`branches.py`). Seed 0 is for choosing numbers, seeds from 100 on are for reporting. Sets: `image_sets.py`.
+would have chosen. Runs that differ only in how they purify share their beginning (`on_images/branches.py`). Seed 0 is for choosing numbers, seeds from 100 on are for reporting. Sets: `on_images/sets.py`.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from functools import cache
 from itertools import groupby
 from pathlib import Path
 
-import branches
 import numpy as np
 import torch
-from branches import Branch
-from image_plans import KEY, PLANS, Run
-from image_report import key_of, table
-from image_sets import DIFFICULTIES, path_of, sets_of, training_part
+from on_images import branches
+from on_images.branches import Branch
+from on_images.plans import KEY, PLANS, Run
+from on_images.report import key_of, table
+from on_images.sets import DIFFICULTIES, path_of, sets_of, training_part
 
 from oneof.data.augment import views
 from oneof.data.named.catalogue import Dataset, load

@@ -1,7 +1,7 @@
 """Seconds per epoch of POP on images, ours against a plain PyTorch pipeline; meant for a GPU, runs tiny on a CPU.
 
-    python benchmarks/epoch.py                    # both shapes, ours and the plain pipeline
-    python benchmarks/epoch.py --only ours --profile
+    python benchmarks/speed/epoch.py                    # both shapes, ours and the plain pipeline
+    python benchmarks/speed/epoch.py --only ours --profile
 
 Ours: `oneof.fit` as it is; the first epoch compiles and captures, steady ones are reported. Evaluation is of 15,000 images, as an
 epoch has in the paper's setting (5,000 held out, 10,000 test), and is not part of the epoch. Plain: DataLoader with 8 workers,

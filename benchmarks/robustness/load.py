@@ -1,6 +1,6 @@
 """Many processes at once: 20 that predict from one run folder, and 8 that append 1,000 rows each to one file.
 
-    python benchmarks/load.py [--predictors 20] [--writers 8] [--rows 1000]
+    python benchmarks/robustness/load.py [--predictors 20] [--writers 8] [--rows 1000]
 
 Prints whether all predictions are those of one process alone, the peak memory of the largest process and of all together (PSS:
 pages that processes share are counted once), and how many of the appended lines are whole.

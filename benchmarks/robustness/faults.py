@@ -1,6 +1,6 @@
 """Kill a run at random moments, resume it, and compare with one that was left alone.
 
-    python benchmarks/faults.py --kills 200
+    python benchmarks/robustness/faults.py --kills 200
 
 The run: PRODEN + POP, two trials, a checkpoint after every step, so that many kills fall into a write. It is started, killed
 (SIGKILL) after a random time, started again ... until it ends by itself, over and over until there were enough kills. Every

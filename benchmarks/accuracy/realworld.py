@@ -1,7 +1,7 @@
 """The default estimator against the world: Lost, BirdSong and MSRCv2, 80/20 split per seed, no true label used but to report.
 
-    python benchmarks/realworld.py --seeds 0-9 --data-dir DIR       # to develop on
-    python benchmarks/realworld.py --seeds 100-109 --data-dir DIR   # to report; look once
+    python benchmarks/accuracy/realworld.py --seeds 0-9 --data-dir DIR       # to develop on
+    python benchmarks/accuracy/realworld.py --seeds 100-109 --data-dir DIR   # to report; look once
 
 Runs `PartialLabelClassifier()` first, then with each ingredient taken out on the first three seeds; writes a row per seed as it
 goes and runs only what is missing. Prints Markdown beside the public figures.
@@ -108,6 +108,25 @@ def table(rows: list[Row]) -> str:
     for name, figures in PUBLIC.items():
         lines.append(f"| public: {name} | {' | '.join(f'{mean:.2f} ± {std:.2f} (5)' for mean, std in figures)} | |")
     return "\n".join(lines)
+
+
+SHORT = (DEFAULT, "one plain PRODEN network")
+SHORT_PUBLIC = (
+    "PRODEN",
+    "CC",
+    "PiCO",
+    "POP (a variant that loses its purification)",
+    "CroSel",
+    "best conformal variant",
+)
+
+
+def short_table(rows: list[Row]) -> str:
+    """README's lines of `table`: ours, a plain network, and of the public figures all but the two lowest."""
+    head, line, *lines = table(rows).splitlines()
+    wanted = [*SHORT, *(f"public: {name}" for name in SHORT_PUBLIC)]
+    chosen = [one for one in lines if one.split(" | ")[0].removeprefix("| ") in wanted]
+    return "\n".join("|".join([*one.split("|")[:-2], ""]) for one in (head, line, *chosen))  # without seconds
 
 
 def _cell(rows: list[Row], dataset: str, system: str) -> str:

@@ -1,6 +1,6 @@
 """The pictures of docs/findings.md from the rows on images: accuracy by difficulty, gain by true labels lost, seconds by system.
 
-python benchmarks/image_figures.py
+python benchmarks/accuracy/image_figures.py
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
-from image_plans import CHOSEN, bases_of
-from image_report import reported
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from on_images.plans import CHOSEN, bases_of
+from on_images.report import reported
 
 from oneof.data.named.catalogue import NAMED
 from oneof.paper.curves import COLOURS

@@ -1,6 +1,6 @@
 """What stacking is worth: 60 trials of Lost's size as one stack, one after the other, and in plain PyTorch loops.
 
-    python benchmarks/stack.py [--threads 2]
+    python benchmarks/speed/stack.py [--threads 2]
 
 All four train PRODEN with a linear model on 898 x 108 features, 16 classes, batches of 100, SGD with momentum. The plain loops
 are what one would write by hand: with tensors that are indexed, and with a DataLoader. Then: does a step cost more when the

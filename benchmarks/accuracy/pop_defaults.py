@@ -1,6 +1,6 @@
 """Which numbers should POP start from? Tried with PRODEN and CC, with and without mixup, on digits (seeds 0-9); judged without true labels by the sets of held-out rows.
 
-    python benchmarks/pop_defaults.py [--rows results/pop_defaults.jsonl]
+    python benchmarks/accuracy/pop_defaults.py [--rows results/pop_defaults.jsonl]
 
 Settings that differ only in numbers train as one stack. Every setting is a row per seed. Approximated
 accuracy rewards confidence, covering rate punishes it: of the settings within 0.002 of the best approximated accuracy, averaged

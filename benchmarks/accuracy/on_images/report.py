@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import groupby
 
 import numpy as np
-from image_plans import CHOSEN, FAIR, KEY, bases_of, cifar, mnist_like, suited
+from on_images.plans import CHOSEN, FAIR, KEY, bases_of, cifar, mnist_like, suited
 
 from oneof.data.named.catalogue import NAMED
 from oneof.paper.compare import Paired, holm, paired

@@ -1,7 +1,7 @@
 """The commands on real data as a new user has them, beside simple baselines; and how often the truth-free interval holds.
 
-    python benchmarks/practice.py commands --data-dir DIR
-    python benchmarks/practice.py interval --data-dir DIR --seeds 20 --rows results/interval.jsonl
+    python benchmarks/accuracy/practice.py commands --data-dir DIR
+    python benchmarks/accuracy/practice.py interval --data-dir DIR --seeds 20 --rows results/interval.jsonl
 
 `commands` writes a table with an `a|b|c` column, withholds the truth, and runs fit, predict, clean (and report, where it is).
 `interval` splits every set 80/20 for every seed, trains on the larger part, and asks whether the accuracy on the smaller one lies

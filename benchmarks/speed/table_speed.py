@@ -1,6 +1,6 @@
 """Seconds per trial of Table 4: a cell of 120 trials as one stack, beside a plain PyTorch loop that trains one trial at a time.
 
-    python benchmarks/table_speed.py --data-dir DIR [--dataset lost] [--epochs 200]
+    python benchmarks/speed/table_speed.py --data-dir DIR [--dataset lost] [--epochs 200]
 
 Both train PRODEN with the table's linear model, batch and epochs on one thread, and look at held-out and test rows after every
 epoch. The plain loop is what one would write: DataLoader, nn.Linear, torch.optim.SGD, a table of weights.

@@ -1,7 +1,7 @@
 """Do float32 on the CPU and bfloat16 on the GPU learn alike? POP with PRODEN and LeNet on 5,000 MNIST digits, three seeds each.
 
-    python benchmarks/precision.py               # rows from the device that is here, appended
-    python benchmarks/precision.py --draw        # the picture and the figures in words, from all rows
+    python benchmarks/robustness/precision.py               # rows from the device that is here, appended
+    python benchmarks/robustness/precision.py --draw        # the picture and the figures in words, from all rows
 
 Seeds draw other numbers on the two devices (order, views), so curves are compared as samples, not one by one.
 """

@@ -1,7 +1,7 @@
 """Two processes against one: seconds of an epoch, and whether they end with the same.
 
-    python benchmarks/processes.py [--rows 20000] [--width 512]
-    python benchmarks/processes.py --whole [--rows 100000] [--features 20]
+    python benchmarks/speed/processes.py [--rows 20000] [--width 512]
+    python benchmarks/speed/processes.py --whole [--rows 100000] [--features 20]
 
 PRODEN + POP on a table of 64 features and 50 classes, batches of 512, one thread a process. Starting processes takes seconds, so an
 epoch's time is that of a long run less that of a short one, over the epochs between. Only the ratio means anything.

@@ -1,7 +1,7 @@
 """The paper's figures, ours: purified region and sensitivity on Lost (seeds 0-9), warm-up and ranks from the rows of the tables.
 
-    python benchmarks/figures.py --data-dir DIR            # trains what has no rows yet, then draws everything to docs/figures/
-    python benchmarks/figures.py --draw                    # draws from rows only
+    python benchmarks/accuracy/figures.py --data-dir DIR            # trains what has no rows yet, then draws everything to docs/figures/
+    python benchmarks/accuracy/figures.py --draw                    # draws from rows only
 
 Sensitivity on CIFAR-10, which the paper also shows, waits for GPU hours.
 """

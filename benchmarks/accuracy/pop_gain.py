@@ -1,6 +1,6 @@
 """Where POP's gain in Table 4 comes from: at equal settings, and after the choice of a setting.
 
-    python benchmarks/pop_gain.py            # from results/tables.jsonl
+    python benchmarks/accuracy/pop_gain.py [--rows results/tables.jsonl]
 
 "Equal settings": the same seed, learning rate and weight decay with and without POP, last epoch, mean over seeds and all twelve
 settings. "Chosen": what the table shows, the setting chosen for each system by the covering rate of held-out sets. The rest is
@@ -9,6 +9,7 @@ what the choice adds or takes.
 
 from __future__ import annotations
 
+import argparse
 from pathlib import Path
 
 import numpy as np
@@ -54,4 +55,6 @@ def table(rows: list[Row]) -> str:
 
 
 if __name__ == "__main__":
-    print(table(read(Path(__file__).parents[1] / "results/tables.jsonl")))
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=Path, default=Path("results/tables.jsonl"))
+    print(table(read(parser.parse_args().rows)))

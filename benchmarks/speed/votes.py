@@ -1,6 +1,6 @@
 """1,000,000 votes for 200,000 items to candidate sets: seconds and memory of each policy, each in a process of its own.
 
-    python benchmarks/votes.py [--items 200000] [--annotators 500] [--classes 10]
+    python benchmarks/speed/votes.py [--items 200000] [--annotators 500] [--classes 10]
 
 The issue's bounds are 20 s and 2 GB on two cores, reading, summary and writing included. Exits with 1 where one is passed.
 """

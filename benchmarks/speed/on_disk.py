@@ -1,6 +1,6 @@
 """Training on a Parquet file larger than memory: how resident memory grows with the file, beside that of features in memory.
 
-    python benchmarks/on_disk.py [--gigabytes 0.125 0.25 0.5]
+    python benchmarks/speed/on_disk.py [--gigabytes 0.125 0.25 0.5]
 
 For every size a process of its own turns the Parquet file (256 features) into a file of rows and trains PRODEN + POP on it for an
 epoch, a linear model, batches of 1,000 rows of 10 classes; of the smallest size another does so with features in memory. Tables

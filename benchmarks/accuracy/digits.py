@@ -1,7 +1,7 @@
 """Does POP help on digits? Paired over seeds, with and without mixup: the project's first claim, and where it does not hold.
 
-    python benchmarks/digits.py --seeds 0-9      # to develop on
-    python benchmarks/digits.py --seeds 100-109  # to report; look once
+    python benchmarks/accuracy/digits.py --seeds 0-9      # to develop on
+    python benchmarks/accuracy/digits.py --seeds 100-109  # to report; look once
 
 Instance-dependent sets, rate form 0.4; the last epoch is taken, so that no label chooses anything. Writes a row per trial.
 """
@@ -33,7 +33,7 @@ def main(seeds: range, path: Path) -> None:
 
 
 def table(rows: list[Row]) -> str:
-    """The Markdown table that README shows."""
+    """The Markdown table of docs/results.md."""
     lines = [
         "| mixup | system | accuracy % | labels per set | true labels removed % | against plain | p |",
         "|---|---|---|---|---|---|---|",

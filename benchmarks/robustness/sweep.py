@@ -1,7 +1,7 @@
 """A sweep of 60 rows on two local Ray workers, one of which is killed half way: 60 rows, none twice, all as without Ray.
 
-    python benchmarks/sweep.py
-    ONEOF_DATA=DIR python benchmarks/sweep.py --threads
+    python benchmarks/robustness/sweep.py
+    ONEOF_DATA=DIR python benchmarks/robustness/sweep.py --threads
 
 Six systems by ten seeds of a small set. When half of the rows are there, a worker that is in the middle of one gets SIGKILL;
 Ray begins its row again on another worker, and the row's checkpoint says where it stood.

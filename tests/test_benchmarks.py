@@ -1,0 +1,50 @@
+"""The benchmarks: every script is in the index, can be imported, and has the rows and the page that the index names."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+BENCHMARKS = ROOT / "benchmarks"
+INDEX = (BENCHMARKS / "README.md").read_text("utf-8")
+SCRIPTS = sorted(path for kind in ("accuracy", "robustness", "speed") for path in (BENCHMARKS / kind).glob("*.py"))
+
+
+@pytest.mark.parametrize("kind", ["accuracy", "robustness", "speed"])
+def test_the_index_lists_the_scripts_and_no_others(kind):
+    section = INDEX.split(f"## {kind}/")[1].split("\n## ")[0]
+    assert sorted(re.findall(r"^\| `(\w+\.py)`", section, re.MULTILINE)) == [
+        path.name for path in SCRIPTS if path.parent.name == kind
+    ]
+
+
+def test_rows_and_pages_of_the_index_are_there():
+    named = re.findall(r"`((?:results|docs)/[^`]+)`", INDEX)
+    assert len(named) > 20
+    assert [name for name in named if not (ROOT / name).exists()] == []
+
+
+def test_every_page_names_its_script():
+    for script, pages in re.findall(r"^\| `(\w+\.py)` .*\| ([^|]*) \|$", INDEX, re.MULTILINE):
+        for page in re.findall(r"`(docs/[^`]+)`", pages):
+            assert script in (ROOT / page).read_text("utf-8"), f"{page} names no {script}"
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
+def test_a_script_can_be_imported(script):
+    spec = importlib.util.spec_from_file_location(f"benchmark_{script.stem}", script)
+    spec.loader.exec_module(importlib.util.module_from_spec(spec))
+    assert f"python {script.relative_to(ROOT)}" in script.read_text("utf-8")  # how it is called
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("script", [*SCRIPTS, BENCHMARKS / "readme.py"], ids=lambda path: path.stem)
+def test_a_script_answers_help(script):
+    done = subprocess.run([sys.executable, script, "--help"], capture_output=True, text=True, timeout=120, check=True)
+    assert "usage" in done.stdout.lower()
