@@ -195,3 +195,35 @@ def test_the_estimator_takes_one_thread_and_gives_the_others_back(monkeypatch):
         assert (seen, torch.get_num_threads()) == ([1], 2)
     finally:
         torch.set_num_threads(before)
+
+
+def mixed() -> pd.DataFrame:
+    """Numbers with gaps, a category, a date, free text and an id: what people's frames hold."""
+    rng = np.random.default_rng(0)
+    table = frame()
+    table.loc[rng.permutation(len(table))[:20], "x1"] = np.nan
+    hue = pd.Categorical(
+        np.where(rng.random(len(table)) < 0.8, np.array(["red", "blue", "red", "grey"])[DATA.labels], "red")
+    )
+    day = pd.Timestamp("2024-01-01") + pd.to_timedelta(rng.integers(0, 300, len(table)), unit="D")
+    return table.assign(
+        hue=hue, day=day, note="free text " + pd.Series(range(len(table))).astype(str), id=range(len(table))
+    )
+
+
+def test_a_frame_of_mixed_columns_trains_as_the_same_file_does(tmp_path):
+    table = mixed()
+    table.assign(candidates=SETS).to_parquet(tmp_path / "table.parquet")
+    task = Task(seed=3, space=replace(SPACE, members=3, epochs=12, lr=(0.1,), weight_decay=(1e-3,)))
+    run = fit_table(tmp_path / "table.parquet", tmp_path / "run", task)
+    with pytest.warns(UserWarning) as said:
+        clf = PartialLabelClassifier(random_state=3, **SMALL).fit(table, SETS)
+    assert ["note" in str(said[0].message), "id" in str(said[1].message)] == [True, True]
+    assert run.facts["features"] == clf.model_.encoding.names
+    assert any(name.startswith("hue=") for name in run.facts["features"])
+    assert not any(name == "id" or "note" in name for name in run.facts["features"])
+    check_same(clf, run)
+    again = PartialLabelClassifier.from_run(run.folder)
+    np.testing.assert_allclose(clf.predict_proba(table), again.predict_proba(table), atol=1e-6)
+    with pytest.raises(ValueError, match="X must be a frame with the columns that were learned from"):
+        clf.predict(np.zeros((2, table.shape[1])))

@@ -94,13 +94,15 @@ def _from_votes_to_labels(out: Path, epochs: int | None) -> None:
 
 
 def _run(command: Callable[..., None], *files: Path, **options: Any) -> None:
-    """Show a command as one would type it, and do what it does."""
-    typed = ["oneof", command.__name__, *map(str, files)]
+    """Show a command as one would type it, and run it as it was typed."""
+    typed = list(map(str, files))
     for name, value in options.items():
         for one in value if isinstance(value, list) else [] if value is None else [value]:
             typed += [f"--{name}", str(one)]
-    typer.secho(f"\n$ {' '.join(typed)}", bold=True)
-    command(*files, **options)
+    typer.secho(f"\n$ oneof {command.__name__} {' '.join(typed)}", bold=True)
+    app = typer.Typer(add_completion=False)
+    app.command()(command)
+    app(typed, standalone_mode=False)
 
 
 # -------------------------------------------------------------------------------------------------------- what comes in

@@ -21,6 +21,11 @@ from oneof.candidates.mask import Candidates
 from oneof.candidates.read import read
 
 
+def is_frame(X: Any) -> bool:
+    """A pandas frame or an Arrow table, whose columns have names?"""
+    return hasattr(X, "columns") and (hasattr(X, "dtypes") or hasattr(X, "schema"))
+
+
 def are_labels(y: Any) -> bool:
     """Is y one label per row, and not a mask or a column of sets?"""
     if hasattr(y, "toarray") or hasattr(y, "to_pylist"):  # SciPy sparse, Arrow

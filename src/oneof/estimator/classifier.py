@@ -18,13 +18,15 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from oneof.candidates.read import read_known
 from oneof.data.encode import learn_encoding
-from oneof.data.table import Columns, Roles, read_columns
+from oneof.data.roles import Roles
+from oneof.data.table import Columns, read_columns, read_features
 from oneof.estimator.arguments import (
     are_labels,
     check_length,
     count,
     gold_labels,
     group_names,
+    is_frame,
     normalised,
     one_thread,
     precision,
@@ -156,7 +158,8 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         Parameters
         ----------
         X
-            Features [n, d].
+            Features [n, d]: numbers, or a frame or Arrow table, which is read as a file of the same columns is: gaps are filled,
+            dates become days, columns of a categorical type are categories; text is left out with a warning.
         y
             Labels [n], a 0/1 mask [n, c], or a list of sets of labels.
         groups
@@ -166,10 +169,10 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         """
         begun = time.monotonic()
         self.__dict__.pop("run_", None)  # what was read from a folder is learned anew
-        columns = self._columns(X)
+        columns, roles = self._columns(X)
         candidates = read_y(y, self.classes, len(columns), type(self).__name__)
         self.classes_ = candidates.classes
-        encoding = learn_encoding(columns, Roles(features=tuple(columns.names), candidates=None))
+        encoding = learn_encoding(columns, roles)
         examples = Examples(
             encoding.transform(columns),
             candidates,
@@ -186,12 +189,16 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         self._show(self.learned_.model, self.learned_.purified, self.learned_.training)
         return self
 
-    def _columns(self, X: Any) -> Columns:
-        """The features as they would stand in a table."""
+    def _columns(self, X: Any) -> tuple[Columns, Roles]:
+        """The features as they would stand in a table, and which column plays which part."""
+        if is_frame(X):
+            validate_data(self, X, skip_check_array=True)  # the names of the columns
+            self._precision = np.float32
+            return read_features(X)
         X = validate_data(self, X, dtype=[np.float64, np.float32])
         self._precision = precision(X)
-        names = getattr(self, "feature_names_in_", [f"x{j}" for j in range(X.shape[1])])
-        return Columns("X", X.astype(self._precision), list(names), {})
+        names = [f"x{j}" for j in range(X.shape[1])]
+        return Columns("X", X.astype(self._precision), names, {}), Roles(features=tuple(names), candidates=None)
 
     def _search(self) -> Search:
         """What is asked: everything that was not said is searched."""
@@ -282,10 +289,17 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
     def _encoded(self, X: Any) -> NDArray[Any]:
         """Features of new rows."""
         encoding = self.model_.encoding
-        if hasattr(self, "run_") and hasattr(X, "columns"):
+        if is_frame(X) and (hasattr(self, "run_") or hasattr(self, "feature_names_in_")):
+            if not hasattr(self, "run_"):
+                validate_data(self, X, reset=False, skip_check_array=True)
             columns = read_columns(X, encoding.roles)
             for line in encoding.unseen(columns):
                 warnings.warn(line, UserWarning, stacklevel=3)
             return encoding.transform(columns)
         features: NDArray[Any] = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
+        if features.shape[1] != len(encoding.names):
+            raise ValueError(
+                f"X must be a frame with the columns that were learned from; got an array of {features.shape[1]} numbers, of which "
+                f"{len(encoding.names)} features were made."
+            )
         return features.astype(self._precision)
