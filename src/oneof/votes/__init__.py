@@ -1,13 +1,16 @@
 """Votes of annotators, people or machines, made into candidate sets.
 
 `read_long`, `read_wide` and `read_label_studio` read votes; `union`, `at_least`, `vaguest` and `top_p` make sets of them; `summarise`
-says how far the annotators agree; `write` saves the sets as Parquet or CSV, keyed by `item`: the column to join features on.
+says how far the annotators agree; `fit_annotators` tells careful people from careless ones, `join` finds its settings by held-out votes
+and adds what the features say; `write` saves the sets as Parquet or CSV, keyed by `item`: the column to join features on.
 Rows in messages are counted from 0 at the first row below the header.
 """
 
 from oneof.votes.agreement import AnnotatorAgreement, alpha, annotator_agreement
+from oneof.votes.annotators import AnnotatorFit, Annotators, Confusions, fit_annotators
 from oneof.votes.ballots import Votes
 from oneof.votes.dawid_skene import dawid_skene
+from oneof.votes.joint import Choice, Joint, join, resolve
 from oneof.votes.label_studio import is_label_studio, read_label_studio
 from oneof.votes.policies import Sets, at_least, top_p, union, vaguest
 from oneof.votes.reading import read_long, read_wide
@@ -17,6 +20,11 @@ from oneof.votes.writing import to_table, write
 
 __all__ = [
     "AnnotatorAgreement",
+    "AnnotatorFit",
+    "Annotators",
+    "Choice",
+    "Confusions",
+    "Joint",
     "Sets",
     "Spelling",
     "Summary",
@@ -25,11 +33,14 @@ __all__ = [
     "annotator_agreement",
     "at_least",
     "dawid_skene",
+    "fit_annotators",
     "is_label_studio",
+    "join",
     "read_label_studio",
     "read_long",
     "read_map",
     "read_wide",
+    "resolve",
     "summarise",
     "to_table",
     "top_p",

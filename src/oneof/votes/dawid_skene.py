@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.sparse import csr_array
 
-from oneof.votes.ballots import Floats, Votes
+from oneof.votes.ballots import Floats, Integers, Votes
 from oneof.votes.room import refuse_without_room
 
 
@@ -30,10 +30,10 @@ def dawid_skene(votes: Votes, *, smoothing: float = 0.01, tolerance: float = 1e-
     weighs as much as a plain one. The smoothing s, which the paper does not have, keeps an annotator of few votes from being certain.
     Nothing is random. Only pairs (annotator, label) that occur are stored: memory grows with n c and with those pairs times c.
     """
-    by_label, by_annotator = _ballots(votes)
+    by_label, by_annotator, _ = ballots(votes)
     n, c, q = len(votes.items), len(votes.labels), by_label.shape[1]
     refuse_without_room(votes, 8 * c * max(3 * n, 2 * n + q))  # three tables at the ends, the confusions in a round
-    posterior = _shares(votes, smoothing)
+    posterior = shares(votes, smoothing)
     for done in range(1, rounds + 1):
         before, posterior = posterior, _round(by_label, by_annotator, posterior, smoothing)
         before -= posterior
@@ -42,21 +42,26 @@ def dawid_skene(votes: Votes, *, smoothing: float = 0.01, tolerance: float = 1e-
     return Fitted(posterior, rounds, False)
 
 
-def _ballots(votes: Votes) -> tuple[Any, Any]:
-    """Weights of the votes as sparse matrices: [n, q] over the pairs (annotator, label) that occur, [n, a] over annotators."""
-    n, c, weight = len(votes.items), len(votes.labels), _weights(votes)
+def ballots(votes: Votes) -> tuple[Any, Any, Integers]:
+    """Weights of the votes as sparse matrices, [n, q] over the pairs (annotator, label) that occur and [n, a] over annotators.
+
+    The pairs themselves come with them: annotator * c + label [q], ascending.
+    """
+    n, c, weight = len(votes.items), len(votes.labels), vote_weights(votes)
     pair, column = np.unique(votes.annotator * c + votes.label, return_inverse=True)
     by_label = csr_array((weight, (votes.item, column)), shape=(n, len(pair)))
-    return by_label, csr_array((weight, (votes.item, votes.annotator)), shape=(n, len(votes.annotators)))
+    return by_label, csr_array((weight, (votes.item, votes.annotator)), shape=(n, len(votes.annotators))), pair
 
 
-def _weights(votes: Votes) -> Floats:
+def vote_weights(votes: Votes) -> Floats:
+    """What each vote weighs, [m]: an answer of several labels weighs as much as one of a single label."""
     return votes.weight / votes.answer_size
 
 
-def _shares(votes: Votes, smoothing: float) -> Floats:
+def shares(votes: Votes, smoothing: float) -> Floats:
+    """Shares of the votes [n, c], where every label has so many votes beforehand."""
     n, c = len(votes.items), len(votes.labels)
-    count = np.bincount(votes.item * c + votes.label, weights=_weights(votes), minlength=n * c).reshape(n, c)
+    count = np.bincount(votes.item * c + votes.label, weights=vote_weights(votes), minlength=n * c).reshape(n, c)
     shares: Floats = (count + smoothing) / (count + smoothing).sum(1, keepdims=True)
     return shares
 

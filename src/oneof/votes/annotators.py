@@ -1,0 +1,187 @@
+"""People differ: the true labels and what each annotator makes of them at once, by EM with shrinkage.
+
+Dawid-Skene gives every annotator a free table of c x c numbers, which a few dozen votes cannot fill. Here an annotator has a
+*shape* of few numbers (how often right, which labels are said when wrong), and the free table only departs from it where votes say so.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from oneof.votes.ballots import Floats, Integers, Votes
+from oneof.votes.dawid_skene import ballots, shares, vote_weights
+from oneof.votes.room import refuse_without_room
+
+OWN = 5.0  # votes that the accuracy of all annotators weighs in the accuracy of one
+SHARE = 0.1  # of a vote that every label has before the first round
+BLOCK = 1 << 16  # numbers worked on at a time, so that they stay in the cache
+EDGE = 1e-3  # accuracies lie between this and one minus this: nobody is certain
+
+
+@dataclass(frozen=True)
+class Annotators:
+    r"""Confusions of annotators, shrunk to a shape of few numbers; T [n, c] is the posterior of the true labels.
+
+        T_ij     proportional to   m_j^(1-b) prod_{a, l} pi_a(j -> l) ^ w_ial            m_j: mean of T_ij over items
+        pi_a(j -> l) = (N_ajl + k B_ajl) / (N_aj + k)                                    N_ajl = sum_i w_ial T_ij
+        B_ajj = r_aj,      B_ajl = (1 - r_aj) u_al / (1 - u_aj)   for l != j
+
+    u_a are the labels that a says when wrong, whatever the truth, which finds people with a favourite answer; the odds of r_aj are those of
+    being right of label j in the pool, times those of a against the pool. Both are shrunk to the pool, so that an annotator of few
+    votes is the pool's mean. The balance b takes back a part of the class frequencies: without it a label that people use for
+    everything swallows its neighbours, and each round makes it more frequent. Where classes are truly rare it does harm (half of
+    the labels, where one class has 90 %), so `oneof.votes.held_out` chooses it.
+    """
+
+    strength: float = 30.0  # k: votes per true label by which the shape outweighs the annotator's own table
+    balance: float = 0.0  # b; 0: class frequencies as estimated, 1: all classes equal
+    tolerance: float = 1e-5
+    rounds: int = 200
+
+    def __post_init__(self) -> None:
+        if not self.strength > 0:
+            raise ValueError(f"strength must be positive; got {self.strength}.")
+        if not 0 <= self.balance <= 1:
+            raise ValueError(f"balance must lie in [0, 1]; got {self.balance}.")
+
+
+class Confusions(NamedTuple):
+    """What annotators say, given the truth; only pairs (annotator, label) that occur have counts of their own."""
+
+    strength: float
+    pair: Integers  # [q] annotator * c + label, ascending
+    counts: Floats  # [q, c] N_ajl of the pair (a, l) for every true label j
+    seen: Floats  # [a, c] N_aj
+    right: Floats  # [a, c] r_aj
+    errors: Floats  # [a, c] u_al
+
+    def of(self, annotator: Integers, label: Integers) -> Floats:
+        """Probability [k, c] that these annotators say these labels, for every true label."""
+        c = self.seen.shape[1]
+        pair = annotator * c + label
+        place = np.minimum(np.searchsorted(self.pair, pair), len(self.pair) - 1)
+        known = (self.pair[place] == pair)[:, None]
+        return _shrunk(self, annotator, label, np.where(known, self.counts[place], 0.0))
+
+    def table(self, annotator: int) -> Floats:
+        """The confusion matrix [true, said] of one annotator."""
+        c = self.seen.shape[1]
+        return self.of(np.full(c, annotator), np.arange(c)).T
+
+    @property
+    def accuracy(self) -> Floats:
+        """How often each annotator is right, [a], over the true labels that this annotator saw and the pool's shape."""
+        a, c = self.seen.shape
+        hits = np.zeros(a)
+        annotator, label = np.divmod(self.pair, c)
+        np.add.at(hits, annotator, self.counts[np.arange(len(label)), label])
+        rate: Floats = (hits + OWN * self.right.mean(1)) / (self.seen.sum(1) + OWN)
+        return rate
+
+
+class AnnotatorFit(NamedTuple):
+    """Where EM ended."""
+
+    posterior: Floats  # [n, c]
+    likelihood: Floats  # [n, c] log-likelihood of an item's votes under each true label, its largest 0
+    frequencies: Floats  # [c] m_j
+    confusions: Confusions
+    rounds: int
+    settled: bool  # did the last round move less than `tolerance` of an item's mass, on average?
+
+
+class _Ballots(NamedTuple):
+    """What does not change between rounds."""
+
+    by_pair: Any  # sparse [n, q], weights of votes
+    by_annotator: Any  # sparse [n, a]
+    pair: Integers  # [q]
+    annotator: Integers  # [q]
+    label: Integers  # [q]
+    given: Floats  # [a, c] weight of all votes of an annotator for a label
+
+
+def fit_annotators(votes: Votes, model: Annotators = Annotators()) -> AnnotatorFit:  # noqa: B008 - frozen
+    """Estimate the true labels of all items and the confusions of all annotators; nothing is random.
+
+    Time grows with votes times classes per round, memory with (items + pairs of annotator and label that occur) times classes.
+
+    >>> import pyarrow as pa
+    >>> from oneof.votes import read_long
+    >>> rows = {"item": [0, 0, 0, 1, 1, 1], "annotator": ["x", "y", "z"] * 2, "label": ["a", "a", "b", "b", "b", "b"]}
+    >>> fit_annotators(read_long(pa.table(rows))).posterior.argmax(1)
+    array([0, 1])
+    """
+    n, a, c = len(votes.items), len(votes.annotators), len(votes.labels)
+    by_pair, by_annotator, pair = ballots(votes)
+    refuse_without_room(votes, 8 * c * (2 * n + 2 * len(pair) + 5 * a))
+    given = np.zeros((a, c))
+    np.add.at(given, (votes.annotator, votes.label), vote_weights(votes))
+    cast = _Ballots(by_pair, by_annotator, pair, pair // c, pair % c, given)
+    posterior = shares(votes, SHARE)
+    done, settled = 0, False
+    while done < model.rounds and not settled:
+        confusions = _confusions(cast, posterior, model.strength)
+        likelihood = _likelihood(cast, confusions)
+        frequencies = (posterior.sum(0) + 1) / (n + c)
+        before, posterior = posterior, softmax(likelihood + (1 - model.balance) * np.log(frequencies))
+        settled = bool(np.abs(before - posterior).sum() / (2 * n) <= model.tolerance)
+        done += 1
+    return AnnotatorFit(posterior, likelihood, frequencies, confusions, done, settled)
+
+
+def softmax(logs: Floats) -> Floats:
+    """Rows that sum to one, in proportion to e^logs."""
+    values = np.exp(logs - logs.max(1, keepdims=True))
+    return np.asarray(values / values.sum(1, keepdims=True))
+
+
+def _confusions(cast: _Ballots, posterior: Floats, strength: float) -> Confusions:
+    counts, seen = cast.by_pair.T @ posterior, cast.by_annotator.T @ posterior
+    c = posterior.shape[1]
+    agreed = counts[np.arange(len(cast.pair)), cast.label]  # [q] votes for the label that is true
+    wrong = cast.given.copy()  # [a, c] votes for a label that is not true
+    wrong[cast.annotator, cast.label] -= agreed
+    of_label = np.bincount(cast.label, weights=agreed, minlength=c)  # [c]
+    total = seen.sum()
+    pooled = _inside(of_label.sum() / total)
+    label_right = _odds(_inside((of_label + c * pooled) / (seen.sum(0) + c)))
+    hits = np.bincount(cast.annotator, weights=agreed, minlength=len(seen))
+    own_right = _odds(_inside((hits + OWN * pooled) / (seen.sum(1) + OWN)))
+    odds = label_right * (own_right / _odds(pooled))[:, None]
+    often = (wrong.sum(0) + 1) / (wrong.sum() + c)  # [c] what is said in error, by all
+    errors = (wrong + c * often) / (wrong.sum(1, keepdims=True) + c)
+    return Confusions(strength, cast.pair, counts, seen, odds / (1 + odds), errors)
+
+
+def _shrunk(confusions: Confusions, annotator: Integers, label: Integers, counts: Floats) -> Floats:
+    """pi_a(j -> l) of k pairs for every j, [k, c]."""
+    right, errors = confusions.right[annotator], confusions.errors[annotator]
+    rows = np.arange(len(label))
+    shape = (1 - right) * errors[rows, label][:, None] / np.maximum(1 - errors, 1e-12)
+    shape[rows, label] = right[rows, label]
+    shrunk: Floats = (counts + confusions.strength * shape) / (confusions.seen[annotator] + confusions.strength)
+    return shrunk
+
+
+def _likelihood(cast: _Ballots, confusions: Confusions) -> Floats:
+    said = np.empty_like(confusions.counts)  # [q, c]
+    step = max(1, BLOCK // said.shape[1])
+    for start in range(0, len(said), step):
+        some = slice(start, start + step)
+        shrunk = _shrunk(confusions, cast.annotator[some], cast.label[some], confusions.counts[some])
+        np.log(shrunk, out=said[some])
+    logs: Floats = cast.by_pair @ said
+    logs -= logs.max(1, keepdims=True)
+    return logs
+
+
+def _inside(rate: Any) -> Any:
+    return np.clip(rate, EDGE, 1 - EDGE)
+
+
+def _odds(rate: Any) -> Any:
+    return rate / (1 - rate)

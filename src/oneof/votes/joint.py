@@ -1,0 +1,117 @@
+"""Votes and features together: what people said of an item, and what other items like it were called.
+
+Both are wrong at times, and the votes of one item are less independent than any model of annotators takes them to be: what
+misleads one person misleads the next. So the votes' likelihood is flattened by a power, and how sharp the features may speak and how flat the votes
+must be is chosen by how probable held-out votes become. No truth is used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from oneof.votes.annotators import AnnotatorFit, Annotators, fit_annotators, softmax
+from oneof.votes.ballots import Floats, Votes
+from oneof.votes.held_out import Fold, folds
+
+Predict = Callable[[Floats], Floats]
+"""From weights of labels [n, c] of all rows to a score of every label [n, c], in which a row's own weights have no part."""
+
+MODELS = tuple(Annotators(strength, balance) for balance in (0.5, 0.0) for strength in (3.0, 10.0, 30.0, 100.0))
+SHARPNESS = (2.0, 4.0, 8.0, 16.0)
+POWERS = (0.3, 0.5, 0.7, 1.0)
+TOLERANCE = 1e-4  # of EM while models are compared
+
+
+class Choice(NamedTuple):
+    """What held-out votes choose."""
+
+    model: Annotators
+    features: str | None  # the key of a prediction; None: features do not help
+    sharpness: float  # of its scores; 0 where there are none
+    power: float  # of the votes' likelihood
+
+
+class Joint(NamedTuple):
+    """Labels by votes and features, and the settings that held-out votes chose."""
+
+    posterior: Floats  # [n, c] of the true labels
+    prior: Floats  # [n, c] what the votes alone say, flattened: what training multiplies its own opinion with
+    fitted: AnnotatorFit
+    choice: Choice
+    tried: list[dict[str, Any]]  # every choice with its score, best first
+
+
+def join(
+    votes: Votes,
+    predictions: Mapping[str, Predict] | None = None,
+    *,
+    models: Sequence[Annotators] = MODELS,
+    sharpness: Sequence[float] = SHARPNESS,
+    powers: Sequence[float] = POWERS,
+    seed: int = 0,
+) -> Joint:
+    r"""Weigh people against each other and votes against features, by held-out votes.
+
+        T_ij  proportional to   (m_j^-b L_ij)^power exp(sharpness g_ij),         (m_j^(1-b) L_ij)^power where features do not help
+
+    L is the likelihood of the item's votes, g what `predictions` say of the row when they are given the posterior of the votes alone.
+    To feed T back to the predictions was tried and is not done: errors then confirm themselves.
+
+    >>> import pyarrow as pa
+    >>> from oneof.votes import read_long
+    >>> rows = [(i, a, "ab"[i % 2 if a != "z" else 0]) for i in range(20) for a in "xyz"]
+    >>> item, annotator, label = zip(*rows)
+    >>> joint = join(read_long(pa.table({"item": item, "annotator": annotator, "label": label})))
+    >>> joint.posterior.argmax(1)[:4], joint.choice.features
+    (array([0, 1, 0, 1]), None)
+    """
+    predictions = predictions or {}
+    cut = list(folds(votes, seed=seed))
+    scores: dict[Choice, float] = {}
+    for model in models if cut else ():
+        choices = _choices(model, predictions, sharpness, powers)
+        means = np.mean([_scores(fold, predictions, choices) for fold in cut], axis=0)
+        scores |= dict(zip(choices, means.tolist(), strict=True))
+    choice = max(scores, key=scores.__getitem__, default=Choice(models[0], None, 0.0, 1.0))  # of equals the first
+    fitted = fit_annotators(votes, choice.model)
+    said = None if choice.features is None else predictions[choice.features](fitted.posterior)
+    tried = sorted((_row(*pair) for pair in scores.items()), key=lambda row: -row["score"])
+    return Joint(together(fitted, said, choice), softmax(choice.power * fitted.likelihood), fitted, choice, tried)
+
+
+def together(fitted: AnnotatorFit, scores: Floats | None, choice: Choice) -> Floats:
+    """The posterior [n, c] of votes and of the features' scores [n, c]; of votes and class frequencies where there are none."""
+    logs = fitted.likelihood - choice.model.balance * np.log(fitted.frequencies)
+    if scores is None:
+        return softmax(choice.power * (logs + np.log(fitted.frequencies)))
+    return softmax(choice.power * logs + choice.sharpness * scores)
+
+
+def resolve(fitted: AnnotatorFit, probabilities: Floats, power: float = 1.0) -> Floats:
+    """The posterior [n, c] of the votes and of a classifier's probabilities [n, c] for rows that it was not trained on."""
+    return softmax(np.log(np.maximum(probabilities, 1e-12)) + power * fitted.likelihood)
+
+
+def _choices(
+    model: Annotators, predictions: Mapping[str, Predict], sharpness: Sequence[float], powers: Sequence[float]
+) -> list[Choice]:
+    """Votes alone first, so that of equals they are taken."""
+    alone = [Choice(model, None, 0.0, power) for power in powers]
+    return alone + [Choice(model, name, s, power) for name in predictions for s in sharpness for power in powers]
+
+
+def _scores(fold: Fold, predictions: Mapping[str, Predict], choices: list[Choice]) -> list[float]:
+    """How probable each choice of one model finds the fold's votes."""
+    fitted = fit_annotators(fold.kept, replace(choices[0].model, tolerance=TOLERANCE))
+    pi = fold.said(fitted.confusions)
+    said: dict[str | None, Floats] = {name: predict(fitted.posterior) for name, predict in predictions.items()}
+    return [fold.score(together(fitted, said.get(one.features), one), pi) for one in choices]
+
+
+def _row(choice: Choice, score: float) -> dict[str, Any]:
+    model = {"strength": choice.model.strength, "balance": choice.model.balance}
+    return {**model, "features": choice.features, "sharpness": choice.sharpness, "power": choice.power, "score": score}

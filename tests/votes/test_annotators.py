@@ -1,0 +1,226 @@
+"""The model of annotators against plain loops, what it sees through, and its choice by held-out votes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from pyarrow import table
+
+from oneof.votes import Annotators, Spelling, Votes, dawid_skene, fit_annotators, join, read_long
+from oneof.votes.held_out import MANY, folds
+
+
+def long(rows: list[tuple[int, str, str]], spelling: Spelling = Spelling(separator="|")) -> Votes:  # noqa: B008
+    item, annotator, label = zip(*rows, strict=True)
+    return read_long(table({"item": item, "annotator": annotator, "label": label}), spelling=spelling)
+
+
+def simulated(
+    frequencies: list[float], seed: int = 0, n: int = 500, people: int = 30, each: int = 3
+) -> tuple[Votes, NDArray[np.intp]]:
+    """Items with a few votes by people of unlike care, who say a favourite label when they do not know."""
+    rng = np.random.default_rng(seed)
+    c = len(frequencies)
+    truth = rng.choice(c, n, p=frequencies)
+    care, favourite = rng.beta(4, 2, people), rng.dirichlet(np.ones(c), people)
+    rows = []
+    for i in range(n):
+        for a in rng.permutation(people)[:each]:
+            label = truth[i] if rng.random() < care[a] else rng.choice(c, p=favourite[a])
+            rows.append((i, f"{a:02d}", "abcdefgh"[label]))
+    return long(rows), truth
+
+
+def right(posterior: NDArray[np.float64], truth: NDArray[np.intp]) -> float:
+    return float((posterior.argmax(1) == truth).mean())
+
+
+# ------------------------------------------------------------------------------------------------- the formula, in loops
+
+
+def confusion_loops(
+    w: dict[tuple[int, str, str], float], T: list[list[float]], people: list[str], labels: list[str], k: float
+) -> dict[tuple[str, int, int], float]:
+    """pi_a(j -> l) as the docstring has it, one number at a time."""
+    c = len(labels)
+    N = {(a, j, m): 0.0 for a in people for j in range(c) for m in range(c)}
+    for (i, a, label), x in w.items():
+        for j in range(c):
+            N[a, j, labels.index(label)] += x * T[i][j]
+
+    def inside(rate: float) -> float:
+        return min(max(rate, 1e-3), 1 - 1e-3)
+
+    def odds(rate: float) -> float:
+        return rate / (1 - rate)
+
+    everything = sum(N.values())
+    pool = inside(sum(N[a, j, j] for a in people for j in range(c)) / everything)
+    wrong = {(a, m): sum(N[a, j, m] for j in range(c) if j != m) for a in people for m in range(c)}
+    often = [(sum(wrong[a, m] for a in people) + 1) / (sum(wrong.values()) + c) for m in range(c)]
+    pi = {}
+    for a in people:
+        mine = sum(N[a, j, m] for j in range(c) for m in range(c))
+        own = inside((sum(N[a, j, j] for j in range(c)) + 5 * pool) / (mine + 5))
+        bad = sum(wrong[a, m] for m in range(c))
+        u = [(wrong[a, m] + c * often[m]) / (bad + c) for m in range(c)]
+        for j in range(c):
+            told = sum(N[b, j, m] for b in people for m in range(c))
+            label = inside((sum(N[b, j, j] for b in people) + c * pool) / (told + c))
+            chance = odds(label) * odds(own) / odds(pool)
+            r = chance / (1 + chance)
+            for m in range(c):
+                shape = r if m == j else (1 - r) * u[m] / max(1 - u[j], 1e-12)
+                pi[a, j, m] = (N[a, j, m] + k * shape) / (sum(N[a, j, o] for o in range(c)) + k)
+    return pi
+
+
+def em_loops(
+    answers: dict[tuple[int, str], str], n: int, labels: list[str], rounds: int, k: float, b: float
+) -> list[list[float]]:
+    """The posterior after so many rounds."""
+    w = {(i, a, label): 1 / len(text.split("|")) for (i, a), text in answers.items() for label in text.split("|")}
+    people, c = sorted({a for _, a in answers}), len(labels)
+    T = [[0.1 + sum(x for (o, _, m), x in w.items() if o == i and m == label) for label in labels] for i in range(n)]
+    T = [[x / sum(row) for x in row] for row in T]
+    for _ in range(rounds):
+        pi = confusion_loops(w, T, people, labels, k)
+        new = [[((sum(T[o][j] for o in range(n)) + 1) / (n + c)) ** (1 - b) for j in range(c)] for _ in range(n)]
+        for (i, a, label), x in w.items():
+            for j in range(c):
+                new[i][j] *= pi[a, j, labels.index(label)] ** x
+        T = [[x / sum(row) for x in row] for row in new]
+    return T
+
+
+ANSWERS = st.dictionaries(
+    st.tuples(st.integers(0, 5), st.sampled_from("wxyz")),
+    st.sets(st.sampled_from("abc"), min_size=1).map(lambda names: "|".join(sorted(names))),
+    min_size=1,
+    max_size=16,
+)
+
+
+@settings(max_examples=40, deadline=None)
+@given(ANSWERS, st.sampled_from([0.0, 0.5, 1.0]), st.sampled_from([0.5, 10.0]))
+def test_em_equals_plain_loops(answers: dict[tuple[int, str], str], balance: float, strength: float) -> None:
+    items = list(dict.fromkeys(i for i, _ in answers))
+    numbered = {(items.index(i), a): text for (i, a), text in answers.items()}
+    votes = long([(i, a, text) for (i, a), text in numbered.items()])
+    fitted = fit_annotators(votes, Annotators(strength, balance, tolerance=-1, rounds=4))
+    expected = em_loops(numbered, len(items), votes.labels, 4, strength, balance)
+    np.testing.assert_allclose(fitted.posterior, expected, atol=1e-10)
+    assert (fitted.rounds, fitted.settled) == (4, False)
+    for a in range(len(votes.annotators) if len(votes.labels) > 1 else 0):
+        np.testing.assert_allclose(fitted.confusions.table(a).sum(1), 1, atol=1e-9)
+
+
+# --------------------------------------------------------------------------------------------------------- what it can do
+
+
+def test_the_order_of_people_and_labels_does_not_matter() -> None:
+    votes, _ = simulated([0.4, 0.3, 0.3], n=60)
+    rows = list(zip(votes.item.tolist(), votes.annotator.tolist(), votes.label.tolist(), strict=True))
+    turned = long([(i, f"{99 - a:02d}", "cba"[j]) for i, a, j in rows])
+    np.testing.assert_allclose(fit_annotators(turned).posterior, fit_annotators(votes).posterior[:, ::-1], atol=1e-9)
+
+
+def test_it_sees_through_a_busy_person_with_a_favourite_label() -> None:
+    rng = np.random.default_rng(0)
+    truth = rng.integers(3, size=300)
+    rows = [
+        (i, f"good {a}", "abc"[truth[i] if rng.random() < 0.7 else rng.integers(3)]) for i in range(300) for a in "xy"
+    ]
+    votes = long(rows + [(i, "always a", "a") for i in range(300)])
+    fitted = fit_annotators(votes)
+    assert fitted.settled
+    table_of_a = fitted.confusions.table(votes.annotators.index("always a"))
+    assert (table_of_a[:, 0] > 0.9).all()
+    counts = np.zeros((300, 3))
+    np.add.at(counts, (votes.item, votes.label), 1)
+    assert right(fitted.posterior, truth) > right(counts, truth) + 0.04
+    accuracy = dict(zip(votes.annotators, fitted.confusions.accuracy, strict=True))
+    assert accuracy["always a"] < 0.5 < min(accuracy["good x"], accuracy["good y"])
+
+
+def test_an_annotator_of_one_vote_is_the_pools_mean() -> None:
+    votes, _ = simulated([0.5, 0.5], n=200)
+    rows = list(
+        zip(votes.item.tolist(), (f"{a}" for a in votes.annotator), ("ab"[j] for j in votes.label), strict=True)
+    )
+    more = long([*rows, (0, "once", "a")])
+    confusions = fit_annotators(more).confusions
+    newcomer = confusions.table(more.annotators.index("once"))
+    pool = np.mean([confusions.table(a) for a in range(len(more.annotators))], axis=0)
+    assert np.abs(newcomer - pool).max() < 0.2
+
+
+@pytest.mark.parametrize("frequencies", [[0.25] * 4, [0.7, 0.2, 0.05, 0.05]])
+def test_the_chosen_model_beats_majority_and_dawid_skene(frequencies: list[float]) -> None:
+    ours, rival, majority = [], [], []
+    for seed in range(3):
+        votes, truth = simulated(frequencies, seed)
+        counts = np.random.default_rng(seed).random((len(truth), 4)) / 10  # ties fall at random
+        np.add.at(counts, (votes.item, votes.label), 1)
+        ours.append(right(join(votes).posterior, truth))
+        rival.append(right(dawid_skene(votes).posterior, truth))
+        majority.append(right(counts, truth))
+    assert np.mean(ours) > max(np.mean(rival), np.mean(majority)) + 0.01
+
+
+def test_a_chosen_balance_does_no_harm_to_a_rare_class() -> None:
+    votes, truth = simulated([0.9, 0.05, 0.05])
+    assert right(fit_annotators(votes, Annotators(balance=1.0)).posterior, truth) < 0.7
+    joint = join(votes)
+    assert joint.choice.model.balance == 0
+    assert right(joint.posterior, truth) > 0.9
+
+
+def test_one_item_one_vote_one_label() -> None:
+    assert fit_annotators(long([(0, "x", "a")])).posterior.tolist() == [[1.0]]
+    alone = join(long([(0, "x", "a")]))
+    assert (alone.posterior.tolist(), alone.tried) == ([[1.0]], [])
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"strength": 0.0}, r"strength must be positive; got 0.0\."),
+        ({"balance": 1.5}, r"balance must lie in \[0, 1\]; got 1.5\."),
+    ],
+)
+def test_settings_are_checked(wrong: dict[str, float], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Annotators(**wrong)  # type: ignore[arg-type]
+
+
+# --------------------------------------------------------------------------------------------------------- held-out votes
+
+
+def test_every_vote_is_held_out_once_and_answers_stay_whole() -> None:
+    votes = long([(i, a, "a|b" if a == "x" else "b") for i in range(10) for a in "xyz"])
+    held = [set(zip(fold.item.tolist(), fold.annotator.tolist(), strict=True)) for fold in folds(votes)]
+    assert sum(map(len, held)) == len(set.union(*held)) == 30
+    for fold in folds(votes):
+        kept = set(zip(fold.kept.item.tolist(), fold.kept.annotator.tolist(), strict=True))
+        assert not kept & set(zip(fold.item.tolist(), fold.annotator.tolist(), strict=True))
+
+
+def test_the_score_is_the_mean_log_probability_of_the_held_out_votes() -> None:
+    votes, _ = simulated([0.5, 0.5], n=20)
+    fold = next(folds(votes))
+    fitted = fit_annotators(fold.kept)
+    logs = []
+    for i, a, label in zip(fold.item, fold.annotator, fold.label, strict=True):
+        pi = fitted.confusions.table(int(a))
+        logs.append(np.log(sum(fitted.posterior[i, j] * pi[j, label] for j in range(2))))
+    assert fold.score(fitted.posterior, fold.said(fitted.confusions)) == pytest.approx(np.mean(logs))
+
+
+def test_of_many_votes_a_fifth_is_held_out_once() -> None:
+    votes = long([(i, f"{a}", "ab"[i % 2]) for i in range(MANY // 5 + 1) for a in range(5)])
+    (fold,) = folds(votes)
+    assert len(fold.item) == pytest.approx(len(votes.item) / 5, abs=1)
