@@ -20,6 +20,7 @@ from oneof.data.roles import Roles
 if TYPE_CHECKING:
     from oneof.runs.folder import Run
     from oneof.selection.space import Space
+    from oneof.votes.opening import VotesFile
 
 
 @takes_roles
@@ -27,6 +28,21 @@ def fit(
     file: TableFile,
     out: Annotated[Path, typer.Option(help="The folder to write. A run that was stopped there goes on.")],
     roles: Roles,
+    votes: Annotated[
+        Path | None,
+        typer.Option(
+            help="A file of votes in place of a column of candidates: a row per vote (item, annotator, label), a column per annotator, JSON Lines, or a Label Studio export."
+        ),
+    ] = None,
+    on: Annotated[
+        str, typer.Option(help="With --votes: the column, in both files, by which votes and rows belong together.")
+    ] = "item",
+    annotators: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="With --votes: an annotator's column, or a glob such as 'llm_*', where each has one. May be given again. Default: guessed."
+        ),
+    ] = None,
     train_on_gold: Annotated[bool, typer.Option("--train-on-gold", help="Train on the gold labels too.")] = False,
     method: Annotated[
         str | None,
@@ -81,7 +97,7 @@ def fit(
         fit_table,
         file,
         out,
-        Task(roles, seed, train_on_gold, space=space),
+        Task(roles, seed, train_on_gold, space=space, votes=_votes(votes, on, annotators)),
         command=sys.argv,
         memory=int(memory * 2**30),
         processes=processes,
@@ -91,6 +107,14 @@ def fit(
     run = _first_speaks(work, crew_here(processes).rank)
     if run is not None:
         show(run, console)
+
+
+def _votes(file: Path | None, on: str, annotators: list[str] | None) -> VotesFile | None:
+    from oneof.votes.opening import VotesFile
+
+    if file is None and annotators:
+        raise ValueError("--annotators must stand beside --votes, whose columns it names. Add --votes FILE.")
+    return None if file is None else VotesFile(str(file), item=on, columns=tuple(annotators or ()))
 
 
 def _space(method: str | None, purify: bool, settings: Path | None, networks: int | None, epochs: int | None) -> Space:

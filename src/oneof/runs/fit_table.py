@@ -21,11 +21,13 @@ from oneof.data.table import Table, read_table
 from oneof.inspect import inspect_table
 from oneof.runs.folder import FACTS, Run, fingerprint, write_json
 from oneof.runs.learn import SPACE, Examples, Learned, learn, write_learned
+from oneof.runs.voted import read_voted, weigh_votes
 from oneof.selection.space import Space
 from oneof.selection.trying import Search
 from oneof.storage.settings import first_difference, plain_value
 from oneof.training.processes import check_rows, crew_here
 from oneof.version import __version__
+from oneof.votes.opening import VotesFile
 
 ASKED = "asked.json"  # in the checkpoint: what the run was asked for
 
@@ -39,6 +41,7 @@ class Task:
     train_on_gold: bool = False
     rule: str = "both"  # how settings are chosen: a key of oneof.metrics.CRITERIA or MEANS
     space: Space = SPACE
+    votes: VotesFile | None = None  # in place of a column of candidates
 
 
 def fit_table(
@@ -82,7 +85,7 @@ def fit_table(
     if ready is None:
         return Run.open(out)
     asked = Search(
-        space=task.space,
+        space=ready.space,
         seed=task.seed,
         rule=task.rule,
         progress="fit" if progress else None,
@@ -100,7 +103,9 @@ class Ready(NamedTuple):
 
     asked: dict[str, Any]  # what the run is recognised by
     examples: Examples
+    space: Space
     warnings: list[str]
+    people: dict[str, Any]  # what is known of those who voted; empty where nobody did
 
 
 def _make_ready(
@@ -108,20 +113,26 @@ def _make_ready(
 ) -> Ready | None:
     """Read the table and begin the run; None if it is finished."""
     asked = {"oneof": __version__, "data": fingerprint(file), **plain_value(task)}
+    if task.votes is not None:
+        asked["votes"] |= {"data": fingerprint(Path(task.votes.path))}
     if _is_finished(out, asked):
         say(f"{out} is finished already; nothing to do.")
         return None
     _check_folder(out, asked)
-    mixed = read_table(file, task.roles)
+    voted = None if task.votes is None else read_voted(file, task.votes)
+    mixed = read_table(file, task.roles) if voted is None else read_table(voted.source, voted.roles(task.roles))
     if fingerprint(file) != asked["data"]:
         raise ValueError(f"{file} must not change while it is read; it did. Repeat the command.")
     check_rows(len(mixed.columns), processes)
     examples = examples_of(mixed, file.parent, cache)
-    warnings = _look(examples.x, mixed, examples.encoding, task.seed)
+    warnings = _look(examples.x, mixed, examples.encoding, task.seed) + (voted.remarks if voted else [])
     for text in warnings:
         say(text)
     _begin(out, asked)
-    return Ready(asked, examples, warnings)
+    if voted is None:
+        return Ready(asked, examples, task.space, warnings, {})
+    weighed = weigh_votes(examples, voted, task.space, task.seed)
+    return Ready(asked, weighed.examples, weighed.space, warnings, weighed.people)
 
 
 def examples_of(mixed: Table, folder: Path, cache: Path = CACHE) -> Examples:
@@ -189,6 +200,7 @@ def _write(
         "candidates": [name for name in (task.roles.candidates, task.roles.exclude) if name],
         "asked": ready.asked,
         "warnings": ready.warnings,
+        "people": ready.people,
         "seconds": round(time.monotonic() - begun, 1),
     }
     write_learned(learned, out, facts)

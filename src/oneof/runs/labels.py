@@ -1,7 +1,7 @@
 """THE resolver: which label every training row gets and how probable it is, by an ensemble; and the table that says so.
 
 The *probability* of a label is its share within the row's original set, by the networks that did not train on the row; where all
-of them did, by all. The label of a row is the most probable one that was kept. Estimator, run folder, `clean` and report have
+of them did, by all. Where there are votes, what the networks say is weighed by them. The label of a row is the most probable one that was kept. Estimator, run folder, `clean` and report have
 these numbers from here.
 """
 
@@ -127,8 +127,14 @@ class Resolved(NamedTuple):
     ask: Mask  # [n]
 
 
-def resolve(opinions: Opinions, original: Mask, kept: Mask, asking: Asking = Asking()) -> Resolved:  # noqa: B008 - frozen
-    """Choose within what was kept; weigh within what was given.
+def resolve(
+    opinions: Opinions,
+    original: Mask,
+    kept: Mask,
+    prior: NDArray[np.floating[Any]] | None = None,
+    asking: Asking = Asking(),  # noqa: B008 - frozen
+) -> Resolved:
+    """Choose within what was kept; weigh within what was given, by what the networks say times the prior [n, c] of the votes.
 
     >>> p = np.array([[0.6, 0.3, 0.1], [0.45, 0.35, 0.2], [0.95, 0.04, 0.01]], dtype=np.float32)
     >>> sets = np.array([[1, 1, 0], [1, 1, 1], [0, 1, 1]], dtype=bool)
@@ -137,7 +143,8 @@ def resolve(opinions: Opinions, original: Mask, kept: Mask, asking: Asking = Ask
     ([0, 0, 1], [0.33, 0.1, 0.6], [-1, -1, 0], [False, True, True])
     """
     rows = np.arange(len(original))
-    shares = np.where(original, opinions.mean + np.float32(1e-12), np.float32(0))
+    said = opinions.mean if prior is None else opinions.mean * prior.astype(np.float32)
+    shares = np.where(original, said + np.float32(1e-12), np.float32(0))
     shares /= shares.sum(1, keepdims=True)
     label = np.where(kept, shares, -1).argmax(1)
     probability, agreement = shares[rows, label], opinions.first[rows, label]

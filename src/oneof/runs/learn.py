@@ -51,6 +51,8 @@ class Examples:
     encoding: Encoding  # by which new rows become features
     gold: NDArray[np.intp] | None = None  # [n] true labels, -1 where unknown
     groups: Sequence[str] | None = None  # [n] rows of one group stay on one side of a split
+    prior: NDArray[np.floating[Any]] | None = None  # [n, c] how much votes speak for each label
+    votes: pa.Array | None = None  # [n] the votes themselves, for a person to read
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -94,14 +96,14 @@ def learn(examples: Examples, asked: Search, *, train_on_gold: bool = False) -> 
     """Search settings, train the ensemble, resolve every row, and calibrate. Gold labels choose if there are ENOUGH of them."""
     x, original, gold = examples.x, examples.candidates.mask, examples.gold
     enough = gold is not None and (gold >= 0).sum() >= ENOUGH
-    asked = replace(asked, groups=examples.groups, gold=gold if enough else None)
+    asked = replace(asked, groups=examples.groups, prior=examples.prior, gold=gold if enough else None)
     found = search(x, _taught(original, gold) if train_on_gold else original, asked)
     _check_finite(found)
     classes = [str(name) for name in examples.candidates.classes.tolist()]
     model = Model(classes, examples.encoding, tuple(map(member_of, found.fits)), {})
     trained = trained_rows(found.fits, len(x))
     opinions = ask_networks(model, x, original, trained)
-    resolved = resolve(opinions, original, kept_sets(found.fits, found.candidates))
+    resolved = resolve(opinions, original, kept_sets(found.fits, found.candidates), examples.prior)
     judged = judged_rows(opinions, original, gold)
     return Learned(
         replace(model, calibration=calibrate(judged)),
@@ -145,6 +147,8 @@ def _purified(
     table = ensemble_table(resolved, examples.candidates.mask, falls, trained.sum(0), evidence, model.classes)
     if examples.groups is not None:
         table = table.append_column("group", [pa.array(examples.groups, pa.string())])
+    if examples.votes is not None:
+        table = table.append_column("votes", [examples.votes])
     if examples.gold is not None:
         names = [model.classes[j] if j >= 0 else None for j in examples.gold]
         table = table.append_column("gold", [pa.array(names, pa.string())])

@@ -6,7 +6,9 @@ that never saw the row in closed form, so candidates can be weighed by it, round
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -47,10 +49,13 @@ def ask_others(
     mask: NDArray[np.bool_],
     kernel: Kernel = Kernel(),  # noqa: B008 - frozen
     *,
+    prior: Floats | None = None,
     rows: int = 5000,
     seed: int = 0,
 ) -> Opinion:
     """Weigh the candidates [n, c] of rows with scaled features x [n, d]; above so many `rows` a sample is asked about all others.
+
+    A prior [n, c], in logs, is added to what the rows say.
 
     >>> x = np.array([[0.0], [0.1], [0.2], [1.0], [1.1], [1.2]])
     >>> mask = np.array([[1, 0], [1, 1], [1, 0], [0, 1], [1, 1], [0, 1]], dtype=bool)
@@ -62,14 +67,15 @@ def ask_others(
     sample = np.sort(order[:rows])
     features = _nystrom(x, x[order[: kernel.landmarks]], kernel.width)
     basis = _basis(features(x[sample]))
-    weights, scores, coefficients, mean = _rounds(basis, mask[sample], kernel)
+    logs = np.zeros((1, mask.shape[1])) if prior is None else prior
+    weights, scores, coefficients, mean = _rounds(basis, mask[sample], logs if prior is None else logs[sample], kernel)
     if len(sample) == len(x):
         return Opinion(weights, scores)
     everything = np.empty(mask.shape)
     for start in range(0, len(x), rows):
         everything[start : start + rows] = features(x[start : start + rows]) @ coefficients + mean
     everything[sample] = scores
-    return Opinion(_weights(everything, mask, mean, kernel), everything)
+    return Opinion(_weights(everything, mask, logs, mean, kernel), everything)
 
 
 class _Basis(NamedTuple):
@@ -100,23 +106,45 @@ def _basis(features: Floats) -> _Basis:
     return _Basis(features @ (right / root), root, right)
 
 
-def _rounds(basis: _Basis, mask: NDArray[np.bool_], kernel: Kernel) -> tuple[Floats, Floats, Floats, Floats]:
+def _rounds(
+    basis: _Basis, mask: NDArray[np.bool_], prior: Floats, kernel: Kernel
+) -> tuple[Floats, Floats, Floats, Floats]:
     """Weights and left-out predictions after so many rounds, and the regression that gave the last ones."""
     square = basis.root**2
-    shrink = (square / (square + kernel.ridge))[:, None]
-    own = ((basis.left**2) @ shrink).clip(max=1 - 1e-6)  # [n, 1] how much of a prediction is the row's own weight
-    weights = mask / mask.sum(1, keepdims=True)
+    weights = mask * np.exp(prior - prior.max(1, keepdims=True))
+    weights /= weights.sum(1, keepdims=True)
     for _ in range(kernel.rounds):
         mean = weights.mean(0)
+        scores = _left_out(basis, kernel.ridge, weights)
         inside = basis.left.T @ (weights - mean)
-        scores = (basis.left @ (shrink * inside) - own * (weights - mean)) / (1 - own) + mean
-        weights = (weights + _weights(scores, mask, mean, kernel)) / 2  # half a step: whole ones swing
+        weights = (weights + _weights(scores, mask, prior, mean, kernel)) / 2  # half a step: whole ones swing
     coefficients = basis.right @ ((basis.root / (square + kernel.ridge))[:, None] * inside)
     return weights, scores, coefficients, mean
 
 
-def _weights(scores: Floats, mask: NDArray[np.bool_], mean: Floats, kernel: Kernel) -> Floats:
-    logs = kernel.sharpness * scores - kernel.balance * np.log(np.maximum(mean, 1e-4))
+def _left_out(basis: _Basis, ridge: float, weights: Floats) -> Floats:
+    """What the regression on all other rows says of each row's weights [n, c]."""
+    square = basis.root**2
+    shrink = (square / (square + ridge))[:, None]
+    own = ((basis.left**2) @ shrink).clip(max=1 - 1e-6)  # [n, 1] how much of a prediction is the row's own weight
+    centred = weights - weights.mean(0)
+    said = basis.left @ (shrink * (basis.left.T @ centred))
+    return np.asarray((said - own * centred) / (1 - own) + weights.mean(0))
+
+
+def left_out_regression(
+    x: Floats,
+    ridge: float,
+    kernel: Kernel = Kernel(),  # noqa: B008 - frozen
+    seed: int = 0,
+) -> Callable[[Floats], Floats]:
+    """Kernel ridge regression as a function: from weights [n, c] to what all *other* rows say of each row's [n, c]."""
+    landmarks = x[np.random.default_rng(seed).permutation(len(x))[: kernel.landmarks]]
+    return partial(_left_out, _basis(_nystrom(x, landmarks, kernel.width)(x)), ridge)
+
+
+def _weights(scores: Floats, mask: NDArray[np.bool_], prior: Floats, mean: Floats, kernel: Kernel) -> Floats:
+    logs = kernel.sharpness * scores - kernel.balance * np.log(np.maximum(mean, 1e-4)) + prior
     logs = np.where(mask, logs, -np.inf)
     weights = np.exp(logs - logs.max(1, keepdims=True))
     return np.asarray(weights / weights.sum(1, keepdims=True))

@@ -127,6 +127,7 @@ def _fit(
         method=rows.space.method,
         purify=purify,
         network=MLP(hidden),
+        prior=asked.prior,
         labels=asked.gold,
         training=training(rows.space, epochs),
         device=asked.device,

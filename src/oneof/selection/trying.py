@@ -36,6 +36,8 @@ class Search:
         What held-out sets are asked: a key of `oneof.metrics.CRITERIA`, or of `oneof.metrics.MEANS`.
     groups
         Rows of one group [n] are never on both sides of a split.
+    prior
+        How much votes speak for each label [n, c], as for `oneof.fit`.
     gold
         True labels [n] of some rows, -1 elsewhere: they choose the settings, in place of the rule, and train nothing.
     progress, checkpoint, memory, device, processes
@@ -46,6 +48,7 @@ class Search:
     seed: int = 0
     rule: str = "both"
     groups: Any = None
+    prior: NDArray[np.floating[Any]] | None = None
     gold: NDArray[np.intp] | None = None
     progress: str | None = None
     checkpoint: str | Path | None = None
@@ -92,7 +95,8 @@ def ask(rows: Prepared, scaling: str) -> Asked:
     shift, scale = SEEN[scaling](wide)
     x = ((wide - shift) * scale)[:, scale != 0].numpy()
     kernel = rows.space.kernel or Kernel()
-    opinion = ask_others(x, rows.mask, kernel, rows=rows.space.rows, seed=rows.asked.seed)
+    prior = None if rows.asked.prior is None else np.log(np.maximum(rows.asked.prior, 1e-12))
+    opinion = ask_others(x, rows.mask, kernel, prior=prior, rows=rows.space.rows, seed=rows.asked.seed)
     logits = torch.as_tensor(kernel.sharpness * opinion.scores)
     scores = rounded({name: one.item() for name, one in criteria(logits, torch.as_tensor(rows.mask)).items()})
     if gold is not None:

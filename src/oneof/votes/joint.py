@@ -108,8 +108,10 @@ def _scores(fold: Fold, predictions: Mapping[str, Predict], choices: list[Choice
     """How probable each choice of one model finds the fold's votes."""
     fitted = fit_annotators(fold.kept, replace(choices[0].model, tolerance=TOLERANCE))
     pi = fold.said(fitted.confusions)
-    said: dict[str | None, Floats] = {name: predict(fitted.posterior) for name, predict in predictions.items()}
-    return [fold.score(together(fitted, said.get(one.features), one), pi) for one in choices]
+    item, place = np.unique(fold.item, return_inverse=True)  # of the others nothing is asked
+    asked, fitted = fold._replace(item=place), fitted._replace(likelihood=fitted.likelihood[item])
+    said: dict[str | None, Floats] = {name: predict(fitted.posterior)[item] for name, predict in predictions.items()}
+    return [asked.score(together(fitted, said.get(one.features), one), pi) for one in choices]
 
 
 def _row(choice: Choice, score: float) -> dict[str, Any]:

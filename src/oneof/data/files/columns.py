@@ -50,7 +50,9 @@ class Source:
 
 
 def open_table(table: Any) -> Source:
-    """A source for a path to .parquet, .csv or .tsv, for an Arrow table, or for a pandas frame."""
+    """A source for a path to .parquet, .csv or .tsv, for an Arrow table, or for a pandas frame; or the source that is given."""
+    if isinstance(table, Source):
+        return table
     if isinstance(table, (str, Path)):
         return _parquet(Path(table)) if Path(table).suffix.lower() in (".parquet", ".pq") else _csv(Path(table))
     if isinstance(table, (pa.Table, pa.RecordBatch)):

@@ -1,0 +1,84 @@
+"""Tables whose labels are votes: read together, and weighed by people and features."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oneof.candidates.mask import Candidates
+from oneof.data.files.columns import Source, open_table
+from oneof.data.roles import Roles
+from oneof.runs.learn import Examples
+from oneof.selection.space import Space
+from oneof.selection.vote_prior import VotePrior, narrowed, vote_prior
+from oneof.votes.attach import CANDIDATES, attach_votes, counted
+from oneof.votes.ballots import Votes
+from oneof.votes.opening import VotesFile, annotator_columns, read_votes
+
+_FEW = 1e-6  # prior of a label that no vote knows, such as one that only gold labels have
+
+
+@dataclass(frozen=True, eq=False)
+class Voted:
+    """A table and the votes on its rows."""
+
+    source: Source
+    votes: Votes
+    item: NDArray[np.intp]  # [n] of each row, -1 where nobody voted
+    remarks: list[str]
+    ignored: tuple[
+        str, ...
+    ]  # columns that are no features: the item's, and the annotators' where they stand in the table
+
+    def roles(self, asked: Roles) -> Roles:
+        return replace(
+            asked, candidates=CANDIDATES, empty="unlabelled", ignore=tuple({*asked.ignore, *self.ignored} - {""})
+        )
+
+
+class Weighed(NamedTuple):
+    """What training is given."""
+
+    examples: Examples
+    space: Space
+    people: dict[str, Any]
+
+
+def read_voted(file: Path, asked: VotesFile) -> Voted:
+    """Read the votes and find each row's."""
+    votes, source = read_votes(asked), open_table(file)
+    attached = attach_votes(source, votes, asked.item)
+    own = annotator_columns(asked) if Path(asked.path).resolve() == file.resolve() else []
+    return Voted(attached.source, votes, attached.item, attached.remarks, (asked.item, *own))
+
+
+def weigh_votes(examples: Examples, voted: Voted, space: Space, seed: int) -> Weighed:
+    """Examples with the prior that held-out votes advise."""
+    found = vote_prior(examples.x, voted.votes, voted.item, seed)
+    classes = examples.candidates.classes
+    place = {str(name): j for j, name in enumerate(classes.tolist())}
+    column = np.array([place[name] for name in voted.votes.labels])
+    mask, prior = np.zeros((len(examples.x), len(classes)), bool), np.full((len(examples.x), len(classes)), _FEW)
+    mask[:, column], prior[:, column] = found.candidates, found.prior
+    weighed = replace(
+        examples, candidates=Candidates(mask, classes), prior=prior, votes=counted(voted.votes, voted.item)
+    )
+    return Weighed(weighed, narrowed(space, found), people_of(voted.votes, found))
+
+
+def people_of(votes: Votes, found: VotePrior) -> dict[str, Any]:
+    """Who voted how often, and how often each is right by what votes and features say together; what held-out votes chose."""
+    count = np.bincount(votes.annotator, minlength=len(votes.annotators))
+    right = np.bincount(votes.annotator, found.joint.posterior[votes.item, votes.label], minlength=len(count))
+    accuracy = right / np.maximum(count, 1)
+    order = np.argsort(-count, kind="stable")
+    rows = [
+        {"annotator": votes.annotators[a], "votes": int(count[a]), "accuracy": round(float(accuracy[a]), 4)}
+        for a in order
+    ]
+    chosen = found.joint.tried[0] if found.joint.tried else {}
+    return {"items": len(votes.items), "votes": len(votes.item), "annotators": rows, "chosen": chosen}

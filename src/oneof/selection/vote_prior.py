@@ -1,0 +1,93 @@
+"""From votes to what training is given: a prior over labels, by people and features together, chosen by held-out votes.
+
+`oneof.votes.joint` weighs people against each other and votes against features. Here it gets its predictions: kernel regressions that
+leave each row out, for a few ways to see the features. What it hands on is what the *votes* say, flattened as held-out votes advise;
+networks then add what the features say, so that nothing is counted twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from oneof.data.ranks import learn_ranks
+from oneof.methods import BalancedProden
+from oneof.selection.leave_one_out import left_out_regression
+from oneof.selection.space import SEEN, Space
+from oneof.votes.ballots import Votes
+from oneof.votes.joint import Joint, Predict, join
+
+Floats = NDArray[np.float64]
+RIDGES = (0.1, 1.0)
+WAYS = (
+    "feature",
+    "ranks",
+    "both",
+    "none",
+)  # to see the features; a few, since each is tried with every account of the votes
+LEAST = 0.01  # of a row's largest prior: labels that nobody named and votes find less likely are no candidates
+MOST = 5000  # rows that regressions are learned from
+
+
+class VotePrior(NamedTuple):
+    """What votes say of n rows."""
+
+    candidates: NDArray[np.bool_]  # [n, c] named by somebody, or likely by what annotators confuse
+    prior: Floats  # [n, c], largest 1 in every row
+    joint: Joint
+    way: str | None  # in which held-out votes want the features seen; None: features do not help
+
+
+def vote_prior(x: NDArray[Any], votes: Votes, item: NDArray[np.intp], seed: int = 0) -> VotePrior:
+    """The prior of rows x [n, d] whose items among those of the votes are `item` [n], -1 where nobody voted."""
+    rows = np.flatnonzero(item >= 0)
+    joint = join(votes, _predictions(x[rows], item[rows], len(votes.items)), seed=seed)
+    prior = np.ones((len(x), len(votes.labels)))
+    prior[rows] = joint.prior[item[rows]] / joint.prior[item[rows]].max(1, keepdims=True)
+    named = np.zeros((len(votes.items), len(votes.labels)), dtype=bool)
+    named[votes.item, votes.label] = True
+    candidates = prior >= LEAST
+    candidates[rows] |= named[item[rows]]
+    chosen = joint.choice.features
+    return VotePrior(candidates, np.maximum(prior, 1e-6), joint, None if chosen is None else chosen.split(",")[0])
+
+
+def narrowed(space: Space, found: VotePrior) -> Space:
+    """The space as held-out votes leave it: they chose how features are seen and how far frequent labels are held back.
+
+    Neither other rows nor POP remove labels: what the votes leave open is weighed, not cut.
+    """
+    method = space.method
+    if isinstance(method, BalancedProden):
+        method = replace(method, balance=found.joint.choice.model.balance)
+    ways = (found.way,) if found.way in space.scaling else ("both",)
+    return replace(space, scaling=ways, lr=(0.1,), weight_decay=(1e-3,), kernel=None, purify=None, method=method)
+
+
+def _predictions(x: NDArray[Any], item: NDArray[np.intp], items: int) -> dict[str, Predict]:
+    """Regressions from weights of all items [items, c] to scores [items, c]; an item without features has no score."""
+    some = np.sort(np.random.default_rng(0).permutation(len(x))[:MOST])
+    wide = torch.as_tensor(learn_ranks(x[some])(x[some]))
+    found: dict[str, Predict] = {}
+    for way in WAYS:
+        shift, scale = SEEN[way](wide)
+        seen = ((wide - shift) * scale)[:, scale != 0].numpy()
+        if seen.shape[1]:
+            for ridge in RIDGES:
+                regression = left_out_regression(seen, ridge)
+                found[f"{way}, ridge {ridge:g}"] = partial(_scores, regression, item[some], items)
+    return found
+
+
+def _scores(
+    regression: Callable[[NDArray[Any]], NDArray[Any]], item: NDArray[np.intp], items: int, weights: Floats
+) -> Floats:
+    scores = np.zeros((items, weights.shape[1]))
+    scores[item] = regression(weights[item])
+    return scores

@@ -1,0 +1,101 @@
+"""Votes from a file of any form: what form it has is told by its columns, or by the person."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+
+from oneof.data.files.columns import open_table
+from oneof.storage.did_you_mean import did_you_mean
+from oneof.votes.ballots import Votes
+from oneof.votes.label_studio import is_label_studio, read_label_studio
+from oneof.votes.reading import AS_WRITTEN, read_long, read_wide
+from oneof.votes.records import read_records
+from oneof.votes.spelling import Spelling
+
+_FEW = 0.5  # of the rows: a column with more distinct values than this share holds no labels
+_ALIKE = 0.8  # of its values that a column must share with other columns, to be an annotator's beside theirs
+
+
+@dataclass(frozen=True)
+class VotesFile:
+    """A file of votes, and how it is read."""
+
+    path: str
+    item: str = "item"  # the column by which votes and features belong together
+    annotator: str = "annotator"
+    label: str = "label"
+    columns: tuple[str, ...] = ()  # names or globs of annotators' columns, one each; (): guessed if it must be
+    separator: str | None = None
+
+
+def read_votes(asked: VotesFile) -> Votes:
+    """Read votes: Label Studio's JSON, {"votes": {who: label}} per item, a row per vote, or a column per annotator."""
+    path, spelling = Path(asked.path), Spelling(separator=asked.separator) if asked.separator else AS_WRITTEN
+    ending = path.name.lower().removesuffix(".gz")
+    if ending.endswith(".json") and is_label_studio(path):
+        return read_label_studio(path, spelling=spelling)
+    if ending.endswith((".json", ".jsonl", ".ndjson")):
+        nested = _nested(path, asked.item)
+        if nested is not None:
+            return read_long(nested, item=asked.item, spelling=spelling)
+        return read_long(path, item=asked.item, annotator=asked.annotator, label=asked.label, spelling=spelling)
+    wide = annotator_columns(asked)
+    if wide:
+        return read_wide(path, columns=wide, item=asked.item, spelling=spelling)
+    return read_long(path, item=asked.item, annotator=asked.annotator, label=asked.label, spelling=spelling)
+
+
+def annotator_columns(asked: VotesFile) -> list[str]:
+    """The columns of a table with one column per annotator; none if it has a row per vote."""
+    if not asked.path.lower().removesuffix(".gz").endswith((".csv", ".tsv", ".parquet", ".pq")):
+        return []
+    names = open_table(Path(asked.path)).names
+    if asked.columns:
+        return _named(asked, names)
+    if asked.annotator in names and asked.label in names:
+        return []
+    return _guessed(Path(asked.path), [name for name in names if name != asked.item])
+
+
+def _named(asked: VotesFile, names: Sequence[str]) -> list[str]:
+    found = []
+    for pattern in asked.columns:
+        own = [name for name in names if fnmatch.fnmatchcase(name, pattern) and name != asked.item]
+        if not own:
+            raise ValueError(
+                f"annotators must be columns of {asked.path}; none matches {pattern!r}.{did_you_mean(pattern, names)}"
+            )
+        found += own
+    return list(dict.fromkeys(found))
+
+
+def _guessed(path: Path, names: list[str]) -> list[str]:
+    """Columns of few distinct values that they share: two or more, or none."""
+    values: dict[str, set[str]] = {}
+    lengths: dict[str, int] = {}
+    for name, first, piece in open_table(path).pieces([], names):
+        lengths[name] = first + len(piece)
+        values.setdefault(name, set()).update(str(cell) for cell in piece.to_pylist() if cell not in (None, ""))
+    few = {name: own for name, own in values.items() if 0 < len(own) <= max(2, _FEW * lengths[name])}
+    found = []
+    for name, own in few.items():
+        others = set().union(*(other for key, other in few.items() if key != name))
+        if len(own & others) >= _ALIKE * len(own):
+            found.append(name)
+    return found if len(found) > 1 else []
+
+
+def _nested(path: Path, item: str) -> pa.Table | None:
+    """Records {item, votes: {who: label}} as a row per vote; None if the file holds others."""
+    rows = read_records(path).objects
+    if not all(isinstance(row.get("votes"), dict) and item in row for row in rows):
+        return None
+    cast = [(row[item], who, label) for row in rows for who, label in row["votes"].items() if label not in (None, "")]
+    keys, people, labels = (list(column) for column in zip(*cast, strict=True)) if cast else ([], [], [])
+    texts = [one if isinstance(one, list) else str(one) for one in labels]
+    return pa.table({item: [str(key) for key in keys], "annotator": people, "label": texts})
