@@ -203,3 +203,23 @@ def test_sets_written_as_text_are_warned_of(write, message):
 def test_ordinary_labels_are_not_warned_of():
     names = np.array(["ant, red", "bee (wild)", "cow|ox", "[other]"])
     quick(epochs=1).fit(DATA.x, names[DATA.labels])
+
+
+def test_counts_of_votes_are_taken_as_y():
+    """Three votes against one: counts tell what sets cannot."""
+    data = mixture(n=300, d=3, c=4, separation=2.0, seed=0)
+    votes = np.random.default_rng(1).multinomial(4, 0.5 * np.eye(4)[data.labels] + 0.125)
+    small = {"n_trials": 3, "epochs": 15, "random_state": 0}
+    by_sets = PartialLabelClassifier(**small).fit(data.x, votes > 0)
+    by_counts = PartialLabelClassifier(**small).fit(data.x, votes)
+    by_prior = PartialLabelClassifier(**small).fit(data.x, votes > 0, prior=votes)
+    right = [(one.transduction_ == data.labels).mean() for one in (by_sets, by_counts)]
+    assert right[1] > right[0] + 0.01
+    np.testing.assert_array_equal(by_counts.label_distributions_, by_prior.label_distributions_)
+    frame = pd.DataFrame(votes, columns=list("abcd"))
+    named = PartialLabelClassifier(**small).fit(data.x, frame)
+    assert named.transduction_.tolist() == [list("abcd")[j] for j in by_counts.transduction_]
+    with pytest.raises(
+        ValueError, match=r"prior must be numbers from 0 on \[300, 4\], a column per class; got shape \[300, 3\]"
+    ):
+        PartialLabelClassifier().fit(data.x, votes > 0, prior=votes[:, :3])

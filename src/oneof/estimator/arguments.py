@@ -101,6 +101,36 @@ def read_y(y: Any, classes: Any, n: int, who: str) -> Candidates:
     return candidates
 
 
+def split_counts(y: Any) -> tuple[Any, NDArray[np.float64] | None]:
+    """Counts of votes or probabilities [n, c] as the labels that anybody named, and the numbers; else y as it is, and None.
+
+    >>> split_counts(np.array([[2, 1, 0], [0, 0, 3]]))
+    (array([[ True,  True, False],
+           [False, False,  True]]), array([[2., 1., 0.],
+           [0., 0., 3.]]))
+    """
+    values = y.to_numpy() if is_frame(y) and hasattr(y, "to_numpy") else y
+    if not isinstance(values, np.ndarray) or values.ndim != 2 or values.shape[1] < 2 or values.dtype == object:
+        return y, None
+    if not np.issubdtype(values.dtype, np.number) or not (np.isfinite(values) & (values >= 0)).all():
+        return y, None
+    if np.isin(values, (0, 1)).all():  # a mask: where nobody has more votes than others, votes say nothing
+        return y, None
+    return y > 0, values.astype(np.float64)
+
+
+def votes_for(prior: Any, n: int, c: int) -> NDArray[np.float64] | None:
+    """The weights of labels [n, c] that a person gives beside the sets."""
+    if prior is None:
+        return None
+    values = np.asarray(prior.to_numpy() if hasattr(prior, "to_numpy") else prior, dtype=np.float64)
+    if values.shape != (n, c) or not (np.isfinite(values) & (values >= 0)).all():
+        raise ValueError(
+            f"prior must be numbers from 0 on [{n}, {c}], a column per class; got shape {list(values.shape)}."
+        )
+    return values
+
+
 def gold_labels(gold: Any, classes: np.ndarray, n: int) -> NDArray[np.intp] | None:
     """The number of each row's true label, -1 where it is missing.
 

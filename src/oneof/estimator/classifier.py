@@ -32,6 +32,8 @@ from oneof.estimator.arguments import (
     precision,
     read_y,
     seed_of,
+    split_counts,
+    votes_for,
 )
 from oneof.methods import Method
 from oneof.metrics import approximated_accuracy
@@ -152,7 +154,7 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         self.processes = processes
         self.verbose = verbose
 
-    def fit(self, X: Any, y: Any, groups: Any = None, gold: Any = None) -> Self:
+    def fit(self, X: Any, y: Any, groups: Any = None, gold: Any = None, prior: Any = None) -> Self:
         """Train.
 
         Parameters
@@ -161,17 +163,23 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
             Features [n, d]: numbers, or a frame or Arrow table, which is read as a file of the same columns is: gaps are filled,
             dates become days, columns of a categorical type are categories; text is left out with a warning.
         y
-            Labels [n], a 0/1 mask [n, c], or a list of sets of labels.
+            Labels [n], a 0/1 mask [n, c], or a list of sets of labels; or counts of votes or probabilities [n, c] (an array, or a
+            frame with a column per class): what is above 0 is a candidate, and the numbers are its prior.
         groups
             Rows of one group [n] are never on both sides of a split.
         gold
             True labels [n], None where unknown. Thirty or more choose the settings and calibrate; they train nothing.
+        prior
+            How much speaks for each class [n, c] beside the sets, such as counts of votes, in the order of `classes_`.
         """
         begun = time.monotonic()
         self.__dict__.pop("run_", None)  # what was read from a folder is learned anew
         columns, roles = self._columns(X)
+        y, counts = split_counts(y)
         candidates = read_y(y, self.classes, len(columns), type(self).__name__)
         self.classes_ = candidates.classes
+        if prior is not None:
+            counts = votes_for(prior, *candidates.mask.shape)
         encoding = learn_encoding(columns, roles)
         examples = Examples(
             encoding.transform(columns),
@@ -179,6 +187,7 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
             encoding,
             gold_labels(gold, self.classes_, len(columns)),
             group_names(groups, len(columns)),
+            counts,
         )
         with one_thread():
             self.learned_ = learn(examples, self._search())
