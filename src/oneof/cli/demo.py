@@ -71,15 +71,11 @@ def _from_votes_to_labels(out: Path, epochs: int | None) -> None:
     from oneof.cli.fit import fit
     from oneof.cli.predict import predict
     from oneof.cli.report import report
-    from oneof.cli.votes import votes
 
     digits = _digits()
     typer.echo(f"Five simulated people say which digit they see in {len(digits.votes):,} pictures: {out}/votes.csv")
     _write_tables(digits, out)
-    _run(votes, out / "votes.csv", out=out / "sets.csv")
-    _join(out / "sets.csv", out / "features.csv", out / "table.csv")
-    typer.echo(f"The sets joined to the pixels by item: {out}/table.csv")
-    _run(fit, out / "table.csv", ignore=["item"], epochs=epochs, out=out / "run")
+    _run(fit, out / "features.csv", votes=out / "votes.csv", epochs=epochs, out=out / "run")
     _run(clean, out / "run", out=out / "labels.csv")
     _run(predict, out / "run", out / "new.csv", out=out / "predictions.csv")
     _run(report, out / "run", out=out / "report.html")
@@ -143,15 +139,6 @@ def _write_tables(digits: Digits, out: Path) -> None:
     for name, rows in (("features.csv", slice(n)), ("new.csv", slice(n, None))):
         pixels = {f"pixel{j}": column for j, column in enumerate(digits.pixels[rows].T)}
         write_sheet(pa.table({"item": item[rows], **pixels}), out / name)
-
-
-def _join(sets: Path, features: Path, out: Path) -> None:
-    from pyarrow.csv import read_csv
-
-    from oneof.storage.sheets import write_sheet
-
-    joined = read_csv(sets).drop_columns(["votes"]).join(read_csv(features), "item", join_type="inner")
-    write_sheet(joined.sort_by("item"), out)
 
 
 # ------------------------------------------------------------------------------------------------------- what comes out
