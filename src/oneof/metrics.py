@@ -81,7 +81,7 @@ def in_words(rule: str) -> str:
     >>> in_words("both"), in_words("gold")
     ('covering rate and approximated accuracy', 'gold labels')
     """
-    titles = {name: one.title for name, one in CRITERIA.items()} | {"gold": "gold labels"}
+    titles = {name: one.title for name, one in CRITERIA.items()} | {"gold": "gold labels", "votes": "held-out votes"}
     return " and ".join(titles.get(name, name) for name in MEANS.get(rule, (rule,)))
 
 

@@ -13,17 +13,13 @@ import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 import pytest
+from commands import call
 
 import oneof
 from oneof.candidates.read import read
 from oneof.cli.demo import CARE, NAMES, NEW, _digits
 
 HEAVY = ("torch", "sklearn", "pyarrow", "matplotlib", "numpy")
-
-
-def call(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", "from oneof.cli import main; main()", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, cwd=cwd)
 
 
 def test_version():
@@ -70,7 +66,7 @@ def test_the_demo_goes_from_votes_to_labels_a_page_and_a_model(tmp_path):
     done = call("demo", "--epochs", "5", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     typed = re.findall(r"^\$ oneof (\w+)", done.stdout, re.MULTILINE)
-    assert typed == ["votes", "fit", "clean", "predict", "report"]
+    assert typed == ["fit", "clean", "predict", "report"]
     out = tmp_path / "oneof-demo"
     assert (out / "demo.png").read_bytes().startswith(b"\x89PNG")
     assert "<html" in (out / "report.html").read_text()
@@ -95,7 +91,7 @@ def check_purified(path: Path) -> None:
     table = pq.read_table(path)
     original, kept = (read(table[name], classes=NAMES).mask for name in ("original", "kept"))
     assert (kept & ~original).sum() == 0
-    assert original.sum() > kept.sum() > 0
+    assert original.sum() == kept.sum() > 0  # what votes leave open is weighed, not cut
     for row in table.to_pylist():
         assert set(row["original"]) - set(row["kept"]) <= {fall["label"] for fall in row["removed"]}
         assert row["label"] in row["original"]

@@ -12,9 +12,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from commands import call
 from markupsafe import Markup
 from run_folder import NASTY, write_run
-from test_cli import call
 
 from oneof.cli.report import report
 from oneof.runs.folder import Run

@@ -200,7 +200,7 @@ def _write(
         "candidates": [name for name in (task.roles.candidates, task.roles.exclude) if name],
         "asked": ready.asked,
         "warnings": ready.warnings,
-        "people": ready.people,
+        **({"people": ready.people, "rule": "votes"} if ready.people else {}),
         "seconds": round(time.monotonic() - begun, 1),
     }
     write_learned(learned, out, facts)

@@ -37,6 +37,7 @@ class Purified:
     falls: Fallen  # its rows are positions in the table, not row numbers of the file
     group: pa.ChunkedArray | None
     gold: NDArray[np.int64] | None  # NOBODY where a row has none; None when the run has no gold labels
+    votes: pa.ChunkedArray | None  # who named what, as lists of (label, votes); None when the run has sets alone
 
     @property
     def n(self) -> int:
@@ -86,6 +87,7 @@ def read_purified(purified: pa.Table, classes: Sequence[Any]) -> Purified:
         falls=_falls(purified["removed"], known),
         group=purified["group"].cast(pa.string()) if "group" in has else None,
         gold=_codes(purified["gold"], known) if "gold" in has else None,
+        votes=purified["votes"] if "votes" in has else None,
     )
 
 

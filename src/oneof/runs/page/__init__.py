@@ -43,6 +43,7 @@ def render_page(
             command=shlex.join(map(str, facts["command"])),
             table=table,
             came_in=look_at_sets(table),
+            people=facts.get("people"),
             training=draw_training(record),
             settings=list_settings(results, facts["chosen"]),
             balance=audit_classes(table),

@@ -15,7 +15,7 @@ _MOST_ROWS = 20_000  # more than anybody reads, and still quick to sort in a bro
 _MOST_BYTES = 3_000_000  # of rows; names of labels and plots come on top, and the page stays below 5 MB
 
 Row = list[Any]  # see COLUMNS
-COLUMNS = ("row", "original", "kept", "label", "probability", "margin", "agreement", "ask", "gain", "trained", "outside", "removed", "gold", "group")  # fmt: skip
+COLUMNS = ("row", "original", "kept", "label", "probability", "margin", "agreement", "ask", "gain", "trained", "outside", "removed", "gold", "group", "votes")  # fmt: skip
 
 
 class Rows(NamedTuple):
@@ -72,6 +72,7 @@ def _row(table: Purified, i: int) -> Row:
         falls(table, i),
         NOBODY if table.gold is None else int(table.gold[i]),
         None if table.group is None else table.group[i].as_py(),
+        [] if table.votes is None else [[vote["label"], round(vote["votes"], 2)] for vote in table.votes[i].as_py()],
     ]
 
 

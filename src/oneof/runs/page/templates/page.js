@@ -71,12 +71,13 @@
     const fell = (round, margin, trials) => round === 0
       ? ` fell before training at margin ${margin.toFixed(2)}: the other rows speak against it`
       : ` fell in round ${round} at margin ${margin.toFixed(2)}, in ${trials} of ${get(row, "trained")} networks`;
+    const votes = get(row, "votes").map(([name, n]) => element("li", {}, String(n), n === 1 ? " vote for " : " votes for ", element("bdi", { class: "label" }, name)));
     const falls = get(row, "removed").map(([k, ...fall]) => element("li", {}, label(k), fell(...fall)));
     const outside = get(row, "outside");
     if (outside >= 0) falls.push(element("li", {}, "the model is sure of ", label(outside), ", which is not in the set"));
-    if (!falls.length) return [];
+    if (!falls.length && !votes.length) return [];
     const summary = element("summary", {}, "why", element("span", { class: "hidden" }, ` row ${get(row, "row")}`));
-    return [element("details", {}, summary, element("ul", {}, ...falls))];
+    return [element("details", {}, summary, element("ul", {}, ...votes, ...falls))];
   }
 
   function line(row) {
