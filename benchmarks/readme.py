@@ -14,6 +14,7 @@ sys.path.insert(0, str(Path(__file__).parent / "accuracy"))
 
 import digits
 import realworld
+import votes_cifar10n
 from on_images import report, sets
 
 from oneof.data.named.catalogue import NAMED
@@ -26,7 +27,7 @@ ROOT = Path(__file__).parents[1]
 MARK = "<!-- {}: made by benchmarks/readme.py -->", "<!-- {}: end -->"
 MARKED = (
     "README.md", "docs/results.md", "docs/methods.md", "docs/findings.md", "docs/tries.md",
-    "docs/decisions/0006-default-estimator.md",
+    "docs/decisions/0006-default-estimator.md", "docs/votes.md",
 )  # fmt: skip
 SETS = ("lost", "birdsong", "msrcv2")
 SEEDS = range(100, 110)
@@ -104,6 +105,8 @@ def made() -> dict[str, str]:
         "images": report.table(reported, on_images),
         "sets": sets.table(ROOT / "results/sets"),
         "choice": report.choice(on_images),
+        "cifar10n": "\n".join(votes_cifar10n.lines(read(ROOT / "results/votes_cifar10n.jsonl"))),
+        "cifar10n-held-out": "\n".join(votes_cifar10n.held_out_lines(read(ROOT / "results/votes_cifar10n.jsonl"))),
         "search": report.table([row for row in on_images if row["seed"] not in SEEDS], on_images),
         "earlier": report.table([row for row in on_images if row["seed"] in SEEDS and row not in reported], on_images),
     }

@@ -276,7 +276,7 @@ def lines(rows: Sequence[Row]) -> Iterator[str]:
     yield "| trained on | epochs | test accuracy | training labels resolved | runs |"
     yield "|---|---|---|---|---|"
     forms = list(dict.fromkeys((row["form"], row["epochs"]) for row in rows if row["plan"] == "forms"))
-    order = {name: i for i, name in enumerate((*TABLE, *COMPARED, *RIVALS))}
+    order = {name: i for i, name in reversed(list(enumerate((*TABLE, *COMPARED, *RIVALS))))}
     for form, epochs in sorted(forms, key=lambda one: (one[1], order[one[0]])):
         own = [row for row in rows if (row["plan"], row["form"], row["epochs"]) == ("forms", form, epochs)]
         cells = [_cell([100 * row[name] for row in own]) for name in ("accuracy", "resolved")]
