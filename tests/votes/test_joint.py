@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 from numpy.typing import NDArray
 from pyarrow import table
 
@@ -77,7 +76,7 @@ def test_features_that_help_are_found_and_noise_is_not_taken() -> None:
 def test_the_prior_is_the_votes_alone() -> None:
     votes, x, _ = blobs(n=60)
     joint = join(votes, {"x": nearest(x)})
-    expected = np.exp(joint.choice.power * joint.fitted.likelihood)
+    expected = np.exp(joint.choice.power / 2 * joint.fitted.likelihood)
     np.testing.assert_allclose(joint.prior, expected / expected.sum(1, keepdims=True))
 
 
@@ -96,9 +95,12 @@ def test_votes_that_copy_one_another_are_flattened() -> None:
 
 
 def test_a_classifiers_probabilities_are_multiplied_in() -> None:
-    votes, _, _ = blobs(n=30)
-    fitted = fit_annotators(votes)
-    p = np.random.default_rng(0).dirichlet(np.ones(3), 30)
-    expected = p * np.exp(0.5 * fitted.likelihood)
-    np.testing.assert_allclose(resolve(fitted, p, 0.5), expected / expected.sum(1, keepdims=True), rtol=1e-9)
-    assert resolve(fitted, np.zeros((30, 3)), 1.0).sum() == pytest.approx(30)
+    votes, x, _ = blobs(n=60)
+    p = np.random.default_rng(0).dirichlet(np.ones(3), 60)
+    for predictions in ({}, {"x": nearest(x)}):
+        joint = join(votes, predictions)
+        assert (joint.opinion is None) == (joint.choice.features is None) == (not predictions)
+        both = p if joint.opinion is None else (p + joint.opinion) / 2
+        expected = both * np.exp(joint.choice.power * joint.fitted.likelihood)
+        np.testing.assert_allclose(resolve(joint, p), expected / expected.sum(1, keepdims=True), rtol=1e-9)
+        assert np.isfinite(resolve(joint, np.zeros((60, 3)))).all()

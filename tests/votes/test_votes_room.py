@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from oneof.votes import Sets, Votes, at_least, room, top_p, union, vaguest
+from oneof.votes import Votes, at_least, fit_annotators, room, top_p, union, vaguest
 
 
 def free_text(n: int) -> Votes:
@@ -21,8 +21,8 @@ def free_text(n: int) -> Votes:
     return Votes(pa.array(each), ["gpt"], labels, each, np.zeros(n, dtype=np.intp), each)
 
 
-@pytest.mark.parametrize("policy", [union, at_least, vaguest, top_p])
-def test_more_labels_than_memory_are_refused(policy: Callable[[Votes], Sets]) -> None:
+@pytest.mark.parametrize("policy", [union, at_least, vaguest, top_p, fit_annotators])
+def test_more_labels_than_memory_are_refused(policy: Callable[[Votes], object]) -> None:
     votes = free_text(1 << 20)  # 1 TiB at least
     with pytest.raises(
         ValueError,
@@ -35,12 +35,12 @@ def test_more_labels_than_memory_are_refused(policy: Callable[[Votes], Sets]) ->
 def test_what_is_counted_is_no_more_than_what_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that nothing is refused that would have fitted."""
     counted: list[int] = []
-    for module in ("policies", "dawid_skene"):
+    for module in ("policies", "dawid_skene", "annotators"):
         monkeypatch.setattr(
             import_module(f"oneof.votes.{module}"), "refuse_without_room", lambda _, needed: counted.append(needed)
         )
     votes = free_text(600)
-    for policy in (union, top_p):
+    for policy in (union, top_p, fit_annotators):
         tracemalloc.start()
         policy(votes)
         used = tracemalloc.get_traced_memory()[1]

@@ -117,7 +117,7 @@ def fit_annotators(votes: Votes, model: Annotators = Annotators()) -> AnnotatorF
     """
     n, a, c = len(votes.items), len(votes.annotators), len(votes.labels)
     by_pair, by_annotator, pair = ballots(votes)
-    refuse_without_room(votes, 8 * c * (2 * n + 2 * len(pair) + 5 * a))
+    refuse_without_room(votes, 8 * c * (3 * n + 2 * len(pair) + 5 * a))
     given = np.zeros((a, c))
     np.add.at(given, (votes.annotator, votes.label), vote_weights(votes))
     cast = _Ballots(by_pair, by_annotator, pair, pair // c, pair % c, given)

@@ -21,9 +21,10 @@ Predict = Callable[[Floats], Floats]
 """From weights of labels [n, c] of all rows to a score of every label [n, c], in which a row's own weights have no part."""
 
 MODELS = tuple(Annotators(strength, balance) for balance in (0.5, 0.0) for strength in (3.0, 10.0, 30.0, 100.0))
-SHARPNESS = (2.0, 4.0, 8.0, 16.0)
+SHARPNESS = (2.0, 4.0, 8.0, 16.0, 32.0)
 POWERS = (0.3, 0.5, 0.7, 1.0)
-TOLERANCE = 1e-4  # of EM while models are compared
+TOLERANCE = 1e-3  # of EM while models are compared
+IN_TRAINING = 0.5  # of the power is left in the prior: training multiplies it with an opinion that has seen the row, votes and all
 
 
 class Choice(NamedTuple):
@@ -40,6 +41,7 @@ class Joint(NamedTuple):
 
     posterior: Floats  # [n, c] of the true labels
     prior: Floats  # [n, c] what the votes alone say, flattened: what training multiplies its own opinion with
+    opinion: Floats | None  # [n, c] what the features alone say, where they help
     fitted: AnnotatorFit
     choice: Choice
     tried: list[dict[str, Any]]  # every choice with its score, best first
@@ -80,7 +82,9 @@ def join(
     fitted = fit_annotators(votes, choice.model)
     said = None if choice.features is None else predictions[choice.features](fitted.posterior)
     tried = sorted((_row(*pair) for pair in scores.items()), key=lambda row: -row["score"])
-    return Joint(together(fitted, said, choice), softmax(choice.power * fitted.likelihood), fitted, choice, tried)
+    prior = softmax(IN_TRAINING * choice.power * fitted.likelihood)
+    opinion = None if said is None else softmax(choice.sharpness * said)
+    return Joint(together(fitted, said, choice), prior, opinion, fitted, choice, tried)
 
 
 def together(fitted: AnnotatorFit, scores: Floats | None, choice: Choice) -> Floats:
@@ -91,9 +95,13 @@ def together(fitted: AnnotatorFit, scores: Floats | None, choice: Choice) -> Flo
     return softmax(choice.power * logs + choice.sharpness * scores)
 
 
-def resolve(fitted: AnnotatorFit, probabilities: Floats, power: float = 1.0) -> Floats:
-    """The posterior [n, c] of the votes and of a classifier's probabilities [n, c] for rows that it was not trained on."""
-    return softmax(np.log(np.maximum(probabilities, 1e-12)) + power * fitted.likelihood)
+def resolve(joint: Joint, probabilities: Floats) -> Floats:
+    """The posterior [n, c] of votes, features and a classifier's probabilities [n, c] for rows that it was not trained on.
+
+    T_ij is in proportion to (p_ij + o_ij) / 2 L_ij^power: the classifier p and what other rows say, o, err in unlike ways.
+    """
+    both = probabilities if joint.opinion is None else (probabilities + joint.opinion) / 2
+    return softmax(np.log(np.maximum(both, 1e-12)) + joint.choice.power * joint.fitted.likelihood)
 
 
 def _choices(

@@ -1,0 +1,372 @@
+"""Votes on tables and texts: majority, Dawid-Skene, rivals and ours, on real votes and on simulated ones.
+
+    python benchmarks/accuracy/votes_tables.py --sets music --seeds 0-9
+    python benchmarks/accuracy/votes_tables.py --sets sentiment emotion discourse --seeds 0-0
+    python benchmarks/accuracy/votes_tables.py --sets digits lost msrcv2 birdsong --votes 2 3 5 --seeds 0-9     # long
+    python benchmarks/accuracy/votes_tables.py --report
+
+A row per set, system and seed: `right`, the share of items whose label is the true one, and `test`, where the set has test rows, the accuracy of the
+system's classifier there. Truth reports and chooses nothing. A system whose row is in the file is skipped. crowd-kit and cleanlab run
+where they can be imported (`pip install crowd-kit cleanlab`). ONEOF_DATA names the folder of the data.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import time
+import warnings
+from collections.abc import Callable
+from functools import cache, partial
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import torch
+from numpy.typing import NDArray
+from sklearn.decomposition import TruncatedSVD
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import StratifiedKFold, cross_val_predict
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from oneof import PartialLabelClassifier
+from oneof.data.named.catalogue import data_folder, load
+from oneof.data.ranks import learn_ranks
+from oneof.data.splits import split_rows
+from oneof.methods import BalancedProden
+from oneof.networks import MLP
+from oneof.paper.results import origin
+from oneof.selection.leave_one_out import Kernel, _basis, _nystrom
+from oneof.selection.space import SEEN, Setting, Space
+from oneof.selection.trying import training, trial_of
+from oneof.storage.rows import append, read
+from oneof.training.fit import fit
+from oneof.votes import Joint, Spelling, Votes, dawid_skene, join, read_long, resolve, top_p, union
+
+Floats = NDArray[np.float64]
+SIMULATED = ("digits", "lost", "msrcv2", "birdsong")
+TEXTS = ("sentiment", "emotion", "discourse")
+
+
+class Jury(NamedTuple):
+    """Votes on rows with features; the truth only reports."""
+
+    votes: Votes
+    x: Floats  # [n, d]
+    truth: NDArray[np.intp]  # [n], numbers of the votes' labels
+    text: bool
+    x_test: Floats | None = None
+    test: NDArray[np.intp] | None = None
+
+
+class Outcome(NamedTuple):
+    """Labels of the items and, where there are test rows, of these."""
+
+    labels: NDArray[np.intp]
+    test: NDArray[np.intp] | None = None
+    facts: dict[str, Any] = {}  # noqa: RUF012 - never written to
+
+
+# ------------------------------------------------------------------------------------------------------------------- data
+
+
+@cache
+def jury(name: str, each: int | None, seed: int) -> Jury:
+    """A set of real votes by its name, or so many simulated votes on each row of a named table."""
+    if name in SIMULATED:
+        return simulated(name, each or 3, seed)
+    folder = data_folder(None)
+    if folder is None:
+        raise SystemExit("ONEOF_DATA must name the folder of the data.")
+    match name:
+        case "music":
+            stored = np.load(folder / "votes/music-mturk/music.npz")
+            item, annotator = np.nonzero(stored["votes"] >= 0)
+            votes = numbered(item, annotator, stored["votes"][item, annotator], 10)
+            tables = (stored["X_train"].astype(float), stored["y_train"].astype(np.intp), False)
+            return Jury(votes, *tables, stored["X_test"].astype(float), stored["y_test"].astype(np.intp))
+        case "sentiment":
+            items, cast = (rows_of_csv(folder / f"votes/sentiment-mturk/{part}.csv") for part in ("items", "votes"))
+            columns = (np.array([int(row[key]) for row in cast]) for key in ("item", "annotator", "label"))
+            return texts(numbered(*columns, 2), items)
+        case _:
+            items = rows_of_csv(folder / f"votes/llm-css-small/{name}.csv")
+            classes = json.loads((folder / "votes/llm-css-small/classes.json").read_text())[name]
+            models = [key for key in items[0] if key not in ("item", "text", "truth")]
+            cells = [(i, a, int(row[key])) for i, row in enumerate(items) for a, key in enumerate(models) if row[key]]
+            return texts(numbered(*map(np.array, zip(*cells, strict=True)), len(classes)), items)
+
+
+def rows_of_csv(path: Path) -> list[dict[str, str]]:
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def texts(votes: Votes, items: list[dict[str, str]]) -> Jury:
+    """TF-IDF of words and pairs of words, cut to 200 directions."""
+    words = TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True, min_df=2).fit_transform(
+        [row["text"] for row in items]
+    )
+    x = TruncatedSVD(200, random_state=0).fit_transform(words)
+    x /= np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1e-9)
+    return Jury(votes, x, np.array([int(row["truth"]) for row in items]), True)
+
+
+def numbered(item: Any, annotator: Any, label: Any, c: int) -> Votes:
+    """Votes whose items, annotators and labels are numbers from 0 on."""
+    table = {
+        "item": item,
+        "annotator": [f"{a:04d}" for a in annotator],
+        "label": [f"{j:02d}" for j in label],
+    }
+    votes = read_long(pa.table(table), spelling=Spelling(classes=[f"{j:02d}" for j in range(c)]))
+    if votes.items.to_pylist() != list(range(len(votes.items))):
+        raise SystemExit("every item must have votes, in the order of the rows.")
+    return votes
+
+
+def simulated(name: str, each: int, seed: int) -> Jury:
+    """Four fifths of a table with votes of 30 people, the rest to test on.
+
+    A person of care r ~ Beta(4, 2) names the truth with probability r, else with equal chances a label that the person
+    confuses it with (a permutation of one's own), or a favourite label.
+    """
+    rng = np.random.default_rng([seed, each])
+    data = load(name)
+    known = np.flatnonzero(data.labels >= 0)
+    present, truth = np.unique(data.labels[known], return_inverse=True)
+    x, c, people = data.x[known].reshape(len(known), -1).astype(float), len(present), 30
+    care, mistaken = rng.beta(4, 2, people), np.stack([rng.permutation(c) for _ in range(people)])
+    favourite = rng.integers(c, size=people)
+    order = rng.permutation(len(x))
+    rows, test = order[: len(x) * 4 // 5], order[len(x) * 4 // 5 :]
+    item = np.repeat(np.arange(len(rows)), each)
+    annotator = np.concatenate([rng.permutation(people)[:each] for _ in rows])
+    true = truth[rows][item]
+    error = np.where(rng.random(len(item)) < 0.5, mistaken[annotator, true], favourite[annotator])
+    label = np.where(rng.random(len(item)) < care[annotator], true, error)
+    return Jury(numbered(item, annotator, label, c), x[rows], truth[rows], False, x[test], truth[test])
+
+
+# -------------------------------------------------------------------------------------------------------- votes and features
+
+
+def predictions(x: Floats, text: bool) -> dict[str, Callable[[Floats], Floats]]:
+    """Kernel regression that leaves each row out, for a few ways to see the features and ridges; of texts they are as they are."""
+    wide = torch.as_tensor(learn_ranks(x)(x))
+    found = {}
+    for scaling in ("none",) if text else ("feature", "ranks", "both"):
+        shift, scale = SEEN[scaling](wide)
+        seen = ((wide - shift) * scale)[:, scale != 0].numpy()
+        landmarks = seen[np.random.default_rng(0).permutation(len(seen))[: Kernel.landmarks]]
+        basis = _basis(_nystrom(seen, landmarks, Kernel.width)(seen))
+        for ridge in (0.1, 0.3, 1.0):
+            found[f"{scaling}, ridge {ridge:g}"] = partial(left_out, basis, ridge)
+    return found
+
+
+def left_out(basis: Any, ridge: float, weights: Floats) -> Floats:
+    square = basis.root**2
+    shrink = (square / (square + ridge))[:, None]
+    own = ((basis.left**2) @ shrink).clip(max=1 - 1e-6)
+    centred = weights - weights.mean(0)
+    return np.asarray((basis.left @ (shrink * (basis.left.T @ centred)) - own * centred) / (1 - own) + weights.mean(0))
+
+
+@cache
+def joined(name: str, each: int | None, seed: int) -> Joint:
+    data = jury(name, each, seed)
+    return join(data.votes, predictions(data.x, data.text))
+
+
+def networks(data: Jury, prior: Floats, seed: int) -> tuple[Floats, Floats | None]:
+    """Probabilities of the rows, by networks that did not train on them, and of the test rows: an ensemble that knows the votes by a prior."""
+    space = Space().of(len(data.x))
+    ranks = learn_ranks(data.x)
+    setting = Setting((256,), "none" if data.text else "both", 0.1, 1e-3)
+    parts = split_rows(np.arange(len(data.x)), space.members // 2, None, seed)
+    trials = [trial_of(setting, (seed, i), parts[i % len(parts)]) for i in range(space.members)]
+    fitted = fit(
+        ranks(data.x),
+        np.ones(prior.shape, dtype=bool),
+        prior=prior,
+        trials=trials,
+        method=BalancedProden(),
+        network=MLP(setting.hidden),
+        training=training(space, space.epochs or 60),
+    )
+    each = fitted.probabilities(ranks(data.x)).double().numpy()  # [t, n, c]
+    strange = np.ones(each.shape[:2], dtype=bool)
+    for t, rows in enumerate(fitted.rows.numpy()):
+        strange[t, rows] = False
+    strange[:, ~strange.any(0)] = True  # a few rows that every network trained on
+    held_out = np.einsum("tnc,tn->nc", each, strange) / strange.sum(0)[:, None]
+    tested = None if data.x_test is None else fitted.probabilities(ranks(data.x_test)).double().mean(0).numpy()
+    return held_out, tested
+
+
+# ----------------------------------------------------------------------------------------------------------------- systems
+
+
+def majority(data: Jury, seed: int) -> NDArray[np.intp]:
+    """Ties fall at random."""
+    counts = np.random.default_rng(seed).random((len(data.truth), len(data.votes.labels))) / 10
+    np.add.at(counts, (data.votes.item, data.votes.label), 1)
+    return counts.argmax(1)
+
+
+def logistic(data: Jury) -> Any:
+    return make_pipeline(StandardScaler(with_mean=not data.text), LogisticRegression(C=0.1, max_iter=2000))
+
+
+def then_logistic(data: Jury, labels: NDArray[np.intp]) -> Outcome:
+    tested = None if data.x_test is None else logistic(data).fit(data.x, labels).predict(data.x_test)
+    return Outcome(labels, tested)
+
+
+def from_sets(data: Jury, mask: NDArray[np.bool_], seed: int) -> Outcome:
+    """Today's default on sets."""
+    learned = PartialLabelClassifier(random_state=seed, classes=list(range(mask.shape[1]))).fit(data.x, mask)
+    tested = None if data.x_test is None else np.asarray(learned.predict(data.x_test), dtype=np.intp)
+    return Outcome(np.asarray(learned.transduction_, dtype=np.intp), tested)
+
+
+def ours(data: Jury, joint: Joint, seed: int) -> Outcome:
+    """Networks that know the votes by the prior; labels by the votes, the other rows and the networks that did not see the row."""
+    held_out, tested = networks(data, joint.prior, seed)
+    labels = resolve(joint, held_out).argmax(1)
+    return Outcome(labels, None if tested is None else tested.argmax(1), facts_of(joint))
+
+
+def facts_of(joint: Joint) -> dict[str, Any]:
+    return {"chosen": joint.tried[0] if joint.tried else {}}
+
+
+def crowd_kit(data: Jury, name: str) -> Outcome:
+    from crowdkit import aggregation  # type: ignore[import-not-found]
+    from pandas import DataFrame
+
+    votes = DataFrame({"task": data.votes.item, "worker": data.votes.annotator, "label": data.votes.label})
+    random = {"random_state": 0} if name == "MMSR" else {}
+    model = getattr(aggregation, name)(**random)
+    return then_logistic(data, model.fit_predict(votes).sort_index().to_numpy().astype(np.intp))
+
+
+def crowdlab(data: Jury, probabilities: Floats) -> Outcome:
+    from cleanlab.multiannotator import get_label_quality_multiannotator  # type: ignore[import-not-found]
+
+    cells = np.full((len(data.truth), len(data.votes.annotators)), np.nan)
+    cells[data.votes.item, data.votes.annotator] = data.votes.label
+    found = get_label_quality_multiannotator(cells, probabilities, verbose=False)
+    return then_logistic(data, found["label_quality"]["consensus_label"].to_numpy().astype(np.intp))
+
+
+def logistic_probabilities(data: Jury, labels: NDArray[np.intp]) -> Floats:
+    """Of rows left out in five folds; a class that nobody was given has none."""
+    p = np.zeros((len(labels), len(data.votes.labels)))
+    folds = StratifiedKFold(5, shuffle=True, random_state=0)
+    p[:, np.unique(labels)] = cross_val_predict(logistic(data), data.x, labels, cv=folds, method="predict_proba")
+    return p + 1e-9
+
+
+def systems(name: str, each: int | None, seed: int) -> dict[str, Callable[[], Outcome]]:
+    """What can be run, by name; nothing runs before it is called."""
+    data, own = jury(name, each, seed), seed if each else 0
+    joint = partial(joined, name, each, own)
+    found: dict[str, Callable[[], Outcome]] = {
+        "majority": lambda: then_logistic(data, majority(data, seed)),
+        "Dawid-Skene": lambda: then_logistic(data, dawid_skene(data.votes).posterior.argmax(1)),
+        "annotators": lambda: then_logistic(data, join(data.votes).posterior.argmax(1)),
+        "annotators and features": lambda: Outcome(joint().posterior.argmax(1), None, facts_of(joint())),
+        "annotators, features and networks": lambda: ours(data, joint(), seed),
+        "sets: union": lambda: from_sets(data, union(data.votes).mask, seed),
+        "sets: Dawid-Skene 90 %": lambda: from_sets(data, top_p(data.votes, 0.9).mask, seed),
+    }
+    if find_spec("crowdkit"):
+        for rival in ("MajorityVote", "DawidSkene", "GLAD", "MMSR"):
+            found[f"crowd-kit {rival}"] = partial(crowd_kit, data, rival)
+    if find_spec("cleanlab"):
+        found["CROWDLAB, logistic"] = lambda: crowdlab(data, logistic_probabilities(data, majority(data, seed)))
+        found["CROWDLAB, ours"] = lambda: crowdlab(data, networks(data, joint().prior, seed)[0] + 1e-9)
+    return found
+
+
+ONCE = ("Dawid-Skene", "annotators", "annotators and features")  # nothing random in them but simulated votes
+
+
+# -------------------------------------------------------------------------------------------------------------------- rows
+
+
+def run(name: str, each: int | None, seed: int, wanted: list[str] | None, path: Path) -> None:
+    done = {(row["set"], row["votes"], row["system"], row["seed"]) for row in read(path)} if path.exists() else set()
+    data = jury(name, each, seed)
+    for system, call in systems(name, each, seed).items():
+        first_only = each is None and (system in ONCE or system.startswith("crowd-kit"))
+        if (name, each, system, seed) in done or (wanted and system not in wanted) or (first_only and seed > 0):
+            continue
+        start = time.perf_counter()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # rivals warn of versions and of convergence
+            outcome = call()
+        right = float((outcome.labels == data.truth).mean())
+        test = None if outcome.test is None or data.test is None else float((outcome.test == data.test).mean())
+        row = {
+            "set": name,
+            "votes": each,
+            "system": system,
+            "seed": seed,
+            "right": right,
+            "test": test,
+            **outcome.facts,
+        }
+        row |= {"seconds": round(time.perf_counter() - start, 2), **origin("cpu")}
+        append(path, [row])
+        print(f"{name:10} {each or '':2} {system:34} seed {seed}  right {right:.4f}  test {test or 0:.4f}", flush=True)
+
+
+def report(path: Path) -> str:
+    """Means and deviations over seeds, as Markdown."""
+    lines = ["| set | votes | system | labels right % | test % | seeds |", "|---|---|---|---|---|---|"]
+    groups: dict[tuple[Any, ...], list[Any]] = {}
+    for row in read(path):
+        groups.setdefault((row["set"], row["votes"] or "", row["system"]), []).append(row)
+    for key, rows in groups.items():
+        cells = [spread([row[name] for row in rows]) for name in ("right", "test")]
+        lines.append(f"| {' | '.join(map(str, [*key, *cells, len(rows)]))} |")
+    return "\n".join(lines)
+
+
+def spread(values: list[float | None]) -> str:
+    known = 100 * np.array([value for value in values if value is not None])
+    if not len(known):
+        return ""
+    return f"{known.mean():.1f}" + (f" ± {known.std(ddof=1):.1f}" if len(known) > 1 else "")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sets", nargs="+", choices=("music", *TEXTS, *SIMULATED), default=["music"])
+    parser.add_argument("--votes", nargs="+", type=int, default=[2, 3, 5], help="votes per row of simulated sets")
+    parser.add_argument("--seeds", default="0-9", help="first-last")
+    parser.add_argument("--systems", nargs="+", help="names of systems; default: all that can run")
+    parser.add_argument("--rows", type=Path, default=Path("results/votes_tables.jsonl"))
+    parser.add_argument("--report", action="store_true", help="print the table of the rows and run nothing")
+    asked = parser.parse_args()
+    if asked.report:
+        print(report(asked.rows))
+        return
+    torch.set_num_threads(1)
+    first, last = map(int, asked.seeds.split("-"))
+    for name in asked.sets:
+        for each in asked.votes if name in SIMULATED else [None]:
+            for seed in range(first, last + 1):
+                run(name, each, seed, asked.systems, asked.rows)
+
+
+if __name__ == "__main__":
+    main()
