@@ -114,6 +114,21 @@ def _log(fitted: Fit) -> tuple[NDArray[Any], ...]:
     return fitted.rows.cpu()[trial, row].numpy(), label.numpy(), round.numpy(), margin.numpy()
 
 
+class Judgement(NamedTuple):
+    """What is weighed beside the networks where there are votes."""
+
+    prior: NDArray[np.floating[Any]]  # [n, c] what the votes say
+    opinion: NDArray[np.floating[Any]] | None = (
+        None  # [n, c] what other rows say, NaN where they say nothing; it errs in other ways than networks do
+    )
+
+    def joined(self, networks: NDArray[np.float32]) -> NDArray[np.float32]:
+        """(networks + opinion) / 2 x prior, [n, c]."""
+        if self.opinion is not None:
+            networks = np.where(np.isnan(self.opinion), networks, (networks + self.opinion) / 2)
+        return (networks * self.prior).astype(np.float32)
+
+
 class Resolved(NamedTuple):
     """The label of every row, and what speaks for it."""
 
@@ -131,10 +146,10 @@ def resolve(
     opinions: Opinions,
     original: Mask,
     kept: Mask,
-    prior: NDArray[np.floating[Any]] | None = None,
+    beside: Judgement | None = None,
     asking: Asking = Asking(),  # noqa: B008 - frozen
 ) -> Resolved:
-    """Choose within what was kept; weigh within what was given, by what the networks say times the prior [n, c] of the votes.
+    """Choose within what was kept; weigh within what was given, by what the networks say and what is judged beside them.
 
     >>> p = np.array([[0.6, 0.3, 0.1], [0.45, 0.35, 0.2], [0.95, 0.04, 0.01]], dtype=np.float32)
     >>> sets = np.array([[1, 1, 0], [1, 1, 1], [0, 1, 1]], dtype=bool)
@@ -143,7 +158,7 @@ def resolve(
     ([0, 0, 1], [0.33, 0.1, 0.6], [-1, -1, 0], [False, True, True])
     """
     rows = np.arange(len(original))
-    said = opinions.mean if prior is None else opinions.mean * prior.astype(np.float32)
+    said = opinions.mean if beside is None else beside.joined(opinions.mean)
     shares = np.where(original, said + np.float32(1e-12), np.float32(0))
     shares /= shares.sum(1, keepdims=True)
     label = np.where(kept, shares, -1).argmax(1)

@@ -19,6 +19,7 @@ from oneof.metrics import CRITERIA
 from oneof.runs.calibrate import ENOUGH, Estimate, calibrate, estimate
 from oneof.runs.folder import FACTS, PURIFIED, ROWS, TRAINING, write_json, write_rows, write_table
 from oneof.runs.labels import (
+    Judgement,
     Resolved,
     ask_networks,
     ensemble_table,
@@ -52,6 +53,9 @@ class Examples:
     gold: NDArray[np.intp] | None = None  # [n] true labels, -1 where unknown
     groups: Sequence[str] | None = None  # [n] rows of one group stay on one side of a split
     prior: NDArray[np.floating[Any]] | None = None  # [n, c] how much votes speak for each label
+    beside: Judgement | None = (
+        None  # what is weighed beside the networks when a row is resolved; None: the prior, if any
+    )
     votes: pa.Array | None = None  # [n] the votes themselves, for a person to read
 
     @property
@@ -103,7 +107,8 @@ def learn(examples: Examples, asked: Search, *, train_on_gold: bool = False) -> 
     model = Model(classes, examples.encoding, tuple(map(member_of, found.fits)), {})
     trained = trained_rows(found.fits, len(x))
     opinions = ask_networks(model, x, original, trained)
-    resolved = resolve(opinions, original, kept_sets(found.fits, found.candidates), examples.prior)
+    beside = examples.beside or (None if examples.prior is None else Judgement(examples.prior))
+    resolved = resolve(opinions, original, kept_sets(found.fits, found.candidates), beside)
     judged = judged_rows(opinions, original, gold)
     return Learned(
         replace(model, calibration=calibrate(judged)),

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from oneof.candidates.mask import Candidates
 from oneof.data.files.columns import Source, open_table
 from oneof.data.roles import Roles
+from oneof.runs.labels import Judgement
 from oneof.runs.learn import Examples
 from oneof.selection.space import Space
 from oneof.selection.vote_prior import VotePrior, narrowed, vote_prior
@@ -62,10 +63,18 @@ def weigh_votes(examples: Examples, voted: Voted, space: Space, seed: int) -> We
     classes = examples.candidates.classes
     place = {str(name): j for j, name in enumerate(classes.tolist())}
     column = np.array([place[name] for name in voted.votes.labels])
-    mask, prior = np.zeros((len(examples.x), len(classes)), bool), np.full((len(examples.x), len(classes)), _FEW)
-    mask[:, column], prior[:, column] = found.candidates, found.prior
+    shape = (len(examples.x), len(classes))
+    mask, prior, said = np.zeros(shape, bool), np.full(shape, _FEW), np.full(shape, _FEW)
+    mask[:, column], prior[:, column], said[:, column] = found.candidates, found.prior, found.said
+    opinion = None if found.opinion is None else np.zeros(shape)
+    if opinion is not None and found.opinion is not None:
+        opinion[:, column] = found.opinion
     weighed = replace(
-        examples, candidates=Candidates(mask, classes), prior=prior, votes=counted(voted.votes, voted.item)
+        examples,
+        candidates=Candidates(mask, classes),
+        prior=prior,
+        beside=Judgement(said, opinion),
+        votes=counted(voted.votes, voted.item),
     )
     return Weighed(weighed, narrowed(space, found), people_of(voted.votes, found))
 

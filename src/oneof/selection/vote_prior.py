@@ -39,7 +39,9 @@ class VotePrior(NamedTuple):
     """What votes say of n rows."""
 
     candidates: NDArray[np.bool_]  # [n, c] named by somebody, or likely by what annotators confuse
-    prior: Floats  # [n, c], largest 1 in every row
+    prior: Floats  # [n, c] for training, largest 1 in every row
+    said: Floats  # [n, c] for resolving: what the votes say, less flattened, since no network judges a row that it was taught
+    opinion: Floats | None  # [n, c] what other rows say of each row, where held-out votes find that they help
     joint: Joint
     way: str | None  # in which held-out votes want the features seen; None: features do not help
 
@@ -48,14 +50,27 @@ def vote_prior(x: NDArray[Any], votes: Votes, item: NDArray[np.intp], seed: int 
     """The prior of rows x [n, d] whose items among those of the votes are `item` [n], -1 where nobody voted."""
     rows = np.flatnonzero(item >= 0)
     joint = join(votes, _predictions(x[rows], item[rows], len(votes.items)), seed=seed)
-    prior = np.ones((len(x), len(votes.labels)))
-    prior[rows] = joint.prior[item[rows]] / joint.prior[item[rows]].max(1, keepdims=True)
+    prior, said = (np.ones((len(x), len(votes.labels))) for _ in range(2))
+    prior[rows] = np.maximum(joint.prior[item[rows]] / joint.prior[item[rows]].max(1, keepdims=True), 1e-6)
+    said[rows] = np.exp(np.maximum(joint.choice.power * joint.fitted.likelihood[item[rows]], -12))
     named = np.zeros((len(votes.items), len(votes.labels)), dtype=bool)
     named[votes.item, votes.label] = True
-    candidates = prior >= LEAST
+    candidates = said >= LEAST
     candidates[rows] |= named[item[rows]]
-    chosen = joint.choice.features
-    return VotePrior(candidates, np.maximum(prior, 1e-6), joint, None if chosen is None else chosen.split(",")[0])
+    return VotePrior(candidates, prior, said, _of_rows(joint.opinion, rows, item, len(x)), joint, _way(joint))
+
+
+def _of_rows(opinion: Floats | None, rows: NDArray[np.intp], item: NDArray[np.intp], n: int) -> Floats | None:
+    """What other rows say; of a row without votes nothing is known but that, so it says nothing."""
+    if opinion is None:
+        return None
+    found = np.full((n, opinion.shape[1]), np.nan)
+    found[rows] = opinion[item[rows]]
+    return found
+
+
+def _way(joint: Joint) -> str | None:
+    return None if joint.choice.features is None else joint.choice.features.split(",")[0]
 
 
 def narrowed(space: Space, found: VotePrior) -> Space:
