@@ -29,6 +29,7 @@ from oneof.methods import Proden
 from oneof.networks import LeNet, WideResNet
 from oneof.paper.results import origin
 from oneof.purify import Pop
+from oneof.training.dense import Dense
 from oneof.training.device import Replay
 from oneof.training.events import event
 from oneof.training.loop import begin, epochs
@@ -91,14 +92,14 @@ def ours(name: str, device: torch.device, count: int, profile: bool) -> dict[str
 
 def purification(problem, state, device) -> float:
     """Seconds of an event at which labels fall: as given again, with random posteriors observed."""
-    given, seen = problem.sets_to_train_on(), torch.rand_like(state.pop.seen)
+    given, seen = problem.sets_to_train_on(), torch.rand_like(state.pop.seen.values)
     took = []
     for _ in range(10):
-        before = state.pop._replace(seen=seen.clone(), threshold=torch.full_like(state.pop.threshold, 0.1))
-        sets = given.clone()
+        before = state.pop._replace(seen=Dense(seen.clone()), threshold=torch.full_like(state.pop.threshold, 0.1))
+        sets = Dense(given.values.clone())
         wait(device)
         start = time.perf_counter()
-        removed, _ = event(problem.purify, sets, before, problem.crew, sets.numel())
+        removed, _ = event(problem.purify, sets, before, problem.crew, seen.numel())
         wait(device)
         took.append(time.perf_counter() - start)
     assert removed.sum() > 0, "an event must remove labels, or it is not the one to time"

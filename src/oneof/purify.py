@@ -29,20 +29,13 @@ class Removals(NamedTuple):
     margin: Tensor  # [m], by how much the best candidate led when the label fell
 
 
-class Falls(NamedTuple):
-    """The same for packed tables, a number per cell."""
-
-    round: Tensor  # [cells] int16; 0 where the label did not fall
-    margin: Tensor  # [cells]
-
-
 class PopState(NamedTuple):
     """What purification remembers."""
 
-    seen: Any  # [t, n, c] running sum of what was observed since the last event; packed where the sets are
+    seen: Tensor  # [t, n, c] running sum of what was observed since the last event
     threshold: Tensor  # [t]
     round: int  # events so far
-    log: Any  # Removals, or Falls where the sets are packed
+    log: Removals
 
 
 @dataclass(frozen=True)

@@ -180,9 +180,9 @@ def watched(method, purify, epochs_run=8):
 
     problem = pose(DATA.x, SETS, trials=[trial(0)], method=Watch(), purify=purify, training=Training(epochs_run, 60))
     state = begin(problem, build(lambda: Linear()((3,), C), [0], torch.device("cpu")), [0])
-    masks = [state.candidates.clone()]
+    masks = [state.candidates.values.clone()]
     for _ in epochs(problem, state):
-        masks.append(state.candidates.clone())
+        masks.append(state.candidates.values.clone())
     return seen, masks
 
 

@@ -16,13 +16,15 @@ from oneof.data.synthetic import mixture
 from oneof.methods import METHODS, RCR, PiCO, Proden
 from oneof.networks import MLP, LeNet
 from oneof.purify import Pop, PopRatio
+from oneof.training.dense import Dense
 from oneof.training.events import begin_purifying, event, removals
 from oneof.training.fit import fit
-from oneof.training.packed import Packed, chosen, pack, remembered
+from oneof.training.packed import Packed, pack
 from oneof.training.problem import Training, pose
 from oneof.training.processes import Crew
 from oneof.training.set_input import read_sets, worth_packing
-from oneof.training.trials import Trial, positions, put, take
+from oneof.training.tables import positions
+from oneof.training.trials import Trial
 
 CPU = torch.device("cpu")
 N, C = 80, 16
@@ -60,7 +62,7 @@ def packing(monkeypatch):
 
 def assert_same(packed, dense, atol=1e-12):
     assert isinstance(packed.sets, Packed)
-    assert isinstance(dense.sets, torch.Tensor)
+    assert isinstance(dense.sets, Dense)
     assert torch.equal(packed.candidates, dense.candidates)
     assert torch.equal(packed.epoch, dense.epoch)
     for name, weight in dense.stack.weights.items():
@@ -128,7 +130,7 @@ def test_every_form_of_sparse_sets(packing, form):
 
 def test_all_rows_share_their_cells_with_what_was_given(packing):
     packing()
-    given = read_sets(sparse.csr_array(SETS), CPU)
+    given = read_sets(sparse.csr_array(SETS), N, 1, CPU)
     problem = pose(DATA.x, given, [Trial()], Proden(), None, Training())
     assert problem.sets_to_train_on().cells is given.cells
     assert torch.equal(problem.sets_to_train_on().dense(), torch.as_tensor(SETS)[None])
@@ -142,9 +144,11 @@ def test_checkpoints_hold_the_packed_form(packing, tmp_path):
     run(purify=PURIFY["pop"], checkpoint=tmp_path, every=0)
     kept = load_file(sorted((tmp_path / "stack-1").glob("*.safetensors"))[-1])
     cells = len(whole.sets.values)
-    packed = {"memory.0.values", "candidates.values", "pop.seen.values", "pop.falls.round", "pop.falls.margin"}
+    packed = {
+        f"{name}.values" for name in ("memory.0", "candidates", "pop.seen", "pop.fell", "pop.margin", "best.sets")
+    }
     assert {name for name, tensor in kept.items() if tensor.shape == (cells,)} >= packed
-    assert not any(tensor.shape == (2, 60, C) for tensor in kept.values())
+    assert not any(tensor.shape[-1:] == (C,) and tensor.numel() == 2 * 60 * C for tensor in kept.values())
     again = run(purify=PURIFY["pop"], checkpoint=tmp_path)
     assert torch.equal(again.candidates, whole.candidates)
     assert all(torch.equal(a, b) for a, b in zip(again.removals, whole.removals, strict=True))
@@ -192,15 +196,15 @@ def test_rows_go_in_and_out_as_in_a_dense_table(shape):
     assert sets.sizes().tolist() == mask.sum((1, 2)).tolist()
     assert all(np.array_equal(sets.sparse(trial).toarray(), mask[trial]) for trial in range(t))
     full = mask.all(-1, keepdim=True)
-    dense, packed = torch.zeros(t, m, c), sets.zeros(torch.float32, rest=True)
+    dense, packed = Dense(torch.zeros(t, m, c)), sets.zeros(torch.float32, rest=True)
     for _ in range(3):
         where = positions(torch.stack([torch.randperm(m, generator=generator)[:2] for _ in range(t)]), m)
-        assert torch.equal(take(sets, where), take(mask, where))
+        assert torch.equal(sets.take(where), Dense(mask).take(where))
         rows = torch.rand(*where.shape, c, generator=generator)
-        put(dense, where, torch.where(take(mask & ~full, where), rows, 0.0))
-        put(packed, where, rows)
-        assert torch.equal(take(packed, where), take(dense, where))
-    assert torch.equal(packed.dense(), dense)
+        dense.put(where, torch.where(Dense(mask & ~full).take(where), rows, 0.0))
+        packed.put(where, rows)
+        assert torch.equal(packed.take(where), dense.take(where))
+    assert torch.equal(packed.dense(), dense.values)
 
 
 @drawn(masks)
@@ -208,22 +212,39 @@ def test_rows_chosen_of_what_was_given(shape):
     mask = mask_of(*shape)
     n = mask.shape[1]
     rows = torch.randint(n, (2, 7), generator=torch.Generator().manual_seed(shape[3]))
-    got = chosen(pack(mask[:1]), rows)
+    got = pack(mask[:1]).chosen(rows)
     assert torch.equal(got.dense(), mask[0][rows])
     assert torch.equal(got.cells.labels, pack(mask[0][rows]).cells.labels)
+
+
+@drawn(masks)
+def test_both_forms_answer_alike(shape):
+    """Whatever is asked of a table, dense or packed: sizes, places, numbers by trial."""
+    mask = mask_of(*shape)
+    t, m, c = mask.shape
+    sets = [Dense(mask), pack(mask)]
+    assert sets[0].shape == sets[1].shape
+    assert sets[0].sizes().tolist() == sets[1].sizes().tolist()
+    assert sets[0].count_cells() == sets[1].count_cells()
+    dense, packed = (one.by_trial(torch.arange(t)) for one in sets)
+    for entry in range(len(sets[1].values)):
+        trial, row, label = (int(part) for part in sets[1].places(torch.tensor(entry)))
+        flat = (trial * m + row) * c + max(label, 0)
+        assert [int(part) for part in sets[0].places(torch.tensor(flat))] == [trial, row, max(label, 0)]
+        assert packed[entry] == dense[trial, 0, 0] == trial
 
 
 def test_memory_begins_as_in_a_dense_table():
     mask = torch.as_tensor(OWN)
     mask[1, 7] = True
-    assert torch.equal(remembered(Proden().init, pack(mask)).dense(), Proden().init(mask))
-    both = remembered(lambda sets: (Proden().init(sets), 2 * Proden().init(sets)), pack(mask))
+    assert torch.equal(pack(mask).first_memory(Proden().init, None).dense(), Proden().init(mask))
+    both = pack(mask).first_memory(lambda sets: (Proden().init(sets), 2 * Proden().init(sets)), None)
     assert torch.equal(both[1].dense(), 2 * Proden().init(mask))
 
 
 def to_purify(mask):
     """A packed table of the sets of one trial that may be written to."""
-    return chosen(pack(mask), torch.arange(mask.shape[1])[None])
+    return pack(mask).chosen(torch.arange(mask.shape[1])[None])
 
 
 def test_what_lies_off_the_sets_counts_in_the_total_of_a_row():
@@ -231,11 +252,8 @@ def test_what_lies_off_the_sets_counts_in_the_total_of_a_row():
     rule, sets = Pop(e0=0.4, e_end=0.1), to_purify(torch.tensor([[[True, False, True, False]]]))
     state = begin_purifying(rule, sets)
     row = torch.tensor([[[0.45, 0.3, 0.15, 0.1]]])
-    put(
-        state.seen,
-        torch.tensor([[0]]),
-        rule.observe(take(state.seen, torch.tensor([[0]])), row.log(), take(sets, torch.tensor([[0]]))),
-    )
+    first = torch.tensor([[0]])
+    state.seen.put(first, rule.observe(state.seen.take(first), row.log(), sets.take(first)))
     removed, state = event(rule, sets, state, Crew(), 4)
     assert removed.tolist() == [0]
     assert (state.seen.values == 0).all()
@@ -246,15 +264,15 @@ def test_a_full_set_is_one_cell_keeps_no_memory_and_is_not_purified():
     mask = torch.tensor([[[True] * 4, [True, True, False, False]]])
     sets, rule, every = to_purify(mask), Pop(e0=0.1, e_end=0.1), torch.tensor([[0, 1]])
     assert sets.cells.labels.tolist() == [-1, 0, 1]
-    weights = remembered(Proden().init, sets)
-    put(weights, every, torch.tensor([[[0.7, 0.1, 0.1, 0.1], [0.9, 0.1, 0, 0]]]))
-    assert take(weights, every).tolist() == torch.tensor([[[0.25] * 4, [0.9, 0.1, 0, 0]]]).tolist()
+    weights = sets.first_memory(Proden().init, None)
+    weights.put(every, torch.tensor([[[0.7, 0.1, 0.1, 0.1], [0.9, 0.1, 0, 0]]]))
+    assert weights.take(every).tolist() == torch.tensor([[[0.25] * 4, [0.9, 0.1, 0, 0]]]).tolist()
     state = begin_purifying(rule, sets)
-    put(state.seen, every, torch.tensor([[[9.0, 0, 0, 0], [9.0, 0, 0, 0]]]))
+    state.seen.put(every, torch.tensor([[[9.0, 0, 0, 0], [9.0, 0, 0, 0]]]))
     removed, state = event(rule, sets, state, Crew(), 4)
     assert removed.tolist() == [1]
     assert sets.dense().tolist() == [[[True] * 4, [True, False, False, False]]]
-    assert [column.tolist() for column in removals(state.log, sets)[:4]] == [[0], [1], [1], [1]]
+    assert [column.tolist() for column in removals(state, sets, Crew())[:4]] == [[0], [1], [1], [1]]
 
 
 def test_unlabelled_rows_take_a_cell_each(packing):
@@ -269,14 +287,14 @@ def test_unlabelled_rows_take_a_cell_each(packing):
 def test_only_large_tables_that_shrink_by_half_are_packed(packing):
     few, many = pack(torch.as_tensor(SETS)[None]), pack(torch.ones(1, 50, 9, dtype=torch.bool).tril())
     assert not worth_packing(few, 1)
-    assert not worth_packing(torch.as_tensor(SETS), 1)
+    assert not worth_packing(Dense(torch.as_tensor(SETS)[None]), 1)
     packing()
     assert worth_packing(few, 1)
-    assert worth_packing(torch.as_tensor(SETS), 1)
-    assert worth_packing(torch.as_tensor(OWN), 1)
-    assert not worth_packing(torch.rand(50, 9) < 0.7, 1)
+    assert worth_packing(Dense(torch.as_tensor(SETS)[None]), 1)
+    assert worth_packing(Dense(torch.as_tensor(OWN)), 1)
+    assert not worth_packing(Dense(torch.rand(1, 50, 9) < 0.7), 1)
     assert worth_packing(many, 1)  # nearly all are full
-    assert isinstance(run(method="lws").sets, torch.Tensor)
+    assert isinstance(run(method="lws").sets, Dense)
 
 
 # ------------------------------------------------------------------------------------------------------------- messages

@@ -11,7 +11,6 @@ import hashlib
 import json
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import accumulate, chain, pairwise
 from pathlib import Path
 from typing import Any
@@ -21,86 +20,29 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 from oneof.data.on_disk import RowsOnDisk
-from oneof.purify import Falls, Removals
 from oneof.storage.files import written_beside
 from oneof.storage.settings import first_difference
 from oneof.training.device import global_draws, set_global_draws
-from oneof.training.packed import Packed, Table, sections
 from oneof.training.problem import Problem
 from oneof.training.processes import Crew
-from oneof.training.state import SETS, Best, Record, State
-from oneof.training.trials import Trial, cut, parts
+from oneof.training.state import Best, Record, State
+from oneof.training.tables import Stored, parts
+from oneof.training.trials import Trial, cut
 from oneof.version import __version__
 
-FORMAT = 2
+FORMAT = 3
 KEPT = 2
 
 
-@dataclass(frozen=True)
-class Share:
-    """What one of a crew's processes has of the tables. A checkpoint holds the whole, so any number of processes resumes it."""
-
-    crew: Crew = Crew()  # noqa: RUF009 - frozen
-    first: int = 0  # the rows that it owns begin here
-    end: int = 0
-
-    def gathered(self, tensors: dict[str, Tensor], sets: Table) -> dict[str, Tensor]:
-        """What all processes have together, and that only the first goes on to write."""
-        if self.crew.size == 1:
-            return tensors
-        whole = {}
-        for name, own in tensors.items():
-            moved = own + self.first if name == "pop.log.row" else own
-            whole[name] = self._gathered(name, moved, sets) if _by_row(name) else own
-        return whole
-
-    def part(self, tensors: dict[str, Tensor], state: State, best: Best) -> dict[str, Tensor]:
-        """Of a whole checkpoint, this process's part."""
-        if self.crew.size == 1:
-            return tensors
-        own = {name: tensor for name, tensor in _fixed(state, best) if _by_row(name)}
-        parts = {name: self._part(name, tensors[name], one, state.candidates) for name, one in own.items()}
-        if "pop.log.row" in tensors:
-            row = tensors["pop.log.row"]
-            inside = (row >= self.first) & (row < self.end)
-            log = {name: column for name, column in tensors.items() if name.startswith("pop.log.")}
-            parts |= {name: column[inside] for name, column in log.items()}
-            parts["pop.log.row"] = parts["pop.log.row"] - self.first
-        return tensors | parts
-
-    def _gathered(self, name: str, own: Tensor, sets: Table) -> Tensor:
-        return self.crew.gathered(own, _sections(name, own, sets)) if own.dim() == 1 else self.crew.gathered_rows(own)
-
-    def _part(self, name: str, whole: Tensor, own: Tensor, sets: Table) -> Tensor:
-        return self.crew.part(_flat(whole), _sections(name, own, sets)).view_as(own)
-
-
-def _by_row(name: str) -> bool:
-    return name.startswith(("memory.", "candidates", "pop.seen", "pop.falls.", "pop.log.", f"best.kept.{SETS}"))
-
-
-def _flat(table: Tensor) -> Tensor:
-    """Dense tables are [t, m, ...]; those of cells, and columns of the log, have one axis."""
-    return table if table.dim() == 1 else table.flatten(0, 1)
-
-
-def _sections(name: str, own: Tensor, sets: Table) -> list[int]:
-    """How many of the numbers, flat, belong to each trial."""
-    if own.dim() > 1:
-        return sections(own)
-    if name.startswith("pop.log."):
-        return [len(own)]  # entries say themselves which trial they belong to
-    if name.endswith(".rest") and isinstance(sets, Packed):
-        return [sets.cells.shape[1]] * sets.cells.shape[0]
-    return sections(sets)
-
-
 class Keeper:
-    """Saves a run to a folder every so many seconds, and brings it back."""
+    """Saves a run to a folder every so many seconds, and brings it back.
 
-    def __init__(self, folder: Path, setting: dict[str, Any], every: float, ours: Share = Share()) -> None:  # noqa: B008
+    A checkpoint holds the rows of all of a crew's processes, so that any number of them resumes it.
+    """
+
+    def __init__(self, folder: Path, setting: dict[str, Any], every: float, crew: Crew = Crew()) -> None:  # noqa: B008
         self.folder = folder
-        self.ours = ours
+        self.crew = crew
         self.identity = {"format": FORMAT, "oneof": __version__, **setting}
         self.every = every
         self.saved_at = time.monotonic()
@@ -118,17 +60,16 @@ class Keeper:
                 raise ValueError(
                     f"{self.folder} holds a checkpoint of another run: {difference}. Give another folder, or delete this one."
                 )
-            return _unpack(facts, self.ours.part(tensors, state, best), state, best)
+            return _unpack(facts, tensors, state, best, self.crew)
         return []
 
     def save(self, state: State, best: Best, history: list[Record], *, now: bool = False) -> None:
         """Save if it is time, or now."""
-        if not self.ours.crew.agreed(now or time.monotonic() - self.saved_at >= self.every):
+        if not self.crew.agreed(now or time.monotonic() - self.saved_at >= self.every):
             return
-        facts, tensors = _pack(state, best, history)
-        tensors = self.ours.gathered(tensors, state.candidates)
+        facts, tensors = _pack(state, best, history, self.crew)
         self.saved_at = time.monotonic()
-        if self.ours.crew.rank == 0:
+        if self.crew.rank == 0:
             self._write(state, facts, tensors)
 
     def _write(self, state: State, facts: dict[str, Any], tensors: dict[str, Tensor]) -> None:
@@ -188,11 +129,10 @@ def _sizes(note: Path) -> list[int]:
 def fingerprint(problem: Problem) -> str:
     """A checksum of the data: features, sets, votes, labels and rows."""
     digest = hashlib.sha256()
-    sets = problem.candidates
-    given = (sets.cells.labels, sets.cells.starts) if isinstance(sets, Packed) else (sets,)
-    votes = problem.prior.values if isinstance(problem.prior, Packed) else problem.prior
     features = problem.x.blocks() if isinstance(problem.x, RowsOnDisk) else (problem.x,)
-    for tensor in chain(features, given, (votes, problem.labels, problem.rows, problem.held_out, problem.test)):
+    votes = None if problem.prior is None else problem.prior.values
+    known = (*problem.candidates.identity(), votes, problem.labels, problem.rows, problem.held_out, problem.test)
+    for tensor in chain(features, known):
         if tensor is not None:
             digest.update(str(tuple(tensor.shape)).encode())
             digest.update(tensor.cpu().contiguous().numpy().data)
@@ -211,43 +151,34 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]] | None:
     return facts, load(content)
 
 
-def _fixed(state: State, best: Best) -> Iterator[tuple[str, Tensor]]:
-    """The tensors whose shape does not change during training: they are restored in place."""
-    stack = state.stack
-    yield from ((f"weight.{name}", tensor) for name, tensor in stack.weights.items())
-    yield from ((f"buffer.{name}", tensor) for name, tensor in stack.buffers.items())
-    for i, several in enumerate(state.optimizer):
-        yield from ((f"optimizer.{i}.{j}", tensor) for j, tensor in enumerate(several))
+def _stored(state: State, best: Best) -> Iterator[Stored]:
+    """The tensors that training changes and that keep their shape: they are restored in place."""
+    networks = {"weight": state.stack.weights, "buffer": state.stack.buffers, "best.kept": best.kept}
+    networks |= {
+        f"optimizer.{i}": {str(j): one for j, one in enumerate(several)} for i, several in enumerate(state.optimizer)
+    }
+    for group, tensors in networks.items():
+        yield from (Stored(f"{group}.{name}", tensor) for name, tensor in tensors.items())
     for i, table in enumerate(parts(state.memory)):
-        yield from _stored(f"memory.{i}", table)
-    yield from ((f"shared.{i}", tensor) for i, tensor in enumerate(parts(state.shared)))
-    yield from _stored("candidates", state.candidates)
-    yield from (("order", state.order), ("mixing", state.mixing), ("loss", state.loss))
+        yield from table.stored(f"memory.{i}")
+    yield from (Stored(f"shared.{i}", tensor) for i, tensor in enumerate(state.shared))
+    yield from state.candidates.stored("candidates")
+    yield from (Stored("order", state.order), Stored("mixing", state.mixing), Stored("loss", state.loss))
     if state.pop is not None:
-        yield from _stored("pop.seen", state.pop.seen)
-        yield "pop.threshold", state.pop.threshold
-        if isinstance(state.pop.log, Falls):
-            yield from ((f"pop.falls.{name}", column) for name, column in state.pop.log._asdict().items())
-    yield from (("best.score", best.score), ("best.epoch", best.epoch))
-    yield from ((f"best.kept.{name}", tensor) for name, tensor in best.kept.items())
+        yield Stored("pop.threshold", state.pop.threshold)
+        for name in ("seen", "fell", "margin"):
+            yield from getattr(state.pop, name).stored(f"pop.{name}")
+    yield from (Stored("best.score", best.score), Stored("best.epoch", best.epoch))
+    if best.sets is not None:
+        yield from best.sets.stored("best.sets")
 
 
-def _stored(name: str, table: Table) -> Iterator[tuple[str, Tensor]]:
-    """The tensors of a table; the cells of a packed one follow from the data."""
-    if isinstance(table, Tensor):
-        yield name, table
-        return
-    yield f"{name}.values", table.values
-    if table.rest is not None:
-        yield f"{name}.rest", table.rest
-
-
-def _pack(state: State, best: Best, history: list[Record]) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    tensors = dict(_fixed(state, best))
+def _pack(state: State, best: Best, history: list[Record], crew: Crew) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    tensors = {
+        name: own if sections is None else crew.gathered(own, sections) for name, own, sections in _stored(state, best)
+    }
     tensors |= {f"generator.{i}": generator.get_state() for i, generator in enumerate(state.generators)}
-    tensors["generator.global"] = global_draws(state.candidates.device)
-    if state.pop is not None and isinstance(state.pop.log, Removals):
-        tensors |= {f"pop.log.{name}": column for name, column in state.pop.log._asdict().items()}
+    tensors["generator.global"] = global_draws(state.loss.device)
     columns = list(history[0].columns) if history else []
     for name in columns:
         tensors[f"history.{name}"] = torch.stack([record.columns[name] for record in history])
@@ -255,19 +186,16 @@ def _pack(state: State, best: Best, history: list[Record]) -> tuple[dict[str, An
     return facts | {"epochs_recorded": len(history), "columns": columns}, tensors
 
 
-def _unpack(facts: dict[str, Any], tensors: dict[str, Tensor], state: State, best: Best) -> list[Record]:
-    for name, tensor in _fixed(state, best):
-        tensor.copy_(tensors[name])
+def _unpack(facts: dict[str, Any], tensors: dict[str, Tensor], state: State, best: Best, crew: Crew) -> list[Record]:
+    for name, own, sections in _stored(state, best):
+        own.copy_(tensors[name] if sections is None else crew.part(tensors[name], sections))
     for i, generator in enumerate(state.generators):
         generator.set_state(tensors[f"generator.{i}"])
-    set_global_draws(tensors["generator.global"], state.candidates.device)
+    device = state.loss.device
+    set_global_draws(tensors["generator.global"], device)
     state.epoch, state.position = facts["epoch"], facts["position"]
-    device = state.candidates.device
     if state.pop is not None:
         state.pop = state.pop._replace(round=facts["round"])
-    if state.pop is not None and isinstance(state.pop.log, Removals):
-        log = Removals(*(tensors[f"pop.log.{name}"].to(device) for name in Removals._fields))
-        state.pop = state.pop._replace(log=log)
     columns = {name: tensors[f"history.{name}"].to(device) for name in facts["columns"]}
     return [
         Record.of(epoch + 1, {name: column[epoch] for name, column in columns.items()})

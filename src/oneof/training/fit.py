@@ -23,15 +23,15 @@ from oneof.networks import MLP, Network
 from oneof.purify import Purify
 from oneof.storage.progress import bar
 from oneof.storage.settings import plain_value
-from oneof.training.checkpoint import Keeper, Share, cut_as_before, fingerprint
+from oneof.training.checkpoint import Keeper, cut_as_before, fingerprint
 from oneof.training.checks import check_last_batch, check_shared, check_views, tried
+from oneof.training.dense import Dense, Table
 from oneof.training.device import free_memory, own_draws
 from oneof.training.loop import begin, steps
-from oneof.training.packed import Table
 from oneof.training.prior import Prior
 from oneof.training.problem import Problem, Training, as_features, pose
 from oneof.training.processes import Crew, check_rows, together
-from oneof.training.set_input import bytes_at_rest, read_sets, shape_of, worth_packing
+from oneof.training.set_input import bytes_at_rest, read_sets, worth_packing
 from oneof.training.stack import build
 from oneof.training.state import Best, Fit, join
 from oneof.training.trials import Trial
@@ -137,15 +137,16 @@ def _fit(x: Any, candidates: Any, asked: Request, crew: Crew) -> Fit:
     trials, method, views = asked.trials, asked.method, asked.views
     place = _place(asked.device, crew)
     check_views(views, place)
-    sets = read_sets(candidates, place)
-    _check_trials(trials, sets)
+    if not trials:
+        raise ValueError("trials must hold at least one trial; got none.")
     origin = None if views else _origin(x, trials)
     values = x if origin is None else np.asarray(x) - origin
     features = as_features(values, torch.get_default_dtype(), place, views)
+    sets = read_sets(candidates, len(features), len(trials), place)
     packed = method.packs and asked.prior.slack == 0 and worth_packing(sets, len(trials))
     if not packed:
         sets = _dense(sets, method, asked.prior, place)
-    shape, classes = tuple(features.shape[1:]), shape_of(sets)[-1]
+    shape, classes = tuple(features.shape[1:]), sets.shape[2]
     build_one = partial(_network, method, asked.network, shape, classes)
     rows = {len(features if trial.rows is None else trial.rows) for trial in trials}
     one = _looked_at(asked, shape, classes, rows, place)
@@ -160,7 +161,7 @@ def _fit(x: Any, candidates: Any, asked: Request, crew: Crew) -> Fit:
 
     def fit_one(number: int) -> Fit:
         some, start = stacks[number], sum(map(len, stacks[:number]))
-        own = sets[start : start + len(some)] if isinstance(sets, Tensor) and sets.dim() == 3 else sets
+        own = sets.of_trials(start, start + len(some))
         problem = pose(
             features, own, some, method, asked.purify, asked.training, views, asked.labels, place, packed, asked.prior
         )
@@ -191,26 +192,17 @@ def _place(device: str | torch.device, crew: Crew) -> torch.device:
     return place
 
 
-def _check_trials(trials: Sequence[Trial], sets: Table) -> None:
-    if not trials:
-        raise ValueError("trials must hold at least one trial; got none.")
-    if isinstance(sets, Tensor) and sets.dim() == 3 and len(sets) != len(trials):
-        raise ValueError(f"candidates must have sets for every trial ({len(trials)}); got {len(sets)}.")
-
-
-def _dense(sets: Table, method: Method, prior: Prior, device: torch.device) -> Tensor:
+def _dense(sets: Table, method: Method, prior: Prior, device: torch.device) -> Dense:
     """The sets as a mask, if what is kept of every label fits."""
-    if isinstance(sets, Tensor):
-        return sets
     needed, free = bytes_at_rest(sets, packed=False), free_memory(device)
-    if needed > free:
-        n, c = shape_of(sets)
+    if sets.to_unpack() and needed > free:
+        n, c = sets.shape[1:]
         remedy = "Give no slack" if prior.slack else "Use a method that keeps candidates alone, such as Proden"
         raise ValueError(
             f"{'slack' if prior.slack else type(method).__name__} keeps a number for every label of every row: {n:,} x {c:,} take "
             f"{needed / 1e9:,.0f} GB and {free / 1e9:,.0f} GB are free. {remedy}."
         )
-    return sets.dense()[0]
+    return Dense(sets.dense())
 
 
 def _origin(x: Any, trials: Sequence[Trial]) -> NDArray[np.float64] | None:
@@ -239,7 +231,7 @@ def _keeper(number: int, asked: Request, problem: Problem, trials: Sequence[Tria
     plain = {name: plain_value(value) for name, value in setting.items()}
     plain |= {"trials": [{name: plain_value(value) for name, value in row.items()} for row in numbers]}
     folder = Path(str(asked.checkpoint)) / f"stack-{number + 1}"
-    return Keeper(folder, plain | {"data": fingerprint(problem)}, asked.every, Share(crew, *crew.owned(problem.total)))
+    return Keeper(folder, plain | {"data": fingerprint(problem)}, asked.every, crew)
 
 
 def _seen_as(views: Views) -> dict[str, Any]:

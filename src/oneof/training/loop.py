@@ -16,12 +16,11 @@ from torch import Tensor
 from oneof.metrics import accuracy, criteria
 from oneof.training.device import Replay
 from oneof.training.events import begin_purifying, event
-from oneof.training.packed import Packed
 from oneof.training.problem import Problem
 from oneof.training.stack import Stack
 from oneof.training.state import Record, State
 from oneof.training.step import step
-from oneof.training.trials import parts, positions
+from oneof.training.tables import parts, positions
 
 
 def begin(problem: Problem, stack: Stack, seeds: list[int]) -> State:
@@ -39,7 +38,7 @@ def begin(problem: Problem, stack: Stack, seeds: list[int]) -> State:
         memory=problem.first_memory(candidates),
         shared=problem.method.shared(stack),
         pop=begin_purifying(problem.purify, candidates) if problem.purify else None,
-        generators=[torch.Generator(candidates.device).manual_seed(seed) for seed in seeds],
+        generators=[torch.Generator(problem.lr.device).manual_seed(seed) for seed in seeds],
         loss=torch.zeros_like(problem.lr),
     )
 
@@ -90,9 +89,10 @@ def _train(problem: Problem, state: State, replay: Replay) -> Iterator[None]:
 def _refresh(problem: Problem, state: State) -> None:
     """What a method does to whole tables before an epoch, written where the tables lie."""
     method, features = problem.method, partial(problem.body_features, state.stack)
-    memory = method.renew(state.memory, partial(_mean_of_rows, problem))
+    kept = tuple(table.values for table in parts(state.memory))
+    memory = method.renew(kept if isinstance(state.memory, tuple) else kept[0], partial(_mean_of_rows, problem))
     memory, shared = method.refresh(state.stack, features, memory, state.shared, state.epoch)
-    for old, new in zip(parts(state.memory) + parts(state.shared), parts(memory) + parts(shared), strict=True):
+    for old, new in zip(kept + parts(state.shared), parts(memory) + parts(shared), strict=True):
         if old is not new:
             old.copy_(new)
 
@@ -134,8 +134,6 @@ def _record(problem: Problem, state: State, replay: Replay, loss: Tensor, remove
             oracle = accuracy(logits, problem.labels[problem.held_out])
     if problem.test is not None and problem.labels is not None:
         test_accuracy = accuracy(replay("test", look, problem.test), problem.labels[problem.test])
-    left = state.candidates
-    labels = left.sizes() if isinstance(left, Packed) else left.sum((1, 2))
-    set_size = problem.crew.total([labels])[0].to(loss.dtype) / problem.total
+    set_size = problem.crew.total([state.candidates.sizes()])[0].to(loss.dtype) / problem.total
     threshold = state.pop.threshold if state.pop else None  # a new tensor at every event, so safe to keep
     return Record(state.epoch, loss, set_size, threshold, removed, oracle, test_accuracy, by_sets)

@@ -10,7 +10,7 @@ has, so rows [r, k] of cells serve as well as rows [r, c] of labels.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -21,6 +21,7 @@ from scipy.sparse import csr_array
 from torch import Tensor
 
 from oneof.training.processes import Crew
+from oneof.training.tables import Fallen, Stored
 
 BLOCK = 2**20
 """Cells that are worked on together."""
@@ -75,9 +76,14 @@ def cells_of(labels: Tensor, starts: Tensor, shape: tuple[int, int, int]) -> Cel
     )
 
 
+def starts_of(lengths: Tensor) -> Tensor:
+    """Where rows of these lengths [r] begin when they lie one after the other, and where the last ends [r + 1]."""
+    return torch.cat([lengths.new_zeros(1), lengths.cumsum(0)])
+
+
 @dataclass(frozen=True, eq=False)
 class Packed:
-    """A table [t, m, c] with values at its cells alone.
+    """A table [t, m, c] with values at its cells alone; its methods are those of `oneof.training.dense.Dense`.
 
     >>> sets = pack(torch.tensor([[[True, False, True], [True, True, True]]]))
     >>> sets.cells.labels
@@ -92,11 +98,15 @@ class Packed:
     rest: Tensor | None = None  # [t * m] the sum of what was put off the cells, for who needs a row's total
 
     @property
-    def device(self) -> torch.device:
-        return self.values.device
+    def shape(self) -> tuple[int, int, int]:
+        return self.cells.shape
+
+    @property
+    def sections(self) -> list[int]:
+        return [b - a for a, b in pairwise(self.cells.bounds)]
 
     def take(self, where: Tensor) -> Tensor:
-        """Rows at positions [t, b], dense [t, b, c]: zero off the cells."""
+        """Zero off the cells."""
         at = self.cells.at(where, self.cells.width)
         labels, values = self.cells.labels[at], self.values[at]
         dense = values.new_zeros(*where.shape, self.cells.shape[2])
@@ -104,7 +114,7 @@ class Packed:
         return torch.where(labels[..., :1] < 0, values[..., :1], dense) if any(self.cells.full) else dense
 
     def put(self, where: Tensor, rows: Tensor) -> None:
-        """Write rows [t, b, c] in place; what lies off the cells is added to the rest, if one is kept."""
+        """What lies off the cells is added to the rest, if one is kept."""
         at = self.cells.at(where, self.cells.width)
         labels = self.cells.labels[at].long()
         new = rows.gather(-1, labels.clamp_min(0))
@@ -115,16 +125,49 @@ class Packed:
             outside = rows.scatter(-1, labels.clamp_min(0), 0.0).sum(-1)
             self.rest.index_add_(0, where.flatten(), outside.flatten())
 
+    def chosen(self, where: Tensor) -> Packed:
+        cells, (t, m) = self.cells, where.shape
+        flat = where.reshape(-1)
+        if cells.shape[:2] == (t, m) and bool((flat.diff() == 1).all()):  # all of them, in order: the cells are shared
+            return Packed(cells, self.values.clone(memory_format=torch.contiguous_format))
+        lengths = (cells.starts[flat + 1] - cells.starts[flat]).long()
+        starts = starts_of(lengths)
+        labels, values = (one.new_empty(int(starts[-1])) for one in (cells.labels, self.values))
+        for rows in torch.arange(len(flat), device=flat.device).split(BLOCK):  # type: ignore[no-untyped-call]
+            a, b = int(starts[rows[0]]), int(starts[rows[-1] + 1])
+            shift = cells.starts[flat[rows]] - starts[rows]
+            at = shift.repeat_interleave(lengths[rows]) + torch.arange(a, b, device=flat.device)
+            labels[a:b], values[a:b] = cells.labels[at], self.values[at]
+        return Packed(cells_of(labels, starts, (t, m, cells.shape[2])), values)
+
+    def zeros(self, dtype: torch.dtype, rest: bool = False) -> Packed:
+        t, m, _ = self.cells.shape
+        values = torch.zeros_like(self.values, dtype=dtype, memory_format=torch.contiguous_format)
+        return Packed(self.cells, values, values.new_zeros(t * m) if rest else None)
+
     def dense(self) -> Tensor:
-        """The whole table [t, m, c], some rows at a time."""
+        """Some rows at a time."""
         t, m, c = self.cells.shape
         whole = self.values.new_empty(t * m, c)
-        for rows in torch.arange(t * m, device=self.device).split(max(1, BLOCK // self.cells.width)):  # type: ignore[no-untyped-call]
+        for rows in torch.arange(t * m, device=whole.device).split(max(1, BLOCK // self.cells.width)):  # type: ignore[no-untyped-call]
             whole[rows] = self.take(rows)
         return whole.view(t, m, c)
 
+    def packed(self) -> Packed:
+        return self
+
+    def to_unpack(self) -> int:
+        t, m, c = self.cells.shape
+        return t * m * c
+
+    def count_cells(self) -> int:
+        return len(self.values) // self.cells.shape[0]
+
+    def of_trials(self, start: int, end: int) -> Packed:
+        return self  # sets that are given packed are the same for all
+
     def sparse(self, trial: int) -> csr_array:
-        """A trial's sets as a SciPy matrix [m, c], for a table of bool; of a full set every label is stored."""
+        """A trial's sets as a SciPy matrix [m, c] of bool; of a full set every label is stored."""
         _, m, c = self.cells.shape
         a, b = self.cells.bounds[trial : trial + 2]
         left, labels = self.values[a:b].cpu(), self.cells.labels[a:b].cpu()
@@ -139,25 +182,92 @@ class Packed:
         return csr_array((np.ones(len(every), dtype=bool), every.numpy(), ends.numpy()), shape=(m, c))
 
     def sizes(self) -> Tensor:
-        """Labels of all sets of a trial [t], for a table of bool; a full set counts with all of its own."""
-        ends = self.cells.bounds
-        left = torch.stack([self.values[a:b].sum() for a, b in pairwise(ends)])
-        return left + (self.cells.shape[2] - 1) * torch.tensor(self.cells.full, device=self.device)
+        """A full set counts with all of its labels."""
+        left = torch.stack([trial.sum() for trial in self.values.split(self.sections)])  # type: ignore[no-untyped-call]
+        return left + (self.cells.shape[2] - 1) * torch.tensor(self.cells.full, device=left.device)
 
-    def per_cell(self, by_trial: Tensor) -> Tensor:
-        """A value per trial [t], given to each of its cells."""
-        ends = torch.tensor(self.cells.bounds, device=by_trial.device)
-        return by_trial.repeat_interleave(ends.diff())
+    def by_trial(self, numbers: Tensor) -> Tensor:
+        return numbers.repeat_interleave(torch.tensor(self.sections, device=numbers.device))
 
-    def zeros(self, dtype: torch.dtype, rest: bool = False) -> Packed:
-        """A table of zeros with the same cells."""
-        t, m, _ = self.cells.shape
-        values = torch.zeros(len(self.values), dtype=dtype, device=self.device)
-        return Packed(self.cells, values, values.new_zeros(t * m) if rest else None)
+    def places(self, at: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        row = torch.searchsorted(self.cells.starts, at.to(self.cells.starts.dtype), right=True) - 1
+        m = self.cells.shape[1]
+        return row // m, row % m, self.cells.labels[at]
 
+    def first_memory(self, init: Callable[..., Any], prior: Packed | None) -> Any:
+        """A full set names no label, and gets what `init` makes of any of its labels."""
+        full = torch.ones(1, 1, self.cells.shape[2], dtype=torch.bool, device=self.values.device)
+        first = init(full)
+        if isinstance(first, tuple):
+            ways = [lambda *some, i=i: init(*some)[i] for i in range(len(first))]
+            return tuple(self._filled(way, part, prior) for way, part in zip(ways, first, strict=True))
+        return self._filled(init, first, prior)
 
-Table = Tensor | Packed
-"""Numbers of every label of every row [t, m, c], dense or packed."""
+    def _filled(self, init: Callable[..., Tensor], full: Tensor, prior: Packed | None) -> Packed:
+        table = self.zeros(full.dtype)
+        for block in self.cells.blocks():
+            weighed = () if prior is None else (prior.values[block.at][None],)
+            table.values[block.at[block.inside]] = init(block.inside[None], *weighed)[0][block.inside]
+        if any(self.cells.full):
+            table.values[self.cells.labels == -1] = full[0, 0, 0]
+        return table
+
+    def weighed(self, weights: Any, dtype: torch.dtype, log: Callable[[Tensor, Tensor], Tensor]) -> Packed:
+        named, lengths = self.cells.labels >= 0, self.cells.starts.diff().long()
+        row = torch.arange(len(lengths), device=lengths.device).repeat_interleave(lengths)
+        given, label = row % self.cells.shape[1], self.cells.labels.long().clamp_min(0)
+        found = weights[given.cpu().numpy().copy(), label.cpu().numpy().copy()]  # SciPy wants arrays of NumPy's own
+        own = torch.as_tensor(np.asarray(found, dtype=np.float64).ravel()).to(lengths.device, dtype)
+        own = torch.where(named, own, 0.0)  # a full set names no label
+        largest = own.new_zeros(len(lengths)).scatter_reduce_(0, row, own, "amax")
+        return Packed(self.cells, torch.where(named, log(own, largest[row]), 0.0))
+
+    def falls(self, margins: Callable[..., Tensor], seen: Packed, threshold: Tensor) -> Iterator[Fallen]:
+        assert seen.rest is not None
+        for block in self.cells.blocks():
+            trial = block.rows // self.cells.shape[1]
+            left = self.values[block.at] & block.inside
+            sums = torch.where(block.inside, seen.values[block.at], 0.0)
+            # all labels off the cells as one, which is no candidate: a row's total needs them
+            wide = torch.cat([left, torch.zeros_like(left[:, :1])], 1)[:, None]
+            sums = torch.cat([sums, seen.rest[block.rows, None]], 1)[:, None]
+            margin = margins(wide, sums, threshold[trial])[:, 0, :-1]  # each row as a trial, with its threshold
+            falls = margin > 0
+            count = torch.zeros_like(threshold).index_add_(0, trial, falls.sum(1).to(threshold.dtype))
+            yield Fallen(block.at[falls], margin[falls], count)
+
+    def stored(self, name: str) -> Iterator[Stored]:
+        """The cells follow from the data."""
+        yield Stored(f"{name}.values", self.values, self.sections)
+        if self.rest is not None:
+            t, m, _ = self.cells.shape
+            yield Stored(f"{name}.rest", self.rest, [m] * t)
+
+    def identity(self) -> tuple[Tensor, ...]:
+        return self.cells.labels, self.cells.starts
+
+    def gathered_values(self, crew: Crew) -> Tensor:
+        return crew.gathered(self.values, self.sections)
+
+    def gathered(self, crew: Crew) -> Packed:
+        if crew.size == 1:
+            return self
+        t, m, c = self.cells.shape
+        lengths = crew.gathered(self.cells.starts.diff().long(), [m] * t)
+        labels = crew.gathered(self.cells.labels, self.sections)
+        cells = cells_of(labels, starts_of(lengths), (t, len(lengths) // t, c))
+        return Packed(cells, self.gathered_values(crew))
+
+    def joined(self, others: Sequence[Packed]) -> Packed:
+        tables = [self, *others]
+        cells = [table.cells for table in tables]
+        ends = starts_of(torch.tensor([len(one.labels) for one in cells]))
+        starts = torch.cat(
+            [one.starts[:-1] + int(end) for one, end in zip(cells, ends[:-1], strict=True)] + [ends[-1:]]
+        )
+        t, (_, m, c) = sum(one.shape[0] for one in cells), self.cells.shape
+        whole = cells_of(torch.cat([one.labels for one in cells]), starts.long(), (t, m, c))
+        return Packed(whole, torch.cat([table.values for table in tables]))
 
 
 def pack(mask: Tensor) -> Packed:
@@ -174,79 +284,6 @@ def pack(mask: Tensor) -> Packed:
     return whole_sets(cells_of(torch.cat(labels), starts_of(torch.cat(lengths)), (t, m, c)))
 
 
-def starts_of(lengths: Tensor) -> Tensor:
-    """Where rows of these lengths [r] begin when they lie one after the other, and where the last ends [r + 1]."""
-    return torch.cat([lengths.new_zeros(1), lengths.cumsum(0)])
-
-
 def whole_sets(cells: Cells) -> Packed:
     """The sets with every label of theirs; a single True stands for all and takes no room."""
     return Packed(cells, torch.ones(1, dtype=torch.bool, device=cells.labels.device).expand(len(cells.labels)))
-
-
-def chosen(given: Packed, where: Tensor) -> Packed:
-    """The rows at positions [t, m] as a table of their own, that may be written to."""
-    cells, (t, m) = given.cells, where.shape
-    flat = where.reshape(-1)
-    if cells.shape[:2] == (t, m) and bool((flat.diff() == 1).all()):  # all of them, in order: the cells are shared
-        return Packed(cells, given.values.clone(memory_format=torch.contiguous_format))
-    lengths = (cells.starts[flat + 1] - cells.starts[flat]).long()
-    starts = starts_of(lengths)
-    labels, values = (one.new_empty(int(starts[-1])) for one in (cells.labels, given.values))
-    for rows in torch.arange(len(flat), device=flat.device).split(BLOCK):  # type: ignore[no-untyped-call]
-        a, b = int(starts[rows[0]]), int(starts[rows[-1] + 1])
-        shift = cells.starts[flat[rows]] - starts[rows]
-        at = shift.repeat_interleave(lengths[rows]) + torch.arange(a, b, device=flat.device)
-        labels[a:b], values[a:b] = cells.labels[at], given.values[at]
-    return Packed(cells_of(labels, starts, (t, m, cells.shape[2])), values)
-
-
-def remembered(init: Any, sets: Packed, prior: Packed | None = None) -> Any:
-    """What a method's `init` makes of all rows: every table with a number per label is packed."""
-    full = torch.ones(1, 1, sets.cells.shape[2], dtype=torch.bool, device=sets.device)
-    first = init(full)
-    if isinstance(first, tuple):
-        ways = [lambda *some, i=i: init(*some)[i] for i in range(len(first))]
-        return tuple(_filled(way, part, sets, prior) for way, part in zip(ways, first, strict=True))
-    return _filled(init, first, sets, prior)
-
-
-def _filled(init: Any, full: Tensor, sets: Packed, prior: Packed | None) -> Packed:
-    """One table; `full` [1, 1, c] is what a full set gets, of which no label is named."""
-    table = sets.zeros(full.dtype)
-    for block in sets.cells.blocks():
-        weighed = () if prior is None else (prior.values[block.at][None],)
-        table.values[block.at[block.inside]] = init(block.inside[None], *weighed)[0][block.inside]
-    if any(sets.cells.full):
-        table.values[sets.cells.labels == -1] = full[0, 0, 0]
-    return table
-
-
-def sections(table: Table) -> list[int]:
-    """How many numbers of a table, its trials one after the other, belong to each: rows of a dense one, cells of a packed."""
-    if isinstance(table, Tensor):
-        return [table.shape[1]] * table.shape[0]
-    return [b - a for a, b in pairwise(table.cells.bounds)]
-
-
-def gathered(table: Table, crew: Crew) -> Table:
-    """The rows that a crew's processes own as one table of sets."""
-    if isinstance(table, Tensor):
-        return crew.gathered_rows(table)
-    if crew.size == 1:
-        return table
-    t, m, c = table.cells.shape
-    lengths = crew.gathered(table.cells.starts.diff().long(), [m] * t)
-    labels = crew.gathered(table.cells.labels, sections(table))
-    cells = cells_of(labels, starts_of(lengths), (t, len(lengths) // t, c))
-    return Packed(cells, crew.gathered(table.values, sections(table)))
-
-
-def joined(tables: list[Packed]) -> Packed:
-    """Tables of several stacks of trials as one."""
-    cells = [table.cells for table in tables]
-    ends = starts_of(torch.tensor([len(one.labels) for one in cells]))
-    starts = torch.cat([one.starts[:-1] + int(end) for one, end in zip(cells, ends[:-1], strict=True)] + [ends[-1:]])
-    t, (_, m, c) = sum(one.shape[0] for one in cells), cells[0].shape
-    whole = cells_of(torch.cat([one.labels for one in cells]), starts.long(), (t, m, c))
-    return Packed(whole, torch.cat([table.values for table in tables]))

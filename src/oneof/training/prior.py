@@ -15,13 +15,14 @@ slack a label off the set counts there by its probability, so that a row whose m
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from oneof.training.packed import Packed, Table
+from oneof.training.dense import Table
 
 LEAST = 1e-6  # of a row's largest weight: a candidate without votes stays possible
 
@@ -41,25 +42,19 @@ class Prior:
 
 
 def log_prior(prior: Prior, sets: Table, dtype: torch.dtype) -> Table | None:
-    """The prior as training uses it: of packed sets at their cells, else [n, c]; None if there is none.
+    """The prior as training uses it, in the form of the sets; None if there is none.
 
-    >>> sets = torch.tensor([[True, True, False]])
-    >>> log_prior(Prior([[2, 1, 0]]), sets, torch.float32).exp()
-    tensor([[1.0000, 0.5000, 1.0000]])
-    >>> log_prior(Prior([[2, 1, 0]], slack=0.5), sets, torch.float32).exp()
-    tensor([[5., 3., 1.]])
+    >>> from oneof.training.dense import Dense
+    >>> sets = Dense(torch.tensor([[[True, True, False]]]))
+    >>> log_prior(Prior([[2, 1, 0]]), sets, torch.float32).values.exp()
+    tensor([[[1.0000, 0.5000, 1.0000]]])
+    >>> log_prior(Prior([[2, 1, 0]], slack=0.5), sets, torch.float32).values.exp()
+    tensor([[[5., 3., 1.]]])
     """
     if prior.weights is None:
         return None
-    n, c = sets.cells.shape[1:] if isinstance(sets, Packed) else sets.shape[-2:]
-    weights = _checked(prior.weights, n, c)
-    if isinstance(sets, Packed):
-        return _at_cells(weights, sets, prior.slack, dtype)
-    dense = torch.as_tensor(np.asarray(weights.toarray() if hasattr(weights, "toarray") else weights, dtype=np.float64))
-    inside = sets.any(0) if sets.dim() == 3 else sets
-    dense = dense.to(sets.device, dtype) * inside
-    largest = dense.amax(-1, keepdim=True)
-    return torch.where(inside, _logs(dense, largest, prior.slack), 0.0)
+    weights = _checked(prior.weights, *sets.shape[1:])
+    return sets.weighed(weights, dtype, partial(_logs, slack=prior.slack))
 
 
 def _logs(weights: Tensor, largest: Tensor, slack: float) -> Tensor:
@@ -67,18 +62,6 @@ def _logs(weights: Tensor, largest: Tensor, slack: float) -> Tensor:
     if slack > 0:
         return ((weights + slack) / slack).log()
     return torch.where(largest > 0, (weights / largest.clamp_min(1e-30)).clamp_min(LEAST), 1.0).log()
-
-
-def _at_cells(weights: Any, sets: Packed, slack: float, dtype: torch.dtype) -> Packed:
-    cells = sets.cells
-    lengths = cells.starts.diff().long()
-    row = torch.arange(len(lengths), device=lengths.device).repeat_interleave(lengths)
-    label = cells.labels.long().clamp_min(0)
-    found = weights[row.cpu().numpy().copy(), label.cpu().numpy().copy()]  # SciPy wants arrays of NumPy's own
-    own = torch.as_tensor(np.asarray(found, dtype=np.float64).ravel()).to(lengths.device, dtype)
-    own = torch.where(cells.labels < 0, 0.0, own)  # a full set names no label
-    largest = own.new_zeros(len(lengths)).scatter_reduce_(0, row, own, "amax")
-    return Packed(cells, torch.where(cells.labels < 0, 0.0, _logs(own, largest[row], slack)))
 
 
 def _checked(weights: Any, n: int, c: int) -> Any:

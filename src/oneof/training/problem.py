@@ -18,13 +18,14 @@ from oneof.methods import Method
 from oneof.methods.base import first
 from oneof.purify import Purify, stacked
 from oneof.training.checks import check_images, check_labels, check_method, check_unscaled
+from oneof.training.dense import Dense, Table
 from oneof.training.optimize import SGD, Optimizer, Schedule, cosine
-from oneof.training.packed import Packed, Table, chosen, pack, remembered
 from oneof.training.prior import Prior, log_prior
 from oneof.training.processes import Crew
-from oneof.training.set_input import shape_of
+from oneof.training.set_input import as_tensor, read_sets
 from oneof.training.stack import Stack
-from oneof.training.trials import Trial, positions, take
+from oneof.training.tables import positions
+from oneof.training.trials import Trial
 
 
 @dataclass(frozen=True)
@@ -55,10 +56,8 @@ class Problem(NamedTuple):
     """What stays the same during training: data, rows and rates of t trials on one device."""
 
     x: Features  # [n, ...]
-    candidates: Table  # [n, c], or [t, n, c] where trials have their own sets; packed [1 or t, n, c]
-    prior: (
-        Table | None
-    )  # [n, c] log of how much votes speak for each label, zero off the sets; as `oneof.training.prior` makes it
+    candidates: Table  # as given, [1, n, c], or [t, n, c] where trials have their own
+    prior: Table | None  # log of how much votes speak for each label, as `oneof.training.prior` makes it
     open: bool  # may a label that is in no set be right? Then methods see every label but those that fell
     labels: Tensor | None  # [n], for reporting only
     rows: Tensor  # [t, m] to train on
@@ -98,7 +97,7 @@ class Problem(NamedTuple):
 
     @property
     def classes(self) -> int:
-        return self.candidates.cells.shape[2] if isinstance(self.candidates, Packed) else self.candidates.shape[-1]
+        return self.candidates.shape[2]
 
     def shared_with(self, crew: Crew) -> Problem:
         """The part of the problem that one of several processes works on: the rows that it owns."""
@@ -107,17 +106,11 @@ class Problem(NamedTuple):
 
     def sets(self, rows: Tensor) -> Tensor:
         """The sets as given [t, b, c] of rows [t, b]."""
-        if isinstance(self.candidates, Packed):
-            return self.candidates.take(self._given_at(rows))
-        if self.candidates.dim() == 3:
-            return take(self.candidates, positions(rows, len(self.x)))  # type: ignore[no-any-return]
-        return self.candidates[rows]
+        return self.candidates.take(self._given_at(self.candidates, rows))
 
     def sets_to_train_on(self) -> Table:
-        """The sets of the training rows [t, m, c] as a table to be written to, packed where they were given packed."""
-        if isinstance(self.candidates, Packed):
-            return chosen(self.candidates, self._given_at(self.rows))
-        return self.sets(self.rows)
+        """The sets of the training rows [t, m, c] as a table to be written to."""
+        return self.candidates.chosen(self._given_at(self.candidates, self.rows))
 
     def seen_sets(self, left: Tensor, rows: Tensor) -> Tensor:
         """What methods see of the sets [t, b, c] that are left of rows [t, b]: where they are open, every label but those that fell."""
@@ -125,21 +118,17 @@ class Problem(NamedTuple):
 
     def first_memory(self, left: Table) -> Any:
         """What the method remembers before training, of the sets of its rows."""
-        init, prior = self.method.init, self.prior if self.method.weighs else None
-        if isinstance(left, Packed):
-            return remembered(init, left, None if prior is None else chosen(prior, self._given_at(self.rows)))  # type: ignore[arg-type]
-        seen = self.seen_sets(left, self.rows)
-        return init(seen) if prior is None else init(seen, self.votes_for(self.rows))
+        prior = self.prior if self.method.weighs else None
+        own = None if prior is None else prior.chosen(self._given_at(prior, self.rows))
+        seen = Dense(self.seen_sets(left.dense(), self.rows)) if self.open else left
+        return seen.first_memory(self.method.init, own)  # type: ignore[arg-type]
 
     def votes_for(self, rows: Tensor) -> Tensor | None:
         """The log prior [t, b, c] of rows [t, b]."""
-        if isinstance(self.prior, Packed):
-            return self.prior.take(rows)
-        return None if self.prior is None else self.prior[rows]
+        return None if self.prior is None else self.prior.take(self._given_at(self.prior, rows))
 
-    def _given_at(self, rows: Tensor) -> Tensor:
-        own = isinstance(self.candidates, Packed) and self.candidates.cells.shape[0] > 1
-        return positions(rows, len(self.x)) if own else rows
+    def _given_at(self, table: Table, rows: Tensor) -> Tensor:
+        return positions(rows, len(self.x)) if table.shape[0] > 1 else rows
 
     def logits(self, stack: Stack, rows: Tensor) -> Tensor:
         """Logits [t, k, c] of rows [t, k] in evaluation mode, some rows at a time; a crew's processes share them out."""
@@ -180,12 +169,12 @@ def pose(
     """Check the inputs of `fit` and put them on the device; the sets packed if asked for."""
     features = as_features(x, torch.get_default_dtype(), device, views)
     check_method(method, views, training.alters_input)
-    sets = _sets(candidates, features, len(trials), device)
-    if packed and isinstance(sets, Tensor):
-        sets = pack(sets if sets.dim() == 3 else sets[None])
+    sets = read_sets(candidates, len(features), len(trials), device)
+    if packed:
+        sets = sets.packed()
     truth = None if labels is None else as_tensor(labels, torch.int64, device)
     if truth is not None:
-        check_labels(truth, len(features), shape_of(sets)[-1])
+        check_labels(truth, len(features), sets.shape[2])
     rows = _rows([trial.rows for trial in trials], "rows", len(features), device)
     if rows is None:
         rows = torch.arange(len(features), device=device).expand(len(trials), -1)
@@ -247,31 +236,6 @@ def as_features(x: Any, dtype: torch.dtype, device: torch.device, views: Views |
         return as_tensor(x, dtype, device)
     check_images(x, views)
     return as_tensor(x, torch.uint8, device)
-
-
-def as_tensor(values: Any, dtype: torch.dtype | None, device: torch.device) -> Tensor:
-    """As a tensor on the device, sharing memory where torch can: it does not take arrays that are read-only."""
-    shareable = values if isinstance(values, Tensor) else np.require(values, requirements="W")
-    return torch.as_tensor(shareable, dtype=dtype, device=device)
-
-
-def _sets(candidates: Any, x: Features, t: int, device: torch.device) -> Table:
-    if isinstance(candidates, Packed):
-        n = candidates.cells.shape[1]
-        if n != len(x):
-            raise ValueError(f"candidates must have a set for every row of x ({len(x)}); got {n}.")
-        return candidates
-    mask = as_tensor(candidates, None, device)
-    if mask.dtype != torch.bool:
-        raise TypeError(f"candidates must be a bool mask; got {mask.dtype}. oneof.read makes one of other forms.")
-    wanted = f"[{len(x)}, c] or [{t}, {len(x)}, c]"
-    if mask.dim() not in (2, 3) or mask.shape[-2] != len(x) or (mask.dim() == 3 and mask.shape[0] != t):
-        raise ValueError(f"candidates must be a mask {wanted} to match x and the trials; got shape {list(mask.shape)}.")
-    empty = ~mask.any(-1)
-    if empty.any():
-        first = int(empty.reshape(-1, len(x)).any(0).nonzero()[0])
-        raise ValueError(f"candidates must hold at least one label per row; row {first} is empty. Drop it.")
-    return mask
 
 
 def _rows(per_trial: list[NDArray[np.intp] | None], name: str, n: int, device: torch.device) -> Tensor | None:

@@ -11,56 +11,75 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from oneof.training.packed import Packed, Table, cells_of, starts_of, whole_sets
+from oneof.training.dense import Dense, Table
+from oneof.training.packed import Packed, cells_of, starts_of, whole_sets
 
-LARGE = 2**28
-"""Bytes of dense tables below which nothing is packed: small tables are faster dense."""
+LARGE = 20_000_000
+"""Labels of all rows and trials below which nothing is packed: small tables are faster dense."""
 
 
-def read_sets(candidates: Any, device: torch.device) -> Table:
-    """What was given as a mask on the device, or packed [1, n, c] if it came as SciPy sparse or as lists of labels.
+def read_sets(candidates: Any, n: int, t: int, device: torch.device) -> Table:
+    """The sets of n rows on the device: [1, n, c], or [t, n, c] where each of t trials has its own.
 
-    >>> read_sets([[0, 3], None, [2]], torch.device("cpu")).take(torch.arange(3)[None]).int()
+    A mask stays dense; SciPy sparse and lists of labels are packed.
+
+    >>> read_sets([[0, 3], None, [2]], 3, 1, torch.device("cpu")).dense().int()
     tensor([[[1, 0, 0, 1],
              [1, 1, 1, 1],
              [0, 0, 1, 0]]], dtype=torch.int32)
     """
+    if isinstance(candidates, (Dense, Packed)):
+        return candidates
     if hasattr(candidates, "tocsr"):
-        return _from_scipy(candidates, device)
-    if _are_label_lists(candidates):
-        return _from_lists(candidates, device)
-    shareable = candidates if isinstance(candidates, Tensor) else np.require(candidates, requirements="W")
-    return torch.as_tensor(shareable, device=device)
+        sets = _from_scipy(candidates, device)
+    elif _are_label_lists(candidates):
+        sets = _from_lists(candidates, device)
+    else:
+        return Dense(_mask(candidates, n, t, device))
+    if sets.shape[1] != n:
+        raise ValueError(f"candidates must have a set for every row of x ({n}); got {sets.shape[1]}.")
+    return sets
 
 
-def shape_of(sets: Table) -> tuple[int, int]:
-    """Rows and classes of sets as given."""
-    n, c = sets.cells.shape[1:] if isinstance(sets, Packed) else sets.shape[-2:]
-    return n, c
+def as_tensor(values: Any, dtype: torch.dtype | None, device: torch.device) -> Tensor:
+    """As a tensor on the device, sharing memory where torch can: it does not take arrays that are read-only."""
+    shareable = values if isinstance(values, Tensor) else np.require(values, requirements="W")
+    return torch.as_tensor(shareable, dtype=dtype, device=device)
 
 
 def bytes_at_rest(sets: Table, packed: bool) -> int:
     """What a trial's sets, a method's memory and POP's state take, dense or packed.
 
-    Dense a label takes 13 bytes: 1 for the set, 4 each for memory and POP's sum, 4 while they change. Packed a cell takes 17:
-    its label, the set, memory, POP's sum, round and margin of its fall; and a row 8.
+    Dense a label takes 19 bytes: 1 for the set, 4 each for memory and POP's sum, 6 for round and margin of its fall, 4 while they
+    change. Packed a cell takes 17: its label, the set, memory, POP's sum, round and margin; and a row 8.
     """
-    n, c = shape_of(sets)
-    if not packed:
-        return 13 * n * c
-    return 17 * (len(sets.cells.labels) if isinstance(sets, Packed) else _cells(sets)) + 8 * n
+    n, c = sets.shape[1:]
+    return 17 * sets.count_cells() + 8 * n if packed else 19 * n * c
 
 
 def worth_packing(sets: Table, t: int) -> bool:
     """Are the tables of t trials large, and at most half as large when packed?"""
-    dense = bytes_at_rest(sets, packed=False)
-    return t * dense > LARGE and 2 * bytes_at_rest(sets, packed=True) <= dense
+    n, c = sets.shape[1:]
+    return t * n * c > LARGE and 2 * bytes_at_rest(sets, packed=True) <= bytes_at_rest(sets, packed=False)
 
 
-def _cells(mask: Tensor) -> int:
-    """Cells that the sets of a trial would have; of several trials, the mean."""
-    size = mask.sum(-1)
-    return int(torch.where(size == mask.shape[-1], 1, size).sum()) // (len(mask) if mask.dim() == 3 else 1)
+def _mask(candidates: Any, n: int, t: int, device: torch.device) -> Tensor:
+    mask = as_tensor(candidates, None, device)
+    if mask.dtype != torch.bool:
+        raise TypeError(f"candidates must be a bool mask; got {mask.dtype}. oneof.read makes one of other forms.")
+    if mask.dim() == 3 and len(mask) != t:
+        raise ValueError(f"candidates must have sets for every trial ({t}); got {len(mask)}.")
+    if mask.dim() not in (2, 3) or mask.shape[-2] != n:
+        raise ValueError(
+            f"candidates must be a mask [{n}, c] or [{t}, {n}, c] to match x and the trials; got shape {list(mask.shape)}."
+        )
+    whole = mask if mask.dim() == 3 else mask[None]
+    empty = ~whole.any(-1).all(0)
+    if empty.any():
+        raise ValueError(
+            f"candidates must hold at least one label per row; row {int(empty.nonzero()[0])} is empty. Drop it."
+        )
+    return whole
 
 
 def _from_scipy(matrix: Any, device: torch.device) -> Packed:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from oneof.methods.base import Batch, Memory
 from oneof.training.problem import Problem
-from oneof.training.trials import parts, positions, take
+from oneof.training.tables import parts, positions, rows_at
 
 
 class Portion(NamedTuple):
@@ -62,7 +62,7 @@ def neighbours(problem: Problem, ours: Portion, batch: Batch) -> tuple[Tensor, T
     all is the batch.
     """
     before = (ours.column - 1) % ours.size
-    features = problem.features(take(problem.everyones, ours.batch.gather(1, before)))[None]
+    features = problem.features(rows_at(problem.everyones, ours.batch.gather(1, before)))[None]
     own = (batch.candidates.byte(), *parts(batch.memory))  # bytes: there is no sum of bool
     whole = problem.crew.total([_placed(ours, rows) for rows in own])
     trial = torch.arange(len(before))[:, None]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -16,11 +16,12 @@ from torch import Tensor
 from oneof.data.augment.views import Views
 from oneof.data.ranks import Ranks
 from oneof.methods.base import first
-from oneof.purify import PopState, Removals
+from oneof.purify import Removals
 from oneof.training.checks import check_like_trained
+from oneof.training.dense import Table
 from oneof.training.device import free_memory
-from oneof.training.events import gathered_log, removals
-from oneof.training.packed import Packed, Table, gathered, joined, pack
+from oneof.training.events import Purification, removals
+from oneof.training.optimize import along
 from oneof.training.problem import Problem, as_features, block_size
 from oneof.training.stack import Stack
 
@@ -38,7 +39,7 @@ class State:
     candidates: Table  # [t, m, c], the sets that are left
     memory: Any  # rows [t, m, ...] of the method: a table, a tuple of them, or ()
     shared: Any  # what the method keeps that belongs to no example: a tuple of tensors
-    pop: PopState | None
+    pop: Purification | None
     generators: list[torch.Generator]  # one per trial
     loss: Tensor  # [t] summed over the examples of this epoch
 
@@ -89,21 +90,17 @@ class Fit:
     @property
     def candidates(self) -> Tensor:
         """What is left of the sets, as a mask [t, m, c]; `sparse` is for sizes at which that is too much."""
-        if isinstance(self.sets, Tensor):
-            return self.sets
-        t, m, c = self.sets.cells.shape
-        free = free_memory(self.rows.device)
-        if t * m * c > free:
+        needed, free = self.sets.to_unpack(), free_memory(self.rows.device)
+        if needed > free:
             raise ValueError(
-                f"the sets as a mask would take {t * m * c / 1e9:,.0f} GB and {free / 1e9:,.0f} GB are free. "
+                f"the sets as a mask would take {needed / 1e9:,.0f} GB and {free / 1e9:,.0f} GB are free. "
                 "Use sparse(trial), which has them as a SciPy matrix."
             )
         return self.sets.dense()
 
     def sparse(self, trial: int) -> csr_array:
         """What is left of a trial's sets as a SciPy sparse matrix [m, c] of bool; of full sets every label is stored."""
-        sets = self.sets if isinstance(self.sets, Packed) else pack(self.sets)
-        return sets.sparse(trial)
+        return self.sets.packed().sparse(trial)
 
     @torch.no_grad()
     def logits(self, x: Any) -> Tensor:
@@ -131,39 +128,36 @@ class Fit:
         return x if self.shift is None or self.scale is None else (x - self.shift) * self.scale
 
 
-SETS = "candidates of the rows"  # not the name of any weight
-
-
 class Best:
     """Keeps, per trial, the networks and sets of the best epoch so far; of equals the latest."""
 
     def __init__(self, state: State, choose: str) -> None:
         self.choose = choose
-        self.score = torch.full((state.stack.t,), -torch.inf, device=state.candidates.device)
-        self.epoch = torch.zeros(state.stack.t, dtype=torch.int64, device=state.candidates.device)
-        self.kept = {name: tensor.clone() for name, tensor in self._live(state).items()} if choose != "last" else {}
+        self.score = torch.full_like(state.loss, -torch.inf)
+        self.epoch = torch.zeros_like(state.loss, dtype=torch.int64)
+        self.kept = {name: tensor.clone() for name, tensor in _networks(state)} if choose != "last" else {}
+        self.sets = state.candidates.zeros(torch.bool) if choose != "last" else None
 
     def see(self, record: Record, state: State) -> None:
-        if self.choose == "last":
+        if self.sets is None:
             return
         score = record.columns[self.choose]
         better = (score >= self.score) | (self.epoch == 0)  # a first epoch counts even if it diverged
         self.score = torch.where(better, score, self.score)
         self.epoch = torch.where(better, record.epoch, self.epoch)
-        sets = state.candidates
-        by_cell = sets.per_cell(better) if isinstance(sets, Packed) else None
-        for name, tensor in self._live(state).items():
-            by_row = better.view(-1, *[1] * (tensor.dim() - 1))
-            own = by_cell if by_cell is not None and name == SETS else by_row
-            self.kept[name] = torch.where(own, tensor, self.kept[name])
+        for name, tensor in _networks(state):
+            self.kept[name] = torch.where(along(better, tensor), tensor, self.kept[name])
+        left, kept = state.candidates, self.sets.values
+        kept.copy_(torch.where(left.by_trial(better), left.values, kept))
 
     def fit(self, problem: Problem, state: State, history: list[Record]) -> Fit:
-        if self.choose == "last":
+        if self.sets is None:
             self.epoch = torch.full_like(self.epoch, state.epoch)
         else:
-            for name, tensor in self._live(state).items():
+            for name, tensor in _networks(state):
                 tensor.copy_(self.kept[name])
-        sets = gathered(state.candidates, problem.crew)
+            state.candidates.values.copy_(self.sets.values)
+        sets = state.candidates.gathered(problem.crew)
         return Fit(
             stack=state.stack,
             shift=problem.shift,
@@ -172,20 +166,14 @@ class Best:
             shape=tuple(problem.x.shape[1:]),
             rows=problem.everyones,
             sets=sets,
-            removals=None if state.pop is None else removals(_whole_log(problem, state.candidates, state.pop), sets),
+            removals=None if state.pop is None else removals(state.pop, sets, problem.crew),
             history=_merged(len(history), history, torch.stack),
             epoch=self.epoch,
         )
 
-    @staticmethod
-    def _live(state: State) -> dict[str, Tensor]:
-        sets = state.candidates
-        left = sets.values if isinstance(sets, Packed) else sets
-        return {**state.stack.weights, **state.stack.buffers, SETS: left}
 
-
-def _whole_log(problem: Problem, own: Table, pop: PopState) -> Any:
-    return gathered_log(pop.log, own, problem.crew, problem.crew.owned(problem.total)[0])
+def _networks(state: State) -> Iterable[tuple[str, Tensor]]:
+    return (state.stack.weights | state.stack.buffers).items()
 
 
 def join(fits: list[Fit]) -> Fit:
@@ -200,16 +188,11 @@ def join(fits: list[Fit]) -> Fit:
         look=first_fit.look,
         shape=first_fit.shape,
         rows=torch.cat([part.rows for part in fits]),
-        sets=_joined_sets([part.sets for part in fits]),
+        sets=first_fit.sets.joined([part.sets for part in fits[1:]]),  # type: ignore[misc]
         removals=None if first_fit.removals is None else _joined_removals(fits),
         history=_merged(first_fit.history.epoch, [part.history for part in fits], partial(torch.cat, dim=1)),
         epoch=torch.cat([part.epoch for part in fits]),
     )
-
-
-def _joined_sets(sets: list[Table]) -> Table:
-    packed = [one for one in sets if isinstance(one, Packed)]
-    return joined(packed) if packed else torch.cat([one for one in sets if isinstance(one, Tensor)])
 
 
 def _joined_removals(fits: list[Fit]) -> Removals:

@@ -14,7 +14,7 @@ from oneof.training.optimize import along
 from oneof.training.problem import Problem
 from oneof.training.shard import Portion, neighbours, portion
 from oneof.training.state import State
-from oneof.training.trials import put, take
+from oneof.training.tables import put, rows_at, take
 
 
 def step(
@@ -27,9 +27,9 @@ def step(
     method, stack, beside = problem.method, state.stack, Beside(at.device)
     ours = portion(problem, at)
     at = at if ours is None else ours.at
-    rows = take(problem.rows, at)
+    rows = rows_at(problem.rows, at)
     with beside:  # tables are small: their kernels are all latency, which others hide
-        sets = problem.seen_sets(take(state.candidates, at), rows)
+        sets = problem.seen_sets(state.candidates.take(at), rows)
         prior = problem.votes_for(rows) if method.weighs else None
         batch = Batch(sets, take(state.memory, at), epoch, state.generators, prior)
     views = problem.views(rows, state.generators)
@@ -73,10 +73,10 @@ def _remember(
         at, candidates, logits, memory = ours.without_fillers(at, candidates, logits, memory)
     put(state.memory, at, memory)
     if observing and problem.purify and state.pop:
-        prior = problem.votes_for(take(problem.rows, at))
-        seen = take(state.pop.seen, at)
+        prior = problem.votes_for(rows_at(problem.rows, at))
+        seen = state.pop.seen.take(at)
         weighed = logits if prior is None else logits + prior
-        put(state.pop.seen, at, problem.purify.observe(seen, weighed, candidates))
+        state.pop.seen.put(at, problem.purify.observe(seen, weighed, candidates))
 
 
 def _mixed_step(

@@ -1,19 +1,15 @@
-"""Trials, and their tables [t, n, ...] whose rows go in and out."""
+"""Trials: what one run of many is given, and how many are trained together."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from oneof.data.scaling import Scaling
 from oneof.purify import Purify
-from oneof.training.packed import Packed
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,36 +38,3 @@ def cut(trials: Sequence[Trial], bytes_each: int, limit: int) -> list[Sequence[T
     most = max(1, limit // max(1, bytes_each))
     size = -(-len(trials) // -(-len(trials) // most))
     return [trials[start : start + size] for start in range(0, len(trials), size)]
-
-
-def positions(at: Tensor, n: int) -> Tensor:
-    """Where rows `at` [t, b] of tables [t, n, ...] lie once the two axes are one; worked out once, used for every table."""
-    return at + torch.arange(0, at.shape[0] * n, n, device=at.device)[:, None]
-
-
-def parts(table: Any) -> tuple[Any, ...]:
-    """The tables that a method's memory is made of: one, several, or none."""
-    return table if isinstance(table, tuple) else (table,)
-
-
-def take(table: Any, where: Tensor) -> Any:
-    """Rows of a table [t, n, ...] at `positions` [t, b], as [t, b, ...]; of a tuple of tables, of each.
-
-    >>> take(torch.arange(6).view(2, 3, 1), positions(torch.tensor([[2, 0], [1, 1]]), 3)).squeeze(-1)
-    tensor([[2, 0],
-            [4, 4]])
-    """
-    if isinstance(table, tuple):
-        return tuple(take(part, where) for part in table)
-    if isinstance(table, Packed):
-        return table.take(where)
-    return table.flatten(0, 1).index_select(0, where.reshape(-1)).view(*where.shape, *table.shape[2:])
-
-
-def put(table: Any, where: Tensor, rows: Any) -> None:
-    """Write rows [t, b, ...] into a table in place; the engine alone does this."""
-    for part, new in zip(parts(table), parts(rows), strict=True):
-        if isinstance(part, Packed):
-            part.put(where, new)
-        else:
-            part.flatten(0, 1).index_copy_(0, where.reshape(-1), new.flatten(0, 1))
