@@ -26,7 +26,9 @@ OPTIONS = [
     "features",
     "category",
     "text",
+    "text-model",
     "image",
+    "image-model",
     "group",
     "ignore",
     "separator",
@@ -51,6 +53,10 @@ def test_every_command_that_reads_a_table_has_every_option(name: str) -> None:
         (
             ["--features", "x*", "--features", "y", "--category", "zip", "--text", "note", "--image", "file"],
             Roles(features=("x*", "y"), categories=("zip",), text=("note",), image=("file",)),
+        ),
+        (
+            ["--text", "note", "--text-model", "m", "--image", "file", "--image-model", "f.safetensors"],
+            Roles(text=("note",), text_model="m", image=("file",), image_model="f.safetensors"),
         ),
         (
             [
@@ -89,6 +95,8 @@ def test_options_become_roles(arguments: list[str], roles: Roles) -> None:
     ("arguments", "message"),
     [
         (["--separator", ""], "separator must not be empty"),
+        (["--text-model", "m"], "--text-model needs a column to embed. Say --text COLUMN too."),
+        (["--image-model", "m"], "--image-model needs a column to embed. Say --image COLUMN too."),
         (["--empty", "maybe"], "empty must be 'error' or 'unlabelled'; got 'maybe'"),
     ],
 )

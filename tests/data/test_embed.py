@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from importlib.machinery import ModuleSpec
+from io import BytesIO
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
@@ -16,7 +18,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import save
 
 import oneof.data.embed
-from oneof.data.embed import Embedder, embedded, open_embedder
+from oneof.data.embed import Embedder, default_cache, embedded, open_embedder
 
 
 class Network:
@@ -101,10 +103,21 @@ def test_a_damaged_cache_is_made_again(tmp_path: Path, content: bytes) -> None:
 # ----------------------------------------------------------------------------------------------------------------- images
 
 
-def timm(monkeypatch: pytest.MonkeyPatch, error: Exception | None = None) -> None:
-    """A stand-in for timm, whose network takes the mean of each colour; or whose weights cannot be opened."""
+def hub(monkeypatch: pytest.MonkeyPatch, has: Sequence[str] = (), endpoint: str = "http://127.0.0.1:9") -> None:
+    """A stand-in for huggingface_hub, which has fetched some repositories before; nobody answers at its address."""
+    package, constants = ModuleType("huggingface_hub"), ModuleType("huggingface_hub.constants")
+    package.try_to_load_from_cache = lambda name, file: f"/{name}/{file}" if name in has else None  # type: ignore[attr-defined]
+    constants.HF_HUB_OFFLINE, constants.ENDPOINT = False, endpoint  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "huggingface_hub", package)
+    monkeypatch.setitem(sys.modules, "huggingface_hub.constants", constants)
 
-    def create_model(name: str, pretrained: bool, num_classes: int) -> torch.nn.Module:
+
+def timm(monkeypatch: pytest.MonkeyPatch, error: Exception | None = None) -> list[object]:
+    """A stand-in for timm, whose network takes the mean of each colour, or whose weights cannot be opened; the files that it opened."""
+    opened: list[object] = []
+
+    def create_model(name: str, *, pretrained: bool, num_classes: int, pretrained_cfg_overlay: object) -> object:
+        opened.append(pretrained_cfg_overlay)
         if error is not None:
             raise error
         return torch.nn.Sequential(torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten())
@@ -117,7 +130,11 @@ def timm(monkeypatch: pytest.MonkeyPatch, error: Exception | None = None) -> Non
     package.data = SimpleNamespace(  # type: ignore[attr-defined]
         create_transform=create_transform, resolve_model_data_config=lambda network: {}
     )
+    package.is_model = lambda name: name in ("m", "n")  # type: ignore[attr-defined]
+    package.get_pretrained_cfg = lambda name: SimpleNamespace(hf_hub_id=f"timm/{name}")  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "timm", package)
+    hub(monkeypatch, ["timm/m"])
+    return opened
 
 
 def pictures(folder: Path, n: int) -> list[str]:
@@ -157,6 +174,23 @@ def test_a_bad_image_is_named_and_the_others_are_kept(
     assert embedded([*names[:5], None], embedder, tmp_path, tmp_path / "cache").shape == (6, 3)
 
 
+def test_weights_on_this_machine_are_opened_without_a_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened = timm(monkeypatch)
+    file = tmp_path / "n.safetensors"
+    file.touch()
+    open_embedder("image", "m")
+    open_embedder("image", str(file))
+    assert opened == [{"file": "/timm/m/model.safetensors"}, {"file": str(file)}]
+    with pytest.raises(
+        ValueError,
+        match=r"the embedder n must be .* from http://127\.0\.0\.1:9; it is not here, and there is no network \(.+\)\. Give --image-model a file",
+    ):
+        open_embedder("image", "n")
+    for name in ("resnet0", str(Path(__file__))):
+        with pytest.raises(ValueError, match=r"--image-model must be a network that timm knows, .*; got '.+'\."):
+            open_embedder("image", name)
+
+
 def test_an_absent_image_is_named_with_its_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     timm(monkeypatch)
     with pytest.raises(ValueError, match=r"there is no 'x\.png', which row 2 names\. Add it, or empty the cell"):
@@ -170,3 +204,111 @@ def test_damaged_weights_are_named(monkeypatch: pytest.MonkeyPatch, error: Excep
         ValueError, match=rf"the weights of m must be whole; timm could not open them \({error}\)\. Del"
     ):
         open_embedder("image", "m")
+
+
+# ------------------------------------------------------------------------------------------------------------------ texts
+
+
+def sentences(monkeypatch: pytest.MonkeyPatch, has: Sequence[str]) -> list[tuple[str, bool]]:
+    """A stand-in for sentence-transformers, which opens what it has; what it was asked for, and whether for local files only."""
+    asked: list[tuple[str, bool]] = []
+
+    class SentenceTransformer:
+        def __init__(self, model: str, local_files_only: bool = False) -> None:
+            asked.append((model, local_files_only))
+            if model not in has:
+                raise OSError(f"no {model}")
+
+        def encode(self, texts: list[str], show_progress_bar: bool) -> NDArray[np.float32]:
+            return Network()(texts)
+
+    package = ModuleType("sentence_transformers")
+    package.__spec__ = ModuleSpec("sentence_transformers", None)
+    package.SentenceTransformer = SentenceTransformer  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "sentence_transformers", package)
+    return asked
+
+
+def test_texts_are_embedded_by_a_folder_without_a_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    hub(monkeypatch)
+    asked = sentences(monkeypatch, [str(tmp_path)])
+    assert open_embedder("text", str(tmp_path)).embed(["abc"]).tolist() == [[3, 1]]
+    assert asked == [(str(tmp_path), True)]
+
+
+def test_an_absent_embedder_without_a_network_is_one_line_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    hub(monkeypatch)
+    asked = sentences(monkeypatch, [])
+    message = r"the embedder a/b must be on this machine or to be had from .*; it is not here, and there is no network .* Give --text-model a folder, or"
+    with pytest.raises(ValueError, match=message):
+        open_embedder("text", "a/b")
+    assert asked == []
+    hub(monkeypatch, ["a/b"])  # fetched before, but not wholly
+    with pytest.raises(ValueError, match=message):
+        open_embedder("text", "a/b")
+    sys.modules["huggingface_hub.constants"].HF_HUB_OFFLINE = True  # type: ignore[attr-defined]
+    with pytest.raises(ValueError, match=r"there is no network \(HF_HUB_OFFLINE is set\)"):
+        open_embedder("text", "a/b")
+
+
+def test_the_network_is_asked_for_what_is_not_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    hub(monkeypatch)
+    monkeypatch.setattr(oneof.data.embed, "urlopen", lambda request, timeout: BytesIO())
+    asked = sentences(monkeypatch, [])
+    with pytest.raises(ValueError, match=r"the embedder a/b must be a model of sentence_transformers; .* \(no a/b\)"):
+        open_embedder("text", "a/b")
+    assert asked == [("a/b", True), ("a/b", False)]
+
+
+@pytest.mark.parametrize(
+    ("code", "why"),
+    [
+        ("import no_such_module", "ModuleNotFoundError: No module named 'no_such_module'"),
+        ("raise RuntimeError('operator torchvision::nms does not exist')", "RuntimeError: operator torchvision::nms"),
+        ("try:\n    1 / 0\nexcept Exception as error:\n    raise ImportError('lazy') from error", "ZeroDivisionError: division"),
+    ],
+)  # fmt: skip
+def test_a_broken_package_is_told_from_a_missing_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str, why: str
+) -> None:
+    (tmp_path / "timm.py").write_text(code)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "timm", raising=False)
+    with pytest.raises(ValueError, match=rf"--image needs the package timm; it is installed, but .* \({why}"):
+        open_embedder("image", "m")
+
+
+# -------------------------------------------------------------------------------------------------------- where the cache is
+
+
+def test_a_cache_that_cannot_be_written_is_a_warning(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.warns(UserWarning, match=r"embeddings could not be kept in .*file.* Say --cache-dir FOLDER"):
+        found = embedded(["abc"], Embedder("text", "m", Network()), tmp_path, tmp_path / "file" / "cache")
+    assert found.tolist() == [[3, 1]]
+
+
+def test_the_cache_is_where_the_system_keeps_caches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    embedded(["abc"], Embedder("text", "m", Network()), tmp_path)
+    assert store(tmp_path / "oneof").is_file()
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert default_cache() == tmp_path / ".cache" / "oneof"
+    monkeypatch.setattr(Path, "home", no_home)
+    with pytest.raises(ValueError, match=r"a cache must have a place; there is no home folder\. Say --cache-dir"):
+        default_cache()
+
+
+def no_home() -> Path:
+    raise RuntimeError("Could not determine home directory.")
+
+
+def test_another_network_in_the_same_folder_is_another(tmp_path: Path) -> None:
+    (tmp_path / "model").mkdir()
+    weights = tmp_path / "model" / "weights"
+    for content in ("a", "ab"):
+        weights.write_text(content)
+        network = Network()
+        embedded(["abc"], Embedder("text", str(tmp_path / "model"), network), tmp_path, tmp_path / "cache")
+        assert network.asked == ["abc"]

@@ -28,7 +28,7 @@ ROLES = Roles(features=("x0", "x1"), categories=("hue",))
 
 def test_an_encoding_survives_json() -> None:
     encoding = learn_encoding(TRAIN, ROLES)
-    again = Encoding.from_json(json.loads(json.dumps(encoding.to_json())))
+    again = Encoding.from_json(json.loads(json.dumps(encoding.to_json())), {})
     assert again == encoding
     np.testing.assert_array_equal(again.transform(TRAIN), encoding.transform(TRAIN))
     assert encoding.names == ["x0", "x1", "x0 is missing", "hue=", "hue=blue", "hue=red"]
@@ -79,9 +79,10 @@ def test_texts_are_embedded_once(tmp_path: Path) -> None:
         return Embedder(kind, model, network)
 
     table = columns([[1], [2], [3]], note=["abc", None, "de"])
-    roles = Roles(features=("x0",), text=("note",))
+    roles = Roles(features=("x0",), text=("note",), text_model=MODELS["text"])
     encoding = learn_encoding(table, roles, cache=tmp_path, opened=opened)
     assert encoding.names == ["x0", "note[0]", "note[1]"]
+    assert encoding.made == [f"note[0] to note[1] are made from the text by {MODELS['text']}"]
     x = encoding.transform(table, cache=tmp_path, opened=opened)
     assert x.tolist() == [[1, 3, 1], [2, 0, 0], [3, 2, 1]]
     encoding.transform(columns([[1]], note=["fgh"]), cache=tmp_path, opened=opened)
@@ -108,12 +109,23 @@ def test_a_column_without_a_text_cannot_be_embedded(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "package", "extra"), [("text", "sentence_transformers", "text"), ("image", "timm", "vision")]
+    ("kind", "flag", "package"),
+    [("text", "--text-model", "sentence_transformers"), ("image", "--image", "timm")],
 )
-def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch, kind: str, package: str, extra: str) -> None:
+def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch, kind: str, flag: str, package: str) -> None:
     monkeypatch.setitem(__import__("sys").modules, package, None)
-    with pytest.raises(ValueError, match=rf"columns of kind {kind} need the package {package}; .*'oneof\[{extra}\]'"):
+    name = package.replace("_", "-")
+    with pytest.raises(
+        ValueError, match=rf"^{flag} needs the package {name}; it is not installed\. Run: pip install {name}\.$"
+    ):
         open_embedder(kind, "any")
+
+
+def test_an_embedder_that_has_changed_is_refused(tmp_path: Path) -> None:
+    encoding = Encoding((), (), (), {}, (Embedded("note", "text", MODELS["text"], 3),))
+    table = Columns("t.csv", np.empty((1, 0), np.float32), [], {"note": ["abc"]})
+    with pytest.raises(ValueError, match=r"the embedder .* must be the one of training; it has changed\. Fit again"):
+        encoding.transform(table, cache=tmp_path, opened=lambda kind, model: Embedder(kind, model, Counting()))
 
 
 def test_an_embedder_that_only_a_stranger_names_is_not_opened(tmp_path: Path) -> None:
@@ -126,7 +138,9 @@ def test_an_embedder_that_only_a_stranger_names_is_not_opened(tmp_path: Path) ->
     strange = Encoding((), (), (), {}, (Embedded("note", "text", str(tmp_path / "evil"), 2),))
     table = Columns("t.csv", np.empty((1, 0), np.float32), [], {"note": ["abc"]})
     with pytest.raises(
-        ValueError, match=r"an embedder must be one that oneof knows .* the model wants '.*evil' for column 'note'"
+        ValueError,
+        match=r"an embedder must be one that oneof knows .* the model wants '.*evil' for column 'note'\. "
+        "If you trust it, name it: oneof predict --text-model",
     ):
         strange.transform(table, cache=tmp_path, opened=opened)
     assert network.asked == []

@@ -102,7 +102,7 @@ def test_a_cell_is_cut_by_seed():
 @pytest.mark.parametrize(("name", "load"), [("ray", load_ray), ("optuna", load_optuna)])
 def test_a_missing_extra_is_named(monkeypatch, name, load):
     monkeypatch.setitem(sys.modules, name, None)
-    with pytest.raises(ValueError, match=r"which is not installed. Run: pip install 'oneof\[sweep\]'"):
+    with pytest.raises(ValueError, match=rf"needs the package {name}; it is not installed\. Run: pip install {name}"):
         load()
 
 

@@ -15,6 +15,9 @@ from oneof.data.roles import Roles
 TableFile = Annotated[
     Path, typer.Argument(help="A CSV, TSV, Parquet or npz table, or a .mat file as partial-label data sets have it.")
 ]
+CacheFolder = Annotated[
+    Path | None, typer.Option("--cache-dir", help="Where embeddings are kept. Default: ~/.cache/oneof, or as XDG_CACHE_HOME says.")
+]  # fmt: skip
 _DEFAULT = Roles()
 _OPTIONS: dict[str, tuple[Any, Any]] = {
     "candidates": (Annotated[str | None, typer.Option(help="The column of candidate sets. Default: 'candidates'; with --not it may be missing.")], None),
@@ -22,8 +25,10 @@ _OPTIONS: dict[str, tuple[Any, Any]] = {
     "gold": (Annotated[str | None, typer.Option(help="A column of true labels, where known: to choose settings and calibrate by, not to train on.")], None),
     "features": (Annotated[list[str] | None, typer.Option(help="A column, or a glob such as 'x*'; may be given again. Only these columns are features then; one of text becomes a category. Default: '*', all columns of numbers and dates.")], None),
     "categories": (Annotated[list[str] | None, typer.Option("--category", help="A column to take as a category beside the features: text, or numbers that are names. May be given again.")], None),
-    "text": (Annotated[list[str] | None, typer.Option(help="A column of text to embed (extra 'text'). May be given again.")], None),
-    "image": (Annotated[list[str] | None, typer.Option(help="A column of image files, beside the table, to embed (extra 'vision'). May be given again.")], None),
+    "text": (Annotated[list[str] | None, typer.Option(help="A column of free text: its words become numbers, without a network. May be given again.")], None),
+    "text_model": (Annotated[str | None, typer.Option(help="An embedder for --text, of sentence-transformers: a name or a folder. Default: none, TF-IDF; an embedder knows more words than the table.")], None),
+    "image": (Annotated[list[str] | None, typer.Option(help="A column of image files, beside the table, to embed (needs timm). May be given again.")], None),
+    "image_model": (Annotated[str | None, typer.Option(help="The embedder of --image: a name that timm knows, or its .safetensors file. Default: a small ResNet.")], None),
     "group": (Annotated[str | None, typer.Option(help="Rows with one value here stay on one side of a split.")], None),
     "ignore": (Annotated[list[str] | None, typer.Option(help="A column to keep out, such as an id. May be given again.")], None),
     "separator": (Annotated[str, typer.Option(help="What stands between the labels of a text cell.")], _DEFAULT.separator),
@@ -59,6 +64,9 @@ def takes_roles(command: Callable[..., None]) -> Callable[..., None]:
 def _roles(given: dict[str, Any]) -> Roles:
     said: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in given.items()}
     said = {name: value for name, value in said.items() if value not in (None, ())}
+    for kind in ("text", "image"):
+        if f"{kind}_model" in said and kind not in said:
+            raise ValueError(f"--{kind}-model needs a column to embed. Say --{kind} COLUMN too.")
     if "exclude" in said:
         said.setdefault("candidates", None)
     return Roles(**said)

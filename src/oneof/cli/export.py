@@ -10,7 +10,7 @@ import typer
 
 def export(
     run: Annotated[Path, typer.Argument(help="A folder that oneof fit wrote.")],
-    onnx: Annotated[Path, typer.Option(help="Where to write the ONNX model (extra 'export').")],
+    onnx: Annotated[Path, typer.Option(help="Where to write the ONNX model (needs onnx, onnxruntime).")],
 ) -> None:
     """Write the ensemble as one ONNX graph, after onnxruntime has found the same probabilities."""
     from oneof.runs.export import export_onnx
@@ -24,3 +24,5 @@ def export(
         f"wrote {onnx}: {len(model.encoding.names)} features to {len(model.classes)} probabilities; "
         f"onnxruntime differs by {difference:.1g} at most"
     )
+    for line in model.encoding.made:
+        typer.echo(f"{line}: make them before you ask the graph")

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from oneof.cli.columns import TableFile, takes_roles
+from oneof.cli.columns import CacheFolder, TableFile, takes_roles
 from oneof.data.roles import Roles
 
 if TYPE_CHECKING:
@@ -78,6 +78,7 @@ def fit(
         ),
     ] = None,
     memory: Annotated[float, typer.Option(min=0.001, help="Gigabytes that training may take.")] = 1.0,
+    cache_dir: CacheFolder = None,
     deterministic: Annotated[
         bool,
         typer.Option(
@@ -99,6 +100,7 @@ def fit(
         out,
         Task(roles, seed, train_on_gold, space=space, votes=_votes(votes, on, annotators)),
         command=sys.argv,
+        cache=cache_dir,
         memory=int(memory * 2**30),
         processes=processes,
         progress=True,

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from oneof.cli.columns import CacheFolder
+
 
 def predict(
     run: Annotated[Path, typer.Argument(help="A folder that oneof fit wrote.")],
@@ -19,6 +21,12 @@ def predict(
     sets: Annotated[
         float | None, typer.Option(help="Sets of labels that hold the right one in this share of rows, such as 0.9.")
     ] = None,
+    text_model: Annotated[
+        str | None,
+        typer.Option(help="The embedder that the run was fitted with, if you named it then: only so is it opened."),
+    ] = None,
+    image_model: Annotated[str | None, typer.Option(help="Likewise, of images.")] = None,
+    cache_dir: CacheFolder = None,
 ) -> None:
     """Predict the label of every row, with its probability."""
     from oneof.data.table import read_columns
@@ -33,7 +41,8 @@ def predict(
     columns = read_columns(file, model.encoding.roles)
     for line in model.encoding.unseen(columns):
         typer.echo(line, err=True)
-    x = model.encoding.transform(columns, folder=file.parent)
+    named = [name for name in (text_model, image_model) if name]
+    x = model.encoding.transform(columns, folder=file.parent, cache=cache_dir, named=named)
     found = prediction_table(
         model.probabilities(x),
         model.classes,

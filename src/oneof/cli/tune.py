@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from oneof.cli.columns import TableFile, takes_roles
+from oneof.cli.columns import CacheFolder, TableFile, takes_roles
 from oneof.data.roles import Roles
 
 
@@ -24,8 +24,9 @@ def tune(
         str | None, typer.Option(help="Optuna's database, such as sqlite:///x.db. Default: beside --out.")
     ] = None,
     seed: Annotated[int, typer.Option(help="Of everything that is drawn.")] = 0,
+    cache_dir: CacheFolder = None,
 ) -> None:
-    """Search settings without true labels, and write the best for `oneof fit --settings`. It resumes (extra 'sweep')."""
+    """Search settings without true labels, and write the best for `oneof fit --settings`. It resumes. Needs optuna."""
     import torch
 
     from oneof.data.table import read_table
@@ -39,7 +40,7 @@ def tune(
 
     load_optuna()  # so that one who has none hears of it before a file is read
     torch.set_num_threads(1)
-    examples = examples_of(read_table(file, roles), file.parent)
+    examples = examples_of(read_table(file, roles), file.parent, cache_dir)
     asked = Search(Space(trial_epochs=epochs), seed, groups=examples.groups)
     known = plain_value(
         {"oneof": __version__, "data": fingerprint(file), "roles": roles, "epochs": epochs, "seed": seed}

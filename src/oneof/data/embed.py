@@ -1,15 +1,19 @@
-"""Texts and images as numbers, by a pretrained network that an extra brings; what was embedded once is kept on disk."""
+"""Texts and images as numbers, by a pretrained network of another package; what was embedded once is kept on disk."""
 
 from __future__ import annotations
 
 import hashlib
+import os
 import struct
 import time
+import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from importlib import import_module
+from contextlib import contextmanager, suppress
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,11 +21,11 @@ from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
 from oneof.storage.files import written_beside
+from oneof.storage.packages import load_package
 from oneof.storage.progress import bar
 
 MODELS = {"text": "sentence-transformers/all-MiniLM-L6-v2", "image": "resnet18.a1_in1k"}
-EXTRAS = {"text": ("sentence_transformers", "text"), "image": ("timm", "vision")}
-CACHE = Path.home() / ".cache" / "oneof"
+PACKAGES = {"text": "sentence_transformers", "image": "timm"}
 _PIECE = {"text": 256, "image": 32}  # embedded at a time: what is lost at most where one image is bad
 _SECONDS = 60.0  # between two writings of the cache: what is lost at most by a kill
 
@@ -44,30 +48,35 @@ class BadImage(ValueError):
         self.path = path
 
 
+def default_cache() -> Path:
+    """Where embeddings are kept if nobody says where."""
+    try:
+        return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "oneof"
+    except RuntimeError as error:
+        raise ValueError("a cache must have a place; there is no home folder. Say --cache-dir FOLDER.") from error
+
+
 def open_embedder(kind: str, model: str) -> Embedder:
-    """The embedder of a kind, "text" or "image"; its weights are fetched by the extra's own package, once."""
-    module, extra = EXTRAS[kind]
+    """The embedder of a kind, "text" or "image"; the network is asked for weights only if they are not on this machine."""
     if model in MODELS.values() and Path(model).exists():
         raise ValueError(
             f"{model} must be the name of a model; here it is also a folder, which would be opened in its place. Move to another folder."
         )
     try:
-        package = import_module(module)
-    except ImportError as error:
-        raise ValueError(
-            f"columns of kind {kind} need the package {module}; it is not installed. Run: pip install 'oneof[{extra}]'."
-        ) from error
-    try:
-        embed = _sentences(package, model) if kind == "text" else _images(package, model)
+        embed = _sentences(model) if kind == "text" else _images(model)
     except (SafetensorError, RuntimeError) as error:
         raise ValueError(
-            f"the weights of {model} must be whole; {module} could not open them ({error}). "
+            f"the weights of {model} must be whole; {PACKAGES[kind]} could not open them ({error}). "
             "Delete them from its cache (by default ~/.cache/huggingface) and repeat the command."
         ) from error
+    except OSError as error:
+        raise ValueError(f"the embedder {model} must be a model of {PACKAGES[kind]}; it is none ({error}).") from error
     return Embedder(kind, model, embed)
 
 
-def embedded(values: Sequence[str | None], embedder: Embedder, folder: Path, cache: Path) -> NDArray[np.float32]:
+def embedded(
+    values: Sequence[str | None], embedder: Embedder, folder: Path, cache: Path | None = None
+) -> NDArray[np.float32]:
     """Vectors [n, width] of values; a missing value is zeros. Names of images are looked up below `folder`.
 
     >>> import tempfile
@@ -84,7 +93,7 @@ def embedded(values: Sequence[str | None], embedder: Embedder, folder: Path, cac
         inputs = [str(_image(folder, name, first_row[name])) for name in distinct]
     keys = [_key(embedder, value) for value in inputs]
     try:
-        known = _vectors(dict(zip(keys, inputs, strict=True)), embedder, cache)
+        known = _vectors(dict(zip(keys, inputs, strict=True)), embedder, cache or default_cache())
     except BadImage as bad:
         row = first_row[distinct[inputs.index(bad.path)]]
         raise ValueError(f"{bad} It is named in row {row}. Replace the file, or empty the cell.") from bad
@@ -115,7 +124,8 @@ def _digest(content: bytes) -> str:
 
 def _vectors(inputs: dict[str, str], embedder: Embedder, cache: Path) -> Vectors:
     """The vectors of inputs by their keys: those that are kept, and new ones, which are kept as they come."""
-    store = cache / f"{_digest(f'{embedder.kind} {embedder.model}'.encode())[:16]}.safetensors"
+    network = f"{embedder.kind} {embedder.model}{_version(Path(embedder.model))}"
+    store = cache / f"{_digest(network.encode())[:16]}.safetensors"
     known = _kept(store)
     new = [key for key in inputs if key not in known]
     size = _PIECE[embedder.kind]
@@ -127,6 +137,12 @@ def _vectors(inputs: dict[str, str], embedder: Embedder, cache: Path) -> Vectors
             keep()
             step(steps=len(piece))
     return known
+
+
+def _version(path: Path) -> str:
+    """What tells a network in a file or a folder from a later one of the same name."""
+    files = sorted(file for file in (path, *path.rglob("*")) if file.is_file())
+    return "".join(f" {file.name} {file.stat().st_size} {file.stat().st_mtime_ns}" for file in files)
 
 
 @contextmanager
@@ -153,29 +169,46 @@ def _kept(store: Path) -> Vectors:
         tensors = load(store.read_bytes())
         keys = tensors["keys"].tobytes().decode().split()
         return dict(zip(keys, tensors["vectors"], strict=True))
-    except (FileNotFoundError, SafetensorError, KeyError, ValueError):
+    except (OSError, SafetensorError, KeyError, ValueError):
         return {}
 
 
 def _write(store: Path, known: Vectors) -> None:
-    store.parent.mkdir(parents=True, exist_ok=True)
     keys = np.frombuffer(" ".join(known).encode(), dtype=np.uint8)
-    with written_beside(store) as file:
-        file.write(save({"keys": keys, "vectors": np.stack(list(known.values()))}))
+    content = save({"keys": keys, "vectors": np.stack(list(known.values()))})
+    try:
+        store.parent.mkdir(parents=True, exist_ok=True)
+        with written_beside(store) as file:
+            file.write(content)
+    except OSError as error:
+        text = f"embeddings could not be kept in {store.parent} ({error}); next time they are made again. Say --cache-dir FOLDER."
+        warnings.warn(text, UserWarning, stacklevel=2)
 
 
 # ------------------------------------------------------------------------------------------------------------ the networks
 
 
-def _sentences(package: Any, model: str) -> Callable[[Sequence[str]], NDArray[np.float32]]:
-    network = package.SentenceTransformer(model)
+def _sentences(model: str) -> Callable[[Sequence[str]], NDArray[np.float32]]:
+    advice = "Give --text-model a folder, or leave it out: TF-IDF needs no network."
+    repository = model if "/" in model else f"sentence-transformers/{model}"
+    if find_spec(PACKAGES["text"]) and not Path(model).is_dir() and not _fetched(repository, "config.json"):
+        _check_hub(model, advice)  # before the import, which takes many seconds
+    package = load_package(PACKAGES["text"], "--text-model")
+    try:
+        network = package.SentenceTransformer(model, local_files_only=True)
+    except OSError:
+        _check_hub(model, advice)
+        network = package.SentenceTransformer(model)
     return lambda texts: network.encode(list(texts), show_progress_bar=False)
 
 
-def _images(package: Any, model: str) -> Callable[[Sequence[str]], NDArray[np.float32]]:
+def _images(model: str) -> Callable[[Sequence[str]], NDArray[np.float32]]:
     import torch
 
-    network = package.create_model(model, pretrained=True, num_classes=0).eval()
+    package = load_package(PACKAGES["image"], "--image")
+    name, file = _weights(package, model)
+    overlay = {"file": file} if file else None
+    network = package.create_model(name, pretrained=True, num_classes=0, pretrained_cfg_overlay=overlay).eval()
     view = package.data.create_transform(**package.data.resolve_model_data_config(network), is_training=False)
 
     def embed(paths: Sequence[str]) -> NDArray[np.float32]:
@@ -183,6 +216,44 @@ def _images(package: Any, model: str) -> Callable[[Sequence[str]], NDArray[np.fl
             return network(torch.stack([view(_opened(path)) for path in paths])).numpy()  # type: ignore[no-any-return]
 
     return embed
+
+
+def _weights(package: Any, model: str) -> tuple[str, str | None]:
+    """What timm calls a network, and the file of its weights; None: timm may fetch them."""
+    path = Path(model)
+    name = path.stem if path.is_file() else model
+    if not package.is_model(name) or (path.is_file() and path.suffix != ".safetensors"):
+        raise ValueError(
+            f"--image-model must be a network that timm knows, such as {MODELS['image']}, or a file of its weights that is called "
+            f"so, such as {MODELS['image']}.safetensors; got {model!r}."
+        )
+    if path.is_file():
+        return name, model
+    fetched = _fetched(package.get_pretrained_cfg(name).hf_hub_id, "model.safetensors")
+    if fetched is None:
+        _check_hub(model, "Give --image-model a file of weights.")
+    return name, fetched
+
+
+def _fetched(repository: str, file: str) -> str | None:
+    """Where the hub's own cache has a file."""
+    path = load_package("huggingface_hub", f"the embedder {repository}").try_to_load_from_cache(repository, file)
+    return path if isinstance(path, str) else None
+
+
+def _check_hub(model: str, advice: str) -> None:
+    """Ask once and quickly whether there is a network; the packages themselves would try for more than a minute."""
+    hub = load_package("huggingface_hub.constants", f"the embedder {model}")
+    try:
+        if hub.HF_HUB_OFFLINE:
+            raise OSError("HF_HUB_OFFLINE is set")
+        with suppress(HTTPError):  # any answer is one
+            urlopen(Request(hub.ENDPOINT, method="HEAD"), timeout=5).close()
+    except OSError as error:
+        raise ValueError(
+            f"the embedder {model} must be on this machine or to be had from {hub.ENDPOINT}; it is not here, and there is no "
+            f"network ({error}). {advice}"
+        ) from error
 
 
 def _opened(path: str) -> Any:

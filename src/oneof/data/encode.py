@@ -1,12 +1,12 @@
-"""Columns of a table as numbers: gaps filled, categories one-hot, texts and images embedded.
+"""Columns of a table as numbers: gaps filled, categories one-hot, texts by TF-IDF or an embedder, images embedded.
 
-What was learned from the training rows is plain values that JSON holds; scikit-learn's transformers are made anew from them.
+What was learned from training rows is plain values that JSON holds, and arrays for texts; scikit-learn's transformers are made anew from them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -15,10 +15,11 @@ from numpy.typing import NDArray
 from sklearn.impute import SimpleImputer
 from sklearn.preprocessing import OneHotEncoder
 
-from oneof.data.embed import CACHE, MODELS, Embedder, embedded, open_embedder
+from oneof.data.embed import MODELS, Embedder, embedded, open_embedder
 from oneof.data.not_features import MOST_VALUES
 from oneof.data.roles import Roles
 from oneof.data.table import Columns, Words
+from oneof.data.texts import Texts, learn_texts
 
 
 @dataclass(frozen=True)
@@ -41,19 +42,40 @@ class Encoding:
     categories: dict[str, tuple[str, ...]]  # column -> its values in training
     embedded: tuple[Embedded, ...]
     dates: tuple[str, ...] = ()  # those of the numbers that are dates in the table
+    texts: tuple[Texts, ...] = ()  # columns of text without an embedder
 
     @property
     def names(self) -> list[str]:
         """What the d features are called."""
-        vectors = [f"{part.column}[{j}]" for part in self.embedded for j in range(part.width)]
+        vectors = [f"{column}[{j}]" for column, width, _ in self._vectors for j in range(width)]
         kinds = [f"{column}={value}" for column, values in self.categories.items() for value in values]
         return [*self.numbers, *(f"{name} is missing" for name in self.gaps), *kinds, *vectors]
 
+    @property
+    def made(self) -> list[str]:
+        """A line for every column of text or images: which features are made from it, and how."""
+        return [f"{column}[0] to {column}[{width - 1}] are made {how}" for column, width, how in self._vectors]
+
+    @property
+    def _vectors(self) -> list[tuple[str, int, str]]:
+        pretrained = [(part.column, part.width, f"from the {part.kind} by {part.model}") for part in self.embedded]
+        return pretrained + [(part.column, part.width, "from the text by TF-IDF") for part in self.texts]
+
     def to_json(self) -> dict[str, Any]:
-        return asdict(self)
+        """All but the arrays."""
+        texts = [{"column": part.column, "terms": part.terms} for part in self.texts]
+        return asdict(replace(self, texts=())) | {"texts": texts}
+
+    @property
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        return {f"{i}.{name}": getattr(part, name) for i, part in enumerate(self.texts) for name in ("idf", "axes")}
 
     @classmethod
-    def from_json(cls, plain: dict[str, Any]) -> Self:
+    def from_json(cls, plain: dict[str, Any], arrays: Mapping[str, Any]) -> Self:
+        texts = [
+            Texts(part["column"], tuple(part["terms"]), np.asarray(arrays[f"{i}.idf"]), np.asarray(arrays[f"{i}.axes"]))
+            for i, part in enumerate(plain["texts"])
+        ]
         return cls(
             numbers=tuple(plain["numbers"]),
             fills=tuple(plain["fills"]),
@@ -61,6 +83,7 @@ class Encoding:
             categories={column: tuple(values) for column, values in plain["categories"].items()},
             embedded=tuple(Embedded(**part) for part in plain["embedded"]),
             dates=tuple(plain["dates"]),
+            texts=tuple(texts),
         )
 
     @property
@@ -70,7 +93,7 @@ class Encoding:
         return Roles(
             features=self.numbers,
             categories=tuple(self.categories),
-            text=text,
+            text=(*text, *(part.column for part in self.texts)),
             image=image,
             candidates=None,
             dates=self.dates,
@@ -81,7 +104,7 @@ class Encoding:
         columns: Columns,
         *,
         folder: Path = Path(),
-        cache: Path = CACHE,
+        cache: Path | None = None,
         opened: Callable[[str, str], Embedder] = open_embedder,
         named: Collection[str] = (),
     ) -> NDArray[np.float32]:
@@ -96,6 +119,9 @@ class Encoding:
         for part in self.embedded:
             _check_known(part, named)
             parts.append(embedded(columns.words[part.column], opened(part.kind, part.model), folder, cache))
+            if parts[-1].shape[1] != part.width:
+                raise ValueError(f"the embedder {part.model} must be the one of training; it has changed. Fit again.")
+        parts += [part.transform(columns.words[part.column]) for part in self.texts]
         return parts[0] if len(parts) == 1 else np.hstack(parts, dtype=np.float32)
 
     def unseen(self, columns: Columns) -> list[str]:
@@ -131,7 +157,7 @@ def _check_known(part: Embedded, named: Collection[str]) -> None:
     if part.model not in (MODELS[part.kind], *named):
         raise ValueError(
             f"an embedder must be one that oneof knows ({MODELS[part.kind]}) or that you name yourself; the model wants "
-            f"{part.model[:100]!r} for column {part.column!r}. If you trust it, name it in `named`."
+            f"{part.model[:100]!r} for column {part.column!r}. If you trust it, name it: oneof predict --{part.kind}-model."
         )
 
 
@@ -140,7 +166,7 @@ def learn_encoding(
     roles: Roles,
     *,
     folder: Path = Path(),
-    cache: Path = CACHE,
+    cache: Path | None = None,
     opened: Callable[[str, str], Embedder] = open_embedder,
 ) -> Encoding:
     """Learn from training rows how their columns become features.
@@ -158,19 +184,20 @@ def learn_encoding(
         raise ValueError(
             f"a feature must have a value; {columns.source}, column {blank!r} is missing in every row. Leave it out."
         )
-    kinds = [(column, kind) for kind in ("text", "image") for column in getattr(roles, kind)]
+    models = {"text": roles.text_model, "image": roles.image_model or MODELS["image"]}
+    parts = [(column, kind, model) for kind, model in models.items() if model for column in getattr(roles, kind)]
     widths = [
-        embedded(columns.words[column], opened(kind, MODELS[kind]), folder, cache).shape[1] for column, kind in kinds
+        embedded(columns.words[column], opened(kind, model), folder, cache).shape[1] for column, kind, model in parts
     ]
+    alone = () if roles.text_model else roles.text
     return Encoding(
         numbers=tuple(columns.names),
         fills=tuple(float(np.nanmedian(column)) for column in columns.numbers.T),
         gaps=tuple(name for name, one in zip(columns.names, missing.T, strict=True) if one.any()),
         categories={column: _values(columns, column) for column in roles.categories},
-        embedded=tuple(
-            Embedded(column, kind, MODELS[kind], width) for (column, kind), width in zip(kinds, widths, strict=True)
-        ),
+        embedded=tuple(Embedded(*part, width) for part, width in zip(parts, widths, strict=True)),
         dates=roles.dates,
+        texts=tuple(learn_texts(column, columns.words[column], columns.source) for column in alone),
     )
 
 
@@ -179,7 +206,7 @@ def _values(columns: Columns, column: str) -> tuple[str, ...]:
     if len(values) > MOST_VALUES:
         raise ValueError(
             f"a category must have at most {MOST_VALUES} values; {columns.source}, column {column!r} has {len(values)}. "
-            "Leave it out, or embed it with --text."
+            "Leave it out, or take it as text (--text)."
         )
     return tuple(values)
 

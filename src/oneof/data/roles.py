@@ -18,7 +18,7 @@ class Roles:
 
     features: tuple[str, ...] = ("*",)  # names; or globs, which take what is no text. Text by its name is a category
     categories: tuple[str, ...] = ()  # taken as categories, beside the features, even where they are numbers
-    text: tuple[str, ...] = ()  # to embed as sentences
+    text: tuple[str, ...] = ()  # free text
     image: tuple[str, ...] = ()  # names of image files, to embed
     candidates: str | None = "candidates"
     exclude: str | None = None  # labels that a row does not have
@@ -28,6 +28,8 @@ class Roles:
     separator: str = "|"
     empty: str = "error"  # or "unlabelled"
     dates: tuple[str, ...] = ()  # those of the features that hold dates; the reader fills this in
+    text_model: str | None = None  # an embedder: a name that sentence-transformers knows, or a folder. None: TF-IDF
+    image_model: str | None = None  # a name that timm knows, or a file of weights. None: the one oneof knows
 
     def __post_init__(self) -> None:
         if not self.separator:
@@ -52,7 +54,7 @@ class LeftOut(NamedTuple):
     def lines(self) -> list[str]:
         """A line for a person on every kind of them."""
         said = {
-            "columns of text": (self.texts, "To use one, make it a category (--category NAME, or dtype 'category' in a frame), or embed it (--text NAME)."),
+            "columns of text": (self.texts, "To use one, make it a category (--category NAME, or dtype 'category' in a frame), or take it as text (--text NAME)."),
             "columns without a value": (self.blank, ""),
             "columns that number the rows": (self.row_numbers, f"To use them beside the others, say {_all_and(self.row_numbers)}."),
             "columns that look like true labels": (self.truths, f"If they are, say --gold NAME; if they are features, say {_all_and(self.truths)}."),

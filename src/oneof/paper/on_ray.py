@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from oneof.paper.obtain import Done, Errand, run_errand
+from oneof.storage.packages import load_package
 from oneof.storage.rows import Row
 
 LOSSES = 5  # of workers that one errand survives
@@ -38,11 +39,7 @@ def on_ray(errands: Sequence[Errand], workers: int = 0) -> Done:
 
 def load_ray() -> Any:
     """Ray, if it is installed."""
-    try:
-        import ray
-    except ImportError as error:
-        raise ValueError("--on ray needs Ray, which is not installed. Run: pip install 'oneof[sweep]'") from error
-    return ray
+    return load_package("ray", "--on ray")
 
 
 def _submit(ray: Any, errand: Errand) -> Any:

@@ -5,9 +5,7 @@ from __future__ import annotations
 import io
 import math
 import warnings
-from importlib import import_module
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -17,6 +15,7 @@ from torch import Tensor, nn
 from oneof.data.ranks import FARTHEST, Ranks
 from oneof.runs.model import Member, Model
 from oneof.storage.files import written_beside
+from oneof.storage.packages import load_package
 
 TOLERANCE = 1e-4  # the largest difference of a probability that is put down to rounding
 
@@ -87,14 +86,13 @@ def export_onnx(model: Model, path: Path) -> float:
     """Write the model as ONNX, if onnxruntime finds the same probabilities; the largest difference that it found.
 
     The graph takes the features as `oneof.data.encode` makes them, in the order of its metadata `features`; `classes` names
-    the columns of its output.
+    the columns of its output. A text or an image enters as the numbers that are made from it: the metadata `made` says how.
     """
-    onnx, runtime = _package("onnx"), _package("onnxruntime")
+    onnx, runtime = (load_package(name, "export") for name in ("onnx", "onnxruntime"))
     x = _rows(model)
     graph = onnx.load_from_string(_exported(_Ensemble(model), x))
-    onnx.helper.set_model_props(
-        graph, {"classes": "\n".join(model.classes), "features": "\n".join(model.encoding.names)}
-    )
+    told = {"classes": model.classes, "features": model.encoding.names, "made": model.encoding.made}
+    onnx.helper.set_model_props(graph, {name: "\n".join(lines) for name, lines in told.items() if lines})
     content = graph.SerializeToString()
     session = runtime.InferenceSession(content, providers=["CPUExecutionProvider"])
     (found,) = session.run(None, {"features": x})
@@ -137,12 +135,3 @@ def _rows(model: Model, n: int = 64) -> NDArray[np.float32]:
         x = rng.normal(size=(n, d)) / np.where(scale == 0, 1, scale) + shift
         x = x if member.origin is None else x + member.origin
     return np.asarray(x, dtype=np.float32)
-
-
-def _package(name: str) -> Any:
-    try:
-        return import_module(name)
-    except ImportError as error:
-        raise ValueError(
-            f"export needs the package {name}; it is not installed. Run: pip install 'oneof[export]'."
-        ) from error

@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from oneof.data.embed import CACHE
 from oneof.data.encode import Encoding, learn_encoding
 from oneof.data.roles import Roles
 from oneof.data.table import Table, read_table
@@ -50,7 +49,7 @@ def fit_table(
     task: Task = Task(),  # noqa: B008 - frozen
     *,
     command: Sequence[str] = (),
-    cache: Path = CACHE,
+    cache: Path | None = None,
     memory: int | None = None,
     processes: int | None = None,
     progress: bool = False,
@@ -69,7 +68,7 @@ def fit_table(
     command
         Recorded in run.json.
     cache
-        Where embeddings of texts and images are kept.
+        Where embeddings of texts and images are kept. Default: ~/.cache/oneof.
     memory
         Bytes that training may take.
     processes
@@ -109,7 +108,7 @@ class Ready(NamedTuple):
 
 
 def _make_ready(
-    file: Path, out: Path, task: Task, cache: Path, processes: int, say: Callable[[str], None]
+    file: Path, out: Path, task: Task, cache: Path | None, processes: int, say: Callable[[str], None]
 ) -> Ready | None:
     """Read the table and begin the run; None if it is finished."""
     asked = {"oneof": __version__, "data": fingerprint(file), **plain_value(task)}
@@ -135,10 +134,11 @@ def _make_ready(
     return Ready(asked, weighed.examples, weighed.space, warnings, weighed.people)
 
 
-def examples_of(mixed: Table, folder: Path, cache: Path = CACHE) -> Examples:
+def examples_of(mixed: Table, folder: Path, cache: Path | None = None) -> Examples:
     """What is learned from a table; names of images in it are of files in the folder."""
     encoding = learn_encoding(mixed.columns, mixed.roles, folder=folder, cache=cache)
-    x = encoding.transform(mixed.columns, folder=folder, cache=cache)
+    named = [part.model for part in encoding.embedded]
+    x = encoding.transform(mixed.columns, folder=folder, cache=cache, named=named)
     return Examples(x, mixed.candidates, encoding, mixed.gold, mixed.groups)
 
 

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
 
@@ -36,6 +37,7 @@ _FACTS = {
         "categories": {str: [str]},
         "embedded": [{"column": str, "kind": {"text", "image"}, "model": str, "width": int}],
         "dates": [str],
+        "texts": [{"column": str, "terms": [str]}],
     },
     "calibration": {"by": str, "rows": int, "accuracy": [[NUMBER]], "scores": [NUMBER]},
 }
@@ -109,7 +111,8 @@ def save_model(model: Model, folder: Path) -> None:
         for i, member in enumerate(model.members)
         for name, tensor in _tensors(member)
     }
-    content = save(tensors)
+    texts = {f"texts.{name}": torch.from_numpy(array) for name, array in model.encoding.arrays.items()}
+    content = save(tensors | texts)
     facts = {
         "format": FORMAT,
         "oneof": __version__,
@@ -130,7 +133,8 @@ def load_model(folder: Path) -> Model:
     try:
         facts = json.loads((folder / "model.json").read_text(encoding="utf-8"))
         content = (folder / "model.safetensors").read_bytes()
-    except (FileNotFoundError, ValueError, RecursionError) as error:
+        tensors = load(content)
+    except (FileNotFoundError, ValueError, RecursionError, SafetensorError) as error:
         raise ValueError(
             f"{folder} must hold a whole model; model.json or model.safetensors is missing or damaged. Fit it again."
         ) from error
@@ -143,7 +147,7 @@ def load_model(folder: Path) -> Model:
         raise ValueError(f"{folder}/model.json must be the file that was written; {misfit}. Fit it again.")
     if hashlib.sha256(content).hexdigest() != facts["sha256"]:
         raise ValueError(f"{folder}/model.safetensors must be the file that was written; it was changed. Fit it again.")
-    return _model(facts, load(content), folder)
+    return _model(facts, tensors, folder)
 
 
 def _contradiction(encoding: dict[str, Any], calibration: dict[str, Any]) -> str | None:
@@ -154,6 +158,8 @@ def _contradiction(encoding: dict[str, Any], calibration: dict[str, Any]) -> str
         return "encoding.gaps must be among encoding.numbers"
     if not all(encoding["categories"].values()):
         return "encoding.categories must have a value for every column"
+    if not all(part["terms"] and len(set(part["terms"])) == len(part["terms"]) for part in encoding["texts"]):
+        return "encoding.texts must have terms, each once"
     if any(len(pair) != 2 for pair in calibration["accuracy"]):
         return "calibration.accuracy must be pairs"
     if calibration["rows"] and not calibration["scores"]:
@@ -162,15 +168,27 @@ def _contradiction(encoding: dict[str, Any], calibration: dict[str, Any]) -> str
 
 
 def _model(facts: dict[str, Any], tensors: dict[str, Tensor], folder: Path) -> Model:
-    encoding, c = Encoding.from_json(facts["encoding"]), len(facts["classes"])
+    encoding, c = _encoding(facts["encoding"], _own(tensors, "texts"), folder), len(facts["classes"])
     own = [_own(tensors, str(i)) for i in range(len(facts["members"]))]
     alike = [_describes(part, own[i], len(encoding.names), c) for i, part in enumerate(facts["members"])]
-    if not alike or not all(alike) or sum(map(len, own)) != len(tensors):
+    if not alike or not all(alike) or sum(map(len, own)) + len(encoding.arrays) != len(tensors):
         raise ValueError(
             f"{folder}/model.json must describe model.safetensors; the networks there are others. Fit it again."
         )
     members = [_member(part, parts, c) for part, parts in zip(facts["members"], own, strict=True)]
     return Model(facts["classes"], encoding, tuple(members), facts["calibration"])
+
+
+def _encoding(plain: dict[str, Any], texts: dict[str, Tensor], folder: Path) -> Encoding:
+    """The encoding, if the arrays of its texts are such as learning makes them."""
+    for i, part in enumerate(plain["texts"]):
+        idf, axes = (texts.get(f"{i}.{name}", torch.empty(0)) for name in ("idf", "axes"))
+        wanted = ((len(part["terms"]),), torch.float32, (len(part["terms"]), axes.shape[-1]), torch.float16)
+        if (idf.shape, idf.dtype, axes.shape, axes.dtype) != wanted or not (idf.sum() + axes.sum()).isfinite():
+            raise ValueError(
+                f"{folder}/model.json must describe model.safetensors; the texts there are others. Fit it again."
+            )
+    return Encoding.from_json(plain, texts)
 
 
 def _describes(part: dict[str, Any], own: dict[str, Tensor], d: int, c: int) -> bool:

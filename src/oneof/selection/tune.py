@@ -24,6 +24,7 @@ from oneof.metrics import with_means
 from oneof.networks import MLP
 from oneof.selection.space import SEEN, Setting
 from oneof.selection.trying import FEWEST, Prepared, Search, ask, prepare, purified, seed_of, training, trial_of
+from oneof.storage.packages import load_package
 from oneof.storage.rows import Row
 from oneof.storage.settings import first_difference
 from oneof.training.loop import begin, epochs
@@ -159,10 +160,7 @@ def read_setting(path: Path) -> dict[str, Any]:
 
 def load_optuna() -> Any:
     """Optuna, if it is installed."""
-    try:
-        import optuna
-    except ImportError as error:
-        raise ValueError("a search needs Optuna, which is not installed. Run: pip install 'oneof[sweep]'") from error
+    optuna = load_package("optuna", "a search")
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     return optuna
 

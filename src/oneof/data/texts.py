@@ -1,0 +1,88 @@
+"""Texts as numbers without a pretrained network: TF-IDF of words and of pieces of words, then a truncated SVD.
+
+Measured on 4,999 sentences of sentiment (logistic regression, five folds, everything learned inside the fold): 500 numbers
+reach .739, TF-IDF of words alone without SVD .744. Pieces of words are worth 1.5 points; 100 numbers would lose 5.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.decomposition import TruncatedSVD
+from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
+
+from oneof.data.table import Words
+from oneof.storage.progress import bar
+
+WIDTH = 500  # numbers that a text becomes, at most
+_TERMS = 20_000  # kept of the vocabulary, the most frequent first
+_ROWS = 20_000  # texts to learn from: of more, a sample
+_PIECE = 2_000  # texts at a time
+
+
+@dataclass(frozen=True, eq=False)
+class Texts:
+    """How a column of text becomes numbers; learned from training rows."""
+
+    column: str
+    terms: tuple[str, ...]  # [v] words, pairs of neighbouring words, and pieces of words, which begin with #
+    idf: NDArray[np.float32]  # [v]
+    axes: NDArray[np.float16]  # [v, width]; half precision, in training too: a run is half as large
+
+    @property
+    def width(self) -> int:
+        return int(self.axes.shape[1])
+
+    def transform(self, values: Words) -> NDArray[np.float32]:
+        """Numbers [n, width] of texts; zeros where a text is missing or has no known term."""
+        vectorizer, axes = _vectorizer(vocabulary=self.terms), self.axes.astype(np.float32)
+        vectorizer.idf_ = self.idf
+        found = np.zeros((len(values), self.width), dtype=np.float32)
+        with bar("read texts", len(values), show=len(values) > _PIECE) as step:
+            for start in range(0, len(values), _PIECE):
+                piece = [value or "" for value in values[start : start + _PIECE]]
+                found[start : start + _PIECE] = vectorizer.transform(piece) @ axes
+                step(steps=len(piece))
+        return found
+
+
+def learn_texts(column: str, values: Words, source: str) -> Texts:
+    """Learn terms and axes from the texts of a column.
+
+    >>> texts = learn_texts("note", ["a red fox", "the red fox", None, "one blue whale", "a blue whale"], "t.csv")
+    >>> [term for term in texts.terms if not term.startswith("#")]
+    ['blue', 'blue whale', 'fox', 'red', 'red fox', 'whale']
+    >>> texts.transform(["A RED fox!", None, "???"]).any(1).tolist()
+    [True, False, False]
+    """
+    given = [value for value in values if value is not None]
+    given = random.Random(0).sample(given, min(len(given), _ROWS))
+    vectorizer = _vectorizer(min_df=2, max_features=_TERMS)
+    try:
+        weights = vectorizer.fit_transform(given)
+    except ValueError as error:  # scikit-learn found no term
+        raise ValueError(
+            f"a column of text must have words that two rows share; {source}, column {column!r} has none in {len(given)} texts. "
+            "Leave it out, or make it a category."
+        ) from error
+    # More axes than a third of the rows are no better, and the networks, which may scale every axis alike, would learn noise.
+    width = max(1, min(WIDTH, len(given) // 3, weights.shape[1] - 1))
+    axes = TruncatedSVD(width, n_iter=3, random_state=0).fit(weights).components_.T
+    terms = tuple(map(str, vectorizer.get_feature_names_out()))
+    return Texts(column, terms, vectorizer.idf_.astype(np.float32), axes.astype(np.float16))
+
+
+def _vectorizer(**more: Any) -> TfidfVectorizer:
+    return TfidfVectorizer(analyzer=_analyzer(), sublinear_tf=True, dtype=np.float32, **more)
+
+
+def _analyzer() -> Callable[[str], list[str]]:
+    """Lower-case words and pairs of them, and pieces of three to five characters."""
+    words = CountVectorizer(ngram_range=(1, 2)).build_analyzer()
+    pieces = CountVectorizer(analyzer="char_wb", ngram_range=(3, 5)).build_analyzer()
+    return lambda text: [*words(text), *(f"#{piece}" for piece in pieces(text))]

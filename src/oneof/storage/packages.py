@@ -1,0 +1,30 @@
+"""Packages that only some commands need: imported when they are needed, and told as what they are where that fails."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+
+def load_package(module: str, purpose: str) -> Any:
+    """Import a package; one that is absent is told from one that is there and broken.
+
+    >>> load_package("no_such_package", "export")
+    Traceback (most recent call last):
+    ValueError: export needs the package no-such-package; it is not installed. Run: pip install no-such-package.
+    """
+    name = module.replace("_", "-")
+    try:
+        return import_module(module)
+    except Exception as error:  # a broken package raises what it will: torchvision beside another torch a RuntimeError
+        if isinstance(error, ModuleNotFoundError) and error.name == module:
+            raise ValueError(
+                f"{purpose} needs the package {name}; it is not installed. Run: pip install {name}."
+            ) from error
+        root: BaseException = error
+        while root.__cause__ is not None:  # packages that import lazily hide why
+            root = root.__cause__
+        why = f"{type(root).__name__}: {' '.join(str(root).split())[:200]}"
+        raise ValueError(
+            f"{purpose} needs the package {name}; it is installed, but cannot be imported ({why}). Install it again, or what it names."
+        ) from error
