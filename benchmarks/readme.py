@@ -15,6 +15,7 @@ sys.path.insert(0, str(Path(__file__).parent / "accuracy"))
 import digits
 import realworld
 import votes_cifar10n
+import votes_tables
 from on_images import report, sets
 
 from oneof.data.named.catalogue import NAMED
@@ -107,6 +108,7 @@ def made() -> dict[str, str]:
         "choice": report.choice(on_images),
         "cifar10n": "\n".join(votes_cifar10n.lines(read(ROOT / "results/votes_cifar10n.jsonl"))),
         "cifar10n-held-out": "\n".join(votes_cifar10n.held_out_lines(read(ROOT / "results/votes_cifar10n.jsonl"))),
+        "votes-tables": votes_tables.report(ROOT / "results/votes_tables.jsonl"),
         "search": report.table([row for row in on_images if row["seed"] not in SEEDS], on_images),
         "earlier": report.table([row for row in on_images if row["seed"] in SEEDS and row not in reported], on_images),
     }
