@@ -15,7 +15,7 @@ import oneof.training.fit
 import oneof.training.set_input
 from oneof.data.synthetic import mixture
 from oneof.estimator.classifier import PartialLabelClassifier
-from oneof.methods import METHODS, BalancedProden
+from oneof.methods import METHODS
 from oneof.networks import MLP, GeneratorMLP
 from oneof.purify import Pop, PopRatio
 from oneof.runs.fit_table import Task, fit_table
@@ -45,7 +45,7 @@ CASES |= {
     "mixup of three trials": {"trials": 3, "mixup": 0.7, "noise": 0.1},
     "mixup of two trials row by row": {"trials": 2, "batch": 1, "mixup": 0.7},  # often without a row of any trial
     "mixup, packed": {"trials": 3, "large": 0, "mixup": 0.7},
-    "balanced proden": {"method": "balanced", "trials": 3, "mixup": 1.0},
+    "balanced proden": {"method": "balanced_proden", "trials": 3, "mixup": 1.0},
     "votes": {"prior": True},
     "votes, packed": {"prior": True, "large": 0, "trials": 3},
     "votes and slack in mixup": {"prior": True, "slack": 0.3, "mixup": 0.7, "trials": 3},
@@ -92,7 +92,7 @@ def train(
         return fit(
             DATA.x,
             SETS,
-            method=(METHODS | {"balanced": BalancedProden})[method](),
+            method=METHODS[method](),
             purify={"pop": POP, "ratio": RATIO, None: None}[purify],
             trials=[Trial(seed=seed, lr=0.3, scaling="feature", **own) for seed, own in enumerate(rows)],
             network=network,

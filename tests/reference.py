@@ -101,6 +101,17 @@ rc_loss = cavl_loss = proden_loss
 proden_update = rc_update = posterior
 
 
+def balanced_proden_renew(w: Array, b: float) -> Array:
+    """w_ij / m_j^b, normalised; m_j the mean of w_ij over all rows, and not below 1e-4."""
+    out = np.zeros(w.shape)
+    means = [max(sum(w[i, j] for i in range(len(w))) / len(w), 1e-4) for j in range(w.shape[1])]
+    for i in range(len(w)):
+        shares = [w[i, j] / means[j] ** b for j in range(w.shape[1])]
+        for j in range(w.shape[1]):
+            out[i, j] = shares[j] / sum(shares)
+    return out
+
+
 def cc_loss(z: Array, S: Array) -> Array:
     """- log sum_{j in S} p_j."""
     out = np.zeros(len(z))

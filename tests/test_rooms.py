@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import ast
+import subprocess
+import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -71,3 +74,18 @@ def test_no_function_body_is_longer_than_forty_lines(module):
 
 def test_nothing_is_called_utils():
     assert not {"utils", "common", "misc", "helpers"} & {path.stem for path in ROOT.rglob("*.py")}
+
+
+IMPORT_ALL = """
+import importlib, sys
+sys.modules |= dict.fromkeys(["fcntl", "resource", "pwd", "grp", "termios"])  # None: not to be imported
+for name in sys.argv[1:]:
+    importlib.import_module(name)
+"""
+
+
+def test_every_module_is_imported_where_there_is_no_unix():
+    kernels = {"oneof.networks.cuda.kernels"} if find_spec("triton") is None else set()  # comes with torch for CUDA
+    names = sorted(set(MODULES) - {"oneof.__main__"} - kernels)
+    done = subprocess.run([sys.executable, "-c", IMPORT_ALL, *names], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr[-2000:]

@@ -100,11 +100,11 @@ def run(folder: Path, n: int, c: int, most_tables: float, most_peak: float) -> N
     removed, state.pop = event(problem.purify, state.candidates, state.pop, Crew(), n * c)
     purified = time.perf_counter()
     sizes = tables(state)
-    total, dense = sum(sizes.values()), n * c * 15
+    total, dense = sum(sizes.values()), n * c * 9
     print(f"n = {n:,}, c = {c:,}, {len(sets.values) / n:.2f} candidates a row")
     print("  " + "   ".join(f"{name} {size / 1e6:,.0f} MB" for name, size in sizes.items()))
     print(
-        f"  all tables {total / 1e6:,.0f} MB; dense (sets, memory, POP's sum and log) {dense / 1e6:,.0f} MB: {dense / total:,.0f} x"
+        f"  all tables {total / 1e6:,.0f} MB; dense (sets, memory, POP's sum; its log apart) {dense / 1e6:,.0f} MB: {dense / total:,.0f} x"
     )
     print(
         f"  laid out in {ready - start:.1f} s, {(stepped - opened) / STEPS * 1e3:.0f} ms a step of 100 rows, ", end=""

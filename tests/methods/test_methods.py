@@ -8,10 +8,12 @@ import reference
 import torch
 from torch.autograd import gradcheck
 
+from oneof.candidates.mask import restrict
 from oneof.methods import METHODS, Method
 
 REFERENCE = {
     "proden": (lambda z, S, w: reference.proden_loss(z, S, w), lambda z, S: reference.proden_update(z, S)),
+    "balanced_proden": (lambda z, S, w: reference.proden_loss(z, S, w), lambda z, S: reference.proden_update(z, S)),
     "rc": (lambda z, S, w: reference.rc_loss(z, S, w), lambda z, S: reference.rc_update(z, S)),
     "cc": (lambda z, S, w: reference.cc_loss(z, S), None),
     "lws": (lambda z, S, w: reference.lws_loss(z, S, w, 1.0), lambda z, S: reference.lws_update(z, S)),
@@ -65,6 +67,21 @@ def test_agrees_with_the_reference(name, seed):
         np.testing.assert_allclose(method.update(logits, candidates, weights), update(*arrays[:2]), atol=1e-10)
     else:
         assert method.update(logits, candidates, ()) == ()
+
+
+@every_method
+@pytest.mark.parametrize("seed", range(3))
+def test_renewed_memory_agrees_with_the_reference(name, seed):
+    """Before an epoch memory stays as it is, but for the balance, which needs the mean over all rows."""
+    method = METHODS[name]()
+    _, candidates, weights = example(seed, shape=(2, 12))
+    memory = memory_of(method, candidates, restrict(weights, candidates))
+    got = method.renew(memory, lambda rows: rows.mean(1, keepdim=True))
+    if name != "balanced_proden":
+        assert got is memory
+        return
+    for trial, rows in zip(got, memory, strict=True):
+        np.testing.assert_allclose(trial, reference.balanced_proden_renew(rows.numpy(), 0.5), atol=1e-10)
 
 
 @pytest.mark.parametrize("name", ["lws", "lws_ce"])

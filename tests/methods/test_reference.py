@@ -53,6 +53,16 @@ def test_proden_rc_and_cc() -> None:
     near(ref.cc_loss(Z, sets("111")), [0])
 
 
+def test_balanced_proden() -> None:
+    # means (1/2, 1/2, 0): at b = 1 rows are divided by the same number, and the third label, never seen, stays at zero
+    near(ref.balanced_proden_renew(np.array([[1.0, 0, 0], [0, 1.0, 0]]), 1.0), [[1, 0, 0], [0, 1, 0]])
+    # means (3/4, 1/4): (1/2) / (3/4) to (1/2) / (1/4) is 1 to 3; at b = 1/2 it is 1 to the root of 3
+    w = np.array([[1 / 2, 1 / 2], [1.0, 0.0]])
+    near(ref.balanced_proden_renew(w, 1.0), [[1 / 4, 3 / 4], [1, 0]])
+    near(ref.balanced_proden_renew(w, 0.5)[0, 1], 3**0.5 / (1 + 3**0.5))
+    near(ref.balanced_proden_renew(w, 0.0), w)
+
+
 def test_lws() -> None:
     near(ref.lws_init(sets("110")), [[1 / 3, 1 / 3, 1 / 3]])
     # psi(z) = 1 / (1 + e^z) = 1/2, 1/3, 1/6 and psi(-z) = 1/2, 2/3, 5/6

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import multiprocessing
+import os
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -26,6 +29,23 @@ def test_lines_of_several_writers_do_not_mix(tmp_path):
         process.join()
     found = {(row["writer"], row["number"]) for row in read(path)}
     assert len(read(path)) == len(found) == writers * count
+
+
+def test_where_there_is_no_fcntl_a_byte_behind_the_end_is_locked(tmp_path, monkeypatch):
+    """As on Windows, where others cannot read what is locked."""
+    path, calls = tmp_path / "rows.jsonl", []
+
+    def locking(descriptor, how, count):
+        calls.append((how, count))
+        assert os.lseek(descriptor, 0, os.SEEK_CUR) > 2**32 > path.stat().st_size
+
+    monkeypatch.setitem(sys.modules, "fcntl", None)
+    monkeypatch.setitem(sys.modules, "msvcrt", SimpleNamespace(locking=locking, LK_LOCK=1, LK_UNLCK=0))
+    append(path, [{"seed": 1}])
+    append(path, [{"seed": 2}])
+    assert calls == [(1, 1), (0, 1)] * 2
+    assert read(path) == [{"seed": 1}, {"seed": 2}]
+    assert calls == [(1, 1), (0, 1)] * 3
 
 
 def test_a_line_that_was_cut_short_is_left_out_and_set_aside(tmp_path):

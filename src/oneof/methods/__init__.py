@@ -13,6 +13,7 @@ from oneof.methods.valen import Valen
 
 METHODS: dict[str, type[Method]] = {
     "proden": Proden,
+    "balanced_proden": BalancedProden,
     "rc": RC,
     "cc": CC,
     "lws": LWS,

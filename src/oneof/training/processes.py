@@ -7,6 +7,7 @@ summed over all.
 
 from __future__ import annotations
 
+import atexit
 import logging
 import os
 import pickle
@@ -188,6 +189,13 @@ def _join(per_node: int, nodes: int) -> None:
     except RuntimeError as error:  # what SLURM was asked for does not go together
         raise ValueError(f"the processes that were started must form one group; {error} Or say processes=1.") from error
     fabric.launch()
+    atexit.register(_leave)
+
+
+def _leave() -> None:
+    """Give up the group: a thread of gloo's that still lets go of the last message while Python ends aborts the process."""
+    if dist.is_initialized():
+        dist.destroy_process_group()
 
 
 def _started_outside() -> tuple[int, int]:
@@ -242,6 +250,7 @@ def _work(work: Callable[[Crew], Any], answer: Path, dtype: torch.dtype, threads
         result = error
     if fabric.global_rank == 0:
         answer.write_bytes(pickle.dumps(result))
+    _leave()
 
 
 def _check_sendable(work: Callable[[Crew], Any]) -> None:
