@@ -21,12 +21,10 @@ from oneof.data.encode import learn_encoding
 from oneof.data.table import Columns, Roles, read_columns
 from oneof.data.texts import learn_texts
 from oneof.estimator.classifier import PartialLabelClassifier
-from oneof.runs.fit_table import Task, fit_table
+from oneof.runs.export import export_onnx
 from oneof.runs.folder import Run
 from oneof.runs.model import load_model
-from oneof.selection.space import Space
 
-SMALL = Space(scaling=("global", "feature"), lr=(0.1,), weight_decay=(1e-3,), members=3, epochs=20)
 WORDS = {
     "bill": ["invoice", "payment", "refund", "charged", "card", "money", "price"],
     "ship": ["parcel", "delivery", "courier", "late", "tracking", "box", "arrived"],
@@ -65,7 +63,10 @@ def letters(n: int = 150, seed: int = 0) -> pd.DataFrame:
 def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     folder = tmp_path_factory.mktemp("texts")
     letters().to_csv(folder / "t.csv", index=False)
-    return fit_table(folder / "t.csv", folder / "run", Task(Roles(text=("note",), ignore=("truth",)), space=SMALL))
+    words = ["--text", "note", "--ignore", "truth", "--networks", "3", "--epochs", "20", "--out", str(folder / "run")]
+    done = CliRunner().invoke(app, ["fit", str(folder / "t.csv"), *words])
+    assert done.exit_code == 0, (done.output, done.exception)
+    return Run.open(folder / "run")
 
 
 def test_numbers_are_those_of_scikit_learn() -> None:
@@ -143,6 +144,22 @@ def test_nothing_of_a_run_is_a_pickle(run: Run) -> None:
     assert "password" in part["terms"]
     tensors = load_file(run.folder / "model.safetensors")
     assert tensors["texts.0.idf"].shape == (len(part["terms"]),)
+
+
+def test_export_says_that_texts_enter_as_numbers(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("oneof.runs.export.export_onnx", lambda model, path: 1e-7)
+    done = CliRunner().invoke(app, ["export", str(run.folder), "--onnx", str(tmp_path / "m.onnx")])
+    assert done.output.endswith(
+        "note[0] to note[49] are made from the text by TF-IDF: make them before you ask the graph\n"
+    )
+
+
+def test_the_exported_file_says_it_too(run: Run, tmp_path: Path) -> None:
+    onnx = pytest.importorskip("onnx", reason="the extra 'export' is not installed")
+    pytest.importorskip("onnxruntime", reason="the extra 'export' is not installed")
+    export_onnx(run.model, tmp_path / "m.onnx")
+    told = {entry.key: entry.value for entry in onnx.load(tmp_path / "m.onnx").metadata_props}
+    assert told["made"] == "note[0] to note[49] are made from the text by TF-IDF"
 
 
 def terms(facts: dict[str, Any]) -> list[str]:
