@@ -33,7 +33,6 @@ from oneof.training.dense import Dense
 from oneof.training.device import Replay
 from oneof.training.events import event
 from oneof.training.loop import begin, epochs
-from oneof.training.optimize import Steps
 from oneof.training.problem import Training, pose
 from oneof.training.stack import build
 from oneof.training.trials import Trial
@@ -61,7 +60,7 @@ def ours(name: str, device: torch.device, count: int, profile: bool) -> dict[str
     network = SHAPES[name][2]
     seen = views("pop", name, device=device, dtype=torch.bfloat16 if device.type == "cuda" else torch.float32)
     rule = Pop(warm_up=2, interval=2, window=2)
-    problem = pose(x, sets, [Trial()], Proden(), rule, Training(count, 256, schedule=Steps()), seen, None, device)
+    problem = pose(x, sets, [Trial()], Proden(), rule, Training(count, 256), seen, None, device)
     state = begin(problem, build(lambda: network(x.shape[1:], 10), [0], device, problem.fast), [0])
     took, start = [], time.perf_counter()
     run = epochs(problem, state)

@@ -1,7 +1,4 @@
-"""Optimisers and schedules for a stack: every trial has its own learning rate and weight decay.
-
-State is one list of tensors per weight. `step` writes to weights and state in place, so that a step can be captured as a graph.
-"""
+"""The optimiser and the schedule of a stack: every trial has its own learning rate and weight decay."""
 
 from __future__ import annotations
 
@@ -9,9 +6,22 @@ import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache
+from typing import Protocol
 
 import torch
 from torch import Tensor
+
+Tensors = Iterable[Tensor]
+
+
+class Optimizer(Protocol):
+    """What `Training` takes: a frozen dataclass with these two. Both may be captured as a graph."""
+
+    def init(self, weights: Tensors) -> list[list[Tensor]]:
+        """A list of tensors for each weight [t, ...]."""
+
+    def step(self, weights: Tensors, gradients: Tensors, state: list[list[Tensor]], lr: Tensor, decay: Tensor) -> None:
+        """One step, written to weights and state in place; lr and decay [t]."""
 
 
 @dataclass(frozen=True)
@@ -20,18 +30,10 @@ class SGD:
 
     momentum: float = 0.9
 
-    def init(self, weights: Iterable[Tensor]) -> list[list[Tensor]]:
+    def init(self, weights: Tensors) -> list[list[Tensor]]:
         return [[torch.zeros_like(w)] for w in weights]
 
-    def step(
-        self,
-        weights: Iterable[Tensor],
-        gradients: Iterable[Tensor],
-        state: list[list[Tensor]],
-        lr: Tensor,
-        decay: Tensor,
-    ) -> None:
-        """One step; lr and decay [t]."""
+    def step(self, weights: Tensors, gradients: Tensors, state: list[list[Tensor]], lr: Tensor, decay: Tensor) -> None:
         if len(lr) == 1:  # few launches for all weights; compiled, one
             move = _compiled_move() if lr.is_cuda else _move
             speeds = [speed for (speed,) in state]
@@ -54,39 +56,6 @@ def _compiled_move() -> Callable[..., None]:
     return torch.compile(_move, dynamic=False)  # not at import: it loads the compiler
 
 
-@dataclass(frozen=True)
-class AdamW:
-    """Adam with decoupled weight decay (Loshchilov and Hutter, ICLR 2019)."""
-
-    beta1: float = 0.9
-    beta2: float = 0.999
-    epsilon: float = 1e-8
-
-    def init(self, weights: Iterable[Tensor]) -> list[list[Tensor]]:
-        return [[torch.zeros_like(w), torch.zeros_like(w), w.new_zeros(())] for w in weights]
-
-    def step(
-        self,
-        weights: Iterable[Tensor],
-        gradients: Iterable[Tensor],
-        state: list[list[Tensor]],
-        lr: Tensor,
-        decay: Tensor,
-    ) -> None:
-        """One step; lr and decay [t]."""
-        for w, g, (mean, square, count) in zip(weights, gradients, state, strict=True):
-            count.add_(1)
-            mean.lerp_(g, 1 - self.beta1)
-            square.mul_(self.beta2).addcmul_(g, g, value=1 - self.beta2)
-            rate = along(lr, w)
-            w.mul_(1 - rate * along(decay, w))
-            scale = (square / (1 - self.beta2**count)).sqrt_().add_(self.epsilon)
-            w.sub_(rate * (mean / (1 - self.beta1**count)) / scale)
-
-
-Optimizer = SGD | AdamW
-
-
 def along(numbers: Tensor, like: Tensor) -> Tensor:
     """Numbers [t] shaped to multiply a tensor [t, ...]."""
     return numbers.view(-1, *[1] * (like.dim() - 1))
@@ -96,10 +65,6 @@ Schedule = Callable[[int, int], float]
 """(epoch, epochs) -> factor on the learning rate."""
 
 
-def constant(epoch: int, epochs: int) -> float:
-    return 1.0
-
-
 def cosine(epoch: int, epochs: int) -> float:
     """Half a cosine from 1 down to (nearly) 0.
 
@@ -107,14 +72,3 @@ def cosine(epoch: int, epochs: int) -> float:
     [1.0, 0.854, 0.5, 0.146]
     """
     return 0.5 * (1 + math.cos(math.pi * epoch / epochs))
-
-
-@dataclass(frozen=True)
-class Steps:
-    """The rate falls by `factor` at each of the epochs `at`."""
-
-    at: tuple[int, ...] = (100, 150)
-    factor: float = 0.1
-
-    def __call__(self, epoch: int, epochs: int) -> float:
-        return float(self.factor ** sum(epoch >= milestone for milestone in self.at))
