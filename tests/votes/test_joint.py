@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pyarrow import table
 
-from oneof.votes import Annotators, Choice, Votes, fit_annotators, join, read_long, resolve
+from oneof.votes import Annotators, Choice, Votes, choose, fit_annotators, join, read_long
 from oneof.votes.joint import Predict, together
 
 Floats = NDArray[np.float64]
@@ -55,7 +55,7 @@ def test_the_posterior_is_what_the_formula_says() -> None:
 def test_with_power_one_and_no_features_it_is_the_model_of_annotators() -> None:
     votes, _, _ = blobs(n=60)
     model = Annotators(balance=0.5, tolerance=1e-12)
-    joint = join(votes, models=[model], powers=(1.0,))
+    joint = join(votes, scores=choose(votes, {}, models=[model], powers=(1.0,)))
     np.testing.assert_allclose(joint.posterior, joint.fitted.posterior, atol=1e-6)
     assert joint.choice == Choice(model, None, 0.0, 1.0)
 
@@ -94,13 +94,20 @@ def test_votes_that_copy_one_another_are_flattened() -> None:
     assert join(votes).choice.power < 1
 
 
-def test_a_classifiers_probabilities_are_multiplied_in() -> None:
+def test_items_without_a_score_are_left_to_their_votes() -> None:
     votes, x, _ = blobs(n=60)
-    p = np.random.default_rng(0).dirichlet(np.ones(3), 60)
-    for predictions in ({}, {"x": nearest(x)}):
-        joint = join(votes, predictions)
-        assert (joint.opinion is None) == (joint.choice.features is None) == (not predictions)
-        both = p if joint.opinion is None else (p + joint.opinion) / 2
-        expected = both * np.exp(joint.choice.power * joint.fitted.likelihood)
-        np.testing.assert_allclose(resolve(joint, p), expected / expected.sum(1, keepdims=True), rtol=1e-9)
-        assert np.isfinite(resolve(joint, np.zeros((60, 3)))).all()
+    known = nearest(x)
+
+    def half(weights: Floats) -> Floats:
+        scores = known(weights)
+        scores[30:] = np.nan
+        return scores
+
+    scores = {Choice(Annotators(), "x", 4.0, 0.5): 0.0}
+    joint, alone = (
+        join(votes, {"x": p}, scores=s)
+        for p, s in ((half, scores), (known, {Choice(Annotators(), None, 0.0, 0.5): 0.0}))
+    )
+    np.testing.assert_allclose(joint.posterior[30:], alone.posterior[30:])
+    assert joint.opinion is not None and alone.opinion is None
+    assert np.isnan(joint.opinion[30:]).all() and np.isfinite(joint.opinion[:30]).all()

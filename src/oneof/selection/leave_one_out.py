@@ -134,13 +134,12 @@ def _left_out(basis: _Basis, ridge: float, weights: Floats) -> Floats:
 
 def left_out_regression(
     x: Floats,
-    ridge: float,
     kernel: Kernel = Kernel(),  # noqa: B008 - frozen
     seed: int = 0,
-) -> Callable[[Floats], Floats]:
-    """Kernel ridge regression as a function: from weights [n, c] to what all *other* rows say of each row's [n, c]."""
+) -> Callable[[float, Floats], Floats]:
+    """Kernel regression as a function: from a ridge and weights [n, c] to what all *other* rows say of each row's [n, c]."""
     landmarks = x[np.random.default_rng(seed).permutation(len(x))[: kernel.landmarks]]
-    return partial(_left_out, _basis(_nystrom(x, landmarks, kernel.width)(x)), ridge)
+    return partial(_left_out, _basis(_nystrom(x, landmarks, kernel.width)(x)))
 
 
 def _weights(scores: Floats, mask: NDArray[np.bool_], prior: Floats, mean: Floats, kernel: Kernel) -> Floats:

@@ -10,7 +10,7 @@ from oneof.votes.agreement import AnnotatorAgreement, alpha, annotator_agreement
 from oneof.votes.annotators import AnnotatorFit, Annotators, Confusions, fit_annotators
 from oneof.votes.ballots import Votes
 from oneof.votes.dawid_skene import dawid_skene
-from oneof.votes.joint import Choice, Joint, join, resolve
+from oneof.votes.joint import Choice, Joint, choose, join
 from oneof.votes.label_studio import is_label_studio, read_label_studio
 from oneof.votes.policies import Sets, at_least, top_p, union, vaguest
 from oneof.votes.reading import read_long, read_wide
@@ -32,6 +32,7 @@ __all__ = [
     "alpha",
     "annotator_agreement",
     "at_least",
+    "choose",
     "dawid_skene",
     "fit_annotators",
     "is_label_studio",
@@ -40,7 +41,6 @@ __all__ = [
     "read_long",
     "read_map",
     "read_wide",
-    "resolve",
     "summarise",
     "to_table",
     "top_p",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -52,6 +52,17 @@ class Votes:
         """How many labels the answer of each vote names, [m]."""
         answer = self.answer
         return np.bincount(answer)[answer]
+
+    def of_items(self, wanted: Integers) -> Votes:
+        """The votes for these items alone, which are numbered anew in this order."""
+        place = np.full(len(self.items), -1)
+        place[wanted] = np.arange(len(wanted))
+        some = np.flatnonzero(place[self.item] >= 0)
+        some = some[np.argsort(place[self.item[some]], kind="stable")]
+        confidence = None if self.confidence is None else self.confidence[some]
+        item, annotator, label = place[self.item[some]], self.annotator[some], self.label[some]
+        items = self.items.take(wanted)
+        return replace(self, items=items, item=item, annotator=annotator, label=label, confidence=confidence)
 
 
 class Answers(NamedTuple):
