@@ -29,7 +29,8 @@ def test_of_many_items_a_sample_chooses(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(module, "SAMPLE", 200)
     monkeypatch.setattr(module, "MOST", 300)
     some = vote_prior(x, votes, np.arange(400))
-    assert whole.opinion is not None and some.opinion is not None
+    assert whole.opinion is not None
+    assert some.opinion is not None
     assert np.isfinite(whole.opinion).all()
     assert np.isnan(some.opinion).all(1).sum() == 100
     assert some.joint.posterior.shape == (400, 3)

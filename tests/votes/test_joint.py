@@ -109,5 +109,7 @@ def test_items_without_a_score_are_left_to_their_votes() -> None:
         for p, s in ((half, scores), (known, {Choice(Annotators(), None, 0.0, 0.5): 0.0}))
     )
     np.testing.assert_allclose(joint.posterior[30:], alone.posterior[30:])
-    assert joint.opinion is not None and alone.opinion is None
-    assert np.isnan(joint.opinion[30:]).all() and np.isfinite(joint.opinion[:30]).all()
+    assert joint.opinion is not None
+    assert alone.opinion is None
+    assert np.isnan(joint.opinion[30:]).all()
+    assert np.isfinite(joint.opinion[:30]).all()

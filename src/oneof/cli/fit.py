@@ -43,6 +43,12 @@ def fit(
             help="With --votes: an annotator's column, or a glob such as 'llm_*', where each has one. May be given again. Default: guessed."
         ),
     ] = None,
+    taxonomy: Annotated[
+        Path | None,
+        typer.Option(
+            help="With --votes: a table of child and parent. A vote for a parent is a vote for all labels below it."
+        ),
+    ] = None,
     train_on_gold: Annotated[bool, typer.Option("--train-on-gold", help="Train on the gold labels too.")] = False,
     method: Annotated[
         str | None,
@@ -98,7 +104,7 @@ def fit(
         fit_table,
         file,
         out,
-        Task(roles, seed, train_on_gold, space=space, votes=_votes(votes, on, annotators)),
+        Task(roles, seed, train_on_gold, space=space, votes=_votes(votes, on, annotators, taxonomy, roles.separator)),
         command=sys.argv,
         cache=cache_dir,
         memory=int(memory * 2**30),
@@ -111,12 +117,21 @@ def fit(
         show(run, console)
 
 
-def _votes(file: Path | None, on: str, annotators: list[str] | None) -> VotesFile | None:
+def _votes(
+    file: Path | None, on: str, annotators: list[str] | None, taxonomy: Path | None, separator: str
+) -> VotesFile | None:
     from oneof.votes.opening import VotesFile
 
     if file is None and annotators:
         raise ValueError("--annotators must stand beside --votes, whose columns it names. Add --votes FILE.")
-    return None if file is None else VotesFile(str(file), item=on, columns=tuple(annotators or ()))
+    if file is None and taxonomy:
+        raise ValueError("--taxonomy must stand beside --votes, whose labels it orders. Add --votes FILE.")
+    tree = None if taxonomy is None else str(taxonomy)
+    return (
+        None
+        if file is None
+        else VotesFile(str(file), on, "annotator", "label", tuple(annotators or ()), separator, tree)
+    )
 
 
 def _space(method: str | None, purify: bool, settings: Path | None, networks: int | None, epochs: int | None) -> Space:

@@ -61,6 +61,10 @@ def votes(
     map_file: Annotated[
         Path | None, typer.Option("--map", help="Synonyms: a CSV with the columns from and to, or a JSON object.")
     ] = None,
+    taxonomy: Annotated[
+        Path | None,
+        typer.Option(help="A table of child and parent, or JSON: a vote for a parent is one for all labels below it."),
+    ] = None,
     normalise: Annotated[
         bool, typer.Option("--normalise", help="Ignore case and surrounding space of labels.")
     ] = False,
@@ -71,15 +75,16 @@ def votes(
 
     Rows in messages are counted from 0 below the header. The output's key is its column item: join features on it.
     """
-    from oneof.votes import Spelling, read_label_studio, read_long, read_map, read_wide, summarise, write
+    from oneof.votes import Spelling, read_label_studio, read_long, read_map, read_taxonomy, read_wide, summarise, write
 
     if out is not None:
-        _check_out(out, file, map_file)
+        _check_out(out, file, map_file, taxonomy)
     spelling = Spelling(
         separator=separator,
         synonyms={} if map_file is None else read_map(map_file),
         normalise=normalise,
         classes=None if classes is None else [name.strip() for name in classes.split(",")],
+        taxonomy=None if taxonomy is None else read_taxonomy(taxonomy),
     )
     kind = kind or _guess(file, columns, from_name)
     if kind is Kind.long:
@@ -163,8 +168,7 @@ def _lines(summary: Summary, policy: Policy) -> list[tuple[str, str]]:
     ]
     if summary.repeated:
         lines.append(("repeated votes", f"{summary.repeated:,}, counted once"))
-    if summary.note:
-        lines.append(("note", summary.note))
+    lines += [("note", note) for note in (summary.note, *summary.remarks) if note]
     if summary.lookalikes:
         alike = "; ".join(" = ".join(map(repr, names)) for names in summary.lookalikes[:3])
         lines.append(("labels that look alike", f"{alike} ... {len(summary.lookalikes):,} in all; see --normalise"))

@@ -113,7 +113,8 @@ def _make_ready(
     """Read the table and begin the run; None if it is finished."""
     asked = {"oneof": __version__, "data": fingerprint(file), **plain_value(task)}
     if task.votes is not None:
-        asked["votes"] |= {"data": fingerprint(Path(task.votes.path))}
+        read = {"data": task.votes.path, "tree": task.votes.taxonomy}
+        asked["votes"] |= {name: fingerprint(Path(path)) for name, path in read.items() if path is not None}
     if _is_finished(out, asked):
         say(f"{out} is finished already; nothing to do.")
         return None

@@ -54,7 +54,7 @@ def read_voted(file: Path, asked: VotesFile) -> Voted:
     votes, source = read_votes(asked), open_table(file)
     attached = attach_votes(source, votes, asked.item)
     own = annotator_columns(asked) if Path(asked.path).resolve() == file.resolve() else []
-    return Voted(attached.source, votes, attached.item, attached.remarks, (asked.item, *own))
+    return Voted(attached.source, votes, attached.item, [*votes.remarks, *attached.remarks], (asked.item, *own))
 
 
 def weigh_votes(examples: Examples, voted: Voted, space: Space, seed: int) -> Weighed:

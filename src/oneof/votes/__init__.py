@@ -14,7 +14,7 @@ from oneof.votes.joint import Choice, Joint, choose, join
 from oneof.votes.label_studio import is_label_studio, read_label_studio
 from oneof.votes.policies import Sets, at_least, top_p, union, vaguest
 from oneof.votes.reading import read_long, read_wide
-from oneof.votes.spelling import Spelling, read_map
+from oneof.votes.spelling import Spelling, read_map, read_taxonomy
 from oneof.votes.summary import Summary, summarise
 from oneof.votes.writing import to_table, write
 
@@ -40,6 +40,7 @@ __all__ = [
     "read_label_studio",
     "read_long",
     "read_map",
+    "read_taxonomy",
     "read_wide",
     "summarise",
     "to_table",

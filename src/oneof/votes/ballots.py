@@ -34,6 +34,7 @@ class Votes:
     confidence: Floats | None = None  # [m], in [0, 1]
     unanswered: int = 0  # items left out, since nobody named a label for them
     repeated: int = 0  # votes that said again what the same annotator had said of the same item
+    remarks: tuple[str, ...] = ()  # what a person should know of how answers were understood
 
     @property
     def weight(self) -> Floats:
@@ -103,6 +104,7 @@ def collect(answers: Answers, spelling: Spelling) -> Votes:
         confidence=confidence,
         unanswered=len(answers.items) - len(present),
         repeated=len(order) - len(first),
+        remarks=tuple(spelled.remarks),
     )
 
 

@@ -33,6 +33,7 @@ class Summary:
     sets: Statistics
     fallback: int  # items to which the policy itself gave no label
     note: str
+    remarks: tuple[str, ...]  # how answers that are no plain label were understood
 
     @property
     def far(self) -> list[AnnotatorAgreement]:
@@ -64,6 +65,7 @@ def summarise(votes: Votes, sets: Sets) -> Summary:
         sets=statistics(sets.mask),
         fallback=sets.fallback,
         note=sets.note,
+        remarks=votes.remarks,
     )
 
 
