@@ -12,27 +12,25 @@ import time
 from pathlib import Path
 
 import numpy as np
-from crowdkit import aggregation  # type: ignore[import-not-found]
 from numpy.typing import NDArray
 from pandas import DataFrame
 
 from oneof.data.files.human_votes import read_cifar10n
 from oneof.data.named.catalogue import data_folder
 
-RIVALS = {
-    "rival-dawid-skene": lambda: aggregation.DawidSkene(),
-    "rival-glad": lambda: aggregation.GLAD(),
-    "rival-mmsr": lambda: aggregation.MMSR(random_state=0),
-}
+RIVALS = {"rival-dawid-skene": "DawidSkene", "rival-glad": "GLAD", "rival-mmsr": "MMSR"}
 
 
 def consensus(name: str, labels: NDArray[np.intp]) -> NDArray[np.intp]:
     """The label [n] that a rival gives to each image, of three people's [n, 3]."""
+    from crowdkit import aggregation  # type: ignore[import-not-found]
+
     n, people = labels.shape
     votes = DataFrame(
         {"task": np.repeat(np.arange(n), people), "worker": np.tile(np.arange(people), n), "label": labels.ravel()}
     )
-    found: NDArray[np.intp] = RIVALS[name]().fit_predict(votes).sort_index().to_numpy().astype(np.intp)
+    model = getattr(aggregation, RIVALS[name])(**({"random_state": 0} if name == "rival-mmsr" else {}))
+    found: NDArray[np.intp] = model.fit_predict(votes).sort_index().to_numpy().astype(np.intp)
     return found
 
 

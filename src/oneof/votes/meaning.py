@@ -23,7 +23,7 @@ class Taxonomy:
     ['cat', 'dog', 'wolf']
     >>> Taxonomy([("cat", "pet"), ("pet", "cat")])
     Traceback (most recent call last):
-    ValueError: a taxonomy must have no cycle; it has cat > pet > cat. Drop one of these lines.
+    ValueError: a taxonomy must have no cycle; it has pet > cat > pet. Drop one of these lines.
     """
 
     def __init__(self, pairs: Iterable[tuple[str, str]]) -> None:
