@@ -109,6 +109,7 @@ def made() -> dict[str, str]:
         "cifar10n": "\n".join(votes_cifar10n.lines(read(ROOT / "results/votes_cifar10n.jsonl"))),
         "cifar10n-held-out": "\n".join(votes_cifar10n.held_out_lines(read(ROOT / "results/votes_cifar10n.jsonl"))),
         "votes-tables": votes_tables.report(ROOT / "results/votes_tables.jsonl"),
+        "votes-simulated": votes_tables.simulated_report(ROOT / "results/votes_tables.jsonl"),
         "search": report.table([row for row in on_images if row["seed"] not in SEEDS], on_images),
         "earlier": report.table([row for row in on_images if row["seed"] in SEEDS and row not in reported], on_images),
     }

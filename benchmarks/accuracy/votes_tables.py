@@ -41,6 +41,7 @@ from oneof import PartialLabelClassifier
 from oneof.candidates.mask import Candidates
 from oneof.data.encode import Encoding
 from oneof.data.named.catalogue import data_folder, load
+from oneof.paper.compare import holm, paired
 from oneof.paper.results import origin
 from oneof.runs.learn import SPACE, Examples, Learned, learn
 from oneof.runs.voted import Voted, Weighed, weigh_votes
@@ -300,15 +301,42 @@ def run(name: str, each: int | None, seed: int, wanted: list[str] | None, path: 
         print(f"{name:10} {each or '':2} {system:34} seed {seed}  right {right:.4f}  test {test or 0:.4f}", flush=True)
 
 
+RIVALS = ("majority", "Dawid-Skene", "annotators", "CROWDLAB, logistic", "CROWDLAB, ours")
+OURS = "oneof fit --votes"
+
+
 def report(path: Path) -> str:
-    """Means and deviations over seeds, as Markdown."""
-    lines = ["| set | votes | system | labels right % | test % | seeds |", "|---|---|---|---|---|---|"]
+    """Real votes: means and deviations over seeds, as Markdown."""
+    lines = ["| set | system | labels right % | test % | seeds |", "|---|---|---|---|---|"]
     groups: dict[tuple[Any, ...], list[Any]] = {}
     for row in read(path):
-        groups.setdefault((row["set"], row["votes"] or "", row["system"]), []).append(row)
-    for key, rows in groups.items():
+        if row["votes"] is None:
+            groups.setdefault((row["set"], row["system"]), []).append(row)
+    sets = list(dict.fromkeys(name for name, _ in groups))
+    for key in sorted(groups, key=lambda one: sets.index(one[0])):
+        rows = groups[key]
         cells = [spread([row[name] for row in rows]) for name in ("right", "test")]
         lines.append(f"| {' | '.join(map(str, [*key, *cells, len(rows)]))} |")
+    return "\n".join(lines)
+
+
+def simulated_report(path: Path) -> str:
+    """Simulated votes: labels right by every system, and whether ours are more, by paired t-tests with Holm's correction."""
+    rows = {(row["set"], row["votes"], row["system"], row["seed"]): row["right"] for row in read(path) if row["votes"]}
+    lines = [f"| set | votes | {' | '.join(RIVALS)} | {OURS} | not above, p > 0.05 |", "|---" * (len(RIVALS) + 4) + "|"]
+    cells = sorted({(name, each) for name, each, _, _ in rows}, key=lambda one: (SIMULATED.index(one[0]), one[1]))
+    right = {
+        (*cell, system): [rows[*cell, system, seed] for seed in sorted({key[3] for key in rows})]
+        for cell in cells
+        for system in (*RIVALS, OURS)
+    }
+    tests = {(*cell, rival): paired(right[*cell, OURS], right[*cell, rival]) for cell in cells for rival in RIVALS}
+    p = dict(zip(tests, holm([test.t_p for test in tests.values()]), strict=True))
+    for cell in cells:
+        open_ = [rival for rival in RIVALS if tests[*cell, rival].gain <= 0 or p[*cell, rival] > 0.05]
+        said = "; ".join(f"{rival} (p = {p[*cell, rival]:.2f})" for rival in open_)
+        shown = [spread(list(right[*cell, system])) for system in (*RIVALS, OURS)]
+        lines.append(f"| {' | '.join(map(str, [*cell, *shown, said]))} |")
     return "\n".join(lines)
 
 
@@ -330,7 +358,7 @@ def main() -> None:
     parser.add_argument("--report", action="store_true", help="print the table of the rows and run nothing")
     asked = parser.parse_args()
     if asked.report:
-        print(report(asked.rows))
+        print(report(asked.rows), simulated_report(asked.rows), sep="\n\n")
         return
     first, last = map(int, asked.seeds.split("-"))
     work = [
