@@ -1,7 +1,5 @@
 """What a classifier is worth, as functions of arrays with any leading axes; only the first group needs true labels."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 

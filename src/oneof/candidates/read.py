@@ -1,7 +1,5 @@
 """Candidate sets in any of the forms people have them in, read as a mask [n, c] and the names of its classes."""
 
-from __future__ import annotations
-
 import numbers
 from collections.abc import Iterable
 from itertools import chain

@@ -1,7 +1,5 @@
 """The command line: `oneof COMMAND`. Commands import what is heavy when they run, so that help is quick."""
 
-from __future__ import annotations
-
 import sys
 from typing import Annotated, Any, NoReturn
 

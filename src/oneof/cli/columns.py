@@ -1,7 +1,5 @@
 """The options that say which column of a table plays which part: the same in every command that reads a table."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import wraps
 from inspect import Parameter, signature

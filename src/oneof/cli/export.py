@@ -1,7 +1,5 @@
 """`oneof export RUN --onnx FILE`: the model for other programs."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

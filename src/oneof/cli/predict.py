@@ -1,7 +1,5 @@
 """`oneof predict RUN FILE --out PRED`: labels for new rows."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

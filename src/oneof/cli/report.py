@@ -1,7 +1,5 @@
 """`oneof report RUN`: one HTML page about a run, to look at and to send on."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

@@ -1,7 +1,5 @@
 """`oneof tune FILE --out SETTINGS`: settings for `oneof fit --settings`, by what held-out candidate sets say."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

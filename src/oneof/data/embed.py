@@ -1,7 +1,5 @@
 """Texts and images as numbers, by a pretrained network of another package; what was embedded once is kept on disk."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import struct

@@ -3,8 +3,6 @@
 What was learned from training rows is plain values that JSON holds, and arrays for texts; scikit-learn's transformers are made anew from them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path

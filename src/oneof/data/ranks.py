@@ -4,8 +4,6 @@ Ranks, spread like a normal distribution, do not care for the unit, the skew or 
 worth ten points of accuracy, on BirdSong two; on Lost, whose features are principal components, they cost five.
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Which column of a table plays which part: what a person asks for, and what that comes to in a given table."""
 
-from __future__ import annotations
-
 import fnmatch
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -3,8 +3,6 @@
 It decides as much as the method: principal components must not be z-scored one by one, or noise is blown up.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """What a table says about its rows' labels: candidate sets, exclusions, gold labels."""
 
-from __future__ import annotations
-
 import numbers
 from typing import Any
 

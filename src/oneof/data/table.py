@@ -1,7 +1,5 @@
 """The reader of people's tables: numbers with gaps, dates, categories, texts; sets, exclusions, gold labels and groups, each a column."""
 
-from __future__ import annotations
-
 import re
 import warnings
 from dataclasses import dataclass, replace

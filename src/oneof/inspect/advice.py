@@ -1,7 +1,5 @@
 """What the findings mean and what to do, in words: `stop` (nothing can be learned), `warn`, `info`."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 

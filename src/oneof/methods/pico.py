@@ -1,7 +1,5 @@
 """PiCO: contrastive label disambiguation (Wang et al., ICLR 2022)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 

@@ -5,8 +5,6 @@ it is that of the first. Both are written beside and renamed, the tensors first.
 the disk is passed over for the one before.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import time

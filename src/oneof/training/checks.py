@@ -1,7 +1,5 @@
 """What is wrong with images, views, labels or a network: said in one line, before training begins."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Sequence
 from inspect import signature

@@ -1,7 +1,5 @@
 """`fit`: the border of the loop. Inputs are checked, trials cut into stacks, runs saved and resumed, the best epoch kept."""
 
-from __future__ import annotations
-
 import math
 import warnings
 from collections.abc import Callable, Sequence

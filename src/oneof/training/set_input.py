@@ -1,7 +1,5 @@
 """The sets as `fit` is given them: a dense mask, a SciPy sparse matrix, or lists of labels; and whether to keep them packed."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import chain
 from typing import Any

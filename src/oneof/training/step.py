@@ -1,7 +1,5 @@
 """One step: what a batch does to the networks and to the tables, all of it in place, so that it can be captured as a graph."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -3,8 +3,6 @@
 A vague answer neither agrees nor disagrees with a plain one, so it is left out here. Confidence is not used.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Votes as integer arrays, and how answers in words become them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple

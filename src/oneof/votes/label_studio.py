@@ -1,7 +1,5 @@
 """Votes from Label Studio's JSON export: the choices of its annotations and predictions."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """Records of votes as columns: JSON Lines, or one JSON list of flat objects."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from pathlib import Path

@@ -4,8 +4,6 @@ A policy is a table of ready operations on the device and a draw of row numbers 
 per slot.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

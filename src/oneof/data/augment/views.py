@@ -4,8 +4,6 @@ A view is two functions: `draw` takes every random number from the generator, `a
 images. Apart they can be tested against Pillow, and `apply` can be compiled while the generator stays outside.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol

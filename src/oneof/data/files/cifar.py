@@ -1,7 +1,5 @@
 """CIFAR-10 and CIFAR-100, the Python version: pickled batches in a folder, or in the .tar.gz as published."""
 
-from __future__ import annotations
-
 import tarfile
 import zlib
 from collections.abc import Sequence

@@ -4,8 +4,6 @@ A source knows its columns and yields those that are asked for piece by piece, s
 result. Parquet comes column by column: with row groups of hundreds of megabytes, batches of rows need as much again.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator

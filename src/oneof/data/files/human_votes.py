@@ -1,7 +1,5 @@
 """People's votes on CIFAR-10's images: CIFAR-10N's .pt, read without running its pickle, and CIFAR-10H's counts."""
 
-from __future__ import annotations
-
 import zipfile
 from pathlib import Path
 from typing import NamedTuple

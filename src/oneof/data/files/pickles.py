@@ -4,8 +4,6 @@ Two gates. First every opcode is read without being carried out, and one that CI
 few names that those files call are answered by stand-ins of ours, which build an array and can do nothing more.
 """
 
-from __future__ import annotations
-
 import io
 import math
 import pickle

@@ -1,7 +1,5 @@
 """The paper's twelve data sets, digits and people's votes on CIFAR-10, a row each: what they are, where they lie, how they load."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace

@@ -1,7 +1,5 @@
 """Downloads that survive broken connections: resume where they stopped, verify, then rename into place."""
 
-from __future__ import annotations
-
 import gzip
 import http.client
 import time

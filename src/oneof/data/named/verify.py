@@ -1,7 +1,5 @@
 """Named sets against their checksums and against the figures that the paper prints."""
 
-from __future__ import annotations
-
 import hashlib
 from pathlib import Path
 from typing import NamedTuple

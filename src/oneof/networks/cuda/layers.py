@@ -4,8 +4,6 @@ All images are [n, h, w, c] in memory. `framed` ones have a column of zeros on e
 where two neighbouring pixels are read as one of twice the channels (`paired`), which fills the matrix units.
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import torch

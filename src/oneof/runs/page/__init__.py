@@ -1,7 +1,5 @@
 """One self-contained HTML page about a run: what came in, how training went, what came out, and every row."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import shlex

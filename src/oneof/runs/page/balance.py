@@ -5,8 +5,6 @@ most the rows where it is one. Between them lies its even share, where every set
 that ends far below its even share, or with no row at all, may have been erased, or was rarely right to begin with.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What came in: how large the sets were, and which labels stood in them together."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np

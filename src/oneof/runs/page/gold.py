@@ -1,7 +1,5 @@
 """What the gold labels say, where a run has some: accuracy and calibration of the resolved labels. Nothing is said without them."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The groups of a run made with --group: is one of them treated worse than the others?"""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -5,8 +5,6 @@ reach matplotlib (it would read `$` as mathematics, and lacks the glyphs of many
 is exchanged for the escaped name.
 """
 
-from __future__ import annotations
-
 import io
 import re
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """How training went: what the held-out sets said, and how the sets shrank, epoch by epoch."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from itertools import cycle
 from typing import Any, NamedTuple
