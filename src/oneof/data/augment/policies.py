@@ -59,9 +59,7 @@ RANDAUGMENT: dict[str, tuple[float, float]] = {
     "translate x": (-0.3, 0.3),
     "translate y": (-0.3, 0.3),
 }
-STRENGTHS = (
-    256  # magnitudes per operation of RandAugment: its ranges are cut into so many equal parts, the middle taken
-)
+STRENGTHS = 256  # magnitudes of each: the range is cut into so many equal parts, the middle taken
 
 
 def magnitude(operation: str, level: int | None, sign: int) -> float:
