@@ -1,6 +1,6 @@
 """What the gold labels say, where a run has some: accuracy and calibration of the resolved labels. Nothing is said without them."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from markupsafe import Markup
@@ -90,17 +90,14 @@ def _draw(bins: list[_Bin]) -> Markup:
     def draw(axes: Axes) -> None:
         axes.plot([0, 1], [0, 1], color=INK, linewidth=1, linestyle=(0, (1, 3)))
         said = [each.said for each in bins]
-        axes.vlines(
-            said, [each.low for each in bins], [each.high for each in bins], color=ACCENT, alpha=0.35, linewidth=4
-        )
+        low, high = [each.low for each in bins], [each.high for each in bins]
+        axes.vlines(said, low, high, color=ACCENT, alpha=0.35, linewidth=4)
         axes.plot(said, [each.found for each in bins], "o", color=ACCENT, markersize=5.5)
         for each in bins:
-            axes.annotate(
-                f"{each.rows:,}", (each.said, each.low), (0, -9), textcoords="offset points", ha="center", fontsize=7
-            )
-        axes.set(
-            xlim=(0, 1.02), ylim=(-0.09, 1.02), xlabel="probability of the resolved label", ylabel="share that is right"
-        )
+            beside: dict[str, Any] = {"xytext": (0, -9), "textcoords": "offset points", "ha": "center", "fontsize": 7}
+            axes.annotate(f"{each.rows:,}", (each.said, each.low), **beside)
+        axes.set(xlabel="probability of the resolved label", ylabel="share that is right")
+        axes.set(xlim=(0, 1.02), ylim=(-0.09, 1.02))
         for axis in (axes.xaxis, axes.yaxis):
             axis.set_major_formatter(PercentFormatter(1, decimals=0))
 
