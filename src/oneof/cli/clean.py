@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from oneof.cli.columns import RunFolder
+
 if TYPE_CHECKING:
     from oneof.runs.folder import Run
 
 
 def clean(
-    run: Annotated[Path, typer.Argument(help="A folder that oneof fit wrote.")],
+    run: RunFolder,
     out: Annotated[Path, typer.Option(help="Where to write: .parquet, .csv, or .json for Label Studio.")],
     column: Annotated[
         list[str] | None, typer.Option(help="A column of the training file to carry along; may be given again.")

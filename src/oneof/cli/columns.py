@@ -1,4 +1,4 @@
-"""The options that say which column of a table plays which part: the same in every command that reads a table."""
+"""Options that several commands share; above all those that say which column of a table plays which part."""
 
 from collections.abc import Callable
 from functools import wraps
@@ -16,6 +16,8 @@ TableFile = Annotated[
 CacheFolder = Annotated[
     Path | None, typer.Option("--cache-dir", help="Where embeddings are kept. Default: ~/.cache/oneof, or as XDG_CACHE_HOME says.")
 ]  # fmt: skip
+RunFolder = Annotated[Path, typer.Argument(help="A folder that oneof fit wrote.")]
+DataFolder = Annotated[Path | None, typer.Option(help="Folder of the data sets. Default: what ONEOF_DATA says.")]
 _DEFAULT = Roles()
 _OPTIONS: dict[str, tuple[Any, Any]] = {
     "candidates": (Annotated[str | None, typer.Option(help="The column of candidate sets. Default: 'candidates'; with --not it may be missing.")], None),

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from oneof.cli.columns import DataFolder
+
 if TYPE_CHECKING:
     from oneof.candidates.generate import Kind
     from oneof.data.named.catalogue import Dataset
@@ -26,7 +28,7 @@ def generate(
     matrix: Annotated[Path | None, typer.Option(help="Of class: a CSV of c x c probabilities.")] = None,
     seed: Annotated[int, typer.Option(min=0)] = 0,
     teacher_epochs: Annotated[int, typer.Option(min=1, help="Of the clean classifier behind the instance kinds.")] = 20,
-    data_dir: Annotated[Path | None, typer.Option(help="Folder of the data sets; ONEOF_DATA by default.")] = None,
+    data_dir: DataFolder = None,
     device: Annotated[str, typer.Option(help="Where to train the clean classifier.")] = "cpu",
 ) -> None:
     """Draw candidate sets for a named data set from its true labels."""

@@ -5,11 +5,11 @@ from typing import Annotated
 
 import typer
 
-from oneof.cli.columns import CacheFolder
+from oneof.cli.columns import CacheFolder, RunFolder
 
 
 def predict(
-    run: Annotated[Path, typer.Argument(help="A folder that oneof fit wrote.")],
+    run: RunFolder,
     file: Annotated[Path, typer.Argument(help="A CSV, TSV or Parquet table with the columns that were learned from.")],
     out: Annotated[Path, typer.Option(help="Where to write: .parquet or .csv.")],
     distribution: Annotated[bool, typer.Option("--distribution", help="The probability of every label too.")] = False,

@@ -5,27 +5,23 @@ from typing import Annotated
 
 import typer
 
+from oneof.cli.columns import RunFolder
+
 
 def report(
-    run: Annotated[Path, typer.Argument(help="The folder that `oneof fit` wrote.")],
+    run: RunFolder,
     out: Annotated[Path, typer.Option(help="The page; it needs no other file and no network.")] = Path("report.html"),
 ) -> None:
     """Make a page of a run: what came in, how training went, what came out, every row, and the rows to ask about."""
-    _check_out(out)
     from oneof.runs.folder import Run
     from oneof.runs.page import render_page
     from oneof.storage.files import written_beside
+    from oneof.storage.sheets import check_out
+
+    check_out(out, (".html", ".htm"), "--out")
 
     opened = Run.open(run)
     text = render_page(opened.facts, opened.purified, opened.training, opened.rows).encode()
     with written_beside(out) as file:
         file.write(text)
     typer.echo(f"{out}: {opened.purified.num_rows:,} rows, {len(text) / 1e6:.1f} MB")
-
-
-def _check_out(out: Path) -> None:
-    """Before the work, not after it."""
-    if out.suffix.lower() not in (".html", ".htm"):
-        raise ValueError(f"--out must end in .html; got {str(out)!r}.")
-    if not out.parent.is_dir():
-        raise ValueError(f"--out must lie in a folder that exists; got {str(out)!r}. Make {str(out.parent)!r} first.")

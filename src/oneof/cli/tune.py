@@ -40,11 +40,10 @@ def tune(
     torch.set_num_threads(1)
     examples = examples_of(read_table(file, roles), file.parent, cache_dir)
     asked = Search(Space(trial_epochs=epochs), seed, groups=examples.groups)
-    known = plain_value(
-        {"oneof": __version__, "data": fingerprint(file), "roles": roles, "epochs": epochs, "seed": seed}
-    )
+    said = {"oneof": __version__, "data": fingerprint(file), "roles": roles, "epochs": epochs, "seed": seed}
     folds = folds_of(examples.x, examples.candidates.mask, asked)
-    found = search_settings(folds, trials, storage or f"sqlite:///{out.with_suffix('.db')}", known, say=typer.echo)
+    place = storage or f"sqlite:///{out.with_suffix('.db')}"
+    found = search_settings(folds, trials, place, plain_value(said), say=typer.echo)
     write_json(found.setting, out)
     typer.echo(
         f"best of {found.tried} ({found.stopped} stopped early): {found.score:.4f} on held-out sets, {found.setting}"

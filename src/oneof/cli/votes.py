@@ -39,7 +39,7 @@ def votes(
     ],
     kind: Annotated[
         Kind | None,
-        typer.Option(help="long: a row per vote; wide: a column per annotator. Guessed from the file if left out."),
+        typer.Option(help="long: a row per vote; wide: a column per annotator. Default: guessed from the file."),
     ] = None,
     policy: Annotated[Policy, typer.Option(help="Which labels become candidates.")] = Policy.union,
     k: Annotated[int, typer.Option(help="at-least: votes that a label needs.")] = 2,
@@ -100,7 +100,8 @@ def votes(
         write(ballots, sets, out)
     summary = summarise(ballots, sets)
     if as_json:
-        typer.echo(_as_json(summary))
+        whole = asdict(summary) | {"agreement": [who._asdict() for who in summary.agreement]}
+        typer.echo(json.dumps(whole, indent=2))
     else:
         _show(summary, policy, out)
 
@@ -126,19 +127,11 @@ def _guess(file: Path, columns: list[str] | None, from_name: str | None) -> Kind
 def _sets(ballots: Votes, policy: Policy, k: int, p: float) -> Sets:
     from oneof.votes import at_least, top_p, union, vaguest
 
-    match policy:
-        case Policy.union:
-            return union(ballots)
-        case Policy.at_least:
-            return at_least(ballots, k)
-        case Policy.vaguest:
-            return vaguest(ballots)
-        case Policy.dawid_skene:
-            return top_p(ballots, p)
-
-
-def _as_json(summary: Summary) -> str:
-    return json.dumps(asdict(summary) | {"agreement": [who._asdict() for who in summary.agreement]}, indent=2)
+    if policy is Policy.at_least:
+        return at_least(ballots, k)
+    if policy is Policy.dawid_skene:
+        return top_p(ballots, p)
+    return union(ballots) if policy is Policy.union else vaguest(ballots)
 
 
 def _show(summary: Summary, policy: Policy, out: Path | None) -> None:
