@@ -133,10 +133,11 @@ def _from_mask(values: NDArray[Any], classes: Iterable[Any] | None) -> tuple[NDA
         wrong = _not_0_or_1(values)
         if wrong.any():
             row, column = (int(i) for i in np.argwhere(wrong)[0])
-            raise ValueError(
-                f"a mask of candidates must hold only 0 and 1; got {values[row, column]} in row {row}, column {column}. "
-                f"{_remedy(values[row, column])}"
-            )
+            cell, remedy = values[row, column], "Weights are not candidates: threshold them first."
+            if not _is_number(cell) or cell != cell:
+                remedy = "A mask has no gaps: write 0 or 1, or leave the row out."
+            needed = "a mask of candidates must hold only 0 and 1"
+            raise ValueError(f"{needed}; got {cell} in row {row}, column {column}. {remedy}")
     names = np.arange(values.shape[1]) if classes is None else _class_array(classes)
     if len(names) != values.shape[1]:
         raise ValueError(
@@ -155,12 +156,6 @@ def _not_0_or_1(values: NDArray[Any]) -> NDArray[np.bool_]:
 def _is_number(cell: Any) -> bool:
     """Not so None and pandas.NA, which nothing may be compared with."""
     return isinstance(cell, (numbers.Number, np.bool_))
-
-
-def _remedy(cell: Any) -> str:
-    if not _is_number(cell) or cell != cell:
-        return "A mask has no gaps: write 0 or 1, or leave the row out."
-    return "Weights are not candidates: threshold them first."
 
 
 def _rows_and_labels(sets: Any) -> tuple[int, NDArray[np.intp], list[Any]]:

@@ -57,15 +57,8 @@ def step(
 
 
 def _remember(
-    problem: Problem,
-    state: State,
-    observing: bool,
-    ours: Portion | None,
-    at: Tensor,
-    candidates: Tensor,
-    logits: Tensor,
-    memory: Any,
-) -> None:
+    problem: Problem, state: State, observing: bool, ours: Portion | None, at: Tensor, candidates: Tensor, logits: Tensor, memory: Any
+) -> None:  # fmt: skip
     """Write what the batch's forward said: the method's memory, and what POP sees."""
     if ours is not None:
         at, candidates, logits, memory = ours.without_fillers(at, candidates, logits, memory)

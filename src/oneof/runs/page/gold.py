@@ -8,11 +8,11 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import PercentFormatter
 from numpy.typing import NDArray
 
+from oneof.metrics import wilson
 from oneof.runs.page.plots import ACCENT, INK, plot
 from oneof.runs.purified import NOBODY, Purified
 
 _BINS = 10
-_Z = 1.959964  # 95 % of a normal distribution
 
 
 class Gold(NamedTuple):
@@ -54,18 +54,6 @@ def compare_gold(table: Purified) -> Gold | None:
         error=float(sum(each.rows * abs(each.said - each.found) for each in bins) / len(rows)),
         drawing=_draw(bins),
     )
-
-
-def wilson(right: int, n: int) -> tuple[float, float]:
-    """Wilson's 95 % interval of a share.
-
-    >>> tuple(round(end, 3) for end in wilson(8, 10))
-    (0.49, 0.943)
-    """
-    share, spread = right / n, _Z * _Z / n
-    middle = (share + spread / 2) / (1 + spread)
-    reach = _Z * float(np.sqrt(share * (1 - share) / n + spread / (4 * n))) / (1 + spread)
-    return max(0.0, middle - reach), min(1.0, middle + reach)
 
 
 class _Bin(NamedTuple):

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from oneof.runs.page.gold import wilson
+from oneof.metrics import wilson
 from oneof.runs.purified import NOBODY, Purified
 
 _SHOWN = 20
