@@ -76,7 +76,9 @@ def read_known(sets: Any, classes: NDArray[Any]) -> NDArray[np.bool_]:
     return np.stack([mask[:, column[name]] if name in column else nothing for name in classes.tolist()], axis=1)
 
 
-def empty_message(blank: NDArray[np.bool_], complementary: bool = False) -> str:
+def empty_message(
+    blank: NDArray[np.bool_], complementary: bool = False, remedy: str = "oneof.read(..., empty='unlabelled')"
+) -> str:
     """What to say of rows without a label left, which `blank` [n] marks."""
     first, count = int(blank.argmax()), int(blank.sum())
     if complementary:
@@ -86,7 +88,7 @@ def empty_message(blank: NDArray[np.bool_], complementary: bool = False) -> str:
         )
     return (
         f"candidates must hold at least one label per row; {count} of {len(blank)} rows are empty, first row {first}. "
-        "Leave them out; if nothing is known about them, oneof.read(..., empty='unlabelled') or --empty unlabelled makes them full."
+        f"Leave them out; if nothing is known about them, {remedy} makes them full."
     )
 
 

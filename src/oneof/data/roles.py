@@ -49,17 +49,17 @@ class LeftOut(NamedTuple):
     row_numbers: tuple[str, ...] = ()
     truths: tuple[str, ...] = ()
 
-    def lines(self) -> list[str]:
-        """A line for a person on every kind of them."""
+    def lines(self, of_a_frame: bool = False) -> list[str]:
+        """A line for a person on every kind of them: what to do on the command line, or with a frame in Python."""
         said = {
-            "columns of text": (self.texts, "To use one, make it a category (--category NAME, or dtype 'category' in a frame), or take it as text (--text NAME)."),
-            "columns without a value": (self.blank, ""),
-            "columns that number the rows": (self.row_numbers, f"To use them beside the others, say {_all_and(self.row_numbers)}."),
-            "columns that look like true labels": (self.truths, f"If they are, say --gold NAME; if they are features, say {_all_and(self.truths)}."),
+            "columns of text": (self.texts, "To use one, make it a category (--category NAME, or dtype 'category' in a frame), or take it as text (--text NAME).", "To use one, give it the dtype 'category'."),
+            "columns without a value": (self.blank, "", ""),
+            "columns that number the rows": (self.row_numbers, f"To use them beside the others, say {_all_and(self.row_numbers)}.", "To use them too, give X as an array."),
+            "columns that look like true labels": (self.truths, f"If they are, say --gold NAME; if they are features, say {_all_and(self.truths)}.", "If they are features, rename them."),
         }  # fmt: skip
         return [
-            f"{what} are left out: {', '.join(name or '(unnamed)' for name in names)}. {advice}".rstrip()
-            for what, (names, advice) in said.items()
+            f"{what} are left out: {', '.join(name or '(unnamed)' for name in names)}. {advice[of_a_frame]}".rstrip()
+            for what, (names, *advice) in said.items()
             if names
         ]
 
