@@ -21,12 +21,12 @@ _MARKS = {"equal": "[green]equal[/]", "explained": "[yellow]explained[/]", "diff
 
 
 def data(
-    names: Annotated[list[str] | None, typer.Argument(help="Data sets; all of them by default.")] = None,
+    names: Annotated[list[str] | None, typer.Argument(help="Data sets to look at. Default: all.")] = None,
     data_dir: DataFolder = None,
-    verify: Annotated[bool, typer.Option("--verify", help="Check checksums and the figures of the paper.")] = False,
-    get: Annotated[str | None, typer.Option(help="Download this data set.", metavar="NAME")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
-) -> None:
+    verify: Annotated[bool, typer.Option("--verify", help="Check files against checksums, and what they hold against the paper's figures.")] = False,
+    get: Annotated[str | None, typer.Option(help="Download this data set into the folder; a download that was stopped goes on.", metavar="NAME")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+) -> None:  # fmt: skip
     """List the data sets, verify them, or get one."""
     from oneof.data.named.catalogue import NAMED, data_folder, find
 

@@ -21,21 +21,11 @@ SEEDS = 5  # of --paper
 
 
 def demo(
-    out: Annotated[Path, typer.Option(help="The folder to write.")] = Path("oneof-demo"),
-    epochs: Annotated[
-        int | None,
-        typer.Option(
-            min=1, help="Epochs of training; fewer are quicker and worse. Default: as oneof fit; with --paper 100."
-        ),
-    ] = None,
-    paper: Annotated[
-        bool, typer.Option("--paper", help="Show the paper's ablation instead: PRODEN and CC with and without POP.")
-    ] = False,
-    seeds: Annotated[
-        int | None,
-        typer.Option(min=1, max=100, help=f"With --paper: how many trials of each system. Default: {SEEDS}."),
-    ] = None,
-) -> None:
+    out: Annotated[Path, typer.Option(help="The folder to write to.")] = Path("oneof-demo"),
+    epochs: Annotated[int | None, typer.Option(min=1, help="Epochs of training; fewer are quicker and worse. Default: as oneof fit; with --paper 100.")] = None,
+    paper: Annotated[bool, typer.Option("--paper", help="Show the paper's ablation instead: PRODEN and CC with and without POP.")] = False,
+    seeds: Annotated[int | None, typer.Option(min=1, max=100, help=f"With --paper: how many trials of each system. Default: {SEEDS}.")] = None,
+) -> None:  # fmt: skip
     """Show the whole way on digits: votes of five simulated people in; labels, a page and a model out."""
     if seeds is not None and not paper:
         raise ValueError(f"--seeds must stand beside --paper; got --seeds {seeds} alone. Leave it out, or add --paper.")

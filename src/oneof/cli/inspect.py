@@ -26,10 +26,10 @@ _STYLE = {"stop": "bold red", "warn": "yellow", "info": "cyan"}
 def inspect(
     file: TableFile,
     roles: Roles,
-    seed: Annotated[int, typer.Option(help="Of the test of what the sets depend on.")] = 0,
-    json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
-    png: Annotated[Path | None, typer.Option(help="Draw set sizes and co-occurrence into this file.")] = None,
-) -> None:
+    seed: Annotated[int, typer.Option(help="Seed of the test of what the sets depend on.")] = 0,
+    json: Annotated[bool, typer.Option("--json", help="Print everything as JSON instead of tables.")] = False,
+    png: Annotated[Path | None, typer.Option(help="Also draw set sizes, and which labels occur together, into this .png file.")] = None,
+) -> None:  # fmt: skip
     """Say what the candidate sets are like, what cannot be told apart, and what to do about it."""
     from oneof.data.table import read_table
     from oneof.inspect import inspect_table

@@ -10,8 +10,8 @@ from oneof.cli.columns import RunFolder
 
 def report(
     run: RunFolder,
-    out: Annotated[Path, typer.Option(help="The page; it needs no other file and no network.")] = Path("report.html"),
-) -> None:
+    out: Annotated[Path, typer.Option(help="The .html file to write; it needs no other file and no network.")] = Path("report.html"),
+) -> None:  # fmt: skip
     """Make a page of a run: what came in, how training went, what came out, every row, and the rows to ask about."""
     from oneof.runs.folder import Run
     from oneof.runs.page import render_page

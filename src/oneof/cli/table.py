@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from oneof.cli.columns import DataFolder
+
 if TYPE_CHECKING:
     from oneof.paper.experiments import Table
     from oneof.paper.obtain import Cell, Place
@@ -18,24 +20,18 @@ PLACES = ("processes", "ray")
 
 def table(
     number: Annotated[int, typer.Argument(help="Which table of the paper: 1 to 5, or 6 and 7 for the data sets.")],
-    datasets: Annotated[str, typer.Option(help="Names with commas between; default: all whose data are there.")] = "",
-    methods: Annotated[str, typer.Option(help="Systems, such as pop,proden,cc+pop; default: all.")] = "",
-    seeds: Annotated[str, typer.Option(help="How many, from 100 on; or a range such as 0-9.")] = "10",
-    show: Annotated[bool, typer.Option("--show", help="Run nothing: render what rows there are.")] = False,
-    form: Annotated[str, typer.Option("--format", help="rich, markdown or latex.")] = "rich",
-    rows: Annotated[Path, typer.Option(help="The file of rows.")] = Path("results/tables.jsonl"),
-    data_dir: Annotated[Path | None, typer.Option(help="Where the data sets lie; default: ONEOF_DATA.")] = None,
-    processes: Annotated[int, typer.Option(help="Processes to run in; 0: one for each core.")] = 0,
+    datasets: Annotated[str, typer.Option(help="Data sets, separated by commas. Default: all whose files are there.")] = "",
+    methods: Annotated[str, typer.Option(help="Systems, separated by commas, such as pop,proden,cc+pop. Default: all.")] = "",
+    seeds: Annotated[str, typer.Option(help="How many seeds, from 100 on; or a range such as 0-9.")] = "10",
+    show: Annotated[bool, typer.Option("--show", help="Run nothing; show the rows that there are.")] = False,
+    form: Annotated[str, typer.Option("--format", help="How to print it: rich, markdown or latex.")] = "rich",
+    rows: Annotated[Path, typer.Option(help="The file that rows are read from and appended to.")] = Path("results/tables.jsonl"),
+    data_dir: DataFolder = None,
+    processes: Annotated[int, typer.Option(help="Processes to run in. 0: one for each core.")] = 0,
     device: Annotated[str, typer.Option(help="Where to train: cpu or cuda.")] = "cpu",
-    on: Annotated[str, typer.Option(help="What runs it: processes, or ray (extra 'sweep').")] = "processes",
-    deterministic: Annotated[
-        bool,
-        typer.Option(
-            "--deterministic",
-            help="The same rows to the bit, whenever they are run on one machine; without it they may differ by rounding.",
-        ),
-    ] = False,
-) -> None:
+    on: Annotated[str, typer.Option(help="What runs the trials: processes, or ray (install the extra 'sweep').")] = "processes",
+    deterministic: Annotated[bool, typer.Option("--deterministic", help="Give the same rows to the bit whenever they are run on one machine. Without it they may differ by rounding.")] = False,
+) -> None:  # fmt: skip
     """Reproduce a table of the paper: run what is missing, and show ours beside the paper's. Stop it at any time; it resumes."""
     if form not in FORMS:
         raise ValueError(f"format must be one of {', '.join(FORMS)}; got {form!r}.")

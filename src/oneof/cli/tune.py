@@ -14,16 +14,12 @@ def tune(
     file: TableFile,
     out: Annotated[Path, typer.Option(help="Where to write the best settings, as JSON.")],
     roles: Roles,
-    trials: Annotated[
-        int, typer.Option(min=1, help="Settings to try, in all: a search that was stopped goes on to so many.")
-    ] = 50,
-    epochs: Annotated[int, typer.Option(min=1, help="Epochs to train each.")] = 15,
-    storage: Annotated[
-        str | None, typer.Option(help="Optuna's database, such as sqlite:///x.db. Default: beside --out.")
-    ] = None,
-    seed: Annotated[int, typer.Option(help="Of everything that is drawn.")] = 0,
+    trials: Annotated[int, typer.Option(min=1, help="Settings to try in all; a search that was stopped goes on until there are so many.")] = 50,
+    epochs: Annotated[int, typer.Option(min=1, help="Epochs to train each setting.")] = 15,
+    storage: Annotated[str | None, typer.Option(help="Optuna's database, such as sqlite:///x.db. Default: a file beside --out.")] = None,
+    seed: Annotated[int, typer.Option(help="Seed of everything that is drawn.")] = 0,
     cache_dir: CacheFolder = None,
-) -> None:
+) -> None:  # fmt: skip
     """Search settings without true labels, and write the best for `oneof fit --settings`. It resumes. Needs optuna."""
     import torch
 
