@@ -77,9 +77,10 @@ def resolve_roles(kinds: Mapping[str, Kind], where: str, roles: Roles) -> tuple[
     """
     parts = [roles.candidates, roles.exclude, roles.gold, roles.group, *roles.words, *roles.ignore]
     taken = [name for name in parts if name]
-    for name in taken:
+    for i, name in enumerate(taken):
         check_column(name, list(kinds), where)
-    _check_one_part(taken, where)
+        if name in taken[:i]:
+            raise ValueError(f"a column must have one part; {where}, column {name!r} was given two. Name it once.")
     free = {name: kind for name, kind in kinds.items() if name not in taken}
     chosen = {name for pattern in roles.features for name in _matching(pattern, free, where)}
     words = tuple(name for name, kind in free.items() if name in chosen and kind in ("text", "category"))
@@ -102,12 +103,6 @@ def check_column(name: str, columns: Sequence[str], where: str) -> None:
     if name not in columns:
         shown = ", ".join(columns[:8]) + (", ..." if len(columns) > 8 else "")
         raise ValueError(f"column {name!r} must be in {where}; it has {shown or 'none'}.{did_you_mean(name, columns)}")
-
-
-def _check_one_part(taken: list[str], where: str) -> None:
-    twice = next((name for i, name in enumerate(taken) if name in taken[:i]), None)
-    if twice is not None:
-        raise ValueError(f"a column must have one part; {where}, column {twice!r} was given two. Name it once.")
 
 
 def _matching(pattern: str, free: Mapping[str, Kind], where: str) -> set[str]:

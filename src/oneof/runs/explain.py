@@ -1,7 +1,5 @@
 """Why a row got its label, in words; and the rows to ask a person about, in the order in which answers pay."""
 
-from __future__ import annotations
-
 from collections import Counter
 from typing import Any
 

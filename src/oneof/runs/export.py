@@ -1,7 +1,5 @@
 """The ensemble as one ONNX graph: features [n, d] in, mean probabilities [n, c] out; checked against the networks by onnxruntime."""
 
-from __future__ import annotations
-
 import io
 import math
 import warnings

@@ -5,8 +5,6 @@ of them did, by all. Where there are votes, what the networks say is weighed by 
 these numbers from here.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """Predictions as a table: label and probability; on request the distribution, abstention by wished accuracy, and sets."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

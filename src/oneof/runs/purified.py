@@ -1,7 +1,5 @@
 """The purified table of a run as arrays: what the sections of the page count in, and what an estimator shows."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
