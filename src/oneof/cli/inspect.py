@@ -31,12 +31,13 @@ def inspect(
     png: Annotated[Path | None, typer.Option(help="Also draw set sizes, and which labels occur together, into this .png file.")] = None,
 ) -> None:  # fmt: skip
     """Say what the candidate sets are like, what cannot be told apart, and what to do about it."""
-    from oneof.data.table import read_table
-    from oneof.inspect import inspect_table
     from oneof.storage.sheets import check_out
 
     if png is not None:
-        check_out(png, (".png",), "--png")
+        check_out(png, (".png",), "--png")  # before the imports, which take seconds
+    from oneof.data.table import read_table
+    from oneof.inspect import inspect_table
+
     found = inspect_table(read_table(file, roles, bare=True), seed=seed)
     if json:
         print(json_format.dumps(found.to_dict(), ensure_ascii=False))

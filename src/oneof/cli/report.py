@@ -13,12 +13,12 @@ def report(
     out: Annotated[Path, typer.Option(help="The .html file to write; it needs no other file and no network.")] = Path("report.html"),
 ) -> None:  # fmt: skip
     """Make a page of a run: what came in, how training went, what came out, every row, and the rows to ask about."""
+    from oneof.storage.sheets import check_out
+
+    check_out(out, (".html", ".htm"), "--out")  # before the imports, which take seconds
     from oneof.runs.folder import Run
     from oneof.runs.page import render_page
     from oneof.storage.files import written_beside
-    from oneof.storage.sheets import check_out
-
-    check_out(out, (".html", ".htm"), "--out")
 
     opened = Run.open(run)
     text = render_page(opened.facts, opened.purified, opened.training, opened.rows).encode()
