@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from oneof.data.augment import views
-from oneof.data.files.human_votes import HumanVotes, read_cifar10n
+from oneof.data.files.cifar import HumanVotes, read_cifar10n
 from oneof.data.named.catalogue import Dataset, data_folder, load
 from oneof.methods import BalancedProden, Method, Proden
 from oneof.networks import WideResNet

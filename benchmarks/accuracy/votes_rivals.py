@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pandas import DataFrame
 
-from oneof.data.files.human_votes import read_cifar10n
+from oneof.data.files.cifar import read_cifar10n
 from oneof.data.named.catalogue import data_folder
 
 RIVALS = {"rival-dawid-skene": "DawidSkene", "rival-glad": "GLAD", "rival-mmsr": "MMSR"}

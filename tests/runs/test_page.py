@@ -356,7 +356,7 @@ def test_the_command_writes_the_same_page_for_the_same_run(run, tmp_path, html, 
 
 @pytest.mark.parametrize(
     ("out", "words"),
-    [("report.pdf", "--out must end in .html; got 'report.pdf'"), ("none/r.html", "Make 'none' first.")],
+    [("report.pdf", "--out must end in one of .html, .htm; got 'report.pdf'"), ("none/r.html", "Make 'none' first.")],
 )
 def test_a_place_where_the_page_cannot_lie_is_refused(run, out, words):
     done = call("report", str(run), "--out", out)

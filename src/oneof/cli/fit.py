@@ -75,12 +75,12 @@ def fit(
     epochs: Annotated[
         int | None, typer.Option(min=1, help="Epochs to train the ensemble. Default: 60, fewer above 20,000 rows.")
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Of everything that is drawn.")] = 0,
-    threads: Annotated[int, typer.Option(min=1, help="Of torch. Small networks are fastest with one.")] = 1,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of everything that is drawn.")] = 0,
+    threads: Annotated[int, typer.Option(min=1, help="Threads of torch. Small networks are fastest with one.")] = 1,
     processes: Annotated[
         int | None,
         typer.Option(
-            help="That share the work, for fits that take minutes: starting them takes seconds, and on two cores little is gained. The same result up to rounding. Default: those of torchrun or SLURM, or one."
+            help="Processes that share the work, with the same result up to rounding. Starting them takes seconds, and on two cores little is gained. Default: those that torchrun or SLURM started, else one."
         ),
     ] = None,
     memory: Annotated[float, typer.Option(min=0.001, help="Gigabytes that training may take.")] = 1.0,

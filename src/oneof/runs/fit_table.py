@@ -1,7 +1,5 @@
 """From a person's table to a run folder: read, look, learn, write. Killed, it goes on where it was."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import time

@@ -5,8 +5,6 @@ of them did, by all. Where there are votes, what the networks say is weighed by 
 these numbers from here.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -18,6 +16,7 @@ from numpy.typing import NDArray
 from oneof.runs.calibrate import Judged
 from oneof.runs.model import Model
 from oneof.runs.nearest_rows import Evidence
+from oneof.storage.sheets import lists_of
 from oneof.training.state import Fit
 
 Mask = NDArray[np.bool_]
@@ -118,9 +117,7 @@ class Judgement(NamedTuple):
     """What is weighed beside the networks where there are votes."""
 
     prior: NDArray[np.floating[Any]]  # [n, c] what the votes say
-    opinion: NDArray[np.floating[Any]] | None = (
-        None  # [n, c] what other rows say, NaN where they say nothing; it errs in other ways than networks do
-    )
+    opinion: NDArray[np.floating[Any]] | None = None  # [n, c] what other rows say, NaN where they say nothing
 
     def joined(self, networks: NDArray[np.float32]) -> NDArray[np.float32]:
         """(networks + opinion) / 2 x prior, [n, c]."""
@@ -202,18 +199,12 @@ def ensemble_table(
     )
 
 
-def _offsets(rows: NDArray[np.intp], n: int) -> pa.Array:
-    return pa.array(np.concatenate([[0], np.bincount(rows, minlength=n).cumsum()]).astype(np.int32))
-
-
 def _lists(mask: Mask, names: pa.Array) -> pa.ListArray:
     rows, labels = np.nonzero(mask)
-    return pa.ListArray.from_arrays(_offsets(rows, len(mask)), names.take(pa.array(labels)))
+    return lists_of(rows, len(mask), names.take(pa.array(labels)))
 
 
 def _fallen(falls: Fallen, n: int, names: pa.Array) -> pa.ListArray:
     columns = [names.take(pa.array(falls.label)), *(pa.array(falls[i]) for i in (2, 3, 4))]
-    values = pa.StructArray.from_arrays(
-        [column.cast(field.type) for column, field in zip(columns, FALL, strict=True)], fields=list(FALL)
-    )
-    return pa.ListArray.from_arrays(_offsets(falls.row, n), values)
+    cast = [column.cast(field.type) for column, field in zip(columns, FALL, strict=True)]
+    return lists_of(falls.row, n, pa.StructArray.from_arrays(cast, fields=list(FALL)))

@@ -3,8 +3,6 @@
 The loop knows the protocols of a method and of a purification rule, and the name of none. It alone writes to the tables.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from functools import partial

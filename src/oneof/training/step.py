@@ -1,7 +1,5 @@
 """One step: what a batch does to the networks and to the tables, all of it in place, so that it can be captured as a graph."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch
@@ -59,15 +57,8 @@ def step(
 
 
 def _remember(
-    problem: Problem,
-    state: State,
-    observing: bool,
-    ours: Portion | None,
-    at: Tensor,
-    candidates: Tensor,
-    logits: Tensor,
-    memory: Any,
-) -> None:
+    problem: Problem, state: State, observing: bool, ours: Portion | None, at: Tensor, candidates: Tensor, logits: Tensor, memory: Any
+) -> None:  # fmt: skip
     """Write what the batch's forward said: the method's memory, and what POP sees."""
     if ours is not None:
         at, candidates, logits, memory = ours.without_fillers(at, candidates, logits, memory)

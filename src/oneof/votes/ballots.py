@@ -1,7 +1,5 @@
 """Votes as integer arrays, and how answers in words become them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -54,7 +52,7 @@ class Votes:
         answer = self.answer
         return np.bincount(answer)[answer]
 
-    def of_items(self, wanted: Integers) -> Votes:
+    def of_items(self, wanted: Integers) -> "Votes":
         """The votes for these items alone, which are numbered anew in this order."""
         place = np.full(len(self.items), -1)
         place[wanted] = np.arange(len(wanted))

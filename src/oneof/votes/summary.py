@@ -1,7 +1,5 @@
 """A summary of votes and of the sets made from them."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from dataclasses import dataclass
 

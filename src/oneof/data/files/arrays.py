@@ -1,7 +1,5 @@
 """Files of arrays, npz and .mat: features, candidate sets and perhaps true labels."""
 
-from __future__ import annotations
-
 import zipfile
 import zlib
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ A source knows its columns and yields those that are asked for piece by piece, s
 result. Parquet comes column by column: with row groups of hundreds of megabytes, batches of rows need as much again.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -132,14 +130,11 @@ def readable(name: str) -> Iterator[None]:
     try:
         yield
     except UnicodeDecodeError as error:  # cells are Arrow's to check, names are Python's
-        raise Unreadable(
-            f"{name} must be UTF-8; the names of its columns have other bytes. Save it as UTF-8."
-        ) from error
+        said = f"{name} must be UTF-8; the names of its columns have other bytes. Save it as UTF-8."
+        raise Unreadable(said) from error
     except (pa.ArrowException, OSError, KeyError) as error:
-        if (
-            isinstance(error, OSError) and error.errno is not None
-        ):  # no such file, no permission: the system's own words
-            raise
+        if isinstance(error, OSError) and error.errno is not None:
+            raise  # no such file, no permission: the system's own words
         raise Unreadable(f"{name} cannot be read; {' '.join(str(error).split())[:200]}") from error
 
 

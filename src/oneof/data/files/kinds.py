@@ -1,7 +1,5 @@
 """What a column of a table holds, and dates as numbers: they are often written as text."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pyarrow as pa
