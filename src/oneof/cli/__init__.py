@@ -16,6 +16,7 @@ from oneof.cli.inspect import inspect
 from oneof.cli.predict import predict
 from oneof.cli.report import report
 from oneof.cli.table import table
+from oneof.cli.theory import theory
 from oneof.cli.tune import tune
 from oneof.cli.votes import votes
 from oneof.version import __version__
@@ -36,7 +37,7 @@ def _without_metavar(command: Callable[..., None]) -> Callable[..., None]:
     return command
 
 
-for command in (demo, data, votes, inspect, generate, fit, predict, clean, report, export, tune, table):
+for command in (demo, data, votes, inspect, generate, fit, predict, clean, report, export, tune, table, theory):
     app.command()(_without_metavar(command))
 
 # typer carries its own click in newer versions and uses the real one in older: this is ClickException of either

@@ -63,7 +63,13 @@ def _remember(
     if ours is not None:
         at, candidates, logits, memory = ours.without_fillers(at, candidates, logits, memory)
     put(state.memory, at, memory)
-    if observing and problem.purify and state.pop:
+    if observing:
+        observe(problem, state, at, candidates, logits)
+
+
+def observe(problem: Problem, state: State, at: Tensor, candidates: Tensor, logits: Tensor) -> None:
+    """Show POP what the networks say of the rows at these positions [t, b]."""
+    if problem.purify and state.pop:
         prior = problem.votes_for(rows_at(problem.rows, at))
         seen = state.pop.seen.take(at)
         weighed = logits if prior is None else logits + prior
