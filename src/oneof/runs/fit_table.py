@@ -6,6 +6,7 @@ import json
 import shutil
 import time
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -23,12 +24,14 @@ from oneof.runs.learn import SPACE, Examples, Learned, learn, write_learned
 from oneof.runs.voted import read_voted, weigh_votes
 from oneof.selection.space import Space
 from oneof.selection.trying import Search
+from oneof.storage.locks import alone
 from oneof.storage.settings import first_difference, plain_value
 from oneof.training.processes import check_rows, crew_here
 from oneof.version import __version__
 from oneof.votes.opening import VotesFile
 
 ASKED = "asked.json"  # in the checkpoint: what the run was asked for
+LOCK = "lock"  # there too: held while a process is at work
 
 
 @dataclass(frozen=True)
@@ -92,8 +95,10 @@ def fit_table(
         memory=memory,
         processes=processes,
     )
-    learned = learn(ready.examples, asked, train_on_gold=task.train_on_gold)
-    crew.told(partial(_write, file, out, task, ready, learned, command, begun))
+    with ExitStack() as held:
+        crew.told(partial(held.enter_context, alone(out / "checkpoint" / LOCK, str(out))))
+        learned = learn(ready.examples, asked, train_on_gold=task.train_on_gold)
+        crew.told(partial(_write, file, out, task, ready, learned, command, begun))
     return Run.open(out)
 
 
@@ -153,13 +158,16 @@ def _is_finished(out: Path, asked: dict[str, Any]) -> bool:
 def _check_folder(out: Path, asked: dict[str, Any]) -> None:
     """See that the folder is free, or that the run stopped in it was asked for the same."""
     note = out / "checkpoint" / ASKED
+    if note.with_name(LOCK).exists():
+        with alone(note.with_name(LOCK), str(out)):
+            pass
     if note.exists():
         try:
             before = json.loads(note.read_text(encoding="utf-8"))
         except ValueError as error:
             raise ValueError(f"{note} must say what the run was asked for; it is damaged. Delete {out}.") from error
         return _check_same(out, before, asked)
-    begun = note.parent.is_dir() and all(path.name == f".{ASKED}.part" for path in note.parent.iterdir())
+    begun = note.parent.is_dir() and all(path.name.endswith(".part") for path in note.parent.iterdir())
     others = [path for path in out.iterdir() if path != note.parent or not begun] if out.is_dir() else [out]
     if out.exists() and others:
         raise ValueError(f"out must be a new or empty folder; {out} holds something else. Give another one.")
@@ -204,4 +212,4 @@ def _write(
         "seconds": round(time.monotonic() - begun, 1),
     }
     write_learned(learned, out, facts)
-    shutil.rmtree(out / "checkpoint")
+    shutil.rmtree(out / "checkpoint", ignore_errors=True)
