@@ -7,7 +7,7 @@ import shutil
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,6 +21,7 @@ from oneof.data.table import Table, read_table
 from oneof.inspect import inspect_table
 from oneof.runs.folder import FACTS, Run, fingerprint, write_json
 from oneof.runs.learn import SPACE, Examples, Learned, learn, write_learned
+from oneof.runs.sample import read_sample
 from oneof.runs.voted import read_voted, weigh_votes
 from oneof.selection.space import Space
 from oneof.selection.trying import Search
@@ -44,6 +45,7 @@ class Task:
     rule: str = "both"  # how settings are chosen: a key of oneof.metrics.CRITERIA or MEANS
     space: Space = SPACE
     votes: VotesFile | None = None  # in place of a column of candidates
+    answers: str | None = None  # a filled-in sample.csv: gold labels of rows that were drawn
 
 
 def fit_table(
@@ -119,6 +121,8 @@ def _make_ready(
     asked = {"oneof": __version__, "data": fingerprint(file), **plain_value(task)}
     if task.votes is not None:
         asked["votes"] |= {"data": fingerprint(Path(task.votes.path))}
+    if task.answers is not None:
+        asked["answers"] = fingerprint(Path(task.answers))
     if _is_finished(out, asked):
         say(f"{out} is finished already; nothing to do.")
         return None
@@ -128,7 +132,7 @@ def _make_ready(
     if fingerprint(file) != asked["data"]:
         raise ValueError(f"{file} must not change while it is read; it did. Repeat the command.")
     check_rows(len(mixed.columns), processes)
-    examples = examples_of(mixed, file.parent, cache)
+    examples = _answered(examples_of(mixed, file.parent, cache), task.answers)
     warnings = _look(examples.x, mixed, examples.encoding, task.seed) + (voted.remarks if voted else [])
     for text in warnings:
         say(text)
@@ -145,6 +149,14 @@ def examples_of(mixed: Table, folder: Path, cache: Path | None = None) -> Exampl
     named = [part.model for part in encoding.embedded]
     x = encoding.transform(mixed.columns, folder=folder, cache=cache, named=named)
     return Examples(x, mixed.candidates, encoding, mixed.gold, mixed.groups)
+
+
+def _answered(examples: Examples, path: str | None) -> Examples:
+    """The examples with the answers of a person beside the gold labels that the table has."""
+    if path is None:
+        return examples
+    said = read_sample(Path(path), examples.candidates.classes, len(examples.x))
+    return replace(examples, gold=said if examples.gold is None else np.where(said >= 0, said, examples.gold))
 
 
 def _is_finished(out: Path, asked: dict[str, Any]) -> bool:
