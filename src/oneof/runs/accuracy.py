@@ -50,6 +50,8 @@ class Claim:
         """
         if self.verdict == "nothing learned":
             return f"nothing learned: {self.reason}"
+        if self.value is None and self.bound > 0.995:
+            return f"not known: {self.reason}"
         if self.value is None:
             return f"at most {self.bound:.0%}, if the sets hold the truth; no more can be said: {self.reason}".replace(
                 "%", " %"
