@@ -39,7 +39,7 @@ def clean(
         write_sheet(table, out, separator)
     asked, outside = sum(table["ask"].to_pylist()), table.num_rows - table["outside"].null_count
     typer.echo(
-        f"wrote {out}: {table.num_rows:,} rows, {asked:,} to ask a person about, {outside:,} whose set may miss the truth"
+        f"wrote {out}: {table.num_rows:,} rows, {asked:,} to ask a person about, {outside:,} where the networks are sure of a label outside the set"
     )
 
 

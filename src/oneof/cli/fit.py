@@ -49,6 +49,12 @@ def fit(
             help="With --votes: a table of child and parent. A vote for a parent is a vote for all labels below it."
         ),
     ] = None,
+    gold_file: Annotated[
+        Path | None,
+        typer.Option(
+            help="True labels of some rows: the sample.csv of an earlier run of this table, filled in. Rows that were drawn measure the accuracy."
+        ),
+    ] = None,
     train_on_gold: Annotated[bool, typer.Option("--train-on-gold", help="Train on the gold labels too.")] = False,
     method: Annotated[
         str | None,
@@ -104,7 +110,14 @@ def fit(
         fit_table,
         file,
         out,
-        Task(roles, seed, train_on_gold, space=space, votes=_votes(votes, on, annotators, taxonomy, roles.separator)),
+        Task(
+            roles,
+            seed,
+            train_on_gold,
+            space=space,
+            votes=_votes(votes, on, annotators, taxonomy, roles.separator),
+            answers=None if gold_file is None else str(gold_file),
+        ),
         command=sys.argv,
         cache=cache_dir,
         memory=int(memory * 2**30),
@@ -179,6 +192,8 @@ def show(run: Run, console: Console) -> None:
     import pyarrow.compute as pc
 
     from oneof.metrics import in_words
+    from oneof.runs.accuracy import Claim
+    from oneof.runs.sample import FILE
 
     facts, purified = run.facts, run.purified
     asked = pc.sum(purified["ask"]).as_py() or 0
@@ -188,23 +203,11 @@ def show(run: Run, console: Console) -> None:
         ("rows, features, classes", f"{facts['n']:,}, {facts['d']:,}, {len(facts['classes']):,}"),
         ("labels per set", f"{given:.2f} given, {kept:.2f} kept"),
         ("networks", f"{run.model.t}, chosen by {in_words(facts['rule'])}"),
-        ("accuracy on new rows", accuracy_in_words(facts["estimate"])),
+        ("accuracy on new rows", Claim(**facts["estimate"]).in_words),
         ("rows to ask a person about", f"{asked:,} ({asked / facts['n']:.1%})"),
         ("seconds", f"{facts['seconds']:,}"),
     ):
         table.add_row(name, Text(value))
     console.print(table)
-
-
-def accuracy_in_words(estimate: dict[str, object]) -> str:
-    """The estimate of the accuracy as a person reads it.
-
-    >>> accuracy_in_words({"value": 0.7, "low": 0.62, "high": 0.75, "kind": "interval", "by": "candidate sets"})
-    'about 70 % (62 to 75 %), by candidate sets'
-    >>> accuracy_in_words({"value": 0.7, "low": 0.0, "high": 0.75, "kind": "bound", "by": "candidate sets"})
-    'at most 75 %, by candidate sets: too little is known for an estimate'
-    """
-    value, low, high = (100 * float(str(estimate[name])) for name in ("value", "low", "high"))
-    if estimate["kind"] == "bound":
-        return f"at most {high:.0f} %, by {estimate['by']}: too little is known for an estimate"
-    return f"about {value:.0f} % ({low:.0f} to {high:.0f} %), by {estimate['by']}"
+    if facts["estimate"]["by"] != "gold labels":
+        console.print(Text(f"To know the accuracy: fill in {run.folder / FILE} and fit again with --gold-file."))

@@ -51,7 +51,7 @@ def _in_words(found: object, calibration: dict[str, object], accuracy: float | N
 
     assert isinstance(found, pa.Table)
     words = [f"{found.num_rows:,} rows"]
-    by = f"by {calibration['by']}" + (", which is weaker than by gold labels" * (calibration["by"] != "gold labels"))
+    by = f"by {calibration['by']}" + (f", {calibration['reason']}" * (calibration["by"] != "gold labels"))
     if accuracy is not None:
         words.append(
             f"{sum(found['abstained'].to_pylist()):,} abstained to be right in {accuracy:.0%} of the others ({by})"

@@ -168,6 +168,8 @@ def _kept(store: Path) -> Vectors:
 
 
 def _write(store: Path, known: Vectors) -> None:
+    """Keep what is known, and what other processes have kept meanwhile."""
+    known = _kept(store) | known
     keys = np.frombuffer(" ".join(known).encode(), dtype=np.uint8)
     content = save({"keys": keys, "vectors": np.stack(list(known.values()))})
     try:

@@ -35,7 +35,7 @@ def draw(counts: Counts, identity: Identity) -> Figure:
 
 
 def save_picture(counts: Counts, identity: Identity, path: Path) -> None:
-    """Write the figure as PNG, beside its place and then renamed into it."""
+    """Write the figure as PNG."""
     with written_beside(path) as file:
         draw(counts, identity).savefig(file, format="png", dpi=150)
 

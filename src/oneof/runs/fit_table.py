@@ -4,7 +4,8 @@ import json
 import shutil
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,15 +19,18 @@ from oneof.data.table import Table, read_table
 from oneof.inspect import inspect_table
 from oneof.runs.folder import FACTS, Run, fingerprint, write_json
 from oneof.runs.learn import SPACE, Examples, Learned, learn, write_learned
+from oneof.runs.sample import read_sample
 from oneof.runs.voted import read_voted, weigh_votes
 from oneof.selection.space import Space
 from oneof.selection.trying import Search
+from oneof.storage.locks import alone
 from oneof.storage.settings import first_difference, plain_value
 from oneof.training.processes import check_rows, crew_here
 from oneof.version import __version__
 from oneof.votes.opening import VotesFile
 
 ASKED = "asked.json"  # in the checkpoint: what the run was asked for
+LOCK = "lock"  # there too: held while a process is at work
 
 
 @dataclass(frozen=True)
@@ -39,6 +43,7 @@ class Task:
     rule: str = "both"  # how settings are chosen: a key of oneof.metrics.CRITERIA or MEANS
     space: Space = SPACE
     votes: VotesFile | None = None  # in place of a column of candidates
+    answers: str | None = None  # a filled-in sample.csv: gold labels of rows that were drawn
 
 
 def fit_table(
@@ -90,8 +95,10 @@ def fit_table(
         memory=memory,
         processes=processes,
     )
-    learned = learn(ready.examples, asked, train_on_gold=task.train_on_gold)
-    crew.told(partial(_write, file, out, task, ready, learned, command, begun))
+    with ExitStack() as held:
+        crew.told(partial(held.enter_context, alone(out / "checkpoint" / LOCK, str(out))))
+        learned = learn(ready.examples, asked, train_on_gold=task.train_on_gold)
+        crew.told(partial(_write, file, out, task, ready, learned, command, begun))
     return Run.open(out)
 
 
@@ -113,6 +120,8 @@ def _make_ready(
     if task.votes is not None:
         read = {"data": task.votes.path, "tree": task.votes.taxonomy}
         asked["votes"] |= {name: fingerprint(Path(path)) for name, path in read.items() if path is not None}
+    if task.answers is not None:
+        asked["answers"] = fingerprint(Path(task.answers))
     if _is_finished(out, asked):
         say(f"{out} is finished already; nothing to do.")
         return None
@@ -122,7 +131,7 @@ def _make_ready(
     if fingerprint(file) != asked["data"]:
         raise ValueError(f"{file} must not change while it is read; it did. Repeat the command.")
     check_rows(len(mixed.columns), processes)
-    examples = examples_of(mixed, file.parent, cache)
+    examples = _answered(examples_of(mixed, file.parent, cache), task.answers)
     warnings = _look(examples.x, mixed, examples.encoding, task.seed) + (voted.remarks if voted else [])
     for text in warnings:
         say(text)
@@ -141,6 +150,14 @@ def examples_of(mixed: Table, folder: Path, cache: Path | None = None) -> Exampl
     return Examples(x, mixed.candidates, encoding, mixed.gold, mixed.groups)
 
 
+def _answered(examples: Examples, path: str | None) -> Examples:
+    """The examples with the answers of a person beside the gold labels that the table has."""
+    if path is None:
+        return examples
+    said = read_sample(Path(path), examples.candidates.classes, len(examples.x))
+    return replace(examples, gold=said if examples.gold is None else np.where(said >= 0, said, examples.gold))
+
+
 def _is_finished(out: Path, asked: dict[str, Any]) -> bool:
     if not (out / FACTS).exists():
         return False
@@ -152,13 +169,16 @@ def _is_finished(out: Path, asked: dict[str, Any]) -> bool:
 def _check_folder(out: Path, asked: dict[str, Any]) -> None:
     """See that the folder is free, or that the run stopped in it was asked for the same."""
     note = out / "checkpoint" / ASKED
+    if note.with_name(LOCK).exists():
+        with alone(note.with_name(LOCK), str(out)):
+            pass
     if note.exists():
         try:
             before = json.loads(note.read_text(encoding="utf-8"))
         except ValueError as error:
             raise ValueError(f"{note} must say what the run was asked for; it is damaged. Delete {out}.") from error
         return _check_same(out, before, asked)
-    begun = note.parent.is_dir() and all(path.name == f".{ASKED}.part" for path in note.parent.iterdir())
+    begun = note.parent.is_dir() and all(path.name.endswith(".part") for path in note.parent.iterdir())
     others = [path for path in out.iterdir() if path != note.parent or not begun] if out.is_dir() else [out]
     if out.exists() and others:
         raise ValueError(f"out must be a new or empty folder; {out} holds something else. Give another one.")
@@ -203,4 +223,4 @@ def _write(
         "seconds": round(time.monotonic() - begun, 1),
     }
     write_learned(learned, out, facts)
-    shutil.rmtree(out / "checkpoint")
+    shutil.rmtree(out / "checkpoint", ignore_errors=True)

@@ -13,7 +13,6 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from oneof.runs.calibrate import Judged
 from oneof.runs.model import Model
 from oneof.runs.nearest_rows import Evidence
 from oneof.storage.sheets import lists_of
@@ -64,13 +63,6 @@ def ask_networks(model: Model, x: NDArray[Any], candidates: Mask, trained: Mask)
         best = np.where(candidates[rows], p, -1).argmax(-1)  # [t, rows]
         first[rows] = (best[..., None] == np.arange(c)).mean(0)
     return Opinions(mean, held_out, every, first)
-
-
-def judged_rows(opinions: Opinions, candidates: Mask, gold: NDArray[np.intp] | None) -> Judged:
-    """The rows that some network did not train on, to calibrate by."""
-    held = opinions.held_out
-    known = np.full(len(held), -1) if gold is None else gold
-    return Judged(opinions.mean[held], candidates[held], known[held])
 
 
 def trained_rows(fits: Sequence[Fit], n: int) -> Mask:

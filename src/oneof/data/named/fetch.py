@@ -48,6 +48,8 @@ def download(address: str, target: Path, sha256: str | None, progress: Progress,
     """Bring one file to `target` by way of `target`.part; a wrong checksum removes the part and is an error."""
     part = target.with_name(target.name + ".part")
     part.parent.mkdir(parents=True, exist_ok=True)
+    if part.is_symlink():
+        raise ValueError(f"{part} must be a part of a download; it is a link. Delete it.")
     _persist(address, part, progress, patience)
     if sha256 is not None and (found := _sha256(part, target.name)) != sha256:
         part.unlink()

@@ -13,6 +13,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from oneof.metrics import in_words
+from oneof.runs.accuracy import Claim
 from oneof.runs.page.balance import audit_classes
 from oneof.runs.page.came_in import look_at_sets
 from oneof.runs.page.gold import compare_gold
@@ -35,6 +36,7 @@ def render_page(
     return page.render(
         facts=facts,
         chosen_by=in_words(facts["rule"]),
+        claimed=Claim(**facts["estimate"]).in_words.capitalize(),
         file=PurePath(facts["file"]).name,
         command=shlex.join(map(str, facts["command"])),
         table=table,

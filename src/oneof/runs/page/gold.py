@@ -9,6 +9,7 @@ from matplotlib.ticker import PercentFormatter
 from numpy.typing import NDArray
 
 from oneof.metrics import wilson
+from oneof.runs.accuracy import random_sample, share_limits
 from oneof.runs.page.plots import ACCENT, INK, plot
 from oneof.runs.purified import NOBODY, Purified
 
@@ -20,7 +21,8 @@ class Gold(NamedTuple):
 
     rows: int
     right: int
-    low: float  # of the accuracy, 95 %
+    drawn: int  # of these rows were drawn at random; 0: a person chose which to label
+    low: float  # of the share of all rows that were resolved rightly, by the drawn ones, 95 %
     high: float
     outside: int  # gold label not in the original set
     removed: int  # gold label in the original set, and removed
@@ -42,11 +44,13 @@ def compare_gold(table: Purified) -> Gold | None:
     right = table.label[rows] == truth
     at_first = np.asarray(table.original[rows, truth]).ravel() > 0
     at_last = np.asarray(table.kept[rows, truth]).ravel() > 0
-    low, high = wilson(int(right.sum()), len(rows))
+    drawn = random_sample(np.where(known, table.gold, -1))[rows] >= 0
+    low, high = share_limits(int(right[drawn].sum()), int(drawn.sum())) if drawn.any() else (0.0, 1.0)
     bins = _bins(table.probability[rows], right)
     return Gold(
         rows=len(rows),
         right=int(right.sum()),
+        drawn=int(drawn.sum()),
         low=low,
         high=high,
         outside=int((~at_first).sum()),
