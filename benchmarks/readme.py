@@ -110,6 +110,10 @@ def made() -> dict[str, str]:
         "cifar10n": "\n".join(votes_cifar10n.lines(read(ROOT / "results/votes_cifar10n.jsonl"))),
         "cifar10n-held-out": "\n".join(votes_cifar10n.held_out_lines(read(ROOT / "results/votes_cifar10n.jsonl"))),
         "votes-tables": votes_tables.report(ROOT / "results/votes_tables.jsonl"),
+        "votes-short": votes_tables.short_report(
+            *(ROOT / f"results/votes_{name}.jsonl" for name in ("tables", "cifar10n"))
+        ),
+        "cifar10h": "\n".join(votes_cifar10n.humans_lines(read(ROOT / "results/votes_cifar10n.jsonl"))),
         "votes-simulated": votes_tables.simulated_report(ROOT / "results/votes_tables.jsonl"),
         "search": report.table([row for row in on_images if row["seed"] not in SEEDS], on_images),
         "earlier": report.table([row for row in on_images if row["seed"] in SEEDS and row not in reported], on_images),

@@ -12,7 +12,8 @@ the share of training images whose label, argmax of prior x posterior, is the tr
 The plan `held-out` trains on two of each image's votes, drawn at random, and asks how often the third person named the resolved
 label (`agreement`), and how probable their vote was (`likelihood`): no truth is needed for that.
 
-With `--keep FOLDER` the probabilities of a run are stored there, and `--ensembles FOLDER` writes rows of the means over its seeds.
+With `--keep FOLDER` the probabilities of a run are stored there. `--kept FOLDER` writes rows of the means over its seeds, and of how far
+probabilities of the test images agree with the votes of 51 people on each (CIFAR-10H).
 """
 
 from __future__ import annotations
@@ -346,6 +347,30 @@ def ensembles(folder: Path) -> Iterator[Row]:
             }
 
 
+def beside_humans(folder: Path) -> Iterator[Row]:
+    """Cross-entropy of each model's probabilities of the test images against the shares of 51 people's votes (CIFAR-10H)."""
+    data = load("cifar10h")
+    assert data.votes is not None
+    shares = data.votes[data.test] / data.votes[data.test].sum(1, keepdims=True)
+    for path in sorted(folder.glob("*.npz")):
+        form, seed, epochs = path.stem.rsplit(".", 2)
+        p = np.load(path)["test"].astype(float).clip(1e-6)  # stored in 16 bits
+        p /= p.sum(1, keepdims=True)
+        entropy = float(-(shares * np.log(p)).sum(1).mean())
+        named = {"plan": "humans", "form": form, "seed": int(seed), "epochs": int(epochs)}
+        yield {**named, "cross_entropy": round(entropy, 4), "agrees": float((p.argmax(1) == shares.argmax(1)).mean())}
+
+
+def humans_lines(rows: Sequence[Row]) -> Iterator[str]:
+    yield "| trained on | epochs | cross-entropy against people | most people name its label % | runs |"
+    yield "|---|---|---|---|---|"
+    own = [row for row in rows if row["plan"] == "humans"]
+    for form, epochs in sorted({(row["form"], row["epochs"]) for row in own}, key=lambda one: (one[1], one[0])):
+        some = [row for row in own if (row["form"], row["epochs"]) == (form, epochs)]
+        means = (f"{np.mean([row['cross_entropy'] for row in some]):.3f}", _cell([100 * row["agrees"] for row in some]))
+        yield f"| {form} | {epochs} | {' | '.join(means)} | {len(some)} |"
+
+
 def lines(rows: Sequence[Row]) -> Iterator[str]:
     """The table in Markdown: mean and deviation of what the rows of a form have."""
     yield "| trained on | epochs | test accuracy | training labels resolved | runs |"
@@ -380,7 +405,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     parser.add_argument("--commit", help="of the source, where git cannot say")
     parser.add_argument("--keep", type=Path, help="a folder for the probabilities of every run")
-    parser.add_argument("--ensembles", type=Path, help="a folder of such probabilities: append rows of their means")
+    parser.add_argument(
+        "--kept", type=Path, help="such a folder: append rows of means over seeds, and beside CIFAR-10H"
+    )
     parser.add_argument("--report", action="store_true", help="print the tables of all rows")
     given = parser.parse_args(arguments)
     if given.plan:
@@ -389,11 +416,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
         device = "cuda" if torch.cuda.is_available() else "cpu"
         asked = Asked(given.images, device, dict(np.load(given.rivals)) if given.rivals else {}, given.keep)
         do([run for plan in given.plan for run in PLANS[plan]], given.rows, given.limit_seconds, asked, given.commit)
-    if given.ensembles:
-        append(given.rows, list(ensembles(given.ensembles)))
+    if given.kept:
+        append(given.rows, [*ensembles(given.kept), *beside_humans(given.kept)])
     if given.report:
         rows: list[dict[str, Any]] = read(given.rows)
-        print("\n".join([*lines(rows), "", *held_out_lines(rows)]))
+        print("\n".join([*lines(rows), "", *held_out_lines(rows), "", *humans_lines(rows)]))
 
 
 if __name__ == "__main__":

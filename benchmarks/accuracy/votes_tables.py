@@ -340,6 +340,68 @@ def simulated_report(path: Path) -> str:
     return "\n".join(lines)
 
 
+PEOPLE = {
+    "music": "700 songs, 44 people",
+    "sentiment": "4,999 sentences, 203 people",
+    "emotion": "500 texts, 12 language models",
+    "discourse": "500 texts, 13 language models",
+}
+PICTURES = "CIFAR-10N: 50,000 pictures, 3 people each"
+SHOWN = {"majority": "majority", "Dawid-Skene": "Dawid-Skene", "CROWDLAB": "CROWDLAB, ours", "oneof": OURS}
+ON_PICTURES = dict(
+    zip(SHOWN, ("majority", "rival-dawid-skene", "rival-crowdlab", "votes + 0.2, balanced"), strict=True)
+)
+
+
+def real(path: Path, pictures: Path) -> dict[str, dict[str, float]]:
+    """Labels right in % on real votes: what -> system -> mean over seeds."""
+    found: dict[str, dict[str, float]] = {}
+    on_pictures = [row for row in read(pictures) if row["plan"] == "forms" and row["epochs"] == 40]
+    for what, key in (("", "resolved"), (", new pictures", "accuracy")):
+        found[PICTURES + what] = {
+            name: 100 * float(np.mean([row[key] for row in on_pictures if row["form"] == form]))
+            for name, form in ON_PICTURES.items()
+        }
+    rows = [row for row in read(path) if row["votes"] is None]
+    for name, people in PEOPLE.items():
+        of = {
+            short: [100 * row["right"] for row in rows if (row["set"], row["system"]) == (name, system)]
+            for short, system in SHOWN.items()
+        }
+        found[f"{name}: {people}"] = {short: float(np.mean(values)) for short, values in of.items() if values}
+    return found
+
+
+def short_report(path: Path, pictures: Path) -> str:
+    """The table of README."""
+    lines = [f"| labels right, % | {' | '.join(SHOWN)} |", "|---" * (len(SHOWN) + 1) + "|"]
+    for what, cells in real(path, pictures).items():
+        best = max(round(value, 1) for value in cells.values())
+        shown = [f"**{cells[name]:.1f}**" if round(cells[name], 1) == best else f"{cells[name]:.1f}" for name in SHOWN]
+        lines.append(f"| {what} | {' | '.join(shown)} |")
+    return "\n".join(lines)
+
+
+def draw(path: Path, pictures: Path, out: Path) -> None:
+    """README's picture: wrong labels that are left, by each system."""
+    from matplotlib import pyplot as plt
+
+    found = real(path, pictures)
+    figure, axes = plt.subplots(figsize=(9, 3.4), layout="constrained")
+    colours = ("#c9ced6", "#9aa4b2", "#6b7a90", "#0b6e4f")
+    for k, name in enumerate(SHOWN):
+        wrong = [100 - cells[name] for cells in found.values()]
+        bars = axes.bar(np.arange(len(found)) + 0.2 * (k - 1.5), wrong, 0.19, label=name, color=colours[k])
+        axes.bar_label(bars, fmt="%.1f", fontsize=7, padding=1)
+    labels = [what.replace(": ", "\n").replace(", ", ",\n") for what in found]
+    axes.set_xticks(np.arange(len(found)), labels, fontsize=8)
+    axes.set_ylabel("wrong labels left, %")
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(frameon=False, ncols=len(SHOWN), fontsize=8, loc="upper left")
+    figure.savefig(out, dpi=160, metadata={"Software": None})
+    plt.close(figure)
+
+
 def spread(values: list[float | None]) -> str:
     known = 100 * np.array([value for value in values if value is not None])
     if not len(known):
@@ -355,10 +417,14 @@ def main() -> None:
     parser.add_argument("--systems", nargs="+", help="names of systems; default: all that can run")
     parser.add_argument("--rows", type=Path, default=Path("results/votes_tables.jsonl"))
     parser.add_argument("--jobs", type=int, default=1, help="processes, each with one thread")
+    parser.add_argument("--picture", type=Path, help="draw README's picture of the rows, and run nothing")
     parser.add_argument("--report", action="store_true", help="print the table of the rows and run nothing")
     asked = parser.parse_args()
     if asked.report:
         print(report(asked.rows), simulated_report(asked.rows), sep="\n\n")
+        return
+    if asked.picture:
+        draw(asked.rows, asked.rows.with_name("votes_cifar10n.jsonl"), asked.picture)
         return
     first, last = map(int, asked.seeds.split("-"))
     work = [

@@ -46,7 +46,7 @@ def test_messages_in_python_name_no_flag_of_the_command_line():
             "label": [0, 1] * 20,
         }
     )
-    with pytest.warns(UserWarning) as said:
+    with pytest.warns(UserWarning, match="column") as said:
         read_features(frame)
     lines = [str(one.message) for one in said]
     assert any("give it the dtype 'category'" in line for line in lines)
@@ -54,6 +54,6 @@ def test_messages_in_python_name_no_flag_of_the_command_line():
     assert any("rename them" in line for line in lines)
     with pytest.raises(ValueError, match="features must be columns to learn from") as none:
         read_features(frame[["note", "id"]])
-    with pytest.raises(ValueError, match="oneof.read.*makes them full") as empty:
+    with pytest.raises(ValueError, match=r"oneof.read.*makes them full") as empty:
         PartialLabelClassifier().fit(np.eye(3), [["a"], ["b"], []])
     assert not any("--" in line for line in [*lines, str(none.value), str(empty.value)])

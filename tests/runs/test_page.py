@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import replace
 from collections import Counter
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -18,8 +18,8 @@ from markupsafe import Markup
 from run_folder import NASTY, write_run
 
 from oneof.cli.report import report
-from oneof.runs.folder import Run
 from oneof.runs.accuracy import drawn_rows, share_limits
+from oneof.runs.folder import Run
 from oneof.runs.page import balance, came_in, gold, render_page, training
 from oneof.runs.page.balance import audit_classes
 from oneof.runs.page.gold import compare_gold

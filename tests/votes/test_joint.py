@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 from pyarrow import table
 
 from oneof.votes import Annotators, Choice, Votes, choose, fit_annotators, join, read_long
+from oneof.votes.held_out import leave_answers_out
 from oneof.votes.joint import Predict, together
 
 Floats = NDArray[np.float64]
@@ -113,3 +114,33 @@ def test_items_without_a_score_are_left_to_their_votes() -> None:
     assert alone.opinion is None
     assert np.isnan(joint.opinion[30:]).all()
     assert np.isfinite(joint.opinion[:30]).all()
+
+
+def test_opinions_are_judged_by_answers_that_are_left_out() -> None:
+    """By hand: each answer against the item's other votes, whatever labels the answer names."""
+    rows = {"item": [0, 0, 0, 1, 1], "annotator": ["x", "x", "y", "x", "z"], "label": ["a", "b", "a", "c", "c"]}
+    votes = read_long(table(rows))
+    fitted = fit_annotators(votes)
+    judges = leave_answers_out(votes, fitted, 0.5, np.array([1, 0]))
+    opinion = np.log(np.array([[0.2, 0.3, 0.5], [0.6, 0.3, 0.1]]))
+    logs = []
+    for k in range(len(votes.item)):
+        i, a, j = votes.item[k], votes.annotator[k], votes.label[k]
+        rest = [r for r in range(len(votes.item)) if votes.item[r] == i and votes.annotator[r] != a]
+        weight = 1 / votes.answer_size
+        said = [
+            sum(weight[r] * np.log(fitted.confusions.table(votes.annotator[r])[t, votes.label[r]]) for r in rest)
+            for t in range(3)
+        ]
+        shares = np.exp(0.5 * np.array(said) + opinion[1 - i])
+        chance = shares @ fitted.confusions.table(a)[:, j] / shares.sum()
+        logs.append((np.log(chance), weight[k]))
+    value, weights = np.array(logs).T
+    np.testing.assert_allclose(judges.score(opinion), np.average(value, weights=weights))
+
+
+def test_an_opinion_that_is_right_scores_above_one_that_is_not() -> None:
+    votes, _, truth = blobs(n=120)
+    judges = leave_answers_out(votes, fit_annotators(votes), 1.0, np.arange(120))
+    right = np.log(np.eye(3)[truth] * 0.8 + 0.1)
+    assert judges.score(right) > judges.score(np.zeros((120, 3))) > judges.score(right[::-1])

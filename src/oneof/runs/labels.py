@@ -17,8 +17,10 @@ from oneof.runs.model import Model
 from oneof.runs.nearest_rows import Evidence
 from oneof.storage.sheets import lists_of
 from oneof.training.state import Fit
+from oneof.votes.held_out import LeftOut
 
 Mask = NDArray[np.bool_]
+POWERS = (1.0, 0.7, 0.5, 0.2, 0.0, 1.5)  # of an opinion beside votes
 FALL = pa.struct([("label", pa.string()), ("round", pa.int32()), ("margin", pa.float32()), ("trials", pa.int32())])
 
 
@@ -110,12 +112,20 @@ class Judgement(NamedTuple):
 
     prior: NDArray[np.floating[Any]]  # [n, c] what the votes say
     opinion: NDArray[np.floating[Any]] | None = None  # [n, c] what other rows say, NaN where they say nothing
+    votes: LeftOut | None = None  # by which opinions are weighed
 
     def joined(self, networks: NDArray[np.float32]) -> NDArray[np.float32]:
-        """(networks + opinion) / 2 x prior, [n, c]."""
-        if self.opinion is not None:
-            networks = np.where(np.isnan(self.opinion), networks, (networks + self.opinion) / 2)
-        return (networks * self.prior).astype(np.float32)
+        """prior x opinion^power [n, c], the opinion and the power that held-out votes find best.
+
+        The opinion is the networks', that of other rows, or their mean, which errs less than either. With power 0 votes decide alone.
+        """
+        others = networks if self.opinion is None else np.where(np.isnan(self.opinion), networks, self.opinion)
+        mean = (networks + others) / 2
+        if self.votes is None:
+            return (mean * self.prior).astype(np.float32)
+        logs = [np.log(np.maximum(one, 1e-12)) for one in (mean, networks, others)]
+        best = max((power * one for one in logs for power in POWERS), key=self.votes.score)
+        return np.asarray(np.exp(best) * self.prior, dtype=np.float32)
 
 
 class Resolved(NamedTuple):

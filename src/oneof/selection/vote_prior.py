@@ -21,6 +21,7 @@ from oneof.methods import BalancedProden
 from oneof.selection.leave_one_out import left_out_regression
 from oneof.selection.space import SEEN, Space
 from oneof.votes.ballots import Votes
+from oneof.votes.held_out import LeftOut, leave_answers_out
 from oneof.votes.joint import Joint, Predict, choose, join
 
 Floats = NDArray[np.float64]
@@ -44,6 +45,7 @@ class VotePrior(NamedTuple):
     said: Floats  # [n, c] for resolving: what the votes say, less flattened, since no network judges a row that it was taught
     opinion: Floats | None  # [n, c] what other rows say of each row, where held-out votes find that they help
     joint: Joint
+    judges: LeftOut  # votes by which opinions of the rows are judged
     way: str | None  # in which held-out votes want the features seen; None: features do not help
 
 
@@ -61,7 +63,10 @@ def vote_prior(x: NDArray[Any], votes: Votes, item: NDArray[np.intp], seed: int 
     opinion = None if joint.opinion is None else np.full((len(x), len(votes.labels)), np.nan)
     if opinion is not None and joint.opinion is not None:
         opinion[rows] = joint.opinion[item[rows]]
-    return VotePrior(candidates, prior, said, opinion, joint, _way(joint))
+    place = np.full(len(votes.items), -1)
+    place[item[rows]] = rows
+    judges = leave_answers_out(votes, joint.fitted, joint.choice.power, place, seed)
+    return VotePrior(candidates, prior, said, opinion, joint, judges, _way(joint))
 
 
 def _join(x: NDArray[Any], votes: Votes, item: NDArray[np.intp], seed: int) -> Joint:
