@@ -52,19 +52,13 @@ def fit(
 
     _set_torch(threads, deterministic)
     space = _space(method, purify, settings, networks, epochs)
+    said = _votes(votes, on, annotators, taxonomy, roles.separator)
     console = Console()
     work = partial(
         fit_table,
         file,
         out,
-        Task(
-            roles,
-            seed,
-            train_on_gold,
-            space=space,
-            votes=_votes(votes, on, annotators, taxonomy, roles.separator),
-            answers=None if gold_file is None else str(gold_file),
-        ),
+        Task(roles, seed, train_on_gold, space=space, votes=said, answers=str(gold_file) if gold_file else None),
         command=sys.argv,
         cache=cache_dir,
         memory=int(memory * 2**30),
