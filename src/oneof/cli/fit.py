@@ -28,96 +28,37 @@ def fit(
     file: TableFile,
     out: Annotated[Path, typer.Option(help="The folder to write. A run that was stopped there goes on.")],
     roles: Roles,
-    votes: Annotated[
-        Path | None,
-        typer.Option(
-            help="A file of votes in place of a column of candidates: a row per vote (item, annotator, label), a column per annotator, JSON Lines, or a Label Studio export."
-        ),
-    ] = None,
-    on: Annotated[
-        str, typer.Option(help="With --votes: the column, in both files, by which votes and rows belong together.")
-    ] = "item",
-    annotators: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="With --votes: an annotator's column, or a glob such as 'llm_*', where each has one. May be given again. Default: guessed."
-        ),
-    ] = None,
-    taxonomy: Annotated[
-        Path | None,
-        typer.Option(
-            help="With --votes: a table of child and parent. A vote for a parent is a vote for all labels below it."
-        ),
-    ] = None,
-    gold_file: Annotated[
-        Path | None,
-        typer.Option(
-            help="True labels of some rows: the sample.csv of an earlier run of this table, filled in. Rows that were drawn measure the accuracy."
-        ),
-    ] = None,
-    train_on_gold: Annotated[bool, typer.Option("--train-on-gold", help="Train on the gold labels too.")] = False,
-    method: Annotated[
-        str | None,
-        typer.Option(
-            help="The loss to train with, such as proden, lws or cc. Default: balanced PRODEN, which suits most tables."
-        ),
-    ] = None,
-    purify: Annotated[
-        bool,
-        typer.Option(
-            "--purify/--no-purify",
-            help="Let the networks remove candidates that they have ruled out. Turn it off to compare, where wrong labels look right.",
-        ),
-    ] = True,
-    settings: Annotated[
-        Path | None,
-        typer.Option(
-            help="Settings to take, as JSON that oneof tune wrote. Default: a few are tried on held-out sets."
-        ),
-    ] = None,
-    networks: Annotated[
-        int | None, typer.Option(min=1, help="Networks in the ensemble. Default: 12; more are slower and steadier.")
-    ] = None,
-    epochs: Annotated[
-        int | None, typer.Option(min=1, help="Epochs to train the ensemble. Default: 60, fewer above 20,000 rows.")
-    ] = None,
+    votes: Annotated[Path | None, typer.Option(help="A file of votes in place of a column of candidates: a row per vote (item, annotator, label), a column per annotator, JSON Lines, or a Label Studio export. Default: none.")] = None,
+    on: Annotated[str, typer.Option(help="With --votes: the column, in both files, by which votes and rows belong together.")] = "item",
+    annotators: Annotated[list[str] | None, typer.Option(help="With --votes: an annotator's column, or a glob such as 'llm_*', where each has one. May be given again. Default: guessed.")] = None,
+    taxonomy: Annotated[Path | None, typer.Option(help="With --votes: a table of child and parent. A vote for a parent is a vote for all labels below it. Default: none.")] = None,
+    gold_file: Annotated[Path | None, typer.Option(help="True labels of some rows: the sample.csv of an earlier run of this table, filled in. Rows that were drawn measure the accuracy. Default: none.")] = None,
+    train_on_gold: Annotated[bool, typer.Option("--train-on-gold", help="Train on the gold labels too. What they say about accuracy then flatters the run.")] = False,
+    method: Annotated[str | None, typer.Option(help="The loss to train with, such as proden, lws or cc. Default: balanced PRODEN, which suits most tables.")] = None,
+    purify: Annotated[bool, typer.Option("--purify/--no-purify", help="Let the networks remove candidates that they have ruled out. Turn it off to compare, where wrong labels look right.")] = True,
+    settings: Annotated[Path | None, typer.Option(help="Settings to take, as JSON that oneof tune wrote. Default: a few are tried on held-out sets.")] = None,
+    networks: Annotated[int | None, typer.Option(min=1, help="Networks in the ensemble. Default: 12; more are slower and steadier.")] = None,
+    epochs: Annotated[int | None, typer.Option(min=1, help="Epochs to train the ensemble. Default: 60, fewer above 20,000 rows.")] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of everything that is drawn.")] = 0,
     threads: Annotated[int, typer.Option(min=1, help="Threads of torch. Small networks are fastest with one.")] = 1,
-    processes: Annotated[
-        int | None,
-        typer.Option(
-            help="Processes that share the work, with the same result up to rounding. Starting them takes seconds, and on two cores little is gained. Default: those that torchrun or SLURM started, else one."
-        ),
-    ] = None,
+    processes: Annotated[int | None, typer.Option(help="Processes that share the work, with the same result up to rounding. Starting them takes seconds, and on two cores little is gained. Default: those that torchrun or SLURM started, else one.")] = None,
     memory: Annotated[float, typer.Option(min=0.001, help="Gigabytes that training may take.")] = 1.0,
     cache_dir: CacheFolder = None,
-    deterministic: Annotated[
-        bool,
-        typer.Option(
-            "--deterministic",
-            help="The same run to the bit, whenever it is repeated on one machine; without it rounding may differ.",
-        ),
-    ] = False,
-) -> None:
+    deterministic: Annotated[bool, typer.Option("--deterministic", help="Give the same run to the bit, whenever it is repeated on one machine. Without it rounding may differ.")] = False,
+) -> None:  # fmt: skip
     """Learn a classifier and the right label of every row; write both, with what is known about them, to a folder."""
     from oneof.runs.fit_table import Task, fit_table
     from oneof.training.processes import crew_here
 
     _set_torch(threads, deterministic)
     space = _space(method, purify, settings, networks, epochs)
+    said = _votes(votes, on, annotators, taxonomy, roles.separator)
     console = Console()
     work = partial(
         fit_table,
         file,
         out,
-        Task(
-            roles,
-            seed,
-            train_on_gold,
-            space=space,
-            votes=_votes(votes, on, annotators, taxonomy, roles.separator),
-            answers=None if gold_file is None else str(gold_file),
-        ),
+        Task(roles, seed, train_on_gold, space=space, votes=said, answers=str(gold_file) if gold_file else None),
         command=sys.argv,
         cache=cache_dir,
         memory=int(memory * 2**30),

@@ -1,7 +1,5 @@
 """`oneof theory`: the paper's theorems on distributions whose posterior is known."""
 
-from __future__ import annotations
-
 import typer
 
 

@@ -17,6 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from oneof.data.files.kinds import check_finite
 from oneof.data.scaling import SCALINGS, Affine
 from oneof.storage.files import written_beside
 
@@ -163,11 +164,6 @@ def _finite(batch: pa.RecordBatch, first: int, path: str) -> NDArray[np.float32]
     with np.errstate(over="ignore"):
         for j, column in enumerate(batch.columns):
             rows[:, j] = column.to_numpy(zero_copy_only=False)
-    bad = ~np.isfinite(rows)
-    if bad.any():
-        i, j = (int(k) for k in np.argwhere(bad)[0])
-        raise ValueError(
-            f"features must be finite numbers within float32; {path}, column {batch.schema.names[j]!r}, row {first + i} is "
-            f"{batch.column(j)[i].as_py()}. Fill or drop such rows."
-        )
+    names, columns = batch.schema.names, batch.columns
+    check_finite(rows, lambda i, j: f"{path}, column {names[j]!r}, row {first + i} is {columns[j][i].as_py()}")
     return rows

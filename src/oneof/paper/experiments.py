@@ -1,7 +1,5 @@
 """The paper's tables and figures as data: which systems, on which sets, trained and chosen how."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from itertools import product

@@ -1,7 +1,5 @@
 """What the paper prints: its tables' numbers, and what is wrong with them."""
 
-from __future__ import annotations
-
 import json
 from functools import cache
 from importlib.resources import files

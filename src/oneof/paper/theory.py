@@ -5,8 +5,6 @@ infinite there, as the theorems want it); a `mixture` is a sample. The classifie
 whose stationary points are those of PRODEN's weights.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Iterator
 from functools import partial

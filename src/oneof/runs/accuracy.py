@@ -52,11 +52,9 @@ class Claim:
             return f"nothing learned: {self.reason}"
         if self.value is None and self.bound > 0.995:
             return f"not known: {self.reason}"
-        if self.value is None:
-            return f"at most {self.bound:.0%}, if the sets hold the truth; no more can be said: {self.reason}".replace(
-                "%", " %"
-            )
-        words = f"about {self.value:.0%} ({self.low:.0%} to {self.high:.0%}), by {self.by}: {self.reason}"
+        words = f"at most {self.bound:.0%}, if the sets hold the truth; no more can be said: {self.reason}"
+        if self.value is not None:
+            words = f"about {self.value:.0%} ({self.low:.0%} to {self.high:.0%}), by {self.by}: {self.reason}"
         return words.replace("%", " %")
 
     @property

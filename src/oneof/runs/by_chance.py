@@ -10,8 +10,6 @@ held to be improbable are in no fewer sets than r says. A label that is in the s
 by a wide margin, a set that misses the truth the third.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """When to abstain and which sets to predict, learned from rows that the networks did not train on, where something shows it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The rows to label: drawn at random, so that fifty labels show how often the model is right on all."""
 
-from __future__ import annotations
-
 import csv
 from pathlib import Path
 

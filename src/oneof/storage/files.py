@@ -1,7 +1,5 @@
 """Files that are whole or not there: written beside under a name that nobody can guess, then renamed."""
 
-from __future__ import annotations
-
 import os
 import secrets
 import shutil

@@ -1,7 +1,5 @@
 """Rows: files of JSON lines that only ever grow; several processes may append at once."""
 
-from __future__ import annotations
-
 import json
 import os
 import warnings

@@ -1,7 +1,5 @@
 """Settings as plain values: what JSON can hold and a person can compare."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from dataclasses import fields, is_dataclass

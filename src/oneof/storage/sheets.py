@@ -1,7 +1,5 @@
 """Tables out, by the ending of the file: Parquet as they are, CSV with lists as text."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

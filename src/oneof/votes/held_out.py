@@ -1,7 +1,5 @@
 """How good an account of the votes is, told without truth: how probable it finds votes that it was not shown."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import NamedTuple

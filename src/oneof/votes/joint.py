@@ -5,8 +5,6 @@ misleads one person misleads the next. So the votes' likelihood is flattened by 
 must be is chosen by how probable held-out votes become. No truth is used.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple

@@ -4,8 +4,6 @@ A vote for a parent is one for all leaves below it, "not X" one for every label 
 "unsure" is no vote. A name that `classes` has is always a label.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from typing import NamedTuple

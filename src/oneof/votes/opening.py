@@ -1,7 +1,5 @@
 """Votes from a file of any form: what form it has is told by its columns, or by the person."""
 
-from __future__ import annotations
-
 import fnmatch
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Spelling: which labels the text of an answer names."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field

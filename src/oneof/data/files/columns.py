@@ -20,7 +20,7 @@ import pyarrow.csv
 import pyarrow.parquet
 from numpy.typing import NDArray
 
-from oneof.data.files.kinds import days, is_text, kind_of, without_blanks
+from oneof.data.files.kinds import check_finite, days, is_text, kind_of, without_blanks
 from oneof.data.roles import Kind
 
 _NULLS = tuple(pa.csv.ConvertOptions().null_values)
@@ -111,12 +111,7 @@ def _floats(column: pa.Array, where: str, first_row: int) -> NDArray[np.float32]
     values: NDArray[Any] = pa.compute.cast(column, pa.float64()).to_numpy(zero_copy_only=False)
     with np.errstate(over="ignore"):
         floats: NDArray[np.float32] = values.astype(np.float32)
-    bad = ~np.isfinite(floats) & ~np.isnan(values)
-    if bad.any():
-        row = int(bad.argmax())
-        raise ValueError(
-            f"features must be finite numbers within float32; {where}, row {first_row + row} is {values[row]:g}. Fill or drop such rows."
-        )
+    check_finite(floats, lambda i: f"{where}, row {first_row + i} is {values[i]:g}", missing=np.isnan(values))
     return floats
 
 
