@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from oneof.candidates.generate import Uniform, generate
+from oneof.candidates.generate import Flip, generate
 from oneof.candidates.mask import Candidates
 from oneof.data.encode import Encoding
 from oneof.data.named.catalogue import load
@@ -46,7 +46,7 @@ def taken_out(mask: NDArray[np.bool_], truth: NDArray[np.intp], share: float, rn
 def table_of(name: str, seed: int) -> tuple[NDArray[Any], NDArray[np.bool_], NDArray[np.intp]]:
     data = load(name)
     if data.candidates is None:
-        mask = generate(torch.as_tensor(data.labels), Uniform(0.3), c=int(data.labels.max()) + 1, seed=seed)
+        mask = generate(data.labels, len(data.classes), Flip(0.3), seed=seed)
         return data.x.reshape(len(data.x), -1).astype(float), np.asarray(mask), data.labels
     known = np.flatnonzero(data.labels >= 0)
     return data.x[known].astype(float), np.asarray(data.candidates)[known], data.labels[known]
