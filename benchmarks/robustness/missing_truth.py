@@ -33,7 +33,9 @@ from oneof.storage.rows import append, read
 TABLES = ("digits", "lost", "birdsong")
 
 
-def taken_out(mask: NDArray[np.bool_], truth: NDArray[np.intp], share: float, rng: np.random.Generator) -> NDArray[np.bool_]:
+def taken_out(
+    mask: NDArray[np.bool_], truth: NDArray[np.intp], share: float, rng: np.random.Generator
+) -> NDArray[np.bool_]:
     """The sets, with the truth taken out of a share of them."""
     rows = rng.permutation(len(mask))[: round(share * len(mask))]
     mask = mask.copy()
@@ -94,15 +96,24 @@ def report(path: Path) -> str:
     ]
     rows = read(path)
     for name in dict.fromkeys(row["table"] for row in rows):
-        clean, dirty = ([row for row in rows if row["table"] == name and (row["share"] > 0) == bad] for bad in (False, True))
+        clean, dirty = (
+            [row for row in rows if row["table"] == name and (row["share"] > 0) == bad] for bad in (False, True)
+        )
 
         def mean(some: list[Any], key: str) -> float:
             return float(np.mean([row[key] for row in some]))
 
         before, after = (100 * mean(some, "accuracy") for some in (clean, dirty))
         right = sum(row["flagged_missing"] for row in dirty) / max(1, sum(row["flagged"] for row in dirty))
-        counts = [f"{mean(dirty, 'missing'):.0f}", f"{mean(dirty, 'flagged'):.0f}", f"{right:.0%}", f"{mean(clean, 'flagged'):.0f}"]
-        lines.append(f"| {name} | {before:.1f} | {after:.1f} | {before - after:.1f} | {' | '.join(counts)} | {len(dirty)} |")
+        counts = [
+            f"{mean(dirty, 'missing'):.0f}",
+            f"{mean(dirty, 'flagged'):.0f}",
+            f"{right:.0%}",
+            f"{mean(clean, 'flagged'):.0f}",
+        ]
+        lines.append(
+            f"| {name} | {before:.1f} | {after:.1f} | {before - after:.1f} | {' | '.join(counts)} | {len(dirty)} |"
+        )
     return "\n".join(lines)
 
 
@@ -118,7 +129,12 @@ def main() -> None:
         print(report(asked.rows))
         return
     first, last = map(int, asked.seeds.split("-"))
-    work = [(name, seed, share, asked.rows) for seed in range(first, last + 1) for name in asked.tables for share in (0.0, 0.1)]
+    work = [
+        (name, seed, share, asked.rows)
+        for seed in range(first, last + 1)
+        for name in asked.tables
+        for share in (0.0, 0.1)
+    ]
     with ProcessPoolExecutor(asked.jobs, get_context("spawn"), torch.set_num_threads, (1,)) as pool:
         for future in [pool.submit(perform, *one) for one in work]:
             future.result()

@@ -4,6 +4,7 @@ import ast
 import re
 from collections.abc import Iterable
 from typing import Any
+from unicodedata import category, normalize
 
 _ENOUGH = 0.05  # of the texts hold a divider before it is taken for one
 _CELLS = 2**32  # of a table, a byte each
@@ -107,3 +108,16 @@ def _check_fits(rows: list[list[Any]], name: str) -> None:
             f"labels must be few enough for a table of rows by labels; {name} has {len(labels):,} different ones in {len(rows):,} rows: "
             f"{first}, ... Bring answers that mean the same to one form first."
         )
+
+
+def lookalikes(labels: Iterable[Any]) -> list[list[str]]:
+    """Labels that a reader takes for one: they differ in case, space, Unicode form, or in characters that are not seen.
+
+    >>> lookalikes(["cat", "Cat ", "dog", "caf\u00e9", "cafe\u0301", "do\u200bg"])
+    [['cat', 'Cat '], ['dog', 'do\u200bg'], ['caf\u00e9', 'cafe\u0301']]
+    """
+    alike: dict[str, list[str]] = {}
+    for label in map(str, labels):
+        seen = "".join(sign for sign in normalize("NFKC", label) if category(sign) != "Cf")
+        alike.setdefault(" ".join(seen.casefold().split()), []).append(label)
+    return [names for names in alike.values() if len(names) > 1]

@@ -16,6 +16,7 @@ from oneof.cli.inspect import inspect
 from oneof.cli.predict import predict
 from oneof.cli.report import report
 from oneof.cli.table import table
+from oneof.cli.terminal import say
 from oneof.cli.theory import theory
 from oneof.cli.tune import tune
 from oneof.cli.votes import votes
@@ -72,6 +73,10 @@ def main() -> None:
         _fail(error.format_message())
     except (ValueError, TypeError, OSError) as error:
         _fail(str(error))
+    except (MemoryError, RuntimeError) as error:
+        if not (isinstance(error, MemoryError) or "alloc" in str(error)):
+            raise
+        _fail(f"there must be memory enough for this; there is not ({error}). Take fewer rows, features or labels.")
     except (typer.Abort, KeyboardInterrupt):
         code = _INTERRUPTED
     if code == _INTERRUPTED:
@@ -81,5 +86,5 @@ def main() -> None:
 
 
 def _fail(message: str) -> NoReturn:
-    typer.echo(f"oneof: {' '.join(message.split())}", err=True)
+    say(f"oneof: {message}", err=True)
     sys.exit(2)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from oneof.cli.columns import RunFolder
+from oneof.cli.terminal import say
 
 if TYPE_CHECKING:
     from oneof.runs.folder import Run
@@ -38,7 +39,7 @@ def clean(
             table = table.append_column(name, [cells])
         write_sheet(table, out, separator)
     asked, outside = sum(table["ask"].to_pylist()), table.num_rows - table["outside"].null_count
-    typer.echo(
+    say(
         f"wrote {out}: {table.num_rows:,} rows, {asked:,} to ask a person about, {outside:,} where the networks are sure of a label outside the set"
     )
 

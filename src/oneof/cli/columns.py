@@ -32,6 +32,7 @@ _OPTIONS: dict[str, tuple[Any, Any]] = {
     "group": (Annotated[str | None, typer.Option(help="A column of groups, such as patients: rows of one group are trained on together or held out together. Default: none.")], None),
     "ignore": (Annotated[list[str] | None, typer.Option(help="A column to leave out, such as an id. May be given again.")], None),
     "separator": (Annotated[str, typer.Option(help="What separates the labels in a cell of text.")], _DEFAULT.separator),
+    "unpacked": (Annotated[float, typer.Option(help="Gigabytes that a compressed file may hold. Raise it for a file that you trust.")], _DEFAULT.unpacked),
     "empty": (Annotated[str, typer.Option(help="What an empty set means: 'error' stops, 'unlabelled' allows every label.")], _DEFAULT.empty),
 }  # fmt: skip
 

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 from rich.table import Table
 
 from oneof.cli.columns import DataFolder
+from oneof.cli.terminal import Terminal
 
 if TYPE_CHECKING:
     from oneof.data.named.verify import Finding
@@ -108,7 +108,7 @@ def _get(name: str, folder: Path | None) -> None:
 
     if folder is None:
         raise ValueError("data_dir or ONEOF_DATA must name the folder to download to; neither does.")
-    console = Console(stderr=True)
+    console = Terminal(stderr=True)
     columns = (BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
     with Progress(TextColumn("{task.description}"), *columns, console=console, disable=not console.is_terminal) as bars:
 
@@ -122,5 +122,5 @@ def _get(name: str, folder: Path | None) -> None:
 
 def _print(table: Table) -> None:
     """A table as wide as it needs where nobody watches: a pipe has no width to wrap at."""
-    console = Console()
-    console.print(table) if console.is_terminal else Console(width=220).print(table)
+    console = Terminal()
+    console.print(table) if console.is_terminal else Terminal(width=220).print(table)

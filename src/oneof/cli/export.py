@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from oneof.cli.columns import RunFolder
+from oneof.cli.terminal import say
 
 
 def export(
@@ -20,9 +21,9 @@ def export(
     check_out(onnx, (".onnx",))
     model = Run.open(run).model
     difference = export_onnx(model, onnx)
-    typer.echo(
+    say(
         f"wrote {onnx}: {len(model.encoding.names)} features to {len(model.classes)} probabilities; "
         f"onnxruntime differs by {difference:.1g} at most"
     )
     for line in model.encoding.made:
-        typer.echo(f"{line}: make them before you ask the graph")
+        say(f"{line}: make them before you ask the graph")

@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from oneof.cli.columns import CacheFolder, TableFile, takes_roles
+from oneof.cli.terminal import Terminal
 from oneof.data.roles import Roles
+from oneof.storage.printable import bounded
 
 if TYPE_CHECKING:
     from oneof.runs.folder import Run
@@ -53,7 +54,7 @@ def fit(
     _set_torch(threads, deterministic)
     space = _space(method, purify, settings, networks, epochs)
     said = _votes(votes, on, annotators, taxonomy, roles.separator)
-    console = Console()
+    console = Terminal()
     work = partial(
         fit_table,
         file,
@@ -64,7 +65,7 @@ def fit(
         memory=int(memory * 2**30),
         processes=processes,
         progress=True,
-        say=lambda line: console.print(Text(line, style="yellow")),
+        say=lambda line: console.print(Text(bounded(line), style="yellow")),
     )
     run = _first_speaks(work, crew_here(processes).rank)
     if run is not None:
@@ -128,7 +129,7 @@ def _first_speaks(work: Callable[[], Run], rank: int) -> Run | None:
     return run if rank == 0 else None
 
 
-def show(run: Run, console: Console) -> None:
+def show(run: Run, console: Terminal) -> None:
     """What was learned, in a few lines."""
     import pyarrow.compute as pc
 

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from oneof.cli.columns import TableFile, takes_roles
+from oneof.cli.terminal import Terminal
 from oneof.data.roles import Roles
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def inspect(
 
 
 def _show(found: Inspection, file: Path, empty: str) -> None:
-    console = Console()
+    console = Terminal()
     counts, faults = found.counts, found.faults
     unlabelled = " (rows read as unlabelled among them)" if empty == "unlabelled" else ""
     lines = [

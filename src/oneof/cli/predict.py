@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from oneof.cli.columns import CacheFolder, RunFolder
+from oneof.cli.terminal import say
 
 
 def predict(
@@ -31,7 +32,7 @@ def predict(
     model = Run.open(run).model
     columns = read_columns(file, model.encoding.roles)
     for line in model.encoding.unseen(columns):
-        typer.echo(line, err=True)
+        say(line, err=True)
     named = [name for name in (text_model, image_model) if name]
     x = model.encoding.transform(columns, folder=file.parent, cache=cache_dir, named=named)
     found = prediction_table(
@@ -43,7 +44,7 @@ def predict(
         sets=sets,
     )
     write_sheet(found, out)
-    typer.echo(f"wrote {out}: {_in_words(found, model.calibration, accuracy, sets)}")
+    say(f"wrote {out}: {_in_words(found, model.calibration, accuracy, sets)}")
 
 
 def _in_words(found: object, calibration: dict[str, object], accuracy: float | None, sets: float | None) -> str:

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from oneof.cli.columns import RunFolder
+from oneof.cli.terminal import say
 
 
 def report(
@@ -24,4 +25,4 @@ def report(
     text = render_page(opened.facts, opened.purified, opened.training, opened.rows).encode()
     with written_beside(out) as file:
         file.write(text)
-    typer.echo(f"{out}: {opened.purified.num_rows:,} rows, {len(text) / 1e6:.1f} MB")
+    say(f"{out}: {opened.purified.num_rows:,} rows, {len(text) / 1e6:.1f} MB")

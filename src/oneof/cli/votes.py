@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
+
+from oneof.cli.terminal import Terminal
 
 if TYPE_CHECKING:
     from oneof.votes import Sets, Summary, Votes
@@ -114,7 +115,7 @@ def _sets(ballots: Votes, policy: Policy, k: int, p: float) -> Sets:
 
 
 def _show(summary: Summary, policy: Policy, out: Path | None) -> None:
-    console = Console()
+    console = Terminal()
     table = Table(title="votes", show_header=False, title_justify="left")
     for name, value in _lines(summary, policy):
         table.add_row(name, escape(value))

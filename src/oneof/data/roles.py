@@ -28,10 +28,13 @@ class Roles:
     dates: tuple[str, ...] = ()  # those of the features that hold dates; the reader fills this in
     text_model: str | None = None  # an embedder: a name that sentence-transformers knows, or a folder. None: TF-IDF
     image_model: str | None = None  # a name that timm knows, or a file of weights. None: the one oneof knows
+    unpacked: float = 16.0  # gigabytes that a compressed file may hold
 
     def __post_init__(self) -> None:
         if not self.separator:
             raise ValueError("separator must not be empty; got ''.")
+        if not self.unpacked > 0:
+            raise ValueError(f"unpacked must be positive; got {self.unpacked}.")
         if self.empty not in ("error", "unlabelled"):
             raise ValueError(f"empty must be 'error' or 'unlabelled'; got {self.empty!r}.")
 
@@ -48,6 +51,7 @@ class LeftOut(NamedTuple):
     blank: tuple[str, ...] = ()
     row_numbers: tuple[str, ...] = ()
     truths: tuple[str, ...] = ()
+    strays: tuple[str, ...] = ()  # lines on columns of numbers with a cell that is none
 
     def lines(self, of_a_frame: bool = False) -> list[str]:
         """A line for a person on every kind of them: what to do on the command line, or with a frame in Python."""
@@ -61,7 +65,7 @@ class LeftOut(NamedTuple):
             f"{what} are left out: {', '.join(name or '(unnamed)' for name in names)}. {advice[of_a_frame]}".rstrip()
             for what, (names, *advice) in said.items()
             if names
-        ]
+        ] + list(self.strays)
 
 
 def _all_and(names: tuple[str, ...]) -> str:

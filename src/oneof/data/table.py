@@ -2,6 +2,7 @@
 
 import re
 import warnings
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -9,12 +10,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from oneof.candidates.cells import is_missing
+from oneof.candidates.cells import is_missing, lookalikes
 from oneof.candidates.mask import Candidates
 from oneof.candidates.read import read
 from oneof.data.files.arrays import read_arrays
-from oneof.data.files.columns import Source, is_number, open_table, read_numbers
+from oneof.data.files.columns import Source, Unreadable, is_number, open_table, read_numbers, stray_cell
 from oneof.data.files.kinds import days
+from oneof.data.files.unpacked import check_unpacked
 from oneof.data.not_features import why_no_category, why_no_feature
 from oneof.data.roles import LeftOut, Roles, check_column, resolve_roles
 from oneof.data.supervision import label_text, read_supervision, strange_gold
@@ -23,6 +25,7 @@ __all__ = ["Columns", "LeftOut", "Roles", "Table", "Words", "read_columns", "rea
 
 Words = list[str | None]
 _ARRAYS = (".npz", ".mat")
+_TEXTS = 50  # columns of text that are looked through for numbers
 _ENDINGS = (".parquet", ".pq", ".csv", ".tsv", ".csv.gz", ".tsv.gz", *_ARRAYS)
 
 
@@ -55,7 +58,14 @@ class Table:
         dates = ", ".join(self.roles.dates)
         days = [f"columns of dates are read as numbers of days: {dates}."] if dates else []
         strange = [] if self.gold is None else strange_gold(self.candidates, self.gold)
-        return self.left_out.lines() + days + strange
+        alike = lookalikes(self.candidates.classes.tolist())
+        pairs = "; ".join(" = ".join(map(ascii, names)) for names in alike[:3])
+        same = (
+            [f"{len(alike)} labels look like others, as {pairs}: write them in one way if they are one."]
+            if alike
+            else []
+        )
+        return self.left_out.lines() + days + strange + same
 
 
 def read_table(source: Any, roles: Roles = Roles(), *, bare: bool = False) -> Table:  # noqa: B008 - frozen
@@ -79,7 +89,10 @@ def read_table(source: Any, roles: Roles = Roles(), *, bare: bool = False) -> Ta
     >>> table.candidates.mask.tolist()
     [[True, True], [True, False]]
     """
-    if _is_arrays(source):
+    arrays = _is_arrays(source)
+    if isinstance(source, (str, Path)):
+        check_unpacked(Path(source), roles.unpacked)
+    if arrays:
         return _from_arrays(Path(source), roles)
     opened = open_table(source)
     opened.check_distinct(opened.names)
@@ -87,6 +100,7 @@ def read_table(source: Any, roles: Roles = Roles(), *, bare: bool = False) -> Ta
         roles = replace(roles, candidates="candidates")
     resolved, left_out = resolve_roles(opened.kinds, opened.name, roles)
     supervision = [name for name in (roles.candidates, roles.exclude, roles.gold, roles.group) if name]
+    left_out = _with_strays(opened, left_out)
     columns, others = _read_all(opened, resolved, supervision)
     candidates, gold = read_supervision(opened.name, others, roles, len(columns))
     groups = [str(cell) for cell in others[roles.group]] if roles.group else None
@@ -133,11 +147,28 @@ def read_features(X: Any) -> tuple[Columns, Roles]:
     return columns, resolved
 
 
+def _with_strays(opened: Source, left_out: LeftOut) -> LeftOut:
+    """What is left out, without the texts that are numbers but for a few cells: of these the first such cell is told."""
+    found: dict[str, str | None] = {}
+    for name in left_out.texts[:_TEXTS]:
+        with suppress(Unreadable):  # objects of several kinds in a frame
+            found[name] = stray_cell(opened, name)
+    lines = [
+        f"column {name!r} is left out, since {cell}; nearly all of its cells are numbers. Write a number there, or nothing."
+        for name, cell in found.items()
+        if cell
+    ]
+    texts = tuple(name for name in left_out.texts if not found.get(name))
+    return left_out._replace(texts=texts, strays=tuple(lines))
+
+
 def _is_arrays(source: Any) -> bool:
     """Is this a file of arrays? One with an ending that nobody can read is refused."""
     if not isinstance(source, (str, Path)):
         return False
     path = Path(source)
+    if path.exists() and not path.is_file():
+        raise ValueError(f"a table must be a file; {path} is a folder, a pipe or a device. Save it as a file.")
     suffix = "".join(path.suffixes[-2:] if path.suffix.lower() == ".gz" else path.suffixes[-1:]).lower()
     if suffix not in _ENDINGS:
         raise ValueError(f"a table's file must end in one of {', '.join(_ENDINGS)}; got {str(source)!r}.")

@@ -9,6 +9,7 @@ from oneof.candidates.mask import Candidates
 from oneof.inspect.counts import Label
 
 _BLOCK = 1 << 16  # rows turned to numbers at a time
+_MOST = 10_000  # labels
 
 
 @dataclass(frozen=True)
@@ -71,6 +72,11 @@ def identify(candidates: Candidates) -> Identity:
 def _together(mask: NDArray[np.bool_]) -> NDArray[np.int64]:
     """How many sets hold j and k, [c, c]: a product of floats by blocks, where each partial count is exact."""
     c = mask.shape[1]
+    if c > _MOST:
+        raise ValueError(
+            f"labels must be at most {_MOST:,} different ones, to be compared pair by pair; got {c:,}. "
+            "Bring answers that mean the same to one form first."
+        )
     total = np.zeros((c, c), dtype=np.int64)
     for start in range(0, len(mask), _BLOCK):
         block = mask[start : start + _BLOCK].astype(np.float32)

@@ -170,5 +170,7 @@ def fingerprint(path: Path) -> str:
     >>> fingerprint(path)[:8]
     'e3b0c442'
     """
+    if path.exists() and not path.is_file():
+        raise ValueError(f"a table must be a file; {path} is a folder, a pipe or a device. Save it as a file.")
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

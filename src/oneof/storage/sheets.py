@@ -1,10 +1,12 @@
 """Tables out, by the ending of the file: Parquet as they are, CSV with lists as text."""
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute
 import pyarrow.csv
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
@@ -12,6 +14,16 @@ from numpy.typing import NDArray
 from oneof.storage.files import written_beside
 
 ENDINGS = (".parquet", ".csv")
+RISKY = r"^'*[=+\-@\t\r]"  # how a text begins that a spreadsheet runs, or that was made harmless before
+
+
+def as_written(texts: Any) -> Any:
+    """An Arrow array of cells as they were before `write_sheet` made them harmless.
+
+    >>> as_written(pa.array(["'=1+1", "'", "it's"])).to_pylist()
+    ['=1+1', "'", "it's"]
+    """
+    return pa.compute.replace_substring_regex(texts, r"^'('*[=+\-@\t\r])", r"\1")
 
 
 def check_out(path: Path, endings: tuple[str, ...] = ENDINGS, name: str = "out") -> None:
@@ -38,6 +50,8 @@ def lists_of(rows: NDArray[np.integer[Any]], n: int, values: pa.Array) -> pa.Lis
 def write_sheet(table: pa.Table, path: Path, separator: str = "|") -> None:
     """Write a table; in CSV the parts of a list are joined by the separator, a struct is `first (rest)`.
 
+    A text that a spreadsheet would run, such as =1+1, gets an apostrophe before it, which the readers of oneof take off again.
+
     >>> import tempfile
     >>> path = Path(tempfile.mkdtemp()) / "sheet.csv"
     >>> write_sheet(pa.table({"label": ["a", None], "kept": [["a", "b"], []], "fell": [[{"label": "c", "round": 7}], []]}), path)
@@ -56,12 +70,36 @@ def write_sheet(table: pa.Table, path: Path, separator: str = "|") -> None:
 
 def _flat(table: pa.Table, separator: str) -> pa.Table:
     columns = [
-        pa.array([separator.join(map(_word, cell or ())) for cell in column.to_pylist()], pa.string())
+        pa.array([_joined(cell or (), separator) for cell in column.to_pylist()], pa.string())
         if pa.types.is_list(column.type)
         else column
         for column in table.columns
     ]
-    return pa.table(columns, names=table.column_names)
+    return pa.table(
+        [_harmless(column) if pa.types.is_string(column.type) else column for column in columns],
+        names=_harmless(pa.array(table.column_names, pa.string())).to_pylist(),
+    )
+
+
+def _joined(cell: Iterable[Any], separator: str) -> str:
+    cell = list(cell)
+    labels = [str(next(iter(part.values())) if isinstance(part, dict) else part) for part in cell]
+    wrong = next((label for label in labels if separator in label), None)
+    if wrong is not None:
+        raise ValueError(
+            f"labels in a CSV must not hold {separator!r}, which divides them; got {wrong[:60]!r}. "
+            "Write .parquet, or say another --separator where the command has it."
+        )
+    return separator.join(map(_word, cell))
+
+
+def _harmless(texts: Any) -> Any:
+    """Texts with an apostrophe before what a spreadsheet would run; numbers stay as they are."""
+    risky = pa.compute.match_substring_regex(texts, RISKY)
+    number = pa.compute.match_substring_regex(texts, r"^[+-]?[0-9.]+([eE][+-]?[0-9]+)?$")
+    return pa.compute.if_else(
+        pa.compute.and_not(risky, number), pa.compute.binary_join_element_wise("'", texts, ""), texts
+    )
 
 
 def _word(value: Any) -> str:

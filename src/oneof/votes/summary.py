@@ -1,10 +1,10 @@
 """A summary of votes and of the sets made from them."""
 
-from collections import defaultdict
 from dataclasses import dataclass
 
 import numpy as np
 
+from oneof.candidates.cells import lookalikes
 from oneof.candidates.mask import Statistics, statistics
 from oneof.votes.agreement import AnnotatorAgreement, alpha, annotator_agreement
 from oneof.votes.ballots import Votes, tally
@@ -27,7 +27,7 @@ class Summary:
     alpha: float | None  # Krippendorff's, over answers of one label
     ties: int  # items on which two labels or more share the most votes
     agreement: list[AnnotatorAgreement]  # most distant first
-    lookalikes: list[list[str]]  # labels that differ only in case or surrounding space
+    lookalikes: list[list[str]]  # labels that look alike, such as those that differ in case or space
     sets: Statistics
     fallback: int  # items to which the policy itself gave no label
     note: str
@@ -59,7 +59,7 @@ def summarise(votes: Votes, sets: Sets) -> Summary:
         alpha=alpha(votes),
         ties=int((np.bincount(counted.item[counted.most]) > 1).sum()),
         agreement=sorted(annotator_agreement(votes), key=_distance),
-        lookalikes=_lookalikes(votes.labels),
+        lookalikes=lookalikes(votes.labels),
         sets=statistics(sets.mask),
         fallback=sets.fallback,
         note=sets.note,
@@ -69,10 +69,3 @@ def summarise(votes: Votes, sets: Sets) -> Summary:
 
 def _distance(who: AnnotatorAgreement) -> tuple[bool, float]:
     return (not who.far, 2.0 if who.rate is None else who.rate)
-
-
-def _lookalikes(labels: list[str]) -> list[list[str]]:
-    alike: dict[str, list[str]] = defaultdict(list)
-    for label in labels:
-        alike[label.strip().casefold()].append(label)
-    return [names for names in alike.values() if len(names) > 1]

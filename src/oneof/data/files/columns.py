@@ -22,9 +22,15 @@ from numpy.typing import NDArray
 
 from oneof.data.files.kinds import check_finite, days, is_text, kind_of, without_blanks
 from oneof.data.roles import Kind
+from oneof.storage.sheets import as_written
 
 _NULLS = tuple(pa.csv.ConvertOptions().null_values)
 _PIECE = 1 << 16  # rows
+_HEADER = 1 << 22  # bytes in which the first line of a CSV is looked for
+_STRAY, _FEW = (
+    0.05,
+    10,
+)  # share of cells that may be no number, and cells at least, in a column that seems to be meant as numbers
 _LOOKED_AT = 1000  # texts, to see whether a column of texts holds dates
 Piece = tuple[str, int, pa.Array]  # column, first row, values
 
@@ -173,7 +179,8 @@ def _csv(path: Path) -> Source:
         row = 0
         with _csv_reader(path, types) as reader:
             for batch in reader:
-                yield from ((name, row, values) for name, values in zip(types, batch.columns, strict=True))
+                for name, values in zip(types, batch.columns, strict=True):
+                    yield name, row, as_written(values) if types[name] == pa.string() else values
                 row += batch.num_rows
 
     return Source(str(path), names, kinds, 0, pieces)
@@ -185,12 +192,20 @@ def _csv_reader(path: Path, types: dict[str, pa.DataType]) -> Iterator[pa.csv.CS
     delimiter = "\t" if ".tsv" in path.name.lower()[-7:] else ","
     form = pa.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
     convert = pa.csv.ConvertOptions(column_types=types, include_columns=list(types))
+    options = pa.csv.ReadOptions(use_threads=False, block_size=_block_size(path))
     try:
         # One thread: only then does a ragged row come with its number.
-        with readable(str(path)), pa.csv.open_csv(path, pa.csv.ReadOptions(use_threads=False), form, convert) as reader:
+        with readable(str(path)), pa.csv.open_csv(path, options, form, convert) as reader:
             yield reader
     except Unreadable as error:
         raise ValueError(_csv_message(path, str(error), types)) from error
+
+
+def _block_size(path: Path) -> int:
+    """Bytes that are parsed at a time: some dozens of rows at least, since every block costs time for every column."""
+    with readable(str(path)), pa.input_stream(str(path), compression="detect") as stream:
+        header = stream.read(_HEADER).find(b"\n")
+    return max(1 << 20, 32 * (header if header >= 0 else _HEADER))
 
 
 def check_encoding(path: Path) -> None:
@@ -232,6 +247,24 @@ def _wrong_cell(path: Path, numbers: list[str]) -> str | None:
     return None
 
 
+def stray_cell(source: Source, name: str) -> str | None:
+    """The first cell that is no number in a column of texts that are numbers but for a few; None where it is no such column."""
+    cells = wrong = 0
+    first = None
+    for _, row, values in source.pieces([], [name]):
+        if not is_text(values.type):
+            return None
+        bad = [cell for cell in values.unique().to_pylist() if not is_number(cell)]
+        cells += len(values) - values.null_count
+        if bad:
+            at = pa.compute.is_in(values, pa.array(bad, values.type)).to_numpy(zero_copy_only=False)
+            wrong += int(at.sum())
+            first = first or f"row {row + int(at.argmax())} is {values[int(at.argmax())].as_py()[:60]!r}"
+        if wrong > max(1, _STRAY * cells):
+            return None
+    return first if cells >= _FEW else None
+
+
 def is_number(cell: Any) -> bool:
     """Is a cell blank, or does it say a number?"""
     if cell is None or cell in _NULLS:
@@ -258,11 +291,12 @@ def _arrow(table: pa.Table) -> Source:
 
 def _pandas(frame: Any) -> Source:
     names = [str(name) for name in frame.columns]
+    place = {name: j for j, name in reversed(list(enumerate(names)))}
 
     def pieces(numbers: list[str], others: list[str]) -> Iterator[Piece]:
         for name in [*numbers, *others]:
             with readable(f"the frame, column {name!r}"):
-                yield name, 0, _as_arrow(frame.iloc[:, names.index(name)])
+                yield name, 0, _as_arrow(frame.iloc[:, place[name]])
 
     kinds = {name: _pandas_kind(frame.iloc[:, j]) for j, name in enumerate(names)}
     return Source("the frame", names, kinds, len(frame), pieces)

@@ -240,7 +240,7 @@ NAMED: dict[str, Named] = {
     ),
     "fashion-mnist": Named(
         "Fashion-MNIST", "https://github.com/zalandoresearch/fashion-mnist", "MIT", _idx, _idx_files("fashion-mnist"),
-        "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
+        "https://raw.githubusercontent.com/zalandoresearch/fashion-mnist/master/data/fashion/",
         _idx_sums(
             "fashion-mnist",
             "c59f468a2f672dc815687fe0f83887768d799fd8a3f3276145d20f83aa44d888",
@@ -251,8 +251,8 @@ NAMED: dict[str, Named] = {
         paper=Figures(60000, 10000, 784, 10, 3.46), notes={"average": (NO_SETS, _GENERATED)},
     ),
     "kmnist": Named(
-        "Kuzushiji-MNIST", "http://codh.rois.ac.jp/kmnist/", "CC BY-SA 4.0", _idx, _idx_files("kmnist"),
-        "http://codh.rois.ac.jp/kmnist/dataset/kmnist/",
+        "Kuzushiji-MNIST", "https://codh.rois.ac.jp/kmnist/", "CC BY-SA 4.0", _idx, _idx_files("kmnist"),
+        "https://codh.rois.ac.jp/kmnist/dataset/kmnist/",
         _idx_sums(
             "kmnist",
             "7112ba9ec422d98de4885262d4a4dff14cc4fefb81c11ace8bf563a8255df5c3",

@@ -1,0 +1,25 @@
+"""What commands print: text from files cannot move the cursor, colour the screen or hide itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import typer
+from rich.console import Console, ConsoleOptions
+from rich.segment import Segment
+
+from oneof.storage.printable import bounded, printable
+
+
+class Terminal(Console):
+    """A console that shows control characters of texts as escapes."""
+
+    def render(self, renderable: Any, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        for part in super().render(renderable, options):
+            yield part if part.control else Segment(printable(part.text), part.style)
+
+
+def say(text: str, err: bool = False) -> None:
+    """Print one line."""
+    typer.echo(bounded(text), err=err)

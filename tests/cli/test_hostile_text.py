@@ -1,0 +1,131 @@
+"""Text from outside that attacks its reader: a terminal, a spreadsheet, a person; and what would hang or fill a machine."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from oneof import cli
+from oneof.cli.terminal import Terminal
+from oneof.data.table import Roles, read_table
+from oneof.inspect.identify import _together
+from oneof.storage.printable import MOST, bounded
+from oneof.storage.sheets import write_sheet
+
+ESCAPE = "\x1b[2Jgone\x07"
+
+
+def said(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *arguments: object) -> tuple[int, str]:
+    monkeypatch.setattr(sys, "argv", ["oneof", *map(str, arguments)])
+    with pytest.raises(SystemExit) as end:
+        cli.main()
+    printed = capsys.readouterr()
+    return int(end.value.code or 0), printed.out + printed.err
+
+
+def test_escapes_in_labels_columns_and_file_names_stay_text(tmp_path, capsys, monkeypatch):
+    path = tmp_path / f"{ESCAPE}.csv"
+    path.write_text(f"x,{ESCAPE},candidates\n" + f"1,a,cat|{ESCAPE}\n2,b,cat\n" * 20)
+    code, words = said(capsys, monkeypatch, "inspect", path)
+    assert code == 0
+    assert "\\x1b[2Jgone" in words
+    assert not {"\x1b", "\x07"} & set(words)
+    code, words = said(capsys, monkeypatch, "fit", tmp_path / f"{ESCAPE}.txt", "--out", tmp_path / "RUN")
+    assert code == 2
+    assert not {"\x1b", "\x07"} & set(words)
+
+
+def test_a_console_shows_what_would_command_it(capsys):
+    Terminal().print(f"a{ESCAPE}b\u202ec")
+    assert capsys.readouterr().out == "a\\x1b[2Jgoneb\\u202ec\n"  # rich takes the bell out
+
+
+def test_messages_are_bounded():
+    assert len(bounded("x" * 10**6)) == MOST
+
+
+def test_cells_that_a_spreadsheet_would_run_are_harmless_and_read_back_equal(tmp_path):
+    labels = ["=1+1", "+cmd", "-x", "@sum", "\tTab", "'=already", "'quoted'", "plain", "-1.5"]
+    path = tmp_path / "sheet.csv"
+    write_sheet(pa.table({"size": list(range(9)), "candidates": [[one] for one in labels]}), path)
+    cells = [line.split(",", 1)[1].strip('"') for line in path.read_text().splitlines()[1:]]
+    assert [cell for cell in cells if cell[0] in "=+-@\t"] == ["-1.5"]
+    found = read_table(path).candidates
+    assert [found.classes[row][0] for row in found.mask] == [label.strip() for label in labels]
+
+
+def test_a_label_that_holds_the_separator_is_refused(tmp_path):
+    with pytest.raises(
+        ValueError, match=r"labels in a CSV must not hold '\|', which divides them; got 'a\|b'\. Write \.parquet"
+    ):
+        write_sheet(pa.table({"kept": [["a|b", "c"]]}), tmp_path / "sheet.csv")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_labels_that_look_alike_are_told():
+    sets = pa.table({"x": [1.0, 2.0, 3.0, 4.0], "candidates": ["cat", "Cat", "caf\u00e9", "cafe\u0301"]})
+    (line,) = read_table(sets).remarks()
+    assert line.startswith("2 labels look like others, as 'Cat' = 'cat'; ")
+
+
+def test_a_stray_text_in_a_column_of_numbers_is_told_by_its_cell(tmp_path):
+    path = tmp_path / "ages.csv"
+    path.write_text(
+        "age,size,candidates\n" + "".join(f"{'12 years' if i == 7 else i},{i % 5},a|b\n" for i in range(40))
+    )
+    (line,) = read_table(path).remarks()
+    assert line == (
+        "column 'age' is left out, since row 7 is '12 years'; nearly all of its cells are numbers. Write a number there, or nothing."
+    )
+
+
+def test_a_pipe_is_refused_and_not_waited_for(tmp_path, capsys, monkeypatch):
+    os.mkfifo(tmp_path / "pipe.csv")
+    for arguments in (["inspect", tmp_path / "pipe.csv"], ["fit", tmp_path / "pipe.csv", "--out", tmp_path / "RUN"]):
+        code, words = said(capsys, monkeypatch, *arguments)
+        assert code == 2
+        assert "a table must be a file;" in words
+
+
+def test_labels_beyond_counting_are_refused():
+    with pytest.raises(ValueError, match=r"labels must be at most 10,000 different ones, .*; got 200,000"):
+        _together(np.zeros((1, 200_000), dtype=bool))
+
+
+@pytest.mark.parametrize("error", [MemoryError("298 GiB"), RuntimeError("DefaultCPUAllocator: can't allocate memory")])
+def test_too_little_memory_is_one_line(capsys, monkeypatch, error):
+    def full(**_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(cli, "app", full)
+    code, words = said(capsys, monkeypatch, "fit")
+    assert code == 2
+    assert words.count("\n") == 1
+    assert "there must be memory enough for this; there is not" in words
+
+
+def test_what_unpacks_to_too_much_is_refused_unless_it_is_trusted(tmp_path):
+    text = b"x,candidates\n" + b"1,a\n2,b\n" * 200_000
+    path = tmp_path / "bomb.csv.gz"
+    path.write_bytes(gzip.compress(text))
+    np.savez_compressed(tmp_path / "bomb.npz", x=np.zeros((2000, 100)), candidates=np.ones((2000, 2)))
+    for file in (path, tmp_path / "bomb.npz"):
+        with pytest.raises(ValueError, match=r"a compressed file must not hold more than 0\.001 GB; .*say --unpacked"):
+            read_table(file, Roles(unpacked=0.001))
+    assert len(read_table(path).columns) == 400_000
+    with pytest.raises(ValueError, match="unpacked must be positive; got 0"):
+        Roles(unpacked=0)
+
+
+def test_a_wide_table_is_read_in_blocks_of_many_rows(tmp_path: Path):
+    from oneof.data.files.columns import _block_size
+
+    path = tmp_path / "wide.csv"
+    path.write_text(",".join(f"x{j}" for j in range(50_000)) + "\n")
+    assert _block_size(path) > 30 * path.stat().st_size
