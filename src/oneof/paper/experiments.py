@@ -193,8 +193,5 @@ RATIO = {
 SENSITIVITY: dict[str, Sensitivity] = {
     "margin": Sensitivity("lost", LATE, MARGIN),
     "ratio": Sensitivity("lost", PopRatio(warm_up=80, theta=1e-2, inc=0.3), RATIO),
-    "margin-cifar10": Sensitivity(
-        "cifar10", replace(LATE, warm_up=60), MARGIN, lr=0.05, weight_decay=1e-3
-    ),  # waits for GPU hours
 }
 REGION = Sensitivity("lost", LATE, {})  # the purified region by epoch: nothing is varied

@@ -167,19 +167,21 @@ def notes(number: int, some: Sequence[Line]) -> list[str]:
 def markdown(number: int, table: Table, some: Sequence[Line]) -> str:
     """The table in Markdown, with its notes."""
     rows = [cells(line, _rules(some)) for line in some if line.ours]
-    head = [f"| {' | '.join(header(some))} |", f"|{'---|' * len(header(some))}"]
-    body = [f"| {' | '.join(row)} |" for row in rows]
     below = [f"- {note}" for note in notes(number, some)]
-    return "\n".join([f"**Table {number}: {table.title}**", "", *head, *body, "", *below])
+    return "\n".join([f"**Table {number}: {table.title}**", "", typeset(header(some), rows, "markdown"), "", *below])
 
 
 def latex(number: int, table: Table, some: Sequence[Line]) -> str:
     """The table in LaTeX (booktabs), with its notes as comments."""
     rows = [cells(line, _rules(some)) for line in some if line.ours]
-    return "\n".join([*(f"% {note}" for note in notes(number, some)), _tabular(header(some), rows)])
+    return "\n".join([*(f"% {note}" for note in notes(number, some)), typeset(header(some), rows, "latex")])
 
 
-def _tabular(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def typeset(head: Sequence[str], rows: Sequence[Sequence[str]], form: str) -> str:
+    """Cells as a Markdown table, or as one of LaTeX's booktabs."""
+    if form != "latex":
+        lines = [f"| {' | '.join(row)} |" for row in (head, *rows)]
+        return "\n".join([lines[0], f"|{'---|' * len(head)}", *lines[1:]])
     body = [" & ".join(_tex(cell) for cell in row) + r" \\" for row in (head, *rows)]
     begin = r"\begin{tabular}{ll" + "r" * (len(head) - 2) + "}"
     return "\n".join([begin, r"\toprule", body[0], r"\midrule", *body[1:], r"\bottomrule", r"\end{tabular}"])
@@ -234,10 +236,7 @@ def gains_text(some: Sequence[Gain], rule: str, form: str = "markdown") -> str:
         for one in some
     ]  # fmt: skip
     said = f"Settings chosen by {HEADS[rule]}: POP above its plain loss in the mean in {above} of {len(some)} pairs."
-    if form == "latex":
-        return f"% {said}\n{_tabular(head, body)}"
-    table = [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}", *(f"| {' | '.join(row)} |" for row in body)]
-    return "\n".join([said, "", *table])
+    return f"% {said}\n{typeset(head, body, form)}" if form == "latex" else f"{said}\n\n{typeset(head, body, form)}"
 
 
 def agreement(scores: Scores, rule: str) -> tuple[int, int]:
