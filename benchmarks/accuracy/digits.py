@@ -16,10 +16,14 @@ import numpy as np
 import torch
 from scipy.stats import ttest_rel
 
-from oneof.paper.ablation import SYSTEMS, TRAINING, digits, run
+from oneof.methods import Proden
+from oneof.paper.ablation import SYSTEMS as SHOWN
+from oneof.paper.ablation import TRAINING, System, digits, run
+from oneof.purify import PopPrinted
 from oneof.storage.rows import Row, append, read
 
-PAIRS = [("PRODEN + POP", "PRODEN"), ("CC + POP", "CC")]
+SYSTEMS = (*SHOWN[:2], System("PRODEN + POP as printed", Proden(), PopPrinted()), *SHOWN[2:])
+PAIRS = [("PRODEN + POP", "PRODEN"), ("PRODEN + POP as printed", "PRODEN"), ("CC + POP", "CC")]
 
 
 def main(seeds: range, path: Path) -> None:

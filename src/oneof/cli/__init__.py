@@ -7,6 +7,7 @@ from typing import Annotated, Any, NoReturn, get_args, get_type_hints
 import typer
 
 from oneof.cli.clean import clean
+from oneof.cli.compare import compare
 from oneof.cli.data import data
 from oneof.cli.demo import demo
 from oneof.cli.export import export
@@ -38,13 +39,28 @@ def _without_metavar(command: Callable[..., None]) -> Callable[..., None]:
     return command
 
 
-for command in (demo, data, votes, inspect, generate, fit, predict, clean, report, export, tune, table, theory):
+for command in (
+    demo,
+    data,
+    votes,
+    inspect,
+    generate,
+    fit,
+    predict,
+    clean,
+    report,
+    export,
+    tune,
+    table,
+    compare,
+    theory,
+):
     app.command()(_without_metavar(command))
 
 # typer carries its own click in newer versions and uses the real one in older: this is ClickException of either
 UsageProblem: Any = typer.BadParameter.__mro__[2]
 
-_GO_ON = ("data", "fit", "tune", "table")  # what these had done is kept
+_GO_ON = ("data", "fit", "tune", "table", "compare")  # what these had done is kept
 _INTERRUPTED = 130  # what newer versions of typer return for Ctrl-C, where older raise Abort
 
 

@@ -21,11 +21,11 @@ PLACES = ("processes", "ray")
 def table(
     number: Annotated[int, typer.Argument(help="Which table of the paper: 1 to 5, or 6 and 7 for the data sets.")],
     datasets: Annotated[str, typer.Option(help="Data sets, separated by commas. Default: all whose files are there.")] = "",
-    methods: Annotated[str, typer.Option(help="Systems, separated by commas, such as pop,proden,cc+pop. Default: all.")] = "",
+    methods: Annotated[str, typer.Option(help="Systems of that table, separated by commas: pop,proden,cc in 1 and 2, proden+pop,cc+pop in 3 and 4, warm-up-5 in 5. Default: all.")] = "",
     seeds: Annotated[str, typer.Option(help="How many seeds, from 100 on; or a range such as 0-9.")] = "10",
     show: Annotated[bool, typer.Option("--show", help="Run nothing; show the rows that there are.")] = False,
     form: Annotated[str, typer.Option("--format", help="How to print it: rich, markdown or latex.")] = "rich",
-    rows: Annotated[Path, typer.Option(help="The file that rows are read from and appended to.")] = Path("results/tables.jsonl"),
+    rows: Annotated[Path | None, typer.Option(help="The file that rows are read from and appended to. Default: results/tables.jsonl here, or else where oneof's source lies.")] = None,
     data_dir: DataFolder = None,
     processes: Annotated[int, typer.Option(help="Processes to run in. 0: one for each core.")] = 0,
     device: Annotated[str, typer.Option(help="Where to train: cpu or cuda.")] = "cpu",
@@ -40,7 +40,7 @@ def table(
         return
     wanted = _table(number)
     names, systems = _names(datasets, wanted.datasets, "data set"), _names(methods, tuple(wanted.systems), "method")
-    asked = Asked(number, wanted, names, systems, _seeds(seeds), rows)
+    asked = Asked(number, wanted, names, systems, _seeds(seeds), rows or _rows_file())
     if not show:
         there = _there(wanted, names if datasets else None, data_dir)
         _run(asked, there, data_dir, processes, device, on, deterministic)
@@ -79,6 +79,12 @@ def _names(given: str, known: tuple[str, ...], what: str) -> tuple[str, ...]:
     return names
 
 
+def _rows_file() -> Path:
+    here = Path("results/tables.jsonl")
+    beside_source = Path(__file__).parents[3] / here
+    return beside_source if beside_source.exists() and not here.exists() else here
+
+
 def _seeds(given: str) -> tuple[int, ...]:
     """Seeds to report are 100, 101, ...; a range says others.
 
@@ -102,9 +108,10 @@ def _run(
     from oneof.storage.progress import bar
     from oneof.storage.rows import read
 
-    pairs = [(name, system) for name in there for system in asked.systems]
     table = asked.table
-    cells = [Cell(name, table.system(system, name), table.protocol(name), asked.seeds) for name, system in pairs]
+    protocols = {name: protocol for name in there if (protocol := table.protocol(name))}
+    pairs = [(name, system) for name in protocols for system in asked.systems]
+    cells = [Cell(name, table.system(system, name), protocols[name], asked.seeds) for name, system in pairs]
     todo = missing(cells, read(asked.rows) if asked.rows.exists() else [])
     if not todo:
         typer.echo("Nothing to run: all rows are there.", err=True)
@@ -170,7 +177,7 @@ def _show(asked: Asked, form: str) -> None:
     for rule in tables.HEADS:
         gains = tables.gains(wanted, scores, rule)
         if gains:
-            typer.echo(f"\n{tables.gains_markdown(gains, rule)}")
+            typer.echo(f"\n{tables.gains_text(gains, rule, form)}")
 
 
 def _characteristics(number: int) -> bool:

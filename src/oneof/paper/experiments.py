@@ -6,7 +6,7 @@ from itertools import product
 from typing import Any
 
 from oneof.methods import CAVL, CC, CLPL, LWS, RC, RCR, CLPLSoftmax, Method, PiCO, Proden, Valen
-from oneof.networks import GeneratorMLP, LeNet, Linear, Network
+from oneof.networks import GeneratorMLP, Linear, Network
 from oneof.purify import Pop, PopPrinted, PopRatio, Purify
 from oneof.training.problem import Training
 
@@ -48,7 +48,7 @@ class OnImages:
 
     how: str
     systems: Mapping[str, System]
-    protocol: Protocol
+    protocol: Protocol | None = None  # None: each system has a `recipe`
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class Table:
     def system(self, name: str, dataset: str) -> System:
         return self.systems[name] if dataset in REAL or self.images is None else self.images.systems[name]
 
-    def protocol(self, dataset: str) -> Protocol:
+    def protocol(self, dataset: str) -> Protocol | None:
         return TABULAR if dataset in REAL or self.images is None else self.images.protocol
 
 
@@ -76,10 +76,6 @@ FLAT = Protocol(  # MNIST-like images as rows of pixels, as Tables 3 and 5 must 
     lr=(0.03, 0.1),
     weight_decay=(1e-4, 1e-3),
     sets="drawn by a classifier trained for 200 epochs",
-)
-
-AUGMENTED = Protocol(  # three views of every image; CIFAR's networks are wide residual ones
-    LeNet(), Training(epochs=50, batch=256), scaling="none", lr=(0.05,), weight_decay=(1e-3,), sets=FLAT.sets
 )
 
 
@@ -148,14 +144,14 @@ TABLES: dict[int, Table] = {
         "Images, with augmentation",
         IMAGES,
         {**headline(LATE), **OTHERS, **ALONE},
-        OnImages("benchmarks/accuracy/images.py, whose plans have PRODEN and POP on four sets, RCR, PiCO and VALEN on two", {**headline(LATE), **OTHERS, **ALONE}, AUGMENTED),
+        OnImages("python benchmarks/accuracy/images.py --plan saturated, lenet or cifar100", {**headline(LATE), **OTHERS, **ALONE}),
     ),
     2: Table("Real-world sets, linear model", REAL, {**headline(LATE), **ON_TABLES, **ALONE}),
     3: Table(
         "Images, no augmentation: each loss alone and with POP",
         IMAGES,
         each_with_and_without(QUICK),
-        OnImages("python benchmarks/accuracy/image_tables.py --table 3", each_with_and_without(QUICK), FLAT),
+        OnImages("python benchmarks/accuracy/image_tables.py --table 3 (CIFAR-10: images.py --plan bare)", each_with_and_without(QUICK), FLAT),
         PAIRS,
     ),
     4: Table(
@@ -197,8 +193,5 @@ RATIO = {
 SENSITIVITY: dict[str, Sensitivity] = {
     "margin": Sensitivity("lost", LATE, MARGIN),
     "ratio": Sensitivity("lost", PopRatio(warm_up=80, theta=1e-2, inc=0.3), RATIO),
-    "margin-cifar10": Sensitivity(
-        "cifar10", replace(LATE, warm_up=60), MARGIN, lr=0.05, weight_decay=1e-3
-    ),  # waits for GPU hours
 }
 REGION = Sensitivity("lost", LATE, {})  # the purified region by epoch: nothing is varied

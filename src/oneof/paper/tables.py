@@ -1,6 +1,7 @@
 """A table of the paper with our rows beside it: Markdown, LaTeX, or for the terminal."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import product
 from typing import NamedTuple
 
 import numpy as np
@@ -14,7 +15,7 @@ from oneof.paper.obtain import Cell
 from oneof.paper.printed import Printed, errata, printed
 from oneof.storage.rows import Row
 
-HEADS = {name: one.title for name, one in CRITERIA.items()} | {"oracle": "oracle"}
+HEADS = {name: one.title for name, one in CRITERIA.items()} | {"last": "last epoch", "oracle": "oracle"}
 Scores = Mapping[tuple[str, str, str], Mapping[int, float]]  # (data set, system, rule) -> seed -> accuracy in percent
 
 
@@ -32,48 +33,78 @@ def scores_of(number: int, table: Table, rows: Iterable[Row], seeds: Iterable[in
     """Accuracies of the rows that belong to this table: of its settings and these seeds; of a row obtained twice the first."""
     asked = set(seeds)
     titles = {
-        Cell(dataset, table.system(name, dataset), table.protocol(dataset), ()).setting: system.title
+        Cell(dataset, table.system(name, dataset), protocol, ()).setting: system.title
         for dataset in table.datasets
         for name, system in table.systems.items()
+        if (protocol := table.protocol(dataset))
     }
     scores: dict[tuple[str, str, str], dict[int, float]] = {}
     for row in rows:
         if row["seed"] in asked:
-            for system, rule, accuracy in _entries(row, number, titles):
-                scores.setdefault((row["dataset"], system, rule), {}).setdefault(row["seed"], 100 * accuracy)
+            for key, accuracy in _entries(row, number, titles):
+                scores.setdefault(key, {}).setdefault(row["seed"], 100 * accuracy)
     return scores
 
 
-def _entries(row: Row, number: int, titles: Mapping[str, str]) -> Iterator[tuple[str, str, float]]:
-    """What a row says: of a real set the choice of one rule, of images the epochs that all rules would have taken."""
+def _entries(row: Row, number: int, titles: Mapping[str, str]) -> Iterator[tuple[tuple[str, str, str], float]]:
+    """What a row says: of a search the choice of one rule, of images the last epoch and the oracle's."""
     if row.get("kind") == "chosen" and row["setting"] in titles:
-        yield titles[row["setting"]], row["rule"], row["accuracy"]
-    elif number == 1 and _of_table_1(row):
-        yield row["system"], "oracle", row["by_oracle"]["accuracy"]
-        yield from ((row["system"], rule, row["accuracy"]) for rule in CRITERIA)
+        yield (row["dataset"], titles[row["setting"]], row["rule"]), row["accuracy"]
+    elif number in (1, 3) and "difficulty" in row and (place := _place(row, number)):
+        yield (*place, "last"), row["accuracy"]
+        yield (*place, "oracle"), row["by_oracle"]["accuracy"]
 
 
-def _of_table_1(row: Row) -> bool:
-    """Images with sets as the paper's, of a classifier trained to the end; POP begins after four fifths, characters are not flipped.
+EPOCHS = {"cifar10": 100, "cifar100": 100}  # of Table 1; MNIST-like images have 50
+KINDS = {"saturated": "", "20": "hard sets"}  # of a classifier trained to the end, as the paper's; or of an early one
 
-    On CIFAR-10 runs of 30 epochs are no match for those of 150: they are in docs/findings.md alone.
-    """
-    whole = row.get("epochs", 0) >= (150 if row["dataset"].startswith("cifar") else 50)
-    variants = ("upright", "upright-last") if row["dataset"] in ("mnist", "kmnist") else ("", "last")
-    return row.get("difficulty") == "saturated" and row["variant"] in variants and whole
+
+def _place(row: Row, number: int) -> tuple[str, str] | None:
+    """The data set, with what sets a row apart from the paper's setting ("kmnist/upright"), and the system of a row on images."""
+    words, usual = row["variant"].split("-"), EPOCHS.get(row["dataset"], 50)
+    bases = [word for word in words if word in ("upright", "bare", "authors")]
+    rule = "-".join(word for word in words if word and word not in bases)
+    bare, views = "bare" in bases, row["system"] in ("RCR", "PiCO", "VALEN")
+    if (
+        rule not in ("", "last", "printed-last")
+        or bare != (number == 3)
+        or row["epochs"] < usual
+        or row["difficulty"] not in KINDS
+    ):
+        return None
+    system = "PRODEN+POP" if bare and row["system"] == "POP" else row["system"]
+    system += " as printed" if rule == "printed-last" else ""
+    apart = [
+        KINDS[row["difficulty"]],
+        "upright" if "upright" in bases else "",
+        f"{row['epochs']} epochs" if row["epochs"] > usual else "",
+    ]
+    apart.append("settings of the others" if views and "authors" not in bases else "")
+    return "/".join([row["dataset"], *filter(None, apart)]), system
 
 
 def lines(number: int, table: Table, scores: Scores, datasets: Sequence[str], systems: Sequence[str]) -> list[Line]:
-    """A line for every system on every data set, rows or not."""
+    """A line for every system on every data set, rows or not; on images another for each other kind of sets, views or length."""
     found = []
     for dataset in datasets:
-        for name in systems:
+        others = sorted({key for key, *_ in scores if key.startswith(f"{dataset}/")})
+        for name, place in product(systems, (dataset, *others)):
             title = table.systems[name].title
-            seeds = {rule: list(scores.get((dataset, title, rule), {}).values()) for rule in HEADS}
+            seeds = {rule: list(scores.get((place, title, rule), {}).values()) for rule in HEADS}
             ours = {rule: _summary(values) for rule, values in seeds.items() if values}
-            waits = "" if ours else waiting(table, dataset)
-            found.append(Line(dataset, title, ours, printed(number, title, dataset), waits))
-    return found
+            if ours or place == dataset:
+                waits = "" if ours else waiting(table, dataset)
+                found.append(Line(place, title, ours, printed(number, title, dataset), waits))
+    return sorted(found, key=lambda line: (datasets.index(line.dataset.split("/")[0]), line.dataset))
+
+
+def filled(some: Sequence[Line]) -> str:
+    """How many of the paper's cells have rows of ours beside them."""
+    cells = {
+        (line.dataset.split("/")[0], line.system) for line in some if line.paper and "as printed" not in line.system
+    }
+    done = {(line.dataset.split("/")[0], line.system) for line in some if line.ours}
+    return f"Filled: {len(cells & done)} of {len(cells)} cells of the paper."
 
 
 def _summary(values: list[float]) -> tuple[float, float, int]:
@@ -85,16 +116,23 @@ def waiting(table: Table, dataset: str) -> str:
     if dataset not in REAL and table.images:
         return f"GPU hours: {table.images.how}"
     if not NAMED[dataset].checksums:
-        return f"the data: not published for download, take it by hand from {NAMED[dataset].address}"
+        return f"the data, which were not at hand here: take them by hand from {NAMED[dataset].address}"
     return "a run of this command"
 
 
-HEADER = ("data set", "system", *HEADS.values(), "paper (oracle)", "oracle - paper", "trials")
+def header(some: Sequence[Line]) -> list[str]:
+    """The heads of the columns: of the rules by which these lines have numbers."""
+    return ["data set", "system", *(HEADS[rule] for rule in _rules(some)), "paper (oracle)", "oracle - paper", "trials"]
 
 
-def cells(line: Line) -> list[str]:
-    """A line as text."""
-    by_rule = [f"{line.ours[rule][0]:.2f} ± {line.ours[rule][1]:.2f}" if rule in line.ours else "" for rule in HEADS]
+def _rules(some: Sequence[Line]) -> list[str]:
+    there = {rule for line in some for rule in line.ours} or {*CRITERIA, "oracle"}
+    return [rule for rule in HEADS if rule in there]
+
+
+def cells(line: Line, shown: Sequence[str]) -> list[str]:
+    """A line as text, with a cell for each rule that is shown."""
+    by_rule = [f"{line.ours[rule][0]:.2f} ± {line.ours[rule][1]:.2f}" if rule in line.ours else "" for rule in shown]
     paper = f"{line.paper.mean:.2f} ± {line.paper.std:.2f}" if line.paper else ""
     both = line.paper and "oracle" in line.ours
     apart = f"{line.ours['oracle'][0] - line.paper.mean:+.2f}" if both and line.paper else ""
@@ -103,7 +141,8 @@ def cells(line: Line) -> list[str]:
 
 
 def _title(dataset: str) -> str:
-    return NAMED[dataset].title
+    name, *apart = dataset.split("/")
+    return ", ".join([NAMED[name].title, *apart])
 
 
 def _waits(some: Sequence[Line]) -> list[str]:
@@ -122,33 +161,30 @@ def notes(number: int, some: Sequence[Line]) -> list[str]:
         f"Ours: mean ± std over seeds, each with its own split and initialisation. {titles.capitalize()} choose the setting "
         "by held-out sets, without a true label, and take the last epoch; the oracle, as the paper, looks at held-out true labels."
     )
-    return [how, *_waits(some), *(f"Paper: {note}" for note in errata(number))]
+    return [filled(some), how, *_waits(some), *(f"Paper: {note}" for note in errata(number))]
 
 
 def markdown(number: int, table: Table, some: Sequence[Line]) -> str:
     """The table in Markdown, with its notes."""
-    rows = [cells(line) for line in some if line.ours]
-    head = [f"| {' | '.join(HEADER)} |", f"|{'---|' * len(HEADER)}"]
-    body = [f"| {' | '.join(row)} |" for row in rows]
+    rows = [cells(line, _rules(some)) for line in some if line.ours]
     below = [f"- {note}" for note in notes(number, some)]
-    return "\n".join([f"**Table {number}: {table.title}**", "", *head, *body, "", *below])
+    return "\n".join([f"**Table {number}: {table.title}**", "", typeset(header(some), rows, "markdown"), "", *below])
 
 
 def latex(number: int, table: Table, some: Sequence[Line]) -> str:
     """The table in LaTeX (booktabs), with its notes as comments."""
-    rows = [" & ".join(_tex(cell) for cell in cells(line)) + r" \\" for line in some if line.ours]
-    return "\n".join(
-        [
-            *(f"% {note}" for note in notes(number, some)),
-            r"\begin{tabular}{ll" + "r" * (len(HEADER) - 2) + "}",
-            r"\toprule",
-            " & ".join(_tex(name) for name in HEADER) + r" \\",
-            r"\midrule",
-            *rows,
-            r"\bottomrule",
-            r"\end{tabular}",
-        ]
-    )
+    rows = [cells(line, _rules(some)) for line in some if line.ours]
+    return "\n".join([*(f"% {note}" for note in notes(number, some)), typeset(header(some), rows, "latex")])
+
+
+def typeset(head: Sequence[str], rows: Sequence[Sequence[str]], form: str) -> str:
+    """Cells as a Markdown table, or as one of LaTeX's booktabs."""
+    if form != "latex":
+        lines = [f"| {' | '.join(row)} |" for row in (head, *rows)]
+        return "\n".join([lines[0], f"|{'---|' * len(head)}", *lines[1:]])
+    body = [" & ".join(_tex(cell) for cell in row) + r" \\" for row in (head, *rows)]
+    begin = r"\begin{tabular}{ll" + "r" * (len(head) - 2) + "}"
+    return "\n".join([begin, r"\toprule", body[0], r"\midrule", *body[1:], r"\bottomrule", r"\end{tabular}"])
 
 
 def _tex(text: str) -> str:
@@ -160,10 +196,10 @@ def _tex(text: str) -> str:
 def grid(number: int, table: Table, some: Sequence[Line]) -> Grid:
     """The table for a terminal."""
     shown = Grid(title=f"Table {number}: {table.title}", caption="\n".join(notes(number, some)), caption_justify="left")
-    for name in HEADER:
-        shown.add_column(name, justify="left" if name in HEADER[:2] else "right")
+    for name in header(some):
+        shown.add_column(name, justify="left" if name in ("data set", "system") else "right")
     for line in some:
-        shown.add_row(*cells(line))
+        shown.add_row(*cells(line, _rules(some)))
     return shown
 
 
@@ -183,24 +219,24 @@ def gains(table: Table, scores: Scores, rule: str) -> list[Gain]:
         for title, plain in table.pairs.items():
             ours, other = scores.get((dataset, title, rule), {}), scores.get((dataset, plain, rule), {})
             seeds = sorted(ours.keys() & other.keys())
-            if seeds:
+            if len(seeds) > 1:
                 one = paired([ours[seed] for seed in seeds], [other[seed] for seed in seeds])
                 found.append((dataset, title, one))
     corrected = holm([one.t_p for *_, one in found])
     return [Gain(dataset, title, one, p) for (dataset, title, one), p in zip(found, corrected, strict=True)]
 
 
-def gains_markdown(some: Sequence[Gain], rule: str) -> str:
-    """The gains as a Markdown table, with how many of them lie above zero."""
+def gains_text(some: Sequence[Gain], rule: str, form: str = "markdown") -> str:
+    """The gains as a Markdown or LaTeX table, with how many of them lie above zero."""
     above = sum(gain.paired.gain > 0 for gain in some)
     head = ["data set", "system", "gain", "p (t)", "p (Holm)", "p (Wilcoxon)", "effect size", "seeds"]
     body = [
-        f"| {_title(one.dataset)} | {one.system} | {one.paired.gain:+.2f} | {one.paired.t_p:.2g} | {one.holm_p:.2g} "
-        f"| {one.paired.wilcoxon_p:.2g} | {one.paired.effect:+.2f} | {one.paired.n} |"
+        [_title(one.dataset), one.system, f"{one.paired.gain:+.2f}", f"{one.paired.t_p:.2g}", f"{one.holm_p:.2g}",
+         f"{one.paired.wilcoxon_p:.2g}", f"{one.paired.effect:+.2f}", str(one.paired.n)]
         for one in some
-    ]
+    ]  # fmt: skip
     said = f"Settings chosen by {HEADS[rule]}: POP above its plain loss in the mean in {above} of {len(some)} pairs."
-    return "\n".join([said, "", f"| {' | '.join(head)} |", f"|{'---|' * len(head)}", *body])
+    return f"% {said}\n{typeset(head, body, form)}" if form == "latex" else f"{said}\n\n{typeset(head, body, form)}"
 
 
 def agreement(scores: Scores, rule: str) -> tuple[int, int]:
