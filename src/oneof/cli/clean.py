@@ -30,7 +30,7 @@ def clean(
     check_out(out, (*ENDINGS, ".json"))
     opened = Run.open(run)
     carried = _carried(opened, column or [])
-    table = explained(opened.purified, opened.model.t)
+    table = explained(opened.decided, opened.model.t)
     if out.suffix.lower() == ".json":
         write_tasks(tasks(table, carried, from_name=from_name, to_name=to_name), out)
     else:
@@ -38,8 +38,10 @@ def clean(
             table = table.append_column(name, [cells])
         write_sheet(table, out, separator)
     asked, outside = sum(table["ask"].to_pylist()), table.num_rows - table["outside"].null_count
+    decided = sum(table["decided"].to_pylist())
     typer.echo(
         f"wrote {out}: {table.num_rows:,} rows, {asked:,} to ask a person about, {outside:,} whose set may miss the truth"
+        + f", {decided:,} decided by people" * (decided > 0)
     )
 
 
@@ -57,7 +59,7 @@ def _carried(run: Run, columns: list[str]) -> dict[str, list[Any]]:
             f"--column needs the file that was learned from, unchanged; {path} is gone or another. Leave it out."
         )
     source = open_table(path)
-    taken = next((name for name in columns if name in run.purified.column_names), None)
+    taken = next((name for name in columns if name in run.decided.column_names), None)
     if taken is not None:
         raise ValueError(f"--column must not have the name of a column of the result; got {taken!r}. Leave it out.")
     for name in columns:

@@ -165,7 +165,7 @@ def show(run: Run, console: Console) -> None:
 
     from oneof.metrics import in_words
 
-    facts, purified = run.facts, run.purified
+    facts, purified = run.facts, run.decided
     asked = pc.sum(purified["ask"]).as_py() or 0
     table = Table(title=str(run.folder), show_header=False, title_justify="left")
     kept, given = (pc.mean(pc.list_value_length(purified[name])).as_py() for name in ("kept", "original"))

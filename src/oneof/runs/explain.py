@@ -37,7 +37,10 @@ def reason(row: dict[str, Any], labels: list[str], networks: int) -> str:
     >>> print(reason(row, ["cat", "cat", "dog"], 10))
     'fox' fell in round 7 at margin 0.62; all 8 trials agree. 'cow' fell in round 2 at margin 0.90; 3 of 8 trials agree. 9 of 10 networks name 'cat', with probability 0.80. 2 of the 3 nearest settled rows are 'cat'.
     """
-    parts = [_fell(fall, row["trained"]) for fall in row["removed"]]
+    if row.get("decided"):
+        return f"{row['by']} decided '{row['label']}'."
+    parts = [f"{row['by']} looked at it and was unsure."] if row.get("by") else []
+    parts += [_fell(fall, row["trained"]) for fall in row["removed"]]
     if len(row["original"]) == 1:
         parts.append(f"'{row['label']}' is the only candidate.")
     else:
