@@ -16,6 +16,7 @@ from oneof.cli.generate import generate
 from oneof.cli.inspect import inspect
 from oneof.cli.predict import predict
 from oneof.cli.report import report
+from oneof.cli.review import review
 from oneof.cli.table import table
 from oneof.cli.tune import tune
 from oneof.cli.votes import votes
@@ -26,7 +27,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (demo, data, votes, inspect, generate, fit, predict, clean, report, export, tune, table):
+for command in (demo, data, votes, inspect, generate, fit, predict, clean, review, report, export, tune, table):
     app.command()(command)
 
 # typer carries its own click in newer versions and uses the real one in older: this is ClickException of either

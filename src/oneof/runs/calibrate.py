@@ -95,7 +95,7 @@ def estimate(judged: Judged) -> Estimate:
     sizes = np.bincount(judged.candidates.sum(1)) / len(judged.gold)
     if len(judged.gold) < _FEW or (sizes > 0.03).sum() < 2:
         covering = float(judged.covered.mean())
-        high = float(_share_limits(covering * len(judged.gold), len(judged.gold))[1])
+        high = float(share_limits(covering * len(judged.gold), len(judged.gold))[1])
         return Estimate(covering, 0.0, high, "bound", "candidate sets")
     value = max(0.0, min(by_two_guesses(judged), by_set_size(judged)))
     reach = MARGIN + float(np.sqrt(value * (1 - value) / len(judged.gold)))
@@ -153,11 +153,11 @@ def by_set_size(judged: Judged) -> float:
 
 
 def _by_gold(right: Mask) -> Estimate:
-    low, high = _share_limits(float(right.sum()), len(right))
+    low, high = share_limits(float(right.sum()), len(right))
     return Estimate(float(right.mean()), low, high, "interval", "gold labels")
 
 
-def _share_limits(hits: float, rows: int) -> tuple[float, float]:
+def share_limits(hits: float, rows: int) -> tuple[float, float]:
     """The 95 % interval of a share (Clopper and Pearson)."""
     low = 0.0 if hits == 0 else float(beta.ppf(0.025, hits, rows - hits + 1))
     high = 1.0 if hits == rows else float(beta.ppf(0.975, hits + 1, rows - hits))

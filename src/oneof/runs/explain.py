@@ -40,7 +40,7 @@ def reason(row: dict[str, Any], labels: list[str], networks: int) -> str:
     if row.get("decided"):
         return f"{row['by']} decided '{row['label']}'."
     parts = [f"{row['by']} looked at it and was unsure."] if row.get("by") else []
-    parts += [_fell(fall, row["trained"]) for fall in row["removed"]]
+    parts += [fell(fall, row["trained"]) for fall in row["removed"]]
     if len(row["original"]) == 1:
         parts.append(f"'{row['label']}' is the only candidate.")
     else:
@@ -56,7 +56,8 @@ def reason(row: dict[str, Any], labels: list[str], networks: int) -> str:
     return " ".join([*parts, *_near(row["neighbours"], labels)])
 
 
-def _fell(fall: dict[str, Any], trained: int) -> str:
+def fell(fall: dict[str, Any], trained: int) -> str:
+    """When and why a label fell."""
     if fall["round"] == 0:
         return (
             f"'{fall['label']}' fell before training at margin {fall['margin']:.2f}: the other rows speak against it."

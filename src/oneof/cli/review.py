@@ -1,0 +1,47 @@
+"""`oneof review RUN`: a page in the browser that asks a person about the rows whose answers teach most."""
+
+from __future__ import annotations
+
+import getpass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def review(
+    run: Annotated[Path, typer.Argument(help="A folder that oneof fit wrote.")],
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Of the page. Default: one that is free.")] = 0,
+    who: Annotated[
+        str | None, typer.Option(help="Who decides, for the log. Default: your user name; the page can change it.")
+    ] = None,
+    column: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A column of the training file to show; may be given again. Default: texts, pictures, others."
+        ),
+    ] = None,
+) -> None:
+    """Decide doubtful rows by key, on a page that only this machine can open; learn again from the decisions.
+
+    Every decision is written to RUN/decisions.jsonl at once. clean, report and label-studio take it from there.
+    """
+    from oneof.runs.review.server import HOST, ReviewServer
+    from oneof.runs.review.session import Review
+
+    opened = Review(run, column or ())
+    try:
+        server = ReviewServer(opened, who or getpass.getuser(), port)
+    except OSError as error:
+        raise ValueError(f"--port must be free on {HOST}; {port} is not ({error}). Give another one.") from error
+    if opened.log.torn:
+        typer.echo(
+            f"{opened.log.path} ends in a damaged line, which the next decision moves to a file beside.", err=True
+        )
+    typer.echo(f"{len(opened.log.standing):,} decisions so far. Open {server.address}   (Ctrl-C ends)")
+    try:
+        server.serve_forever()
+    except KeyboardInterrupt:
+        typer.echo(f"{len(opened.log.standing):,} decisions are in {opened.log.path}")
+    finally:
+        server.server_close()
