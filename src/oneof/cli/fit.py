@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from oneof.cli.columns import CacheFolder, TableFile, takes_roles
+from oneof.cli.columns import CacheFolder, takes_roles
 from oneof.data.roles import Roles
 
 if TYPE_CHECKING:
@@ -25,9 +25,19 @@ if TYPE_CHECKING:
 
 @takes_roles
 def fit(
-    file: TableFile,
     out: Annotated[Path, typer.Option(help="The folder to write. A run that was stopped there goes on.")],
     roles: Roles,
+    file: Annotated[
+        Path | None,
+        typer.Argument(help="A CSV, TSV, Parquet or npz table, or a .mat file as partial-label data sets have it."),
+    ] = None,
+    from_run: Annotated[
+        Path | None,
+        typer.Option(
+            "--from",
+            help="A run, in place of FILE: learn again from its table and what people decided in oneof review, starting from its settings and networks.",
+        ),
+    ] = None,
     votes: Annotated[
         Path | None,
         typer.Option(
@@ -88,17 +98,22 @@ def fit(
     ] = False,
 ) -> None:
     """Learn a classifier and the right label of every row; write both, with what is known about them, to a folder."""
-    from oneof.runs.fit_table import Task, fit_table
+    from oneof.runs.fit_table import Task, fit_again, fit_table
     from oneof.training.processes import crew_here
 
     _set_torch(threads, deterministic)
     space = _space(method, purify, settings, networks, epochs)
     console = Console()
+    task = Task(roles, seed, train_on_gold, space=space, votes=_votes(votes, on, annotators))
+    work: Callable[..., Run]
+    if file is not None and from_run is None:
+        work = partial(fit_table, file, out, task)
+    elif file is None and from_run is not None and task == Task():
+        work = partial(fit_again, from_run, out)
+    else:
+        raise ValueError("fit needs FILE, or --from RUN, which brings table and settings along. Give one of them.")
     work = partial(
-        fit_table,
-        file,
-        out,
-        Task(roles, seed, train_on_gold, space=space, votes=_votes(votes, on, annotators)),
+        work,
         command=sys.argv,
         cache=cache_dir,
         memory=int(memory * 2**30),

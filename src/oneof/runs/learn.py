@@ -57,6 +57,8 @@ class Examples:
         None  # what is weighed beside the networks when a row is resolved; None: the prior, if any
     )
     votes: pa.Array | None = None  # [n] the votes themselves, for a person to read
+    taught: NDArray[np.bool_] | None = None  # [n, c] sets to learn from in place of the candidates: people decided
+    drawn: NDArray[np.intp] | None = None  # [n] what people said of rows drawn at random, -1 elsewhere: to estimate by
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -101,7 +103,8 @@ def learn(examples: Examples, asked: Search, *, train_on_gold: bool = False) -> 
     x, original, gold = examples.x, examples.candidates.mask, examples.gold
     enough = gold is not None and (gold >= 0).sum() >= ENOUGH
     asked = replace(asked, groups=examples.groups, prior=examples.prior, gold=gold if enough else None)
-    found = search(x, _taught(original, gold) if train_on_gold else original, asked)
+    sets = original if examples.taught is None else examples.taught
+    found = search(x, _taught(sets, gold) if train_on_gold else sets, asked)
     _check_finite(found)
     classes = [str(name) for name in examples.candidates.classes.tolist()]
     model = Model(classes, examples.encoding, tuple(map(member_of, found.fits)), {})
@@ -109,7 +112,7 @@ def learn(examples: Examples, asked: Search, *, train_on_gold: bool = False) -> 
     opinions = ask_networks(model, x, original, trained)
     beside = examples.beside or (None if examples.prior is None else Judgement(examples.prior))
     resolved = resolve(opinions, original, kept_sets(found.fits, found.candidates), beside)
-    judged = judged_rows(opinions, original, gold)
+    judged = judged_rows(opinions, original, gold if examples.drawn is None else examples.drawn)
     return Learned(
         replace(model, calibration=calibrate(judged)),
         _purified(examples, model, found, trained, resolved),
@@ -147,7 +150,7 @@ def _purified(
     examples: Examples, model: Model, found: Found, trained: NDArray[np.bool_], resolved: Resolved
 ) -> pa.Table:
     seen = model.members[0].seen(examples.x, slice(1))[0].numpy()
-    evidence = find_evidence(seen, 1 - resolved.probability, resolved.ask)
+    evidence = find_evidence(seen, (1 - resolved.margin) / 2, resolved.ask)
     falls = gather_falls(found.fits, len(model.classes))
     table = ensemble_table(resolved, examples.candidates.mask, falls, trained.sum(0), evidence, model.classes)
     if examples.groups is not None:

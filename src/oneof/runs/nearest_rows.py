@@ -8,10 +8,15 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from oneof.selection.leave_one_out import influence
 from oneof.storage.sheets import lists_of
 
 K = 5
 _MOST_ASKING, _MOST_SETTLED = 20_000, 50_000  # rows to find neighbours for, and among which
+_MOST_ORDERED = 2000  # rows that are put in order; nobody answers more before learning again
+_LEAST_MOVE = 0.01  # of the doubt about a row: less is nothing
+SHARE = 0.2
+"""Of what the regression says: how much an answer counts for other rows. By accuracy against decisions on four sets, seeds 0-9."""
 _BLOCK = 512
 
 
@@ -30,17 +35,15 @@ class Evidence(NamedTuple):
 def find_evidence(
     x: NDArray[np.floating[Any]], doubt: NDArray[np.floating[Any]], ask: NDArray[np.bool_], seed: int = 0
 ) -> Evidence:
-    r"""Neighbours among settled rows, and the gain of asking: how many labels an answer is expected to mend.
+    """Neighbours among settled rows, and the gain of asking: how many labels an answer is expected to mend.
 
-        gain_i = u_i + sum over rows r that are to be asked and have i among their k nearest such rows, of u_r / (k + 1)
-
-    u: the chance that a label is wrong. So a doubtful row in a crowd of doubtful rows comes first. Large tables are
-    sampled: neighbours are looked for among 50,000 settled rows, and for the 20,000 most doubtful rows to be asked about.
+    Large tables are sampled: neighbours are looked for among 50,000 settled rows, and for the 20,000 most doubtful rows to be
+    asked about.
 
     >>> x = np.array([[0.0], [0.1], [0.2], [5.0], [5.1]])
     >>> found = find_evidence(x, np.array([0.0, 0.4, 0.4, 0.0, 0.4]), np.array([False, True, True, False, True]))
-    >>> found.neighbours[:, 0].tolist(), found.gain.astype(float).round(2).tolist()
-    ([3, 0, 0, 0, 3], [0.0, 0.53, 0.53, 0.0, 0.53])
+    >>> found.neighbours[:, 0].tolist(), np.argsort(-found.gain, kind="stable")[:3].tolist()
+    ([3, 0, 0, 0, 3], [2, 4, 1])
     """
     n = len(x)
     settled = _sample(np.flatnonzero(~ask), _MOST_SETTLED, seed)
@@ -50,10 +53,39 @@ def find_evidence(
     neighbours = np.full((n, K), -1, dtype=np.intp)
     found = nearest(x, looked, settled)
     neighbours[looked, : found.shape[1]] = found
+    return Evidence(neighbours, expected_gain(x.astype(np.float64), doubt, ask))
+
+
+def expected_gain(
+    x: NDArray[np.floating[Any]], doubt: NDArray[np.floating[Any]], ask: NDArray[np.bool_]
+) -> NDArray[np.float32]:
+    r"""What an answer to each row is worth when the rows are asked in this order, each time the one that is worth most.
+
+        gain_i = sum_r u_r t_ri,    then  u_r <- u_r (1 - t_ri);      t_ii = 1,  t_ri = min(share * influence_ri, 0.9) else
+
+    u: the chance that a label is wrong; t: the part of the doubt about r that an answer about i takes away, by how far
+    leave-one-out regression moves. So a doubtful row in a crowd of doubtful rows comes first, and its crowd later.
+    """
     gain = doubt.astype(np.float32).copy()
-    crowd = nearest(x, asked, asked)
-    np.add.at(gain, crowd[crowd >= 0], np.repeat(doubt[asked], (crowd >= 0).sum(1)).astype(np.float32) / (K + 1))
-    return Evidence(neighbours, gain)
+    rows = np.lexsort((-doubt, ~ask))[: min(_MOST_ORDERED, int((doubt > 0).sum()))]
+    if not len(rows):
+        return gain
+    moved = np.clip(SHARE * influence(x, rows), 0.0, 0.9)
+    moved[moved < _LEAST_MOVE] = 0.0
+    np.fill_diagonal(moved, 1.0)
+    left = doubt[rows].astype(np.float64)
+    values = left @ moved
+    for _ in rows:
+        best = int(values.argmax())
+        gain[rows[best]] = last = values[best]
+        near = np.flatnonzero(moved[:, best])
+        lost = left[near] * moved[near, best]
+        left[near] -= lost
+        values -= lost @ moved[near]
+        values[best] = -np.inf
+    others = np.setdiff1d(np.arange(len(x)), rows)
+    gain[others] = np.minimum(gain[others], last)
+    return gain
 
 
 def nearest(x: NDArray[np.floating[Any]], rows: NDArray[np.intp], among: NDArray[np.intp]) -> NDArray[np.intp]:

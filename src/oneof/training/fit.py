@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -32,7 +32,7 @@ from oneof.training.prior import Prior
 from oneof.training.problem import Problem, Training, as_features, pose
 from oneof.training.processes import Crew, check_rows, together
 from oneof.training.set_input import bytes_at_rest, read_sets, worth_packing
-from oneof.training.stack import build
+from oneof.training.stack import Stack, build
 from oneof.training.state import Best, Fit, join
 from oneof.training.trials import Trial
 
@@ -170,7 +170,8 @@ def _fit(x: Any, candidates: Any, asked: Request, crew: Crew) -> Fit:
         title = _title(asked.progress, number, len(stacks)) if crew.rank == 0 else None
         seeds = [trial.seed for trial in some]
         with own_draws(seeds, place):
-            return _fit_stack(problem.shared_with(team), build_one, seeds, asked.choose, title, keeper)
+            stack = build(build_one, seeds, place, problem.fast, [trial.start for trial in some])
+            return _fit_stack(problem.shared_with(team), stack, seeds, asked.choose, title, keeper)
 
     fits = crew.each(fit_one, range(len(stacks))) if apart else [fit_one(number) for number in range(len(stacks))]
     return replace(join(fits), origin=origin)
@@ -271,14 +272,14 @@ def _bytes_of(one: nn.Module, training: Training, shape: tuple[int, ...]) -> int
 
 def _fit_stack(
     problem: Problem,
-    build_one: Callable[[], nn.Module],
+    stack: Stack,
     seeds: list[int],
     choose: str,
     title: str | None,
     keeper: Keeper | None,
 ) -> Fit:
     _check_choice(choose, problem)
-    state = begin(problem, build(build_one, seeds, problem.lr.device, problem.fast), seeds)
+    state = begin(problem, stack, seeds)
     best = Best(state, choose)
     history = keeper.restore(state, best) if keeper else []
     shown = title is not None and problem.crew.rank == 0
