@@ -306,7 +306,7 @@ def test_pictures_come_from_beside_the_table_and_from_nowhere_else(tmp_path: Pat
 
 def test_a_port_that_is_taken_is_told(server: ReviewServer) -> None:
     taken = server.server_port
-    with pytest.raises(ValueError, match=f"--port must be free on 127.0.0.1; {taken} is not .* Give another one."):
+    with pytest.raises(ValueError, match=f"--port must be free on this machine; {taken} is not .* Give another one."):
         review_command(server.review.run.folder, taken, None, None)
 
 

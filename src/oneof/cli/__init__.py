@@ -14,6 +14,7 @@ from oneof.cli.export import export
 from oneof.cli.fit import fit
 from oneof.cli.generate import generate
 from oneof.cli.inspect import inspect
+from oneof.cli.label_studio import label_studio
 from oneof.cli.predict import predict
 from oneof.cli.report import report
 from oneof.cli.review import review
@@ -27,7 +28,22 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (demo, data, votes, inspect, generate, fit, predict, clean, review, report, export, tune, table):
+for command in (
+    demo,
+    data,
+    votes,
+    inspect,
+    generate,
+    fit,
+    predict,
+    clean,
+    review,
+    label_studio,
+    report,
+    export,
+    tune,
+    table,
+):
     app.command()(command)
 
 # typer carries its own click in newer versions and uses the real one in older: this is ClickException of either

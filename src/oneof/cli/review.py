@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import getpass
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+if TYPE_CHECKING:
+    from oneof.runs.review.session import Review
 
 
 def review(
@@ -26,19 +31,24 @@ def review(
 
     Every decision is written to RUN/decisions.jsonl at once. clean, report and label-studio take it from there.
     """
-    from oneof.runs.review.server import HOST, ReviewServer
+    from oneof.runs.review.server import ReviewServer
     from oneof.runs.review.session import Review
 
-    opened = Review(run, column or ())
+    who = who or getpass.getuser()
+    serve(partial(ReviewServer, who=who), Review(run, column or ()), port, lambda server: f"open {server.address}")
+
+
+def serve(make: Callable[..., Any], opened: Review, port: int, told: Callable[[Any], str]) -> None:
+    """Serve a review until it is stopped."""
     try:
-        server = ReviewServer(opened, who or getpass.getuser(), port)
+        server = make(opened, port=port)
     except OSError as error:
-        raise ValueError(f"--port must be free on {HOST}; {port} is not ({error}). Give another one.") from error
+        raise ValueError(f"--port must be free on this machine; {port} is not ({error}). Give another one.") from error
     if opened.log.torn:
         typer.echo(
             f"{opened.log.path} ends in a damaged line, which the next decision moves to a file beside.", err=True
         )
-    typer.echo(f"{len(opened.log.standing):,} decisions so far. Open {server.address}   (Ctrl-C ends)")
+    typer.echo(f"{len(opened.log.standing):,} decisions so far; {told(server)}   (Ctrl-C ends)")
     try:
         server.serve_forever()
     except KeyboardInterrupt:

@@ -15,6 +15,12 @@ from oneof.version import __version__
 _BLOCK = 1 << 15  # rows as Python objects at a time
 
 
+def choice(label: str, name: str, from_name: str, to_name: str) -> dict[str, Any]:
+    """A label as a result of a prediction has it."""
+    told = {"id": name, "from_name": from_name, "to_name": to_name, "type": "choices"}
+    return told | {"value": {"choices": [label]}}
+
+
 def tasks(
     explained: pa.Table, data: Mapping[str, Sequence[Any]], *, from_name: str, to_name: str
 ) -> Iterator[dict[str, Any]]:
@@ -29,13 +35,7 @@ def tasks(
     """
     blocks = explained.select(["row", "label", "probability", "why", "queue"]).to_batches(max_chunksize=_BLOCK)
     for i, row in enumerate(row for block in blocks for row in block.to_pylist()):
-        choice = {
-            "id": f"row-{row['row']}",
-            "from_name": from_name,
-            "to_name": to_name,
-            "type": "choices",
-            "value": {"choices": [row["label"]]},
-        }
+        result = choice(row["label"], f"row-{row['row']}", from_name, to_name)
         yield {
             "data": {
                 "row": row["row"],
@@ -44,7 +44,7 @@ def tasks(
                 **{name: column[i] for name, column in data.items()},
             },
             "predictions": [
-                {"model_version": f"oneof {__version__}", "score": round(row["probability"], 6), "result": [choice]}
+                {"model_version": f"oneof {__version__}", "score": round(row["probability"], 6), "result": [result]}
             ],
         }
 

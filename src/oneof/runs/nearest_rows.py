@@ -61,10 +61,10 @@ def expected_gain(
 ) -> NDArray[np.float32]:
     r"""What an answer to each row is worth when the rows are asked in this order, each time the one that is worth most.
 
-        gain_i = sum_r u_r t_ri,    then  u_r <- u_r (1 - t_ri);      t_ii = 1,  t_ri = min(share * influence_ri, 0.9) else
+        gain_i = u_i (1 + sum_{r != i} u_r t_ri),   then  u_r <- u_r (1 - t_ri);    t_ri = min(SHARE influence_ri, 0.9)
 
-    u: the chance that a label is wrong; t: the part of the doubt about r that an answer about i takes away, by how far
-    leave-one-out regression moves. So a doubtful row in a crowd of doubtful rows comes first, and its crowd later.
+    u: the chance that a label is wrong, and so that the answer is news; t: the part of the doubt about r that news about i takes
+    away, by how far leave-one-out regression moves. So a doubtful row in a crowd of doubtful rows comes first, and its crowd later.
     """
     gain = doubt.astype(np.float32).copy()
     rows = np.lexsort((-doubt, ~ask))[: min(_MOST_ORDERED, int((doubt > 0).sum()))]
@@ -72,17 +72,17 @@ def expected_gain(
         return gain
     moved = np.clip(SHARE * influence(x, rows), 0.0, 0.9)
     moved[moved < _LEAST_MOVE] = 0.0
-    np.fill_diagonal(moved, 1.0)
+    np.fill_diagonal(moved, 0.0)
     left = doubt[rows].astype(np.float64)
-    values = left @ moved
+    crowd = left @ moved
     for _ in rows:
-        best = int(values.argmax())
-        gain[rows[best]] = last = values[best]
-        near = np.flatnonzero(moved[:, best])
-        lost = left[near] * moved[near, best]
+        best = int((left * (1 + crowd)).argmax())
+        gain[rows[best]] = last = left[best] * (1 + crowd[best])
+        near = np.append(np.flatnonzero(moved[:, best]), best)
+        lost = left[near] * np.append(moved[near[:-1], best], 1.0)
         left[near] -= lost
-        values -= lost @ moved[near]
-        values[best] = -np.inf
+        crowd -= lost @ moved[near]
+        left[best] = -1.0
     others = np.setdiff1d(np.arange(len(x)), rows)
     gain[others] = np.minimum(gain[others], last)
     return gain

@@ -113,7 +113,7 @@ def _ids(path: Path, tasks: list[dict[str, Any]]) -> Any:
 def _choices(path: Path, position: int, task: dict[str, Any], confidence: str | None) -> Iterator[Choice]:
     for annotation in _records(path, position, task, "annotations"):
         if not annotation.get("was_cancelled"):
-            yield from _chosen(path, position, annotation, _person(annotation), 1.0)
+            yield from _chosen(path, position, annotation, person(annotation), 1.0)
     for prediction in _records(path, position, task, "predictions"):
         sure = 1.0 if confidence is None else _confidence(path, position, prediction, confidence)
         yield from _chosen(path, position, prediction, f"model:{prediction.get('model_version') or 'unnamed'}", sure)
@@ -141,7 +141,13 @@ def _chosen(path: Path, position: int, record: dict[str, Any], annotator: str, s
             yield Choice(position, annotator, str(result.get("from_name")), text, sure)
 
 
-def _person(annotation: dict[str, Any]) -> str:
+def chosen_labels(annotation: dict[str, Any], control: str) -> list[str]:
+    """The labels that an annotation chose in a control; in any, where it has only another."""
+    found = list(_chosen(Path("the annotation"), 0, annotation, "", 1.0))
+    return [one.text for one in found if one.control == control] or [one.text for one in found]
+
+
+def person(annotation: dict[str, Any]) -> str:
     """Who annotated: an e-mail address or a number; an annotation by nobody known stands for itself."""
     person = annotation.get("completed_by")
     if isinstance(person, dict):

@@ -18,7 +18,7 @@ PICTURES = {
     ".gif": "image/gif",
     ".webp": "image/webp",
 }
-_FEW = 12  # columns that are shown when nobody says which
+_FEW = 6  # columns that are shown when nobody says which, and few are texts, pictures or left out of the features
 _LONG = 2000  # characters of a cell
 
 
@@ -37,7 +37,9 @@ class Items:
                 check_column(name, source.names, source.name)
             hidden = {roles.get("candidates"), roles.get("exclude"), roles.get("gold")}
             first = [*self.images, *roles.get("text", ()), *roles.get("ignore", ()), *roles.get("categories", ())]
-            shown = [name for name in dict.fromkeys([*first, *source.names]) if name not in hidden][:_FEW]
+            shown = [name for name in dict.fromkeys([*first, *source.names]) if name not in hidden][
+                : max(_FEW, len(first))
+            ]
             self.cells = read_numbers(source, [], list(columns) or shown)[1]
         elif columns:
             raise ValueError(

@@ -102,8 +102,12 @@ class Log:
         self.refresh()
         last = next((one for one in reversed(self.standing) if one.who == who), None)
         if last is not None:
-            self._append({"undoes": last.id, "who": who, "id": uuid4().hex, "when": _now()})
+            self.retract(last.id, who)
         return last
+
+    def retract(self, decision: str, who: str) -> None:
+        """Take one decision back."""
+        self._append({"undoes": decision, "who": who, "id": uuid4().hex, "when": _now()})
 
     def carry(self, others: Iterable[Decision]) -> None:
         """Append decisions from the log of another run of the same table."""

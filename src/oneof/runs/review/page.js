@@ -182,6 +182,7 @@ function showState(now) {
   state = now;
   run = now.run;
   $("folder").textContent = now.folder;
+  $("who").placeholder = now.who;
   $("progress").textContent = `${now.decided.toLocaleString()} of ${now.rows.toLocaleString()} rows answered, ${now.mine.toLocaleString()} by you; ${now.to_ask.toLocaleString()} to ask.`;
   const a = now.accuracy, left = randomLeft ? ` ${randomLeft} random rows to go.` : "";
   $("accuracy").textContent = (a ? `${percent(a.right / a.rows)} of the model's labels are right (${percent(a.low)} to ${percent(a.high)}), by ${a.rows} random rows${a.unsure ? `, ${a.unsure} of them unsure` : ""}.` : "Not known yet: one row in five is drawn at random, and these will tell.") + left;
@@ -199,7 +200,7 @@ function drawCurve(points) {
   if (points.length < 2) return;
   const svg = $("curve").querySelector("svg"), last = points[points.length - 1];
   const lowest = Math.floor(10 * Math.min(...points.slice(points.length >> 1).map((one) => one[2]))) / 10;
-  const x = (count) => 30 + (265 * (count - points[0][0])) / Math.max(1, last[0] - points[0][0]);
+  const x = (count) => 36 + (259 * (count - points[0][0])) / Math.max(1, last[0] - points[0][0]);
   const y = (share) => 104 - (96 * (Math.max(share, lowest) - lowest)) / Math.max(0.1, 1 - lowest);
   const part = (name, given, text) => {
     const made = document.createElementNS("http://www.w3.org/2000/svg", name);
@@ -210,8 +211,8 @@ function drawCurve(points) {
   const along = (at) => points.map((one) => `${x(one[0]).toFixed(1)},${y(one[at]).toFixed(1)}`);
   $("curve-says").textContent = `After ${last[0]} decisions ${percent(last[1])} of the labels are right, ${percent(last[2])} to ${percent(last[3])}.`;
   svg.replaceChildren($("curve-says"),
-    ...[lowest, 1].flatMap((share) => [part("line", { x1: 30, x2: 295, y1: y(share), y2: y(share), class: "axis" }), part("text", { x: 26, y: y(share) + 3, "text-anchor": "end", class: "tick" }, percent(share))]),
-    part("text", { x: 30, y: 117, class: "tick" }, points[0][0]), part("text", { x: 295, y: 117, "text-anchor": "end", class: "tick" }, `${last[0]} decisions`),
+    ...[lowest, 1].flatMap((share) => [part("line", { x1: 36, x2: 295, y1: y(share), y2: y(share), class: "axis" }), part("text", { x: 32, y: y(share) + 3, "text-anchor": "end", class: "tick" }, percent(share))]),
+    part("text", { x: 36, y: 117, class: "tick" }, points[0][0]), part("text", { x: 295, y: 117, "text-anchor": "end", class: "tick" }, `${last[0]} decisions`),
     part("polygon", { points: [...along(3), ...along(2).reverse()].join(" "), class: "band" }), part("polyline", { points: along(1).join(" "), class: "line" }));
 }
 

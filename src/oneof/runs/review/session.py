@@ -138,7 +138,7 @@ class Review:
             if self._figured[0] != now:
                 self._figured = now, self._figures(standing)
             mine = sum(one.who == who for one in standing)
-            told = {"run": self.id, "mine": mine, "folder": self.run.folder.name, "learning": self.learning}
+            told = {"run": self.id, "who": who, "mine": mine, "folder": self.run.folder.name, "learning": self.learning}
             return self._figured[1] | told
 
     def _figures(self, standing: list[Decision]) -> dict[str, Any]:
@@ -146,17 +146,22 @@ class Review:
         found = accuracy_of_labels(self.drawn, self.labels, standing, said)
         queued = [one for one in standing if one.drawn == "queue" and one.label and one.run == self.id][-_LAST:]
         changed = sum(one.label != one.suggested for one in queued)
-        tired = len(queued) == _LAST and changed <= 1
+        to_ask = len(self.asked - said.keys() - self.final.keys())
+        advice = (
+            ""
+            if to_ask
+            else "No doubtful row is left: the rows that follow are those of which the model is least sure."
+        )
+        if len(queued) == _LAST and changed <= 1:
+            advice = f"Of the last {_LAST} rows of the queue {changed} got another label: more decisions pay little."
         return {
             "rows": len(self.labels),
             "decided": len(said),
-            "to_ask": len(self.asked - said.keys() - self.final.keys()),
+            "to_ask": to_ask,
             "accuracy": None if found is None else found._asdict(),
             "agreement": agreement(standing),
             "curve": self._curve(standing),
-            "advice": f"Of the last {_LAST} rows of the queue you changed {changed}: more decisions pay little."
-            if tired
-            else "",
+            "advice": advice,
         }
 
     def _curve(self, standing: list[Decision]) -> list[tuple[int, float, float, float]]:
