@@ -86,7 +86,8 @@ def margins(weights: Floats) -> Floats:
 
 
 def by_gain(x: Floats, weights: Floats, free: NDArray[np.bool_], rng: np.random.Generator) -> Floats:
-    return expected_gain(x, np.where(free, (1 - margins(weights)) / 2, 0.0), free).astype(float)
+    known = np.eye(weights.shape[1])[weights.argmax(1)]
+    return expected_gain(x, np.where(free[:, None], weights, known), free).astype(float)
 
 
 ORDERS: dict[str, Callable[..., Floats]] = {

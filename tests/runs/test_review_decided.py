@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import csv
+import json
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from commands import call
 from run_folder import write_run
 
 from oneof.runs.explain import explained
-from oneof.runs.folder import Run
+from oneof.runs.folder import Run, fingerprint
+from oneof.runs.page import render_page
+from oneof.runs.review.cards import shown_table
 from oneof.runs.review.decided import decided_sets
 from oneof.runs.review.log import Decision, Log, Verdict, verdicts
 
@@ -109,3 +113,24 @@ def test_a_row_that_the_run_has_not_is_left_out(run: Run) -> None:
     Log(run.folder).write(Decision(5000, "label", ("b",), "ann"))
     assert run.decided.num_rows == 120
     assert verdicts(Log(run.folder).standing)[5000].label == "b"
+
+
+def test_the_report_shows_the_item_and_the_decision(tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "RUN", n=60, gold=0, groups=0)
+    table = tmp_path / "t.csv"
+    pd.DataFrame({"text": [f"<b>thing {k}</b>" for k in range(60)], "x": range(60)}).to_csv(table, index=False)
+    facts = json.loads((folder / "run.json").read_text())
+    facts |= {"file": str(table), "fingerprint": fingerprint(table), "asked": {"roles": {"text": ["text"]}}}
+    (folder / "run.json").write_text(json.dumps(facts))
+    run = Run.open(folder)
+    first, second = _asked(run)[:2]
+    Log(folder).write(Decision(first["row"], "label", (first["label"],), "ann"))
+    shown = shown_table(run)
+    assert shown["item"].to_pylist() == [f"<b>thing {k}</b>" for k in range(60)]
+    assert shown["decision"][first["row"]].as_py() == f"ann: {first['label']}"
+    html = render_page(run.facts, shown, run.training, run.rows)
+    queue = html.split('id="ask"')[1].split("</section>")[0]
+    assert f"&lt;b&gt;thing {second['row']}&lt;/b&gt;" in queue
+    assert f"thing {first['row']}&lt;" not in queue
+    assert "decided by people" in html
+    assert shown_table(run, ["x"])["item"][7].as_py() == "7"

@@ -47,21 +47,9 @@ def clean(
 
 def _carried(run: Run, columns: list[str]) -> dict[str, list[Any]]:
     """Columns of the file that was learned from, if it is still the same."""
-    from oneof.data.files.columns import open_table, read_numbers
-    from oneof.data.roles import check_column
-    from oneof.runs.folder import fingerprint
+    from oneof.runs.review.cards import Items
 
-    if not columns:
-        return {}
-    path = Path(run.facts["file"])
-    if not path.is_file() or fingerprint(path) != run.facts["fingerprint"]:
-        raise ValueError(
-            f"--column needs the file that was learned from, unchanged; {path} is gone or another. Leave it out."
-        )
-    source = open_table(path)
     taken = next((name for name in columns if name in run.decided.column_names), None)
     if taken is not None:
         raise ValueError(f"--column must not have the name of a column of the result; got {taken!r}. Leave it out.")
-    for name in columns:
-        check_column(name, source.names, source.name)
-    return read_numbers(source, [], columns)[1]
+    return Items(run, columns).cells if columns else {}

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 _BLOCK = 1 << 15  # rows as Python objects at a time: a million would take gigabytes
 
@@ -22,10 +23,15 @@ def explained(purified: pa.Table, networks: int) -> pa.Table:
 def queue(purified: pa.Table) -> pa.Array:
     """The place of each row in the queue, from 1; null for rows that nobody need be asked about."""
     ask = purified["ask"].to_numpy()
-    order = np.argsort(-purified["gain"].to_numpy()[ask], kind="stable")
-    place = np.zeros(len(ask), dtype=np.int64)
-    place[np.flatnonzero(ask)[order]] = np.arange(1, len(order) + 1)
+    place = np.empty(len(ask), dtype=np.int64)
+    place[asking_order(purified)] = np.arange(1, len(ask) + 1)
     return pa.array(place, mask=~ask)
+
+
+def asking_order(purified: pa.Table) -> NDArray[np.intp]:
+    """All rows: those to ask about first, in the order in which answers pay; the others likewise."""
+    ask, gain = (purified[name].to_numpy() for name in ("ask", "gain"))
+    return np.lexsort((-gain, ~ask))
 
 
 def reason(row: dict[str, Any], labels: list[str], networks: int) -> str:

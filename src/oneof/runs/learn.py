@@ -150,7 +150,7 @@ def _purified(
     examples: Examples, model: Model, found: Found, trained: NDArray[np.bool_], resolved: Resolved
 ) -> pa.Table:
     seen = model.members[0].seen(examples.x, slice(1))[0].numpy()
-    evidence = find_evidence(seen, (1 - resolved.margin) / 2, resolved.ask)
+    evidence = find_evidence(seen, resolved.distribution, resolved.ask)
     falls = gather_falls(found.fits, len(model.classes))
     table = ensemble_table(resolved, examples.candidates.mask, falls, trained.sum(0), evidence, model.classes)
     if examples.groups is not None:

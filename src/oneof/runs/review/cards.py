@@ -6,10 +6,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
 from oneof.data.files.columns import open_table, read_numbers
 from oneof.data.roles import check_column
 from oneof.runs.explain import fell
 from oneof.runs.folder import Run, fingerprint
+from oneof.runs.review.decided import GOLD
 
 PICTURES = {
     ".png": "image/png",
@@ -29,6 +32,7 @@ class Items:
         path = Path(run.facts["file"])
         self.folder = path.parent
         self.cells: dict[str, list[Any]] = {}
+        self.texts: list[str] = []  # columns by which people know their rows, if nobody says which
         roles = run.facts["asked"].get("roles") or {}
         self.images: list[str] = list(roles.get("image", ()))
         if path.is_file() and fingerprint(path) == run.facts["fingerprint"] and path.suffix not in (".npz", ".mat"):
@@ -40,6 +44,7 @@ class Items:
             shown = [name for name in dict.fromkeys([*first, *source.names]) if name not in hidden][
                 : max(_FEW, len(first))
             ]
+            self.texts = [name for name in [*roles.get("text", ()), *roles.get("ignore", ())] if name in source.names]
             self.cells = read_numbers(source, [], list(columns) or shown)[1]
         elif columns:
             raise ValueError(
@@ -59,6 +64,22 @@ class Items:
         path = (self.folder / cells[row]).resolve()
         inside = path.is_relative_to(self.folder.resolve()) and path.suffix.lower() in PICTURES
         return path if inside and path.is_file() else None
+
+
+def shown_table(run: Run, columns: Sequence[str] = ()) -> pa.Table:
+    """The purified table for the report: with what a person knows each row by, and nothing asked where people decided."""
+    items, decided = Items(run, columns), run.decided
+    said = zip(*(decided[name].to_pylist() for name in ("decided", "by", "label")), strict=True)
+    told = [(f"{by}: {label}" if final else f"{by}: unsure") if by else None for final, by, label in said]
+    words = [None if word is None or word.startswith(f"{GOLD}: ") else word for word in told]  # gold has its column
+    table = run.purified.drop_columns(["ask"]).append_column("ask", decided["ask"])
+    if any(words):
+        table = table.append_column("decision", [pa.array(words, pa.string())])
+    names = list(columns) or items.texts
+    if not items.cells or not names:
+        return table
+    shown = [" · ".join(_text(items.cells[name][row])[:200] for name in names) for row in range(table.num_rows)]
+    return table.append_column("item", [pa.array(shown, pa.string())])
 
 
 def _text(cell: Any) -> str:

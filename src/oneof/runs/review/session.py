@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from oneof.runs.explain import asking_order
 from oneof.runs.folder import FACTS, Run, fingerprint
 from oneof.runs.review.cards import Items, card
 from oneof.runs.review.decided import gold_verdicts
@@ -49,9 +50,8 @@ class Review:
         self.id = fingerprint(folder / FACTS)[:16]
         table = self.run.purified
         self.labels: list[str] = table["label"].to_pylist()
-        ask, gain = (table[name].to_numpy() for name in ("ask", "gain"))
-        self.asked = set(np.flatnonzero(ask).tolist())
-        self.queue = np.lexsort((-gain, ~ask))  # rows to ask about first, in the order in which answers pay
+        self.asked = set(np.flatnonzero(table["ask"].to_numpy()).tolist())
+        self.queue = asking_order(table)
         self.final = gold_verdicts(table)
         self.drawn = drawn_order(table.num_rows, {*self.final, *self.run.facts.get("taught", ())}, self.id)
         self._figured: tuple[Any, dict[str, Any]] = (None, {})
