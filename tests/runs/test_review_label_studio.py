@@ -14,13 +14,14 @@ from typing import Any
 import pandas as pd
 import pytest
 from run_folder import write_run
-from test_fit_table import ROLES, SMALL, frame
+from test_fit_table import ROLES, SMALL, command, frame
 
 from oneof.runs.fit_table import Task, fit_table
 from oneof.runs.folder import Run, fingerprint
 from oneof.runs.review.label_studio import Backend
 from oneof.runs.review.log import Log
 from oneof.runs.review.session import Review
+from oneof.votes.opening import VotesFile
 
 CONFIG = '<View>\n  <Text name="words" value="$text"/>\n  <Choices name="animal" toName="words" choice="single">\n    <Choice value="cat"/>\n  </Choices>\n</View>'
 PROJECT = "3.1731722400"
@@ -154,3 +155,29 @@ def test_a_new_task_is_predicted_from_its_data(tmp_path: Path) -> None:
     assert found[0]["result"][0]["value"] == {"choices": ["ant"]}
     assert found[0]["score"] > 0.5
     assert (found[1]["result"], found[1]["score"]) == ([], 0.0)
+
+
+def test_tasks_go_out_as_they_came_in_and_stars_are_gold(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    given = frame(60)
+    sets = given["candidates"].str.split("|")
+    tasks = [
+        {"id": 700 + i, "data": {"text": f"thing {i}", "own": i}, "annotations": [
+            annotation(10 * i + k, label, who=k) | {"ground_truth": i == 4 and k == 0} for k, label in enumerate(names)
+        ]} for i, names in enumerate(sets)
+    ]  # fmt: skip
+    (tmp_path / "export.json").write_text(json.dumps(tasks))
+    given.drop(columns=["candidates", "truth", "hue"]).assign(item=range(700, 760)).to_csv(
+        tmp_path / "t.csv", index=False
+    )
+    run = fit_table(
+        tmp_path / "t.csv", tmp_path / "run", Task(space=SMALL, votes=VotesFile(str(tmp_path / "export.json")))
+    )
+    assert [(row, label) for row, label in enumerate(run.purified["gold"].to_pylist()) if label] == [(4, sets[4][0])]
+    assert run.decided["label"][4].as_py() == sets[4][0]
+    for more, wanted in (([], [row["row"] for row in run.decided.to_pylist() if row["ask"]]), (["--all"], range(60))):
+        code, _, said = command("clean", run.folder, "--out", tmp_path / "out.json", *more, capsys=capsys)
+        assert code == 0, said
+        found = json.loads((tmp_path / "out.json").read_text())
+        assert [(task["id"], task["data"]["own"], task["data"]["row"]) for task in found] == [
+            (700 + i, i, i) for i in wanted
+        ]

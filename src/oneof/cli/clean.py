@@ -19,12 +19,15 @@ def clean(
     ] = None,
     from_name: Annotated[str, typer.Option(help="Label Studio: name of the Choices control.")] = "label",
     to_name: Annotated[str, typer.Option(help="Label Studio: name of the object that is labelled.")] = "text",
+    every: Annotated[
+        bool, typer.Option("--all", help="Label Studio: write all rows. Default: only those to ask a person about.")
+    ] = False,
     separator: Annotated[str, typer.Option(help="CSV: what stands between the labels of a set.")] = "|",
 ) -> None:
     """Write the label of every training row, why it was chosen, and which rows to ask a person about, in order."""
     from oneof.runs.explain import explained
     from oneof.runs.folder import Run
-    from oneof.runs.label_studio import tasks, write_tasks
+    from oneof.runs.label_studio import tasks, tasks_of, write_tasks
     from oneof.storage.sheets import ENDINGS, check_out, write_sheet
 
     check_out(out, (*ENDINGS, ".json"))
@@ -32,7 +35,9 @@ def clean(
     carried = _carried(opened, column or [])
     table = explained(opened.decided, opened.model.t)
     if out.suffix.lower() == ".json":
-        write_tasks(tasks(table, carried, from_name=from_name, to_name=to_name), out)
+        table = table if every else table.filter(table["ask"])
+        names = {"from_name": from_name, "to_name": to_name}
+        write_tasks(tasks(table, carried, known=tasks_of(opened), **names), out)
     else:
         for name, cells in carried.items():
             table = table.append_column(name, [cells])

@@ -168,8 +168,7 @@ def _fit(x: Any, candidates: Any, asked: Request, crew: Crew) -> Fit:
         team = Crew() if apart else crew
         keeper = _keeper(number, asked, problem, some, team) if asked.checkpoint else None
         title = _title(asked.progress, number, len(stacks)) if crew.rank == 0 else None
-        seeds = [trial.seed for trial in some]
-        with own_draws(seeds, place):
+        with own_draws(seeds := [trial.seed for trial in some], place):
             stack = build(build_one, seeds, place, problem.fast, [trial.start for trial in some])
             return _fit_stack(problem.shared_with(team), stack, seeds, asked.choose, title, keeper)
 

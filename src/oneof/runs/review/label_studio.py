@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import re
 from http.server import ThreadingHTTPServer
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-from oneof.data.files.columns import open_table, read_numbers
 from oneof.data.supervision import label_text
 from oneof.data.table import read_columns
-from oneof.runs.label_studio import choice
+from oneof.runs.label_studio import choice, rows_by_item
 from oneof.runs.review.log import Decision
 from oneof.runs.review.server import HOST, Answering
 from oneof.runs.review.session import Review
@@ -32,7 +30,7 @@ class Backend(ThreadingHTTPServer):
 
     def __init__(self, review: Review, port: int) -> None:
         self.review, self.names = review, ("label", "text")
-        self.rows = _rows_by_item(review)
+        self.rows = rows_by_item(review.run)
         super().__init__((HOST, port), Handler)
 
     @property
@@ -133,12 +131,3 @@ class Handler(Answering):
         )
         known = {"/setup": self.server.set_up, "/predict": self.server.predict, "/webhook": self.server.hear}
         self.answer({**nothing, **known, "/train": train})
-
-
-def _rows_by_item(review: Review) -> dict[str, int]:
-    """Rows by the item that votes were joined on: Label Studio's task ids, where the votes came from it."""
-    votes, file = review.run.facts["asked"].get("votes"), Path(review.run.facts["file"])
-    if not votes or not file.is_file():
-        return {}
-    cells = read_numbers(open_table(file), [], [votes["item"]])[1][votes["item"]]
-    return {label_text(cell): row for row, cell in enumerate(cells)}
