@@ -135,11 +135,15 @@ def means(rows: list[Row], seeds: range) -> dict[tuple[str, str], Any]:
     return {key: np.array(values) for key, values in own.items() if values}
 
 
+def table(rows: list[Row], seeds: range) -> str:
+    head = [f"| set | order | {' | '.join(map(str, STEPS))} |", f"|---|---|{'---|' * len(STEPS)}"]
+    cells = {key: [f"{100 * a:.2f}" for a in values.mean(0)] for key, values in means(rows, seeds).items()}
+    return "\n".join([*head, *(f"| {name} | {order} | {' | '.join(line)} |" for (name, order), line in cells.items())])
+
+
 def report(rows: list[Row], seeds: range) -> None:
     found = means(rows, seeds)
-    print(f"| set | order | {' | '.join(map(str, STEPS))} |\n|---|---|{'---|' * len(STEPS)}")
-    for (name, order), values in found.items():
-        print(f"| {name} | {order} | {' | '.join(f'{100 * a:.2f}' for a in values.mean(0))} |")
+    print(table(rows, seeds))
     for name in dict.fromkeys(name for name, _ in found):
         lead = 100 * (found[name, "ours"] - found[name, "least margin"])
         half = 100 * (found[name, "ours"].mean(0)[1:-1] - found[name, "random"].mean(0)[2:])

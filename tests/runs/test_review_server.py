@@ -256,7 +256,7 @@ def test_the_interval_holds_the_truth_whatever_the_queue_decided() -> None:
         queued = [Decision(row, "label", (truth[row],), "ann") for row in hard]
         asked = [int(row) for row in order[:50] if row not in hard]
         decided = [*queued, *(Decision(row, "label", (truth[row],), "ann", drawn="random") for row in asked)]
-        found = accuracy_of_labels(order, labels, decided, verdicts(decided))
+        found = accuracy_of_labels(order, labels, decided)
         assert found is not None
         held += found.low <= right <= found.high
         widths.append(found.high - found.low)
@@ -264,12 +264,22 @@ def test_the_interval_holds_the_truth_whatever_the_queue_decided() -> None:
     assert np.mean(widths) < 0.26  # an exact interval of 40 of 50 is 0.25 wide
 
 
+def test_random_rows_of_an_earlier_run_are_no_sample_of_this_one() -> None:
+    order = drawn_order(100, [], "new")
+    old = [Decision(int(row), "label", ("a",), "ann", "old", drawn="random") for row in order[60:90]]
+    new = [Decision(int(row), "label", ("b",), "ann", "new", drawn="random") for row in order[:10]]
+    assert accuracy_of_labels(order, ["a"] * 100, old, "new") is None
+    found = accuracy_of_labels(order, ["a"] * 100, old + new, "new")
+    assert found is not None
+    assert (found.rows, found.right) == (10, 0)
+
+
 def test_unsure_answers_widen_the_interval_to_both_sides() -> None:
     order = drawn_order(100, [], "run")
     decided = [Decision(int(row), "label", ("a",), "ann", drawn="random") for row in order[:20]]
     unsure = [Decision(int(row), "set", ("a", "b"), "ann", drawn="random") for row in order[20:25]]
-    sure = accuracy_of_labels(order, ["a"] * 100, decided, verdicts(decided))
-    both = accuracy_of_labels(order, ["a"] * 100, decided + unsure, verdicts(decided + unsure))
+    sure = accuracy_of_labels(order, ["a"] * 100, decided)
+    both = accuracy_of_labels(order, ["a"] * 100, decided + unsure)
     assert sure is not None
     assert both is not None
     assert (both.rows, both.right, both.unsure, both.high) == (25, 20, 5, 1.0)

@@ -28,22 +28,8 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (
-    demo,
-    data,
-    votes,
-    inspect,
-    generate,
-    fit,
-    predict,
-    clean,
-    review,
-    label_studio,
-    report,
-    export,
-    tune,
-    table,
-):
+_COMMANDS = (demo, data, votes, inspect, generate, fit, predict, clean, review, label_studio, report, export, tune, table)  # fmt: skip
+for command in _COMMANDS:
     app.command()(command)
 
 # typer carries its own click in newer versions and uses the real one in older: this is ClickException of either

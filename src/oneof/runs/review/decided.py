@@ -27,12 +27,9 @@ def decided_table(purified: pa.Table, said: Mapping[int, Verdict]) -> pa.Table:
     source[rows] = purified.num_rows + np.arange(len(rows))
     order = pa.array(source)
     for name in ("label", "kept", "probability", "margin", "ask", "outside", "gain", "distribution"):
-        column = purified[name]
-        changed = pa.array([row[name] for row in new], column.type)
-        at = purified.column_names.index(name)
-        purified = purified.set_column(
-            at, name, pa.chunked_array([*column.chunks, changed], column.type).take(order)
-        )  # fmt: skip
+        kind, at = purified[name].type, purified.column_names.index(name)
+        chunks = [*purified[name].chunks, pa.array([row[name] for row in new], kind)]
+        purified = purified.set_column(at, name, pa.chunked_array(chunks, kind).take(order))
     nobody = dict.fromkeys(range(purified.num_rows))
     final = {row: one.label is not None for row, one in all_said.items()}
     by = {row: ", ".join(one.by) for row, one in all_said.items()}

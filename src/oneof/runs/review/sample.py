@@ -6,14 +6,14 @@ random one; a row of it that was decided because it was hard counts as well, sin
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from oneof.runs.calibrate import share_limits
-from oneof.runs.review.log import Decision, Verdict
+from oneof.runs.review.log import Decision, verdicts
 
 
 class Accuracy(NamedTuple):
@@ -33,18 +33,19 @@ def drawn_order(n: int, taught: Iterable[int], run: str) -> NDArray[np.intp]:
 
 
 def accuracy_of_labels(
-    order: NDArray[np.intp], labels: Sequence[str], standing: Sequence[Decision], said: Mapping[int, Verdict]
+    order: NDArray[np.intp], labels: Sequence[str], standing: Sequence[Decision], run: str = ""
 ) -> Accuracy | None:
-    """How many of the labels are right, by the answers to the random sample; None before the first."""
+    """How many of the run's labels are right, by the answers to its random sample; None before the first."""
+    said = verdicts(standing)
     answered = {one.row for one in standing if one.drawn != "repeat"}
-    at_random = [one.row for one in standing if one.drawn == "random"]
+    at_random = [one.row for one in standing if one.drawn == "random" and one.run == run]
     places = np.flatnonzero(np.isin(order, at_random))
     if not len(places):
         return None
     sample = [int(row) for row in order[: places[-1] + 1] if int(row) in answered]
-    verdicts = [said[row].label if row in said else None for row in sample]
-    unsure = sum(label is None for label in verdicts)
-    right = sum(label == labels[row] for label, row in zip(verdicts, sample, strict=True))
+    found = [said[row].label if row in said else None for row in sample]
+    unsure = sum(label is None for label in found)
+    right = sum(label == labels[row] for label, row in zip(found, sample, strict=True))
     low = share_limits(right, len(sample))[0]
     return Accuracy(len(sample), right, unsure, low, share_limits(right + unsure, len(sample))[1])
 

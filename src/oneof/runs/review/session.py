@@ -112,9 +112,8 @@ class Review:
             labels = tuple(label.strip() for label in answer["labels"])
             _check_labels(answer["kind"], labels, before)
             told = {name: answer[name] for name in ("id", "drawn", "seconds")}
-            self.log.write(
-                Decision(row, answer["kind"], labels, who, answer["run"], before, self.labels[row], **told)
-            )  # fmt: skip
+            seen = (answer["run"], before, self.labels[row])
+            self.log.write(Decision(row, answer["kind"], labels, who, *seen, **told))
             self.offers.pop(row, None)
             return note
 
@@ -143,15 +142,11 @@ class Review:
 
     def _figures(self, standing: list[Decision]) -> dict[str, Any]:
         said = verdicts(standing)
-        found = accuracy_of_labels(self.drawn, self.labels, standing, said)
+        found = accuracy_of_labels(self.drawn, self.labels, standing, self.id)
         queued = [one for one in standing if one.drawn == "queue" and one.label and one.run == self.id][-_LAST:]
         changed = sum(one.label != one.suggested for one in queued)
         to_ask = len(self.asked - said.keys() - self.final.keys())
-        advice = (
-            ""
-            if to_ask
-            else "No doubtful row is left: the rows that follow are those of which the model is least sure."
-        )
+        advice = "" if to_ask else "No doubtful row is left: those that follow are the least sure of the rest."
         if len(queued) == _LAST and changed <= 1:
             advice = f"Of the last {_LAST} rows of the queue {changed} got another label: more decisions pay little."
         return {
@@ -166,7 +161,7 @@ class Review:
 
     def _curve(self, standing: list[Decision]) -> list[tuple[int, float, float, float]]:
         """Decisions so far, and the accuracy of the labels as they then stood with its interval: some sixty points."""
-        counts = [k + 1 for k, one in enumerate(standing) if one.drawn == "random"]
+        counts = [k + 1 for k, one in enumerate(standing) if one.drawn == "random" and one.run == self.id]
         counts = counts[:: 1 << (len(counts) // 60).bit_length()]
         for count in counts:
             key = (count, standing[count - 1].id)
@@ -179,7 +174,7 @@ class Review:
         for one in some:
             if one.drawn == "queue" and one.label:
                 mended[one.row] = one.label  # a wrong label that was decided because it was hard is wrong no more
-        found = accuracy_of_labels(self.drawn, mended, some, verdicts(some))
+        found = accuracy_of_labels(self.drawn, mended, some, self.id)
         drawn = len(self.drawn) / len(self.labels)  # the others were taught: they are right
         limits = (0.5, 0.0, 1.0) if found is None else (found.right / found.rows, found.low, found.high)
         value, low, high = (1 - drawn * (1 - share) for share in limits)
