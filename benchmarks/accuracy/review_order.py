@@ -1,6 +1,6 @@
 """Which rows should a person be asked about? Accuracy of all labels against the number of answers, for three orders.
 
-    ONEOF_DATA=DIR python benchmarks/accuracy/review_order.py --seeds 100-109
+    ONEOF_DATA=DIR python benchmarks/accuracy/review_order.py --seeds 0-9
     python benchmarks/accuracy/review_order.py --report
 
 A scripted person who knows the truth answers 25, 50, 100 and 200 rows; after each step the sets of all rows are weighed again by
@@ -130,7 +130,7 @@ def measure(names: list[str], seeds: range, path: Path) -> None:
 
 
 def means(rows: list[Row], seeds: range) -> dict[tuple[str, str], Any]:
-    keys = dict.fromkeys((row["set"], row["order"]) for row in rows)
+    keys = [(name, order) for name in SETS for order in ORDERS]
     own = {key: [r["accuracy"] for r in rows if (r["set"], r["order"]) == key and r["seed"] in seeds] for key in keys}
     return {key: np.array(values) for key, values in own.items() if values}
 
@@ -169,7 +169,7 @@ def draw(found: dict[tuple[str, str], Any]) -> Any:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sets", nargs="+", default=list(SETS), choices=SETS)
-    parser.add_argument("--seeds", default="100-109", help="first-last")
+    parser.add_argument("--seeds", default="0-9", help="first-last")
     parser.add_argument("--rows", type=Path, default=ROWS)
     parser.add_argument("--report", action="store_true", help="print the table and draw the figure from the rows")
     asked = parser.parse_args()

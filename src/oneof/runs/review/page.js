@@ -15,7 +15,7 @@ async function call(path, body) {
   const asked = body === undefined ? { headers: { "X-Token": token } } : { method: "POST", headers: { "X-Token": token, "Content-Type": "application/json" }, body: JSON.stringify({ who: who(), tab, ...body }) };
   const reply = await fetch(path + (path.includes("?") ? "&" : "?") + query, asked);
   const found = await reply.json();
-  if (!reply.ok) throw Object.assign(new Error(found.error), { refused: true });
+  if (!reply.ok) throw Object.assign(new Error(found.error), { refused: true, wrong: reply.status === 400 });
   if (found.state) showState(found.state);
   return found;
 }
@@ -39,7 +39,7 @@ async function flush() {
       const found = await call("/api/decide", { answer: first.answer, who: first.who });
       if (found.note) say(found.note);
     } catch (error) {
-      if (!error.refused) throw error;
+      if (!error.wrong) throw error; // it is kept until a server takes it
       fail(error);
     }
     store("oneof-unsent", stored("oneof-unsent", []).filter((one) => one.answer.id !== first.answer.id));
