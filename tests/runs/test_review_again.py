@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 from test_fit_table import LABELS, ROLES, SMALL, command, frame
 
+from oneof.runs.accuracy import drawn_rows
 from oneof.runs.fit_table import Task, fit_again, fit_table
 from oneof.runs.folder import Run
 from oneof.runs.review import session
@@ -18,6 +19,9 @@ from oneof.runs.review.log import Decision, Log
 from oneof.runs.review.session import Review
 from oneof.storage.settings import restored
 from oneof.votes.opening import VotesFile
+
+*DRAWN, FIRST, SECOND = drawn_rows(150)[:42].tolist()
+UNSURE, LATE = [FIRST, SECOND], int(drawn_rows(150)[-1])
 
 
 @pytest.fixture(scope="module")
@@ -30,10 +34,11 @@ def run(folder: Path) -> Run:
     frame().to_csv(folder / "animals.csv", index=False)
     made = fit_table(folder / "animals.csv", folder / "run", Task(ROLES, seed=3, space=SMALL))
     log, truth = Log(made.folder), frame()["truth"]
-    for row in range(0, 120, 3):
+    for row in DRAWN:
         log.write(Decision(row, "label", (truth[row],), "ann", drawn="random"))
-    log.write(Decision(1, "set", ("ant", "bee"), "bob"))
-    log.write(Decision(2, "none", (), "bob", before=("ant",)))
+    wrong = [next(label for label in LABELS.tolist() if label != truth[row]) for row in UNSURE]
+    log.write(Decision(UNSURE[0], "set", (truth[UNSURE[0]], wrong[0]), "bob"))
+    log.write(Decision(UNSURE[1], "none", (), "bob", before=(wrong[1],)))
     return made
 
 
@@ -45,10 +50,10 @@ def again(run: Run, folder: Path) -> Run:
 def test_decisions_teach_and_go_along(run: Run, again: Run) -> None:
     truth = frame()["truth"].to_numpy()
     label = np.array(again.purified["label"].to_pylist())
-    assert (label[0:120:3] == truth[0:120:3]).all()
-    assert again.purified["kept"].to_pylist()[0] == [truth[0]]
+    assert (label[DRAWN] == truth[DRAWN]).all()
+    assert again.purified["kept"].to_pylist()[DRAWN[0]] == [truth[DRAWN[0]]]
     assert again.purified["original"].equals(run.purified["original"])
-    assert again.facts["taught"] == sorted({1, 2, *range(0, 120, 3)})
+    assert again.facts["taught"] == sorted([*DRAWN, *UNSURE])
     assert Log(again.folder).standing == Log(run.folder).standing
     assert (label == truth).mean() >= (np.array(run.purified["label"].to_pylist()) == truth).mean()
 
@@ -70,7 +75,7 @@ def test_random_answers_make_the_estimate(run: Run, again: Run) -> None:
 def test_answers_of_the_queue_make_no_estimate(run: Run, folder: Path) -> None:
     hard = fit_table(folder / "animals.csv", folder / "hard", Task(ROLES, space=SMALL))
     log, truth = Log(hard.folder), frame()["truth"]
-    for row in range(40):
+    for row in drawn_rows(150)[1:41].tolist():  # the first of those that are drawn has no answer
         log.write(Decision(row, "label", (truth[row],), "ann", drawn="queue"))
     assert fit_again(hard.folder, folder / "hard-2").facts["estimate"]["by"] == "candidate sets"
 
@@ -133,7 +138,7 @@ def test_a_review_goes_on_with_what_was_learned(run: Run, folder: Path, monkeypa
     def fit(asked: list[str], **_: object) -> subprocess.CompletedProcess[str]:
         assert asked[2:5] == ["oneof", "fit", "--from"]
         fit_again(Path(asked[5]), Path(asked[7]))
-        review.log.write(Decision(100, "label", ("bee",), "eve"))  # somebody decides meanwhile
+        review.log.write(Decision(LATE, "label", ("bee",), "eve"))  # somebody decides meanwhile
         return subprocess.CompletedProcess(asked, 0, "", "")
 
     monkeypatch.setattr(session.subprocess, "run", fit)
@@ -146,7 +151,7 @@ def test_a_review_goes_on_with_what_was_learned(run: Run, folder: Path, monkeypa
     assert review.state("ann")["learning"]["state"] == "done"
     assert review.run.folder.name == "run-3"  # run-2 is there
     assert review.id != before
-    assert 100 in [one.row for one in Log(review.run.folder).standing]
+    assert LATE in [one.row for one in Log(review.run.folder).standing]
     assert not set(review.drawn) & set(review.run.facts["taught"])
     monkeypatch.setattr(
         session.subprocess, "run", lambda asked, **_: subprocess.CompletedProcess(asked, 2, "", "oneof: no")

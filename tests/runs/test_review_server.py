@@ -252,7 +252,7 @@ def test_the_interval_holds_the_truth_whatever_the_queue_decided() -> None:
     hard = [row for row in range(1000) if labels[row] != truth[row]][:100]  # the queue finds errors only
     held, widths = 0, []
     for draw in range(200):
-        order = drawn_order(1000, [], f"run {draw}")
+        order = np.random.default_rng(draw).permutation(1000)
         queued = [Decision(row, "label", (truth[row],), "ann") for row in hard]
         asked = [int(row) for row in order[:50] if row not in hard]
         decided = [*queued, *(Decision(row, "label", (truth[row],), "ann", drawn="random") for row in asked)]
@@ -265,7 +265,7 @@ def test_the_interval_holds_the_truth_whatever_the_queue_decided() -> None:
 
 
 def test_random_rows_of_an_earlier_run_are_no_sample_of_this_one() -> None:
-    order = drawn_order(100, [], "new")
+    order = drawn_order(100, [])
     old = [Decision(int(row), "label", ("a",), "ann", "old", drawn="random") for row in order[60:90]]
     new = [Decision(int(row), "label", ("b",), "ann", "new", drawn="random") for row in order[:10]]
     assert accuracy_of_labels(order, ["a"] * 100, old, "new") is None
@@ -275,7 +275,7 @@ def test_random_rows_of_an_earlier_run_are_no_sample_of_this_one() -> None:
 
 
 def test_unsure_answers_widen_the_interval_to_both_sides() -> None:
-    order = drawn_order(100, [], "run")
+    order = drawn_order(100, [])
     decided = [Decision(int(row), "label", ("a",), "ann", drawn="random") for row in order[:20]]
     unsure = [Decision(int(row), "set", ("a", "b"), "ann", drawn="random") for row in order[20:25]]
     sure = accuracy_of_labels(order, ["a"] * 100, decided)

@@ -1,7 +1,5 @@
 """The ensemble as one ONNX graph: features [n, d] in, mean probabilities [n, c] out; checked against the networks by onnxruntime."""
 
-from __future__ import annotations
-
 import io
 import math
 import warnings
@@ -58,9 +56,8 @@ class _Member(nn.Module):
     def __init__(self, member: Member) -> None:
         super().__init__()
         self.scores = None if member.ranks is None else _Scores(member.ranks)
-        self.register_buffer(
-            "origin", torch.zeros(1) if member.origin is None else torch.from_numpy(member.origin).float()
-        )
+        origin = torch.zeros(1) if member.origin is None else torch.from_numpy(member.origin).float()
+        self.register_buffer("origin", origin)
         self.networks = nn.ModuleList(module.eval() for module in member.stack.modules())
         self.shift = [torch.zeros(1)] * member.stack.t if member.shift is None else list(member.shift)
         self.scale = [torch.ones(1)] * member.stack.t if member.scale is None else list(member.scale)
@@ -127,9 +124,8 @@ def _rows(model: Model, n: int = 64) -> NDArray[np.float32]:
     member, d, rng = model.members[0], len(model.encoding.names), np.random.default_rng(0)
     if member.ranks is not None:
         knots = member.ranks.knots
-        x = knots[rng.integers(len(knots), size=(n, d)), np.arange(d)] + (knots[-1] - knots[0]) * rng.normal(
-            0, 0.05, (n, d)
-        )
+        x = knots[rng.integers(len(knots), size=(n, d)), np.arange(d)]
+        x = x + (knots[-1] - knots[0]) * rng.normal(0, 0.05, (n, d))
     else:
         shift, scale = (np.zeros(d) if part is None else part[0, 0].numpy() for part in (member.shift, member.scale))
         x = rng.normal(size=(n, d)) / np.where(scale == 0, 1, scale) + shift

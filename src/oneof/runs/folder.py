@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from oneof.runs.model import Model, load_model
+from oneof.runs.model import FORMAT, Model, load_model
 from oneof.runs.review.decided import decided_table
 from oneof.runs.review.log import Log, verdicts
 from oneof.storage.files import written_beside
@@ -21,6 +21,7 @@ from oneof.storage.schema import NOTHING, NUMBER, first_misfit
 
 FACTS, PURIFIED, TRAINING, ROWS = "run.json", "purified.parquet", "training.json", "rows.jsonl"
 _FACTS = {
+    "format": int,
     "oneof": str,
     "torch": str,
     "command": [str],
@@ -33,7 +34,13 @@ _FACTS = {
     "features": [str],
     "chosen": (list, dict),
     "rule": str,
-    "estimate": {"value": NUMBER, "low": NUMBER, "high": NUMBER, "kind": str, "by": str},
+    "estimate": {
+        "verdict": {"interval", "bound", "nothing learned"},
+        "value": (*NUMBER, NOTHING),
+        **dict.fromkeys(("low", "high", "bound", "covering"), NUMBER),
+        "by": str,
+        "reason": str,
+    },
     "asked": dict,
     "warnings": [str],
     "seconds": NUMBER,
@@ -60,7 +67,12 @@ class Run:
             raise ValueError(f"a run must be a folder that oneof fit wrote; there is no {str(folder)!r}.")
         if (folder / "checkpoint").is_dir() and not (folder / FACTS).exists():
             raise ValueError(f"the run in {folder} must be finished; it was stopped. Repeat its command to go on.")
-        return cls(folder, _object(folder / FACTS, _FACTS))
+        facts = _object(folder / FACTS, _FACTS)
+        if facts["format"] != FORMAT:
+            raise ValueError(
+                f"{folder} must be a run of format {FORMAT}; it has {facts['format']}, of oneof {facts['oneof']}. Read it with that version."
+            )
+        return cls(folder, facts)
 
     @cached_property
     def purified(self) -> pa.Table:

@@ -16,21 +16,24 @@ from numpy.typing import NDArray
 from oneof.candidates.mask import Candidates
 from oneof.data.encode import Encoding
 from oneof.metrics import CRITERIA
-from oneof.runs.calibrate import ENOUGH, Estimate, calibrate, estimate
+from oneof.runs.accuracy import ENOUGH, SAMPLE, Claim, Judged, claim, drawn_rows, random_sample
+from oneof.runs.calibrate import calibrate
 from oneof.runs.folder import FACTS, PURIFIED, ROWS, TRAINING, write_json, write_rows, write_table
 from oneof.runs.labels import (
     Judgement,
+    Opinions,
     Resolved,
     ask_networks,
     ensemble_table,
     gather_falls,
-    judged_rows,
     kept_sets,
     resolve,
     trained_rows,
 )
-from oneof.runs.model import Model, member_of, save_model
+from oneof.runs.model import FORMAT, Model, member_of, save_model
 from oneof.runs.nearest_rows import find_evidence
+from oneof.runs.sample import write_sample
+from oneof.selection.leave_one_out import ask_strangers
 from oneof.selection.search import Found, search
 from oneof.selection.space import Space
 from oneof.selection.trying import Search
@@ -41,6 +44,7 @@ from oneof.version import __version__
 
 SPACE = Space(parts=5)
 """Five parts: so every row is held out by two networks or more, and what these say of it can be trusted."""
+_JUDGED, _CELLS = 4000, 2**21  # rows at most that networks are judged by, and cells [m, c] of them
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,7 +80,7 @@ class Learned(NamedTuple):
     purified: pa.Table  # a row for every example
     training: dict[str, Any]  # how the networks were trained, epoch by epoch
     tried: list[Row]
-    estimate: Estimate  # of the accuracy on new rows
+    claim: Claim  # what may be said of the accuracy on new rows
     chosen: list[dict[str, Any]]  # settings
     rule: str  # by which they were chosen; "gold": by gold labels
     seed: int
@@ -85,6 +89,7 @@ class Learned(NamedTuple):
     def facts(self) -> dict[str, Any]:
         """What run.json says of any run, however its examples came in."""
         return {
+            "format": FORMAT,
             "oneof": __version__,
             "torch": torch.__version__,
             "seed": self.seed,
@@ -94,15 +99,21 @@ class Learned(NamedTuple):
             "features": self.model.encoding.names,
             "chosen": self.chosen,
             "rule": self.rule,
-            "estimate": self.estimate._asdict(),
+            "estimate": self.claim.plain,
         }
 
 
 def learn(examples: Examples, asked: Search, *, train_on_gold: bool = False) -> Learned:
-    """Search settings, train the ensemble, resolve every row, and calibrate. Gold labels choose if there are ENOUGH of them."""
+    """Search settings, train the ensemble, resolve every row, and say what may be said of the accuracy.
+
+    Gold labels of rows that were drawn at random measure; of the others, ENOUGH choose the settings.
+    """
     x, original, gold = examples.x, examples.candidates.mask, examples.gold
-    enough = gold is not None and (gold >= 0).sum() >= ENOUGH
-    asked = replace(asked, groups=examples.groups, prior=examples.prior, gold=gold if enough else None)
+    measuring = random_sample(gold) if gold is not None else None
+    measuring = examples.drawn if examples.drawn is not None else measuring
+    choosing = None if gold is None else gold if measuring is None else np.where(measuring >= 0, -1, gold)
+    enough = choosing is not None and (choosing >= 0).sum() >= ENOUGH
+    asked = replace(asked, groups=examples.groups, prior=examples.prior, gold=choosing if enough else None)
     sets = original if examples.taught is None else examples.taught
     found = search(x, _taught(sets, gold) if train_on_gold else sets, asked)
     _check_finite(found)
@@ -112,17 +123,28 @@ def learn(examples: Examples, asked: Search, *, train_on_gold: bool = False) -> 
     opinions = ask_networks(model, x, original, trained)
     beside = examples.beside or (None if examples.prior is None else Judgement(examples.prior))
     resolved = resolve(opinions, original, kept_sets(found.fits, found.candidates), beside)
-    judged = judged_rows(opinions, original, gold if examples.drawn is None else examples.drawn)
+    judged = _judged(examples, model, opinions, measuring)
+    said = claim(judged)
     return Learned(
-        replace(model, calibration=calibrate(judged)),
+        replace(model, calibration=calibrate(judged, said)),
         _purified(examples, model, found, trained, resolved),
         training_record(found.fits),
         found.tried,
-        estimate(judged),
+        said,
         plain_value([one._asdict() for one in found.chosen]),
         "gold" if enough else asked.rule,
         asked.seed,
     )
+
+
+def _judged(examples: Examples, model: Model, opinions: Opinions, gold: NDArray[np.intp] | None) -> Judged:
+    """Held-out rows to judge the networks by: all, or of a large table those that are drawn first."""
+    n, c = examples.candidates.mask.shape
+    some = np.sort(drawn_rows(n)[: max(min(_JUDGED, _CELLS // c), SAMPLE)])
+    mask, known = examples.candidates.mask[some], np.full(n, -1) if gold is None else gold
+    plain = ask_strangers(model.members[0].seen(examples.x[some], slice(1))[0].numpy(), mask)
+    judged = Judged(opinions.mean[some], mask, known[some], plain, examples.prior is not None)
+    return judged.where(opinions.held_out[some])
 
 
 def _taught(mask: NDArray[np.bool_], gold: NDArray[np.intp] | None) -> NDArray[np.bool_]:
@@ -185,4 +207,5 @@ def write_learned(learned: Learned, folder: Path, facts: dict[str, Any]) -> None
     write_table(learned.purified, folder / PURIFIED)
     write_json(learned.training, folder / TRAINING)
     write_rows(learned.tried, folder / ROWS)
+    write_sample(learned.purified, folder)
     write_json(learned.facts | facts, folder / FACTS)

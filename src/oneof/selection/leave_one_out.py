@@ -133,15 +133,37 @@ def _left_out(basis: _Basis, ridge: float, weights: Floats) -> Floats:
     return np.asarray((said - own * centred) / (1 - own) + weights.mean(0))
 
 
+def ask_strangers(
+    x: Floats,
+    mask: NDArray[np.bool_],
+    kernel: Kernel = Kernel(),  # noqa: B008 - frozen
+    parts: int = 3,
+    seed: int = 0,
+) -> Floats:
+    """What rows say that saw nothing of a row, not even by way of the weights of others: scores [n, c], fold by fold.
+
+    `ask_others` leaves a row out of each regression, but its set has moved the weights of its neighbours in the round before.
+    """
+    x = np.asarray(x, dtype=np.float64)
+    order = np.random.default_rng(seed).permutation(len(x))
+    features = _nystrom(x, x[order[: kernel.landmarks]], kernel.width)(x)
+    scores, nothing = np.empty(mask.shape), np.zeros((1, mask.shape[1]))
+    for part in np.array_split(order, min(parts, len(x))):
+        rest = np.setdiff1d(order, part)
+        if len(rest):
+            *_, coefficients, mean = _rounds(_basis(features[rest]), mask[rest], nothing, kernel)
+            scores[part] = features[part] @ coefficients + mean
+    return scores
+
+
 def left_out_regression(
     x: Floats,
-    ridge: float,
     kernel: Kernel = Kernel(),  # noqa: B008 - frozen
     seed: int = 0,
-) -> Callable[[Floats], Floats]:
-    """Kernel ridge regression as a function: from weights [n, c] to what all *other* rows say of each row's [n, c]."""
+) -> Callable[[float, Floats], Floats]:
+    """Kernel regression as a function: from a ridge and weights [n, c] to what all *other* rows say of each row's [n, c]."""
     landmarks = x[np.random.default_rng(seed).permutation(len(x))[: kernel.landmarks]]
-    return partial(_left_out, _basis(_nystrom(x, landmarks, kernel.width)(x)), ridge)
+    return partial(_left_out, _basis(_nystrom(x, landmarks, kernel.width)(x)))
 
 
 def influence(

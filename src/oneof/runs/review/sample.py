@@ -1,6 +1,6 @@
 """How often the model's labels are right, by rows drawn at random: an exact interval, whatever else was decided meanwhile.
 
-Rows are drawn in an order that is fixed for a run. The sample is its beginning, up to the last row that a person answered as a
+Rows are drawn in the order of `sample.csv`. The sample is its beginning, up to the last row that a person answered as a
 random one; a row of it that was decided because it was hard counts as well, since chance put it there.
 """
 
@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from oneof.runs.calibrate import share_limits
+from oneof.runs.accuracy import drawn_rows, share_limits
 from oneof.runs.review.log import Decision, verdicts
 
 
@@ -26,9 +26,9 @@ class Accuracy(NamedTuple):
     high: float
 
 
-def drawn_order(n: int, taught: Iterable[int], run: str) -> NDArray[np.intp]:
-    """The rows that the run was not taught, in random order; the same for the same run."""
-    order = np.random.default_rng(list(run.encode())).permutation(n)
+def drawn_order(n: int, taught: Iterable[int]) -> NDArray[np.intp]:
+    """The rows that the run was not taught, in the random order in which any run of n rows draws them."""
+    order = drawn_rows(n)
     return order[~np.isin(order, list(taught))]
 
 

@@ -53,7 +53,7 @@ class Review:
         self.asked = set(np.flatnonzero(table["ask"].to_numpy()).tolist())
         self.queue = asking_order(table)
         self.final = gold_verdicts(table)
-        self.drawn = drawn_order(table.num_rows, {*self.final, *self.run.facts.get("taught", ())}, self.id)
+        self.drawn = drawn_order(table.num_rows, {*self.final, *self.run.facts.get("taught", ())})
         self._figured: tuple[Any, dict[str, Any]] = (None, {})
         self._points = dict[tuple[int, str], tuple[int, float, float, float]]()
 

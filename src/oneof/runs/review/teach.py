@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oneof.candidates.mask import Candidates
-from oneof.runs.calibrate import ENOUGH
+from oneof.runs.accuracy import random_sample
 from oneof.runs.folder import FACTS, Run, fingerprint
 from oneof.runs.labels import Judgement
 from oneof.runs.learn import Examples
@@ -74,27 +74,33 @@ class Again:
         beside = examples.beside
         if beside is not None:
             opinion = None if beside.opinion is None else np.pad(beside.opinion, ((0, 0), (0, more)))
-            beside = Judgement(_told(beside.prior, taught, rows, more), opinion)
+            votes = beside.votes and beside.votes._replace(
+                others=_wide(beside.votes.others, more, float(np.log(_FEW))), said=_wide(beside.votes.said, more, _FEW)
+            )
+            beside = Judgement(_told(beside.prior, taught, rows, more), opinion, votes)
         candidates = Candidates(widened, np.array(names)) if more else examples.candidates
+        place = {name: j for j, name in enumerate(names)}
+        known = np.array(
+            [place.get(self.said[row].label or "", -1) if row in self.said else -1 for row in range(len(taught))]
+        )
+        measured = random_sample(known)
+        gold = examples.gold
+        if "gold" in self.run.purified.column_names:
+            gold = np.array([place.get(label, -1) for label in self.run.purified["gold"].to_pylist()])
+        drawn = measured if (measured >= 0).any() else None
         return replace(
-            examples, candidates=candidates, taught=taught, prior=prior, beside=beside, drawn=self._drawn(names)
+            examples, candidates=candidates, taught=taught, prior=prior, beside=beside, drawn=drawn, gold=gold
         )  # fmt: skip
 
-    def _drawn(self, names: list[str]) -> NDArray[np.intp] | None:
-        """Final labels of the rows that were drawn at random, where there are enough to estimate by: the others were hard ones."""
-        place = {name: j for j, name in enumerate(names)}
-        found = np.full(self.run.facts["n"], -1)
-        for one in self.standing:
-            verdict = self.said.get(one.row)
-            if one.drawn == "random" and verdict is not None and verdict.label is not None:
-                found[one.row] = place[verdict.label]
-        return found if (found >= 0).sum() >= ENOUGH else None
+
+def _wide(values: NDArray[Any], more: int, other: float) -> NDArray[Any]:
+    return np.pad(values, ((0, 0), (0, more)), constant_values=other)
 
 
 def _told(prior: NDArray[Any] | None, taught: NDArray[np.bool_], rows: NDArray[np.intp], more: int) -> Any:
     """A prior in which people's decisions stand before votes."""
     if prior is None:
         return None
-    wide = np.pad(prior, ((0, 0), (0, more)), constant_values=_FEW)
+    wide = _wide(prior, more, _FEW)
     wide[rows] = np.where(taught[rows], 1.0, _FEW)
     return wide
