@@ -13,10 +13,9 @@ from oneof.cli.export import export
 from oneof.cli.fit import fit
 from oneof.cli.generate import generate
 from oneof.cli.inspect import inspect
-from oneof.cli.label_studio import label_studio
 from oneof.cli.predict import predict
 from oneof.cli.report import report
-from oneof.cli.review import review
+from oneof.cli.review import label_studio, review
 from oneof.cli.table import table
 from oneof.cli.theory import theory
 from oneof.cli.tune import tune

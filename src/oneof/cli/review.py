@@ -1,32 +1,24 @@
-"""`oneof review RUN`: a page in the browser that asks a person about the rows whose answers teach most."""
-
-from __future__ import annotations
+"""`oneof review RUN` and `oneof label-studio RUN`: people decide about rows, on a page or in Label Studio."""
 
 import getpass
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from oneof.cli.columns import RunFolder
 
 if TYPE_CHECKING:
     from oneof.runs.review.session import Review
 
 
 def review(
-    run: Annotated[Path, typer.Argument(help="A folder that oneof fit wrote.")],
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Of the page. Default: one that is free.")] = 0,
-    who: Annotated[
-        str | None, typer.Option(help="Who decides, for the log. Default: your user name; the page can change it.")
-    ] = None,
-    column: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="A column of the training file to show; may be given again. Default: texts, pictures, others."
-        ),
-    ] = None,
-) -> None:
+    run: RunFolder,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port of the page. 0 is one that is free.")] = 0,
+    who: Annotated[str | None, typer.Option(help="Who decides, for the log. Default: your user name; the page can change it.")] = None,
+    column: Annotated[list[str] | None, typer.Option(help="A column of the training file to show. May be given again. Default: texts, pictures and a few others.")] = None,
+) -> None:  # fmt: skip
     """Decide doubtful rows by key, on a page that only this machine can open; learn again from the decisions.
 
     Every decision is written to RUN/decisions.jsonl at once. clean, report and label-studio take it from there.
@@ -35,10 +27,24 @@ def review(
     from oneof.runs.review.session import Review
 
     who = who or getpass.getuser()
-    serve(partial(ReviewServer, who=who), Review(run, column or ()), port, lambda server: f"open {server.address}")
+    _serve(partial(ReviewServer, who=who), Review(run, column or ()), port, lambda server: f"open {server.address}")
 
 
-def serve(make: Callable[..., Any], opened: Review, port: int, told: Callable[[Any], str]) -> None:
+def label_studio(
+    run: RunFolder,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port of the backend.")] = 9090,
+) -> None:
+    """Serve predictions to Label Studio on this machine, and keep its annotations as decisions about the run.
+
+    In Label Studio: Settings, Model, Connect Model, with the address that is printed; Webhooks, with /webhook behind it.
+    """
+    from oneof.runs.review.label_studio import Backend
+    from oneof.runs.review.session import Review
+
+    _serve(Backend, Review(run), port, lambda server: f"connect http://127.0.0.1:{server.server_port} as a model.")
+
+
+def _serve(make: Callable[..., Any], opened: "Review", port: int, told: Callable[[Any], str]) -> None:
     """Serve a review until it is stopped."""
     try:
         server = make(opened, port=port)

@@ -1,7 +1,5 @@
 """What a person sees of a row: its item, the candidates with what speaks for and against each, and the nearest resolved rows."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

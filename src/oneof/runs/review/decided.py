@@ -1,7 +1,5 @@
 """What a person said is final: the purified table with decided rows as people left them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

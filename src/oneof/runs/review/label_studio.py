@@ -4,8 +4,6 @@ A task is a row of the run by `data.row`, which `oneof clean` writes, or by the 
 are predicted from their data, if these have the columns that were learned from.
 """
 
-from __future__ import annotations
-
 import re
 from http.server import ThreadingHTTPServer
 from typing import Any

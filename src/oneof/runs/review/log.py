@@ -3,8 +3,6 @@
 A decision is on the disk before anybody is told that it was taken. Several people, and several processes, may write at once.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field

@@ -4,8 +4,6 @@ Rows are drawn in the order of `sample.csv`. The sample is its beginning, up to 
 random one; a row of it that was decided because it was hard counts as well, since chance put it there.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 

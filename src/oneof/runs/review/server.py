@@ -1,7 +1,5 @@
 """The review in a browser: a server on this machine alone. Who knows the token in its address may decide; other sites may not."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import hmac

@@ -1,7 +1,5 @@
 """A review as it goes: who is shown which row, what is written down, how good the labels are, and learning again beside it."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import threading
