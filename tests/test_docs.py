@@ -46,6 +46,14 @@ def test_the_digits_table_is_that_of_the_rows(name):
     assert digits.table(rows) in (DOCS / name).read_text("utf-8")
 
 
+def test_the_table_of_orders_is_that_of_the_rows():
+    import review_order
+
+    rows = [row for row in read(ROOT / "results/review_order.jsonl") if row["seed"] < 10]
+    assert len(rows) == 120
+    assert review_order.table(rows, range(10)) in (DOCS / "review.md").read_text("utf-8")
+
+
 WRITTEN = [
     "README.md",
     "CONTRIBUTING.md",

@@ -20,6 +20,7 @@ from oneof.data.synthetic import mixture
 from oneof.methods import CC
 from oneof.metrics import approximated_accuracy
 from oneof.purify import PopRatio
+from oneof.runs.review.log import Decision, Log
 
 DATA = mixture(n=200, d=3, c=4, separation=5.0, seed=0)
 MASK = generate(DATA.labels, 4, Flip(0.4), seed=1)
@@ -223,3 +224,24 @@ def test_counts_of_votes_are_taken_as_y():
         ValueError, match=r"prior must be numbers from 0 on \[300, 4\], a column per class; got shape \[300, 3\]"
     ):
         PartialLabelClassifier().fit(data.x, votes > 0, prior=votes[:, :3])
+
+
+def test_query_names_the_rows_to_ask_about(tmp_path):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(80, 2))
+    sets = [{"a", "b"} if abs(one) < 0.6 else {"ab"[int(one > 0)]} for one in x[:, 0]]
+    gold = [None] * 80
+    made = PartialLabelClassifier(n_trials=2, epochs=3, scaling="feature", lr=0.1, weight_decay=1e-3, random_state=0)
+    first = made.fit(x, sets).query(5)
+    assert len(set(first)) == 5
+    table = made.learned_.purified
+    gain, ask = table["gain"].to_numpy(), table["ask"].to_numpy()
+    assert first.tolist() == np.lexsort((-gain, ~ask))[:5].tolist()
+    assert all(len(sets[row]) == 2 for row in first[: ask.sum()])
+    made.save(tmp_path / "run")
+    Log(tmp_path / "run").write(Decision(int(first[0]), "label", ("a",), "ann"))
+    assert PartialLabelClassifier.from_run(tmp_path / "run").query(4).tolist() == first[1:].tolist()
+    gold[first[0]] = "a"
+    assert first[0] not in made.fit(x, sets, gold=gold).query(80)
+    with pytest.raises(ValueError, match="n must be a whole number of at least 1"):
+        made.query(0)

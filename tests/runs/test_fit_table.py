@@ -145,7 +145,8 @@ def test_clean_writes_labels_with_reasons(
     run: Run, folder: Path, ending: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = folder / f"labels.{ending}"
-    code, said, _ = command("clean", run.folder, "--out", out, "--column", "hue", capsys=capsys)
+    more = ["--all"] if ending == "json" else []
+    code, said, _ = command("clean", run.folder, "--out", out, "--column", "hue", *more, capsys=capsys)
     assert code == 0
     assert "150 rows" in said
     if ending == "json":

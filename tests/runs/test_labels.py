@@ -25,7 +25,7 @@ from oneof.runs.labels import (
     trained_rows,
 )
 from oneof.runs.model import Model, member_of
-from oneof.runs.nearest_rows import Evidence, find_evidence, nearest
+from oneof.runs.nearest_rows import Evidence, expected_gain, find_evidence, nearest
 from oneof.storage.sheets import check_out
 from oneof.training.dense import Dense
 from oneof.training.fit import fit
@@ -111,7 +111,7 @@ def table(world) -> pa.Table:
     trained = trained_rows([fitted], 90)
     opinions, kept = ask_networks(model, x, sets, trained), kept_sets([fitted], sets)
     resolved = resolve(opinions, sets, kept)
-    evidence = find_evidence(x, 1 - resolved.probability, resolved.ask)
+    evidence = find_evidence(x, resolved.distribution, resolved.ask)
     return ensemble_table(resolved, sets, gather_falls([fitted], 3), trained.sum(0), evidence, NAMES)
 
 
@@ -215,7 +215,7 @@ def test_neighbours_are_the_nearest():
 
 
 def test_there_may_be_no_neighbour():
-    found = find_evidence(np.zeros((2, 1)), np.array([0.5, 0.5]), np.array([True, True]))
+    found = find_evidence(np.zeros((2, 1)), np.full((2, 2), 0.5), np.array([True, True]))
     assert Evidence(*found).column().to_pylist() == [[], []]
 
 
@@ -251,3 +251,16 @@ def test_where_nothing_can_be_written_is_said_before_the_work(tmp_path: Path):
         check_out(tmp_path / "x.txt")
     with pytest.raises(ValueError, match=r"out must lie in a folder that exists; .*Make .*no.* first"):
         check_out(tmp_path / "no" / "x.csv")
+
+
+def test_a_crowd_with_one_doubt_is_asked_once_and_a_sure_row_never_first():
+    x = np.array([[0.0], [0.01], [0.02], [3.0], [0.03], [0.04]])
+    shares = np.array([[0.55, 0.45, 0], [0.55, 0.45, 0], [0.55, 0.45, 0], [0.55, 0.45, 0], [1, 0, 0], [0.55, 0, 0.45]])
+    gain = expected_gain(x, shares, np.ones(6, dtype=bool))
+    order = np.argsort(-gain, kind="stable")
+    assert order[0] in (0, 1, 2)
+    assert set(order[:3]) >= {3, 5}  # another place, another doubt
+    assert order[-1] == 4
+    assert gain[4] == 0
+    alone = expected_gain(x, np.eye(6), np.zeros(6, dtype=bool))
+    assert alone.tolist() == [0] * 6

@@ -27,6 +27,7 @@ from oneof.runs.page.groups import audit_groups
 from oneof.runs.page.pairs import count_pairs
 from oneof.runs.page.queue import line_up
 from oneof.runs.purified import read_purified
+from oneof.runs.review.cards import shown_table
 
 VOID = {"meta", "link", "input", "br", "img"}
 
@@ -360,8 +361,14 @@ def test_large_sets_are_cut_by_bytes(run, monkeypatch):
     assert f"<strong>{shown} of 400 rows</strong>" in html
 
 
-def test_the_command_writes_the_same_page_for_the_same_run(run, tmp_path, html, capsys):
-    report(run, tmp_path / "report.html")
+def test_the_command_writes_the_same_page_for_the_same_run(run, tmp_path, capsys):
+    report(run, tmp_path / "report.html", None)
+    opened = Run.open(run)
+    shown = shown_table(opened)
+    assert shown["ask"].to_pylist() == [
+        a and g is None for a, g in zip(*(opened.purified[n].to_pylist() for n in ("ask", "gold")), strict=True)
+    ]
+    html = render_page(opened.facts, shown, opened.training, opened.rows)
     assert (tmp_path / "report.html").read_text("utf-8") == html
     assert capsys.readouterr().out == f"{tmp_path / 'report.html'}: 400 rows, {len(html.encode()) / 1e6:.1f} MB\n"
 

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from oneof.votes import Spelling, Votes, read_label_studio, read_long, read_map, read_wide
+from oneof.votes.label_studio import is_label_studio, read_stars
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "votes"
 LLM = {"item": "id", "columns": ["gpt", "claude", "gemini"]}
@@ -219,3 +220,17 @@ def test_several_controls_need_a_choice(tmp_path: Path) -> None:
 def test_what_is_no_export_is_refused(tmp_path: Path, tasks: list[object], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         read_label_studio(_export(tmp_path, *tasks), confidence="score")
+
+
+def test_json_min_and_stars_are_read(tmp_path: Path) -> None:
+    one = {"id": 7, "text": "purrs", "animal": "Cat", "annotator": 2, "annotation_id": 31, "lead_time": 3.5}
+    two = {"id": 7, "text": "purrs", "animal": {"choices": ["Cat", "Dog"]}, "annotator": 3, "annotation_id": 32}
+    path = _export(tmp_path, one, two)
+    assert is_label_studio(path)
+    assert said(read_label_studio(path, from_name="animal")) == {(7, "2"): ["Cat"], (7, "3"): ["Cat", "Dog"]}
+    with pytest.raises(
+        ValueError, match=r"from_name must be a control with choices; got None, .* has id, text, animal"
+    ):
+        read_label_studio(path)
+    starred = [{"id": 5, "ground_truth": True, "result": [{"from_name": "animal", "value": {"choices": ["Fox"]}}]}]
+    assert read_stars(_export(tmp_path, _task(["Cat"]), {"id": 2, "annotations": starred})) == {2: "Fox"}

@@ -16,6 +16,7 @@ from oneof.cli.generate import generate
 from oneof.cli.inspect import inspect
 from oneof.cli.predict import predict
 from oneof.cli.report import report
+from oneof.cli.review import label_studio, review
 from oneof.cli.table import table
 from oneof.cli.terminal import say
 from oneof.cli.theory import theory
@@ -39,22 +40,8 @@ def _without_metavar(command: Callable[..., None]) -> Callable[..., None]:
     return command
 
 
-for command in (
-    demo,
-    data,
-    votes,
-    inspect,
-    generate,
-    fit,
-    predict,
-    clean,
-    report,
-    export,
-    tune,
-    table,
-    compare,
-    theory,
-):
+_COMMANDS = (demo, data, votes, inspect, generate, fit, predict, clean, review, label_studio, report, export, tune, table, compare, theory)  # fmt: skip
+for command in _COMMANDS:
     app.command()(_without_metavar(command))
 
 # typer carries its own click in newer versions and uses the real one in older: this is ClickException of either

@@ -13,7 +13,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from oneof.cli.columns import CacheFolder, TableFile, takes_roles
+from oneof.cli.columns import CacheFolder, takes_roles
 from oneof.cli.terminal import Terminal
 from oneof.data.roles import Roles
 from oneof.storage.printable import bounded
@@ -26,9 +26,10 @@ if TYPE_CHECKING:
 
 @takes_roles
 def fit(
-    file: TableFile,
     out: Annotated[Path, typer.Option(help="The folder to write. A run that was stopped there goes on.")],
     roles: Roles,
+    file: Annotated[Path | None, typer.Argument(help="A CSV, TSV, Parquet or npz table, or a .mat file as partial-label data sets have it.")] = None,
+    from_run: Annotated[Path | None, typer.Option("--from", help="A run, in place of FILE: learn again from its table and what people decided in oneof review, starting from its settings and networks. Default: none.")] = None,
     votes: Annotated[Path | None, typer.Option(help="A file of votes in place of a column of candidates: a row per vote (item, annotator, label), a column per annotator, JSON Lines, or a Label Studio export. Default: none.")] = None,
     on: Annotated[str, typer.Option(help="With --votes: the column, in both files, by which votes and rows belong together.")] = "item",
     annotators: Annotated[list[str] | None, typer.Option(help="With --votes: an annotator's column, or a glob such as 'llm_*', where each has one. May be given again. Default: guessed.")] = None,
@@ -48,18 +49,24 @@ def fit(
     deterministic: Annotated[bool, typer.Option("--deterministic", help="Give the same run to the bit, whenever it is repeated on one machine. Without it rounding may differ.")] = False,
 ) -> None:  # fmt: skip
     """Learn a classifier and the right label of every row; write both, with what is known about them, to a folder."""
-    from oneof.runs.fit_table import Task, fit_table
+    from oneof.runs.fit_table import Task, fit_again, fit_table
     from oneof.training.processes import crew_here
 
     _set_torch(threads, deterministic)
     space = _space(method, purify, settings, networks, epochs)
     said = _votes(votes, on, annotators, taxonomy, roles.separator)
     console = Terminal()
+    answers = str(gold_file) if gold_file else None
+    task = Task(roles, seed, train_on_gold, space=space, votes=said, answers=answers)
+    work: Callable[..., Run]
+    if file is not None and from_run is None:
+        work = partial(fit_table, file, out, task)
+    elif file is None and from_run is not None and task == Task():
+        work = partial(fit_again, from_run, out)
+    else:
+        raise ValueError("fit needs FILE, or --from RUN, which brings table and settings along. Give one of them.")
     work = partial(
-        fit_table,
-        file,
-        out,
-        Task(roles, seed, train_on_gold, space=space, votes=said, answers=str(gold_file) if gold_file else None),
+        work,
         command=sys.argv,
         cache=cache_dir,
         memory=int(memory * 2**30),
@@ -137,7 +144,7 @@ def show(run: Run, console: Terminal) -> None:
     from oneof.runs.accuracy import Claim
     from oneof.runs.sample import FILE
 
-    facts, purified = run.facts, run.purified
+    facts, purified = run.facts, run.decided
     asked = pc.sum(purified["ask"]).as_py() or 0
     table = Table(title=str(run.folder), show_header=False, title_justify="left")
     kept, given = (pc.mean(pc.list_value_length(purified[name])).as_py() for name in ("kept", "original"))

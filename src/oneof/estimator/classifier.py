@@ -39,10 +39,12 @@ from oneof.methods import Method
 from oneof.metrics import approximated_accuracy
 from oneof.purify import PURIFY, Purify
 from oneof.runs.accuracy import Claim
+from oneof.runs.explain import asking_order
 from oneof.runs.folder import Run
 from oneof.runs.learn import SPACE, Examples, learn, write_learned
 from oneof.runs.model import Model
 from oneof.runs.purified import read_purified
+from oneof.runs.review.decided import decided_table
 from oneof.selection.space import Setting, Space, instance, method_for_tables
 from oneof.selection.trying import Search
 from oneof.storage.files import folder_beside
@@ -242,6 +244,16 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         self.transduction_ = self.classes_[table.label]
         self.history_ = {name: np.asarray(column, dtype=float) for name, column in training["columns"].items()}
         self.n_iter_ = int(training["epochs"])
+
+    def query(self, n: int = 10) -> NDArray[np.intp]:
+        """Numbers of the n training rows to ask a person about, the one whose answer is expected to mend most labels first.
+
+        Rows with a gold label, or decided in `oneof review`, are left out. `fit` takes the answers as sets of one label.
+        """
+        check_is_fitted(self)
+        table = self.run_.decided if hasattr(self, "run_") else decided_table(self.learned_.purified, {})
+        order = asking_order(table)
+        return np.asarray(order[~table["decided"].to_numpy()[order]][: count(n, "n")])
 
     def save(self, folder: str | Path) -> None:
         """Write what was learned to a new folder, as `oneof fit` does: `oneof clean`, `report`, `export` and `predict` take it."""

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 _BLOCK = 1 << 15  # rows as Python objects at a time: a million would take gigabytes
 
@@ -20,10 +21,15 @@ def explained(purified: pa.Table, networks: int) -> pa.Table:
 def queue(purified: pa.Table) -> pa.Array:
     """The place of each row in the queue, from 1; null for rows that nobody need be asked about."""
     ask = purified["ask"].to_numpy()
-    order = np.argsort(-purified["gain"].to_numpy()[ask], kind="stable")
-    place = np.zeros(len(ask), dtype=np.int64)
-    place[np.flatnonzero(ask)[order]] = np.arange(1, len(order) + 1)
+    place = np.empty(len(ask), dtype=np.int64)
+    place[asking_order(purified)] = np.arange(1, len(ask) + 1)
     return pa.array(place, mask=~ask)
+
+
+def asking_order(purified: pa.Table) -> NDArray[np.intp]:
+    """All rows: those to ask about first, in the order in which answers pay; the others likewise."""
+    ask, gain = (purified[name].to_numpy() for name in ("ask", "gain"))
+    return np.lexsort((-gain, ~ask))
 
 
 def reason(row: dict[str, Any], labels: list[str], networks: int) -> str:
@@ -35,7 +41,10 @@ def reason(row: dict[str, Any], labels: list[str], networks: int) -> str:
     >>> print(reason(row, ["cat", "cat", "dog"], 10))
     'fox' fell in round 7 at margin 0.62; all 8 trials agree. 'cow' fell in round 2 at margin 0.90; 3 of 8 trials agree. 9 of 10 networks name 'cat', with probability 0.80. 2 of the 3 nearest settled rows are 'cat'.
     """
-    parts = [_fell(fall, row["trained"]) for fall in row["removed"]]
+    if row.get("decided"):
+        return f"{row['by']} decided '{row['label']}'."
+    parts = [f"{row['by']} looked at it and was unsure."] if row.get("by") else []
+    parts += [fell(fall, row["trained"]) for fall in row["removed"]]
     if len(row["original"]) == 1:
         parts.append(f"'{row['label']}' is the only candidate.")
     else:
@@ -53,7 +62,8 @@ def reason(row: dict[str, Any], labels: list[str], networks: int) -> str:
     return " ".join(parts)
 
 
-def _fell(fall: dict[str, Any], trained: int) -> str:
+def fell(fall: dict[str, Any], trained: int) -> str:
+    """When and why a label fell."""
     fell, at = f"'{fall['label']}' fell", f"at margin {fall['margin']:.2f}"
     if fall["round"] == 0:
         return f"{fell} before training {at}: the other rows speak against it."

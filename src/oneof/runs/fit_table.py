@@ -17,14 +17,20 @@ from oneof.data.encode import Encoding, learn_encoding
 from oneof.data.roles import Roles
 from oneof.data.table import Table, read_table
 from oneof.inspect import inspect_table
+from oneof.methods import METHODS
+from oneof.purify import PURIFY
 from oneof.runs.folder import FACTS, Run, fingerprint, write_json
 from oneof.runs.learn import SPACE, Examples, Learned, learn, write_learned
+from oneof.runs.review.log import Log
+from oneof.runs.review.teach import Again
 from oneof.runs.sample import read_sample
 from oneof.runs.voted import read_voted, weigh_votes
+from oneof.selection.leave_one_out import Kernel
 from oneof.selection.space import Space
 from oneof.selection.trying import Search
 from oneof.storage.locks import alone
-from oneof.storage.settings import first_difference, plain_value
+from oneof.storage.settings import first_difference, plain_value, restored
+from oneof.training.optimize import SGD
 from oneof.training.processes import check_rows, crew_here
 from oneof.version import __version__
 from oneof.votes.opening import VotesFile
@@ -57,6 +63,7 @@ def fit_table(
     processes: int | None = None,
     progress: bool = False,
     say: Callable[[str], None] = lambda text: None,
+    again: Again | None = None,
 ) -> Run:
     """Learn from a file and write the run folder `out`.
 
@@ -80,10 +87,12 @@ def fit_table(
         Show bars in a terminal.
     say
         Called with a line for a person, as things become known.
+    again
+        An earlier run of the same task, and what people decided about it: see `fit_again`.
     """
     begun = time.monotonic()
     crew = crew_here(processes)
-    ready = crew.told(partial(_make_ready, file, out, task, cache, processes or crew.size, say))
+    ready = crew.told(partial(_make_ready, file, out, task, cache, processes or crew.size, say, again))
     if ready is None:
         return Run.open(out)
     asked = Search(
@@ -94,12 +103,31 @@ def fit_table(
         checkpoint=out / "checkpoint" / "search",
         memory=memory,
         processes=processes,
+        settings=again.settings if again else (),
+        starts=again.starts(len(ready.examples.candidates.classes)) if again else (),
     )
     with ExitStack() as held:
         crew.told(partial(held.enter_context, alone(out / "checkpoint" / LOCK, str(out))))
         learned = learn(ready.examples, asked, train_on_gold=task.train_on_gold)
         crew.told(partial(_write, file, out, task, ready, learned, command, begun))
     return Run.open(out)
+
+
+def fit_again(folder: Path, out: Path, **how: Any) -> Run:
+    """Learn again from the table of a run and what people decided about it, from its settings and weights on; else as `fit_table`."""
+    run = Run.open(folder)
+    file = Path(run.facts["file"])
+    if run.facts["asked"].get("kind") != "Task" or not file.is_file() or fingerprint(file) != run.facts["fingerprint"]:
+        raise ValueError(
+            f"--from needs the table that {folder} was learned from, unchanged; {file} is gone or another."
+        )
+    known = (Task, Roles, VotesFile, Space, Kernel, SGD, *PURIFY.values(), *METHODS.values())
+    asked = run.facts["asked"] | {"answers": None}  # the run's gold labels are in its table
+    task: Task = restored(asked, {kind.__name__: kind for kind in known})
+    again = Again.of(run)
+    made = fit_table(file, out, task, again=again, **how)
+    Log(out).carry(again.standing)
+    return made
 
 
 class Ready(NamedTuple):
@@ -110,13 +138,20 @@ class Ready(NamedTuple):
     space: Space
     warnings: list[str]
     people: dict[str, Any]  # what is known of those who voted; empty where nobody did
+    taught: list[int]  # rows about which people had decided
 
 
 def _make_ready(
-    file: Path, out: Path, task: Task, cache: Path | None, processes: int, say: Callable[[str], None]
+    file: Path,
+    out: Path,
+    task: Task,
+    cache: Path | None,
+    processes: int,
+    say: Callable[[str], None],
+    again: Again | None,
 ) -> Ready | None:
     """Read the table and begin the run; None if it is finished."""
-    asked = {"oneof": __version__, "data": fingerprint(file), **plain_value(task)}
+    asked = {"oneof": __version__, "data": fingerprint(file), **plain_value(task), **(again.asked if again else {})}
     if task.votes is not None:
         read = {"data": task.votes.path, "tree": task.votes.taxonomy}
         asked["votes"] |= {name: fingerprint(Path(path)) for name, path in read.items() if path is not None}
@@ -132,14 +167,20 @@ def _make_ready(
         raise ValueError(f"{file} must not change while it is read; it did. Repeat the command.")
     check_rows(len(mixed.columns), processes)
     examples = _answered(examples_of(mixed, file.parent, cache), task.answers)
-    warnings = _look(examples.x, mixed, examples.encoding, task.seed) + (voted.remarks if voted else [])
-    for text in warnings:
-        say(text)
+    if again is None:
+        warnings = _look(examples.x, mixed, examples.encoding, task.seed) + (voted.remarks if voted else [])
+        for text in warnings:
+            say(text)
     _begin(out, asked)
-    if voted is None:
-        return Ready(asked, examples, task.space, warnings, {})
-    weighed = weigh_votes(examples, voted, task.space, task.seed)
-    return Ready(asked, weighed.examples, weighed.space, warnings, weighed.people)
+    people: dict[str, Any] = {}
+    space = task.space
+    if voted is not None:
+        examples, space, people = weigh_votes(examples, voted, task.space, task.seed)
+    if again is not None:
+        warnings = again.run.facts["warnings"]
+        examples = again.teach(examples)
+        space = again.space(space, *examples.candidates.mask.shape)
+    return Ready(asked, examples, space, warnings, people, sorted(again.said) if again else [])
 
 
 def examples_of(mixed: Table, folder: Path, cache: Path | None = None) -> Examples:
@@ -219,6 +260,7 @@ def _write(
         "candidates": [name for name in (task.roles.candidates, task.roles.exclude) if name],
         "asked": ready.asked,
         "warnings": ready.warnings,
+        **({"taught": ready.taught} if ready.taught else {}),
         **({"people": ready.people, "rule": "votes"} if ready.people else {}),
         "seconds": round(time.monotonic() - begun, 1),
     }

@@ -14,6 +14,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from oneof.runs.model import FORMAT, Model, load_model
+from oneof.runs.review.decided import decided_table
+from oneof.runs.review.log import Log, verdicts
 from oneof.storage.files import written_beside
 from oneof.storage.schema import NOTHING, NUMBER, first_misfit
 
@@ -74,7 +76,7 @@ class Run:
 
     @cached_property
     def purified(self) -> pa.Table:
-        """One row per training row, in the order of the file."""
+        """One row per training row, in the order of the file, as the networks resolved it."""
         path = self.folder / PURIFIED
         try:
             table = pq.ParquetFile(path).read()
@@ -86,6 +88,11 @@ class Run:
         if table.num_rows != self.facts["n"]:
             raise _other(path, f"it has {table.num_rows} rows, but {FACTS} says {self.facts['n']}")
         return table
+
+    @property
+    def decided(self) -> pa.Table:
+        """`purified` as people left it: their decisions and gold labels are final; see `oneof.runs.review.decided`."""
+        return decided_table(self.purified, verdicts(Log(self.folder).standing))
 
     @cached_property
     def training(self) -> dict[str, Any]:

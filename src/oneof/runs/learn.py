@@ -61,6 +61,8 @@ class Examples:
         None  # what is weighed beside the networks when a row is resolved; None: the prior, if any
     )
     votes: pa.Array | None = None  # [n] the votes themselves, for a person to read
+    taught: NDArray[np.bool_] | None = None  # [n, c] sets to learn from in place of the candidates: people decided
+    drawn: NDArray[np.intp] | None = None  # [n] what people said of rows drawn at random, -1 elsewhere: to estimate by
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -107,11 +109,13 @@ def learn(examples: Examples, asked: Search, *, train_on_gold: bool = False) -> 
     Gold labels of rows that were drawn at random measure; of the others, ENOUGH choose the settings.
     """
     x, original, gold = examples.x, examples.candidates.mask, examples.gold
-    measuring = None if gold is None else random_sample(gold)
-    choosing = None if measuring is None or gold is None else np.where(measuring >= 0, -1, gold)
+    measuring = random_sample(gold) if gold is not None else None
+    measuring = examples.drawn if examples.drawn is not None else measuring
+    choosing = None if gold is None else gold if measuring is None else np.where(measuring >= 0, -1, gold)
     enough = choosing is not None and (choosing >= 0).sum() >= ENOUGH
     asked = replace(asked, groups=examples.groups, prior=examples.prior, gold=choosing if enough else None)
-    found = search(x, _taught(original, gold) if train_on_gold else original, asked)
+    sets = original if examples.taught is None else examples.taught
+    found = search(x, _taught(sets, gold) if train_on_gold else sets, asked)
     _check_finite(found)
     classes = [str(name) for name in examples.candidates.classes.tolist()]
     model = Model(classes, examples.encoding, tuple(map(member_of, found.fits)), {})
@@ -168,7 +172,7 @@ def _purified(
     examples: Examples, model: Model, found: Found, trained: NDArray[np.bool_], resolved: Resolved
 ) -> pa.Table:
     seen = model.members[0].seen(examples.x, slice(1))[0].numpy()
-    evidence = find_evidence(seen, 1 - resolved.probability, resolved.ask)
+    evidence = find_evidence(seen, resolved.distribution, resolved.ask)
     falls = gather_falls(found.fits, len(model.classes))
     table = ensemble_table(resolved, examples.candidates.mask, falls, trained.sum(0), evidence, model.classes)
     if examples.groups is not None:

@@ -36,6 +36,8 @@ class Purified:
     group: pa.ChunkedArray | None
     gold: NDArray[np.int64] | None  # NOBODY where a row has none; None when the run has no gold labels
     votes: pa.ChunkedArray | None  # who named what, as lists of (label, votes); None when the run has sets alone
+    item: pa.ChunkedArray | None  # what a person knows the row by
+    decision: pa.ChunkedArray | None  # what people decided, in words; null where they did not
 
     @property
     def n(self) -> int:
@@ -84,6 +86,8 @@ def read_purified(purified: pa.Table, classes: Sequence[Any]) -> Purified:
         group=purified["group"].cast(pa.string()) if "group" in has else None,
         gold=_codes(purified["gold"], known) if "gold" in has else None,
         votes=purified["votes"] if "votes" in has else None,
+        item=purified["item"] if "item" in has else None,
+        decision=purified["decision"] if "decision" in has else None,
     )
 
 

@@ -18,6 +18,7 @@ from oneof.selection.space import Space
 from oneof.selection.vote_prior import VotePrior, narrowed, vote_prior
 from oneof.votes.attach import CANDIDATES, attach_votes, counted
 from oneof.votes.ballots import Votes
+from oneof.votes.label_studio import is_label_studio, read_stars
 from oneof.votes.opening import VotesFile, annotator_columns, read_votes
 
 _FEW = 1e-6  # prior of a label that no vote knows, such as one that only gold labels have
@@ -31,6 +32,7 @@ class Voted:
     votes: Votes
     item: NDArray[np.intp]  # [n] of each row, -1 where nobody voted
     remarks: list[str]
+    stars: dict[int, str]  # labels that Label Studio's stars say are true, by row
     ignored: tuple[
         str, ...
     ]  # columns that are no features: the item's, and the annotators' where they stand in the table
@@ -54,7 +56,17 @@ def read_voted(file: Path, asked: VotesFile) -> Voted:
     votes, source = read_votes(asked), open_table(file)
     attached = attach_votes(source, votes, asked.item)
     own = annotator_columns(asked) if Path(asked.path).resolve() == file.resolve() else []
-    return Voted(attached.source, votes, attached.item, [*votes.remarks, *attached.remarks], (asked.item, *own))
+    stars = _stars(asked, votes, attached.item)
+    remarks = [*votes.remarks, *attached.remarks]
+    return Voted(attached.source, votes, attached.item, remarks, stars, (asked.item, *own))
+
+
+def _stars(asked: VotesFile, votes: Votes, item: NDArray[np.intp]) -> dict[int, str]:
+    path = Path(asked.path)
+    if not path.name.lower().removesuffix(".gz").endswith(".json") or not is_label_studio(path):
+        return {}
+    said, items = read_stars(path), votes.items.to_pylist()
+    return {row: said[items[i]] for row, i in enumerate(item) if i >= 0 and items[i] in said}
 
 
 def weigh_votes(examples: Examples, voted: Voted, space: Space, seed: int) -> Weighed:
@@ -76,8 +88,14 @@ def weigh_votes(examples: Examples, voted: Voted, space: Space, seed: int) -> We
         None if found.opinion is None else widened(found.opinion, 0.0),
         judges._replace(others=widened(judges.others, np.log(_FEW)), said=widened(judges.said, _FEW)),
     )
+    gold = examples.gold
+    if voted.stars:
+        place = {str(name): j for j, name in enumerate(classes.tolist())}
+        gold = np.full(len(examples.x), -1) if gold is None else gold.copy()
+        gold[list(voted.stars)] = [place[label] for label in voted.stars.values()]
     weighed = replace(
         examples,
+        gold=gold,
         candidates=Candidates(widened(found.candidates, False), classes),
         prior=widened(found.prior, _FEW),
         beside=beside,

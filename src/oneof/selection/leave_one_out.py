@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from scipy.linalg import eigh
 
 Floats = NDArray[np.floating[Any]]
+_ENOUGH = 5000  # rows that tell how crowded each place is
 
 
 @dataclass(frozen=True)
@@ -163,6 +164,21 @@ def left_out_regression(
     """Kernel regression as a function: from a ridge and weights [n, c] to what all *other* rows say of each row's [n, c]."""
     landmarks = x[np.random.default_rng(seed).permutation(len(x))[: kernel.landmarks]]
     return partial(_left_out, _basis(_nystrom(x, landmarks, kernel.width)(x)))
+
+
+def influence(
+    x: Floats,
+    rows: NDArray[np.intp],
+    kernel: Kernel = Kernel(),  # noqa: B008 - frozen
+    seed: int = 0,
+) -> Floats:
+    """How far what the regression on all other rows says of some row moves with the weight of another one, [m, m] for m rows."""
+    order = np.random.default_rng(seed).permutation(len(x))
+    features = _nystrom(x, x[order[: kernel.landmarks]], kernel.width)
+    some, own = features(x[order[:_ENOUGH]]), features(x[rows])
+    square = some.T @ some * (len(x) / len(some)) + kernel.ridge * np.eye(some.shape[1])
+    moved = own @ np.linalg.solve(square, own.T)
+    return np.asarray(moved / (1 - moved.diagonal().clip(max=1 - 1e-6))[:, None])
 
 
 def _weights(scores: Floats, mask: NDArray[np.bool_], prior: Floats, mean: Floats, kernel: Kernel) -> Floats:

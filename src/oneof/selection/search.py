@@ -68,13 +68,14 @@ def _search(x: NDArray[Any], mask: NDArray[np.bool_], asked: Search, crew: Crew)
     """`search` in one process, or in one of a crew's."""
     rows = prepare(x, mask, asked, crew)
     space, rule = rows.space, asked.rule if asked.gold is None else "gold"
-    heard = crew.each(partial(ask, rows), space.scaling) if space.kernel else []
+    asked_ways = tuple(dict.fromkeys(one.scaling for one in asked.settings)) or space.scaling
+    heard = crew.each(partial(ask, rows), asked_ways) if space.kernel else []
     heard.sort(key=lambda one: -one.row[rule])
     weights = np.asarray(np.mean([one.weights for one in heard], axis=0)) if heard else None
     kept, lead = purified(mask, weights, space.margin)
     ways = [one.row["scaling"] for one in heard[: space.scalings]] or list(space.scaling)
     settings = [Setting(*one) for one in product(space.hidden, ways, space.lr, space.weight_decay)]
-    tried, chosen = _try(rows._replace(mask=kept), settings, rule)
+    tried, chosen = ([], list(asked.settings)) if asked.settings else _try(rows._replace(mask=kept), settings, rule)
     fits = _ensemble(rows._replace(mask=kept), chosen)
     fits = tuple(replace(one, removals=_with_first_round(one, lead)) for one in fits)
     return Found(fits, [one.row for one in heard] + tried, chosen, kept, weights)
@@ -150,7 +151,11 @@ def _ensemble(rows: Prepared, chosen: list[Setting]) -> tuple[Fit, ...]:
     fits = []
     for number, hidden in enumerate(_distinct(one.hidden for one, _, _ in members)):
         own = [member for member in members if member[0].hidden == hidden]
-        trials = [trial_of(one, (asked.seed, len(chosen), i), split) for one, i, split in own]
+        starts = asked.starts[number] if asked.starts else [None] * len(own)
+        trials = [
+            replace(trial_of(one, (asked.seed, len(chosen), i), split), start=start)
+            for (one, i, split), start in zip(own, starts, strict=True)
+        ]
         fits.append(_fit(rows, trials, hidden, space.purify, space.epochs or 60, f"ensemble-{number}"))
     return tuple(fits)
 

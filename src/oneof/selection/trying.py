@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from oneof.data.ranks import Ranks, learn_ranks
 from oneof.data.splits import Split
@@ -36,6 +37,10 @@ class Search:
         What held-out sets are asked: a key of `oneof.metrics.CRITERIA`, or of `oneof.metrics.MEANS`.
     groups
         Rows of one group [n] are never on both sides of a split.
+    settings
+        To take as they are: nothing is tried then. (): searched.
+    starts
+        Weights from which the networks of the ensemble start, a list for each architecture. (): they are drawn.
     prior
         How much votes speak for each label [n, c], as for `oneof.fit`.
     gold
@@ -48,6 +53,8 @@ class Search:
     seed: int = 0
     rule: str = "both"
     groups: Any = None
+    settings: tuple[Setting, ...] = ()
+    starts: tuple[Sequence[Mapping[str, Tensor]], ...] = ()
     prior: NDArray[np.floating[Any]] | None = None
     gold: NDArray[np.intp] | None = None
     progress: str | None = None

@@ -24,6 +24,7 @@ def append(path: Path, rows: Iterable[Row]) -> None:
         left = memoryview(text)
         while left:  # a write may be short when the disk is nearly full; the next one then says so
             left = left[file.write(left) :]
+        os.fsync(file.fileno())
 
 
 def read(path: Path) -> list[Row]:

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from functools import partial
 from types import FunctionType
@@ -54,6 +55,23 @@ def _function(function: FunctionType) -> str:
         )
     )
     return f"{function.__qualname__} {hashlib.sha256(does.encode()).hexdigest()[:12]}"
+
+
+def restored(plain: Any, kinds: Mapping[str, type]) -> Any:
+    """Settings from plain values, as `plain_value` makes them of dataclasses of these kinds; names that these have not are passed over.
+
+    >>> from oneof.purify import Pop
+    >>> restored(plain_value((Pop(e0=0.5), None)), {"Pop": Pop}) == (Pop(e0=0.5), None)
+    True
+    """
+    if isinstance(plain, list):
+        return tuple(restored(part, kinds) for part in plain)
+    if not isinstance(plain, dict):
+        return plain
+    kind: Any = kinds.get(str(plain.get("kind")))
+    if kind is None:
+        raise ValueError(f"a setting must be of a kind that this version knows; got {plain.get('kind')!r}.")
+    return kind(**{one.name: restored(plain[one.name], kinds) for one in fields(kind) if one.name in plain})
 
 
 def digest(plain: Any) -> str:

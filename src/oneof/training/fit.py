@@ -2,7 +2,7 @@
 
 import math
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -30,7 +30,7 @@ from oneof.training.prior import Prior
 from oneof.training.problem import Problem, Training, as_features, pose
 from oneof.training.processes import Crew, check_rows, together
 from oneof.training.set_input import bytes_at_rest, read_sets, worth_packing
-from oneof.training.stack import build
+from oneof.training.stack import Stack, build
 from oneof.training.state import Best, Fit, join
 from oneof.training.trials import Trial
 
@@ -166,9 +166,9 @@ def _fit(x: Any, candidates: Any, asked: Request, crew: Crew) -> Fit:
         keeper = _keeper(number, asked, problem, some, team) if asked.checkpoint else None
         which = f" ({number + 1} of {len(stacks)})" if len(stacks) > 1 else ""
         title = None if crew.rank or asked.progress is None else asked.progress + which
-        seeds = [trial.seed for trial in some]
-        with own_draws(seeds, place):
-            return _fit_stack(problem.shared_with(team), build_one, seeds, asked.choose, title, keeper)
+        with own_draws(seeds := [trial.seed for trial in some], place):
+            stack = build(build_one, seeds, place, problem.fast, [trial.start for trial in some])
+            return _fit_stack(problem.shared_with(team), stack, seeds, asked.choose, title, keeper)
 
     fits = crew.each(fit_one, range(len(stacks))) if apart else [fit_one(number) for number in range(len(stacks))]
     return replace(join(fits), origin=origin)
@@ -252,14 +252,14 @@ def _bytes_of(one: nn.Module, training: Training, shape: tuple[int, ...]) -> int
 
 def _fit_stack(
     problem: Problem,
-    build_one: Callable[[], nn.Module],
+    stack: Stack,
     seeds: list[int],
     choose: str,
     title: str | None,
     keeper: Keeper | None,
 ) -> Fit:
     _check_choice(choose, problem)
-    state = begin(problem, build(build_one, seeds, problem.lr.device, problem.fast), seeds)
+    state = begin(problem, stack, seeds)
     best = Best(state, choose)
     history = keeper.restore(state, best) if keeper else []
     shown = title is not None and problem.crew.rank == 0

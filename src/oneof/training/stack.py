@@ -127,13 +127,21 @@ class Stack:
                 part.training = mode
 
 
-def build(make: Callable[[], nn.Module], seeds: Sequence[int], device: torch.device, fast: int = 0) -> Stack:
-    """A stack of networks, each initialised from its own seed; the global generator is left as it was."""
+def build(
+    make: Callable[[], nn.Module],
+    seeds: Sequence[int],
+    device: torch.device,
+    fast: int = 0,
+    starts: Sequence[Mapping[str, Tensor] | None] = (),
+) -> Stack:
+    """A stack of networks, each initialised from its own seed or `starts`; the global generator is left as it was."""
     modules = []
-    for seed in seeds:
+    for seed, start in zip(seeds, starts or [None] * len(seeds), strict=True):
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             modules.append(make().to(device))
+        if start is not None:
+            modules[-1].load_state_dict(dict(start))
     if fast:
         modules = [module.to(memory_format=torch.channels_last) for module in modules]  # type: ignore[call-overload]
     return Stack(modules, fast)

@@ -1,10 +1,11 @@
 """Trials: what one run of many is given, and how many are trained together."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from torch import Tensor
 
 from oneof.data.scaling import Scaling
 from oneof.purify import Purify
@@ -25,6 +26,7 @@ class Trial:
     weight_decay: float = 1e-3
     scaling: str | Scaling = "none"  # a key of oneof.data.scaling.SCALINGS, or a function like those; fitted on `rows`
     purify: Purify | None = None  # this trial's own numbers, in place of fit's
+    start: Mapping[str, Tensor] | None = None  # weights to start from; None: drawn by the seed
 
 
 def cut(trials: Sequence[Trial], bytes_each: int, limit: int) -> list[Sequence[Trial]]:

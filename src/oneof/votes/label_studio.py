@@ -26,10 +26,10 @@ class Choice(NamedTuple):
 def read_label_studio(
     path: str | Path, *, from_name: str | None = None, confidence: str | None = None, spelling: Spelling = AS_WRITTEN
 ) -> Votes:
-    """Read choices from a Label Studio export (the format called JSON, not JSON-MIN).
+    """Read choices from a Label Studio export, as JSON or JSON-MIN (which needs `from_name`).
 
     A person's annotation votes under their e-mail address or number, a prediction under "model:" and its version.
-    Cancelled annotations do not vote. The star of a ground truth is not looked at: a starred annotation is a vote like others.
+    Cancelled annotations do not vote. A starred annotation, a ground truth, is a vote like others; `read_stars` reads the stars.
 
     Parameters
     ----------
@@ -43,7 +43,7 @@ def read_label_studio(
         How the text of a choice is read.
     """
     path = Path(path)
-    tasks = _tasks(path)
+    tasks = _tasks(path, from_name)
     every = [choice for position, task in enumerate(tasks) for choice in _choices(path, position, task, confidence)]
     control = _control(path, sorted({choice.control for choice in every}), from_name)
     choices = [choice for choice in every if choice.control == control]
@@ -71,6 +71,8 @@ def read_label_studio(
 def is_label_studio(path: str | Path) -> bool:
     """Is a JSON file a Label Studio export, and not a list of flat objects?"""
     tasks = load_json(Path(path))
+    if isinstance(tasks, list) and tasks and all(_is_min(task) for task in tasks):
+        return True
     return isinstance(tasks, list) and any(
         isinstance(records, list) and all(isinstance(record, dict) for record in records)
         for task in tasks
@@ -79,12 +81,38 @@ def is_label_studio(path: str | Path) -> bool:
     )
 
 
-def _tasks(path: Path) -> list[dict[str, Any]]:
+def read_stars(path: str | Path) -> dict[Any, str]:
+    """The labels of annotations that were starred as ground truth, by the task's id; of several the last."""
+    tasks = [task for task in load_json(Path(path)) if not _is_min(task)]
+    starred = [(task["id"], one) for task in tasks for one in task.get("annotations") or () if one.get("ground_truth")]
+    chosen = [(number, [c.text for c in _chosen(Path(path), 0, one, "", 1.0)]) for number, one in starred]
+    return {number: labels[0] for number, labels in chosen if len(labels) == 1}
+
+
+def _is_min(task: Any) -> bool:
+    """Is it a task of JSON-MIN: flat, an annotation each?"""
+    return isinstance(task, dict) and "annotation_id" in task and "annotations" not in task
+
+
+def _unfolded(path: Path, task: dict[str, Any], control: str | None) -> dict[str, Any]:
+    """A task of JSON-MIN as JSON has it."""
+    if control not in task:
+        raise ValueError(f"from_name must be a control with choices; got {control!r}, {path} has {', '.join(task)}.")
+    said = task[control]
+    labels = said["choices"] if isinstance(said, dict) and "choices" in said else said
+    labels = [labels] if isinstance(labels, str) else labels
+    result = [{"from_name": control, "value": {"choices": labels}}]
+    annotation = {"id": task["annotation_id"], "completed_by": task.get("annotator"), "result": result}
+    return {"id": task.get("id"), "annotations": [annotation]}
+
+
+def _tasks(path: Path, control: str | None) -> list[dict[str, Any]]:
     tasks = load_json(path)
     if not isinstance(tasks, list) or not all(isinstance(task, dict) for task in tasks):
         raise ValueError(f"a Label Studio export must be a list of tasks; {path} is not. Export it as JSON.")
     if not tasks:
         raise ValueError(f"votes must have at least one row; {path} has none.")
+    tasks = [_unfolded(path, task, control) if _is_min(task) else task for task in tasks]
     for position, task in enumerate(tasks):
         if not any(isinstance(task.get(part), list) for part in ("annotations", "predictions")):
             raise ValueError(
@@ -111,7 +139,7 @@ def _ids(path: Path, tasks: list[dict[str, Any]]) -> Any:
 def _choices(path: Path, position: int, task: dict[str, Any], confidence: str | None) -> Iterator[Choice]:
     for annotation in _records(path, position, task, "annotations"):
         if not annotation.get("was_cancelled"):
-            yield from _chosen(path, position, annotation, _person(annotation), 1.0)
+            yield from _chosen(path, position, annotation, person(annotation), 1.0)
     for prediction in _records(path, position, task, "predictions"):
         sure = 1.0 if confidence is None else _confidence(path, position, prediction, confidence)
         yield from _chosen(path, position, prediction, f"model:{prediction.get('model_version') or 'unnamed'}", sure)
@@ -138,7 +166,13 @@ def _chosen(path: Path, position: int, record: dict[str, Any], annotator: str, s
             yield Choice(position, annotator, str(result.get("from_name")), text, sure)
 
 
-def _person(annotation: dict[str, Any]) -> str:
+def chosen_labels(annotation: dict[str, Any], control: str) -> list[str]:
+    """The labels that an annotation chose in a control; in any, where it has only another."""
+    found = list(_chosen(Path("the annotation"), 0, annotation, "", 1.0))
+    return [one.text for one in found if one.control == control] or [one.text for one in found]
+
+
+def person(annotation: dict[str, Any]) -> str:
     """Who annotated: an e-mail address or a number; an annotation by nobody known stands for itself."""
     person = annotation.get("completed_by")
     if isinstance(person, dict):

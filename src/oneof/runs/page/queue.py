@@ -21,6 +21,7 @@ class Asked(NamedTuple):
     probability: float
     agreement: float
     outside: str | None
+    item: str
 
 
 class Queue(NamedTuple):
@@ -58,4 +59,5 @@ def _asked(table: Purified, i: int) -> Asked:
         probability=float(table.probability[i]),
         agreement=float(table.agreement[i]),
         outside=outside,
+        item="" if table.item is None else table.item[i].as_py(),
     )

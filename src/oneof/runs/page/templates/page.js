@@ -13,13 +13,14 @@
   const state = { by: "row", down: false, page: 0, found: [] };
 
   const words = (row) =>
-    [`#${get(row, "row")}`, ...get(row, "original").map(named), named(get(row, "outside")), named(get(row, "gold")), get(row, "group") ?? ""]
+    [`#${get(row, "row")}`, ...get(row, "original").map(named), named(get(row, "outside")), named(get(row, "gold")), get(row, "group") ?? "", get(row, "item") ?? ""]
       .join("\n").toLowerCase();
   const haystacks = new Map(data.rows.map((row) => [row, words(row)]));
 
   const filters = {
     all: () => true,
     ask: (row) => get(row, "ask"),
+    decided: (row) => get(row, "decision"),
     open: (row) => get(row, "kept").length > 1,
     outside: (row) => get(row, "outside") >= 0,
     wrong: (row) => get(row, "gold") >= 0 && get(row, "gold") !== get(row, "label"),
@@ -83,9 +84,10 @@
   function line(row) {
     const marks = [];
     if (get(row, "ask")) marks.push(" ", element("span", { class: "mark" }, "ask"));
+    if (get(row, "decision")) marks.push(" ", element("span", { class: "mark" }, get(row, "decision")));
     if (get(row, "outside") >= 0) marks.push(" ", element("span", { class: "mark" }, "outside?"));
     const cells = [
-      element("th", { scope: "row", class: "n", "data-name": "row" }, String(get(row, "row"))),
+      element("th", { scope: "row", class: "n", "data-name": "row" }, String(get(row, "row")), ...(get(row, "item") ? [element("bdi", { class: "item" }, get(row, "item"))] : [])),
       element("td", {}, label(get(row, "label")), ...marks),
       number("probability", percent(get(row, "probability"), 1)),
       number("margin", get(row, "margin").toFixed(2)),

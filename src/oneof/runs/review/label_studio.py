@@ -1,0 +1,131 @@
+"""Label Studio's ML backend: it asks for predictions of tasks, and tells what people annotated; training goes to the background.
+
+A task is a row of the run by `data.row`, which `oneof clean` writes, or by the column of items that votes were joined on; other tasks
+are predicted from their data, if these have the columns that were learned from.
+"""
+
+import re
+from http.server import ThreadingHTTPServer
+from typing import Any
+
+import pyarrow as pa
+
+from oneof.data.supervision import label_text
+from oneof.data.table import read_columns
+from oneof.runs.label_studio import choice, rows_by_item
+from oneof.runs.review.log import Decision
+from oneof.runs.review.server import HOST, Answering
+from oneof.runs.review.session import Review
+from oneof.votes.label_studio import chosen_labels, person
+
+_CHOICES = re.compile(r"<(?:Choices|Taxonomy|Labels)\b([^>]*)>", re.IGNORECASE)
+
+
+class Backend(ThreadingHTTPServer):
+    """Serves one run to one Label Studio."""
+
+    daemon_threads = True
+
+    def __init__(self, review: Review, port: int) -> None:
+        self.review, self.names = review, ("label", "text")
+        self.rows = rows_by_item(review.run)
+        super().__init__((HOST, port), Handler)
+
+    @property
+    def version(self) -> str:
+        return f"oneof {self.review.id}"
+
+    def row_of(self, task: dict[str, Any]) -> int | None:
+        """The row that a task is about."""
+        data = task.get("data")
+        row = data.get("row") if isinstance(data, dict) else None
+        if isinstance(row, int) and not isinstance(row, bool) and 0 <= row < len(self.review.labels):
+            return row
+        return self.rows.get(label_text(task.get("id")))
+
+    def predict(self, asked: dict[str, Any]) -> dict[str, Any]:
+        """A choice and its score for every task; an empty one where nothing is known."""
+        self.set_up(asked)
+        table, tasks = self.review.run.decided, asked.get("tasks") or []
+        return {"results": [self._predicted(task, table) for task in tasks], "model_version": self.version}
+
+    def _predicted(self, task: dict[str, Any], table: pa.Table) -> dict[str, Any]:
+        row = self.row_of(task)
+        if row is None:
+            found = self._from_data(task.get("data") or {})
+        else:
+            found = table["label"][row].as_py(), table["probability"][row].as_py()
+        if found is None:
+            return {"result": [], "score": 0.0, "model_version": self.version}
+        result = choice(found[0], f"task-{task.get('id')}", *self.names)
+        return {"result": [result], "score": round(float(found[1]), 6), "model_version": self.version}
+
+    def _from_data(self, data: dict[str, Any]) -> tuple[str, float] | None:
+        model = self.review.run.model
+        try:
+            columns = read_columns(pa.table({name: [cell] for name, cell in data.items()}), model.encoding.roles)
+        except (ValueError, TypeError, pa.ArrowException):
+            return None  # not the columns that were learned from
+        found = model.probabilities(model.encoding.transform(columns))[0]
+        return model.classes[int(found.argmax())], float(found.max())
+
+    def set_up(self, asked: dict[str, Any]) -> dict[str, Any]:
+        """Read the names of the control from the labelling configuration."""
+        config = str(asked.get("schema") or asked.get("label_config") or "")
+        for given in _CHOICES.findall(config):
+            names = [re.search(rf"""\b{name}\s*=\s*["']([^"']*)["']""", given) for name in ("name", "toName")]
+            if names[0] and names[1]:
+                self.names = names[0][1], names[1][1]
+                break
+        return {"model_version": self.version}
+
+    def hear(self, asked: dict[str, Any]) -> dict[str, Any]:
+        """Keep what people annotated: an annotation is an answer of its person, and one that is deleted is undone."""
+        action, task, annotation = (asked.get(name) for name in ("action", "task", "annotation"))
+        if action == "START_TRAINING":
+            self.review.learn()
+        if action in ("ANNOTATION_CREATED", "ANNOTATION_UPDATED") and isinstance(annotation, dict):
+            row = self.row_of(task) if isinstance(task, dict) else None
+            if row is not None and not annotation.get("was_cancelled"):
+                self._keep(row, annotation)
+        if action == "ANNOTATIONS_DELETED":
+            gone = [f"label-studio-{one.get('id')}-" for one in asked.get("annotations") or []]
+            with self.review.lock:
+                for decision in self.review.log.standing:
+                    if decision.id.startswith(tuple(gone)) and gone:
+                        self.review.log.retract(decision.id, decision.who)
+        return {"status": "ok"}
+
+    def _keep(self, row: int, annotation: dict[str, Any]) -> None:
+        labels = tuple(dict.fromkeys(chosen_labels(annotation, self.names[0])))
+        if not labels:
+            return
+        with self.review.lock:
+            before = tuple(self.review.run.purified["original"][row].as_py())
+            kind = "none" if not set(labels) & set(before) else "set" if len(labels) > 1 else "label"
+            name = f"label-studio-{annotation.get('id')}-{annotation.get('updated_at')}"
+            said = labels[:1] if kind == "none" else tuple(label for label in labels if label in before)
+            told = (person(annotation), self.review.id, before, self.review.labels[row], "queue")
+            self.review.log.write(Decision(row, kind, said, *told, float(annotation.get("lead_time") or 0), name))
+
+
+class Handler(Answering):
+    """One connection of Label Studio."""
+
+    server: Backend
+    most = 1 << 28
+
+    def do_GET(self) -> None:
+        up = {"status": "UP", "model_class": "oneof"}
+        versions = {"versions": [self.server.version]}
+        self.answer({"/": lambda asked: up, "/health": lambda asked: up, "/versions": lambda asked: versions})
+
+    def do_POST(self) -> None:
+        def train(asked: dict[str, Any]) -> dict[str, Any]:
+            return self.server.hear({"action": "START_TRAINING"})
+
+        nothing: dict[str, Any] = dict.fromkeys(
+            ("/validate", "/delete", "/duplicate_model", "/job_status"), lambda asked: {}
+        )
+        known = {"/setup": self.server.set_up, "/predict": self.server.predict, "/webhook": self.server.hear}
+        self.answer({**nothing, **known, "/train": train})

@@ -1,0 +1,172 @@
+"""What people decided about the rows of a run: a file of JSON lines that only grows; an undo is a line too.
+
+A decision is on the disk before anybody is told that it was taken. Several people, and several processes, may write at once.
+"""
+
+import json
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+from uuid import uuid4
+
+from oneof.storage.rows import append
+from oneof.storage.schema import NOTHING, NUMBER, first_misfit
+
+DECISIONS = "decisions.jsonl"
+KINDS = {"label", "set", "none", "skip"}
+DRAWN = {"queue", "random", "repeat"}
+_LINE = {"id": str, "who": str, "when": str}
+_DECISION = _LINE | {
+    "row": int, "kind": KINDS, "labels": [str], "run": str, "before": [str], "suggested": (str, NOTHING), "drawn": DRAWN, "seconds": NUMBER,
+}  # fmt: skip
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
+
+
+@dataclass(frozen=True)
+class Decision:
+    """One answer of one person about one row."""
+
+    row: int
+    kind: str  # "label": this one; "set": unsure, but one of these; "none": none of the set; "skip": looked at and left
+    labels: tuple[str, ...]  # the label; what is left of the set; for "none" the label that was typed, if any
+    who: str
+    run: str = ""  # fingerprint of the run that was looked at
+    before: tuple[str, ...] = ()  # the set that was shown
+    suggested: str | None = None  # the label that the run gave the row
+    drawn: str = "queue"  # why the row was shown: worth asking, drawn at random, or a blind repeat
+    seconds: float = 0.0
+    id: str = field(default_factory=lambda: uuid4().hex)
+    when: str = field(default_factory=_now)
+
+    @property
+    def label(self) -> str | None:
+        """The one label that was named, if one was."""
+        return self.labels[0] if self.kind in ("label", "none") and self.labels else None
+
+
+class Verdict(NamedTuple):
+    """What all answers about a row come to."""
+
+    label: str | None  # final; None: the row is still a set
+    labels: tuple[str, ...]  # what is left of the set; (): nobody shrank it
+    excluded: tuple[str, ...]  # labels that were said to be wrong
+    by: tuple[str, ...]  # who said so
+    disputed: bool  # other people named other labels
+
+
+class Log:
+    """The decisions in a run's folder, as far as they were read; every change goes to the file first."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / DECISIONS
+        self.torn = 0  # bytes of a last line that a killed writer left; the next line moves them to a file beside
+        self._read, self._lines = 0, 0
+        self._standing: dict[str, Decision] = {}
+        self._undone: set[str] = set()
+        self.refresh()
+
+    @property
+    def standing(self) -> list[Decision]:
+        """The decisions that were not undone, in the order in which they were taken."""
+        return list(self._standing.values())
+
+    def refresh(self) -> None:
+        """Read what was written since, by whomever."""
+        if not self.path.exists() or self.path.stat().st_size == self._read:
+            return
+        with self.path.open("rb") as file:
+            file.seek(self._read)
+            content = file.read()
+        whole = content.rfind(b"\n") + 1
+        self.torn = len(content) - whole
+        self._read += whole
+        for line in content[:whole].splitlines():
+            self._lines += 1
+            self._take(self._parsed(line))
+
+    def write(self, decision: Decision) -> None:
+        """Append a decision; one that is there already (a browser may send it twice) is not written again."""
+        self.refresh()
+        if decision.id not in self._standing and decision.id not in self._undone:
+            self._append(asdict(decision))
+
+    def undo(self, who: str) -> Decision | None:
+        """Take back the person's last decision that stands; None if there is none."""
+        self.refresh()
+        last = next((one for one in reversed(self.standing) if one.who == who), None)
+        if last is not None:
+            self.retract(last.id, who)
+        return last
+
+    def retract(self, decision: str, who: str) -> None:
+        """Take one decision back."""
+        self._append({"undoes": decision, "who": who, "id": uuid4().hex, "when": _now()})
+
+    def carry(self, others: Iterable[Decision]) -> None:
+        """Append decisions from the log of another run of the same table."""
+        for decision in others:
+            self.write(decision)
+
+    def _append(self, line: dict[str, Any]) -> None:
+        append(self.path, [line])
+        self.refresh()
+
+    def _take(self, line: dict[str, Any]) -> None:
+        if "undoes" in line:
+            self._standing.pop(line["undoes"], None)
+            self._undone.add(line["undoes"])
+        elif line["id"] not in self._undone:
+            self._standing.setdefault(line["id"], _decision(line))
+
+    def _parsed(self, line: bytes) -> dict[str, Any]:
+        try:
+            found = json.loads(line)
+        except ValueError:
+            found = None
+        shape = _LINE | {"undoes": str} if isinstance(found, dict) and "undoes" in found else _DECISION
+        misfit = first_misfit(found, shape)
+        if misfit:
+            raise ValueError(
+                f"{self.path} must hold a decision per line; in line {self._lines} {misfit}. Delete the line."
+            )
+        return found  # type: ignore[no-any-return]
+
+
+def _decision(line: dict[str, Any]) -> Decision:
+    lists = {name: tuple(line[name]) for name in ("labels", "before")}
+    return Decision(**{name: line[name] for name in Decision.__dataclass_fields__} | lists)
+
+
+def verdicts(standing: Iterable[Decision]) -> dict[int, Verdict]:
+    """What the answers about each row come to.
+
+    The last answer of each person counts. A label with most votes is final, of equals the first; sets that people left are cut
+    with each other. A blind repeat only shows how far people agree, and a skip says nothing.
+
+    >>> ann, bob = Decision(7, "label", ("cat",), "ann"), Decision(7, "label", ("dog",), "bob")
+    >>> verdicts([ann, bob])[7]
+    Verdict(label='cat', labels=('cat',), excluded=(), by=('ann',), disputed=True)
+    """
+    rows: dict[int, dict[str, Decision]] = {}
+    for one in standing:
+        if one.kind != "skip" and one.drawn != "repeat":
+            rows.setdefault(one.row, {})[one.who] = one
+    return {row: _verdict(list(answers.values())) for row, answers in rows.items()}
+
+
+def _verdict(answers: list[Decision]) -> Verdict:
+    named = [one.label for one in answers if one.label is not None]
+    excluded = tuple(dict.fromkeys(label for one in answers if one.kind == "none" for label in one.before))
+    if named:
+        label = max(dict.fromkeys(named), key=named.count)  # of equals the first
+        by = tuple(one.who for one in answers if one.label == label)
+        return Verdict(label, (label,), tuple(x for x in excluded if x != label), by, len(set(named)) > 1)
+    sets = [one.labels for one in answers if one.kind == "set"]
+    common = tuple(label for label in (sets or [()])[0] if all(label in other for other in sets))
+    left = common or tuple(dict.fromkeys(label for one in sets for label in one))
+    return Verdict(None, left, excluded, tuple(one.who for one in answers), False)

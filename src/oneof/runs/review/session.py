@@ -1,0 +1,223 @@
+"""A review as it goes: who is shown which row, what is written down, how good the labels are, and learning again beside it."""
+
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from oneof.runs.explain import asking_order
+from oneof.runs.folder import FACTS, Run, fingerprint
+from oneof.runs.review.cards import Items, card
+from oneof.runs.review.decided import gold_verdicts
+from oneof.runs.review.log import DRAWN, KINDS, Decision, Log, verdicts
+from oneof.runs.review.sample import accuracy_of_labels, agreement, drawn_order
+from oneof.storage.schema import NUMBER, first_misfit
+
+RANDOM_EVERY, REPEAT_EVERY = 5, 20  # of a person's rows one is drawn at random, and one comes a second time
+_APART = 10  # other rows between an answer and its blind repeat
+_HELD = 600.0  # seconds for which a row that is shown to one person is kept from others
+_LAST = 25  # answers of the queue that tell whether more of them pay
+_ANSWER = {"id": str, "row": int, "kind": KINDS, "labels": [str], "run": str, "drawn": DRAWN, "seconds": NUMBER}
+
+
+class Offer(NamedTuple):
+    """A row that is shown."""
+
+    tab: str
+    drawn: str
+    until: float
+
+
+class Review:
+    """The decisions about one run, and about those that are learned from it; methods may be called from many threads."""
+
+    def __init__(self, folder: Path, columns: Sequence[str] = ()) -> None:
+        self.lock = threading.RLock()
+        self.columns = columns
+        self.learning: dict[str, Any] = {"state": "idle", "text": ""}
+        self._open(folder)
+
+    def _open(self, folder: Path) -> None:
+        self.run, self.log, self.offers = Run.open(folder), Log(folder), dict[int, Offer]()
+        self.items = Items(self.run, self.columns)
+        self.id = fingerprint(folder / FACTS)[:16]
+        table = self.run.purified
+        self.labels: list[str] = table["label"].to_pylist()
+        self.asked = set(np.flatnonzero(table["ask"].to_numpy()).tolist())
+        self.queue = asking_order(table)
+        self.final = gold_verdicts(table)
+        self.drawn = drawn_order(table.num_rows, {*self.final, *self.run.facts.get("taught", ())})
+        self._figured: tuple[Any, dict[str, Any]] = (None, {})
+        self._points = dict[tuple[int, str], tuple[int, float, float, float]]()
+
+    # ------------------------------------------------------------------------------------------------ what is shown
+
+    def next(self, tab: str, who: str, count: int, random: bool = False) -> list[dict[str, Any]]:
+        """Rows for a person's tab to show, which others are not shown meanwhile."""
+        with self.lock:
+            self.log.refresh()
+            now = time.monotonic()
+            self.offers = {row: one for row, one in self.offers.items() if one.until > now}
+            cards = []
+            for _ in range(count):
+                found = self._choose(tab, who, random)
+                if found is None:
+                    break
+                row, drawn = found
+                self.offers[row] = Offer(tab, drawn, now + _HELD)
+                cards.append(card(self.run, self.items, row) | {"drawn": drawn, "run": self.id})
+            return cards
+
+    def _choose(self, tab: str, who: str, random: bool) -> tuple[int, str] | None:
+        own = [one for one in self.log.standing if one.who == who]
+        place = len(own) + sum(one.tab == tab for one in self.offers.values())
+        taken = {one.row for one in self.log.standing} | self.offers.keys() | self.final.keys()
+        if place % REPEAT_EVERY == REPEAT_EVERY - 1 and not random:
+            again = {one.row for one in own if one.drawn == "repeat"} | self.offers.keys()
+            old = [one.row for one in own[:-_APART] if one.label is not None and one.row not in again]
+            if old:
+                return old[len(old) // 2], "repeat"
+        ways = [("queue", self.queue), ("random", self.drawn)]
+        for drawn, order in ways[::-1] if random or place % RANDOM_EVERY == RANDOM_EVERY - 1 else ways[:1]:
+            row = next((int(row) for row in order if int(row) not in taken), None)
+            if row is not None:
+                return row, drawn
+        return None
+
+    # ----------------------------------------------------------------------------------------------- what is answered
+
+    def decide(self, answer: Any, who: str) -> str:
+        """Write an answer down; a word for the person where others or the model were quicker."""
+        misfit = first_misfit(answer, _ANSWER)
+        if misfit:
+            raise ValueError(f"an answer must be such as the page sends; {misfit}. Reload the page.")
+        with self.lock:
+            self.log.refresh()
+            row, note = answer["row"], ""
+            if not 0 <= row < len(self.labels):
+                raise ValueError(f"row must be one of the run's {len(self.labels):,}; got {row}. Reload the page.")
+            others = {one.who: one for one in self.log.standing if one.row == row and one.who != who}
+            if others and answer["drawn"] != "repeat":
+                note = f"{', '.join(others)} answered row {row} before you: yours is kept as a second vote."
+            elif answer["run"] != self.id:
+                note = "The model has learned again since this page was shown; your answer is kept."
+            before = tuple(self.run.purified["original"][row].as_py())
+            labels = tuple(label.strip() for label in answer["labels"])
+            _check_labels(answer["kind"], labels, before)
+            told = {name: answer[name] for name in ("id", "drawn", "seconds")}
+            seen = (answer["run"], before, self.labels[row])
+            self.log.write(Decision(row, answer["kind"], labels, who, *seen, **told))
+            self.offers.pop(row, None)
+            return note
+
+    def undo(self, tab: str, who: str) -> dict[str, Any] | None:
+        """Take the person's last answer back, and show its row again."""
+        with self.lock:
+            last = self.log.undo(who)
+            if last is None:
+                return None
+            self.offers[last.row] = Offer(tab, last.drawn, time.monotonic() + _HELD)
+            return card(self.run, self.items, last.row) | {"drawn": last.drawn, "run": self.id}
+
+    # ------------------------------------------------------------------------------------------------ how it goes
+
+    def state(self, who: str) -> dict[str, Any]:
+        """What is known of the labels and of the people, for the page's side."""
+        with self.lock:
+            self.log.refresh()
+            standing = self.log.standing
+            now = [one.id for one in standing]
+            if self._figured[0] != now:
+                self._figured = now, self._figures(standing)
+            mine = sum(one.who == who for one in standing)
+            told = {"run": self.id, "who": who, "mine": mine, "folder": self.run.folder.name, "learning": self.learning}
+            return self._figured[1] | told
+
+    def _figures(self, standing: list[Decision]) -> dict[str, Any]:
+        said = verdicts(standing)
+        found = accuracy_of_labels(self.drawn, self.labels, standing, self.id)
+        queued = [one for one in standing if one.drawn == "queue" and one.label and one.run == self.id][-_LAST:]
+        changed = sum(one.label != one.suggested for one in queued)
+        to_ask = len(self.asked - said.keys() - self.final.keys())
+        advice = "" if to_ask else "No doubtful row is left: those that follow are the least sure of the rest."
+        if len(queued) == _LAST and changed <= 1:
+            advice = f"Of the last {_LAST} rows of the queue {changed} got another label: more decisions pay little."
+        return {
+            "rows": len(self.labels),
+            "decided": len(said),
+            "to_ask": to_ask,
+            "accuracy": None if found is None else found._asdict(),
+            "agreement": agreement(standing),
+            "curve": self._curve(standing),
+            "advice": advice,
+        }
+
+    def _curve(self, standing: list[Decision]) -> list[tuple[int, float, float, float]]:
+        """Decisions so far, and the accuracy of the labels as they then stood with its interval: some sixty points."""
+        counts = [k + 1 for k, one in enumerate(standing) if one.drawn == "random" and one.run == self.id]
+        counts = counts[:: 1 << (len(counts) // 60).bit_length()]
+        for count in counts:
+            key = (count, standing[count - 1].id)
+            if key not in self._points:
+                self._points[key] = self._point(standing[:count])
+        return [self._points[count, standing[count - 1].id] for count in counts]
+
+    def _point(self, some: list[Decision]) -> tuple[int, float, float, float]:
+        mended = self.labels.copy()
+        for one in some:
+            if one.drawn == "queue" and one.label:
+                mended[one.row] = one.label  # a wrong label that was decided because it was hard is wrong no more
+        found = accuracy_of_labels(self.drawn, mended, some, self.id)
+        drawn = len(self.drawn) / len(self.labels)  # the others were taught: they are right
+        limits = (0.5, 0.0, 1.0) if found is None else (found.right / found.rows, found.low, found.high)
+        value, low, high = (1 - drawn * (1 - share) for share in limits)
+        return len(some), value, low, high
+
+    # ---------------------------------------------------------------------------------------------- learning again
+
+    def learn(self) -> None:
+        """Learn again from what was decided, in a process of its own; the review goes on with the new run when it is there."""
+        with self.lock:
+            if self.learning["state"] == "running":
+                return
+            self.learning = {"state": "running", "text": "learning from your decisions"}
+            threading.Thread(target=self._learn, args=(self.run.folder,), daemon=True).start()
+
+    def _learn(self, folder: Path) -> None:
+        out = _free_name(folder)
+        command = [sys.executable, "-m", "oneof", "fit", "--from", str(folder), "--out", str(out)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        with self.lock:
+            if done.returncode:
+                last = (done.stderr.strip().splitlines() or ["it was stopped"])[-1]
+                self.learning = {"state": "failed", "text": last}
+                return
+            self.log.refresh()
+            Log(out).carry(self.log.standing)  # also what was decided meanwhile
+            self._open(out)
+            self.learning = {"state": "done", "text": f"learned again: {out}"}
+
+
+def _check_labels(kind: str, labels: tuple[str, ...], before: tuple[str, ...]) -> None:
+    fits = {
+        "label": len(labels) == 1 and labels[0] in before,
+        "set": 0 < len(set(labels)) <= len(before) and set(labels) <= set(before),
+        "none": len(labels) <= 1 and not set(labels) & {*before, ""} and all(len(label) <= 200 for label in labels),
+        "skip": not labels,
+    }[kind]
+    if not fits:
+        raise ValueError(f"labels must fit an answer of kind {kind!r}; got {list(labels)!r}. Choose again.")
+
+
+def _free_name(folder: Path) -> Path:
+    """RUN-2 after RUN, RUN-3 after RUN-2."""
+    stem, _, number = folder.resolve().name.rpartition("-")
+    if not stem or not number.isdigit():
+        stem, number = folder.resolve().name, "1"
+    names = (folder.resolve().with_name(f"{stem}-{k}") for k in range(int(number) + 1, int(number) + 10_000))
+    return next(path for path in names if not path.exists())

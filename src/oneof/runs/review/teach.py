@@ -1,0 +1,106 @@
+"""Learning again from what people decided: the sets that they left, and the networks to start from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oneof.candidates.mask import Candidates
+from oneof.runs.accuracy import random_sample
+from oneof.runs.folder import FACTS, Run, fingerprint
+from oneof.runs.labels import Judgement
+from oneof.runs.learn import Examples
+from oneof.runs.review.decided import decided_sets
+from oneof.runs.review.log import Decision, Log, Verdict, verdicts
+from oneof.selection.space import Setting, Space
+from oneof.storage.settings import digest
+
+QUICK = 3  # times fewer epochs than from drawn weights
+_FEW = 1e-6  # prior of a label that nobody knew before
+
+
+@dataclass(frozen=True)
+class Again:
+    """What a run and the decisions about it give to the next one."""
+
+    run: Run
+    standing: tuple[Decision, ...]
+
+    @classmethod
+    def of(cls, run: Run) -> Again:
+        """The decisions of a run's folder."""
+        return cls(run, tuple(Log(run.folder).standing))
+
+    @cached_property
+    def said(self) -> dict[int, Verdict]:
+        return {row: one for row, one in verdicts(self.standing).items() if 0 <= row < self.run.facts["n"]}
+
+    @property
+    def asked(self) -> dict[str, Any]:
+        """What the next run is recognised by, beside its task."""
+        decisions = digest({str(row): list(one) for row, one in self.said.items()})
+        return {"from": fingerprint(self.run.folder / FACTS), "decisions": decisions}
+
+    @property
+    def settings(self) -> tuple[Setting, ...]:
+        """Those that the run chose."""
+        return tuple(Setting(**one | {"hidden": tuple(one["hidden"])}) for one in self.run.facts["chosen"])
+
+    def starts(self, classes: int) -> tuple[list[Any], ...]:
+        """The networks' weights; none where a label was added, for which these have no output."""
+        if classes != len(self.run.model.classes):
+            return ()
+        return tuple([net.state_dict() for net in member.stack.modules()] for member in self.run.model.members)
+
+    def space(self, space: Space, n: int, classes: int) -> Space:
+        """A space for networks that have learned most of it already: fewer epochs, purified from the first on."""
+        if not self.starts(classes):
+            return space
+        space = space.of(n)
+        early = None if space.purify is None else replace(space.purify, warm_up=1, interval=2, window=2)
+        return replace(space, epochs=max(3, (space.epochs or 60) // QUICK), purify=early)
+
+    def teach(self, examples: Examples) -> Examples:
+        """The examples with the sets that people left, and room for labels that they typed."""
+        old = [str(name) for name in examples.candidates.classes.tolist()]
+        taught, names = decided_sets(examples.candidates.mask, old, self.said)
+        more, rows = len(names) - len(old), np.flatnonzero([row in self.said for row in range(len(taught))])
+        widened = np.pad(examples.candidates.mask, ((0, 0), (0, more)))
+        prior = _told(examples.prior, taught, rows, more)
+        beside = examples.beside
+        if beside is not None:
+            opinion = None if beside.opinion is None else np.pad(beside.opinion, ((0, 0), (0, more)))
+            votes = beside.votes and beside.votes._replace(
+                others=_wide(beside.votes.others, more, float(np.log(_FEW))), said=_wide(beside.votes.said, more, _FEW)
+            )
+            beside = Judgement(_told(beside.prior, taught, rows, more), opinion, votes)
+        candidates = Candidates(widened, np.array(names)) if more else examples.candidates
+        place = {name: j for j, name in enumerate(names)}
+        known = np.array(
+            [place.get(self.said[row].label or "", -1) if row in self.said else -1 for row in range(len(taught))]
+        )
+        measured = random_sample(known)
+        gold = examples.gold
+        if "gold" in self.run.purified.column_names:
+            gold = np.array([place.get(label, -1) for label in self.run.purified["gold"].to_pylist()])
+        drawn = measured if (measured >= 0).any() else None
+        return replace(
+            examples, candidates=candidates, taught=taught, prior=prior, beside=beside, drawn=drawn, gold=gold
+        )  # fmt: skip
+
+
+def _wide(values: NDArray[Any], more: int, other: float) -> NDArray[Any]:
+    return np.pad(values, ((0, 0), (0, more)), constant_values=other)
+
+
+def _told(prior: NDArray[Any] | None, taught: NDArray[np.bool_], rows: NDArray[np.intp], more: int) -> Any:
+    """A prior in which people's decisions stand before votes."""
+    if prior is None:
+        return None
+    wide = _wide(prior, more, _FEW)
+    wide[rows] = np.where(taught[rows], 1.0, _FEW)
+    return wide

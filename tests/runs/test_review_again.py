@@ -1,0 +1,160 @@
+"""Learning again from what people decided: their labels teach, settings and weights are taken along, and a review goes on with the new run."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from test_fit_table import LABELS, ROLES, SMALL, command, frame
+
+from oneof.runs.accuracy import drawn_rows
+from oneof.runs.fit_table import Task, fit_again, fit_table
+from oneof.runs.folder import Run
+from oneof.runs.review import session
+from oneof.runs.review.log import Decision, Log
+from oneof.runs.review.session import Review
+from oneof.storage.settings import restored
+from oneof.votes.opening import VotesFile
+
+*DRAWN, FIRST, SECOND = drawn_rows(150)[:42].tolist()
+UNSURE, LATE = [FIRST, SECOND], int(drawn_rows(150)[-1])
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("again")
+
+
+@pytest.fixture(scope="module")
+def run(folder: Path) -> Run:
+    frame().to_csv(folder / "animals.csv", index=False)
+    made = fit_table(folder / "animals.csv", folder / "run", Task(ROLES, seed=3, space=SMALL))
+    log, truth = Log(made.folder), frame()["truth"]
+    for row in DRAWN:
+        log.write(Decision(row, "label", (truth[row],), "ann", drawn="random"))
+    wrong = [next(label for label in LABELS.tolist() if label != truth[row]) for row in UNSURE]
+    log.write(Decision(UNSURE[0], "set", (truth[UNSURE[0]], wrong[0]), "bob"))
+    log.write(Decision(UNSURE[1], "none", (), "bob", before=(wrong[1],)))
+    return made
+
+
+@pytest.fixture(scope="module")
+def again(run: Run, folder: Path) -> Run:
+    return fit_again(run.folder, folder / "run-2")
+
+
+def test_decisions_teach_and_go_along(run: Run, again: Run) -> None:
+    truth = frame()["truth"].to_numpy()
+    label = np.array(again.purified["label"].to_pylist())
+    assert (label[DRAWN] == truth[DRAWN]).all()
+    assert again.purified["kept"].to_pylist()[DRAWN[0]] == [truth[DRAWN[0]]]
+    assert again.purified["original"].equals(run.purified["original"])
+    assert again.facts["taught"] == sorted([*DRAWN, *UNSURE])
+    assert Log(again.folder).standing == Log(run.folder).standing
+    assert (label == truth).mean() >= (np.array(run.purified["label"].to_pylist()) == truth).mean()
+
+
+def test_settings_are_taken_and_training_is_shorter(run: Run, again: Run) -> None:
+    assert again.facts["chosen"] == run.facts["chosen"]
+    assert again.facts["seed"] == 3
+    assert again.training["epochs"] == SMALL.epochs // 3
+    assert [row for row in again.rows if row["stage"] == "networks"] == []
+    assert again.training["columns"]["loss"][0] < run.training["columns"]["loss"][0]  # the weights, too
+
+
+def test_random_answers_make_the_estimate(run: Run, again: Run) -> None:
+    assert run.facts["estimate"]["by"] == "candidate sets"
+    assert again.facts["estimate"]["by"] == "gold labels"
+    assert "gold" not in again.purified.column_names
+
+
+def test_answers_of_the_queue_make_no_estimate(run: Run, folder: Path) -> None:
+    hard = fit_table(folder / "animals.csv", folder / "hard", Task(ROLES, space=SMALL))
+    log, truth = Log(hard.folder), frame()["truth"]
+    for row in drawn_rows(150)[1:41].tolist():  # the first of those that are drawn has no answer
+        log.write(Decision(row, "label", (truth[row],), "ann", drawn="queue"))
+    assert fit_again(hard.folder, folder / "hard-2").facts["estimate"]["by"] == "candidate sets"
+
+
+def test_a_label_that_was_typed_becomes_a_class(run: Run, folder: Path) -> None:
+    typed = fit_table(folder / "animals.csv", folder / "typed", Task(ROLES, space=SMALL))
+    Log(typed.folder).write(Decision(7, "none", ("emu",), "ann", before=tuple(LABELS)))
+    found = fit_again(typed.folder, folder / "typed-2")
+    assert found.model.classes == [*LABELS, "emu"]
+    assert found.decided["label"][7].as_py() == "emu"
+    assert found.training["epochs"] == SMALL.epochs  # the old networks have no output for it
+
+
+def test_votes_give_way_to_decisions(folder: Path) -> None:
+    given = frame(60)
+    sets = given["candidates"].str.split("|")
+    rows = [(i, f"p{k % 3}", label) for i, names in enumerate(sets) for k, label in enumerate(names)]
+    pd.DataFrame(rows, columns=["item", "annotator", "label"]).to_csv(folder / "votes.csv", index=False)
+    given.drop(columns=["candidates", "truth", "hue"]).assign(item=range(60)).to_csv(folder / "voted.csv", index=False)
+    task = Task(space=SMALL, votes=VotesFile(str(folder / "votes.csv")))
+    run = fit_table(folder / "voted.csv", folder / "voted", task)
+    row = next(i for i, names in enumerate(sets) if len(names) == 1)
+    other = next(label for label in LABELS if label != sets[row][0])
+    Log(run.folder).write(Decision(row, "none", (other,), "ann", before=(sets[row][0],)))
+    found = fit_again(run.folder, folder / "voted-2")
+    assert found.purified["label"][row].as_py() == other
+    assert found.facts["people"]
+
+
+def test_the_command_takes_a_run_or_a_table(run: Run, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    told = "fit needs FILE, or --from RUN, which brings table and settings along. Give one of them."
+    for more in (["--from", run.folder, folder / "animals.csv"], ["--from", run.folder, "--epochs", "3"], []):
+        code, _, said = command("fit", *more, "--out", folder / "no", capsys=capsys)
+        assert (code, told in said, (folder / "no").exists()) == (2, True, False)
+    code, said, _ = command("fit", "--from", run.folder, "--out", folder / "run-9", capsys=capsys)
+    assert code == 0
+    assert "accuracy on new rows" in said
+    code, said, _ = command("fit", "--from", run.folder, "--out", folder / "run-9", capsys=capsys)
+    assert "is finished already" in said
+
+
+def test_a_table_that_changed_is_refused(folder: Path) -> None:
+    frame(60).to_csv(folder / "short.csv", index=False)
+    made = fit_table(folder / "short.csv", folder / "short", Task(ROLES, space=SMALL))
+    frame(61).to_csv(folder / "short.csv", index=False)
+    with pytest.raises(
+        ValueError, match=r"--from needs the table that .* was learned from, unchanged; .* is gone or another"
+    ):
+        fit_again(made.folder, folder / "short-2")
+
+
+def test_a_setting_of_an_unknown_kind_is_told() -> None:
+    with pytest.raises(ValueError, match="a setting must be of a kind that this version knows; got 'Mine'"):
+        restored({"kind": "Mine"}, {})
+
+
+def test_a_review_goes_on_with_what_was_learned(run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    review = Review(run.folder)
+
+    def fit(asked: list[str], **_: object) -> subprocess.CompletedProcess[str]:
+        assert asked[2:5] == ["oneof", "fit", "--from"]
+        fit_again(Path(asked[5]), Path(asked[7]))
+        review.log.write(Decision(LATE, "label", ("bee",), "eve"))  # somebody decides meanwhile
+        return subprocess.CompletedProcess(asked, 0, "", "")
+
+    monkeypatch.setattr(session.subprocess, "run", fit)
+    before = review.id
+    review.learn()
+    for _ in range(600):
+        if review.state("ann")["learning"]["state"] != "running":
+            break
+        time.sleep(0.05)
+    assert review.state("ann")["learning"]["state"] == "done"
+    assert review.run.folder.name == "run-3"  # run-2 is there
+    assert review.id != before
+    assert LATE in [one.row for one in Log(review.run.folder).standing]
+    assert not set(review.drawn) & set(review.run.facts["taught"])
+    monkeypatch.setattr(
+        session.subprocess, "run", lambda asked, **_: subprocess.CompletedProcess(asked, 2, "", "oneof: no")
+    )
+    review._learn(review.run.folder)
+    assert review.state("ann")["learning"] == {"state": "failed", "text": "oneof: no"}
