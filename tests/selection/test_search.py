@@ -21,7 +21,15 @@ from oneof.selection.trying import Search
 
 DATA = mixture(n=400, d=3, c=4, separation=4.0, seed=0)
 MASK = generate(DATA.labels, 4, Flip(0.4), seed=1)
-SMALL = Space(scaling=("feature", "ranks"), lr=(0.1,), epochs=8, trial_epochs=3, members=4)
+SMALL = Space(
+    scaling=("feature", "ranks"),
+    lr=(0.1,),
+    weight_decay=(3e-4, 1e-3),
+    epochs=8,
+    trial_epochs=3,
+    members=4,
+    learners=("networks",),
+)
 
 
 # ------------------------------------------------------------------------------------------------------ ranks and scaling
@@ -255,7 +263,9 @@ def test_tiny_tables(n):
 
 def test_numbers_of_a_large_table():
     assert Space().of(1_000_000) == replace(Space(), batch=2048, epochs=5)
-    assert Space().of(900) == replace(Space(), batch=50, epochs=60)
+    assert Space().of(900) == replace(Space(), batch=90, epochs=30)
+    assert Space().of(5000) == replace(Space(), batch=100, epochs=30)
+    assert Space().of(60) == replace(Space(), batch=16, epochs=30)
     assert Space(epochs=7, batch=9).of(900) == Space(epochs=7, batch=9)
 
 

@@ -30,7 +30,7 @@ def clean(
     check_out(out, (*ENDINGS, ".json"))
     opened = Run.open(run)
     carried = _carried(opened, column or [])
-    table = explained(opened.purified, opened.model.t)
+    table = explained(opened.purified, opened.model.voices)
     if out.suffix.lower() == ".json":
         write_tasks(tasks(table, carried, from_name=from_name, to_name=to_name), out)
     else:

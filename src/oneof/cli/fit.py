@@ -64,10 +64,19 @@ def fit(
         ),
     ] = None,
     networks: Annotated[
-        int | None, typer.Option(min=1, help="Networks in the ensemble. Default: 12; more are slower and steadier.")
+        int | None, typer.Option(min=1, help="Networks in the ensemble. Default: 5; more are slower and steadier.")
     ] = None,
+    learners: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A learner to try: networks, linear, trees or kernel. May be given again. Default: all four; held-out sets say how much each counts."
+        ),
+    ] = None,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="A first answer in a second or two: the kernel and trees, no network.")
+    ] = False,
     epochs: Annotated[
-        int | None, typer.Option(min=1, help="Epochs to train the ensemble. Default: 60, fewer above 20,000 rows.")
+        int | None, typer.Option(min=1, help="Epochs to train the ensemble. Default: 30, fewer above 40,000 rows.")
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Of everything that is drawn.")] = 0,
     threads: Annotated[int, typer.Option(min=1, help="Of torch. Small networks are fastest with one.")] = 1,
@@ -92,7 +101,7 @@ def fit(
     from oneof.training.processes import crew_here
 
     _set_torch(threads, deterministic)
-    space = _space(method, purify, settings, networks, epochs)
+    space = _learners(_space(method, purify, settings, networks, epochs), learners, quick)
     console = Console()
     work = partial(
         fit_table,
@@ -134,6 +143,16 @@ def _space(method: str | None, purify: bool, settings: Path | None, networks: in
     )
 
 
+def _learners(space: Space, learners: list[str] | None, quick: bool) -> Space:
+    from oneof.selection.space import checked_learners
+
+    if quick and learners:
+        raise ValueError("--quick must not stand beside --learners; got both. Leave one of them out.")
+    if learners:
+        return replace(space, learners=checked_learners(learners))
+    return space.quick if quick else space
+
+
 def _set_torch(threads: int, deterministic: bool) -> None:
     import torch
 
@@ -172,7 +191,8 @@ def show(run: Run, console: Console) -> None:
     for name, value in (
         ("rows, features, classes", f"{facts['n']:,}, {facts['d']:,}, {len(facts['classes']):,}"),
         ("labels per set", f"{given:.2f} given, {kept:.2f} kept"),
-        ("networks", f"{run.model.t}, chosen by {in_words(facts['rule'])}"),
+        ("learners", ", ".join(f"{name} {share:.0%}" for name, share in facts["learners"].items())),
+        ("chosen by", in_words(facts["rule"])),
         ("accuracy on new rows", accuracy_in_words(facts["estimate"])),
         ("rows to ask a person about", f"{asked:,} ({asked / facts['n']:.1%})"),
         ("seconds", f"{facts['seconds']:,}"),

@@ -20,10 +20,13 @@ from oneof.runs.calibrate import ENOUGH, Estimate, calibrate, estimate
 from oneof.runs.folder import FACTS, PURIFIED, ROWS, TRAINING, write_json, write_rows, write_table
 from oneof.runs.labels import (
     Judgement,
+    Opinions,
     Resolved,
     ask_networks,
     ensemble_table,
     gather_falls,
+    heard_once,
+    join_opinions,
     judged_rows,
     kept_sets,
     resolve,
@@ -31,6 +34,7 @@ from oneof.runs.labels import (
 )
 from oneof.runs.model import Model, member_of, save_model
 from oneof.runs.nearest_rows import find_evidence
+from oneof.selection.learners import Lesson, Taught, believed, grow_trees, shares, teach_own
 from oneof.selection.search import Found, search
 from oneof.selection.space import Space
 from oneof.selection.trying import Search
@@ -91,35 +95,101 @@ class Learned(NamedTuple):
             "classes": self.model.classes,
             "features": self.model.encoding.names,
             "chosen": self.chosen,
+            "learners": self.model.learners,
             "rule": self.rule,
             "estimate": self.estimate._asdict(),
         }
 
 
 def learn(examples: Examples, asked: Search, *, train_on_gold: bool = False) -> Learned:
-    """Search settings, train the ensemble, resolve every row, and calibrate. Gold labels choose if there are ENOUGH of them."""
+    """Search settings, train the ensemble, teach other learners what it found, weigh all, resolve every row, and calibrate.
+
+    Gold labels choose if there are ENOUGH of them.
+    """
+    examples = replace(examples, x=np.ascontiguousarray(examples.x))  # sums are rounded by how rows lie in memory
     x, original, gold = examples.x, examples.candidates.mask, examples.gold
     enough = gold is not None and (gold >= 0).sum() >= ENOUGH
     asked = replace(asked, groups=examples.groups, prior=examples.prior, gold=gold if enough else None)
-    found = search(x, _taught(original, gold) if train_on_gold else original, asked)
+    sets = _taught(original, gold) if train_on_gold else original
+    found = search(x, sets, asked)
     _check_finite(found)
     classes = [str(name) for name in examples.candidates.classes.tolist()]
-    model = Model(classes, examples.encoding, tuple(map(member_of, found.fits)), {})
+    networks = Model(classes, examples.encoding, tuple(map(member_of, found.fits)), {})
     trained = trained_rows(found.fits, len(x))
-    opinions = ask_networks(model, x, original, trained)
+    parts = _ask_members(networks, x, original, trained)
+    others = _teach_others(examples, found, _beliefs(sets, found, parts, examples.prior), asked)
+    model, opinions, tried = _weigh(
+        networks, parts, others, _taught(original, gold if enough else None), examples.prior
+    )
     beside = examples.beside or (None if examples.prior is None else Judgement(examples.prior))
-    resolved = resolve(opinions, original, kept_sets(found.fits, found.candidates), beside)
+    resolved = resolve(opinions, original, kept_sets(found.fits, found.candidates) if found.fits else original, beside)
     judged = judged_rows(opinions, original, gold)
     return Learned(
         replace(model, calibration=calibrate(judged)),
         _purified(examples, model, found, trained, resolved),
         training_record(found.fits),
-        found.tried,
+        found.tried + tried,
         estimate(judged),
         plain_value([one._asdict() for one in found.chosen]),
         "gold" if enough else asked.rule,
         asked.seed,
     )
+
+
+def _ask_members(
+    model: Model, x: NDArray[Any], original: NDArray[np.bool_], trained: NDArray[np.bool_]
+) -> list[Opinions]:
+    """What the networks of each member say."""
+    ends = np.cumsum([0, *(member.stack.t for member in model.members)])
+    return [
+        ask_networks(replace(model, members=(member,)), x, original, trained[ends[i] : ends[i + 1]])
+        for i, member in enumerate(model.members)
+    ]
+
+
+def _beliefs(
+    sets: NDArray[np.bool_], found: Found, parts: list[Opinions], prior: NDArray[np.floating[Any]] | None
+) -> NDArray[np.floating[Any]]:
+    """Which label a row has, by networks and by what the other rows say, for learners that need one."""
+    if found.weights is None or not parts:
+        return found.weights if found.weights is not None else believed(sets, [part.mean for part in parts], prior)
+    return np.asarray((believed(sets, [part.mean for part in parts], prior) + found.weights) / 2)
+
+
+def _teach_others(examples: Examples, found: Found, beliefs: NDArray[np.floating[Any]], asked: Search) -> list[Taught]:
+    """The learners that are no networks."""
+    lesson, c = Lesson(examples.x, beliefs, examples.groups, asked.seed), beliefs.shape[1]
+    wanted, others = asked.space.learners, []
+    if "trees" in wanted and asked.space.trees.affordable(*beliefs.shape):
+        others.append(grow_trees(lesson, c, asked.space.trees))
+    others += [teach_own(lesson, one, c) for one in wanted if not isinstance(one, str)]
+    if found.regression is not None and ("kernel" in wanted or not (found.fits or others)):
+        others.append(found.regression)
+    return others
+
+
+def _weigh(
+    networks: Model,
+    parts: list[Opinions],
+    others: list[Taught],
+    sets: NDArray[np.bool_],
+    prior: NDArray[np.floating[Any]] | None,
+) -> tuple[Model, Opinions, list[Row]]:
+    """The model of all learners that held-out sets speak for, what it says of the rows, and a row for each learner."""
+    heard = parts + [heard_once(one.left_out, sets) for one in others]
+    rows = np.all([one.held_out for one in heard], axis=0)
+    share = shares([one.mean[rows] for one in heard], sets[rows], None if prior is None else prior[rows])
+    voices = [member.stack.t for member in networks.members] + [1] * len(others)
+    whole = replace(networks, others=tuple(one.learner for one in others), shares=tuple(share.tolist()))
+    tried: list[Row] = [{"stage": "learners", "learner": name, "share": one} for name, one in whole.learners.items()]
+    t = len(parts)
+    model = replace(
+        whole,
+        members=tuple(one for one, own in zip(whole.members, share, strict=False) if own > 0),
+        others=tuple(one for one, own in zip(whole.others, share[t:], strict=True) if own > 0),
+        shares=tuple(own for own in share.tolist() if own > 0),
+    )
+    return model, join_opinions(heard, share.tolist(), voices), tried
 
 
 def _taught(mask: NDArray[np.bool_], gold: NDArray[np.intp] | None) -> NDArray[np.bool_]:
@@ -130,6 +200,8 @@ def _taught(mask: NDArray[np.bool_], gold: NDArray[np.intp] | None) -> NDArray[n
 
 
 def _check_finite(found: Found) -> None:
+    if not found.fits:
+        return
     finite = torch.cat(
         [
             torch.stack([weight.flatten(1).isfinite().all(1) for weight in fitted.stack.weights.values()]).all(0)
@@ -146,7 +218,7 @@ def _check_finite(found: Found) -> None:
 def _purified(
     examples: Examples, model: Model, found: Found, trained: NDArray[np.bool_], resolved: Resolved
 ) -> pa.Table:
-    seen = model.members[0].seen(examples.x, slice(1))[0].numpy()
+    seen = model.members[0].seen(examples.x, slice(1))[0].numpy() if model.members else _standardised(examples.x)
     evidence = find_evidence(seen, 1 - resolved.probability, resolved.ask)
     falls = gather_falls(found.fits, len(model.classes))
     table = ensemble_table(resolved, examples.candidates.mask, falls, trained.sum(0), evidence, model.classes)
@@ -160,13 +232,17 @@ def _purified(
     return table
 
 
+def _standardised(x: NDArray[np.floating[Any]]) -> NDArray[np.floating[Any]]:
+    return np.asarray((x - x.mean(0)) / np.maximum(x.std(0), 1e-12))
+
+
 def training_record(fits: Sequence[Fit]) -> dict[str, Any]:
     """Every column of the histories as lists [epochs][t]; None after the last epoch of a network that had fewer."""
-    epochs = max(fitted.history.epoch for fitted in fits)
+    epochs = max((fitted.history.epoch for fitted in fits), default=0)
     histories = [fitted.history.columns for fitted in fits]
     columns = {}
     for name in ("loss", "set_size", "threshold", "removed", *CRITERIA):
-        if all(name in history for history in histories):
+        if histories and all(name in history for history in histories):
             parts = [history[name] for history in histories]
             columns[name] = [
                 [value for part in parts for value in (part[e].tolist() if e < len(part) else [None] * part.shape[1])]

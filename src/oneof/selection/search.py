@@ -3,7 +3,9 @@
 1. Kernel regression that leaves each row out (`oneof.selection.leave_one_out`) weighs the candidates, once for every way to see the features.
    How often its prediction lies in the row's set ranks these ways; their mean purifies the sets.
 2. Settings of networks are tried for a few epochs on folds of the purified sets, all as one stack, and scored on held-out sets.
-3. An ensemble of the best settings is trained; every network holds out other rows.
+3. An ensemble of the best settings is trained, and linear models beside it; every network holds out other rows.
+
+By default there is one setting for each of the two best ways to see the features, so nothing is tried in step 2.
 
 No true label is used anywhere. Docs: docs/decisions/0006-default-estimator.md.
 """
@@ -26,8 +28,21 @@ from oneof.data.splits import split_rows
 from oneof.metrics import CRITERIA, MEANS
 from oneof.networks import MLP
 from oneof.purify import Purify, Removals
+from oneof.selection.learners import Regression, Taught, sharpened
+from oneof.selection.leave_one_out import Kernel
 from oneof.selection.space import Setting
-from oneof.selection.trying import FEWEST, Prepared, Search, ask, prepare, purified, rounded, training, trial_of
+from oneof.selection.trying import (
+    FEWEST,
+    Asked,
+    Prepared,
+    Search,
+    ask,
+    prepare,
+    purified,
+    rounded,
+    training,
+    trial_of,
+)
 from oneof.storage.rows import Row
 from oneof.storage.settings import plain_value
 from oneof.training.fit import fit
@@ -39,11 +54,12 @@ from oneof.training.trials import Trial
 class Found(NamedTuple):
     """What a search leaves behind."""
 
-    fits: tuple[Fit, ...]  # the ensemble, one stack per architecture
+    fits: tuple[Fit, ...]  # the ensemble, one stack per architecture; none where only other learners are asked for
     tried: list[Row]  # with truth-free scores: ways to see the features, then settings, best first
     chosen: list[Setting]  # those in the ensemble
     candidates: NDArray[np.bool_]  # [n, c] the sets that the ensemble was trained on
     weights: NDArray[np.float64] | None  # [n, c] of the candidates, by what the other rows say
+    regression: Taught | None  # by which they said it
 
 
 def search(x: NDArray[Any], mask: NDArray[np.bool_], asked: Search = Search()) -> Found:  # noqa: B008 - frozen
@@ -68,16 +84,33 @@ def _search(x: NDArray[Any], mask: NDArray[np.bool_], asked: Search, crew: Crew)
     """`search` in one process, or in one of a crew's."""
     rows = prepare(x, mask, asked, crew)
     space, rule = rows.space, asked.rule if asked.gold is None else "gold"
-    heard = crew.each(partial(ask, rows), space.scaling) if space.kernel else []
+    networks = {"networks", "linear"} & {one for one in space.learners if isinstance(one, str)}
+    heard = crew.each(partial(ask, rows), space.scaling) if space.kernel or not networks else []
     heard.sort(key=lambda one: -one.row[rule])
     weights = np.asarray(np.mean([one.weights for one in heard], axis=0)) if heard else None
+    regression = _regression(rows, heard[: space.scalings])
+    if not networks:
+        return Found((), [one.row for one in heard], [], mask, weights, regression)
     kept, lead = purified(mask, weights, space.margin)
     ways = [one.row["scaling"] for one in heard[: space.scalings]] or list(space.scaling)
-    settings = [Setting(*one) for one in product(space.hidden, ways, space.lr, space.weight_decay)]
+    hidden = space.hidden if "networks" in networks else ((),)
+    settings = [Setting(*one) for one in product(hidden, ways, space.lr, space.weight_decay)]
     tried, chosen = _try(rows._replace(mask=kept), settings, rule)
     fits = _ensemble(rows._replace(mask=kept), chosen)
+    if "linear" in networks and () not in hidden:
+        linear = list(dict.fromkeys(one._replace(hidden=()) for one in chosen))
+        fits += _ensemble(rows._replace(mask=kept), linear, "linear")
     fits = tuple(replace(one, removals=_with_first_round(one, lead)) for one in fits)
-    return Found(fits, [one.row for one in heard] + tried, chosen, kept, weights)
+    return Found(fits, [one.row for one in heard] + tried, chosen, kept, weights, regression)
+
+
+def _regression(rows: Prepared, heard: list[Asked]) -> Taught | None:
+    """The regressions that covered sets best, as a learner."""
+    if not heard:
+        return None
+    sharpness = (rows.space.kernel or Kernel()).sharpness
+    learner = Regression(rows.ranks, tuple(one.seen for one in heard), sharpness)
+    return Taught(learner, sharpened([one.scores for one in heard], sharpness))
 
 
 # ------------------------------------------------------------------------------------------------ 2. settings of networks
@@ -86,7 +119,7 @@ def _search(x: NDArray[Any], mask: NDArray[np.bool_], asked: Search, crew: Crew)
 def _try(rows: Prepared, settings: list[Setting], rule: str) -> tuple[list[Row], list[Setting]]:
     """Every setting with its scores on held-out sets, best first; and the best few."""
     space, asked, n = rows.space, rows.asked, len(rows.wide)
-    if len(settings) <= 1 or n < FEWEST:
+    if len(settings) <= space.settings or n < FEWEST:
         return [], settings[: space.settings]
     some = np.sort(np.random.default_rng(asked.seed).permutation(n)[: space.rows])
     splits = split_rows(some, space.folds, asked.groups, asked.seed)
@@ -142,7 +175,7 @@ def _fit(
 # ---------------------------------------------------------------------------------------------------------- 3. the ensemble
 
 
-def _ensemble(rows: Prepared, chosen: list[Setting]) -> tuple[Fit, ...]:
+def _ensemble(rows: Prepared, chosen: list[Setting], name: str = "ensemble") -> tuple[Fit, ...]:
     """Networks of the chosen settings in turn, every one with its own held-out rows."""
     space, asked = rows.space, rows.asked
     splits = split_rows(np.arange(len(rows.wide)), space.parts or space.members, asked.groups, asked.seed + 1)
@@ -151,7 +184,7 @@ def _ensemble(rows: Prepared, chosen: list[Setting]) -> tuple[Fit, ...]:
     for number, hidden in enumerate(_distinct(one.hidden for one, _, _ in members)):
         own = [member for member in members if member[0].hidden == hidden]
         trials = [trial_of(one, (asked.seed, len(chosen), i), split) for one, i, split in own]
-        fits.append(_fit(rows, trials, hidden, space.purify, space.epochs or 60, f"ensemble-{number}"))
+        fits.append(_fit(rows, trials, hidden, space.purify, space.epochs or 60, f"{name}-{number}"))
     return tuple(fits)
 
 

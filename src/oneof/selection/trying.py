@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from oneof.data.ranks import Ranks, learn_ranks
 from oneof.data.splits import Split
 from oneof.metrics import criteria, with_means
+from oneof.selection.learners import Seen
 from oneof.selection.leave_one_out import Kernel, ask_others
 from oneof.selection.space import SEEN, Setting, Space
 from oneof.storage.rows import Row
@@ -87,6 +88,8 @@ class Asked(NamedTuple):
 
     row: Row
     weights: NDArray[np.floating[Any]]  # [n, c]
+    scores: NDArray[np.float32]  # [n, c] for every label
+    seen: Seen  # to ask about new rows
 
 
 def ask(rows: Prepared, scaling: str) -> Asked:
@@ -96,12 +99,17 @@ def ask(rows: Prepared, scaling: str) -> Asked:
     x = ((wide - shift) * scale)[:, scale != 0].numpy()
     kernel = rows.space.kernel or Kernel()
     prior = None if rows.asked.prior is None else np.log(np.maximum(rows.asked.prior, 1e-12))
-    opinion = ask_others(x, rows.mask, kernel, prior=prior, rows=rows.space.rows, seed=rows.asked.seed)
+    opinion = ask_others(
+        x, rows.mask, kernel, prior=prior, rows=rows.space.rows, seed=rows.asked.seed, groups=rows.asked.groups
+    )
     logits = torch.as_tensor(kernel.sharpness * opinion.scores)
     scores = rounded({name: one.item() for name, one in criteria(logits, torch.as_tensor(rows.mask)).items()})
     if gold is not None:
         scores["gold"] = round(float((opinion.scores.argmax(1) == gold)[gold >= 0].mean()), 6)
-    return Asked({"stage": "others", "scaling": scaling, **scores}, opinion.weights)
+    seen = Seen(shift.numpy(), scale.numpy(), opinion.machine)
+    return Asked(
+        {"stage": "others", "scaling": scaling, **scores}, opinion.weights, opinion.scores.astype(np.float32), seen
+    )
 
 
 def rounded(scores: dict[str, float]) -> Row:
