@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from oneof.candidates.mask import Candidates
 from oneof.data.encode import Encoding
-from oneof.metrics import CRITERIA
+from oneof.metrics import CRITERIA, criteria, with_means
 from oneof.runs.calibrate import ENOUGH, Estimate, calibrate, estimate
 from oneof.runs.folder import FACTS, PURIFIED, ROWS, TRAINING, write_json, write_rows, write_table
 from oneof.runs.labels import (
@@ -118,9 +118,10 @@ def learn(examples: Examples, asked: Search, *, train_on_gold: bool = False) -> 
     trained = trained_rows(found.fits, len(x))
     parts = _ask_members(networks, x, original, trained)
     others = _teach_others(examples, found, _beliefs(sets, found, parts, examples.prior), asked)
-    model, opinions, tried = _weigh(
-        networks, parts, others, _taught(original, gold if enough else None), examples.prior
-    )
+    known = _taught(original, gold if enough else None)
+    kept = _of_best_kind(networks, parts, known, asked.rule)
+    chosen = replace(networks, members=tuple(networks.members[i] for i in kept))
+    model, opinions, tried = _weigh(chosen, [parts[i] for i in kept], others, known, examples.prior)
     beside = examples.beside or (None if examples.prior is None else Judgement(examples.prior))
     resolved = resolve(opinions, original, kept_sets(found.fits, found.candidates) if found.fits else original, beside)
     judged = judged_rows(opinions, original, gold)
@@ -145,6 +146,20 @@ def _ask_members(
         ask_networks(replace(model, members=(member,)), x, original, trained[ends[i] : ends[i + 1]])
         for i, member in enumerate(model.members)
     ]
+
+
+def _of_best_kind(model: Model, parts: list[Opinions], sets: NDArray[np.bool_], rule: str) -> list[int]:
+    """The members that are linear, or those that are not, whichever held-out sets prefer: together the worse would spoil the better."""
+    scores: dict[bool, float] = {}
+    for linear in {member.is_linear for member in model.members}:
+        said = [part for part, member in zip(parts, model.members, strict=True) if member.is_linear == linear]
+        rows = np.all([part.held_out for part in said], axis=0)
+        if rows.any():
+            logs = torch.from_numpy(np.log(np.mean([part.mean[rows] for part in said], axis=0) + 1e-9))
+            by_sets = criteria(logs, torch.from_numpy(sets[rows]))
+            scores[linear] = with_means({name: one.item() for name, one in by_sets.items()})[rule]
+    best = max(scores, key=lambda linear: scores[linear]) if scores else False
+    return [i for i, member in enumerate(model.members) if not scores or member.is_linear == best]
 
 
 def _beliefs(

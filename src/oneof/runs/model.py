@@ -67,6 +67,10 @@ class Member(NamedTuple):
             return features.expand(len(range(self.stack.t)[t]), -1, -1)
         return (features - self.shift[t]) * self.scale[t]
 
+    @property
+    def is_linear(self) -> bool:
+        return not _shape(self)["hidden"]
+
     def logits(self, x: NDArray[Any]) -> Tensor:
         """Logits [t, n, c] of features x [n, d]."""
         with self.stack.evaluating():
@@ -97,7 +101,7 @@ class Model:
     @property
     def learners(self) -> dict[str, float]:
         """How much each kind of learner counts."""
-        names = ["networks" if _shape(member)["hidden"] else "linear" for member in self.members]
+        names = ["linear" if member.is_linear else "networks" for member in self.members]
         names += [type(one.fitted[0]).__name__ if isinstance(one, Own) else one.kind for one in self.others]
         counted = dict.fromkeys(names, 0.0)
         for name, share in zip(names, self.shares or [member.stack.t / self.t for member in self.members], strict=True):

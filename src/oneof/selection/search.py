@@ -99,7 +99,10 @@ def _search(x: NDArray[Any], mask: NDArray[np.bool_], asked: Search, crew: Crew)
     fits = _ensemble(rows._replace(mask=kept), chosen)
     if "linear" in networks and () not in hidden:
         linear = list(dict.fromkeys(one._replace(hidden=()) for one in chosen))
-        fits += _ensemble(rows._replace(mask=kept), linear, "linear")
+        wide = replace(
+            rows.asked, space=replace(space, batch=2 * (space.batch or 50))
+        )  # steps of linear models are all overhead
+        fits += _ensemble(rows._replace(mask=kept, asked=wide), linear, "linear")
     fits = tuple(replace(one, removals=_with_first_round(one, lead)) for one in fits)
     return Found(fits, [one.row for one in heard] + tried, chosen, kept, weights, regression)
 
