@@ -41,7 +41,7 @@ from oneof.data.splits import split_rows
 from oneof.methods import BalancedProden
 from oneof.networks import MLP
 from oneof.paper.results import origin
-from oneof.selection.leave_one_out import Kernel, _basis, _nystrom
+from oneof.selection.leave_one_out import left_out_regression
 from oneof.selection.space import SEEN, Setting, Space
 from oneof.selection.trying import training, trial_of
 from oneof.storage.rows import append, read
@@ -163,19 +163,9 @@ def predictions(x: Floats, text: bool) -> dict[str, Callable[[Floats], Floats]]:
     for scaling in ("none",) if text else ("feature", "ranks", "both"):
         shift, scale = SEEN[scaling](wide)
         seen = ((wide - shift) * scale)[:, scale != 0].numpy()
-        landmarks = seen[np.random.default_rng(0).permutation(len(seen))[: Kernel.landmarks]]
-        basis = _basis(_nystrom(seen, landmarks, Kernel.width)(seen))
         for ridge in (0.1, 0.3, 1.0):
-            found[f"{scaling}, ridge {ridge:g}"] = partial(left_out, basis, ridge)
+            found[f"{scaling}, ridge {ridge:g}"] = left_out_regression(seen, ridge)
     return found
-
-
-def left_out(basis: Any, ridge: float, weights: Floats) -> Floats:
-    square = basis.root**2
-    shrink = (square / (square + ridge))[:, None]
-    own = ((basis.left**2) @ shrink).clip(max=1 - 1e-6)
-    centred = weights - weights.mean(0)
-    return np.asarray((basis.left @ (shrink * (basis.left.T @ centred)) - own * centred) / (1 - own) + weights.mean(0))
 
 
 @cache

@@ -78,6 +78,13 @@ def fit(
     epochs: Annotated[
         int | None, typer.Option(min=1, help="Epochs to train the ensemble. Default: 30, fewer above 40,000 rows.")
     ] = None,
+    time_limit: Annotated[
+        float | None,
+        typer.Option(
+            min=1,
+            help="Seconds that learning may take, about: networks get fewer epochs or are left out, then trees, and the run says so. The clock decides, so a run is not repeated to the bit. Default: none.",
+        ),
+    ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Of everything that is drawn.")] = 0,
     threads: Annotated[int, typer.Option(min=1, help="Of torch. Small networks are fastest with one.")] = 1,
     processes: Annotated[
@@ -97,6 +104,9 @@ def fit(
     ] = False,
 ) -> None:
     """Learn a classifier and the right label of every row; write both, with what is known about them, to a folder."""
+    screen = Console(stderr=True)
+    if screen.is_terminal:  # what follows imports and reads for seconds
+        screen.print(Text(f"Reading {file} ..."))
     from oneof.runs.fit_table import Task, fit_table
     from oneof.training.processes import crew_here
 
@@ -112,6 +122,7 @@ def fit(
         cache=cache_dir,
         memory=int(memory * 2**30),
         processes=processes,
+        time_limit=time_limit,
         progress=True,
         say=lambda line: console.print(Text(line, style="yellow")),
     )

@@ -82,6 +82,7 @@ class Learned(NamedTuple):
     chosen: list[dict[str, Any]]  # settings
     rule: str  # by which they were chosen; "gold": by gold labels
     seed: int
+    left_out: list[str]  # for want of time, in words
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -117,7 +118,8 @@ def learn(examples: Examples, asked: Search, *, train_on_gold: bool = False) -> 
     networks = Model(classes, examples.encoding, tuple(map(member_of, found.fits)), {})
     trained = trained_rows(found.fits, len(x))
     parts = _ask_members(networks, x, original, trained)
-    others = _teach_others(examples, found, _beliefs(sets, found, parts, examples.prior), asked)
+    late = asked.seconds_left <= 0 and found.weights is not None and "trees" in asked.space.learners
+    others = _teach_others(examples, found, _beliefs(sets, found, parts, examples.prior), asked, late)
     known = _taught(original, gold if enough else None)
     kept = _of_best_kind(networks, parts, known, asked.rule)
     chosen = replace(networks, members=tuple(networks.members[i] for i in kept))
@@ -134,6 +136,7 @@ def learn(examples: Examples, asked: Search, *, train_on_gold: bool = False) -> 
         plain_value([one._asdict() for one in found.chosen]),
         "gold" if enough else asked.rule,
         asked.seed,
+        found.left_out + (["--time-limit: there was no time for trees."] if late else []),
     )
 
 
@@ -171,11 +174,13 @@ def _beliefs(
     return np.asarray((believed(sets, [part.mean for part in parts], prior) + found.weights) / 2)
 
 
-def _teach_others(examples: Examples, found: Found, beliefs: NDArray[np.floating[Any]], asked: Search) -> list[Taught]:
+def _teach_others(
+    examples: Examples, found: Found, beliefs: NDArray[np.floating[Any]], asked: Search, late: bool
+) -> list[Taught]:
     """The learners that are no networks."""
     lesson, c = Lesson(examples.x, beliefs, examples.groups, asked.seed), beliefs.shape[1]
     wanted, others = asked.space.learners, []
-    if "trees" in wanted and asked.space.trees.affordable(*beliefs.shape):
+    if "trees" in wanted and not late and asked.space.trees.affordable(*beliefs.shape):
         others.append(grow_trees(lesson, c, asked.space.trees))
     others += [teach_own(lesson, one, c) for one in wanted if not isinstance(one, str)]
     if found.regression is not None and ("kernel" in wanted or not (found.fits or others)):

@@ -12,6 +12,8 @@ No true label is used anywhere. Docs: docs/decisions/0006-default-estimator.md.
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -60,6 +62,7 @@ class Found(NamedTuple):
     candidates: NDArray[np.bool_]  # [n, c] the sets that the ensemble was trained on
     weights: NDArray[np.float64] | None  # [n, c] of the candidates, by what the other rows say
     regression: Taught | None  # by which they said it
+    left_out: list[str]  # for want of time, in words
 
 
 def search(x: NDArray[Any], mask: NDArray[np.bool_], asked: Search = Search()) -> Found:  # noqa: B008 - frozen
@@ -90,21 +93,42 @@ def _search(x: NDArray[Any], mask: NDArray[np.bool_], asked: Search, crew: Crew)
     weights = np.asarray(np.mean([one.weights for one in heard], axis=0)) if heard else None
     regression = _regression(rows, heard[: space.scalings])
     if not networks:
-        return Found((), [one.row for one in heard], [], mask, weights, regression)
+        return Found((), [one.row for one in heard], [], mask, weights, regression, [])
     kept, lead = purified(mask, weights, space.margin)
     ways = [one.row["scaling"] for one in heard[: space.scalings]] or list(space.scaling)
     hidden = space.hidden if "networks" in networks else ((),)
     settings = [Setting(*one) for one in product(hidden, ways, space.lr, space.weight_decay)]
+    epochs = crew.agreed(_affordable(rows._replace(mask=kept), settings))
+    left_out = [] if epochs == space.epochs else [f"--time-limit: networks had {epochs} of {space.epochs} epochs."]
+    if not epochs and heard:
+        left_out = ["--time-limit: there was no time for networks."]
+        return Found((), [one.row for one in heard], [], mask, weights, regression, left_out)
+    rows = rows._replace(asked=replace(rows.asked, space=replace(space, epochs=max(epochs, 1))))
     tried, chosen = _try(rows._replace(mask=kept), settings, rule)
     fits = _ensemble(rows._replace(mask=kept), chosen)
     if "linear" in networks and () not in hidden:
         linear = list(dict.fromkeys(one._replace(hidden=()) for one in chosen))
         wide = replace(
-            rows.asked, space=replace(space, batch=2 * (space.batch or 50))
+            rows.asked, space=replace(rows.space, batch=2 * (space.batch or 50))
         )  # steps of linear models are all overhead
         fits += _ensemble(rows._replace(mask=kept, asked=wide), linear, "linear")
     fits = tuple(replace(one, removals=_with_first_round(one, lead)) for one in fits)
-    return Found(fits, [one.row for one in heard] + tried, chosen, kept, weights, regression)
+    return Found(fits, [one.row for one in heard] + tried, chosen, kept, weights, regression, left_out)
+
+
+def _affordable(rows: Prepared, settings: list[Setting]) -> int:
+    """Epochs of the ensemble that take half of the time that is left, by the time that one takes: the rest is for trees and labels.
+
+    Fewer than five teach a network too little: then none.
+    """
+    epochs, left = rows.space.epochs or 60, rows.asked.seconds_left
+    if math.isinf(left):
+        return epochs
+    begun = time.monotonic()
+    short = replace(rows.asked, space=replace(rows.space, epochs=1, purify=None), progress=None)
+    _ensemble(rows._replace(asked=short), settings[: rows.space.settings])
+    some = int(min(epochs, (left / 2) // max(time.monotonic() - begun, 1e-3)))
+    return some if some >= min(epochs, 5) else 0
 
 
 def _regression(rows: Prepared, heard: list[Asked]) -> Taught | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -41,6 +43,8 @@ class Search:
         How much votes speak for each label [n, c], as for `oneof.fit`.
     gold
         True labels [n] of some rows, -1 elsewhere: they choose the settings, in place of the rule, and train nothing.
+    until
+        When learning should end, by `time.monotonic`: networks get as many epochs as fit, or are left out.
     progress, checkpoint, memory, device, processes
         As for `oneof.fit`; processes are started once for the whole search.
     """
@@ -51,11 +55,16 @@ class Search:
     groups: Any = None
     prior: NDArray[np.floating[Any]] | None = None
     gold: NDArray[np.intp] | None = None
+    until: float | None = None
     progress: str | None = None
     checkpoint: str | Path | None = None
     memory: int | None = None
     device: str | torch.device = "cpu"
     processes: int | None = None
+
+    @property
+    def seconds_left(self) -> float:
+        return math.inf if self.until is None else self.until - time.monotonic()
 
 
 FEWEST = 200
