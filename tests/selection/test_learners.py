@@ -78,7 +78,8 @@ def test_arrays_that_are_no_trees_are_known(part, change):
     assert replace(forest, **{part: change(getattr(forest, part))}).misfit(3, 4)
 
 
-def test_trees_are_left_out_of_many_classes():
+def test_trees_are_fewer_and_then_left_out_of_many_classes():
+    assert [Trees().each(c) for c in (2, 25, 50, 5000)] == [30, 30, 15, 5]
     assert Trees().affordable(100_000, 20)
     assert not Trees().affordable(5000, 5000)
 

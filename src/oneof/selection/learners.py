@@ -32,10 +32,14 @@ _CELLS = 2**20  # (row, tree) pairs at a time
 class Trees:
     """Extremely randomised trees on resolved labels."""
 
-    count: int = 300
+    count: int = 300  # fewer above 25 classes, down to a sixth: the cost grows as their number
     parts: int = 10  # of the rows, each held out by a tenth of the trees
     rows: int = 20_000  # a tree learns from at most
     cells: int = 2_000_000  # rows x classes above which trees are left out: their cost grows as both
+
+    def each(self, c: int) -> int:
+        """Trees that hold out a part."""
+        return max(1, round(self.count / self.parts * min(1, max(25 / c, 1 / 6))))
 
     def affordable(self, n: int, c: int) -> bool:
         return min(n, self.rows) * c <= self.cells
@@ -136,7 +140,7 @@ def grow_trees(lesson: Lesson, classes: int, trees: Trees = Trees()) -> Taught: 
     forests = []
     for number, (train, held) in enumerate(lesson.folds(trees.parts)):
         grown = ExtraTreesClassifier(
-            max(1, trees.count // trees.parts),
+            trees.each(classes),
             max_features=max(isqrt(d), min(-(-d // 2), 32)),
             random_state=lesson.seed % 2**20 * trees.parts + number,
         )
