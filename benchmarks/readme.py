@@ -19,7 +19,7 @@ import votes_tables
 from on_images import report, sets
 
 from oneof.data.named.catalogue import NAMED
-from oneof.paper import tables
+from oneof.paper import tables, theory
 from oneof.paper.experiments import TABLES
 from oneof.paper.printed import printed
 from oneof.storage.rows import Row, read
@@ -28,7 +28,7 @@ ROOT = Path(__file__).parents[1]
 MARK = "<!-- {}: made by benchmarks/readme.py -->", "<!-- {}: end -->"
 MARKED = (
     "README.md", "docs/results.md", "docs/methods.md", "docs/findings.md", "docs/tries.md",
-    "docs/decisions/0006-default-estimator.md", "docs/votes.md",
+    "docs/decisions/0006-default-estimator.md", "docs/votes.md", "docs/theory.md",
 )  # fmt: skip
 SETS = ("lost", "birdsong", "msrcv2")
 SEEDS = range(100, 110)
@@ -104,11 +104,17 @@ def made() -> dict[str, str]:
         "digits": digits.table(_reported("digits")),
         "reached": report.reached(on_images),
         "images": report.table(reported, on_images),
+        "theory": theory.table(read(ROOT / "results/theory.jsonl")),
         "sets": sets.table(ROOT / "results/sets"),
         "choice": report.choice(on_images),
         "cifar10n": "\n".join(votes_cifar10n.lines(read(ROOT / "results/votes_cifar10n.jsonl"))),
         "cifar10n-held-out": "\n".join(votes_cifar10n.held_out_lines(read(ROOT / "results/votes_cifar10n.jsonl"))),
         "votes-tables": votes_tables.report(ROOT / "results/votes_tables.jsonl"),
+        "votes-short": votes_tables.short_report(
+            *(ROOT / f"results/votes_{name}.jsonl" for name in ("tables", "cifar10n"))
+        ),
+        "cifar10h": "\n".join(votes_cifar10n.humans_lines(read(ROOT / "results/votes_cifar10n.jsonl"))),
+        "votes-simulated": votes_tables.simulated_report(ROOT / "results/votes_tables.jsonl"),
         "search": report.table([row for row in on_images if row["seed"] not in SEEDS], on_images),
         "earlier": report.table([row for row in on_images if row["seed"] in SEEDS and row not in reported], on_images),
     }

@@ -122,6 +122,7 @@ def _training(rng: np.random.Generator, epochs: int = 60, t: int = 5) -> dict[st
 def _facts(n: int, names: list[str], gold: bool) -> dict[str, Any]:
     return {
         "oneof": "0.1.0",
+        "format": 1,
         "torch": "2.13.0",
         "command": ["oneof", "fit", "animals <v2>.csv", "--candidates", "candidates", "--out", "RUN"],
         "seed": 0,
@@ -136,11 +137,14 @@ def _facts(n: int, names: list[str], gold: bool) -> dict[str, Any]:
         "chosen": {"lr": 0.05, "hidden": [128], "scaling": "feature", "purify": {"Pop": {"warm_up": 20}}},
         "rule": "covering",
         "estimate": {
+            "verdict": "interval",
             "value": 0.87,
             "low": 0.82,
             "high": 0.91,
-            "kind": "interval",
+            "bound": 0.95,
+            "covering": 0.93,
             "by": "gold labels" if gold else "candidate sets",
+            "reason": "50 rows of a random sample have gold labels" if gold else "if wrong labels come by chance",
         },
         "asked": {"train_on_gold": False},
         "warnings": ["'plain' and '<rare>' occur together in 94 % of their sets."],

@@ -51,6 +51,7 @@ WRITTEN = [
     "CONTRIBUTING.md",
     "benchmarks/README.md",
     *(f"docs/{name}" for name in PAGES if name != "tables.md"),
+    *(f"docs/decisions/{page.name}" for page in sorted((DOCS / "decisions").glob("*.md"))),
 ]
 
 

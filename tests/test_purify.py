@@ -1,4 +1,4 @@
-"""POP's two rules against the reference, and their laws as properties."""
+"""POP's rules against the reference, and their laws as properties."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oneof.purify import Pop, PopRatio, PopState, Rounds, stacked
+from oneof.purify import Pop, PopPrinted, PopRatio, PopState, Rounds, stacked
 
-RULES = [Pop(), PopRatio(), Pop(every_round=False), PopRatio(every_round=False)]
+RULES = [Pop(), PopPrinted(), PopRatio(), Pop(every_round=False), PopRatio(every_round=False)]
 CPU = torch.device("cpu")
 
 

@@ -53,11 +53,11 @@ def test_where_the_gain_comes_from_is_what_the_rows_say():
     assert pop_gain.table(read(ROOT / "results/tables.jsonl")) in page
 
 
-def test_how_often_the_interval_held_is_what_the_rows_say(capsys):
-    import practice
+def test_how_often_what_is_said_of_the_accuracy_is_true_is_what_the_rows_say():
+    import accuracy_claims
 
-    practice.show_interval(read(ROOT / "results/interval.jsonl"))
-    assert capsys.readouterr().out.strip() in (ROOT / "docs/decisions/0009-accuracy-without-truth.md").read_text()
+    page = (ROOT / "docs/decisions/0009-accuracy-without-truth.md").read_text()
+    assert accuracy_claims.show(read(ROOT / "results/accuracy_claims.jsonl")) in page
 
 
 def test_the_two_commands_are_there():

@@ -2,6 +2,8 @@
 
     python benchmarks/accuracy/images.py --plan fair --rows results/images.jsonl --limit-seconds 300
     python benchmarks/accuracy/images.py --plan mnist-like --limit-seconds 500
+    python benchmarks/accuracy/images.py --plan saturated --part 1/2 --commit 0123abc --data-dir /tmp/data
+    python benchmarks/accuracy/images.py --plan cifar100 --tiny --rows /tmp/rows.jsonl --sets /tmp/sets
     python benchmarks/accuracy/images.py --report
 
 Every row is written as soon as its trial ends; a run whose row is in the file is skipped. The last epoch is what a row reports: no
@@ -12,8 +14,10 @@ would have chosen. Runs that differ only in how they purify share their beginnin
 from __future__ import annotations
 
 import argparse
+import os
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import cache
 from itertools import groupby
 from pathlib import Path
@@ -37,7 +41,12 @@ from oneof.training.state import Fit
 from oneof.training.teacher import channels_first
 from oneof.training.trials import Trial
 
-GUESS = {"cifar10": (60.0, 1.4)}  # seconds to compile and per epoch, before a first run has been timed
+GUESS = {
+    "cifar10": (60.0, 1.4),
+    "cifar100": (60.0, 1.4),
+}  # seconds to compile and per epoch, before a first run has been timed
+SLOWER = {"RCR": 1.5, "PiCO": 2.5, "VALEN": 3.0, "RC": 1.3, "LWS": 1.3, "CAVL": 1.3}  # than PRODEN, by the loss
+SMALL = {"images": 60, "epochs": 5, "batch": 12, "difficulty": "tiny"}  # every part of a plan on a CPU
 
 
 # ----------------------------------------------------------------------------------------------------------------- a run
@@ -64,7 +73,9 @@ def trial(run: Run, data: Dataset) -> Trial:
     """Nine tenths of the training part to learn from, one tenth whose sets give the signals; the publisher's test part to report."""
     order = np.random.default_rng(run.seed).permutation(training_part(data))
     cut = len(order) // 10
-    return Trial(run.seed, np.sort(order[cut:]), np.sort(order[:cut]), data.test, lr=run.lr, weight_decay=1e-3)
+    return Trial(
+        run.seed, np.sort(order[cut:]), np.sort(order[:cut]), data.test, lr=run.lr, weight_decay=run.recipe.weight_decay
+    )
 
 
 def candidates(run: Run, data: Dataset, folder: Path, device: str) -> np.ndarray:
@@ -81,7 +92,8 @@ def perform(runs: Sequence[Run], plan: str, folder: Path, device: str) -> Iterat
     data = images(run.dataset, run.images)
     mask, own, x = candidates(run, data, folder, device), trial(run, data), pixels(run.dataset, run.images, device)
     seen = views(run.views, run.dataset, device=device, dtype=torch.bfloat16 if device == "cuda" else torch.float32)
-    network: Network = WideResNet() if run.dataset.startswith("cifar") else LeNet()
+    wide = WideResNet() if run.images is None else WideResNet(depth=10, widen=1)
+    network: Network = wide if run.dataset.startswith("cifar") else LeNet()
     problem = pose(x, mask, [own], run.method, None, run.training, seen, data.labels, torch.device(device))
     for one, fitted, seconds, shared in fits_of(runs, network, problem):
         setting = {"method": one.method, "purify": one.purify, "network": network, "training": one.training}
@@ -150,7 +162,8 @@ def estimate(runs: Sequence[Run], pace: dict[str, float], folder: Path) -> float
     shared = min((rule.warm_up for rule in rules), default=0)
     length = shared + len(runs) * (run.epochs - shared)
     known = pace.get(run.dataset)
-    seconds = known * length if known else compiling + epoch * length
+    slower = SLOWER.get(run.loss, 1.0)
+    seconds = slower * (known * length if known else compiling + epoch * length)
     if run.difficulty != "clean" and not path_of(folder, run.dataset, DIFFICULTIES[run.difficulty]).exists():
         seconds += compiling + 0.5 * epoch * DIFFICULTIES[run.difficulty]
     return seconds
@@ -170,7 +183,7 @@ def do(runs: Sequence[Run], plan: str, path: Path, folder: Path, limit: float, c
             return
         for run, row in perform(left, plan, folder, device) if left else ():
             append(path, [row | ({"commit": commit} if commit else {})])
-            pace[run.dataset] = row["seconds"] / run.epochs
+            pace[run.dataset] = row["seconds"] / run.epochs / SLOWER.get(run.loss, 1.0)
             figures = ", ".join(
                 f"{name} {row[name]:.4f}" for name in ("covering", "approximated", "set_size")
             )  # no label tempts
@@ -193,10 +206,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--sets", type=Path, default=Path("results/sets"))
     parser.add_argument("--limit-seconds", type=float, default=float("inf"))
     parser.add_argument("--commit", help="of the source, where git cannot say")
+    parser.add_argument("--data-dir", help="where the data sets lie; default: ONEOF_DATA")
+    parser.add_argument(
+        "--tiny", action="store_true", help="60 images, five epochs, small networks: does the plan run?"
+    )
     parser.add_argument("--report", action="store_true", help="print the table of all rows")
     given = parser.parse_args(arguments)
+    if given.data_dir:
+        os.environ["ONEOF_DATA"] = given.data_dir
     if given.plan:
         runs = part_of(PLANS[given.plan](), given.part)
+        runs = [replace(run, **SMALL) for run in runs] if given.tiny else runs
         do(runs, given.plan, given.rows, given.sets, given.limit_seconds, given.commit)
     if given.report:
         rows = read(given.rows)

@@ -1,11 +1,8 @@
-"""The commands on real data as a new user has them, beside simple baselines; and how often the truth-free interval holds.
+"""The commands on real data as a new user has them, beside simple baselines.
 
-    python benchmarks/accuracy/practice.py commands --data-dir DIR
-    python benchmarks/accuracy/practice.py interval --data-dir DIR --seeds 20 --rows results/interval.jsonl
+    python benchmarks/accuracy/practice.py --data-dir DIR
 
-`commands` writes a table with an `a|b|c` column, withholds the truth, and runs fit, predict, clean (and report, where it is).
-`interval` splits every set 80/20 for every seed, trains on the larger part, and asks whether the accuracy on the smaller one lies
-in the interval that candidate sets alone gave. It adds a row per split and goes on where it was stopped.
+It writes a table with an `a|b|c` column, withholds the truth, and runs fit, predict, clean (and report, where it is).
 """
 
 from __future__ import annotations
@@ -16,34 +13,21 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import numpy as np
 import pandas as pd
-import torch
 import typer
 from numpy.typing import NDArray
 from sklearn.neighbors import NearestNeighbors
 from sklearn.preprocessing import StandardScaler
 
-from oneof.data.encode import Encoding
 from oneof.data.named.catalogue import Dataset, load
-from oneof.paper.results import origin
-from oneof.runs.calibrate import by_set_size, by_two_guesses, estimate
-from oneof.runs.labels import ask_networks, judged_rows, trained_rows
-from oneof.runs.learn import SPACE
-from oneof.runs.model import Model, member_of
-from oneof.selection.search import search
-from oneof.selection.trying import Search
-from oneof.storage.rows import Row, append, read
+from oneof.runs.accuracy import Claim
 
 app = typer.Typer(add_completion=False)
 NEAR = 10  # neighbours that vote
-NO_ENCODING = Encoding((), (), (), {}, ())  # the features are numbers already
-QUICK = replace(SPACE, lr=(0.1,), weight_decay=(1e-3,), members=10, epochs=30)
-"""A search in a third of the time."""
 
 
 def split(n: int, seed: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
@@ -106,7 +90,7 @@ def run_commands(data: Dataset, folder: Path, seed: int) -> tuple[dict[str, floa
     as_frame(data, test).drop(columns="candidates").to_csv(folder / "test.csv", index=False)
     out = folder / "run"
     seconds = {"fit": timed("fit", folder / "train.csv", "--out", out, "--seed", str(seed))}
-    seconds["predict"] = timed("predict", out, folder / "test.csv", "--out", folder / "p.csv", "--sets", "0.9")
+    seconds["predict"] = timed("predict", out, folder / "test.csv", "--out", folder / "p.csv")
     seconds["clean"] = timed("clean", out, "--out", folder / "labels.csv")
     if "report" in {command.name or command.callback.__name__ for command in _commands() if command.callback}:
         seconds["report"] = timed("report", out, "--out", folder / "report.html")
@@ -136,66 +120,10 @@ def commands(
             facts = json.loads((Path(folder) / "run" / "run.json").read_text())["estimate"]
         told = ", ".join(f"{command} {value:.1f}" for command, value in seconds.items())
         print(f"\n## {name}, seed {seed}\n\nseconds: {told}; in all {sum(seconds.values()):.1f}")
-        print(f"truth-free accuracy: {facts['value']:.3f} ({facts['low']:.3f} to {facts['high']:.3f})\n")
+        print(f"said of the accuracy: {Claim(**facts).in_words}\n")
         print("| | labels of training rows | predictions of new rows |\n|---|---|---|")
         for rule, (labels, predicted) in {"oneof": ours, **baselines(data, *split(len(data.x), seed))}.items():
             print(f"| {rule} | {100 * labels:.1f} | {'' if predicted is None else f'{100 * predicted:.1f}'} |")
-
-
-@app.command()
-def interval(
-    data_dir: Annotated[Path, typer.Option(help="Where the real data sets lie.")],
-    rows: Annotated[Path, typer.Option(help="Where a row per split is added.")],
-    names: Annotated[str, typer.Option(help="Data sets, separated by commas.")] = "lost,msrcv2,birdsong",
-    seeds: Annotated[int, typer.Option(help="Splits of each.")] = 20,
-    quick: Annotated[bool, typer.Option("--quick", help="A search in a third of the time.")] = False,
-) -> None:
-    """See how often the truth-free interval holds the accuracy on rows that were not trained on."""
-    torch.set_num_threads(1)
-    done = read(rows) if rows.exists() else []
-    for seed in range(seeds):
-        for name in names.split(","):
-            if not any((row["data"], row["seed"], row["quick"]) == (name, seed, quick) for row in done):
-                done.append(one_split(load(name, data_dir), seed, quick))
-                append(rows, done[-1:])
-    show_interval([row for row in done if row["quick"] == quick and row["seed"] < seeds])
-
-
-def one_split(data: Dataset, seed: int, quick: bool) -> Row:
-    """Train on 80 %, estimate from the sets alone, and look at the truth of the rest."""
-    train, test = split(len(data.x), seed)
-    x = data.x.reshape(len(data.x), -1)
-    assert data.candidates is not None
-    begun = time.monotonic()
-    found = search(x[train], data.candidates[train], Search(QUICK if quick else SPACE, seed))
-    model = Model(data.classes, NO_ENCODING, tuple(map(member_of, found.fits)), {})
-    opinions = ask_networks(model, x[train], data.candidates[train], trained_rows(found.fits, len(train)))
-    judged = judged_rows(opinions, data.candidates[train], None)
-    return {
-        "data": data.name,
-        "seed": seed,
-        "quick": quick,
-        "accuracy": float((model.probabilities(x[test]).argmax(1) == data.labels[test]).mean()),
-        "covering": float(judged.covered.mean()),
-        "held_out_accuracy": float((opinions.mean.argmax(1) == data.labels[train])[opinions.held_out].mean()),
-        "two_guesses": by_two_guesses(judged),
-        "set_size": by_set_size(judged),
-        **estimate(judged)._asdict(),
-        "seconds": round(time.monotonic() - begun, 1),
-        **origin("cpu"),
-    }
-
-
-def show_interval(rows: list[Row]) -> None:
-    """Print per data set and pooled how often the interval held, and how wide it was."""
-    frame = pd.DataFrame(rows)
-    frame["held"] = (frame["low"] <= frame["accuracy"]) & (frame["accuracy"] <= frame["high"])
-    frame["width"] = frame["high"] - frame["low"]
-    print("| | splits | accuracy | estimate | covering rate | held | mean width |\n|---|---|---|---|---|---|---|")
-    for name, part in [*frame.groupby("data"), ("all", frame)]:
-        means = part[["accuracy", "value", "covering"]].mean()
-        told = " | ".join(f"{mean:.3f}" for mean in means)
-        print(f"| {name} | {len(part)} | {told} | {part['held'].sum()} | {part['width'].mean():.3f} |")
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
     python benchmarks/accuracy/votes_cifar10n.py --plan forms --limit-seconds 540     # on a GPU; resumable
     python benchmarks/accuracy/votes_cifar10n.py --plan held-out                      # which form do held-out votes prefer?
+    python benchmarks/accuracy/votes_cifar10n.py --plan rivals --rivals rivals.npz    # consensus labels of votes_rivals.py, and CROWDLAB's
     python benchmarks/accuracy/votes_cifar10n.py --report
 
 WRN-28-2, POP's three views, SGD 0.05 with a cosine, weight decay 1e-3, batch 256, all 50,000 images; the last epoch counts. Every row is
@@ -10,6 +11,9 @@ the share of training images whose label, argmax of prior x posterior, is the tr
 
 The plan `held-out` trains on two of each image's votes, drawn at random, and asks how often the third person named the resolved
 label (`agreement`), and how probable their vote was (`likelihood`): no truth is needed for that.
+
+With `--keep FOLDER` the probabilities of a run are stored there. `--kept FOLDER` writes rows of the means over its seeds, and of how far
+probabilities of the test images agree with the votes of 51 people on each (CIFAR-10H).
 """
 
 from __future__ import annotations
@@ -19,6 +23,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,11 +33,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from oneof.data.augment import views
-from oneof.data.files.human_votes import HumanVotes, read_cifar10n
+from oneof.data.files.cifar import HumanVotes, read_cifar10n
 from oneof.data.named.catalogue import Dataset, data_folder, load
 from oneof.methods import BalancedProden, Method, Proden
 from oneof.networks import WideResNet
-from oneof.paper.results import rows_of
+from oneof.paper.results import origin, rows_of
 from oneof.purify import Pop, Purify
 from oneof.storage.rows import Row, append, read
 from oneof.training.fit import fit
@@ -142,8 +147,9 @@ COMPARED = (
     "likelihood",
     "root of likelihood",
 )
-LONG = ("majority", "sets", "votes + 0.2", "true labels")
+LONG = ("true labels", "votes + 0.2, balanced", "majority", "sets")  # held-out votes find the second most probable
 RIVALS = ("rival-dawid-skene", "rival-glad", "rival-mmsr", "rival-crowdlab")
+EXTRA = ("votes + 0.2, balanced", "root of likelihood", "votes through confusion")
 
 
 class Run(NamedTuple):
@@ -156,10 +162,10 @@ class Run(NamedTuple):
 PLANS: dict[str, list[Run]] = {
     "held-out": [Run("held-out", form, 0, 40) for form in COMPARED],
     "forms": [Run("forms", form, seed, 40) for seed in (100, 101, 102) for form in TABLE],
-    "extra": [Run("forms", form, seed, 40) for seed in (100, 101, 102) for form in COMPARED if form not in TABLE],
+    "extra": [Run("forms", form, seed, 40) for form in EXTRA for seed in (100, 101, 102)],
     "rivals": [Run("forms", form, 100, 40) for form in RIVALS],
     "long": [Run("forms", form, 100, 150) for form in LONG],
-    "tiny": [Run("tiny", form, 0, 2) for form in (*TABLE, *COMPARED)],
+    "tiny": [Run("tiny", form, 0, 1) for form in (*TABLE, *COMPARED, *RIVALS)],
 }
 
 
@@ -192,39 +198,79 @@ def counts_of(people: HumanVotes, held_out: NDArray[np.intp] | None) -> Floats:
     return ((people.labels[..., None] == np.arange(C)) & kept[..., None]).sum(1).astype(np.float64)
 
 
-def perform(run: Run, count: int | None, device: str, labels: dict[str, NDArray[np.intp]]) -> Row:
-    data, people = data_of(count)
-    n, rest = len(people.truth), len(data.x) - len(people.truth)
+class Asked(NamedTuple):
+    """What all runs of a call share."""
+
+    count: int | None  # images of each part
+    device: str
+    labels: dict[str, NDArray[np.intp]]  # of rivals
+    keep: Path | None  # folder for probabilities
+
+
+def perform(run: Run, asked: Asked) -> Row:
+    data, people = data_of(asked.count)
+    n, pixel = len(people.truth), pixels(asked.count, asked.device)
     held_out = np.random.default_rng(run.seed).integers(3, size=n) if run.plan == "held-out" else None
-    form = form_of(run.form, people, counts_of(people, held_out), run.epochs, labels)
-    dtype = torch.bfloat16 if device == "cuda" else torch.float32
-    padded = np.concatenate([form.candidates, np.ones((rest, C), dtype=bool)])
-    prior = None if form.prior is None else np.concatenate([form.prior, np.ones((rest, C))])
-    training, start = Training(run.epochs, 256), time.perf_counter()
-    fitted = fit(
-        pixels(count, device),
-        padded,
-        trials=[Trial(run.seed, np.arange(n), None, data.test, lr=0.05, weight_decay=1e-3)],
+    form = form_of(run.form, people, counts_of(people, held_out), run.epochs, asked.labels)
+    start = time.perf_counter()
+    fitted = trained(form, np.arange(n), run, asked)
+    fitted.history.loss.tolist()  # waits for the device
+    seconds = time.perf_counter() - start
+    setting = {
+        "method": form.method,
+        "purify": form.purify,
+        "network": WideResNet(),
+        "training": Training(run.epochs, 256),
+    }
+    named = {"plan": run.plan, "form": run.form, "epochs": run.epochs, "images": n, "slack": form.slack, **setting}
+    (row,) = rows_of(fitted, seeds=[run.seed], seconds=seconds, **named)
+    resolved = shares_of(fitted, form, pixel[:n])
+    if asked.keep is not None:
+        tested = fitted.logits(pixel[data.test])[0].float().softmax(-1).cpu().numpy()
+        name = f"{run.form}.{run.seed}.{run.epochs}.npz"
+        np.savez_compressed(asked.keep / name, train=resolved.astype(np.float16), test=tested.astype(np.float16))
+    return row | judged(resolved, people, held_out)
+
+
+def trained(form: Form, rows: NDArray[np.intp], run: Run, asked: Asked) -> Fit:
+    """A network that has seen these rows."""
+    data, people = data_of(asked.count)
+    rest = len(data.x) - len(people.truth)
+    dtype = torch.bfloat16 if asked.device == "cuda" else torch.float32
+    return fit(
+        pixels(asked.count, asked.device),
+        np.concatenate([form.candidates, np.ones((rest, C), dtype=bool)]),
+        trials=[Trial(run.seed, rows, None, data.test, lr=0.05, weight_decay=1e-3)],
         method=form.method,
         purify=form.purify,
         network=WideResNet(),
-        training=training,
-        views=views("pop", "cifar10", device=device, dtype=dtype),
-        prior=prior,
+        training=Training(run.epochs, 256),
+        views=views("pop", "cifar10", device=asked.device, dtype=dtype),
+        prior=None if form.prior is None else np.concatenate([form.prior, np.ones((rest, C))]),
         slack=form.slack,
         labels=data.labels,
-        device=device,
+        device=asked.device,
     )
-    fitted.history.loss.tolist()  # waits for the device
-    seconds = time.perf_counter() - start
-    setting = {"method": form.method, "purify": form.purify, "network": WideResNet(), "training": training}
-    named = {"plan": run.plan, "form": run.form, "epochs": run.epochs, "images": n, "slack": form.slack, **setting}
-    (row,) = rows_of(fitted, seeds=[run.seed], seconds=seconds, **named)
-    return row | judged(fitted, form, people, pixels(count, device)[:n], held_out)
 
 
-def judged(fitted: Fit, form: Form, people: HumanVotes, x: Tensor, held_out: NDArray[np.intp] | None) -> Row:
-    """How many labels are resolved; and, where a vote of every image was held out, what it says of them."""
+def crowdlab(asked: Asked, epochs: int) -> NDArray[np.intp]:
+    """CROWDLAB's consensus [n], with probabilities by two of our networks, each for the half that it has not seen."""
+    from cleanlab.multiannotator import get_label_quality_multiannotator  # type: ignore[import-not-found]
+
+    people = data_of(asked.count)[1]
+    run = Run("halves", "votes + 0.2, balanced", 100, epochs)
+    form = form_of(run.form, people, counts_of(people, None), epochs, {})
+    halves = np.array_split(np.random.default_rng(run.seed).permutation(len(people.truth)), 2)
+    p = np.zeros(form.candidates.shape)
+    for half, other in (halves, halves[::-1]):
+        logits = trained(form, np.sort(other), run, asked).logits(pixels(asked.count, asked.device)[half])
+        p[half] = logits[0].double().softmax(-1).cpu().numpy()
+    found = get_label_quality_multiannotator(people.labels.astype(float), p + 1e-9, verbose=False)
+    return np.asarray(found["label_quality"]["consensus_label"].to_numpy(), dtype=np.intp)
+
+
+def shares_of(fitted: Fit, form: Form, x: Tensor) -> Floats:
+    """Probabilities of the training images [n, c]: prior x posterior."""
     logits = fitted.logits(x)[0].double().cpu().log_softmax(-1)
     prior = (
         torch.zeros(logits.shape)
@@ -232,7 +278,11 @@ def judged(fitted: Fit, form: Form, people: HumanVotes, x: Tensor, held_out: NDA
         else torch.as_tensor(form.prior + form.slack).clamp_min(1e-12).log()
     )
     allowed = fitted.candidates[0].cpu() | (~torch.as_tensor(form.candidates) if form.slack else False)
-    resolved = (logits + prior).masked_fill(~allowed, -torch.inf).softmax(-1).numpy()
+    return np.asarray((logits + prior).masked_fill(~allowed, -torch.inf).softmax(-1).numpy())
+
+
+def judged(resolved: Floats, people: HumanVotes, held_out: NDArray[np.intp] | None) -> Row:
+    """How many labels are resolved; and, where a vote of every image was held out, what it says of them."""
     found = {"resolved": round(float((resolved.argmax(1) == people.truth).mean()), 6)}
     if held_out is None:
         return found
@@ -248,27 +298,77 @@ def judged(fitted: Fit, form: Form, people: HumanVotes, x: Tensor, held_out: NDA
 # --------------------------------------------------------------------------------------------------------------- all runs
 
 
-def do(
-    runs: Sequence[Run], path: Path, limit: float, count: int | None, commit: str | None, rivals: Path | None
-) -> None:
-    device = "cuda" if torch.cuda.is_available() else "cpu"
+def do(runs: Sequence[Run], path: Path, limit: float, asked: Asked, commit: str | None) -> None:
     torch.backends.cudnn.benchmark = True
-    labels = dict(np.load(rivals)) if rivals else {}
     start, pace = time.perf_counter(), 2.5
     for run in runs:
         done = {tuple(row[name] for name in KEY) for row in read(path)} if path.exists() else set()
-        if tuple(run) in done or (run.form.startswith("rival-") and run.form not in labels):
+        if tuple(run) in done or not _known(run, asked):
             continue
         spent = time.perf_counter() - start
         if spent + pace * run.epochs > limit:
             print(f"stopped after {spent:.0f} s before {run}", flush=True)
             return
-        row = perform(run, count, device, labels)
+        row = perform(run, asked)
         append(path, [row | ({"commit": commit} if commit else {})])
         pace = row["seconds"] / run.epochs
         said = {name: row[name] for name in ("agreement", "likelihood") if name in row}  # no label tempts
         print(f"{time.perf_counter() - start:6.0f} s  {run}: {row['seconds']:.1f} s {said or ''}", flush=True)
     print("done", flush=True)
+
+
+def _known(run: Run, asked: Asked) -> bool:
+    """Are the labels of this rival at hand? CROWDLAB's are made where cleanlab can be imported."""
+    if run.form == "rival-crowdlab" and run.form not in asked.labels and find_spec("cleanlab"):
+        asked.labels[run.form] = crowdlab(asked, run.epochs)
+    return not run.form.startswith("rival-") or run.form in asked.labels
+
+
+def ensembles(folder: Path) -> Iterator[Row]:
+    """Rows of several networks of one form: means of their probabilities."""
+    data, people = data_of(None)
+    groups: dict[tuple[str, int], list[Path]] = {}
+    for path in sorted(folder.glob("*.npz")):
+        form, _, epochs = path.stem.rsplit(".", 2)
+        groups.setdefault((form, int(epochs)), []).append(path)
+    for (form, epochs), paths in groups.items():
+        if len(paths) > 1:
+            kept = [np.load(path) for path in paths]
+            train, test = (np.mean([one[part].astype(float) for one in kept], axis=0) for part in ("train", "test"))
+            yield {
+                "plan": "ensemble",
+                "form": form,
+                "epochs": epochs,
+                "seed": None,
+                "networks": len(paths),
+                "accuracy": float((test.argmax(1) == data.labels[data.test]).mean()),
+                "resolved": float((train.argmax(1) == people.truth).mean()),
+                **origin("cpu"),
+            }
+
+
+def beside_humans(folder: Path) -> Iterator[Row]:
+    """Cross-entropy of each model's probabilities of the test images against the shares of 51 people's votes (CIFAR-10H)."""
+    data = load("cifar10h")
+    assert data.votes is not None
+    shares = data.votes[data.test] / data.votes[data.test].sum(1, keepdims=True)
+    for path in sorted(folder.glob("*.npz")):
+        form, seed, epochs = path.stem.rsplit(".", 2)
+        p = np.load(path)["test"].astype(float).clip(1e-6)  # stored in 16 bits
+        p /= p.sum(1, keepdims=True)
+        entropy = float(-(shares * np.log(p)).sum(1).mean())
+        named = {"plan": "humans", "form": form, "seed": int(seed), "epochs": int(epochs)}
+        yield {**named, "cross_entropy": round(entropy, 4), "agrees": float((p.argmax(1) == shares.argmax(1)).mean())}
+
+
+def humans_lines(rows: Sequence[Row]) -> Iterator[str]:
+    yield "| trained on | epochs | cross-entropy against people | most people name its label % | runs |"
+    yield "|---|---|---|---|---|"
+    own = [row for row in rows if row["plan"] == "humans"]
+    for form, epochs in sorted({(row["form"], row["epochs"]) for row in own}, key=lambda one: (one[1], one[0])):
+        some = [row for row in own if (row["form"], row["epochs"]) == (form, epochs)]
+        means = (f"{np.mean([row['cross_entropy'] for row in some]):.3f}", _cell([100 * row["agrees"] for row in some]))
+        yield f"| {form} | {epochs} | {' | '.join(means)} | {len(some)} |"
 
 
 def lines(rows: Sequence[Row]) -> Iterator[str]:
@@ -296,7 +396,7 @@ def held_out_lines(rows: Sequence[Row]) -> Iterator[str]:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--plan", choices=PLANS)
+    parser.add_argument("--plan", choices=PLANS, nargs="+", default=[])
     parser.add_argument("--rows", type=Path, default=Path("results/votes_cifar10n.jsonl"))
     parser.add_argument("--limit-seconds", type=float, default=float("inf"))
     parser.add_argument("--images", type=int, help="of each part; default: all")
@@ -304,13 +404,23 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "--rivals", type=Path, help="an npz of consensus labels [50000] by name, made by votes_rivals.py"
     )
     parser.add_argument("--commit", help="of the source, where git cannot say")
+    parser.add_argument("--keep", type=Path, help="a folder for the probabilities of every run")
+    parser.add_argument(
+        "--kept", type=Path, help="such a folder: append rows of means over seeds, and beside CIFAR-10H"
+    )
     parser.add_argument("--report", action="store_true", help="print the tables of all rows")
     given = parser.parse_args(arguments)
     if given.plan:
-        do(PLANS[given.plan], given.rows, given.limit_seconds, given.images, given.commit, given.rivals)
+        if given.keep:
+            given.keep.mkdir(parents=True, exist_ok=True)
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+        asked = Asked(given.images, device, dict(np.load(given.rivals)) if given.rivals else {}, given.keep)
+        do([run for plan in given.plan for run in PLANS[plan]], given.rows, given.limit_seconds, asked, given.commit)
+    if given.kept:
+        append(given.rows, [*ensembles(given.kept), *beside_humans(given.kept)])
     if given.report:
         rows: list[dict[str, Any]] = read(given.rows)
-        print("\n".join([*lines(rows), "", *held_out_lines(rows)]))
+        print("\n".join([*lines(rows), "", *held_out_lines(rows), "", *humans_lines(rows)]))
 
 
 if __name__ == "__main__":

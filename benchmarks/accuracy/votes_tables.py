@@ -2,7 +2,7 @@
 
     python benchmarks/accuracy/votes_tables.py --sets music --seeds 0-9
     python benchmarks/accuracy/votes_tables.py --sets sentiment emotion discourse --seeds 0-0
-    python benchmarks/accuracy/votes_tables.py --sets digits lost msrcv2 birdsong --votes 2 3 5 --seeds 0-9     # long
+    python benchmarks/accuracy/votes_tables.py --sets digits lost msrcv2 birdsong --seeds 140-149 --jobs 16     # hours of one core
     python benchmarks/accuracy/votes_tables.py --report
 
 A row per set, system and seed: `right`, the share of items whose label is the true one, and `test`, where the set has test rows, the accuracy of the
@@ -18,8 +18,11 @@ import json
 import time
 import warnings
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
 from functools import cache, partial
 from importlib.util import find_spec
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -35,18 +38,16 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from oneof import PartialLabelClassifier
+from oneof.candidates.mask import Candidates
+from oneof.data.encode import Encoding
 from oneof.data.named.catalogue import data_folder, load
-from oneof.data.ranks import learn_ranks
-from oneof.data.splits import split_rows
-from oneof.methods import BalancedProden
-from oneof.networks import MLP
+from oneof.paper.compare import holm, paired
 from oneof.paper.results import origin
-from oneof.selection.leave_one_out import left_out_regression
-from oneof.selection.space import SEEN, Setting, Space
-from oneof.selection.trying import training, trial_of
+from oneof.runs.learn import SPACE, Examples, Learned, learn
+from oneof.runs.voted import Voted, Weighed, weigh_votes
+from oneof.selection.trying import Search
 from oneof.storage.rows import append, read
-from oneof.training.fit import fit
-from oneof.votes import Joint, Spelling, Votes, dawid_skene, join, read_long, resolve, top_p, union
+from oneof.votes import Spelling, Votes, dawid_skene, join, read_long, top_p, union
 
 Floats = NDArray[np.float64]
 SIMULATED = ("digits", "lost", "msrcv2", "birdsong")
@@ -153,51 +154,45 @@ def simulated(name: str, each: int, seed: int) -> Jury:
     return Jury(numbered(item, annotator, label, c), x[rows], truth[rows], False, x[test], truth[test])
 
 
-# -------------------------------------------------------------------------------------------------------- votes and features
-
-
-def predictions(x: Floats, text: bool) -> dict[str, Callable[[Floats], Floats]]:
-    """Kernel regression that leaves each row out, for a few ways to see the features and ridges; of texts they are as they are."""
-    wide = torch.as_tensor(learn_ranks(x)(x))
-    found = {}
-    for scaling in ("none",) if text else ("feature", "ranks", "both"):
-        shift, scale = SEEN[scaling](wide)
-        seen = ((wide - shift) * scale)[:, scale != 0].numpy()
-        for ridge in (0.1, 0.3, 1.0):
-            found[f"{scaling}, ridge {ridge:g}"] = left_out_regression(seen, ridge)
-    return found
+# -------------------------------------------------------------------------------------------------------------------- ours
 
 
 @cache
-def joined(name: str, each: int | None, seed: int) -> Joint:
-    data = jury(name, each, seed)
-    return join(data.votes, predictions(data.x, data.text))
+def weighed(name: str, each: int | None, seed: int) -> Weighed:
+    """Votes and features as `oneof fit --votes` weighs them."""
+    data = jury(name, each, seed if each else 0)
+    sets = Candidates(union(data.votes).mask, np.array(data.votes.labels))
+    names = tuple(f"x{k}" for k in range(data.x.shape[1]))
+    examples = Examples(data.x, sets, Encoding(names, (0.0,) * len(names), (), {}, ()))
+    return weigh_votes(examples, Voted(pa.table({}), data.votes, np.arange(len(data.x)), [], ()), SPACE, seed)
 
 
-def networks(data: Jury, prior: Floats, seed: int) -> tuple[Floats, Floats | None]:
-    """Probabilities of the rows, by networks that did not train on them, and of the test rows: an ensemble that knows the votes by a prior."""
-    space = Space().of(len(data.x))
-    ranks = learn_ranks(data.x)
-    setting = Setting((256,), "none" if data.text else "both", 0.1, 1e-3)
-    parts = split_rows(np.arange(len(data.x)), space.members // 2, None, seed)
-    trials = [trial_of(setting, (seed, i), parts[i % len(parts)]) for i in range(space.members)]
-    fitted = fit(
-        ranks(data.x),
-        np.ones(prior.shape, dtype=bool),
-        prior=prior,
-        trials=trials,
-        method=BalancedProden(),
-        network=MLP(setting.hidden),
-        training=training(space, space.epochs or 60),
-    )
-    each = fitted.probabilities(ranks(data.x)).double().numpy()  # [t, n, c]
-    strange = np.ones(each.shape[:2], dtype=bool)
-    for t, rows in enumerate(fitted.rows.numpy()):
-        strange[t, rows] = False
-    strange[:, ~strange.any(0)] = True  # a few rows that every network trained on
-    held_out = np.einsum("tnc,tn->nc", each, strange) / strange.sum(0)[:, None]
-    tested = None if data.x_test is None else fitted.probabilities(ranks(data.x_test)).double().mean(0).numpy()
-    return held_out, tested
+@cache
+def learned(name: str, each: int | None, seed: int) -> Learned:
+    given = weighed(name, each, seed)
+    return learn(given.examples, Search(space=given.space, seed=seed))
+
+
+def ours(name: str, each: int | None, seed: int) -> Outcome:
+    data, run = jury(name, each, seed if each else 0), learned(name, each, seed)
+    place = {label: j for j, label in enumerate(data.votes.labels)}
+    labels = np.array([place[label] for label in run.purified["label"].to_pylist()])
+    tested = None if data.x_test is None else run.model.probabilities(data.x_test).argmax(1)
+    return Outcome(labels, tested, {"chosen": weighed(name, each, seed).people["chosen"]})
+
+
+def held_out(name: str, each: int | None, seed: int) -> Floats:
+    """Probabilities [n, c] by two models, each for the half that it has not seen."""
+    given = weighed(name, each, seed)
+    x, sets, prior = given.examples.x, given.examples.candidates, given.examples.prior
+    assert prior is not None
+    halves = np.array_split(np.random.default_rng(seed).permutation(len(x)), 2)
+    p = np.zeros(prior.shape)
+    for half, other in (halves, halves[::-1]):
+        own = Candidates(sets.mask[other], sets.classes)
+        part = replace(given.examples, x=x[other], candidates=own, prior=prior[other], beside=None, votes=None)
+        p[half] = learn(part, Search(space=given.space, seed=seed)).model.probabilities(x[half])
+    return p
 
 
 # ----------------------------------------------------------------------------------------------------------------- systems
@@ -224,17 +219,6 @@ def from_sets(data: Jury, mask: NDArray[np.bool_], seed: int) -> Outcome:
     learned = PartialLabelClassifier(random_state=seed, classes=list(range(mask.shape[1]))).fit(data.x, mask)
     tested = None if data.x_test is None else np.asarray(learned.predict(data.x_test), dtype=np.intp)
     return Outcome(np.asarray(learned.transduction_, dtype=np.intp), tested)
-
-
-def ours(data: Jury, joint: Joint, seed: int) -> Outcome:
-    """Networks that know the votes by the prior; labels by the votes, the other rows and the networks that did not see the row."""
-    held_out, tested = networks(data, joint.prior, seed)
-    labels = resolve(joint, held_out).argmax(1)
-    return Outcome(labels, None if tested is None else tested.argmax(1), facts_of(joint))
-
-
-def facts_of(joint: Joint) -> dict[str, Any]:
-    return {"chosen": joint.tried[0] if joint.tried else {}}
 
 
 def crowd_kit(data: Jury, name: str) -> Outcome:
@@ -266,14 +250,12 @@ def logistic_probabilities(data: Jury, labels: NDArray[np.intp]) -> Floats:
 
 def systems(name: str, each: int | None, seed: int) -> dict[str, Callable[[], Outcome]]:
     """What can be run, by name; nothing runs before it is called."""
-    data, own = jury(name, each, seed), seed if each else 0
-    joint = partial(joined, name, each, own)
+    data = jury(name, each, seed if each else 0)
     found: dict[str, Callable[[], Outcome]] = {
         "majority": lambda: then_logistic(data, majority(data, seed)),
         "Dawid-Skene": lambda: then_logistic(data, dawid_skene(data.votes).posterior.argmax(1)),
         "annotators": lambda: then_logistic(data, join(data.votes).posterior.argmax(1)),
-        "annotators and features": lambda: Outcome(joint().posterior.argmax(1), None, facts_of(joint())),
-        "annotators, features and networks": lambda: ours(data, joint(), seed),
+        "oneof fit --votes": partial(ours, name, each, seed),
         "sets: union": lambda: from_sets(data, union(data.votes).mask, seed),
         "sets: Dawid-Skene 90 %": lambda: from_sets(data, top_p(data.votes, 0.9).mask, seed),
     }
@@ -282,11 +264,11 @@ def systems(name: str, each: int | None, seed: int) -> dict[str, Callable[[], Ou
             found[f"crowd-kit {rival}"] = partial(crowd_kit, data, rival)
     if find_spec("cleanlab"):
         found["CROWDLAB, logistic"] = lambda: crowdlab(data, logistic_probabilities(data, majority(data, seed)))
-        found["CROWDLAB, ours"] = lambda: crowdlab(data, networks(data, joint().prior, seed)[0] + 1e-9)
+        found["CROWDLAB, ours"] = lambda: crowdlab(data, held_out(name, each, seed) + 1e-9)
     return found
 
 
-ONCE = ("Dawid-Skene", "annotators", "annotators and features")  # nothing random in them but simulated votes
+ONCE = ("Dawid-Skene", "annotators")  # nothing random in them but simulated votes
 
 
 # -------------------------------------------------------------------------------------------------------------------- rows
@@ -294,7 +276,7 @@ ONCE = ("Dawid-Skene", "annotators", "annotators and features")  # nothing rando
 
 def run(name: str, each: int | None, seed: int, wanted: list[str] | None, path: Path) -> None:
     done = {(row["set"], row["votes"], row["system"], row["seed"]) for row in read(path)} if path.exists() else set()
-    data = jury(name, each, seed)
+    data = jury(name, each, seed if each else 0)
     for system, call in systems(name, each, seed).items():
         first_only = each is None and (system in ONCE or system.startswith("crowd-kit"))
         if (name, each, system, seed) in done or (wanted and system not in wanted) or (first_only and seed > 0):
@@ -319,16 +301,105 @@ def run(name: str, each: int | None, seed: int, wanted: list[str] | None, path: 
         print(f"{name:10} {each or '':2} {system:34} seed {seed}  right {right:.4f}  test {test or 0:.4f}", flush=True)
 
 
+RIVALS = ("majority", "Dawid-Skene", "annotators", "CROWDLAB, logistic", "CROWDLAB, ours")
+OURS = "oneof fit --votes"
+
+
 def report(path: Path) -> str:
-    """Means and deviations over seeds, as Markdown."""
-    lines = ["| set | votes | system | labels right % | test % | seeds |", "|---|---|---|---|---|---|"]
+    """Real votes: means and deviations over seeds, as Markdown."""
+    lines = ["| set | system | labels right % | test % | seeds |", "|---|---|---|---|---|"]
     groups: dict[tuple[Any, ...], list[Any]] = {}
     for row in read(path):
-        groups.setdefault((row["set"], row["votes"] or "", row["system"]), []).append(row)
-    for key, rows in groups.items():
+        if row["votes"] is None:
+            groups.setdefault((row["set"], row["system"]), []).append(row)
+    sets = list(dict.fromkeys(name for name, _ in groups))
+    for key in sorted(groups, key=lambda one: sets.index(one[0])):
+        rows = groups[key]
         cells = [spread([row[name] for row in rows]) for name in ("right", "test")]
         lines.append(f"| {' | '.join(map(str, [*key, *cells, len(rows)]))} |")
     return "\n".join(lines)
+
+
+def simulated_report(path: Path) -> str:
+    """Simulated votes: labels right by every system, and whether ours are more, by paired t-tests with Holm's correction."""
+    rows = {(row["set"], row["votes"], row["system"], row["seed"]): row["right"] for row in read(path) if row["votes"]}
+    lines = [f"| set | votes | {' | '.join(RIVALS)} | {OURS} | not above, p > 0.05 |", "|---" * (len(RIVALS) + 4) + "|"]
+    cells = sorted({(name, each) for name, each, _, _ in rows}, key=lambda one: (SIMULATED.index(one[0]), one[1]))
+    right = {
+        (*cell, system): [rows[*cell, system, seed] for seed in sorted({key[3] for key in rows})]
+        for cell in cells
+        for system in (*RIVALS, OURS)
+    }
+    tests = {(*cell, rival): paired(right[*cell, OURS], right[*cell, rival]) for cell in cells for rival in RIVALS}
+    p = dict(zip(tests, holm([test.t_p for test in tests.values()]), strict=True))
+    for cell in cells:
+        open_ = [rival for rival in RIVALS if tests[*cell, rival].gain <= 0 or p[*cell, rival] > 0.05]
+        said = "; ".join(f"{rival} (p = {p[*cell, rival]:.2f})" for rival in open_)
+        shown = [spread(list(right[*cell, system])) for system in (*RIVALS, OURS)]
+        lines.append(f"| {' | '.join(map(str, [*cell, *shown, said]))} |")
+    return "\n".join(lines)
+
+
+PEOPLE = {
+    "music": "700 songs, 44 people",
+    "sentiment": "4,999 sentences, 203 people",
+    "emotion": "500 texts, 12 language models",
+    "discourse": "500 texts, 13 language models",
+}
+PICTURES = "CIFAR-10N: 50,000 pictures, 3 people each"
+SHOWN = {"majority": "majority", "Dawid-Skene": "Dawid-Skene", "CROWDLAB": "CROWDLAB, ours", "oneof": OURS}
+ON_PICTURES = dict(
+    zip(SHOWN, ("majority", "rival-dawid-skene", "rival-crowdlab", "votes + 0.2, balanced"), strict=True)
+)
+
+
+def real(path: Path, pictures: Path) -> dict[str, dict[str, float]]:
+    """Labels right in % on real votes: what -> system -> mean over seeds."""
+    found: dict[str, dict[str, float]] = {}
+    on_pictures = [row for row in read(pictures) if row["plan"] == "forms" and row["epochs"] == 40]
+    for what, key in (("", "resolved"), (", new pictures", "accuracy")):
+        found[PICTURES + what] = {
+            name: 100 * float(np.mean([row[key] for row in on_pictures if row["form"] == form]))
+            for name, form in ON_PICTURES.items()
+        }
+    rows = [row for row in read(path) if row["votes"] is None]
+    for name, people in PEOPLE.items():
+        of = {
+            short: [100 * row["right"] for row in rows if (row["set"], row["system"]) == (name, system)]
+            for short, system in SHOWN.items()
+        }
+        found[f"{name}: {people}"] = {short: float(np.mean(values)) for short, values in of.items() if values}
+    return found
+
+
+def short_report(path: Path, pictures: Path) -> str:
+    """The table of README."""
+    lines = [f"| labels right, % | {' | '.join(SHOWN)} |", "|---" * (len(SHOWN) + 1) + "|"]
+    for what, cells in real(path, pictures).items():
+        best = max(round(value, 1) for value in cells.values())
+        shown = [f"**{cells[name]:.1f}**" if round(cells[name], 1) == best else f"{cells[name]:.1f}" for name in SHOWN]
+        lines.append(f"| {what} | {' | '.join(shown)} |")
+    return "\n".join(lines)
+
+
+def draw(path: Path, pictures: Path, out: Path) -> None:
+    """README's picture: wrong labels that are left, by each system."""
+    from matplotlib import pyplot as plt
+
+    found = real(path, pictures)
+    figure, axes = plt.subplots(figsize=(9, 3.4), layout="constrained")
+    colours = ("#c9ced6", "#9aa4b2", "#6b7a90", "#0b6e4f")
+    for k, name in enumerate(SHOWN):
+        wrong = [100 - cells[name] for cells in found.values()]
+        bars = axes.bar(np.arange(len(found)) + 0.2 * (k - 1.5), wrong, 0.19, label=name, color=colours[k])
+        axes.bar_label(bars, fmt="%.1f", fontsize=7, padding=1)
+    labels = [what.replace(": ", "\n").replace(", ", ",\n") for what in found]
+    axes.set_xticks(np.arange(len(found)), labels, fontsize=8)
+    axes.set_ylabel("wrong labels left, %")
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(frameon=False, ncols=len(SHOWN), fontsize=8, loc="upper left")
+    figure.savefig(out, dpi=160, metadata={"Software": None})
+    plt.close(figure)
 
 
 def spread(values: list[float | None]) -> str:
@@ -345,17 +416,26 @@ def main() -> None:
     parser.add_argument("--seeds", default="0-9", help="first-last")
     parser.add_argument("--systems", nargs="+", help="names of systems; default: all that can run")
     parser.add_argument("--rows", type=Path, default=Path("results/votes_tables.jsonl"))
+    parser.add_argument("--jobs", type=int, default=1, help="processes, each with one thread")
+    parser.add_argument("--picture", type=Path, help="draw README's picture of the rows, and run nothing")
     parser.add_argument("--report", action="store_true", help="print the table of the rows and run nothing")
     asked = parser.parse_args()
     if asked.report:
-        print(report(asked.rows))
+        print(report(asked.rows), simulated_report(asked.rows), sep="\n\n")
         return
-    torch.set_num_threads(1)
+    if asked.picture:
+        draw(asked.rows, asked.rows.with_name("votes_cifar10n.jsonl"), asked.picture)
+        return
     first, last = map(int, asked.seeds.split("-"))
-    for name in asked.sets:
-        for each in asked.votes if name in SIMULATED else [None]:
-            for seed in range(first, last + 1):
-                run(name, each, seed, asked.systems, asked.rows)
+    work = [
+        (name, each, seed, asked.systems, asked.rows)
+        for seed in range(first, last + 1)
+        for name in asked.sets
+        for each in (asked.votes if name in SIMULATED else [None])
+    ]
+    with ProcessPoolExecutor(asked.jobs, get_context("spawn"), torch.set_num_threads, (1,)) as pool:
+        for future in [pool.submit(run, *one) for one in work]:
+            future.result()
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from oneof.networks import MLP as MLP
     from oneof.networks import Linear as Linear
     from oneof.purify import Pop as Pop
+    from oneof.purify import PopPrinted as PopPrinted
     from oneof.purify import PopRatio as PopRatio
     from oneof.training.fit import fit as fit
     from oneof.training.problem import Training as Training
@@ -31,6 +32,7 @@ _HOME = {
     "Linear": "networks",
     "Training": "training.problem",
     "Pop": "purify",
+    "PopPrinted": "purify",
     "PopRatio": "purify",
     "Trial": "training.trials",
 }

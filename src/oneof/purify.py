@@ -1,17 +1,17 @@
 """POP: progressive purification of candidate sets (Xu et al., ICML 2023).
 
-Two rules, each a frozen dataclass: `Pop` is Algorithm 1 of the paper, `PopRatio` what its released code runs. Neither knows a
-method or touches its memory: the mask shrinks, and every method reads the mask.
+Three rules, each a frozen dataclass: `Pop`, ours; `PopPrinted`, Algorithm 1 of the paper; `PopRatio`, what its released code
+runs. None knows a method or touches its memory: the mask shrinks, and every method reads the mask.
 
-The engine calls `observe` on the rows of every batch in the last `window` epochs before an event, and at the event `remove` on
-all rows, then `advance`. Numbers of a rule are floats, or tensors [t] with one value per trial (`stacked`).
+The engine calls `observe` on the rows of every batch in the last `window` epochs before an event (of a rule that is `current`: on
+all rows at the event), and at the event `remove` on all rows, then `advance`. Numbers of a rule are floats, or tensors [t] with one value per trial (`stacked`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
@@ -47,6 +47,9 @@ class Rounds:
     window: int = 5  # epochs whose posteriors are averaged at an event
     every_round: bool = True  # move the threshold at every event, not only at quiet ones
 
+    current: ClassVar[bool] = False
+    """Is the classifier asked anew about all rows at an event, in place of a mean over what the window's steps saw?"""
+
     def __post_init__(self) -> None:
         if not 1 <= self.window <= self.interval:
             raise ValueError(
@@ -71,19 +74,19 @@ class Rounds:
         [9, 10, 14, 15]
         """
         to_come = self.warm_up - epoch if epoch <= self.warm_up else (self.warm_up - epoch) % self.interval
-        return to_come < self.window
+        return to_come < self.window and not self.current
 
 
 @dataclass(frozen=True)
 class Pop(Rounds):
-    r"""Algorithm 1 as it must be meant: a label falls when the best candidate leads it by the threshold.
+    r"""A label falls when the best candidate leads it by a threshold that falls from event to event: Algorithm 1, as we run it.
 
         remove j from S_i   when   q_im - q_ij >= e,   m = argmax_{k in S_i} q_ik
-        e <- max(e - e_s, e_end)   after a round without removals (or after every round)
+        e <- max(e - e_s, e_end)   after every round (or, `every_round` = False, after one without removals)
 
     q: the softmax over *all* labels, averaged over the window; so a row whose mass lies outside its set is left alone.
-    Differs from the paper: m is the best candidate (the best label overall could empty the set), the threshold moves while
-    e > e_end (printed the other way round), epsilon is part of e, and the posterior is a mean over the last epochs. The paper
+    Differs from Algorithm 1 (`PopPrinted`): the threshold moves at every event and not only after one without removals, q is a mean
+    over what the steps of the last epochs saw and not the posterior of the moment, and there are epochs between events. The paper
     prints no numbers; how these were chosen, without true labels, is in docs/decisions/0003-pop-defaults.md.
     """
 
@@ -114,6 +117,25 @@ class Pop(Rounds):
         due = (share == 0) | self.every_round
         lower = torch.maximum(state.threshold - self.e_s, torch.zeros_like(state.threshold) + self.e_end)
         return _next(state, fallen, torch.where(due, lower, state.threshold))
+
+
+@dataclass(frozen=True)
+class PopPrinted(Pop):
+    r"""Algorithm 1 as printed: after the warm-up, each epoch is a round, and the classifier is asked anew about every row.
+
+        remove j from S_i   when   f_m(x_i) - f_j(x_i) >= e,   m = argmax_{k in S_i} f_k(x_i)
+        e <- max(e - e_s, e_end)   after a round without a single removal
+
+    f: the softmax over all labels in evaluation mode, of the network as it is at the end of the round.
+    Differs from print where print cannot be meant: m is the best candidate (the best label overall could empty the set), e falls
+    while e > e_end (printed: e <= e_end, where it would never move), and epsilon, which nobody can observe, is part of e.
+    """
+
+    interval: int = 1
+    window: int = 1
+    every_round: bool = False
+
+    current: ClassVar[bool] = True
 
 
 @dataclass(frozen=True)
@@ -162,7 +184,7 @@ class PopRatio(Rounds):
 
 
 Purify = Pop | PopRatio
-PURIFY: dict[str, type[Pop] | type[PopRatio]] = {"pop": Pop, "pop_ratio": PopRatio}
+PURIFY: dict[str, type[Pop] | type[PopRatio]] = {"pop": Pop, "pop_printed": PopPrinted, "pop_ratio": PopRatio}
 
 
 def stacked(rules: Sequence[Purify], device: torch.device) -> Purify:

@@ -13,10 +13,12 @@ import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 import pytest
+import typer
 from commands import call
 
 import oneof
 from oneof.candidates.read import read
+from oneof.cli import app
 from oneof.cli.demo import CARE, NAMES, NEW, _digits
 
 HEAVY = ("torch", "sklearn", "pyarrow", "matplotlib", "numpy")
@@ -31,6 +33,15 @@ def test_help(arguments):
     done = call(*arguments)
     assert done.returncode == 0
     assert "Usage" in done.stdout
+
+
+@pytest.mark.parametrize("command", ["data", "votes", "inspect", "fit", "table"])
+def test_flags_take_no_value_and_every_option_is_explained(command):
+    options = [option for option in typer.main.get_command(app).commands[command].params if option.name != "help"]
+    flags = [option for option in options if getattr(option, "is_flag", False) and not option.secondary_opts]
+    assert flags
+    assert all(flag.metavar == "" for flag in flags)
+    assert all(option.help for option in options)
 
 
 def test_help_imports_nothing_heavy():

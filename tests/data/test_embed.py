@@ -312,3 +312,10 @@ def test_another_network_in_the_same_folder_is_another(tmp_path: Path) -> None:
         network = Network()
         embedded(["abc"], Embedder("text", str(tmp_path / "model"), network), tmp_path, tmp_path / "cache")
         assert network.asked == ["abc"]
+
+
+def test_processes_that_share_a_cache_keep_what_each_made(tmp_path: Path) -> None:
+    other = Embedder("text", "m", lambda words: (embedded(["b"], mine, tmp_path, tmp_path), Network()(words))[1])
+    mine = Embedder("text", "m", Network())
+    embedded(["a"], other, tmp_path, tmp_path)  # while "a" is made, "b" is written
+    assert len(oneof.data.embed._kept(store(tmp_path))) == 2

@@ -213,3 +213,11 @@ def test_the_command_gets_what_is_missing(tmp_path, server, monkeypatch, capsys)
     assert captured.err == ""  # no bar where no one watches
     assert all((tmp_path / file).is_file() for file in old.files)
     assert len(server.requests) == 3
+
+
+def test_a_part_that_is_a_link_is_refused(tmp_path):
+    (tmp_path / "precious").write_text("mine")
+    (tmp_path / "a.bin.part").symlink_to(tmp_path / "precious")
+    with pytest.raises(ValueError, match="must be a part of a download; it is a link"):
+        download("http://127.0.0.1:9/a.bin", tmp_path / "a.bin", None, lambda *_: None, Patience(attempts=1))
+    assert (tmp_path / "precious").read_text() == "mine"

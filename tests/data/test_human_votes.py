@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 
-from oneof.data.files.human_votes import read_cifar10h, read_cifar10n
+from oneof.data.files.cifar import read_cifar10h, read_cifar10n
 from oneof.data.named.catalogue import load
 
 REAL = os.environ.get("ONEOF_DATA")

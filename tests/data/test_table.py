@@ -441,7 +441,7 @@ def test_a_frame_of_features_is_read_as_the_same_columns_of_a_file(tmp_path: Pat
     for given in (frame, pd.read_csv(tmp_path / "t.csv").drop(columns="candidates"), pa.Table.from_pandas(frame)):
         with pytest.warns(UserWarning, match="are left out") as said:
             columns, roles = read_features(given)
-        assert [str(one.message) for one in said] == file.left_out.lines()
+        assert [str(one.message) for one in said] == file.left_out.lines(of_a_frame=True)
         np.testing.assert_array_equal(columns.numbers, file.columns.numbers)
         assert columns.names == file.columns.names == ["size", "old", "day"]
         assert (roles.features, roles.dates) == (file.roles.features, file.roles.dates)

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import warnings
 
+import numpy as np
+import pandas as pd
 import pytest
 
+from oneof.data.table import read_features
 from oneof.estimator.arguments import warn_of_joined
+from oneof.estimator.classifier import PartialLabelClassifier
 
 
 @pytest.mark.parametrize("share", [0.01, 0.33, 0.65])
@@ -30,3 +34,26 @@ def test_a_label_with_a_sign_of_its_own_is_a_label(odd: str) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         warn_of_joined([odd, "cat", "dog", "Texas"] * 10)
+
+
+def test_messages_in_python_name_no_flag_of_the_command_line():
+    n = 40
+    frame = pd.DataFrame(
+        {
+            "size": np.linspace(0, 1, n) ** 2,
+            "note": [f"text {i}" for i in range(n)],
+            "id": range(n),
+            "label": [0, 1] * 20,
+        }
+    )
+    with pytest.warns(UserWarning, match="column") as said:
+        read_features(frame)
+    lines = [str(one.message) for one in said]
+    assert any("give it the dtype 'category'" in line for line in lines)
+    assert any("give X as an array" in line for line in lines)
+    assert any("rename them" in line for line in lines)
+    with pytest.raises(ValueError, match="features must be columns to learn from") as none:
+        read_features(frame[["note", "id"]])
+    with pytest.raises(ValueError, match=r"oneof.read.*makes them full") as empty:
+        PartialLabelClassifier().fit(np.eye(3), [["a"], ["b"], []])
+    assert not any("--" in line for line in [*lines, str(none.value), str(empty.value)])

@@ -21,6 +21,7 @@ from oneof.data.named.catalogue import NAMED, Dataset
 from oneof.methods import Batch, Proden
 from oneof.methods.proden import BalancedProden
 from oneof.networks import MLP, LeNet
+from oneof.purify import PopPrinted
 from oneof.selection.choose import rules
 from oneof.storage.rows import read
 from oneof.training import teacher
@@ -333,8 +334,50 @@ def test_the_schedule_that_is_reported_is_the_one_that_held_out_sets_prefer():
     assert best.split(" | ")[0] == f"| POP {plans.CHOSEN}"
 
 
+def test_every_system_of_table_1_trains_with_its_own_loss_and_settings():
+    losses = {run.system: type(run.method).__name__ for run in plans.saturated() if run.purify is None}
+    assert losses == {
+        "PRODEN": "Proden", "RC": "RC", "CC": "CC", "LWS": "LWS", "CAVL": "CAVL", "CLPL": "CLPL", "CLPL (softmax)": "CLPLSoftmax",
+        "RCR": "RCR", "PiCO": "PiCO", "VALEN": "Valen",
+    }  # fmt: skip
+    by = {(run.system, run.variant): run for run in [*plans.lenet(), *plans.saturated(), *plans.bare()]}
+    assert [by["RCR", "authors"].lr, by["RCR", "authors"].training.batch, by["RCR", ""].lr] == [0.1, 64, 0.05]
+    assert [by["PiCO", "authors"].views, by["PiCO", "authors"].lr] == ["pico", 0.01]
+    assert by["POP", "printed-last"].purify == PopPrinted(80, e0=0.95, e_end=0.1, e_s=0.05)
+    assert by["CC+POP", "bare-last"].method == by["CC", "bare"].method
+    assert by["CC+POP", "bare-last"].trunk == by["CC", "bare"].trunk != by["RC", "bare"].trunk
+    assert [by["CC", one].views for one in ("bare", "upright", "")] == ["plain", "upright", "pop"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("plan", ["lenet", "printed"])
+def test_a_plan_runs_in_small(run, tmp_path, plan, monkeypatch):
+    wished = [one for one in plans.PLANS[plan]() if one.dataset == "mnist"]
+    monkeypatch.setitem(plans.PLANS, plan, lambda: wished)
+    run("--plan", plan, "--tiny")
+    found = {(row["system"], row["variant"]): row for row in rows(tmp_path)}
+    assert set(found) == {(one.system, one.variant) for one in wished}
+    assert all(row["epoch"] == 5 and 0 <= row["accuracy"] <= 1 for row in found.values())
+
+
+def test_a_hundred_classes_have_a_tenth_of_the_rate(monkeypatch):
+    rng = np.random.default_rng(0)
+    data = Dataset(
+        "cifar100",
+        rng.integers(0, 256, (400, 4, 4, 3)),
+        np.arange(400) % 100,
+        list(range(100)),
+        None,
+        np.arange(300, 400),
+    )
+    monkeypatch.setattr(sets, "dataset_logits", lambda *_, **__: rng.normal(size=(400, 100)))
+    made = sets.make(data, 1, "cpu")
+    assert made.card["kind"]["rate"] == 0.04
+    assert made.card["average"][0] == pytest.approx(NAMED["cifar100"].paper.average, abs=0.5)
+
+
 def test_plans_have_no_run_twice():
     for plan in plans.PLANS.values():
         keys = [run.key for run in plan()]
         assert len(keys) == len(set(keys))
-        assert all(run.method and (run.purify or run.system != "POP") for run in plan())
+        assert all(run.method and bool(run.purify) == run.system.endswith("POP") for run in plan())

@@ -224,7 +224,7 @@ def test_images_wait_for_gpu_hours(oneof):
     ("arguments", "message"),
     [
         (["9"], "table must be one of 1, 2, 3, 4, 5, 6, 7; got 9"),
-        (["2", "--methods", "foo"], "method must be one of pop, valen, proden"),
+        (["2", "--methods", "foo"], "method must be one of pop, pop-printed, valen, proden"),
         (["2", "--methods", "prodn"], "Did you mean 'proden'?"),
         (["2", "--datasets", "lots"], "Did you mean 'lost'?"),
         (["2", "--datasets", "lost", "--data-dir", "/nowhere"], "data set 'lost' must lie in /nowhere"),

@@ -1,21 +1,12 @@
-"""Accuracy without truth, abstention and prediction sets, on data whose truth is known."""
+"""Abstention and prediction sets, on data whose truth is known."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from oneof.runs.calibrate import (
-    Estimate,
-    Judged,
-    by_set_size,
-    by_two_guesses,
-    calibrate,
-    chance_covered,
-    estimate,
-    prediction_sets,
-    threshold,
-)
+from oneof.runs.accuracy import Judged, claim
+from oneof.runs.calibrate import calibrate, prediction_sets, threshold
 
 
 def world(n: int = 4000, c: int = 6, rate: float = 0.3, seed: int = 0) -> tuple[Judged, np.ndarray]:
@@ -27,50 +18,14 @@ def world(n: int = 4000, c: int = 6, rate: float = 0.3, seed: int = 0) -> tuple[
     return Judged(p, sets, np.full(n, -1)), truth
 
 
-@pytest.mark.parametrize("rate", [0.1, 0.3, 0.5])
-@pytest.mark.parametrize("rule", [by_two_guesses, by_set_size])
-def test_both_rules_find_the_accuracy_where_wrong_labels_come_by_chance(rule, rate):
-    judged, truth = world(rate=rate)
-    right = (judged.probabilities.argmax(1) == truth).mean()
-    assert abs(rule(judged) - right) < 0.04
-    assert judged.covered.mean() > right + 0.02  # the covering rate alone does not
-
-
-def test_the_chance_that_a_wrong_label_is_covered():
-    judged, _ = world(rate=0.3)
-    assert abs(chance_covered(judged) - 0.3) < 0.03
-
-
-def test_gold_labels_speak_for_themselves():
-    judged, truth = world()
-    gold = np.where(np.arange(len(truth)) < 200, truth, -1)
-    found = estimate(judged._replace(gold=gold))
-    right = judged.probabilities[:200].argmax(1) == truth[:200]
-    assert found.by == "gold labels"
-    assert found.value == right.mean()
-    assert found.low < found.value < found.high
-
-
-def test_little_is_called_a_bound():
-    judged, _ = world(n=60)
-    found = estimate(judged)
-    assert found.kind == "bound"
-    assert found.low == 0
-    assert found.high > judged.covered.mean()
-    nothing = judged._replace(candidates=np.ones_like(judged.candidates))
-    assert estimate(nothing) == Estimate(1.0, 0.0, 1.0, "bound", "candidate sets")
-
-
-def test_sets_of_one_size_are_called_a_bound():
-    judged, _ = world(rate=0.0)
-    pairs = judged.candidates | np.roll(judged.candidates, 1, axis=1)
-    assert estimate(judged._replace(candidates=pairs)).kind == "bound"
+def curves_of(judged: Judged) -> dict:
+    return calibrate(judged, claim(judged))
 
 
 @pytest.mark.parametrize("known", [True, False], ids=["gold", "sets"])
 def test_predictions_above_the_threshold_are_as_right_as_wished(known):
     judged, truth = world()
-    curves = calibrate(judged._replace(gold=truth) if known else judged)
+    curves = curves_of(judged._replace(gold=truth) if known else judged)
     new, answers = world(seed=1)
     at = threshold(curves, 0.9)
     sure = new.sure >= at
@@ -94,7 +49,7 @@ def test_a_wish_beyond_reach_is_refused():
 @pytest.mark.parametrize("coverage", [0.8, 0.95])
 def test_prediction_sets_hold_the_truth_as_often_as_wished(known, coverage):
     judged, truth = world()
-    curves = calibrate(judged._replace(gold=truth) if known else judged)
+    curves = curves_of(judged._replace(gold=truth) if known else judged)
     new, answers = world(seed=1)
     sets = prediction_sets(curves, new.probabilities, coverage)
     held = sets[np.arange(len(answers)), answers].mean()
@@ -110,8 +65,13 @@ def test_few_rows_give_sets_of_everything():
         prediction_sets(curves, np.array([[0.9, 0.1]]), 90)
 
 
-def test_nothing_to_calibrate_by():
+def test_what_cannot_be_known_is_refused():
     judged, _ = world(n=5)
-    curves = calibrate(judged._replace(candidates=np.ones_like(judged.candidates)))
+    curves = curves_of(judged._replace(candidates=np.ones_like(judged.candidates)))
     assert curves["by"] == "nothing"
-    assert prediction_sets(curves, judged.probabilities, 0.9).all()
+    with pytest.raises(
+        ValueError, match=r"coverage must be known before it can be wished for; .* every set .* is full\. Label"
+    ):
+        prediction_sets(curves, judged.probabilities, 0.9)
+    with pytest.raises(ValueError, match=r"accuracy must be known before .*Label the rows in its sample\.csv"):
+        threshold(curves, 0.9)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 import sys
@@ -14,10 +15,13 @@ import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
+import torch
+from safetensors.torch import load, save
 
 from oneof.cli import main
 from oneof.runs.fit_table import Task, fit_table
 from oneof.runs.folder import Run
+from oneof.runs.model import checksum
 from oneof.selection.space import Space
 
 SMALL = Space(scaling=("both",), lr=(0.1,), weight_decay=(1e-3,), members=2, epochs=3)
@@ -72,6 +76,8 @@ def read_all(folder: Path) -> None:
 def edit(path: Path, change: Callable[[dict[str, Any]], object]) -> None:
     facts = json.loads(path.read_text())
     change(facts)
+    if isinstance(facts.get("checksum"), str):
+        facts["checksum"] = checksum(facts)
     path.write_text(json.dumps(facts))
 
 
@@ -82,7 +88,9 @@ def test_a_run_that_says_nothing_is_named(
     shutil.copy(whole.parent / "table.csv", run.parent)
     (run / "run.json").write_text("{}")
     said = called(monkeypatch, capsys, command(name, run))
-    wanted = f"{run}/run.json must be the file that oneof fit wrote; oneof is missing. Fit it again, in another folder."
+    wanted = (
+        f"{run}/run.json must be the file that oneof fit wrote; format is missing. Fit it again, in another folder."
+    )
     assert said == f"oneof: {wanted}\n"
 
 
@@ -93,7 +101,7 @@ def test_a_run_that_says_nothing_is_named(
         (lambda facts: facts.update(classes=["a", 2]), "classes[1] must be text, not 2"),
         (lambda facts: facts["calibration"].update(rows="x"), "calibration.rows must be a whole number, not 'x'"),
         (lambda facts: facts["calibration"].update(accuracy=[[1]]), "calibration.accuracy must be pairs"),
-        (lambda facts: facts["calibration"].update(scores=[]), "calibration.scores must not be empty"),
+        (lambda facts: facts["calibration"].update(rows=5, scores=[]), "calibration.scores must not be empty"),
         (lambda facts: facts["encoding"]["fills"].pop(), "encoding.fills must be 3 numbers, not 2"),
         (lambda facts: facts["encoding"]["gaps"].append("w"), "encoding.gaps must be among encoding.numbers"),
         (lambda facts: facts["encoding"].update(categories={"hue": []}), "encoding.categories must have a value"),
@@ -131,6 +139,44 @@ def test_a_model_that_is_not_the_one_described_is_refused(
     run: Path, change: Callable[[dict[str, Any]], object]
 ) -> None:
     edit(run / "model.json", change)
+    with pytest.raises(
+        ValueError, match=r"model\.json must describe model\.safetensors; the networks there are others"
+    ):
+        _ = Run.open(run).model
+
+
+def test_classes_that_were_renamed_are_noticed(run: Path) -> None:
+    facts = json.loads((run / "model.json").read_text())
+    (run / "model.json").write_text(json.dumps(facts | {"classes": ["b", "a", "c"]}))
+    with pytest.raises(
+        ValueError, match=r"model\.json must be the file that was written; it was changed\. Fit it again"
+    ):
+        _ = Run.open(run).model
+
+
+def test_a_run_of_another_format_is_refused(run: Path) -> None:
+    edit(run / "run.json", lambda facts: facts.update(format=2))
+    with pytest.raises(
+        ValueError, match=r"must be a run of format 1; it has 2, of oneof .*\. Read it with that version"
+    ):
+        Run.open(run)
+
+
+@pytest.mark.parametrize(
+    ("name", "tensor"),
+    [
+        ("0.shift", torch.zeros(3)),
+        ("0.scale", torch.zeros(2, 1, 8, dtype=torch.float64)),
+        ("0.ranks", torch.zeros(2)),
+        ("0.stranger", torch.zeros(1)),
+    ],
+)
+def test_tensors_of_other_shapes_are_refused_though_their_checksum_is_right(
+    run: Path, name: str, tensor: torch.Tensor
+) -> None:
+    content = save(load((run / "model.safetensors").read_bytes()) | {name: tensor})
+    (run / "model.safetensors").write_bytes(content)
+    edit(run / "model.json", lambda facts: facts.update(sha256=hashlib.sha256(content).hexdigest()))
     with pytest.raises(
         ValueError, match=r"model\.json must describe model\.safetensors; the networks there are others"
     ):

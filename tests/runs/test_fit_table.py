@@ -23,6 +23,7 @@ from oneof.data.encode import learn_encoding
 from oneof.data.table import Roles, read_columns, read_table
 from oneof.estimator.classifier import PartialLabelClassifier
 from oneof.runs import fit_table as fitting
+from oneof.runs.accuracy import drawn_rows
 from oneof.runs.fit_table import Task, fit_table
 from oneof.runs.folder import Run, write_json
 from oneof.selection.space import Space
@@ -78,7 +79,7 @@ def command(*arguments: str | Path, capsys: pytest.CaptureFixture[str]) -> tuple
 
 def test_a_run_holds_what_was_agreed(run: Run, table: Path) -> None:
     assert sorted(path.name for path in run.folder.iterdir()) == [
-        "model.json", "model.safetensors", "purified.parquet", "rows.jsonl", "run.json", "training.json",
+        "model.json", "model.safetensors", "purified.parquet", "rows.jsonl", "run.json", "sample.csv", "training.json",
     ]  # fmt: skip
     facts = run.facts
     assert facts["n"] == 150
@@ -86,7 +87,8 @@ def test_a_run_holds_what_was_agreed(run: Run, table: Path) -> None:
     assert facts["features"][:3] == ["x0", "x1", "x2"]
     assert facts["d"] == len(facts["features"])
     assert facts["file"] == str(table)
-    assert set(facts["estimate"]) == {"value", "low", "high", "kind", "by"}
+    assert facts["estimate"]["verdict"] in ("interval", "bound")
+    assert facts["estimate"]["high"] <= facts["estimate"]["bound"] <= 1
     training = run.training
     assert training["trials"] == run.model.t == len(training["chosen"])
     assert len(training["columns"]["loss"]) == training["epochs"]
@@ -111,7 +113,7 @@ def test_predict_writes_what_is_asked_for(run: Run, folder: Path, capsys: pytest
     code, said, _ = command("predict", run.folder, folder / "new.csv", "--out", out, *wishes, capsys=capsys)
     assert code == 0
     assert "40 rows" in said
-    assert "by candidate sets, which is weaker than by gold labels" in said
+    assert "by candidate sets, if wrong labels come into sets by chance, which tests do not refute" in said
     found = pq.read_table(out)
     assert found.column_names == ["label", "probability", "abstained", "set", "p(ant)", "p(bee)", "p(cow)"]
     for row in found.to_pylist():
@@ -221,12 +223,36 @@ def test_gold_labels_calibrate_and_do_not_train(folder: Path) -> None:
     found = fit_table(folder / "gold.csv", folder / "gold", Task(roles, space=only))
     other = fit_table(folder / "wrong.csv", folder / "wrong", Task(roles, space=only))
     assert found.facts["rule"] == "gold"
-    assert found.facts["estimate"]["by"] == found.model.calibration["by"] == "gold labels"
+    assert found.facts["estimate"]["by"] == "candidate sets"  # the labels of every third row are no random sample
     assert found.purified["label"] == other.purified["label"]
     assert found.purified["probability"] == other.purified["probability"]
     assert found.purified["gold"].to_pylist()[:4] == [given["truth"][0], None, None, given["truth"][3]]
     taught = fit_table(folder / "wrong.csv", folder / "taught", Task(roles, train_on_gold=True, space=only))
     assert taught.purified["probability"] != other.purified["probability"]
+
+
+def test_a_sample_that_was_filled_in_measures(
+    table: Path, run: Run, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sample, truth = pd.read_csv(run.folder / "sample.csv"), frame()["truth"]
+    assert list(sample) == ["row", "candidates", "gold"]
+    assert sample["row"].tolist() == drawn_rows(150)[:50].tolist()
+    assert sample["gold"].isna().all()
+    file = folder / "answers.csv"
+    sample.assign(gold=truth[sample["row"]].to_numpy()).to_csv(file, index=False)
+    measured = fit_table(table, folder / "measured", replace(TASK, answers=str(file)))
+    assert measured.facts["estimate"]["by"] == measured.model.calibration["by"] == "gold labels"
+    assert measured.facts["estimate"]["reason"] == "50 rows of a random sample have gold labels"
+    for cell, words in (("dragon", "must hold labels that the sets have; line 2 has 'dragon'"), ("", "")):
+        sample.assign(gold=cell, row=sample["row"] if words else 150).to_csv(file, index=False)
+        code, _, said = command(
+            "fit", table, "--out", folder / "no", "--ignore", "truth", "--gold-file", file, capsys=capsys
+        )
+        assert code == 2
+        assert (words or "must name rows from 0 to 149; line 2 has '150'") in said
+    file.write_text("a,b\n1,2\n")
+    with pytest.raises(ValueError, match="must have the columns row and gold; it has a, b"):
+        fit_table(table, folder / "no", replace(TASK, answers=str(file)))
 
 
 def test_exact_sets_exclusions_and_unlabelled_rows_mix(folder: Path) -> None:
@@ -312,7 +338,7 @@ def test_damaged_models_are_refused(run: Run, folder: Path) -> None:
     with pytest.raises(ValueError, match=r"model\.safetensors must be the file that was written; it was changed"):
         _ = Run.open(copy).model
     write_json({"format": 99}, copy / "model.json")
-    with pytest.raises(ValueError, match="must hold a model of format 2; it has another"):
+    with pytest.raises(ValueError, match="must hold a model of format 1; it has another"):
         _ = Run.open(copy).model
     (copy / "model.safetensors").unlink()
     with pytest.raises(ValueError, match="must hold a whole model"):
@@ -334,6 +360,7 @@ import sys, torch
 from pathlib import Path
 from oneof.data.table import Roles
 from oneof.data.encode import learn_encoding
+from oneof.runs.accuracy import drawn_rows
 from oneof.runs.fit_table import Task, fit_table
 from oneof.selection.space import Space
 torch.set_num_threads(1)

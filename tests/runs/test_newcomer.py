@@ -9,9 +9,10 @@ import pytest
 
 from oneof.cli import main
 from oneof.data.table import Roles, read_table
-from oneof.runs.fit_table import ASKED, Task, fit_table
+from oneof.runs.fit_table import LOCK, Task, fit_table
 from oneof.selection.space import Space
 from oneof.storage.files import written_beside
+from oneof.storage.locks import alone
 
 SMALL = Space(scaling=("feature",), lr=(0.1,), weight_decay=(1e-3,), members=2, epochs=2)
 ROWS = "".join(f"{i},{i % 3},{'cat|dog' if i % 2 else 'cat'}\n" for i in range(40))
@@ -45,11 +46,20 @@ def test_a_mistake_in_the_command_leaves_nothing_behind(table, tmp_path, capsys)
 
 def test_a_run_killed_before_its_note_was_whole_begins_again(table, tmp_path):
     (tmp_path / "RUN/checkpoint").mkdir(parents=True)
-    (tmp_path / f"RUN/checkpoint/.{ASKED}.part").write_text('{"one')
+    (tmp_path / "RUN/checkpoint/.0123.part").write_text('{"one')
     assert fit_table(table, tmp_path / "RUN", Task(Roles(candidates="labels"), space=SMALL)).purified.num_rows == 40
     (tmp_path / "RUN/checkpoint").mkdir()  # killed between its last two acts
     fit_table(table, tmp_path / "RUN", Task(Roles(candidates="labels"), space=SMALL))
     assert not (tmp_path / "RUN/checkpoint").exists()
+
+
+def test_a_folder_that_another_process_works_in_is_refused_at_once(table, tmp_path):
+    (tmp_path / "RUN/checkpoint").mkdir(parents=True)
+    with (
+        alone(tmp_path / "RUN/checkpoint" / LOCK, "RUN"),
+        pytest.raises(ValueError, match=r"RUN must not be in use; process \d+ on .* is at work there since"),
+    ):
+        fit_table(table, tmp_path / "RUN", Task(Roles(candidates="labels"), space=SMALL))
 
 
 def test_a_folder_with_something_else_is_refused(table, tmp_path):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from markupsafe import Markup
 from run_folder import NASTY, write_run
 
 from oneof.cli.report import report
+from oneof.runs.accuracy import drawn_rows, share_limits
 from oneof.runs.folder import Run
 from oneof.runs.page import balance, came_in, gold, render_page, training
 from oneof.runs.page.balance import audit_classes
@@ -210,12 +212,20 @@ def test_gold_is_counted_as_by_loops(table, plain):
     assert found.rows == len(known)
     assert found.right == sum(row["gold"] == row["label"] for row in known)
     assert found.removed == sum(row["gold"] in row["original"] and row["gold"] not in row["kept"] for row in known)
-    assert found.low < found.accuracy < found.high
+    assert (found.drawn, found.low, found.high) == (0, 0.0, 1.0)  # rows with gold labels are no prefix of those drawn
     bins = {}
     for row in known:
         bins.setdefault(min(int(row["probability"] * 10), 9), []).append(row)
     apart = [abs(sum(r["probability"] - (r["gold"] == r["label"]) for r in rows)) for rows in bins.values()]
     assert found.error == pytest.approx(sum(apart) / len(known))
+
+
+def test_drawn_gold_labels_bound_the_resolved_ones(table):
+    gold = np.full(table.n, -1)
+    gold[drawn_rows(table.n)[:50]] = np.where(np.arange(50) < 45, table.label[drawn_rows(table.n)[:50]], 0)
+    found = compare_gold(replace(table, gold=gold))
+    assert found.drawn == 50
+    assert (found.low, found.high) == share_limits(found.right, 50)
 
 
 def test_groups_are_counted_as_by_loops(table, plain):
@@ -300,20 +310,22 @@ def test_without_gold_labels_the_page_says_why_there_is_no_calibration(tmp_path)
     assert "Calibration on gold labels" not in html
     assert "against their gold label" not in html
     assert "Is one group treated worse?" not in html
-    assert "read from candidate sets, without true labels" in html
+    assert "About 87 % (82 % to 91 %), by candidate sets: if wrong labels come by chance." in html
+    assert "To know it, label the rows in sample.csv." in html
 
 
 @pytest.mark.parametrize(
-    ("estimate", "words"),
+    ("verdict", "words"),
     [
-        (None, "This run made no estimate."),
-        ({"value": 0.8, "low": 0.5, "high": 0.9, "kind": "bound", "by": "candidate sets"}, "A bound, not an estimate"),
+        ("bound", "At most 95 %, if the sets hold the truth; no more can be said: so it is"),
+        ("nothing learned", "Nothing learned: so it is"),
     ],
 )
 @pytest.mark.usefixtures("undrawn")
-def test_an_estimate_is_called_what_it_is(run, estimate, words):
+def test_a_claim_is_called_what_it_is(run, verdict, words):
     opened = Run.open(run)
-    assert words in render_page(opened.facts | {"estimate": estimate}, opened.purified, opened.training, opened.rows)
+    said = opened.facts["estimate"] | {"verdict": verdict, "value": None, "by": "candidate sets", "reason": "so it is"}
+    assert words in render_page(opened.facts | {"estimate": said}, opened.purified, opened.training, opened.rows)
 
 
 @pytest.mark.usefixtures("undrawn")
@@ -356,7 +368,7 @@ def test_the_command_writes_the_same_page_for_the_same_run(run, tmp_path, html, 
 
 @pytest.mark.parametrize(
     ("out", "words"),
-    [("report.pdf", "--out must end in .html; got 'report.pdf'"), ("none/r.html", "Make 'none' first.")],
+    [("report.pdf", "--out must end in one of .html, .htm; got 'report.pdf'"), ("none/r.html", "Make 'none' first.")],
 )
 def test_a_place_where_the_page_cannot_lie_is_refused(run, out, words):
     done = call("report", str(run), "--out", out)

@@ -23,7 +23,7 @@ from oneof.data.texts import learn_texts
 from oneof.estimator.classifier import PartialLabelClassifier
 from oneof.runs.export import export_onnx
 from oneof.runs.folder import Run
-from oneof.runs.model import load_model
+from oneof.runs.model import checksum, load_model
 
 WORDS = {
     "bill": ["invoice", "payment", "refund", "charged", "card", "money", "price"],
@@ -207,4 +207,5 @@ def write(folder: Path, facts: dict[str, Any], tensors: dict[str, Any]) -> None:
     """A model whose checksum is right, whatever it holds."""
     content = save(tensors)
     (folder / "model.safetensors").write_bytes(content)
-    (folder / "model.json").write_text(json.dumps(facts | {"sha256": hashlib.sha256(content).hexdigest()}))
+    facts = facts | {"sha256": hashlib.sha256(content).hexdigest()}
+    (folder / "model.json").write_text(json.dumps(facts | {"checksum": checksum(facts)}))

@@ -15,7 +15,7 @@ from oneof.candidates.generate import Flip, generate
 from oneof.data.synthetic import mixture
 from oneof.methods import METHODS, Proden
 from oneof.networks import MLP, Linear
-from oneof.purify import Pop, PopRatio
+from oneof.purify import Pop, PopPrinted, PopRatio
 from oneof.training.fit import fit
 from oneof.training.loop import begin, epochs
 from oneof.training.problem import Training, pose
@@ -30,6 +30,7 @@ PURIFY = {
     "plain": None,
     "pop": Pop(warm_up=1, interval=2, window=2, e0=0.8, e_s=0.2),
     "ratio": PopRatio(1, 2, 1, True, 0.05),
+    "printed": PopPrinted(warm_up=1, e0=0.8, e_s=0.2),
 }
 
 
@@ -332,3 +333,15 @@ def test_odd_modules_stack_pickle_and_join():
 def test_proden_is_the_default():
     assert torch.equal(run([trial(0)]).logits(DATA.x), run([trial(0)], method="proden").logits(DATA.x))
     assert METHODS["proden"] is Proden
+
+
+@pytest.mark.usefixtures("double")
+def test_the_printed_rule_asks_the_network_as_it_is():
+    rule = PopPrinted(warm_up=4, e0=0.3)
+    result = run([trial(0)], purify=rule)  # one event, after the last epoch
+    rows = result.rows[0]
+    q = result.logits(DATA.x)[0, rows].softmax(-1)
+    sets = torch.as_tensor(SETS)[rows]
+    best = q.masked_fill(~sets, -1).amax(-1, keepdim=True)
+    assert torch.equal(result.candidates[0], sets & (best - q < 0.3))
+    assert result.candidates.sum() < sets.sum()

@@ -15,7 +15,7 @@ from oneof.data.augment import views
 from oneof.data.synthetic import mixture
 from oneof.methods import METHODS, RCR, PiCO, Proden
 from oneof.networks import MLP, LeNet
-from oneof.purify import Pop, PopRatio
+from oneof.purify import Pop, PopPrinted, PopRatio
 from oneof.training.dense import Dense
 from oneof.training.events import begin_purifying, event, removals
 from oneof.training.fit import fit
@@ -37,6 +37,7 @@ PURIFY = {
     "plain": None,
     "pop": Pop(warm_up=1, interval=2, window=2, e0=0.2, e_end=0.02, e_s=0.1),
     "ratio": PopRatio(1, 2, 1, True, 0.3, 0.8),
+    "printed": PopPrinted(warm_up=1, e0=0.5),
 }
 PACKING = [name for name, method in METHODS.items() if method.packs and method.views == 1]
 

@@ -220,7 +220,17 @@ def test_the_score_is_the_mean_log_probability_of_the_held_out_votes() -> None:
     assert fold.score(fitted.posterior, fold.said(fitted.confusions)) == pytest.approx(np.mean(logs))
 
 
-def test_of_many_votes_a_fifth_is_held_out_once() -> None:
+def test_of_many_votes_two_fifths_are_held_out() -> None:
     votes = long([(i, f"{a}", "ab"[i % 2]) for i in range(MANY // 5 + 1) for a in range(5)])
-    (fold,) = folds(votes)
-    assert len(fold.item) == pytest.approx(len(votes.item) / 5, abs=1)
+    one, other = folds(votes)
+    for fold in (one, other):
+        assert len(fold.item) == pytest.approx(len(votes.item) / 5, abs=1)
+
+
+def test_votes_of_some_items_are_theirs_alone_and_numbered_anew() -> None:
+    votes = long([(i, a, "ab"[i % 2]) for i in range(6) for a in "xy"])
+    some = votes.of_items(np.array([4, 1]))
+    assert some.items.to_pylist() == [4, 1]
+    assert some.item.tolist() == [0, 0, 1, 1]
+    assert some.label.tolist() == [0, 0, 1, 1]
+    assert len(set(zip(some.item.tolist(), some.annotator.tolist(), strict=True))) == 4

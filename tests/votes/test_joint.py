@@ -6,7 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pyarrow import table
 
-from oneof.votes import Annotators, Choice, Votes, fit_annotators, join, read_long, resolve
+from oneof.votes import Annotators, Choice, Votes, choose, fit_annotators, join, read_long
+from oneof.votes.held_out import leave_answers_out
 from oneof.votes.joint import Predict, together
 
 Floats = NDArray[np.float64]
@@ -55,7 +56,7 @@ def test_the_posterior_is_what_the_formula_says() -> None:
 def test_with_power_one_and_no_features_it_is_the_model_of_annotators() -> None:
     votes, _, _ = blobs(n=60)
     model = Annotators(balance=0.5, tolerance=1e-12)
-    joint = join(votes, models=[model], powers=(1.0,))
+    joint = join(votes, scores=choose(votes, {}, models=[model], powers=(1.0,)))
     np.testing.assert_allclose(joint.posterior, joint.fitted.posterior, atol=1e-6)
     assert joint.choice == Choice(model, None, 0.0, 1.0)
 
@@ -94,13 +95,52 @@ def test_votes_that_copy_one_another_are_flattened() -> None:
     assert join(votes).choice.power < 1
 
 
-def test_a_classifiers_probabilities_are_multiplied_in() -> None:
+def test_items_without_a_score_are_left_to_their_votes() -> None:
     votes, x, _ = blobs(n=60)
-    p = np.random.default_rng(0).dirichlet(np.ones(3), 60)
-    for predictions in ({}, {"x": nearest(x)}):
-        joint = join(votes, predictions)
-        assert (joint.opinion is None) == (joint.choice.features is None) == (not predictions)
-        both = p if joint.opinion is None else (p + joint.opinion) / 2
-        expected = both * np.exp(joint.choice.power * joint.fitted.likelihood)
-        np.testing.assert_allclose(resolve(joint, p), expected / expected.sum(1, keepdims=True), rtol=1e-9)
-        assert np.isfinite(resolve(joint, np.zeros((60, 3)))).all()
+    known = nearest(x)
+
+    def half(weights: Floats) -> Floats:
+        scores = known(weights)
+        scores[30:] = np.nan
+        return scores
+
+    scores = {Choice(Annotators(), "x", 4.0, 0.5): 0.0}
+    joint, alone = (
+        join(votes, {"x": p}, scores=s)
+        for p, s in ((half, scores), (known, {Choice(Annotators(), None, 0.0, 0.5): 0.0}))
+    )
+    np.testing.assert_allclose(joint.posterior[30:], alone.posterior[30:])
+    assert joint.opinion is not None
+    assert alone.opinion is None
+    assert np.isnan(joint.opinion[30:]).all()
+    assert np.isfinite(joint.opinion[:30]).all()
+
+
+def test_opinions_are_judged_by_answers_that_are_left_out() -> None:
+    """By hand: each answer against the item's other votes, whatever labels the answer names."""
+    rows = {"item": [0, 0, 0, 1, 1], "annotator": ["x", "x", "y", "x", "z"], "label": ["a", "b", "a", "c", "c"]}
+    votes = read_long(table(rows))
+    fitted = fit_annotators(votes)
+    judges = leave_answers_out(votes, fitted, 0.5, np.array([1, 0]))
+    opinion = np.log(np.array([[0.2, 0.3, 0.5], [0.6, 0.3, 0.1]]))
+    logs = []
+    for k in range(len(votes.item)):
+        i, a, j = votes.item[k], votes.annotator[k], votes.label[k]
+        rest = [r for r in range(len(votes.item)) if votes.item[r] == i and votes.annotator[r] != a]
+        weight = 1 / votes.answer_size
+        said = [
+            sum(weight[r] * np.log(fitted.confusions.table(votes.annotator[r])[t, votes.label[r]]) for r in rest)
+            for t in range(3)
+        ]
+        shares = np.exp(0.5 * np.array(said) + opinion[1 - i])
+        chance = shares @ fitted.confusions.table(a)[:, j] / shares.sum()
+        logs.append((np.log(chance), weight[k]))
+    value, weights = np.array(logs).T
+    np.testing.assert_allclose(judges.score(opinion), np.average(value, weights=weights))
+
+
+def test_an_opinion_that_is_right_scores_above_one_that_is_not() -> None:
+    votes, _, truth = blobs(n=120)
+    judges = leave_answers_out(votes, fit_annotators(votes), 1.0, np.arange(120))
+    right = np.log(np.eye(3)[truth] * 0.8 + 0.1)
+    assert judges.score(right) > judges.score(np.zeros((120, 3))) > judges.score(right[::-1])

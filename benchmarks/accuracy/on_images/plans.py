@@ -8,24 +8,27 @@ from typing import Any
 
 from on_images.posteriors import FairProden, ProdenSeenByAll, TrailingProden
 
-from oneof.methods import RCR, Method, PiCO, Proden, Valen
+from oneof.methods import Method
 from oneof.methods.proden import BalancedProden
-from oneof.purify import Pop, PopRatio, Purify
+from oneof.paper.experiments import Recipe, recipe
+from oneof.purify import Pop, PopPrinted, PopRatio, Purify
 from oneof.training.problem import Training
 
 KEY = ("dataset", "difficulty", "system", "variant", "seed", "epochs")
 CHARACTERS = ("mnist", "kmnist")  # which have no mirror images
 LIKES = ("fashion-mnist", "kmnist", "mnist")
-VIEWS = {"RCR": "rcr", "PiCO": "pico", "VALEN": "plain"}  # all others see POP's three
+ON_VIEWS = ("RCR", "PiCO", "VALEN")  # whose authors have settings of their own
+PLAIN_LOSSES = ("RC", "CC", "LWS", "CAVL", "CLPL")
 BASES = (  # what a run may be before any purification; a variant names them, then the schedule: "upright-fair-last"
     "upright",  # views are never flipped
+    "bare",  # one view, normalised only: no augmentation
+    "authors",  # RCR, PiCO and VALEN with their authors' numbers
     "balanced",  # weights are corrected for how much each label has gathered
     "fair",  # ... and so is the posterior that POP observes
     "trailing",  # weights follow, and POP observes, a network that trails behind
     "mixup",  # Beta(0.3, 0.3)
     "swift",  # learning rate 0.1 in place of 0.05
 )
-PURIFIED = ("PRODEN", "POP")  # systems that are one run until purification begins
 
 
 @dataclass(frozen=True)
@@ -39,6 +42,7 @@ class Schedule:
     first: float = 0.95  # threshold there
     last: float = 0.1  # ... and when four fifths of the events are over
     every: float = 0.05  # of the epochs from one event to the next, and as many in the window
+    printed: bool = False  # Algorithm 1 as printed, a round every epoch; `last` is then its floor, and it falls by 0.05
     ratio: bool = False  # the released code's rule; `first` and `last` are then its theta
     every_round: bool = True  # else the threshold waits for a quiet round
     all_views: bool = False  # POP observes all views, not the first alone
@@ -55,6 +59,9 @@ SCHEDULES = {
     "views": Schedule(all_views=True),
     "quiet": Schedule(first=1e-3, last=0.4, every=0.02, ratio=True, every_round=False),
 }
+PRINTED = {"printed": Schedule(0.2, printed=True), "printed-last": Schedule(0.8, printed=True)}
+SENSITIVE = {f"first-{value}": Schedule(0.8, first=value) for value in (0.5, 0.7, 0.9, 0.99)}
+SENSITIVE |= {f"end-{value}": Schedule(0.8, last=value) for value in (0.3, 0.5, 0.7, 0.9)}
 FAIR = ("fair-last", "fair-late-strict", "fair-sure", "fair-quiet")
 CHOSEN = "fair-quiet"  # of these, by covering rate; a test holds that
 SEARCHED = [*(name for name in SCHEDULES if name != "early"), "balanced-late", "balanced-last"]
@@ -71,7 +78,7 @@ class Run:
     epochs: int
     variant: str = ""  # of BASES any, joined by "-"; for POP a schedule follows
     images: int | None = None  # of the training part; None: all
-    batch: int = 256
+    batch: int | None = None  # None: the recipe's
 
     @property
     def key(self) -> tuple[Any, ...]:
@@ -83,47 +90,52 @@ class Run:
 
     @property
     def schedule(self) -> Schedule:
-        return SCHEDULES["-".join(self.variant.split("-")[len(self.bases) :])]  # what follows the bases
+        return (SCHEDULES | PRINTED | SENSITIVE)[
+            "-".join(self.variant.split("-")[len(self.bases) :])
+        ]  # after the bases
+
+    @property
+    def loss(self) -> str:
+        """The system without POP: "POP" itself is PRODEN's loss with it."""
+        return {"POP": "PRODEN", "supervised": "PRODEN"}.get(self.system, self.system.removesuffix("+POP"))
+
+    @property
+    def recipe(self) -> Recipe:
+        return recipe(self.loss, self.dataset, self.epochs, authors="authors" in self.bases)
 
     @property
     def trunk(self) -> tuple[Any, ...]:
         """Equal for runs that are one until the first of them purifies."""
-        own = tuple(self.bases) if self.system in PURIFIED else (self.system, self.variant)
+        own = (self.loss, *self.bases, self.system == "supervised")
         return self.dataset, self.difficulty, own, self.seed, self.epochs, self.images, self.batch
 
     @property
     def views(self) -> str:
-        return "upright" if "upright" in self.bases else VIEWS.get(self.system, "pop")
+        bare = "plain" if "bare" in self.bases else self.recipe.views
+        return "upright" if "upright" in self.bases else bare
 
     @property
     def lr(self) -> float:
-        return 0.1 if "swift" in self.bases else 0.05
+        return 0.1 if "swift" in self.bases else self.recipe.lr
 
     @property
     def training(self) -> Training:
-        return Training(self.epochs, self.batch, mixup=0.3 if "mixup" in self.bases else 0.0)
+        mixup = 0.3 if "mixup" in self.bases else 0.0
+        return Training(self.epochs, self.batch or self.recipe.batch, mixup=mixup)
 
     @property
     def method(self) -> Method:
-        if self.system == "RCR":
-            # the authors' 100 does not get off the ground where a wrong label is nearly always in the set
-            return RCR(ramp=5.0)
-        if self.system == "PiCO":
-            return PiCO(epochs=self.epochs)
-        if self.system == "VALEN":
-            colour = {"gamma": 10.0, "kappa": 0.2} if self.dataset.startswith("cifar") else {}
-            return Valen(warm_up=max(1, self.epochs // 5), **colour)
         if "trailing" in self.bases:
             return TrailingProden(balance=float("fair" in self.bases))
         if "fair" in self.bases:
             return FairProden()
         if "balanced" in self.bases:
             return BalancedProden(balance=1.0)
-        return ProdenSeenByAll() if self.purify and self.schedule.all_views else Proden()
+        return ProdenSeenByAll() if self.purify and self.schedule.all_views else self.recipe.method
 
     @property
     def purify(self) -> Purify | None:
-        return pop(self.schedule, self.epochs) if self.system == "POP" else None
+        return pop(self.schedule, self.epochs) if self.system.endswith("POP") else None
 
 
 def bases_of(variant: str) -> list[str]:
@@ -136,6 +148,8 @@ def pop(schedule: Schedule, epochs: int) -> Purify:
     warm_up = round(schedule.start * epochs)
     steps = max(1, round(0.8 * (len(range(warm_up, epochs, interval)) - 1)))
     first, last = schedule.first, schedule.last
+    if schedule.printed:
+        return PopPrinted(warm_up, e0=first, e_end=last, e_s=0.05)
     if schedule.ratio:
         # just below its end, so that rounding cannot add a step
         inc = (last / first) ** (1 / steps) - 1
@@ -206,8 +220,76 @@ def mnist_like() -> list[Run]:
 
 
 def methods() -> list[Run]:
-    runs = [Run("fashion-mnist", "20", system, 100, 50) for system in ("RCR", "PiCO", "VALEN")]
-    return runs + [Run("cifar10", "saturated", system, 100, 150) for system in ("RCR", "PiCO", "VALEN")]
+    """RCR, PiCO and VALEN with the settings of all others."""
+    runs = [Run("fashion-mnist", "20", system, 100, 50) for system in ON_VIEWS]
+    return runs + [Run("cifar10", "saturated", system, 100, 150) for system in ON_VIEWS]
+
+
+# ------------------------------------------------------------------------------- Table 1 whole, one seed: in order of value
+
+
+def saturated() -> list[Run]:
+    """Every system on CIFAR-10 with the paper's kind of sets, 100 epochs; the costly ones last."""
+    runs = together("cifar10", "saturated", 100, 100, ["last", "printed-last"])
+    runs += [Run("cifar10", "saturated", loss, 100, 100) for loss in PLAIN_LOSSES]
+    runs += [Run("cifar10", "saturated", "RCR", 100, 100, one) for one in ("authors", "")]
+    runs.append(Run("cifar10", "saturated", "CLPL (softmax)", 100, 100))
+    return runs + [Run("cifar10", "saturated", system, 100, 100, "authors") for system in ("VALEN", "PiCO")]
+
+
+def hard() -> list[Run]:
+    """RCR and PiCO where most top wrong labels stand in the sets; POP and PRODEN of that length beside them."""
+    runs = [Run("cifar10", "20", "RCR", 100, 100), Run("cifar10", "20", "PiCO", 100, 100, "authors")]
+    return [
+        *runs,
+        Run("cifar10", "20", "RCR", 100, 100, "authors"),
+        *together("cifar10", "20", 100, 100, ["last", "printed-last"]),
+    ]
+
+
+def lenet() -> list[Run]:
+    """MNIST-like images: both difficulties; the released recipe's flips, and upright views for characters."""
+    runs = []
+    for difficulty in ("saturated", "20"):
+        for name in LIKES:
+            for base in ("", "upright") if name in CHARACTERS else ("",):
+                runs += together(
+                    name, difficulty, 100, 50, [f"{base}-{one}".strip("-") for one in ("last", "printed-last")]
+                )
+                runs += [Run(name, difficulty, loss, 100, 50, base) for loss in PLAIN_LOSSES]
+            runs += [Run(name, difficulty, system, 100, 50, "authors") for system in ON_VIEWS]
+    return runs
+
+
+def cifar100() -> list[Run]:
+    """Sets of rate 0.04, drawn by a classifier of their own, which is trained first."""
+    runs = together("cifar100", "saturated", 100, 100, ["last", "printed-last"])
+    return runs + [
+        Run("cifar100", "saturated", *one)
+        for one in (("CC", 100, 100), ("RCR", 100, 100), ("RCR", 100, 100, "authors"))
+    ]
+
+
+def printed() -> list[Run]:
+    """Algorithm 1 as printed with its early warm-up, a fifth of the training, beside PRODEN."""
+    runs = [run for name in LIKES for run in together(name, "saturated", 100, 50, [suited("printed", name)])]
+    return runs + together("cifar10", "saturated", 100, 100, ["printed"])
+
+
+def sensitivity() -> list[Run]:
+    """The paper's figure on CIFAR-10: five points for the first threshold and five for the last; 60 epochs, one beginning."""
+    return together("cifar10", "saturated", 100, 60, ["last", *SENSITIVE])
+
+
+def bare() -> list[Run]:
+    """Table 3 on CIFAR-10: one plain view, each loss alone and with POP."""
+    runs = together("cifar10", "saturated", 100, 100, ["bare-last"])
+    for loss in PLAIN_LOSSES:
+        runs += [
+            Run("cifar10", "saturated", loss, 100, 100, "bare"),
+            Run("cifar10", "saturated", f"{loss}+POP", 100, 100, "bare-last"),
+        ]
+    return runs
 
 
 def cifar() -> list[Run]:
@@ -238,5 +320,12 @@ PLANS = {
     "mnist-like": mnist_like,
     "methods": methods,
     "cifar": cifar,
+    "saturated": saturated,
+    "hard": hard,
+    "lenet": lenet,
+    "cifar100": cifar100,
+    "printed": printed,
+    "sensitivity": sensitivity,
+    "bare": bare,
     "tiny": tiny,
 }

@@ -26,7 +26,7 @@ from oneof.training.teacher import dataset_logits
 
 DIFFICULTIES = {"20": 20, "saturated": 200, "tiny": 1}  # epochs of the classifier that draws the sets
 DRAWS = (0, *range(100, 105))  # one seed to search on, five to report
-KIND = InstanceRate(0.4)
+RATE = 4.0  # over the number of classes: 0.4 for ten, 0.04 for a hundred
 PREDICTABLE = (
     "share of the variance of wrong labels' membership within a true class that ridge regression on 32 principal components "
     "of the pixels explains; 5,000 rows, 5 folds, the first draw"
@@ -68,8 +68,8 @@ def make(data: Dataset, epochs: int, device: str) -> Sets:
     every = dataset_logits(data, seed=0, epochs=epochs, device=device, progress=None)
     logits, labels = every[:m], data.labels[:m]
     wished = NAMED[data.name].paper.average
-    bound = 1 + KIND.rate * classes
-    kind = reach(KIND, wished, logits, labels) if wished <= bound else KIND
+    kind, bound = InstanceRate(RATE / classes), 1 + RATE
+    kind = reach(kind, wished, logits, labels) if wished <= bound else kind
     masks = {seed: generate(labels, classes, kind, seed=seed, logits=logits) for seed in DRAWS}
     right = every.argmax(1) == data.labels
     grey = data.x.ndim == 3

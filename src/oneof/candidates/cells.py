@@ -1,7 +1,5 @@
 """Cells of labels: `cat|dog`, a list, or a list as Python and JSON print it; and what looks like several labels but is read as one."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterable

@@ -4,8 +4,6 @@ The true label is always in its set. Kinds that look at the example take the log
 (`oneof.training.teacher`), in evaluation mode.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from math import comb
 from typing import Any

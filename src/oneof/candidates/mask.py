@@ -4,8 +4,6 @@
 ways in which the rest of the package looks through the mask. They work on any leading axes.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 
@@ -72,6 +70,19 @@ def masked(logits: Tensor, candidates: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True)
+class Statistics:
+    """What a mask looks like in numbers."""
+
+    rows: int
+    classes: int
+    average: float  # labels per set
+    largest: int
+    singletons: int
+    full: int
+    absent: int  # classes in no set
+
+
+@dataclass(frozen=True)
 class Candidates:
     """Candidate sets as read: which of `classes` [c] each row may be.
 
@@ -87,19 +98,6 @@ class Candidates:
 
     def statistics(self) -> Statistics:
         return statistics(self.mask)
-
-
-@dataclass(frozen=True)
-class Statistics:
-    """What a mask looks like in numbers."""
-
-    rows: int
-    classes: int
-    average: float  # labels per set
-    largest: int
-    singletons: int
-    full: int
-    absent: int  # classes in no set
 
 
 def statistics(mask: NDArray[np.bool_]) -> Statistics:

@@ -1,7 +1,5 @@
 """Candidate sets in any of the forms people have them in, read as a mask [n, c] and the names of its classes."""
 
-from __future__ import annotations
-
 import numbers
 from collections.abc import Iterable
 from itertools import chain
@@ -78,7 +76,9 @@ def read_known(sets: Any, classes: NDArray[Any]) -> NDArray[np.bool_]:
     return np.stack([mask[:, column[name]] if name in column else nothing for name in classes.tolist()], axis=1)
 
 
-def empty_message(blank: NDArray[np.bool_], complementary: bool = False) -> str:
+def empty_message(
+    blank: NDArray[np.bool_], complementary: bool = False, remedy: str = "oneof.read(..., empty='unlabelled')"
+) -> str:
     """What to say of rows without a label left, which `blank` [n] marks."""
     first, count = int(blank.argmax()), int(blank.sum())
     if complementary:
@@ -88,7 +88,7 @@ def empty_message(blank: NDArray[np.bool_], complementary: bool = False) -> str:
         )
     return (
         f"candidates must hold at least one label per row; {count} of {len(blank)} rows are empty, first row {first}. "
-        "Leave them out; if nothing is known about them, oneof.read(..., empty='unlabelled') or --empty unlabelled makes them full."
+        f"Leave them out; if nothing is known about them, {remedy} makes them full."
     )
 
 
@@ -135,10 +135,11 @@ def _from_mask(values: NDArray[Any], classes: Iterable[Any] | None) -> tuple[NDA
         wrong = _not_0_or_1(values)
         if wrong.any():
             row, column = (int(i) for i in np.argwhere(wrong)[0])
-            raise ValueError(
-                f"a mask of candidates must hold only 0 and 1; got {values[row, column]} in row {row}, column {column}. "
-                f"{_remedy(values[row, column])}"
-            )
+            cell, remedy = values[row, column], "Weights are not candidates: threshold them first."
+            if not _is_number(cell) or cell != cell:
+                remedy = "A mask has no gaps: write 0 or 1, or leave the row out."
+            needed = "a mask of candidates must hold only 0 and 1"
+            raise ValueError(f"{needed}; got {cell} in row {row}, column {column}. {remedy}")
     names = np.arange(values.shape[1]) if classes is None else _class_array(classes)
     if len(names) != values.shape[1]:
         raise ValueError(
@@ -157,12 +158,6 @@ def _not_0_or_1(values: NDArray[Any]) -> NDArray[np.bool_]:
 def _is_number(cell: Any) -> bool:
     """Not so None and pandas.NA, which nothing may be compared with."""
     return isinstance(cell, (numbers.Number, np.bool_))
-
-
-def _remedy(cell: Any) -> str:
-    if not _is_number(cell) or cell != cell:
-        return "A mask has no gaps: write 0 or 1, or leave the row out."
-    return "Weights are not candidates: threshold them first."
 
 
 def _rows_and_labels(sets: Any) -> tuple[int, NDArray[np.intp], list[Any]]:

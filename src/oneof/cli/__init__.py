@@ -1,9 +1,8 @@
 """The command line: `oneof COMMAND`. Commands import what is heavy when they run, so that help is quick."""
 
-from __future__ import annotations
-
 import sys
-from typing import Annotated, Any, NoReturn
+from collections.abc import Callable
+from typing import Annotated, Any, NoReturn, get_args, get_type_hints
 
 import typer
 
@@ -17,6 +16,7 @@ from oneof.cli.inspect import inspect
 from oneof.cli.predict import predict
 from oneof.cli.report import report
 from oneof.cli.table import table
+from oneof.cli.theory import theory
 from oneof.cli.tune import tune
 from oneof.cli.votes import votes
 from oneof.version import __version__
@@ -26,8 +26,19 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (demo, data, votes, inspect, generate, fit, predict, clean, report, export, tune, table):
-    app.command()(command)
+
+
+def _without_metavar(command: Callable[..., None]) -> Callable[..., None]:
+    """Newer versions of typer would show flags as `--json <bool>`, though they take no value."""
+    command.__annotations__ = get_type_hints(command, include_extras=True)
+    for hint in command.__annotations__.values():
+        if get_args(hint)[:1] == (bool,):
+            get_args(hint)[1].metavar = ""
+    return command
+
+
+for command in (demo, data, votes, inspect, generate, fit, predict, clean, report, export, tune, table, theory):
+    app.command()(_without_metavar(command))
 
 # typer carries its own click in newer versions and uses the real one in older: this is ClickException of either
 UsageProblem: Any = typer.BadParameter.__mro__[2]
@@ -46,7 +57,7 @@ def _version(wanted: bool) -> None:
 def _options(
     context: typer.Context,
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.", metavar="")
     ] = False,
 ) -> None:
     if context.invoked_subcommand is None:

@@ -7,20 +7,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from oneof.cli.columns import RunFolder
+
 if TYPE_CHECKING:
     from oneof.runs.folder import Run
 
 
 def clean(
-    run: Annotated[Path, typer.Argument(help="A folder that oneof fit wrote.")],
+    run: RunFolder,
     out: Annotated[Path, typer.Option(help="Where to write: .parquet, .csv, or .json for Label Studio.")],
-    column: Annotated[
-        list[str] | None, typer.Option(help="A column of the training file to carry along; may be given again.")
-    ] = None,
-    from_name: Annotated[str, typer.Option(help="Label Studio: name of the Choices control.")] = "label",
-    to_name: Annotated[str, typer.Option(help="Label Studio: name of the object that is labelled.")] = "text",
-    separator: Annotated[str, typer.Option(help="CSV: what stands between the labels of a set.")] = "|",
-) -> None:
+    column: Annotated[list[str] | None, typer.Option(help="A column of the training file to copy to the result. May be given again.")] = None,
+    from_name: Annotated[str, typer.Option(help="With .json: name of the Choices control in Label Studio.")] = "label",
+    to_name: Annotated[str, typer.Option(help="With .json: name of the object in Label Studio that is labelled.")] = "text",
+    separator: Annotated[str, typer.Option(help="With .csv: what separates the labels of a set.")] = "|",
+) -> None:  # fmt: skip
     """Write the label of every training row, why it was chosen, and which rows to ask a person about, in order."""
     from oneof.runs.explain import explained
     from oneof.runs.folder import Run
@@ -39,7 +39,7 @@ def clean(
         write_sheet(table, out, separator)
     asked, outside = sum(table["ask"].to_pylist()), table.num_rows - table["outside"].null_count
     typer.echo(
-        f"wrote {out}: {table.num_rows:,} rows, {asked:,} to ask a person about, {outside:,} whose set may miss the truth"
+        f"wrote {out}: {table.num_rows:,} rows, {asked:,} to ask a person about, {outside:,} where the networks are sure of a label outside the set"
     )
 
 

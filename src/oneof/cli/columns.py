@@ -1,6 +1,4 @@
-"""The options that say which column of a table plays which part: the same in every command that reads a table."""
-
-from __future__ import annotations
+"""Options that several commands share; above all those that say which column of a table plays which part."""
 
 from collections.abc import Callable
 from functools import wraps
@@ -13,26 +11,28 @@ import typer
 from oneof.data.roles import Roles
 
 TableFile = Annotated[
-    Path, typer.Argument(help="A CSV, TSV, Parquet or npz table, or a .mat file as partial-label data sets have it.")
+    Path, typer.Argument(help="A CSV, TSV, Parquet or npz table, or a .mat file of the partial-label community.")
 ]
 CacheFolder = Annotated[
     Path | None, typer.Option("--cache-dir", help="Where embeddings are kept. Default: ~/.cache/oneof, or as XDG_CACHE_HOME says.")
 ]  # fmt: skip
+RunFolder = Annotated[Path, typer.Argument(help="A folder that oneof fit wrote.")]
+DataFolder = Annotated[Path | None, typer.Option(help="Folder of the data sets. Default: what ONEOF_DATA says.")]
 _DEFAULT = Roles()
 _OPTIONS: dict[str, tuple[Any, Any]] = {
-    "candidates": (Annotated[str | None, typer.Option(help="The column of candidate sets. Default: 'candidates'; with --not it may be missing.")], None),
-    "exclude": (Annotated[str | None, typer.Option("--not", help="A column of labels that a row does not have.")], None),
-    "gold": (Annotated[str | None, typer.Option(help="A column of true labels, where known: to choose settings and calibrate by, not to train on.")], None),
-    "features": (Annotated[list[str] | None, typer.Option(help="A column, or a glob such as 'x*'; may be given again. Only these columns are features then; one of text becomes a category. Default: '*', all columns of numbers and dates.")], None),
-    "categories": (Annotated[list[str] | None, typer.Option("--category", help="A column to take as a category beside the features: text, or numbers that are names. May be given again.")], None),
-    "text": (Annotated[list[str] | None, typer.Option(help="A column of free text: its words become numbers, without a network. May be given again.")], None),
-    "text_model": (Annotated[str | None, typer.Option(help="An embedder for --text, of sentence-transformers: a name or a folder. Default: none, TF-IDF; an embedder knows more words than the table.")], None),
-    "image": (Annotated[list[str] | None, typer.Option(help="A column of image files, beside the table, to embed (needs timm). May be given again.")], None),
-    "image_model": (Annotated[str | None, typer.Option(help="The embedder of --image: a name that timm knows, or its .safetensors file. Default: a small ResNet.")], None),
-    "group": (Annotated[str | None, typer.Option(help="Rows with one value here stay on one side of a split.")], None),
-    "ignore": (Annotated[list[str] | None, typer.Option(help="A column to keep out, such as an id. May be given again.")], None),
-    "separator": (Annotated[str, typer.Option(help="What stands between the labels of a text cell.")], _DEFAULT.separator),
-    "empty": (Annotated[str, typer.Option(help="What an empty set means: 'error' or 'unlabelled'.")], _DEFAULT.empty),
+    "candidates": (Annotated[str | None, typer.Option(help="The column of candidate sets. Default: 'candidates'; with --not there may be none.")], None),
+    "exclude": (Annotated[str | None, typer.Option("--not", help="A column of labels that are ruled out for the row. Default: none.")], None),
+    "gold": (Annotated[str | None, typer.Option(help="A column of true labels, where they are known. They choose settings, and measure the accuracy where rows were drawn at random; they are not trained on. Default: none.")], None),
+    "features": (Annotated[list[str] | None, typer.Option(help="A column to learn from, or a glob such as 'x*'. May be given again. Only these are features then; one of text becomes a category. Default: '*', all columns of numbers and dates.")], None),
+    "categories": (Annotated[list[str] | None, typer.Option("--category", help="A column to take as a category beside the features: text, or numbers that stand for names. May be given again.")], None),
+    "text": (Annotated[list[str] | None, typer.Option(help="A column of free text to learn from, by the words in it (TF-IDF, offline). May be given again.")], None),
+    "text_model": (Annotated[str | None, typer.Option(help="Learn from --text by a model of sentence-transformers instead: its name or folder. Default: none. It knows words that the table lacks.")], None),
+    "image": (Annotated[list[str] | None, typer.Option(help="A column of names of image files, looked up beside the table (needs timm). May be given again.")], None),
+    "image_model": (Annotated[str | None, typer.Option(help="The model that turns --image into numbers: a name that timm knows, or its .safetensors file. Default: a small ResNet.")], None),
+    "group": (Annotated[str | None, typer.Option(help="A column of groups, such as patients: rows of one group are trained on together or held out together. Default: none.")], None),
+    "ignore": (Annotated[list[str] | None, typer.Option(help="A column to leave out, such as an id. May be given again.")], None),
+    "separator": (Annotated[str, typer.Option(help="What separates the labels in a cell of text.")], _DEFAULT.separator),
+    "empty": (Annotated[str, typer.Option(help="What an empty set means: 'error' stops, 'unlabelled' allows every label.")], _DEFAULT.empty),
 }  # fmt: skip
 
 

@@ -12,6 +12,8 @@ from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 from rich.table import Table
 
+from oneof.cli.columns import DataFolder
+
 if TYPE_CHECKING:
     from oneof.data.named.verify import Finding
 
@@ -19,12 +21,12 @@ _MARKS = {"equal": "[green]equal[/]", "explained": "[yellow]explained[/]", "diff
 
 
 def data(
-    names: Annotated[list[str] | None, typer.Argument(help="Data sets; all of them by default.")] = None,
-    data_dir: Annotated[Path | None, typer.Option(help="Folder of the data sets; ONEOF_DATA by default.")] = None,
-    verify: Annotated[bool, typer.Option("--verify", help="Check checksums and the figures of the paper.")] = False,
-    get: Annotated[str | None, typer.Option(help="Download this data set.", metavar="NAME")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
-) -> None:
+    names: Annotated[list[str] | None, typer.Argument(help="Data sets to look at. Default: all.")] = None,
+    data_dir: DataFolder = None,
+    verify: Annotated[bool, typer.Option("--verify", help="Check files against checksums, and what they hold against the paper's figures.")] = False,
+    get: Annotated[str | None, typer.Option(help="Download this data set into the folder; a download that was stopped goes on.", metavar="NAME")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+) -> None:  # fmt: skip
     """List the data sets, verify them, or get one."""
     from oneof.data.named.catalogue import NAMED, data_folder, find
 
@@ -49,10 +51,9 @@ def _list(names: list[str], folder: Path | None, as_json: bool) -> None:
         return
     table = Table("name", "rows", "features", "classes", "labels per set", "where")
     for row in rows:
-        paper = NAMED[row["name"]].paper
-        figures = (
-            (paper.train + paper.test, paper.features, paper.classes, paper.average) if paper else (1797, 64, 10, "-")
-        )
+        figures: tuple[object, ...] = (1797, 64, 10, "-")
+        if paper := NAMED[row["name"]].paper:
+            figures = (paper.train + paper.test, *paper[2:])
         table.add_row(row["name"], *map(str, figures), row["where"] or f"[dim]absent: {row['address']}[/]")
     _print(table)
     typer.echo(f"Figures are the paper's. Folder: {folder or 'none; give --data-dir or set ONEOF_DATA'}.")
@@ -94,9 +95,7 @@ def _verify(names: list[str], folder: Path | None, as_json: bool) -> None:
 def _show(findings: list[Finding], absent: list[str]) -> None:
     table = Table("set", "what", "expected", "found", "verdict", "note")
     for finding in findings:
-        table.add_row(
-            finding.name, finding.what, finding.expected, finding.found, _MARKS[finding.verdict], finding.note
-        )
+        table.add_row(*finding._replace(verdict=_MARKS[finding.verdict]))
     _print(table)
     count = {verdict: sum(finding.verdict == verdict for finding in findings) for verdict in _MARKS}
     typer.echo(", ".join(f"{number} {verdict}" for verdict, number in count.items()) + ".")
@@ -110,14 +109,8 @@ def _get(name: str, folder: Path | None) -> None:
     if folder is None:
         raise ValueError("data_dir or ONEOF_DATA must name the folder to download to; neither does.")
     console = Console(stderr=True)
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        DownloadColumn(),
-        TransferSpeedColumn(),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=console, disable=not console.is_terminal) as bars:
+    columns = (BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
+    with Progress(TextColumn("{task.description}"), *columns, console=console, disable=not console.is_terminal) as bars:
 
         def bar(file: str) -> Callable[[int, int | None], None]:
             task = bars.add_task(file, total=None)

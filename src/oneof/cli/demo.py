@@ -21,22 +21,11 @@ SEEDS = 5  # of --paper
 
 
 def demo(
-    out: Annotated[Path, typer.Option(help="The folder to write.")] = Path("oneof-demo"),
-    epochs: Annotated[
-        int | None,
-        typer.Option(
-            min=1, help="Epochs of training. Fewer are quicker and worse. Default: as oneof fit; with --paper 100."
-        ),
-    ] = None,
-    paper: Annotated[
-        bool,
-        typer.Option("--paper", help="Show the paper's ablation instead: PRODEN and CC with and without POP."),
-    ] = False,
-    seeds: Annotated[
-        int | None,
-        typer.Option(min=1, max=100, help=f"With --paper: how many trials of each system. Default: {SEEDS}."),
-    ] = None,
-) -> None:
+    out: Annotated[Path, typer.Option(help="The folder to write to.")] = Path("oneof-demo"),
+    epochs: Annotated[int | None, typer.Option(min=1, help="Epochs of training; fewer are quicker and worse. Default: as oneof fit; with --paper 100.")] = None,
+    paper: Annotated[bool, typer.Option("--paper", help="Show the paper's ablation instead: PRODEN and CC with and without POP.")] = False,
+    seeds: Annotated[int | None, typer.Option(min=1, max=100, help=f"With --paper: how many trials of each system. Default: {SEEDS}.")] = None,
+) -> None:  # fmt: skip
     """Show the whole way on digits: votes of five simulated people in; labels, a page and a model out."""
     if seeds is not None and not paper:
         raise ValueError(f"--seeds must stand beside --paper; got --seeds {seeds} alone. Leave it out, or add --paper.")
@@ -168,9 +157,8 @@ def _ours(out: Path) -> Result:
     import numpy as np
     from pyarrow.csv import read_csv
 
-    labels, predicted = (
-        np.array(read_csv(out / name)["label"].to_pylist()) for name in ("labels.csv", "predictions.csv")
-    )
+    files = [out / "labels.csv", out / "predictions.csv"]
+    labels, predicted = (np.array(read_csv(file)["label"].to_pylist()) for file in files)
     return Result("oneof", labels, "its networks", predicted)
 
 
@@ -179,15 +167,12 @@ def _show(digits: Digits, results: list[Result]) -> None:
     from rich.table import Table
 
     n = len(digits.votes)
-    title = (
-        f"\nWhich labels are right? The truth of {n:,} digits with votes and {NEW} new ones; no command above saw it."
-    )
+    asked = f"The truth of {n:,} digits with votes and {NEW} new ones; no command above saw it."
+    title = f"\nWhich labels are right? {asked}"
     table = Table("labels from", "right", "learner", "new digits right", title=title, title_justify="left")
     for one in results:
-        right, later = (
-            f"{100 * (found == truth).mean():.1f} %"
-            for found, truth in ((one.labels, digits.labels[:n]), (one.predicted, digits.labels[n:]))
-        )
+        hits = (one.labels == digits.labels[:n], one.predicted == digits.labels[n:])
+        right, later = (f"{100 * hit.mean():.1f} %" for hit in hits)
         table.add_row(one.title, right, one.learner, later, style="bold" if one.title == "oneof" else None)
     Console().print(table)
 
@@ -207,9 +192,8 @@ def _draw(digits: Digits, results: list[Result], path: Path) -> None:
     left, pictures = figure.subfigures(1, 2, squeeze=False, width_ratios=(2, 3))[0]
     axis = left.subplots()
     colours = [COLOURS[4]] * len(CARE) + [COLOURS[0]] * (len(ways) - 1) + [COLOURS[1]]
-    axis.bar_label(
-        axis.barh(list(right), [100 * share for share in right.values()], color=colours), fmt="%.1f", padding=3
-    )
+    bars = axis.barh(list(right), [100 * share for share in right.values()], color=colours)
+    axis.bar_label(bars, fmt="%.1f", padding=3)
     axis.invert_yaxis()
     axis.set(title="labels that are right, %", xlim=(0, 110))
     axis.spines[["top", "right"]].set_visible(False)
@@ -219,8 +203,7 @@ def _draw(digits: Digits, results: list[Result], path: Path) -> None:
         axis.imshow(digits.pixels[row].reshape(8, 8), cmap="gray_r")
         axis.set(xticks=[], yticks=[])
         axis.set_title(", ".join(digits.votes[row]), fontsize=8)
-        axis.set_xlabel(
-            f"majority {ways['majority vote'][row]}, oneof {ways['oneof'][row]}\ntruth {truth[row]}", fontsize=8
-        )
+        said = f"majority {ways['majority vote'][row]}, oneof {ways['oneof'][row]}"
+        axis.set_xlabel(f"{said}\ntruth {truth[row]}", fontsize=8)
     figure.savefig(path, dpi=130)
     plt.close(figure)

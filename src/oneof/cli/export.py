@@ -1,15 +1,15 @@
 """`oneof export RUN --onnx FILE`: the model for other programs."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from oneof.cli.columns import RunFolder
+
 
 def export(
-    run: Annotated[Path, typer.Argument(help="A folder that oneof fit wrote.")],
+    run: RunFolder,
     onnx: Annotated[Path, typer.Option(help="Where to write the ONNX model (needs onnx, onnxruntime).")],
 ) -> None:
     """Write the ensemble as one ONNX graph, after onnxruntime has found the same probabilities."""

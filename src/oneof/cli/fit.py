@@ -28,81 +28,27 @@ def fit(
     file: TableFile,
     out: Annotated[Path, typer.Option(help="The folder to write. A run that was stopped there goes on.")],
     roles: Roles,
-    votes: Annotated[
-        Path | None,
-        typer.Option(
-            help="A file of votes in place of a column of candidates: a row per vote (item, annotator, label), a column per annotator, JSON Lines, or a Label Studio export."
-        ),
-    ] = None,
-    on: Annotated[
-        str, typer.Option(help="With --votes: the column, in both files, by which votes and rows belong together.")
-    ] = "item",
-    annotators: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="With --votes: an annotator's column, or a glob such as 'llm_*', where each has one. May be given again. Default: guessed."
-        ),
-    ] = None,
-    train_on_gold: Annotated[bool, typer.Option("--train-on-gold", help="Train on the gold labels too.")] = False,
-    method: Annotated[
-        str | None,
-        typer.Option(
-            help="The loss to train with, such as proden, lws or cc. Default: balanced PRODEN, which suits most tables."
-        ),
-    ] = None,
-    purify: Annotated[
-        bool,
-        typer.Option(
-            "--purify/--no-purify",
-            help="Let the networks remove candidates that they have ruled out. Turn it off to compare, where wrong labels look right.",
-        ),
-    ] = True,
-    settings: Annotated[
-        Path | None,
-        typer.Option(
-            help="Settings to take, as JSON that oneof tune wrote. Default: a few are tried on held-out sets."
-        ),
-    ] = None,
-    networks: Annotated[
-        int | None, typer.Option(min=1, help="Networks in the ensemble. Default: 5; more are slower and steadier.")
-    ] = None,
-    learners: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="A learner to try: networks, linear, trees or kernel. May be given again. Default: all four; held-out sets say how much each counts."
-        ),
-    ] = None,
-    quick: Annotated[
-        bool, typer.Option("--quick", help="A first answer in a second or two: the kernel and trees, no network.")
-    ] = False,
-    epochs: Annotated[
-        int | None, typer.Option(min=1, help="Epochs to train the ensemble. Default: 30, fewer above 40,000 rows.")
-    ] = None,
-    time_limit: Annotated[
-        float | None,
-        typer.Option(
-            min=1,
-            help="Seconds that learning may take, about: networks get fewer epochs or are left out, then trees, and the run says so. The clock decides, so a run is not repeated to the bit. Default: none.",
-        ),
-    ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Of everything that is drawn.")] = 0,
-    threads: Annotated[int, typer.Option(min=1, help="Of torch. Small networks are fastest with one.")] = 1,
-    processes: Annotated[
-        int | None,
-        typer.Option(
-            help="That share the work, for fits that take minutes: starting them takes seconds, and on two cores little is gained. The same result up to rounding. Default: those of torchrun or SLURM, or one."
-        ),
-    ] = None,
+    votes: Annotated[Path | None, typer.Option(help="A file of votes in place of a column of candidates: a row per vote (item, annotator, label), a column per annotator, JSON Lines, or a Label Studio export. Default: none.")] = None,
+    on: Annotated[str, typer.Option(help="With --votes: the column, in both files, by which votes and rows belong together.")] = "item",
+    annotators: Annotated[list[str] | None, typer.Option(help="With --votes: an annotator's column, or a glob such as 'llm_*', where each has one. May be given again. Default: guessed.")] = None,
+    taxonomy: Annotated[Path | None, typer.Option(help="With --votes: a table of child and parent. A vote for a parent is a vote for all labels below it. Default: none.")] = None,
+    gold_file: Annotated[Path | None, typer.Option(help="True labels of some rows: the sample.csv of an earlier run of this table, filled in. Rows that were drawn measure the accuracy. Default: none.")] = None,
+    train_on_gold: Annotated[bool, typer.Option("--train-on-gold", help="Train on the gold labels too. What they say about accuracy then flatters the run.")] = False,
+    method: Annotated[str | None, typer.Option(help="The loss to train with, such as proden, lws or cc. Default: balanced PRODEN, which suits most tables.")] = None,
+    purify: Annotated[bool, typer.Option("--purify/--no-purify", help="Let the networks remove candidates that they have ruled out. Turn it off to compare, where wrong labels look right.")] = True,
+    settings: Annotated[Path | None, typer.Option(help="Settings to take, as JSON that oneof tune wrote. Default: a few are tried on held-out sets.")] = None,
+    networks: Annotated[int | None, typer.Option(min=1, help="Networks in the ensemble. Default: 5; more are slower and steadier.")] = None,
+    learners: Annotated[list[str] | None, typer.Option(help="A learner to try: networks, linear, trees or kernel. May be given again. Default: all four; held-out sets say how much each counts.")] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Give a first answer in a second or two, by the kernel and trees, without networks.")] = False,
+    epochs: Annotated[int | None, typer.Option(min=1, help="Epochs to train the ensemble. Default: 30, fewer above 40,000 rows.")] = None,
+    time_limit: Annotated[float | None, typer.Option(min=1, help="Seconds that learning may take, about. Networks get fewer epochs or are left out, then trees, and the run says so. The clock decides, so such a run is not repeated to the bit. Default: none.")] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of everything that is drawn.")] = 0,
+    threads: Annotated[int, typer.Option(min=1, help="Threads of torch. Small networks are fastest with one.")] = 1,
+    processes: Annotated[int | None, typer.Option(help="Processes that share the work, with the same result up to rounding. Starting them takes seconds, and on two cores little is gained. Default: those that torchrun or SLURM started, else one.")] = None,
     memory: Annotated[float, typer.Option(min=0.001, help="Gigabytes that training may take.")] = 1.0,
     cache_dir: CacheFolder = None,
-    deterministic: Annotated[
-        bool,
-        typer.Option(
-            "--deterministic",
-            help="The same run to the bit, whenever it is repeated on one machine; without it rounding may differ.",
-        ),
-    ] = False,
-) -> None:
+    deterministic: Annotated[bool, typer.Option("--deterministic", help="Give the same run to the bit, whenever it is repeated on one machine. Without it rounding may differ.")] = False,
+) -> None:  # fmt: skip
     """Learn a classifier and the right label of every row; write both, with what is known about them, to a folder."""
     screen = Console(stderr=True)
     if screen.is_terminal:  # what follows imports and reads for seconds
@@ -112,12 +58,13 @@ def fit(
 
     _set_torch(threads, deterministic)
     space = _learners(_space(method, purify, settings, networks, epochs), learners, quick)
+    said = _votes(votes, on, annotators, taxonomy, roles.separator)
     console = Console()
     work = partial(
         fit_table,
         file,
         out,
-        Task(roles, seed, train_on_gold, space=space, votes=_votes(votes, on, annotators)),
+        Task(roles, seed, train_on_gold, space=space, votes=said, answers=str(gold_file) if gold_file else None),
         command=sys.argv,
         cache=cache_dir,
         memory=int(memory * 2**30),
@@ -131,12 +78,21 @@ def fit(
         show(run, console)
 
 
-def _votes(file: Path | None, on: str, annotators: list[str] | None) -> VotesFile | None:
+def _votes(
+    file: Path | None, on: str, annotators: list[str] | None, taxonomy: Path | None, separator: str
+) -> VotesFile | None:
     from oneof.votes.opening import VotesFile
 
     if file is None and annotators:
         raise ValueError("--annotators must stand beside --votes, whose columns it names. Add --votes FILE.")
-    return None if file is None else VotesFile(str(file), item=on, columns=tuple(annotators or ()))
+    if file is None and taxonomy:
+        raise ValueError("--taxonomy must stand beside --votes, whose labels it orders. Add --votes FILE.")
+    tree = None if taxonomy is None else str(taxonomy)
+    return (
+        None
+        if file is None
+        else VotesFile(str(file), on, "annotator", "label", tuple(annotators or ()), separator, tree)
+    )
 
 
 def _space(method: str | None, purify: bool, settings: Path | None, networks: int | None, epochs: int | None) -> Space:
@@ -194,6 +150,8 @@ def show(run: Run, console: Console) -> None:
     import pyarrow.compute as pc
 
     from oneof.metrics import in_words
+    from oneof.runs.accuracy import Claim
+    from oneof.runs.sample import FILE
 
     facts, purified = run.facts, run.purified
     asked = pc.sum(purified["ask"]).as_py() or 0
@@ -204,23 +162,11 @@ def show(run: Run, console: Console) -> None:
         ("labels per set", f"{given:.2f} given, {kept:.2f} kept"),
         ("learners", ", ".join(f"{name} {share:.0%}" for name, share in facts["learners"].items())),
         ("chosen by", in_words(facts["rule"])),
-        ("accuracy on new rows", accuracy_in_words(facts["estimate"])),
+        ("accuracy on new rows", Claim(**facts["estimate"]).in_words),
         ("rows to ask a person about", f"{asked:,} ({asked / facts['n']:.1%})"),
         ("seconds", f"{facts['seconds']:,}"),
     ):
         table.add_row(name, Text(value))
     console.print(table)
-
-
-def accuracy_in_words(estimate: dict[str, object]) -> str:
-    """The estimate of the accuracy as a person reads it.
-
-    >>> accuracy_in_words({"value": 0.7, "low": 0.62, "high": 0.75, "kind": "interval", "by": "candidate sets"})
-    'about 70 % (62 to 75 %), by candidate sets'
-    >>> accuracy_in_words({"value": 0.7, "low": 0.0, "high": 0.75, "kind": "bound", "by": "candidate sets"})
-    'at most 75 %, by candidate sets: too little is known for an estimate'
-    """
-    value, low, high = (100 * float(str(estimate[name])) for name in ("value", "low", "high"))
-    if estimate["kind"] == "bound":
-        return f"at most {high:.0f} %, by {estimate['by']}: too little is known for an estimate"
-    return f"about {value:.0f} % ({low:.0f} to {high:.0f} %), by {estimate['by']}"
+    if facts["estimate"]["by"] != "gold labels":
+        console.print(Text(f"To know the accuracy: fill in {run.folder / FILE} and fit again with --gold-file."))

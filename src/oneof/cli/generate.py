@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from oneof.cli.columns import DataFolder
+
 if TYPE_CHECKING:
     from oneof.candidates.generate import Kind
     from oneof.data.named.catalogue import Dataset
@@ -16,19 +18,15 @@ if TYPE_CHECKING:
 def generate(
     name: Annotated[str, typer.Argument(help="A data set that 'oneof data' lists.")],
     out: Annotated[Path, typer.Option(help="The .npz to write: candidates, classes, and how they were made.")],
-    kind: Annotated[
-        str, typer.Option(help="flip, uniform_set, uniform_set_as_coded, pair, class, instance_paper or instance.")
-    ] = "instance",
-    rate: Annotated[float | None, typer.Option(help="Of flip, pair and instance.")] = None,
-    average: Annotated[
-        float | None, typer.Option(help="Wished labels per set; finds the temperature of the instance kinds.")
-    ] = None,
-    matrix: Annotated[Path | None, typer.Option(help="Of class: a CSV of c x c probabilities.")] = None,
-    seed: Annotated[int, typer.Option(min=0)] = 0,
-    teacher_epochs: Annotated[int, typer.Option(min=1, help="Of the clean classifier behind the instance kinds.")] = 20,
-    data_dir: Annotated[Path | None, typer.Option(help="Folder of the data sets; ONEOF_DATA by default.")] = None,
-    device: Annotated[str, typer.Option(help="Where to train the clean classifier.")] = "cpu",
-) -> None:
+    kind: Annotated[str, typer.Option(help="How wrong labels join the sets: flip, uniform_set, uniform_set_as_coded, pair, class, instance_paper or instance.")] = "instance",
+    rate: Annotated[float | None, typer.Option(help="With flip, pair or instance: how readily wrong labels join. Default: 0.3, 0.5 or 0.4.")] = None,
+    average: Annotated[float | None, typer.Option(help="With the instance kinds: how many labels a set should have on average. Default: as many as come.")] = None,
+    matrix: Annotated[Path | None, typer.Option(help="With class: a CSV of c x c probabilities, in row y and column j that label j joins a set of class y.")] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of everything that is drawn.")] = 0,
+    teacher_epochs: Annotated[int, typer.Option(min=1, help="With the instance kinds: epochs of the classifier, trained on true labels, whose doubts make the sets.")] = 20,
+    data_dir: DataFolder = None,
+    device: Annotated[str, typer.Option(help="Where to train that classifier: cpu or cuda.")] = "cpu",
+) -> None:  # fmt: skip
     """Draw candidate sets for a named data set from its true labels."""
     import json
 

@@ -26,16 +26,18 @@ _STYLE = {"stop": "bold red", "warn": "yellow", "info": "cyan"}
 def inspect(
     file: TableFile,
     roles: Roles,
-    seed: Annotated[int, typer.Option(help="Of the test of what the sets depend on.")] = 0,
-    json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
-    png: Annotated[Path | None, typer.Option(help="Draw set sizes and co-occurrence into this file.")] = None,
-) -> None:
+    seed: Annotated[int, typer.Option(help="Seed of the test of what the sets depend on.")] = 0,
+    json: Annotated[bool, typer.Option("--json", help="Print everything as JSON instead of tables.")] = False,
+    png: Annotated[Path | None, typer.Option(help="Also draw set sizes, and which labels occur together, into this .png file.")] = None,
+) -> None:  # fmt: skip
     """Say what the candidate sets are like, what cannot be told apart, and what to do about it."""
+    from oneof.storage.sheets import check_out
+
+    if png is not None:
+        check_out(png, (".png",), "--png")  # before the imports, which take seconds
     from oneof.data.table import read_table
     from oneof.inspect import inspect_table
 
-    if png is not None:
-        _check_png(png)
     found = inspect_table(read_table(file, roles, bare=True), seed=seed)
     if json:
         print(json_format.dumps(found.to_dict(), ensure_ascii=False))
@@ -47,31 +49,20 @@ def inspect(
         save_picture(found.counts, found.identity, png)
 
 
-def _check_png(path: Path) -> None:
-    """Before the work, not after it."""
-    if path.suffix.lower() != ".png":
-        raise ValueError(f"--png must end in .png; got {str(path)!r}.")
-    if not path.parent.is_dir():
-        raise ValueError(f"--png must lie in a folder that exists; got {str(path)!r}. Make {str(path.parent)!r} first.")
-
-
 def _show(found: Inspection, file: Path, empty: str) -> None:
     console = Console()
     counts, faults = found.counts, found.faults
     unlabelled = " (rows read as unlabelled among them)" if empty == "unlabelled" else ""
-    console.print(
-        Text(f"{file}: {counts.rows:,} rows, {len(counts.classes)} classes, {counts.average:.2f} labels per set")
-    )
-    console.print(
-        Text(f"{counts.singletons:,} singletons, {counts.full:,} full sets{unlabelled}, {counts.empty:,} empty")
-    )
+    lines = [
+        f"{file}: {counts.rows:,} rows, {len(counts.classes)} classes, {counts.average:.2f} labels per set",
+        f"{counts.singletons:,} singletons, {counts.full:,} full sets{unlabelled}, {counts.empty:,} empty",
+    ]
     if faults is not None:
-        console.print(
-            Text(f"{faults.duplicates:,} rows repeat an earlier row, {len(faults.constant)} features are constant")
-        )
+        lines.append(f"{faults.duplicates:,} rows repeat an earlier row, {len(faults.constant)} features are constant")
     if (worst := found.identity.ambiguity) is not None:
         share = f"{worst.degree:.1%} of the sets that hold {worst.label} hold {worst.other}"
-        console.print(Text(f"ambiguity degree {worst.degree:.3f}: {share}, no pair has more"))
+        lines.append(f"ambiguity degree {worst.degree:.3f}: {share}, no pair has more")
+    console.print(Text("\n".join(lines)))
     for table in (_sizes(found), _labels(found), _findings(found)):
         console.print()
         console.print(table)

@@ -1,33 +1,24 @@
 """`oneof predict RUN FILE --out PRED`: labels for new rows."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from oneof.cli.columns import CacheFolder
+from oneof.cli.columns import CacheFolder, RunFolder
 
 
 def predict(
-    run: Annotated[Path, typer.Argument(help="A folder that oneof fit wrote.")],
+    run: RunFolder,
     file: Annotated[Path, typer.Argument(help="A CSV, TSV or Parquet table with the columns that were learned from.")],
     out: Annotated[Path, typer.Option(help="Where to write: .parquet or .csv.")],
-    distribution: Annotated[bool, typer.Option("--distribution", help="The probability of every label too.")] = False,
-    accuracy: Annotated[
-        float | None, typer.Option(help="Abstain where labels are right less often than this, such as 0.95.")
-    ] = None,
-    sets: Annotated[
-        float | None, typer.Option(help="Sets of labels that hold the right one in this share of rows, such as 0.9.")
-    ] = None,
-    text_model: Annotated[
-        str | None,
-        typer.Option(help="The embedder that the run was fitted with, if you named it then: only so is it opened."),
-    ] = None,
-    image_model: Annotated[str | None, typer.Option(help="Likewise, of images.")] = None,
+    distribution: Annotated[bool, typer.Option("--distribution", help="Also write the probability of every label.")] = False,
+    accuracy: Annotated[float | None, typer.Option(help="Give no label to the least sure rows, so that the others are right in this share, such as 0.95. Default: every row gets one.")] = None,
+    sets: Annotated[float | None, typer.Option(help="Also write a set of labels for every row, which holds the right one in this share of rows, such as 0.9.")] = None,
+    text_model: Annotated[str | None, typer.Option(help="The --text-model of oneof fit, if you named one then: a model is opened only if you name it.")] = None,
+    image_model: Annotated[str | None, typer.Option(help="The --image-model of oneof fit, if you named one then: a model is opened only if you name it.")] = None,
     cache_dir: CacheFolder = None,
-) -> None:
+) -> None:  # fmt: skip
     """Predict the label of every row, with its probability."""
     from oneof.data.table import read_columns
     from oneof.runs.folder import Run
@@ -60,7 +51,7 @@ def _in_words(found: object, calibration: dict[str, object], accuracy: float | N
 
     assert isinstance(found, pa.Table)
     words = [f"{found.num_rows:,} rows"]
-    by = f"by {calibration['by']}" + (", which is weaker than by gold labels" * (calibration["by"] != "gold labels"))
+    by = f"by {calibration['by']}" + (f", {calibration['reason']}" * (calibration["by"] != "gold labels"))
     if accuracy is not None:
         words.append(
             f"{sum(found['abstained'].to_pylist()):,} abstained to be right in {accuracy:.0%} of the others ({by})"

@@ -1,19 +1,21 @@
 """`oneof report RUN`: one HTML page about a run, to look at and to send on."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from oneof.cli.columns import RunFolder
+
 
 def report(
-    run: Annotated[Path, typer.Argument(help="The folder that `oneof fit` wrote.")],
-    out: Annotated[Path, typer.Option(help="The page; it needs no other file and no network.")] = Path("report.html"),
-) -> None:
+    run: RunFolder,
+    out: Annotated[Path, typer.Option(help="The .html file to write; it needs no other file and no network.")] = Path("report.html"),
+) -> None:  # fmt: skip
     """Make a page of a run: what came in, how training went, what came out, every row, and the rows to ask about."""
-    _check_out(out)
+    from oneof.storage.sheets import check_out
+
+    check_out(out, (".html", ".htm"), "--out")  # before the imports, which take seconds
     from oneof.runs.folder import Run
     from oneof.runs.page import render_page
     from oneof.storage.files import written_beside
@@ -23,11 +25,3 @@ def report(
     with written_beside(out) as file:
         file.write(text)
     typer.echo(f"{out}: {opened.purified.num_rows:,} rows, {len(text) / 1e6:.1f} MB")
-
-
-def _check_out(out: Path) -> None:
-    """Before the work, not after it."""
-    if out.suffix.lower() not in (".html", ".htm"):
-        raise ValueError(f"--out must end in .html; got {str(out)!r}.")
-    if not out.parent.is_dir():
-        raise ValueError(f"--out must lie in a folder that exists; got {str(out)!r}. Make {str(out.parent)!r} first.")

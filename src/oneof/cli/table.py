@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
+
+from oneof.cli.columns import DataFolder
 
 if TYPE_CHECKING:
     from oneof.paper.experiments import Table
@@ -18,38 +20,42 @@ PLACES = ("processes", "ray")
 
 def table(
     number: Annotated[int, typer.Argument(help="Which table of the paper: 1 to 5, or 6 and 7 for the data sets.")],
-    datasets: Annotated[str, typer.Option(help="Names with commas between; default: all whose data are there.")] = "",
-    methods: Annotated[str, typer.Option(help="Systems, such as pop,proden,cc+pop; default: all.")] = "",
-    seeds: Annotated[str, typer.Option(help="How many, from 100 on; or a range such as 0-9.")] = "10",
-    show: Annotated[bool, typer.Option("--show", help="Run nothing: render what rows there are.")] = False,
-    form: Annotated[str, typer.Option("--format", help="rich, markdown or latex.")] = "rich",
-    rows: Annotated[Path, typer.Option(help="The file of rows.")] = Path("results/tables.jsonl"),
-    data_dir: Annotated[Path | None, typer.Option(help="Where the data sets lie; default: ONEOF_DATA.")] = None,
-    processes: Annotated[int, typer.Option(help="Processes to run in; 0: one for each core.")] = 0,
+    datasets: Annotated[str, typer.Option(help="Data sets, separated by commas. Default: all whose files are there.")] = "",
+    methods: Annotated[str, typer.Option(help="Systems, separated by commas, such as pop,proden,cc+pop. Default: all.")] = "",
+    seeds: Annotated[str, typer.Option(help="How many seeds, from 100 on; or a range such as 0-9.")] = "10",
+    show: Annotated[bool, typer.Option("--show", help="Run nothing; show the rows that there are.")] = False,
+    form: Annotated[str, typer.Option("--format", help="How to print it: rich, markdown or latex.")] = "rich",
+    rows: Annotated[Path, typer.Option(help="The file that rows are read from and appended to.")] = Path("results/tables.jsonl"),
+    data_dir: DataFolder = None,
+    processes: Annotated[int, typer.Option(help="Processes to run in. 0: one for each core.")] = 0,
     device: Annotated[str, typer.Option(help="Where to train: cpu or cuda.")] = "cpu",
-    on: Annotated[str, typer.Option(help="What runs it: processes, or ray (extra 'sweep').")] = "processes",
-    deterministic: Annotated[
-        bool,
-        typer.Option(
-            "--deterministic",
-            help="The same rows to the bit, whenever they are run on one machine; without it they may differ by rounding.",
-        ),
-    ] = False,
-) -> None:
+    on: Annotated[str, typer.Option(help="What runs the trials: processes, or ray (install the extra 'sweep').")] = "processes",
+    deterministic: Annotated[bool, typer.Option("--deterministic", help="Give the same rows to the bit whenever they are run on one machine. Without it they may differ by rounding.")] = False,
+) -> None:  # fmt: skip
     """Reproduce a table of the paper: run what is missing, and show ours beside the paper's. Stop it at any time; it resumes."""
-    if form not in FORMS:
-        raise ValueError(f"format must be one of {', '.join(FORMS)}; got {form!r}.")
-    if on not in PLACES:
-        raise ValueError(f"on must be one of {', '.join(PLACES)}; got {on!r}.")
+    for what, given, known in (("format", form, FORMS), ("on", on, PLACES)):
+        if given not in known:
+            raise ValueError(f"{what} must be one of {', '.join(known)}; got {given!r}.")
     if _characteristics(number):
         return
     wanted = _table(number)
-    names = _names(datasets, wanted.datasets, "data set")
-    systems = _names(methods, tuple(wanted.systems), "method")
-    asked = _seeds(seeds)
+    names, systems = _names(datasets, wanted.datasets, "data set"), _names(methods, tuple(wanted.systems), "method")
+    asked = Asked(number, wanted, names, systems, _seeds(seeds), rows)
     if not show:
-        _run(wanted, names if datasets else None, systems, asked, rows, data_dir, processes, device, on, deterministic)
-    _show(number, wanted, names, systems, asked, rows, form)
+        there = _there(wanted, names if datasets else None, data_dir)
+        _run(asked, there, data_dir, processes, device, on, deterministic)
+    _show(asked, form)
+
+
+class Asked(NamedTuple):
+    """What is asked for of a table."""
+
+    number: int
+    table: Table
+    names: tuple[str, ...]  # of data sets
+    systems: tuple[str, ...]
+    seeds: tuple[int, ...]
+    rows: Path
 
 
 def _table(number: int) -> Table:
@@ -90,34 +96,23 @@ def _seeds(given: str) -> tuple[int, ...]:
 
 
 def _run(
-    wanted: Table,
-    names: tuple[str, ...] | None,
-    systems: tuple[str, ...],
-    seeds: tuple[int, ...],
-    path: Path,
-    data_dir: Path | None,
-    processes: int,
-    device: str,
-    on: str,
-    deterministic: bool,
-) -> None:
+    asked: Asked, there: list[str], data_dir: Path | None, processes: int, device: str, on: str, deterministic: bool
+) -> None:  # fmt: skip
     from oneof.paper.obtain import Cell, missing, obtain_all
     from oneof.storage.progress import bar
     from oneof.storage.rows import read
 
-    there = _there(wanted, names, data_dir)
-    cells = [
-        Cell(name, wanted.system(system, name), wanted.protocol(name), seeds) for name in there for system in systems
-    ]
-    todo = missing(cells, read(path) if path.exists() else [])
+    pairs = [(name, system) for name in there for system in asked.systems]
+    table = asked.table
+    cells = [Cell(name, table.system(system, name), table.protocol(name), asked.seeds) for name, system in pairs]
+    todo = missing(cells, read(asked.rows) if asked.rows.exists() else [])
     if not todo:
         typer.echo("Nothing to run: all rows are there.", err=True)
         return
     started, trials = time.perf_counter(), sum(_trials(cell) for cell in todo)
     with bar(f"{trials} trials", trials, True) as advance:
-        for cell, _ in obtain_all(
-            todo, path, data_dir, processes, device, place=_place(on), deterministic=deterministic
-        ):
+        rows = obtain_all(todo, asked.rows, data_dir, processes, device, place=_place(on), deterministic=deterministic)
+        for cell, _ in rows:
             advance(f"{cell.dataset}, {cell.system.title}", _trials(cell))
     seconds = time.perf_counter() - started
     typer.echo(f"{trials} trials in {seconds / 60:.1f} minutes, {seconds / trials:.3f} s each.", err=True)
@@ -138,7 +133,7 @@ def _trials(cell: Cell) -> int:
 
 def _there(wanted: Table, names: tuple[str, ...] | None, data_dir: Path | None) -> list[str]:
     """The data sets to run on: those asked for, which must be there, or all that are. Images have a script of their own."""
-    from oneof.data.named.catalogue import load, missing
+    from oneof.data.named.catalogue import data_folder, load, missing
     from oneof.paper.experiments import REAL
 
     if names is not None:
@@ -149,8 +144,6 @@ def _there(wanted: Table, names: tuple[str, ...] | None, data_dir: Path | None) 
                 )
             load(name, data_dir)
         return list(names)
-    from oneof.data.named.catalogue import data_folder
-
     folder = data_folder(data_dir)
     found = [name for name in wanted.datasets if name in REAL and folder and not missing(name, folder)]
     if not found:
@@ -160,21 +153,14 @@ def _there(wanted: Table, names: tuple[str, ...] | None, data_dir: Path | None) 
     return found
 
 
-def _show(
-    number: int,
-    wanted: Table,
-    names: tuple[str, ...],
-    systems: tuple[str, ...],
-    seeds: tuple[int, ...],
-    path: Path,
-    form: str,
-) -> None:
+def _show(asked: Asked, form: str) -> None:
     from oneof.paper import tables
     from oneof.storage.rows import read
 
-    files = [file for file in (path, path.with_name("images.jsonl")) if file.exists()]
-    scores = tables.scores_of(number, wanted, [row for file in files for row in read(file)], seeds)
-    some = tables.lines(number, wanted, scores, names, systems)
+    number, wanted = asked.number, asked.table
+    files = [file for file in (asked.rows, asked.rows.with_name("images.jsonl")) if file.exists()]
+    scores = tables.scores_of(number, wanted, [row for file in files for row in read(file)], asked.seeds)
+    some = tables.lines(number, wanted, scores, asked.names, asked.systems)
     if form == "rich":
         from rich.console import Console
 

@@ -1,7 +1,5 @@
 """`oneof tune FILE --out SETTINGS`: settings for `oneof fit --settings`, by what held-out candidate sets say."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 
@@ -16,16 +14,12 @@ def tune(
     file: TableFile,
     out: Annotated[Path, typer.Option(help="Where to write the best settings, as JSON.")],
     roles: Roles,
-    trials: Annotated[
-        int, typer.Option(min=1, help="Settings to try, in all: a search that was stopped goes on to so many.")
-    ] = 50,
-    epochs: Annotated[int, typer.Option(min=1, help="Epochs to train each.")] = 15,
-    storage: Annotated[
-        str | None, typer.Option(help="Optuna's database, such as sqlite:///x.db. Default: beside --out.")
-    ] = None,
-    seed: Annotated[int, typer.Option(help="Of everything that is drawn.")] = 0,
+    trials: Annotated[int, typer.Option(min=1, help="Settings to try in all; a search that was stopped goes on until there are so many.")] = 50,
+    epochs: Annotated[int, typer.Option(min=1, help="Epochs to train each setting.")] = 15,
+    storage: Annotated[str | None, typer.Option(help="Optuna's database, such as sqlite:///x.db. Default: a file beside --out.")] = None,
+    seed: Annotated[int, typer.Option(help="Seed of everything that is drawn.")] = 0,
     cache_dir: CacheFolder = None,
-) -> None:
+) -> None:  # fmt: skip
     """Search settings without true labels, and write the best for `oneof fit --settings`. It resumes. Needs optuna."""
     import torch
 
@@ -42,11 +36,10 @@ def tune(
     torch.set_num_threads(1)
     examples = examples_of(read_table(file, roles), file.parent, cache_dir)
     asked = Search(Space(trial_epochs=epochs), seed, groups=examples.groups)
-    known = plain_value(
-        {"oneof": __version__, "data": fingerprint(file), "roles": roles, "epochs": epochs, "seed": seed}
-    )
+    said = {"oneof": __version__, "data": fingerprint(file), "roles": roles, "epochs": epochs, "seed": seed}
     folds = folds_of(examples.x, examples.candidates.mask, asked)
-    found = search_settings(folds, trials, storage or f"sqlite:///{out.with_suffix('.db')}", known, say=typer.echo)
+    place = storage or f"sqlite:///{out.with_suffix('.db')}"
+    found = search_settings(folds, trials, place, plain_value(said), say=typer.echo)
     write_json(found.setting, out)
     typer.echo(
         f"best of {found.tried} ({found.stopped} stopped early): {found.score:.4f} on held-out sets, {found.setting}"

@@ -31,55 +31,39 @@ class Policy(StrEnum):
 
 
 def votes(
-    file: Annotated[
-        Path,
-        typer.Argument(
-            help="Votes: .csv, .tsv, .parquet, .jsonl, or .json: a list of objects or a Label Studio export."
-        ),
-    ],
-    kind: Annotated[
-        Kind | None,
-        typer.Option(help="long: a row per vote; wide: a column per annotator. Guessed from the file if left out."),
-    ] = None,
-    policy: Annotated[Policy, typer.Option(help="Which labels become candidates.")] = Policy.union,
-    k: Annotated[int, typer.Option(help="at-least: votes that a label needs.")] = 2,
-    p: Annotated[float, typer.Option(help="dawid-skene: posterior mass that a set must reach.")] = 0.9,
-    out: Annotated[
-        Path | None,
-        typer.Option(help="Item, candidates and votes, as .parquet or .csv. Left out, only the summary is shown."),
-    ] = None,
-    item: Annotated[str, typer.Option(help="Column with the item's id.")] = "item",
-    annotator: Annotated[str, typer.Option(help="long: column with the annotator.")] = "annotator",
-    label: Annotated[str, typer.Option(help="long: column with the label.")] = "label",
-    confidence: Annotated[
-        str | None,
-        typer.Option(help="Column in [0, 1] that says what a vote counts; label-studio: field of a prediction."),
-    ] = None,
-    columns: Annotated[list[str] | None, typer.Option(help="wide: an annotator's column. Repeat it.")] = None,
-    from_name: Annotated[str | None, typer.Option(help="label-studio: the control whose choices are votes.")] = None,
-    separator: Annotated[str | None, typer.Option(help='Between the labels of one answer, such as "|".')] = None,
-    map_file: Annotated[
-        Path | None, typer.Option("--map", help="Synonyms: a CSV with the columns from and to, or a JSON object.")
-    ] = None,
-    normalise: Annotated[
-        bool, typer.Option("--normalise", help="Ignore case and surrounding space of labels.")
-    ] = False,
-    classes: Annotated[str | None, typer.Option(help="All labels, separated by commas; others are errors.")] = None,
+    file: Annotated[Path, typer.Argument(help="Votes: .csv, .tsv, .parquet, .jsonl, or .json: a list of objects or a Label Studio export.")],
+    kind: Annotated[Kind | None, typer.Option(help="long: a row per vote; wide: a column per annotator. Default: guessed from the file.")] = None,
+    policy: Annotated[Policy, typer.Option(help="Which labels become candidates. union: all that were named; at-least: those with --k votes; vaguest: the set of the annotator who named most; dawid-skene: the likeliest, as annotators are weighed by skill.")] = Policy.union,
+    k: Annotated[int, typer.Option(help="With at-least: how many votes a label needs.")] = 2,
+    p: Annotated[float, typer.Option(help="With dawid-skene: the probability that the labels of a set must reach together. Larger gives larger sets.")] = 0.9,
+    out: Annotated[Path | None, typer.Option(help="Where to write item, candidates and votes: .parquet or .csv. Default: only the summary is shown.")] = None,
+    item: Annotated[str, typer.Option(help="long and wide: the column of the item's id.")] = "item",
+    annotator: Annotated[str, typer.Option(help="long: the column of the annotator.")] = "annotator",
+    label: Annotated[str, typer.Option(help="long: the column of the label.")] = "label",
+    confidence: Annotated[str | None, typer.Option(help="A column in [0, 1] that says what a vote counts; label-studio: a field of predictions. Default: every vote counts 1.")] = None,
+    columns: Annotated[list[str] | None, typer.Option(help="wide: the column of an annotator. Give it once for each.")] = None,
+    from_name: Annotated[str | None, typer.Option(help="label-studio: the control whose choices are votes. Needed where there are several.")] = None,
+    separator: Annotated[str | None, typer.Option(help='What separates the labels of one answer, such as "|". Default: an answer is one label.')] = None,
+    map_file: Annotated[Path | None, typer.Option("--map", help="Synonyms: a CSV with the columns from and to, or a JSON object. An empty 'to' drops the answer.")] = None,
+    taxonomy: Annotated[Path | None, typer.Option(help="A table of child and parent, or a JSON object: a vote for a parent is one for all labels below it. Default: none.")] = None,
+    normalise: Annotated[bool, typer.Option("--normalise", help="Ignore case and surrounding space of labels.")] = False,
+    classes: Annotated[str | None, typer.Option(help="All labels there are, separated by commas; any other is an error. Default: the labels that occur.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
-) -> None:
+) -> None:  # fmt: skip
     """Turn annotators' votes into candidate sets, and say how far the annotators agree.
 
     Rows in messages are counted from 0 below the header. The output's key is its column item: join features on it.
     """
-    from oneof.votes import Spelling, read_label_studio, read_long, read_map, read_wide, summarise, write
+    from oneof.votes import Spelling, read_label_studio, read_long, read_map, read_taxonomy, read_wide, summarise, write
 
     if out is not None:
-        _check_out(out, file, map_file)
+        _check_out(out, file, map_file, taxonomy)
     spelling = Spelling(
         separator=separator,
         synonyms={} if map_file is None else read_map(map_file),
         normalise=normalise,
         classes=None if classes is None else [name.strip() for name in classes.split(",")],
+        taxonomy=None if taxonomy is None else read_taxonomy(taxonomy),
     )
     kind = kind or _guess(file, columns, from_name)
     if kind is Kind.long:
@@ -95,7 +79,8 @@ def votes(
         write(ballots, sets, out)
     summary = summarise(ballots, sets)
     if as_json:
-        typer.echo(_as_json(summary))
+        whole = asdict(summary) | {"agreement": [who._asdict() for who in summary.agreement]}
+        typer.echo(json.dumps(whole, indent=2))
     else:
         _show(summary, policy, out)
 
@@ -121,19 +106,11 @@ def _guess(file: Path, columns: list[str] | None, from_name: str | None) -> Kind
 def _sets(ballots: Votes, policy: Policy, k: int, p: float) -> Sets:
     from oneof.votes import at_least, top_p, union, vaguest
 
-    match policy:
-        case Policy.union:
-            return union(ballots)
-        case Policy.at_least:
-            return at_least(ballots, k)
-        case Policy.vaguest:
-            return vaguest(ballots)
-        case Policy.dawid_skene:
-            return top_p(ballots, p)
-
-
-def _as_json(summary: Summary) -> str:
-    return json.dumps(asdict(summary) | {"agreement": [who._asdict() for who in summary.agreement]}, indent=2)
+    if policy is Policy.at_least:
+        return at_least(ballots, k)
+    if policy is Policy.dawid_skene:
+        return top_p(ballots, p)
+    return union(ballots) if policy is Policy.union else vaguest(ballots)
 
 
 def _show(summary: Summary, policy: Policy, out: Path | None) -> None:
@@ -163,8 +140,7 @@ def _lines(summary: Summary, policy: Policy) -> list[tuple[str, str]]:
     ]
     if summary.repeated:
         lines.append(("repeated votes", f"{summary.repeated:,}, counted once"))
-    if summary.note:
-        lines.append(("note", summary.note))
+    lines += [("note", note) for note in (summary.note, *summary.remarks) if note]
     if summary.lookalikes:
         alike = "; ".join(" = ".join(map(repr, names)) for names in summary.lookalikes[:3])
         lines.append(("labels that look alike", f"{alike} ... {len(summary.lookalikes):,} in all; see --normalise"))

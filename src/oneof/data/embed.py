@@ -1,7 +1,5 @@
 """Texts and images as numbers, by a pretrained network of another package; what was embedded once is kept on disk."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import struct
@@ -91,7 +89,7 @@ def embedded(
     inputs = distinct
     if embedder.kind == "image":
         inputs = [str(_image(folder, name, first_row[name])) for name in distinct]
-    keys = [_key(embedder, value) for value in inputs]
+    keys = [_digest(Path(one).read_bytes() if embedder.kind == "image" else one.encode()) for one in inputs]
     try:
         known = _vectors(dict(zip(keys, inputs, strict=True)), embedder, cache or default_cache())
     except BadImage as bad:
@@ -109,10 +107,6 @@ def _image(folder: Path, name: str, row: int) -> Path:
             f"an image must be a file below {folder}; there is no {name!r}, which row {row} names. Add it, or empty the cell."
         )
     return path
-
-
-def _key(embedder: Embedder, value: str) -> str:
-    return _digest(Path(value).read_bytes() if embedder.kind == "image" else value.encode())
 
 
 def _digest(content: bytes) -> str:
@@ -174,6 +168,8 @@ def _kept(store: Path) -> Vectors:
 
 
 def _write(store: Path, known: Vectors) -> None:
+    """Keep what is known, and what other processes have kept meanwhile."""
+    known = _kept(store) | known
     keys = np.frombuffer(" ".join(known).encode(), dtype=np.uint8)
     content = save({"keys": keys, "vectors": np.stack(list(known.values()))})
     try:

@@ -3,8 +3,6 @@
 What was learned from training rows is plain values that JSON holds, and arrays for texts; scikit-learn's transformers are made anew from them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -18,7 +16,7 @@ from sklearn.preprocessing import OneHotEncoder
 from oneof.data.embed import MODELS, Embedder, embedded, open_embedder
 from oneof.data.not_features import MOST_VALUES
 from oneof.data.roles import Roles
-from oneof.data.table import Columns, Words
+from oneof.data.table import Columns
 from oneof.data.texts import Texts, learn_texts
 
 
@@ -77,12 +75,9 @@ class Encoding:
             for i, part in enumerate(plain["texts"])
         ]
         return cls(
-            numbers=tuple(plain["numbers"]),
-            fills=tuple(plain["fills"]),
-            gaps=tuple(plain["gaps"]),
+            **{name: tuple(plain[name]) for name in ("numbers", "fills", "gaps", "dates")},
             categories={column: tuple(values) for column, values in plain["categories"].items()},
             embedded=tuple(Embedded(**part) for part in plain["embedded"]),
-            dates=tuple(plain["dates"]),
             texts=tuple(texts),
         )
 
@@ -115,7 +110,8 @@ class Encoding:
         """
         parts = [self._filled(columns.numbers)]
         if self.categories:
-            parts.append(self._encoder().transform(_table(columns, list(self.categories))))
+            words = [[value or "" for value in columns.words[name]] for name in self.categories]
+            parts.append(self._encoder().transform(np.array(words, dtype=object).T))
         for part in self.embedded:
             _check_known(part, named)
             parts.append(embedded(columns.words[part.column], opened(part.kind, part.model), folder, cache))
@@ -145,12 +141,9 @@ class Encoding:
     def _encoder(self) -> OneHotEncoder:
         values = [list(values) for values in self.categories.values()]
         first = np.array([[one[0] for one in values]], dtype=object)
-        return OneHotEncoder(
-            categories=[np.array(one, dtype=object) for one in values],
-            handle_unknown="ignore",
-            sparse_output=False,
-            dtype=np.float32,
-        ).fit(first)
+        kinds = [np.array(one, dtype=object) for one in values]
+        made = OneHotEncoder(categories=kinds, handle_unknown="ignore", sparse_output=False, dtype=np.float32)
+        return made.fit(first)
 
 
 def _check_known(part: Embedded, named: Collection[str]) -> None:
@@ -185,9 +178,11 @@ def learn_encoding(
             f"a feature must have a value; {columns.source}, column {blank!r} is missing in every row. Leave it out."
         )
     models = {"text": roles.text_model, "image": roles.image_model or MODELS["image"]}
-    parts = [(column, kind, model) for kind, model in models.items() if model for column in getattr(roles, kind)]
-    widths = [
-        embedded(columns.words[column], opened(kind, model), folder, cache).shape[1] for column, kind, model in parts
+    parts = [
+        Embedded(column, kind, model, embedded(columns.words[column], opened(kind, model), folder, cache).shape[1])
+        for kind, model in models.items()
+        if model
+        for column in getattr(roles, kind)
     ]
     alone = () if roles.text_model else roles.text
     return Encoding(
@@ -195,7 +190,7 @@ def learn_encoding(
         fills=tuple(float(np.nanmedian(column)) for column in columns.numbers.T),
         gaps=tuple(name for name, one in zip(columns.names, missing.T, strict=True) if one.any()),
         categories={column: _values(columns, column) for column in roles.categories},
-        embedded=tuple(Embedded(*part, width) for part, width in zip(parts, widths, strict=True)),
+        embedded=tuple(parts),
         dates=roles.dates,
         texts=tuple(learn_texts(column, columns.words[column], columns.source) for column in alone),
     )
@@ -209,8 +204,3 @@ def _values(columns: Columns, column: str) -> tuple[str, ...]:
             "Leave it out, or take it as text (--text)."
         )
     return tuple(values)
-
-
-def _table(columns: Columns, names: list[str]) -> NDArray[Any]:
-    words: list[Words] = [columns.words[name] for name in names]
-    return np.array([[value or "" for value in column] for column in words], dtype=object).T

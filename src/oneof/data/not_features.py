@@ -3,8 +3,6 @@
 Whoever learns from them learns the order of the table, or the answer itself.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 

@@ -17,6 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from oneof.data.files.kinds import check_finite
 from oneof.data.scaling import SCALINGS, Affine
 from oneof.storage.files import written_beside
 
@@ -41,12 +42,8 @@ class RowsOnDisk:
             array = np.load(self.path, mmap_mode="r")  # reads the header alone
         except (ValueError, EOFError) as error:
             raise ValueError(f"{self.path} must be a whole .npy file; {error}") from error
-        if (
-            not isinstance(array, np.memmap)
-            or array.dtype != np.float32
-            or array.ndim < 2
-            or not array.flags.c_contiguous
-        ):
+        whole = isinstance(array, np.memmap) and array.dtype == np.float32 and array.flags.c_contiguous
+        if not whole or array.ndim < 2:
             kind = f"{array.dtype} {list(array.shape)}" if isinstance(array, np.ndarray) else "an archive"
             raise ValueError(f"{self.path} must hold float32 [n, ...], row after row; got {kind}.")
         self.shape = torch.Size(array.shape)
@@ -114,9 +111,8 @@ def fitted_scaling(kind: str | Callable[[Tensor], Affine], x: RowsOnDisk, rows: 
         some = [block[weight > 0].double() for block, weight in _weighted(x, times) if (weight > 0).any()]
         ends = [torch.stack([block.amin(0), block.amax(0)]) for block in some]
         return SCALINGS[kind](torch.cat(ends))
-    mean = torch.stack([torch.tensordot(weight, block.double(), 1) for block, weight in _weighted(x, times)]).sum(
-        0
-    ) / len(rows)
+    sums = [torch.tensordot(weight, block.double(), 1) for block, weight in _weighted(x, times)]
+    mean = torch.stack(sums).sum(0) / len(rows)
     squares = [torch.tensordot(weight, (block.double() - mean).square(), 1) for block, weight in _weighted(x, times)]
     deviation = (torch.stack(squares).sum(0) / len(rows)).sqrt()
     return SCALINGS[kind](torch.stack([mean - deviation, mean + deviation]))
@@ -168,11 +164,6 @@ def _finite(batch: pa.RecordBatch, first: int, path: str) -> NDArray[np.float32]
     with np.errstate(over="ignore"):
         for j, column in enumerate(batch.columns):
             rows[:, j] = column.to_numpy(zero_copy_only=False)
-    bad = ~np.isfinite(rows)
-    if bad.any():
-        i, j = (int(k) for k in np.argwhere(bad)[0])
-        raise ValueError(
-            f"features must be finite numbers within float32; {path}, column {batch.schema.names[j]!r}, row {first + i} is "
-            f"{batch.column(j)[i].as_py()}. Fill or drop such rows."
-        )
+    names, columns = batch.schema.names, batch.columns
+    check_finite(rows, lambda i, j: f"{path}, column {names[j]!r}, row {first + i} is {columns[j][i].as_py()}")
     return rows

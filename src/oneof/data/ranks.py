@@ -4,8 +4,6 @@ Ranks, spread like a normal distribution, do not care for the unit, the skew or 
 worth ten points of accuracy, on BirdSong two; on Lost, whose features are principal components, they cost five.
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -36,16 +34,12 @@ def learn_ranks(x: NDArray[Any]) -> Ranks:
     >>> learn_ranks(x)(x)[:, 1].round(2)
     array([-2.5 , -0.67,  0.  ,  0.67,  2.5 ])
     """
-    return Ranks(np.quantile(np.asarray(x, dtype=np.float64), _levels(), axis=0))
-
-
-def _levels() -> NDArray[np.float64]:
-    return np.linspace(0, 1, KNOTS)
+    return Ranks(np.quantile(np.asarray(x, dtype=np.float64), np.linspace(0, 1, KNOTS), axis=0))
 
 
 def _scores(values: NDArray[np.float64], knots: NDArray[np.float64]) -> NDArray[np.float64]:
     """Normal scores; a value that many rows share gets the middle of its ranks: from below and from above, halved."""
-    levels = _levels()
+    levels = np.linspace(0, 1, KNOTS)
     from_below = np.interp(values, knots, levels)
     from_above = 1 - np.interp(-values, -knots[::-1], levels)
     return np.asarray(np.clip(ndtri((from_below + from_above) / 2), -FARTHEST, FARTHEST))

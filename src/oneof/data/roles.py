@@ -1,7 +1,5 @@
 """Which column of a table plays which part: what a person asks for, and what that comes to in a given table."""
 
-from __future__ import annotations
-
 import fnmatch
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -51,17 +49,17 @@ class LeftOut(NamedTuple):
     row_numbers: tuple[str, ...] = ()
     truths: tuple[str, ...] = ()
 
-    def lines(self) -> list[str]:
-        """A line for a person on every kind of them."""
+    def lines(self, of_a_frame: bool = False) -> list[str]:
+        """A line for a person on every kind of them: what to do on the command line, or with a frame in Python."""
         said = {
-            "columns of text": (self.texts, "To use one, make it a category (--category NAME, or dtype 'category' in a frame), or take it as text (--text NAME)."),
-            "columns without a value": (self.blank, ""),
-            "columns that number the rows": (self.row_numbers, f"To use them beside the others, say {_all_and(self.row_numbers)}."),
-            "columns that look like true labels": (self.truths, f"If they are, say --gold NAME; if they are features, say {_all_and(self.truths)}."),
+            "columns of text": (self.texts, "To use one, make it a category (--category NAME, or dtype 'category' in a frame), or take it as text (--text NAME).", "To use one, give it the dtype 'category'."),
+            "columns without a value": (self.blank, "", ""),
+            "columns that number the rows": (self.row_numbers, f"To use them beside the others, say {_all_and(self.row_numbers)}.", "To use them too, give X as an array."),
+            "columns that look like true labels": (self.truths, f"If they are, say --gold NAME; if they are features, say {_all_and(self.truths)}.", "If they are features, rename them."),
         }  # fmt: skip
         return [
-            f"{what} are left out: {', '.join(name or '(unnamed)' for name in names)}. {advice}".rstrip()
-            for what, (names, advice) in said.items()
+            f"{what} are left out: {', '.join(name or '(unnamed)' for name in names)}. {advice[of_a_frame]}".rstrip()
+            for what, (names, *advice) in said.items()
             if names
         ]
 
@@ -79,9 +77,10 @@ def resolve_roles(kinds: Mapping[str, Kind], where: str, roles: Roles) -> tuple[
     """
     parts = [roles.candidates, roles.exclude, roles.gold, roles.group, *roles.words, *roles.ignore]
     taken = [name for name in parts if name]
-    for name in taken:
+    for i, name in enumerate(taken):
         check_column(name, list(kinds), where)
-    _check_one_part(taken, where)
+        if name in taken[:i]:
+            raise ValueError(f"a column must have one part; {where}, column {name!r} was given two. Name it once.")
     free = {name: kind for name, kind in kinds.items() if name not in taken}
     chosen = {name for pattern in roles.features for name in _matching(pattern, free, where)}
     words = tuple(name for name, kind in free.items() if name in chosen and kind in ("text", "category"))
@@ -104,12 +103,6 @@ def check_column(name: str, columns: Sequence[str], where: str) -> None:
     if name not in columns:
         shown = ", ".join(columns[:8]) + (", ..." if len(columns) > 8 else "")
         raise ValueError(f"column {name!r} must be in {where}; it has {shown or 'none'}.{did_you_mean(name, columns)}")
-
-
-def _check_one_part(taken: list[str], where: str) -> None:
-    twice = next((name for i, name in enumerate(taken) if name in taken[:i]), None)
-    if twice is not None:
-        raise ValueError(f"a column must have one part; {where}, column {twice!r} was given two. Name it once.")
 
 
 def _matching(pattern: str, free: Mapping[str, Kind], where: str) -> set[str]:

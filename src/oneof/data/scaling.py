@@ -3,8 +3,6 @@
 It decides as much as the method: principal components must not be z-scored one by one, or noise is blown up.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -72,9 +70,8 @@ class Beside:
     def __call__(self, x: Tensor) -> Affine:
         d = x.shape[1] // 2
         parts = [SCALINGS[self.raw or "none"](x[:, :d]), feature(x[:, d:])]
-        seen = torch.tensor([self.raw is not None, self.ranks], dtype=x.dtype) / (
-            2**0.5 if self.raw and self.ranks else 1
-        )
+        parted = 2**0.5 if self.raw and self.ranks else 1
+        seen = torch.tensor([self.raw is not None, self.ranks], dtype=x.dtype) / parted
         return Affine(
             torch.cat([part.shift for part in parts]),
             torch.cat([part.scale * float(share) for part, share in zip(parts, seen, strict=True)]),

@@ -1,7 +1,5 @@
 """Rows to train on and rows held out, k times; rows of one group are never on both sides."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What a table says about its rows' labels: candidate sets, exclusions, gold labels."""
 
-from __future__ import annotations
-
 import numbers
 from typing import Any
 
@@ -32,7 +30,8 @@ def read_supervision(
     silent: NDArray[np.bool_] = np.logical_not(possible.any(axis=1))
     unsaid = silent & ~wrong.any(1)
     if roles.empty == "error" and unsaid.any():
-        raise ValueError(f"{where[roles.candidates or roles.exclude]}: {empty_message(unsaid)}")
+        said = empty_message(unsaid, remedy="empty='unlabelled' (--empty unlabelled)")
+        raise ValueError(f"{where[roles.candidates or roles.exclude]}: {said}")
     left = (possible | silent[:, None]) & ~wrong
     nothing: NDArray[np.bool_] = np.logical_not(left.any(axis=1))
     if nothing.any():

@@ -1,7 +1,5 @@
 """Data with a known posterior: Gaussian mixtures, on which every claim can be checked exactly."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

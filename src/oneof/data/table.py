@@ -1,7 +1,5 @@
 """The reader of people's tables: numbers with gaps, dates, categories, texts; sets, exclusions, gold labels and groups, each a column."""
 
-from __future__ import annotations
-
 import re
 import warnings
 from dataclasses import dataclass, replace
@@ -95,7 +93,7 @@ def read_table(source: Any, roles: Roles = Roles(), *, bare: bool = False) -> Ta
     named = {*roles.features, *roles.categories}
     columns, resolved, left_out = _without_suspects(columns, resolved, left_out, named, candidates)
     if not bare:
-        _check_features(columns, left_out)
+        _check_features(columns, left_out.lines())
     return Table(columns, resolved, candidates, gold, groups, left_out)
 
 
@@ -128,8 +126,9 @@ def read_features(X: Any) -> tuple[Columns, Roles]:
     resolved, left_out = resolve_roles(opened.kinds, opened.name, Roles(candidates=None))
     columns, _ = _read_all(opened, resolved, [])
     columns, resolved, left_out = _without_suspects(columns, resolved, left_out, set(), None)
-    _check_features(columns, left_out)
-    for line in left_out.lines():
+    said = left_out.lines(of_a_frame=True)
+    _check_features(columns, said)
+    for line in said:
         warnings.warn(line, UserWarning, stacklevel=3)
     return columns, resolved
 
@@ -200,11 +199,10 @@ def _without_suspects(
     return Columns(columns.source, np.ascontiguousarray(columns.numbers[:, kept]), names, words), roles, LeftOut(**more)
 
 
-def _check_features(columns: Columns, left_out: LeftOut) -> None:
+def _check_features(columns: Columns, left_out: list[str]) -> None:
     if not columns.names and not columns.words:
-        raise ValueError(
-            f"features must be columns to learn from; {columns.source} has none. Join your features to it. {' '.join(left_out.lines())}".rstrip()
-        )
+        needed = f"features must be columns to learn from; {columns.source} has none. Join your features to it."
+        raise ValueError(" ".join([needed, *left_out]))
 
 
 def _check_cells(source: Source, name: str, are_dates: bool) -> None:

@@ -38,6 +38,7 @@ from oneof.estimator.arguments import (
 from oneof.methods import Method
 from oneof.metrics import approximated_accuracy
 from oneof.purify import PURIFY, Purify
+from oneof.runs.accuracy import Claim
 from oneof.runs.folder import Run
 from oneof.runs.learn import SPACE, Examples, learn, write_learned
 from oneof.runs.model import Model
@@ -58,7 +59,7 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
     ----------
     method : str or Method, default=BalancedProden()
         A key of `oneof.METHODS`, or an instance; None is the default.
-    purify : str, Pop, PopRatio or None, default="pop"
+    purify : str, Pop, PopPrinted, PopRatio or None, default="pop"
         Remove candidates that the networks have ruled out, a few epochs at a time.
     resolve_first : bool, default=True
         Let the other rows of the table purify the sets before any network is trained.
@@ -106,7 +107,9 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
     model_ : oneof.runs.model.Model
         The networks, and what predicting needs beside them.
     learned_ : oneof.runs.learn.Learned
-        What `save` writes: the table of `oneof clean`, an estimate of the accuracy, what was tried with which truth-free score.
+        What `save` writes: the table of `oneof clean`, what was tried with which truth-free score.
+    accuracy_ : oneof.runs.accuracy.Claim
+        What may be said of the accuracy on new rows: an interval, a bound, or that nothing was learned; and on what ground.
     history_ : dict of arrays [epochs, networks and linear models]
     n_iter_ : int
         Epochs of the ensemble.
@@ -177,7 +180,8 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         groups
             Rows of one group [n] are never on both sides of a split.
         gold
-            True labels [n], None where unknown. Thirty or more choose the settings and calibrate; they train nothing.
+            True labels [n], None where unknown; they train nothing. Those of the first rows of `oneof.runs.accuracy.drawn_rows(n)`, thirty
+            or more, measure the accuracy; thirty or more of other rows choose the settings.
         prior
             How much speaks for each class [n, c] beside the sets, such as counts of votes, in the order of `classes_`.
         """
@@ -204,6 +208,7 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
             "command": repr(self).split(),
             "seconds": round(time.monotonic() - begun, 1),
         }
+        self.accuracy_ = self.learned_.claim
         self._show(self.learned_.model, self.learned_.purified, self.learned_.training)
         return self
 
@@ -304,6 +309,7 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         self = cls(random_state=run.facts["seed"])
         self.run_ = run
         self.classes_ = np.asarray(run.model.classes)
+        self.accuracy_ = Claim(**run.facts["estimate"])
         self.n_features_in_ = len(run.model.encoding.names)
         self._precision = np.float32
         self._show(run.model, run.purified, run.training)

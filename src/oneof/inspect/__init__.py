@@ -3,8 +3,6 @@
 Nothing here sees a true label. So a set that misses its true label cannot be found here, and nothing is said about it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any

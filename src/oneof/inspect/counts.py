@@ -1,7 +1,5 @@
 """What is there: rows, classes, set sizes, and how often each label is a candidate."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -23,8 +23,6 @@ with the sets as they are, by 0.020 to 0.054 (seeds 0-5). Hence the verdict also
 hides dependence on x: then the verdict is class-dependent or uniform, which never means that dependence was ruled out.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """What is wrong with the features: values that are no numbers, constant columns, equal rows whose sets contradict."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

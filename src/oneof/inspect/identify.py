@@ -1,7 +1,5 @@
 """What cannot be told apart: labels that occur together, and how ambiguous the worst pair is."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -9,6 +9,7 @@ import numpy as np
 
 from oneof.inspect.counts import Counts
 from oneof.inspect.identify import Identity
+from oneof.storage.files import written_beside
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -34,13 +35,9 @@ def draw(counts: Counts, identity: Identity) -> Figure:
 
 
 def save_picture(counts: Counts, identity: Identity, path: Path) -> None:
-    """Write the figure as PNG, beside its place and then renamed into it."""
-    beside = path.with_name(f".{path.name}.part")
-    try:
-        draw(counts, identity).savefig(beside, format="png", dpi=150)
-        beside.replace(path)
-    finally:
-        beside.unlink(missing_ok=True)
+    """Write the figure as PNG."""
+    with written_beside(path) as file:
+        draw(counts, identity).savefig(file, format="png", dpi=150)
 
 
 def _histogram(axes: Axes, counts: Counts) -> None:
@@ -73,9 +70,8 @@ def _heat_map(axes: Axes, counts: Counts, identity: Identity) -> None:
         for (row, column), value in np.ndenumerate(probability):
             if not np.isnan(value):
                 colour = "white" if value < 0.5 else "black"
-                axes.text(
-                    column, row, f"{value:.2f}".removeprefix("0"), ha="center", va="center", color=colour, fontsize=7
-                )
+                shown = f"{value:.2f}".removeprefix("0")
+                axes.text(column, row, shown, ha="center", va="center", color=colour, fontsize=7)
     axes.set(
         title="Labels that occur together",
         xlabel="... how often it holds this one",

@@ -1,7 +1,5 @@
 """A stand-in for the unknown class: held-out guesses of a small classifier that learns from the sets alone."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 from typing import NamedTuple
 

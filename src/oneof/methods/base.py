@@ -1,7 +1,5 @@
 """The protocol of a method: a loss on logits, and what it remembers of every example."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, Protocol

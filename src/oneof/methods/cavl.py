@@ -1,7 +1,5 @@
 """CAVL: class activation value learning (Zhang et al., ICLR 2022)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 

@@ -1,7 +1,5 @@
 """CC: the classifier-consistent method (Feng et al., NeurIPS 2020)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from torch import Tensor

@@ -1,7 +1,5 @@
 """CLPL: convex loss for partial labels (Cour et al., JMLR 2011)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

@@ -1,7 +1,5 @@
 """LWS: leveraged weighted loss (Wen et al., ICML 2021)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 

@@ -1,7 +1,5 @@
 """PiCO: contrastive label disambiguation (Wang et al., ICLR 2022)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -123,9 +121,8 @@ class PiCO(Method):
         prototypes, queue, queue_labels, at, *trailing = shared
         logits, query = net(views[0])
         with torch.no_grad():
-            keys = [
-                torch.lerp(old, new, 1 - self.momentum) for old, new in zip(trailing, net.weights.values(), strict=True)
-            ]
+            pairs = zip(trailing, net.weights.values(), strict=True)
+            keys = [torch.lerp(old, new, 1 - self.momentum) for old, new in pairs]
             key = net(views[1], weights=dict(zip(net.weights, keys, strict=True)))[1]
         labels = masked(batch.weighed(logits.detach()), batch.candidates).argmax(-1)
         weights = self._weights(batch, query.detach(), prototypes)

@@ -1,7 +1,5 @@
 """PRODEN: progressive identification of true labels (Lv et al., ICML 2020)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar

@@ -1,7 +1,5 @@
 """RC: the risk-consistent method (Feng et al., NeurIPS 2020)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 

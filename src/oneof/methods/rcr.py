@@ -1,7 +1,5 @@
 """RCR: revisiting consistency regularization for partial labels (Wu et al., ICML 2022)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, ClassVar
 

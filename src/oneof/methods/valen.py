@@ -1,7 +1,5 @@
 """VALEN: variational label enhancement for instance-dependent partial labels (Xu et al., NeurIPS 2021)."""
 
-from __future__ import annotations
-
 import copy
 import math
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """A module of the user's own, or of a library such as timm, as the body of a classifier."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass

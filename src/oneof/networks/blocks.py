@@ -5,8 +5,6 @@ The outputs of a block are four products of one larger window with four shifted 
 come out. The function is the same; docs/decisions/0004-speed-on-the-card.md has what it gives.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 from torch.nn import functional as F

@@ -1,7 +1,5 @@
 """What every network of the package builds: a body that gives features, and a linear head."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from torch import Tensor, nn

@@ -1,7 +1,5 @@
 """LeNet with batch normalisation, the network of the paper for MNIST-like images."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import cast
 

@@ -1,7 +1,5 @@
 """ResNet-32 for CIFAR (He et al., CVPR 2016, section 4.2), whose posterior draws candidate sets for CIFAR-10."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from torch import Tensor, nn

@@ -1,7 +1,5 @@
 """Networks for tables: affine layers, plain or with batch normalisation. Images are flattened."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Wide residual networks (Zagoruyko and Komodakis, BMVC 2016), the network of the paper for CIFAR."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, cast

@@ -1,7 +1,5 @@
 """The paper's ablation in small (`oneof demo --paper`): digits with candidate sets that a classifier's own doubts made up."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -104,10 +102,9 @@ def run(data: Digits, system: System, training: Training, *, show: bool = True) 
         training=training,
         selection="last epoch",
     )
-    before = np.stack([data.candidates[i][trial.rows].sum(1).mean() for i, trial in enumerate(data.trials)])
-    return fitted, [
-        row | {"set_size_before": 1.0 if system.supervised else float(b)} for row, b in zip(rows, before, strict=True)
-    ]
+    sizes = [float(data.candidates[i][trial.rows].sum(1).mean()) for i, trial in enumerate(data.trials)]
+    before = [1.0] * len(rows) if system.supervised else sizes
+    return fitted, [row | {"set_size_before": size} for row, size in zip(rows, before, strict=True)]
 
 
 def show(out: Path, seeds: int, epochs: int | None) -> None:

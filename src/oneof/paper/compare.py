@@ -1,7 +1,5 @@
 """Is one system better than another? Paired tests over shared seeds, corrected for their number, and ranks over many blocks."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """Curves of a training run: accuracy, set size and threshold by epoch, one line per system."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 

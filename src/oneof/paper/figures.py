@@ -1,7 +1,5 @@
 """The paper's figures from our rows: purified region by epoch, sensitivity to POP's numbers, warm-up, and ranks of systems."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 

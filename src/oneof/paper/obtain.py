@@ -4,8 +4,6 @@ A cell leaves two kinds of rows: for every seed and rule the *chosen* setting wi
 whole *grid* in short, so that any other rule can be tried later.
 """
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import shutil

@@ -3,8 +3,6 @@
 The folder of the rows and that of the data must be seen by every machine of the cluster, and `oneof` installed there.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Results are rows: every trial is one JSON line that says how it was obtained."""
 
-from __future__ import annotations
-
 import platform
 import subprocess
 from collections.abc import Iterable
@@ -24,7 +22,7 @@ def rows_of(fitted: Fit, *, seeds: Iterable[int], seconds: float, labels: Any = 
     columns, chosen = fitted.history.columns, fitted.epoch - 1
     t = fitted.stack.t
     measured = [name for name in ("set_size", *CRITERIA, "oracle", "accuracy") if name in columns]
-    at_epoch = {name: _at(columns[name], chosen) for name in measured}
+    at_epoch = {name: columns[name].gather(0, chosen[None])[0].tolist() for name in measured}
     if labels is not None:
         truth = torch.as_tensor(np.asarray(labels), device=fitted.rows.device)[fitted.rows]
         at_epoch["true_labels_removed"] = true_labels_removed(fitted.candidates, truth).tolist()
@@ -42,16 +40,12 @@ def rows_of(fitted: Fit, *, seeds: Iterable[int], seconds: float, labels: Any = 
     ]
 
 
-def _at(column: torch.Tensor, epoch: torch.Tensor) -> list[float]:
-    return column.gather(0, epoch[None])[0].tolist()
-
-
 @cache
 def origin(device: str) -> Row:
     """Where a row comes from: device, versions, commit."""
-    name = (
-        torch.cuda.get_device_name(device) if device.startswith("cuda") else platform.processor() or platform.machine()
-    )
+    name = platform.processor() or platform.machine()
+    if device.startswith("cuda"):
+        name = torch.cuda.get_device_name(device)
     return {"device": f"{device} ({name})", "oneof": __version__, "torch": torch.__version__, "commit": _commit()}
 
 

@@ -1,7 +1,5 @@
 """A table of the paper with our rows beside it: Markdown, LaTeX, or for the terminal."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """Why a row got its label, in words; and the rows to ask a person about, in the order in which answers pay."""
 
-from __future__ import annotations
-
 from collections import Counter
 from typing import Any
 
@@ -47,25 +45,17 @@ def reason(row: dict[str, Any], labels: list[str], voices: int) -> str:
         if row["ask"]:
             parts.append(f"It leads the next candidate by {row['margin']:.2f}.")
     if row["outside"] is not None:
-        parts.append(
-            f"The models are sure of '{row['outside']}', which is not in the set: does the set miss the truth?"
-        )
-    return " ".join([*parts, *_near(row["neighbours"], labels)])
+        sure = f"The models are sure of '{row['outside']}', which is not in the set"
+        parts.append(f"{sure}: does the set miss the truth?")
+    if near := row["neighbours"]:
+        (label, count), *_ = Counter(labels[i] for i in near).most_common()
+        parts.append(f"{count} of the {len(near)} nearest settled rows are '{label}'.")
+    return " ".join(parts)
 
 
 def _fell(fall: dict[str, Any], trained: int) -> str:
+    fell, at = f"'{fall['label']}' fell", f"at margin {fall['margin']:.2f}"
     if fall["round"] == 0:
-        return (
-            f"'{fall['label']}' fell before training at margin {fall['margin']:.2f}: the other rows speak against it."
-        )
-    agree = (
-        f"all {trained} trials agree" if fall["trials"] == trained else f"{fall['trials']} of {trained} trials agree"
-    )
-    return f"'{fall['label']}' fell in round {fall['round']} at margin {fall['margin']:.2f}; {agree}."
-
-
-def _near(neighbours: list[int], labels: list[str]) -> list[str]:
-    if not neighbours:
-        return []
-    (label, count), *_ = Counter(labels[i] for i in neighbours).most_common()
-    return [f"{count} of the {len(neighbours)} nearest settled rows are '{label}'."]
+        return f"{fell} before training {at}: the other rows speak against it."
+    count = "all" if fall["trials"] == trained else f"{fall['trials']} of"
+    return f"{fell} in round {fall['round']} {at}; {count} {trained} trials agree."

@@ -1,7 +1,5 @@
 """The ensemble as one ONNX graph: features [n, d] in, mean probabilities [n, c] out; checked against the model by onnxruntime."""
 
-from __future__ import annotations
-
 import io
 import math
 import warnings
@@ -59,9 +57,8 @@ class _Member(nn.Module):
     def __init__(self, member: Member) -> None:
         super().__init__()
         self.scores = None if member.ranks is None else _Scores(member.ranks)
-        self.register_buffer(
-            "origin", torch.zeros(1) if member.origin is None else torch.from_numpy(member.origin).float()
-        )
+        origin = torch.zeros(1) if member.origin is None else torch.from_numpy(member.origin).float()
+        self.register_buffer("origin", origin)
         self.networks = nn.ModuleList(module.eval() for module in member.stack.modules())
         self.shift = [torch.zeros(1)] * member.stack.t if member.shift is None else list(member.shift)
         self.scale = [torch.ones(1)] * member.stack.t if member.scale is None else list(member.scale)

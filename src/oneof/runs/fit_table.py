@@ -1,12 +1,11 @@
 """From a person's table to a run folder: read, look, learn, write. Killed, it goes on where it was."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,15 +19,18 @@ from oneof.data.table import Table, read_table
 from oneof.inspect import inspect_table
 from oneof.runs.folder import FACTS, Run, fingerprint, write_json
 from oneof.runs.learn import SPACE, Examples, Learned, learn, write_learned
+from oneof.runs.sample import read_sample
 from oneof.runs.voted import read_voted, weigh_votes
 from oneof.selection.space import Space
 from oneof.selection.trying import Search
+from oneof.storage.locks import alone
 from oneof.storage.settings import first_difference, plain_value
 from oneof.training.processes import check_rows, crew_here
 from oneof.version import __version__
 from oneof.votes.opening import VotesFile
 
 ASKED = "asked.json"  # in the checkpoint: what the run was asked for
+LOCK = "lock"  # there too: held while a process is at work
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,7 @@ class Task:
     rule: str = "both"  # how settings are chosen: a key of oneof.metrics.CRITERIA or MEANS
     space: Space = SPACE
     votes: VotesFile | None = None  # in place of a column of candidates
+    answers: str | None = None  # a filled-in sample.csv: gold labels of rows that were drawn
 
 
 def fit_table(
@@ -96,11 +99,13 @@ def fit_table(
         memory=memory,
         processes=processes,
     )
-    learned = learn(ready.examples, asked, train_on_gold=task.train_on_gold)
-    for text in learned.left_out:
-        say(text)
-    ready.warnings.extend(learned.left_out)
-    crew.told(partial(_write, file, out, task, ready, learned, command, begun))
+    with ExitStack() as held:
+        crew.told(partial(held.enter_context, alone(out / "checkpoint" / LOCK, str(out))))
+        learned = learn(ready.examples, asked, train_on_gold=task.train_on_gold)
+        for text in learned.left_out:
+            say(text)
+        ready.warnings.extend(learned.left_out)
+        crew.told(partial(_write, file, out, task, ready, learned, command, begun))
     return Run.open(out)
 
 
@@ -120,7 +125,10 @@ def _make_ready(
     """Read the table and begin the run; None if it is finished."""
     asked = {"oneof": __version__, "data": fingerprint(file), **plain_value(task)}
     if task.votes is not None:
-        asked["votes"] |= {"data": fingerprint(Path(task.votes.path))}
+        read = {"data": task.votes.path, "tree": task.votes.taxonomy}
+        asked["votes"] |= {name: fingerprint(Path(path)) for name, path in read.items() if path is not None}
+    if task.answers is not None:
+        asked["answers"] = fingerprint(Path(task.answers))
     if _is_finished(out, asked):
         say(f"{out} is finished already; nothing to do.")
         return None
@@ -130,7 +138,7 @@ def _make_ready(
     if fingerprint(file) != asked["data"]:
         raise ValueError(f"{file} must not change while it is read; it did. Repeat the command.")
     check_rows(len(mixed.columns), processes)
-    examples = examples_of(mixed, file.parent, cache)
+    examples = _answered(examples_of(mixed, file.parent, cache), task.answers)
     warnings = _look(examples.x, mixed, examples.encoding, task.seed) + (voted.remarks if voted else [])
     for text in warnings:
         say(text)
@@ -149,6 +157,14 @@ def examples_of(mixed: Table, folder: Path, cache: Path | None = None) -> Exampl
     return Examples(x, mixed.candidates, encoding, mixed.gold, mixed.groups)
 
 
+def _answered(examples: Examples, path: str | None) -> Examples:
+    """The examples with the answers of a person beside the gold labels that the table has."""
+    if path is None:
+        return examples
+    said = read_sample(Path(path), examples.candidates.classes, len(examples.x))
+    return replace(examples, gold=said if examples.gold is None else np.where(said >= 0, said, examples.gold))
+
+
 def _is_finished(out: Path, asked: dict[str, Any]) -> bool:
     if not (out / FACTS).exists():
         return False
@@ -160,13 +176,16 @@ def _is_finished(out: Path, asked: dict[str, Any]) -> bool:
 def _check_folder(out: Path, asked: dict[str, Any]) -> None:
     """See that the folder is free, or that the run stopped in it was asked for the same."""
     note = out / "checkpoint" / ASKED
+    if note.with_name(LOCK).exists():
+        with alone(note.with_name(LOCK), str(out)):
+            pass
     if note.exists():
         try:
             before = json.loads(note.read_text(encoding="utf-8"))
         except ValueError as error:
             raise ValueError(f"{note} must say what the run was asked for; it is damaged. Delete {out}.") from error
         return _check_same(out, before, asked)
-    begun = note.parent.is_dir() and all(path.name == f".{ASKED}.part" for path in note.parent.iterdir())
+    begun = note.parent.is_dir() and all(path.name.endswith(".part") for path in note.parent.iterdir())
     others = [path for path in out.iterdir() if path != note.parent or not begun] if out.is_dir() else [out]
     if out.exists() and others:
         raise ValueError(f"out must be a new or empty folder; {out} holds something else. Give another one.")
@@ -211,4 +230,4 @@ def _write(
         "seconds": round(time.monotonic() - begun, 1),
     }
     write_learned(learned, out, facts)
-    shutil.rmtree(out / "checkpoint")
+    shutil.rmtree(out / "checkpoint", ignore_errors=True)

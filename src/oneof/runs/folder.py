@@ -13,12 +13,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from oneof.runs.model import Model, load_model
+from oneof.runs.model import FORMAT, Model, load_model
 from oneof.storage.files import written_beside
 from oneof.storage.schema import NOTHING, NUMBER, first_misfit
 
 FACTS, PURIFIED, TRAINING, ROWS = "run.json", "purified.parquet", "training.json", "rows.jsonl"
 _FACTS = {
+    "format": int,
     "oneof": str,
     "torch": str,
     "command": [str],
@@ -32,7 +33,13 @@ _FACTS = {
     "chosen": (list, dict),
     "learners": {str: NUMBER},
     "rule": str,
-    "estimate": {"value": NUMBER, "low": NUMBER, "high": NUMBER, "kind": str, "by": str},
+    "estimate": {
+        "verdict": {"interval", "bound", "nothing learned"},
+        "value": (*NUMBER, NOTHING),
+        **dict.fromkeys(("low", "high", "bound", "covering"), NUMBER),
+        "by": str,
+        "reason": str,
+    },
     "asked": dict,
     "warnings": [str],
     "seconds": NUMBER,
@@ -59,7 +66,12 @@ class Run:
             raise ValueError(f"a run must be a folder that oneof fit wrote; there is no {str(folder)!r}.")
         if (folder / "checkpoint").is_dir() and not (folder / FACTS).exists():
             raise ValueError(f"the run in {folder} must be finished; it was stopped. Repeat its command to go on.")
-        return cls(folder, _object(folder / FACTS, _FACTS))
+        facts = _object(folder / FACTS, _FACTS)
+        if facts["format"] != FORMAT:
+            raise ValueError(
+                f"{folder} must be a run of format {FORMAT}; it has {facts['format']}, of oneof {facts['oneof']}. Read it with that version."
+            )
+        return cls(folder, facts)
 
     @cached_property
     def purified(self) -> pa.Table:

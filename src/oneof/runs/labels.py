@@ -5,8 +5,6 @@ of them did, by all. Where there are votes, what the networks say is weighed by 
 these numbers from here.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -15,12 +13,14 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from oneof.runs.calibrate import Judged
 from oneof.runs.model import Model
 from oneof.runs.nearest_rows import Evidence
+from oneof.storage.sheets import lists_of
 from oneof.training.state import Fit
+from oneof.votes.held_out import LeftOut
 
 Mask = NDArray[np.bool_]
+POWERS = (1.0, 0.7, 0.5, 0.2, 0.0, 1.5)  # of an opinion beside votes
 FALL = pa.struct([("label", pa.string()), ("round", pa.int32()), ("margin", pa.float32()), ("trials", pa.int32())])
 
 
@@ -81,13 +81,6 @@ def join_opinions(parts: Sequence[Opinions], shares: Sequence[float], voices: Se
     return Opinions(mean, np.all([part.held_out for part, *_ in heard], axis=0), every, first.astype(np.float32))
 
 
-def judged_rows(opinions: Opinions, candidates: Mask, gold: NDArray[np.intp] | None) -> Judged:
-    """The rows that some network did not train on, to calibrate by."""
-    held = opinions.held_out
-    known = np.full(len(held), -1) if gold is None else gold
-    return Judged(opinions.mean[held], candidates[held], known[held])
-
-
 def trained_rows(fits: Sequence[Fit], n: int) -> Mask:
     """Which network trained on which row, [t, n]."""
     rows = [own.cpu().numpy() for fitted in fits for own in fitted.rows]
@@ -132,15 +125,21 @@ class Judgement(NamedTuple):
     """What is weighed beside the networks where there are votes."""
 
     prior: NDArray[np.floating[Any]]  # [n, c] what the votes say
-    opinion: NDArray[np.floating[Any]] | None = (
-        None  # [n, c] what other rows say, NaN where they say nothing; it errs in other ways than networks do
-    )
+    opinion: NDArray[np.floating[Any]] | None = None  # [n, c] what other rows say, NaN where they say nothing
+    votes: LeftOut | None = None  # by which opinions are weighed
 
     def joined(self, networks: NDArray[np.float32]) -> NDArray[np.float32]:
-        """(networks + opinion) / 2 x prior, [n, c]."""
-        if self.opinion is not None:
-            networks = np.where(np.isnan(self.opinion), networks, (networks + self.opinion) / 2)
-        return (networks * self.prior).astype(np.float32)
+        """prior x opinion^power [n, c], the opinion and the power that held-out votes find best.
+
+        The opinion is the networks', that of other rows, or their mean, which errs less than either. With power 0 votes decide alone.
+        """
+        others = networks if self.opinion is None else np.where(np.isnan(self.opinion), networks, self.opinion)
+        mean = (networks + others) / 2
+        if self.votes is None:
+            return (mean * self.prior).astype(np.float32)
+        logs = [np.log(np.maximum(one, 1e-12)) for one in (mean, networks, others)]
+        best = max((power * one for one in logs for power in POWERS), key=self.votes.score)
+        return np.asarray(np.exp(best) * self.prior, dtype=np.float32)
 
 
 class Resolved(NamedTuple):
@@ -216,18 +215,12 @@ def ensemble_table(
     )
 
 
-def _offsets(rows: NDArray[np.intp], n: int) -> pa.Array:
-    return pa.array(np.concatenate([[0], np.bincount(rows, minlength=n).cumsum()]).astype(np.int32))
-
-
 def _lists(mask: Mask, names: pa.Array) -> pa.ListArray:
     rows, labels = np.nonzero(mask)
-    return pa.ListArray.from_arrays(_offsets(rows, len(mask)), names.take(pa.array(labels)))
+    return lists_of(rows, len(mask), names.take(pa.array(labels)))
 
 
 def _fallen(falls: Fallen, n: int, names: pa.Array) -> pa.ListArray:
     columns = [names.take(pa.array(falls.label)), *(pa.array(falls[i]) for i in (2, 3, 4))]
-    values = pa.StructArray.from_arrays(
-        [column.cast(field.type) for column, field in zip(columns, FALL, strict=True)], fields=list(FALL)
-    )
-    return pa.ListArray.from_arrays(_offsets(falls.row, n), values)
+    cast = [column.cast(field.type) for column, field in zip(columns, FALL, strict=True)]
+    return lists_of(falls.row, n, pa.StructArray.from_arrays(cast, fields=list(FALL)))

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from oneof.candidates.mask import Candidates
 from oneof.data.encode import Encoding
 from oneof.metrics import CRITERIA, criteria, with_means
-from oneof.runs.calibrate import ENOUGH, Estimate, calibrate, estimate
+from oneof.runs.accuracy import ENOUGH, SAMPLE, Claim, Judged, claim, drawn_rows, random_sample
+from oneof.runs.calibrate import calibrate
 from oneof.runs.folder import FACTS, PURIFIED, ROWS, TRAINING, write_json, write_rows, write_table
 from oneof.runs.labels import (
     Judgement,
@@ -27,14 +28,15 @@ from oneof.runs.labels import (
     gather_falls,
     heard_once,
     join_opinions,
-    judged_rows,
     kept_sets,
     resolve,
     trained_rows,
 )
-from oneof.runs.model import Model, member_of, save_model
+from oneof.runs.model import FORMAT, Model, member_of, save_model
 from oneof.runs.nearest_rows import find_evidence
+from oneof.runs.sample import write_sample
 from oneof.selection.learners import Lesson, Taught, believed, grow_trees, shares, teach_own
+from oneof.selection.leave_one_out import ask_strangers
 from oneof.selection.search import Found, search
 from oneof.selection.space import Space
 from oneof.selection.trying import Search
@@ -45,6 +47,7 @@ from oneof.version import __version__
 
 SPACE = Space(parts=5)
 """Five parts: so every row is held out by two networks or more, and what these say of it can be trusted."""
+_JUDGED, _CELLS = 4000, 2**21  # rows at most that networks are judged by, and cells [m, c] of them
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,7 +81,7 @@ class Learned(NamedTuple):
     purified: pa.Table  # a row for every example
     training: dict[str, Any]  # how the networks were trained, epoch by epoch
     tried: list[Row]
-    estimate: Estimate  # of the accuracy on new rows
+    claim: Claim  # what may be said of the accuracy on new rows
     chosen: list[dict[str, Any]]  # settings
     rule: str  # by which they were chosen; "gold": by gold labels
     seed: int
@@ -88,6 +91,7 @@ class Learned(NamedTuple):
     def facts(self) -> dict[str, Any]:
         """What run.json says of any run, however its examples came in."""
         return {
+            "format": FORMAT,
             "oneof": __version__,
             "torch": torch.__version__,
             "seed": self.seed,
@@ -98,19 +102,21 @@ class Learned(NamedTuple):
             "chosen": self.chosen,
             "learners": self.model.learners,
             "rule": self.rule,
-            "estimate": self.estimate._asdict(),
+            "estimate": self.claim.plain,
         }
 
 
 def learn(examples: Examples, asked: Search, *, train_on_gold: bool = False) -> Learned:
-    """Search settings, train the ensemble, teach other learners what it found, weigh all, resolve every row, and calibrate.
+    """Search settings, train the ensemble, teach other learners what it found, weigh all, resolve every row, and say what may be said of the accuracy.
 
-    Gold labels choose if there are ENOUGH of them.
+    Gold labels of rows that were drawn at random measure; of the others, ENOUGH choose the settings.
     """
     examples = replace(examples, x=np.ascontiguousarray(examples.x))  # sums are rounded by how rows lie in memory
     x, original, gold = examples.x, examples.candidates.mask, examples.gold
-    enough = gold is not None and (gold >= 0).sum() >= ENOUGH
-    asked = replace(asked, groups=examples.groups, prior=examples.prior, gold=gold if enough else None)
+    measuring = None if gold is None else random_sample(gold)
+    choosing = None if measuring is None or gold is None else np.where(measuring >= 0, -1, gold)
+    enough = choosing is not None and (choosing >= 0).sum() >= ENOUGH
+    asked = replace(asked, groups=examples.groups, prior=examples.prior, gold=choosing if enough else None)
     sets = _taught(original, gold) if train_on_gold else original
     found = search(x, sets, asked)
     _check_finite(found)
@@ -120,19 +126,20 @@ def learn(examples: Examples, asked: Search, *, train_on_gold: bool = False) -> 
     parts = _ask_members(networks, x, original, trained)
     late = asked.seconds_left <= 0 and found.weights is not None and "trees" in asked.space.learners
     others = _teach_others(examples, found, _beliefs(sets, found, parts, examples.prior), asked, late)
-    known = _taught(original, gold if enough else None)
+    known = _taught(original, choosing if enough else None)
     kept = _of_best_kind(networks, parts, known, asked.rule)
     chosen = replace(networks, members=tuple(networks.members[i] for i in kept))
     model, opinions, tried = _weigh(chosen, [parts[i] for i in kept], others, known, examples.prior)
     beside = examples.beside or (None if examples.prior is None else Judgement(examples.prior))
     resolved = resolve(opinions, original, kept_sets(found.fits, found.candidates) if found.fits else original, beside)
-    judged = judged_rows(opinions, original, gold)
+    judged = _judged(examples, model, opinions, measuring)
+    said = claim(judged)
     return Learned(
-        replace(model, calibration=calibrate(judged)),
+        replace(model, calibration=calibrate(judged, said)),
         _purified(examples, model, found, trained, resolved),
         training_record(found.fits),
         found.tried + tried,
-        estimate(judged),
+        said,
         plain_value([one._asdict() for one in found.chosen]),
         "gold" if enough else asked.rule,
         asked.seed,
@@ -212,6 +219,16 @@ def _weigh(
     return model, join_opinions(heard, share.tolist(), voices), tried
 
 
+def _judged(examples: Examples, model: Model, opinions: Opinions, gold: NDArray[np.intp] | None) -> Judged:
+    """Held-out rows to judge the networks by: all, or of a large table those that are drawn first."""
+    n, c = examples.candidates.mask.shape
+    some = np.sort(drawn_rows(n)[: max(min(_JUDGED, _CELLS // c), SAMPLE)])
+    mask, known = examples.candidates.mask[some], np.full(n, -1) if gold is None else gold
+    plain = ask_strangers(_seen(model, examples.x)[some], mask)
+    judged = Judged(opinions.mean[some], mask, known[some], plain, examples.prior is not None)
+    return judged.where(opinions.held_out[some])
+
+
 def _taught(mask: NDArray[np.bool_], gold: NDArray[np.intp] | None) -> NDArray[np.bool_]:
     """The sets with gold labels in the place of theirs."""
     if gold is None:
@@ -238,7 +255,7 @@ def _check_finite(found: Found) -> None:
 def _purified(
     examples: Examples, model: Model, found: Found, trained: NDArray[np.bool_], resolved: Resolved
 ) -> pa.Table:
-    seen = model.members[0].seen(examples.x, slice(1))[0].numpy() if model.members else _standardised(examples.x)
+    seen = _seen(model, examples.x)
     evidence = find_evidence(seen, 1 - resolved.probability, resolved.ask)
     falls = gather_falls(found.fits, len(model.classes))
     table = ensemble_table(resolved, examples.candidates.mask, falls, trained.sum(0), evidence, model.classes)
@@ -252,7 +269,10 @@ def _purified(
     return table
 
 
-def _standardised(x: NDArray[np.floating[Any]]) -> NDArray[np.floating[Any]]:
+def _seen(model: Model, x: NDArray[np.floating[Any]]) -> NDArray[np.floating[Any]]:
+    """Features as the first network sees them; without networks, each with unit deviation."""
+    if model.members:
+        return model.members[0].seen(x, slice(1))[0].numpy()
     return np.asarray((x - x.mean(0)) / np.maximum(x.std(0), 1e-12))
 
 
@@ -278,4 +298,5 @@ def write_learned(learned: Learned, folder: Path, facts: dict[str, Any]) -> None
     write_table(learned.purified, folder / PURIFIED)
     write_json(learned.training, folder / TRAINING)
     write_rows(learned.tried, folder / ROWS)
+    write_sample(learned.purified, folder)
     write_json(learned.facts | facts, folder / FACTS)

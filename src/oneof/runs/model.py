@@ -27,9 +27,11 @@ from oneof.training.stack import Stack
 from oneof.training.state import Fit
 from oneof.version import __version__
 
-FORMAT = 2
+FORMAT = 1
+"""Of run folders: later versions read every format that a release wrote, and refuse one that they do not know."""
 _FACTS = {
     "sha256": str,
+    "checksum": str,
     "classes": [str],
     "members": [{"networks": int, "inputs": int, "hidden": [int]}],
     "others": [{"trees", "kernel"}],
@@ -44,7 +46,7 @@ _FACTS = {
         "dates": [str],
         "texts": [{"column": str, "terms": [str]}],
     },
-    "calibration": {"by": str, "rows": int, "accuracy": [[NUMBER]], "scores": [NUMBER]},
+    "calibration": {"by": str, "reason": str, "rows": int, "accuracy": [[NUMBER]], "scores": [NUMBER]},
 }
 _CELLS = 2**22  # probabilities in memory at a time, over all networks
 
@@ -145,7 +147,7 @@ def member_of(fitted: Fit) -> Member:
 
 
 def save_model(model: Model, folder: Path) -> None:
-    """Write model.safetensors, then model.json, which holds the checksum of the first."""
+    """Write model.safetensors, then model.json, which holds the checksums of the first and of itself."""
     model.check_portable()
     tensors = {
         f"{i}.{name}": tensor.detach().cpu().contiguous()
@@ -167,10 +169,17 @@ def save_model(model: Model, folder: Path) -> None:
         "encoding": model.encoding.to_json(),
         "calibration": model.calibration,
     }
+    facts["checksum"] = checksum(facts)
     with written_beside(folder / "model.safetensors") as file:
         file.write(content)
     with written_beside(folder / "model.json") as file:
         file.write(json.dumps(facts, ensure_ascii=False, indent=1).encode())
+
+
+def checksum(facts: dict[str, Any]) -> str:
+    """Of everything else that model.json says."""
+    said = {name: part for name, part in facts.items() if name != "checksum"}
+    return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
 
 
 def load_model(folder: Path) -> Model:
@@ -179,7 +188,7 @@ def load_model(folder: Path) -> Model:
         facts = json.loads((folder / "model.json").read_text(encoding="utf-8"))
         content = (folder / "model.safetensors").read_bytes()
         tensors = load(content)
-    except (FileNotFoundError, ValueError, RecursionError, SafetensorError) as error:
+    except (FileNotFoundError, ValueError, LookupError, RuntimeError, OverflowError, SafetensorError) as error:
         raise ValueError(
             f"{folder} must hold a whole model; model.json or model.safetensors is missing or damaged. Fit it again."
         ) from error
@@ -190,8 +199,13 @@ def load_model(folder: Path) -> Model:
     misfit = first_misfit(facts, _FACTS) or _contradiction(facts["encoding"], facts["calibration"])
     if misfit:
         raise ValueError(f"{folder}/model.json must be the file that was written; {misfit}. Fit it again.")
-    if hashlib.sha256(content).hexdigest() != facts["sha256"]:
-        raise ValueError(f"{folder}/model.safetensors must be the file that was written; it was changed. Fit it again.")
+    sums = {
+        "model.json": (checksum(facts), "checksum"),
+        "model.safetensors": (hashlib.sha256(content).hexdigest(), "sha256"),
+    }
+    for name, (found, written) in sums.items():
+        if found != facts[written]:
+            raise ValueError(f"{folder}/{name} must be the file that was written; it was changed. Fit it again.")
     return _model(facts, tensors, folder)
 
 
@@ -254,8 +268,14 @@ def _describes(part: dict[str, Any], own: dict[str, Tensor], d: int, c: int) -> 
         return False
     with torch.device("meta"):  # shapes without memory, whatever numbers the file has
         weights = MLP(tuple(part["hidden"]))((part["inputs"],), c).state_dict()
-    wanted = {name: (part["networks"], *weight.shape) for name, weight in weights.items()}
-    return wanted == {name: tuple(weight.shape) for name, weight in _own(own, "weight").items()}
+    t, wide = part["networks"], part["inputs"]
+    wanted = {f"weight.{name}": ((t, *weight.shape), torch.float32) for name, weight in weights.items()}
+    beside: dict[str, Any] = dict.fromkeys(("shift", "scale"), ((t, 1, wide), torch.float32))
+    beside["origin"] = ((wide,), torch.float64)
+    found = {name: (tuple(one.shape), one.dtype) for name, one in own.items() if name != "ranks"}
+    ranks = own.get("ranks")
+    whole = ranks is None or (ranks.dim() == 2 and d in ranks.shape and ranks.is_floating_point())
+    return whole and wanted.items() <= found.items() <= (wanted | beside).items()
 
 
 def _own(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:

@@ -1,7 +1,5 @@
 """Evidence for a resolved label: the nearest rows whose label is settled; and what an answer to a row would be worth."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Predictions as a table: label and probability; on request the distribution, abstention by wished accuracy, and sets."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 
@@ -51,9 +49,8 @@ def prediction_table(
     if sets is not None:
         columns["set"] = _lists(prediction_sets(calibration, probabilities, sets), probabilities, names)
     if distribution:
-        columns |= {
-            f"p({name})": pa.array(column) for name, column in zip(classes, np.asarray(probabilities).T, strict=True)
-        }
+        shares = zip(classes, np.asarray(probabilities).T, strict=True)
+        columns |= {f"p({name})": pa.array(column) for name, column in shares}
     return pa.table(columns)
 
 

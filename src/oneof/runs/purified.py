@@ -1,7 +1,5 @@
 """The purified table of a run as arrays: what the sections of the page count in, and what an estimator shows."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -70,6 +68,7 @@ def read_purified(purified: pa.Table, classes: Sequence[Any]) -> Purified:
     names = _names(purified, classes)
     known = pa.array(names, pa.string())
     has = purified.column_names
+    shares = {name: _numbers(purified[name], np.float64) for name in ("probability", "margin", "agreement", "gain")}
     return Purified(
         names=tuple(names),
         row=_numbers(purified["row"], np.int64),
@@ -77,11 +76,8 @@ def read_purified(purified: pa.Table, classes: Sequence[Any]) -> Purified:
         distribution=_sets(purified["original"], known, pc.list_flatten(purified["distribution"])),
         kept=_sets(purified["kept"], known),
         label=_codes(purified["label"], known),
-        probability=_numbers(purified["probability"], np.float64),
-        margin=_numbers(purified["margin"], np.float64),
-        agreement=_numbers(purified["agreement"], np.float64),
+        **shares,
         ask=_numbers(purified["ask"], np.bool_),
-        gain=_numbers(purified["gain"], np.float64),
         trained=_numbers(purified["trained"], np.int64),
         outside=_codes(purified["outside"], known),
         falls=_falls(purified["removed"], known),

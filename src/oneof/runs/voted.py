@@ -54,7 +54,7 @@ def read_voted(file: Path, asked: VotesFile) -> Voted:
     votes, source = read_votes(asked), open_table(file)
     attached = attach_votes(source, votes, asked.item)
     own = annotator_columns(asked) if Path(asked.path).resolve() == file.resolve() else []
-    return Voted(attached.source, votes, attached.item, attached.remarks, (asked.item, *own))
+    return Voted(attached.source, votes, attached.item, [*votes.remarks, *attached.remarks], (asked.item, *own))
 
 
 def weigh_votes(examples: Examples, voted: Voted, space: Space, seed: int) -> Weighed:
@@ -63,17 +63,24 @@ def weigh_votes(examples: Examples, voted: Voted, space: Space, seed: int) -> We
     classes = examples.candidates.classes
     place = {str(name): j for j, name in enumerate(classes.tolist())}
     column = np.array([place[name] for name in voted.votes.labels])
-    shape = (len(examples.x), len(classes))
-    mask, prior, said = np.zeros(shape, bool), np.full(shape, _FEW), np.full(shape, _FEW)
-    mask[:, column], prior[:, column], said[:, column] = found.candidates, found.prior, found.said
-    opinion = None if found.opinion is None else np.zeros(shape)
-    if opinion is not None and found.opinion is not None:
-        opinion[:, column] = found.opinion
+
+    def widened(values: NDArray[Any], other: float) -> NDArray[Any]:
+        """The columns of the votes' labels among all classes."""
+        wide = np.full((len(values), len(classes)), other, dtype=values.dtype)
+        wide[:, column] = values
+        return wide
+
+    judges = found.judges
+    beside = Judgement(
+        widened(found.said, _FEW),
+        None if found.opinion is None else widened(found.opinion, 0.0),
+        judges._replace(others=widened(judges.others, np.log(_FEW)), said=widened(judges.said, _FEW)),
+    )
     weighed = replace(
         examples,
-        candidates=Candidates(mask, classes),
-        prior=prior,
-        beside=Judgement(said, opinion),
+        candidates=Candidates(widened(found.candidates, False), classes),
+        prior=widened(found.prior, _FEW),
+        beside=beside,
         votes=counted(voted.votes, voted.item),
     )
     return Weighed(weighed, narrowed(space, found), people_of(voted.votes, found))

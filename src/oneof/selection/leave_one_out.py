@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -85,8 +85,7 @@ def ask_others(
     sample = np.sort(order[:rows])
     hat = _hat(x[sample], x[order[: kernel.landmarks]], kernel.ridge, kernel.width, x)
     weights, asked = _rounds(hat, mask[sample], None if prior is None else prior[sample], kernel)
-    mean = asked.mean(0)
-    machine = Machine(hat.landmarks, solve_triangular(hat.upper, hat.left.T @ (asked - mean)), mean, hat.gamma)
+    mean, machine = asked.mean(0), _machine(hat, asked)
     scores = machine(x) if len(sample) < len(x) else np.empty(mask.shape)
     scores[sample] = _left_out(hat, asked, None if groups is None else np.asarray(groups)[sample])
     if len(sample) < len(x):
@@ -117,6 +116,11 @@ def _hat(x: Floats, landmarks: Floats, ridge: float, width: float, everything: F
     normal[np.diag_indices(len(normal))] += 1e-9 * np.trace(normal)  # landmarks may coincide
     upper = cholesky(normal)
     return _Hat(solve_triangular(upper, features.T, trans="T").T, upper, landmarks, gamma)
+
+
+def _machine(hat: _Hat, weights: Floats) -> Machine:
+    mean = weights.mean(0)
+    return Machine(hat.landmarks, solve_triangular(hat.upper, hat.left.T @ (weights - mean)), mean, hat.gamma)
 
 
 def _similarity(a: Floats, b: Floats, gamma: float) -> Floats:
@@ -196,12 +200,34 @@ def _members(groups: NDArray[Any]) -> list[NDArray[np.intp]]:
     return np.split(np.argsort(number, kind="stable"), np.cumsum(size)[:-1])
 
 
+def ask_strangers(
+    x: Floats,
+    mask: NDArray[np.bool_],
+    kernel: Kernel = Kernel(),  # noqa: B008 - frozen
+    parts: int = 3,
+    seed: int = 0,
+) -> Floats:
+    """What rows say that saw nothing of a row, not even by way of the weights of others: scores [n, c], fold by fold.
+
+    `ask_others` leaves a row out of each regression, but its set has moved the weights of its neighbours in the round before.
+    """
+    x = np.asarray(x, dtype=np.float64)
+    order = np.random.default_rng(seed).permutation(len(x))
+    scores = np.empty(mask.shape)
+    for part in np.array_split(order, min(parts, len(x))):
+        rest = np.setdiff1d(order, part)
+        if len(rest):
+            hat = _hat(x[rest], x[order[: kernel.landmarks]], kernel.ridge, kernel.width, x)
+            scores[part] = _machine(hat, _rounds(hat, mask[rest], None, kernel)[1])(x[part])
+    return scores
+
+
 def left_out_regression(
     x: Floats,
-    ridge: float,
     kernel: Kernel = Kernel(),  # noqa: B008 - frozen
     seed: int = 0,
-) -> Callable[[Floats], Floats]:
-    """Kernel ridge regression as a function: from weights [n, c] to what all *other* rows say of each row's [n, c]."""
+) -> Callable[[float, Floats], Floats]:
+    """Kernel regression as a function: from a ridge and weights [n, c] to what all *other* rows say of each row's [n, c]."""
     landmarks = x[np.random.default_rng(seed).permutation(len(x))[: kernel.landmarks]]
-    return partial(_left_out, _hat(x, landmarks, ridge, kernel.width, x))
+    with_ridge = cache(lambda ridge: _hat(x, landmarks, ridge, kernel.width, x))
+    return lambda ridge, weights: _left_out(with_ridge(ridge), weights)

@@ -7,7 +7,7 @@ networks then add what the features say, so that nothing is counted twice.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -21,7 +21,8 @@ from oneof.methods import BalancedProden
 from oneof.selection.leave_one_out import left_out_regression
 from oneof.selection.space import SEEN, Space
 from oneof.votes.ballots import Votes
-from oneof.votes.joint import Joint, Predict, join
+from oneof.votes.held_out import LeftOut, leave_answers_out
+from oneof.votes.joint import Joint, Predict, choose, join
 
 Floats = NDArray[np.float64]
 RIDGES = (0.1, 1.0)
@@ -32,7 +33,8 @@ WAYS = (
     "none",
 )  # to see the features; a few, since each is tried with every account of the votes
 LEAST = 0.01  # of a row's largest prior: labels that nobody named and votes find less likely are no candidates
-MOST = 5000  # rows that regressions are learned from
+SAMPLE = 5000  # items by which everything is chosen
+MOST = 50_000  # rows that say what rows like them were called
 
 
 class VotePrior(NamedTuple):
@@ -43,13 +45,14 @@ class VotePrior(NamedTuple):
     said: Floats  # [n, c] for resolving: what the votes say, less flattened, since no network judges a row that it was taught
     opinion: Floats | None  # [n, c] what other rows say of each row, where held-out votes find that they help
     joint: Joint
+    judges: LeftOut  # votes by which opinions of the rows are judged
     way: str | None  # in which held-out votes want the features seen; None: features do not help
 
 
 def vote_prior(x: NDArray[Any], votes: Votes, item: NDArray[np.intp], seed: int = 0) -> VotePrior:
     """The prior of rows x [n, d] whose items among those of the votes are `item` [n], -1 where nobody voted."""
     rows = np.flatnonzero(item >= 0)
-    joint = join(votes, _predictions(x[rows], item[rows], len(votes.items)), seed=seed)
+    joint = _join(x[rows], votes, item[rows], seed)
     prior, said = (np.ones((len(x), len(votes.labels))) for _ in range(2))
     prior[rows] = np.maximum(joint.prior[item[rows]] / joint.prior[item[rows]].max(1, keepdims=True), 1e-6)
     said[rows] = np.exp(np.maximum(joint.choice.power * joint.fitted.likelihood[item[rows]], -12))
@@ -57,16 +60,28 @@ def vote_prior(x: NDArray[Any], votes: Votes, item: NDArray[np.intp], seed: int 
     named[votes.item, votes.label] = True
     candidates = said >= LEAST
     candidates[rows] |= named[item[rows]]
-    return VotePrior(candidates, prior, said, _of_rows(joint.opinion, rows, item, len(x)), joint, _way(joint))
+    opinion = None if joint.opinion is None else np.full((len(x), len(votes.labels)), np.nan)
+    if opinion is not None and joint.opinion is not None:
+        opinion[rows] = joint.opinion[item[rows]]
+    place = np.full(len(votes.items), -1)
+    place[item[rows]] = rows
+    judges = leave_answers_out(votes, joint.fitted, joint.choice.power, place, seed)
+    return VotePrior(candidates, prior, said, opinion, joint, judges, _way(joint))
 
 
-def _of_rows(opinion: Floats | None, rows: NDArray[np.intp], item: NDArray[np.intp], n: int) -> Floats | None:
-    """What other rows say; of a row without votes nothing is known but that, so it says nothing."""
-    if opinion is None:
-        return None
-    found = np.full((n, opinion.shape[1]), np.nan)
-    found[rows] = opinion[item[rows]]
-    return found
+def _join(x: NDArray[Any], votes: Votes, item: NDArray[np.intp], seed: int) -> Joint:
+    """People and features together; of many items a sample chooses, of many rows a sample tells what others were called."""
+    draw = np.random.default_rng(seed).permutation
+    if len(votes.items) <= SAMPLE:
+        return join(votes, _predictions(x, item, len(votes.items), WAYS), seed=seed)
+    known = np.unique(item) if len(item) else np.arange(len(votes.items))
+    some = np.sort(draw(known)[:SAMPLE])
+    rows = np.flatnonzero(np.isin(item, some))
+    place = np.searchsorted(some, item[rows])
+    scores = choose(votes.of_items(some), _predictions(x[rows], place, len(some), WAYS), seed=seed)
+    rows = np.sort(draw(len(item))[:MOST])
+    ways = [way for way in WAYS if (next(iter(scores)).features or "").startswith(f"{way},")]
+    return join(votes, _predictions(x[rows], item[rows], len(votes.items), ways), scores=scores)
 
 
 def _way(joint: Joint) -> str | None:
@@ -85,24 +100,22 @@ def narrowed(space: Space, found: VotePrior) -> Space:
     return replace(space, scaling=ways, lr=(0.1,), weight_decay=(1e-3,), kernel=None, purify=None, method=method)
 
 
-def _predictions(x: NDArray[Any], item: NDArray[np.intp], items: int) -> dict[str, Predict]:
-    """Regressions from weights of all items [items, c] to scores [items, c]; an item without features has no score."""
-    some = np.sort(np.random.default_rng(0).permutation(len(x))[:MOST])
-    wide = torch.as_tensor(learn_ranks(x[some])(x[some]))
+def _predictions(x: NDArray[Any], item: NDArray[np.intp], items: int, ways: Sequence[str]) -> dict[str, Predict]:
+    """Regressions from weights of all items [items, c] to scores [items, c]; an item without features has none: NaN."""
     found: dict[str, Predict] = {}
-    for way in WAYS:
+    wide = torch.as_tensor(learn_ranks(x)(x)) if len(x) and ways else torch.empty(0, 0)
+    for way in ways if len(x) else ():
         shift, scale = SEEN[way](wide)
         seen = ((wide - shift) * scale)[:, scale != 0].numpy()
         if seen.shape[1]:
-            for ridge in RIDGES:
-                regression = left_out_regression(seen, ridge)
-                found[f"{way}, ridge {ridge:g}"] = partial(_scores, regression, item[some], items)
+            regression = left_out_regression(seen)
+            found |= {f"{way}, ridge {r:g}": partial(_scores, partial(regression, r), item, items) for r in RIDGES}
     return found
 
 
 def _scores(
     regression: Callable[[NDArray[Any]], NDArray[Any]], item: NDArray[np.intp], items: int, weights: Floats
 ) -> Floats:
-    scores = np.zeros((items, weights.shape[1]))
+    scores = np.full((items, weights.shape[1]), np.nan)
     scores[item] = regression(weights[item])
     return scores

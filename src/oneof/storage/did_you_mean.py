@@ -1,7 +1,5 @@
 """The nearest name that is known, for messages about one that is not."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from difflib import get_close_matches
 

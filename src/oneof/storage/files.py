@@ -1,13 +1,17 @@
-"""Files that are whole or not there: written beside, then renamed."""
-
-from __future__ import annotations
+"""Files that are whole or not there: written beside under a name that nobody can guess, then renamed."""
 
 import os
+import secrets
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
+
+
+def unused_name() -> str:
+    """A hidden name for what is not whole yet."""
+    return f".{secrets.token_hex(8)}.part"
 
 
 @contextmanager
@@ -21,9 +25,9 @@ def written_beside(path: Path) -> Iterator[IO[bytes]]:
     >>> path.read_bytes(), len(list(path.parent.iterdir()))
     (b'whole', 1)
     """
-    beside = path.with_name(f".{path.name}.part")
+    beside = path.with_name(unused_name())
     try:
-        with beside.open("wb") as file:
+        with beside.open("xb") as file:  # a new file: a link of that name is not followed
             yield file
             file.flush()
             os.fsync(file.fileno())
@@ -41,8 +45,7 @@ def folder_beside(path: Path) -> Iterator[Path]:
     """A folder to write into, which takes the name of `path`, new or empty, only when all is written."""
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
         raise ValueError(f"folder must be new or empty; {path} holds something. Give another one.")
-    beside = path.with_name(f".{path.name}.part")
-    shutil.rmtree(beside, ignore_errors=True)
+    beside = path.with_name(unused_name())
     beside.mkdir(parents=True)
     try:
         yield beside

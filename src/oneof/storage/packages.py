@@ -1,7 +1,5 @@
 """Packages that only some commands need: imported when they are needed, and told as what they are where that fails."""
 
-from __future__ import annotations
-
 from importlib import import_module
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A progress bar that is silent when nobody watches."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 

@@ -1,20 +1,15 @@
 """Rows: files of JSON lines that only ever grow; several processes may append at once."""
 
-from __future__ import annotations
-
 import json
 import os
 import warnings
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
-from functools import partial
-from importlib import import_module
-from importlib.util import find_spec
+from collections.abc import Iterable
 from pathlib import Path
 from typing import IO, Any
 
+from oneof.storage.locks import locked
+
 Row = dict[str, Any]
-_FAR = 2**40
 
 
 def append(path: Path, rows: Iterable[Row]) -> None:
@@ -24,7 +19,7 @@ def append(path: Path, rows: Iterable[Row]) -> None:
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     text = "".join(json.dumps(row) + "\n" for row in rows).encode()
-    with path.open("ab+", buffering=0) as file, _locked(file):
+    with path.open("ab+", buffering=0) as file, locked(file):
         _mend(path, file)
         left = memoryview(text)
         while left:  # a write may be short when the disk is nearly full; the next one then says so
@@ -33,7 +28,7 @@ def append(path: Path, rows: Iterable[Row]) -> None:
 
 def read(path: Path) -> list[Row]:
     """All rows of a file of JSON lines, without a last line that was cut short when its writer was killed."""
-    with path.open("rb") as file, _locked(file, shared=True):
+    with path.open("rb") as file, locked(file, shared=True):
         content = file.read()
     whole, tail = _parted(content)
     if tail:
@@ -51,31 +46,6 @@ def _row(path: Path, number: int, line: bytes) -> Row:
     if not isinstance(row, dict):
         raise ValueError(f"{path} must hold one JSON object per line; line {number} holds another value. Delete it.")
     return row
-
-
-@contextmanager
-def _locked(file: IO[bytes], shared: bool = False) -> Iterator[None]:
-    """Wait until no other process writes to the file; on Windows, which has no shared locks of this kind, nor reads it."""
-    if find_spec("fcntl"):
-        fcntl = import_module("fcntl")
-        fcntl.flock(file, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
-        release = partial(fcntl.flock, file, fcntl.LOCK_UN)
-    else:
-        msvcrt = import_module("msvcrt")
-        _lock_byte(msvcrt.locking, file, msvcrt.LK_LOCK)
-        release = partial(_lock_byte, msvcrt.locking, file, msvcrt.LK_UNLCK)
-    try:
-        yield
-    finally:
-        release()
-
-
-def _lock_byte(locking: Callable[[int, int, int], None], file: IO[bytes], how: int) -> None:
-    """Lock or release a byte far behind the end: Windows keeps others from bytes that are locked."""
-    place = file.tell()
-    file.seek(_FAR)
-    locking(file.fileno(), how, 1)
-    file.seek(place)
 
 
 def _mend(path: Path, file: IO[bytes]) -> None:

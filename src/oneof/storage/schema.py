@@ -4,8 +4,6 @@ A shape is a type (or several), [shape] for a list of such, {name: shape} for an
 with any names, or a set of the values that are allowed.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 NUMBER = (int, float)

@@ -1,7 +1,5 @@
 """Settings as plain values: what JSON can hold and a person can compare."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from dataclasses import fields, is_dataclass
@@ -13,13 +11,17 @@ from typing import Any
 def plain_value(value: Any) -> Any:
     """Settings as JSON has them; a dataclass becomes its name and its fields, a function its name.
 
+    A field that was added after rows were written says so, `field(default=..., metadata={"since": "0.2"})`: it is left out while
+    it has its default, so that the digests of those rows stay.
+
     >>> from oneof.purify import Pop
     >>> plain_value(Pop())["kind"], plain_value((1, 2.5, None))
     ('Pop', [1, 2.5, None])
     """
     if is_dataclass(value) and not isinstance(value, type):
-        named = {field.name: plain_value(getattr(value, field.name)) for field in fields(value)}
-        return {"kind": type(value).__name__, **named}
+        given = [(field, getattr(value, field.name)) for field in fields(value)]
+        told = {field.name: one for field, one in given if "since" not in field.metadata or one != field.default}
+        return {"kind": type(value).__name__, **{name: plain_value(one) for name, one in told.items()}}
     if isinstance(value, (list, tuple)):
         return [plain_value(part) for part in value]
     if hasattr(value, "tolist"):

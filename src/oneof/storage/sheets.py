@@ -1,7 +1,5 @@
 """Tables out, by the ending of the file: Parquet as they are, CSV with lists as text."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +14,15 @@ from oneof.storage.files import written_beside
 ENDINGS = (".parquet", ".csv")
 
 
-def check_out(path: Path, endings: tuple[str, ...] = ENDINGS) -> None:
+def check_out(path: Path, endings: tuple[str, ...] = ENDINGS, name: str = "out") -> None:
     """Refuse a file that could not be written, before the work and not after it."""
     if path.suffix.lower() not in endings:
-        raise ValueError(f"out must end in one of {', '.join(endings)}; got {str(path)!r}.")
+        wanted = endings[0] if len(endings) == 1 else f"one of {', '.join(endings)}"
+        raise ValueError(f"{name} must end in {wanted}; got {str(path)!r}.")
     if not path.parent.is_dir():
-        raise ValueError(f"out must lie in a folder that exists; got {str(path)!r}. Make {str(path.parent)!r} first.")
+        raise ValueError(
+            f"{name} must lie in a folder that exists; got {str(path)!r}. Make {str(path.parent)!r} first."
+        )
 
 
 def lists_of(rows: NDArray[np.integer[Any]], n: int, values: pa.Array) -> pa.ListArray:

@@ -5,8 +5,6 @@ it is that of the first. Both are written beside and renamed, the tensors first.
 the disk is passed over for the one before.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import time
@@ -57,9 +55,7 @@ class Keeper:
             facts, tensors = found
             difference = first_difference(facts["identity"], self.identity)
             if difference:
-                raise ValueError(
-                    f"{self.folder} holds a checkpoint of another run: {difference}. Give another folder, or delete this one."
-                )
+                raise _another_run(self.folder, difference)
             return _unpack(facts, tensors, state, best, self.crew)
         return []
 
@@ -105,10 +101,7 @@ def cut_as_before(
     if note.exists():
         sizes = _sizes(note)
         if sum(sizes) != len(trials):
-            raise ValueError(
-                f"{checkpoint} holds a checkpoint of another run: it has {sum(sizes)} trials, now {len(trials)}. "
-                "Give another folder, or delete this one."
-            )
+            raise _another_run(checkpoint, f"it has {sum(sizes)} trials, now {len(trials)}")
         ends = list(accumulate(sizes, initial=0))
         return [trials[a:b] for a, b in pairwise(ends)]
     note.parent.mkdir(parents=True, exist_ok=True)
@@ -117,6 +110,10 @@ def cut_as_before(
     with written_beside(note) as file:
         file.write(json.dumps([len(some) for some in stacks]).encode())
     return stacks
+
+
+def _another_run(folder: str | Path, how: str) -> ValueError:
+    return ValueError(f"{folder} holds a checkpoint of another run: {how}. Give another folder, or delete this one.")
 
 
 def _sizes(note: Path) -> list[int]:
@@ -154,11 +151,10 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]] | None:
 def _stored(state: State, best: Best) -> Iterator[Stored]:
     """The tensors that training changes and that keep their shape: they are restored in place."""
     networks = {"weight": state.stack.weights, "buffer": state.stack.buffers, "best.kept": best.kept}
-    networks |= {
-        f"optimizer.{i}": {str(j): one for j, one in enumerate(several)} for i, several in enumerate(state.optimizer)
-    }
     for group, tensors in networks.items():
         yield from (Stored(f"{group}.{name}", tensor) for name, tensor in tensors.items())
+    for i, several in enumerate(state.optimizer):
+        yield from (Stored(f"optimizer.{i}.{j}", tensor) for j, tensor in enumerate(several))
     for i, table in enumerate(parts(state.memory)):
         yield from table.stored(f"memory.{i}")
     yield from (Stored(f"shared.{i}", tensor) for i, tensor in enumerate(state.shared))

@@ -1,7 +1,5 @@
 """What is wrong with images, views, labels or a network: said in one line, before training begins."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Sequence
 from inspect import signature
@@ -159,9 +157,8 @@ def _built(network: Network, method: Method, shape: tuple[int, ...], classes: in
 
 def _check_logits(logits: Any, classes: int) -> None:
     if not isinstance(logits, Tensor):
-        raise TypeError(
-            f"network must give logits, a tensor [b, {classes}], alone or first in a tuple; got {type(logits).__name__}."
-        )
+        form = f"a tensor [b, {classes}], alone or first in a tuple"
+        raise TypeError(f"network must give logits, {form}; got {type(logits).__name__}.")
     if logits.shape != (2, classes):
         raise ValueError(
             f"network must give logits [b, {classes}], one for each class; got {list(logits.shape)} for two examples. "

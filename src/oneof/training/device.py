@@ -1,7 +1,5 @@
 """The machine: how much memory a device has to give, and how a step is run on it."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """A purification event: labels fall, which is the only way in which sets shrink. Tables change in place."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import torch

@@ -1,7 +1,5 @@
 """`fit`: the border of the loop. Inputs are checked, trials cut into stacks, runs saved and resumed, the best epoch kept."""
 
-from __future__ import annotations
-
 import math
 import warnings
 from collections.abc import Callable, Sequence
@@ -162,22 +160,18 @@ def _fit(x: Any, candidates: Any, asked: Request, crew: Crew) -> Fit:
     def fit_one(number: int) -> Fit:
         some, start = stacks[number], sum(map(len, stacks[:number]))
         own = sets.of_trials(start, start + len(some))
-        problem = pose(
-            features, own, some, method, asked.purify, asked.training, views, asked.labels, place, packed, asked.prior
-        )
+        rest = (asked.purify, asked.training, views, asked.labels, place, packed, asked.prior)
+        problem = pose(features, own, some, method, *rest)
         team = Crew() if apart else crew
         keeper = _keeper(number, asked, problem, some, team) if asked.checkpoint else None
-        title = _title(asked.progress, number, len(stacks)) if crew.rank == 0 else None
+        which = f" ({number + 1} of {len(stacks)})" if len(stacks) > 1 else ""
+        title = None if crew.rank or asked.progress is None else asked.progress + which
         seeds = [trial.seed for trial in some]
         with own_draws(seeds, place):
             return _fit_stack(problem.shared_with(team), build_one, seeds, asked.choose, title, keeper)
 
     fits = crew.each(fit_one, range(len(stacks))) if apart else [fit_one(number) for number in range(len(stacks))]
     return replace(join(fits), origin=origin)
-
-
-def _title(progress: str | None, number: int, count: int) -> str | None:
-    return progress if progress is None or count == 1 else f"{progress} ({number + 1} of {count})"
 
 
 def _place(device: str | torch.device, crew: Crew) -> torch.device:
@@ -221,27 +215,16 @@ def _origin(x: Any, trials: Sequence[Trial]) -> NDArray[np.float64] | None:
 
 def _keeper(number: int, asked: Request, problem: Problem, trials: Sequence[Trial], crew: Crew) -> Keeper:
     setting = {name: getattr(asked, name) for name in ("method", "purify", "network", "training", "choose")}
-    setting["views"] = asked.views and _seen_as(asked.views)
+    views, setting["views"] = asked.views, None
+    if views:
+        seen = {"kinds": views.names, "scale": views.scale, "offset": views.offset, "dtype": str(views.dtype)}
+        setting["views"] = seen
     if asked.prior.slack:
         setting["slack"] = asked.prior.slack
-    numbers = [
-        {"seed": t.seed, "lr": t.lr, "weight_decay": t.weight_decay, "scaling": t.scaling, "purify": t.purify}
-        for t in trials
-    ]
-    plain = {name: plain_value(value) for name, value in setting.items()}
-    plain |= {"trials": [{name: plain_value(value) for name, value in row.items()} for row in numbers]}
+    numbers = ("seed", "lr", "weight_decay", "scaling", "purify")
+    setting["trials"] = [{name: getattr(trial, name) for name in numbers} for trial in trials]
     folder = Path(str(asked.checkpoint)) / f"stack-{number + 1}"
-    return Keeper(folder, plain | {"data": fingerprint(problem)}, asked.every, crew)
-
-
-def _seen_as(views: Views) -> dict[str, Any]:
-    """How images are seen, in words that a checkpoint can compare."""
-    return {
-        "kinds": views.names,
-        "scale": views.scale.tolist(),
-        "offset": views.offset.tolist(),
-        "dtype": str(views.dtype),
-    }
+    return Keeper(folder, plain_value(setting) | {"data": fingerprint(problem)}, asked.every, crew)
 
 
 def _network(method: Method, network: Network, shape: tuple[int, ...], classes: int) -> nn.Module:
@@ -252,10 +235,8 @@ def _looked_at(asked: Request, shape: tuple[int, ...], classes: int, rows: set[i
     """One of the networks that will be trained, after a look at whether it can be."""
     method, views, training = asked.method, asked.views, asked.training
     if asked.prior.weights is not None and not method.weighs:
-        warnings.warn(
-            f"{type(method).__name__} has no weights that follow the classifier: it does not use the prior.",
-            stacklevel=2,
-        )
+        name = type(method).__name__
+        warnings.warn(f"{name} has no weights that follow the classifier: it does not use the prior.", stacklevel=2)
     one = tried(asked.network, method, shape, classes, place, fast=views is not None and place.type == "cuda")
     seen_apart = views is None or views.count == 1 or not method.together
     if seen_apart or method.after_step or training.alters_input:  # then a forward sees a batch's rows once

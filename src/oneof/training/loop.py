@@ -3,8 +3,6 @@
 The loop knows the protocols of a method and of a purification rule, and the name of none. It alone writes to the tables.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from functools import partial
@@ -13,14 +11,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from oneof.methods.base import first
 from oneof.metrics import accuracy, criteria
 from oneof.training.device import Replay
 from oneof.training.events import begin_purifying, event
-from oneof.training.problem import Problem
+from oneof.training.problem import Problem, block_size
 from oneof.training.stack import Stack
 from oneof.training.state import Record, State
-from oneof.training.step import step
-from oneof.training.tables import parts, positions
+from oneof.training.step import observe, step
+from oneof.training.tables import parts, positions, rows_at
 
 
 def begin(problem: Problem, stack: Stack, seeds: list[int]) -> State:
@@ -118,9 +117,24 @@ def _purify(problem: Problem, state: State) -> Tensor | None:
         return None
     if not problem.purify.event(state.epoch):
         return torch.zeros_like(problem.lr)
+    if problem.purify.current:
+        _observe_all(problem, state)
     labels = problem.total * problem.classes
     removed, state.pop = event(problem.purify, state.candidates, state.pop, problem.crew, labels)
     return removed
+
+
+def _observe_all(problem: Problem, state: State) -> None:
+    """Show POP what the networks say now of every training row, some rows at a time."""
+    t, m = problem.rows.shape
+    every = torch.arange(m, device=problem.rows.device).expand(t, m)
+    size = block_size(problem.x, t)
+    with state.stack.evaluating():
+        for start in range(0, m, size):
+            at = positions(every[:, start : start + size], m)
+            rows = rows_at(problem.rows, at)
+            sets = problem.seen_sets(state.candidates.take(at), rows)
+            observe(problem, state, at, sets, first(state.stack(problem.features(rows))))
 
 
 def _record(problem: Problem, state: State, replay: Replay, loss: Tensor, removed: Tensor | None) -> Record:

@@ -1,7 +1,5 @@
 """The optimiser and the schedule of a stack: every trial has its own learning rate and weight decay."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass

@@ -176,9 +176,8 @@ class Packed:
         ends = starts_of(count)[starts]
         every = torch.where(labels < 0, 0, labels).repeat_interleave(count)
         if self.cells.full[trial]:
-            every += (torch.arange(len(every)) - starts_of(count)[:-1].repeat_interleave(count)) * (
-                labels < 0
-            ).repeat_interleave(count)
+            within = torch.arange(len(every)) - starts_of(count)[:-1].repeat_interleave(count)
+            every += within * (labels < 0).repeat_interleave(count)
         return csr_array((np.ones(len(every), dtype=bool), every.numpy(), ends.numpy()), shape=(m, c))
 
     def sizes(self) -> Tensor:
@@ -262,9 +261,8 @@ class Packed:
         tables = [self, *others]
         cells = [table.cells for table in tables]
         ends = starts_of(torch.tensor([len(one.labels) for one in cells]))
-        starts = torch.cat(
-            [one.starts[:-1] + int(end) for one, end in zip(cells, ends[:-1], strict=True)] + [ends[-1:]]
-        )
+        moved = [one.starts[:-1] + int(end) for one, end in zip(cells, ends[:-1], strict=True)]
+        starts = torch.cat([*moved, ends[-1:]])
         t, (_, m, c) = sum(one.shape[0] for one in cells), self.cells.shape
         whole = cells_of(torch.cat([one.labels for one in cells]), starts.long(), (t, m, c))
         return Packed(whole, torch.cat([table.values for table in tables]))

@@ -12,8 +12,6 @@ so that at rest it takes room for the candidates alone: the slack is one number,
 slack a label off the set counts there by its probability, so that a row whose mass lies outside its set is left alone, as ever.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import partial
 from typing import Any

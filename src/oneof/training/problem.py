@@ -169,6 +169,7 @@ def pose(
     """Check the inputs of `fit` and put them on the device; the sets packed if asked for."""
     features = as_features(x, torch.get_default_dtype(), device, views)
     check_method(method, views, training.alters_input)
+    _check_rates(trials)
     sets = read_sets(candidates, len(features), len(trials), device)
     if packed:
         sets = sets.packed()
@@ -192,10 +193,8 @@ def pose(
         test=_rows([trial.test for trial in trials], "test", len(features), device),
         shift=shift,
         scale=scale,
-        lr=torch.tensor([_positive("lr", trial.lr) for trial in trials], device=device),
-        weight_decay=torch.tensor(
-            [_not_negative("weight_decay", trial.weight_decay) for trial in trials], device=device
-        ),
+        lr=torch.tensor([trial.lr for trial in trials], device=device),
+        weight_decay=torch.tensor([trial.weight_decay for trial in trials], device=device),
         method=method,
         purify=_rule(trials, purify, device),
         training=training,
@@ -228,9 +227,8 @@ def as_features(x: Any, dtype: torch.dtype, device: torch.device, views: Views |
     """Features on the device; images as they are; or left where they lie, on the disk."""
     if isinstance(x, RowsOnDisk):
         if views is not None or device.type != "cpu":
-            raise ValueError(
-                "features on the disk must be a table and device 'cpu'; views of images and GPUs need them in memory."
-            )
+            needed = "features on the disk must be a table and device 'cpu'"
+            raise ValueError(f"{needed}; views of images and GPUs need them in memory.")
         return x
     if views is None:
         return as_tensor(x, dtype, device)
@@ -270,16 +268,12 @@ def _fitted(kind: str | Scaling, x: Features, rows: Tensor) -> Affine:
     return fit(x[rows].double())
 
 
-def _positive(name: str, value: float) -> float:
-    if not value > 0:
-        raise ValueError(f"{name} must be positive; got {value}.")
-    return value
-
-
-def _not_negative(name: str, value: float) -> float:
-    if not value >= 0:
-        raise ValueError(f"{name} must not be negative; got {value}.")
-    return value
+def _check_rates(trials: Sequence[Trial]) -> None:
+    for trial in trials:
+        if not trial.lr > 0:
+            raise ValueError(f"lr must be positive; got {trial.lr}.")
+        if not trial.weight_decay >= 0:
+            raise ValueError(f"weight_decay must not be negative; got {trial.weight_decay}.")
 
 
 def _rule(trials: Sequence[Trial], purify: Purify | None, device: torch.device) -> Purify | None:

@@ -5,8 +5,6 @@ same order, so that the batches are those of one process; of each batch it sees 
 summed over all.
 """
 
-from __future__ import annotations
-
 import atexit
 import logging
 import os

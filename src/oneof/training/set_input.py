@@ -1,7 +1,5 @@
 """The sets as `fit` is given them: a dense mask, a SciPy sparse matrix, or lists of labels; and whether to keep them packed."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import chain
 from typing import Any
@@ -74,20 +72,21 @@ def _mask(candidates: Any, n: int, t: int, device: torch.device) -> Tensor:
             f"candidates must be a mask [{n}, c] or [{t}, {n}, c] to match x and the trials; got shape {list(mask.shape)}."
         )
     whole = mask if mask.dim() == 3 else mask[None]
-    empty = ~whole.any(-1).all(0)
-    if empty.any():
-        raise ValueError(
-            f"candidates must hold at least one label per row; row {int(empty.nonzero()[0])} is empty. Drop it."
-        )
+    _check_none_empty(~whole.any(-1).all(0))
     return whole
+
+
+def _check_none_empty(empty: Any) -> None:
+    if empty.any():
+        row = int(empty.nonzero()[0][0])
+        raise ValueError(f"candidates must hold at least one label per row; row {row} is empty. Drop it.")
 
 
 def _from_scipy(matrix: Any, device: torch.device) -> Packed:
     csr = matrix.tocsr()
     if csr.data.dtype != np.bool_ and not np.isin(csr.data, (0, 1)).all():
-        raise ValueError(
-            "a sparse mask of candidates must hold only 0 and 1; weights are not candidates. Threshold them."
-        )
+        needed = "a sparse mask of candidates must hold only 0 and 1"
+        raise ValueError(f"{needed}; weights are not candidates. Threshold them.")
     if not (csr.has_canonical_format and csr.data.all()):  # sorted, nothing twice, no zeros that are stored
         csr = csr.copy()
         csr.sum_duplicates()
@@ -125,11 +124,7 @@ def _packed(
     labels: NDArray[Any], lengths: NDArray[np.int64], full: NDArray[np.bool_], c: int, device: torch.device
 ) -> Packed:
     """The sets, of which the labels lie one after the other; those of full sets make room for a single cell."""
-    empty = (lengths == 0) & ~full
-    if empty.any():
-        raise ValueError(
-            f"candidates must hold at least one label per row; row {int(empty.argmax())} is empty. Drop it."
-        )
+    _check_none_empty((lengths == 0) & ~full)
     if full.any():
         told, lengths_told = labels[~full.repeat(lengths)], np.where(full, 1, lengths)
         labels = np.full(lengths_told.sum(), -1, dtype=labels.dtype)

@@ -1,7 +1,5 @@
 """The part of a batch that one of several processes takes: the rows that it owns."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import torch

@@ -1,7 +1,5 @@
 """One step: what a batch does to the networks and to the tables, all of it in place, so that it can be captured as a graph."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch
@@ -59,20 +57,19 @@ def step(
 
 
 def _remember(
-    problem: Problem,
-    state: State,
-    observing: bool,
-    ours: Portion | None,
-    at: Tensor,
-    candidates: Tensor,
-    logits: Tensor,
-    memory: Any,
-) -> None:
+    problem: Problem, state: State, observing: bool, ours: Portion | None, at: Tensor, candidates: Tensor, logits: Tensor, memory: Any
+) -> None:  # fmt: skip
     """Write what the batch's forward said: the method's memory, and what POP sees."""
     if ours is not None:
         at, candidates, logits, memory = ours.without_fillers(at, candidates, logits, memory)
     put(state.memory, at, memory)
-    if observing and problem.purify and state.pop:
+    if observing:
+        observe(problem, state, at, candidates, logits)
+
+
+def observe(problem: Problem, state: State, at: Tensor, candidates: Tensor, logits: Tensor) -> None:
+    """Show POP what the networks say of the rows at these positions [t, b]."""
+    if problem.purify and state.pop:
         prior = problem.votes_for(rows_at(problem.rows, at))
         seen = state.pop.seen.take(at)
         weighed = logits if prior is None else logits + prior

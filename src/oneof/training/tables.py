@@ -1,7 +1,5 @@
 """Rows of tables go in and out by their positions; a method's memory is a table, several, or none."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import torch

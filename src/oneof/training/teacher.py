@@ -1,7 +1,5 @@
 """The classifier trained on clean labels, from whose posterior instance-dependent sets are drawn."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any

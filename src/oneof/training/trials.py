@@ -1,7 +1,5 @@
 """Trials: what one run of many is given, and how many are trained together."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

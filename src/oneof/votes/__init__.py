@@ -10,41 +10,17 @@ from oneof.votes.agreement import AnnotatorAgreement, alpha, annotator_agreement
 from oneof.votes.annotators import AnnotatorFit, Annotators, Confusions, fit_annotators
 from oneof.votes.ballots import Votes
 from oneof.votes.dawid_skene import dawid_skene
-from oneof.votes.joint import Choice, Joint, join, resolve
+from oneof.votes.joint import Choice, Joint, choose, join
 from oneof.votes.label_studio import is_label_studio, read_label_studio
 from oneof.votes.policies import Sets, at_least, top_p, union, vaguest
 from oneof.votes.reading import read_long, read_wide
-from oneof.votes.spelling import Spelling, read_map
+from oneof.votes.spelling import Spelling, read_map, read_taxonomy
 from oneof.votes.summary import Summary, summarise
 from oneof.votes.writing import to_table, write
 
 __all__ = [
-    "AnnotatorAgreement",
-    "AnnotatorFit",
-    "Annotators",
-    "Choice",
-    "Confusions",
-    "Joint",
-    "Sets",
-    "Spelling",
-    "Summary",
-    "Votes",
-    "alpha",
-    "annotator_agreement",
-    "at_least",
-    "dawid_skene",
-    "fit_annotators",
-    "is_label_studio",
-    "join",
-    "read_label_studio",
-    "read_long",
-    "read_map",
-    "read_wide",
-    "resolve",
-    "summarise",
-    "to_table",
-    "top_p",
-    "union",
-    "vaguest",
-    "write",
-]
+    "AnnotatorAgreement", "AnnotatorFit", "Annotators", "Choice", "Confusions", "Joint", "Sets", "Spelling", "Summary",
+    "Votes", "alpha", "annotator_agreement", "at_least", "choose", "dawid_skene", "fit_annotators", "is_label_studio",
+    "join", "read_label_studio", "read_long", "read_map", "read_taxonomy", "read_wide", "summarise", "to_table", "top_p", "union",
+    "vaguest", "write",
+]  # fmt: skip

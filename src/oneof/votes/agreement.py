@@ -3,13 +3,12 @@
 A vague answer neither agrees nor disagrees with a plain one, so it is left out here. Confidence is not used.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np
 
-from oneof.votes.ballots import Floats, Integers, Votes
+from oneof.metrics import wilson
+from oneof.votes.ballots import Integers, Votes
 
 FAR = 0.1  # below the median annotator by this much, beyond doubt, is far from the rest
 ENOUGH = 10  # answers compared; of one or two, Wilson's interval already ends below a good median
@@ -51,9 +50,7 @@ def alpha(votes: Votes) -> float | None:
     expected = total**2 - (per_label**2).sum()
     if expected == 0:
         return None
-    agreeing = (
-        (plain.same[paired] - 1) / (answers[paired] - 1)
-    ).sum()  # every answer's share of o_cc, summed over labels
+    agreeing = ((plain.same[paired] - 1) / (answers[paired] - 1)).sum()  # every answer's share of o_cc, over labels
     return float(1 - (total - 1) * (total - agreeing) / expected)
 
 
@@ -67,7 +64,7 @@ def annotator_agreement(votes: Votes) -> list[AnnotatorAgreement]:
     some = compared > 0
     rate, low, high = (np.full(a, np.nan) for _ in range(3))
     rate[some] = hits[some] / compared[some]
-    low[some], high[some] = _wilson(rate[some], compared[some])
+    low[some], high[some] = wilson(hits[some], compared[some])
     far = (compared >= ENOUGH) & (high < np.median(rate[some]) - FAR) if some.any() else some
     return [
         AnnotatorAgreement(name, int(compared[j]), _number(rate[j]), _number(low[j]), _number(high[j]), bool(far[j]))
@@ -100,13 +97,6 @@ def _against_others(plain: Plain) -> tuple[Integers, Integers]:
     ahead_alone = leads & (leaders[item] == 1) & (same - 1 > second[item])
     other_alone = leaders[item] - leads == 1
     return order[ahead_alone], order[other_alone]
-
-
-def _wilson(rate: Floats, n: Integers, z: float = 1.959964) -> tuple[Floats, Floats]:
-    """Ends of the 95 % interval of a rate seen n times."""
-    centre = (rate + z**2 / (2 * n)) / (1 + z**2 / n)
-    half = z / (1 + z**2 / n) * np.sqrt(rate * (1 - rate) / n + z**2 / (4 * n**2))
-    return centre - half, centre + half
 
 
 def _number(value: float) -> float | None:

@@ -4,8 +4,6 @@ Dawid-Skene gives every annotator a free table of c x c numbers, which a few doz
 *shape* of few numbers (how often right, which labels are said when wrong), and the free table only departs from it where votes say so.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 

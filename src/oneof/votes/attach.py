@@ -1,7 +1,5 @@
 """Votes beside a table of features: every row finds the votes on its item."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise

@@ -1,9 +1,7 @@
 """Votes as integer arrays, and how answers in words become them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -34,6 +32,7 @@ class Votes:
     confidence: Floats | None = None  # [m], in [0, 1]
     unanswered: int = 0  # items left out, since nobody named a label for them
     repeated: int = 0  # votes that said again what the same annotator had said of the same item
+    remarks: tuple[str, ...] = ()  # what a person should know of how answers were understood
 
     @property
     def weight(self) -> Floats:
@@ -52,6 +51,17 @@ class Votes:
         """How many labels the answer of each vote names, [m]."""
         answer = self.answer
         return np.bincount(answer)[answer]
+
+    def of_items(self, wanted: Integers) -> "Votes":
+        """The votes for these items alone, which are numbered anew in this order."""
+        place = np.full(len(self.items), -1)
+        place[wanted] = np.arange(len(wanted))
+        some = np.flatnonzero(place[self.item] >= 0)
+        some = some[np.argsort(place[self.item[some]], kind="stable")]
+        confidence = None if self.confidence is None else self.confidence[some]
+        item, annotator, label = place[self.item[some]], self.annotator[some], self.label[some]
+        items = self.items.take(wanted)
+        return replace(self, items=items, item=item, annotator=annotator, label=label, confidence=confidence)
 
 
 class Answers(NamedTuple):
@@ -92,6 +102,7 @@ def collect(answers: Answers, spelling: Spelling) -> Votes:
         confidence=confidence,
         unanswered=len(answers.items) - len(present),
         repeated=len(order) - len(first),
+        remarks=tuple(spelled.remarks),
     )
 
 

@@ -1,7 +1,5 @@
 """Dawid-Skene: the true labels and the annotators' confusions at once, by EM (Dawid and Skene, 1979)."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np

@@ -5,8 +5,6 @@ misleads one person misleads the next. So the votes' likelihood is flattened by 
 must be is chosen by how probable held-out votes become. No truth is used.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -18,7 +16,7 @@ from oneof.votes.ballots import Floats, Votes
 from oneof.votes.held_out import Fold, folds
 
 Predict = Callable[[Floats], Floats]
-"""From weights of labels [n, c] of all rows to a score of every label [n, c], in which a row's own weights have no part."""
+"""From weights of labels [n, c] of all items to a score of every label [n, c], in which an item's own weights have no part; NaN: no score."""
 
 MODELS = tuple(Annotators(strength, balance) for balance in (0.5, 0.0) for strength in (3.0, 10.0, 30.0, 100.0))
 SHARPNESS = (2.0, 4.0, 8.0, 16.0, 32.0)
@@ -47,13 +45,30 @@ class Joint(NamedTuple):
     tried: list[dict[str, Any]]  # every choice with its score, best first
 
 
-def join(
+def choose(
     votes: Votes,
-    predictions: Mapping[str, Predict] | None = None,
+    predictions: Mapping[str, Predict],
     *,
     models: Sequence[Annotators] = MODELS,
     sharpness: Sequence[float] = SHARPNESS,
     powers: Sequence[float] = POWERS,
+    seed: int = 0,
+) -> dict[Choice, float]:
+    """How probable every choice finds held-out votes, best first; nothing where no vote can be held out."""
+    cut = list(folds(votes, seed=seed))
+    scores: dict[Choice, float] = {}
+    for model in models if cut else ():
+        choices = _choices(model, predictions, sharpness, powers)
+        means = np.mean([_scores(fold, predictions, choices) for fold in cut], axis=0)
+        scores |= dict(zip(choices, means.tolist(), strict=True))
+    return dict(sorted(scores.items(), key=lambda one: -one[1]))
+
+
+def join(
+    votes: Votes,
+    predictions: Mapping[str, Predict] | None = None,
+    *,
+    scores: Mapping[Choice, float] | None = None,
     seed: int = 0,
 ) -> Joint:
     r"""Weigh people against each other and votes against features, by held-out votes.
@@ -62,6 +77,7 @@ def join(
 
     L is the likelihood of the item's votes, g what `predictions` say of the row when they are given the posterior of the votes alone.
     To feed T back to the predictions was tried and is not done: errors then confirm themselves.
+    `scores` are those of `choose`, where it was asked before, such as on a sample of many votes.
 
     >>> import pyarrow as pa
     >>> from oneof.votes import read_long
@@ -72,36 +88,23 @@ def join(
     (array([0, 1, 0, 1]), None)
     """
     predictions = predictions or {}
-    cut = list(folds(votes, seed=seed))
-    scores: dict[Choice, float] = {}
-    for model in models if cut else ():
-        choices = _choices(model, predictions, sharpness, powers)
-        means = np.mean([_scores(fold, predictions, choices) for fold in cut], axis=0)
-        scores |= dict(zip(choices, means.tolist(), strict=True))
-    choice = max(scores, key=scores.__getitem__, default=Choice(models[0], None, 0.0, 1.0))  # of equals the first
+    scores = scores or choose(votes, predictions, seed=seed)
+    choice = next(iter(scores), Choice(MODELS[0], None, 0.0, 1.0))
     fitted = fit_annotators(votes, choice.model)
     said = None if choice.features is None else predictions[choice.features](fitted.posterior)
-    tried = sorted((_row(*pair) for pair in scores.items()), key=lambda row: -row["score"])
     prior = softmax(IN_TRAINING * choice.power * fitted.likelihood)
     opinion = None if said is None else softmax(choice.sharpness * said)
+    tried = [_row(*pair) for pair in scores.items()]
     return Joint(together(fitted, said, choice), prior, opinion, fitted, choice, tried)
 
 
 def together(fitted: AnnotatorFit, scores: Floats | None, choice: Choice) -> Floats:
-    """The posterior [n, c] of votes and of the features' scores [n, c]; of votes and class frequencies where there are none."""
+    """The posterior [n, c] of votes and of the features' scores [n, c]; of votes and class frequencies where there are none (NaN)."""
     logs = fitted.likelihood - choice.model.balance * np.log(fitted.frequencies)
+    alone = choice.power * (logs + np.log(fitted.frequencies))
     if scores is None:
-        return softmax(choice.power * (logs + np.log(fitted.frequencies)))
-    return softmax(choice.power * logs + choice.sharpness * scores)
-
-
-def resolve(joint: Joint, probabilities: Floats) -> Floats:
-    """The posterior [n, c] of votes, features and a classifier's probabilities [n, c] for rows that it was not trained on.
-
-    T_ij is in proportion to (p_ij + o_ij) / 2 L_ij^power: the classifier p and what other rows say, o, err in unlike ways.
-    """
-    both = probabilities if joint.opinion is None else (probabilities + joint.opinion) / 2
-    return softmax(np.log(np.maximum(both, 1e-12)) + joint.choice.power * joint.fitted.likelihood)
+        return softmax(alone)
+    return softmax(np.where(np.isnan(scores), alone, choice.power * logs + choice.sharpness * scores))
 
 
 def _choices(

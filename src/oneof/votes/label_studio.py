@@ -1,7 +1,5 @@
 """Votes from Label Studio's JSON export: the choices of its annotations and predictions."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -123,9 +121,8 @@ def _records(path: Path, position: int, holder: dict[str, Any], part: str) -> li
     """A list of objects in a task, an annotation or a prediction; empty where it is left out."""
     records = holder.get(part) or []
     if not isinstance(records, list) or not all(isinstance(record, dict) for record in records):
-        raise ValueError(
-            f"{part} of a Label Studio task must be a list of objects; {path}, task at position {position}."
-        )
+        where = f"{path}, task at position {position}"
+        raise ValueError(f"{part} of a Label Studio task must be a list of objects; {where}.")
     return records
 
 

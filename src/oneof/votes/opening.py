@@ -1,7 +1,5 @@
 """Votes from a file of any form: what form it has is told by its columns, or by the person."""
 
-from __future__ import annotations
-
 import fnmatch
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,9 +11,9 @@ from oneof.data.files.columns import open_table
 from oneof.storage.did_you_mean import did_you_mean
 from oneof.votes.ballots import Votes
 from oneof.votes.label_studio import is_label_studio, read_label_studio
-from oneof.votes.reading import AS_WRITTEN, read_long, read_wide
+from oneof.votes.reading import read_long, read_wide
 from oneof.votes.records import read_records
-from oneof.votes.spelling import Spelling
+from oneof.votes.spelling import Spelling, read_taxonomy
 
 _FEW = 0.5  # of the rows: a column with more distinct values than this share holds no labels
 _ALIKE = 0.8  # of its values that a column must share with other columns, to be an annotator's beside theirs
@@ -30,12 +28,14 @@ class VotesFile:
     annotator: str = "annotator"
     label: str = "label"
     columns: tuple[str, ...] = ()  # names or globs of annotators' columns, one each; (): guessed if it must be
-    separator: str | None = None
+    separator: str | None = None  # between the labels of one answer
+    taxonomy: str | None = None  # a file of labels below labels
 
 
 def read_votes(asked: VotesFile) -> Votes:
     """Read votes: Label Studio's JSON, {"votes": {who: label}} per item, a row per vote, or a column per annotator."""
-    path, spelling = Path(asked.path), Spelling(separator=asked.separator) if asked.separator else AS_WRITTEN
+    taxonomy = None if asked.taxonomy is None else read_taxonomy(asked.taxonomy)
+    path, spelling = Path(asked.path), Spelling(separator=asked.separator, taxonomy=taxonomy)
     ending = path.name.lower().removesuffix(".gz")
     if ending.endswith(".json") and is_label_studio(path):
         return read_label_studio(path, spelling=spelling)

@@ -1,7 +1,5 @@
 """Policies: which of the labels that were named stay candidates. Each takes votes and gives a mask [n, c]."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

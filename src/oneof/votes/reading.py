@@ -1,7 +1,5 @@
 """Votes from tables: one row per vote (long), or one row per item and a column per annotator (wide)."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

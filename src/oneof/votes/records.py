@@ -1,7 +1,5 @@
 """Records of votes as columns: JSON Lines, or one JSON list of flat objects."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -136,11 +134,9 @@ def _parsed(path: Path, number: int, line: bytes) -> Any:
     except UnicodeDecodeError as error:
         raise ValueError(f"{path} must be UTF-8; it has other bytes, line {number}. Save it as UTF-8.") from error
     except (ValueError, RecursionError) as error:
-        why = (
-            f"{error.msg.removesuffix(' at')} at character {error.pos}"
-            if isinstance(error, json.JSONDecodeError)
-            else str(error)
-        )
+        why = str(error)
+        if isinstance(error, json.JSONDecodeError):
+            why = f"{error.msg.removesuffix(' at')} at character {error.pos}"
         hint = "Mend or drop it."
         if line.strip() in (b"[", b"{"):
             hint = "Write each object in one line, or call one JSON list .json."

@@ -1,7 +1,5 @@
 """Room in memory: sets are tables [items, labels], which the free text of a language model makes too large."""
 
-from __future__ import annotations
-
 import os
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Spelling: which labels the text of an answer names."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,6 +12,7 @@ from numpy.typing import NDArray
 
 from oneof.storage.did_you_mean import did_you_mean
 from oneof.votes import tables
+from oneof.votes.meaning import Taxonomy, understand
 from oneof.votes.records import load_json
 
 
@@ -33,6 +32,7 @@ class Spelling:
     synonyms: Mapping[str, str] = field(default_factory=dict)
     normalise: bool = False  # strip and casefold texts, synonyms and classes before they are compared
     classes: Sequence[str] | None = None  # the whole vocabulary, in order; by default the labels that occur, sorted
+    taxonomy: Taxonomy | None = None  # a vote for a parent is one for all leaves below it
 
     def reader(self) -> Callable[[str], Iterable[str]]:
         """A function from a text to the distinct labels that it names."""
@@ -72,13 +72,16 @@ class Spelled(NamedTuple):
     labels: list[str]  # [c]
     row: NDArray[np.intp]  # [m], ascending: the text
     label: NDArray[np.intp]  # [m]
+    remarks: list[str]
 
 
 def spell(texts: Any, spelling: Spelling, place: Callable[[int], str]) -> Spelled:
     """Read every distinct text of an Arrow array once; `place` says where a text stands."""
     encoded = texts.dictionary_encode()
     code = encoded.indices.to_numpy().astype(np.intp)  # [r]
-    named = list(map(list, map(spelling.reader(), encoded.dictionary.to_pylist())))
+    read = list(map(list, map(spelling.reader(), encoded.dictionary.to_pylist())))
+    often = np.bincount(code, minlength=len(read)).tolist()
+    named, remarks = understand(read, often, spelling.classes, spelling.taxonomy)
     labels = sorted(set(chain.from_iterable(named))) if spelling.classes is None else _distinct(spelling.classes)
     column = {name: j for j, name in enumerate(labels)}
     for u, names in enumerate(named):
@@ -90,7 +93,7 @@ def spell(texts: Any, spelling: Spelling, place: Callable[[int], str]) -> Spelle
     count = length[code]  # labels of each text
     row = np.repeat(np.arange(len(code)), count)
     within = np.arange(len(row)) - np.repeat(np.cumsum(count) - count, count)
-    return Spelled(labels, row, flat[np.repeat((np.cumsum(length) - length)[code], count) + within])
+    return Spelled(labels, row, flat[np.repeat((np.cumsum(length) - length)[code], count) + within], remarks)
 
 
 def _distinct(classes: Sequence[str]) -> list[str]:
@@ -108,10 +111,8 @@ def _unknown(name: str, labels: list[str], place: str) -> str:
 
 def read_map(path: str | Path) -> dict[str, str]:
     """Read synonyms: a table with the columns `from` and `to`, or a JSON object of texts; an empty `to` drops the answer."""
-    path = Path(path)
-    pairs = _pairs_of_json(path) if path.suffix.lower() == ".json" else _pairs_of_table(path)
     synonyms: dict[str, str] = {}
-    for source, target in pairs:
+    for source, target in _pairs(Path(path), "from", "to"):
         if synonyms.setdefault(source, target) != target:
             raise ValueError(
                 f"a map must give each text one meaning; {path} maps {source!r} to {synonyms[source]!r} and {target!r}."
@@ -119,18 +120,23 @@ def read_map(path: str | Path) -> dict[str, str]:
     return synonyms
 
 
-def _pairs_of_json(path: Path) -> Iterable[tuple[str, str]]:
-    value = load_json(path)
-    if not isinstance(value, dict) or not all(isinstance(to, str) for to in value.values()):
-        raise ValueError(
-            f"a map in JSON must be one object of texts, as {json.dumps({'kitty': 'cat'})}; {path} is not."
-        )
-    return value.items()
+def read_taxonomy(path: str | Path) -> Taxonomy:
+    """Read labels below labels: a table with the columns `child` and `parent`, or a JSON object {child: parent}."""
+    try:
+        return Taxonomy((child, parent) for child, parent in _pairs(Path(path), "child", "parent") if parent)
+    except ValueError as error:
+        raise ValueError(f"{error} ({path})") from error
 
 
-def _pairs_of_table(path: Path) -> Iterable[tuple[str, str]]:
-    table = tables.load(path, ["from", "to"])
-    tables.refuse_missing(table, "from")
-    return zip(
-        tables.strings(table, "from").to_pylist(), tables.strings(table, "to").fill_null("").to_pylist(), strict=True
-    )
+def _pairs(path: Path, key: str, value: str) -> Iterable[tuple[str, str]]:
+    """Two columns of a table, or the members of a JSON object."""
+    if path.suffix.lower() != ".json":
+        table = tables.load(path, [key, value])
+        tables.refuse_missing(table, key)
+        columns = tables.strings(table, key).to_pylist(), tables.strings(table, value).fill_null("").to_pylist()
+        return zip(*columns, strict=True)
+    given = load_json(path)
+    if not isinstance(given, dict) or not all(isinstance(to, str) for to in given.values()):
+        example = json.dumps({"kitty": "cat"})
+        raise ValueError(f"a map in JSON must be one object of texts, as {example}; {path} is not.")
+    return given.items()

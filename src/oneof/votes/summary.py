@@ -1,7 +1,5 @@
 """A summary of votes and of the sets made from them."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from dataclasses import dataclass
 
@@ -33,6 +31,7 @@ class Summary:
     sets: Statistics
     fallback: int  # items to which the policy itself gave no label
     note: str
+    remarks: tuple[str, ...]  # how answers that are no plain label were understood
 
     @property
     def far(self) -> list[AnnotatorAgreement]:
@@ -64,6 +63,7 @@ def summarise(votes: Votes, sets: Sets) -> Summary:
         sets=statistics(sets.mask),
         fallback=sets.fallback,
         note=sets.note,
+        remarks=votes.remarks,
     )
 
 

@@ -1,7 +1,5 @@
 """Candidate sets out: a Parquet or CSV file with a row per item."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

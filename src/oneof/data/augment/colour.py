@@ -5,8 +5,6 @@ and equalize are functions of a pixel's level alone once the image's statistics 
 and one gather does them all. Saturation and sharpness blend the image with a degenerate form of itself.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import torch

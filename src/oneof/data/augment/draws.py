@@ -3,8 +3,6 @@
 Everything is made on the generator's device with fixed shapes; nothing is copied there and nothing is read back.
 """
 
-from __future__ import annotations
-
 import math
 from typing import NamedTuple
 

@@ -4,8 +4,6 @@ All take and give uint8 images [b, ch, h, w] and reproduce Pillow's arithmetic. 
 so that every shape is fixed and nothing waits for the device.
 """
 
-from __future__ import annotations
-
 import math
 from typing import NamedTuple
 

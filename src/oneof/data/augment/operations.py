@@ -4,8 +4,6 @@ A row says what an affine map, a table of levels and a blend have to do; an oper
 two neutral. So every image of a batch can have an operation of its own at the price of one gather, one table and one blend.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Generic, NamedTuple, TypeVar

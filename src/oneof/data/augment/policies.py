@@ -4,8 +4,6 @@ A policy is a table of ready operations on the device and a draw of row numbers 
 per slot.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch
@@ -61,9 +59,7 @@ RANDAUGMENT: dict[str, tuple[float, float]] = {
     "translate x": (-0.3, 0.3),
     "translate y": (-0.3, 0.3),
 }
-STRENGTHS = (
-    256  # magnitudes per operation of RandAugment: its ranges are cut into so many equal parts, the middle taken
-)
+STRENGTHS = 256  # magnitudes of each: the range is cut into so many equal parts, the middle taken
 
 
 def magnitude(operation: str, level: int | None, sign: int) -> float:

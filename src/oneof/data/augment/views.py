@@ -4,10 +4,9 @@ A view is two functions: `draw` takes every random number from the generator, `a
 images. Apart they can be tested against Pillow, and `apply` can be compiled while the generator stays outside.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 import torch
@@ -210,10 +209,6 @@ DATASETS = {
 Kinds = tuple[tuple[View, int], ...]
 
 
-def _plain(dataset: str, device: torch.device | str) -> Kinds:
-    return ((Plain(), 1),)
-
-
 def _strong(dataset: str, device: torch.device | str, flipped: float = 0.5) -> Strong:
     return Strong(autoaugment(DATASETS[dataset].size, device) if dataset.startswith("cifar") else None, flipped)
 
@@ -221,15 +216,6 @@ def _strong(dataset: str, device: torch.device | str, flipped: float = 0.5) -> S
 def _pop(dataset: str, device: torch.device | str, flipped: float = 0.5) -> Kinds:
     first = Weak(flipped) if dataset in ("kmnist", "fashion-mnist") else Plain()
     return ((first, 1), (_strong(dataset, device, flipped), 2))
-
-
-def _upright(dataset: str, device: torch.device | str) -> Kinds:
-    """POP's views of what has no mirror image: digits and letters."""
-    return _pop(dataset, device, flipped=0.0)
-
-
-def _rcr(dataset: str, device: torch.device | str) -> Kinds:
-    return ((Weak(), 1), (_strong(dataset, device), 2))
 
 
 def _pico(dataset: str, device: torch.device | str) -> Kinds:
@@ -242,10 +228,10 @@ def _pico(dataset: str, device: torch.device | str) -> Kinds:
 
 
 RECIPES: dict[str, Callable[[str, torch.device | str], Kinds]] = {
-    "plain": _plain,
+    "plain": lambda dataset, device: ((Plain(), 1),),
     "pop": _pop,
-    "upright": _upright,
-    "rcr": _rcr,
+    "upright": partial(_pop, flipped=0.0),  # of what has no mirror image: digits and letters
+    "rcr": lambda dataset, device: ((Weak(), 1), (_strong(dataset, device), 2)),
     "pico": _pico,
 }
 

@@ -1,7 +1,5 @@
 """Files of arrays, npz and .mat: features, candidate sets and perhaps true labels."""
 
-from __future__ import annotations
-
 import zipfile
 import zlib
 from dataclasses import dataclass
@@ -14,6 +12,7 @@ from numpy.typing import NDArray
 from oneof.candidates.cells import is_missing, sets_of_cells
 from oneof.candidates.mask import Candidates
 from oneof.candidates.read import read
+from oneof.data.files.kinds import check_finite
 from oneof.data.files.mat import read_mat
 
 _KEYS = {".npz": ("x", "candidates", "labels"), ".mat": ("data", "partial_target", "target")}
@@ -88,13 +87,7 @@ def _load_npz(path: Path) -> dict[str, NDArray[Any]]:
 def _finite(x: NDArray[Any], name: str) -> NDArray[np.float32]:
     with np.errstate(over="ignore"):
         floats: NDArray[np.float32] = x.astype(np.float32)
-    bad = ~np.isfinite(floats)
-    if bad.any():
-        row, column = (int(i) for i in np.argwhere(bad)[0])
-        raise ValueError(
-            f"features must be finite numbers within float32; {name}, column x{column}, row {row} is {x[row, column]:g}. "
-            "Fill or drop such rows."
-        )
+    check_finite(floats, lambda i, j: f"{name}, column x{j}, row {i} is {x[i, j]:g}")
     return floats
 
 

@@ -1,12 +1,14 @@
-"""CIFAR-10 and CIFAR-100, the Python version: pickled batches in a folder, or in the .tar.gz as published."""
+"""CIFAR-10 and CIFAR-100, the Python version: pickled batches in a folder, or in the .tar.gz as published.
 
-from __future__ import annotations
+With them people's votes on CIFAR-10's images: CIFAR-10N's .pt, read without running its pickle, and CIFAR-10H's counts.
+"""
 
 import tarfile
+import zipfile
 import zlib
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,28 +16,26 @@ from numpy.typing import NDArray
 from oneof.data.files import pickles
 
 _MOST_BYTES = 1 << 30  # no batch is near this; a member that claims more is not one
+_MOST_VOTES = 1 << 26  # bytes; the published file of votes has 2.4 MB
+_VOTES = ("random_label1", "random_label2", "random_label3")
 
 
 def read_batches(path: str | Path, files: Sequence[str]) -> dict[str, dict[bytes, Any]]:
     """The named batches of a folder or .tar.gz, unpickled; those that are not there are left out."""
     path = Path(path)
-    contents = _from_folder(path, files) if path.is_dir() else _from_archive(path, files)
-    return {
-        name: _as_dict(pickles.loads(content, f"{path}, {name}"), f"{path}, {name}")
-        for name, content in contents.items()
-    }
+    there = {name: path / name for name in files if (path / name).is_file()}
+    contents = {name: file.read_bytes() for name, file in there.items()} if path.is_dir() else _unpacked(path, files)
+    return {name: _batch(content, f"{path}, {name}") for name, content in contents.items()}
 
 
 def images_and_labels(batch: dict[bytes, Any], name: str) -> tuple[NDArray[np.uint8], NDArray[np.intp]]:
     """Images [n, 32, 32, 3] and labels [n] of one batch; CIFAR-100's fine labels."""
-    data, labels = batch.get(b"data"), batch.get(b"fine_labels", batch.get(b"labels"))
+    data: Any = batch.get(b"data")
+    labels: Any = batch.get(b"fine_labels", batch.get(b"labels"))
     if not isinstance(data, np.ndarray) or data.dtype != np.uint8 or data.ndim != 2 or data.shape[1] != 3072:
         raise ValueError(f"{name} must hold 'data', uint8 [n, 3072]; got {_describe(data)}.")
-    if (
-        not isinstance(labels, list)
-        or len(labels) != len(data)
-        or not all(type(y) is int and 0 <= y < 256 for y in labels)
-    ):
+    numbered = isinstance(labels, list) and all(type(y) is int and 0 <= y < 256 for y in labels)
+    if not numbered or len(labels) != len(data):
         raise ValueError(
             f"{name} must hold 'labels', a number from 0 for each of the {len(data)} images; got {_describe(labels)}."
         )
@@ -55,11 +55,7 @@ def binary_rows(images: NDArray[np.uint8], labels: NDArray[np.intp]) -> NDArray[
     return np.hstack([labels.astype(np.uint8)[:, None], images.transpose(0, 3, 1, 2).reshape(len(images), -1)])
 
 
-def _from_folder(path: Path, files: Sequence[str]) -> dict[str, bytes]:
-    return {name: (path / name).read_bytes() for name in files if (path / name).is_file()}
-
-
-def _from_archive(path: Path, files: Sequence[str]) -> dict[str, bytes]:
+def _unpacked(path: Path, files: Sequence[str]) -> dict[str, bytes]:
     """Members are read in memory and never written; links and paths that lead elsewhere mark a file that is not CIFAR's."""
     found: dict[str, bytes] = {}
     try:
@@ -71,26 +67,21 @@ def _from_archive(path: Path, files: Sequence[str]) -> dict[str, bytes]:
                 if content is not None:
                     found[name] = content.read()
     except (tarfile.TarError, EOFError, zlib.error) as error:
-        raise ValueError(
-            f"{path} must be a whole .tar.gz; {' '.join(str(error).split())}. Download it again."
-        ) from error
+        said = " ".join(str(error).split())
+        raise ValueError(f"{path} must be a whole .tar.gz; {said}. Download it again.") from error
     return found
 
 
 def _check_member(member: tarfile.TarInfo, path: Path) -> None:
-    parts = PurePosixPath(member.name).parts
-    if (
-        not (member.isfile() or member.isdir())
-        or member.size > _MOST_BYTES
-        or ".." in parts
-        or member.name.startswith("/")
-    ):
+    elsewhere = ".." in PurePosixPath(member.name).parts or member.name.startswith("/")
+    if elsewhere or not (member.isfile() or member.isdir()) or member.size > _MOST_BYTES:
         raise ValueError(
             f"{path} must hold plain files of ordinary size; {member.name!r} is not one. Download it again."
         )
 
 
-def _as_dict(value: Any, name: str) -> dict[bytes, Any]:
+def _batch(content: bytes, name: str) -> dict[bytes, Any]:
+    value = pickles.loads(content, name)
     if not isinstance(value, dict):
         raise ValueError(f"{name} must hold a dict; got {type(value).__name__}.")
     return {key.encode() if isinstance(key, str) else key: part for key, part in value.items()}
@@ -99,10 +90,55 @@ def _as_dict(value: Any, name: str) -> dict[bytes, Any]:
 def _describe(value: Any) -> str:
     if isinstance(value, np.ndarray):
         return f"{value.dtype} {list(value.shape)}"
-    return (
-        "nothing"
-        if value is None
-        else f"{type(value).__name__} of length {len(value)}"
-        if hasattr(value, "__len__")
-        else repr(value)
-    )
+    if value is None:
+        return "nothing"
+    return f"{type(value).__name__} of length {len(value)}" if hasattr(value, "__len__") else repr(value)
+
+
+# --------------------------------------------------------------------------------------------------------- people's votes
+
+
+class HumanVotes(NamedTuple):
+    """Three people's labels of each training image, as published."""
+
+    labels: NDArray[np.intp]  # [n, 3]
+    majority: NDArray[np.intp]  # [n] ties broken by the publisher
+    truth: NDArray[np.intp]  # [n]
+
+
+def read_cifar10n(path: str | Path) -> HumanVotes:
+    """The votes in CIFAR-10_human.pt (Wei et al., ICLR 2022): a zip archive around a pickle of plain arrays."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            member = next(info for info in archive.infolist() if info.filename.endswith("/data.pkl"))
+            if member.file_size > _MOST_VOTES:
+                raise ValueError(f"{path} must be the published file; its pickle claims {member.file_size:,} bytes.")
+            content = archive.read(member)
+    except (zipfile.BadZipFile, StopIteration) as error:
+        raise ValueError(f"{path} must be a file that torch wrote; it is not. Download it again.") from error
+    found = pickles.loads(content, str(path))
+    columns = [_column(found, name, path) for name in (*_VOTES, "aggre_label", "clean_label")]
+    if len({len(column) for column in columns}) > 1:
+        raise ValueError(f"{path} must hold as many labels in every column; got {[len(one) for one in columns]}.")
+    return HumanVotes(np.stack(columns[:3], axis=1), columns[3], columns[4])
+
+
+def _column(found: object, name: str, path: str | Path) -> NDArray[np.intp]:
+    column = found.get(name, found.get(name.encode())) if isinstance(found, dict) else None
+    if not isinstance(column, np.ndarray) or column.ndim != 1 or not np.issubdtype(column.dtype, np.integer):
+        raise ValueError(f"{path} must hold {name!r}, whole numbers [n]; it does not. Download it again.")
+    if len(column) == 0 or column.min() < 0 or column.max() > 9:
+        raise ValueError(f"{path}, {name!r} must hold labels from 0 to 9; it holds others. Download it again.")
+    return column.astype(np.intp)
+
+
+def read_cifar10h(path: str | Path) -> NDArray[np.intp]:
+    """The counts [10000, 10] of CIFAR-10H (Peterson et al., ICCV 2019): about 51 votes on each test image."""
+    try:
+        counts: NDArray[np.float64] = np.load(path, allow_pickle=False)
+    except (ValueError, EOFError) as error:
+        raise ValueError(f"{path} must be a NumPy file of numbers; it is not. Download it again.") from error
+    if counts.ndim != 2 or counts.shape[1] != 10 or not (counts >= 0).all() or not (counts == counts.round()).all():
+        raise ValueError(f"{path} must hold counts of votes [n, 10]; got {counts.dtype} {list(counts.shape)}.")
+    whole: NDArray[np.intp] = counts.astype(np.intp)
+    return whole

@@ -4,8 +4,6 @@ A source knows its columns and yields those that are asked for piece by piece, s
 result. Parquet comes column by column: with row groups of hundreds of megabytes, batches of rows need as much again.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -22,7 +20,7 @@ import pyarrow.csv
 import pyarrow.parquet
 from numpy.typing import NDArray
 
-from oneof.data.files.kinds import days, is_text, kind_of, without_blanks
+from oneof.data.files.kinds import check_finite, days, is_text, kind_of, without_blanks
 from oneof.data.roles import Kind
 
 _NULLS = tuple(pa.csv.ConvertOptions().null_values)
@@ -113,12 +111,7 @@ def _floats(column: pa.Array, where: str, first_row: int) -> NDArray[np.float32]
     values: NDArray[Any] = pa.compute.cast(column, pa.float64()).to_numpy(zero_copy_only=False)
     with np.errstate(over="ignore"):
         floats: NDArray[np.float32] = values.astype(np.float32)
-    bad = ~np.isfinite(floats) & ~np.isnan(values)
-    if bad.any():
-        row = int(bad.argmax())
-        raise ValueError(
-            f"features must be finite numbers within float32; {where}, row {first_row + row} is {values[row]:g}. Fill or drop such rows."
-        )
+    check_finite(floats, lambda i: f"{where}, row {first_row + i} is {values[i]:g}", missing=np.isnan(values))
     return floats
 
 
@@ -132,14 +125,11 @@ def readable(name: str) -> Iterator[None]:
     try:
         yield
     except UnicodeDecodeError as error:  # cells are Arrow's to check, names are Python's
-        raise Unreadable(
-            f"{name} must be UTF-8; the names of its columns have other bytes. Save it as UTF-8."
-        ) from error
+        said = f"{name} must be UTF-8; the names of its columns have other bytes. Save it as UTF-8."
+        raise Unreadable(said) from error
     except (pa.ArrowException, OSError, KeyError) as error:
-        if (
-            isinstance(error, OSError) and error.errno is not None
-        ):  # no such file, no permission: the system's own words
-            raise
+        if isinstance(error, OSError) and error.errno is not None:
+            raise  # no such file, no permission: the system's own words
         raise Unreadable(f"{name} cannot be read; {' '.join(str(error).split())[:200]}") from error
 
 

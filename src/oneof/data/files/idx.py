@@ -1,7 +1,5 @@
 """The idx format of MNIST and its successors: a magic number, the dimensions, then the values, big end first."""
 
-from __future__ import annotations
-
 import gzip
 import math
 import zlib

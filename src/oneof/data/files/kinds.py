@@ -1,12 +1,13 @@
 """What a column of a table holds, and dates as numbers: they are often written as text."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute
 import pyarrow.csv
+from numpy.typing import NDArray
 
 from oneof.data.roles import Kind
 
@@ -30,6 +31,14 @@ def kind_of(kind: pa.DataType, sample: Callable[[], pa.Array]) -> Kind:
         return "text"
     texts = without_blanks(sample()).drop_null()
     return "date" if len(texts) and _dates(texts) is not None else "text"
+
+
+def check_finite(floats: NDArray[np.float32], place: Callable[..., str], missing: Any = False) -> None:
+    """Refuse features that float32 does not hold, but for those that are missing; `place` says where an entry is, and its value."""
+    bad = ~np.isfinite(floats) & ~np.asarray(missing)
+    if bad.any():
+        at = place(*np.argwhere(bad)[0].tolist())
+        raise ValueError(f"features must be finite numbers within float32; {at}. Fill or drop such rows.")
 
 
 def is_text(kind: pa.DataType) -> bool:

@@ -5,8 +5,6 @@ entries as `data` has rows is n. Where n equals c, the orientation in which `tar
 where that does not decide.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any

@@ -4,8 +4,6 @@ SciPy reads these files too, but a damaged one can bring the whole process down 
 SIGBUS with SciPy 1.17). Here every length is checked against the bytes that there are before anything is made of it.
 """
 
-from __future__ import annotations
-
 import math
 import zlib
 from collections.abc import Iterator

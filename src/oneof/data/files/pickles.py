@@ -1,10 +1,8 @@
 """Unpickling that cannot run code: plain values and plain NumPy arrays, nothing else.
 
 Two gates. First every opcode is read without being carried out, and one that CIFAR's files have no use for is refused. Then the
-few names that those files call are answered by stand-ins of ours, which build an array and can do nothing more.
+few names that those files call are answered by stand-ins of ours, which remember the call and can do nothing more.
 """
-
-from __future__ import annotations
 
 import io
 import math
@@ -36,22 +34,19 @@ def loads(content: bytes, name: str) -> Any:
         _check_opcodes(content)
         return _thaw(_Unpickler(io.BytesIO(content), encoding="bytes").load())
     except _Refused as error:
-        raise ValueError(
-            f"{name} must be a pickle of plain values and arrays; {error}. Nothing of it was run."
-        ) from error
+        said = f"{name} must be a pickle of plain values and arrays; {error}. Nothing of it was run."
+        raise ValueError(said) from error
     except (
         pickle.UnpicklingError,
         EOFError,
         AttributeError,
-        IndexError,
-        KeyError,
+        LookupError,
         TypeError,
         ValueError,
         OverflowError,
     ) as error:
-        raise ValueError(
-            f"{name} must be a whole pickle; {' '.join(str(error).split())}. Download it again."
-        ) from error
+        said = " ".join(str(error).split())
+        raise ValueError(f"{name} must be a whole pickle; {said}. Download it again.") from error
 
 
 class _Refused(Exception):
@@ -71,93 +66,57 @@ def _check_opcodes(content: bytes) -> None:
 
 class _Unpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
-        package = module.replace("numpy._core", "numpy.core")  # NumPy 2 moved it
-        stand_in = _STAND_INS.get((package, name))
-        if stand_in is None:
+        asked = f"{module}.{name}".replace("numpy._core", "numpy.core")  # NumPy 2 moved it
+        if asked not in _NAMES:
             raise _Refused(f"it asks for {module}.{name}")
-        return stand_in
+        return _StandIn(asked)
 
 
-class _Frozen:
-    """Part of an array under construction, in the form of NumPy's own pickling: state comes in by `__setstate__`."""
+_FROM_BUFFER = "numpy.core.numeric._frombuffer"
+_NAMES = ("numpy.ndarray", "numpy.dtype", "numpy.core.multiarray._reconstruct", _FROM_BUFFER, "_codecs.encode")
 
-    __slots__ = ("dtype", "state")
 
-    def __init__(self, dtype: str = "") -> None:
-        self.dtype = dtype
+class _StandIn:
+    """What a pickle calls or fills, with what it was called with and filled with: all that can be done to it is to keep that."""
+
+    __slots__ = ("arguments", "name", "state")
+
+    def __init__(self, name: str, arguments: tuple[Any, ...] = ()) -> None:
+        self.name, self.arguments = name, arguments
         self.state: Any = ()
+
+    def __call__(self, *arguments: Any) -> Any:
+        if self.name == "numpy.ndarray":
+            raise _Refused("it calls numpy.ndarray")
+        if self.name == "_codecs.encode":  # how Python 3 writes bytes in protocol 2
+            return arguments[0].encode("latin1")
+        return _StandIn(self.name, arguments)
 
     def __setstate__(self, state: Any) -> None:
         self.state = state
 
 
-class _Call:
-    """A callable without attributes, so that a pickle's BUILD finds nothing to change."""
-
-    __slots__ = ()
-
-
-class _Name(_Call):
-    def __call__(self, *arguments: Any) -> Any:
-        raise _Refused("it calls numpy.ndarray")
-
-
-class _Reconstruct(_Call):
-    def __call__(self, kind: Any, shape: Any, code: Any) -> _Frozen:
-        return _Frozen()
-
-
-class _Dtype(_Call):
-    def __call__(self, code: Any, *flags: Any) -> _Frozen:
-        return _Frozen(_text(code))
-
-
-class _FromBuffer(_Call):
-    def __call__(self, buffer: Any, dtype: Any, shape: Any, order: Any) -> NDArray[Any]:
-        return _array(shape, dtype, order == "F", buffer)
-
-
-class _Encode(_Call):
-    """How Python 3 writes bytes in protocol 2."""
-
-    def __call__(self, text: str, encoding: str) -> bytes:
-        return text.encode("latin1")
-
-
-_STAND_INS: dict[tuple[str, str], _Call] = {
-    ("numpy", "ndarray"): _Name(),
-    ("numpy", "dtype"): _Dtype(),
-    ("numpy.core.multiarray", "_reconstruct"): _Reconstruct(),
-    ("numpy.core.numeric", "_frombuffer"): _FromBuffer(),
-    ("_codecs", "encode"): _Encode(),
-}
-
-
 def _thaw(value: Any) -> Any:
     """Replace finished stand-ins by arrays, in a dict of values one level deep: all that a data batch is."""
     if isinstance(value, dict):
-        return {key: _finish(part) for key, part in value.items()}
-    return _finish(value)
+        return {key: _thaw(part) if isinstance(part, _StandIn) else part for key, part in value.items()}
+    return _array(value) if isinstance(value, _StandIn) else value
 
 
-def _finish(value: Any) -> Any:
-    if not isinstance(value, _Frozen):
-        return value
-    _, shape, dtype, fortran, raw = value.state
-    return _array(shape, dtype, bool(fortran), raw)
-
-
-def _array(shape: Any, dtype: Any, fortran: bool, raw: Any) -> NDArray[Any]:
-    code = dtype.dtype if isinstance(dtype, _Frozen) else ""
+def _array(made: _StandIn) -> NDArray[Any]:
+    """The array in the form of NumPy's own pickling."""
+    if made.name == _FROM_BUFFER:
+        content, dtype, shape, order = made.arguments
+    else:
+        _, shape, dtype, fortran, content = made.state
+        order = "F" if fortran else "C"
+    code = _text(dtype.arguments[0]) if isinstance(dtype, _StandIn) and dtype.arguments else "unknown"
     if code not in ("u1", "i1", "i2", "i4", "i8", "f4", "f8", "b1"):
-        raise _Refused(f"it holds an array of type {code or 'unknown'}")
-    order = "<"
-    if len(dtype.state) > 1 and _text(dtype.state[1]) == ">":
-        order = ">"
-    content = raw.encode("latin1") if isinstance(raw, str) else raw
+        raise _Refused(f"it holds an array of type {code}")
+    end = ">" if len(dtype.state) > 1 and _text(dtype.state[1]) == ">" else "<"
     if not isinstance(content, (bytes, bytearray)) or len(content) != math.prod(shape) * int(code[1:]):
         raise ValueError(f"an array of shape {tuple(shape)} has other bytes than it needs")
-    return np.frombuffer(content, np.dtype(order + code)).reshape(shape, order="F" if fortran else "C")
+    return np.frombuffer(content, np.dtype(end + code)).reshape(shape, order="F" if order == "F" else "C")
 
 
 def _text(value: Any) -> str:

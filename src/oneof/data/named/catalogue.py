@@ -1,7 +1,5 @@
 """The paper's twelve data sets, digits and people's votes on CIFAR-10, a row each: what they are, where they lie, how they load."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -11,8 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from oneof.data.files.cifar import class_names, images_and_labels, read_batches
-from oneof.data.files.human_votes import read_cifar10h, read_cifar10n
+from oneof.data.files.cifar import class_names, images_and_labels, read_batches, read_cifar10h, read_cifar10n
 from oneof.data.files.idx import read_idx
 from oneof.data.files.mat import read_mat
 from oneof.storage.did_you_mean import did_you_mean
@@ -23,9 +20,7 @@ class Dataset:
     """A named set, loaded."""
 
     name: str
-    x: NDArray[
-        Any
-    ]  # [n, d] float32, or uint8 images [n, h, w] or [n, h, w, 3]; test rows last where the publisher splits
+    x: NDArray[Any]  # [n, d] float32, or uint8 images [n, h, w] or [n, h, w, 3]; test rows last where there are such
     labels: NDArray[np.intp]  # [n]; -1 where the file does not say
     classes: list[str]  # [c]
     candidates: NDArray[np.bool_] | None  # [n, c], where the set comes with candidate sets
@@ -43,6 +38,9 @@ class Figures(NamedTuple):
     average: float  # labels per set; for images, of the generated sets
 
 
+Notes = dict[str, tuple[str, str]]  # figure -> what is found instead, and why
+
+
 @dataclass(frozen=True)
 class Named:
     """One data set: facts, not data."""
@@ -56,7 +54,7 @@ class Named:
     checksums: dict[str, str] = field(default_factory=dict)  # file -> SHA-256 of its uncompressed content
     folder: str = ""  # may stand in for `files`: the archive unpacked
     paper: Figures | None = None
-    notes: dict[str, tuple[str, str]] = field(default_factory=dict)  # figure -> what is found instead, and why
+    notes: Notes = field(default_factory=dict)
 
 
 def load(name: str, data_dir: str | Path | None = None) -> Dataset:
@@ -96,11 +94,10 @@ def data_folder(data_dir: str | Path | None) -> Path | None:
 def missing(name: str, folder: Path) -> list[str]:
     """The files of a set that are not in the folder, by the paths that they should have there."""
     named = find(name)
+    files: tuple[str, ...] = named.files
     if named.folder and (folder / named.folder).is_dir():
-        return [
-            f"{named.folder}/{part}" for part in _BATCHES[name][:-1] if not (folder / named.folder / part).is_file()
-        ]
-    return [file for file in named.files if not (folder / file).is_file()]
+        files = tuple(f"{named.folder}/{part}" for part in _BATCHES[name][:-1])
+    return [file for file in files if not (folder / file).is_file()]
 
 
 def _needs(name: str) -> str:
@@ -204,12 +201,6 @@ _BATCHES = {  # training parts, the test part, the names
     "cifar10": ("data_batch_1", "data_batch_2", "data_batch_3", "data_batch_4", "data_batch_5", "test_batch", "batches.meta"),
     "cifar100": ("train", "test", "meta"),
 }  # fmt: skip
-_IDX = (
-    "train-images-idx3-ubyte.gz",
-    "train-labels-idx1-ubyte.gz",
-    "t10k-images-idx3-ubyte.gz",
-    "t10k-labels-idx1-ubyte.gz",
-)
 _PALM = "https://palm.seu.edu.cn/zhangml/Resources.htm"
 NO_SETS = "no sets"
 _GENERATED = "images come without candidates: the paper's average is of sets that it generated"
@@ -217,28 +208,19 @@ _ACADEMIC = "collected and pre-processed by M.-L. Zhang; for academic use, at on
 
 
 def _idx_files(folder: str) -> tuple[str, ...]:
-    return tuple(f"{folder}/{file}" for file in _IDX)
+    parts = ("train-images-idx3", "train-labels-idx1", "t10k-images-idx3", "t10k-labels-idx1")
+    return tuple(f"{folder}/{part}-ubyte.gz" for part in parts)
 
 
 def _idx_sums(folder: str, *sums: str) -> dict[str, str]:
     return dict(zip(_idx_files(folder), sums, strict=True))
 
 
-def _real(
-    title: str, file: str, paper: Figures, sha256: str = "", notes: dict[str, tuple[str, str]] | None = None
-) -> Named:
+def _real(title: str, file: str, paper: Figures, sha256: str = "", notes: Notes | None = None) -> Named:
     """One of the sets that M.-L. Zhang's page offers, each as a .rar, which is unpacked by hand."""
     path = f"real/{file}"
-    return Named(
-        title,
-        _PALM,
-        _ACADEMIC,
-        _mat,
-        (path,),
-        checksums={path: sha256} if sha256 else {},
-        paper=paper,
-        notes=notes or {},
-    )
+    known = {path: sha256} if sha256 else {}
+    return Named(title, _PALM, _ACADEMIC, _mat, (path,), checksums=known, paper=paper, notes=notes or {})
 
 
 NAMED: dict[str, Named] = {

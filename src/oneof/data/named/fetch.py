@@ -1,7 +1,5 @@
 """Downloads that survive broken connections: resume where they stopped, verify, then rename into place."""
 
-from __future__ import annotations
-
 import gzip
 import http.client
 import time
@@ -50,6 +48,8 @@ def download(address: str, target: Path, sha256: str | None, progress: Progress,
     """Bring one file to `target` by way of `target`.part; a wrong checksum removes the part and is an error."""
     part = target.with_name(target.name + ".part")
     part.parent.mkdir(parents=True, exist_ok=True)
+    if part.is_symlink():
+        raise ValueError(f"{part} must be a part of a download; it is a link. Delete it.")
     _persist(address, part, progress, patience)
     if sha256 is not None and (found := _sha256(part, target.name)) != sha256:
         part.unlink()
@@ -71,8 +71,9 @@ def _persist(address: str, part: Path, progress: Progress, patience: Patience) -
                 raise ValueError(f"{address} must be there; the server answers {error.code} {error.reason}.") from error
             failures, most = 0 if _size(part) > most else failures + 1, max(most, _size(part))
             if failures >= patience.attempts or time.monotonic() > end:
+                reason = " ".join(str(error).split()) or type(error).__name__
                 raise ValueError(
-                    f"{address} must come whole; {failures} attempts in a row brought nothing ({_reason(error)}). "
+                    f"{address} must come whole; {failures} attempts in a row brought nothing ({reason}). "
                     f"Run it again to go on from {_size(part)} bytes."
                 ) from error
             time.sleep(min(patience.wait * 2**failures, 30.0))
@@ -94,12 +95,8 @@ def _attempt(address: str, part: Path, progress: Progress, silence: float, end: 
             raise OSError("the part was longer than the file; starting again") from error
         raise
     with response:
-        start = have if response.status == 206 and _starts_at(response, have) else 0
-        _copy(response, part, start, progress, end)
-
-
-def _starts_at(response: http.client.HTTPResponse, have: int) -> bool:
-    return (response.headers.get("Content-Range") or "").startswith(f"bytes {have}-")
+        goes_on = (response.headers.get("Content-Range") or "").startswith(f"bytes {have}-")
+        _copy(response, part, have if response.status == 206 and goes_on else 0, progress, end)
 
 
 def _copy(response: http.client.HTTPResponse, part: Path, start: int, progress: Progress, end: float) -> None:
@@ -128,7 +125,3 @@ def _sha256(part: Path, name: str) -> str:
         return content_sha256(part, name)
     except (EOFError, zlib.error, gzip.BadGzipFile):
         return "of no gzip file"
-
-
-def _reason(error: BaseException) -> str:
-    return " ".join(str(error).split()) or type(error).__name__

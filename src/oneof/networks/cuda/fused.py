@@ -5,8 +5,6 @@ has what it gives. A shortcut is a 1x1 convolution of what the block's first con
 kernel is the centre of a 3x3, its channels come after the others.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 

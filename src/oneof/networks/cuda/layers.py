@@ -4,17 +4,13 @@ All images are [n, h, w, c] in memory. `framed` ones have a column of zeros on e
 where two neighbouring pixels are read as one of twice the channels (`paired`), which fills the matrix units.
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-PROGRAMS = (
-    128  # that share the pixels when sums are taken: a power of two, about one on each of an H200's multiprocessors
-)
+PROGRAMS = 128  # share the pixels when sums are taken: a power of two, about one on each of an H200's multiprocessors
 STAGES = 3  # loads in flight
 ELEMENTS = 8192  # of a tile
 PARTS = 132  # programs that share the pixels of a weight gradient
@@ -175,9 +171,8 @@ def _narrow_gradient(x: Tensor, gradient: Tensor) -> Tensor:
 
     n, h, w, o = gradient.shape
     i, pixels = x.shape[3], n * h * w
-    parts = torch.empty(
-        PARTS, 3, 4 * i, o, device=x.device
-    )  # Triton wants powers of two: four columns of which three count
+    # Triton wants powers of two: four columns of which three count
+    parts = torch.empty(PARTS, 3, 4 * i, o, device=x.device)
     steps = -(-pixels // (128 * PARTS))
     kernels.narrow_gradient[(PARTS,)](x, gradient, parts, pixels, steps, h, w, i, o, 4 * i, 128, 3, num_warps=4)
     return _added_up(parts)[:, : 3 * i].reshape(3, 3, i, o).permute(3, 2, 0, 1)

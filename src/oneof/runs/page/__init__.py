@@ -1,7 +1,5 @@
 """One self-contained HTML page about a run: what came in, how training went, what came out, and every row."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import shlex
@@ -15,6 +13,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from oneof.metrics import in_words
+from oneof.runs.accuracy import Claim
 from oneof.runs.page.balance import audit_classes
 from oneof.runs.page.came_in import look_at_sets
 from oneof.runs.page.gold import compare_gold
@@ -33,29 +32,27 @@ def render_page(
     """The page of a run, as HTML: run.json, purified.parquet, training.json and rows.jsonl, and nothing else, decide it."""
     table = read_purified(purified, facts["classes"])
     script = _part("page.js")
-    return (
-        _environment()
-        .get_template("page.html")
-        .render(
-            facts=facts,
-            chosen_by=in_words(facts["rule"]),
-            file=PurePath(facts["file"]).name,
-            command=shlex.join(map(str, facts["command"])),
-            table=table,
-            came_in=look_at_sets(table),
-            people=facts.get("people"),
-            training=draw_training(record),
-            settings=list_settings(results, facts["chosen"]),
-            balance=audit_classes(table),
-            pairs=count_pairs(table),
-            gold=compare_gold(table),
-            groups=audit_groups(table),
-            rows=embed_rows(table),
-            queue=line_up(table),
-            style=Markup(_part("page.css")),
-            script=Markup(script),
-            script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
-        )
+    page = _environment().get_template("page.html")
+    return page.render(
+        facts=facts,
+        chosen_by=in_words(facts["rule"]),
+        claimed=Claim(**facts["estimate"]).in_words.capitalize(),
+        file=PurePath(facts["file"]).name,
+        command=shlex.join(map(str, facts["command"])),
+        table=table,
+        came_in=look_at_sets(table),
+        people=facts.get("people"),
+        training=draw_training(record),
+        settings=list_settings(results, facts["chosen"]),
+        balance=audit_classes(table),
+        pairs=count_pairs(table),
+        gold=compare_gold(table),
+        groups=audit_groups(table),
+        rows=embed_rows(table),
+        queue=line_up(table),
+        style=Markup(_part("page.css")),
+        script=Markup(script),
+        script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
     )
 
 
@@ -64,12 +61,8 @@ def _part(name: str) -> str:
 
 
 def _environment() -> Environment:
-    made = Environment(
-        loader=PackageLoader("oneof.runs.page"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        lstrip_blocks=True,
-    )
+    templates = PackageLoader("oneof.runs.page")
+    made = Environment(loader=templates, autoescape=True, undefined=StrictUndefined, lstrip_blocks=True)
     made.filters["count"] = lambda number: f"{number:,}"
     made.filters["percent"] = _percent
     return made

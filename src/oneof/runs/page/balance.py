@@ -5,8 +5,6 @@ most the rows where it is one. Between them lies its even share, where every set
 that ends far below its even share, or with no row at all, may have been erased, or was rarely right to begin with.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np
@@ -57,8 +55,9 @@ def audit_classes(table: Purified) -> Balance:
     even = np.asarray(np.bincount(table.original.nonzero()[1], share, len(table.names)), dtype=np.float64)
     held, after = table.held, table.resolved
     order = [int(j) for j in np.argsort(even, kind="stable") if held[j]]
+    verdict = np.where(after == 0, "gone", np.where(after < _SHRUNK * even, "shrunk", ""))
     classes = [
-        Class(table.names[j], int(alone[j]), float(even[j]), int(held[j]), int(after[j]), _verdict(after[j], even[j]))
+        Class(table.names[j], int(alone[j]), float(even[j]), int(held[j]), int(after[j]), str(verdict[j]))
         for j in order
     ]
     ends = order if len(order) <= _PLOTTED else order[: _PLOTTED // 2] + order[-_PLOTTED // 2 :]
@@ -70,12 +69,6 @@ def audit_classes(table: Purified) -> Balance:
         gone=[each.name for each in classes if each.verdict == "gone"],
         shrunk=[each.name for each in classes if each.verdict == "shrunk"],
     )
-
-
-def _verdict(after: int, even: float) -> str:
-    if not after:
-        return "gone"
-    return "shrunk" if after < _SHRUNK * even else ""
 
 
 def _draw(table: Purified, shown: NDArray[np.int64], alone: NDArray[np.int64], even: NDArray[np.float64]) -> Markup:

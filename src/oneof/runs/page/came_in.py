@@ -1,7 +1,5 @@
 """What came in: how large the sets were, and which labels stood in them together."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -84,9 +82,8 @@ def _map(table: Purified, shown: NDArray[np.int64]) -> Markup:
 
 def _cell(axes: Axes, i: int, j: int, share: float) -> None:
     """A square as strong as the share, with its number of hundredths."""
-    axes.add_patch(
-        Rectangle((j + 0.03, i + 0.03), 0.94, 0.94, facecolor=ACCENT, alpha=0.06 + 0.94 * share, linewidth=0)
-    )
+    square = Rectangle((j + 0.03, i + 0.03), 0.94, 0.94, facecolor=ACCENT, alpha=0.06 + 0.94 * share, linewidth=0)
+    axes.add_patch(square)
     if share >= 0.005:
         colour = PAPER if share > 0.5 else INK
         axes.text(j + 0.5, i + 0.53, f"{100 * share:.0f}", ha="center", va="center", color=colour, fontsize=7)

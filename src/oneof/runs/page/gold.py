@@ -1,8 +1,6 @@
 """What the gold labels say, where a run has some: accuracy and calibration of the resolved labels. Nothing is said without them."""
 
-from __future__ import annotations
-
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from markupsafe import Markup
@@ -10,11 +8,12 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import PercentFormatter
 from numpy.typing import NDArray
 
+from oneof.metrics import wilson
+from oneof.runs.accuracy import random_sample, share_limits
 from oneof.runs.page.plots import ACCENT, INK, plot
 from oneof.runs.purified import NOBODY, Purified
 
 _BINS = 10
-_Z = 1.959964  # 95 % of a normal distribution
 
 
 class Gold(NamedTuple):
@@ -22,7 +21,8 @@ class Gold(NamedTuple):
 
     rows: int
     right: int
-    low: float  # of the accuracy, 95 %
+    drawn: int  # of these rows were drawn at random; 0: a person chose which to label
+    low: float  # of the share of all rows that were resolved rightly, by the drawn ones, 95 %
     high: float
     outside: int  # gold label not in the original set
     removed: int  # gold label in the original set, and removed
@@ -44,11 +44,13 @@ def compare_gold(table: Purified) -> Gold | None:
     right = table.label[rows] == truth
     at_first = np.asarray(table.original[rows, truth]).ravel() > 0
     at_last = np.asarray(table.kept[rows, truth]).ravel() > 0
-    low, high = wilson(int(right.sum()), len(rows))
+    drawn = random_sample(np.where(known, table.gold, -1))[rows] >= 0
+    low, high = share_limits(int(right[drawn].sum()), int(drawn.sum())) if drawn.any() else (0.0, 1.0)
     bins = _bins(table.probability[rows], right)
     return Gold(
         rows=len(rows),
         right=int(right.sum()),
+        drawn=int(drawn.sum()),
         low=low,
         high=high,
         outside=int((~at_first).sum()),
@@ -56,18 +58,6 @@ def compare_gold(table: Purified) -> Gold | None:
         error=float(sum(each.rows * abs(each.said - each.found) for each in bins) / len(rows)),
         drawing=_draw(bins),
     )
-
-
-def wilson(right: int, n: int) -> tuple[float, float]:
-    """Wilson's 95 % interval of a share.
-
-    >>> tuple(round(end, 3) for end in wilson(8, 10))
-    (0.49, 0.943)
-    """
-    share, spread = right / n, _Z * _Z / n
-    middle = (share + spread / 2) / (1 + spread)
-    reach = _Z * float(np.sqrt(share * (1 - share) / n + spread / (4 * n))) / (1 + spread)
-    return max(0.0, middle - reach), min(1.0, middle + reach)
 
 
 class _Bin(NamedTuple):
@@ -92,17 +82,14 @@ def _draw(bins: list[_Bin]) -> Markup:
     def draw(axes: Axes) -> None:
         axes.plot([0, 1], [0, 1], color=INK, linewidth=1, linestyle=(0, (1, 3)))
         said = [each.said for each in bins]
-        axes.vlines(
-            said, [each.low for each in bins], [each.high for each in bins], color=ACCENT, alpha=0.35, linewidth=4
-        )
+        low, high = [each.low for each in bins], [each.high for each in bins]
+        axes.vlines(said, low, high, color=ACCENT, alpha=0.35, linewidth=4)
         axes.plot(said, [each.found for each in bins], "o", color=ACCENT, markersize=5.5)
         for each in bins:
-            axes.annotate(
-                f"{each.rows:,}", (each.said, each.low), (0, -9), textcoords="offset points", ha="center", fontsize=7
-            )
-        axes.set(
-            xlim=(0, 1.02), ylim=(-0.09, 1.02), xlabel="probability of the resolved label", ylabel="share that is right"
-        )
+            beside: dict[str, Any] = {"xytext": (0, -9), "textcoords": "offset points", "ha": "center", "fontsize": 7}
+            axes.annotate(f"{each.rows:,}", (each.said, each.low), **beside)
+        axes.set(xlabel="probability of the resolved label", ylabel="share that is right")
+        axes.set(xlim=(0, 1.02), ylim=(-0.09, 1.02))
         for axis in (axes.xaxis, axes.yaxis):
             axis.set_major_formatter(PercentFormatter(1, decimals=0))
 

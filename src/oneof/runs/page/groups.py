@@ -1,14 +1,12 @@
 """The groups of a run made with --group: is one of them treated worse than the others?"""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from oneof.runs.page.gold import wilson
+from oneof.metrics import wilson
 from oneof.runs.purified import NOBODY, Purified
 
 _SHOWN = 20

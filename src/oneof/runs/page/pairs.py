@@ -1,7 +1,5 @@
 """Confusions that the sets held: pairs of labels that often stood together, and which of them was taken."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

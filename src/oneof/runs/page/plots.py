@@ -5,8 +5,6 @@ reach matplotlib (it would read `$` as mathematics, and lacks the glyphs of many
 is exchanged for the escaped name.
 """
 
-from __future__ import annotations
-
 import io
 import re
 from collections.abc import Callable, Sequence
@@ -61,7 +59,8 @@ def plot(
         draw(figure.add_subplot())
         drawn = io.StringIO()
         figure.savefig(drawn, format="svg", metadata={"Date": None})
-    return Markup(_labelled(_themed(drawn.getvalue(), name, says), labels))
+    themed = _themed(drawn.getvalue(), name, says)
+    return Markup(re.sub(r"@(\d+)n*@", lambda found: _name(labels[int(found[1])]), themed))
 
 
 def stand_in(label: int, name: str) -> str:
@@ -83,10 +82,6 @@ def _themed(svg: str, name: str, says: str) -> str:
     for colour, variable in _VARIABLES.items():
         inside = inside.replace(colour, variable)
     return f'<svg {box[0] if box else ""} role="img" aria-label="{escape(says)}">{inside.strip()}'
-
-
-def _labelled(svg: str, labels: Sequence[str]) -> str:
-    return re.sub(r"@(\d+)n*@", lambda found: _name(labels[int(found[1])]), svg)
 
 
 def _name(label: str) -> str:

@@ -1,7 +1,5 @@
 """What was tried: the rows of the search, only the columns in which they differ."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 

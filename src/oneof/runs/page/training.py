@@ -1,8 +1,6 @@
 """How training went: what the held-out sets said, and how the sets shrank, epoch by epoch."""
 
-from __future__ import annotations
-
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from itertools import cycle
 from typing import Any, NamedTuple
 
@@ -48,11 +46,32 @@ class Training(NamedTuple):
     panels: list[Panel]
 
 
+class Line(NamedTuple):
+    """A panel with one line: the column that it shows, what it is called and what is said of it."""
+
+    column: str
+    title: str
+    says: str  # filled in with the mean at the first and at the last epoch
+    caption: str
+
+
+_LINES = (
+    Line("set_size", "Labels per set", "Labels per set by epoch: {:.2f} at first, {:.2f} at the end.", "What purification left of the training sets."),
+    Line("threshold", "Threshold", "Threshold by epoch, from {:.3g} to {:.3g}.", "The lead that the best candidate needs over another before that one is removed."),
+    Line("loss", "Training loss", "Training loss by epoch, from {:.3g} to {:.3g}.", "It says that training converged, not that it is right."),
+)  # fmt: skip
+
+
 def draw_training(record: Mapping[str, Any]) -> Training:
     """Draw what training.json holds."""
     columns = {name: np.asarray(values, dtype=float) for name, values in record["columns"].items()}
     chosen = sorted(int(epoch) for epoch in record["chosen"])
-    panels = [draw(columns, chosen) for draw, needed in _PANELS if columns.keys() & needed]
+    sizes, threshold, loss = (
+        [_line(line, columns[line.column], chosen)] if line.column in columns else [] for line in _LINES
+    )
+    estimates = [_estimates(columns, chosen)] if columns.keys() & CRITERIA.keys() else []
+    removed = [_removed(np.nanmean(columns["removed"], 1), chosen)] if "removed" in columns else []
+    panels = estimates + sizes + threshold + removed + loss
     return Training(int(record["trials"]), int(record["epochs"]), chosen, panels)
 
 
@@ -66,7 +85,8 @@ def _estimates(columns: Columns, chosen: list[int]) -> Panel:
         _mark(axes, chosen)
         axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
 
-    last = ", ".join(f"{name} {_median(columns[name], chosen):.1%}" for name in names)
+    at = [epoch - 1 for epoch in chosen]
+    last = ", ".join(f"{name} {np.nanmean(columns[name][at]):.1%}" for name in names)
     return Panel(
         "Truth-free estimates",
         plot("estimates", draw, says=f"Truth-free estimates by epoch; at the chosen epochs: {last}.", size=_SIZE),
@@ -85,35 +105,18 @@ def _legend(names: list[str]) -> str:
     return " ".join(f"{stroke.name.capitalize()}, {name}: {CRITERIA[name].says}." for stroke, name in lines)
 
 
-def _sizes(columns: Columns, chosen: list[int]) -> Panel:
-    size = columns["set_size"]
-
+def _line(line: Line, column: NDArray[np.float64], chosen: list[int]) -> Panel:
     def draw(axes: Axes) -> None:
-        _band(axes, size)
+        _band(axes, column)
         _mark(axes, chosen)
-        axes.set_ylim(bottom=min(1.0, float(np.nanmin(size))))
+        if line.column == "set_size":
+            axes.set_ylim(bottom=min(1.0, float(np.nanmin(column))))
 
-    says = f"Labels per set by epoch: {np.nanmean(size[0]):.2f} at first, {np.nanmean(size[-1]):.2f} at the end."
-    return Panel(
-        "Labels per set", plot("set-size", draw, says=says, size=_SIZE), "What purification left of the training sets."
-    )
-
-
-def _threshold(columns: Columns, chosen: list[int]) -> Panel:
-    threshold = columns["threshold"]
-
-    def draw(axes: Axes) -> None:
-        _band(axes, threshold)
-        _mark(axes, chosen)
-
-    says = f"Threshold by epoch, from {np.nanmean(threshold[0]):.3g} to {np.nanmean(threshold[-1]):.3g}."
-    caption = "The lead that the best candidate needs over another before that one is removed."
-    return Panel("Threshold", plot("threshold", draw, says=says, size=_SIZE), caption)
+    says = line.says.format(np.nanmean(column[0]), np.nanmean(column[-1]))
+    return Panel(line.title, plot(line.column.replace("_", "-"), draw, says=says, size=_SIZE), line.caption)
 
 
-def _removed(columns: Columns, chosen: list[int]) -> Panel:
-    removed = np.nanmean(columns["removed"], 1)
-
+def _removed(removed: NDArray[np.float64], chosen: list[int]) -> Panel:
     def draw(axes: Axes) -> None:
         axes.bar(np.arange(1, len(removed) + 1), removed, width=max(1.0, len(removed) / 60), color=ACCENT, linewidth=0)
         _mark(axes, chosen)
@@ -123,31 +126,6 @@ def _removed(columns: Columns, chosen: list[int]) -> Panel:
     says = f"Labels removed by epoch: {removed.sum():,.0f} in all per network, on average."
     caption = f"Labels removed at the end of an epoch, mean over the networks: {removed.sum():,.0f} in all."
     return Panel("Removals", plot("removed", draw, says=says, size=_SIZE), caption)
-
-
-def _loss(columns: Columns, chosen: list[int]) -> Panel:
-    loss = columns["loss"]
-
-    def draw(axes: Axes) -> None:
-        _band(axes, loss)
-        _mark(axes, chosen)
-
-    says = f"Training loss by epoch, from {np.nanmean(loss[0]):.3g} to {np.nanmean(loss[-1]):.3g}."
-    return Panel(
-        "Training loss",
-        plot("loss", draw, says=says, size=_SIZE),
-        "It says that training converged, not that it is right.",
-    )
-
-
-_PANELS: tuple[tuple[Callable[[Columns, list[int]], Panel], set[str]], ...] = (
-    (_estimates, set(CRITERIA)),
-    (_sizes, {"set_size"}),
-    (_threshold, {"threshold"}),
-    (_removed, {"removed"}),
-    (_loss, {"loss"}),
-)
-"""Every panel with the columns of which it needs one."""
 
 
 def _band(axes: Axes, column: NDArray[np.float64], stroke: Stroke = _STROKES[0]) -> None:
@@ -161,7 +139,3 @@ def _band(axes: Axes, column: NDArray[np.float64], stroke: Stroke = _STROKES[0])
 def _mark(axes: Axes, chosen: list[int]) -> None:
     """A short tick above the axis at every epoch that a network was taken from."""
     axes.plot(chosen, [0.03] * len(chosen), "|", color=INK, markersize=7, transform=axes.get_xaxis_transform())
-
-
-def _median(column: NDArray[np.float64], chosen: list[int]) -> float:
-    return float(np.nanmean(column[[epoch - 1 for epoch in chosen]]))

@@ -1,0 +1,10 @@
+"""`oneof theory`: the paper's theorems on distributions whose posterior is known."""
+
+import typer
+
+
+def theory() -> None:
+    """Do the paper's theorems hold? What they assume and promise beside what is seen, where the posterior is known; about a minute."""
+    from oneof.paper.theory import rows, table
+
+    typer.echo(table(rows()))

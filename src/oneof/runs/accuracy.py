@@ -1,0 +1,239 @@
+r"""What may be said of the accuracy on new rows: a figure where something shows it, else a bound, else nothing.
+
+A held-out set says only whether a prediction *can* be right. If it holds the truth, the covering rate bounds the accuracy:
+
+    P(prediction in S) = accuracy + (1 - accuracy) q,     q = P(prediction in S | prediction wrong).
+
+q is known if wrong labels come into sets by chance; `oneof.runs.by_chance` tests that. Only where its tests refute nothing, an interval is
+given. What cannot be tested at all is said: that sets hold the truth.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import beta
+
+from oneof.runs.by_chance import Floats, Mask, inside, refuted
+
+ENOUGH = 30  # gold labels of a random sample, to go by them and not by candidate sets
+SAMPLE = 50  # rows that are drawn for a person to label
+_FEW = 100  # held-out rows below which sets give no interval
+_LEARNED = 2.3  # standard errors by which sets must be met more often than shuffled ones
+_BETTER = 0.015  # by how much all networks on new rows may differ from those that held a row out
+_WIDEST = 0.25  # interval that still says something
+_MOST = 0.1  # that the bound may lie above the covering rate
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What may be said of the accuracy on new rows, and on what ground."""
+
+    verdict: str  # "interval", "bound" or "nothing learned"
+    value: float | None  # only of an interval
+    low: float
+    high: float  # of the interval; else the bound
+    bound: float  # the accuracy is at most this, if the sets hold the truth
+    covering: float  # how often held-out predictions lie in the set
+    by: str  # "gold labels" or "candidate sets"
+    reason: str  # what it rests on, or why no more is said
+
+    @property
+    def in_words(self) -> str:
+        """As a person reads it.
+
+        >>> Claim("bound", None, 0.0, 0.93, 0.93, 0.9, "candidate sets", "sets depend on the row").in_words
+        'at most 93 %, if the sets hold the truth; no more can be said: sets depend on the row'
+        """
+        if self.verdict == "nothing learned":
+            return f"nothing learned: {self.reason}"
+        if self.value is None and self.bound > 0.995:
+            return f"not known: {self.reason}"
+        words = f"at most {self.bound:.0%}, if the sets hold the truth; no more can be said: {self.reason}"
+        if self.value is not None:
+            words = f"about {self.value:.0%} ({self.low:.0%} to {self.high:.0%}), by {self.by}: {self.reason}"
+        return words.replace("%", " %")
+
+    @property
+    def plain(self) -> dict[str, Any]:
+        """As run.json has it."""
+        return asdict(self)
+
+
+class Judged(NamedTuple):
+    """Held-out rows: what the networks said, and what is known."""
+
+    probabilities: Floats  # [m, c]
+    candidates: Mask  # [m, c]
+    gold: NDArray[np.intp]  # [m], -1 where unknown; of a random sample
+    plain: Floats | None = None  # [m, c] scores of a learner that saw nothing of the row, not even by way of other rows
+    voted: bool = False  # are the sets what people voted for? Then the truth may be in none
+
+    @property
+    def known(self) -> Judged:
+        """The rows with a gold label."""
+        return self.where(self.gold >= 0)
+
+    @property
+    def speaking(self) -> Judged:
+        """The rows whose set says something: not the full ones."""
+        return self.where(np.logical_not(self.candidates.all(axis=1)))
+
+    def where(self, rows: Mask) -> Judged:
+        """Some of the rows."""
+        plain = None if self.plain is None else self.plain[rows]
+        return Judged(self.probabilities[rows], self.candidates[rows], self.gold[rows], plain, self.voted)
+
+    @property
+    def freest(self) -> Floats:
+        """Scores [m, c] that owe least to the row's own set."""
+        return self.probabilities if self.plain is None else self.plain
+
+    @property
+    def sure(self) -> Floats:
+        """How probable the first guess is [m]."""
+        return self.probabilities.max(1)  # type: ignore[no-any-return]
+
+    @property
+    def covered(self) -> Mask:
+        """Does the first guess lie in the set [m]?"""
+        return inside(self.candidates, self.probabilities.argmax(1))
+
+    @property
+    def chance(self) -> Floats:
+        """How often a wrong label is in a set of this size, if it comes by chance [m]."""
+        return np.asarray((self.candidates.sum(1) - 1) / max(self.candidates.shape[1] - 1, 1))
+
+
+def drawn_rows(n: int) -> NDArray[np.intp]:
+    """Rows in the order in which a person labels them: the first ones are a random sample, the same for every run on n rows."""
+    return np.random.default_rng(n).permutation(n)
+
+
+def random_sample(gold: NDArray[np.intp]) -> NDArray[np.intp]:
+    """The gold labels [n] of the rows that were drawn, -1 elsewhere: labels that a person chose to give are no random sample.
+
+    >>> gold = np.full(100, -1)
+    >>> gold[drawn_rows(100)[:40]] = 0
+    >>> (random_sample(gold) >= 0).sum(), (random_sample(np.where(np.arange(100) < 40, 0, -1)) >= 0).sum()
+    (np.int64(40), np.int64(0))
+    """
+    order = drawn_rows(len(gold))
+    unknown = gold[order] < 0
+    first = order[: int(unknown.argmax()) if unknown.any() else len(order)]
+    if len(first) >= 4 * SAMPLE:
+        first = first[: len(first) // 2]  # the others are left to choose settings by
+    found = np.full(len(gold), -1)
+    if len(first) >= ENOUGH:
+        found[first] = gold[first]
+    return found
+
+
+def claim(judged: Judged) -> Claim:
+    """What held-out rows show: by gold labels of a random sample if there are ENOUGH, else by candidate sets.
+
+    >>> rng = np.random.default_rng(0)
+    >>> truth = rng.integers(4, size=2000)
+    >>> p = rng.dirichlet(np.ones(4), size=2000)
+    >>> p[np.arange(2000), truth] += rng.exponential(1, size=2000)
+    >>> sets = (rng.random((2000, 4)) < 0.3) | (np.arange(4) == truth[:, None])
+    >>> found = claim(Judged(p / p.sum(1, keepdims=True), sets, np.full(2000, -1)))
+    >>> found.low < (p.argmax(1) == truth).mean() < found.high, found.verdict
+    (np.True_, 'interval')
+    """
+    if len(judged.known.gold) >= ENOUGH:
+        return _by_gold(judged)
+    speaking, covering, bound = judged.speaking, _covering(judged), _bound(judged)
+    if not len(speaking.gold):
+        return _bounded(covering, bound, "every set that was held out is full")
+    if not _learned(speaking):
+        reason = "predictions meet the sets no more often than they would meet shuffled sets"
+        return Claim("nothing learned", None, 0.0, bound, bound, covering, "candidate sets", reason)
+    why = _too_little(speaking) or refuted(judged.freest, judged.candidates)
+    if why:
+        return _bounded(covering, bound, why)
+    value, low, high = _interval(speaking)
+    if high - low > _WIDEST:
+        return _bounded(covering, bound, f"an interval would reach from {low:.0%} to {high:.0%}")
+    reason = "if wrong labels come into sets by chance, which tests do not refute, and next to no set misses the truth"
+    return Claim("interval", value, low, min(high, bound), bound, covering, "candidate sets", reason)
+
+
+def _bounded(covering: float, bound: float, reason: str) -> Claim:
+    return Claim("bound", None, 0.0, bound, bound, covering, "candidate sets", reason)
+
+
+def _covering(judged: Judged) -> float:
+    return float(judged.covered.mean()) if len(judged.gold) else 1.0
+
+
+def _by_gold(judged: Judged) -> Claim:
+    known = judged.known
+    right = known.probabilities.argmax(1) == known.gold
+    low, high = share_limits(int(right.sum()), len(right))
+    reason = f"{len(right)} rows of a random sample have gold labels"
+    return Claim("interval", float(right.mean()), low, high, high, _covering(judged), "gold labels", reason)
+
+
+def share_limits(hits: int, rows: int, outside: float = 0.025) -> tuple[float, float]:
+    """The interval of a share (Clopper and Pearson), with so much outside at each end.
+
+    >>> tuple(round(end, 3) for end in share_limits(45, 50))
+    (0.782, 0.967)
+    """
+    low = 0.0 if hits == 0 else float(beta.ppf(outside, hits, rows - hits + 1))
+    high = 1.0 if hits == rows else float(beta.ppf(1 - outside, hits + 1, rows - hits))
+    return low, high
+
+
+def _bound(judged: Judged) -> float:
+    """The covering rate, with its noise, and with the share of sets that seem to miss the truth: where networks are surest."""
+    m, covering = len(judged.gold), _covering(judged)
+    if m == 0:
+        return 1.0
+    noise = share_limits(round(covering * m), m, 0.005)[1] - covering + _BETTER
+    surest = judged.covered[judged.sure >= np.quantile(judged.sure, 0.7)]
+    missing = 1 - share_limits(int(surest.sum()), len(surest), 0.05)[0]
+    return min(1.0, covering + min(_MOST, noise + missing))
+
+
+def _learned(judged: Judged) -> bool:
+    """Are sets met more often than shuffled ones would be? By the plain learner, whose guess owes nothing to the row's set."""
+    guess = judged.freest.argmax(1)
+    rng, m = np.random.default_rng(0), len(guess)
+    shuffled = [inside(judged.candidates[rng.permutation(m)], guess).mean() for _ in range(99)]
+    excess = inside(judged.candidates, guess).mean() - np.mean(shuffled)
+    return bool(excess > _LEARNED * max(float(np.std(shuffled)), 1e-9))
+
+
+def _too_little(judged: Judged) -> str | None:
+    several = int((judged.candidates.sum(1) > 1).sum())
+    if judged.voted:
+        return "the sets are people's votes, which may all err alike"
+    if len(judged.gold) < _FEW:
+        return f"only {len(judged.gold)} held-out sets say something"
+    if judged.candidates.shape[1] == 2:
+        return "of two labels, sets show nothing that could be tested"
+    if several < _FEW / 2:
+        return f"only {several} sets have several labels, too few to test how wrong ones come in"
+    return None
+
+
+def _interval(judged: Judged) -> tuple[float, float, float]:
+    """The accuracy if wrong labels come by chance, and how far it may be off.
+
+    Downwards by what the networks may owe to the row's own set by way of other rows (as far as they meet sets more often than the plain
+    learner); upwards by the share of sets that seem to miss the truth, which is what the surest predictions lack.
+    """
+    excess, weight = judged.covered - judged.chance, 1 - judged.chance
+    value = float(np.clip(excess.sum() / weight.sum(), 0, 1))
+    error = float(np.sqrt(((excess - value * weight) ** 2).sum()) / weight.sum())
+    reach = 2 * np.hypot(error, 0.5 / len(weight)) + _BETTER
+    leak = max(0.0, _covering(judged) - float(inside(judged.candidates, judged.freest.argmax(1)).mean()))
+    top = judged.sure >= np.quantile(judged.sure, 0.7)
+    surest = float(np.clip(excess[top].sum() / weight[top].sum(), 0.5, 1))
+    spread = float(np.sqrt(surest * (1 - surest) / top.sum()))
+    return value, max(0.0, value - reach - leak), min(1.0, (value + reach) / max(surest - 1.5 * spread, 0.5))
