@@ -10,6 +10,7 @@ import pytest
 import torch
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV, KFold, cross_val_score
+from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
@@ -66,7 +67,7 @@ def test_learns_and_resolves_the_training_rows():
     chosen = np.where(clf.candidates_, clf.label_distributions_, -1).argmax(1)
     assert clf.transduction_.tolist() == NAMES[chosen].tolist()
     np.testing.assert_allclose(clf.label_probability_, clf.label_distributions_[np.arange(200), chosen], atol=1e-7)
-    assert clf.history_["set_size"].shape == (25, 3)
+    assert clf.history_["set_size"].shape == (25, 6)  # three networks, three linear ones
     assert clf.n_iter_ == 25
 
 
@@ -74,8 +75,29 @@ def test_what_is_said_is_not_searched():
     clf = quick(hidden=(16,), scaling="ranks").fit(DATA.x, MASK)
     assert clf.learned_.chosen == [{"hidden": [16], "scaling": "ranks", "lr": 0.1, "weight_decay": 1e-3}]
     plain = quick(method="proden", purify=None, resolve_first=False, hidden=(), scaling="feature").fit(DATA.x, MASK)
-    assert plain.learned_.tried == []
+    assert {row["stage"] for row in plain.learned_.tried} == {"learners"}
     np.testing.assert_array_equal(plain.candidates_, MASK)
+
+
+@pytest.mark.parametrize("asked", [{"learners": ("trees",)}, {"learners": "kernel"}, {"quick": True}])
+def test_learners_that_are_no_networks(asked, tmp_path):
+    clf = PartialLabelClassifier(random_state=0, **asked).fit(DATA.x, LISTS)
+    assert (clf.transduction_ == NAMES[DATA.labels]).mean() > 0.93
+    assert set(clf.learned_.model.learners) <= {"trees", "kernel"}
+    assert clf.history_ == {}
+    clf.save(tmp_path / "run")
+    again = PartialLabelClassifier.from_run(tmp_path / "run")
+    np.testing.assert_array_equal(again.predict_proba(DATA.x), clf.predict_proba(DATA.x))
+    np.testing.assert_array_equal(again.transduction_, clf.transduction_)
+
+
+def test_a_classifier_of_ones_own_learns_and_is_not_saved(tmp_path):
+    clf = PartialLabelClassifier(learners=(GaussianNB(),), random_state=0).fit(DATA.x, LISTS)
+    assert clf.learned_.model.learners == {"GaussianNB": 1.0}
+    assert clf.score(DATA.x, NAMES[DATA.labels]) > 0.93
+    with pytest.raises(ValueError, match="learners must be oneof's own in a model that is written; GaussianNB is not"):
+        clf.save(tmp_path / "run")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_score_of_sets_is_the_approximated_accuracy():
@@ -120,7 +142,8 @@ def test_a_class_that_is_absent_can_be_named():
         ({"method": "pico"}, MASK, r"method must work on tables; 'pico' compares views of images"),
         ({"hidden": (0,)}, MASK, r"hidden must be widths of layers, such as \(128,\) or \(\); got \(0,\)"),
         ({"scaling": "zscore"}, MASK, r"scaling must be one of feature, global, root, .*; got 'zscore'"),
-        ({"lr": 1e8, "scaling": "feature"}, MASK, r"training diverged in 3 of 3 networks\. Lower lr"),
+        ({"lr": 1e8, "scaling": "feature"}, MASK, r"training diverged in 6 of 6 networks\. Lower lr"),
+        ({"quick": True, "learners": ("trees",)}, MASK, r"quick must be False where learners are named; got both"),
         ({"n_trials": 0}, MASK, r"n_trials must be at least 1; got 0"),
         ({"rule": "oracle"}, MASK, r"rule must be one of both, covering, approximated; got 'oracle'"),
         ({}, MASK[:50], r"y must have one entry per row of X; got 50 for 200 rows"),

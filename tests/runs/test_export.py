@@ -3,24 +3,37 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from scipy.special import ndtri
+from sklearn.naive_bayes import GaussianNB
 
 from oneof.data.encode import Encoding
 from oneof.data.ranks import learn_ranks
 from oneof.networks import MLP
 from oneof.runs.export import _normal_quantile, _Scores, export_onnx
 from oneof.runs.model import Member, Model
+from oneof.selection.learners import Lesson, Trees, grow_trees, teach_own
+from oneof.selection.search import search
+from oneof.selection.space import Space
+from oneof.selection.trying import Search
 from oneof.training.stack import Stack
 
 RNG = np.random.default_rng(0)
 X = np.stack([RNG.normal(1000, 50, 300), RNG.integers(3, size=300), RNG.exponential(size=300)], axis=1).astype(
     np.float32
 )
+
+
+LESSON = Lesson(X, np.eye(4)[(X[:, 0] > 1000) * 2 + (X[:, 2] > 1)])
+LEARNERS = {
+    "trees": lambda: grow_trees(LESSON, 4, Trees(count=20)).learner,
+    "kernel": lambda: search(X, LESSON.beliefs > 0, Search(Space(learners=("kernel",)))).regression.learner,
+}
 
 
 def model(ranks: bool = True) -> Model:
@@ -61,7 +74,7 @@ def test_onnxruntime_finds_the_same_probabilities(tmp_path: Path, ranks: bool):
 def test_a_graph_that_differs_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     pytest.importorskip("onnxruntime", reason="the extra 'export' is not installed")
     monkeypatch.setattr("oneof.runs.export.TOLERANCE", -1.0)
-    with pytest.raises(ValueError, match="the exported model must give the networks' probabilities"):
+    with pytest.raises(ValueError, match="the exported model must give the model's probabilities"):
         export_onnx(model(), tmp_path / "m.onnx")
     assert list(tmp_path.iterdir()) == []
 
@@ -72,3 +85,23 @@ def test_a_missing_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         ValueError, match=r"export needs the package onnx; it is not installed\. Run: pip install onnx\."
     ):
         export_onnx(model(), tmp_path / "m.onnx")
+
+
+@pytest.mark.parametrize("kinds", [("trees",), ("kernel",), ("networks", "trees", "kernel")])
+def test_trees_and_kernels_are_exported(tmp_path: Path, kinds: tuple[str, ...]):
+    runtime = pytest.importorskip("onnxruntime", reason="the extra 'export' is not installed")
+    others = tuple(LEARNERS[kind]() for kind in kinds if kind in LEARNERS)
+    networks = model().members if "networks" in kinds else ()
+    parts = len(networks) + len(others)
+    whole = replace(
+        model(), members=networks, others=others, shares=tuple(np.arange(1, parts + 1) / sum(range(parts + 1)))
+    )
+    assert export_onnx(whole, tmp_path / "m.onnx") < 1e-4
+    (found,) = runtime.InferenceSession(tmp_path / "m.onnx").run(None, {"features": X})
+    np.testing.assert_allclose(found, whole.probabilities(X), atol=1e-4)
+
+
+def test_a_classifier_of_ones_own_is_not_exported(tmp_path: Path):
+    own = teach_own(LESSON, GaussianNB(), 4).learner
+    with pytest.raises(ValueError, match="learners must be oneof's own in a model that is written; GaussianNB is"):
+        export_onnx(replace(model(), others=(own,), shares=(0.3, 0.3, 0.4)), tmp_path / "m.onnx")

@@ -218,7 +218,9 @@ def test_gold_labels_calibrate_and_do_not_train(folder: Path) -> None:
     given.to_csv(folder / "gold.csv", index=False)
     wrong.to_csv(folder / "wrong.csv", index=False)
     roles = Roles(features=("x*",), gold="gold", ignore=("truth", "hue"))
-    only = replace(SMALL, scaling=("feature",))  # nothing to choose: so gold labels could only change what is trained
+    only = replace(
+        SMALL, scaling=("feature",), learners=("networks",)
+    )  # nothing to choose: so gold labels could only change what is trained
     found = fit_table(folder / "gold.csv", folder / "gold", Task(roles, space=only))
     other = fit_table(folder / "wrong.csv", folder / "wrong", Task(roles, space=only))
     assert found.facts["rule"] == "gold"
@@ -421,3 +423,20 @@ def test_two_hundred_classes_with_one_row_each(folder: Path) -> None:
 def test_all_commands_are_there() -> None:
     names = {command.name or command.callback.__name__ for command in app.registered_commands if command.callback}
     assert {"fit", "predict", "clean", "export"} <= names
+
+
+def test_a_time_limit_leaves_out_what_does_not_fit_and_says_so(folder: Path) -> None:
+    frame().to_csv(folder / "limited.csv", index=False)
+    roles = Roles(features=("x*",), ignore=("truth", "hue"))
+    said: list[str] = []
+    run = fit_table(
+        folder / "limited.csv", folder / "limited", Task(roles, space=SMALL), time_limit=0.0, say=said.append
+    )
+    assert said[-2:] == [
+        "--time-limit: there was no time for networks.",
+        "--time-limit: there was no time for trees.",
+    ]
+    assert run.facts["learners"] == {"kernel": 1.0}
+    assert run.facts["warnings"][-2:] == said[-2:]
+    whole = fit_table(folder / "limited.csv", folder / "whole", Task(roles, space=SMALL), time_limit=600.0)
+    assert whole.training["epochs"] == SMALL.epochs

@@ -171,7 +171,7 @@ def test_numbers_are_labels_too(tmp_path):
 
 def test_networks_of_several_widths_vote():
     space = replace(SPACE, hidden=((8,), (8, 8)), scaling=("feature",), settings=2, members=4, lr=(0.1,))
-    space = replace(space, weight_decay=(1e-3,), epochs=25)
+    space = replace(space, weight_decay=(1e-3,), epochs=25, learners=("networks",))
     encoding = Encoding(("a", "b", "c"), (0.0, 0.0, 0.0), (), {}, ())
     learned = learn(Examples(DATA.x, read(MASK), encoding), Search(space))
     assert len(learned.model.members) == 2

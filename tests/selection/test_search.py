@@ -21,7 +21,15 @@ from oneof.selection.trying import Search
 
 DATA = mixture(n=400, d=3, c=4, separation=4.0, seed=0)
 MASK = generate(DATA.labels, 4, Flip(0.4), seed=1)
-SMALL = Space(scaling=("feature", "ranks"), lr=(0.1,), epochs=8, trial_epochs=3, members=4)
+SMALL = Space(
+    scaling=("feature", "ranks"),
+    lr=(0.1,),
+    weight_decay=(3e-4, 1e-3),
+    epochs=8,
+    trial_epochs=3,
+    members=4,
+    learners=("networks",),
+)
 
 
 # ------------------------------------------------------------------------------------------------------ ranks and scaling
@@ -99,6 +107,36 @@ def test_a_sample_speaks_for_a_larger_table():
     some = ask_others(DATA.x, MASK, rows=150)
     assert some.weights.shape == MASK.shape
     assert (some.weights.argmax(1) == DATA.labels).mean() > 0.93
+
+
+def test_new_rows_are_scored_as_by_the_definition():
+    x, mask, kernel = DATA.x[:60].astype(float), MASK[:60], Kernel(landmarks=60, rounds=1, ridge=0.3)
+    gamma = kernel.width / (x * x).sum(1).mean()
+    between = lambda a, b: np.exp(-gamma * ((a[:, None] - b[None]) ** 2).sum(-1))  # noqa: E731
+    weights = mask / mask.sum(1, keepdims=True)
+    mean, new = weights.mean(0), DATA.x[60:70].astype(float)
+    direct = between(new, x) @ np.linalg.solve(between(x, x) + 0.3 * np.eye(60), weights - mean) + mean
+    np.testing.assert_allclose(ask_others(x, mask, kernel).machine(new), direct, atol=1e-4)
+
+
+def test_scores_leave_out_whole_groups():
+    """Rows 7 and 8 are one group: as if both were absent."""
+    x, mask, kernel = DATA.x[:60].astype(float), MASK[:60], Kernel(landmarks=60, rounds=1, ridge=0.3)
+    groups = np.where(np.arange(60) == 8, 7, np.arange(60))
+    scores = ask_others(x, mask, kernel, groups=groups).scores
+    gram = np.exp(-kernel.width / (x * x).sum(1).mean() * ((x[:, None] - x[None]) ** 2).sum(-1))
+    weights, others = mask / mask.sum(1, keepdims=True), groups != 7
+    centred = weights - weights.mean(0)
+    direct = gram[:, others] @ np.linalg.solve(gram[np.ix_(others, others)] + 0.3 * np.eye(58), centred[others])
+    np.testing.assert_allclose(scores[7:9], direct[7:9] + weights.mean(0), atol=1e-3)
+    alone = ask_others(x, mask, kernel).scores
+    np.testing.assert_allclose(scores[9:], alone[9:], atol=1e-3)
+
+
+def test_many_classes_cost_no_accuracy():
+    """Classes that are in no set change the way it is computed, and nothing else."""
+    wide = np.concatenate([MASK, np.zeros((400, 80), dtype=bool)], axis=1)
+    np.testing.assert_allclose(ask_others(DATA.x, wide).weights[:, :4], ask_others(DATA.x, MASK).weights, atol=1e-6)
 
 
 def test_balance_saves_a_class_that_always_comes_with_a_frequent_one():
@@ -225,7 +263,9 @@ def test_tiny_tables(n):
 
 def test_numbers_of_a_large_table():
     assert Space().of(1_000_000) == replace(Space(), batch=2048, epochs=5)
-    assert Space().of(900) == replace(Space(), batch=50, epochs=60)
+    assert Space().of(900) == replace(Space(), batch=90, epochs=30)
+    assert Space().of(5000) == replace(Space(), batch=100, epochs=30)
+    assert Space().of(60) == replace(Space(), batch=16, epochs=30)
     assert Space(epochs=7, batch=9).of(900) == Space(epochs=7, batch=9)
 
 

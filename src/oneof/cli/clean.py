@@ -32,7 +32,7 @@ def clean(
     check_out(out, (*ENDINGS, ".json"))
     opened = Run.open(run)
     carried = _carried(opened, column or [])
-    table = explained(opened.decided, opened.model.t)
+    table = explained(opened.decided, opened.model.voices)
     if out.suffix.lower() == ".json":
         table = table if every else table.filter(table["ask"])
         names = {"from_name": from_name, "to_name": to_name}

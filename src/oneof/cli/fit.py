@@ -39,8 +39,11 @@ def fit(
     method: Annotated[str | None, typer.Option(help="The loss to train with, such as proden, lws or cc. Default: balanced PRODEN, which suits most tables.")] = None,
     purify: Annotated[bool, typer.Option("--purify/--no-purify", help="Let the networks remove candidates that they have ruled out. Turn it off to compare, where wrong labels look right.")] = True,
     settings: Annotated[Path | None, typer.Option(help="Settings to take, as JSON that oneof tune wrote. Default: a few are tried on held-out sets.")] = None,
-    networks: Annotated[int | None, typer.Option(min=1, help="Networks in the ensemble. Default: 12; more are slower and steadier.")] = None,
-    epochs: Annotated[int | None, typer.Option(min=1, help="Epochs to train the ensemble. Default: 60, fewer above 20,000 rows.")] = None,
+    networks: Annotated[int | None, typer.Option(min=1, help="Networks in the ensemble. Default: 5; more are slower and steadier.")] = None,
+    learners: Annotated[list[str] | None, typer.Option(help="A learner to try: networks, linear, trees or kernel. May be given again. Default: all four; held-out sets say how much each counts.")] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Give a first answer in a second or two, by the kernel and trees, without networks.")] = False,
+    epochs: Annotated[int | None, typer.Option(min=1, help="Epochs to train the ensemble. Default: 30, fewer above 40,000 rows.")] = None,
+    time_limit: Annotated[float | None, typer.Option(min=1, help="Seconds that learning may take, about. Networks get fewer epochs or are left out, then trees, and the run says so. The clock decides, so such a run is not repeated to the bit. Default: none.")] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of everything that is drawn.")] = 0,
     threads: Annotated[int, typer.Option(min=1, help="Threads of torch. Small networks are fastest with one.")] = 1,
     processes: Annotated[int | None, typer.Option(help="Processes that share the work, with the same result up to rounding. Starting them takes seconds, and on two cores little is gained. Default: those that torchrun or SLURM started, else one.")] = None,
@@ -49,11 +52,14 @@ def fit(
     deterministic: Annotated[bool, typer.Option("--deterministic", help="Give the same run to the bit, whenever it is repeated on one machine. Without it rounding may differ.")] = False,
 ) -> None:  # fmt: skip
     """Learn a classifier and the right label of every row; write both, with what is known about them, to a folder."""
+    screen = Terminal(stderr=True)
+    if screen.is_terminal:  # what follows imports and reads for seconds
+        screen.print(Text(f"Reading {file or from_run} ..."))
     from oneof.runs.fit_table import Task, fit_again, fit_table
     from oneof.training.processes import crew_here
 
     _set_torch(threads, deterministic)
-    space = _space(method, purify, settings, networks, epochs)
+    space = _learners(_space(method, purify, settings, networks, epochs), learners, quick)
     said = _votes(votes, on, annotators, taxonomy, roles.separator)
     console = Terminal()
     answers = str(gold_file) if gold_file else None
@@ -71,6 +77,7 @@ def fit(
         cache=cache_dir,
         memory=int(memory * 2**30),
         processes=processes,
+        time_limit=time_limit,
         progress=True,
         say=lambda line: console.print(Text(bounded(line), style="yellow")),
     )
@@ -109,6 +116,16 @@ def _space(method: str | None, purify: bool, settings: Path | None, networks: in
         members=networks or SPACE.members,
         epochs=epochs or SPACE.epochs,
     )
+
+
+def _learners(space: Space, learners: list[str] | None, quick: bool) -> Space:
+    from oneof.selection.space import checked_learners
+
+    if quick and learners:
+        raise ValueError("--quick must not stand beside --learners; got both. Leave one of them out.")
+    if learners:
+        return replace(space, learners=checked_learners(learners))
+    return space.quick if quick else space
 
 
 def _set_torch(threads: int, deterministic: bool) -> None:
@@ -151,7 +168,8 @@ def show(run: Run, console: Terminal) -> None:
     for name, value in (
         ("rows, features, classes", f"{facts['n']:,}, {facts['d']:,}, {len(facts['classes']):,}"),
         ("labels per set", f"{given:.2f} given, {kept:.2f} kept"),
-        ("networks", f"{run.model.t}, chosen by {in_words(facts['rule'])}"),
+        ("learners", ", ".join(f"{name} {share:.0%}" for name, share in facts["learners"].items())),
+        ("chosen by", in_words(facts["rule"])),
         ("accuracy on new rows", Claim(**facts["estimate"]).in_words),
         ("rows to ask a person about", f"{asked:,} ({asked / facts['n']:.1%})"),
         ("seconds", f"{facts['seconds']:,}"),

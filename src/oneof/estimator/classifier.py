@@ -45,7 +45,7 @@ from oneof.runs.learn import SPACE, Examples, learn, write_learned
 from oneof.runs.model import Model
 from oneof.runs.purified import read_purified
 from oneof.runs.review.decided import decided_table
-from oneof.selection.space import Setting, Space, instance, method_for_tables
+from oneof.selection.space import Setting, Space, checked_learners, instance, method_for_tables
 from oneof.selection.trying import Search
 from oneof.storage.files import folder_beside
 
@@ -53,9 +53,9 @@ from oneof.storage.files import folder_beside
 class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """Classifier for rows that each have a set of candidate labels, one of which is right.
 
-    What the other rows say of each row purifies the sets and ranks ways to see the features; settings of networks that were
-    left None are tried on held-out sets; an ensemble of the best is trained and votes by its mean probability. No true label is
-    used (`oneof.selection.search` has the steps).
+    What the other rows say of each row purifies the sets and ranks ways to see the features; networks and linear models are
+    trained on them; trees learn the labels that these find. Held-out sets say how much each learner counts. No true label is
+    used (`oneof.selection.search` and `oneof.selection.learners` have the steps).
 
     Parameters
     ----------
@@ -71,8 +71,13 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         How features are seen, fitted on training rows. "global" for features whose scales mean something, such as principal
         components; "ranks" for skewed ones.
     lr, weight_decay : float or None, default=None
-    n_trials : int, default=12
-        Networks in the ensemble; they train together.
+    n_trials : int, default=5
+        Networks in the ensemble, and linear models beside them; they train together.
+    learners : tuple or None, default=None
+        Which learners are tried: of "networks", "linear", "trees", "kernel", and scikit-learn classifiers with `predict_proba` and
+        sample weights (which `save` refuses). None: the four. One that does not help held-out sets gets no say.
+    quick : bool, default=False
+        A first answer in a second or two: the kernel and 100 trees, no network.
     epochs, batch_size : int or None, default=None
         None: by the number of rows.
     mixup, noise : float
@@ -107,7 +112,7 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         What `save` writes: the table of `oneof clean`, what was tried with which truth-free score.
     accuracy_ : oneof.runs.accuracy.Claim
         What may be said of the accuracy on new rows: an interval, a bound, or that nothing was learned; and on what ground.
-    history_ : dict of arrays [epochs, n_trials]
+    history_ : dict of arrays [epochs, networks and linear models]
     n_iter_ : int
         Epochs of the ensemble.
 
@@ -131,6 +136,8 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         lr: float | None = None,
         weight_decay: float | None = None,
         n_trials: int = Space.members,
+        learners: Any = None,
+        quick: bool = False,
         epochs: int | None = None,
         batch_size: int | None = None,
         mixup: float = Space.mixup,
@@ -149,6 +156,8 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         self.lr = lr
         self.weight_decay = weight_decay
         self.n_trials = n_trials
+        self.learners = learners
+        self.quick = quick
         self.epochs = epochs
         self.batch_size = batch_size
         self.mixup = mixup
@@ -231,6 +240,11 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
             batch=count(self.batch_size, "batch_size"),
             noise=self.noise,
         )
+        if self.quick and self.learners is not None:
+            raise ValueError("quick must be False where learners are named; got both. Leave one of them out.")
+        if self.learners is not None:
+            space = replace(space, learners=checked_learners(self.learners))
+        space = space.quick if self.quick else space
         title = type(self).__name__ if self.verbose else None
         return Search(space, seed_of(self.random_state), self.rule, progress=title, processes=self.processes)
 
@@ -265,7 +279,7 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
                 write_learned(self.learned_, beside, self._came_from)
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
-        """Mean probability [n, c] over the networks."""
+        """Mean probability [n, c] over the learners, by their shares."""
         check_is_fitted(self)
         x = self._encoded(X)
         with one_thread():

@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 _BLOCK = 1 << 15  # rows as Python objects at a time: a million would take gigabytes
 
 
-def explained(purified: pa.Table, networks: int) -> pa.Table:
+def explained(purified: pa.Table, voices: int) -> pa.Table:
     """A run's purified table with the columns `queue` (from 1, the most worth asking first) and `why`."""
     labels = purified["label"].to_pylist()
     blocks = purified.to_batches(max_chunksize=_BLOCK)
-    why = [reason(row, labels, networks) for block in blocks for row in block.to_pylist()]
+    why = [reason(row, labels, voices) for block in blocks for row in block.to_pylist()]
     return purified.append_column("queue", [queue(purified)]).append_column("why", [why])
 
 
@@ -32,14 +32,14 @@ def asking_order(purified: pa.Table) -> NDArray[np.intp]:
     return np.lexsort((-gain, ~ask))
 
 
-def reason(row: dict[str, Any], labels: list[str], networks: int) -> str:
+def reason(row: dict[str, Any], labels: list[str], voices: int) -> str:
     """Why a row got its label.
 
     >>> fell = [{"label": "fox", "round": 7, "margin": 0.62, "trials": 8}, {"label": "cow", "round": 2, "margin": 0.9, "trials": 3}]
     >>> row = {"original": ["cat", "cow", "fox"], "kept": ["cat", "cow"], "label": "cat", "probability": 0.8, "margin": 0.7}
     >>> row |= {"agreement": 0.9, "outside": None, "removed": fell, "trained": 8, "neighbours": [0, 1, 2], "ask": False}
     >>> print(reason(row, ["cat", "cat", "dog"], 10))
-    'fox' fell in round 7 at margin 0.62; all 8 trials agree. 'cow' fell in round 2 at margin 0.90; 3 of 8 trials agree. 9 of 10 networks name 'cat', with probability 0.80. 2 of the 3 nearest settled rows are 'cat'.
+    'fox' fell in round 7 at margin 0.62; all 8 trials agree. 'cow' fell in round 2 at margin 0.90; 3 of 8 trials agree. 9 of 10 models name 'cat', with probability 0.80. 2 of the 3 nearest settled rows are 'cat'.
     """
     if row.get("decided"):
         return f"{row['by']} decided '{row['label']}'."
@@ -48,13 +48,13 @@ def reason(row: dict[str, Any], labels: list[str], networks: int) -> str:
     if len(row["original"]) == 1:
         parts.append(f"'{row['label']}' is the only candidate.")
     else:
-        named = round(row["agreement"] * networks)
-        who = f"all {networks} networks name" if named == networks else f"{named} of {networks} networks name"
+        named = round(row["agreement"] * voices)
+        who = f"all {voices} models name" if named == voices else f"{named} of {voices} models name"
         parts.append(f"{who} '{row['label']}', with probability {row['probability']:.2f}.")
         if row["ask"]:
             parts.append(f"It leads the next candidate by {row['margin']:.2f}.")
     if row["outside"] is not None:
-        sure = f"The networks are sure of '{row['outside']}', which is not in the set"
+        sure = f"The models are sure of '{row['outside']}', which is not in the set"
         parts.append(f"{sure}: does the set miss the truth?")
     if near := row["neighbours"]:
         (label, count), *_ = Counter(labels[i] for i in near).most_common()

@@ -1,4 +1,4 @@
-"""The ensemble as one ONNX graph: features [n, d] in, mean probabilities [n, c] out; checked against the networks by onnxruntime."""
+"""The ensemble as one ONNX graph: features [n, d] in, mean probabilities [n, c] out; checked against the model by onnxruntime."""
 
 import io
 import math
@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from oneof.data.ranks import FARTHEST, Ranks
 from oneof.runs.model import Member, Model
+from oneof.selection.learners import Forest, Learner, Regression
 from oneof.storage.files import written_beside
 from oneof.storage.packages import load_package
 
@@ -70,13 +71,69 @@ class _Member(nn.Module):
         ]
 
 
+class _Trees(nn.Module):
+    """Trees as gathers: as many steps as the deepest one has levels; a leaf leads to itself."""
+
+    def __init__(self, forest: Forest) -> None:
+        super().__init__()
+        here, inner = np.arange(len(forest.right)), forest.right > 0
+        self.left, self.right = (
+            torch.from_numpy(np.where(inner, to, here)) for to in (here + 1, forest.right.astype(np.int64))
+        )
+        self.feature = torch.from_numpy(np.where(inner, forest.feature, 0).astype(np.int64))
+        self.label = torch.from_numpy(forest.feature.astype(np.int64))
+        self.threshold, self.origin = torch.from_numpy(forest.threshold), torch.from_numpy(forest.origin).float()
+        self.root, self.one_hot = torch.from_numpy(forest.root.astype(np.int64)), torch.eye(forest.classes)
+        self.depth = 0
+        level = forest.root.astype(np.int64)
+        while (level := level[inner[level]]).size:
+            level, self.depth = np.concatenate([level + 1, forest.right[level]]), self.depth + 1
+
+    def forward(self, x: Tensor) -> Tensor:
+        seen = x - self.origin
+        node = self.root.expand(x.shape[0], -1)
+        for _ in range(self.depth):
+            goes_left = seen.gather(1, self.feature[node]) <= self.threshold[node]
+            node = torch.where(goes_left, self.left[node], self.right[node])
+        return self.one_hot[torch.where(self.right[node] == node, self.label[node], 0)].mean(1)
+
+
+class _Kernels(nn.Module):
+    """Kernel regressions, each with how it sees features."""
+
+    def __init__(self, regression: Regression) -> None:
+        super().__init__()
+        self.scores, self.sharpness = _Scores(regression.ranks), regression.sharpness
+        self.ways = regression.ways
+
+    def forward(self, x: Tensor) -> Tensor:
+        wide = torch.cat([x, self.scores(x)], dim=1)
+        said = []
+        for way in self.ways:
+            shift, scale, marks, coefficients, mean = (
+                torch.from_numpy(part).float() for part in (way.shift, way.scale, *way.machine[:3])
+            )
+            seen = ((wide - shift) * scale)[:, np.flatnonzero(way.scale)]
+            squares = (seen * seen).sum(1, keepdim=True) + (marks * marks).sum(1) - 2 * seen @ marks.T
+            scores = (-way.machine.gamma * squares.clamp_min(0)).exp() @ coefficients + mean
+            said.append((self.sharpness * scores).softmax(-1))
+        return torch.stack(said).mean(0)
+
+
+def _module(learner: Learner) -> nn.Module:
+    return _Trees(learner) if isinstance(learner, Forest) else _Kernels(learner)  # type: ignore[arg-type]
+
+
 class _Ensemble(nn.Module):
     def __init__(self, model: Model) -> None:
         super().__init__()
         self.members = nn.ModuleList(map(_Member, model.members))
+        self.others = nn.ModuleList(map(_module, model.others))
+        self.shares = model.shares or [member.stack.t / model.t for member in model.members]
 
     def forward(self, x: Tensor) -> Tensor:
-        return torch.stack([each for member in self.members for each in member(x)]).mean(0)
+        said = [torch.stack(member(x)).mean(0) for member in self.members] + [other(x) for other in self.others]
+        return torch.stack([share * one for share, one in zip(self.shares, said, strict=True)]).sum(0)
 
 
 def export_onnx(model: Model, path: Path) -> float:
@@ -85,6 +142,7 @@ def export_onnx(model: Model, path: Path) -> float:
     The graph takes the features as `oneof.data.encode` makes them, in the order of its metadata `features`; `classes` names
     the columns of its output. A text or an image enters as the numbers that are made from it: the metadata `made` says how.
     """
+    model.check_portable()
     onnx, runtime = (load_package(name, "export") for name in ("onnx", "onnxruntime"))
     x = _rows(model)
     graph = onnx.load_from_string(_exported(_Ensemble(model), x))
@@ -96,7 +154,7 @@ def export_onnx(model: Model, path: Path) -> float:
     difference = float(np.abs(found - model.probabilities(x)).max())
     if not difference <= TOLERANCE:
         raise ValueError(
-            f"the exported model must give the networks' probabilities to {TOLERANCE}; it differs by {difference:.2g}. Nothing was written."
+            f"the exported model must give the model's probabilities to {TOLERANCE}; it differs by {difference:.2g}. Nothing was written."
         )
     with written_beside(path) as file:
         file.write(content)
@@ -120,12 +178,22 @@ def _exported(module: nn.Module, x: NDArray[np.float32]) -> bytes:
 
 
 def _rows(model: Model, n: int = 64) -> NDArray[np.float32]:
-    """Rows like those of training: normal where the first network expects it, or drawn between knots."""
-    member, d, rng = model.members[0], len(model.encoding.names), np.random.default_rng(0)
-    if member.ranks is not None:
-        knots = member.ranks.knots
-        x = knots[rng.integers(len(knots), size=(n, d)), np.arange(d)]
-        x = x + (knots[-1] - knots[0]) * rng.normal(0, 0.05, (n, d))
+    """Rows like those of training: drawn between knots or thresholds, or normal where the first network expects it."""
+    d, rng = len(model.encoding.names), np.random.default_rng(0)
+    member = model.members[0] if model.members else None
+    ranks = [
+        one.ranks for one in (*model.members, *model.others) if isinstance(one, (Member, Regression)) and one.ranks
+    ]
+    if ranks:
+        knots = ranks[0].knots
+        x = knots[rng.integers(len(knots), size=(n, d)), np.arange(d)] + (knots[-1] - knots[0]) * rng.normal(
+            0, 0.05, (n, d)
+        )
+    elif member is None:
+        (forest,) = (one for one in model.others if isinstance(one, Forest))
+        inner = forest.right > 0
+        levels = [forest.threshold[inner & (forest.feature == j)] for j in range(d)]
+        x = np.stack([rng.choice(one if len(one) else np.zeros(1), n) for one in levels], axis=1) + forest.origin
     else:
         shift, scale = (np.zeros(d) if part is None else part[0, 0].numpy() for part in (member.shift, member.scale))
         x = rng.normal(size=(n, d)) / np.where(scale == 0, 1, scale) + shift

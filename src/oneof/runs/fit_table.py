@@ -61,6 +61,7 @@ def fit_table(
     cache: Path | None = None,
     memory: int | None = None,
     processes: int | None = None,
+    time_limit: float | None = None,
     progress: bool = False,
     say: Callable[[str], None] = lambda text: None,
     again: Again | None = None,
@@ -83,6 +84,8 @@ def fit_table(
         Bytes that training may take.
     processes
         As for `oneof.fit`; where torchrun or SLURM started them, only the first reads, says and writes.
+    time_limit
+        Seconds that learning may take, about; what is left out for it is said. Such a run is not resumed within a stage.
     progress
         Show bars in a terminal.
     say
@@ -100,15 +103,19 @@ def fit_table(
         seed=task.seed,
         rule=task.rule,
         progress="fit" if progress else None,
-        checkpoint=out / "checkpoint" / "search",
+        checkpoint=out / "checkpoint" / "search" if time_limit is None else None,
+        until=None if time_limit is None else time.monotonic() + time_limit,
         memory=memory,
         processes=processes,
         settings=again.settings if again else (),
-        starts=again.starts(len(ready.examples.candidates.classes)) if again else (),
+        starts=again.starts(len(ready.examples.candidates.classes)) if again else {},
     )
     with ExitStack() as held:
         crew.told(partial(held.enter_context, alone(out / "checkpoint" / LOCK, str(out))))
         learned = learn(ready.examples, asked, train_on_gold=task.train_on_gold)
+        for text in learned.left_out:
+            say(text)
+        ready.warnings.extend(learned.left_out)
         crew.told(partial(_write, file, out, task, ready, learned, command, begun))
     return Run.open(out)
 

@@ -33,6 +33,7 @@ _FACTS = {
     "classes": [str],
     "features": [str],
     "chosen": (list, dict),
+    "learners": {str: NUMBER},
     "rule": str,
     "estimate": {
         "verdict": {"interval", "bound", "nothing learned"},
@@ -103,7 +104,7 @@ class Run:
         for name, column in found["columns"].items():
             if len(column) != epochs or any(len(row) != t for row in column):
                 raise _other(path, f"columns.{name} must have {epochs} rows of {t} numbers")
-        if not found["chosen"] or not all(1 <= epoch <= epochs for epoch in found["chosen"]):
+        if len(found["chosen"]) != t or not all(1 <= epoch <= epochs for epoch in found["chosen"]):
             raise _other(path, f"chosen must be epochs from 1 to {epochs}")
         return found
 

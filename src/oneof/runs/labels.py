@@ -67,6 +67,20 @@ def ask_networks(model: Model, x: NDArray[Any], candidates: Mask, trained: Mask)
     return Opinions(mean, held_out, every, first)
 
 
+def heard_once(left_out: NDArray[np.float32], candidates: Mask) -> Opinions:
+    """The opinion [n, c] of a learner that speaks with one voice, and of every row without having learned from it."""
+    first = np.where(candidates, left_out, -1).argmax(1)[:, None] == np.arange(candidates.shape[1])
+    return Opinions(left_out, np.ones(len(left_out), dtype=bool), left_out, first.astype(np.float32))
+
+
+def join_opinions(parts: Sequence[Opinions], shares: Sequence[float], voices: Sequence[int]) -> Opinions:
+    """Opinions of several learners as one, by their shares; of the first places every voice has one."""
+    heard = [(part, share, count) for part, share, count in zip(parts, shares, voices, strict=True) if share > 0]
+    mean, every = (np.stack([np.float32(share) * part[i] for part, share, _ in heard]).sum(0) for i in (0, 2))
+    first = np.sum([count * part.first for part, _, count in heard], axis=0) / sum(count for *_, count in heard)
+    return Opinions(mean, np.all([part.held_out for part, *_ in heard], axis=0), every, first.astype(np.float32))
+
+
 def trained_rows(fits: Sequence[Fit], n: int) -> Mask:
     """Which network trained on which row, [t, n]."""
     rows = [own.cpu().numpy() for fitted in fits for own in fitted.rows]

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from oneof.candidates.mask import Candidates
 from oneof.data.encode import Encoding
-from oneof.metrics import CRITERIA
+from oneof.metrics import CRITERIA, criteria, with_means
 from oneof.runs.accuracy import ENOUGH, SAMPLE, Claim, Judged, claim, drawn_rows, random_sample
 from oneof.runs.calibrate import calibrate
 from oneof.runs.folder import FACTS, PURIFIED, ROWS, TRAINING, write_json, write_rows, write_table
@@ -26,6 +26,8 @@ from oneof.runs.labels import (
     ask_networks,
     ensemble_table,
     gather_falls,
+    heard_once,
+    join_opinions,
     kept_sets,
     resolve,
     trained_rows,
@@ -33,6 +35,7 @@ from oneof.runs.labels import (
 from oneof.runs.model import FORMAT, Model, member_of, save_model
 from oneof.runs.nearest_rows import find_evidence
 from oneof.runs.sample import write_sample
+from oneof.selection.learners import Lesson, Taught, believed, grow_trees, shares, teach_own
 from oneof.selection.leave_one_out import ask_strangers
 from oneof.selection.search import Found, search
 from oneof.selection.space import Space
@@ -84,6 +87,7 @@ class Learned(NamedTuple):
     chosen: list[dict[str, Any]]  # settings
     rule: str  # by which they were chosen; "gold": by gold labels
     seed: int
+    left_out: list[str]  # for want of time, in words
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -98,16 +102,18 @@ class Learned(NamedTuple):
             "classes": self.model.classes,
             "features": self.model.encoding.names,
             "chosen": self.chosen,
+            "learners": self.model.learners,
             "rule": self.rule,
             "estimate": self.claim.plain,
         }
 
 
 def learn(examples: Examples, asked: Search, *, train_on_gold: bool = False) -> Learned:
-    """Search settings, train the ensemble, resolve every row, and say what may be said of the accuracy.
+    """Search settings, train the ensemble, teach other learners what it found, weigh all, resolve every row, and say what may be said of the accuracy.
 
     Gold labels of rows that were drawn at random measure; of the others, ENOUGH choose the settings.
     """
+    examples = replace(examples, x=np.ascontiguousarray(examples.x))  # sums are rounded by how rows lie in memory
     x, original, gold = examples.x, examples.candidates.mask, examples.gold
     measuring = random_sample(gold) if gold is not None else None
     measuring = examples.drawn if examples.drawn is not None else measuring
@@ -115,26 +121,106 @@ def learn(examples: Examples, asked: Search, *, train_on_gold: bool = False) -> 
     enough = choosing is not None and (choosing >= 0).sum() >= ENOUGH
     asked = replace(asked, groups=examples.groups, prior=examples.prior, gold=choosing if enough else None)
     sets = original if examples.taught is None else examples.taught
-    found = search(x, _taught(sets, gold) if train_on_gold else sets, asked)
+    sets = _taught(sets, gold) if train_on_gold else sets
+    found = search(x, sets, asked)
     _check_finite(found)
     classes = [str(name) for name in examples.candidates.classes.tolist()]
-    model = Model(classes, examples.encoding, tuple(map(member_of, found.fits)), {})
+    networks = Model(classes, examples.encoding, tuple(map(member_of, found.fits)), {})
     trained = trained_rows(found.fits, len(x))
-    opinions = ask_networks(model, x, original, trained)
+    parts = _ask_members(networks, x, original, trained)
+    late = asked.seconds_left <= 0 and found.weights is not None and "trees" in asked.space.learners
+    others = _teach_others(examples, found, _beliefs(sets, found, parts, examples.prior), asked, late)
+    known = _taught(original, choosing if enough else None)
+    kept = _of_best_kind(networks, parts, known, asked.rule)
+    chosen = replace(networks, members=tuple(networks.members[i] for i in kept))
+    model, opinions, tried = _weigh(chosen, [parts[i] for i in kept], others, known, examples.prior)
     beside = examples.beside or (None if examples.prior is None else Judgement(examples.prior))
-    resolved = resolve(opinions, original, kept_sets(found.fits, found.candidates), beside)
+    resolved = resolve(opinions, original, kept_sets(found.fits, found.candidates) if found.fits else original, beside)
     judged = _judged(examples, model, opinions, measuring)
     said = claim(judged)
     return Learned(
         replace(model, calibration=calibrate(judged, said)),
         _purified(examples, model, found, trained, resolved),
         training_record(found.fits),
-        found.tried,
+        found.tried + tried,
         said,
         plain_value([one._asdict() for one in found.chosen]),
         "gold" if enough else asked.rule,
         asked.seed,
+        found.left_out + (["--time-limit: there was no time for trees."] if late else []),
     )
+
+
+def _ask_members(
+    model: Model, x: NDArray[Any], original: NDArray[np.bool_], trained: NDArray[np.bool_]
+) -> list[Opinions]:
+    """What the networks of each member say."""
+    ends = np.cumsum([0, *(member.stack.t for member in model.members)])
+    return [
+        ask_networks(replace(model, members=(member,)), x, original, trained[ends[i] : ends[i + 1]])
+        for i, member in enumerate(model.members)
+    ]
+
+
+def _of_best_kind(model: Model, parts: list[Opinions], sets: NDArray[np.bool_], rule: str) -> list[int]:
+    """The members that are linear, or those that are not, whichever held-out sets prefer: together the worse would spoil the better."""
+    scores: dict[bool, float] = {}
+    for linear in {member.is_linear for member in model.members}:
+        said = [part for part, member in zip(parts, model.members, strict=True) if member.is_linear == linear]
+        rows = np.all([part.held_out for part in said], axis=0)
+        if rows.any():
+            logs = torch.from_numpy(np.log(np.mean([part.mean[rows] for part in said], axis=0) + 1e-9))
+            by_sets = criteria(logs, torch.from_numpy(sets[rows]))
+            scores[linear] = with_means({name: one.item() for name, one in by_sets.items()})[rule]
+    best = max(scores, key=lambda linear: scores[linear]) if scores else False
+    return [i for i, member in enumerate(model.members) if not scores or member.is_linear == best]
+
+
+def _beliefs(
+    sets: NDArray[np.bool_], found: Found, parts: list[Opinions], prior: NDArray[np.floating[Any]] | None
+) -> NDArray[np.floating[Any]]:
+    """Which label a row has, by networks and by what the other rows say, for learners that need one."""
+    if found.weights is None or not parts:
+        return found.weights if found.weights is not None else believed(sets, [part.mean for part in parts], prior)
+    return np.asarray((believed(sets, [part.mean for part in parts], prior) + found.weights) / 2)
+
+
+def _teach_others(
+    examples: Examples, found: Found, beliefs: NDArray[np.floating[Any]], asked: Search, late: bool
+) -> list[Taught]:
+    """The learners that are no networks."""
+    lesson, c = Lesson(examples.x, beliefs, examples.groups, asked.seed), beliefs.shape[1]
+    wanted, others = asked.space.learners, []
+    if "trees" in wanted and not late and asked.space.trees.affordable(*beliefs.shape):
+        others.append(grow_trees(lesson, c, asked.space.trees))
+    others += [teach_own(lesson, one, c) for one in wanted if not isinstance(one, str)]
+    if found.regression is not None and ("kernel" in wanted or not (found.fits or others)):
+        others.append(found.regression)
+    return others
+
+
+def _weigh(
+    networks: Model,
+    parts: list[Opinions],
+    others: list[Taught],
+    sets: NDArray[np.bool_],
+    prior: NDArray[np.floating[Any]] | None,
+) -> tuple[Model, Opinions, list[Row]]:
+    """The model of all learners that held-out sets speak for, what it says of the rows, and a row for each learner."""
+    heard = parts + [heard_once(one.left_out, sets) for one in others]
+    rows = np.all([one.held_out for one in heard], axis=0)
+    share = shares([one.mean[rows] for one in heard], sets[rows], None if prior is None else prior[rows])
+    voices = [member.stack.t for member in networks.members] + [1] * len(others)
+    whole = replace(networks, others=tuple(one.learner for one in others), shares=tuple(share.tolist()))
+    tried: list[Row] = [{"stage": "learners", "learner": name, "share": one} for name, one in whole.learners.items()]
+    t = len(parts)
+    model = replace(
+        whole,
+        members=tuple(one for one, own in zip(whole.members, share, strict=False) if own > 0),
+        others=tuple(one for one, own in zip(whole.others, share[t:], strict=True) if own > 0),
+        shares=tuple(own for own in share.tolist() if own > 0),
+    )
+    return model, join_opinions(heard, share.tolist(), voices), tried
 
 
 def _judged(examples: Examples, model: Model, opinions: Opinions, gold: NDArray[np.intp] | None) -> Judged:
@@ -142,7 +228,7 @@ def _judged(examples: Examples, model: Model, opinions: Opinions, gold: NDArray[
     n, c = examples.candidates.mask.shape
     some = np.sort(drawn_rows(n)[: max(min(_JUDGED, _CELLS // c), SAMPLE)])
     mask, known = examples.candidates.mask[some], np.full(n, -1) if gold is None else gold
-    plain = ask_strangers(model.members[0].seen(examples.x[some], slice(1))[0].numpy(), mask)
+    plain = ask_strangers(_seen(model, examples.x)[some], mask)
     judged = Judged(opinions.mean[some], mask, known[some], plain, examples.prior is not None)
     return judged.where(opinions.held_out[some])
 
@@ -155,6 +241,8 @@ def _taught(mask: NDArray[np.bool_], gold: NDArray[np.intp] | None) -> NDArray[n
 
 
 def _check_finite(found: Found) -> None:
+    if not found.fits:
+        return
     finite = torch.cat(
         [
             torch.stack([weight.flatten(1).isfinite().all(1) for weight in fitted.stack.weights.values()]).all(0)
@@ -171,7 +259,7 @@ def _check_finite(found: Found) -> None:
 def _purified(
     examples: Examples, model: Model, found: Found, trained: NDArray[np.bool_], resolved: Resolved
 ) -> pa.Table:
-    seen = model.members[0].seen(examples.x, slice(1))[0].numpy()
+    seen = _seen(model, examples.x)
     evidence = find_evidence(seen, resolved.distribution, resolved.ask)
     falls = gather_falls(found.fits, len(model.classes))
     table = ensemble_table(resolved, examples.candidates.mask, falls, trained.sum(0), evidence, model.classes)
@@ -185,13 +273,20 @@ def _purified(
     return table
 
 
+def _seen(model: Model, x: NDArray[np.floating[Any]]) -> NDArray[np.floating[Any]]:
+    """Features as the first network sees them; without networks, each with unit deviation."""
+    if model.members:
+        return model.members[0].seen(x, slice(1))[0].numpy()
+    return np.asarray((x - x.mean(0)) / np.maximum(x.std(0), 1e-12))
+
+
 def training_record(fits: Sequence[Fit]) -> dict[str, Any]:
     """Every column of the histories as lists [epochs][t]; None after the last epoch of a network that had fewer."""
-    epochs = max(fitted.history.epoch for fitted in fits)
+    epochs = max((fitted.history.epoch for fitted in fits), default=0)
     histories = [fitted.history.columns for fitted in fits]
     columns = {}
     for name in ("loss", "set_size", "threshold", "removed", *CRITERIA):
-        if all(name in history for history in histories):
+        if histories and all(name in history for history in histories):
             parts = [history[name] for history in histories]
             columns[name] = [
                 [value for part in parts for value in (part[e].tolist() if e < len(part) else [None] * part.shape[1])]

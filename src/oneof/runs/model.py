@@ -1,4 +1,4 @@
-"""A trained ensemble at rest: networks as safetensors, everything else as JSON; no pickle, so a model from a stranger runs no code."""
+"""A trained ensemble at rest: networks, trees and regressions as safetensors, everything else as JSON; no pickle, so a model from a stranger runs no code."""
 
 from __future__ import annotations
 
@@ -19,6 +19,8 @@ from torch import Tensor
 from oneof.data.encode import Encoding
 from oneof.data.ranks import Ranks
 from oneof.networks import MLP
+from oneof.runs.stored_learners import arrays_of, learner_of
+from oneof.selection.learners import Learner, Own, Regression
 from oneof.storage.files import written_beside
 from oneof.storage.schema import NUMBER, first_misfit
 from oneof.training.stack import Stack
@@ -32,6 +34,9 @@ _FACTS = {
     "checksum": str,
     "classes": [str],
     "members": [{"networks": int, "inputs": int, "hidden": [int]}],
+    "others": [{"trees", "kernel"}],
+    "shares": [NUMBER],
+    "sharpness": NUMBER,
     "encoding": {
         "numbers": [str],
         "fills": [NUMBER],
@@ -64,6 +69,15 @@ class Member(NamedTuple):
             return features.expand(len(range(self.stack.t)[t]), -1, -1)
         return (features - self.shift[t]) * self.scale[t]
 
+    @property
+    def hidden(self) -> tuple[int, ...]:
+        """Widths of the hidden layers; none in a linear model."""
+        return tuple(_shape(self)["hidden"])
+
+    @property
+    def is_linear(self) -> bool:
+        return not self.hidden
+
     def logits(self, x: NDArray[Any]) -> Tensor:
         """Logits [t, n, c] of features x [n, d]."""
         with self.stack.evaluating():
@@ -78,10 +92,28 @@ class Model:
     encoding: Encoding  # columns -> features [n, d]
     members: tuple[Member, ...]
     calibration: dict[str, Any]  # as oneof.runs.calibrate makes it
+    others: tuple[Learner, ...] = ()  # that are no networks
+    shares: tuple[float, ...] = ()  # of each member, then of each other learner; (): every network counts alike
 
     @property
     def t(self) -> int:
+        """Networks."""
         return sum(member.stack.t for member in self.members)
+
+    @property
+    def voices(self) -> int:
+        """Networks, and other learners, which speak with one voice each."""
+        return self.t + len(self.others)
+
+    @property
+    def learners(self) -> dict[str, float]:
+        """How much each kind of learner counts."""
+        names = ["linear" if member.is_linear else "networks" for member in self.members]
+        names += [type(one.fitted[0]).__name__ if isinstance(one, Own) else one.kind for one in self.others]
+        counted = dict.fromkeys(names, 0.0)
+        for name, share in zip(names, self.shares or [member.stack.t / self.t for member in self.members], strict=True):
+            counted[name] = round(counted[name] + share, 4)
+        return counted
 
     def blocks(self, x: NDArray[Any]) -> Iterator[tuple[slice, Tensor]]:
         """Every network's probabilities [t, rows, c], some rows at a time: all at once would not fit for a million rows."""
@@ -91,11 +123,24 @@ class Model:
             yield rows, torch.cat([member.logits(x[rows]).softmax(-1) for member in self.members])
 
     def probabilities(self, x: NDArray[Any]) -> NDArray[np.float32]:
-        """Mean probability [n, c] over the networks."""
-        found = np.empty((len(x), len(self.classes)), dtype=np.float32)
-        for rows, each in self.blocks(x):
-            found[rows] = each.mean(0).numpy()
+        """Mean probability [n, c] over the networks and other learners, by their shares."""
+        found = np.zeros((len(x), len(self.classes)), dtype=np.float32)
+        of_each = self.shares or [member.stack.t / self.t for member in self.members]
+        sizes = [member.stack.t for member in self.members]
+        weights = [torch.full((t,), share / t) for t, share in zip(sizes, of_each, strict=False)]
+        for rows, each in self.blocks(x) if self.members else ():
+            found[rows] = torch.einsum("t,tnc->nc", torch.cat(weights), each).numpy()
+        for share, learner in zip(of_each[len(sizes) :], self.others, strict=True):
+            found += np.float32(share) * learner(x)
         return found
+
+    def check_portable(self) -> None:
+        """Refuse a classifier of the user's own, which has no form but a pickle."""
+        own = next((type(one.fitted[0]).__name__ for one in self.others if isinstance(one, Own)), None)
+        if own is not None:
+            raise ValueError(
+                f"learners must be oneof's own in a model that is written; {own} is not. Fit without it to save or export."
+            )
 
 
 def member_of(fitted: Fit) -> Member:
@@ -108,19 +153,24 @@ def member_of(fitted: Fit) -> Member:
 
 def save_model(model: Model, folder: Path) -> None:
     """Write model.safetensors, then model.json, which holds the checksums of the first and of itself."""
+    model.check_portable()
     tensors = {
         f"{i}.{name}": tensor.detach().cpu().contiguous()
         for i, member in enumerate(model.members)
         for name, tensor in _tensors(member)
     }
     texts = {f"texts.{name}": torch.from_numpy(array) for name, array in model.encoding.arrays.items()}
-    content = save(tensors | texts)
+    arrays = {f"{one.kind}.{name}": torch.from_numpy(part) for one in model.others for name, part in arrays_of(one)}
+    content = save(tensors | texts | arrays)
     facts = {
         "format": FORMAT,
         "oneof": __version__,
         "sha256": hashlib.sha256(content).hexdigest(),
         "classes": model.classes,
         "members": [_shape(member) for member in model.members],
+        "others": [one.kind for one in model.others],
+        "shares": list(model.shares),
+        "sharpness": next((one.sharpness for one in model.others if isinstance(one, Regression)), 1.0),
         "encoding": model.encoding.to_json(),
         "calibration": model.calibration,
     }
@@ -185,12 +235,24 @@ def _model(facts: dict[str, Any], tensors: dict[str, Tensor], folder: Path) -> M
     encoding, c = _encoding(facts["encoding"], _own(tensors, "texts"), folder), len(facts["classes"])
     own = [_own(tensors, str(i)) for i in range(len(facts["members"]))]
     alike = [_describes(part, own[i], len(encoding.names), c) for i, part in enumerate(facts["members"])]
-    if not alike or not all(alike) or sum(map(len, own)) + len(encoding.arrays) != len(tensors):
+    others = [
+        learner_of(kind, _own(tensors, kind), facts["sharpness"], len(encoding.names), c) for kind in facts["others"]
+    ]
+    stored = sum(map(len, own)) + len(encoding.arrays) + sum(len(_own(tensors, kind)) for kind in facts["others"])
+    counts = (0, len(alike) + len(others)) if alike and not others else (len(alike) + len(others),)
+    if (
+        not alike + others
+        or not all(alike)
+        or None in others
+        or stored != len(tensors)
+        or len(facts["shares"]) not in counts
+    ):
         raise ValueError(
             f"{folder}/model.json must describe model.safetensors; the networks there are others. Fit it again."
         )
     members = [_member(part, parts, c) for part, parts in zip(facts["members"], own, strict=True)]
-    return Model(facts["classes"], encoding, tuple(members), facts["calibration"])
+    known = tuple(one for one in others if one is not None)
+    return Model(facts["classes"], encoding, tuple(members), facts["calibration"], known, tuple(facts["shares"]))
 
 
 def _encoding(plain: dict[str, Any], texts: dict[str, Tensor], folder: Path) -> Encoding:
@@ -234,7 +296,7 @@ def _tensors(member: Member) -> Iterator[tuple[str, Tensor]]:
     if member.origin is not None:
         yield "origin", torch.from_numpy(member.origin)
     if member.ranks is not None:
-        yield "ranks", torch.from_numpy(member.ranks.knots)
+        yield "ranks", torch.from_numpy(member.ranks.knots).clone()  # which members share
 
 
 def _shape(member: Member) -> dict[str, Any]:

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import eigh
+from scipy.linalg import cholesky, solve_triangular
+from scipy.sparse import csr_array
 
 Floats = NDArray[np.floating[Any]]
+BLOCK = 8192  # rows at a time
 _ENOUGH = 5000  # rows that tell how crowded each place is
 
 
@@ -38,11 +40,27 @@ class Kernel:
     rounds: int = 20
 
 
+class Machine(NamedTuple):
+    """A fitted regression, for new rows."""
+
+    landmarks: Floats  # [m, d]
+    coefficients: Floats  # [m, c]
+    mean: Floats  # [c]
+    gamma: float
+
+    def __call__(self, x: Floats) -> Floats:
+        """Scores [n, c] of rows x [n, d] that are scaled as the landmarks are."""
+        blocks = [x[start : start + BLOCK] for start in range(0, len(x), BLOCK)]
+        said = [_similarity(block, self.landmarks, self.gamma) @ self.coefficients + self.mean for block in blocks]
+        return np.concatenate(said) if said else np.empty((0, len(self.mean)))
+
+
 class Opinion(NamedTuple):
     """What the other rows say of each row."""
 
     weights: Floats  # [n, c] probability of each candidate, zero off the set
     scores: Floats  # [n, c] the regression's prediction for every label
+    machine: Machine
 
 
 def ask_others(
@@ -53,46 +71,57 @@ def ask_others(
     prior: Floats | None = None,
     rows: int = 5000,
     seed: int = 0,
+    groups: Any = None,
 ) -> Opinion:
     """Weigh the candidates [n, c] of rows with scaled features x [n, d]; above so many `rows` a sample is asked about all others.
 
-    A prior [n, c], in logs, is added to what the rows say.
+    A prior [n, c], in logs, is added to what the rows say. Scores leave out whole groups [n] where there are any.
 
     >>> x = np.array([[0.0], [0.1], [0.2], [1.0], [1.1], [1.2]])
     >>> mask = np.array([[1, 0], [1, 1], [1, 0], [0, 1], [1, 1], [0, 1]], dtype=bool)
     >>> ask_others(x, mask, Kernel(width=3.0)).weights.argmax(1)
     array([0, 0, 0, 1, 1, 1])
     """
-    rng = np.random.default_rng(seed)
-    order = rng.permutation(len(x))
+    order = np.random.default_rng(seed).permutation(len(x))
     sample = np.sort(order[:rows])
-    features = _nystrom(x, x[order[: kernel.landmarks]], kernel.width)
-    basis = _basis(features(x[sample]))
-    logs = np.zeros((1, mask.shape[1])) if prior is None else prior
-    weights, scores, coefficients, mean = _rounds(basis, mask[sample], logs if prior is None else logs[sample], kernel)
-    if len(sample) == len(x):
-        return Opinion(weights, scores)
-    everything = np.empty(mask.shape)
-    for start in range(0, len(x), rows):
-        everything[start : start + rows] = features(x[start : start + rows]) @ coefficients + mean
-    everything[sample] = scores
-    return Opinion(_weights(everything, mask, logs, mean, kernel), everything)
+    hat = _hat(x[sample], x[order[: kernel.landmarks]], kernel.ridge, kernel.width, x)
+    weights, asked = _rounds(hat, mask[sample], None if prior is None else prior[sample], kernel)
+    mean, machine = asked.mean(0), _machine(hat, asked)
+    scores = machine(x) if len(sample) < len(x) else np.empty(mask.shape)
+    scores[sample] = _left_out(hat, asked, None if groups is None else np.asarray(groups)[sample])
+    if len(sample) < len(x):
+        sets = _Sets.of(mask, prior)
+        weights = sets.dense(_weights(scores[sets.row, sets.label], sets, mean, kernel))
+    return Opinion(weights, scores, machine)
 
 
-class _Basis(NamedTuple):
-    """Features of the sample in the directions in which they vary: F = left diag(root) right^T."""
+class _Hat(NamedTuple):
+    """A ridge regression on n rows as a matrix: what it says of them is H y with H = left left^T."""
 
-    left: Floats  # [n, k]
-    root: Floats  # [k]
-    right: Floats  # [m, k]
+    left: Floats  # [n, m]
+    upper: Floats  # [m, m] Cholesky factor of the normal equations
+    landmarks: Floats
+    gamma: float
+
+    @property
+    def own(self) -> Floats:
+        """How much of a prediction is the row's own weight, [n, 1]."""
+        return np.asarray(np.minimum((self.left**2).sum(1, keepdims=True), 1 - 1e-6))
 
 
-def _nystrom(x: Floats, landmarks: Floats, width: float) -> Any:
-    """Features whose inner products are the kernel on the span of the landmarks, as a function of rows."""
-    gamma = width / max(float((x * x).sum(1).mean()), 1e-12)
-    values, vectors = eigh(_similarity(landmarks, landmarks, gamma))
-    whiten = vectors / np.sqrt(np.maximum(values, 1e-6 * values[-1]))
-    return lambda rows: _similarity(rows, landmarks, gamma) @ whiten
+def _hat(x: Floats, landmarks: Floats, ridge: float, width: float, everything: Floats) -> _Hat:
+    """The regression on the span of the landmarks (Nyström): no eigenvalue is needed, one factorisation is enough."""
+    gamma = width / max(float((everything * everything).sum(1).mean()), 1e-12)
+    features = _similarity(x, landmarks, gamma)
+    normal = features.T @ features + ridge * _similarity(landmarks, landmarks, gamma)
+    normal[np.diag_indices(len(normal))] += 1e-9 * np.trace(normal)  # landmarks may coincide
+    upper = cholesky(normal)
+    return _Hat(solve_triangular(upper, features.T, trans="T").T, upper, landmarks, gamma)
+
+
+def _machine(hat: _Hat, weights: Floats) -> Machine:
+    mean = weights.mean(0)
+    return Machine(hat.landmarks, solve_triangular(hat.upper, hat.left.T @ (weights - mean)), mean, hat.gamma)
 
 
 def _similarity(a: Floats, b: Floats, gamma: float) -> Floats:
@@ -100,37 +129,76 @@ def _similarity(a: Floats, b: Floats, gamma: float) -> Floats:
     return np.asarray(np.exp(-gamma * np.maximum(squares, 0.0)))
 
 
-def _basis(features: Floats) -> _Basis:
-    values, vectors = eigh(features.T @ features)
-    large = values > 1e-9 * values[-1]
-    root, right = np.sqrt(values[large]), vectors[:, large]
-    return _Basis(features @ (right / root), root, right)
+class _Sets(NamedTuple):
+    """The candidates of a mask [n, c] one by one, row after row: with many classes they are few."""
+
+    shape: tuple[int, ...]
+    row: NDArray[np.intp]
+    label: NDArray[np.intp]
+    first: NDArray[np.intp]  # [n] where each row begins
+    prior: Floats | float
+
+    @classmethod
+    def of(cls, mask: NDArray[np.bool_], prior: Floats | None) -> _Sets:
+        row, label = np.nonzero(mask)
+        return cls(
+            mask.shape, row, label, np.searchsorted(row, np.arange(len(mask))), 0.0 if prior is None else prior[mask]
+        )
+
+    def softmax(self, logs: Floats) -> Floats:
+        weights = np.exp(logs - np.maximum.reduceat(logs, self.first)[self.row])
+        return np.asarray(weights / np.add.reduceat(weights, self.first)[self.row])
+
+    def dense(self, values: Floats) -> Floats:
+        whole = np.zeros(self.shape)
+        whole[self.row, self.label] = values
+        return whole
 
 
-def _rounds(
-    basis: _Basis, mask: NDArray[np.bool_], prior: Floats, kernel: Kernel
-) -> tuple[Floats, Floats, Floats, Floats]:
-    """Weights and left-out predictions after so many rounds, and the regression that gave the last ones."""
-    square = basis.root**2
-    weights = mask * np.exp(prior - prior.max(1, keepdims=True))
-    weights /= weights.sum(1, keepdims=True)
+def _rounds(hat: _Hat, mask: NDArray[np.bool_], prior: Floats | None, kernel: Kernel) -> tuple[Floats, Floats]:
+    """Weights [n, c] after so many rounds, and those that the last round was asked with."""
+    sets, own = _Sets.of(mask, prior), hat.own[:, 0]
+    weights, total = sets.softmax(np.zeros(len(sets.row)) + sets.prior), hat.left.sum(0)
     for _ in range(kernel.rounds):
-        mean = weights.mean(0)
-        scores = _left_out(basis, kernel.ridge, weights)
-        inside = basis.left.T @ (weights - mean)
-        weights = (weights + _weights(scores, mask, prior, mean, kernel)) / 2  # half a step: whole ones swing
-    coefficients = basis.right @ ((basis.root / (square + kernel.ridge))[:, None] * inside)
-    return weights, scores, coefficients, mean
+        before, mean = weights, np.bincount(sets.label, weights, mask.shape[1]) / len(mask)
+        said = _said(hat.left, sets, weights) - (hat.left @ total)[sets.row] * mean[sets.label]
+        centred, mine = weights - mean[sets.label], own[sets.row]
+        scores = (said - mine * centred) / (1 - mine) + mean[sets.label]
+        weights = (weights + _weights(scores, sets, mean, kernel)) / 2  # half a step: whole ones swing
+    return sets.dense(weights), sets.dense(before)
 
 
-def _left_out(basis: _Basis, ridge: float, weights: Floats) -> Floats:
-    """What the regression on all other rows says of each row's weights [n, c]."""
-    square = basis.root**2
-    shrink = (square / (square + ridge))[:, None]
-    own = ((basis.left**2) @ shrink).clip(max=1 - 1e-6)  # [n, 1] how much of a prediction is the row's own weight
-    centred = weights - weights.mean(0)
-    said = basis.left @ (shrink * (basis.left.T @ centred))
-    return np.asarray((said - own * centred) / (1 - own) + weights.mean(0))
+def _said(left: Floats, sets: _Sets, weights: Floats) -> Floats:
+    """H w at the candidates; where these are few among many classes, for them alone."""
+    if 20 * len(weights) > np.prod(sets.shape):
+        return np.asarray((left @ (left.T @ sets.dense(weights)))[sets.row, sets.label])
+    inside = csr_array((weights, (sets.label, sets.row)), shape=sets.shape[::-1]) @ left  # [c, m]
+    blocks = [slice(start, start + BLOCK) for start in range(0, len(weights), BLOCK)]
+    return np.concatenate([np.einsum("em,em->e", left[sets.row[at]], inside[sets.label[at]]) for at in blocks])
+
+
+def _weights(scores: Floats, sets: _Sets, mean: Floats, kernel: Kernel) -> Floats:
+    held_back = kernel.balance * np.log(np.maximum(mean, 1e-4))
+    return sets.softmax(kernel.sharpness * scores - held_back[sets.label] + sets.prior)
+
+
+def _left_out(hat: _Hat, weights: Floats, groups: NDArray[Any] | None = None) -> Floats:
+    """What the regression on all other rows, or on all other groups [n], says of each row's weights [n, c]."""
+    mean = weights.mean(0)
+    centred = weights - mean
+    rest = centred - hat.left @ (hat.left.T @ centred)
+    if groups is None:
+        return np.asarray(weights - rest / (1 - hat.own))
+    for rows in _members(groups):
+        matrix = np.eye(len(rows)) - hat.left[rows] @ hat.left[rows].T
+        rest[rows] = np.linalg.solve(matrix + 1e-6 * np.eye(len(rows)), rest[rows])
+    return np.asarray(weights - rest)
+
+
+def _members(groups: NDArray[Any]) -> list[NDArray[np.intp]]:
+    """The rows of every group."""
+    _, number, size = np.unique(groups, return_inverse=True, return_counts=True)
+    return np.split(np.argsort(number, kind="stable"), np.cumsum(size)[:-1])
 
 
 def ask_strangers(
@@ -146,13 +214,12 @@ def ask_strangers(
     """
     x = np.asarray(x, dtype=np.float64)
     order = np.random.default_rng(seed).permutation(len(x))
-    features = _nystrom(x, x[order[: kernel.landmarks]], kernel.width)(x)
-    scores, nothing = np.empty(mask.shape), np.zeros((1, mask.shape[1]))
+    scores = np.empty(mask.shape)
     for part in np.array_split(order, min(parts, len(x))):
         rest = np.setdiff1d(order, part)
         if len(rest):
-            *_, coefficients, mean = _rounds(_basis(features[rest]), mask[rest], nothing, kernel)
-            scores[part] = features[part] @ coefficients + mean
+            hat = _hat(x[rest], x[order[: kernel.landmarks]], kernel.ridge, kernel.width, x)
+            scores[part] = _machine(hat, _rounds(hat, mask[rest], None, kernel)[1])(x[part])
     return scores
 
 
@@ -163,7 +230,8 @@ def left_out_regression(
 ) -> Callable[[float, Floats], Floats]:
     """Kernel regression as a function: from a ridge and weights [n, c] to what all *other* rows say of each row's [n, c]."""
     landmarks = x[np.random.default_rng(seed).permutation(len(x))[: kernel.landmarks]]
-    return partial(_left_out, _basis(_nystrom(x, landmarks, kernel.width)(x)))
+    with_ridge = cache(lambda ridge: _hat(x, landmarks, ridge, kernel.width, x))
+    return lambda ridge, weights: _left_out(with_ridge(ridge), weights)
 
 
 def influence(
@@ -174,15 +242,9 @@ def influence(
 ) -> Floats:
     """How far what the regression on all other rows says of some row moves with the weight of another one, [m, m] for m rows."""
     order = np.random.default_rng(seed).permutation(len(x))
-    features = _nystrom(x, x[order[: kernel.landmarks]], kernel.width)
-    some, own = features(x[order[:_ENOUGH]]), features(x[rows])
-    square = some.T @ some * (len(x) / len(some)) + kernel.ridge * np.eye(some.shape[1])
-    moved = own @ np.linalg.solve(square, own.T)
+    some, landmarks = x[order[:_ENOUGH]], x[order[: kernel.landmarks]]
+    share = len(some) / len(x)  # the others crowd the same places
+    hat = _hat(some, landmarks, share * kernel.ridge, kernel.width, x)
+    own = solve_triangular(hat.upper, _similarity(x[rows], landmarks, hat.gamma).T, trans="T").T
+    moved = share * own @ own.T
     return np.asarray(moved / (1 - moved.diagonal().clip(max=1 - 1e-6))[:, None])
-
-
-def _weights(scores: Floats, mask: NDArray[np.bool_], prior: Floats, mean: Floats, kernel: Kernel) -> Floats:
-    logs = kernel.sharpness * scores - kernel.balance * np.log(np.maximum(mean, 1e-4)) + prior
-    logs = np.where(mask, logs, -np.inf)
-    weights = np.exp(logs - logs.max(1, keepdims=True))
-    return np.asarray(weights / weights.sum(1, keepdims=True))

@@ -3,13 +3,17 @@
 1. Kernel regression that leaves each row out (`oneof.selection.leave_one_out`) weighs the candidates, once for every way to see the features.
    How often its prediction lies in the row's set ranks these ways; their mean purifies the sets.
 2. Settings of networks are tried for a few epochs on folds of the purified sets, all as one stack, and scored on held-out sets.
-3. An ensemble of the best settings is trained; every network holds out other rows.
+3. An ensemble of the best settings is trained, and linear models beside it; every network holds out other rows.
+
+By default there is one setting for each of the two best ways to see the features, so nothing is tried in step 2.
 
 No true label is used anywhere. Docs: docs/decisions/0006-default-estimator.md.
 """
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -26,8 +30,21 @@ from oneof.data.splits import split_rows
 from oneof.metrics import CRITERIA, MEANS
 from oneof.networks import MLP
 from oneof.purify import Purify, Removals
+from oneof.selection.learners import Regression, Taught, sharpened
+from oneof.selection.leave_one_out import Kernel
 from oneof.selection.space import Setting
-from oneof.selection.trying import FEWEST, Prepared, Search, ask, prepare, purified, rounded, training, trial_of
+from oneof.selection.trying import (
+    FEWEST,
+    Asked,
+    Prepared,
+    Search,
+    ask,
+    prepare,
+    purified,
+    rounded,
+    training,
+    trial_of,
+)
 from oneof.storage.rows import Row
 from oneof.storage.settings import plain_value
 from oneof.training.fit import fit
@@ -39,11 +56,13 @@ from oneof.training.trials import Trial
 class Found(NamedTuple):
     """What a search leaves behind."""
 
-    fits: tuple[Fit, ...]  # the ensemble, one stack per architecture
+    fits: tuple[Fit, ...]  # the ensemble, one stack per architecture; none where only other learners are asked for
     tried: list[Row]  # with truth-free scores: ways to see the features, then settings, best first
     chosen: list[Setting]  # those in the ensemble
     candidates: NDArray[np.bool_]  # [n, c] the sets that the ensemble was trained on
     weights: NDArray[np.float64] | None  # [n, c] of the candidates, by what the other rows say
+    regression: Taught | None  # by which they said it
+    left_out: list[str]  # for want of time, in words
 
 
 def search(x: NDArray[Any], mask: NDArray[np.bool_], asked: Search = Search()) -> Found:  # noqa: B008 - frozen
@@ -68,17 +87,58 @@ def _search(x: NDArray[Any], mask: NDArray[np.bool_], asked: Search, crew: Crew)
     """`search` in one process, or in one of a crew's."""
     rows = prepare(x, mask, asked, crew)
     space, rule = rows.space, asked.rule if asked.gold is None else "gold"
+    networks = {"networks", "linear"} & {one for one in space.learners if isinstance(one, str)}
     asked_ways = tuple(dict.fromkeys(one.scaling for one in asked.settings)) or space.scaling
-    heard = crew.each(partial(ask, rows), asked_ways) if space.kernel else []
+    heard = crew.each(partial(ask, rows), asked_ways) if space.kernel or not networks else []
     heard.sort(key=lambda one: -one.row[rule])
     weights = np.asarray(np.mean([one.weights for one in heard], axis=0)) if heard else None
+    regression = _regression(rows, heard[: space.scalings])
+    if not networks:
+        return Found((), [one.row for one in heard], [], mask, weights, regression, [])
     kept, lead = purified(mask, weights, space.margin)
     ways = [one.row["scaling"] for one in heard[: space.scalings]] or list(space.scaling)
-    settings = [Setting(*one) for one in product(space.hidden, ways, space.lr, space.weight_decay)]
+    hidden = space.hidden if "networks" in networks else ((),)
+    settings = [Setting(*one) for one in product(hidden, ways, space.lr, space.weight_decay)]
+    epochs = crew.agreed(_affordable(rows._replace(mask=kept), settings))
+    left_out = [] if epochs == space.epochs else [f"--time-limit: networks had {epochs} of {space.epochs} epochs."]
+    if not epochs and heard:
+        left_out = ["--time-limit: there was no time for networks."]
+        return Found((), [one.row for one in heard], [], mask, weights, regression, left_out)
+    rows = rows._replace(asked=replace(rows.asked, space=replace(space, epochs=max(epochs, 1))))
     tried, chosen = ([], list(asked.settings)) if asked.settings else _try(rows._replace(mask=kept), settings, rule)
     fits = _ensemble(rows._replace(mask=kept), chosen)
+    if "linear" in networks and () not in hidden:
+        linear = list(dict.fromkeys(one._replace(hidden=()) for one in chosen))
+        wide = replace(
+            rows.asked, space=replace(rows.space, batch=2 * (space.batch or 50))
+        )  # steps of linear models are all overhead
+        fits += _ensemble(rows._replace(mask=kept, asked=wide), linear, "linear")
     fits = tuple(replace(one, removals=_with_first_round(one, lead)) for one in fits)
-    return Found(fits, [one.row for one in heard] + tried, chosen, kept, weights)
+    return Found(fits, [one.row for one in heard] + tried, chosen, kept, weights, regression, left_out)
+
+
+def _affordable(rows: Prepared, settings: list[Setting]) -> int:
+    """Epochs of the ensemble that take half of the time that is left, by the time that one takes: the rest is for trees and labels.
+
+    Fewer than five teach a network too little: then none.
+    """
+    epochs, left = rows.space.epochs or 60, rows.asked.seconds_left
+    if math.isinf(left):
+        return epochs
+    begun = time.monotonic()
+    short = replace(rows.asked, space=replace(rows.space, epochs=1, purify=None), progress=None)
+    _ensemble(rows._replace(asked=short), settings[: rows.space.settings])
+    some = int(min(epochs, (left / 2) // max(time.monotonic() - begun, 1e-3)))
+    return some if some >= min(epochs, 5) else 0
+
+
+def _regression(rows: Prepared, heard: list[Asked]) -> Taught | None:
+    """The regressions that covered sets best, as a learner."""
+    if not heard:
+        return None
+    sharpness = (rows.space.kernel or Kernel()).sharpness
+    learner = Regression(rows.ranks, tuple(one.seen for one in heard), sharpness)
+    return Taught(learner, sharpened([one.scores for one in heard], sharpness))
 
 
 # ------------------------------------------------------------------------------------------------ 2. settings of networks
@@ -87,7 +147,7 @@ def _search(x: NDArray[Any], mask: NDArray[np.bool_], asked: Search, crew: Crew)
 def _try(rows: Prepared, settings: list[Setting], rule: str) -> tuple[list[Row], list[Setting]]:
     """Every setting with its scores on held-out sets, best first; and the best few."""
     space, asked, n = rows.space, rows.asked, len(rows.wide)
-    if len(settings) <= 1 or n < FEWEST:
+    if len(settings) <= space.settings or n < FEWEST:
         return [], settings[: space.settings]
     some = np.sort(np.random.default_rng(asked.seed).permutation(n)[: space.rows])
     splits = split_rows(some, space.folds, asked.groups, asked.seed)
@@ -143,7 +203,7 @@ def _fit(
 # ---------------------------------------------------------------------------------------------------------- 3. the ensemble
 
 
-def _ensemble(rows: Prepared, chosen: list[Setting]) -> tuple[Fit, ...]:
+def _ensemble(rows: Prepared, chosen: list[Setting], name: str = "ensemble") -> tuple[Fit, ...]:
     """Networks of the chosen settings in turn, every one with its own held-out rows."""
     space, asked = rows.space, rows.asked
     splits = split_rows(np.arange(len(rows.wide)), space.parts or space.members, asked.groups, asked.seed + 1)
@@ -151,12 +211,12 @@ def _ensemble(rows: Prepared, chosen: list[Setting]) -> tuple[Fit, ...]:
     fits = []
     for number, hidden in enumerate(_distinct(one.hidden for one, _, _ in members)):
         own = [member for member in members if member[0].hidden == hidden]
-        starts = asked.starts[number] if asked.starts else [None] * len(own)
+        starts: Sequence[Any] = asked.starts.get(hidden) or [None] * len(own)
         trials = [
             replace(trial_of(one, (asked.seed, len(chosen), i), split), start=start)
             for (one, i, split), start in zip(own, starts, strict=True)
         ]
-        fits.append(_fit(rows, trials, hidden, space.purify, space.epochs or 60, f"ensemble-{number}"))
+        fits.append(_fit(rows, trials, hidden, space.purify, space.epochs or 60, f"{name}-{number}"))
     return tuple(fits)
 
 

@@ -9,10 +9,12 @@ from difflib import get_close_matches
 from typing import Any, NamedTuple
 
 import numpy as np
+from sklearn.utils.validation import has_fit_parameter
 
 from oneof.data.scaling import Beside
 from oneof.methods import METHODS, BalancedProden, Method
 from oneof.purify import Pop, Purify
+from oneof.selection.learners import LEARNERS, Trees
 from oneof.selection.leave_one_out import Kernel
 from oneof.training.optimize import SGD, Optimizer
 
@@ -43,8 +45,10 @@ class Space:
 
     hidden: tuple[tuple[int, ...], ...] = ((256,),)
     scaling: tuple[str, ...] = ("feature", "global", "root", "ranks", "both")
-    lr: tuple[float, ...] = (0.1, 0.3)
-    weight_decay: tuple[float, ...] = (3e-4, 1e-3)
+    lr: tuple[float, ...] = (0.3,)
+    weight_decay: tuple[float, ...] = (1e-3,)
+    learners: tuple[Any, ...] = LEARNERS  # of LEARNERS, or scikit-learn classifiers
+    trees: Trees = Trees()  # noqa: RUF009 - frozen
     kernel: Kernel | None = Kernel()  # noqa: RUF009 - frozen; None: sets are not purified beforehand
     margin: float = 0.3  # a label falls beforehand when another leads it by so much in what the other rows say
     method: Method = BalancedProden()  # noqa: RUF009 - frozen
@@ -52,15 +56,15 @@ class Space:
     optimizer: Optimizer = SGD()  # noqa: RUF009 - frozen
     mixup: float = 1.0
     noise: float = 0.0
-    batch: int | None = None  # None: 50, more for more than 5,000 rows
+    batch: int | None = None  # None: a tenth of the rows, 16 to 100; more for more than 10,000 rows
     scalings: int = 2  # ways to see the features that networks are tried with
     rows: int = 5000  # of a larger table a sample speaks for it until the ensemble is trained
     folds: int = 3
     trial_epochs: int = 15
     settings: int = 3  # that the ensemble is made of
-    members: int = 12  # networks in the ensemble
+    members: int = 5  # networks in the ensemble, and linear ones beside them
     parts: int | None = None  # of the rows, each held out by other networks; None: as many as there are networks
-    epochs: int | None = None  # None: 60, fewer for more than 20,000 rows
+    epochs: int | None = None  # None: 30, fewer for more than 40,000 rows
 
     def narrowed(self, setting: Mapping[str, Any]) -> Space:
         """What a setting says in place of what would be searched; None says nothing.
@@ -85,9 +89,14 @@ class Space:
 
     def of(self, n: int) -> Space:
         """With numbers in place of None, for a table of n rows."""
-        batch = self.batch or int(np.clip(n // 100, 50, 2048))
-        epochs = self.epochs or int(np.clip(1_200_000 // n, 5, 60))
+        batch = self.batch or int(np.clip(n // 10, 16, np.clip(n // 100, 100, 2048)))
+        epochs = self.epochs or int(np.clip(1_200_000 // n, 5, 30))
         return replace(self, batch=batch, epochs=epochs)
+
+    @property
+    def quick(self) -> Space:
+        """Without networks: the first answer."""
+        return replace(self, learners=("kernel", "trees"), trees=replace(self.trees, count=100))
 
 
 def method_for_tables(method: str | Method) -> Method:
@@ -96,6 +105,24 @@ def method_for_tables(method: str | Method) -> Method:
     if found.views > 1:
         raise ValueError(f"method must work on tables; {method!r} compares views of images. Use oneof.fit with views=.")
     return found
+
+
+def checked_learners(learners: Any) -> tuple[Any, ...]:
+    """Learners by name, or scikit-learn classifiers that give probabilities and take weights; one or several."""
+    several = isinstance(learners, (list, tuple)) and learners
+    for one in learners if several else [learners]:
+        classifier = hasattr(one, "predict_proba") and not isinstance(one, type)
+        if not classifier and (not isinstance(one, str) or one not in LEARNERS):
+            near = get_close_matches(str(one), LEARNERS, 1)
+            hint = f" Did you mean {near[0]!r}?" if near else ""
+            raise ValueError(
+                f"learners must be some of {', '.join(LEARNERS)}, or scikit-learn classifiers with predict_proba; got {one!r}.{hint}"
+            )
+        if classifier and not has_fit_parameter(one, "sample_weight"):
+            raise ValueError(
+                f"learners must take sample_weight in fit; {type(one).__name__} does not. Use another one."
+            )
+    return tuple(learners) if several else (learners,)
 
 
 def widths(hidden: Any) -> tuple[int, ...]:

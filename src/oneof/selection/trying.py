@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,6 +17,7 @@ from torch import Tensor
 from oneof.data.ranks import Ranks, learn_ranks
 from oneof.data.splits import Split
 from oneof.metrics import criteria, with_means
+from oneof.selection.learners import Seen
 from oneof.selection.leave_one_out import Kernel, ask_others
 from oneof.selection.space import SEEN, Setting, Space
 from oneof.storage.rows import Row
@@ -45,6 +48,8 @@ class Search:
         How much votes speak for each label [n, c], as for `oneof.fit`.
     gold
         True labels [n] of some rows, -1 elsewhere: they choose the settings, in place of the rule, and train nothing.
+    until
+        When learning should end, by `time.monotonic`: networks get as many epochs as fit, or are left out.
     progress, checkpoint, memory, device, processes
         As for `oneof.fit`; processes are started once for the whole search.
     """
@@ -54,14 +59,19 @@ class Search:
     rule: str = "both"
     groups: Any = None
     settings: tuple[Setting, ...] = ()
-    starts: tuple[Sequence[Mapping[str, Tensor]], ...] = ()
+    starts: Mapping[tuple[int, ...], Sequence[Mapping[str, Tensor]]] = field(default_factory=dict)
     prior: NDArray[np.floating[Any]] | None = None
     gold: NDArray[np.intp] | None = None
+    until: float | None = None
     progress: str | None = None
     checkpoint: str | Path | None = None
     memory: int | None = None
     device: str | torch.device = "cpu"
     processes: int | None = None
+
+    @property
+    def seconds_left(self) -> float:
+        return math.inf if self.until is None else self.until - time.monotonic()
 
 
 FEWEST = 200
@@ -94,6 +104,8 @@ class Asked(NamedTuple):
 
     row: Row
     weights: NDArray[np.floating[Any]]  # [n, c]
+    scores: NDArray[np.float32]  # [n, c] for every label
+    seen: Seen  # to ask about new rows
 
 
 def ask(rows: Prepared, scaling: str) -> Asked:
@@ -103,12 +115,17 @@ def ask(rows: Prepared, scaling: str) -> Asked:
     x = ((wide - shift) * scale)[:, scale != 0].numpy()
     kernel = rows.space.kernel or Kernel()
     prior = None if rows.asked.prior is None else np.log(np.maximum(rows.asked.prior, 1e-12))
-    opinion = ask_others(x, rows.mask, kernel, prior=prior, rows=rows.space.rows, seed=rows.asked.seed)
+    opinion = ask_others(
+        x, rows.mask, kernel, prior=prior, rows=rows.space.rows, seed=rows.asked.seed, groups=rows.asked.groups
+    )
     logits = torch.as_tensor(kernel.sharpness * opinion.scores)
     scores = rounded({name: one.item() for name, one in criteria(logits, torch.as_tensor(rows.mask)).items()})
     if gold is not None:
         scores["gold"] = round(float((opinion.scores.argmax(1) == gold)[gold >= 0].mean()), 6)
-    return Asked({"stage": "others", "scaling": scaling, **scores}, opinion.weights)
+    seen = Seen(shift.numpy(), scale.numpy(), opinion.machine)
+    return Asked(
+        {"stage": "others", "scaling": scaling, **scores}, opinion.weights, opinion.scores.astype(np.float32), seen
+    )
 
 
 def rounded(scores: dict[str, float]) -> Row:

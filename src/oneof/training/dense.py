@@ -88,8 +88,8 @@ class Dense:
 
     def places(self, at: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Trial, row and label of entries of the values, counted flat."""
-        trial, row, label = torch.unravel_index(at, self.values.shape)
-        return trial, row, label
+        _, n, c = self.values.shape
+        return at // (n * c), at // c % n, at % c  # torch.unravel_index would import a second's worth of modules
 
     def first_memory(self, init: Callable[..., Any], prior: Dense | None) -> Any:
         """What a method's `init` makes of all rows: a table, a tuple of them, or ()."""

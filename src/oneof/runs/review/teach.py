@@ -47,14 +47,16 @@ class Again:
 
     @property
     def settings(self) -> tuple[Setting, ...]:
-        """Those that the run chose."""
-        return tuple(Setting(**one | {"hidden": tuple(one["hidden"])}) for one in self.run.facts["chosen"])
+        """Those that the run chose; of linear models, where these were better than networks."""
+        linear = "networks" not in self.run.model.learners
+        chosen = [one | {"hidden": () if linear else tuple(one["hidden"])} for one in self.run.facts["chosen"]]
+        return tuple(dict.fromkeys(Setting(**one) for one in chosen))
 
-    def starts(self, classes: int) -> tuple[list[Any], ...]:
-        """The networks' weights; none where a label was added, for which these have no output."""
+    def starts(self, classes: int) -> dict[tuple[int, ...], list[Any]]:
+        """The networks' weights by hidden layers; none where a label was added, for which these have no output."""
         if classes != len(self.run.model.classes):
-            return ()
-        return tuple([net.state_dict() for net in member.stack.modules()] for member in self.run.model.members)
+            return {}
+        return {one.hidden: [net.state_dict() for net in one.stack.modules()] for one in self.run.model.members}
 
     def space(self, space: Space, n: int, classes: int) -> Space:
         """A space for networks that have learned most of it already: fewer epochs, purified from the first on."""
@@ -62,7 +64,8 @@ class Again:
             return space
         space = space.of(n)
         early = None if space.purify is None else replace(space.purify, warm_up=1, interval=2, window=2)
-        return replace(space, epochs=max(3, (space.epochs or 60) // QUICK), purify=early)
+        learners = tuple(one for one in space.learners if one in (*self.run.model.learners, "trees", "kernel"))
+        return replace(space, epochs=max(3, (space.epochs or 60) // QUICK), purify=early, learners=learners)
 
     def teach(self, examples: Examples) -> Examples:
         """The examples with the sets that people left, and room for labels that they typed."""

@@ -1,0 +1,136 @@
+"""Learners beside the networks: what they say of rows that they did not learn from, and how much each counts."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from sklearn.ensemble import ExtraTreesClassifier
+from sklearn.naive_bayes import GaussianNB
+from sklearn.neighbors import KNeighborsClassifier
+
+from oneof.data.synthetic import mixture
+from oneof.selection.learners import Lesson, Trees, _flat, believed, grow_trees, shares, teach_own
+from oneof.selection.space import checked_learners
+
+DATA = mixture(n=300, d=3, c=4, separation=6.0, seed=0)
+LESSON = Lesson(DATA.x.astype(np.float32), np.eye(4)[DATA.labels], seed=3)
+FEW = Trees(count=30, parts=5)
+
+
+def test_arrays_say_what_scikit_learns_trees_say():
+    x = LESSON.x.astype(np.float32)
+    grown = ExtraTreesClassifier(20, random_state=0).fit(x, DATA.labels)
+    flat = _flat(grown, np.zeros(3), 4)
+    near = np.concatenate([x, np.float32(0.5) * (x[1:] + x[:-1])])
+    np.testing.assert_allclose(flat(near), grown.predict_proba(near), atol=1e-6)
+    assert not flat.misfit(3, 4)
+
+
+def test_trees_say_of_a_row_what_those_say_that_did_not_see_it():
+    """A row whose label is wrong is named right by trees that were not taught it; taught, they repeat it."""
+    beliefs = LESSON.beliefs.copy()
+    beliefs[:5] = np.roll(beliefs[:5], 1, axis=1)
+    taught = grow_trees(replace(LESSON, beliefs=beliefs), 4, FEW)
+    truth = DATA.labels[:5]
+    assert (taught.left_out[:5].argmax(1) == truth).mean() >= 0.8
+    assert (taught.learner(LESSON.x[:5]).argmax(1) != truth).all()
+    assert (taught.left_out.argmax(1) == DATA.labels).mean() > 0.9
+
+
+def test_same_seed_same_trees():
+    first, second, other = (grow_trees(replace(LESSON, seed=seed), 4, FEW).learner for seed in (3, 3, 4))
+    np.testing.assert_array_equal(first.threshold, second.threshold)
+    assert len(first.threshold) != len(other.threshold) or (first.threshold != other.threshold).any()
+
+
+def test_folds_hold_every_row_out_once_and_groups_together():
+    groups = np.arange(300) // 7
+    held = np.zeros(300, dtype=int)
+    for train, out in replace(LESSON, groups=groups).folds(10):
+        held[out] += 1
+        assert not set(groups[train]) & set(groups[out])
+    assert (held == 1).all()
+
+
+def test_one_group_alone_is_learned_from():
+    (train, held), *more = replace(LESSON, groups=np.zeros(300)).folds(10)
+    assert len(train) == len(held) == 300
+    assert not more
+
+
+@pytest.mark.parametrize(
+    ("part", "change"),
+    [
+        ("right", lambda a: np.full_like(a, -1)),
+        ("right", lambda a: np.where(a > 0, 1, 0)),
+        ("right", lambda a: a + len(a)),
+        ("feature", lambda a: a + 4),
+        ("feature", lambda a: a - 9),
+        ("root", lambda a: a + 10**6),
+        ("threshold", lambda a: a[1:]),
+        ("origin", lambda a: a[1:]),
+    ],
+)
+def test_arrays_that_are_no_trees_are_known(part, change):
+    forest = grow_trees(LESSON, 4, FEW).learner
+    assert replace(forest, **{part: change(getattr(forest, part))}).misfit(3, 4)
+
+
+def test_trees_are_fewer_and_then_left_out_of_many_classes():
+    assert [Trees().each(c) for c in (2, 25, 50, 5000)] == [30, 30, 15, 5]
+    assert Trees().affordable(100_000, 20)
+    assert not Trees().affordable(5000, 5000)
+
+
+def test_a_classifier_of_ones_own():
+    taught = teach_own(LESSON, GaussianNB(), 4)
+    assert (taught.left_out.argmax(1) == DATA.labels).mean() > 0.9
+    np.testing.assert_allclose(taught.learner(LESSON.x).sum(1), 1, atol=1e-6)
+
+
+def test_beliefs_stay_in_the_set_and_are_weighed_by_the_prior():
+    mask, said = np.array([[1, 1, 0]], dtype=bool), np.array([[0.2, 0.2, 0.6]])
+    np.testing.assert_allclose(believed(mask, [said]), [[0.5, 0.5, 0]])
+    np.testing.assert_allclose(believed(mask, [said], np.array([[3.0, 1.0, 9.0]])), [[0.75, 0.25, 0]])
+    np.testing.assert_allclose(believed(mask, []), [[0.5, 0.5, 0]])
+
+
+def test_shares_are_equal_where_learners_are_and_where_rows_are_few():
+    good, sets = np.tile([[0.8, 0.2], [0.2, 0.8]], (300, 1)), np.tile([[True, False], [False, True]], (300, 1))
+    np.testing.assert_allclose(shares([good, good], sets), [0.5, 0.5])
+    few = shares([good[:4], 1 - good[:4]], sets[:4])
+    assert few[0] > few[1] > 0.4
+    assert shares([good, 1 - good], sets).tolist() == [1.0, 0.0]
+
+
+def test_the_prior_says_which_learner_is_right():
+    """Sets that hold every label tell nothing; votes do."""
+    good = np.tile([[0.9, 0.1], [0.1, 0.9]], (300, 1))
+    everything = np.ones((600, 2), dtype=bool)
+    np.testing.assert_allclose(shares([good, 1 - good], everything), [0.5, 0.5])
+    assert shares([good, 1 - good], everything, good)[0] > 0.9
+
+
+@pytest.mark.parametrize(
+    ("learners", "message"),
+    [
+        (
+            ("tree",),
+            r"learners must be some of networks, linear, trees, kernel, or .*; got 'tree'\. Did you mean 'trees'\?",
+        ),
+        ((), r"learners must be some of networks, .*; got \(\)\."),
+        (
+            (KNeighborsClassifier(),),
+            r"learners must take sample_weight in fit; KNeighborsClassifier does not\. Use another one\.",
+        ),
+    ],
+)
+def test_messages(learners, message):
+    with pytest.raises(ValueError, match=message):
+        checked_learners(learners)
+
+
+def test_one_learner_may_be_named_alone():
+    assert checked_learners("trees") == ("trees",)
