@@ -141,7 +141,7 @@ def learn(examples: Examples, asked: Search, *, train_on_gold: bool = False) -> 
     return Learned(
         replace(model, calibration=calibrate(judged, said)),
         _purified(examples, model, found, trained, resolved),
-        training_record(found.fits),
+        training_record([fit for fit, one in zip(found.fits, networks.members, strict=True) if one in model.members]),
         found.tried + tried,
         said,
         plain_value([one._asdict() for one in found.chosen]),
