@@ -32,7 +32,7 @@ from oneof.runs.labels import (
     resolve,
     trained_rows,
 )
-from oneof.runs.model import FORMAT, Model, member_of, save_model
+from oneof.runs.model import FORMAT, Member, Model, member_of, save_model
 from oneof.runs.nearest_rows import find_evidence
 from oneof.runs.sample import write_sample
 from oneof.selection.learners import Lesson, Taught, believed, grow_trees, shares, teach_own
@@ -141,7 +141,7 @@ def learn(examples: Examples, asked: Search, *, train_on_gold: bool = False) -> 
     return Learned(
         replace(model, calibration=calibrate(judged, said)),
         _purified(examples, model, found, trained, resolved),
-        training_record([fit for fit, one in zip(found.fits, networks.members, strict=True) if one in model.members]),
+        training_record([fit for fit, own in zip(found.fits, networks.members, strict=True) if _is_part(own, model)]),
         found.tried + tried,
         said,
         plain_value([one._asdict() for one in found.chosen]),
@@ -149,6 +149,10 @@ def learn(examples: Examples, asked: Search, *, train_on_gold: bool = False) -> 
         asked.seed,
         found.left_out + (["--time-limit: there was no time for trees."] if late else []),
     )
+
+
+def _is_part(member: Member, model: Model) -> bool:
+    return any(member is one for one in model.members)
 
 
 def _ask_members(
