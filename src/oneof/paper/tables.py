@@ -56,7 +56,11 @@ def _entries(row: Row, number: int, titles: Mapping[str, str]) -> Iterator[tuple
 
 
 EPOCHS = {"cifar10": 100, "cifar100": 100}  # of Table 1; MNIST-like images have 50
-KINDS = {"saturated": "", "20": "hard sets"}  # of a classifier trained to the end, as the paper's; or of an early one
+KINDS = {
+    "saturated": "",
+    "20": "hard sets",
+    "printed": "sets as printed",
+}  # of a classifier trained to the end, as the paper's; or of an early one
 
 
 def _place(row: Row, number: int) -> tuple[str, str] | None:
