@@ -82,7 +82,7 @@ def candidates(run: Run, data: Dataset, folder: Path, device: str) -> np.ndarray
     """A mask [n, c]; test rows, whose sets nothing reads, have the full set."""
     if run.difficulty == "clean":
         return np.eye(len(data.classes), dtype=bool)[data.labels]
-    mask = sets_of(folder, data, DIFFICULTIES[run.difficulty], device).masks[run.seed]
+    mask = sets_of(folder, data, DIFFICULTIES[run.difficulty], device, run.difficulty == "printed").masks[run.seed]
     return np.concatenate([mask, np.ones((len(data.x) - len(mask), mask.shape[1]), dtype=bool)])
 
 
@@ -164,7 +164,10 @@ def estimate(runs: Sequence[Run], pace: dict[str, float], folder: Path) -> float
     known = pace.get(run.dataset)
     slower = SLOWER.get(run.loss, 1.0)
     seconds = slower * (known * length if known else compiling + epoch * length)
-    if run.difficulty != "clean" and not path_of(folder, run.dataset, DIFFICULTIES[run.difficulty]).exists():
+    if (
+        run.difficulty != "clean"
+        and not path_of(folder, run.dataset, DIFFICULTIES[run.difficulty], run.difficulty == "printed").exists()
+    ):
         seconds += compiling + 0.5 * epoch * DIFFICULTIES[run.difficulty]
     return seconds
 

@@ -376,6 +376,18 @@ def test_a_hundred_classes_have_a_tenth_of_the_rate(monkeypatch):
     assert made.card["average"][0] == pytest.approx(NAMED["cifar100"].paper.average, abs=0.5)
 
 
+def test_the_printed_generator_reaches_the_printed_average_of_mnist(tmp_path, monkeypatch):
+    rng = np.random.default_rng(0)
+    labels = rng.integers(10, size=400)
+    data = Dataset("mnist", rng.integers(0, 256, (400, 6, 6)), labels, list(range(10)), None, np.arange(300, 400))
+    monkeypatch.setattr(sets, "dataset_logits", lambda *_, **__: rng.normal(size=(400, 10)))
+    made = sets.sets_of(tmp_path, data, 200, "cpu", printed=True)
+    assert (tmp_path / "mnist-200-printed.npz").exists()
+    assert made.card["kind"]["kind"] == "InstancePaper"
+    assert made.card["paper_average_reached"] is True
+    assert made.card["average"]["0"] == pytest.approx(8.71, abs=0.2)
+
+
 def test_plans_have_no_run_twice():
     for plan in plans.PLANS.values():
         keys = [run.key for run in plan()]

@@ -17,14 +17,14 @@ from sklearn.decomposition import PCA
 from sklearn.linear_model import RidgeCV
 from sklearn.model_selection import KFold, cross_val_predict
 
-from oneof.candidates.generate import InstanceRate, generate, reach
+from oneof.candidates.generate import Instance, InstancePaper, InstanceRate, generate, reach
 from oneof.data.named.catalogue import NAMED, Dataset
 from oneof.paper.results import origin
 from oneof.storage.files import written_beside
 from oneof.storage.settings import plain_value
 from oneof.training.teacher import dataset_logits
 
-DIFFICULTIES = {"20": 20, "saturated": 200, "tiny": 1}  # epochs of the classifier that draws the sets
+DIFFICULTIES = {"20": 20, "saturated": 200, "printed": 200, "tiny": 1}  # epochs of the classifier that draws the sets
 DRAWS = (0, *range(100, 105))  # one seed to search on, five to report
 RATE = 4.0  # over the number of classes: 0.4 for ten, 0.04 for a hundred
 PREDICTABLE = (
@@ -40,15 +40,15 @@ class Sets(NamedTuple):
     card: dict[str, Any]
 
 
-def path_of(folder: Path, dataset: str, epochs: int) -> Path:
-    return folder / f"{dataset}-{epochs}.npz"
+def path_of(folder: Path, dataset: str, epochs: int, printed: bool = False) -> Path:
+    return folder / f"{dataset}-{epochs}{'-printed' * printed}.npz"
 
 
-def sets_of(folder: Path, data: Dataset, epochs: int, device: str) -> Sets:
-    """The sets as saved, or made now and saved."""
-    path = path_of(folder, data.name, epochs)
+def sets_of(folder: Path, data: Dataset, epochs: int, device: str, printed: bool = False) -> Sets:
+    """The sets as saved, or made now and saved; by the generator as printed, or as released."""
+    path = path_of(folder, data.name, epochs, printed)
     if not path.exists():
-        write(path, make(data, epochs, device))
+        write(path, make(data, epochs, device, printed))
     sets = read(path)
     if len(sets.masks[DRAWS[0]]) != training_part(data):
         raise ValueError(
@@ -62,13 +62,13 @@ def training_part(data: Dataset) -> int:
     return len(data.x) if data.test is None else int(data.test[0])
 
 
-def make(data: Dataset, epochs: int, device: str) -> Sets:
+def make(data: Dataset, epochs: int, device: str, printed: bool = False) -> Sets:
     """Train the classifier, find the temperature, draw."""
     m, classes = training_part(data), len(data.classes)
     every = dataset_logits(data, seed=0, epochs=epochs, device=device, progress=None)
     logits, labels = every[:m], data.labels[:m]
     wished = NAMED[data.name].paper.average
-    kind, bound = InstanceRate(RATE / classes), 1 + RATE
+    kind, bound = (InstancePaper(), classes) if printed else (InstanceRate(RATE / classes), 1 + RATE)
     kind = reach(kind, wished, logits, labels) if wished <= bound else kind
     masks = {seed: generate(labels, classes, kind, seed=seed, logits=logits) for seed in DRAWS}
     right = every.argmax(1) == data.labels
@@ -91,7 +91,7 @@ def make(data: Dataset, epochs: int, device: str) -> Sets:
 
 
 def difficulty(
-    x: NDArray[Any], labels: NDArray[np.intp], mask: NDArray[np.bool_], logits: NDArray[np.float64], kind: InstanceRate
+    x: NDArray[Any], labels: NDArray[np.intp], mask: NDArray[np.bool_], logits: NDArray[np.float64], kind: Instance
 ) -> dict[str, Any]:
     """What the card says of one draw beyond its size."""
     m = np.arange(len(labels))
@@ -137,7 +137,8 @@ def table(folder: Path) -> str:
     lines = [f"| {' | '.join(head)} |", "|" + "---|" * len(head)]
     cards = [read(path).card for path in folder.glob("*.npz")]
     for card in sorted(cards, key=lambda one: (one["dataset"], one["epochs"])):
-        cells = [NAMED[card["dataset"]].title, str(card["epochs"])]
+        form = " (as printed)" if card["kind"]["kind"] == "InstancePaper" else ""
+        cells = [NAMED[card["dataset"]].title, f"{card['epochs']}{form}"]
         cells.append(f"{100 * card['test_accuracy']:.1f} / {100 * card['train_accuracy']:.1f}")
         cells.append(f"{card['kind']['temperature']:.2f}")
         cells.append(f"{np.mean(list(card['average'].values())):.2f} ({card['paper_average']:.2f})")

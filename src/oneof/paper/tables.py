@@ -56,7 +56,11 @@ def _entries(row: Row, number: int, titles: Mapping[str, str]) -> Iterator[tuple
 
 
 EPOCHS = {"cifar10": 100, "cifar100": 100}  # of Table 1; MNIST-like images have 50
-KINDS = {"saturated": "", "20": "hard sets"}  # of a classifier trained to the end, as the paper's; or of an early one
+KINDS = {
+    "saturated": "",
+    "20": "hard sets",
+    "printed": "sets as printed",
+}  # of a classifier trained to the end, as the paper's; or of an early one
 
 
 def _place(row: Row, number: int) -> tuple[str, str] | None:
@@ -103,7 +107,7 @@ def filled(some: Sequence[Line]) -> str:
     cells = {
         (line.dataset.split("/")[0], line.system) for line in some if line.paper and "as printed" not in line.system
     }
-    done = {(line.dataset.split("/")[0], line.system) for line in some if line.ours}
+    done = {(line.dataset.split("/")[0], line.system) for line in some if line.ours and "hard sets" not in line.dataset}
     return f"Filled: {len(cells & done)} of {len(cells)} cells of the paper."
 
 
