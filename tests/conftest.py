@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 
 # Before torch is imported. Some virtual machines announce amx_bf16 and do not run it: oneDNN then fails, or the interpreter dies.
 os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")
@@ -17,6 +18,15 @@ torch.set_num_threads(1)
 os.environ["OMP_NUM_THREADS"] = "1"  # and for the processes that tests start
 settings.register_profile("oneof", deadline=None, max_examples=60)
 settings.load_profile("oneof")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--shuffle", type=int, help="Run tests in a random order, drawn with this seed.")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("--shuffle") is not None:
+        random.Random(config.getoption("--shuffle")).shuffle(items)
 
 
 @pytest.fixture(autouse=True)
