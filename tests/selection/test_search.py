@@ -262,9 +262,9 @@ def test_tiny_tables(n):
 
 
 def test_numbers_of_a_large_table():
-    assert Space().of(1_000_000) == replace(Space(), batch=2048, epochs=5)
-    assert Space().of(900) == replace(Space(), batch=90, epochs=30)
-    assert Space().of(5000) == replace(Space(), batch=100, epochs=30)
+    assert Space().of(1_000_000) == replace(Space(), batch=2047, epochs=5)
+    assert Space().of(900) == replace(Space(), batch=80, epochs=30)
+    assert Space().of(5000) == replace(Space(), batch=80, epochs=30)
     assert Space().of(60) == replace(Space(), batch=16, epochs=30)
     assert Space(epochs=7, batch=9).of(900) == Space(epochs=7, batch=9)
 

@@ -56,7 +56,7 @@ class Space:
     optimizer: Optimizer = SGD()  # noqa: RUF009 - frozen
     mixup: float = 1.0
     noise: float = 0.0
-    batch: int | None = None  # None: a tenth of the rows, 16 to 100; more for more than 10,000 rows
+    batch: int | None = None  # None: a tenth of the rows, 16 to 80; more for more than 8,000 rows; all about equal
     scalings: int = 2  # ways to see the features that networks are tried with
     rows: int = 5000  # of a larger table a sample speaks for it until the ensemble is trained
     folds: int = 3
@@ -89,7 +89,9 @@ class Space:
 
     def of(self, n: int) -> Space:
         """With numbers in place of None, for a table of n rows."""
-        batch = self.batch or int(np.clip(n // 10, 16, np.clip(n // 100, 100, 2048)))
+        trained = max(1, n - n // (self.parts or self.members))
+        most = int(np.clip(n // 10, 16, np.clip(n // 100, 80, 2048)))
+        batch = self.batch or -(-trained // -(-trained // most))  # a last batch of a few rows costs a point of accuracy
         epochs = self.epochs or int(np.clip(1_200_000 // n, 5, 30))
         return replace(self, batch=batch, epochs=epochs)
 
