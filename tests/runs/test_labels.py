@@ -201,7 +201,7 @@ def test_a_label_may_fall_before_training():
     row |= {"removed": [{"label": "bee", "round": 0, "margin": 0.75, "trials": 9}], "trained": 9, "neighbours": []}
     said = reason(row | {"ask": False, "outside": "cow"}, [], 10)
     assert "'bee' fell before training at margin 0.75: the other rows speak against it." in said
-    assert "The networks are sure of 'cow', which is not in the set: does the set miss the truth?" in said
+    assert "The models are sure of 'cow', which is not in the set: does the set miss the truth?" in said
 
 
 def test_neighbours_are_the_nearest():

@@ -44,7 +44,7 @@ def clean(
     asked, outside = sum(table["ask"].to_pylist()), table.num_rows - table["outside"].null_count
     decided = sum(table["decided"].to_pylist())
     say(
-        f"wrote {out}: {table.num_rows:,} rows, {asked:,} to ask a person about, {outside:,} where the networks are sure of a label outside the set"
+        f"wrote {out}: {table.num_rows:,} rows, {asked:,} to ask a person about, {outside:,} whose set seems to miss the truth"
         + f", {decided:,} decided by people" * (decided > 0)
     )
 

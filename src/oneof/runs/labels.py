@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from oneof.runs.model import Model
 from oneof.runs.nearest_rows import Evidence
+from oneof.runs.outside import probability_outside
 from oneof.storage.sheets import lists_of
 from oneof.training.state import Fit
 from oneof.votes.held_out import LeftOut
@@ -30,7 +31,7 @@ class Asking:
 
     margin: float = 0.3  # the label leads the next candidate by less
     agreement: float = 0.7  # fewer of the networks name the label
-    outside: float = 0.9  # the networks together find a label outside the set at least this probable
+    outside: float = 0.5  # its set misses the truth with at least this probability
 
 
 class Opinions(NamedTuple):
@@ -151,7 +152,7 @@ class Resolved(NamedTuple):
     margin: NDArray[np.float32]  # [n] its lead over the next in the original set
     agreement: NDArray[np.float32]  # [n] share of networks that name it
     kept: Mask  # [n, c]
-    outside: NDArray[np.intp]  # [n] a label outside the set that the networks are sure of; -1: none
+    outside: NDArray[np.intp]  # [n] the label outside the set that a row seems to have; -1: none
     ask: Mask  # [n]
 
 
@@ -177,8 +178,8 @@ def resolve(
     label = np.where(kept, shares, -1).argmax(1)
     probability, agreement = shares[rows, label], opinions.first[rows, label]
     margin = probability - np.where(np.arange(shares.shape[1]) == label[:, None], 0, shares).max(1)
-    beyond = np.where(original, 0, opinions.every)
-    outside = np.where(beyond.max(1) >= asking.outside, beyond.argmax(1), -1)
+    missing = probability_outside(opinions.mean, original) if beside is None else np.zeros(len(original))
+    outside = np.where(missing >= asking.outside, np.where(original, 0, opinions.mean).argmax(1), -1)
     doubtful = (margin < asking.margin) | (agreement < asking.agreement)
     ask = (doubtful & (original.sum(1) > 1)) | (outside >= 0)
     return Resolved(label, shares, probability, margin, agreement, kept, outside, ask)

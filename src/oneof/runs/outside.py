@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 Floats = NDArray[np.floating[Any]]
 POWERS = (0.3, 0.5, 0.7, 1.0, 1.4)
 ROUNDS = 30
+FEW = 2  # rows whose sets are taken to hold the truth, beside those that are there
 
 
 def probability_outside(p: Floats, candidates: NDArray[np.bool_]) -> Floats:
@@ -25,7 +26,7 @@ def probability_outside(p: Floats, candidates: NDArray[np.bool_]) -> Floats:
     >>> p = np.where(sets, 0.9 / sets.sum(1, keepdims=True), 0.1 / (~sets).sum(1, keepdims=True))
     >>> p[0] = [0.01, 0.01, 0.97, 0.01]
     >>> probability_outside(p, sets)[[0, 1, 30]].round(1)
-    array([1., 0., 0.])
+    array([0.9, 0. , 0. ])
     """
     size, c = candidates.sum(1), candidates.shape[1]
     partial = size < c
@@ -47,5 +48,5 @@ def _missing(inside: Floats, past: Floats) -> tuple[float, Floats]:
     e = 0.05
     for _ in range(ROUNDS):
         missed = e * past / np.maximum((1 - e) * inside + e * past, 1e-12)
-        e = float(missed.mean())
+        e = float(missed.sum() / (len(missed) + FEW))
     return float(np.log(np.maximum((1 - e) * inside + e * past, 1e-12)).sum()), missed
