@@ -164,7 +164,7 @@ def weighed(name: str, each: int | None, seed: int) -> Weighed:
     sets = Candidates(union(data.votes).mask, np.array(data.votes.labels))
     names = tuple(f"x{k}" for k in range(data.x.shape[1]))
     examples = Examples(data.x, sets, Encoding(names, (0.0,) * len(names), (), {}, ()))
-    return weigh_votes(examples, Voted(pa.table({}), data.votes, np.arange(len(data.x)), [], ()), SPACE, seed)
+    return weigh_votes(examples, Voted(pa.table({}), data.votes, np.arange(len(data.x)), [], {}, ()), SPACE, seed)
 
 
 @cache
