@@ -9,6 +9,7 @@ after a kill. `faults.py` kills far more often, and compares checkpoints to the 
 from __future__ import annotations
 
 import argparse
+import io
 import json
 import os
 import random
@@ -19,11 +20,15 @@ import subprocess
 import sys
 import tempfile
 import time
+import traceback
 from collections.abc import Callable, Iterator
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
 import numpy as np
 from safetensors.numpy import load, save
+
+from oneof.cli import main as main_of_oneof
 
 SMALL = ("--networks", "2", "--epochs", "2", "--seed", "0")
 KILLED = -signal.SIGKILL
@@ -33,6 +38,22 @@ def oneof(*arguments: object, **how: object) -> subprocess.CompletedProcess[str]
     """Run a command as a person does."""
     words = [sys.executable, "-m", "oneof", *map(str, arguments)]
     return subprocess.run(words, capture_output=True, text=True, timeout=180, check=False, **how)  # type: ignore[call-overload]
+
+
+def here(*arguments: object) -> subprocess.CompletedProcess[str]:
+    """The same in this process, which has imported everything already."""
+    out, err, before, code = io.StringIO(), io.StringIO(), sys.argv, 0
+    sys.argv = ["oneof", *map(str, arguments)]
+    with redirect_stdout(out), redirect_stderr(err):
+        try:
+            main_of_oneof()
+        except SystemExit as end:
+            code = int(end.code or 0)
+        except Exception:  # whatever it is, it is a fault
+            code = 1
+            traceback.print_exc()
+    sys.argv = before
+    return subprocess.CompletedProcess(list(arguments), code, out.getvalue(), err.getvalue())
 
 
 def fault(done: subprocess.CompletedProcess[str]) -> bool:
@@ -63,7 +84,7 @@ def fuzzed(folder: Path, count: int) -> Iterator[bool]:
             )
         file = folder / f"fuzzed{i}.csv"
         file.write_bytes(bytes(content))
-        yield fault(oneof("inspect", file))
+        yield fault(here("inspect", file))
 
 
 def killed(folder: Path, count: int) -> Iterator[bool]:
@@ -146,11 +167,11 @@ def hostile(folder: Path, _: int) -> Iterator[bool]:
             ["predict", run, file, "--out", folder / "new.csv"],
             ["fit", file, "--out", run, *SMALL],
         ):
-            yield fault(oneof(*command))
+            yield fault(here(*command))
 
 
 ATTACKS = {
-    "fuzzed tables": (fuzzed, 30),
+    "fuzzed tables": (fuzzed, 300),
     "kills": (killed, 5),
     "full disk": (full_disk, 4),
     "two writers": (two_writers, 3),

@@ -58,7 +58,7 @@ class Table:
         dates = ", ".join(self.roles.dates)
         days = [f"columns of dates are read as numbers of days: {dates}."] if dates else []
         strange = [] if self.gold is None else strange_gold(self.candidates, self.gold)
-        alike = lookalikes(self.candidates.classes.tolist())
+        alike = lookalikes(self.candidates.classes[self.candidates.mask.any(0)].tolist())
         pairs = "; ".join(" = ".join(map(ascii, names)) for names in alike[:3])
         same = (
             [f"{len(alike)} labels look like others, as {pairs}: write them in one way if they are one."]
