@@ -25,6 +25,7 @@ from oneof.runs.review.log import Log
 from oneof.runs.review.teach import Again
 from oneof.runs.sample import read_sample
 from oneof.runs.voted import read_voted, weigh_votes
+from oneof.selection.learners import Trees
 from oneof.selection.leave_one_out import Kernel
 from oneof.selection.space import Space
 from oneof.selection.trying import Search
@@ -128,7 +129,7 @@ def fit_again(folder: Path, out: Path, **how: Any) -> Run:
         raise ValueError(
             f"--from needs the table that {folder} was learned from, unchanged; {file} is gone or another."
         )
-    known = (Task, Roles, VotesFile, Space, Kernel, SGD, *PURIFY.values(), *METHODS.values())
+    known = (Task, Roles, VotesFile, Space, Kernel, Trees, SGD, *PURIFY.values(), *METHODS.values())
     asked = run.facts["asked"] | {"answers": None}  # the run's gold labels are in its table
     task: Task = restored(asked, {kind.__name__: kind for kind in known})
     again = Again.of(run)

@@ -43,7 +43,7 @@ class Search:
     settings
         To take as they are: nothing is tried then. (): searched.
     starts
-        Weights from which the networks of the ensemble start, a list for each architecture. (): they are drawn.
+        Weights from which the networks of the ensemble start, by the widths of their hidden layers; others are drawn.
     prior
         How much votes speak for each label [n, c], as for `oneof.fit`.
     gold

@@ -60,7 +60,7 @@ class Again:
 
     def space(self, space: Space, n: int, classes: int) -> Space:
         """A space for networks that have learned most of it already: fewer epochs, purified from the first on."""
-        if not self.starts(classes):
+        if not {one.hidden for one in self.settings} <= self.starts(classes).keys():
             return space
         space = space.of(n)
         early = None if space.purify is None else replace(space.purify, warm_up=1, interval=2, window=2)
