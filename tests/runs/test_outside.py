@@ -40,7 +40,7 @@ def test_where_every_set_holds_the_truth_hardly_a_row_is_flagged(seed):
 
 def test_a_learner_that_is_too_sure_is_held_back():
     """Of a sharpened opinion many first guesses lie outside their set; without the power all of these sets would be blamed."""
-    p, sets, missing = world(0, 0.0)
+    p, sets, _missing = world(0, 0.0)
     sharpened = p**3 / (p**3).sum(1, keepdims=True)
     outside = ~sets[np.arange(len(p)), p.argmax(1)]
     assert outside.sum() > 50

@@ -46,7 +46,7 @@ from oneof.training.state import Fit
 from oneof.version import __version__
 
 SPACE = Space(parts=5)
-"""Five parts: so every row is held out by two networks or more, and what these say of it can be trusted."""
+"""Five parts: every row is held out by one network in five, and by trees and kernel too."""
 _JUDGED, _CELLS = 4000, 2**21  # rows at most that networks are judged by, and cells [m, c] of them
 
 

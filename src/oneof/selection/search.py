@@ -73,8 +73,8 @@ def search(x: NDArray[Any], mask: NDArray[np.bool_], asked: Search = Search()) -
     >>> data = mixture(n=300, d=2, c=3, seed=0)
     >>> small = Space(scaling=("feature", "ranks"), lr=(0.1,), weight_decay=(1e-3,), epochs=5, members=2)
     >>> found = search(data.x, np.eye(3, dtype=bool)[data.labels], Search(space=small))
-    >>> found.chosen[0].lr, sum(one.stack.t for one in found.fits)
-    (0.1, 2)
+    >>> found.chosen[0].lr, sum(one.stack.t for one in found.fits)  # two networks, and two linear ones
+    (0.1, 4)
     """
     rules = (*MEANS, *CRITERIA)
     if asked.rule not in rules:
