@@ -100,7 +100,6 @@ def made() -> dict[str, str]:
     reported = report.reported(on_images)
     return {
         "results": section(read(ROOT / "results/tables.jsonl")),
-        "short": realworld.short_table(_reported("realworld")),
         "realworld": realworld.table(_reported("realworld")),
         "digits": digits.table(_reported("digits")),
         "reached": report.reached(on_images),

@@ -28,6 +28,7 @@ from oneof.storage.rows import Row, append, read
 
 DATASETS = ("lost", "msrcv2", "birdsong")
 DEFAULT, GROUPED = "default", "grouped splits"
+OLD = "the default before trees"  # rows of 721ca07: twelve networks and nothing else; the ablation is of its parts
 SYSTEMS: dict[str, dict[str, Any]] = {
     DEFAULT: {},
     "other rows do not purify first": {"resolve_first": False},
@@ -137,7 +138,8 @@ def _rows(data: dict[str, Dataset], wanted: list[tuple[str, str, int]], jobs: in
 def table(rows: list[Row]) -> str:
     """Ours, each ingredient taken out (paired, on the seeds that both have), and the public figures."""
     lines = [f"| | {' | '.join(DATASETS)} | seconds |", f"|---|{'---|' * (len(DATASETS) + 1)}"]
-    for system in (*SYSTEMS, GROUPED):
+    first, *parts = SYSTEMS
+    for system in (first, OLD, *parts, GROUPED):
         seconds = [row["seconds"] for row in rows if row["system"] == system]
         cells = [_cell(rows, name, system) for name in DATASETS]
         if seconds:
@@ -145,25 +147,6 @@ def table(rows: list[Row]) -> str:
     for name, figures in PUBLIC.items():
         lines.append(f"| public: {name} | {' | '.join(f'{mean:.2f} ± {std:.2f} (5)' for mean, std in figures)} | |")
     return "\n".join(lines)
-
-
-SHORT = (DEFAULT, "one plain PRODEN network")
-SHORT_PUBLIC = (
-    "PRODEN",
-    "CC",
-    "PiCO",
-    "POP (a variant that loses its purification)",
-    "CroSel",
-    "best conformal variant",
-)
-
-
-def short_table(rows: list[Row]) -> str:
-    """README's lines of `table`: ours, a plain network, and of the public figures all but the two lowest."""
-    head, line, *lines = table(rows).splitlines()
-    wanted = [*SHORT, *(f"public: {name}" for name in SHORT_PUBLIC)]
-    chosen = [one for one in lines if one.split(" | ")[0].removeprefix("| ") in wanted]
-    return "\n".join("|".join([*one.split("|")[:-2], ""]) for one in (head, line, *chosen))  # without seconds
 
 
 def _cell(rows: list[Row], dataset: str, system: str) -> str:
