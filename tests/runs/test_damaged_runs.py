@@ -197,7 +197,7 @@ def test_a_table_of_another_run_is_refused(run: Path) -> None:
     ("change", "words"),
     [
         (lambda record: record.pop("columns"), r"columns is missing"),
-        (lambda record: record["columns"]["loss"].pop(), r"columns\.loss must have 3 rows of 4 numbers"),
+        (lambda record: record["columns"]["loss"].pop(), r"columns\.loss must have 3 rows of 2 numbers"),
         (lambda record: record["columns"].update(loss=[["x"]]), r"columns\.loss\[0\]\[0\] must be a whole number or a"),
         (lambda record: record.update(chosen=[4]), r"chosen must be epochs from 1 to 3"),
         (lambda record: record.update(chosen=[]), r"chosen must be epochs from 1 to 3"),
