@@ -114,7 +114,7 @@ def read_cifar10n(path: str | Path) -> HumanVotes:
             if member.file_size > _MOST_VOTES:
                 raise ValueError(f"{path} must be the published file; its pickle claims {member.file_size:,} bytes.")
             content = archive.read(member)
-    except (zipfile.BadZipFile, StopIteration) as error:
+    except (zipfile.BadZipFile, NotImplementedError, StopIteration) as error:
         raise ValueError(f"{path} must be a file that torch wrote; it is not. Download it again.") from error
     found = pickles.loads(content, str(path))
     columns = [_column(found, name, path) for name in (*_VOTES, "aggre_label", "clean_label")]
