@@ -138,7 +138,11 @@ def test_a_class_that_is_absent_can_be_named():
     ("changes", "y", "message"),
     [
         ({"method": "prodn"}, MASK, r"method must be one of proden, .*; got 'prodn'\. Did you mean 'proden'\?"),
-        ({"purify": "popp"}, MASK, r"purify must be one of pop, pop_printed, pop_ratio; got 'popp'\. Did you mean 'pop'\?"),
+        (
+            {"purify": "popp"},
+            MASK,
+            r"purify must be one of pop, pop_printed, pop_ratio; got 'popp'\. Did you mean 'pop'\?",
+        ),
         ({"method": "pico"}, MASK, r"method must work on tables; 'pico' compares views of images"),
         ({"hidden": (0,)}, MASK, r"hidden must be widths of layers, such as \(128,\) or \(\); got \(0,\)"),
         ({"scaling": "zscore"}, MASK, r"scaling must be one of feature, global, root, .*; got 'zscore'"),

@@ -9,7 +9,18 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from pyarrow import table
 
-from oneof.votes import Annotators, Spelling, Votes, dawid_skene, fit_annotators, join, read_long
+from oneof.votes import (
+    Annotators,
+    Spelling,
+    Votes,
+    dawid_skene,
+    fit_annotators,
+    join,
+    read_long,
+    summarise,
+    union,
+)
+from oneof.votes.annotators import mistakes
 from oneof.votes.held_out import MANY, folds
 
 
@@ -234,3 +245,12 @@ def test_votes_of_some_items_are_theirs_alone_and_numbered_anew() -> None:
     assert some.item.tolist() == [0, 0, 1, 1]
     assert some.label.tolist() == [0, 0, 1, 1]
     assert len(set(zip(some.item.tolist(), some.annotator.tolist(), strict=True))) == 4
+
+
+def test_what_is_taken_for_what_is_counted() -> None:
+    """Twenty items are a: four people of five say so, one says b."""
+    rows = [(i, f"{k}", "b" if k == 4 and i < 20 else "a" if i < 20 else "b") for i in range(40) for k in range(5)]
+    votes = long(rows)
+    (found,) = mistakes(votes, np.eye(2)[[0] * 20 + [1] * 20])
+    assert found == ("a", "b", 20.0, 0.2)
+    assert summarise(votes, union(votes)).mistakes[0][:2] == ("a", "b")

@@ -80,7 +80,8 @@ def votes(
         write(ballots, sets, out)
     summary = summarise(ballots, sets)
     if as_json:
-        whole = asdict(summary) | {"agreement": [who._asdict() for who in summary.agreement]}
+        rows = {name: [one._asdict() for one in getattr(summary, name)] for name in ("agreement", "mistakes")}
+        whole = asdict(summary) | rows
         typer.echo(json.dumps(whole, indent=2))
     else:
         _show(summary, policy, out)
@@ -141,6 +142,9 @@ def _lines(summary: Summary, policy: Policy) -> list[tuple[str, str]]:
     ]
     if summary.repeated:
         lines.append(("repeated votes", f"{summary.repeated:,}, counted once"))
+    if summary.mistakes:
+        taken = "; ".join(f"{one.truth!r} for {one.said!r} ({one.share:.0%})" for one in summary.mistakes[:3])
+        lines.append(("most often taken for another", taken))
     lines += [("note", note) for note in (summary.note, *summary.remarks) if note]
     if summary.lookalikes:
         alike = "; ".join(" = ".join(map(repr, names)) for names in summary.lookalikes[:3])

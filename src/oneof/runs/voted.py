@@ -16,6 +16,7 @@ from oneof.runs.labels import Judgement
 from oneof.runs.learn import Examples
 from oneof.selection.space import Space
 from oneof.selection.vote_prior import VotePrior, narrowed, vote_prior
+from oneof.votes.annotators import mistakes
 from oneof.votes.attach import CANDIDATES, attach_votes, counted
 from oneof.votes.ballots import Votes
 from oneof.votes.label_studio import is_label_studio, read_stars
@@ -115,4 +116,11 @@ def people_of(votes: Votes, found: VotePrior) -> dict[str, Any]:
         for a in order
     ]
     chosen = found.joint.tried[0] if found.joint.tried else {}
-    return {"items": len(votes.items), "votes": len(votes.item), "annotators": rows, "chosen": chosen}
+    taken = [one._asdict() for one in mistakes(votes, found.joint.posterior)]
+    return {
+        "items": len(votes.items),
+        "votes": len(votes.item),
+        "annotators": rows,
+        "mistakes": taken,
+        "chosen": chosen,
+    }

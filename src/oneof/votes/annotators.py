@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.sparse import csr_array
 
 from oneof.votes.ballots import Floats, Integers, Votes
 from oneof.votes.dawid_skene import ballots, shares, vote_weights
@@ -129,6 +130,27 @@ def fit_annotators(votes: Votes, model: Annotators = Annotators()) -> AnnotatorF
         settled = bool(np.abs(before - posterior).sum() / (2 * n) <= model.tolerance)
         done += 1
     return AnnotatorFit(posterior, likelihood, frequencies, confusions, done, settled)
+
+
+class Mistake(NamedTuple):
+    """A label that is said for another."""
+
+    truth: str
+    said: str
+    votes: float  # how many, by the posterior
+    share: float  # of all votes on items of this truth
+
+
+def mistakes(votes: Votes, posterior: Floats, most: int = 5) -> list[Mistake]:
+    """What is taken for what, most votes first, if the true labels are as a posterior [n, c] has them."""
+    cast = csr_array((vote_weights(votes), (votes.label, votes.item)), shape=(len(votes.labels), len(votes.items)))
+    table = np.asarray(cast @ posterior).T  # [true, said]
+    share = table / np.maximum(table.sum(1, keepdims=True), 1e-12)
+    wrong = table.copy()
+    np.fill_diagonal(wrong, 0.0)
+    best = np.argsort(-wrong, axis=None, kind="stable")[:most]
+    cells = [np.unravel_index(one, wrong.shape) for one in best if wrong.flat[one] >= 0.5]
+    return [Mistake(votes.labels[j], votes.labels[k], float(wrong[j, k]), float(share[j, k])) for j, k in cells]
 
 
 def softmax(logs: Floats) -> Floats:

@@ -7,8 +7,11 @@ import numpy as np
 from oneof.candidates.cells import lookalikes
 from oneof.candidates.mask import Statistics, statistics
 from oneof.votes.agreement import AnnotatorAgreement, alpha, annotator_agreement
+from oneof.votes.annotators import Mistake, fit_annotators, mistakes
 from oneof.votes.ballots import Votes, tally
 from oneof.votes.policies import Sets
+
+MANY_ITEMS, MANY_LABELS = 10_000, 100
 
 
 @dataclass(frozen=True)
@@ -31,6 +34,7 @@ class Summary:
     sets: Statistics
     fallback: int  # items to which the policy itself gave no label
     note: str
+    mistakes: list[Mistake]  # what is taken for what, by careful and careless people together
     remarks: tuple[str, ...]  # how answers that are no plain label were understood
 
     @property
@@ -63,8 +67,18 @@ def summarise(votes: Votes, sets: Sets) -> Summary:
         sets=statistics(sets.mask),
         fallback=sets.fallback,
         note=sets.note,
+        mistakes=_mistakes(votes),
         remarks=votes.remarks,
     )
+
+
+def _mistakes(votes: Votes) -> list[Mistake]:
+    """By the votes of some items, if these are many; none where labels are so many that each is rare."""
+    if len(votes.labels) > MANY_LABELS:
+        return []
+    drawn = np.random.default_rng(0).permutation(len(votes.items))[:MANY_ITEMS]
+    some = votes.of_items(np.sort(drawn))
+    return mistakes(some, fit_annotators(some).posterior)
 
 
 def _distance(who: AnnotatorAgreement) -> tuple[bool, float]:
