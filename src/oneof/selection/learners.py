@@ -24,10 +24,8 @@ Floats = NDArray[np.floating[Any]]
 Mask = NDArray[np.bool_]
 LEARNERS = ("networks", "linear", "trees", "kernel")
 LEAST = 0.1  # share below which a learner is left out
-PSEUDO, FEW = (
-    100,
-    10,
-)  # rows for which all learners speak alike: so few rows say little; fewer where a learner may be left out
+PSEUDO = 100  # rows for which all learners speak alike: so few rows say little about learners
+FEW = 10  # the same, where a learner may be left out
 _CELLS = 2**20  # (row, tree) pairs at a time
 
 
