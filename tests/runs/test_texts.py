@@ -23,7 +23,7 @@ from oneof.data.texts import learn_texts
 from oneof.estimator.classifier import PartialLabelClassifier
 from oneof.runs.export import export_onnx
 from oneof.runs.folder import Run
-from oneof.runs.model import checksum, load_model
+from oneof.runs.stored_model import checksum, load_model
 
 WORDS = {
     "bill": ["invoice", "payment", "refund", "charged", "card", "money", "price"],

@@ -1,7 +1,5 @@
 """`oneof compare`: a method of one's own against POP, PRODEN and the others, on equal terms."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

@@ -38,7 +38,7 @@ def fit(
     train_on_gold: Annotated[bool, typer.Option("--train-on-gold", help="Train on the gold labels too. What they say about accuracy then flatters the run.")] = False,
     method: Annotated[str | None, typer.Option(help="The loss to train with, such as proden, lws or cc. Default: balanced PRODEN, which suits most tables.")] = None,
     purify: Annotated[bool, typer.Option("--purify/--no-purify", help="Let the networks remove candidates that they have ruled out. Turn it off to compare, where wrong labels look right.")] = True,
-    settings: Annotated[Path | None, typer.Option(help="Settings to take, as JSON that oneof tune wrote. Default: a few are tried on held-out sets.")] = None,
+    settings: Annotated[Path | None, typer.Option(help="Settings to take, as JSON that oneof tune wrote. Default: one that suits most tables; how features are seen is tried on held-out sets.")] = None,
     networks: Annotated[int | None, typer.Option(min=1, help="Networks in the ensemble. Default: 5; more are slower and steadier.")] = None,
     learners: Annotated[list[str] | None, typer.Option(help="A learner to try: networks, linear, trees or kernel. May be given again. Default: all four; held-out sets say how much each counts.")] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Give a first answer in a second or two, by the kernel and trees, without networks.")] = False,

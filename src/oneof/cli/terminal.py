@@ -1,7 +1,5 @@
 """What commands print: text from files cannot move the cursor, colour the screen or hide itself."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What a person may give the estimator in place of what the library takes: names, widths, and y in many forms."""
 
-from __future__ import annotations
-
 import numbers
 import re
 import warnings

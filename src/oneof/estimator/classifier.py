@@ -1,7 +1,5 @@
 """The scikit-learn estimator: candidate sets in, a classifier and the resolved label of every training row out."""
 
-from __future__ import annotations
-
 import shutil
 import time
 import warnings
@@ -66,11 +64,12 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
     resolve_first : bool, default=True
         Let the other rows of the table purify the sets before any network is trained.
     hidden : tuple of int or None, default=None
-        Widths of the hidden layers; () for a linear model. None: searched, as are the next three.
+        Widths of the hidden layers; () for a linear model. None: 256.
     scaling : {"feature", "global", "root", "minmax", "none", "ranks", "both"} or None, default=None
         How features are seen, fitted on training rows. "global" for features whose scales mean something, such as principal
-        components; "ranks" for skewed ones.
+        components; "ranks" for skewed ones. None: held-out sets choose.
     lr, weight_decay : float or None, default=None
+        None: 0.3 and 0.001.
     n_trials : int, default=5
         Networks in the ensemble, and linear models beside them; they train together.
     learners : tuple or None, default=None

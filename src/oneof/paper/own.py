@@ -1,7 +1,5 @@
 """A method of one's own against those of the package: the same splits, the same search, paired tests."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path

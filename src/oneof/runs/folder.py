@@ -13,9 +13,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from oneof.runs.model import FORMAT, Model, load_model
+from oneof.runs.model import Model
 from oneof.runs.review.decided import decided_table
 from oneof.runs.review.log import Log, verdicts
+from oneof.runs.stored_model import FORMAT, load_model
 from oneof.storage.files import written_beside
 from oneof.storage.schema import NOTHING, NUMBER, first_misfit
 

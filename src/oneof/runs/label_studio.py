@@ -1,7 +1,5 @@
 """Resolved labels as Label Studio predictions: tasks that its import takes, each with one choice and its score."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path

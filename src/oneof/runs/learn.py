@@ -1,7 +1,5 @@
 """From features and sets to all that a run holds, in memory: what `oneof fit` writes down and the estimator shows."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -15,7 +13,7 @@ from numpy.typing import NDArray
 
 from oneof.candidates.mask import Candidates
 from oneof.data.encode import Encoding
-from oneof.metrics import CRITERIA, criteria, with_means
+from oneof.metrics import CRITERIA
 from oneof.runs.accuracy import ENOUGH, SAMPLE, Claim, Judged, claim, drawn_rows, random_sample
 from oneof.runs.calibrate import calibrate
 from oneof.runs.folder import FACTS, PURIFIED, ROWS, TRAINING, write_json, write_rows, write_table
@@ -23,19 +21,17 @@ from oneof.runs.labels import (
     Judgement,
     Opinions,
     Resolved,
-    ask_networks,
     ensemble_table,
     gather_falls,
-    heard_once,
-    join_opinions,
     kept_sets,
     resolve,
     trained_rows,
 )
-from oneof.runs.model import FORMAT, Member, Model, member_of, save_model
+from oneof.runs.model import Model, member_of
 from oneof.runs.nearest_rows import find_evidence
 from oneof.runs.sample import write_sample
-from oneof.selection.learners import Lesson, Taught, believed, grow_trees, shares, teach_own
+from oneof.runs.stored_model import FORMAT, save_model
+from oneof.runs.weighing import Rows, weigh_learners
 from oneof.selection.leave_one_out import ask_strangers
 from oneof.selection.search import Found, search
 from oneof.selection.space import Space
@@ -126,105 +122,24 @@ def learn(examples: Examples, asked: Search, *, train_on_gold: bool = False) -> 
     _check_finite(found)
     classes = [str(name) for name in examples.candidates.classes.tolist()]
     networks = Model(classes, examples.encoding, tuple(map(member_of, found.fits)), {})
-    trained = trained_rows(found.fits, len(x))
-    parts = _ask_members(networks, x, original, trained)
-    late = asked.seconds_left <= 0 and found.weights is not None and "trees" in asked.space.learners
-    others = _teach_others(examples, found, _beliefs(sets, found, parts, examples.prior), asked, late)
     known = _taught(original, choosing if enough else None)
-    kept = _of_best_kind(networks, parts, known, asked.rule)
-    chosen = replace(networks, members=tuple(networks.members[i] for i in kept))
-    model, opinions, tried = _weigh(chosen, [parts[i] for i in kept], others, known, examples.prior)
+    ensemble = weigh_learners(networks, found, Rows(x, original, sets, known), asked)
+    found, model, opinions = found._replace(fits=ensemble.fits), ensemble.model, ensemble.opinions
     beside = examples.beside or (None if examples.prior is None else Judgement(examples.prior))
     resolved = resolve(opinions, original, kept_sets(found.fits, found.candidates) if found.fits else original, beside)
     judged = _judged(examples, model, opinions, measuring)
     said = claim(judged)
     return Learned(
         replace(model, calibration=calibrate(judged, said)),
-        _purified(examples, model, found, trained, resolved),
-        training_record([fit for fit, own in zip(found.fits, networks.members, strict=True) if _is_part(own, model)]),
-        found.tried + tried,
+        _purified(examples, model, found, resolved),
+        training_record(found.fits),
+        found.tried + ensemble.tried,
         said,
         plain_value([one._asdict() for one in found.chosen]),
         "gold" if enough else asked.rule,
         asked.seed,
-        found.left_out + (["--time-limit: there was no time for trees."] if late else []),
+        found.left_out + ensemble.left_out,
     )
-
-
-def _is_part(member: Member, model: Model) -> bool:
-    return any(member is one for one in model.members)
-
-
-def _ask_members(
-    model: Model, x: NDArray[Any], original: NDArray[np.bool_], trained: NDArray[np.bool_]
-) -> list[Opinions]:
-    """What the networks of each member say."""
-    ends = np.cumsum([0, *(member.stack.t for member in model.members)])
-    return [
-        ask_networks(replace(model, members=(member,)), x, original, trained[ends[i] : ends[i + 1]])
-        for i, member in enumerate(model.members)
-    ]
-
-
-def _of_best_kind(model: Model, parts: list[Opinions], sets: NDArray[np.bool_], rule: str) -> list[int]:
-    """The members that are linear, or those that are not, whichever held-out sets prefer: together the worse would spoil the better."""
-    scores: dict[bool, float] = {}
-    for linear in {member.is_linear for member in model.members}:
-        said = [part for part, member in zip(parts, model.members, strict=True) if member.is_linear == linear]
-        rows = np.all([part.held_out for part in said], axis=0)
-        if rows.any():
-            logs = torch.from_numpy(np.log(np.mean([part.mean[rows] for part in said], axis=0) + 1e-9))
-            by_sets = criteria(logs, torch.from_numpy(sets[rows]))
-            scores[linear] = with_means({name: one.item() for name, one in by_sets.items()})[rule]
-    best = max(scores, key=lambda linear: scores[linear]) if scores else False
-    return [i for i, member in enumerate(model.members) if not scores or member.is_linear == best]
-
-
-def _beliefs(
-    sets: NDArray[np.bool_], found: Found, parts: list[Opinions], prior: NDArray[np.floating[Any]] | None
-) -> NDArray[np.floating[Any]]:
-    """Which label a row has, by networks and by what the other rows say, for learners that need one."""
-    if found.weights is None or not parts:
-        return found.weights if found.weights is not None else believed(sets, [part.mean for part in parts], prior)
-    return np.asarray((believed(sets, [part.mean for part in parts], prior) + found.weights) / 2)
-
-
-def _teach_others(
-    examples: Examples, found: Found, beliefs: NDArray[np.floating[Any]], asked: Search, late: bool
-) -> list[Taught]:
-    """The learners that are no networks."""
-    lesson, c = Lesson(examples.x, beliefs, examples.groups, asked.seed), beliefs.shape[1]
-    wanted, others = asked.space.learners, []
-    if "trees" in wanted and not late and asked.space.trees.affordable(*beliefs.shape):
-        others.append(grow_trees(lesson, c, asked.space.trees))
-    others += [teach_own(lesson, one, c) for one in wanted if not isinstance(one, str)]
-    if found.regression is not None and ("kernel" in wanted or not (found.fits or others)):
-        others.append(found.regression)
-    return others
-
-
-def _weigh(
-    networks: Model,
-    parts: list[Opinions],
-    others: list[Taught],
-    sets: NDArray[np.bool_],
-    prior: NDArray[np.floating[Any]] | None,
-) -> tuple[Model, Opinions, list[Row]]:
-    """The model of all learners that held-out sets speak for, what it says of the rows, and a row for each learner."""
-    heard = parts + [heard_once(one.left_out, sets) for one in others]
-    rows = np.all([one.held_out for one in heard], axis=0)
-    share = shares([one.mean[rows] for one in heard], sets[rows], None if prior is None else prior[rows])
-    voices = [member.stack.t for member in networks.members] + [1] * len(others)
-    whole = replace(networks, others=tuple(one.learner for one in others), shares=tuple(share.tolist()))
-    tried: list[Row] = [{"stage": "learners", "learner": name, "share": one} for name, one in whole.learners.items()]
-    t = len(parts)
-    model = replace(
-        whole,
-        members=tuple(one for one, own in zip(whole.members, share, strict=False) if own > 0),
-        others=tuple(one for one, own in zip(whole.others, share[t:], strict=True) if own > 0),
-        shares=tuple(own for own in share.tolist() if own > 0),
-    )
-    return model, join_opinions(heard, share.tolist(), voices), tried
 
 
 def _judged(examples: Examples, model: Model, opinions: Opinions, gold: NDArray[np.intp] | None) -> Judged:
@@ -260,10 +175,8 @@ def _check_finite(found: Found) -> None:
         )
 
 
-def _purified(
-    examples: Examples, model: Model, found: Found, trained: NDArray[np.bool_], resolved: Resolved
-) -> pa.Table:
-    seen = _seen(model, examples.x)
+def _purified(examples: Examples, model: Model, found: Found, resolved: Resolved) -> pa.Table:
+    seen, trained = _seen(model, examples.x), trained_rows(found.fits, len(examples.x))
     evidence = find_evidence(seen, resolved.distribution, resolved.ask)
     falls = gather_falls(found.fits, len(model.classes))
     table = ensemble_table(resolved, examples.candidates.mask, falls, trained.sum(0), evidence, model.classes)

@@ -1,7 +1,5 @@
 """How learners that are no networks are written as arrays, and read back if they fit the model."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

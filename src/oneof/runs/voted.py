@@ -1,7 +1,5 @@
 """Tables whose labels are votes: read together, and weighed by people and features."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple

@@ -4,8 +4,6 @@ A truth-free rule takes the last epoch of every setting: the best of two hundred
 oracle takes its best epoch, as the paper does.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import torch

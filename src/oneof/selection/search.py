@@ -10,8 +10,6 @@ By default there is one setting for each of the two best ways to see the feature
 No true label is used anywhere. Docs: docs/decisions/0006-default-estimator.md.
 """
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Iterable, Sequence

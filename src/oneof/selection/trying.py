@@ -1,7 +1,5 @@
 """What the searches share: the rows made ready, what the other rows say of them, and the trial of a setting on a split."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Mapping, Sequence

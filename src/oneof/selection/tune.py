@@ -5,8 +5,6 @@ purifies the sets that a network trains on; it is asked about the *original* set
 for every setting. The score is the mean of covering rate and approximated accuracy there. No true label is used anywhere.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace

@@ -5,8 +5,6 @@ leave each row out, for a few ways to see the features. What it hands on is what
 networks then add what the features say, so that nothing is counted twice.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -92,7 +90,7 @@ def narrowed(space: Space, found: VotePrior) -> Space:
     """The space as held-out votes leave it: they chose how features are seen and how far frequent labels are held back.
 
     Neither other rows nor POP remove labels: what the votes leave open is weighed, not cut. Unless others are asked for, networks learn
-    alone: trees need one label for every row, and lost two points on the songs of music-mturk. So there are twice as many of them.
+    alone, and there are twice as many: trees and linear models would need one label for every row, which votes leave open.
     """
     method = space.method
     if isinstance(method, BalancedProden):

@@ -1,7 +1,5 @@
 """Text from outside, made fit for a terminal."""
 
-from __future__ import annotations
-
 import re
 
 _COMMANDS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff\ud800-\udfff]")

@@ -1,7 +1,5 @@
 """What a compressed file unpacks to: a small one may hold more than a machine has."""
 
-from __future__ import annotations
-
 import zipfile
 from pathlib import Path
 

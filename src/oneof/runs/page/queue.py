@@ -1,7 +1,5 @@
 """The queue: rows to ask a person about, in the order in which answers pay."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The table of rows: what the page's script searches and sorts, as JSON that no label can break out of."""
 
-from __future__ import annotations
-
 import json
 from typing import Any, NamedTuple
 

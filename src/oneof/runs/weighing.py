@@ -1,0 +1,113 @@
+"""Networks, linear models, trees and the kernel as one model: each is asked about rows that it did not learn from, and held-out sets weigh them."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from oneof.metrics import criteria, with_means
+from oneof.runs.labels import Mask, Opinions, ask_networks, heard_once, join_opinions, trained_rows
+from oneof.runs.model import Model
+from oneof.selection.learners import Lesson, Taught, believed, grow_trees, shares, teach_own
+from oneof.selection.search import Found
+from oneof.selection.trying import Search
+from oneof.storage.rows import Row
+from oneof.training.state import Fit
+
+
+class Rows(NamedTuple):
+    """What was learned from."""
+
+    x: NDArray[Any]  # [n, d]
+    original: Mask  # [n, c]
+    taught: Mask  # [n, c] the sets that networks were given, with what people decided
+    known: Mask  # [n, c] the sets by which learners are judged
+
+
+class Ensemble(NamedTuple):
+    """Learners that count, and what they say."""
+
+    model: Model
+    opinions: Opinions
+    fits: tuple[Fit, ...]  # of the networks that are part of the model
+    tried: list[Row]  # a row for each learner
+    left_out: list[str]
+
+
+def weigh_learners(networks: Model, found: Found, rows: Rows, asked: Search) -> Ensemble:
+    """Teach the other learners what networks and rows found, and weigh all; `networks` is the model of all that were trained."""
+    trained = trained_rows(found.fits, len(rows.x))
+    parts = _ask_members(networks, rows, trained)
+    late = asked.seconds_left <= 0 and found.weights is not None and "trees" in asked.space.learners
+    others = _teach_others(rows, found, _beliefs(rows, found, parts, asked), asked, late)
+    kept = _of_best_kind(networks, parts, rows.known, asked.rule)
+    heard = [parts[i] for i in kept] + [heard_once(one.left_out, rows.known) for one in others]
+    share = _shares(heard, rows.known, asked)
+    members, fits = [networks.members[i] for i in kept], [found.fits[i] for i in kept]
+    counts = share > 0
+    whole = networks.of(members, [one.learner for one in others], share.tolist())
+    tried: list[Row] = [{"stage": "learners", "learner": name, "share": one} for name, one in whole.learners.items()]
+    voices = [member.stack.t for member in members] + [1] * len(others)
+    return Ensemble(
+        networks.of(
+            [one for one, own in zip(members, counts, strict=False) if own],
+            [one.learner for one, own in zip(others, counts[len(kept) :], strict=True) if own],
+            share[counts].tolist(),
+        ),
+        join_opinions(heard, share.tolist(), voices),
+        tuple(one for one, own in zip(fits, counts, strict=False) if own),
+        tried,
+        ["--time-limit: there was no time for trees."] if late else [],
+    )
+
+
+def _ask_members(model: Model, rows: Rows, trained: Mask) -> list[Opinions]:
+    """What the networks of each member say."""
+    ends = np.cumsum([0, *(member.stack.t for member in model.members)])
+    return [
+        ask_networks(model.of([member]), rows.x, rows.original, trained[ends[i] : ends[i + 1]])
+        for i, member in enumerate(model.members)
+    ]
+
+
+def _of_best_kind(model: Model, parts: list[Opinions], sets: Mask, rule: str) -> list[int]:
+    """The members that are linear, or those that are not, whichever held-out sets prefer: together the worse would spoil the better."""
+    scores: dict[bool, float] = {}
+    for linear in {member.is_linear for member in model.members}:
+        said = [part for part, member in zip(parts, model.members, strict=True) if member.is_linear == linear]
+        rows = np.all([part.held_out for part in said], axis=0)
+        if rows.any():
+            logs = torch.from_numpy(np.log(np.mean([part.mean[rows] for part in said], axis=0) + 1e-9))
+            by_sets = criteria(logs, torch.from_numpy(sets[rows]))
+            scores[linear] = with_means({name: one.item() for name, one in by_sets.items()})[rule]
+    best = max(scores, key=lambda linear: scores[linear]) if scores else False
+    return [i for i, member in enumerate(model.members) if not scores or member.is_linear == best]
+
+
+def _beliefs(rows: Rows, found: Found, parts: list[Opinions], asked: Search) -> NDArray[np.floating[Any]]:
+    """Which label a row has, by networks and by what the other rows say, for learners that need one."""
+    if found.weights is not None and not parts:
+        return found.weights
+    by_networks = believed(rows.taught, [part.mean for part in parts], asked.prior)
+    return by_networks if found.weights is None else np.asarray((by_networks + found.weights) / 2)
+
+
+def _teach_others(
+    rows: Rows, found: Found, beliefs: NDArray[np.floating[Any]], asked: Search, late: bool
+) -> list[Taught]:
+    """The learners that are no networks."""
+    lesson, c = Lesson(rows.x, beliefs, asked.groups, asked.seed), beliefs.shape[1]
+    wanted, others = asked.space.learners, []
+    if "trees" in wanted and not late and asked.space.trees.affordable(*beliefs.shape):
+        others.append(grow_trees(lesson, c, asked.space.trees))
+    others += [teach_own(lesson, one, c) for one in wanted if not isinstance(one, str)]
+    if found.regression is not None and ("kernel" in wanted or not (found.fits or others)):
+        others.append(found.regression)
+    return others
+
+
+def _shares(heard: list[Opinions], sets: Mask, asked: Search) -> NDArray[np.floating[Any]]:
+    """How much each learner counts, by the rows that none of them learned from."""
+    rows = np.all([one.held_out for one in heard], axis=0)
+    return shares([one.mean[rows] for one in heard], sets[rows], None if asked.prior is None else asked.prior[rows])
