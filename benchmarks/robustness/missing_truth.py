@@ -3,7 +3,7 @@
     python benchmarks/robustness/missing_truth.py --seeds 110-119 [--jobs 2]
     python benchmarks/robustness/missing_truth.py --report
 
-Digits with uniform sets, Lost and BirdSong with their own, four fifths to train on. In a tenth of the training rows, drawn at random, the true label
+Digits with uniform sets, Lost, MSRCv2 and BirdSong with their own, four fifths to train on. In a tenth of the training rows, drawn at random, the true label
 is taken out of the set; a set that was nothing else gets one wrong label instead. A row for every table, seed and share that misses the truth.
 `ONEOF_DATA` names the folder of the real sets. True labels make the fault and judge it; nothing is chosen by them.
 """
@@ -30,7 +30,7 @@ from oneof.runs.learn import SPACE, Examples, learn
 from oneof.selection.trying import Search
 from oneof.storage.rows import append, read
 
-TABLES = ("digits", "lost", "birdsong")
+TABLES = ("digits", "lost", "msrcv2", "birdsong")
 
 
 def taken_out(

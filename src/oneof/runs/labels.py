@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from oneof.runs.model import Model
 from oneof.runs.nearest_rows import Evidence
-from oneof.runs.outside import probability_outside
+from oneof.selection.outside import probability_outside
 from oneof.storage.sheets import lists_of
 from oneof.training.state import Fit
 from oneof.votes.held_out import LeftOut
@@ -51,6 +51,11 @@ class Fallen(NamedTuple):
     round: NDArray[np.intp]  # median over the networks that removed it
     margin: NDArray[np.floating[Any]]  # mean over these
     trials: NDArray[np.intp]  # how many these are
+
+    def among(self, sets: Mask) -> "Fallen":
+        """Those that were candidates; a set that was not believed had all labels."""
+        own = sets[self.row, self.label]
+        return Fallen(self.row[own], self.label[own], self.round[own], self.margin[own], self.trials[own])
 
 
 def ask_networks(model: Model, x: NDArray[Any], candidates: Mask, trained: Mask) -> Opinions:

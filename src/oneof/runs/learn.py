@@ -33,6 +33,7 @@ from oneof.runs.sample import write_sample
 from oneof.runs.stored_model import FORMAT, save_model
 from oneof.runs.weighing import Rows, weigh_learners
 from oneof.selection.leave_one_out import ask_strangers
+from oneof.selection.outside import disbelieved
 from oneof.selection.search import Found, search
 from oneof.selection.space import Space
 from oneof.selection.trying import Search
@@ -61,6 +62,7 @@ class Examples:
     )
     votes: pa.Array | None = None  # [n] the votes themselves, for a person to read
     taught: NDArray[np.bool_] | None = None  # [n, c] sets to learn from in place of the candidates: people decided
+    decided: NDArray[np.intp] | None = None  # the rows about which they did
     drawn: NDArray[np.intp] | None = None  # [n] what people said of rows drawn at random, -1 elsewhere: to estimate by
 
     @property
@@ -116,7 +118,7 @@ def learn(examples: Examples, asked: Search, *, train_on_gold: bool = False) -> 
     choosing = None if gold is None else gold if measuring is None else np.where(measuring >= 0, -1, gold)
     enough = choosing is not None and (choosing >= 0).sum() >= ENOUGH
     asked = replace(asked, groups=examples.groups, prior=examples.prior, gold=choosing if enough else None)
-    sets = original if examples.taught is None else examples.taught
+    sets = _believed(examples, asked) if examples.prior is None and asked.space.kernel else _given(examples)
     sets = _taught(sets, gold) if train_on_gold else sets
     found = search(x, sets, asked)
     _check_finite(found)
@@ -126,7 +128,8 @@ def learn(examples: Examples, asked: Search, *, train_on_gold: bool = False) -> 
     ensemble = weigh_learners(networks, found, Rows(x, original, sets, known), asked)
     found, model, opinions = found._replace(fits=ensemble.fits), ensemble.model, ensemble.opinions
     beside = examples.beside or (None if examples.prior is None else Judgement(examples.prior))
-    resolved = resolve(opinions, original, kept_sets(found.fits, found.candidates) if found.fits else original, beside)
+    kept = (kept_sets(found.fits, found.candidates) if found.fits else original) & _given(examples)
+    resolved = resolve(opinions, original, np.where(kept.any(1, keepdims=True), kept, original), beside)
     judged = _judged(examples, model, opinions, measuring)
     said = claim(judged)
     return Learned(
@@ -150,6 +153,20 @@ def _judged(examples: Examples, model: Model, opinions: Opinions, gold: NDArray[
     plain = ask_strangers(_seen(model, examples.x)[some], mask)
     judged = Judged(opinions.mean[some], mask, known[some], plain, examples.prior is not None)
     return judged.where(opinions.held_out[some])
+
+
+def _given(examples: Examples) -> NDArray[np.bool_]:
+    """The sets, as people left them."""
+    return examples.candidates.mask if examples.taught is None else examples.taught
+
+
+def _believed(examples: Examples, asked: Search) -> NDArray[np.bool_]:
+    """The sets to learn from: one that seems to miss the truth teaches nothing, unless people decided about its row."""
+    sets = _given(examples)
+    wrong = disbelieved(examples.x, sets, rows=asked.space.rows, seed=asked.seed)
+    if examples.decided is not None:
+        wrong[examples.decided] = False
+    return np.asarray(sets | wrong[:, None])
 
 
 def _taught(mask: NDArray[np.bool_], gold: NDArray[np.intp] | None) -> NDArray[np.bool_]:
@@ -178,7 +195,7 @@ def _check_finite(found: Found) -> None:
 def _purified(examples: Examples, model: Model, found: Found, resolved: Resolved) -> pa.Table:
     seen, trained = _seen(model, examples.x), trained_rows(found.fits, len(examples.x))
     evidence = find_evidence(seen, resolved.distribution, resolved.ask)
-    falls = gather_falls(found.fits, len(model.classes))
+    falls = gather_falls(found.fits, len(model.classes)).among(_given(examples))
     table = ensemble_table(resolved, examples.candidates.mask, falls, trained.sum(0), evidence, model.classes)
     if examples.groups is not None:
         table = table.append_column("group", [pa.array(examples.groups, pa.string())])

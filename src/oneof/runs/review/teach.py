@@ -92,7 +92,7 @@ class Again:
             gold = np.array([place.get(label, -1) for label in self.run.purified["gold"].to_pylist()])
         drawn = measured if (measured >= 0).any() else None
         return replace(
-            examples, candidates=candidates, taught=taught, prior=prior, beside=beside, drawn=drawn, gold=gold
+            examples, candidates=candidates, taught=taught, decided=rows, prior=prior, beside=beside, drawn=drawn, gold=gold
         )  # fmt: skip
 
 

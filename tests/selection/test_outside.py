@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from oneof.runs.outside import probability_outside
+from oneof.selection.outside import disbelieved, probability_outside
 
 
 def world(seed, share, n=1200, c=6, sharp=4.0):
@@ -50,3 +50,37 @@ def test_a_learner_that_is_too_sure_is_held_back():
 def test_full_sets_miss_nothing():
     p = np.full((3, 2), 0.5)
     assert probability_outside(p, np.ones((3, 2), dtype=bool)).tolist() == [0, 0, 0]
+
+
+def blobs(share, seed=0, n=400, c=4):
+    """Well-parted groups of rows with sets of two, some of which lost the truth and are one wrong label."""
+    rng = np.random.default_rng(seed)
+    truth = rng.integers(c, size=n)
+    x = 4 * np.eye(c)[truth] + rng.normal(size=(n, c))
+    other = (truth + rng.integers(1, c, size=n)) % c
+    sets = (np.arange(c) == truth[:, None]) | (np.arange(c) == other[:, None])
+    wrong = rng.random(n) < share
+    sets[wrong, truth[wrong]] = False
+    return x, sets, wrong
+
+
+def test_sets_that_lost_the_truth_are_not_believed():
+    x, sets, wrong = blobs(0.1)
+    found = disbelieved(x, sets)
+    assert wrong[found].mean() > 0.9
+    assert found[wrong].mean() > 0.8
+    assert disbelieved(*blobs(0.0)[:2]).sum() <= 4
+
+
+def test_a_size_whose_sets_are_mostly_wrong_is_known_as_such():
+    """With one share for all sizes single labels would be believed: one set in ten misses the truth, but every single one."""
+    p, sets, missing = world(1, 0.0)
+    truth = p.argmax(1)
+    p = np.where(np.arange(6) == truth[:, None], 0.6, 0.08)
+    sets = np.arange(6) == truth[:, None]
+    sets[:, 0] = True
+    lone = np.arange(len(p)) < 120
+    sets[lone] = np.arange(6) == ((truth[lone] + 1) % 6)[:, None]
+    said = probability_outside(p, sets)
+    assert said[lone].min() > 0.9
+    assert said[~lone].max() < 0.2
