@@ -74,7 +74,7 @@ def test_sets_that_lost_the_truth_are_not_believed():
 
 def test_a_size_whose_sets_are_mostly_wrong_is_known_as_such():
     """With one share for all sizes single labels would be believed: one set in ten misses the truth, but every single one."""
-    p, sets, missing = world(1, 0.0)
+    p, sets, _ = world(1, 0.0)
     truth = p.argmax(1)
     p = np.where(np.arange(6) == truth[:, None], 0.6, 0.08)
     sets = np.arange(6) == truth[:, None]
