@@ -69,7 +69,7 @@ def test_sets_that_lost_the_truth_are_not_believed():
     found = disbelieved(x, sets)
     assert wrong[found].mean() > 0.9
     assert found[wrong].mean() > 0.8
-    assert disbelieved(*blobs(0.0)[:2]).sum() <= 4
+    assert not disbelieved(*blobs(0.0)[:2]).any()
 
 
 def test_a_size_whose_sets_are_mostly_wrong_is_known_as_such():
