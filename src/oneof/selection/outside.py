@@ -37,7 +37,7 @@ def probability_outside(p: Floats, candidates: Mask) -> Floats:
     >>> p = np.where(sets, 0.9 / sets.sum(1, keepdims=True), 0.1 / (~sets).sum(1, keepdims=True))
     >>> p[0] = [0.01, 0.01, 0.97, 0.01]
     >>> probability_outside(p, sets)[[0, 1, 30]].round(1)
-    array([0.9, 0. , 0. ])
+    array([1., 0., 0.])
     """
     size, c = candidates.sum(1), candidates.shape[1]
     partial = size < c
