@@ -33,9 +33,11 @@ from crew import (
 from torch import nn
 
 import oneof.training.processes
+from oneof.data.augment import views
 from oneof.networks import Classifier, GeneratorMLP
 from oneof.runs.fit_table import Task, fit_table
 from oneof.runs.folder import Run
+from oneof.training.device import on_this_card
 from oneof.training.fit import fit
 from oneof.training.problem import Training
 from oneof.training.processes import Crew, crew_here
@@ -78,7 +80,7 @@ def load(folder, rank):
 @pytest.mark.parametrize("case", CASES)
 def test_two_processes_give_what_one_gives(by_torchrun, case):
     alone = outcome(train(**CASES[case]))
-    for rank in range(2):  # weights of an image network that differ by 2e-16 at first lie 2e-9 apart at last
+    for rank in range(2):  # ReLUs and maxima amplify a rounding: docs/decisions/0008-processes-and-disk.md
         assert_same(load(by_torchrun, rank)[case], alone, atol=1e-7 if case in ON_IMAGES else 1e-9)
     if CASES[case].get("purify", "pop") and CASES[case].get("epochs", 5) == 5:
         assert alone["near"]["removed"].sum() > 5
@@ -106,6 +108,17 @@ def test_each_process_has_a_gpu_and_nccl_carries_the_messages_where_there_is_one
     assert [place.index for place in places] == [0, 1, 0]
     assert taken == places
     assert [oneof.training.processes._backend(processes) for processes in (2, 3)] == ["cpu:gloo,cuda:nccl", "gloo"]
+
+
+def test_a_fit_and_views_come_whole_to_the_gpu_of_this_process(monkeypatch):
+    """What lies on the CPU stays there, which is all that can be seen without a GPU."""
+    fitted, seen = train(views="pop", epochs=1), views("pico", "cifar10")
+    assert on_this_card(seen) is seen
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    assert_same(outcome(on_this_card(fitted)), outcome(fitted), atol=0)
+    images, draws = torch.arange(2 * 3 * 32 * 32).view(2, 3, 32, 32).to(torch.uint8), torch.Generator()
+    drawn = seen.draw(images, draws.manual_seed(0))
+    assert on_this_card(seen).apply(images, drawn).equal(seen.apply(images, drawn))
 
 
 @pytest.mark.usefixtures("double")
