@@ -11,12 +11,13 @@ import numpy as np
 import pandas as pd
 import torch
 
+import oneof.data.augment
 import oneof.training.fit
 import oneof.training.set_input
 from oneof.data.synthetic import mixture
 from oneof.estimator.classifier import PartialLabelClassifier
 from oneof.methods import METHODS
-from oneof.networks import MLP, GeneratorMLP
+from oneof.networks import MLP, GeneratorMLP, LeNet
 from oneof.purify import Pop, PopRatio
 from oneof.runs.fit_table import Task, fit_table
 from oneof.selection.space import Space
@@ -30,9 +31,23 @@ SETS = np.eye(C, dtype=bool)[DATA.labels] | (np.random.default_rng(3).random((N,
 VOTES = SETS * np.random.default_rng(4).integers(1, 4, SETS.shape)
 POP = Pop(warm_up=1, interval=2, window=2, e0=0.03, e_end=0.01, e_s=0.01, every_round=False)
 RATIO = PopRatio(1, 2, 1, False, 0.3, 0.8, quiet=0.05)
-TABLES = [name for name, method in METHODS.items() if method.views == 1 and name != "valen"]
+IMAGES = (DATA.labels[:, None, None] * 20 + np.random.default_rng(5).integers(0, 30, (N, 8, 8))).astype(np.uint8)[
+    :, None
+]
+TABLES = [name for name, method in METHODS.items() if method.views == 1]
 CASES = {f"{name} {rule}": {"method": name, "purify": rule} for name in TABLES for rule in ("pop", "ratio")}
-CASES |= {f"mixup {name}": {"method": name, "mixup": 0.7} for name in TABLES}
+CASES |= {f"mixup {name}": {"method": name, "mixup": 0.7} for name in TABLES if name != "valen"}
+ON_IMAGES = {
+    "images proden": {"views": "pop", "purify": None},
+    "images pop": {"views": "pop"},
+    "images rcr": {"views": "rcr", "method": "rcr"},
+    "images pico": {"views": "pico", "method": "pico"},
+    "images valen": {"views": "plain", "method": "valen"},
+    "images lws": {"views": "plain", "method": "lws"},  # memory is taken from a second forward
+    "images mixup": {"views": "pop", "mixup": 0.7, "noise": 0.1},
+    "images pico in small batches": {"views": "pico", "method": "pico", "batch": 5, "epochs": 2},
+}
+CASES |= ON_IMAGES
 CASES |= {
     "plain": {"purify": None},
     "noise": {"noise": 0.1},
@@ -50,17 +65,23 @@ CASES |= {
     "votes, packed": {"prior": True, "large": 0, "trials": 3},
     "votes and slack in mixup": {"prior": True, "slack": 0.3, "mixup": 0.7, "trials": 3},
     "dealt": {"trials": 3, "mixup": 0.7, "noise": 0.1},
+    "valen of three trials": {"method": "valen", "trials": 3, "batch": 7},
+    "votes of valen": {"method": "valen", "prior": True},
+    "batch normalisation": {"network": GeneratorMLP((8,))},
     "dealt, five stacks": {"trials": 5, "memory": 1},
     "dealt, packed": {"trials": 3, "large": 0},
     "dealt valen": {"method": "valen", "trials": 2},
     "dealt, batch normalisation": {"trials": 2, "network": GeneratorMLP((8,))},
 }
+SMALL = {"pico": {"queue": 40, "embedding": 8}, "valen": {"warm_up": 2}, "rcr": {"ramp": 3.0}}
 KEPT = [
     "proden pop",
     "lws ratio",
     "packed",
     "three trials",
     "three trials, packed",
+    "valen pop",
+    "images pico",
 ]  # checkpoints of these are resumed by another number of processes
 
 
@@ -81,21 +102,27 @@ def train(
     epochs=5,
     slow=False,
     prior=False,
+    views=None,
     network=MLP((8,)),  # noqa: B008 - frozen
     **options,
 ):
     """A small run; what a case does not say is the same for all."""
+    seen = views and oneof.data.augment.views(views, "mnist", dtype=torch.get_default_dtype())
+    scaling = "none" if views else "feature"
     orders = [np.random.default_rng(seed).permutation(N) for seed in range(trials)]
     rows = [{"rows": order[:45], "held_out": order[45:53], "test": order[53:]} for order in orders]
     training = Training(epochs, batch, mixup=mixup, noise=noise)
     with mock.patch.object(oneof.training.set_input, "LARGE", large):  # and put back: other tests look at it
         return fit(
-            DATA.x,
+            IMAGES if views else DATA.x,
             SETS,
-            method=METHODS[method](),
+            views=seen,
+            method=METHODS[method](**SMALL.get(method, {})),
             purify={"pop": POP, "ratio": RATIO, None: None}[purify],
-            trials=[Trial(seed=seed, lr=0.3, scaling="feature", **own) for seed, own in enumerate(rows)],
-            network=network,
+            trials=[
+                Trial(seed=seed, lr=0.03 if views else 0.3, scaling=scaling, **own) for seed, own in enumerate(rows)
+            ],
+            network=LeNet() if views else network,
             training=Training(epochs, batch, schedule=schedule) if slow else training,
             labels=DATA.labels,
             prior=VOTES if prior else None,
@@ -107,8 +134,21 @@ def train(
 def outcome(fitted):
     """All that a run leaves behind, as plain tensors."""
     removals = fitted.removals._asdict() if fitted.removals else {}
-    numbers = {**fitted.stack.weights, **fitted.history.columns, "margin": removals.pop("margin", torch.empty(0))}
-    exact = {**removals, "rows": fitted.rows, "candidates": fitted.candidates, "epoch": fitted.epoch}
+    numbers = {
+        **fitted.stack.weights,
+        **fitted.stack.buffers,
+        **fitted.history.columns,
+        "margin": removals.pop("margin", torch.empty(0)),
+    }
+    x = DATA.x if fitted.look is None else IMAGES
+    numbers["probabilities"] = fitted.probabilities(x)
+    exact = {
+        **removals,
+        "labels": numbers["probabilities"].argmax(-1),
+        "rows": fitted.rows,
+        "candidates": fitted.candidates,
+        "epoch": fitted.epoch,
+    }
     return {"near": numbers, "exact": exact}
 
 

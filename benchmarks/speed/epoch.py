@@ -107,7 +107,7 @@ def purification(problem, state, device) -> float:
 
 def evaluation(problem, state, device) -> float:
     """Seconds for the logits of 15,000 images, captured as the loop captures them."""
-    replay, rows = Replay(device, state.generators), problem.rows[:, :15_000]
+    replay, rows = Replay(device.type == "cuda", state.generators), problem.rows[:, :15_000]
     for _ in range(Replay.warm_up + 2):
         replay("rows", partial(problem.logits, state.stack), rows)
     wait(device)

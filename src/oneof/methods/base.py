@@ -88,6 +88,10 @@ class Method:
     packs: ClassVar[bool] = True
     """May memory be kept for candidates alone? It is then zero off the set, and `init` looks at each row's set by itself."""
 
+    by_row: ClassVar[bool] = False
+    """Does a `step` of its own look at each row by itself, draw nothing and share nothing? Then processes that share a batch
+    each do their rows of it; else all do the whole batch with the outputs of all, each row's network being run by its owner."""
+
     def init(self, candidates: Tensor, prior: Tensor | None = None) -> Memory:
         """The memory before training; by default nothing is remembered. `prior` [..., c] in logs, as for `update`."""
         return ()

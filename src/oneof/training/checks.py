@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.dropout import _DropoutNd
 
 from oneof.data.augment.views import Views
 from oneof.data.scaling import Scaling
@@ -183,14 +184,12 @@ def check_last_batch(module: nn.Module, shape: tuple[int, ...], rows: set[int], 
         ) from error
 
 
-def check_shared(method: Method, views: Views | None, one: nn.Module) -> None:
+def check_shared(one: nn.Module, trials: int) -> None:
     """What processes that share the rows of a trial do not do, because they would not give what one gives."""
-    statistics = any(True for _ in one.buffers())
+    draws = any(isinstance(part, _DropoutNd) and part.p > 0 for part in one.modules())
     reasons = {
-        "features, not views of images": views is not None,
-        "a method whose loss is one of logits": type(method).step is not Method.step,
-        "a method that never looks at all rows": type(method).refresh is not Method.refresh,
-        "a network without batch normalisation, since a batch lies in several processes": statistics,
+        "a network without dropout, which draws by itself, for a part of a batch": draws,
+        "stacks of one trial where there is batch normalisation": trials > 1 and any(True for _ in one.buffers()),
     }
     for need, missing in reasons.items():
         if missing:

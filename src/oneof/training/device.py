@@ -1,5 +1,6 @@
 """The machine: how much memory a device has to give, and how a step is run on it."""
 
+import io
 import os
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
@@ -26,6 +27,17 @@ def make_deterministic() -> None:
     torch.use_deterministic_algorithms(True)
     torch.backends.cudnn.benchmark = False
     os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"  # read at the first product on a card
+
+
+def on_this_card(value: Any) -> Any:
+    """The value with what lies on the GPU of any process on that of this one; as it is where none is in use."""
+    if not torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+        return value
+    file = io.BytesIO()
+    torch.save(value, file)
+    file.seek(0)
+    here = lambda stored, place: stored if place == "cpu" else stored.cuda()  # noqa: E731
+    return torch.load(file, here, weights_only=False)
 
 
 @contextmanager
@@ -77,7 +89,7 @@ class Beside:
 
 
 class Replay:
-    """Calls a function that works in place on tensors; on CUDA, after a few plain calls, as one captured graph per key.
+    """Calls a function that works in place on tensors; where enabled, after a few plain calls, as one captured CUDA graph per key.
 
     The function's tensor arguments are copied into fixed places, so their shapes must be the same for one key, and a tensor that
     was given must not change afterwards. The plain calls are real ones: they compile, choose algorithms and fill the allocator, which a capture cannot do.
@@ -85,8 +97,8 @@ class Replay:
 
     warm_up = 3
 
-    def __init__(self, device: torch.device, generators: list[torch.Generator]) -> None:
-        self.enabled = device.type == "cuda"
+    def __init__(self, enabled: bool, generators: list[torch.Generator]) -> None:
+        self.enabled = enabled
         self.generators = generators
         self.calls: dict[Hashable, int] = {}
         self.copied: dict[tuple[Hashable, int], Tensor] = {}  # what lies in a graph's places

@@ -24,7 +24,7 @@ from oneof.storage.settings import plain_value
 from oneof.training.checkpoint import Keeper, cut_as_before, fingerprint
 from oneof.training.checks import check_last_batch, check_shared, check_views, tried
 from oneof.training.dense import Dense, Table
-from oneof.training.device import free_memory, own_draws
+from oneof.training.device import free_memory, on_this_card, own_draws
 from oneof.training.loop import begin, steps
 from oneof.training.prior import Prior
 from oneof.training.problem import Problem, Training, as_features, pose
@@ -93,7 +93,8 @@ def fit(
         ends with the numbers of a run that never was.
     processes
         Processes that train together and give what one process gives, up to rounding. Trials are dealt out among them; where
-        there are fewer trials than processes, each owns some of the rows of every trial. Default: those that torchrun or SLURM started, else one. New ones are started by spawning, so a
+        there are fewer trials than processes, each owns some of the rows of every trial. With device "cuda" each takes the GPU of
+        its rank. Default: those that torchrun or SLURM started, else one. New ones are started by spawning, so a
         script that asks for them needs `if __name__ == "__main__":`.
 
     >>> import numpy as np
@@ -132,8 +133,9 @@ class Request:
 
 def _fit(x: Any, candidates: Any, asked: Request, crew: Crew) -> Fit:
     """`fit` in one process, or in one of a crew's."""
-    trials, method, views = asked.trials, asked.method, asked.views
     place = _place(asked.device, crew)
+    asked = replace(asked, views=on_this_card(asked.views) if crew.size > 1 else asked.views)
+    trials, method, views = asked.trials, asked.method, asked.views
     check_views(views, place)
     if not trials:
         raise ValueError("trials must hold at least one trial; got none.")
@@ -149,12 +151,10 @@ def _fit(x: Any, candidates: Any, asked: Request, crew: Crew) -> Fit:
     rows = {len(features if trial.rows is None else trial.rows) for trial in trials}
     one = _looked_at(asked, shape, classes, rows, place)
     each = bytes_at_rest(sets, packed) + _bytes_of(one, asked.training, shape)
-    # convolutions gain nothing from a stack: images go one by one
-    limit = 0 if views else asked.memory or free_memory(place) // 2
-    stacks = cut_as_before(trials, each, limit, asked.checkpoint, crew)
+    stacks = cut_as_before(trials, each, _limit(asked, one, place, crew), asked.checkpoint, crew)
     apart = len(stacks) >= crew.size  # whole stacks are dealt out; else all processes share the rows of every one
     if not apart:
-        check_shared(method, views, one)
+        check_shared(one, max(map(len, stacks)))
         check_rows(min(rows), crew.size)
 
     def fit_one(number: int) -> Fit:
@@ -167,8 +167,9 @@ def _fit(x: Any, candidates: Any, asked: Request, crew: Crew) -> Fit:
         which = f" ({number + 1} of {len(stacks)})" if len(stacks) > 1 else ""
         title = None if crew.rank or asked.progress is None else asked.progress + which
         with own_draws(seeds := [trial.seed for trial in some], place):
+            problem = problem.shared_with(team)
             stack = build(build_one, seeds, place, problem.fast, [trial.start for trial in some])
-            return _fit_stack(problem.shared_with(team), stack, seeds, asked.choose, title, keeper)
+            return _fit_stack(problem, stack, seeds, asked.choose, title, keeper)
 
     fits = crew.each(fit_one, range(len(stacks))) if apart else [fit_one(number) for number in range(len(stacks))]
     return replace(join(fits), origin=origin)
@@ -181,9 +182,18 @@ def _place(device: str | torch.device, crew: Crew) -> torch.device:
         raise ValueError(f"device must be one that torch knows, such as 'cpu' or 'cuda'; got {device!r}.") from error
     if place.type == "cuda" and not torch.cuda.is_available():
         raise ValueError(f"device {device!r} needs a GPU and a build of torch for it; there is none here. Use 'cpu'.")
-    if crew.size > 1 and place.type != "cpu":
-        raise ValueError("several processes need device 'cpu'. Use one.")
+    if crew.size > 1 and place.type == "cuda":
+        place = torch.device("cuda", crew.rank % torch.cuda.device_count())
+        torch.cuda.set_device(place)
     return place
+
+
+def _limit(asked: Request, one: nn.Module, place: torch.device, crew: Crew) -> int:
+    """Bytes that a stack may take; 0 for one trial at a time."""
+    shared_statistics = len(asked.trials) < crew.size and any(True for _ in one.buffers())
+    if asked.views or shared_statistics:  # convolutions gain nothing from a stack
+        return 0
+    return asked.memory or free_memory(place) // 2
 
 
 def _dense(sets: Table, method: Method, prior: Prior, device: torch.device) -> Dense:

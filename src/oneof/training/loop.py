@@ -4,15 +4,16 @@ The loop knows the protocols of a method and of a purification rule, and the nam
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from oneof.methods.base import first
+from oneof.methods.base import Method, first
 from oneof.metrics import accuracy, criteria
+from oneof.training.batch_norm import over_all_processes
 from oneof.training.device import Replay
 from oneof.training.events import begin_purifying, event
 from oneof.training.problem import Problem, block_size
@@ -49,7 +50,8 @@ def epochs(problem: Problem, state: State) -> Iterator[Record]:
 
 def steps(problem: Problem, state: State) -> Iterator[Record | None]:
     """Train from where the state stands: after every step the state is whole and None is yielded, after an epoch its record."""
-    replay = Replay(problem.lr.device, state.generators)
+    # a process's part of a batch varies in size, which no graph can
+    replay = Replay(problem.lr.device.type == "cuda" and problem.crew.size == 1, state.generators)
     while state.epoch < problem.training.epochs:
         if state.position == 0:
             _open_epoch(problem, state)
@@ -80,18 +82,30 @@ def _train(problem: Problem, state: State, replay: Replay) -> Iterator[None]:
     for start in range(state.position, m, training.batch):
         at = where[:, start : start + training.batch]
         mixing = state.mixing[:, start // training.batch]
-        replay((observing, at.shape[1]), partial(step, problem, state, observing), at, lr, mixing, epoch)
+        with over_all_processes(problem.crew, state.stack.buffers):
+            replay((observing, at.shape[1]), partial(step, problem, state, observing), at, lr, mixing, epoch)
         state.position = start + training.batch
         yield None
 
 
 def _refresh(problem: Problem, state: State) -> None:
     """What a method does to whole tables before an epoch, written where the tables lie."""
-    method, features = problem.method, partial(problem.body_features, state.stack)
-    kept = tuple(table.values for table in parts(state.memory))
-    memory = method.renew(kept if isinstance(state.memory, tuple) else kept[0], partial(_mean_of_rows, problem))
+    method, crew, kept = problem.method, problem.crew, tuple(table.values for table in parts(state.memory))
+    renewed = method.renew(kept if isinstance(state.memory, tuple) else kept[0], partial(_mean_of_rows, problem))
+    _write(kept, parts(renewed))
+    if type(method).refresh is Method.refresh:  # then nobody looks at the rows of others
+        return
+    whole = tuple(map(crew.gathered_rows, kept))
+    features = partial(problem.body_features, state.stack)
+    memory = whole if isinstance(state.memory, tuple) else whole[0]
     memory, shared = method.refresh(state.stack, features, memory, state.shared, state.epoch)
-    for old, new in zip(kept + parts(state.shared), parts(memory) + parts(shared), strict=True):
+    own = slice(*crew.owned(problem.total))
+    _write(kept, [old if new is was else new[:, own] for old, was, new in zip(kept, whole, parts(memory), strict=True)])
+    _write(state.shared, shared)
+
+
+def _write(tables: Sequence[Tensor], after: Sequence[Tensor]) -> None:
+    for old, new in zip(tables, after, strict=True):
         if old is not new:
             old.copy_(new)
 

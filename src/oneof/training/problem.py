@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from oneof.data.augment.views import Plain, Views
+from oneof.data.augment.views import Part, Plain, Views
 from oneof.data.on_disk import Features, RowsOnDisk, fitted_scaling
 from oneof.data.scaling import SCALINGS, Affine, Scaling
 from oneof.methods import Method
@@ -24,7 +24,7 @@ from oneof.training.prior import Prior, log_prior
 from oneof.training.processes import Crew
 from oneof.training.set_input import as_tensor, read_sets
 from oneof.training.stack import Stack
-from oneof.training.tables import positions
+from oneof.training.tables import parts, positions
 from oneof.training.trials import Trial
 
 
@@ -70,9 +70,11 @@ class Problem(NamedTuple):
     method: Method
     purify: Purify | None
     training: Training
-    augment: Callable[[Tensor, torch.Generator], Tensor] | None  # how images are varied for training; None for tables
+    augment: (
+        Callable[[Tensor, torch.Generator, Part | None], Tensor] | None
+    )  # how images are varied for training; None for tables
     look: Views | None  # how they are seen otherwise: normalised only
-    fast: int  # images that a compiled network sees together in a full batch: all views, or those of one; 0: none is compiled
+    fast: int  # images that a compiled network sees together in a full batch: all views, or those of one; 0 or less: see `Stack`
     everyones: Tensor  # [t, m] rows to train on, of all processes
     crew: Crew = Crew()  # processes that train together; `rows` are then those that this one owns
 
@@ -84,11 +86,15 @@ class Problem(NamedTuple):
         x = x.view(*rows.shape, *self.x.shape[1:])
         return x if self.shift is None or self.scale is None else (x - self.shift) * self.scale
 
-    def views(self, rows: Tensor, generators: list[torch.Generator]) -> Tensor:
-        """What the networks are trained on [v, t, b, ...]: of images every view, each with its own draws; of features one."""
+    def views(self, rows: Tensor, generators: list[torch.Generator], parts: Sequence[Part] | None = None) -> Tensor:
+        """What the networks are trained on [v, t, b, ...]: of images every view, each with its own draws; of features one.
+
+        `parts`: the rows of each trial are part of a larger batch, for all of which is drawn.
+        """
         if self.augment is None:
             return self.features(rows)[None]
-        return torch.stack([self.augment(self.x[one], g) for one, g in zip(rows, generators, strict=True)], dim=1)
+        draws = zip(rows, generators, parts or [None] * len(rows), strict=True)  # type: ignore[list-item]
+        return torch.stack([self.augment(self.x[one], g, part) for one, g, part in draws], dim=1)
 
     @property
     def total(self) -> int:
@@ -102,7 +108,8 @@ class Problem(NamedTuple):
     def shared_with(self, crew: Crew) -> Problem:
         """The part of the problem that one of several processes works on: the rows that it owns."""
         first, end = crew.owned(self.total)
-        return self._replace(rows=self.rows[:, first:end].contiguous(), crew=crew)
+        fast = self.fast if crew.size == 1 else -min(self.fast, 1)
+        return self._replace(rows=self.rows[:, first:end].contiguous(), crew=crew, fast=fast)
 
     def sets(self, rows: Tensor) -> Tensor:
         """The sets as given [t, b, c] of rows [t, b]."""
@@ -118,6 +125,11 @@ class Problem(NamedTuple):
 
     def first_memory(self, left: Table) -> Any:
         """What the method remembers before training, of the sets of its rows."""
+        if self.crew.size > 1 and not self.method.packs:  # its `init` may look at several rows
+            everyones, own_rows = self._replace(rows=self.everyones, crew=Crew()), slice(*self.crew.owned(self.total))
+            memory = everyones.first_memory(everyones.sets_to_train_on())
+            cut = tuple(Dense(table.values[:, own_rows].clone()) for table in parts(memory))
+            return cut if isinstance(memory, tuple) else cut[0]
         prior = self.prior if self.method.weighs else None
         own = None if prior is None else prior.chosen(self._given_at(prior, self.rows))
         seen = Dense(self.seen_sets(left.dense(), self.rows)) if self.open else left
@@ -144,8 +156,8 @@ class Problem(NamedTuple):
         size = block_size(self.x, len(self.rows))
         with stack.evaluating():
             starts = range(0, self.rows.shape[1], size)
-            parts = [stack(self.features(self.rows[:, start : start + size]), part="body") for start in starts]
-            return torch.cat(parts, dim=1)
+            own = [stack(self.features(self.rows[:, start : start + size]), part="body") for start in starts]
+        return self.crew.gathered_rows(torch.cat(own, dim=1))
 
 
 def block_size(x: Features, t: int) -> int:
@@ -210,14 +222,14 @@ def seen_together(views: Views, batch: int, method: Method) -> int:
     return batch * views.count if method.together else batch
 
 
-def varied(views: Views, batch: int, device: torch.device) -> Callable[[Tensor, torch.Generator], Tensor]:
+def varied(views: Views, batch: int, device: torch.device) -> Callable[[Tensor, torch.Generator, Part | None], Tensor]:
     """The views of a batch; on CUDA their arithmetic is compiled for full batches, the draws stay outside."""
     if device.type != "cuda":
         return views
     apply = torch.compile(views.apply, dynamic=False)
 
-    def see(images: Tensor, generator: torch.Generator) -> Tensor:
-        drawn = views.draw(images, generator)
+    def see(images: Tensor, generator: torch.Generator, part: Part | None = None) -> Tensor:
+        drawn = views.draw(images, generator, part)
         return apply(images, drawn) if len(images) == batch else views.apply(images, drawn)
 
     return see

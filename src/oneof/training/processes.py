@@ -22,7 +22,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from oneof.training.device import make_deterministic
+from oneof.training.device import make_deterministic, on_this_card
 
 for part in ("distributed", "rank_zero"):  # who joins is no news; here, since new processes join before all else
     logging.getLogger(f"lightning_fabric.utilities.{part}").setLevel(logging.WARNING)
@@ -44,13 +44,11 @@ class Crew:
         return m * self.rank // self.size, m * (self.rank + 1) // self.size
 
     def total(self, tensors: Sequence[Tensor]) -> list[Tensor]:
-        """Sums over all processes, sent as one."""
+        """Sums over all processes, sent as one; where a gradient comes back, it is summed too."""
         if self.size == 1:
             return list(tensors)
-        flat = torch.cat([tensor.reshape(-1) for tensor in tensors])
-        with _others_alive():
-            dist.all_reduce(flat)
-        parts = flat.split([tensor.numel() for tensor in tensors])  # type: ignore[no-untyped-call]
+        flat = _Sum.apply(torch.cat([tensor.reshape(-1) for tensor in tensors]))  # type: ignore[no-untyped-call]
+        parts = flat.split([tensor.numel() for tensor in tensors])
         return [part.view_as(tensor) for part, tensor in zip(parts, tensors, strict=True)]
 
     def gathered(self, own: Tensor, sections: Sequence[int]) -> Tensor:
@@ -100,6 +98,7 @@ class Crew:
         for one in dealt:
             if isinstance(one, Exception):
                 raise one
+        dealt = on_this_card(dealt)
         return [dealt[i % self.size][i // self.size] for i in range(len(items))]
 
     def told(self, work: Callable[[], Any]) -> Any:
@@ -132,6 +131,29 @@ class Crew:
         lengths = torch.zeros(self.size, len(sections), dtype=torch.int64)
         lengths[self.rank] = torch.tensor(sections)
         return self.total([lengths])[0].tolist()
+
+
+class _Sum(torch.autograd.Function):
+    """The sum over all processes. Each has a part in the loss of all others, so gradients are summed in the same way."""
+
+    @staticmethod
+    def forward(own: Tensor) -> Tensor:
+        whole = own.clone(memory_format=torch.contiguous_format)
+        with _others_alive():
+            dist.all_reduce(whole)
+        return whole
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        """Nothing is kept."""
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Any:
+        return _Sum.apply(*gradients)  # type: ignore[no-untyped-call]
+
+    @staticmethod
+    def vmap(info: Any, in_dims: Any, own: Tensor) -> Any:
+        return _Sum.apply(own), in_dims[0]  # type: ignore[no-untyped-call]
 
 
 PATIENCE = timedelta(days=30)
@@ -182,12 +204,17 @@ def _join(per_node: int, nodes: int) -> None:
     from lightning_fabric.strategies.ddp import DDPStrategy
 
     try:
-        strategy = DDPStrategy(timeout=PATIENCE)
+        strategy = DDPStrategy(timeout=PATIENCE, process_group_backend=_backend(per_node))
         fabric = Fabric(accelerator="cpu", devices=per_node, num_nodes=nodes, strategy=strategy)
     except RuntimeError as error:  # what SLURM was asked for does not go together
         raise ValueError(f"the processes that were started must form one group; {error} Or say processes=1.") from error
     fabric.launch()
     atexit.register(_leave)
+
+
+def _backend(per_node: int) -> str:
+    """What carries messages: NCCL between GPUs, of which it wants one for each process, gloo for all else."""
+    return "cpu:gloo,cuda:nccl" if torch.cuda.device_count() >= per_node else "gloo"
 
 
 def _leave() -> None:
@@ -216,7 +243,7 @@ def launched(work: Callable[[Crew], Any], processes: int) -> Any:
     _check_sendable(work)
     logging.getLogger("torch.multiprocessing.spawn").setLevel(logging.ERROR)  # that it ends the others is said below
     try:
-        strategy = DDPStrategy(start_method="spawn", timeout=PATIENCE)
+        strategy = DDPStrategy(start_method="spawn", timeout=PATIENCE, process_group_backend=_backend(processes))
         fabric = Fabric(accelerator="cpu", devices=processes, strategy=strategy)
     except RuntimeError as error:
         raise ValueError("a notebook cannot start processes; make a script of it, or leave processes= out.") from error

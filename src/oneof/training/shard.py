@@ -1,12 +1,17 @@
 """The part of a batch that one of several processes takes: the rows that it owns."""
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from oneof.methods.base import Batch, Memory
+from oneof.data.augment.views import Part
+from oneof.methods.base import Batch, Memory, Method, Step
 from oneof.training.problem import Problem
+from oneof.training.processes import Crew
+from oneof.training.stack import Stack
+from oneof.training.state import State
 from oneof.training.tables import parts, positions, rows_at
 
 
@@ -25,6 +30,16 @@ class Portion(NamedTuple):
     def size(self) -> int:
         """Rows of the whole batch, of each trial."""
         return self.batch.shape[1]
+
+    @property
+    def before(self) -> Tensor:
+        """Where in the batch the row before each of these stands."""
+        return (self.column - 1) % self.size
+
+    def of(self, whole: Tensor) -> Tensor:
+        """These rows [t, v b', ...] of a batch's [t, v b, ...], which has one or more views after one another."""
+        at = torch.cat([self.column + start for start in range(0, whole.shape[1], self.size)], 1)
+        return rows_at(whole, positions(at, whole.shape[1]))
 
     def counted(self, loss: Tensor) -> Tensor:
         """Losses [t, b'] with nothing for fillers."""
@@ -49,28 +64,80 @@ def portion(problem: Problem, at: Tensor) -> Portion | None:
     width = int(count.max())
     column = (~owned).byte().argsort(dim=1, stable=True)[:, :width]  # its own come first, in the batch's order
     near = (row.gather(1, column) - first).clamp(0, end - first - 1)  # a filler stands at the first or the last row
-    own = torch.arange(width) < count[:, None]
+    own = torch.arange(width, device=at.device) < count[:, None]
     return Portion(positions(near, end - first), column, own, at)
 
 
-def neighbours(problem: Problem, ours: Portion, batch: Batch) -> tuple[Tensor, Tensor, Memory]:
-    """Of each row the one before it in the batch, whoever owns it: its features [1, t, b', ...], its set, its memory.
+def views_of(problem: Problem, ours: Portion, generators: list[torch.Generator]) -> tuple[Tensor, ...]:
+    """Views [v, t, b', ...] of these rows; where inputs are mixed, those of the rows before them too. All draw for the whole batch.
 
-    Features are held by every process. Sets and memory travel: each process fills in its own rows of the batch, and the sum over
-    all is the batch.
+    Features and images are held by every process.
     """
-    before = (ours.column - 1) % ours.size
-    features = problem.features(rows_at(problem.everyones, ours.batch.gather(1, before)))[None]
-    own = (batch.candidates.byte(), *parts(batch.memory))  # bytes: there is no sum of bool
-    whole = problem.crew.total([_placed(ours, rows) for rows in own])
-    trial = torch.arange(len(before))[:, None]
-    sets, *memory = (rows[trial, before].to(one.dtype) for rows, one in zip(whole, own, strict=True))
-    return features, sets.bool(), tuple(memory) if isinstance(batch.memory, tuple) else memory[0]
+    column = torch.cat([ours.column, ours.before], 1) if problem.training.mixup else ours.column
+    rows = rows_at(problem.everyones, ours.batch.gather(1, column))
+    views = problem.views(rows, generators, [Part(ours.size, one) for one in column])
+    return views.tensor_split(2 if problem.training.mixup else 1, 2)
 
 
-def _placed(ours: Portion, rows: Tensor) -> Tensor:
-    """Rows [t, b', ...] where they stand in the batch [t, b, ...]; zero where another process's stand."""
+def neighbours(problem: Problem, ours: Portion, batch: Batch) -> tuple[Tensor, Memory]:
+    """Of each row the one before it in the batch, whoever owns it: its set, its memory."""
+    whole = _whole(problem.crew, ours, batch)
+    at = positions(ours.before, ours.size)
+    memory = tuple(rows_at(part, at) for part in parts(whole.memory))
+    return rows_at(whole.candidates, at), memory if isinstance(batch.memory, tuple) else memory[0]
+
+
+def compares_rows(method: Method) -> bool:
+    """Does a step of the method look from one row of the batch to another, as far as the engine can know?"""
+    return type(method).step is not Method.step and not method.by_row
+
+
+def whole_step(problem: Problem, state: State, ours: Portion, views: Tensor, batch: Batch) -> Step:
+    """The step of a method that compares rows, on the whole batch in every process; the networks see the rows of each alone.
+
+    What the method draws or shares is then the same in all. Returned are losses, logits and memory of this process's rows.
+    """
+    net = Everyones(state.stack, problem.crew, ours)
+    seen = torch.stack([_placed(ours, view) for view in views])  # no other's views are looked at
+    done = problem.method.step(net, seen, _whole(problem.crew, ours, batch), state.shared)
+    memory = tuple(map(ours.of, parts(done.memory)))
+    own = memory if isinstance(done.memory, tuple) else memory[0]
+    return Step(ours.of(done.loss), ours.of(done.logits), own, done.shared)
+
+
+class Everyones:
+    """Networks that take the rows of a whole batch, of which each process sees its own; all get the outputs of all."""
+
+    def __init__(self, stack: Stack, crew: Crew, ours: Portion) -> None:
+        self.stack, self.crew, self.ours = stack, crew, ours
+        self.weights, self.buffers = stack.weights, stack.buffers
+
+    def __call__(self, x: Tensor, part: str = "", weights: Mapping[str, Tensor] | None = None) -> Any:
+        views = x.shape[1] // self.ours.size
+        output = self.stack(self.ours.of(x), part, weights)
+        whole = self.crew.total([_placed(self.ours, one, views) for one in parts(output)])
+        return tuple(whole) if isinstance(output, tuple) else whole[0]
+
+
+def _whole(crew: Crew, ours: Portion, batch: Batch) -> Batch:
+    """The batch with the rows of all processes: each fills in its own, and the sum is the whole."""
+    prior = () if batch.prior is None else (batch.prior,)
+    own = [_placed(ours, rows) for rows in (batch.candidates, *prior, *parts(batch.memory))]
+    sent = crew.total([rows.view(-1).view(torch.uint8) for rows in own])  # bytes: so all dtypes go as one
+    sets, *rest = (one.clone().view(rows.dtype).view_as(rows) for one, rows in zip(sent, own, strict=True))
+    memory = tuple(rest[len(prior) :])
+    return batch._replace(
+        candidates=sets,
+        memory=memory if isinstance(batch.memory, tuple) else memory[0],
+        prior=rest[0] if prior else None,
+    )
+
+
+def _placed(ours: Portion, rows: Tensor, views: int = 1) -> Tensor:
+    """Rows [t, v b', ...] where they stand in the batch [t, v b, ...]; zero where another process's stand."""
     trial, place = ours.own.nonzero(as_tuple=True)
-    whole = rows.new_zeros(len(rows), ours.size, *rows.shape[2:])
-    whole[trial, ours.column[trial, place]] = rows[trial, place]
+    column, k = ours.column[trial, place], ours.own.shape[1]
+    whole = rows.new_zeros(len(rows), views * ours.size, *rows.shape[2:])
+    for view in range(views):
+        whole[trial, column + view * ours.size] = rows[trial, place + view * k]
     return whole

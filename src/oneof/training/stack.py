@@ -19,7 +19,7 @@ class Stack:
     For t = 1 the module itself is called, and `weights` are views of its parameters; a module that broadcasts is called with all
     t weights at once; any other goes through vmap. `fast` is for images on CUDA: the module runs in bfloat16 (outputs are float32
     again). It takes the way `on_card` that it has for this, or else is compiled for training batches of that many images; a
-    ragged batch is not worth a compilation. Brought to a CPU, the module runs as it is: a processor may announce bfloat16 and not run it.
+    ragged batch is not worth a compilation, nor is a process's part of one (fast = -1). Brought to a CPU, the module runs as it is: a processor may announce bfloat16 and not run it.
     """
 
     def __init__(self, modules: Sequence[nn.Module], fast: int = 0) -> None:

@@ -10,7 +10,7 @@ from oneof.methods.base import Memory, logits_of
 from oneof.training.device import Beside
 from oneof.training.optimize import along
 from oneof.training.problem import Problem
-from oneof.training.shard import Portion, neighbours, portion
+from oneof.training.shard import Portion, compares_rows, neighbours, portion, views_of, whole_step
 from oneof.training.state import State
 from oneof.training.tables import put, rows_at, take
 
@@ -30,10 +30,15 @@ def step(
         sets = problem.seen_sets(state.candidates.take(at), rows)
         prior = problem.votes_for(rows) if method.weighs else None
         batch = Batch(sets, take(state.memory, at), epoch, state.generators, prior)
-    views = problem.views(rows, state.generators)
+    views, *others = (
+        [problem.views(rows, state.generators)] if ours is None else views_of(problem, ours, state.generators)
+    )
     beside.join()
     if problem.training.mixup:
-        done = _mixed_step(problem, state, views, batch, mixing, ours)
+        partners = _rolled(views, batch) if ours is None else (*others, *neighbours(problem, ours, batch))
+        done = _mixed_step(problem, state, views, batch, mixing, partners, ours)
+    elif ours is not None and compares_rows(method):
+        done = whole_step(problem, state, ours, views, batch)
     else:
         done = method.step(stack, _with_noise(problem, state, views, ours), batch, state.shared)
     late = method.after_step or problem.training.alters_input
@@ -77,10 +82,10 @@ def observe(problem: Problem, state: State, at: Tensor, candidates: Tensor, logi
 
 
 def _mixed_step(
-    problem: Problem, state: State, views: Tensor, batch: Batch, mixing: Tensor, ours: Portion | None
+    problem: Problem, state: State, views: Tensor, batch: Batch, mixing: Tensor, partners: Any, ours: Portion | None
 ) -> Step:
     """Each example mixed with its neighbour in the (random) order of the epoch: so much of its loss, so much of the other's."""
-    others, sets, memory = _rolled(views, batch) if ours is None else neighbours(problem, ours, batch)
+    others, sets, memory = partners
     weight = along(mixing, views[0])
     mixed = torch.lerp(others, views, weight.to(views.dtype))
     logits = logits_of(state.stack, _with_noise(problem, state, mixed, ours))

@@ -125,6 +125,25 @@ class Key:
         return erase(images, draw.hole.rows, draw.hole.columns, self.colour)
 
 
+class Part(NamedTuple):
+    """Some images of a batch, where another process has the others."""
+
+    size: int  # of the batch
+    column: Tensor  # [k] where they stand in it
+
+    def of_views(self, count: int) -> Tensor:
+        """Where so many views of them stand among those of the batch, one view after the other."""
+        return torch.cat([self.column + view * self.size for view in range(count)])
+
+
+def _cut(draw: Any, at: Tensor) -> Any:
+    """A view's draws of the images at these places; images are the last axis of all that is drawn."""
+    if isinstance(draw, tuple):
+        cut = [_cut(one, at) for one in draw]
+        return type(draw)(*cut) if hasattr(draw, "_fields") else tuple(cut)
+    return None if draw is None else draw[..., at]
+
+
 @dataclass(frozen=True)
 class Views:
     """All views of a batch: uint8 images [b, ch, h, w] and a generator give normalised [v, b, ch, h, w].
@@ -164,13 +183,17 @@ class Views:
         """Pixels that either side must have at least: crops reach into a frame that mirrors PAD of them, the edge not among them."""
         return PAD + 1 if any(isinstance(view, (Weak, Strong)) for view, _ in self.kinds) else 1
 
-    def __call__(self, images: Tensor, generator: torch.Generator) -> Tensor:
-        return self.apply(images, self.draw(images, generator))
+    def __call__(self, images: Tensor, generator: torch.Generator, part: Part | None = None) -> Tensor:
+        return self.apply(images, self.draw(images, generator, part))
 
-    def draw(self, images: Tensor, generator: torch.Generator) -> tuple[Any, ...]:
-        """All that is random, in the order of the views."""
-        b, _, h, w = images.shape
-        return tuple(view.draw(count * b, h, w, generator) for view, count in self.kinds)
+    def draw(self, images: Tensor, generator: torch.Generator, part: Part | None = None) -> tuple[Any, ...]:
+        """All that is random, in the order of the views; for images that are part of a batch, their part of its draws."""
+        h, w = images.shape[2:]
+        b = len(images) if part is None else part.size
+        whole = tuple(view.draw(count * b, h, w, generator) for view, count in self.kinds)
+        if part is None:
+            return whole
+        return tuple(_cut(one, part.of_views(count)) for one, (_, count) in zip(whole, self.kinds, strict=True))
 
     def apply(self, images: Tensor, draw: tuple[Any, ...]) -> Tensor:
         """The views for given draws; no random number is used."""
@@ -178,7 +201,7 @@ class Views:
             view.apply(images.expand(count, *images.shape).flatten(0, 1), drawn)
             for (view, count), drawn in zip(self.kinds, draw, strict=True)
         ]
-        return self._normalise(torch.cat(seen)).view(-1, *images.shape)
+        return self._normalise(torch.cat(seen)).view(self.count, *images.shape)
 
     def _normalise(self, images: Tensor) -> Tensor:
         inner = images.movedim(1, -1).to(torch.float32, memory_format=torch.contiguous_format)
