@@ -11,9 +11,12 @@ from functools import cache
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent / "accuracy"))
+sys.path.insert(0, str(Path(__file__).parent / "robustness"))
 
 import digits
+import missing_truth
 import realworld
+import rivals
 import votes_cifar10n
 import votes_tables
 from on_images import report, sets
@@ -28,10 +31,11 @@ ROOT = Path(__file__).parents[1]
 MARK = "<!-- {}: made by benchmarks/readme.py -->", "<!-- {}: end -->"
 MARKED = (
     "README.md", "docs/results.md", "docs/methods.md", "docs/findings.md", "docs/tries.md",
-    "docs/decisions/0006-default-estimator.md", "docs/votes.md", "docs/theory.md",
+    "docs/votes.md", "docs/theory.md",
 )  # fmt: skip
 SETS = ("lost", "birdsong", "msrcv2")
 SEEDS = range(100, 110)
+DEFAULTS = range(120, 130)  # for the default estimator: 100-109 had been looked at before
 FRESH = range(130, 140)  # which nothing was ever chosen on
 HEAD = "| data set | loss | alone | with POP | gain | p (Holm) | oracle: alone | with POP | paper: alone | with POP |"
 
@@ -100,7 +104,9 @@ def made() -> dict[str, str]:
     reported = report.reported(on_images)
     return {
         "results": section(read(ROOT / "results/tables.jsonl")),
-        "realworld": realworld.table(_reported("realworld")),
+        "realworld": realworld.table(_reported("realworld", DEFAULTS)),
+        "rivals": rivals.report(read(ROOT / "results/rivals.jsonl"), [*rivals.REAL, *rivals.MADE]),
+        "missing-truth": missing_truth.report(ROOT / "results/missing_truth.jsonl"),
         "digits": digits.table(_reported("digits")),
         "reached": report.reached(on_images),
         "images": report.table(reported, on_images),
@@ -130,9 +136,9 @@ def renewed(page: str) -> str:
     return page
 
 
-def _reported(name: str) -> list[Row]:
+def _reported(name: str, seeds: range = SEEDS) -> list[Row]:
     """The rows of a file on the seeds that nothing was chosen on."""
-    return [row for row in read(ROOT / f"results/{name}.jsonl") if row["seed"] in SEEDS]
+    return [row for row in read(ROOT / f"results/{name}.jsonl") if row["seed"] in seeds]
 
 
 FIGURES = {

@@ -1,0 +1,138 @@
+"""Can held-out sets tell whether balance pays? Signals that use no truth, with and without balance, beside the accuracy that they should foretell.
+
+    python benchmarks/accuracy/balance_signal.py --seeds 0-2 --data-dir DIR
+    python benchmarks/accuracy/balance_signal.py --report
+
+Signals, all of rows that were left out: covering and approximated accuracy; *agreement*, how often networks and trees that learned apart find
+the same label in the set; *sets*, the mean log-likelihood of the sets, sum_j p_ij prod_k P(k in S | j), with P counted on the other half
+of the rows; *stable*, how often networks on two disjoint halves of the rows find the same label in the sets of all. True labels report.
+"""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from realworld import split
+from rivals import MADE, REAL, Table, table_of
+
+from oneof.data.encode import Encoding
+from oneof.methods import METHODS
+from oneof.metrics import criteria
+from oneof.paper.results import origin
+from oneof.runs.learn import SPACE
+from oneof.runs.model import Model, member_of
+from oneof.runs.weighing import Ensemble, Rows, weigh_learners
+from oneof.selection.search import search
+from oneof.selection.space import Space
+from oneof.selection.trying import Search
+from oneof.storage.rows import append, read
+
+SIGNALS = ("covering", "approximated", "agreement", "sets", "stable")
+Floats = NDArray[np.floating[Any]]
+
+
+def spaces() -> dict[str, Space]:
+    assert SPACE.kernel is not None
+    plain = replace(SPACE, method=METHODS["proden"](), kernel=replace(SPACE.kernel, balance=0.0))
+    return {"balance": SPACE, "none": plain}
+
+
+def learned(x: Floats, sets: NDArray[np.bool_], space: Space, seed: int) -> Ensemble:
+    asked = Search(space=space, seed=seed)
+    found = search(x, sets, asked)
+    names = tuple(f"x{k}" for k in range(x.shape[1]))
+    encoding = Encoding(names, (0.0,) * len(names), (), {}, ())
+    model = Model([str(j) for j in range(sets.shape[1])], encoding, tuple(map(member_of, found.fits)), {})
+    return weigh_learners(model, found, Rows(x, sets, sets, sets), asked)
+
+
+def best(p: Floats, sets: NDArray[np.bool_]) -> NDArray[np.intp]:
+    return np.asarray(np.where(sets, p, -1).argmax(1))
+
+
+def likelihood_of_sets(p: Floats, sets: NDArray[np.bool_], seed: int) -> float:
+    """Mean over rows; which labels come with which is counted on the other half, by the labels that p finds likely."""
+    inside = np.where(sets, p + 1e-9, 0)
+    inside /= inside.sum(1, keepdims=True)
+    order = np.random.default_rng(seed).permutation(len(p))
+    total = 0.0
+    for own, other in ((order[::2], order[1::2]), (order[1::2], order[::2])):
+        together = (inside[other].T @ sets[other] + 0.5) / (inside[other].sum(0)[:, None] + 1)  # [j, k]
+        logs = sets[own] @ np.log(together).T + ~sets[own] @ np.log1p(-np.minimum(together, 1 - 1e-6)).T
+        logs -= np.where(np.eye(len(together), dtype=bool), np.log(together), 0).sum(1)  # the label itself is there
+        joint = np.where(sets[own], np.log(p[own] + 1e-9) + logs, -np.inf)
+        total += float(np.logaddexp.reduce(joint, axis=1).sum())
+    return total / len(p)
+
+
+def row(name: str, given: Table, seed: int, kind: str) -> dict[str, Any]:
+    torch.set_num_threads(1)
+    train, test = split(len(given.x), seed)
+    x, sets, space = given.x[train].astype(float), np.asarray(given.sets[train]), spaces()[kind]
+    whole = learned(x, sets, space, seed)
+    p = whole.opinions.mean
+    networks, trees = (learned(x, sets, replace(space, learners=(one,)), seed) for one in ("networks", "trees"))
+    halves = np.random.default_rng(seed).permutation(len(x))
+    apart = [
+        best(learned(x[half], sets[half], replace(space, learners=("networks",)), seed).model.probabilities(x), sets)
+        for half in (halves[::2], halves[1::2])
+    ]
+    scores = criteria(torch.from_numpy(np.log(p + 1e-9)), torch.from_numpy(sets))
+    found = whole.model.probabilities(given.x[test].astype(float)).argmax(1)
+    return {
+        "dataset": name,
+        "seed": seed,
+        "kind": kind,
+        "accuracy": float((found == given.labels[test]).mean()),
+        **{signal: scores[signal].item() for signal in SIGNALS[:2]},
+        "agreement": float((best(networks.opinions.mean, sets) == best(trees.opinions.mean, sets)).mean()),
+        "sets": likelihood_of_sets(p, sets, seed),
+        "stable": float((apart[0] == apart[1]).mean()),
+        **origin("cpu"),
+    }
+
+
+def report(rows: list[Any]) -> str:
+    """What balance adds to the accuracy and to every signal, in the mean over seeds."""
+    lines = [f"| | accuracy, % | {' | '.join(SIGNALS)} |", "|---" * (len(SIGNALS) + 2) + "|"]
+    right = dict.fromkeys(SIGNALS, 0)
+    names = list(dict.fromkeys(one["dataset"] for one in rows))
+    for name in names:
+        kinds = [[one for one in rows if (one["dataset"], one["kind"]) == (name, kind)] for kind in ("balance", "none")]
+        gain = {
+            key: float(np.mean([one[key] for one in kinds[0]]) - np.mean([one[key] for one in kinds[1]]))
+            for key in ("accuracy", *SIGNALS)
+        }
+        for signal in SIGNALS:
+            right[signal] += (gain[signal] > 0) == (gain["accuracy"] > 0)
+        cells = [f"{gain[signal]:+.3f}" for signal in SIGNALS]
+        lines.append(f"| {name} | {100 * gain['accuracy']:+.1f} | {' | '.join(cells)} |")
+    lines.append(f"| agrees with the accuracy | | {' | '.join(f'{right[one]} of {len(names)}' for one in SIGNALS)} |")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seeds", default="0-2", help="first-last")
+    parser.add_argument("--data-dir", default="data")
+    parser.add_argument("--names", nargs="*", default=[*REAL, *MADE])
+    parser.add_argument("--rows", type=Path, default=Path("results/balance_signal.jsonl"))
+    parser.add_argument("--report", action="store_true", help="print the table of the rows and run nothing")
+    asked = parser.parse_args()
+    done = {(one["dataset"], one["seed"], one["kind"]) for one in read(asked.rows)} if asked.rows.exists() else set()
+    first, last = map(int, asked.seeds.split("-"))
+    work = [(name, seed, kind) for seed in range(first, last + 1) for name in asked.names for kind in spaces()]
+    for name, seed, kind in [] if asked.report else work:
+        if (name, seed, kind) not in done:
+            append(asked.rows, [row(name, table_of(name, asked.data_dir), seed, kind)])
+    print(report(read(asked.rows)))
+
+
+if __name__ == "__main__":
+    main()
