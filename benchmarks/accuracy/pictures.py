@@ -1,7 +1,7 @@
 """Pictures by the front door: a named set written as PNG files, then `oneof fit`, `predict`, `clean`, `report` and `export` on them.
 
     python benchmarks/accuracy/pictures.py --dataset mnist --images 2000 --export
-    python benchmarks/accuracy/pictures.py --dataset cifar10 --sets saturated --seed 100 --views natural --kill-after 60 --data-dir /tmp/data
+    python benchmarks/accuracy/pictures.py --dataset cifar10 --sets saturated --seed 100 --views natural --kill-after 120 --data-dir /tmp/data
     python benchmarks/accuracy/pictures.py --dataset cifar10 --images 300 --tests 100 --epochs 2 --kill-after 5 --rows /tmp/rows.jsonl
 
 Every stage appends a row as soon as it is over: its seconds, and what it showed. With --kill-after the fit is killed once and

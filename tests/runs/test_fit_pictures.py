@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pyarrow as pa
@@ -30,7 +31,9 @@ from oneof.runs.model import PictureMember
 from oneof.runs.page import render_page
 from oneof.runs.pictures import OnPictures, plan_for
 from oneof.runs.review.cards import Items, card, shown_table
+from oneof.runs.review.label_studio import Backend
 from oneof.runs.review.log import Decision, Log
+from oneof.runs.review.session import Review
 from oneof.selection.space import Space
 from oneof.votes.opening import VotesFile
 
@@ -198,6 +201,15 @@ def test_the_exported_graph_says_the_same(run: Run, tmp_path: Path) -> None:
     assert export_onnx(run.model, tmp_path / "model.onnx") < 1e-4
 
 
+def test_label_studio_opens_no_file_for_others(run: Run) -> None:
+    backend = Backend(Review(run.folder), port=0)
+    try:
+        found = backend.predict({"tasks": [{"id": 1, "data": {"file": "/etc/hostname"}}]})
+    finally:
+        backend.server_close()
+    assert found["results"][0]["result"] == []
+
+
 def test_people_teach_the_networks_again(run: Run, tmp_path: Path) -> None:
     log = Log(run.folder)
     log.write(Decision(3, "label", ("2",), "me", "run", ("0", "1"), "0", id="1", drawn="queue", seconds=1.0))
@@ -302,6 +314,26 @@ def test_a_way_to_vary_pictures_must_be_known() -> None:
 )
 def test_the_plan_follows_size_and_device(n: int, pixels: Pixels, device: str, expected: tuple) -> None:
     assert plan_for(OnPictures(), Space(), n, pixels, torch.device(device))[:6] == expected
+
+
+def test_a_network_of_timm_is_trained_by_its_name(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = ModuleType("timm")  # a stand-in
+    package.is_model = lambda name: name == "small"  # type: ignore[attr-defined]
+    package.create_model = lambda name, *, pretrained, num_classes, in_chans: torch.nn.Conv2d(in_chans, 6, 3)  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "timm", package)
+    how = replace(TASK, pictures=OnPictures("small", "none", 1), space=replace(SPACE, epochs=1))
+    made = fit_table(folder / "table.csv", tmp_path / "run", how)
+    assert made.facts["chosen"][0]["network"] == "small"
+    assert Run.open(tmp_path / "run").model.members[0].shape == {"networks": 1, "network": "small", "pixels": [1, 8, 8]}
+    with pytest.raises(
+        ValueError, match=r"network must be one of lenet, wrn, resnet32, or a name that timm knows.*; got 'hf-hub:a/b'"
+    ):
+        OnPictures("hf-hub:a/b")
+    monkeypatch.setitem(sys.modules, "timm", None)  # as if it were not installed
+    with pytest.raises(ValueError, match="the network 'small' needs the package timm"):
+        Run.open(tmp_path / "run").model  # noqa: B018
 
 
 def test_columns_beside_pictures_are_told(folder: Path) -> None:

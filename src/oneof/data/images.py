@@ -24,8 +24,7 @@ from oneof.storage.progress import bar
 
 ENDINGS = (".png", ".jpg", ".jpeg", ".gif", ".webp", ".bmp", ".tif", ".tiff")
 FILE, CANDIDATES = "file", "candidates"  # the columns of a folder
-THUMBNAIL = 48  # pixels a side
-LARGEST, SMALLEST = 64, 8  # sides of what networks are trained on, in pixels
+LARGEST, SMALLEST, THUMBNAIL = 64, 8, 48  # pixels a side: of what networks are trained on, and on a page
 _BOMB = (Image.DecompressionBombError, Image.DecompressionBombWarning)
 UNREADABLE = (OSError, SyntaxError, ValueError, EOFError, IndexError, struct.error, zlib.error, *_BOMB)
 """What Pillow raises of a file that no picture can be read from."""

@@ -19,12 +19,14 @@ class Timm:
 
     name: str
 
-    def __call__(self, shape: tuple[int, ...], classes: int) -> Classifier:
-        package = load_package("timm", f"the network {self.name[:60]!r}")
-        if not package.is_model(self.name):  # a name with a scheme, such as hf-hub:, would be fetched
+    def __post_init__(self) -> None:
+        if not load_package("timm", f"the network {self.name[:60]!r}").is_model(self.name):  # hf-hub: would be fetched
             raise ValueError(
                 f"network must be one of {', '.join(NAMES)}, or a name that timm knows, such as resnet18; got {self.name[:60]!r}."
             )
+
+    def __call__(self, shape: tuple[int, ...], classes: int) -> Classifier:
+        package = load_package("timm", f"the network {self.name!r}")
         make = partial(package.create_model, self.name, pretrained=False, num_classes=0, in_chans=shape[0])
         return Backbone(make)(shape, classes)
 

@@ -77,7 +77,6 @@ class PictureMember:
 
     @property
     def shape(self) -> dict[str, Any]:
-        """What a network of the member is built from."""
         return {"networks": self.stack.t, "network": self.network, "pixels": list(self.pixels)}
 
     @cached_property

@@ -39,6 +39,7 @@ class OnPictures:
     networks: int | None = None  # None: three, or one for many pictures on a GPU
 
     def __post_init__(self) -> None:
+        network_of(self.network or "lenet")  # a name that nobody knows is told before all else
         if self.views not in VIEWS:
             raise ValueError(
                 f"views must be one of {', '.join(VIEWS)}; got {self.views!r}.{did_you_mean(self.views, list(VIEWS))}"
