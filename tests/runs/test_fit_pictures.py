@@ -192,6 +192,7 @@ def test_the_page_shows_pictures_and_the_review_too(run: Run) -> None:
     page = render_page(run.facts, table, run.training, run.rows)
     assert page.count("data:image/jpeg;base64,") >= N - 1
     assert "digit 0" in page
+    assert "Settings were chosen by size and device." in page
     assert card(run, Items(run), 0)["pictures"] == ["file"]
 
 

@@ -156,7 +156,7 @@ def learn(examples: Examples, asked: Search, *, train_on_gold: bool = False, how
         found.tried + ensemble.tried,
         said,
         plain_value([one._asdict() for one in found.chosen]),
-        "gold" if enough else asked.rule,
+        "size and device" if examples.readable is not None else "gold" if enough else asked.rule,
         asked.seed,
         found.left_out + ensemble.left_out,
     )
