@@ -333,7 +333,7 @@ def test_a_network_of_timm_is_trained_by_its_name(
     ):
         OnPictures("hf-hub:a/b")
     monkeypatch.setitem(sys.modules, "timm", None)  # as if it were not installed
-    with pytest.raises(ValueError, match="the network 'small' needs the package timm"):
+    with pytest.raises(ValueError, match="network 'small', not lenet, wrn, resnet32, needs the package timm"):
         Run.open(tmp_path / "run").model  # noqa: B018
 
 

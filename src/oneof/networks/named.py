@@ -20,14 +20,15 @@ class Timm:
     name: str
 
     def __post_init__(self) -> None:
-        if not load_package("timm", f"the network {self.name[:60]!r}").is_model(self.name):  # hf-hub: would be fetched
+        known = load_package("timm", f"network {self.name[:60]!r}, not {', '.join(NAMES)},").is_model
+        if not known(self.name):  # hf-hub: would be fetched
             raise ValueError(
                 f"network must be one of {', '.join(NAMES)}, or a name that timm knows, such as resnet18; got {self.name[:60]!r}."
             )
 
     def __call__(self, shape: tuple[int, ...], classes: int) -> Classifier:
-        package = load_package("timm", f"the network {self.name!r}")
-        make = partial(package.create_model, self.name, pretrained=False, num_classes=0, in_chans=shape[0])
+        create = load_package("timm", "a network", "create_model")
+        make = partial(create, self.name, pretrained=False, num_classes=0, in_chans=shape[0])
         return Backbone(make)(shape, classes)
 
 

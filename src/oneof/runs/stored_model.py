@@ -197,7 +197,6 @@ def _describes(part: dict[str, Any], own: dict[str, Tensor], d: int, c: int) -> 
 
 
 def _built_from(part: dict[str, Any]) -> tuple[Network, tuple[int, ...]]:
-    """What builds the networks of a member, and from which shape of an example."""
     if "network" in part:
         return network_of(part["network"]), tuple(part["pixels"])
     return MLP(tuple(part["hidden"])), (part["inputs"],)
