@@ -54,6 +54,18 @@ def test_the_table_of_orders_is_that_of_the_rows():
     assert review_order.table(rows, range(10)) in (DOCS / "review.md").read_text("utf-8")
 
 
+def test_the_figures_on_pictures_are_those_of_the_rows():
+    rows = [
+        row for row in read(ROOT / "results/pictures.jsonl") if row["dataset"] == "mnist" and row["sets"] == "flips"
+    ]
+    found = {name: row[name] for row in rows for name in ("accuracy", "resolved", "images", "tests") if name in row}
+    page = (DOCS / "images.md").read_text("utf-8")
+    assert f"{found['images']:,} MNIST digits" in page
+    assert f"{found['resolved']:.1%}".replace("%", " %") + " of the labels come out right" in page
+    assert f"{found['accuracy']:.1%}".replace("%", " %") + f" of {found['tests']:,} new digits" in page
+    assert f"took {sum(row['seconds'] for row in rows):.0f} seconds" in page
+
+
 WRITTEN = [
     "README.md",
     "CONTRIBUTING.md",

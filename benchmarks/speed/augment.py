@@ -74,7 +74,7 @@ def main() -> None:
     print(f"{'recipe':8}{'data set':16}{'way':16}{'ms/batch':>10}{'images/s':>14}")
     for recipe in RECIPES:
         for dataset in ("fashion-mnist", "cifar10"):
-            size, mean, _ = DATASETS[dataset]
+            size, mean = DATASETS[dataset][:2]
             images = torch.randint(256, (asked.batch, len(mean), size, size), dtype=torch.uint8, device=device)
             generator = torch.Generator(device).manual_seed(0)
             make = views(recipe, dataset, device=device, dtype=torch.bfloat16)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from oneof.purify import PopRatio as PopRatio
     from oneof.training.fit import fit as fit
     from oneof.training.problem import Training as Training
+    from oneof.training.saved import load as load
     from oneof.training.trials import Trial as Trial
 
 # torch takes seconds to import, and `oneof --help` must not: a name is fetched when it is first used
@@ -25,6 +26,7 @@ _HOME = {
     "Candidates": "candidates.mask",
     "read": "candidates.read",
     "fit": "training.fit",
+    "load": "training.saved",
     "PartialLabelClassifier": "estimator.classifier",
     "METHODS": "methods",
     "Method": "methods",

@@ -141,7 +141,7 @@ def test_views_have_shape_layout_and_type_and_leave_the_images(recipe, dataset):
 )
 def test_view_0_is_the_normalised_image(recipe, dataset):
     images = batch(dataset, 4)
-    mean, std = (torch.tensor(values).view(-1, 1, 1) for values in DATASETS[dataset][1:])
+    mean, std = (torch.tensor(values).view(-1, 1, 1) for values in DATASETS[dataset][1:3])
     torch.testing.assert_close(views(recipe, dataset)(images, generator())[0], (images / 255 - mean) / std)
 
 

@@ -19,11 +19,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from oneof.cli import app, main
-from oneof.data.encode import learn_encoding
 from oneof.data.table import Roles, read_columns, read_table
 from oneof.estimator.classifier import PartialLabelClassifier
-from oneof.runs import fit_table as fitting
 from oneof.runs.accuracy import drawn_rows
+from oneof.runs.examples import examples_of, look_at
 from oneof.runs.fit_table import Task, fit_table
 from oneof.runs.folder import Run, write_json
 from oneof.selection.space import Space
@@ -204,7 +203,7 @@ def test_gold_labels_that_no_set_holds_and_row_numbers_are_told() -> None:
     rows = {"item": range(30), "size": np.linspace(0, 1, 30), "candidates": ["cat|fox", "dog|fox", "cat|dog"] * 10}
     table = pa.table({**rows, "gold": ["cat", "Fox", None] * 10})
     mixed = read_table(table, Roles(gold="gold"))
-    said = fitting._look(mixed.columns.numbers, mixed, learn_encoding(mixed.columns, mixed.roles), seed=0)
+    said = look_at(examples_of(mixed, Path())[0], mixed, seed=0)
     assert said[-2:] == [
         "columns that number the rows are left out: item. To use them beside the others, say --features '*' --features 'item'.",
         "10 gold labels are in no set, the first in row 1: 'Fox'. Write them as the sets do, such as 'fox'.",

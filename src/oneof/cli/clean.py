@@ -56,4 +56,4 @@ def _carried(run: Run, columns: list[str]) -> dict[str, list[Any]]:
     taken = next((name for name in columns if name in run.decided.column_names), None)
     if taken is not None:
         raise ValueError(f"--column must not have the name of a column of the result; got {taken!r}. Leave it out.")
-    return Items(run, columns).cells if columns else {}
+    return {name: cells for name, cells in Items(run, columns).cells.items() if name in columns}

@@ -11,16 +11,21 @@ from oneof.cli.terminal import say
 
 def predict(
     run: RunFolder,
-    file: Annotated[Path, typer.Argument(help="A CSV, TSV or Parquet table with the columns that were learned from.")],
+    file: Annotated[Path, typer.Argument(help="A CSV, TSV or Parquet table with the columns that were learned from; or a folder of pictures.")],
     out: Annotated[Path, typer.Option(help="Where to write: .parquet or .csv.")],
     distribution: Annotated[bool, typer.Option("--distribution", help="Also write the probability of every label.")] = False,
     accuracy: Annotated[float | None, typer.Option(help="Give no label to the least sure rows, so that the others are right in this share, such as 0.95. Default: every row gets one.")] = None,
     sets: Annotated[float | None, typer.Option(help="Also write a set of labels for every row, which holds the right one in this share of rows, such as 0.9.")] = None,
+    column: Annotated[list[str] | None, typer.Option(help="A column of FILE to copy to the result, such as an id. May be given again.")] = None,
     text_model: Annotated[str | None, typer.Option(help="The --text-model of oneof fit, if you named one then: a model is opened only if you name it.")] = None,
     image_model: Annotated[str | None, typer.Option(help="The --image-model of oneof fit, if you named one then: a model is opened only if you name it.")] = None,
     cache_dir: CacheFolder = None,
 ) -> None:  # fmt: skip
     """Predict the label of every row, with its probability."""
+    import pyarrow as pa
+
+    from oneof.data.files.columns import read_columns_of
+    from oneof.data.images import folder_of
     from oneof.data.table import read_columns
     from oneof.runs.folder import Run
     from oneof.runs.predict import prediction_table
@@ -34,7 +39,8 @@ def predict(
     for line in model.encoding.unseen(columns):
         say(line, err=True)
     named = [name for name in (text_model, image_model) if name]
-    x = model.encoding.transform(columns, folder=file.parent, cache=cache_dir, named=named)
+    read = model.encoding.pictures(columns, folder_of(file)) if model.encoding.pixels else None
+    x = read.levels if read else model.encoding.transform(columns, folder=file.parent, cache=cache_dir, named=named)
     found = prediction_table(
         model.probabilities(x),
         model.classes,
@@ -43,6 +49,11 @@ def predict(
         accuracy=accuracy,
         sets=sets,
     )
+    if read and read.fault:
+        say(read.fault, err=True)
+        found = found.take(pa.array(range(len(columns)), mask=~read.readable))  # of what is not seen nothing is said
+    for name, cells in read_columns_of(file, column or [], found.column_names).items():
+        found = found.append_column(name, [cells])
     write_sheet(found, out)
     say(f"wrote {out}: {_in_words(found, model.calibration, accuracy, sets)}")
 

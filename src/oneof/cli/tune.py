@@ -24,7 +24,7 @@ def tune(
     import torch
 
     from oneof.data.table import read_table
-    from oneof.runs.fit_table import examples_of
+    from oneof.runs.examples import examples_of
     from oneof.runs.folder import fingerprint, write_json
     from oneof.selection.space import Space
     from oneof.selection.trying import Search
@@ -34,7 +34,11 @@ def tune(
 
     load_optuna()  # so that one who has none hears of it before a file is read
     torch.set_num_threads(1)
-    examples = examples_of(read_table(file, roles), file.parent, cache_dir)
+    if roles.image and not roles.image_model:
+        raise ValueError(
+            "--image needs --image-model here: networks on pictures are not tuned. Name one that timm knows."
+        )
+    examples, _ = examples_of(read_table(file, roles), file.parent, cache_dir)
     asked = Search(Space(trial_epochs=epochs), seed, groups=examples.groups)
     said = {"oneof": __version__, "data": fingerprint(file), "roles": roles, "epochs": epochs, "seed": seed}
     folds = folds_of(examples.x, examples.candidates.mask, asked)

@@ -2,12 +2,12 @@
 
 import hashlib
 import os
-import struct
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from importlib.util import find_spec
+from io import BytesIO
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.error import HTTPError
@@ -15,9 +15,11 @@ from urllib.request import Request, urlopen
 
 import numpy as np
 from numpy.typing import NDArray
+from PIL import Image
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
+from oneof.data.images import UNREADABLE
 from oneof.storage.files import written_beside
 from oneof.storage.packages import load_package
 from oneof.storage.progress import bar
@@ -41,8 +43,9 @@ class Embedder(NamedTuple):
 class BadImage(ValueError):
     """A file that no image can be read from."""
 
-    def __init__(self, path: str, why: str) -> None:
-        super().__init__(f"an image must be whole and of a known format; {path} is not ({why}).")
+    def __init__(self, path: str | bytes, why: str) -> None:
+        shown = "a cell of bytes" if isinstance(path, bytes) else path
+        super().__init__(f"an image must be whole and of a known format; {shown} is not ({why}).")
         self.path = path
 
 
@@ -72,9 +75,7 @@ def open_embedder(kind: str, model: str) -> Embedder:
     return Embedder(kind, model, embed)
 
 
-def embedded(
-    values: Sequence[str | None], embedder: Embedder, folder: Path, cache: Path | None = None
-) -> NDArray[np.float32]:
+def embedded(values: Sequence[Any], embedder: Embedder, folder: Path, cache: Path | None = None) -> NDArray[np.float32]:
     """Vectors [n, width] of values; a missing value is zeros. Names of images are looked up below `folder`.
 
     >>> import tempfile
@@ -83,13 +84,13 @@ def embedded(
     [1.0, 0.0, 3.0, 1.0]
     """
     first_row = {value: row for row, value in reversed(list(enumerate(values))) if value is not None}
-    distinct = sorted(first_row)
+    distinct: list[Any] = sorted(first_row, key=str)
     if not distinct:
         raise ValueError(f"a column to embed must hold at least one {embedder.kind}; all {len(values)} are missing.")
     inputs = distinct
     if embedder.kind == "image":
-        inputs = [str(_image(folder, name, first_row[name])) for name in distinct]
-    keys = [_digest(Path(one).read_bytes() if embedder.kind == "image" else one.encode()) for one in inputs]
+        inputs = [one if isinstance(one, bytes) else str(_image(folder, one, first_row[one])) for one in distinct]
+    keys = [_digest(_content(one, embedder.kind)) for one in inputs]
     try:
         known = _vectors(dict(zip(keys, inputs, strict=True)), embedder, cache or default_cache())
     except BadImage as bad:
@@ -107,6 +108,10 @@ def _image(folder: Path, name: str, row: int) -> Path:
             f"an image must be a file below {folder}; there is no {name!r}, which row {row} names. Add it, or empty the cell."
         )
     return path
+
+
+def _content(value: str | bytes, kind: str) -> bytes:
+    return value if isinstance(value, bytes) else Path(value).read_bytes() if kind == "image" else value.encode()
 
 
 def _digest(content: bytes) -> str:
@@ -231,9 +236,17 @@ def _weights(package: Any, model: str) -> tuple[str, str | None]:
     return name, fetched
 
 
+def weights_here(model: str) -> bool:
+    """Can pictures be embedded by a model of timm's without asking the network?"""
+    with suppress(ValueError):  # a package that is absent or broken has no weights to offer
+        return find_spec(PACKAGES["image"]) is not None and _fetched(f"timm/{model}", "model.safetensors") is not None
+    return False
+
+
 def _fetched(repository: str, file: str) -> str | None:
     """Where the hub's own cache has a file."""
-    path = load_package("huggingface_hub", f"the embedder {repository}").try_to_load_from_cache(repository, file)
+    look_up = load_package("huggingface_hub", f"the embedder {repository}", "try_to_load_from_cache")
+    path = look_up(repository, file)
     return path if isinstance(path, str) else None
 
 
@@ -252,11 +265,9 @@ def _check_hub(model: str, advice: str) -> None:
         ) from error
 
 
-def _opened(path: str) -> Any:
-    from PIL import Image
-
+def _opened(path: str | bytes) -> Any:
     try:
-        with Image.open(path) as image:
+        with Image.open(BytesIO(path) if isinstance(path, bytes) else path) as image:
             return image.convert("RGB")
-    except (OSError, SyntaxError, ValueError, EOFError, struct.error, Image.DecompressionBombError) as error:
-        raise BadImage(path, str(error).rstrip(".")) from error  # a broken PNG is a SyntaxError, for one
+    except UNREADABLE as error:
+        raise BadImage(path, str(error).rstrip(".")) from error

@@ -1,8 +1,9 @@
-"""Columns of a table as numbers: gaps filled, categories one-hot, texts by TF-IDF or an embedder, images embedded.
+"""Columns of a table as numbers: gaps filled, categories one-hot, texts by TF-IDF or an embedder, images embedded or as levels.
 
 What was learned from training rows is plain values that JSON holds, and arrays for texts; scikit-learn's transformers are made anew from them.
 """
 
+import math
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -14,6 +15,7 @@ from sklearn.impute import SimpleImputer
 from sklearn.preprocessing import OneHotEncoder
 
 from oneof.data.embed import MODELS, Embedder, embedded, open_embedder
+from oneof.data.images import PictureRows, Pixels, learn_pixels, read_pictures
 from oneof.data.not_features import MOST_VALUES
 from oneof.data.roles import Roles
 from oneof.data.table import Columns
@@ -41,6 +43,9 @@ class Encoding:
     embedded: tuple[Embedded, ...]
     dates: tuple[str, ...] = ()  # those of the numbers that are dates in the table
     texts: tuple[Texts, ...] = ()  # columns of text without an embedder
+    pixels: tuple[
+        Pixels, ...
+    ] = ()  # a column of pictures without an embedder: then the one part, and features are uint8
 
     @property
     def names(self) -> list[str]:
@@ -57,7 +62,8 @@ class Encoding:
     @property
     def _vectors(self) -> list[tuple[str, int, str]]:
         pretrained = [(part.column, part.width, f"from the {part.kind} by {part.model}") for part in self.embedded]
-        return pretrained + [(part.column, part.width, "from the text by TF-IDF") for part in self.texts]
+        levels = [(p.column, math.prod(p.shape), f"of the picture's levels 0 to 255, {p.shape}") for p in self.pixels]
+        return pretrained + [(part.column, part.width, "from the text by TF-IDF") for part in self.texts] + levels
 
     def to_json(self) -> dict[str, Any]:
         """All but the arrays."""
@@ -79,6 +85,7 @@ class Encoding:
             categories={column: tuple(values) for column, values in plain["categories"].items()},
             embedded=tuple(Embedded(**part) for part in plain["embedded"]),
             texts=tuple(texts),
+            pixels=tuple(Pixels(**part) for part in plain["pixels"]),
         )
 
     @property
@@ -89,7 +96,7 @@ class Encoding:
             features=self.numbers,
             categories=tuple(self.categories),
             text=(*text, *(part.column for part in self.texts)),
-            image=image,
+            image=(*image, *(part.column for part in self.pixels)),
             candidates=None,
             dates=self.dates,
         )
@@ -102,12 +109,14 @@ class Encoding:
         cache: Path | None = None,
         opened: Callable[[str, str], Embedder] = open_embedder,
         named: Collection[str] = (),
-    ) -> NDArray[np.float32]:
-        """Features [n, d] of columns; a category that training did not have is no category at all.
+    ) -> NDArray[Any]:
+        """Features [n, d] of columns, float32, or uint8 levels of pictures; a category that training did not have is no category at all.
 
         An embedder is opened if the product knows it or the person has `named` it: an encoding may come from a stranger's
         folder, and a name in it may be the path of a model that brings code along.
         """
+        if self.pixels:
+            return self.pictures(columns, folder).levels
         parts = [self._filled(columns.numbers)]
         if self.categories:
             words = [[value or "" for value in columns.words[name]] for name in self.categories]
@@ -119,6 +128,11 @@ class Encoding:
                 raise ValueError(f"the embedder {part.model} must be the one of training; it has changed. Fit again.")
         parts += [part.transform(columns.words[part.column]) for part in self.texts]
         return parts[0] if len(parts) == 1 else np.hstack(parts, dtype=np.float32)
+
+    def pictures(self, columns: Columns, folder: Path) -> PictureRows:
+        """The pictures of columns, where these are what is learned from."""
+        (part,) = self.pixels
+        return read_pictures(columns.words[part.column], part, folder)
 
     def unseen(self, columns: Columns) -> list[str]:
         """A line for every column with categories that training did not have."""
@@ -171,13 +185,15 @@ def learn_encoding(
     >>> encoding.transform(columns).tolist()
     [[1.0, 0.0, 0.0, 1.0], [3.0, 0.0, 1.0, 0.0], [2.0, 1.0, 0.0, 1.0]]
     """
+    if roles.image and not roles.image_model:
+        return _of_pictures(columns, roles, folder)
     missing = np.isnan(columns.numbers)
     blank = next((name for name, one in zip(columns.names, missing.T, strict=True) if one.all()), None)
     if blank is not None:
         raise ValueError(
             f"a feature must have a value; {columns.source}, column {blank!r} is missing in every row. Leave it out."
         )
-    models = {"text": roles.text_model, "image": roles.image_model or MODELS["image"]}
+    models = {"text": roles.text_model, "image": roles.image_model}
     parts = [
         Embedded(column, kind, model, embedded(columns.words[column], opened(kind, model), folder, cache).shape[1])
         for kind, model in models.items()
@@ -194,6 +210,17 @@ def learn_encoding(
         dates=roles.dates,
         texts=tuple(learn_texts(column, columns.words[column], columns.source) for column in alone),
     )
+
+
+def _of_pictures(columns: Columns, roles: Roles, folder: Path) -> Encoding:
+    """Pictures alone: a network that is trained on levels has no place for other columns."""
+    beside = [*roles.image[1:], *roles.text]
+    if beside:
+        raise ValueError(
+            f"a network on pictures must learn from one column of them alone; {columns.source} has {', '.join(beside)} beside "
+            f"{roles.image[0]!r}. Leave them out, or say --image-model NAME, which turns pictures into numbers."
+        )
+    return Encoding((), (), (), {}, (), pixels=(learn_pixels(roles.image[0], columns.words[roles.image[0]], folder),))
 
 
 def _values(columns: Columns, column: str) -> tuple[str, ...]:

@@ -17,13 +17,14 @@ from oneof.data.files.arrays import read_arrays
 from oneof.data.files.columns import Source, Unreadable, is_number, open_table, read_numbers, stray_cell
 from oneof.data.files.kinds import days
 from oneof.data.files.unpacked import check_unpacked
+from oneof.data.images import picture_cell
 from oneof.data.not_features import why_no_category, why_no_feature
 from oneof.data.roles import LeftOut, Roles, check_column, resolve_roles
 from oneof.data.supervision import label_text, read_supervision, strange_gold
 
 __all__ = ["Columns", "LeftOut", "Roles", "Table", "Words", "read_columns", "read_features", "read_table"]
 
-Words = list[str | None]
+Words = list[Any]  # texts, or None; of pictures also bytes
 _ARRAYS = (".npz", ".mat")
 _TEXTS = 50  # columns of text that are looked through for numbers
 _ENDINGS = (".parquet", ".pq", ".csv", ".tsv", ".csv.gz", ".tsv.gz", *_ARRAYS)
@@ -167,8 +168,10 @@ def _is_arrays(source: Any) -> bool:
     if not isinstance(source, (str, Path)):
         return False
     path = Path(source)
+    if path.is_dir():
+        return False
     if path.exists() and not path.is_file():
-        raise ValueError(f"a table must be a file; {path} is a folder, a pipe or a device. Save it as a file.")
+        raise ValueError(f"a table must be a file; {path} is a pipe or a device. Save it as a file.")
     suffix = "".join(path.suffixes[-2:] if path.suffix.lower() == ".gz" else path.suffixes[-1:]).lower()
     if suffix not in _ENDINGS:
         raise ValueError(f"a table's file must end in one of {', '.join(_ENDINGS)}; got {str(source)!r}.")
@@ -207,8 +210,9 @@ def _read(source: Source, roles: Roles, others: list[str]) -> tuple[Columns, dic
     """The features, and the cells of other columns."""
     x, lists = read_numbers(source, list(roles.features), [*roles.words, *others])
     kinds = {name: [_category(cell) for cell in lists[name]] for name in roles.categories}
-    texts = {name: [None if is_missing(cell) else str(cell) for cell in lists[name]] for name in (*roles.text, *roles.image)}  # fmt: skip
-    return Columns(source.name, x, list(roles.features), kinds | texts), lists
+    texts = {name: [None if is_missing(cell) else str(cell) for cell in lists[name]] for name in roles.text}
+    pictures = {name: [picture_cell(cell) for cell in lists[name]] for name in roles.image}
+    return Columns(source.name, x, list(roles.features), kinds | texts | pictures), lists
 
 
 def _without_suspects(

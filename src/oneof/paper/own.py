@@ -14,7 +14,7 @@ from oneof.paper.compare import holm, paired
 from oneof.paper.experiments import TABLES, TABULAR, System
 from oneof.paper.obtain import Cell, missing, obtain
 from oneof.paper.tables import HEADS, typeset
-from oneof.runs.fit_table import examples_of
+from oneof.runs.examples import examples_of
 from oneof.selection.choose import rules
 from oneof.storage.did_you_mean import did_you_mean
 from oneof.storage.rows import Row, append, read
@@ -49,7 +49,7 @@ def opened(data: str, gold: str, data_dir: Path | None) -> Dataset:
         found = load(data, data_dir)
     else:
         table = read_table(Path(data), Roles(gold=gold))
-        examples = examples_of(table, Path(data).parent)
+        examples, _ = examples_of(table, Path(data).parent)
         truth = np.asarray(examples.gold)
         found = Dataset(
             Path(data).name, examples.x, truth, examples.candidates.classes.tolist(), examples.candidates.mask, None

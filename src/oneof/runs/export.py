@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from oneof.data.ranks import FARTHEST, Ranks
-from oneof.runs.model import Member, Model
+from oneof.runs.model import Member, Model, PictureMember
 from oneof.selection.learners import Forest, Learner, Regression
 from oneof.storage.files import written_beside
 from oneof.storage.packages import load_package
@@ -71,6 +71,22 @@ class _Member(nn.Module):
         ]
 
 
+class _OnPictures(nn.Module):
+    """Networks on pictures, whose features are levels 0 to 255."""
+
+    def __init__(self, member: PictureMember) -> None:
+        super().__init__()
+        self.networks = nn.ModuleList(module.cpu().eval() for module in member.stack.modules())
+        self.pixels, self.scale, self.offset = (
+            member.pixels,
+            *(one.cpu()[:, None, None] for one in (member.scale, member.offset)),
+        )
+
+    def forward(self, x: Tensor) -> list[Tensor]:
+        seen = x.view(-1, *self.pixels) * self.scale + self.offset
+        return [network(seen).softmax(-1) for network in self.networks]
+
+
 class _Trees(nn.Module):
     """Trees as gathers: as many steps as the deepest one has levels; a leaf leads to itself."""
 
@@ -127,7 +143,9 @@ def _module(learner: Learner) -> nn.Module:
 class _Ensemble(nn.Module):
     def __init__(self, model: Model) -> None:
         super().__init__()
-        self.members = nn.ModuleList(map(_Member, model.members))
+        self.members = nn.ModuleList(
+            _OnPictures(one) if isinstance(one, PictureMember) else _Member(one) for one in model.members
+        )
         self.others = nn.ModuleList(map(_module, model.others))
         self.shares = model.shares or [member.stack.t / model.t for member in model.members]
 
@@ -184,7 +202,9 @@ def _rows(model: Model, n: int = 64) -> NDArray[np.float32]:
     ranks = [
         one.ranks for one in (*model.members, *model.others) if isinstance(one, (Member, Regression)) and one.ranks
     ]
-    if ranks:
+    if isinstance(member, PictureMember):
+        x = rng.integers(0, 256, (n, d)).astype(np.float64)
+    elif ranks:
         knots = ranks[0].knots
         x = knots[rng.integers(len(knots), size=(n, d)), np.arange(d)] + (knots[-1] - knots[0]) * rng.normal(
             0, 0.05, (n, d)

@@ -10,20 +10,18 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
-from oneof.data.encode import Encoding, learn_encoding
+from oneof.data.embed import MODELS, weights_here
+from oneof.data.images import FILE, folder_of
 from oneof.data.roles import Roles
-from oneof.data.table import Table, read_table
-from oneof.inspect import inspect_table
+from oneof.data.table import read_table
 from oneof.methods import METHODS
 from oneof.purify import PURIFY
+from oneof.runs.examples import examples_of, look_at, with_answers
 from oneof.runs.folder import FACTS, Run, fingerprint, write_json
 from oneof.runs.learn import SPACE, Examples, Learned, learn, write_learned
+from oneof.runs.pictures import BY_SIZE, OnPictures, check_for_pictures
 from oneof.runs.review.log import Log
 from oneof.runs.review.teach import Again
-from oneof.runs.sample import read_sample
 from oneof.runs.voted import read_voted, weigh_votes
 from oneof.selection.learners import Trees
 from oneof.selection.leave_one_out import Kernel
@@ -51,6 +49,7 @@ class Task:
     space: Space = SPACE
     votes: VotesFile | None = None  # in place of a column of candidates
     answers: str | None = None  # a filled-in sample.csv: gold labels of rows that were drawn
+    pictures: OnPictures = BY_SIZE
 
 
 def fit_table(
@@ -72,7 +71,7 @@ def fit_table(
     Parameters
     ----------
     file
-        A CSV, TSV, Parquet, npz or .mat table.
+        A CSV, TSV, Parquet, npz or .mat table; or a folder of pictures, whose subfolders are named by candidates.
     out
         The folder to write. A run that was stopped there goes on; a finished one is opened.
     task
@@ -96,6 +95,7 @@ def fit_table(
     """
     begun = time.monotonic()
     crew = crew_here(processes)
+    task = _settled(file, task, time_limit)
     ready = crew.told(partial(_make_ready, file, out, task, cache, processes or crew.size, say, again))
     if ready is None:
         return Run.open(out)
@@ -113,7 +113,7 @@ def fit_table(
     )
     with ExitStack() as held:
         crew.told(partial(held.enter_context, alone(out / "checkpoint" / LOCK, str(out))))
-        learned = learn(ready.examples, asked, train_on_gold=task.train_on_gold)
+        learned = learn(ready.examples, asked, train_on_gold=task.train_on_gold, how=task.pictures)
         for text in learned.left_out:
             say(text)
         ready.warnings.extend(learned.left_out)
@@ -125,11 +125,11 @@ def fit_again(folder: Path, out: Path, **how: Any) -> Run:
     """Learn again from the table of a run and what people decided about it, from its settings and weights on; else as `fit_table`."""
     run = Run.open(folder)
     file = Path(run.facts["file"])
-    if run.facts["asked"].get("kind") != "Task" or not file.is_file() or fingerprint(file) != run.facts["fingerprint"]:
+    if run.facts["asked"].get("kind") != "Task" or not file.exists() or fingerprint(file) != run.facts["fingerprint"]:
         raise ValueError(
             f"--from needs the table that {folder} was learned from, unchanged; {file} is gone or another."
         )
-    known = (Task, Roles, VotesFile, Space, Kernel, Trees, SGD, *PURIFY.values(), *METHODS.values())
+    known = (Task, Roles, OnPictures, VotesFile, Space, Kernel, Trees, SGD, *PURIFY.values(), *METHODS.values())
     asked = run.facts["asked"] | {"answers": None}  # the run's gold labels are in its table
     task: Task = restored(asked, {kind.__name__: kind for kind in known})
     again = Again.of(run)
@@ -174,9 +174,10 @@ def _make_ready(
     if fingerprint(file) != asked["data"]:
         raise ValueError(f"{file} must not change while it is read; it did. Repeat the command.")
     check_rows(len(mixed.columns), processes)
-    examples = _answered(examples_of(mixed, file.parent, cache), task.answers)
+    examples, remarks = examples_of(mixed, folder_of(file), cache)
+    examples = with_answers(examples, task.answers)
     if again is None:
-        warnings = _look(examples.x, mixed, examples.encoding, task.seed) + (voted.remarks if voted else [])
+        warnings = look_at(examples, mixed, task.seed) + remarks + (voted.remarks if voted else [])
         for text in warnings:
             say(text)
     _begin(out, asked)
@@ -191,20 +192,20 @@ def _make_ready(
     return Ready(asked, examples, space, warnings, people, sorted(again.said) if again else [])
 
 
-def examples_of(mixed: Table, folder: Path, cache: Path | None = None) -> Examples:
-    """What is learned from a table; names of images in it are of files in the folder."""
-    encoding = learn_encoding(mixed.columns, mixed.roles, folder=folder, cache=cache)
-    named = [part.model for part in encoding.embedded]
-    x = encoding.transform(mixed.columns, folder=folder, cache=cache, named=named)
-    return Examples(x, mixed.candidates, encoding, mixed.gold, mixed.groups)
-
-
-def _answered(examples: Examples, path: str | None) -> Examples:
-    """The examples with the answers of a person beside the gold labels that the table has."""
-    if path is None:
-        return examples
-    said = read_sample(Path(path), examples.candidates.classes, len(examples.x))
-    return replace(examples, gold=said if examples.gold is None else np.where(said >= 0, said, examples.gold))
+def _settled(file: Path, task: Task, time_limit: float | None) -> Task:
+    """The task with how pictures are learned from: embedded where that is asked for, or where weights for it are on this machine."""
+    roles, asked = task.roles, replace(task.pictures, networks=None) != BY_SIZE
+    if file.is_dir() and not roles.image:
+        roles = replace(roles, image=(FILE,))
+    if asked and (roles.image_model or not roles.image):
+        raise ValueError(
+            "--network and --views are for pictures that a network is trained on. Say --image COLUMN, and no --image-model."
+        )
+    if roles.image and not asked and not roles.image_model and weights_here(MODELS["image"]):
+        roles = replace(roles, image_model=MODELS["image"])
+    if roles.image and not roles.image_model:
+        check_for_pictures(task.space, SPACE, time_limit)
+    return replace(task, roles=roles)
 
 
 def _is_finished(out: Path, asked: dict[str, Any]) -> bool:
@@ -246,15 +247,6 @@ def _check_same(out: Path, before: dict[str, Any], asked: dict[str, Any]) -> Non
     difference = first_difference(before, asked)
     if difference:
         raise ValueError(f"{out} holds a run of another task: {difference}. Give another folder, or delete this one.")
-
-
-def _look(x: NDArray[np.floating[Any]], mixed: Table, encoding: Encoding, seed: int) -> list[str]:
-    """What to warn of; what cannot be learned is an error."""
-    findings = inspect_table(mixed, x, encoding.names, seed=seed).findings
-    stop = next((finding.text for finding in findings if finding.severity == "stop"), None)
-    if stop is not None:
-        raise ValueError(f"{mixed.columns.source} cannot be learned from: {stop}")
-    return [finding.text for finding in findings if finding.severity == "warn"]
 
 
 def _write(

@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from oneof.data.images import list_folder
 from oneof.runs.model import Model
 from oneof.runs.review.decided import decided_table
 from oneof.runs.review.log import Log, verdicts
@@ -171,7 +172,7 @@ def write_table(table: pa.Table, path: Path) -> None:
 
 
 def fingerprint(path: Path) -> str:
-    """SHA-256 of a file's content.
+    """SHA-256 of a file's content; of a folder of pictures, of their names.
 
     >>> import tempfile
     >>> path = Path(tempfile.mkdtemp()) / "empty"
@@ -179,7 +180,9 @@ def fingerprint(path: Path) -> str:
     >>> fingerprint(path)[:8]
     'e3b0c442'
     """
+    if path.is_dir():
+        return hashlib.sha256(json.dumps(list_folder(path).to_pydict()).encode()).hexdigest()
     if path.exists() and not path.is_file():
-        raise ValueError(f"a table must be a file; {path} is a folder, a pipe or a device. Save it as a file.")
+        raise ValueError(f"a table must be a file; {path} is a pipe or a device. Save it as a file.")
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

@@ -87,6 +87,12 @@ def join_opinions(parts: Sequence[Opinions], shares: Sequence[float], voices: Se
     return Opinions(mean, np.all([part.held_out for part, *_ in heard], axis=0), every, first.astype(np.float32))
 
 
+def without_opinion(opinions: Opinions, rows: Mask) -> Opinions:
+    """The opinions with none of some rows [n], of which there was nothing to see: every label is as likely there."""
+    mean, every, first = (np.where(rows[:, None], np.float32(1 / one.shape[1]), one) for one in (opinions[0], opinions[2], opinions[3]))  # fmt: skip
+    return Opinions(mean, opinions.held_out & ~rows, every, first)
+
+
 def trained_rows(fits: Sequence[Fit], n: int) -> Mask:
     """Which network trained on which row, [t, n]."""
     rows = [own.cpu().numpy() for fitted in fits for own in fitted.rows]

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from oneof.candidates.mask import Candidates
 from oneof.data.encode import Encoding
+from oneof.data.images import coarse
 from oneof.metrics import CRITERIA
 from oneof.runs.accuracy import ENOUGH, SAMPLE, Claim, Judged, claim, drawn_rows, random_sample
 from oneof.runs.calibrate import calibrate
@@ -26,9 +27,11 @@ from oneof.runs.labels import (
     kept_sets,
     resolve,
     trained_rows,
+    without_opinion,
 )
-from oneof.runs.model import Model, member_of
+from oneof.runs.model import Model, PictureMember, member_of
 from oneof.runs.nearest_rows import find_evidence
+from oneof.runs.pictures import BY_SIZE, OnPictures, train_on_pictures
 from oneof.runs.sample import write_sample
 from oneof.runs.stored_model import FORMAT, save_model
 from oneof.runs.weighing import Rows, weigh_learners
@@ -51,7 +54,7 @@ _JUDGED, _CELLS = 4000, 2**21  # rows at most that networks are judged by, and c
 class Examples:
     """n rows to learn from."""
 
-    x: NDArray[np.floating[Any]]  # [n, d]
+    x: NDArray[Any]  # [n, d] floats, or levels of pictures
     candidates: Candidates  # [n, c]
     encoding: Encoding  # by which new rows become features
     gold: NDArray[np.intp] | None = None  # [n] true labels, -1 where unknown
@@ -64,6 +67,13 @@ class Examples:
     taught: NDArray[np.bool_] | None = None  # [n, c] sets to learn from in place of the candidates: people decided
     decided: NDArray[np.intp] | None = None  # the rows about which they did
     drawn: NDArray[np.intp] | None = None  # [n] what people said of rows drawn at random, -1 elsewhere: to estimate by
+    readable: NDArray[np.bool_] | None = None  # [n] rows whose picture could be read, where pictures are learned from
+
+    @property
+    def plain(self) -> NDArray[np.floating[Any]]:
+        """Features for learners that compare rows column by column."""
+        pixels = self.encoding.pixels
+        return coarse(self.x, pixels[0]) if pixels else self.x
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -106,10 +116,10 @@ class Learned(NamedTuple):
         }
 
 
-def learn(examples: Examples, asked: Search, *, train_on_gold: bool = False) -> Learned:
+def learn(examples: Examples, asked: Search, *, train_on_gold: bool = False, how: OnPictures = BY_SIZE) -> Learned:
     """Search settings, train the ensemble, teach other learners what it found, weigh all, resolve every row, and say what may be said of the accuracy.
 
-    Gold labels of rows that were drawn at random measure; of the others, ENOUGH choose the settings.
+    Gold labels of rows that were drawn at random measure; of the others, ENOUGH choose the settings. Where pictures are the features, networks on them are the ensemble, trained as `how` says.
     """
     examples = replace(examples, x=np.ascontiguousarray(examples.x))  # sums are rounded by how rows lie in memory
     x, original, gold = examples.x, examples.candidates.mask, examples.gold
@@ -118,15 +128,22 @@ def learn(examples: Examples, asked: Search, *, train_on_gold: bool = False) -> 
     choosing = None if gold is None else gold if measuring is None else np.where(measuring >= 0, -1, gold)
     enough = choosing is not None and (choosing >= 0).sum() >= ENOUGH
     asked = replace(asked, groups=examples.groups, prior=examples.prior, gold=choosing if enough else None)
-    sets = _believed(examples, asked) if examples.prior is None and asked.space.kernel else _given(examples)
+    by_others = examples.prior is None and asked.space.kernel and examples.readable is None
+    sets = _believed(examples, asked) if by_others else _given(examples)
     sets = _taught(sets, gold) if train_on_gold else sets
-    found = search(x, sets, asked)
+    if examples.readable is None:
+        found = search(x, sets, asked)
+    else:
+        asked = replace(asked, space=replace(asked.space, learners=("networks",)))
+        found = train_on_pictures(x, sets, examples.readable, examples.encoding.pixels[0], asked, how)
     _check_finite(found)
     classes = [str(name) for name in examples.candidates.classes.tolist()]
     networks = Model(classes, examples.encoding, tuple(map(member_of, found.fits)), {})
     known = _taught(original, choosing if enough else None)
     ensemble = weigh_learners(networks, found, Rows(x, original, sets, known), asked)
     found, model, opinions = found._replace(fits=ensemble.fits), ensemble.model, ensemble.opinions
+    if examples.readable is not None:
+        opinions = without_opinion(opinions, ~examples.readable)
     beside = examples.beside or (None if examples.prior is None else Judgement(examples.prior))
     kept = (kept_sets(found.fits, found.candidates) if found.fits else original) & _given(examples)
     resolved = resolve(opinions, original, np.where(kept.any(1, keepdims=True), kept, original), beside)
@@ -139,7 +156,7 @@ def learn(examples: Examples, asked: Search, *, train_on_gold: bool = False) -> 
         found.tried + ensemble.tried,
         said,
         plain_value([one._asdict() for one in found.chosen]),
-        "gold" if enough else asked.rule,
+        "size and device" if examples.readable is not None else "gold" if enough else asked.rule,
         asked.seed,
         found.left_out + ensemble.left_out,
     )
@@ -150,7 +167,8 @@ def _judged(examples: Examples, model: Model, opinions: Opinions, gold: NDArray[
     n, c = examples.candidates.mask.shape
     some = np.sort(drawn_rows(n)[: max(min(_JUDGED, _CELLS // c), SAMPLE)])
     mask, known = examples.candidates.mask[some], np.full(n, -1) if gold is None else gold
-    plain = ask_strangers(_seen(model, examples.x)[some], mask)
+    seen = _seen(model, examples.x)[some] if examples.readable is None else examples.plain[some]
+    plain = ask_strangers(seen, mask)
     judged = Judged(opinions.mean[some], mask, known[some], plain, examples.prior is not None)
     return judged.where(opinions.held_out[some])
 
@@ -208,9 +226,10 @@ def _purified(examples: Examples, model: Model, found: Found, resolved: Resolved
 
 
 def _seen(model: Model, x: NDArray[np.floating[Any]]) -> NDArray[np.floating[Any]]:
-    """Features as the first network sees them; without networks, each with unit deviation."""
+    """Features as the first network sees them, of pictures those that it makes; without networks, each with unit deviation."""
     if model.members:
-        return model.members[0].seen(x, slice(1))[0].numpy()
+        first = model.members[0]
+        return first.features(x) if isinstance(first, PictureMember) else first.seen(x, slice(1))[0].numpy()
     return np.asarray((x - x.mean(0)) / np.maximum(x.std(0), 1e-12))
 
 

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
 from oneof.data.encode import Encoding
 from oneof.data.ranks import Ranks
+from oneof.networks.named import name_of
 from oneof.selection.learners import Learner, Own
 from oneof.training.stack import Stack
 from oneof.training.state import Fit
 
 _CELLS = 2**22  # probabilities in memory at a time, over all networks
+_PICTURES = 512  # looked at together
 
 
 class Member(NamedTuple):
@@ -60,13 +63,52 @@ class Member(NamedTuple):
             return self.stack(self.seen(x))  # type: ignore[no-any-return]
 
 
+@dataclass(frozen=True, eq=False)
+class PictureMember:
+    """t networks on pictures, which see levels [n, d] as [n, channels, side, side], normalised."""
+
+    stack: Stack
+    network: str  # as `oneof.networks.named` knows it
+    pixels: tuple[int, ...]  # channels, side, side
+    scale: Tensor  # [channels]
+    offset: Tensor
+    is_linear = False
+    hidden = ()
+
+    @property
+    def shape(self) -> dict[str, Any]:
+        return {"networks": self.stack.t, "network": self.network, "pixels": list(self.pixels)}
+
+    @cached_property
+    def networks(self) -> list[nn.Module]:
+        return [module.eval() for module in self.stack.modules()]
+
+    def normalised(self, x: NDArray[Any]) -> Tensor:
+        """What the networks see, where they are."""
+        levels = torch.as_tensor(x).to(self.scale.device).view(-1, *self.pixels)
+        return levels * self.scale[:, None, None] + self.offset[:, None, None]
+
+    @torch.no_grad()
+    def logits(self, x: NDArray[Any]) -> Tensor:
+        """Logits [t, n, c] of levels x [n, d]."""
+        seen = self.normalised(x)
+        return torch.stack([network(seen) for network in self.networks]).cpu()
+
+    @torch.no_grad()
+    def features(self, x: NDArray[Any]) -> NDArray[np.float32]:
+        """What the first network's body makes of levels x [n, d]: [n, width]."""
+        body: Any = self.networks[0].body
+        blocks = [x[start : start + _PICTURES] for start in range(0, len(x), _PICTURES)]
+        return torch.cat([body(self.normalised(block)).cpu() for block in blocks]).numpy()
+
+
 @dataclass(frozen=True)
 class Model:
     """Everything that predicting needs."""
 
     classes: list[str]  # [c]
     encoding: Encoding  # columns -> features [n, d]
-    members: tuple[Member, ...]
+    members: tuple[Member | PictureMember, ...]
     calibration: dict[str, Any]  # as oneof.runs.calibrate makes it
     others: tuple[Learner, ...] = ()  # that are no networks
     shares: tuple[float, ...] = ()  # of each member, then of each other learner; (): every network counts alike
@@ -91,7 +133,9 @@ class Model:
             counted[name] = round(counted[name] + share, 4)
         return counted
 
-    def of(self, members: Sequence[Member], others: Sequence[Learner] = (), shares: Sequence[float] = ()) -> Model:
+    def of(
+        self, members: Sequence[Member | PictureMember], others: Sequence[Learner] = (), shares: Sequence[float] = ()
+    ) -> Model:
         """The same classes and features with other learners."""
         return replace(self, members=tuple(members), others=tuple(others), shares=tuple(shares))
 
@@ -123,6 +167,11 @@ class Model:
             )
 
 
-def member_of(fitted: Fit) -> Member:
+def member_of(fitted: Fit) -> Member | PictureMember:
     """The networks of a fit, without what training left beside them."""
-    return Member(fitted.stack, fitted.shift, fitted.scale, fitted.origin, fitted.ranks)
+    if fitted.look is None:
+        return Member(fitted.stack, fitted.shift, fitted.scale, fitted.origin, fitted.ranks)
+    channels, side, _ = fitted.shape
+    return PictureMember(
+        fitted.stack, name_of(fitted.network), (channels, side, side), fitted.look.scale, fitted.look.offset
+    )

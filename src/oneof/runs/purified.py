@@ -38,6 +38,7 @@ class Purified:
     votes: pa.ChunkedArray | None  # who named what, as lists of (label, votes); None when the run has sets alone
     item: pa.ChunkedArray | None  # what a person knows the row by
     decision: pa.ChunkedArray | None  # what people decided, in words; null where they did not
+    picture: pa.ChunkedArray | None  # as data URIs; null where there is none
 
     @property
     def n(self) -> int:
@@ -88,6 +89,7 @@ def read_purified(purified: pa.Table, classes: Sequence[Any]) -> Purified:
         votes=purified["votes"] if "votes" in has else None,
         item=purified["item"] if "item" in has else None,
         decision=purified["decision"] if "decision" in has else None,
+        picture=purified["picture"] if "picture" in has else None,
     )
 
 

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,13 +13,16 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 from oneof.data.encode import Encoding
+from oneof.data.images import LARGEST
 from oneof.data.ranks import Ranks
-from oneof.networks import MLP
-from oneof.runs.model import Member, Model
+from oneof.networks import MLP, Network
+from oneof.networks.named import network_of
+from oneof.runs.model import Member, Model, PictureMember
 from oneof.runs.stored_learners import arrays_of, learner_of
 from oneof.selection.learners import Regression
 from oneof.storage.files import written_beside
 from oneof.storage.schema import NUMBER, first_misfit
+from oneof.training.device import best_device
 from oneof.training.stack import Stack
 from oneof.version import __version__
 
@@ -28,7 +32,7 @@ _FACTS = {
     "sha256": str,
     "checksum": str,
     "classes": [str],
-    "members": [{"networks": int, "inputs": int, "hidden": [int]}],
+    "members": [dict],  # as _MLPS or _ON_PICTURES says
     "others": [{"trees", "kernel"}],
     "shares": [NUMBER],
     "sharpness": NUMBER,
@@ -40,9 +44,12 @@ _FACTS = {
         "embedded": [{"column": str, "kind": {"text", "image"}, "model": str, "width": int}],
         "dates": [str],
         "texts": [{"column": str, "terms": [str]}],
+        "pixels": [{"column": str, "channels": int, "side": int}],
     },
     "calibration": {"by": str, "reason": str, "rows": int, "accuracy": [[NUMBER]], "scores": [NUMBER]},
 }
+_MLPS = {"networks": int, "inputs": int, "hidden": [int]}
+_ON_PICTURES = {"networks": int, "network": str, "pixels": [int]}
 
 
 def save_model(model: Model, folder: Path) -> None:
@@ -95,7 +102,7 @@ def load_model(folder: Path) -> Model:
         raise ValueError(
             f"{folder} must hold a model of format {FORMAT}; it has another. Fit it again with this version."
         )
-    misfit = first_misfit(facts, _FACTS) or _contradiction(facts["encoding"], facts["calibration"])
+    misfit = first_misfit(facts, _FACTS) or _contradiction(facts)
     if misfit:
         raise ValueError(f"{folder}/model.json must be the file that was written; {misfit}. Fit it again.")
     sums = {
@@ -108,8 +115,16 @@ def load_model(folder: Path) -> Model:
     return _model(facts, tensors, folder)
 
 
-def _contradiction(encoding: dict[str, Any], calibration: dict[str, Any]) -> str | None:
+def _contradiction(facts: dict[str, Any]) -> str | None:
     """What the parts of model.json say that cannot be true together."""
+    encoding, calibration = facts["encoding"], facts["calibration"]
+    for i, part in enumerate(facts["members"]):
+        misfit = first_misfit(part, _ON_PICTURES if encoding["pixels"] else _MLPS, f"members[{i}]")
+        if misfit:
+            return misfit
+    pixels = [[one["channels"], one["side"], one["side"]] for one in encoding["pixels"]]
+    if pixels and any([part["pixels"]] != pixels or pixels[0][1] > LARGEST for part in facts["members"]):
+        return f"members.pixels must be those of encoding.pixels, of {LARGEST} a side at most"
     if len(encoding["fills"]) != len(encoding["numbers"]):
         return f"encoding.fills must be {len(encoding['numbers'])} numbers, not {len(encoding['fills'])}"
     if not set(encoding["gaps"]) <= set(encoding["numbers"]):
@@ -163,18 +178,28 @@ def _encoding(plain: dict[str, Any], texts: dict[str, Tensor], folder: Path) -> 
 
 def _describes(part: dict[str, Any], own: dict[str, Tensor], d: int, c: int) -> bool:
     """Do networks built like this, from d features to c classes, have weights of the shapes that are stored?"""
-    if part["inputs"] != d * (2 if "ranks" in own else 1) or min([part["networks"], c, *part["hidden"]]) < 1:
+    network, shape = _built_from(part)
+    wide, t = math.prod(shape), part["networks"]
+    if wide != d * (2 if "ranks" in own else 1) or min([t, c, *part.get("hidden", ())]) < 1:
         return False
     with torch.device("meta"):  # shapes without memory, whatever numbers the file has
-        weights = MLP(tuple(part["hidden"]))((part["inputs"],), c).state_dict()
-    t, wide = part["networks"], part["inputs"]
-    wanted = {f"weight.{name}": ((t, *weight.shape), torch.float32) for name, weight in weights.items()}
+        weights = network(shape, c).state_dict()
+    wanted: dict[str, Any] = {f"weight.{name}": ((t, *one.shape), one.dtype) for name, one in weights.items()}
     beside: dict[str, Any] = dict.fromkeys(("shift", "scale"), ((t, 1, wide), torch.float32))
     beside["origin"] = ((wide,), torch.float64)
+    if "network" in part:
+        wanted |= dict.fromkeys(("scale", "offset"), ((shape[0],), torch.float32))
+        beside = {}
     found = {name: (tuple(one.shape), one.dtype) for name, one in own.items() if name != "ranks"}
     ranks = own.get("ranks")
     whole = ranks is None or (ranks.dim() == 2 and d in ranks.shape and ranks.is_floating_point())
     return whole and wanted.items() <= found.items() <= (wanted | beside).items()
+
+
+def _built_from(part: dict[str, Any]) -> tuple[Network, tuple[int, ...]]:
+    if "network" in part:
+        return network_of(part["network"]), tuple(part["pixels"])
+    return MLP(tuple(part["hidden"])), (part["inputs"],)
 
 
 def _own(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
@@ -182,8 +207,11 @@ def _own(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
     return {name.removeprefix(f"{prefix}."): one for name, one in tensors.items() if name.startswith(f"{prefix}.")}
 
 
-def _tensors(member: Member) -> Iterator[tuple[str, Tensor]]:
-    yield from ((f"weight.{name}", tensor) for name, tensor in member.stack.weights.items())
+def _tensors(member: Member | PictureMember) -> Iterator[tuple[str, Tensor]]:
+    yield from ((f"weight.{name}", tensor) for name, tensor in member.stack.whole.items())
+    if isinstance(member, PictureMember):
+        yield from (("scale", member.scale), ("offset", member.offset))
+        return
     for name, part in (("shift", member.shift), ("scale", member.scale)):
         if part is not None:
             yield name, part
@@ -193,11 +221,15 @@ def _tensors(member: Member) -> Iterator[tuple[str, Tensor]]:
         yield "ranks", torch.from_numpy(member.ranks.knots).clone()  # which members share
 
 
-def _member(part: dict[str, Any], own: dict[str, Tensor], c: int) -> Member:
-    weights, hidden, width = _own(own, "weight"), tuple(part["hidden"]), part["inputs"]
-    modules = [MLP(hidden)((width,), c) for _ in range(part["networks"])]
+def _member(part: dict[str, Any], own: dict[str, Tensor], c: int) -> Member | PictureMember:
+    weights, device = _own(own, "weight"), best_device() if "network" in part else torch.device("cpu")
+    network, shape = _built_from(part)
+    modules = [network(shape, c).to(device) for _ in range(part["networks"])]
     for t, module in enumerate(modules):
         module.load_state_dict({name: weight[t] for name, weight in weights.items()})
+    if "network" in part:
+        seen = (own[name].to(device) for name in ("scale", "offset"))
+        return PictureMember(Stack(modules), part["network"], shape, *seen)
     origin = own["origin"].numpy() if "origin" in own else None
     ranks = Ranks(own["ranks"].numpy()) if "ranks" in own else None
     return Member(Stack(modules), own.get("shift"), own.get("scale"), origin, ranks)

@@ -70,7 +70,7 @@ def _stars(asked: VotesFile, votes: Votes, item: NDArray[np.intp]) -> dict[int, 
 
 def weigh_votes(examples: Examples, voted: Voted, space: Space, seed: int) -> Weighed:
     """Examples with the prior that held-out votes advise."""
-    found = vote_prior(examples.x, voted.votes, voted.item, seed)
+    found = vote_prior(examples.plain, voted.votes, voted.item, seed)
     classes = examples.candidates.classes
     place = {str(name): j for j, name in enumerate(classes.tolist())}
     column = np.array([place[name] for name in voted.votes.labels])

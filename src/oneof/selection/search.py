@@ -56,7 +56,7 @@ class Found(NamedTuple):
 
     fits: tuple[Fit, ...]  # the ensemble, one stack per architecture; none where only other learners are asked for
     tried: list[Row]  # with truth-free scores: ways to see the features, then settings, best first
-    chosen: list[Setting]  # those in the ensemble
+    chosen: list[Any]  # those in the ensemble: a `Setting` each; of pictures a `Plan`
     candidates: NDArray[np.bool_]  # [n, c] the sets that the ensemble was trained on
     weights: NDArray[np.float64] | None  # [n, c] of the candidates, by what the other rows say
     regression: Taught | None  # by which they said it

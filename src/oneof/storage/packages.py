@@ -4,8 +4,8 @@ from importlib import import_module
 from typing import Any
 
 
-def load_package(module: str, purpose: str) -> Any:
-    """Import a package; one that is absent is told from one that is there and broken.
+def load_package(module: str, purpose: str, function: str | None = None) -> Any:
+    """Import a package, or a function of it; one that is absent is told from one that is there and broken.
 
     >>> load_package("no_such_package", "export")
     Traceback (most recent call last):
@@ -13,7 +13,8 @@ def load_package(module: str, purpose: str) -> Any:
     """
     name = module.replace("_", "-")
     try:
-        return import_module(module)
+        package = import_module(module)
+        return getattr(package, function) if function else package  # which some packages import only now
     except Exception as error:  # a broken package raises what it will: torchvision beside another torch a RuntimeError
         if isinstance(error, ModuleNotFoundError) and error.name == module:
             raise ValueError(

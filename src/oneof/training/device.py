@@ -20,6 +20,11 @@ def free_memory(device: torch.device) -> int:
     return 4 * 2**30
 
 
+def best_device() -> torch.device:
+    """The GPU, if torch can use one; else the CPU."""
+    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
 def make_deterministic() -> None:
     """From here on this process gives the same bits for the same call: one thread, and sums in a fixed order."""
     torch.set_num_threads(1)

@@ -172,7 +172,7 @@ def _fit(x: Any, candidates: Any, asked: Request, crew: Crew) -> Fit:
             return _fit_stack(problem, stack, seeds, asked.choose, title, keeper)
 
     fits = crew.each(fit_one, range(len(stacks))) if apart else [fit_one(number) for number in range(len(stacks))]
-    return replace(join(fits), origin=origin)
+    return replace(join(fits), origin=origin, network=asked.network, method=method)
 
 
 def _place(device: str | torch.device, crew: Crew) -> torch.device:

@@ -25,6 +25,8 @@ class Stack:
     def __init__(self, modules: Sequence[nn.Module], fast: int = 0) -> None:
         self.t = len(modules)
         self.fast = fast
+        for module in modules:  # convolutions are faster so, on a CPU too
+            module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.template = copy.deepcopy(modules[0]).to("meta")
         learned = {name for name, p in modules[0].named_parameters() if p.requires_grad}  # a backbone may be frozen
         if self.t == 1:
@@ -89,9 +91,14 @@ class Stack:
         whole = [torch.zeros_like(w) if g is None else g for w, g in zip(weights, found, strict=True)]
         return [g[None] for g in whole] if self.t == 1 else whole
 
+    @property
+    def whole(self) -> dict[str, Tensor]:
+        """Everything that the networks are made of, [t, ...] each."""
+        return {**self.weights, **self.fixed, **self.buffers}
+
     def modules(self) -> list[nn.Module]:
         """Each trial's network as a module of its own."""
-        whole = {**self.weights, **self.fixed, **self.buffers}
+        whole = self.whole
         device = next(iter(whole.values())).device
         alone = [copy.deepcopy(self.template).to_empty(device=device) for _ in range(self.t)]
         for t, module in enumerate(alone):
@@ -142,8 +149,6 @@ def build(
             modules.append(make().to(device))
         if start is not None:
             modules[-1].load_state_dict(dict(start))
-    if fast:
-        modules = [module.to(memory_format=torch.channels_last) for module in modules]  # type: ignore[call-overload]
     return Stack(modules, fast)
 
 

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from safetensors.torch import save
 from scipy.sparse import csr_array
 from torch import Tensor
 
 from oneof.data.augment.views import Views
 from oneof.data.ranks import Ranks
-from oneof.methods.base import first
+from oneof.methods.base import Method, first
+from oneof.networks import Network
 from oneof.purify import Removals
+from oneof.storage.files import written_beside
+from oneof.storage.settings import plain_value
 from oneof.training.checks import check_like_trained
 from oneof.training.dense import Table
 from oneof.training.device import free_memory
@@ -86,6 +92,8 @@ class Fit:
     epoch: Tensor  # [t] the chosen one, counted from 1
     origin: NDArray[np.float64] | None = None  # subtracted from features before they are rounded to float32
     ranks: Ranks | None = None  # put beside the features before all else
+    network: Network | None = None  # what the networks were built by
+    method: Method = Method()  # noqa: RUF009 - frozen; that trained them, and may have added parts
 
     @property
     def candidates(self) -> Tensor:
@@ -120,6 +128,22 @@ class Fit:
     @property
     def dtype(self) -> torch.dtype:
         return self.history.loss.dtype
+
+    def save(self, path: str | Path) -> None:
+        """Write everything to one file, safetensors with JSON in its header, which `oneof.load` reads."""
+        tensors: dict[str, Any] = {n: getattr(self, n) for n in ("shift", "scale", "rows", "epoch", "candidates")}
+        tensors["origin"] = None if self.origin is None else torch.from_numpy(self.origin)
+        tensors["ranks"] = None if self.ranks is None else torch.from_numpy(self.ranks.knots)
+        parts = {"weight": self.stack.whole, "history": self.history.columns}
+        parts["removals"] = {} if self.removals is None else self.removals._asdict()
+        parts["look"] = {} if self.look is None else {"scale": self.look.scale, "offset": self.look.offset}
+        tensors |= {f"{kind}.{name}": one for kind, named in parts.items() for name, one in named.items()}
+        plain = type(self.method).network is Method.network
+        told = {"network": self.network, "method": None if plain else self.method, "shape": self.shape}
+        facts = json.dumps(plain_value(told | {"epochs": self.history.epoch}))
+        there = {name: one.detach().cpu().contiguous().clone() for name, one in tensors.items() if one is not None}
+        with written_beside(Path(path)) as file:
+            file.write(save(there, {"fit": facts}))
 
     def _seen(self, part: Tensor) -> Tensor:
         if self.look is not None:

@@ -1,4 +1,4 @@
-"""The views of an image that each method trains on, per data set.
+"""The views of an image that each method trains on, per data set, or for pictures of any side.
 
 A view is two functions: `draw` takes every random number from the generator, `apply` is plain tensor arithmetic on uint8
 images. Apart they can be tested against Pillow, and `apply` can be compiled while the generator stays outside.
@@ -17,8 +17,8 @@ from oneof.data.augment.colour import enhance, grey, hue
 from oneof.data.augment.geometry import Box, crop, erase, resized_crop
 from oneof.data.augment.policies import AutoAugment, RandAugment, autoaugment, randaugment
 
-PAD = 4  # of the reflected frame that random crops reach into
-HOLE = 16  # side of Cutout's hole
+PAD = 4  # of the reflected frame that random crops reach into, for sides of 28 and 32
+HOLE = 16  # side of Cutout's hole, for these too
 
 
 class View(Protocol):
@@ -45,12 +45,13 @@ class Weak:
     """Horizontal flip and a crop after padding by reflection."""
 
     flipped: float = 0.5  # share of the images
+    pad: int = PAD
 
     def draw(self, b: int, h: int, w: int, generator: torch.Generator) -> draws.Shift:
-        return draws.shift(b, PAD, generator, self.flipped)
+        return draws.shift(b, self.pad, generator, self.flipped)
 
     def apply(self, images: Tensor, draw: draws.Shift) -> Tensor:
-        return crop(images, draw.flip, draw.top, draw.left, PAD)
+        return crop(images, draw.flip, draw.top, draw.left, self.pad)
 
 
 class StrongDraw(NamedTuple):
@@ -65,14 +66,16 @@ class Strong:
 
     policy: AutoAugment | None
     flipped: float = 0.5
+    pad: int = PAD
+    hole: int = HOLE
 
     def draw(self, b: int, h: int, w: int, generator: torch.Generator) -> StrongDraw:
         policy = self.policy.draw(b, generator) if self.policy else None
-        shift = draws.shift(b, PAD, generator, self.flipped)
-        return StrongDraw(shift, draws.cutout(b, HOLE, h, w, generator), policy)
+        shift = draws.shift(b, self.pad, generator, self.flipped)
+        return StrongDraw(shift, draws.cutout(b, self.hole, h, w, generator), policy)
 
     def apply(self, images: Tensor, draw: StrongDraw) -> Tensor:
-        images = crop(images, draw.shift.flip, draw.shift.top, draw.shift.left, PAD)
+        images = crop(images, draw.shift.flip, draw.shift.top, draw.shift.left, self.pad)
         images = erase(images, draw.hole.rows, draw.hole.columns, images.new_zeros(1))
         if self.policy and draw.policy is not None:
             images = self.policy.apply(images, draw.policy)
@@ -180,8 +183,8 @@ class Views:
 
     @property
     def smallest(self) -> int:
-        """Pixels that either side must have at least: crops reach into a frame that mirrors PAD of them, the edge not among them."""
-        return PAD + 1 if any(isinstance(view, (Weak, Strong)) for view, _ in self.kinds) else 1
+        """Pixels that either side must have at least: crops reach into a frame that mirrors `pad` of them, the edge not among them."""
+        return 1 + max(view.pad if isinstance(view, (Weak, Strong)) else 0 for view, _ in self.kinds)
 
     def __call__(self, images: Tensor, generator: torch.Generator, part: Part | None = None) -> Tensor:
         return self.apply(images, self.draw(images, generator, part))
@@ -219,12 +222,25 @@ class Pictures(NamedTuple):
     size: int
     mean: tuple[float, ...]  # per channel, of levels scaled to 0 ... 1
     std: tuple[float, ...]
+    weak: bool = False  # is the first view of POP cropped too?
+
+    @property
+    def colour(self) -> bool:
+        return len(self.mean) == 3
+
+    @property
+    def pad(self) -> int:
+        return round(self.size / 8)
+
+    @property
+    def hole(self) -> int:
+        return HOLE if self.size in (28, 32) else self.size // 2
 
 
 DATASETS = {
     "mnist": Pictures(28, (0.1307,), (0.3081,)),
-    "kmnist": Pictures(28, (0.5,), (0.5,)),
-    "fashion-mnist": Pictures(28, (0.1307,), (0.3081,)),
+    "kmnist": Pictures(28, (0.5,), (0.5,), weak=True),
+    "fashion-mnist": Pictures(28, (0.1307,), (0.3081,), weak=True),
     "cifar10": Pictures(32, (0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010)),
     "cifar100": Pictures(32, (0.4914, 0.4822, 0.4465), (0.247, 0.243, 0.261)),
 }
@@ -232,35 +248,35 @@ DATASETS = {
 Kinds = tuple[tuple[View, int], ...]
 
 
-def _strong(dataset: str, device: torch.device | str, flipped: float = 0.5) -> Strong:
-    return Strong(autoaugment(DATASETS[dataset].size, device) if dataset.startswith("cifar") else None, flipped)
+def _strong(of: Pictures, device: torch.device | str, flipped: float = 0.5) -> Strong:
+    return Strong(autoaugment(of.size, device) if of.colour else None, flipped, of.pad, of.hole)
 
 
-def _pop(dataset: str, device: torch.device | str, flipped: float = 0.5) -> Kinds:
-    first = Weak(flipped) if dataset in ("kmnist", "fashion-mnist") else Plain()
-    return ((first, 1), (_strong(dataset, device, flipped), 2))
+def _pop(of: Pictures, device: torch.device | str, flipped: float = 0.5) -> Kinds:
+    first = Weak(flipped, of.pad) if of.weak else Plain()
+    return ((first, 1), (_strong(of, device, flipped), 2))
 
 
-def _pico(dataset: str, device: torch.device | str) -> Kinds:
-    """On MNIST-likes the query is POP's view 0 and the key its view 1."""
-    if not dataset.startswith("cifar"):
-        (first, _), (strong, _) = _pop(dataset, device)
+def _pico(of: Pictures, device: torch.device | str) -> Kinds:
+    """Of grey images the query is POP's view 0 and the key its view 1."""
+    if not of.colour:
+        (first, _), (strong, _) = _pop(of, device)
         return ((first, 1), (strong, 1))
     colour = torch.tensor((125, 123, 114), dtype=torch.uint8).to(device)
-    return ((Query(), 1), (Key(randaugment(DATASETS[dataset].size, device=device), colour), 1))
+    return ((Query(), 1), (Key(randaugment(of.size, device=device), colour), 1))
 
 
-RECIPES: dict[str, Callable[[str, torch.device | str], Kinds]] = {
-    "plain": lambda dataset, device: ((Plain(), 1),),
+RECIPES: dict[str, Callable[[Pictures, torch.device | str], Kinds]] = {
+    "plain": lambda of, device: ((Plain(), 1),),
     "pop": _pop,
     "upright": partial(_pop, flipped=0.0),  # of what has no mirror image: digits and letters
-    "rcr": lambda dataset, device: ((Weak(), 1), (_strong(dataset, device), 2)),
+    "rcr": lambda of, device: ((Weak(pad=of.pad), 1), (_strong(of, device), 2)),
     "pico": _pico,
 }
 
 
 def views(
-    recipe: str, dataset: str, *, device: torch.device | str = "cpu", dtype: torch.dtype = torch.float32
+    recipe: str, dataset: str | Pictures, *, device: torch.device | str = "cpu", dtype: torch.dtype = torch.float32
 ) -> Views:
     """The views of a recipe for a data set, with all tables on the device.
 
@@ -270,7 +286,7 @@ def views(
         "plain" (one view, normalised only), "pop" and "rcr" (three), "upright" (those of "pop", never flipped), "pico" (query and
         key).
     dataset
-        One of mnist, kmnist, fashion-mnist, cifar10, cifar100.
+        One of mnist, kmnist, fashion-mnist, cifar10, cifar100; or side, mean and deviation of other pictures.
     device
         Where images and generator will be.
     dtype
@@ -282,8 +298,9 @@ def views(
     """
     if recipe not in RECIPES:
         raise ValueError(f"recipe must be one of {', '.join(RECIPES)}; got {recipe!r}.")
-    if dataset not in DATASETS:
+    if isinstance(dataset, str) and dataset not in DATASETS:
         raise ValueError(f"dataset must be one of {', '.join(DATASETS)} to have views; got {dataset!r}.")
-    mean, std = (torch.tensor(values) for values in DATASETS[dataset][1:])
-    kinds = RECIPES[recipe](dataset, device)
+    of = DATASETS[dataset] if isinstance(dataset, str) else dataset
+    mean, std = torch.tensor(of.mean), torch.tensor(of.std)
+    kinds = RECIPES[recipe](of, device)
     return Views(kinds, (1 / (255 * std)).to(device), (-mean / std).to(device), dtype)

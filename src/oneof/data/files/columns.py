@@ -8,7 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,8 @@ import pyarrow.parquet
 from numpy.typing import NDArray
 
 from oneof.data.files.kinds import check_finite, days, is_text, kind_of, without_blanks
-from oneof.data.roles import Kind
+from oneof.data.images import list_folder
+from oneof.data.roles import Kind, check_column
 from oneof.storage.sheets import as_written
 
 _NULLS = tuple(pa.csv.ConvertOptions().null_values)
@@ -54,9 +55,11 @@ class Source:
 
 
 def open_table(table: Any) -> Source:
-    """A source for a path to .parquet, .csv or .tsv, for an Arrow table, or for a pandas frame; or the source that is given."""
+    """A source for a path to .parquet, .csv or .tsv, or to a folder of pictures, for an Arrow table, or for a pandas frame; or the source that is given."""
     if isinstance(table, Source):
         return table
+    if isinstance(table, (str, Path)) and Path(table).is_dir():
+        return replace(_arrow(list_folder(Path(table))), name=str(table))
     if isinstance(table, (str, Path)):
         return _parquet(Path(table)) if Path(table).suffix.lower() in (".parquet", ".pq") else _csv(Path(table))
     if isinstance(table, (pa.Table, pa.RecordBatch)):
@@ -93,6 +96,16 @@ def read_numbers(
         )
     x.resize((max(ends.values(), default=source.rows), len(numbers)), refcheck=False)
     return x, lists
+
+
+def read_columns_of(table: Any, names: list[str], taken: list[str]) -> dict[str, list[Any]]:
+    """Columns to carry along to a result, which has others of its own."""
+    source = open_table(table)
+    for name in names:
+        check_column(name, source.names, source.name)
+        if name in taken:
+            raise ValueError(f"--column must not have the name of a column of the result; got {name!r}. Leave it out.")
+    return read_numbers(source, [], list(dict.fromkeys(names)))[1] if names else {}
 
 
 def _objects(values: pa.Array) -> list[Any]:

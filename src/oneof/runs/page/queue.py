@@ -20,6 +20,7 @@ class Asked(NamedTuple):
     agreement: float
     outside: str | None
     item: str
+    picture: str | None
 
 
 class Queue(NamedTuple):
@@ -58,4 +59,5 @@ def _asked(table: Purified, i: int) -> Asked:
         agreement=float(table.agreement[i]),
         outside=outside,
         item="" if table.item is None else table.item[i].as_py(),
+        picture=None if table.picture is None else table.picture[i].as_py(),
     )

@@ -13,7 +13,7 @@ _MOST_ROWS = 20_000  # more than anybody reads, and still quick to sort in a bro
 _MOST_BYTES = 3_000_000  # of rows; names of labels and plots come on top, and the page stays below 5 MB
 
 Row = list[Any]  # see COLUMNS
-COLUMNS = ("row", "original", "kept", "label", "probability", "margin", "agreement", "ask", "gain", "trained", "outside", "removed", "gold", "group", "votes", "item", "decision")  # fmt: skip
+COLUMNS = ("row", "original", "kept", "label", "probability", "margin", "agreement", "ask", "gain", "trained", "outside", "removed", "gold", "group", "votes", "item", "decision", "picture")  # fmt: skip
 
 
 class Rows(NamedTuple):
@@ -71,7 +71,7 @@ def _row(table: Purified, i: int) -> Row:
         NOBODY if table.gold is None else int(table.gold[i]),
         None if table.group is None else table.group[i].as_py(),
         [] if table.votes is None else [[vote["label"], round(vote["votes"], 2)] for vote in table.votes[i].as_py()],
-        *(None if column is None else column[i].as_py() for column in (table.item, table.decision)),
+        *(None if column is None else column[i].as_py() for column in (table.item, table.decision, table.picture)),
     ]
 
 

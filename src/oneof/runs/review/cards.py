@@ -7,6 +7,7 @@ from typing import Any
 import pyarrow as pa
 
 from oneof.data.files.columns import open_table, read_numbers
+from oneof.data.images import folder_of, thumbnail
 from oneof.data.roles import check_column
 from oneof.runs.explain import fell
 from oneof.runs.folder import Run, fingerprint
@@ -21,6 +22,7 @@ PICTURES = {
 }
 _FEW = 6  # columns that are shown when nobody says which, and few are texts, pictures or left out of the features
 _LONG = 2000  # characters of a cell
+_PICTURED = 400  # rows of the report with a picture
 
 
 class Items:
@@ -28,12 +30,12 @@ class Items:
 
     def __init__(self, run: Run, columns: Sequence[str] = ()) -> None:
         path = Path(run.facts["file"])
-        self.folder = path.parent
+        self.folder = folder_of(path)
         self.cells: dict[str, list[Any]] = {}
         self.texts: list[str] = []  # columns by which people know their rows, if nobody says which
         roles = run.facts["asked"].get("roles") or {}
         self.images: list[str] = list(roles.get("image", ()))
-        if path.is_file() and fingerprint(path) == run.facts["fingerprint"] and path.suffix not in (".npz", ".mat"):
+        if path.exists() and fingerprint(path) == run.facts["fingerprint"] and path.suffix not in (".npz", ".mat"):
             source = open_table(path)
             for name in columns:
                 check_column(name, source.names, source.name)
@@ -43,7 +45,9 @@ class Items:
                 : max(_FEW, len(first))
             ]
             self.texts = [name for name in [*roles.get("text", ()), *roles.get("ignore", ())] if name in source.names]
-            self.cells = read_numbers(source, [], list(columns) or shown)[1]
+            self.cells = read_numbers(source, [], list(dict.fromkeys([*columns, *self.images] if columns else shown)))[
+                1
+            ]
         elif columns:
             raise ValueError(
                 f"--column needs the file that was learned from, unchanged; {path} is gone or another. Leave it out."
@@ -73,11 +77,22 @@ def shown_table(run: Run, columns: Sequence[str] = ()) -> pa.Table:
     table = run.purified.drop_columns(["ask"]).append_column("ask", decided["ask"])
     if any(words):
         table = table.append_column("decision", [pa.array(words, pa.string())])
+    table = _with_pictures(table, items)
     names = list(columns) or items.texts
     if not items.cells or not names:
         return table
     shown = [" · ".join(_text(items.cells[name][row])[:200] for name in names) for row in range(table.num_rows)]
     return table.append_column("item", [pa.array(shown, pa.string())])
+
+
+def _with_pictures(table: pa.Table, items: Items) -> pa.Table:
+    """The table with small pictures of some rows: those first that a person is asked about."""
+    cells = next((items.cells[name] for name in items.images if name in items.cells), None)
+    if cells is None:
+        return table
+    order = table.sort_by([("ask", "descending"), ("gain", "descending")])["row"].to_pylist()[:_PICTURED]
+    small = dict(zip(order, (thumbnail(cells[row], items.folder) for row in order), strict=True))
+    return table.append_column("picture", [pa.array([small.get(row) for row in range(table.num_rows)], pa.string())])
 
 
 def _text(cell: Any) -> str:

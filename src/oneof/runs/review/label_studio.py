@@ -62,6 +62,8 @@ class Backend(ThreadingHTTPServer):
 
     def _from_data(self, data: dict[str, Any]) -> tuple[str, float] | None:
         model = self.review.run.model
+        if model.encoding.pixels:
+            return None  # a file must not be opened for whoever asks
         try:
             columns = read_columns(pa.table({name: [cell] for name, cell in data.items()}), model.encoding.roles)
         except (ValueError, TypeError, pa.ArrowException):

@@ -47,7 +47,9 @@ class Again:
 
     @property
     def settings(self) -> tuple[Setting, ...]:
-        """Those that the run chose; of linear models, where these were better than networks."""
+        """Those that the run chose; of linear models, where these were better than networks; none of networks on pictures."""
+        if self.run.model.encoding.pixels:
+            return ()
         linear = "networks" not in self.run.model.learners
         chosen = [one | {"hidden": () if linear else tuple(one["hidden"])} for one in self.run.facts["chosen"]]
         return tuple(dict.fromkeys(Setting(**one) for one in chosen))

@@ -87,7 +87,7 @@
     if (get(row, "decision")) marks.push(" ", element("span", { class: "mark" }, get(row, "decision")));
     if (get(row, "outside") >= 0) marks.push(" ", element("span", { class: "mark" }, "outside?"));
     const cells = [
-      element("th", { scope: "row", class: "n", "data-name": "row" }, String(get(row, "row")), ...(get(row, "item") ? [element("bdi", { class: "item" }, get(row, "item"))] : [])),
+      element("th", { scope: "row", class: "n", "data-name": "row" }, String(get(row, "row")), ...(get(row, "picture") ? [element("img", { class: "picture", src: get(row, "picture"), alt: "" })] : []), ...(get(row, "item") ? [element("bdi", { class: "item" }, get(row, "item"))] : [])),
       element("td", {}, label(get(row, "label")), ...marks),
       number("probability", percent(get(row, "probability"), 1)),
       number("margin", get(row, "margin").toFixed(2)),

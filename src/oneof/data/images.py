@@ -1,0 +1,191 @@
+"""Pictures as people have them: files or bytes of any size and kind become levels [n, channels x side x side].
+
+What cannot be read is named and stays a row of zeros; one broken file does not stop a run.
+"""
+
+import struct
+import warnings
+import zlib
+from base64 import b64encode
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from io import BytesIO
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+from PIL import Image, ImageOps, UnidentifiedImageError
+
+from oneof.candidates.cells import is_missing
+from oneof.storage.progress import bar
+
+ENDINGS = (".png", ".jpg", ".jpeg", ".gif", ".webp", ".bmp", ".tif", ".tiff")
+FILE, CANDIDATES = "file", "candidates"  # the columns of a folder
+LARGEST, SMALLEST, THUMBNAIL = 64, 8, 48  # pixels a side: of what networks are trained on, and on a page
+_BOMB = (Image.DecompressionBombError, Image.DecompressionBombWarning)
+UNREADABLE = (OSError, SyntaxError, ValueError, EOFError, IndexError, struct.error, zlib.error, *_BOMB)
+"""What Pillow raises of a file that no picture can be read from."""
+_LOOKED_AT = 1000  # pictures that tell side and channels
+_NAMED = 5  # unreadable ones that are named
+_BLOCK = 64  # pictures that a thread reads at a time
+_COARSE = 14  # pixels a side, about, for learners that compare pictures pixel by pixel
+
+Cell = str | bytes | None  # a name below the folder, or the file itself
+
+
+@dataclass(frozen=True)
+class Pixels:
+    """A column of pictures whose levels are features: channels, then rows, then columns of pixels."""
+
+    column: str
+    channels: int
+    side: int
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        return self.channels, self.side, self.side
+
+
+class PictureRows(NamedTuple):
+    """n pictures as levels."""
+
+    levels: NDArray[np.uint8]  # [n, d]; zeros where there is no picture
+    readable: NDArray[np.bool_]  # [n]
+    fault: str | None  # what could not be read, in words
+
+
+def list_folder(folder: Path) -> pa.Table:
+    """A folder as a table: every picture below it, and as its candidates the name of the subfolder that holds it."""
+    found = sorted(path.relative_to(folder) for path in folder.rglob("*") if path.suffix.lower() in ENDINGS)
+    if not found:
+        raise ValueError(
+            f"a folder must hold pictures ({', '.join(ENDINGS)}), in subfolders named by their candidates, such as 'cat|fox'; {folder} has none."
+        )
+    said = [path.parts[0] if len(path.parts) > 1 else None for path in found]
+    names = pa.array([path.as_posix() for path in found])
+    return pa.table({FILE: names, CANDIDATES: pa.array(said, pa.string())})
+
+
+def folder_of(file: Path) -> Path:
+    """Where the names of pictures in a table are looked up: beside it, or in the folder that stands for one."""
+    return file if file.is_dir() else file.parent
+
+
+def learn_pixels(column: str, cells: Sequence[Cell], folder: Path) -> Pixels:
+    """Side and channels for pictures: the side that most have, 64 at most; one channel where all are grey."""
+    there = [cell for cell in cells if cell is not None]
+    some = there[:: max(1, len(there) // _LOOKED_AT)][:_LOOKED_AT]
+    looks = _in_threads("look at pictures", lambda cell: _attempt(_looked_at, cell, folder), some)
+    known = [look for look in looks if not isinstance(look, str)]
+    if not known:
+        why = f" ({some[0]!r:.80}: {looks[0]})" if some else ""
+        raise ValueError(
+            f"column {column!r} must hold pictures below {folder}; none of {len(cells):,} can be read{why}."
+        )
+    short = int(np.median([min(size) for size, _ in known]))
+    alike = len({size for size, _ in known}) == 1
+    side = int(np.clip(short if alike else short - short % 4, SMALLEST, LARGEST))  # networks halve it twice
+    return Pixels(column, 1 if all(grey for _, grey in known) else 3, side)
+
+
+def read_pictures(cells: Sequence[Cell], pixels: Pixels, folder: Path) -> PictureRows:
+    """The pictures of cells, resized so that the shorter side fits and cut to the middle of the longer."""
+    levels = np.zeros((len(cells), *pixels.shape), dtype=np.uint8)
+    starts = range(0, len(cells), _BLOCK)
+
+    def read(start: int) -> list[tuple[int, str]]:
+        wrong = []
+        for row, cell in enumerate(cells[start : start + _BLOCK], start):
+            found = _attempt(_levels, cell, folder, pixels.channels, pixels.side)
+            if isinstance(found, str):
+                wrong.append((row, found))
+            else:
+                levels[row] = found
+        return wrong
+
+    wrong = [one for block in _in_threads("read pictures", read, starts) for one in block]
+    readable = np.ones(len(cells), dtype=bool)
+    readable[[row for row, _ in wrong]] = False
+    return PictureRows(levels.reshape(len(cells), -1), readable, _fault(wrong, cells))
+
+
+def thumbnail(cell: Any, folder: Path) -> str | None:
+    """A picture as a small data URI, for a page; None where it cannot be read."""
+    found = _attempt(_levels, picture_cell(cell), folder, 3, THUMBNAIL)
+    if isinstance(found, str):
+        return None
+    Image.fromarray(found.transpose(1, 2, 0)).save(file := BytesIO(), "JPEG", quality=80)
+    return f"data:image/jpeg;base64,{b64encode(file.getvalue()).decode()}"
+
+
+def picture_cell(cell: Any) -> Cell:
+    """A name or bytes; datasets of Hugging Face have both in one cell."""
+    cell = (cell.get("bytes") or cell.get("path")) if isinstance(cell, dict) else cell
+    return None if is_missing(cell) else cell if isinstance(cell, bytes) else str(cell)
+
+
+def coarse(x: NDArray[np.uint8], pixels: Pixels) -> NDArray[np.float32]:
+    """Pictures [n, d] as means over squares of pixels, 0 to 1, for learners that compare them pixel by pixel."""
+    k = max(1, pixels.side // _COARSE)
+    m = pixels.side // k
+    cut = x.reshape(-1, *pixels.shape)[:, :, : m * k, : m * k].reshape(len(x), pixels.channels, m, k, m, k)
+    return np.asarray(cut.mean((3, 5), dtype=np.float32).reshape(len(x), -1) / 255)
+
+
+def _in_threads(title: str, work: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
+    """`work` on every item, in threads, since Pillow decodes beside Python, with a bar; inside, bombs are errors."""
+    with warnings.catch_warnings(), bar(title, len(items), show=True) as step, ThreadPoolExecutor() as pool:
+        warnings.simplefilter("ignore")  # of odd metadata
+        warnings.simplefilter("error", Image.DecompressionBombWarning)
+        return [(found, step())[0] for found in pool.map(work, items)]
+
+
+def _attempt(work: Callable[..., Any], cell: Cell, folder: Path, *rest: int) -> Any:
+    """What `work` gives of an open picture; why it cannot be read, in a few words, where it cannot."""
+    if cell is None:
+        return "none is named"
+    try:
+        with Image.open(BytesIO(cell) if isinstance(cell, bytes) else folder / cell) as image:
+            return work(image, *rest)
+    except UNREADABLE as error:
+        known = {
+            (FileNotFoundError, IsADirectoryError): "there is no such file",
+            (UnidentifiedImageError,): "it is no picture of a known kind",
+            _BOMB: f"it has more than {Image.MAX_IMAGE_PIXELS:,} pixels; make it smaller",
+        }
+        said = str(error).rstrip(".") or type(error).__name__
+        return next((why for kinds, why in known.items() if isinstance(error, kinds)), said)
+
+
+def _looked_at(image: Any) -> tuple[tuple[int, int], bool]:
+    """Size, and whether it is grey."""
+    size = image.size
+    red, green, blue = _levels(image, 3, LARGEST)
+    return size, bool((red == green).all() and (green == blue).all())
+
+
+def _levels(image: Any, channels: int, side: int) -> NDArray[np.uint8]:
+    """Levels [channels, side, side] of an open picture: its first frame, turned as its camera says, on white."""
+    mode = "L" if channels == 1 else "RGB"
+    image.draft(mode, (2 * side, 2 * side))  # a large JPEG is decoded small
+    image = ImageOps.exif_transpose(image)
+    if image.mode == "F":
+        raise ValueError("its levels are fractions; save it with 8 or 16 bits")
+    if image.mode.startswith("I"):  # 16 bits, which Pillow would cut off at 255
+        image = Image.fromarray((np.asarray(image) >> 8).clip(0, 255).astype(np.uint8))
+    if image.mode in ("RGBA", "LA", "PA", "La", "RGBa") or "transparency" in image.info:
+        image = image.convert("RGBA")
+        image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image)
+    fitted = ImageOps.fit(image.convert(mode), (side, side), Image.Resampling.BILINEAR)
+    return np.asarray(fitted).reshape(side, side, channels).transpose(2, 0, 1)
+
+
+def _fault(wrong: list[tuple[int, str]], cells: Sequence[Cell]) -> str | None:
+    if not wrong:
+        return None
+    named = "; ".join(f"row {row}, {cells[row]!r:.80}: {why}" for row, why in wrong[:_NAMED])
+    more = f"; and {len(wrong) - _NAMED:,} more" * (len(wrong) > _NAMED)
+    return f"{len(wrong):,} of {len(cells):,} pictures cannot be read, and nothing is learned or said of them: {named}{more}."

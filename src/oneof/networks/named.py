@@ -1,0 +1,42 @@
+"""Networks for pictures by the names that people say."""
+
+from dataclasses import dataclass
+from functools import partial
+
+from oneof.networks.backbone import Backbone
+from oneof.networks.classifier import Classifier, Network
+from oneof.networks.lenet import LeNet
+from oneof.networks.resnet import ResNet32
+from oneof.networks.wide_resnet import WideResNet
+from oneof.storage.packages import load_package
+
+NAMES: dict[str, Network] = {"lenet": LeNet(), "wrn": WideResNet(), "resnet32": ResNet32()}
+
+
+@dataclass(frozen=True)
+class Timm:
+    """A network that timm knows by name, with a linear head, trained from drawn weights."""
+
+    name: str
+
+    def __post_init__(self) -> None:
+        known = load_package("timm", f"network {self.name[:60]!r}, not {', '.join(NAMES)},").is_model
+        if not known(self.name):  # hf-hub: would be fetched
+            raise ValueError(
+                f"network must be one of {', '.join(NAMES)}, or a name that timm knows, such as resnet18; got {self.name[:60]!r}."
+            )
+
+    def __call__(self, shape: tuple[int, ...], classes: int) -> Classifier:
+        create = load_package("timm", "a network", "create_model")
+        make = partial(create, self.name, pretrained=False, num_classes=0, in_chans=shape[0])
+        return Backbone(make)(shape, classes)
+
+
+def network_of(name: str) -> Network:
+    """The network of a name."""
+    return NAMES.get(name) or Timm(name)
+
+
+def name_of(network: Network | None) -> str:
+    """What people call a network."""
+    return network.name if isinstance(network, Timm) else next(name for name, one in NAMES.items() if one == network)

@@ -1,0 +1,140 @@
+"""Networks trained on pictures: PRODEN with POP late in the training, each network leaving out rows that it is asked about afterwards."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from oneof.data.augment.views import Pictures, views
+from oneof.data.images import Pixels
+from oneof.data.splits import split_rows
+from oneof.methods import Proden
+from oneof.networks.named import network_of
+from oneof.purify import Pop
+from oneof.selection.search import Found
+from oneof.selection.space import Space
+from oneof.selection.trying import Search, seed_of
+from oneof.storage.did_you_mean import did_you_mean
+from oneof.training.device import best_device
+from oneof.training.fit import fit
+from oneof.training.problem import Training
+from oneof.training.trials import Trial
+
+VIEWS = {"upright": "upright", "natural": "pop", "none": "plain"}
+"""What pictures may become in training, and the recipe of `oneof.data.augment` for it."""
+LR, WEIGHT_DECAY, BATCH = 0.05, 1e-3, 256  # of the paper, for images
+_MANY = 20_000  # pictures; of more, one network that leaves out a tenth has seen enough
+_SEEN = 30_000  # pictures that a CPU shows each network in all, about: some minutes
+
+
+@dataclass(frozen=True)
+class OnPictures:
+    """How networks are trained on pictures."""
+
+    network: str | None = None  # of `oneof.networks.named`; None: by size and device
+    views: str = "upright"  # of VIEWS
+    networks: int | None = None  # None: three, or one for many pictures on a GPU
+
+    def __post_init__(self) -> None:
+        network_of(self.network or "lenet")  # a name that nobody knows is told before all else
+        if self.views not in VIEWS:
+            raise ValueError(
+                f"views must be one of {', '.join(VIEWS)}; got {self.views!r}.{did_you_mean(self.views, list(VIEWS))}"
+            )
+
+
+BY_SIZE = OnPictures()
+
+
+class Plan(NamedTuple):
+    """What is trained, in numbers."""
+
+    network: str
+    views: str
+    networks: int
+    parts: int  # of the rows, each left out by other networks
+    epochs: int
+    batch: int
+    lr: float = LR
+    weight_decay: float = WEIGHT_DECAY
+
+
+def plan_for(how: OnPictures, space: Space, n: int, pixels: Pixels, device: torch.device) -> Plan:
+    """What suits n pictures on a device: the benchmark's numbers on a GPU, what ends in minutes on a CPU."""
+    card = device.type == "cuda"
+    small = pixels.channels == 1 and pixels.side <= 32
+    networks = how.networks or (1 if n > _MANY else 3)
+    parts = max(networks, 3) if networks > 1 else 10
+    rows = max(1, n - n // parts)
+    most = int(np.clip(rows // 20, 16, BATCH))
+    even = -(-rows // -(-rows // most))  # no last batch of a few rows
+    network = how.network or ("wrn" if card and not small else "lenet")
+    epochs = space.epochs or (100 if card else int(np.clip(_SEEN // n, 5, 60)))
+    return Plan(network, how.views, networks, parts, epochs, even if most < BATCH or rows % BATCH == 1 else BATCH)
+
+
+def train_on_pictures(
+    x: NDArray[np.uint8],
+    sets: NDArray[np.bool_],
+    readable: NDArray[np.bool_],
+    pixels: Pixels,
+    asked: Search,
+    how: OnPictures,
+) -> Found:
+    """Train networks on levels x [n, d] with sets [n, c]; rows that are not readable are not trained on."""
+    device, rows = best_device(), np.flatnonzero(readable)
+    plan = plan_for(how, asked.space, len(rows), pixels, device)
+    images, dtype = x.reshape(-1, *pixels.shape), torch.bfloat16 if device.type == "cuda" else torch.float32
+    splits = split_rows(rows, plan.parts, asked.groups, asked.seed + 1)
+    starts = asked.starts.get((), [])
+    trials = [
+        Trial(seed_of(asked.seed, i), *splits[i % len(splits)], None, plan.lr, plan.weight_decay, start=start)
+        for i, start in zip(range(plan.networks), [*starts, *[None] * plan.networks], strict=False)
+    ]
+    fitted = fit(
+        images,
+        sets,
+        trials=trials,
+        method=Proden() if asked.space.method == Space.method else asked.space.method,  # as the benchmark, unless asked
+        purify=None if asked.space.purify is None else late(plan.epochs),
+        network=network_of(plan.network),
+        training=Training(plan.epochs, plan.batch),
+        views=views(VIEWS[plan.views], _statistics(images, rows), device=device, dtype=dtype),
+        prior=asked.prior,
+        device=device,
+        progress=asked.progress,
+        checkpoint=None if asked.checkpoint is None else Path(asked.checkpoint) / "pictures",
+        processes=asked.processes,
+    )
+    return Found((fitted,), [], [plan], sets, None, None, [])
+
+
+def late(epochs: int) -> Pop:
+    """POP in the last fifth of the training, when networks know enough to remove little that is true.
+
+    >>> late(100)
+    Pop(warm_up=80, interval=5, window=5, every_round=True, e0=0.95, e_end=0.1, e_s=0.425)
+    """
+    interval, warm_up = max(1, epochs // 20), round(0.8 * epochs)
+    events = len(range(warm_up, epochs, interval))
+    return Pop(warm_up, interval, interval, True, 0.95, 0.1, 0.85 / max(1, round(0.8 * (events - 1))))
+
+
+def _statistics(images: NDArray[np.uint8], rows: NDArray[np.intp]) -> Pictures:
+    """Side, mean and deviation of the channels, of the pictures that are there; some thousands tell enough."""
+    some: Any = images[rows[:: max(1, len(rows) // 5000)]] / np.float32(255)
+    mean, deviation = some.mean((0, 2, 3)), some.std((0, 2, 3))
+    return Pictures(images.shape[-1], tuple(mean.tolist()), tuple(np.maximum(deviation, 0.01).tolist()))
+
+
+def check_for_pictures(space: Space, default: Space, time_limit: float | None) -> None:
+    """Refuse what only tables have."""
+    open_ones = {name: getattr(default, name) for name in ("method", "purify", "members", "epochs")}
+    if time_limit is not None or replace(space, **open_ones) != default:
+        raise ValueError(
+            "--learners, --quick, --settings and --time-limit are for tables; a network is trained on these pictures. "
+            "Say --epochs and --networks, or embed them: --image-model NAME."
+        )
