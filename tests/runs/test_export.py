@@ -12,6 +12,7 @@ import torch
 from scipy.special import ndtri
 from sklearn.naive_bayes import GaussianNB
 
+from oneof import PartialLabelClassifier
 from oneof.data.encode import Encoding
 from oneof.data.ranks import learn_ranks
 from oneof.networks import MLP
@@ -65,10 +66,11 @@ def test_onnxruntime_finds_the_same_probabilities(tmp_path: Path, ranks: bool):
     assert export_onnx(whole, tmp_path / "m.onnx") < 1e-4
     session = runtime.InferenceSession(tmp_path / "m.onnx")
     for n in (1, 300):
-        (found,) = session.run(None, {"features": X[:n]})
+        found, label = session.run(None, {"numbers": X[:n]})
+        assert label.tolist() == ["abcd"[j] for j in found.argmax(1)]
         np.testing.assert_allclose(found, whole.probabilities(X[:n]), atol=1e-4)
     told = {entry.key: entry.value for entry in onnx.load(tmp_path / "m.onnx").metadata_props}
-    assert told == {"classes": "a\nb\nc\nd", "features": "x\ny\nz"}
+    assert told == {"classes": "a\nb\nc\nd", "numbers": "x\ny\nz"}
 
 
 def test_a_graph_that_differs_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -97,7 +99,7 @@ def test_trees_and_kernels_are_exported(tmp_path: Path, kinds: tuple[str, ...]):
         model(), members=networks, others=others, shares=tuple(np.arange(1, parts + 1) / sum(range(parts + 1)))
     )
     assert export_onnx(whole, tmp_path / "m.onnx") < 1e-4
-    (found,) = runtime.InferenceSession(tmp_path / "m.onnx").run(None, {"features": X})
+    found, _ = runtime.InferenceSession(tmp_path / "m.onnx").run(None, {"numbers": X})
     np.testing.assert_allclose(found, whole.probabilities(X), atol=1e-4)
 
 
@@ -105,3 +107,32 @@ def test_a_classifier_of_ones_own_is_not_exported(tmp_path: Path):
     own = teach_own(LESSON, GaussianNB(), 4).learner
     with pytest.raises(ValueError, match="learners must be oneof's own in a model that is written; GaussianNB is"):
         export_onnx(replace(model(), others=(own,), shares=(0.3, 0.3, 0.4)), tmp_path / "m.onnx")
+
+
+def test_the_graph_takes_a_table_as_it_stands_gaps_and_categories_included(tmp_path: Path):
+    pytest.importorskip("onnx", reason="the extra 'export' is not installed")
+    runtime = pytest.importorskip("onnxruntime", reason="the extra 'export' is not installed")
+    pandas = pytest.importorskip("pandas")
+    rng = np.random.default_rng(0)
+    truth = rng.integers(3, size=150)
+    table = pandas.DataFrame(
+        {
+            "size": np.where(rng.random(150) < 0.1, np.nan, truth + rng.normal(size=150) / 3),
+            "hue": pandas.Categorical([("red", "blue", None)[(y + (rng.random() < 0.2)) % 3] for y in truth]),
+            "length": rng.normal(size=150),
+        }
+    )
+    clf = PartialLabelClassifier(quick=True, random_state=0).fit(table, [[y, (y + 1) % 3] for y in truth.tolist()])
+    export_onnx(clf.model_, tmp_path / "m.onnx")
+    new = table.head(20).astype({"hue": object})
+    new.loc[0, "hue"], new.loc[1, "length"] = "mauve", np.nan  # training had no such value, and no such gap
+    session = runtime.InferenceSession(tmp_path / "m.onnx")
+    meta = session.get_modelmeta().custom_metadata_map
+    numbers, words = (new[meta[name].split("\n")] for name in ("numbers", "categories"))
+    said = {"numbers": numbers.to_numpy(np.float32), "categories": words.fillna("").to_numpy(object)}
+    found, label = session.run(None, said)
+    new["hue"] = new["hue"].astype("category")
+    with pytest.warns(UserWarning, match="mauve"):
+        expected = clf.predict_proba(new)
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+    assert [int(one) for one in label] == clf.classes_[expected.argmax(1)].tolist()

@@ -13,7 +13,7 @@ def export(
     run: RunFolder,
     onnx: Annotated[Path, typer.Option(help="Where to write the ONNX model (needs onnx, onnxruntime).")],
 ) -> None:
-    """Write the ensemble as one ONNX graph, after onnxruntime has found the same probabilities."""
+    """Write the whole model as one ONNX graph: columns in, probabilities and labels out. First onnxruntime must find the same."""
     from oneof.runs.export import export_onnx
     from oneof.runs.folder import Run
     from oneof.storage.sheets import check_out
@@ -22,7 +22,7 @@ def export(
     model = Run.open(run).model
     difference = export_onnx(model, onnx)
     say(
-        f"wrote {onnx}: {len(model.encoding.names)} features to {len(model.classes)} probabilities; "
+        f"wrote {onnx}: columns as in the table to {len(model.classes)} probabilities and a label; "
         f"onnxruntime differs by {difference:.1g} at most"
     )
     for line in model.encoding.made:

@@ -55,6 +55,11 @@ class Encoding:
         return [*self.numbers, *(f"{name} is missing" for name in self.gaps), *kinds, *vectors]
 
     @property
+    def plain(self) -> Self:
+        """Without texts and pictures."""
+        return replace(self, embedded=(), texts=(), pixels=())
+
+    @property
     def made(self) -> list[str]:
         """A line for every column of text or images: which features are made from it, and how."""
         return [f"{column}[0] to {column}[{width - 1}] are made {how}" for column, width, how in self._vectors]

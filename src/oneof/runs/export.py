@@ -1,17 +1,21 @@
-"""The ensemble as one ONNX graph: features [n, d] in, mean probabilities [n, c] out; checked against the model by onnxruntime."""
+"""The whole model as one ONNX graph: columns in, probabilities and labels out; checked against the model by onnxruntime."""
 
 import io
 import math
 import warnings
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from oneof.data.encode import Encoding
 from oneof.data.ranks import FARTHEST, Ranks
+from oneof.data.table import Columns
 from oneof.runs.model import Member, Model, PictureMember
+from oneof.runs.onnx_columns import CATEGORIES, FEATURES, NUMBERS, VECTORS, some_columns, takes_columns
 from oneof.selection.learners import Forest, Learner, Regression
 from oneof.storage.files import written_beside
 from oneof.storage.packages import load_package
@@ -157,19 +161,28 @@ class _Ensemble(nn.Module):
 def export_onnx(model: Model, path: Path) -> float:
     """Write the model as ONNX, if onnxruntime finds the same probabilities; the largest difference that it found.
 
-    The graph takes the features as `oneof.data.encode` makes them, in the order of its metadata `features`; `classes` names
-    the columns of its output. A text or an image enters as the numbers that are made from it: the metadata `made` says how.
+    The graph takes columns as they stand in a table: `numbers` with NaN where missing (dates are days since 1970), `categories` as text ("" where missing),
+    and `vectors`, which are made from texts and pictures: the metadata of these names list the columns, and `made` says how vectors are made. It gives
+    `probabilities`, whose columns the metadata `classes` names, and `label`.
     """
     model.check_portable()
     onnx, runtime = (load_package(name, "export") for name in ("onnx", "onnxruntime"))
-    x = _rows(model)
+    encoding, x = model.encoding, _rows(model)
     graph = onnx.load_from_string(_exported(_Ensemble(model), x))
-    told = {"classes": model.classes, "features": model.encoding.names, "made": model.encoding.made}
+    takes_columns(onnx, graph, encoding, model.classes)
+    told = {
+        "classes": model.classes,
+        NUMBERS: list(encoding.numbers),
+        CATEGORIES: list(encoding.categories),
+        VECTORS: encoding.names[len(encoding.plain.names) :],
+        "made": encoding.made,
+    }
     onnx.helper.set_model_props(graph, {name: "\n".join(lines) for name, lines in told.items() if lines})
     content = graph.SerializeToString()
     session = runtime.InferenceSession(content, providers=["CPUExecutionProvider"])
-    (found,) = session.run(None, {"features": x})
-    difference = float(np.abs(found - model.probabilities(x)).max())
+    columns = some_columns(encoding, x)
+    found, _ = session.run(None, columns)
+    difference = float(np.abs(found - model.probabilities(_features(encoding, columns))).max())
     if not difference <= TOLERANCE:
         raise ValueError(
             f"the exported model must give the model's probabilities to {TOLERANCE}; it differs by {difference:.2g}. Nothing was written."
@@ -177,6 +190,16 @@ def export_onnx(model: Model, path: Path) -> float:
     with written_beside(path) as file:
         file.write(content)
     return difference
+
+
+def _features(encoding: Encoding, columns: dict[str, NDArray[Any]]) -> NDArray[Any]:
+    """What predicting makes of such columns."""
+    n = len(next(iter(columns.values())))
+    words = dict(zip(encoding.categories, columns.get(CATEGORIES, np.empty((n, 0))).T.tolist(), strict=True))
+    numbers = columns.get(NUMBERS, np.empty((n, 0), dtype=np.float32))
+    made = encoding.plain.transform(Columns("the check", numbers, list(encoding.numbers), words))
+    vectors = columns.get(VECTORS)
+    return made if vectors is None else vectors if not made.size else np.hstack([made, vectors], dtype=np.float32)
 
 
 def _exported(module: nn.Module, x: NDArray[np.float32]) -> bytes:
@@ -187,9 +210,9 @@ def _exported(module: nn.Module, x: NDArray[np.float32]) -> bytes:
             module.eval(),
             (torch.from_numpy(x),),
             buffer,  # type: ignore[arg-type]  # the older exporter takes any file
-            input_names=["features"],
+            input_names=[FEATURES],
             output_names=["probabilities"],
-            dynamic_axes={"features": {0: "n"}, "probabilities": {0: "n"}},
+            dynamic_axes={FEATURES: {0: "n"}, "probabilities": {0: "n"}},
             dynamo=False,
         )
     return buffer.getvalue()
