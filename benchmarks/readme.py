@@ -13,6 +13,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent / "accuracy"))
 sys.path.insert(0, str(Path(__file__).parent / "robustness"))
 
+import balance_signal
 import digits
 import missing_truth
 import realworld
@@ -31,7 +32,7 @@ ROOT = Path(__file__).parents[1]
 MARK = "<!-- {}: made by benchmarks/readme.py -->", "<!-- {}: end -->"
 MARKED = (
     "README.md", "docs/results.md", "docs/methods.md", "docs/findings.md", "docs/tries.md",
-    "docs/votes.md", "docs/theory.md",
+    "docs/votes.md", "docs/theory.md", "docs/decisions/0014-learners.md",
 )  # fmt: skip
 SETS = ("lost", "birdsong", "msrcv2")
 SEEDS = range(100, 110)
@@ -106,6 +107,7 @@ def made() -> dict[str, str]:
         "results": section(read(ROOT / "results/tables.jsonl")),
         "realworld": realworld.table(_reported("realworld", DEFAULTS)),
         "rivals": rivals.report(read(ROOT / "results/rivals.jsonl"), [*rivals.REAL, *rivals.MADE]),
+        "balance": balance_signal.report(read(ROOT / "results/balance_signal.jsonl")),
         "missing-truth": missing_truth.report(ROOT / "results/missing_truth.jsonl"),
         "digits": digits.table(_reported("digits")),
         "reached": report.reached(on_images),

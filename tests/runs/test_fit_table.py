@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import shutil
@@ -119,6 +120,21 @@ def test_predict_writes_what_is_asked_for(run: Run, folder: Path, capsys: pytest
         assert (row["label"] is None) == row["abstained"]
         assert row["abstained"] or row["label"] == row["set"][0]
         assert row["probability"] == max(row[f"p({name})"] for name in LABELS)
+
+
+def test_predict_reads_standard_input_and_writes_standard_output(
+    run: Run, folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = frame(5, seed=1).drop(columns=["candidates", "truth"]).assign(number=range(5))
+    rows.to_csv(folder / "five.csv", index=False)
+    command("predict", run.folder, folder / "five.csv", "--out", folder / "five-labels.csv", capsys=capsys)
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO((folder / "five.csv").read_bytes())))
+    code, out, said = command("predict", run.folder, "-", "--out", "-", "--column", "number", capsys=capsys)
+    assert code == 0
+    assert "wrote -: 5 rows" in said
+    found = pd.read_csv(io.StringIO(out))
+    assert found["label"].tolist() == pd.read_csv(folder / "five-labels.csv")["label"].tolist()
+    assert found["number"].tolist() == list(range(5))
 
 
 def test_predict_names_categories_that_it_does_not_know(

@@ -6,13 +6,14 @@ from typing import Annotated
 import typer
 
 from oneof.cli.columns import CacheFolder, RunFolder
+from oneof.cli.piped import PIPE, piped
 from oneof.cli.terminal import say
 
 
 def predict(
     run: RunFolder,
-    file: Annotated[Path, typer.Argument(help="A CSV, TSV or Parquet table with the columns that were learned from; or a folder of pictures.")],
-    out: Annotated[Path, typer.Option(help="Where to write: .parquet or .csv.")],
+    file: Annotated[Path, typer.Argument(help="A CSV, TSV or Parquet table with the columns that were learned from; or a folder of pictures; or -, a CSV from standard input.")],
+    out: Annotated[Path, typer.Option(help="Where to write: .parquet or .csv; or -, CSV to standard output.")],
     distribution: Annotated[bool, typer.Option("--distribution", help="Also write the probability of every label.")] = False,
     accuracy: Annotated[float | None, typer.Option(help="Give no label to the least sure rows, so that the others are right in this share, such as 0.95. Default: every row gets one.")] = None,
     sets: Annotated[float | None, typer.Option(help="Also write a set of labels for every row, which holds the right one in this share of rows, such as 0.9.")] = None,
@@ -31,31 +32,36 @@ def predict(
     from oneof.runs.predict import prediction_table
     from oneof.storage.sheets import check_out, write_sheet
 
-    check_out(out)
-    if out.resolve() == file.resolve():
+    if out != PIPE:
+        check_out(out)
+    if out != PIPE and out.resolve() == file.resolve():
         raise ValueError(f"out must be another file than the table that is read; got {str(out)!r} for both.")
     model = Run.open(run).model
-    columns = read_columns(file, model.encoding.roles)
-    for line in model.encoding.unseen(columns):
-        say(line, err=True)
-    named = [name for name in (text_model, image_model) if name]
-    read = model.encoding.pictures(columns, folder_of(file)) if model.encoding.pixels else None
-    x = read.levels if read else model.encoding.transform(columns, folder=file.parent, cache=cache_dir, named=named)
-    found = prediction_table(
-        model.probabilities(x),
-        model.classes,
-        model.calibration,
-        distribution=distribution,
-        accuracy=accuracy,
-        sets=sets,
-    )
-    if read and read.fault:
-        say(read.fault, err=True)
-        found = found.take(pa.array(range(len(columns)), mask=~read.readable))  # of what is not seen nothing is said
-    for name, cells in read_columns_of(file, column or [], found.column_names).items():
-        found = found.append_column(name, [cells])
-    write_sheet(found, out)
-    say(f"wrote {out}: {_in_words(found, model.calibration, accuracy, sets)}")
+    with piped(file, out) as (source, result):
+        columns = read_columns(source, model.encoding.roles)
+        for line in model.encoding.unseen(columns):
+            say(line, err=True)
+        named = [name for name in (text_model, image_model) if name]
+        beside = Path() if file == PIPE else folder_of(file)  # where pictures are looked up
+        read = model.encoding.pictures(columns, beside) if model.encoding.pixels else None
+        x = read.levels if read else model.encoding.transform(columns, folder=beside, cache=cache_dir, named=named)
+        found = prediction_table(
+            model.probabilities(x),
+            model.classes,
+            model.calibration,
+            distribution=distribution,
+            accuracy=accuracy,
+            sets=sets,
+        )
+        if read and read.fault:
+            say(read.fault, err=True)
+            found = found.take(
+                pa.array(range(len(columns)), mask=~read.readable)
+            )  # nothing is said of what is not seen
+        for name, cells in read_columns_of(source, column or [], found.column_names).items():
+            found = found.append_column(name, [cells])
+        write_sheet(found, result)
+    say(f"wrote {out}: {_in_words(found, model.calibration, accuracy, sets)}", err=out == PIPE)
 
 
 def _in_words(found: object, calibration: dict[str, object], accuracy: float | None, sets: float | None) -> str:
