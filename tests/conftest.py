@@ -14,6 +14,7 @@ import pytest
 import torch
 from hypothesis import settings
 
+collect_ignore = ["fixtures/label_studio_project.py"]  # for another Python, which has label-studio
 torch.set_num_threads(1)
 os.environ["OMP_NUM_THREADS"] = "1"  # and for the processes that tests start
 settings.register_profile("oneof", deadline=None, max_examples=60)
