@@ -45,6 +45,26 @@ def test_same_seed_same_trees():
     assert len(first.threshold) != len(other.threshold) or (first.threshold != other.threshold).any()
 
 
+def test_of_trees_that_were_grown_before_the_oldest_third_of_each_part_is_grown_anew():
+    first = grow_trees(LESSON, 4, FEW).learner
+    again = grow_trees(LESSON, 4, FEW, first).learner
+    alike = grow_trees(LESSON, 4, FEW, again).learner
+    assert len(again.root) == len(first.root) == 30
+    assert not again.misfit(3, 4)
+    for part in range(0, 30, 6):  # of six trees the first two go, four stay, two come
+        np.testing.assert_array_equal(again.some(part, part + 4)(LESSON.x), first.some(part + 2, part + 6)(LESSON.x))
+    new = [forest.some(4, 6).threshold for forest in (again, alike)]
+    assert len(new[0]) != len(new[1]) or (new[0] != new[1]).any()  # not the same trees round after round
+
+
+def test_kept_trees_still_hold_their_rows_out():
+    wrong = LESSON.beliefs.copy()
+    wrong[:5] = np.roll(wrong[:5], 1, axis=1)
+    before = grow_trees(replace(LESSON, beliefs=wrong), 4, FEW)
+    again = grow_trees(replace(LESSON, beliefs=wrong), 4, FEW, before.learner)
+    assert (again.left_out[:5].argmax(1) == DATA.labels[:5]).mean() >= 0.8
+
+
 def test_folds_hold_every_row_out_once_and_groups_together():
     groups = np.arange(300) // 7
     held = np.zeros(300, dtype=int)

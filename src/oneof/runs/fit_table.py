@@ -110,6 +110,7 @@ def fit_table(
         processes=processes,
         settings=again.settings if again else (),
         starts=again.starts(len(ready.examples.candidates.classes)) if again else {},
+        forest=again.forest(len(ready.examples.candidates.classes)) if again else None,
     )
     with ExitStack() as held:
         crew.told(partial(held.enter_context, alone(out / "checkpoint" / LOCK, str(out))))

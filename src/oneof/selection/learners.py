@@ -25,6 +25,7 @@ Mask = NDArray[np.bool_]
 LEARNERS = ("networks", "linear", "trees", "kernel")
 LEAST = 0.1  # share below which a learner is left out
 PSEUDO = 100  # rows for which all learners speak alike: so few rows say little about learners
+ANEW = 3  # learning again, one tree in so many is grown anew
 FEW = 10  # the same, where a learner may be left out
 _CELLS = 2**20  # (row, tree) pairs at a time
 
@@ -115,6 +116,14 @@ class Forest:
             node[moving] = np.where(left, at + 1, self.right[at])
         return node
 
+    def some(self, first: int, last: int) -> Forest:
+        """The trees from the first to before the last."""
+        start, end = (int(np.append(self.root, len(self.right))[at]) for at in (first, last))
+        nodes = {name: getattr(self, name)[start:end] for name in ("right", "feature", "threshold")}
+        return replace(
+            self, **nodes | {"right": np.maximum(nodes["right"] - start, 0), "root": self.root[first:last] - start}
+        )
+
     def misfit(self, d: int, c: int) -> bool:
         """Are these arrays no trees over d features and c classes? A step leads on in the arrays, so that every walk ends."""
         n, inner = len(self.right), self.right > 0
@@ -132,8 +141,18 @@ class Forest:
         )
 
 
-def grow_trees(lesson: Lesson, classes: int, trees: Trees = Trees()) -> Taught:  # noqa: B008 - frozen
-    """Grow trees on the rows' most probable labels, sure ones weighing more; every row is held out by a part of them."""
+def grow_trees(
+    lesson: Lesson,
+    classes: int,
+    trees: Trees = Trees(),  # noqa: B008 - frozen
+    before: Forest | None = None,
+) -> Taught:
+    """Grow trees on the rows' most probable labels, sure ones weighing more; every row is held out by a part of them.
+
+    Of a forest that was grown before on the same rows and parts, the oldest third of each part is grown anew.
+    """
+    each = trees.each(classes)
+    fresh, turn = (each, 0) if before is None else (-(-each // ANEW), len(before.right))
     origin = lesson.x.mean(0, dtype=np.float64) if lesson.x.dtype == np.float64 else np.zeros(lesson.x.shape[1])
     x, label, sure = (lesson.x - origin).astype(np.float32), lesson.label, lesson.sure
     d = x.shape[1]
@@ -141,15 +160,16 @@ def grow_trees(lesson: Lesson, classes: int, trees: Trees = Trees()) -> Taught: 
     forests = []
     for number, (train, held) in enumerate(lesson.folds(trees.parts)):
         grown = ExtraTreesClassifier(
-            trees.each(classes),
+            fresh,
             max_features=max(isqrt(d), min(-(-d // 2), 32)),
-            random_state=lesson.seed % 2**20 * trees.parts + number,
+            random_state=(lesson.seed + turn) % 2**20 * trees.parts + number,
         )
         rows = train[: trees.rows]
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # of many classes, which may be all that there is
             grown.fit(x[rows], label[rows], sure[rows])
-        forests.append(_flat(grown, origin, classes))
+        kept = [] if before is None else [before.some(number * each + fresh, (number + 1) * each)]
+        forests.append(_joined([*kept, _flat(grown, origin, classes)]))
         left_out[held] = forests[-1](lesson.x[held])
     return Taught(_joined(forests), left_out)
 

@@ -15,7 +15,7 @@ from torch import Tensor
 from oneof.data.ranks import Ranks, learn_ranks
 from oneof.data.splits import Split
 from oneof.metrics import criteria, with_means
-from oneof.selection.learners import Seen
+from oneof.selection.learners import Forest, Seen
 from oneof.selection.leave_one_out import Kernel, ask_others
 from oneof.selection.space import SEEN, Setting, Space
 from oneof.storage.rows import Row
@@ -42,6 +42,8 @@ class Search:
         To take as they are: nothing is tried then. (): searched.
     starts
         Weights from which the networks of the ensemble start, by the widths of their hidden layers; others are drawn.
+    forest
+        Trees that were grown before on the same rows: only some are grown anew.
     prior
         How much votes speak for each label [n, c], as for `oneof.fit`.
     gold
@@ -58,6 +60,7 @@ class Search:
     groups: Any = None
     settings: tuple[Setting, ...] = ()
     starts: Mapping[tuple[int, ...], Sequence[Mapping[str, Tensor]]] = field(default_factory=dict)
+    forest: Forest | None = None
     prior: NDArray[np.floating[Any]] | None = None
     gold: NDArray[np.intp] | None = None
     until: float | None = None

@@ -109,11 +109,13 @@ class Log:
 
     def carry(self, others: Iterable[Decision]) -> None:
         """Append decisions from the log of another run of the same table."""
-        for decision in others:
-            self.write(decision)
+        self.refresh()
+        known = {*self._standing, *self._undone}
+        if more := [asdict(one) for one in others if one.id not in known]:
+            self._append(*more)
 
-    def _append(self, line: dict[str, Any]) -> None:
-        append(self.path, [line])
+    def _append(self, *lines: dict[str, Any]) -> None:
+        append(self.path, lines)
         self.refresh()
 
     def _take(self, line: dict[str, Any]) -> None:

@@ -16,10 +16,11 @@ from oneof.runs.labels import Judgement
 from oneof.runs.learn import Examples
 from oneof.runs.review.decided import decided_sets
 from oneof.runs.review.log import Decision, Log, Verdict, verdicts
+from oneof.selection.learners import Forest
 from oneof.selection.space import Setting, Space
 from oneof.storage.settings import digest
 
-QUICK = 3  # times fewer epochs than from drawn weights
+QUICK = 5  # times fewer epochs than from drawn weights
 _FEW = 1e-6  # prior of a label that nobody knew before
 
 
@@ -58,15 +59,24 @@ class Again:
         """The networks' weights by hidden layers; none where a label was added, for which these have no output."""
         if classes != len(self.run.model.classes):
             return {}
-        return {one.hidden: [net.state_dict() for net in one.stack.modules()] for one in self.run.model.members}
+        stacks = {one.hidden: one.stack for one in self.run.model.members}
+        return {
+            hidden: [{name: weight[t] for name, weight in stack.weights.items()} for t in range(stack.t)]
+            for hidden, stack in stacks.items()
+        }
+
+    def forest(self, classes: int) -> Forest | None:
+        """The trees; none where a label was added."""
+        trees = [one for one in self.run.model.others if isinstance(one, Forest)]
+        return trees[0] if trees and classes == len(self.run.model.classes) else None
 
     def space(self, space: Space, n: int, classes: int) -> Space:
         """A space for networks that have learned most of it already: fewer epochs, purified from the first on."""
-        if not {one.hidden for one in self.settings} <= self.starts(classes).keys():
+        if classes != len(self.run.model.classes):
             return space
         space = space.of(n)
         early = None if space.purify is None else replace(space.purify, warm_up=1, interval=2, window=2)
-        learners = tuple(one for one in space.learners if one in (*self.run.model.learners, "trees", "kernel"))
+        learners = tuple(one for one in space.learners if one in (*self.run.model.learners, "kernel"))
         return replace(space, epochs=max(3, (space.epochs or 60) // QUICK), purify=early, learners=learners)
 
     def teach(self, examples: Examples) -> Examples:
