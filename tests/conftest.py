@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import random
 
@@ -28,6 +29,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if config.getoption("--shuffle") is not None:
         random.Random(config.getoption("--shuffle")).shuffle(items)
+
+
+@pytest.fixture(autouse=True)
+def heard(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Warnings of the library are errors, too, unless a test asks for caplog and looks at them itself."""
+    told: list[logging.LogRecord] = []
+    listener = logging.Handler(logging.WARNING)
+    listener.emit = told.append  # type: ignore[method-assign]
+    logging.getLogger("oneof").addHandler(listener)
+    yield
+    logging.getLogger("oneof").removeHandler(listener)
+    assert "caplog" in getattr(request.node, "fixturenames", ()) or not told, [one.getMessage() for one in told]
 
 
 @pytest.fixture(autouse=True)

@@ -16,6 +16,7 @@ from oneof.cli.terminal import Terminal
 from oneof.data.table import Roles, read_table
 from oneof.inspect.identify import _together
 from oneof.storage.printable import MOST, bounded
+from oneof.storage.rows import read
 from oneof.storage.sheets import write_sheet
 
 ESCAPE = "\x1b[2Jgone\x07"
@@ -129,3 +130,13 @@ def test_a_wide_table_is_read_in_blocks_of_many_rows(tmp_path: Path):
     path = tmp_path / "wide.csv"
     path.write_text(",".join(f"x{j}" for j in range(50_000)) + "\n")
     assert _block_size(path) > 30 * path.stat().st_size
+
+
+def test_what_the_library_warns_of_is_a_line_without_commands(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "red\x1b[31m.jsonl"
+    path.write_text('{"seed": 1}\n{"se')
+    assert read(path) == [{"seed": 1}]
+    printed = capsys.readouterr().err
+    assert printed == f"oneof: {tmp_path}/red\\x1b[31m.jsonl ends in a damaged line of 4 bytes, which is left out.\n"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import re
 
 import numpy as np
 import pandas as pd
@@ -221,11 +222,11 @@ def test_unknown_candidates_are_ignored_and_rows_without_others_are_not_covered(
         (str, r"200 of 200 look like a printed list, such as \"\['.*y\.map\(ast\.literal_eval\)\."),
     ],
 )  # fmt: skip
-def test_sets_written_as_text_are_warned_of(write, message):
-    with pytest.warns(UserWarning, match=message) as said:
-        quick(epochs=1).fit(DATA.x, [write(row) for row in LISTS])
-    assert [str(one.message).count("\n") for one in said] == [0]
-    assert said[0].filename == __file__
+def test_sets_written_as_text_are_warned_of(write, message, caplog):
+    quick(epochs=1).fit(DATA.x, [write(row) for row in LISTS])
+    assert [line.count("\n") for line in caplog.messages] == [0]
+    assert re.search(message, caplog.messages[0])
+    assert caplog.records[0].pathname == __file__  # the line that calls fit
 
 
 def test_ordinary_labels_are_not_warned_of():

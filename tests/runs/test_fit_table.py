@@ -192,7 +192,7 @@ def test_clean_carries_columns_only_of_the_same_file(
     assert "--column must not have the name of a column of the result; got 'label'" in said
 
 
-def test_the_estimator_opens_a_run(run: Run) -> None:
+def test_the_estimator_opens_a_run(run: Run, caplog: pytest.LogCaptureFixture) -> None:
     classifier = PartialLabelClassifier.from_run(run.folder)
     new = frame(40, seed=1)
     found = classifier.predict_proba(new)
@@ -201,8 +201,9 @@ def test_the_estimator_opens_a_run(run: Run) -> None:
     np.testing.assert_allclose(found, run.model.probabilities(x), atol=1e-6)
     np.testing.assert_allclose(found.sum(1), 1)
     np.testing.assert_array_equal(classifier.predict(x), classifier.predict(new))
-    with pytest.warns(UserWarning, match="column 'hue' has values that training had not, which say nothing: 'purple'"):
-        classifier.predict(new.assign(hue="purple"))
+    classifier.predict(new.assign(hue="purple"))
+    (said,) = caplog.messages
+    assert "column 'hue' has values that training had not, which say nothing: 'purple'" in said
     assert classifier.score(new, new["truth"].to_numpy()) > 0.8
     assert classifier.transduction_.tolist() == run.purified["label"].to_pylist()
     assert classifier.candidates_.sum() == sum(map(len, run.purified["kept"].to_pylist()))

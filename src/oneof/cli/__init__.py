@@ -1,5 +1,6 @@
 """The command line: `oneof COMMAND`. Commands import what is heavy when they run, so that help is quick."""
 
+import logging
 import sys
 from collections.abc import Callable
 from typing import Annotated, Any, NoReturn, get_args, get_type_hints
@@ -18,7 +19,7 @@ from oneof.cli.predict import predict
 from oneof.cli.report import report
 from oneof.cli.review import label_studio, review
 from oneof.cli.table import table
-from oneof.cli.terminal import say
+from oneof.cli.terminal import Told, say
 from oneof.cli.theory import theory
 from oneof.cli.tune import tune
 from oneof.cli.votes import votes
@@ -40,6 +41,7 @@ def _without_metavar(command: Callable[..., None]) -> Callable[..., None]:
     return command
 
 
+logging.getLogger("oneof").addHandler(Told())
 _COMMANDS = (demo, data, votes, inspect, generate, fit, predict, clean, review, label_studio, report, export, tune, table, compare, theory)  # fmt: skip
 for command in _COMMANDS:
     app.command()(_without_metavar(command))

@@ -1,5 +1,6 @@
 """What commands print: text from files cannot move the cursor, colour the screen or hide itself."""
 
+import logging
 from collections.abc import Iterable
 from typing import Any
 
@@ -21,3 +22,10 @@ class Terminal(Console):
 def say(text: str, err: bool = False) -> None:
     """Print one line."""
     typer.echo(bounded(text), err=err)
+
+
+class Told(logging.Handler):
+    """Prints what the library warns of, a line each."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        say(f"oneof: {record.getMessage()}", err=True)

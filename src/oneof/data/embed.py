@@ -1,9 +1,9 @@
 """Texts and images as numbers, by a pretrained network of another package; what was embedded once is kept on disk."""
 
 import hashlib
+import logging
 import os
 import time
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from importlib.util import find_spec
@@ -24,6 +24,7 @@ from oneof.storage.files import written_beside
 from oneof.storage.packages import load_package
 from oneof.storage.progress import bar
 
+_log = logging.getLogger(__name__)
 MODELS = {"text": "sentence-transformers/all-MiniLM-L6-v2", "image": "resnet18.a1_in1k"}
 PACKAGES = {"text": "sentence_transformers", "image": "timm"}
 _PIECE = {"text": 256, "image": 32}  # embedded at a time: what is lost at most where one image is bad
@@ -183,7 +184,7 @@ def _write(store: Path, known: Vectors) -> None:
             file.write(content)
     except OSError as error:
         text = f"embeddings could not be kept in {store.parent} ({error}); next time they are made again. Say --cache-dir FOLDER."
-        warnings.warn(text, UserWarning, stacklevel=2)
+        _log.warning(text, stacklevel=2)
 
 
 # ------------------------------------------------------------------------------------------------------------ the networks

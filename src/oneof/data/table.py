@@ -1,7 +1,7 @@
 """The reader of people's tables: numbers with gaps, dates, categories, texts; sets, exclusions, gold labels and groups, each a column."""
 
+import logging
 import re
-import warnings
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,6 +22,7 @@ from oneof.data.not_features import why_no_category, why_no_feature
 from oneof.data.roles import LeftOut, Roles, check_column, resolve_roles
 from oneof.data.supervision import label_text, read_supervision, strange_gold
 
+_log = logging.getLogger(__name__)
 __all__ = ["Columns", "LeftOut", "Roles", "Table", "Words", "read_columns", "read_features", "read_table"]
 
 Words = list[Any]  # texts, or None; of pictures also bytes
@@ -144,7 +145,7 @@ def read_features(X: Any) -> tuple[Columns, Roles]:
     said = left_out.lines(of_a_frame=True)
     _check_features(columns, said)
     for line in said:
-        warnings.warn(line, UserWarning, stacklevel=3)
+        _log.warning(line, stacklevel=3)
     return columns, resolved
 
 

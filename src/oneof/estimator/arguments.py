@@ -1,8 +1,8 @@
 """What a person may give the estimator in place of what the library takes: names, widths, and y in many forms."""
 
+import logging
 import numbers
 import re
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -17,6 +17,8 @@ from sklearn.utils.validation import column_or_1d
 from oneof.candidates.cells import is_missing
 from oneof.candidates.mask import Candidates
 from oneof.candidates.read import read
+
+_log = logging.getLogger(__name__)
 
 
 def is_frame(X: Any) -> bool:
@@ -39,11 +41,7 @@ def warn_of_joined(labels: Any) -> None:
 
     So it is where most of them do, or where one holds a separator beside a label that also occurs alone.
 
-    >>> with warnings.catch_warnings(record=True) as said:
-    ...     warnings.simplefilter("always")
-    ...     warn_of_joined(["cat|dog", "dog", "cat", "fox"])
-    >>> print(said[0].message)
-    labels must be single labels or sets; 1 of 4 hold '|', such as 'cat|dog', and count as classes of their own. Split them, e.g. y.str.split('|').
+        labels must be single labels or sets; 1 of 4 hold '|', such as 'cat|dog', and count as classes of their own. Split them, e.g. y.str.split('|').
     """
     texts = [label for label in labels if isinstance(label, str)]
     for what, remedy, holds in _JOINED:
@@ -51,10 +49,9 @@ def warn_of_joined(labels: Any) -> None:
         parts = {part.strip() for text in set(joined) for part in re.split(r"[][(){},;|'\"]+", text)}
         alone = {text.strip() for text in texts if not holds(text)}
         if 2 * len(joined) > len(labels) or parts & alone - {""}:
-            warnings.warn(
+            _log.warning(
                 f"labels must be single labels or sets; {len(joined)} of {len(labels)} {what}, such as {str(joined[0])[:60]!r}, "
                 f"and count as classes of their own. {remedy}",
-                UserWarning,
                 stacklevel=4,  # the line that calls fit
             )
             return

@@ -1,8 +1,8 @@
 """The scikit-learn estimator: candidate sets in, a classifier and the resolved label of every training row out."""
 
+import logging
 import shutil
 import time
-import warnings
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
@@ -46,6 +46,8 @@ from oneof.runs.review.decided import decided_table
 from oneof.selection.space import Setting, Space, checked_learners, instance, method_for_tables
 from oneof.selection.trying import Search
 from oneof.storage.files import folder_beside
+
+_log = logging.getLogger(__name__)
 
 
 class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -334,7 +336,7 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
                 validate_data(self, X, reset=False, skip_check_array=True)
             columns = read_columns(X, encoding.roles)
             for line in encoding.unseen(columns):
-                warnings.warn(line, UserWarning, stacklevel=3)
+                _log.warning(line, stacklevel=3)
             return encoding.transform(columns)
         features: NDArray[Any] = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
         if features.shape[1] != len(encoding.names):

@@ -1,14 +1,15 @@
 """Rows: files of JSON lines that only ever grow; several processes may append at once."""
 
 import json
+import logging
 import os
-import warnings
 from collections.abc import Iterable
 from pathlib import Path
 from typing import IO, Any
 
 from oneof.storage.locks import locked
 
+_log = logging.getLogger(__name__)
 Row = dict[str, Any]
 
 
@@ -33,7 +34,7 @@ def read(path: Path) -> list[Row]:
         content = file.read()
     whole, tail = _parted(content)
     if tail:
-        warnings.warn(f"{path} ends in a damaged line of {len(tail)} bytes, which is left out.", stacklevel=2)
+        _log.warning(f"{path} ends in a damaged line of {len(tail)} bytes, which is left out.", stacklevel=2)
     return [_row(path, number, line) for number, line in enumerate(whole.splitlines(), 1)]
 
 
@@ -61,7 +62,7 @@ def _mend(path: Path, file: IO[bytes]) -> None:
         aside = path.with_name(f"{path.name}.damaged")
         with aside.open("ab") as damaged:
             damaged.write(tail + b"\n")
-        warnings.warn(f"{path} ended in a damaged line; it was moved to {aside}.", stacklevel=3)
+        _log.warning(f"{path} ended in a damaged line; it was moved to {aside}.", stacklevel=3)
         file.truncate(len(whole))
     elif whole and not whole.endswith(b"\n"):
         file.write(b"\n")

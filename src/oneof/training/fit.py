@@ -1,7 +1,7 @@
 """`fit`: the border of the loop. Inputs are checked, trials cut into stacks, runs saved and resumed, the best epoch kept."""
 
+import logging
 import math
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -33,6 +33,8 @@ from oneof.training.set_input import bytes_at_rest, read_sets, worth_packing
 from oneof.training.stack import Stack, build
 from oneof.training.state import Best, Fit, join
 from oneof.training.trials import Trial
+
+_log = logging.getLogger(__name__)
 
 
 def fit(
@@ -246,7 +248,7 @@ def _looked_at(asked: Request, shape: tuple[int, ...], classes: int, rows: set[i
     method, views, training = asked.method, asked.views, asked.training
     if asked.prior.weights is not None and not method.weighs:
         name = type(method).__name__
-        warnings.warn(f"{name} has no weights that follow the classifier: it does not use the prior.", stacklevel=2)
+        _log.warning(f"{name} has no weights that follow the classifier: it does not use the prior.", stacklevel=2)
     one = tried(asked.network, method, shape, classes, place, fast=views is not None and place.type == "cuda")
     seen_apart = views is None or views.count == 1 or not method.together
     if seen_apart or method.after_step or training.alters_input:  # then a forward sees a batch's rows once
