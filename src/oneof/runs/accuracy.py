@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from scipy.stats import beta
 
 from oneof.runs.by_chance import Floats, Mask, inside, refuted
+from oneof.selection.outside import probability_outside
 
 ENOUGH = 30  # gold labels of a random sample, to go by them and not by candidate sets
 SAMPLE = 50  # rows that are drawn for a person to label
@@ -25,7 +26,8 @@ _FEW = 100  # held-out rows below which sets give no interval
 _LEARNED = 2.3  # standard errors by which sets must be met more often than shuffled ones
 _BETTER = 0.015  # by how much all networks on new rows may differ from those that held a row out
 _WIDEST = 0.25  # interval that still says something
-_MOST = 0.1  # that the bound may lie above the covering rate
+_MOST = 0.1  # that the bound may lie above the covering rate, beside the share of sets that seem to miss the truth
+_SHOWN = 0.05  # share of sets that must seem to miss the truth; less may be an error of the networks
 
 
 @dataclass(frozen=True)
@@ -146,7 +148,8 @@ def claim(judged: Judged) -> Claim:
     """
     if len(judged.known.gold) >= ENOUGH:
         return _by_gold(judged)
-    speaking, covering, bound = judged.speaking, _covering(judged), _bound(judged)
+    speaking, covering, missing = judged.speaking, _covering(judged), _missing(judged)
+    bound = _bound(judged, missing)
     if not len(speaking.gold):
         return _bounded(covering, bound, "every set that was held out is full")
     if not _learned(speaking):
@@ -154,15 +157,17 @@ def claim(judged: Judged) -> Claim:
         return Claim("nothing learned", None, 0.0, bound, bound, covering, "candidate sets", reason)
     why = _too_little(speaking) or refuted(judged.freest, judged.candidates)
     if why:
-        return _bounded(covering, bound, why)
+        return _bounded(covering, bound, why, missing)
     value, low, high = _interval(speaking)
     if high - low > _WIDEST:
-        return _bounded(covering, bound, f"an interval would reach from {low:.0%} to {high:.0%}")
+        return _bounded(covering, bound, f"an interval would reach from {low:.0%} to {high:.0%}", missing)
     reason = "if wrong labels come into sets by chance, which tests do not refute, and next to no set misses the truth"
     return Claim("interval", value, low, min(high, bound), bound, covering, "candidate sets", reason)
 
 
-def _bounded(covering: float, bound: float, reason: str) -> Claim:
+def _bounded(covering: float, bound: float, reason: str, missing: float = 0.0) -> Claim:
+    if missing:
+        reason = f"about {missing:.0%} of them seem to miss it, for which the bound allows; and {reason}"
     return Claim("bound", None, 0.0, bound, bound, covering, "candidate sets", reason)
 
 
@@ -189,15 +194,24 @@ def share_limits(hits: int, rows: int, outside: float = 0.025) -> tuple[float, f
     return low, high
 
 
-def _bound(judged: Judged) -> float:
-    """The covering rate, with its noise, and with the share of sets that seem to miss the truth: where networks are surest."""
+def _missing(judged: Judged) -> float:
+    """The share of sets that seem to miss the truth, where the sets show it; else 0."""
+    share = float(probability_outside(judged.probabilities, judged.candidates).mean()) if len(judged.gold) else 0.0
+    return share if share >= _SHOWN else 0.0
+
+
+def _bound(judged: Judged, shown: float) -> float:
+    """The covering rate, with its noise, and with the share of sets that miss what networks are surest of.
+
+    The share of sets that are shown to miss the truth may come on top of _MOST.
+    """
     m, covering = len(judged.gold), _covering(judged)
     if m == 0:
         return 1.0
     noise = share_limits(round(covering * m), m, 0.005)[1] - covering + _BETTER
     surest = judged.covered[judged.sure >= np.quantile(judged.sure, 0.7)]
     missing = 1 - share_limits(int(surest.sum()), len(surest), 0.05)[0]
-    return min(1.0, covering + min(_MOST, noise + missing))
+    return min(1.0, covering + min(_MOST + shown, noise + missing))
 
 
 def _learned(judged: Judged) -> bool:
