@@ -5,19 +5,22 @@ from __future__ import annotations
 import subprocess
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 from test_fit_table import LABELS, ROLES, SMALL, command, frame
 
+from oneof.data.table import read_table
 from oneof.runs.accuracy import drawn_rows
-from oneof.runs.fit_table import Task, fit_again, fit_table
+from oneof.runs.fit_table import Task, examples_of, fit_again, fit_table
 from oneof.runs.folder import Run
 from oneof.runs.review import session
 from oneof.runs.review.log import Decision, Log
 from oneof.runs.review.session import Review
-from oneof.runs.review.teach import QUICK
+from oneof.runs.review.teach import QUICK, Again
 from oneof.storage.settings import restored
 from oneof.votes.opening import VotesFile
 
@@ -65,6 +68,14 @@ def test_settings_are_taken_and_training_is_shorter(run: Run, again: Run) -> Non
     assert again.training["epochs"] == max(3, SMALL.epochs // QUICK)
     assert [row for row in again.rows if row["stage"] == "networks"] == []
     assert again.training["columns"]["loss"][0] < run.training["columns"]["loss"][0]  # the weights, too
+
+
+def test_sets_that_the_run_did_not_believe_teach_nothing_unless_people_decided(run: Run, folder: Path) -> None:
+    at = run.purified.column_names.index("outside")
+    doubtful = run.purified.set_column(at, "outside", pa.array(["ant"] * 150))
+    again = Again(SimpleNamespace(purified=doubtful, facts=run.facts), tuple(Log(run.folder).standing))  # type: ignore[arg-type]
+    found = again.teach(examples_of(read_table(folder / "animals.csv", ROLES), folder)).unbelieved
+    assert np.flatnonzero(~found).tolist() == sorted([*DRAWN, *UNSURE])
 
 
 def test_random_answers_make_the_estimate(run: Run, again: Run) -> None:

@@ -65,7 +65,7 @@ class Examples:
     )
     votes: pa.Array | None = None  # [n] the votes themselves, for a person to read
     taught: NDArray[np.bool_] | None = None  # [n, c] sets to learn from in place of the candidates: people decided
-    decided: NDArray[np.intp] | None = None  # the rows about which they did
+    unbelieved: NDArray[np.bool_] | None = None  # [n] sets that teach nothing; None: found out
     drawn: NDArray[np.intp] | None = None  # [n] what people said of rows drawn at random, -1 elsewhere: to estimate by
     readable: NDArray[np.bool_] | None = None  # [n] rows whose picture could be read, where pictures are learned from
 
@@ -179,11 +179,10 @@ def _given(examples: Examples) -> NDArray[np.bool_]:
 
 
 def _believed(examples: Examples, asked: Search) -> NDArray[np.bool_]:
-    """The sets to learn from: one that seems to miss the truth teaches nothing, unless people decided about its row."""
-    sets = _given(examples)
-    wrong = disbelieved(examples.x, sets, rows=asked.space.rows, seed=asked.seed)
-    if examples.decided is not None:
-        wrong[examples.decided] = False
+    """The sets to learn from: one that seems to miss the truth teaches nothing."""
+    sets, wrong = _given(examples), examples.unbelieved
+    if wrong is None:
+        wrong = disbelieved(examples.x, sets, rows=asked.space.rows, seed=asked.seed)
     return np.asarray(sets | wrong[:, None])
 
 

@@ -103,8 +103,10 @@ class Again:
         if "gold" in self.run.purified.column_names:
             gold = np.array([place.get(label, -1) for label in self.run.purified["gold"].to_pylist()])
         drawn = measured if (measured >= 0).any() else None
+        unbelieved = np.array(self.run.purified["outside"].is_valid())  # by what its learners said
+        unbelieved[rows] = False
         return replace(
-            examples, candidates=candidates, taught=taught, decided=rows, prior=prior, beside=beside, drawn=drawn, gold=gold
+            examples, candidates=candidates, taught=taught, unbelieved=unbelieved, prior=prior, beside=beside, drawn=drawn, gold=gold
         )  # fmt: skip
 
 
