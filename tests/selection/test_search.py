@@ -265,6 +265,8 @@ def test_numbers_of_a_large_table():
     assert Space().of(1_000_000) == replace(Space(), batch=2047, epochs=5)
     assert Space().of(900) == replace(Space(), batch=80, epochs=30)
     assert Space().of(5000) == replace(Space(), batch=80, epochs=30)
+    assert Space().of(5000, 1000) == Space().of(5000)
+    assert Space().of(5000, 5000) == replace(Space(), batch=80, epochs=6)
     assert Space().of(60) == replace(Space(), batch=16, epochs=30)
     assert Space(epochs=7, batch=9).of(900) == Space(epochs=7, batch=9)
 

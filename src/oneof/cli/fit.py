@@ -45,7 +45,7 @@ def fit(
     views: Annotated[str, typer.Option(help="How pictures may be varied in training: upright (moved, never mirrored), natural (mirrored too), or none.")] = "upright",
     learners: Annotated[list[str] | None, typer.Option(help="A learner to try: networks, linear, trees or kernel. May be given again. Default: all four; held-out sets say how much each counts.")] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Give a first answer in a second or two, by the kernel and trees, without networks.")] = False,
-    epochs: Annotated[int | None, typer.Option(min=1, help="Epochs to train the ensemble. Default: 30, fewer above 40,000 rows; on pictures 100 on a GPU, 5 to 60 on a CPU.")] = None,
+    epochs: Annotated[int | None, typer.Option(min=1, help="Epochs to train the ensemble. Default: 30, fewer above 40,000 rows or 5,000,000 cells of rows by labels; on pictures 100 on a GPU, 5 to 60 on a CPU.")] = None,
     time_limit: Annotated[float | None, typer.Option(min=1, help="Seconds that learning may take, about. Networks get fewer epochs or are left out, then trees, and the run says so. The clock decides, so such a run is not repeated to the bit. Default: none.")] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of everything that is drawn.")] = 0,
     threads: Annotated[int | None, typer.Option(min=1, help="Threads of torch. Default: 1, with which small networks are fastest; on pictures all cores.")] = None,

@@ -64,7 +64,7 @@ class Space:
     settings: int = 3  # that the ensemble is made of
     members: int = 5  # networks in the ensemble, and linear ones beside them
     parts: int | None = None  # of the rows, each held out by other networks; None: as many as there are networks
-    epochs: int | None = None  # None: 30, fewer for more than 40,000 rows
+    epochs: int | None = None  # None: 30, fewer for more than 40,000 rows or 5,000,000 cells [n, c]
 
     def narrowed(self, setting: Mapping[str, Any]) -> Space:
         """What a setting says in place of what would be searched; None says nothing.
@@ -87,12 +87,12 @@ class Space:
         alone: dict[str, Any] = {name: value if name == "mixup" else (value,) for name, value in said.items()}
         return replace(self, **alone)
 
-    def of(self, n: int) -> Space:
-        """With numbers in place of None, for a table of n rows."""
+    def of(self, n: int, c: int = 1) -> Space:
+        """With numbers in place of None, for a table of n rows and c classes."""
         trained = max(1, n - n // (self.parts or self.members))
         most = int(np.clip(n // 10, 16, np.clip(n // 100, 80, 2048)))
         batch = self.batch or -(-trained // -(-trained // most))  # a last batch of a few rows costs a point of accuracy
-        epochs = self.epochs or int(np.clip(1_200_000 // n, 5, 30))
+        epochs = self.epochs or int(np.clip(min(1_200_000 // n, 150_000_000 // (n * c)), 5, 30))
         return replace(self, batch=batch, epochs=epochs)
 
     @property

@@ -96,7 +96,7 @@ class Prepared(NamedTuple):
 def prepare(x: NDArray[Any], mask: NDArray[np.bool_], asked: Search, crew: Crew = Crew()) -> Prepared:  # noqa: B008 - frozen
     """Make rows x [n, d] with their sets [n, c] ready for a search; a crew agrees on its seed."""
     ranks = learn_ranks(x)
-    asked = replace(asked, space=asked.space.of(len(x)), seed=crew.agreed(asked.seed))
+    asked = replace(asked, space=asked.space.of(*mask.shape), seed=crew.agreed(asked.seed))
     return Prepared(ranks, ranks(x), mask, asked, crew)
 
 

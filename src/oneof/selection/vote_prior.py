@@ -101,7 +101,7 @@ def narrowed(space: Space, found: VotePrior) -> Space:
     if space.learners != Space.learners:
         return space
     members = 2 * Space.members if space.members == Space.members else space.members
-    epochs = space.epochs or 2 * (space.of(len(found.prior)).epochs or 30)
+    epochs = space.epochs or 2 * (space.of(*found.prior.shape).epochs or 30)
     return replace(space, learners=("networks",), members=members, epochs=epochs)
 
 

@@ -74,7 +74,7 @@ class Again:
         """A space for networks that have learned most of it already: fewer epochs, purified from the first on."""
         if classes != len(self.run.model.classes):
             return space
-        space = space.of(n)
+        space = space.of(n, classes)
         early = None if space.purify is None else replace(space.purify, warm_up=1, interval=2, window=2)
         learners = tuple(one for one in space.learners if one in (*self.run.model.learners, "kernel"))
         return replace(space, epochs=max(3, (space.epochs or 60) // QUICK), purify=early, learners=learners)
