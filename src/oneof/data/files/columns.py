@@ -215,10 +215,11 @@ def _csv_reader(path: Path, types: dict[str, pa.DataType]) -> Iterator[pa.csv.CS
 
 
 def _block_size(path: Path) -> int:
-    """Bytes that are parsed at a time: some dozens of rows at least, since every block costs time for every column."""
+    """Bytes that are parsed at a time: many rows of a wide table too, since every block costs time for every column."""
     with readable(str(path)), pa.input_stream(str(path), compression="detect") as stream:
         header = stream.read(_HEADER).find(b"\n")
-    return max(1 << 20, 32 * (header if header >= 0 else _HEADER))
+    row = header if header >= 0 else _HEADER
+    return max(1 << 20, 32 * row, min(256 * row, 1 << 27))
 
 
 def check_encoding(path: Path) -> None:
