@@ -15,7 +15,8 @@ from test_fit_table import LABELS, ROLES, SMALL, command, frame
 
 from oneof.data.table import read_table
 from oneof.runs.accuracy import drawn_rows
-from oneof.runs.fit_table import Task, examples_of, fit_again, fit_table
+from oneof.runs.examples import examples_of
+from oneof.runs.fit_table import Task, fit_again, fit_table
 from oneof.runs.folder import Run
 from oneof.runs.review import session
 from oneof.runs.review.log import Decision, Log
@@ -74,7 +75,8 @@ def test_sets_that_the_run_did_not_believe_teach_nothing_unless_people_decided(r
     at = run.purified.column_names.index("outside")
     doubtful = run.purified.set_column(at, "outside", pa.array(["ant"] * 150))
     again = Again(SimpleNamespace(purified=doubtful, facts=run.facts), tuple(Log(run.folder).standing))  # type: ignore[arg-type]
-    found = again.teach(examples_of(read_table(folder / "animals.csv", ROLES), folder)).unbelieved
+    examples, _ = examples_of(read_table(folder / "animals.csv", ROLES), folder)
+    found = again.teach(examples).unbelieved
     assert np.flatnonzero(~found).tolist() == sorted([*DRAWN, *UNSURE])
 
 

@@ -61,7 +61,7 @@ class Again:
             return {}
         stacks = {one.hidden: one.stack for one in self.run.model.members}
         return {
-            hidden: [{name: weight[t] for name, weight in stack.weights.items()} for t in range(stack.t)]
+            hidden: [{name: one[t] for name, one in stack.whole.items()} for t in range(stack.t)]
             for hidden, stack in stacks.items()
         }
 
