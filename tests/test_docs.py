@@ -51,7 +51,7 @@ def test_the_table_of_orders_is_that_of_the_rows():
 
     rows = [row for row in read(ROOT / "results/review_order.jsonl") if row["seed"] < 10]
     assert len(rows) == 120
-    assert review_order.table(rows, range(10)) in (DOCS / "review.md").read_text("utf-8")
+    assert review_order.table(rows, range(150, 160)) in (DOCS / "review.md").read_text("utf-8")
 
 
 def test_the_figures_on_pictures_are_those_of_the_rows():
