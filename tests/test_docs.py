@@ -49,7 +49,7 @@ def test_the_digits_table_is_that_of_the_rows(name):
 def test_the_table_of_orders_is_that_of_the_rows():
     import review_order
 
-    rows = [row for row in read(ROOT / "results/review_order.jsonl") if row["seed"] < 10]
+    rows = [row for row in read(ROOT / "results/review_order.jsonl") if row["seed"] in range(150, 160)]
     assert len(rows) == 120
     assert review_order.table(rows, range(150, 160)) in (DOCS / "review.md").read_text("utf-8")
 
