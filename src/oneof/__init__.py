@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from oneof.candidates.mask import Candidates as Candidates
     from oneof.candidates.read import read as read
     from oneof.estimator.classifier import PartialLabelClassifier as PartialLabelClassifier
+    from oneof.estimator.pictures import PartialLabelImageClassifier as PartialLabelImageClassifier
     from oneof.methods import METHODS as METHODS
     from oneof.methods import Method as Method
     from oneof.networks import MLP as MLP
@@ -28,6 +29,7 @@ _HOME = {
     "fit": "training.fit",
     "load": "training.saved",
     "PartialLabelClassifier": "estimator.classifier",
+    "PartialLabelImageClassifier": "estimator.pictures",
     "METHODS": "methods",
     "Method": "methods",
     "MLP": "networks",

@@ -15,7 +15,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from oneof.candidates.read import read_known
-from oneof.data.encode import learn_encoding
+from oneof.data.encode import Encoding, learn_encoding
 from oneof.data.roles import Roles
 from oneof.data.table import Columns, read_columns, read_features
 from oneof.estimator.arguments import (
@@ -39,7 +39,7 @@ from oneof.purify import PURIFY, Purify
 from oneof.runs.accuracy import Claim
 from oneof.runs.explain import asking_order
 from oneof.runs.folder import Run
-from oneof.runs.learn import SPACE, Examples, learn, write_learned
+from oneof.runs.learn import SPACE, Examples, Learned, learn, write_learned
 from oneof.runs.model import Model
 from oneof.runs.purified import read_purified
 from oneof.runs.review.decided import decided_table
@@ -190,23 +190,20 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         """
         begun = time.monotonic()
         self.__dict__.pop("run_", None)  # what was read from a folder is learned anew
-        columns, roles = self._columns(X)
+        x, encoding, readable = self._rows(X)
         y, counts = split_counts(y)
-        candidates = read_y(y, self.classes, len(columns), type(self).__name__)
+        candidates = read_y(y, self.classes, len(x), type(self).__name__)
         self.classes_ = candidates.classes
-        if prior is not None:
-            counts = votes_for(prior, *candidates.mask.shape)
-        encoding = learn_encoding(columns, roles)
         examples = Examples(
-            encoding.transform(columns),
+            x,
             candidates,
             encoding,
-            gold_labels(gold, self.classes_, len(columns)),
-            group_names(groups, len(columns)),
-            counts,
+            gold_labels(gold, self.classes_, len(x)),
+            group_names(groups, len(x)),
+            counts if prior is None else votes_for(prior, *candidates.mask.shape),
+            readable=readable,
         )
-        with one_thread():
-            self.learned_ = learn(examples, self._search())
+        self.learned_ = self._learn(examples)
         self._came_from = examples.facts | {
             "command": repr(self).split(),
             "seconds": round(time.monotonic() - begun, 1),
@@ -214,6 +211,16 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         self.accuracy_ = self.learned_.claim
         self._show(self.learned_.model, self.learned_.purified, self.learned_.training)
         return self
+
+    def _rows(self, X: Any) -> tuple[NDArray[Any], Encoding, NDArray[np.bool_] | None]:
+        """Features [n, d], how they were made, and of pictures which could be read."""
+        columns, roles = self._columns(X)
+        encoding = learn_encoding(columns, roles)
+        return encoding.transform(columns), encoding, None
+
+    def _learn(self, examples: Examples) -> Learned:
+        with one_thread():
+            return learn(examples, self._search())
 
     def _columns(self, X: Any) -> tuple[Columns, Roles]:
         """The features as they would stand in a table, and which column plays which part."""

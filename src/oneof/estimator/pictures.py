@@ -1,0 +1,126 @@
+"""The same estimator for pictures: a network is trained on them."""
+
+import logging
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oneof.data.encode import Encoding
+from oneof.data.images import LARGEST, SMALLEST, PictureRows, Pixels, learn_pixels, picture_cell, read_pictures
+from oneof.estimator.arguments import count, seed_of
+from oneof.estimator.classifier import PartialLabelClassifier
+from oneof.runs.learn import SPACE, Examples, Learned, learn
+from oneof.runs.pictures import OnPictures
+from oneof.selection.trying import Search
+
+_log = logging.getLogger(__name__)
+
+
+class PartialLabelImageClassifier(PartialLabelClassifier):
+    """Classifier for pictures that each have a set of candidate labels, one of which is right.
+
+    X is a list of files (or of their bytes), of any size and kind, or an array of uint8 levels [n, side, side] or
+    [n, side, side, 3]. What `fit` learns, `save` writes and `oneof clean`, `report`, `review` and `export` take.
+
+    Parameters
+    ----------
+    network
+        "lenet", "wrn", "resnet32", or a name that timm knows. Default: LeNet; for colour on a GPU WRN-28-2.
+    views
+        How pictures may be varied in training: "upright" (moved, never mirrored), "natural" (mirrored too) or "none".
+    networks
+        How many are trained. Default: three, each leaving out a third of the pictures; above 20,000 one that leaves out a tenth.
+    purify
+        Let POP remove candidates late in the training.
+    epochs
+        Default: 100 on a GPU, 5 to 60 on a CPU.
+    classes, random_state, processes, verbose
+        As for `PartialLabelClassifier`.
+
+    >>> from sklearn.datasets import load_digits
+    >>> pictures, labels = load_digits(n_class=3, return_X_y=True)
+    >>> X = (15 * pictures[:90]).astype(np.uint8).reshape(-1, 8, 8)
+    >>> clf = PartialLabelImageClassifier(epochs=6, random_state=0).fit(X, [[y, (y + i) % 3] for i, y in enumerate(labels[:90])])
+    >>> clf.predict(X).shape, bool((clf.transduction_ == labels[:90]).mean() > 0.8)
+    ((90,), True)
+    """
+
+    def __init__(
+        self,
+        network: str | None = None,
+        views: str = "upright",
+        networks: int | None = None,
+        purify: bool = True,
+        epochs: int | None = None,
+        classes: Any = None,
+        random_state: Any = None,
+        processes: int | None = None,
+        verbose: bool = False,
+    ) -> None:
+        self.network = network
+        self.views = views
+        self.networks = networks
+        self.purify = purify  # type: ignore[assignment]
+        self.epochs = epochs
+        self.classes = classes
+        self.random_state = random_state
+        self.processes = processes
+        self.verbose = verbose
+
+    def _rows(self, X: Any) -> tuple[NDArray[Any], Encoding, NDArray[np.bool_] | None]:
+        pixels = _array_pixels(X) if _is_array(X) else learn_pixels("X", _cells(X), Path())
+        read = _read(X, pixels)
+        self.n_features_in_ = read.levels.shape[1]
+        return read.levels, Encoding((), (), (), {}, (), pixels=(pixels,)), read.readable
+
+    def _search(self) -> Search:
+        space = replace(SPACE, purify=SPACE.purify if self.purify else None, epochs=count(self.epochs, "epochs"))
+        title = type(self).__name__ if self.verbose else None
+        return Search(space, seed_of(self.random_state), progress=title, processes=self.processes)
+
+    def _learn(self, examples: Examples) -> Learned:
+        return learn(examples, self._search(), how=OnPictures(self.network, self.views, self.networks))
+
+    def _encoded(self, X: Any) -> NDArray[Any]:
+        (pixels,) = self.model_.encoding.pixels
+        return _read(X, pixels).levels
+
+
+def _is_array(X: Any) -> bool:
+    return isinstance(X, np.ndarray) and X.ndim > 2
+
+
+def _cells(X: Any) -> Sequence[Any]:
+    if isinstance(X, (str, bytes)) or not hasattr(X, "__len__"):
+        raise ValueError(f"X must be a list of files, or an array of pictures; got {type(X).__name__}.")
+    return [picture_cell(one) for one in X]
+
+
+def _array_pixels(X: NDArray[Any]) -> Pixels:
+    channels = 1 if X.ndim == 3 else X.shape[3] if X.ndim == 4 else 0
+    square = X.shape[1] == X.shape[2] and SMALLEST <= X.shape[1] <= LARGEST
+    if X.dtype != np.uint8 or channels not in (1, 3) or not square:
+        raise ValueError(
+            f"X must be levels 0 to 255 (uint8) of square pictures, [n, side, side] or [n, side, side, 3], {SMALLEST} to {LARGEST} pixels "
+            f"a side; got {X.dtype} {list(X.shape)}. Files of any size are taken as they are: give a list of their names."
+        )
+    return Pixels("X", channels, X.shape[1])
+
+
+def _read(X: Any, pixels: Pixels) -> PictureRows:
+    """Levels [n, d] of pictures for networks on such pixels."""
+    if not _is_array(X):
+        read = read_pictures(_cells(X), pixels, Path())
+        if read.fault:
+            _log.warning(read.fault, stacklevel=4)
+        return read
+    if _array_pixels(X).shape != pixels.shape:
+        raise ValueError(f"X must hold pictures as in training, {pixels.shape}; got {_array_pixels(X).shape}.")
+    levels = np.ascontiguousarray(X.reshape(len(X), pixels.side, pixels.side, -1).transpose(0, 3, 1, 2)).reshape(
+        len(X), -1
+    )
+    return PictureRows(levels, np.ones(len(X), dtype=bool), None)
