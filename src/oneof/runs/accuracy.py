@@ -154,6 +154,7 @@ def claim(judged: Judged) -> Claim:
         return _bounded(covering, bound, "every set that was held out is full")
     if not _learned(speaking):
         reason = "predictions meet the sets no more often than they would meet shuffled sets"
+        bound = _bound(judged, 0.0)  # what such networks find outside the sets shows nothing
         return Claim("nothing learned", None, 0.0, bound, bound, covering, "candidate sets", reason)
     why = _too_little(speaking) or refuted(judged.freest, judged.candidates)
     if why:
