@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 PAGES = sorted(path.name for path in DOCS.glob("*.md"))
 RUN = [
-    pytest.param(name, marks=pytest.mark.slow) if name == "tutorial.md" else name  # it fits a model
+    pytest.param(name, marks=pytest.mark.slow) if name in ("tutorial.md", "images.md") else name  # they fit models
     for name in PAGES
     if steps((DOCS / name).read_text("utf-8"))
 ]
