@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from scipy.stats import ttest_rel
 
 from oneof import PartialLabelClassifier
 from oneof.data.named.catalogue import Dataset, load
@@ -178,7 +179,13 @@ def _cell(rows: list[Row], dataset: str, system: str) -> str:
     spread = f" ± {values.std(ddof=1):.2f}" if len(values) > 1 else ""
     shared = [100 * (own[seed] - base[seed]) for seed in own if seed in base]
     against = "" if system in (DEFAULT, GROUPED) or not shared else f", {np.mean(shared):+.2f}"
-    return f"{values.mean():.2f}{spread} ({len(values)}{against})"
+    paired = (
+        ttest_rel([own[seed] for seed in base], list(base.values())).pvalue
+        if system == OLD and own.keys() == base.keys()
+        else None
+    )
+    chance = "" if paired is None else f", p = {paired:.2g}"
+    return f"{values.mean():.2f}{spread} ({len(values)}{against}{chance})"
 
 
 if __name__ == "__main__":
