@@ -22,7 +22,7 @@ from oneof.cli.review import review as review_command
 from oneof.runs.folder import Run, fingerprint
 from oneof.runs.review.log import Decision, Log, verdicts
 from oneof.runs.review.sample import accuracy_of_labels, agreement, drawn_order
-from oneof.runs.review.server import ReviewServer
+from oneof.runs.review.server import Answering, ReviewServer
 from oneof.runs.review.session import REPEAT_EVERY, Review
 
 CARD = ["row", "item", "pictures", "candidates", "suggested", "outside", "near", "drawn", "run"]
@@ -331,3 +331,14 @@ def test_a_hundred_thousand_rows_feel_like_ten(tmp_path: Path) -> None:
         review.decide(answer | {"run": card["run"], "drawn": card["drawn"], "seconds": 0}, "ann")
         review.state("ann")
     assert (time.perf_counter() - begun) / 20 < 0.1
+
+
+def test_a_page_that_was_closed_meanwhile_is_no_news():
+    class Closed:
+        def write(self, content: bytes) -> None:
+            raise BrokenPipeError
+
+    handler = object.__new__(Answering)
+    handler.wfile, handler.close_connection = Closed(), True
+    handler.send_response = handler.send_header = handler.end_headers = lambda *said: None
+    handler.send(b"a card", "text/plain")

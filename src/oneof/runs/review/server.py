@@ -6,6 +6,7 @@ import hmac
 import json
 import secrets
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.resources import files
@@ -98,8 +99,9 @@ class Answering(BaseHTTPRequestHandler):
             "Connection": "close" if self.close_connection else "keep-alive",
         }.items():
             self.send_header(name, value)
-        self.end_headers()
-        self.wfile.write(content)
+        with suppress(ConnectionError):  # a page that was closed meanwhile is no news
+            self.end_headers()
+            self.wfile.write(content)
 
     def log_message(self, format: str, *args: Any) -> None:
         """Nothing: the terminal is the person's."""
