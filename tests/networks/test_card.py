@@ -10,7 +10,7 @@ import torch
 from torch.nn import functional as F
 
 from oneof.data.augment import views
-from oneof.methods import Proden
+from oneof.methods import RCR, PiCO, Proden, Valen
 from oneof.networks import LeNet, WideResNet
 from oneof.purify import Pop
 from oneof.training.loop import begin, steps
@@ -29,6 +29,11 @@ def compiled(module):
     return torch.compile(module, dynamic=False)
 
 
+def with_kernels(module):
+    assert module.body.use_kernels()
+    return module
+
+
 def gradients(module, called, x, labels, dtype):
     """Logits and all gradients of the cross-entropy."""
     with torch.autocast("cuda", dtype, enabled=dtype != torch.float32):
@@ -43,10 +48,10 @@ def distances(found, exact):
 WAYS = {
     "LeNet, compiled": (LeNet(), (1, 28, 28), 768, compiled),
     "WRN-10-2, torch's layers compiled": (WideResNet(10), (3, 32, 32), 64, compiled),
-    "WRN-10-2, our kernels": (WideResNet(10), (3, 32, 32), 64, lambda module: module.on_card()),
-    "WRN-28-2, our kernels": (WideResNet(), (3, 32, 32), 768, lambda module: module.on_card()),
-    "WRN-16-1, our kernels, a ragged batch": (WideResNet(16, 1), (3, 32, 32), 75, lambda module: module.on_card()),
-    "WRN-10-2, our kernels, odd images": (WideResNet(10), (1, 27, 22), 100, lambda module: module.on_card()),
+    "WRN-10-2, our kernels": (WideResNet(10), (3, 32, 32), 64, with_kernels),
+    "WRN-28-2, our kernels": (WideResNet(), (3, 32, 32), 768, with_kernels),
+    "WRN-16-1, our kernels, a ragged batch": (WideResNet(16, 1), (3, 32, 32), 75, with_kernels),
+    "WRN-10-2, our kernels, odd images": (WideResNet(10), (1, 27, 22), 100, with_kernels),
 }
 
 
@@ -73,7 +78,7 @@ def test_statistics_and_evaluation_follow():
     torch.manual_seed(0)
     module = WideResNet(10)((3, 32, 32), 10).cuda().to(memory_format=torch.channels_last)
     other = copy.deepcopy(module)
-    called = other.on_card()
+    called = with_kernels(other)
     x = torch.randn(64, 3, 32, 32, device="cuda").bfloat16().to(memory_format=torch.channels_last)
     with torch.autocast("cuda", torch.bfloat16), torch.no_grad():
         for _ in range(3):
@@ -123,3 +128,22 @@ def test_a_captured_evaluation_sees_the_network_as_it_is_now():
         logits = problem.logits(state.stack, problem.test)
         right = (logits.argmax(-1) == problem.labels[problem.test]).float().mean(-1)
         torch.testing.assert_close(record.accuracy, right)
+
+
+@pytest.mark.parametrize("method", [PiCO(queue=512), Valen(), RCR()], ids=lambda method: type(method).__name__)
+def test_methods_on_views_take_the_kernels_too(method):
+    """Body, encoder and key network run by kernels, and the first losses are those of torch's layers."""
+    found = []
+    for kernels in (False, True):
+        rng = np.random.default_rng(0)
+        x = rng.integers(0, 256, size=(512, 3, 32, 32), dtype=np.uint8)
+        sets = np.eye(10, dtype=bool)[rng.integers(10, size=512)] | (rng.random((512, 10)) < 0.3)
+        device = torch.device("cuda")
+        seen = views("pop", "cifar10", device=device, dtype=torch.bfloat16)
+        problem = pose(x, sets, [Trial()], method, None, Training(2, 256), seen, None, device)
+        make = lambda: method.network(WideResNet(10)((3, 32, 32), 10), 10, (3, 32, 32))  # noqa: E731
+        state = begin(problem, build(make, [0], device, problem.fast if kernels else 0), [0])
+        programs = [part.program for part in state.stack.module.modules() if hasattr(part, "program")]
+        assert all((program is not None) == kernels for program in programs)
+        found.append([float(record.loss) for record in steps(problem, state) if record is not None])
+    assert found[1] == pytest.approx(found[0], rel=0.03)

@@ -9,7 +9,6 @@ from torch.nn import functional as F
 from oneof.networks import LeNet, WideResNet
 from oneof.networks.blocks import convolve_blocks, windows_times
 from oneof.networks.cuda import layers
-from oneof.networks.cuda.fused import Program
 
 SHAPES = [(1, 12, 8), (1, 10, 9)]  # the second is odd: the plain way is taken
 
@@ -114,9 +113,9 @@ def without_kernels(monkeypatch):
 
 
 def program(module):
-    """The body's way on the card, without the rounding to bfloat16 that comes before it."""
-    found = [cell.cell_contents for cell in module.on_card().__closure__]
-    return next(one for one in found if isinstance(one, Program))
+    """The body's program, without the rounding to bfloat16 that comes before it."""
+    assert module.body.use_kernels()
+    return module.body.program
 
 
 @pytest.mark.parametrize(
@@ -140,7 +139,7 @@ def test_the_program_of_a_residual_network_is_its_modules(network, shape):
 
 
 def test_widths_that_are_no_powers_of_two_have_no_program():
-    assert WideResNet(10, 3)((3, 8, 8), 5).on_card() is None
+    assert not WideResNet(10, 3)((3, 8, 8), 5).body.use_kernels()
 
 
 @pytest.mark.usefixtures("double")

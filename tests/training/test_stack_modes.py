@@ -8,9 +8,11 @@ import torch
 from torch import nn
 
 from oneof.data.augment import views
+from oneof.methods.pico import Contrastive
 from oneof.networks import Backbone, LeNet
 from oneof.training.fit import fit
 from oneof.training.problem import Training
+from oneof.training.stack import build
 from oneof.training.state import join
 from oneof.training.trials import Trial
 
@@ -117,5 +119,18 @@ def test_a_stack_trained_on_a_card_runs_on_a_cpu_without_autocast(monkeypatch):
 
     monkeypatch.setattr(torch, "autocast", refused)
     fitted.stack.fast = 12
-    fitted.stack.on_card = refused
+    fitted.stack.compiled = refused
     assert torch.equal(fitted.logits(X), plain)
+
+
+def test_a_twin_says_what_the_network_would_say_with_other_weights():
+    """What PiCO's key network is on a card: a second module, in place of a call with other weights."""
+    stack = build(lambda: Contrastive(LeNet()((1, 8, 8), 3), 4), [0], torch.device("cpu"))
+    others = {name: weight + 0.1 for name, weight in stack.weights.items()}
+    x = torch.rand(1, 6, 1, 8, 8)
+    with torch.no_grad():
+        plain = stack(x, weights=others)
+        for _ in range(2):  # made once, filled every time
+            found = stack._twin(others)(x[0])
+            torch.testing.assert_close(found, (plain[0][0], plain[1][0]))
+            stack._twin(stack.weights)

@@ -1,6 +1,5 @@
 """Wide residual networks (Zagoruyko and Komodakis, BMVC 2016), the network of the paper for CIFAR."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -40,24 +39,29 @@ class WideResNet:
             for block in range(self.depth // 6):
                 layers.append(PreActivation(before, base * self.widen, stride=2 if stage and not block else 1))
                 before = base * self.widen
-        body = nn.Sequential(*layers, nn.BatchNorm2d(before), nn.ReLU(), *pooled())
-        built = Wide(body, before, classes)
+        built = Classifier(Body(*layers, nn.BatchNorm2d(before), nn.ReLU(), *pooled()), before, classes)
         nn.init.zeros_(built.head.bias)
         return built
 
 
-class Wide(Classifier):
-    """The network, and the way it takes on CUDA."""
+class Body(nn.Sequential):
+    """The layers in their order; on CUDA, once `use_kernels` was called, a program of kernels that is the same function."""
 
-    def on_card(self) -> Callable[[Tensor], Tensor] | None:
-        """The same function made of kernels of our own; none if a width is no power of two, or beyond their room for sums."""
-        first, *blocks, last, _, _, _ = list(cast(Any, self.body))
+    program: Program | None = None
+
+    def use_kernels(self) -> bool:
+        """Is there such a program? Not if a width is no power of two, or beyond the kernels' room for sums."""
+        first, *blocks, last, _, _, _ = list(cast(Any, self))
         layers = [Block(b.norm1, b.convolution1, b.norm2, b.convolution2, b.shortcut) for b in blocks]
         widths = [block.norm2.num_features for block in layers]
-        if any(width.bit_count() > 1 or width > WIDEST for width in widths):
-            return None
-        body = Program(first, layers, last)
-        return lambda x: self.head(body(x.bfloat16()))
+        if all(width.bit_count() == 1 and width <= WIDEST for width in widths):
+            self.program = Program(first, layers, last)
+        return self.program is not None
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.program is None or not x.is_cuda:
+            return super().forward(x)  # type: ignore[no-any-return, no-untyped-call]
+        return self.program(x.bfloat16())
 
 
 class PreActivation(nn.Module):

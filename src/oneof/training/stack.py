@@ -18,7 +18,7 @@ class Stack:
 
     For t = 1 the module itself is called, and `weights` are views of its parameters; a module that broadcasts is called with all
     t weights at once; any other goes through vmap. `fast` is for images on CUDA: the module runs in bfloat16 (outputs are float32
-    again). It takes the way `on_card` that it has for this, or else is compiled for training batches of that many images; a
+    again). Parts that have kernels of their own use them; without any, the module is compiled for training batches of that many images; a
     ragged batch is not worth a compilation, nor is a process's part of one (fast = -1). Brought to a CPU, the module runs as it is: a processor may announce bfloat16 and not run it.
     """
 
@@ -45,10 +45,10 @@ class Stack:
         self.parameters = {name: own[name] for name in own if name in learned}
         self.weights = {name: whole[name] for name in whole if name in learned}
         self.fixed = {name: whole[name] for name in whole if name not in learned}
-        alone = fast > 0 and self.t == 1
-        own_way: Any = getattr(self.module, "on_card", None)
-        self.on_card = own_way() if alone and own_way and find_spec("triton") else None
-        self.compiled = torch.compile(self.module, dynamic=False) if alone and not self.on_card else self.module
+        self.alone = fast > 0 and self.t == 1
+        plain = self.alone and not _use_kernels(self.module)
+        self.compiled = torch.compile(self.module, dynamic=False) if plain else self.module
+        self.twin: nn.Module | None = None
 
     def __call__(self, x: Tensor, part: str = "", weights: Mapping[str, Tensor] | None = None) -> Any:
         """Output [t, b, ...] of the module, or of its submodule `part`, for x [t, b, ...].
@@ -63,16 +63,27 @@ class Stack:
     def _call(self, x: Tensor, part: str, weights: Mapping[str, Tensor] | None) -> Any:
         if weights is None and self.broadcasts:
             return self.module.get_submodule(part)(x)
-        if self.t > 1 or weights is not None:
+        trails = weights is not None and self.alone and self.module.training and not torch.is_grad_enabled()
+        if self.t > 1 or (weights is not None and not (trails and x.is_cuda)):
             return self._functional(x, part, weights)
-        called = self.module.get_submodule(part) if part else self._way(x)
+        module = self.module if weights is None else self._twin(weights)
+        called = module.get_submodule(part) if part or weights is not None else self._way(x)
         return _map(lambda one: one[None], called(x[0]))
 
     def _way(self, x: Tensor) -> Callable[[Tensor], Any]:
-        """How one network is called: on a GPU by its own kernels, or compiled for full batches; else as it is."""
-        if x.device.type != "cuda":
-            return self.module
-        return self.on_card or (self.compiled if self.module.training and x.shape[1] == self.fast else self.module)
+        """How one network is called: on a GPU compiled for full batches, unless it has kernels; else as it is."""
+        full = x.device.type == "cuda" and self.module.training and x.shape[1] == self.fast
+        return self.compiled if full else self.module
+
+    def _twin(self, weights: Mapping[str, Tensor]) -> nn.Module:
+        """A second network with these weights, and kernels; in training nothing reads its running statistics."""
+        if self.twin is None:
+            (self.twin,) = self.modules()
+            _use_kernels(self.twin)
+        own = dict(self.twin.named_parameters())
+        with torch.no_grad():
+            torch._foreach_copy_([own[name] for name in weights], [weight[0] for weight in weights.values()])
+        return self.twin
 
     def _functional(self, x: Tensor, part: str, weights: Mapping[str, Tensor] | None) -> Any:
         own = self.parameters if weights is None else weights
@@ -150,6 +161,14 @@ def build(
         if start is not None:
             modules[-1].load_state_dict(dict(start))
     return Stack(modules, fast)
+
+
+def _use_kernels(module: nn.Module) -> bool:
+    """Have the parts use kernels of their own; does any?"""
+    if not find_spec("triton"):
+        return False
+    parts: list[Any] = [part for part in module.modules() if hasattr(part, "use_kernels")]
+    return bool(sum(part.use_kernels() for part in parts))
 
 
 def _tried_out() -> AbstractContextManager[None]:
