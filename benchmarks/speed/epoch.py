@@ -1,6 +1,7 @@
 """Seconds per epoch of POP on images, ours against a plain PyTorch pipeline; meant for a GPU, runs tiny on a CPU.
 
     python benchmarks/speed/epoch.py                    # both shapes, ours and the plain pipeline
+    python benchmarks/speed/epoch.py --methods          # RCR, PiCO and VALEN too
     python benchmarks/speed/epoch.py --only ours --profile
 
 Ours: `oneof.fit` as it is; the first epoch compiles and captures, steady ones are reported. Evaluation is of 15,000 images, as an
@@ -17,6 +18,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
@@ -25,7 +27,7 @@ import torch
 from torch import nn
 
 from oneof.data.augment import views
-from oneof.methods import Proden
+from oneof.methods import RCR, Method, PiCO, Proden, Valen
 from oneof.networks import LeNet, WideResNet
 from oneof.paper.results import origin
 from oneof.purify import Pop
@@ -33,8 +35,9 @@ from oneof.training.dense import Dense
 from oneof.training.device import Replay
 from oneof.training.events import event
 from oneof.training.loop import begin, epochs
-from oneof.training.problem import Training, pose
+from oneof.training.problem import Problem, Training, pose
 from oneof.training.stack import build
+from oneof.training.state import State
 from oneof.training.trials import Trial
 
 SHAPES = {
@@ -53,27 +56,57 @@ def data(name: str, tiny: bool) -> tuple[np.ndarray, np.ndarray]:
     return x, sets
 
 
-def ours(name: str, device: torch.device, count: int, profile: bool) -> dict[str, float]:
+def posed(
+    name: str, device: torch.device, count: int, method: Method, kind: str, rule: Pop | None
+) -> tuple[Problem, State]:
     x, sets = data(name, device.type == "cpu")
-    if device.type == "cuda":
-        torch.cuda.reset_peak_memory_stats()
-    network = SHAPES[name][2]
-    seen = views("pop", name, device=device, dtype=torch.bfloat16 if device.type == "cuda" else torch.float32)
-    rule = Pop(warm_up=2, interval=2, window=2)
-    problem = pose(x, sets, [Trial()], Proden(), rule, Training(count, 256), seen, None, device)
-    state = begin(problem, build(lambda: network(x.shape[1:], 10), [0], device, problem.fast), [0])
+    seen = views(kind, name, device=device, dtype=torch.bfloat16 if device.type == "cuda" else torch.float32)
+    problem = pose(x, sets, [Trial()], method, rule, Training(count, 256), seen, None, device)
+    make = lambda: method.network(SHAPES[name][2](x.shape[1:], 10), 10, x.shape[1:])  # noqa: E731
+    return problem, begin(problem, build(make, [0], device, problem.fast), [0])
+
+
+def timed(run: Iterator[object], count: int, device: torch.device) -> list[float]:
+    """Seconds of each of so many epochs."""
     took, start = [], time.perf_counter()
-    run = epochs(problem, state)
-    for _ in range(count - 1):
+    for _ in range(count):
         next(run)
         wait(device)
         took.append(time.perf_counter() - start)
         start = time.perf_counter()
+    return took
+
+
+def on_views(name: str, device: torch.device, pop: float, profile: bool) -> dict[str, float]:
+    """A steady epoch of each method that compares views or has a second network, in epochs of POP."""
+    found = {}
+    for method, kind in ((RCR(), "rcr"), (PiCO(start=0), "pico"), (Valen(warm_up=1), "plain")):
+        run = epochs(*posed(name, device, 7, method, kind, None))
+        took = timed(run, 6, device)
+        title = type(method).__name__
+        found[title] = float(np.median(took[3:])) / pop
+        print(f"{name}: {title} {[round(t, 3) for t in took]} s", flush=True)
+        if profile:
+            show(run, device)
+    return found
+
+
+def show(run: Iterator[object], device: torch.device) -> None:
+    """What the kernels of the next epoch take."""
+    with torch.profiler.profile() as trace:
+        next(run)
+        wait(device)
+    print(trace.key_averages().table(sort_by="self_cuda_time_total", row_limit=30, max_name_column_width=70))
+
+
+def ours(name: str, device: torch.device, count: int, profile: bool) -> dict[str, float]:
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats()
+    problem, state = posed(name, device, count, Proden(), "pop", Pop(warm_up=2, interval=2, window=2))
+    run = epochs(problem, state)
+    took = timed(run, count - 1, device)
     if profile:
-        with torch.profiler.profile() as trace:
-            next(run)
-            wait(device)
-        print(trace.key_averages().table(sort_by="self_cuda_time_total", row_limit=45, max_name_column_width=70))
+        show(run, device)
     steady = float(np.median(took[4:] or took))
     purifying, seeing = purification(problem, state, device), evaluation(problem, state, device)
     print(f"{name}: ours {[round(t, 3) for t in took]} s", flush=True)
@@ -81,7 +114,7 @@ def ours(name: str, device: torch.device, count: int, profile: bool) -> dict[str
     return {
         "ours": steady,
         "first_epoch": took[0],
-        "images_per_second": len(x) * 3 / steady,
+        "images_per_second": problem.rows.shape[1] * 3 / steady,
         "purification": purifying,
         "purification_share": purifying / steady,
         "evaluation": seeing,
@@ -225,6 +258,7 @@ def main() -> None:
     parser.add_argument("--shapes", default="cifar10,mnist")
     parser.add_argument("--only", choices=["ours", "plain"])
     parser.add_argument("--epochs", type=int, default=12)
+    parser.add_argument("--methods", action="store_true", help="RCR, PiCO and VALEN too, in epochs of POP")
     parser.add_argument("--profile", action="store_true")
     parser.add_argument("--commit", help="of the source, where git cannot say")
     parser.add_argument("--out", type=Path, help="write the figures as JSON")
@@ -238,6 +272,8 @@ def main() -> None:
             row |= ours(name, device, chosen.epochs, chosen.profile)
             row["floor"] = floor(name, device)
             row["floor_share"] = row["floor"] / row["ours"]
+        if chosen.methods:
+            row |= on_views(name, device, row["ours"], chosen.profile)
         if chosen.only != "ours":
             row["plain"] = plain(name, device)
         if chosen.only is None:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 Tensors = Iterable[Tensor]
+COMPILED = 32  # weights up to which a step is compiled: of WRN-28-2's hundred that takes half a minute, and saves 1 % of an epoch
 
 
 class Optimizer(Protocol):
@@ -33,7 +34,7 @@ class SGD:
 
     def step(self, weights: Tensors, gradients: Tensors, state: list[list[Tensor]], lr: Tensor, decay: Tensor) -> None:
         if len(lr) == 1:  # few launches for all weights; compiled, one
-            move = _compiled_move() if lr.is_cuda else _move
+            move = _compiled_move() if lr.is_cuda and len(state) <= COMPILED else _move
             speeds = [speed for (speed,) in state]
             move(list(weights), speeds, list(gradients), lr.view(()), decay.view(()), self.momentum)
             return
