@@ -61,9 +61,8 @@ def list_folder(folder: Path) -> pa.Table:
     """A folder as a table: every picture below it, and as its candidates the name of the subfolder that holds it."""
     found = sorted(path.relative_to(folder) for path in folder.rglob("*") if path.suffix.lower() in ENDINGS)
     if not found:
-        raise ValueError(
-            f"a folder must hold pictures ({', '.join(ENDINGS)}), in subfolders named by their candidates, such as 'cat|fox'; {folder} has none."
-        )
+        form = f"pictures ({', '.join(ENDINGS)}), in subfolders named by their candidates, such as 'cat|fox'"
+        raise ValueError(f"a folder must hold {form}; {folder} has none.")
     said = [path.parts[0] if len(path.parts) > 1 else None for path in found]
     names = pa.array([path.as_posix() for path in found])
     return pa.table({FILE: names, CANDIDATES: pa.array(said, pa.string())})
@@ -82,9 +81,8 @@ def learn_pixels(column: str, cells: Sequence[Cell], folder: Path) -> Pixels:
     known = [look for look in looks if not isinstance(look, str)]
     if not known:
         why = f" ({some[0]!r:.80}: {looks[0]})" if some else ""
-        raise ValueError(
-            f"column {column!r} must hold pictures below {folder}; none of {len(cells):,} can be read{why}."
-        )
+        got = f"none of {len(cells):,} can be read{why}."
+        raise ValueError(f"column {column!r} must hold pictures below {folder}; {got}")
     short = int(np.median([min(size) for size, _ in known]))
     alike = len({size for size, _ in known}) == 1
     side = int(np.clip(short if alike else short - short % 4, SMALLEST, LARGEST))  # networks halve it twice
@@ -109,7 +107,10 @@ def read_pictures(cells: Sequence[Cell], pixels: Pixels, folder: Path) -> Pictur
     wrong = [one for block in _in_threads("read pictures", read, starts) for one in block]
     readable = np.ones(len(cells), dtype=bool)
     readable[[row for row, _ in wrong]] = False
-    return PictureRows(levels.reshape(len(cells), -1), readable, _fault(wrong, cells))
+    named = "; ".join(f"row {row}, {cells[row]!r:.80}: {why}" for row, why in wrong[:_NAMED])
+    more = f"; and {len(wrong) - _NAMED:,} more" * (len(wrong) > _NAMED)
+    said = f"{len(wrong):,} of {len(cells):,} pictures cannot be read, and nothing is learned or said of them"
+    return PictureRows(levels.reshape(len(cells), -1), readable, f"{said}: {named}{more}." if wrong else None)
 
 
 def thumbnail(cell: Any, folder: Path) -> str | None:
@@ -181,11 +182,3 @@ def _levels(image: Any, channels: int, side: int) -> NDArray[np.uint8]:
         image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image)
     fitted = ImageOps.fit(image.convert(mode), (side, side), Image.Resampling.BILINEAR)
     return np.asarray(fitted).reshape(side, side, channels).transpose(2, 0, 1)
-
-
-def _fault(wrong: list[tuple[int, str]], cells: Sequence[Cell]) -> str | None:
-    if not wrong:
-        return None
-    named = "; ".join(f"row {row}, {cells[row]!r:.80}: {why}" for row, why in wrong[:_NAMED])
-    more = f"; and {len(wrong) - _NAMED:,} more" * (len(wrong) > _NAMED)
-    return f"{len(wrong):,} of {len(cells):,} pictures cannot be read, and nothing is learned or said of them: {named}{more}."

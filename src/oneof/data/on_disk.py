@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from oneof.data.files.kinds import check_finite
+from oneof.data.files.kinds import check_finite, kind_of
 from oneof.data.scaling import SCALINGS, Affine
 from oneof.storage.files import written_beside
 
@@ -126,24 +126,14 @@ def _weighted(x: RowsOnDisk, times: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
 
 
 def from_parquet(path: str | Path, to: str | Path, columns: Sequence[str] | None = None) -> RowsOnDisk:
-    """Turn columns of numbers of a Parquet file into a file of rows, some rows at a time.
-
-    Parameters
-    ----------
-    path
-        The Parquet file.
-    to
-        The .npy file to write: four bytes a number.
-    columns
-        The features in their order; by default all columns of numbers.
-    """
+    """Turn columns of numbers of a Parquet file, all or those named, into a .npy file of rows, some rows at a time."""
     with pa.parquet.ParquetFile(path, buffer_size=1 << 16, pre_buffer=False) as file:
-        names = list(columns) if columns is not None else _numeric(file.schema_arrow)
+        numbers = [field.name for field in file.schema_arrow if kind_of(field.type, None) == "number"]
+        names = numbers if columns is None else list(columns)
         missing = [name for name in names if name not in file.schema_arrow.names]
         if missing or not names:
-            raise ValueError(
-                f"{path} must have columns of numbers; {f'{missing[0]!r} is not there' if missing else 'it has none'}."
-            )
+            got = f"{missing[0]!r} is not there" if missing else "it has none"
+            raise ValueError(f"{path} must have columns of numbers; {got}.")
         shape, row = (file.metadata.num_rows, len(names)), 0
         with written_beside(Path(to)) as out:
             np.lib.format.write_array_header_1_0(out, {"descr": "<f4", "fortran_order": False, "shape": shape})
@@ -151,11 +141,6 @@ def from_parquet(path: str | Path, to: str | Path, columns: Sequence[str] | None
                 out.write(_finite(batch.select(names), row, str(path)).data)
                 row += len(batch)
     return RowsOnDisk(to)
-
-
-def _numeric(schema: pa.Schema) -> list[str]:
-    kinds = pa.types
-    return [f.name for f in schema if kinds.is_floating(f.type) or kinds.is_integer(f.type) or kinds.is_boolean(f.type)]
 
 
 def _finite(batch: pa.RecordBatch, first: int, path: str) -> NDArray[np.float32]:

@@ -5,7 +5,6 @@ numbers, .68 with 100, .70 without pieces of words; TF-IDF of words without SVD,
 """
 
 import random
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -64,10 +63,8 @@ def learn_texts(column: str, values: Words, source: str) -> Texts:
     try:
         weights = vectorizer.fit_transform(given)
     except ValueError as error:  # scikit-learn found no term
-        raise ValueError(
-            f"a column of text must have words that two rows share; {source}, column {column!r} has none in {len(given)} texts. "
-            "Leave it out, or make it a category."
-        ) from error
+        got = f"{source}, column {column!r} has none in {len(given)} texts. Leave it out, or make it a category."
+        raise ValueError(f"a column of text must have words that two rows share; {got}") from error
     width = max(1, min(len(given) // 3, np.clip(len(given) // 10, *AXES), weights.shape[1] - 1))
     axes = TruncatedSVD(width, n_iter=3, random_state=0).fit(weights).components_.T
     terms = tuple(map(str, vectorizer.get_feature_names_out()))
@@ -75,11 +72,11 @@ def learn_texts(column: str, values: Words, source: str) -> Texts:
 
 
 def _vectorizer(**more: Any) -> TfidfVectorizer:
-    return TfidfVectorizer(analyzer=_analyzer(), sublinear_tf=True, dtype=np.float32, **more)
-
-
-def _analyzer() -> Callable[[str], list[str]]:
-    """Lower-case words and pairs of them, and pieces of three to five characters."""
+    """Of lower-case words and pairs of them, and of pieces of three to five characters."""
     words = CountVectorizer(ngram_range=(1, 2)).build_analyzer()
     pieces = CountVectorizer(analyzer="char_wb", ngram_range=(3, 5)).build_analyzer()
-    return lambda text: [*words(text), *(f"#{piece}" for piece in pieces(text))]
+
+    def terms(text: str) -> list[str]:
+        return [*words(text), *(f"#{piece}" for piece in pieces(text))]
+
+    return TfidfVectorizer(analyzer=terms, sublinear_tf=True, dtype=np.float32, **more)

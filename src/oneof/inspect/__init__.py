@@ -14,10 +14,9 @@ from oneof.candidates.mask import Candidates
 from oneof.data.encode import learn_encoding
 from oneof.data.table import Table
 from oneof.inspect.advice import Finding, advise, gravest_first
-from oneof.inspect.counts import Counts, count
 from oneof.inspect.dependence import Dependence, find_dependence
 from oneof.inspect.faults import Faults, find_faults
-from oneof.inspect.identify import Identity, identify
+from oneof.inspect.identify import Counts, Identity, count, identify
 
 __all__ = ["Inspection", "inspect_sets", "inspect_table"]
 
@@ -73,15 +72,7 @@ def inspect_table(
 ) -> Inspection:
     """Look at a table as it will be learned from, and say how it was read.
 
-    Parameters
-    ----------
-    table
-        As `oneof.data.table.read_table` gives it.
-    x, names
-        Its features encoded [n, d], and what they are called. By default they are encoded here; texts and images, which take
-        long to embed, are left aside then.
-    seed
-        As for `inspect_sets`.
+    Its features may come encoded, x [n, d], with their names; else they are encoded here, without texts and images.
     """
     remarks = table.remarks()
     if x is None:

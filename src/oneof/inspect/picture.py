@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from oneof.inspect.counts import Counts
-from oneof.inspect.identify import Identity
+from oneof.inspect.identify import Counts, Identity
 from oneof.storage.files import written_beside
 
 if TYPE_CHECKING:
@@ -35,7 +34,6 @@ def draw(counts: Counts, identity: Identity) -> Figure:
 
 
 def save_picture(counts: Counts, identity: Identity, path: Path) -> None:
-    """Write the figure as PNG."""
     with written_beside(path) as file:
         draw(counts, identity).savefig(file, format="png", dpi=150)
 
@@ -48,11 +46,8 @@ def _histogram(axes: Axes, counts: Counts) -> None:
     bars = axes.bar(span, np.asarray(counts.sizes)[span], color=_BLUE, width=0.85)
     if len(span) <= _MOST_CELLS:
         axes.bar_label(bars, fontsize=8)
-    axes.set(
-        xlabel=f"labels in the set, of {len(counts.classes)}",
-        ylabel="rows",
-        title=f"Set sizes of {counts.rows:,} rows, {counts.average:.2f} on average",
-    )
+    axes.set(xlabel=f"labels in the set, of {len(counts.classes)}", ylabel="rows")
+    axes.set_title(f"Set sizes of {counts.rows:,} rows, {counts.average:.2f} on average")
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.spines[["top", "right"]].set_visible(False)
 
@@ -65,24 +60,17 @@ def _heat_map(axes: Axes, counts: Counts, identity: Identity) -> None:
     np.fill_diagonal(probability, np.nan)
     axes.set_facecolor("lightgrey")
     image = axes.imshow(probability, cmap="cividis", vmin=0, vmax=1)
-    _label_ticks(axes, [str(label) for label in counts.classes])
+    places = range(0, len(held), -(-len(held) // _MOST_TICKS))
+    names = [str(counts.classes[j]) for j in places]
+    short = [name if len(name) <= 16 else name[:15] + "…" for name in names]
+    axes.set_xticks(places, short, rotation=90, fontsize=8)
+    axes.set_yticks(places, short, fontsize=8)
     if len(held) <= _MOST_CELLS:
         for (row, column), value in np.ndenumerate(probability):
             if not np.isnan(value):
                 colour = "white" if value < 0.5 else "black"
                 shown = f"{value:.2f}".removeprefix("0")
                 axes.text(column, row, shown, ha="center", va="center", color=colour, fontsize=7)
-    axes.set(
-        title="Labels that occur together",
-        xlabel="... how often it holds this one",
-        ylabel="of the sets that hold this label ...",
-    )
+    axes.set(xlabel="... how often it holds this one", ylabel="of the sets that hold this label ...")
+    axes.set_title("Labels that occur together")
     axes.figure.colorbar(image, ax=axes, shrink=0.8, label="P(column in set | row in set)")
-
-
-def _label_ticks(axes: Axes, names: list[str]) -> None:
-    step = -(-len(names) // _MOST_TICKS)
-    places = range(0, len(names), step)
-    short = [names[j] if len(names[j]) <= 16 else names[j][:15] + "…" for j in places]
-    axes.set_xticks(places, short, rotation=90, fontsize=8)
-    axes.set_yticks(places, short, fontsize=8)

@@ -22,7 +22,7 @@ class CrossFit(NamedTuple):
     Only the targets change between calls, so everything that depends on x is solved once.
     """
 
-    basis: Floats  # [n, features]
+    basis: Floats  # [n, features]: an intercept, the leading principal components, random Fourier features of these
     folds: list[slice]  # the rows are already in random order
     inverses: list[Floats]  # of each fold's normal equations, [features, features]
 
@@ -38,8 +38,17 @@ class CrossFit(NamedTuple):
 
 def cross_fit(x: NDArray[np.floating], seed: int) -> CrossFit:
     """Prepare the regressions on x [n, d], finite and with no constant column, in the order of its rows."""
-    basis = _basis(x, seed)
-    n = len(basis)
+    from sklearn.decomposition import PCA
+    from sklearn.kernel_approximation import RBFSampler
+
+    n = len(x)
+    scaled = np.asarray(x, dtype=np.float64)
+    scaled = (scaled - scaled.mean(0)) / scaled.std(0)
+    scaled = PCA(min(_COMPONENTS, *scaled.shape), random_state=seed).fit_transform(scaled)
+    left, right = np.random.default_rng(seed).integers(n, size=(2, 500))
+    distance = np.median(((scaled[left] - scaled[right]) ** 2).sum(1)) or 1.0  # of a typical pair
+    waves = RBFSampler(gamma=1 / distance, n_components=_WAVES, random_state=seed).fit_transform(scaled)
+    basis = np.hstack([np.ones((n, 1)), scaled / np.sqrt(distance / 2), waves - waves.mean(0)])
     edges = np.linspace(0, n, _FOLDS + 1).astype(int).tolist()
     folds = [slice(start, end) for start, end in pairwise(edges)]
     normal = basis.T @ basis
@@ -49,32 +58,11 @@ def cross_fit(x: NDArray[np.floating], seed: int) -> CrossFit:
     return CrossFit(basis.astype(np.float32), folds, inverses)
 
 
-def _basis(x: NDArray[np.floating], seed: int) -> NDArray[np.float64]:
-    """An intercept, the leading principal components, and random Fourier features of these, [n, features]."""
-    from sklearn.decomposition import PCA
-    from sklearn.kernel_approximation import RBFSampler
+def guess(fit: CrossFit, sets: Floats) -> tuple[Floats, Floats]:
+    """Posterior [n, c] of a held-out classifier from the features alone, and weights, the same on the sets [n, c].
 
-    scaled = np.asarray(x, dtype=np.float64)
-    scaled = (scaled - scaled.mean(0)) / scaled.std(0)
-    kept = min(_COMPONENTS, *scaled.shape)
-    scaled = PCA(kept, random_state=seed).fit_transform(scaled)
-    left, right = np.random.default_rng(seed).integers(len(x), size=(2, 500))
-    distance = np.median(((scaled[left] - scaled[right]) ** 2).sum(1)) or 1.0  # of a typical pair
-    waves = RBFSampler(gamma=1 / distance, n_components=_WAVES, random_state=seed).fit_transform(scaled)
-    return np.hstack([np.ones((len(x), 1)), scaled / np.sqrt(distance / 2), waves - waves.mean(0)])
-
-
-class Guess(NamedTuple):
-    """What the held-out classifier makes of each row."""
-
-    posterior: Floats  # [n, c], from the features alone
-    weights: Floats  # [n, c], the same restricted to the set
-
-
-def guess(fit: CrossFit, sets: Floats) -> Guess:
-    """Identify labels by turns: fit the weights, restrict the held-out estimates to the sets [n, c], fit these.
-
-    The same turns as PRODEN's, by least squares, because the test has to run them a hundred times.
+    Labels are identified by turns: fit the weights, restrict the held-out estimates to the sets, fit these. The turns are
+    PRODEN's, by least squares, because the test has to run them a hundred times.
     """
     weights = sets / sets.sum(1, keepdims=True)
     for _ in range(_ROUNDS):
@@ -82,4 +70,4 @@ def guess(fit: CrossFit, sets: Floats) -> Guess:
         posterior /= posterior.sum(1, keepdims=True)
         weights = posterior * sets
         weights /= weights.sum(1, keepdims=True)
-    return Guess(posterior, weights)
+    return posterior, weights

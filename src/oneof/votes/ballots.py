@@ -1,17 +1,22 @@
-"""Votes as integer arrays, and how answers in words become them."""
+"""Votes as integer arrays, how answers in words become them, and whether tables of them fit in memory."""
 
+import os
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from oneof.storage.printable import shortened
 from oneof.votes.spelling import Spelling, spell
 
 Integers = NDArray[np.intp]
 Floats = NDArray[np.float64]
 
+_MEMINFO = Path("/proc/meminfo")
 ROUNDING = 1e-9  # sums of confidences that differ by less are a tie
 
 
@@ -52,16 +57,19 @@ class Votes:
         answer = self.answer
         return np.bincount(answer)[answer]
 
-    def of_items(self, wanted: Integers) -> "Votes":
+    def only(self, some: NDArray[Any]) -> Self:
+        """These votes alone, by their numbers or by a mask [m]."""
+        confidence = None if self.confidence is None else self.confidence[some]
+        item, annotator, label = self.item[some], self.annotator[some], self.label[some]
+        return replace(self, item=item, annotator=annotator, label=label, confidence=confidence)
+
+    def of_items(self, wanted: Integers) -> Self:
         """The votes for these items alone, which are numbered anew in this order."""
         place = np.full(len(self.items), -1)
         place[wanted] = np.arange(len(wanted))
         some = np.flatnonzero(place[self.item] >= 0)
-        some = some[np.argsort(place[self.item[some]], kind="stable")]
-        confidence = None if self.confidence is None else self.confidence[some]
-        item, annotator, label = place[self.item[some]], self.annotator[some], self.label[some]
-        items = self.items.take(wanted)
-        return replace(self, items=items, item=item, annotator=annotator, label=label, confidence=confidence)
+        kept = self.only(some[np.argsort(place[self.item[some]], kind="stable")])
+        return replace(kept, items=self.items.take(wanted), item=place[kept.item])
 
 
 class Answers(NamedTuple):
@@ -79,30 +87,30 @@ class Answers(NamedTuple):
 
 def collect(answers: Answers, spelling: Spelling) -> Votes:
     """Turn texts into labels and merge what one annotator says twice of one item."""
-    spelled = spell(answers.text, spelling, answers.place)
-    if len(spelled.row) == 0:
+    labels, row, label, remarks = spell(answers.text, spelling, answers.place)
+    if len(row) == 0:
         raise ValueError(f"votes must hold at least one label; {answers.source} has none.")
-    item, annotator = answers.item[spelled.row], answers.annotator[spelled.row]
-    sizes = (len(answers.items), len(answers.annotators), len(spelled.labels))
-    key = np.ravel_multi_index((item, annotator, spelled.label), sizes)
+    item, annotator = answers.item[row], answers.annotator[row]
+    sizes = (len(answers.items), len(answers.annotators), len(labels))
+    key = np.ravel_multi_index((item, annotator, label), sizes)
     order = np.argsort(key, kind="stable")
     starts = np.flatnonzero(np.diff(key[order], prepend=-1))
     first = order[starts]
     present, item = np.unique(item[first], return_inverse=True)
     confidence = answers.confidence
     if confidence is not None:  # of a vote given twice, the surer one counts
-        confidence = np.maximum.reduceat(confidence[spelled.row][order], starts)
+        confidence = np.maximum.reduceat(confidence[row][order], starts)
     return Votes(
         items=answers.items.take(present),
         annotators=answers.annotators,
-        labels=spelled.labels,
+        labels=labels,
         item=item,
         annotator=annotator[first],
-        label=spelled.label[first],
+        label=label[first],
         confidence=confidence,
         unanswered=len(answers.items) - len(present),
         repeated=len(order) - len(first),
-        remarks=tuple(spelled.remarks),
+        remarks=tuple(remarks),
     )
 
 
@@ -123,3 +131,25 @@ def tally(votes: Votes) -> Tally:
     item, label = np.divmod(pair, c)
     best = np.maximum.reduceat(count, np.flatnonzero(np.diff(item, prepend=-1)))
     return Tally(item, label, count, count >= best[item] - ROUNDING)
+
+
+def available_memory() -> int | None:
+    """Bytes that a program may have now, with what the system would give up of its file cache; None where it does not say."""
+    found = re.search(r"MemAvailable:\s+(\d+) kB", _MEMINFO.read_text()) if _MEMINFO.is_file() else None
+    if found is not None:
+        return int(found[1]) * 1024
+    known = getattr(os, "sysconf_names", {})
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") if "SC_PHYS_PAGES" in known else None
+
+
+def refuse_without_room(votes: Votes, needed: int) -> None:
+    """Refuse tables of so many bytes, before they are made."""
+    free = available_memory()
+    if free is None or needed <= free:
+        return
+    shown = ", ".join(repr(shortened(label, 30)) for label in votes.labels[:3])
+    raise ValueError(
+        f"labels must be few enough for tables of items by labels in memory; {len(votes.labels):,} distinct labels "
+        f"({shown}, ...) of {len(votes.items):,} items need {needed / 2**30:,.1f} GiB, {free / 2**30:,.1f} GiB are free. "
+        "Map the answers to a few labels (--map), or make their spelling one (--normalise)."
+    )

@@ -5,13 +5,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.sparse import csr_array
 
-from oneof.votes.ballots import Floats, Integers, Votes
-from oneof.votes.room import refuse_without_room
+from oneof.votes.ballots import Floats, Integers, Votes, refuse_without_room
 
 
 class Fitted(NamedTuple):
-    """Where EM ended."""
-
     posterior: Floats  # [n, c]
     rounds: int
     settled: bool  # did the last round move less than `tolerance` of an item's mass, on average?

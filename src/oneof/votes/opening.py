@@ -12,8 +12,8 @@ from oneof.storage.did_you_mean import did_you_mean
 from oneof.votes.ballots import Votes
 from oneof.votes.label_studio import is_label_studio, read_label_studio
 from oneof.votes.reading import read_long, read_wide
-from oneof.votes.records import read_records
 from oneof.votes.spelling import Spelling, read_taxonomy
+from oneof.votes.tables import read_records
 
 _FEW = 0.5  # of the rows: a column with more distinct values than this share holds no labels
 _ALIKE = 0.8  # of its values that a column must share with other columns, to be an annotator's beside theirs
@@ -43,9 +43,7 @@ def read_votes(asked: VotesFile) -> Votes:
         nested = _nested(path, asked.item)
         if nested is not None:
             return read_long(nested, item=asked.item, spelling=spelling)
-        return read_long(path, item=asked.item, annotator=asked.annotator, label=asked.label, spelling=spelling)
-    wide = annotator_columns(asked)
-    if wide:
+    elif wide := annotator_columns(asked):
         return read_wide(path, columns=wide, item=asked.item, spelling=spelling)
     return read_long(path, item=asked.item, annotator=asked.annotator, label=asked.label, spelling=spelling)
 
@@ -56,22 +54,18 @@ def annotator_columns(asked: VotesFile) -> list[str]:
         return []
     names = open_table(Path(asked.path)).names
     if asked.columns:
-        return _named(asked, names)
+        return list(dict.fromkeys(name for pattern in asked.columns for name in _matching(pattern, names, asked)))
     if asked.annotator in names and asked.label in names:
         return []
     return _guessed(Path(asked.path), [name for name in names if name != asked.item])
 
 
-def _named(asked: VotesFile, names: Sequence[str]) -> list[str]:
-    found = []
-    for pattern in asked.columns:
-        own = [name for name in names if fnmatch.fnmatchcase(name, pattern) and name != asked.item]
-        if not own:
-            raise ValueError(
-                f"annotators must be columns of {asked.path}; none matches {pattern!r}.{did_you_mean(pattern, names)}"
-            )
-        found += own
-    return list(dict.fromkeys(found))
+def _matching(pattern: str, names: Sequence[str], asked: VotesFile) -> list[str]:
+    found = [name for name in names if fnmatch.fnmatchcase(name, pattern) and name != asked.item]
+    if not found:
+        hint = did_you_mean(pattern, names)
+        raise ValueError(f"annotators must be columns of {asked.path}; none matches {pattern!r}.{hint}")
+    return found
 
 
 def _guessed(path: Path, names: list[str]) -> list[str]:
@@ -82,11 +76,8 @@ def _guessed(path: Path, names: list[str]) -> list[str]:
         lengths[name] = first + len(piece)
         values.setdefault(name, set()).update(str(cell) for cell in piece.to_pylist() if cell not in (None, ""))
     few = {name: own for name, own in values.items() if 0 < len(own) <= max(2, _FEW * lengths[name])}
-    found = []
-    for name, own in few.items():
-        others = set().union(*(other for key, other in few.items() if key != name))
-        if len(own & others) >= _ALIKE * len(own):
-            found.append(name)
+    others = {name: set().union(*(own for key, own in few.items() if key != name)) for name in few}
+    found = [name for name, own in few.items() if len(own & others[name]) >= _ALIKE * len(own)]
     return found if len(found) > 1 else []
 
 
@@ -96,6 +87,5 @@ def _nested(path: Path, item: str) -> pa.Table | None:
     if not all(isinstance(row.get("votes"), dict) and item in row for row in rows):
         return None
     cast = [(row[item], who, label) for row in rows for who, label in row["votes"].items() if label not in (None, "")]
-    keys, people, labels = (list(column) for column in zip(*cast, strict=True)) if cast else ([], [], [])
-    texts = [one if isinstance(one, list) else str(one) for one in labels]
-    return pa.table({item: [str(key) for key in keys], "annotator": people, "label": texts})
+    labels = [label if isinstance(label, list) else str(label) for _, _, label in cast]
+    return pa.table({item: [str(key) for key, _, _ in cast], "annotator": [who for _, who, _ in cast], "label": labels})

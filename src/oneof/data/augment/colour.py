@@ -5,25 +5,12 @@ and equalize are functions of a pixel's level alone once the image's statistics 
 and one gather does them all. Saturation and sharpness blend the image with a degenerate form of itself.
 """
 
-from typing import NamedTuple
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 # ITU-R 601-2 in units of 1/65536, as Pillow has it; sums of levels have at most 24 bits, exact in float32.
 LUMA = (19595 / 65536, 38470 / 65536, 7471 / 65536)
-
-
-class Tone(NamedTuple):
-    """What to do with the levels of each image, [b] each; (1, 0, 256, 1, 0, 0) leaves them as they are."""
-
-    factor: Tensor  # levels move away from the pivot by this factor: brightness (pivot 0), contrast (pivot: mean grey)
-    contrast: Tensor  # 1: the pivot is the image's mean grey level; 0: black
-    threshold: Tensor  # levels from here on are inverted: solarize; 0 inverts all
-    step: Tensor  # levels are rounded down to multiples of it: posterize; a power of two
-    stretch: Tensor  # 1: autocontrast
-    equalize: Tensor  # 1: equalize the histogram
 
 
 def grey(pixels: Tensor) -> Tensor:
@@ -57,14 +44,12 @@ def blend(degenerate: Tensor, pixels: Tensor, factor: Tensor) -> Tensor:
     return torch.addcmul(degenerate, pixels - degenerate, factor).clamp(0, 255).to(torch.uint8)
 
 
-def tone(images: Tensor, levels: Tensor, how: Tone) -> Tensor:
-    """Float pixels after the table of levels; `levels` [b, 1, h, w] is the images' grey."""
-    values = images.flatten(2).long()
-    return tone_table(values, mean_level(levels)[..., 0], how).gather(2, values).view(images.shape)
+def tone(images: Tensor, levels: Tensor, how: Tensor) -> Tensor:
+    """Float pixels after a table of levels [b, ch, 256]; `levels` [b, 1, h, w] is the images' grey.
 
-
-def tone_table(values: Tensor, mean: Tensor, how: Tone) -> Tensor:
-    """New level of every old one, [b, ch, 256], from the pixels' levels [b, ch, h w] and their mean grey [b, 1, 1]."""
+    The rows of `how` [6, b] are the fields of `operations.Operation` from `factor` to `equalize`.
+    """
+    values, mean = images.flatten(2).long(), mean_level(levels)[..., 0]
     factor, contrast, threshold, step, stretch, equalize = (value[:, None, None] for value in how)
     old = torch.arange(256, device=values.device, dtype=torch.float32)
     low, high = (bound.float() for bound in values.aminmax(dim=2, keepdim=True))
@@ -75,7 +60,7 @@ def tone_table(values: Tensor, mean: Tensor, how: Tone) -> Tensor:
     new = torch.addcmul(pivot, old - torch.where(stretched, low, pivot), slope).clamp(0, 255)
     new = new.div(step, rounding_mode="floor") * step
     new = torch.where(old >= threshold, 255 - old, new)
-    return _equalized(values, high, equalize, new)
+    return _equalized(values, high, equalize, new).gather(2, values).view(images.shape)
 
 
 def _equalized(values: Tensor, high: Tensor, equalize: Tensor, otherwise: Tensor) -> Tensor:
@@ -107,21 +92,14 @@ def hue(images: Tensor, shift: Tensor) -> Tensor:
     spread = value - low
     # In double, as Pillow: k/255 in single precision may lie a hair below, and one step of hue is six grey levels.
     saturation = ((spread / value.clamp(min=1)).double() * 255).floor().float()
-    angle = (_hue_angle(pixels, value, spread).double() * 255).floor().float()
-    angle = torch.remainder(angle + shift[:, None, None], 256)
-    return _rgb(angle, saturation, value).to(torch.uint8)
-
-
-def _hue_angle(pixels: Tensor, value: Tensor, spread: Tensor) -> Tensor:
-    """Hue [b, h, w] as a fraction of the circle; 0 for greys."""
     red, green, _ = pixels.unbind(1)
     from_red, from_green, from_blue = ((value[:, None] - pixels) / spread.clamp(min=1)[:, None]).double().unbind(1)
-    sixth = torch.where(
-        red == value,
-        from_blue - from_green,
-        torch.where(green == value, 2 + from_red - from_blue, 4 + from_green - from_red),
-    )
-    return torch.where(spread > 0, torch.remainder(sixth.float().double() / 6 + 1, 1).float(), 0)
+    from_others = torch.where(green == value, 2 + from_red - from_blue, 4 + from_green - from_red)
+    sixth = torch.where(red == value, from_blue - from_green, from_others)
+    # As a share of the circle; 0 for greys.
+    circle = torch.where(spread > 0, torch.remainder(sixth.float().double() / 6 + 1, 1).float(), 0)
+    angle = torch.remainder((circle.double() * 255).floor().float() + shift[:, None, None], 256)
+    return _rgb(angle, saturation, value).to(torch.uint8)
 
 
 def _rgb(angle: Tensor, saturation: Tensor, value: Tensor) -> Tensor:

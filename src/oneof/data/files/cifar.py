@@ -25,7 +25,12 @@ def read_batches(path: str | Path, files: Sequence[str]) -> dict[str, dict[bytes
     path = Path(path)
     there = {name: path / name for name in files if (path / name).is_file()}
     contents = {name: file.read_bytes() for name, file in there.items()} if path.is_dir() else _unpacked(path, files)
-    return {name: _batch(content, f"{path}, {name}") for name, content in contents.items()}
+    batches = {name: pickles.loads(content, f"{path}, {name}") for name, content in contents.items()}
+    for name, batch in batches.items():
+        if not isinstance(batch, dict):
+            raise ValueError(f"{path}, {name} must hold a dict; got {type(batch).__name__}.")
+        batches[name] = {key.encode() if isinstance(key, str) else key: part for key, part in batch.items()}
+    return batches
 
 
 def images_and_labels(batch: dict[bytes, Any], name: str) -> tuple[NDArray[np.uint8], NDArray[np.intp]]:
@@ -36,9 +41,8 @@ def images_and_labels(batch: dict[bytes, Any], name: str) -> tuple[NDArray[np.ui
         raise ValueError(f"{name} must hold 'data', uint8 [n, 3072]; got {_describe(data)}.")
     numbered = isinstance(labels, list) and all(type(y) is int and 0 <= y < 256 for y in labels)
     if not numbered or len(labels) != len(data):
-        raise ValueError(
-            f"{name} must hold 'labels', a number from 0 for each of the {len(data)} images; got {_describe(labels)}."
-        )
+        got = f"got {_describe(labels)}."
+        raise ValueError(f"{name} must hold 'labels', a number from 0 for each of the {len(data)} images; {got}")
     return data.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1), np.asarray(labels, dtype=np.intp)
 
 
@@ -56,35 +60,23 @@ def binary_rows(images: NDArray[np.uint8], labels: NDArray[np.intp]) -> NDArray[
 
 
 def _unpacked(path: Path, files: Sequence[str]) -> dict[str, bytes]:
-    """Members are read in memory and never written; links and paths that lead elsewhere mark a file that is not CIFAR's."""
+    """Members are read in memory, never written; links and paths that lead elsewhere mark a file as not CIFAR's."""
     found: dict[str, bytes] = {}
     try:
         with tarfile.open(path, "r:gz") as archive:
             for member in archive:
-                _check_member(member, path)
-                name = PurePosixPath(member.name).name
-                content = archive.extractfile(member) if member.isfile() and name in files else None
+                place = PurePosixPath(member.name)
+                elsewhere = ".." in place.parts or place.is_absolute()
+                if elsewhere or not (member.isfile() or member.isdir()) or member.size > _MOST_BYTES:
+                    wrong = f"{member.name!r} is not one. Download it again."
+                    raise ValueError(f"{path} must hold plain files of ordinary size; {wrong}")
+                content = archive.extractfile(member) if member.isfile() and place.name in files else None
                 if content is not None:
-                    found[name] = content.read()
+                    found[place.name] = content.read()
     except (tarfile.TarError, EOFError, zlib.error) as error:
         said = " ".join(str(error).split())
         raise ValueError(f"{path} must be a whole .tar.gz; {said}. Download it again.") from error
     return found
-
-
-def _check_member(member: tarfile.TarInfo, path: Path) -> None:
-    elsewhere = ".." in PurePosixPath(member.name).parts or member.name.startswith("/")
-    if elsewhere or not (member.isfile() or member.isdir()) or member.size > _MOST_BYTES:
-        raise ValueError(
-            f"{path} must hold plain files of ordinary size; {member.name!r} is not one. Download it again."
-        )
-
-
-def _batch(content: bytes, name: str) -> dict[bytes, Any]:
-    value = pickles.loads(content, name)
-    if not isinstance(value, dict):
-        raise ValueError(f"{name} must hold a dict; got {type(value).__name__}.")
-    return {key.encode() if isinstance(key, str) else key: part for key, part in value.items()}
 
 
 def _describe(value: Any) -> str:
@@ -93,9 +85,6 @@ def _describe(value: Any) -> str:
     if value is None:
         return "nothing"
     return f"{type(value).__name__} of length {len(value)}" if hasattr(value, "__len__") else repr(value)
-
-
-# --------------------------------------------------------------------------------------------------------- people's votes
 
 
 class HumanVotes(NamedTuple):
