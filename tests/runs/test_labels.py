@@ -24,7 +24,7 @@ from oneof.runs.labels import (
     trained_rows,
 )
 from oneof.runs.model import Model, member_of
-from oneof.runs.nearest_rows import Evidence, expected_gain, find_evidence, nearest
+from oneof.runs.nearest_rows import expected_gain, find_evidence, nearest
 from oneof.runs.review.label_studio import tasks, write_tasks
 from oneof.storage.sheets import check_out
 from oneof.training.dense import Dense
@@ -215,7 +215,7 @@ def test_neighbours_are_the_nearest():
 
 def test_there_may_be_no_neighbour():
     found = find_evidence(np.zeros((2, 1)), np.full((2, 2), 0.5), np.array([True, True]))
-    assert Evidence(*found).column().to_pylist() == [[], []]
+    assert found.neighbours.to_pylist() == [[], []]
 
 
 def check_import(task: dict[str, object]) -> None:

@@ -80,9 +80,6 @@ def _run(command: Callable[..., None], *files: Path, **options: Any) -> None:
     app(typed, standalone_mode=False)
 
 
-# -------------------------------------------------------------------------------------------------------- what comes in
-
-
 def _digits(seed: int = 0) -> Digits:
     """People see what is there as often as they take care, else a digit that looks like it."""
     import numpy as np
@@ -118,9 +115,6 @@ def _write_tables(digits: Digits, out: Path) -> None:
     for name, rows in (("features.csv", slice(n)), ("new.csv", slice(n, None))):
         pixels = {f"pixel{j}": column for j, column in enumerate(digits.pixels[rows].T)}
         write_sheet(pa.table({"item": item[rows], **pixels}), out / name)
-
-
-# ------------------------------------------------------------------------------------------------------- what comes out
 
 
 def _results(digits: Digits, out: Path) -> dict[str, tuple[Words, str, Words]]:

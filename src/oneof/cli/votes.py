@@ -58,20 +58,8 @@ def votes(
 
     Rows in messages are counted from 0 below the header. The output's key is its column item: join features on it.
     """
-    from oneof.votes import (  # fmt: skip
-        Spelling,
-        at_least,
-        read_label_studio,
-        read_long,
-        read_map,
-        read_taxonomy,
-        read_wide,
-        summarise,
-        top_p,
-        union,
-        vaguest,
-        write,
-    )
+    from oneof.votes import Spelling, read_label_studio, read_long, read_map, read_taxonomy, read_wide, summarise, write
+    from oneof.votes.policies import at_least, top_p, union, vaguest
 
     if out is not None:
         _check_out(out, file, map_file, taxonomy)

@@ -114,11 +114,9 @@ def split_counts(y: Any) -> tuple[Any, NDArray[np.float64] | None]:
     return y > 0, values.astype(np.float64)
 
 
-def votes_for(prior: Any, n: int, c: int) -> NDArray[np.float64] | None:
+def votes_for(prior: Any, n: int, c: int) -> NDArray[np.float64]:
     """The weights of labels [n, c] that a person gives beside the sets."""
-    if prior is None:
-        return None
-    values = np.asarray(prior.to_numpy() if hasattr(prior, "to_numpy") else prior, dtype=np.float64)
+    values = np.asarray(prior, dtype=np.float64)
     if values.shape != (n, c) or not (np.isfinite(values) & (values >= 0)).all():
         raise ValueError(
             f"prior must be numbers from 0 on [{n}, {c}], a column per class; got shape {list(values.shape)}."
@@ -168,14 +166,6 @@ def seed_of(random_state: Any) -> int:
     """A whole number is the seed itself, as `oneof fit --seed` has it; from a generator one is drawn."""
     drawn = check_random_state(random_state)
     return int(random_state) if isinstance(random_state, numbers.Integral) else int(drawn.randint(2**31 - 1))
-
-
-def group_names(groups: Any, n: int) -> list[str] | None:
-    """Groups by name, as a table has them."""
-    if groups is None:
-        return None
-    check_length(groups, n, "groups")
-    return [str(group) for group in groups]
 
 
 @contextmanager

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import beta
 
-from oneof.runs.by_chance import Floats, Mask, inside, refuted
+from oneof.runs.by_chance import Floats, Mask, chance, inside, refuted
 from oneof.selection.outside import probability_outside
 
 ENOUGH = 30  # gold labels of a random sample, to go by them and not by candidate sets
@@ -98,11 +98,6 @@ class Judged(NamedTuple):
     def covered(self) -> Mask:
         """Does the first guess lie in the set [m]?"""
         return inside(self.candidates, self.probabilities.argmax(1))
-
-    @property
-    def chance(self) -> Floats:
-        """How often a wrong label is in a set of this size, if it comes by chance [m]."""
-        return np.asarray((self.candidates.sum(1) - 1) / max(self.candidates.shape[1] - 1, 1))
 
 
 def drawn_rows(n: int) -> NDArray[np.intp]:
@@ -238,7 +233,8 @@ def _interval(judged: Judged) -> tuple[float, float, float]:
     Downwards by what the networks may owe to the row's own set by way of other rows (as far as they meet sets more often than the plain
     learner); upwards by the share of sets that seem to miss the truth, which is what the surest predictions lack.
     """
-    excess, weight = judged.covered - judged.chance, 1 - judged.chance
+    by_chance = chance(judged.candidates)
+    excess, weight = judged.covered - by_chance, 1 - by_chance
     value = float(np.clip(excess.sum() / weight.sum(), 0, 1))
     error = float(np.sqrt(((excess - value * weight) ** 2).sum()) / weight.sum())
     reach = 2 * np.hypot(error, 0.5 / len(weight)) + _BETTER

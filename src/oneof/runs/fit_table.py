@@ -57,41 +57,19 @@ def fit_table(
     out: Path,
     task: Task = Task(),  # noqa: B008 - frozen
     *,
-    command: Sequence[str] = (),
-    cache: Path | None = None,
-    memory: int | None = None,
-    processes: int | None = None,
-    time_limit: float | None = None,
-    progress: bool = False,
-    say: Callable[[str], None] = lambda text: None,
-    again: Again | None = None,
+    command: Sequence[str] = (),  # recorded in run.json
+    cache: Path | None = None,  # where embeddings of texts and images are kept; None: ~/.cache/oneof
+    memory: int | None = None,  # bytes that training may take
+    processes: int
+    | None = None,  # as for `oneof.fit`; of those that torchrun or SLURM started, the first says and writes
+    time_limit: float | None = None,  # seconds of learning, about; such a run is not resumed within a stage
+    progress: bool = False,  # show bars in a terminal
+    say: Callable[[str], None] = lambda text: None,  # called with a line for a person, as things become known
+    again: Again | None = None,  # an earlier run of the same task, and what people decided about it: see `fit_again`
 ) -> Run:
-    """Learn from a file and write the run folder `out`.
+    """Learn from a table, or from a folder of pictures whose subfolders are named by candidates, and write the run folder `out`.
 
-    Parameters
-    ----------
-    file
-        A CSV, TSV, Parquet, npz or .mat table; or a folder of pictures, whose subfolders are named by candidates.
-    out
-        The folder to write. A run that was stopped there goes on; a finished one is opened.
-    task
-        Which column plays which part, and how to learn.
-    command
-        Recorded in run.json.
-    cache
-        Where embeddings of texts and images are kept. Default: ~/.cache/oneof.
-    memory
-        Bytes that training may take.
-    processes
-        As for `oneof.fit`; where torchrun or SLURM started them, only the first reads, says and writes.
-    time_limit
-        Seconds that learning may take, about; what is left out for it is said. Such a run is not resumed within a stage.
-    progress
-        Show bars in a terminal.
-    say
-        Called with a line for a person, as things become known.
-    again
-        An earlier run of the same task, and what people decided about it: see `fit_again`.
+    A run that was stopped there goes on; a finished one is opened.
     """
     begun = time.monotonic()
     crew = crew_here(processes)

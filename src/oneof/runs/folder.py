@@ -23,36 +23,22 @@ from oneof.storage.schema import NOTHING, NUMBER, first_misfit
 
 FACTS, PURIFIED, TRAINING, ROWS = "run.json", "purified.parquet", "training.json", "rows.jsonl"
 _FACTS = {
-    "format": int,
-    "oneof": str,
-    "torch": str,
-    "command": [str],
-    "seed": int,
-    "file": str,
-    "fingerprint": str,
-    "n": int,
-    "d": int,
-    "classes": [str],
-    "features": [str],
+    **dict.fromkeys(("format", "seed", "n", "d"), int),
+    **dict.fromkeys(("oneof", "torch", "file", "fingerprint", "rule"), str),
+    **{name: [str] for name in ("command", "classes", "features", "warnings")},
     "chosen": [dict],
     "learners": {str: NUMBER},
-    "rule": str,
     "estimate": {
         "verdict": {"interval", "bound", "nothing learned"},
         "value": (*NUMBER, NOTHING),
         **dict.fromkeys(("low", "high", "bound", "covering"), NUMBER),
-        "by": str,
-        "reason": str,
+        **dict.fromkeys(("by", "reason"), str),
     },
     "asked": dict,
-    "warnings": [str],
     "seconds": NUMBER,
 }
 _TRAINING = {"trials": int, "epochs": int, "columns": {str: [[(*NUMBER, NOTHING)]]}, "chosen": [int]}
-_COLUMNS = (
-    *("row", "original", "kept", "label", "probability", "margin", "agreement", "ask", "outside"),
-    *("removed", "trained", "neighbours", "gain", "distribution"),
-)
+_COLUMNS = ("row", "original", "kept", "label", "probability", "margin", "agreement", "ask", "outside", "removed", "trained", "neighbours", "gain", "distribution")  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -144,9 +130,6 @@ def _damaged(path: Path) -> ValueError:
 
 def _other(path: Path, misfit: str) -> ValueError:
     return ValueError(f"{path} must be the file that oneof fit wrote; {misfit}. Fit it again, in another folder.")
-
-
-# -------------------------------------------------------------------------------------------------------------- writing
 
 
 def write_json(value: Any, path: Path) -> None:

@@ -197,7 +197,7 @@ def ensemble_table(
             "outside": names.take(outside),
             "removed": _fallen(falls, len(original), names),
             "trained": pa.array(trained.astype(np.int32)),
-            "neighbours": evidence.column(),
+            "neighbours": evidence.neighbours,
             "gain": pa.array(evidence.gain),
             "distribution": pa.ListArray.from_arrays(given.offsets, pa.array(resolved.distribution[original])),
         }

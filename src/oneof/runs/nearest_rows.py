@@ -18,15 +18,10 @@ Floats = NDArray[np.floating[Any]]
 
 
 class Evidence(NamedTuple):
-    """For each of n rows, its neighbours and the expected gain of asking."""
+    """For each of n rows, the settled rows next to it, nearest first, and the expected gain of asking."""
 
-    neighbours: NDArray[np.intp]  # [n, k] settled rows, nearest first; -1 where not looked for
+    neighbours: pa.ListArray  # [n]
     gain: NDArray[np.float32]  # [n]
-
-    def column(self) -> pa.ListArray:
-        """The neighbours as lists, without the gaps."""
-        found = self.neighbours >= 0
-        return lists_of(found.nonzero()[0], len(found), pa.array(self.neighbours[found]))
 
 
 def find_evidence(x: Floats, shares: Floats, ask: NDArray[np.bool_]) -> Evidence:
@@ -38,8 +33,8 @@ def find_evidence(x: Floats, shares: Floats, ask: NDArray[np.bool_]) -> Evidence
     >>> x = np.array([[0.0], [0.1], [0.2], [5.0], [5.1]])
     >>> shares = np.array([[1.0, 0.0], [0.6, 0.4], [0.6, 0.4], [1.0, 0.0], [0.6, 0.4]])
     >>> found = find_evidence(x, shares, np.array([False, True, True, False, True]))
-    >>> found.neighbours[:, 0].tolist(), np.argsort(-found.gain, kind="stable")[:3].tolist()
-    ([3, 0, 0, 0, 3], [2, 4, 1])
+    >>> found.neighbours.to_pylist(), np.argsort(-found.gain, kind="stable")[:3].tolist()
+    ([[3], [0, 3], [0, 3], [0], [3, 0]], [2, 4, 1])
     """
     n, gain = len(x), expected_gain(x.astype(np.float64), shares.astype(np.float64), ask)
     settled = np.flatnonzero(~ask)
@@ -48,10 +43,9 @@ def find_evidence(x: Floats, shares: Floats, ask: NDArray[np.bool_]) -> Evidence
     asked = np.flatnonzero(ask)
     asked = np.sort(asked[np.argsort(-gain[asked], kind="stable")[:_MOST_ASKING]])
     looked = np.arange(n) if n <= _MOST_ASKING else asked
-    neighbours = np.full((n, K), -1, dtype=np.intp)
     found = nearest(x, looked, settled)
-    neighbours[looked, : found.shape[1]] = found
-    return Evidence(neighbours, gain)
+    there = found >= 0
+    return Evidence(lists_of(looked[there.nonzero()[0]], n, pa.array(found[there])), gain)
 
 
 def expected_gain(x: Floats, shares: Floats, ask: NDArray[np.bool_]) -> NDArray[np.float32]:

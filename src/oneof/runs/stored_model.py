@@ -228,9 +228,6 @@ def _member(part: dict[str, Any], own: dict[str, Tensor], c: int) -> Member | Pi
     return Member(Stack(modules), own.get("shift"), own.get("scale"), origin, ranks)
 
 
-# ------------------------------------------------------------------------------------------- learners that are no networks
-
-
 def _arrays(learner: Learner) -> Iterator[tuple[str, NDArray[Any]]]:
     """Its arrays by name."""
     if isinstance(learner, Forest):

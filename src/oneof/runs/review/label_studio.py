@@ -100,9 +100,6 @@ def write_tasks(every: Iterator[dict[str, Any]], path: Path) -> None:
         file.write(b"\n]\n")
 
 
-# --------------------------------------------------------------------------------------------------------------- the backend
-
-
 class Backend(ThreadingHTTPServer):
     """Serves one run to one Label Studio."""
 

@@ -104,7 +104,6 @@ class Log:
         return last
 
     def retract(self, decision: str, who: str) -> None:
-        """Take one decision back."""
         self._append({"undoes": decision, "who": who, "id": uuid4().hex, "when": _now()})
 
     def carry(self, others: Iterable[Decision]) -> None:
@@ -123,7 +122,9 @@ class Log:
             self._standing.pop(line["undoes"], None)
             self._undone.add(line["undoes"])
         elif line["id"] not in self._undone:
-            self._standing.setdefault(line["id"], _decision(line))
+            lists = {name: tuple(line[name]) for name in ("labels", "before")}
+            known = {name: line[name] for name in Decision.__dataclass_fields__}
+            self._standing.setdefault(line["id"], Decision(**known | lists))
 
     def _parsed(self, line: bytes) -> dict[str, Any]:
         try:
@@ -137,11 +138,6 @@ class Log:
                 f"{self.path} must hold a decision per line; in line {self._lines} {misfit}. Delete the line."
             )
         return found  # type: ignore[no-any-return]
-
-
-def _decision(line: dict[str, Any]) -> Decision:
-    lists = {name: tuple(line[name]) for name in ("labels", "before")}
-    return Decision(**{name: line[name] for name in Decision.__dataclass_fields__} | lists)
 
 
 def verdicts(standing: Iterable[Decision]) -> dict[int, Verdict]:

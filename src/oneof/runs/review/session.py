@@ -5,8 +5,9 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
+from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -25,14 +26,6 @@ _LAST = 25  # answers of the queue that tell whether more of them pay
 _ANSWER = {"id": str, "row": int, "kind": KINDS, "labels": [str], "run": str, "drawn": DRAWN, "seconds": NUMBER}
 
 
-class Offer(NamedTuple):
-    """A row that is shown."""
-
-    tab: str
-    drawn: str
-    until: float
-
-
 class Review:
     """The decisions about one run, and about those that are learned from it; methods may be called from many threads."""
 
@@ -43,7 +36,8 @@ class Review:
         self._open(folder)
 
     def _open(self, folder: Path) -> None:
-        self.run, self.log, self.offers = Run.open(folder), Log(folder), dict[int, Offer]()
+        self.run, self.log = Run.open(folder), Log(folder)
+        self.offers = dict[int, tuple[str, float]]()  # rows that are shown: in which tab, and until when
         self.items = Items(self.run, self.columns)
         self.id = fingerprint(folder / FACTS)[:16]
         table = self.run.purified
@@ -55,27 +49,22 @@ class Review:
         self._figured: tuple[Any, dict[str, Any]] = (None, {})
         self._points = dict[tuple[int, str], tuple[int, float, float, float]]()
 
-    # ------------------------------------------------------------------------------------------------ what is shown
-
     def next(self, tab: str, who: str, count: int, random: bool = False) -> list[dict[str, Any]]:
         """Rows for a person's tab to show, which others are not shown meanwhile."""
         with self.lock:
             self.log.refresh()
             now = time.monotonic()
-            self.offers = {row: one for row, one in self.offers.items() if one.until > now}
-            cards = []
-            for _ in range(count):
-                found = self._choose(tab, who, random)
-                if found is None:
-                    break
-                row, drawn = found
-                self.offers[row] = Offer(tab, drawn, now + _HELD)
-                cards.append(card(self.run, self.items, row) | {"drawn": drawn, "run": self.id})
-            return cards
+            self.offers = {row: one for row, one in self.offers.items() if one[1] > now}
+            found = iter(lambda: self._choose(tab, who, random), None)
+            return [self._offer(tab, row, drawn) for row, drawn in islice(found, count)]
+
+    def _offer(self, tab: str, row: int, drawn: str) -> dict[str, Any]:
+        self.offers[row] = tab, time.monotonic() + _HELD
+        return card(self.run, self.items, row) | {"drawn": drawn, "run": self.id}
 
     def _choose(self, tab: str, who: str, random: bool) -> tuple[int, str] | None:
         own = [one for one in self.log.standing if one.who == who]
-        place = len(own) + sum(one.tab == tab for one in self.offers.values())
+        place = len(own) + sum(shown == tab for shown, _ in self.offers.values())
         taken = {one.row for one in self.log.standing} | self.offers.keys() | self.final.keys()
         if place % REPEAT_EVERY == REPEAT_EVERY - 1 and not random:
             again = {one.row for one in own if one.drawn == "repeat"} | self.offers.keys()
@@ -88,8 +77,6 @@ class Review:
             if row is not None:
                 return row, drawn
         return None
-
-    # ----------------------------------------------------------------------------------------------- what is answered
 
     def decide(self, answer: Any, who: str) -> str:
         """Write an answer down; a word for the person where others or the model were quicker."""
@@ -119,12 +106,7 @@ class Review:
         """Take the person's last answer back, and show its row again."""
         with self.lock:
             last = self.log.undo(who)
-            if last is None:
-                return None
-            self.offers[last.row] = Offer(tab, last.drawn, time.monotonic() + _HELD)
-            return card(self.run, self.items, last.row) | {"drawn": last.drawn, "run": self.id}
-
-    # ------------------------------------------------------------------------------------------------ how it goes
+            return None if last is None else self._offer(tab, last.row, last.drawn)
 
     def state(self, who: str) -> dict[str, Any]:
         """What is known of the labels and of the people, for the page's side."""
@@ -161,11 +143,9 @@ class Review:
         """Decisions so far, and the accuracy of the labels as they then stood with its interval: some sixty points."""
         counts = [k + 1 for k, one in enumerate(standing) if one.drawn == "random" and one.run == self.id]
         counts = counts[:: 1 << (len(counts) // 60).bit_length()]
-        for count in counts:
-            key = (count, standing[count - 1].id)
-            if key not in self._points:
-                self._points[key] = self._point(standing[:count])
-        return [self._points[count, standing[count - 1].id] for count in counts]
+        keys = [(count, standing[count - 1].id) for count in counts]
+        self._points |= {key: self._point(standing[: key[0]]) for key in keys if key not in self._points}
+        return [self._points[key] for key in keys]
 
     def _point(self, some: list[Decision]) -> tuple[int, float, float, float]:
         mended = self.labels.copy()
@@ -177,8 +157,6 @@ class Review:
         limits = (0.5, 0.0, 1.0) if found is None else (found.right / found.rows, found.low, found.high)
         value, low, high = (1 - drawn * (1 - share) for share in limits)
         return len(some), value, low, high
-
-    # ---------------------------------------------------------------------------------------------- learning again
 
     def learn(self) -> None:
         """Learn again from what was decided, in a process of its own; the review goes on with the new run when it is there."""
