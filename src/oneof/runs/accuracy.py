@@ -99,6 +99,10 @@ class Judged(NamedTuple):
         """Does the first guess lie in the set [m]?"""
         return inside(self.candidates, self.probabilities.argmax(1))
 
+    @property
+    def covering(self) -> float:
+        return float(self.covered.mean()) if len(self.gold) else 1.0
+
 
 def drawn_rows(n: int) -> NDArray[np.intp]:
     """Rows in the order in which a person labels them: the first ones are a random sample, the same for every run on n rows."""
@@ -138,32 +142,21 @@ def claim(judged: Judged) -> Claim:
     """
     if len(judged.known.gold) >= ENOUGH:
         return _by_gold(judged)
-    speaking, covering, missing = judged.speaking, _covering(judged), _missing(judged)
+    speaking, covering, missing = judged.speaking, judged.covering, _missing(judged)
     bound = _bound(judged, missing)
-    if not len(speaking.gold):
-        return _bounded(covering, bound, "every set that was held out is full")
-    if not _learned(speaking):
+    if len(speaking.gold) and not _learned(speaking):
         reason = "predictions meet the sets no more often than they would meet shuffled sets"
         bound = _bound(judged, 0.0)  # what such networks find outside the sets shows nothing
         return Claim("nothing learned", None, 0.0, bound, bound, covering, "candidate sets", reason)
     why = _too_little(speaking) or refuted(judged.freest, judged.candidates)
+    if not why:
+        value, low, high = _interval(speaking)
+        why = f"an interval would reach from {low:.0%} to {high:.0%}" if high - low > _WIDEST else None
     if why:
-        return _bounded(covering, bound, why, missing)
-    value, low, high = _interval(speaking)
-    if high - low > _WIDEST:
-        return _bounded(covering, bound, f"an interval would reach from {low:.0%} to {high:.0%}", missing)
+        shown = f"about {missing:.0%} of them seem to miss it, for which the bound allows; and " if missing else ""
+        return Claim("bound", None, 0.0, bound, bound, covering, "candidate sets", shown + why)
     reason = "if wrong labels come into sets by chance, which tests do not refute, and next to no set misses the truth"
     return Claim("interval", value, low, min(high, bound), bound, covering, "candidate sets", reason)
-
-
-def _bounded(covering: float, bound: float, reason: str, missing: float = 0.0) -> Claim:
-    if missing:
-        reason = f"about {missing:.0%} of them seem to miss it, for which the bound allows; and {reason}"
-    return Claim("bound", None, 0.0, bound, bound, covering, "candidate sets", reason)
-
-
-def _covering(judged: Judged) -> float:
-    return float(judged.covered.mean()) if len(judged.gold) else 1.0
 
 
 def _by_gold(judged: Judged) -> Claim:
@@ -171,7 +164,7 @@ def _by_gold(judged: Judged) -> Claim:
     right = known.probabilities.argmax(1) == known.gold
     low, high = share_limits(int(right.sum()), len(right))
     reason = f"{len(right)} rows of a random sample have gold labels"
-    return Claim("interval", float(right.mean()), low, high, high, _covering(judged), "gold labels", reason)
+    return Claim("interval", float(right.mean()), low, high, high, judged.covering, "gold labels", reason)
 
 
 def share_limits(hits: int, rows: int, outside: float = 0.025) -> tuple[float, float]:
@@ -196,7 +189,7 @@ def _bound(judged: Judged, shown: float) -> float:
 
     The share of sets that are shown to miss the truth may come on top of _MOST.
     """
-    m, covering = len(judged.gold), _covering(judged)
+    m, covering = len(judged.gold), judged.covering
     if m == 0:
         return 1.0
     noise = share_limits(round(covering * m), m, 0.005)[1] - covering + _BETTER
@@ -216,6 +209,8 @@ def _learned(judged: Judged) -> bool:
 
 def _too_little(judged: Judged) -> str | None:
     several = int((judged.candidates.sum(1) > 1).sum())
+    if not len(judged.gold):
+        return "every set that was held out is full"
     if judged.voted:
         return "the sets are people's votes, which may all err alike"
     if len(judged.gold) < _FEW:
@@ -238,7 +233,7 @@ def _interval(judged: Judged) -> tuple[float, float, float]:
     value = float(np.clip(excess.sum() / weight.sum(), 0, 1))
     error = float(np.sqrt(((excess - value * weight) ** 2).sum()) / weight.sum())
     reach = 2 * np.hypot(error, 0.5 / len(weight)) + _BETTER
-    leak = max(0.0, _covering(judged) - float(inside(judged.candidates, judged.freest.argmax(1)).mean()))
+    leak = max(0.0, judged.covering - float(inside(judged.candidates, judged.freest.argmax(1)).mean()))
     top = judged.sure >= np.quantile(judged.sure, 0.7)
     surest = float(np.clip(excess[top].sum() / weight[top].sum(), 0.5, 1))
     spread = float(np.sqrt(surest * (1 - surest) / top.sum()))

@@ -104,21 +104,21 @@ def load_model(folder: Path) -> Model:
         content = (folder / "model.safetensors").read_bytes()
         tensors = load(content)
     except (FileNotFoundError, ValueError, LookupError, RuntimeError, OverflowError, SafetensorError) as error:
-        raise ValueError(
-            f"{folder} must hold a whole model; model.json or model.safetensors is missing or damaged. Fit it again."
-        ) from error
+        raise _refused(folder, "hold a whole model; model.json or model.safetensors is missing or damaged") from error
     if not isinstance(facts, dict) or facts.get("format") != FORMAT:
-        raise ValueError(
-            f"{folder} must hold a model of format {FORMAT}; it has another. Fit it again with this version."
-        )
+        raise _refused(folder, f"hold a model of format {FORMAT}; it has another")
     misfit = first_misfit(facts, _FACTS) or _contradiction(facts)
     if misfit:
-        raise ValueError(f"{folder}/model.json must be the file that was written; {misfit}. Fit it again.")
+        raise _refused(folder / "model.json", f"be the file that was written; {misfit}")
     sums = {"model.json": ("checksum", checksum(facts)), "model.safetensors": ("sha256", _sha256(content))}
     for name, (written, found) in sums.items():
         if found != facts[written]:
-            raise ValueError(f"{folder}/{name} must be the file that was written; it was changed. Fit it again.")
+            raise _refused(folder / name, "be the file that was written; it was changed")
     return _model(facts, tensors, folder)
+
+
+def _refused(path: Path, must: str) -> ValueError:
+    return ValueError(f"{path} must {must}. Fit it again.")
 
 
 def _contradiction(facts: dict[str, Any]) -> str | None:
@@ -152,9 +152,7 @@ def _model(facts: dict[str, Any], tensors: dict[str, Tensor], folder: Path) -> M
     known = tuple(one for one in others if one is not None)
     whole = alike and known == others and len(tensors) == sum(map(len, own)) + len(encoding.arrays)
     if not own or not whole or len(shares) not in ((len(own),) if others else (0, len(own))):
-        raise ValueError(
-            f"{folder}/model.json must describe model.safetensors; the networks there are others. Fit it again."
-        )
+        raise _refused(folder / "model.json", "describe model.safetensors; the networks there are others")
     members = tuple(_member(part, some, c) for part, some in zip(parts, own, strict=False))
     return Model(facts["classes"], encoding, members, facts["calibration"], known, tuple(shares))
 
@@ -165,9 +163,7 @@ def _encoding(plain: dict[str, Any], texts: dict[str, Tensor], folder: Path) -> 
         idf, axes = (texts.get(f"{i}.{name}", torch.empty(0)) for name in ("idf", "axes"))
         wanted = ((len(part["terms"]),), torch.float32, (len(part["terms"]), axes.shape[-1]), torch.float16)
         if (idf.shape, idf.dtype, axes.shape, axes.dtype) != wanted or not (idf.sum() + axes.sum()).isfinite():
-            raise ValueError(
-                f"{folder}/model.json must describe model.safetensors; the texts there are others. Fit it again."
-            )
+            raise _refused(folder / "model.json", "describe model.safetensors; the texts there are others")
     return Encoding.from_json(plain, texts)
 
 
@@ -209,9 +205,7 @@ def _tensors(member: Member | PictureMember) -> Iterator[tuple[str, Tensor]]:
         return
     origin, ranks = member.origin, None if member.ranks is None else member.ranks.knots
     parts = {"shift": member.shift, "scale": member.scale, "origin": origin, "ranks": ranks}
-    yield from (
-        (name, torch.as_tensor(part).clone()) for name, part in parts.items() if part is not None
-    )  # ranks are shared
+    yield from ((name, torch.as_tensor(part).clone()) for name, part in parts.items() if part is not None)
 
 
 def _member(part: dict[str, Any], own: dict[str, Tensor], c: int) -> Member | PictureMember:
@@ -252,12 +246,9 @@ def _learner(kind: str, own: dict[str, Tensor], sharpness: float, d: int, c: int
     if not count or set(arrays) != set(names) or arrays["knots"].shape[1:] != (d,):
         return None
     ways = [[arrays[f"{i}.{name}"] for name in _WAY] for i in range(count)]
-    if not all(_is_way(way, d, c) for way in ways):
+    wide, inputs = (2 * d,), [int((way[1] != 0).sum()) for way in ways]
+    shapes = [[wide, wide, (len(way[2]), k), (len(way[2]), c), (c,), (1,)] for way, k in zip(ways, inputs, strict=True)]
+    if [[part.shape for part in way] for way in ways] != shapes:
         return None
     seen = [Seen(way[0], way[1], Machine(way[2], way[3], way[4], float(way[5][0]))) for way in ways]
     return Regression(Ranks(arrays["knots"]), tuple(seen), sharpness)
-
-
-def _is_way(way: list[NDArray[Any]], d: int, c: int) -> bool:
-    m, inputs = len(way[2]), int((way[1] != 0).sum())
-    return [part.shape for part in way] == [(2 * d,), (2 * d,), (m, inputs), (m, c), (c,), (1,)]
