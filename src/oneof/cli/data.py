@@ -63,10 +63,10 @@ def _where(name: str, folder: Path | None) -> dict[str, str]:
         return here | {"where": "with the package"}
     if folder is None or missing(name, folder):
         return here | {"where": "", "needs": ", ".join(named.files)}
-    first, own = folder / named.files[0], folder / (named.folder or "")
-    return here | {
-        "where": str(own if named.folder and own.is_dir() else first if len(named.files) == 1 else first.parent)
-    }
+    if named.folder and (folder / named.folder).is_dir():
+        return here | {"where": str(folder / named.folder)}
+    first = folder / named.files[0]
+    return here | {"where": str(first if len(named.files) == 1 else first.parent)}
 
 
 def _verify(names: list[str], folder: Path | None, as_json: bool) -> None:

@@ -132,9 +132,8 @@ def _results(digits: Digits, out: Path) -> dict[str, tuple[Words, str, Words]]:
     counts = (digits.votes[..., None] == np.array(NAMES)).sum(1)
     at_random = np.random.default_rng(0).random(counts.shape)  # ties
     read = read_long(out / "votes.csv")
-    ours, predicted = (
-        np.array(read_csv(out / name)["label"].to_pylist()) for name in ("labels.csv", "predictions.csv")
-    )
+    sheets = (read_csv(out / f"{name}.csv") for name in ("labels", "predictions"))
+    ours, predicted = (np.array(sheet["label"].to_pylist()) for sheet in sheets)
 
     def learned_from(labels: Words) -> tuple[Words, str, Words]:
         learner = LogisticRegression(max_iter=1000).fit(digits.pixels[:n] / 16, labels)
@@ -153,9 +152,7 @@ def _show(digits: Digits, results: dict[str, tuple[Words, str, Words]]) -> None:
     from rich.table import Table
 
     n = len(digits.votes)
-    title = (
-        f"\nWhich labels are right? The truth of {n:,} digits with votes and {NEW} new ones; no command above saw it."
-    )
+    title = f"\nWhich labels are right? The truth of {n:,} digits with votes, {NEW} new ones; no command above saw it."
     table = Table("labels from", "right", "learner", "new digits right", title=title, title_justify="left")
     for whose, (labels, learner, predicted) in results.items():
         hits = (labels == digits.labels[:n], predicted == digits.labels[n:])

@@ -118,9 +118,8 @@ def _there(wanted: Table, names: tuple[str, ...] | None, data_dir: Path | None) 
     if names is not None:
         for name in names:
             if name not in REAL:
-                raise ValueError(
-                    f"{name} is not run by this command: its rows come from {wanted.images and wanted.images.how}. Use --show."
-                )
+                how = wanted.images and wanted.images.how
+                raise ValueError(f"{name} is not run by this command: its rows come from {how}. Use --show.")
             load(name, data_dir)
         return list(names)
     folder = data_folder(data_dir)

@@ -21,13 +21,8 @@ def calibrate(judged: Judged, claim: Claim) -> dict[str, Any]:
         return {"by": "nothing", "reason": claim.reason, "rows": 0, "accuracy": [], "scores": []}
     gold = claim.by == "gold labels"
     used = judged.known if gold else judged.speaking
-    return {
-        "by": claim.by,
-        "reason": claim.reason,
-        "rows": len(used.gold),
-        "accuracy": _accuracy_above(used, gold),
-        "scores": _scores(used, gold),
-    }
+    curves = {"accuracy": _accuracy_above(used, gold), "scores": _scores(used, gold)}
+    return {"by": claim.by, "reason": claim.reason, "rows": len(used.gold), **curves}
 
 
 def _accuracy_above(judged: Judged, gold: bool) -> list[list[float]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import hashlib
 import json
 from collections.abc import Callable, Iterable
@@ -10,18 +11,23 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 from oneof.data.images import list_folder
+from oneof.runs.accuracy import SAMPLE, drawn_rows
 from oneof.runs.model import Model
 from oneof.runs.review.decided import decided_table
 from oneof.runs.review.log import Log, verdicts
 from oneof.runs.stored_model import FORMAT, load_model
 from oneof.storage.files import written_beside
 from oneof.storage.schema import NOTHING, NUMBER, first_misfit
+from oneof.storage.sheets import write_sheet
 
 FACTS, PURIFIED, TRAINING, ROWS = "run.json", "purified.parquet", "training.json", "rows.jsonl"
+SAMPLE_CSV = "sample.csv"  # rows to label, drawn at random: fifty labels show how often the model is right on all
 _FACTS = {
     **dict.fromkeys(("format", "seed", "n", "d"), int),
     **dict.fromkeys(("oneof", "torch", "file", "fingerprint", "rule"), str),
@@ -123,9 +129,8 @@ def _fitting(found: Any, shape: Any, path: Path, name: str = "") -> Any:
 
 
 def _damaged(path: Path) -> ValueError:
-    return ValueError(
-        f"a run must hold {path.name}; in {path.parent} it is missing or damaged. Fit it again, in another folder."
-    )
+    where = f"in {path.parent} it is missing or damaged"
+    return ValueError(f"a run must hold {path.name}; {where}. Fit it again, in another folder.")
 
 
 def _other(path: Path, misfit: str) -> ValueError:
@@ -159,3 +164,30 @@ def fingerprint(path: Path) -> str:
         raise ValueError(f"a table must be a file; {path} is a pipe or a device. Save it as a file.")
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def write_sample(purified: pa.Table, folder: Path) -> None:
+    """Write the rows that are drawn, with their sets and an empty column for the right label; no guess, which would lead a person."""
+    rows = drawn_rows(purified.num_rows)[:SAMPLE]
+    sets = purified["original"].take(pa.array(rows))
+    write_sheet(
+        pa.table({"row": rows, "candidates": sets, "gold": pa.nulls(len(rows), pa.string())}), folder / SAMPLE_CSV
+    )
+
+
+def read_sample(path: Path, classes: NDArray[np.str_], n: int) -> NDArray[np.intp]:
+    """Gold labels [n] from the columns `row` and `gold` of a CSV file, -1 where there is none."""
+    place = {str(name): j for j, name in enumerate(classes.tolist())}
+    found = np.full(n, -1)
+    with path.open(newline="", encoding="utf-8-sig") as file:
+        lines = csv.DictReader(file)
+        if not {"row", "gold"} <= set(lines.fieldnames or ()):
+            raise ValueError(f"{path} must have the columns row and gold; it has {', '.join(lines.fieldnames or ())}.")
+        for number, line in enumerate(lines, 2):
+            row, label = line["row"] or "", (line["gold"] or "").strip()
+            if not row.isdecimal() or int(row) >= n:
+                raise ValueError(f"{path} must name rows from 0 to {n - 1}; line {number} has {row!r}.")
+            if label and label not in place:
+                raise ValueError(f"{path} must hold labels that the sets have; line {number} has {label!r}.")
+            found[int(row)] = place.get(label, -1)
+    return found

@@ -18,7 +18,7 @@ from oneof.data.images import coarse
 from oneof.metrics import CRITERIA
 from oneof.runs.accuracy import ENOUGH, SAMPLE, Claim, Judged, claim, drawn_rows, random_sample
 from oneof.runs.calibrate import calibrate
-from oneof.runs.folder import FACTS, PURIFIED, ROWS, TRAINING, write_json, write_rows
+from oneof.runs.folder import FACTS, PURIFIED, ROWS, TRAINING, write_json, write_rows, write_sample
 from oneof.runs.labels import (
     Judgement,
     Opinions,
@@ -33,7 +33,6 @@ from oneof.runs.labels import (
 from oneof.runs.model import Model, member_of
 from oneof.runs.nearest_rows import find_evidence
 from oneof.runs.pictures import BY_SIZE, OnPictures, train_on_pictures
-from oneof.runs.sample import write_sample
 from oneof.runs.stored_model import FORMAT, save_model
 from oneof.runs.weighing import Rows, weigh_learners
 from oneof.selection.leave_one_out import ask_strangers

@@ -59,10 +59,8 @@ class Purified:
 def read_purified(cells: pa.Table, classes: Sequence[Any]) -> Purified:
     """Read the purified table; labels that it has beyond the model's classes (a gold label may be one) come last."""
     has_gold = "gold" in cells.column_names
-    named = [
-        pc.list_flatten(cells["original"]),
-        *(cells[name] for name in ("label", "outside", "gold")[: 2 + has_gold]),
-    ]
+    labels = (cells[name] for name in ("label", "outside", *["gold"] * has_gold))
+    named = [pc.list_flatten(cells["original"]), *labels]
     more = (name for column in named for name in pc.unique(column).to_pylist() if name is not None)
     names = tuple(dict.fromkeys([*map(str, classes), *more]))
     known = pa.array(names, pa.string())

@@ -60,11 +60,8 @@ _ON_PICTURES = {"networks": int, "network": str, "pixels": [int]}
 def save_model(model: Model, folder: Path) -> None:
     """Write model.safetensors, then model.json, which holds the checksums of the first and of itself."""
     model.check_portable()
-    tensors = {
-        f"{i}.{name}": tensor.detach().cpu().contiguous()
-        for i, member in enumerate(model.members)
-        for name, tensor in _tensors(member)
-    }
+    parts = [(f"{i}.{name}", part) for i, member in enumerate(model.members) for name, part in _tensors(member)]
+    tensors = {name: part.detach().cpu().contiguous() for name, part in parts}
     texts = {f"texts.{name}": torch.from_numpy(array) for name, array in model.encoding.arrays.items()}
     arrays = {f"{one.kind}.{name}": torch.from_numpy(part) for one in model.others for name, part in _arrays(one)}
     content = save(tensors | texts | arrays)

@@ -53,7 +53,5 @@ def _lost(table: Purified, names: list[str], place: NDArray[np.int64]) -> list[S
     even = np.bincount(at, 1 / table.sizes[row])
     lost = np.flatnonzero((even >= _ROWS) & ~np.isin(cells, place * c + table.label))
     worst = lost[np.argsort(-even[lost], kind="stable")][:_SHOWN]
-    return [
-        SimpleNamespace(label=table.names[cells[k] % c], group=names[cells[k] // c], share=float(even[k]))
-        for k in worst
-    ]
+    found = ((*divmod(cells[k], c), float(even[k])) for k in worst)
+    return [SimpleNamespace(label=table.names[j], group=names[group], share=share) for group, j, share in found]

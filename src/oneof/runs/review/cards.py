@@ -41,9 +41,8 @@ class Items:
             shown = [*columns, *self.images] if columns else list(dict.fromkeys(others))[: max(_FEW, len(first))]
             self.cells = read_numbers(source, [], list(dict.fromkeys(shown)))[1]
         elif columns:
-            raise ValueError(
-                f"--column needs the file that was learned from, unchanged; {path} is gone or another. Leave it out."
-            )
+            why = f"{path} is gone or another"
+            raise ValueError(f"--column needs the file that was learned from, unchanged; {why}. Leave it out.")
 
     def show(self, row: int) -> list[tuple[str, str]]:
         """Name and text of every column that is no picture."""

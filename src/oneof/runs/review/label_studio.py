@@ -205,8 +205,8 @@ class Handler(Answering):
         def train(asked: dict[str, Any]) -> dict[str, Any]:
             return self.server.hear({"action": "START_TRAINING"})
 
-        nothing: dict[str, Any] = dict.fromkeys(
-            ("/validate", "/delete", "/duplicate_model", "/job_status"), lambda asked: {}
-        )
+        ways: dict[str, Any] = {
+            f"/{name}": lambda asked: {} for name in ("validate", "delete", "duplicate_model", "job_status")
+        }
         known = {"/setup": self.server.set_up, "/predict": self.server.predict, "/webhook": self.server.hear}
-        self.answer({**nothing, **known, "/train": train})
+        self.answer({**ways, **known, "/train": train})

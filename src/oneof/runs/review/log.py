@@ -134,9 +134,8 @@ class Log:
         shape = _LINE | {"undoes": str} if isinstance(found, dict) and "undoes" in found else _DECISION
         misfit = first_misfit(found, shape)
         if misfit:
-            raise ValueError(
-                f"{self.path} must hold a decision per line; in line {self._lines} {misfit}. Delete the line."
-            )
+            where = f"in line {self._lines} {misfit}"
+            raise ValueError(f"{self.path} must hold a decision per line; {where}. Delete the line.")
         return found  # type: ignore[no-any-return]
 
 
