@@ -45,7 +45,6 @@ def label_studio(
 
 
 def _serve(make: Callable[..., Any], opened: "Review", port: int, told: Callable[[Any], str]) -> None:
-    """Serve a review until it is stopped."""
     try:
         server = make(opened, port=port)
     except OSError as error:

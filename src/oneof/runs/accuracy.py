@@ -80,7 +80,6 @@ class Judged(NamedTuple):
         return self.where(np.logical_not(self.candidates.all(axis=1)))
 
     def where(self, rows: Mask) -> Judged:
-        """Some of the rows."""
         plain = None if self.plain is None else self.plain[rows]
         return Judged(self.probabilities[rows], self.candidates[rows], self.gold[rows], plain, self.voted)
 

@@ -144,7 +144,6 @@ def write_json(value: Any, path: Path) -> None:
 
 
 def write_rows(rows: Iterable[dict[str, Any]], path: Path) -> None:
-    """Write one JSON object per line."""
     with written_beside(path) as file:
         file.writelines(f"{json.dumps(row, ensure_ascii=False)}\n".encode() for row in rows)
 

@@ -119,7 +119,6 @@ class Model:
 
     @property
     def t(self) -> int:
-        """Networks."""
         return sum(member.stack.t for member in self.members)
 
     @property

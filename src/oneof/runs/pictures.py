@@ -41,9 +41,8 @@ class OnPictures:
     def __post_init__(self) -> None:
         network_of(self.network or "lenet")  # a name that nobody knows is told before all else
         if self.views not in VIEWS:
-            raise ValueError(
-                f"views must be one of {', '.join(VIEWS)}; got {self.views!r}.{did_you_mean(self.views, list(VIEWS))}"
-            )
+            near = did_you_mean(self.views, VIEWS)
+            raise ValueError(f"views must be one of {', '.join(VIEWS)}; got {self.views!r}.{near}")
 
 
 BY_SIZE = OnPictures()

@@ -220,7 +220,6 @@ def _member(part: dict[str, Any], own: dict[str, Tensor], c: int) -> Member | Pi
 
 
 def _arrays(learner: Learner) -> Iterator[tuple[str, NDArray[Any]]]:
-    """Its arrays by name."""
     if isinstance(learner, Forest):
         yield from ((name, getattr(learner, name)) for name in _FOREST)
     if isinstance(learner, Regression):

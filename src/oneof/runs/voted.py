@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,14 +39,6 @@ class Voted:
         return replace(asked, candidates=CANDIDATES, empty="unlabelled", ignore=ignore)
 
 
-class Weighed(NamedTuple):
-    """What training is given."""
-
-    examples: Examples
-    space: Space
-    people: dict[str, Any]
-
-
 def read_voted(file: Path, asked: VotesFile) -> Voted:
     """Read the votes and find each row's."""
     votes, source = read_votes(asked), open_table(file)
@@ -65,14 +57,13 @@ def _stars(asked: VotesFile, votes: Votes, item: NDArray[np.intp]) -> dict[int, 
     return {row: said[items[i]] for row, i in enumerate(item) if i >= 0 and items[i] in said}
 
 
-def weigh_votes(examples: Examples, voted: Voted, space: Space, seed: int) -> Weighed:
-    """Examples with the prior that held-out votes advise."""
+def weigh_votes(examples: Examples, voted: Voted, space: Space, seed: int) -> tuple[Examples, Space, dict[str, Any]]:
+    """Examples with the prior that held-out votes advise, the space that suits it, and what is known of those who voted."""
     found, classes = vote_prior(examples.plain, voted.votes, voted.item, seed), examples.candidates.classes
     place = {str(name): j for j, name in enumerate(classes.tolist())}
     column = [place[name] for name in voted.votes.labels]
 
     def widened(values: NDArray[Any], other: float) -> NDArray[Any]:
-        """The columns of the votes' labels among all classes."""
         wide = np.full((len(values), len(classes)), other, dtype=values.dtype)
         wide[:, column] = values
         return wide
@@ -91,7 +82,7 @@ def weigh_votes(examples: Examples, voted: Voted, space: Space, seed: int) -> We
         beside=Judgement(widened(found.said, _FEW), opinion, judges),
         votes=counted(voted.votes, voted.item),
     )
-    return Weighed(weighed, narrowed(space, found), people_of(voted.votes, found))
+    return weighed, narrowed(space, found), people_of(voted.votes, found)
 
 
 def people_of(votes: Votes, found: VotePrior) -> dict[str, Any]:

@@ -107,10 +107,8 @@ def card(run: Run, items: Items, row: int) -> dict[str, Any]:
         ],
         "suggested": found["label"],
         "outside": found["outside"],
-        "near": [_neighbour(run, items, int(other)) for other in found["neighbours"]],
+        "near": [
+            {"row": i, "label": run.purified["label"][i].as_py(), "item": (items.show(i) or [("", "")])[0][1][:80]}
+            for i in found["neighbours"]
+        ],
     }
-
-
-def _neighbour(run: Run, items: Items, row: int) -> dict[str, Any]:
-    shown = items.show(row)
-    return {"row": row, "label": run.purified["label"][row].as_py(), "item": shown[0][1][:80] if shown else ""}

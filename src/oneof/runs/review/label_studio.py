@@ -115,7 +115,6 @@ class Backend(ThreadingHTTPServer):
         return f"oneof {self.review.id}"
 
     def row_of(self, task: dict[str, Any]) -> int | None:
-        """The row that a task is about."""
         data = task.get("data")
         row = data.get("row") if isinstance(data, dict) else None
         if isinstance(row, int) and not isinstance(row, bool) and 0 <= row < len(self.review.labels):
@@ -130,14 +129,10 @@ class Backend(ThreadingHTTPServer):
 
     def _predicted(self, task: dict[str, Any], table: pa.Table) -> dict[str, Any]:
         row = self.row_of(task)
-        if row is None:
-            found = self._from_data(task.get("data") or {})
-        else:
-            found = table["label"][row].as_py(), table["probability"][row].as_py()
-        if found is None:
-            return {"result": [], "score": 0.0, "model_version": self.version}
-        result = choice(found[0], f"task-{task.get('id')}", *self.names)
-        return {"result": [result], "score": round(float(found[1]), 6), "model_version": self.version}
+        known = None if row is None else tuple(table[name][row].as_py() for name in ("label", "probability"))
+        label, score = known or self._from_data(task.get("data") or {}) or (None, 0.0)
+        result = [] if label is None else [choice(label, f"task-{task.get('id')}", *self.names)]
+        return {"result": result, "score": round(float(score), 6), "model_version": self.version}
 
     def _from_data(self, data: dict[str, Any]) -> tuple[str, float] | None:
         model = self.review.run.model
@@ -202,11 +197,7 @@ class Handler(Answering):
         self.answer({"/": lambda asked: up, "/health": lambda asked: up, "/versions": lambda asked: versions})
 
     def do_POST(self) -> None:
-        def train(asked: dict[str, Any]) -> dict[str, Any]:
-            return self.server.hear({"action": "START_TRAINING"})
-
-        ways: dict[str, Any] = {
-            f"/{name}": lambda asked: {} for name in ("validate", "delete", "duplicate_model", "job_status")
-        }
-        known = {"/setup": self.server.set_up, "/predict": self.server.predict, "/webhook": self.server.hear}
-        self.answer({**ways, **known, "/train": train})
+        unused = ("/validate", "/delete", "/duplicate_model", "/job_status")
+        ways: dict[str, Any] = dict.fromkeys(unused, lambda asked: {})
+        ways |= {"/setup": self.server.set_up, "/predict": self.server.predict, "/webhook": self.server.hear}
+        self.answer(ways | {"/train": lambda asked: self.server.hear({"action": "START_TRAINING"})})

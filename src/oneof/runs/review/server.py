@@ -33,7 +33,6 @@ class ReviewServer(ThreadingHTTPServer):
 
     @property
     def address(self) -> str:
-        """Where a person's browser goes."""
         return f"http://{HOST}:{self.server_port}/?token={self.token}"
 
 

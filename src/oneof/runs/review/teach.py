@@ -33,7 +33,6 @@ class Again:
 
     @classmethod
     def of(cls, run: Run) -> Again:
-        """The decisions of a run's folder."""
         return cls(run, tuple(Log(run.folder).standing))
 
     @cached_property
