@@ -22,8 +22,9 @@ from oneof.cli import main
 from oneof.data.images import Pixels
 from oneof.data.roles import Roles
 from oneof.runs import fit_table as fitting
+from oneof.runs.examples import examples_of
 from oneof.runs.export import export_onnx
-from oneof.runs.fit_table import Task, examples_of, fit_again, fit_table
+from oneof.runs.fit_table import Task, fit_again, fit_table
 from oneof.runs.folder import Run
 from oneof.runs.learn import SPACE
 from oneof.runs.model import PictureMember

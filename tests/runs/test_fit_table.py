@@ -23,7 +23,8 @@ from oneof.cli import app, main
 from oneof.data.table import Roles, read_columns, read_table
 from oneof.estimator.classifier import PartialLabelClassifier
 from oneof.runs.accuracy import drawn_rows
-from oneof.runs.fit_table import Task, examples_of, fit_table, look_at
+from oneof.runs.examples import examples_of, look_at
+from oneof.runs.fit_table import Task, fit_table
 from oneof.runs.folder import Run, write_json
 from oneof.selection.space import Space
 

@@ -24,7 +24,7 @@ def tune(
     import torch
 
     from oneof.data.table import read_table
-    from oneof.runs.fit_table import examples_of
+    from oneof.runs.examples import examples_of
     from oneof.runs.folder import fingerprint, write_json
     from oneof.selection.space import Space
     from oneof.selection.trying import Search

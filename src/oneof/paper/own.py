@@ -14,7 +14,7 @@ from oneof.paper.compare import holm, paired
 from oneof.paper.experiments import TABLES, TABULAR, System
 from oneof.paper.obtain import Cell, missing, obtain
 from oneof.paper.tables import HEADS, typeset
-from oneof.runs.fit_table import examples_of
+from oneof.runs.examples import examples_of
 from oneof.selection.choose import rules
 from oneof.storage.did_you_mean import did_you_mean
 from oneof.storage.rows import Row, append, read

@@ -10,18 +10,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from oneof.data.embed import MODELS, weights_here
-from oneof.data.encode import learn_encoding
 from oneof.data.images import FILE, folder_of
 from oneof.data.roles import Roles
-from oneof.data.table import Table, read_table
-from oneof.inspect import inspect_sets, inspect_table
-from oneof.inspect.advice import Finding
+from oneof.data.table import read_table
 from oneof.methods import METHODS
 from oneof.purify import PURIFY
-from oneof.runs.folder import FACTS, Run, fingerprint, read_sample, write_json
+from oneof.runs.examples import examples_of, look_at, with_answers
+from oneof.runs.folder import FACTS, Run, fingerprint, write_json
 from oneof.runs.learn import SPACE, Examples, Learned, learn, write_learned
 from oneof.runs.pictures import BY_SIZE, OnPictures, check_for_pictures
 from oneof.runs.review.log import Log
@@ -156,9 +152,7 @@ def _make_ready(
         raise ValueError(f"{file} must not change while it is read; it did. Repeat the command.")
     check_rows(len(mixed.columns), processes)
     examples, remarks = examples_of(mixed, folder_of(file), cache)
-    if task.answers is not None:
-        said = read_sample(Path(task.answers), examples.candidates.classes, len(examples.x))
-        examples = replace(examples, gold=said if examples.gold is None else np.where(said >= 0, said, examples.gold))
+    examples = with_answers(examples, task.answers)
     if again is None:
         warnings = look_at(examples, mixed, task.seed) + remarks + (voted.remarks if voted else [])
         for text in warnings:
@@ -178,34 +172,6 @@ def _make_ready(
         space = again.space(space, *examples.candidates.mask.shape)
         facts |= {"taught": sorted(again.said)} if again.said else {}
     return Ready(examples, space, facts | {"warnings": warnings})
-
-
-def examples_of(mixed: Table, folder: Path, cache: Path | None = None) -> tuple[Examples, list[str]]:
-    """What is learned from a table, and what to say of it; names of images in it are of files in the folder."""
-    encoding = learn_encoding(mixed.columns, mixed.roles, folder=folder, cache=cache)
-    named = [part.model for part in encoding.embedded]
-    told = [f"pictures are embedded by {name}. To train a network on them instead, say --network NAME." for name in named if name == MODELS["image"]]  # fmt: skip
-    if not encoding.pixels:
-        x = encoding.transform(mixed.columns, folder=folder, cache=cache, named=named)
-        return Examples(x, mixed.candidates, encoding, mixed.gold, mixed.groups), told
-    read = encoding.pictures(mixed.columns, folder)
-    beside = [*mixed.columns.names, *mixed.roles.categories]
-    told = [f"columns beside the pictures are not learned from: {', '.join(beside)}. To use both, say --image-model NAME."] * bool(beside)  # fmt: skip
-    told += [read.fault] if read.fault else []
-    return Examples(read.levels, mixed.candidates, encoding, mixed.gold, mixed.groups, blank=~read.readable), told
-
-
-def look_at(examples: Examples, mixed: Table, seed: int) -> list[str]:
-    """What to warn of; what cannot be learned is an error. Of pictures the sets alone are looked at: no single pixel says much."""
-    if not examples.encoding.pixels:
-        findings = inspect_table(mixed, examples.x, examples.encoding.names, seed=seed).findings
-    else:
-        said = tuple(Finding("warn", "reading", line) for line in mixed.remarks())
-        findings = inspect_sets(None, mixed.candidates, seed=seed).findings + said
-    stop = next((finding.text for finding in findings if finding.severity == "stop"), None)
-    if stop is not None:
-        raise ValueError(f"{mixed.columns.source} cannot be learned from: {stop}")
-    return [finding.text for finding in findings if finding.severity == "warn"]
 
 
 def _settled(file: Path, task: Task, time_limit: float | None) -> Task:
