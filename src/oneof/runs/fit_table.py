@@ -114,7 +114,7 @@ def fit_again(folder: Path, out: Path, **how: Any) -> Run:
     task: Task = restored(asked, {kind.__name__: kind for kind in known})
     again = Again.of(run)
     made = fit_table(file, out, task, again=again, **how)
-    Log(out).carry(again.standing)
+    Log(out).write(*again.standing)
     return made
 
 

@@ -89,11 +89,12 @@ class Log:
             self._lines += 1
             self._take(self._parsed(line))
 
-    def write(self, decision: Decision) -> None:
-        """Append a decision; one that is there already (a browser may send it twice) is not written again."""
+    def write(self, *decisions: Decision) -> None:
+        """Append decisions; one that is there already (a browser may send it twice) is not written again."""
         self.refresh()
-        if decision.id not in self._standing and decision.id not in self._undone:
-            self._append(asdict(decision))
+        known = {*self._standing, *self._undone}
+        if more := [asdict(one) for one in decisions if one.id not in known]:
+            self._append(*more)
 
     def undo(self, who: str) -> Decision | None:
         """Take back the person's last decision that stands; None if there is none."""
@@ -105,13 +106,6 @@ class Log:
 
     def retract(self, decision: str, who: str) -> None:
         self._append({"undoes": decision, "who": who, "id": uuid4().hex, "when": _now()})
-
-    def carry(self, others: Iterable[Decision]) -> None:
-        """Append decisions from the log of another run of the same table."""
-        self.refresh()
-        known = {*self._standing, *self._undone}
-        if more := [asdict(one) for one in others if one.id not in known]:
-            self._append(*more)
 
     def _append(self, *lines: dict[str, Any]) -> None:
         append(self.path, lines)

@@ -103,8 +103,6 @@ class Answering(BaseHTTPRequestHandler):
 
 
 class Handler(Answering):
-    """One connection of the page."""
-
     server: ReviewServer
 
     def do_GET(self) -> None:

@@ -182,7 +182,7 @@ class Review:
                 self.learning = {"state": "failed", "text": last}
                 return
             self.log.refresh()
-            Log(out).carry(self.log.standing)  # also what was decided meanwhile
+            Log(out).write(*self.log.standing)  # also what was decided meanwhile
             self._open(out)
             self.learning = {"state": "done", "text": f"learned again: {out}"}
 
