@@ -64,7 +64,7 @@ def fit(
 
     on_levels = bool((file and file.is_dir()) or roles.image) and not roles.image_model
     _set_torch(threads or (os.cpu_count() if on_levels and not deterministic else None) or 1, deterministic)
-    space = _space(method, purify, settings, networks, epochs, learners, quick)
+    space = _learners(_space(method, purify, settings, networks, epochs), learners, quick)
     said = _votes(votes, on, annotators, taxonomy, roles.separator)
     console = Terminal()
     answers = str(gold_file) if gold_file else None
@@ -107,24 +107,28 @@ def _votes(
     return VotesFile(str(file), on, "annotator", "label", tuple(annotators or ()), separator, tree)
 
 
-def _space(
-    method: str | None, purify: bool, settings: Path | None, networks: int | None, epochs: int | None, learners: list[str] | None, quick: bool
-) -> Space:  # fmt: skip
+def _space(method: str | None, purify: bool, settings: Path | None, networks: int | None, epochs: int | None) -> Space:
     """What is tried: what was not said."""
     from oneof.runs.learn import SPACE
-    from oneof.selection.space import checked_learners, method_for_tables
+    from oneof.selection.space import method_for_tables
     from oneof.selection.tune import read_setting
 
-    if quick and learners:
-        raise ValueError("--quick must not stand beside --learners; got both. Leave one of them out.")
-    space = replace(
+    return replace(
         SPACE.narrowed(read_setting(settings) if settings else {}),
         method=method_for_tables(method) if method else SPACE.method,
         purify=SPACE.purify if purify else None,
         members=networks or SPACE.members,
         epochs=epochs or SPACE.epochs,
-        learners=checked_learners(learners) if learners else SPACE.learners,
     )
+
+
+def _learners(space: Space, learners: list[str] | None, quick: bool) -> Space:
+    from oneof.selection.space import checked_learners
+
+    if quick and learners:
+        raise ValueError("--quick must not stand beside --learners; got both. Leave one of them out.")
+    if learners:
+        return replace(space, learners=checked_learners(learners))
     return space.quick if quick else space
 
 

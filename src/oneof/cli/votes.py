@@ -79,7 +79,8 @@ def votes(
         ballots = read_label_studio(file, from_name=from_name, confidence=confidence, spelling=spelling)
     else:
         ballots = read_wide(file, columns=columns or [], item=item, spelling=spelling)
-    made: dict[str, Any] = {"union": union, "at-least": partial(at_least, k=k), "vaguest": vaguest, "dawid-skene": partial(top_p, p=p)}  # fmt: skip
+    made: dict[str, Any] = {"union": union, "vaguest": vaguest}
+    made |= {"at-least": partial(at_least, k=k), "dawid-skene": partial(top_p, p=p)}
     sets = made[policy](ballots)
     if out is not None:
         write(ballots, sets, out)

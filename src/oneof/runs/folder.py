@@ -44,7 +44,9 @@ _FACTS = {
     "seconds": NUMBER,
 }
 _TRAINING = {"trials": int, "epochs": int, "columns": {str: [[(*NUMBER, NOTHING)]]}, "chosen": [int]}
-_COLUMNS = ("row", "original", "kept", "label", "probability", "margin", "agreement", "ask", "outside", "removed", "trained", "neighbours", "gain", "distribution")  # fmt: skip
+_COLUMNS = (
+    "row original kept label probability margin agreement ask outside removed trained neighbours gain distribution"
+)
 
 
 @dataclass(frozen=True)
@@ -77,7 +79,7 @@ class Run:
             table = pq.ParquetFile(path).read()
         except (pa.ArrowException, FileNotFoundError) as error:
             raise _damaged(path) from error
-        absent = next((name for name in _COLUMNS if name not in table.column_names), None)
+        absent = next((name for name in _COLUMNS.split() if name not in table.column_names), None)
         if absent is not None:
             raise _other(path, f"column {absent!r} is missing")
         if table.num_rows != self.facts["n"]:

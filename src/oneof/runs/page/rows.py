@@ -43,10 +43,8 @@ def embed_rows(table: Purified) -> SimpleNamespace:
         kept.append((position, line))
     lines = ",".join(line for _, line in sorted(kept))
     text = f'{{"columns":{_compact(COLUMNS)},"names":{_compact(table.names)},"rows":[{lines}]}}'
-    has = table.cells.column_names
-    return SimpleNamespace(
-        json=inert(text), shown=len(kept), all=table.n, has_gold="gold" in has, has_group="group" in has, has_decision="decision" in has
-    )  # fmt: skip
+    has = {f"has_{name}": name in table.cells.column_names for name in ("gold", "group", "decision")}
+    return SimpleNamespace(json=inert(text), shown=len(kept), all=table.n, **has)
 
 
 def _compact(value: Any) -> str:
