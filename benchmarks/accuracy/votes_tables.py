@@ -44,7 +44,8 @@ from oneof.data.named.catalogue import data_folder, load
 from oneof.paper.compare import holm, paired
 from oneof.paper.results import origin
 from oneof.runs.learn import SPACE, Examples, Learned, learn
-from oneof.runs.voted import Voted, Weighed, weigh_votes
+from oneof.runs.voted import Voted, weigh_votes
+from oneof.selection.space import Space
 from oneof.selection.trying import Search
 from oneof.storage.rows import append, read
 from oneof.votes import Spelling, Votes, dawid_skene, join, read_long, top_p, union
@@ -158,7 +159,7 @@ def simulated(name: str, each: int, seed: int) -> Jury:
 
 
 @cache
-def weighed(name: str, each: int | None, seed: int) -> Weighed:
+def weighed(name: str, each: int | None, seed: int) -> tuple[Examples, Space, dict[str, Any]]:
     """Votes and features as `oneof fit --votes` weighs them."""
     data = jury(name, each, seed if each else 0)
     sets = Candidates(union(data.votes).mask, np.array(data.votes.labels))
@@ -169,8 +170,8 @@ def weighed(name: str, each: int | None, seed: int) -> Weighed:
 
 @cache
 def learned(name: str, each: int | None, seed: int) -> Learned:
-    given = weighed(name, each, seed)
-    return learn(given.examples, Search(space=given.space, seed=seed))
+    examples, space, _ = weighed(name, each, seed)
+    return learn(examples, Search(space=space, seed=seed))
 
 
 def ours(name: str, each: int | None, seed: int) -> Outcome:
@@ -178,20 +179,20 @@ def ours(name: str, each: int | None, seed: int) -> Outcome:
     place = {label: j for j, label in enumerate(data.votes.labels)}
     labels = np.array([place[label] for label in run.purified["label"].to_pylist()])
     tested = None if data.x_test is None else run.model.probabilities(data.x_test).argmax(1)
-    return Outcome(labels, tested, {"chosen": weighed(name, each, seed).people["chosen"]})
+    return Outcome(labels, tested, {"chosen": weighed(name, each, seed)[2]["chosen"]})
 
 
 def held_out(name: str, each: int | None, seed: int) -> Floats:
     """Probabilities [n, c] by two models, each for the half that it has not seen."""
-    given = weighed(name, each, seed)
-    x, sets, prior = given.examples.x, given.examples.candidates, given.examples.prior
+    examples, space, _ = weighed(name, each, seed)
+    x, sets, prior = examples.x, examples.candidates, examples.prior
     assert prior is not None
     halves = np.array_split(np.random.default_rng(seed).permutation(len(x)), 2)
     p = np.zeros(prior.shape)
     for half, other in (halves, halves[::-1]):
         own = Candidates(sets.mask[other], sets.classes)
-        part = replace(given.examples, x=x[other], candidates=own, prior=prior[other], beside=None, votes=None)
-        p[half] = learn(part, Search(space=given.space, seed=seed)).model.probabilities(x[half])
+        part = replace(examples, x=x[other], candidates=own, prior=prior[other], beside=None, votes=None)
+        p[half] = learn(part, Search(space=space, seed=seed)).model.probabilities(x[half])
     return p
 
 

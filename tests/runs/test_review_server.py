@@ -21,9 +21,8 @@ from run_folder import NASTY, write_run
 from oneof.cli.review import review as review_command
 from oneof.runs.folder import Run, fingerprint
 from oneof.runs.review.log import Decision, Log, verdicts
-from oneof.runs.review.sample import accuracy_of_labels, agreement, drawn_order
 from oneof.runs.review.server import Answering, ReviewServer
-from oneof.runs.review.session import REPEAT_EVERY, Review
+from oneof.runs.review.session import REPEAT_EVERY, Review, accuracy_of_labels, agreement, drawn_order
 
 CARD = ["row", "item", "pictures", "candidates", "suggested", "outside", "near", "drawn", "run"]
 

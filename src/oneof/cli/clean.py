@@ -1,17 +1,12 @@
 """`oneof clean RUN --out LABELS`: the resolved label of every training row, with reasons."""
 
-from __future__ import annotations
-
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
 from oneof.cli.columns import RunFolder
 from oneof.cli.terminal import say
-
-if TYPE_CHECKING:
-    from oneof.runs.folder import Run
 
 
 def clean(
@@ -26,13 +21,18 @@ def clean(
     """Write the label of every training row, why it was chosen, and which rows to ask a person about, in order."""
     from oneof.runs.explain import explained
     from oneof.runs.folder import Run
-    from oneof.runs.label_studio import tasks, tasks_of, write_tasks
+    from oneof.runs.review.cards import Items
+    from oneof.runs.review.label_studio import tasks, tasks_of, write_tasks
     from oneof.storage.sheets import ENDINGS, check_out, write_sheet
 
     check_out(out, (*ENDINGS, ".json"))
     opened = Run.open(run)
-    carried = _carried(opened, column or [])
     table = explained(opened.decided, opened.model.voices)
+    taken = next((name for name in column or () if name in table.column_names), None)
+    if taken is not None:
+        raise ValueError(f"--column must not have the name of a column of the result; got {taken!r}. Leave it out.")
+    read = Items(opened, column).cells if column else {}
+    carried = {name: read[name] for name in column or ()}
     if out.suffix.lower() == ".json":
         table = table if every else table.filter(table["ask"])
         names = {"from_name": from_name, "to_name": to_name}
@@ -47,13 +47,3 @@ def clean(
         f"wrote {out}: {table.num_rows:,} rows, {asked:,} to ask a person about, {outside:,} whose set seems to miss the truth"
         + f", {decided:,} decided by people" * (decided > 0)
     )
-
-
-def _carried(run: Run, columns: list[str]) -> dict[str, list[Any]]:
-    """Columns of the file that was learned from, if it is still the same."""
-    from oneof.runs.review.cards import Items
-
-    taken = next((name for name in columns if name in run.decided.column_names), None)
-    if taken is not None:
-        raise ValueError(f"--column must not have the name of a column of the result; got {taken!r}. Leave it out.")
-    return {name: cells for name, cells in Items(run, columns).cells.items() if name in columns}

@@ -10,12 +10,8 @@ import typer
 
 from oneof.data.roles import Roles
 
-TableFile = Annotated[
-    Path, typer.Argument(help="A CSV, TSV, Parquet or npz table, or a .mat file of the partial-label community.")
-]
-CacheFolder = Annotated[
-    Path | None, typer.Option("--cache-dir", help="Where embeddings are kept. Default: ~/.cache/oneof, or as XDG_CACHE_HOME says.")
-]  # fmt: skip
+TableFile = Annotated[Path, typer.Argument(help="A CSV, TSV, Parquet or npz table, or a .mat file of the partial-label community.")]  # fmt: skip
+CacheFolder = Annotated[Path | None, typer.Option("--cache-dir", help="Where embeddings are kept. Default: ~/.cache/oneof, or as XDG_CACHE_HOME says.")]  # fmt: skip
 RunFolder = Annotated[Path, typer.Argument(help="A folder that oneof fit wrote.")]
 DataFolder = Annotated[Path | None, typer.Option(help="Folder of the data sets. Default: what ONEOF_DATA says.")]
 _DEFAULT = Roles()
@@ -39,16 +35,10 @@ _OPTIONS: dict[str, tuple[Any, Any]] = {
 
 def takes_roles(command: Callable[..., None]) -> Callable[..., None]:
     """The command with these options in place of its argument `roles`."""
-    hints = get_type_hints(command, include_extras=True)
-    own = [
-        one.replace(annotation=hints[name], kind=Parameter.KEYWORD_ONLY)
-        for name, one in signature(command).parameters.items()
-        if name != "roles"
-    ]
-    options = [
-        Parameter(name, Parameter.KEYWORD_ONLY, annotation=annotation, default=default)
-        for name, (annotation, default) in _OPTIONS.items()
-    ]
+    hints, alone = get_type_hints(command, include_extras=True), Parameter.KEYWORD_ONLY
+    given = [one for one in signature(command).parameters.values() if one.name != "roles"]
+    own = [one.replace(annotation=hints[one.name], kind=alone) for one in given]
+    options = [Parameter(name, alone, annotation=kind, default=value) for name, (kind, value) in _OPTIONS.items()]
 
     @wraps(command)
     def with_options(**given: Any) -> None:

@@ -11,9 +11,7 @@ def compare(
     data: Annotated[str, typer.Option(help="A named set such as lost, or a table with a column 'candidates'.")],
     seeds: Annotated[int, typer.Option(min=2, help="Splits to train on, from 130 on.")] = 10,
     against: Annotated[str, typer.Option(help="Rivals, with commas between: pop,proden,cc+pop, ...")] = "pop,proden",
-    gold: Annotated[
-        str, typer.Option(help="Of a table: the column of true labels, which report and never choose.")
-    ] = "label",
+    gold: Annotated[str, typer.Option(help="Of a table: the column of true labels; they never choose.")] = "label",
     latex: Annotated[bool, typer.Option("--latex", help="Print LaTeX in place of Markdown.")] = False,
     rows: Annotated[Path, typer.Option(help="The file of rows; what it has is not run again.")] = Path("compare.jsonl"),
     data_dir: Annotated[Path | None, typer.Option(help="Where named sets lie; default: ONEOF_DATA.")] = None,

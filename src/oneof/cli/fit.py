@@ -101,12 +101,10 @@ def _votes(
         raise ValueError("--annotators must stand beside --votes, whose columns it names. Add --votes FILE.")
     if file is None and taxonomy:
         raise ValueError("--taxonomy must stand beside --votes, whose labels it orders. Add --votes FILE.")
+    if file is None:
+        return None
     tree = None if taxonomy is None else str(taxonomy)
-    return (
-        None
-        if file is None
-        else VotesFile(str(file), on, "annotator", "label", tuple(annotators or ()), separator, tree)
-    )
+    return VotesFile(str(file), on, "annotator", "label", tuple(annotators or ()), separator, tree)
 
 
 def _space(method: str | None, purify: bool, settings: Path | None, networks: int | None, epochs: int | None) -> Space:
@@ -165,7 +163,7 @@ def show(run: Run, console: Terminal) -> None:
 
     from oneof.metrics import in_words
     from oneof.runs.accuracy import Claim
-    from oneof.runs.sample import FILE
+    from oneof.runs.folder import SAMPLE_CSV
 
     facts, purified = run.facts, run.decided
     asked = pc.sum(purified["ask"]).as_py() or 0
@@ -183,4 +181,4 @@ def show(run: Run, console: Terminal) -> None:
         table.add_row(name, Text(value))
     console.print(table)
     if facts["estimate"]["by"] != "gold labels":
-        console.print(Text(f"To know the accuracy: fill in {run.folder / FILE} and fit again with --gold-file."))
+        console.print(Text(f"To know the accuracy: fill in {run.folder / SAMPLE_CSV} and fit again with --gold-file."))

@@ -45,15 +45,12 @@ def label_studio(
 
 
 def _serve(make: Callable[..., Any], opened: "Review", port: int, told: Callable[[Any], str]) -> None:
-    """Serve a review until it is stopped."""
     try:
         server = make(opened, port=port)
     except OSError as error:
         raise ValueError(f"--port must be free on this machine; {port} is not ({error}). Give another one.") from error
     if opened.log.torn:
-        typer.echo(
-            f"{opened.log.path} ends in a damaged line, which the next decision moves to a file beside.", err=True
-        )
+        typer.echo(f"{opened.log.path} ends in a damaged line; the next decision moves it to a file beside.", err=True)
     typer.echo(f"{len(opened.log.standing):,} decisions so far; {told(server)}   (Ctrl-C ends)")
     try:
         server.serve_forever()

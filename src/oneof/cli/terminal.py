@@ -20,7 +20,6 @@ class Terminal(Console):
 
 
 def say(text: str, err: bool = False) -> None:
-    """Print one line."""
     typer.echo(bounded(text), err=err)
 
 

@@ -35,9 +35,7 @@ def tune(
     load_optuna()  # so that one who has none hears of it before a file is read
     torch.set_num_threads(1)
     if roles.image and not roles.image_model:
-        raise ValueError(
-            "--image needs --image-model here: networks on pictures are not tuned. Name one that timm knows."
-        )
+        raise ValueError("--image needs --image-model here: networks on pictures are not tuned. Name one of timm's.")
     examples, _ = examples_of(read_table(file, roles), file.parent, cache_dir)
     asked = Search(Space(trial_epochs=epochs), seed, groups=examples.groups)
     said = {"oneof": __version__, "data": fingerprint(file), "roles": roles, "epochs": epochs, "seed": seed}
@@ -45,9 +43,7 @@ def tune(
     place = storage or f"sqlite:///{out.with_suffix('.db')}"
     found = search_settings(folds, trials, place, plain_value(said), say=typer.echo)
     write_json(found.setting, out)
-    typer.echo(
-        f"best of {found.tried} ({found.stopped} stopped early): {found.score:.4f} on held-out sets, {found.setting}"
-    )
-    typer.echo(
-        f"written to {out}: oneof fit {file} --settings {out}, or PartialLabelClassifier(**json.load(open({str(out)!r})))"
-    )
+    tried = f"best of {found.tried} ({found.stopped} stopped early)"
+    typer.echo(f"{tried}: {found.score:.4f} on held-out sets, {found.setting}")
+    in_python = f"PartialLabelClassifier(**json.load(open({str(out)!r})))"
+    typer.echo(f"written to {out}: oneof fit {file} --settings {out}, or {in_python}")

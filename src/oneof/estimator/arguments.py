@@ -3,7 +3,7 @@
 import logging
 import numbers
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -19,6 +19,12 @@ from oneof.candidates.mask import Candidates
 from oneof.candidates.read import read
 
 _log = logging.getLogger(__name__)
+_PRINTED = r"(?s)^\s*(\[.*\]|\{.*\}|\(.*,.*\))\s*$"
+_JOINED = (
+    ("look like a printed list", "Read them, e.g. y.map(ast.literal_eval).", _PRINTED),
+    ("hold '|'", "Split them, e.g. y.str.split('|').", r"\|"),
+    ("hold ';'", "Split them, e.g. y.str.split(';').", ";"),
+)
 
 
 def is_frame(X: Any) -> bool:
@@ -44,10 +50,10 @@ def warn_of_joined(labels: Any) -> None:
         labels must be single labels or sets; 1 of 4 hold '|', such as 'cat|dog', and count as classes of their own. Split them, e.g. y.str.split('|').
     """
     texts = [label for label in labels if isinstance(label, str)]
-    for what, remedy, holds in _JOINED:
-        joined = [text for text in texts if holds(text)]
+    for what, remedy, pattern in _JOINED:
+        joined = [text for text in texts if re.search(pattern, text)]
         parts = {part.strip() for text in set(joined) for part in re.split(r"[][(){},;|'\"]+", text)}
-        alone = {text.strip() for text in texts if not holds(text)}
+        alone = {text.strip() for text in set(texts) - set(joined)}
         if 2 * len(joined) > len(labels) or parts & alone - {""}:
             _log.warning(
                 f"labels must be single labels or sets; {len(joined)} of {len(labels)} {what}, such as {str(joined[0])[:60]!r}, "
@@ -55,19 +61,6 @@ def warn_of_joined(labels: Any) -> None:
                 stacklevel=4,  # the line that calls fit
             )
             return
-
-
-def _is_printed(text: str) -> bool:
-    text = text.strip()
-    ends = text[:1] + text[-1:]
-    return ends in ("[]", "{}") or (ends == "()" and "," in text)
-
-
-_JOINED: tuple[tuple[str, str, Callable[[str], bool]], ...] = (
-    ("look like a printed list", "Read them, e.g. y.map(ast.literal_eval).", _is_printed),
-    ("hold '|'", "Split them, e.g. y.str.split('|').", lambda text: "|" in text),
-    ("hold ';'", "Split them, e.g. y.str.split(';').", lambda text: ";" in text),
-)
 
 
 def count(value: Any, name: str) -> int | None:
@@ -105,24 +98,20 @@ def split_counts(y: Any) -> tuple[Any, NDArray[np.float64] | None]:
            [0., 0., 3.]]))
     """
     values = y.to_numpy() if is_frame(y) and hasattr(y, "to_numpy") else y
-    if not isinstance(values, np.ndarray) or values.ndim != 2 or values.shape[1] < 2 or values.dtype == object:
-        return y, None
-    if not np.issubdtype(values.dtype, np.number) or not (np.isfinite(values) & (values >= 0)).all():
+    wide = isinstance(values, np.ndarray) and values.ndim == 2 and values.shape[1] > 1
+    if not wide or not np.issubdtype(values.dtype, np.number) or not (np.isfinite(values) & (values >= 0)).all():
         return y, None
     if np.isin(values, (0, 1)).all():  # a mask: where nobody has more votes than others, votes say nothing
         return y, None
     return y > 0, values.astype(np.float64)
 
 
-def votes_for(prior: Any, n: int, c: int) -> NDArray[np.float64] | None:
+def votes_for(prior: Any, n: int, c: int) -> NDArray[np.float64]:
     """The weights of labels [n, c] that a person gives beside the sets."""
-    if prior is None:
-        return None
-    values = np.asarray(prior.to_numpy() if hasattr(prior, "to_numpy") else prior, dtype=np.float64)
+    values = np.asarray(prior, dtype=np.float64)
     if values.shape != (n, c) or not (np.isfinite(values) & (values >= 0)).all():
-        raise ValueError(
-            f"prior must be numbers from 0 on [{n}, {c}], a column per class; got shape {list(values.shape)}."
-        )
+        shape = list(values.shape)
+        raise ValueError(f"prior must be numbers from 0 on [{n}, {c}], a column per class; got shape {shape}.")
     return values
 
 
@@ -168,14 +157,6 @@ def seed_of(random_state: Any) -> int:
     """A whole number is the seed itself, as `oneof fit --seed` has it; from a generator one is drawn."""
     drawn = check_random_state(random_state)
     return int(random_state) if isinstance(random_state, numbers.Integral) else int(drawn.randint(2**31 - 1))
-
-
-def group_names(groups: Any, n: int) -> list[str] | None:
-    """Groups by name, as a table has them."""
-    if groups is None:
-        return None
-    check_length(groups, n, "groups")
-    return [str(group) for group in groups]
 
 
 @contextmanager

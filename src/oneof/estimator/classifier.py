@@ -23,7 +23,6 @@ from oneof.estimator.arguments import (
     check_length,
     count,
     gold_labels,
-    group_names,
     is_frame,
     normalised,
     one_thread,
@@ -190,30 +189,25 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         """
         begun = time.monotonic()
         self.__dict__.pop("run_", None)  # what was read from a folder is learned anew
-        x, encoding, readable = self._rows(X)
+        x, encoding, blank = self._rows(X)
         y, counts = split_counts(y)
         candidates = read_y(y, self.classes, len(x), type(self).__name__)
         self.classes_ = candidates.classes
-        examples = Examples(
-            x,
-            candidates,
-            encoding,
-            gold_labels(gold, self.classes_, len(x)),
-            group_names(groups, len(x)),
-            counts if prior is None else votes_for(prior, *candidates.mask.shape),
-            readable=readable,
-        )
+        if groups is not None:
+            check_length(groups, len(x), "groups")
+            groups = list(map(str, groups))
+        known = gold_labels(gold, self.classes_, len(x))
+        prior = counts if prior is None else votes_for(prior, *candidates.mask.shape)
+        examples = Examples(x, candidates, encoding, known, groups, prior, blank=blank)
         self.learned_ = self._learn(examples)
-        self._came_from = examples.facts | {
-            "command": repr(self).split(),
-            "seconds": round(time.monotonic() - begun, 1),
-        }
+        seconds = round(time.monotonic() - begun, 1)
+        self._came_from = examples.facts | {"command": repr(self).split(), "seconds": seconds}
         self.accuracy_ = self.learned_.claim
         self._show(self.learned_.model, self.learned_.purified, self.learned_.training)
         return self
 
     def _rows(self, X: Any) -> tuple[NDArray[Any], Encoding, NDArray[np.bool_] | None]:
-        """Features [n, d], how they were made, and of pictures which could be read."""
+        """Features [n, d], how they were made, and of pictures which could not be read."""
         columns, roles = self._columns(X)
         encoding = learn_encoding(columns, roles)
         return encoding.transform(columns), encoding, None
@@ -289,9 +283,8 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Mean probability [n, c] over the learners, by their shares."""
         check_is_fitted(self)
-        x = self._encoded(X)
         with one_thread():
-            return normalised(self.model_.probabilities(x))
+            return normalised(self.model_.probabilities(self._encoded(X)))
 
     def predict(self, X: Any) -> NDArray[Any]:
         """The most probable label of each row."""

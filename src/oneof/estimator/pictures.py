@@ -75,7 +75,7 @@ class PartialLabelImageClassifier(PartialLabelClassifier):
         pixels = _array_pixels(X) if _is_array(X) else learn_pixels("X", _cells(X), Path())
         read = _read(X, pixels)
         self.n_features_in_ = read.levels.shape[1]
-        return read.levels, Encoding((), (), (), {}, (), pixels=(pixels,)), read.readable
+        return read.levels, Encoding((), (), (), {}, (), pixels=(pixels,)), ~read.readable
 
     def _search(self) -> Search:
         space = replace(SPACE, purify=SPACE.purify if self.purify else None, epochs=count(self.epochs, "epochs"))
@@ -120,7 +120,5 @@ def _read(X: Any, pixels: Pixels) -> PictureRows:
         return read
     if _array_pixels(X).shape != pixels.shape:
         raise ValueError(f"X must hold pictures as in training, {pixels.shape}; got {_array_pixels(X).shape}.")
-    levels = np.ascontiguousarray(X.reshape(len(X), pixels.side, pixels.side, -1).transpose(0, 3, 1, 2)).reshape(
-        len(X), -1
-    )
-    return PictureRows(levels, np.ones(len(X), dtype=bool), None)
+    channels_first = X.reshape(len(X), pixels.side, pixels.side, -1).transpose(0, 3, 1, 2)
+    return PictureRows(np.ascontiguousarray(channels_first).reshape(len(X), -1), np.ones(len(X), dtype=bool), None)

@@ -10,14 +10,14 @@ given. What cannot be tested at all is said: that sets hold the truth.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import beta
 
-from oneof.runs.by_chance import Floats, Mask, inside, refuted
+from oneof.runs.by_chance import Floats, Mask, chance, inside, refuted
 from oneof.selection.outside import probability_outside
 
 ENOUGH = 30  # gold labels of a random sample, to go by them and not by candidate sets
@@ -59,11 +59,6 @@ class Claim:
             words = f"about {self.value:.0%} ({self.low:.0%} to {self.high:.0%}), by {self.by}: {self.reason}"
         return words.replace("%", " %")
 
-    @property
-    def plain(self) -> dict[str, Any]:
-        """As run.json has it."""
-        return asdict(self)
-
 
 class Judged(NamedTuple):
     """Held-out rows: what the networks said, and what is known."""
@@ -85,7 +80,6 @@ class Judged(NamedTuple):
         return self.where(np.logical_not(self.candidates.all(axis=1)))
 
     def where(self, rows: Mask) -> Judged:
-        """Some of the rows."""
         plain = None if self.plain is None else self.plain[rows]
         return Judged(self.probabilities[rows], self.candidates[rows], self.gold[rows], plain, self.voted)
 
@@ -105,9 +99,8 @@ class Judged(NamedTuple):
         return inside(self.candidates, self.probabilities.argmax(1))
 
     @property
-    def chance(self) -> Floats:
-        """How often a wrong label is in a set of this size, if it comes by chance [m]."""
-        return np.asarray((self.candidates.sum(1) - 1) / max(self.candidates.shape[1] - 1, 1))
+    def covering(self) -> float:
+        return float(self.covered.mean()) if len(self.gold) else 1.0
 
 
 def drawn_rows(n: int) -> NDArray[np.intp]:
@@ -148,32 +141,21 @@ def claim(judged: Judged) -> Claim:
     """
     if len(judged.known.gold) >= ENOUGH:
         return _by_gold(judged)
-    speaking, covering, missing = judged.speaking, _covering(judged), _missing(judged)
+    speaking, covering, missing = judged.speaking, judged.covering, _missing(judged)
     bound = _bound(judged, missing)
-    if not len(speaking.gold):
-        return _bounded(covering, bound, "every set that was held out is full")
-    if not _learned(speaking):
+    if len(speaking.gold) and not _learned(speaking):
         reason = "predictions meet the sets no more often than they would meet shuffled sets"
         bound = _bound(judged, 0.0)  # what such networks find outside the sets shows nothing
         return Claim("nothing learned", None, 0.0, bound, bound, covering, "candidate sets", reason)
     why = _too_little(speaking) or refuted(judged.freest, judged.candidates)
+    if not why:
+        value, low, high = _interval(speaking)
+        why = f"an interval would reach from {low:.0%} to {high:.0%}" if high - low > _WIDEST else None
     if why:
-        return _bounded(covering, bound, why, missing)
-    value, low, high = _interval(speaking)
-    if high - low > _WIDEST:
-        return _bounded(covering, bound, f"an interval would reach from {low:.0%} to {high:.0%}", missing)
+        shown = f"about {missing:.0%} of them seem to miss it, for which the bound allows; and " if missing else ""
+        return Claim("bound", None, 0.0, bound, bound, covering, "candidate sets", shown + why)
     reason = "if wrong labels come into sets by chance, which tests do not refute, and next to no set misses the truth"
     return Claim("interval", value, low, min(high, bound), bound, covering, "candidate sets", reason)
-
-
-def _bounded(covering: float, bound: float, reason: str, missing: float = 0.0) -> Claim:
-    if missing:
-        reason = f"about {missing:.0%} of them seem to miss it, for which the bound allows; and {reason}"
-    return Claim("bound", None, 0.0, bound, bound, covering, "candidate sets", reason)
-
-
-def _covering(judged: Judged) -> float:
-    return float(judged.covered.mean()) if len(judged.gold) else 1.0
 
 
 def _by_gold(judged: Judged) -> Claim:
@@ -181,7 +163,7 @@ def _by_gold(judged: Judged) -> Claim:
     right = known.probabilities.argmax(1) == known.gold
     low, high = share_limits(int(right.sum()), len(right))
     reason = f"{len(right)} rows of a random sample have gold labels"
-    return Claim("interval", float(right.mean()), low, high, high, _covering(judged), "gold labels", reason)
+    return Claim("interval", float(right.mean()), low, high, high, judged.covering, "gold labels", reason)
 
 
 def share_limits(hits: int, rows: int, outside: float = 0.025) -> tuple[float, float]:
@@ -206,7 +188,7 @@ def _bound(judged: Judged, shown: float) -> float:
 
     The share of sets that are shown to miss the truth may come on top of _MOST.
     """
-    m, covering = len(judged.gold), _covering(judged)
+    m, covering = len(judged.gold), judged.covering
     if m == 0:
         return 1.0
     noise = share_limits(round(covering * m), m, 0.005)[1] - covering + _BETTER
@@ -226,6 +208,8 @@ def _learned(judged: Judged) -> bool:
 
 def _too_little(judged: Judged) -> str | None:
     several = int((judged.candidates.sum(1) > 1).sum())
+    if not len(judged.gold):
+        return "every set that was held out is full"
     if judged.voted:
         return "the sets are people's votes, which may all err alike"
     if len(judged.gold) < _FEW:
@@ -243,11 +227,12 @@ def _interval(judged: Judged) -> tuple[float, float, float]:
     Downwards by what the networks may owe to the row's own set by way of other rows (as far as they meet sets more often than the plain
     learner); upwards by the share of sets that seem to miss the truth, which is what the surest predictions lack.
     """
-    excess, weight = judged.covered - judged.chance, 1 - judged.chance
+    by_chance = chance(judged.candidates)
+    excess, weight = judged.covered - by_chance, 1 - by_chance
     value = float(np.clip(excess.sum() / weight.sum(), 0, 1))
     error = float(np.sqrt(((excess - value * weight) ** 2).sum()) / weight.sum())
     reach = 2 * np.hypot(error, 0.5 / len(weight)) + _BETTER
-    leak = max(0.0, _covering(judged) - float(inside(judged.candidates, judged.freest.argmax(1)).mean()))
+    leak = max(0.0, judged.covering - float(inside(judged.candidates, judged.freest.argmax(1)).mean()))
     top = judged.sure >= np.quantile(judged.sure, 0.7)
     surest = float(np.clip(excess[top].sum() / weight[top].sum(), 0.5, 1))
     spread = float(np.sqrt(surest * (1 - surest) / top.sum()))

@@ -23,6 +23,11 @@ _SURPRISE = 3.0  # standard errors at which a consequence counts as refuted
 _LABELS = 200  # that are compared pair by pair
 
 
+def chance(candidates: Mask) -> Floats:
+    """r: how often a wrong label is in a set of each row's size, if it comes by chance [m]."""
+    return np.asarray((candidates.sum(1) - 1) / max(candidates.shape[1] - 1, 1))
+
+
 def inside(candidates: Mask, labels: NDArray[np.intp]) -> Mask:
     """Is each row's label [m] in its set?"""
     found: Mask = candidates[np.arange(len(labels)), labels]
@@ -63,9 +68,9 @@ def _correlation(one: Floats, other: NDArray[Any]) -> float:
 
 def _excess(sets: Mask, guess: NDArray[np.intp]) -> Floats:
     """By how much each row is covered more than it would be if guesses were as often right in sets of every size."""
-    chance = (sets.sum(1) - 1) / (sets.shape[1] - 1)
-    covered = inside(sets, guess) - chance
-    return np.asarray(covered - covered.sum() / (1 - chance).sum() * (1 - chance))
+    r = chance(sets)
+    covered = inside(sets, guess) - r
+    return np.asarray(covered - covered.sum() / (1 - r).sum() * (1 - r))
 
 
 def _by_class(label: NDArray[np.intp], value: NDArray[Any]) -> float:
@@ -80,9 +85,8 @@ def _by_class(label: NDArray[np.intp], value: NDArray[Any]) -> float:
 
 def _rates(sets: Mask) -> tuple[Floats, Floats, Floats]:
     """r, r2 and b of the module's docstring, for every row."""
-    s, c = sets.sum(1), sets.shape[1]
-    r = (s - 1) / (c - 1)
-    r2 = r * (s - 2) / (c - 2)
+    r = chance(sets)
+    r2 = r * (sets.sum(1) - 2) / (sets.shape[1] - 2)
     return r, r2, (r - r2) / np.maximum(1 - r, 1e-9)
 
 
@@ -95,8 +99,7 @@ def _pair_moment(sets: Mask, one: NDArray[np.intp], other: NDArray[np.intp]) -> 
 def _improbable(sets: Mask, order: NDArray[np.intp]) -> Floats:
     """How many of the less probable half of labels are in the set, less the number by chance [m]."""
     low = order[:, (order.shape[1] + 1) // 2 :]
-    chance = (sets.sum(1) - 1) / (sets.shape[1] - 1)
-    return np.asarray(np.take_along_axis(sets, low, 1).sum(1) - low.shape[1] * chance)
+    return np.asarray(np.take_along_axis(sets, low, 1).sum(1) - low.shape[1] * chance(sets))
 
 
 def _pairs_of_labels(sets: Mask) -> float:

@@ -6,7 +6,7 @@ import numpy as np
 from scipy.stats import beta
 
 from oneof.runs.accuracy import Claim, Judged
-from oneof.runs.by_chance import Floats, Mask
+from oneof.runs.by_chance import Floats, Mask, chance
 
 _LEVELS = 200  # steps of the stored curves
 _UNSURE = 0.1  # how often an accuracy may be lower than the curve says
@@ -21,13 +21,8 @@ def calibrate(judged: Judged, claim: Claim) -> dict[str, Any]:
         return {"by": "nothing", "reason": claim.reason, "rows": 0, "accuracy": [], "scores": []}
     gold = claim.by == "gold labels"
     used = judged.known if gold else judged.speaking
-    return {
-        "by": claim.by,
-        "reason": claim.reason,
-        "rows": len(used.gold),
-        "accuracy": _accuracy_above(used, gold),
-        "scores": _scores(used, gold),
-    }
+    curves = {"accuracy": _accuracy_above(used, gold), "scores": _scores(used, gold)}
+    return {"by": claim.by, "reason": claim.reason, "rows": len(used.gold), **curves}
 
 
 def _accuracy_above(judged: Judged, gold: bool) -> list[list[float]]:
@@ -38,9 +33,10 @@ def _accuracy_above(judged: Judged, gold: bool) -> list[list[float]]:
         right = np.cumsum((judged.probabilities.argmax(1) == judged.gold)[order])
         least = beta.ppf(_UNSURE, np.maximum(right, 1e-9), count - right + 1)
     else:
-        excess, weight = ((part[order]) for part in (judged.covered - judged.chance, 1 - judged.chance))
-        share = (np.cumsum(excess) / np.maximum(np.cumsum(weight), 1e-9)).clip(0, 1)
-        least = (share - 1.3 * np.sqrt(share * (1 - share) / np.cumsum(weight).clip(1)) - 0.5 / count).clip(min=0)
+        by_chance = chance(judged.candidates)
+        excess, weight = (np.cumsum(part[order]) for part in (judged.covered - by_chance, 1 - by_chance))
+        share = (excess / np.maximum(weight, 1e-9)).clip(0, 1)
+        least = (share - 1.3 * np.sqrt(share * (1 - share) / weight.clip(1)) - 0.5 / count).clip(min=0)
     at = np.unique(np.linspace(min(20, len(order)) - 1, len(order) - 1, _LEVELS).astype(int))
     return [[float(judged.sure[order[i]]), float(least[i])] for i in at[::-1]]
 
@@ -70,19 +66,17 @@ def _check_known(calibration: dict[str, Any], what: str) -> None:
 
 def _scores(judged: Judged, gold: bool) -> list[float]:
     """Quantiles of 1 - p(true label). Without gold labels every candidate counts, as far as the networks believe in it."""
+    levels = np.linspace(0, 1, _LEVELS + 1)
     if gold:
-        return [float(v) for v in np.quantile(_missing(judged), np.linspace(0, 1, _LEVELS + 1), method="higher")]
+        missing = 1 - judged.probabilities[np.arange(len(judged.gold)), judged.gold]
+        return [float(v) for v in np.quantile(missing, levels, method="higher")]
     inside = judged.probabilities * judged.candidates
     weight = (inside / np.maximum(inside.sum(1, keepdims=True), 1e-30)).ravel()
     score = (1 - judged.probabilities).ravel()
     order = np.argsort(score)
     mass = np.cumsum(weight[order]) / weight.sum()
-    at = np.searchsorted(mass, np.linspace(0, 1, _LEVELS + 1)).clip(max=len(order) - 1)
+    at = np.searchsorted(mass, levels).clip(max=len(order) - 1)
     return [float(v) for v in score[order][at]]
-
-
-def _missing(judged: Judged) -> Floats:
-    return 1 - judged.probabilities[np.arange(len(judged.gold)), judged.gold]
 
 
 def prediction_sets(calibration: dict[str, Any], probabilities: Floats, coverage: float) -> Mask:

@@ -57,41 +57,19 @@ def fit_table(
     out: Path,
     task: Task = Task(),  # noqa: B008 - frozen
     *,
-    command: Sequence[str] = (),
-    cache: Path | None = None,
-    memory: int | None = None,
-    processes: int | None = None,
-    time_limit: float | None = None,
-    progress: bool = False,
-    say: Callable[[str], None] = lambda text: None,
-    again: Again | None = None,
+    command: Sequence[str] = (),  # recorded in run.json
+    cache: Path | None = None,  # where embeddings of texts and images are kept; None: ~/.cache/oneof
+    memory: int | None = None,  # bytes that training may take
+    processes: int
+    | None = None,  # as for `oneof.fit`; of those that torchrun or SLURM started, the first says and writes
+    time_limit: float | None = None,  # seconds of learning, about; such a run is not resumed within a stage
+    progress: bool = False,  # show bars in a terminal
+    say: Callable[[str], None] = lambda text: None,  # called with a line for a person, as things become known
+    again: Again | None = None,  # an earlier run of the same task, and what people decided about it: see `fit_again`
 ) -> Run:
-    """Learn from a file and write the run folder `out`.
+    """Learn from a table, or from a folder of pictures whose subfolders are named by candidates, and write the run folder `out`.
 
-    Parameters
-    ----------
-    file
-        A CSV, TSV, Parquet, npz or .mat table; or a folder of pictures, whose subfolders are named by candidates.
-    out
-        The folder to write. A run that was stopped there goes on; a finished one is opened.
-    task
-        Which column plays which part, and how to learn.
-    command
-        Recorded in run.json.
-    cache
-        Where embeddings of texts and images are kept. Default: ~/.cache/oneof.
-    memory
-        Bytes that training may take.
-    processes
-        As for `oneof.fit`; where torchrun or SLURM started them, only the first reads, says and writes.
-    time_limit
-        Seconds that learning may take, about; what is left out for it is said. Such a run is not resumed within a stage.
-    progress
-        Show bars in a terminal.
-    say
-        Called with a line for a person, as things become known.
-    again
-        An earlier run of the same task, and what people decided about it: see `fit_again`.
+    A run that was stopped there goes on; a finished one is opened.
     """
     begun = time.monotonic()
     crew = crew_here(processes)
@@ -117,8 +95,9 @@ def fit_table(
         learned = learn(ready.examples, asked, train_on_gold=task.train_on_gold, how=task.pictures)
         for text in learned.left_out:
             say(text)
-        ready.warnings.extend(learned.left_out)
-        crew.told(partial(_write, file, out, task, ready, learned, command, begun))
+        warnings, seconds = ready.facts["warnings"] + learned.left_out, round(time.monotonic() - begun, 1)
+        facts = ready.facts | {"command": list(command), "warnings": warnings, "seconds": seconds}
+        crew.told(partial(_write, learned, out, facts))
     return Run.open(out)
 
 
@@ -135,19 +114,16 @@ def fit_again(folder: Path, out: Path, **how: Any) -> Run:
     task: Task = restored(asked, {kind.__name__: kind for kind in known})
     again = Again.of(run)
     made = fit_table(file, out, task, again=again, **how)
-    Log(out).carry(again.standing)
+    Log(out).write(*again.standing)
     return made
 
 
 class Ready(NamedTuple):
     """What is there when training begins."""
 
-    asked: dict[str, Any]  # what the run is recognised by
     examples: Examples
     space: Space
-    warnings: list[str]
-    people: dict[str, Any]  # what is known of those who voted; empty where nobody did
-    taught: list[int]  # rows about which people had decided
+    facts: dict[str, Any]  # what run.json says beside what is learned
 
 
 def _make_ready(
@@ -181,16 +157,21 @@ def _make_ready(
         warnings = look_at(examples, mixed, task.seed) + remarks + (voted.remarks if voted else [])
         for text in warnings:
             say(text)
-    _begin(out, asked)
-    people: dict[str, Any] = {}
-    space = task.space
+    note = out / "checkpoint" / ASKED
+    note.parent.mkdir(parents=True, exist_ok=True)  # only now, so that a mistake in the command leaves nothing behind
+    if not note.exists():
+        write_json(asked, note)
+    space, named = task.space, [name for name in (task.roles.candidates, task.roles.exclude) if name]
+    facts = {"file": str(file.resolve()), "fingerprint": asked["data"], "candidates": named, "asked": asked}
     if voted is not None:
         examples, space, people = weigh_votes(examples, voted, task.space, task.seed)
+        facts |= {"people": people, "rule": "votes"}
     if again is not None:
         warnings = again.run.facts["warnings"]
         examples = again.teach(examples)
         space = again.space(space, *examples.candidates.mask.shape)
-    return Ready(asked, examples, space, warnings, people, sorted(again.said) if again else [])
+        facts |= {"taught": sorted(again.said)} if again.said else {}
+    return Ready(examples, space, facts | {"warnings": warnings})
 
 
 def _settled(file: Path, task: Task, time_limit: float | None) -> Task:
@@ -219,29 +200,21 @@ def _is_finished(out: Path, asked: dict[str, Any]) -> bool:
 
 def _check_folder(out: Path, asked: dict[str, Any]) -> None:
     """See that the folder is free, or that the run stopped in it was asked for the same."""
-    note = out / "checkpoint" / ASKED
-    if note.with_name(LOCK).exists():
-        with alone(note.with_name(LOCK), str(out)):
+    checkpoint = out / "checkpoint"
+    note = checkpoint / ASKED
+    if (checkpoint / LOCK).exists():
+        with alone(checkpoint / LOCK, str(out)):
             pass
     if note.exists():
         try:
             before = json.loads(note.read_text(encoding="utf-8"))
         except ValueError as error:
             raise ValueError(f"{note} must say what the run was asked for; it is damaged. Delete {out}.") from error
-        return _check_same(out, before, asked)
-    begun = note.parent.is_dir() and all(path.name.endswith(".part") for path in note.parent.iterdir())
-    others = [path for path in out.iterdir() if path != note.parent or not begun] if out.is_dir() else [out]
-    if out.exists() and others:
-        raise ValueError(f"out must be a new or empty folder; {out} holds something else. Give another one.")
-    return None
-
-
-def _begin(out: Path, asked: dict[str, Any]) -> None:
-    """Make the folder and note what is asked: only now, so that a mistake in the command leaves nothing behind."""
-    note = out / "checkpoint" / ASKED
-    note.parent.mkdir(parents=True, exist_ok=True)
-    if not note.exists():
-        write_json(asked, note)
+        _check_same(out, before, asked)
+    elif out.exists():
+        begun = checkpoint.is_dir() and all(path.name.endswith(".part") for path in checkpoint.iterdir())
+        if not out.is_dir() or any(path != checkpoint or not begun for path in out.iterdir()):
+            raise ValueError(f"out must be a new or empty folder; {out} holds something else. Give another one.")
 
 
 def _check_same(out: Path, before: dict[str, Any], asked: dict[str, Any]) -> None:
@@ -250,20 +223,7 @@ def _check_same(out: Path, before: dict[str, Any], asked: dict[str, Any]) -> Non
         raise ValueError(f"{out} holds a run of another task: {difference}. Give another folder, or delete this one.")
 
 
-def _write(
-    file: Path, out: Path, task: Task, ready: Ready, learned: Learned, command: Sequence[str], begun: float
-) -> None:
+def _write(learned: Learned, out: Path, facts: dict[str, Any]) -> None:
     """Write the run, then forget how far it had come."""
-    facts = {
-        "command": list(command),
-        "file": str(file.resolve()),
-        "fingerprint": ready.asked["data"],
-        "candidates": [name for name in (task.roles.candidates, task.roles.exclude) if name],
-        "asked": ready.asked,
-        "warnings": ready.warnings,
-        **({"taught": ready.taught} if ready.taught else {}),
-        **({"people": ready.people, "rule": "votes"} if ready.people else {}),
-        "seconds": round(time.monotonic() - begun, 1),
-    }
     write_learned(learned, out, facts)
     shutil.rmtree(out / "checkpoint", ignore_errors=True)

@@ -2,56 +2,50 @@
 
 from __future__ import annotations
 
+import csv
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 from oneof.data.images import list_folder
+from oneof.runs.accuracy import SAMPLE, drawn_rows
 from oneof.runs.model import Model
 from oneof.runs.review.decided import decided_table
 from oneof.runs.review.log import Log, verdicts
 from oneof.runs.stored_model import FORMAT, load_model
 from oneof.storage.files import written_beside
 from oneof.storage.schema import NOTHING, NUMBER, first_misfit
+from oneof.storage.sheets import write_sheet
 
 FACTS, PURIFIED, TRAINING, ROWS = "run.json", "purified.parquet", "training.json", "rows.jsonl"
+SAMPLE_CSV = "sample.csv"  # rows to label, drawn at random: fifty labels show how often the model is right on all
 _FACTS = {
-    "format": int,
-    "oneof": str,
-    "torch": str,
-    "command": [str],
-    "seed": int,
-    "file": str,
-    "fingerprint": str,
-    "n": int,
-    "d": int,
-    "classes": [str],
-    "features": [str],
-    "chosen": (list, dict),
+    **dict.fromkeys(("format", "seed", "n", "d"), int),
+    **dict.fromkeys(("oneof", "torch", "file", "fingerprint", "rule"), str),
+    **{name: [str] for name in ("command", "classes", "features", "warnings")},
+    "chosen": [dict],
     "learners": {str: NUMBER},
-    "rule": str,
     "estimate": {
         "verdict": {"interval", "bound", "nothing learned"},
         "value": (*NUMBER, NOTHING),
         **dict.fromkeys(("low", "high", "bound", "covering"), NUMBER),
-        "by": str,
-        "reason": str,
+        **dict.fromkeys(("by", "reason"), str),
     },
     "asked": dict,
-    "warnings": [str],
     "seconds": NUMBER,
 }
 _TRAINING = {"trials": int, "epochs": int, "columns": {str: [[(*NUMBER, NOTHING)]]}, "chosen": [int]}
 _COLUMNS = (
-    *("row", "original", "kept", "label", "probability", "margin", "agreement", "ask", "outside"),
-    *("removed", "trained", "neighbours", "gain", "distribution"),
+    "row original kept label probability margin agreement ask outside removed trained neighbours gain distribution"
 )
 
 
@@ -70,7 +64,7 @@ class Run:
             raise ValueError(f"a run must be a folder that oneof fit wrote; there is no {str(folder)!r}.")
         if (folder / "checkpoint").is_dir() and not (folder / FACTS).exists():
             raise ValueError(f"the run in {folder} must be finished; it was stopped. Repeat its command to go on.")
-        facts = _object(folder / FACTS, _FACTS)
+        facts = _fitting(_read(folder / FACTS), _FACTS, folder / FACTS)
         if facts["format"] != FORMAT:
             raise ValueError(
                 f"{folder} must be a run of format {FORMAT}; it has {facts['format']}, of oneof {facts['oneof']}. Read it with that version."
@@ -85,7 +79,7 @@ class Run:
             table = pq.ParquetFile(path).read()
         except (pa.ArrowException, FileNotFoundError) as error:
             raise _damaged(path) from error
-        absent = next((name for name in _COLUMNS if name not in table.column_names), None)
+        absent = next((name for name in _COLUMNS.split() if name not in table.column_names), None)
         if absent is not None:
             raise _other(path, f"column {absent!r} is missing")
         if table.num_rows != self.facts["n"]:
@@ -101,7 +95,7 @@ class Run:
     def training(self) -> dict[str, Any]:
         """How training went, epoch by epoch."""
         path = self.folder / TRAINING
-        found = _object(path, _TRAINING)
+        found: dict[str, Any] = _fitting(_read(path), _TRAINING, path)
         t, epochs = found["trials"], found["epochs"]
         for name, column in found["columns"].items():
             if len(column) != epochs or any(len(row) != t for row in column):
@@ -114,14 +108,7 @@ class Run:
     def rows(self) -> list[dict[str, Any]]:
         """One row per tried setting and per network of the ensemble."""
         path = self.folder / ROWS
-        try:
-            found = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-        except (FileNotFoundError, ValueError, RecursionError) as error:
-            raise _damaged(path) from error
-        misfit = first_misfit(found, [dict], "line")
-        if misfit:
-            raise _other(path, misfit)
-        return found
+        return _fitting(_read(path, lambda text: list(map(json.loads, text.splitlines()))), [dict], path, "line")  # type: ignore[no-any-return]
 
     @cached_property
     def model(self) -> Model:
@@ -129,28 +116,27 @@ class Run:
         return load_model(self.folder)
 
 
-def _object(path: Path, shape: dict[str, Any]) -> dict[str, Any]:
+def _read(path: Path, parse: Callable[[str], Any] = json.loads) -> Any:
     try:
-        found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        return parse(path.read_text(encoding="utf-8"))
     except (FileNotFoundError, ValueError, RecursionError) as error:
         raise _damaged(path) from error
-    misfit = first_misfit(found, shape)
+
+
+def _fitting(found: Any, shape: Any, path: Path, name: str = "") -> Any:
+    misfit = first_misfit(found, shape, name)
     if misfit:
         raise _other(path, misfit)
     return found
 
 
 def _damaged(path: Path) -> ValueError:
-    return ValueError(
-        f"a run must hold {path.name}; in {path.parent} it is missing or damaged. Fit it again, in another folder."
-    )
+    where = f"in {path.parent} it is missing or damaged"
+    return ValueError(f"a run must hold {path.name}; {where}. Fit it again, in another folder.")
 
 
 def _other(path: Path, misfit: str) -> ValueError:
     return ValueError(f"{path} must be the file that oneof fit wrote; {misfit}. Fit it again, in another folder.")
-
-
-# -------------------------------------------------------------------------------------------------------------- writing
 
 
 def write_json(value: Any, path: Path) -> None:
@@ -160,15 +146,8 @@ def write_json(value: Any, path: Path) -> None:
 
 
 def write_rows(rows: Iterable[dict[str, Any]], path: Path) -> None:
-    """Write one JSON object per line."""
     with written_beside(path) as file:
         file.writelines(f"{json.dumps(row, ensure_ascii=False)}\n".encode() for row in rows)
-
-
-def write_table(table: pa.Table, path: Path) -> None:
-    """Write Parquet."""
-    with written_beside(path) as file:
-        pq.write_table(table, file, compression="zstd")
 
 
 def fingerprint(path: Path) -> str:
@@ -186,3 +165,30 @@ def fingerprint(path: Path) -> str:
         raise ValueError(f"a table must be a file; {path} is a pipe or a device. Save it as a file.")
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def write_sample(purified: pa.Table, folder: Path) -> None:
+    """Write the rows that are drawn, with their sets and an empty column for the right label; no guess, which would lead a person."""
+    rows = drawn_rows(purified.num_rows)[:SAMPLE]
+    sets = purified["original"].take(pa.array(rows))
+    write_sheet(
+        pa.table({"row": rows, "candidates": sets, "gold": pa.nulls(len(rows), pa.string())}), folder / SAMPLE_CSV
+    )
+
+
+def read_sample(path: Path, classes: NDArray[np.str_], n: int) -> NDArray[np.intp]:
+    """Gold labels [n] from the columns `row` and `gold` of a CSV file, -1 where there is none."""
+    place = {str(name): j for j, name in enumerate(classes.tolist())}
+    found = np.full(n, -1)
+    with path.open(newline="", encoding="utf-8-sig") as file:
+        lines = csv.DictReader(file)
+        if not {"row", "gold"} <= set(lines.fieldnames or ()):
+            raise ValueError(f"{path} must have the columns row and gold; it has {', '.join(lines.fieldnames or ())}.")
+        for number, line in enumerate(lines, 2):
+            row, label = line["row"] or "", (line["gold"] or "").strip()
+            if not row.isdecimal() or int(row) >= n:
+                raise ValueError(f"{path} must name rows from 0 to {n - 1}; line {number} has {row!r}.")
+            if label and label not in place:
+                raise ValueError(f"{path} must hold labels that the sets have; line {number} has {label!r}.")
+            found[int(row)] = place.get(label, -1)
+    return found

@@ -18,18 +18,13 @@ Floats = NDArray[np.floating[Any]]
 
 
 class Evidence(NamedTuple):
-    """For each of n rows, its neighbours and the expected gain of asking."""
+    """For each of n rows, the settled rows next to it, nearest first, and the expected gain of asking."""
 
-    neighbours: NDArray[np.intp]  # [n, k] settled rows, nearest first; -1 where not looked for
+    neighbours: pa.ListArray  # [n]
     gain: NDArray[np.float32]  # [n]
 
-    def column(self) -> pa.ListArray:
-        """The neighbours as lists, without the gaps."""
-        found = self.neighbours >= 0
-        return lists_of(found.nonzero()[0], len(found), pa.array(self.neighbours[found]))
 
-
-def find_evidence(x: Floats, shares: Floats, ask: NDArray[np.bool_], seed: int = 0) -> Evidence:
+def find_evidence(x: Floats, shares: Floats, ask: NDArray[np.bool_]) -> Evidence:
     """Neighbours among settled rows, and the gain of asking about rows whose labels have these probabilities [n, c].
 
     Large tables are sampled: neighbours are looked for among 50,000 settled rows, and for the 20,000 most doubtful rows to be
@@ -38,18 +33,19 @@ def find_evidence(x: Floats, shares: Floats, ask: NDArray[np.bool_], seed: int =
     >>> x = np.array([[0.0], [0.1], [0.2], [5.0], [5.1]])
     >>> shares = np.array([[1.0, 0.0], [0.6, 0.4], [0.6, 0.4], [1.0, 0.0], [0.6, 0.4]])
     >>> found = find_evidence(x, shares, np.array([False, True, True, False, True]))
-    >>> found.neighbours[:, 0].tolist(), np.argsort(-found.gain, kind="stable")[:3].tolist()
-    ([3, 0, 0, 0, 3], [2, 4, 1])
+    >>> found.neighbours.to_pylist(), np.argsort(-found.gain, kind="stable")[:3].tolist()
+    ([[3], [0, 3], [0, 3], [0], [3, 0]], [2, 4, 1])
     """
     n, gain = len(x), expected_gain(x.astype(np.float64), shares.astype(np.float64), ask)
-    settled = _sample(np.flatnonzero(~ask), _MOST_SETTLED, seed)
+    settled = np.flatnonzero(~ask)
+    if len(settled) > _MOST_SETTLED:
+        settled = np.sort(np.random.default_rng(0).choice(settled, _MOST_SETTLED, replace=False))
     asked = np.flatnonzero(ask)
     asked = np.sort(asked[np.argsort(-gain[asked], kind="stable")[:_MOST_ASKING]])
     looked = np.arange(n) if n <= _MOST_ASKING else asked
-    neighbours = np.full((n, K), -1, dtype=np.intp)
     found = nearest(x, looked, settled)
-    neighbours[looked, : found.shape[1]] = found
-    return Evidence(neighbours, gain)
+    there = found >= 0
+    return Evidence(lists_of(looked[there.nonzero()[0]], n, pa.array(found[there])), gain)
 
 
 def expected_gain(x: Floats, shares: Floats, ask: NDArray[np.bool_]) -> NDArray[np.float32]:
@@ -87,7 +83,7 @@ def expected_gain(x: Floats, shares: Floats, ask: NDArray[np.bool_]) -> NDArray[
     return gain
 
 
-def nearest(x: NDArray[np.floating[Any]], rows: NDArray[np.intp], among: NDArray[np.intp]) -> NDArray[np.intp]:
+def nearest(x: Floats, rows: NDArray[np.intp], among: NDArray[np.intp]) -> NDArray[np.intp]:
     """The k rows of `among` nearest to each of `rows`, nearest first, itself left out: [len(rows), k], -1 where there are fewer."""
     k = min(K, len(among))
     found = np.full((len(rows), k), -1, dtype=np.intp)
@@ -103,9 +99,3 @@ def nearest(x: NDArray[np.floating[Any]], rows: NDArray[np.intp], among: NDArray
         chosen = among[np.take_along_axis(best, order, axis=1)]
         found[start : start + _BLOCK] = np.where(np.isinf(np.sort(length, axis=1)), -1, chosen)
     return found
-
-
-def _sample(rows: NDArray[np.intp], most: int, seed: int) -> NDArray[np.intp]:
-    if len(rows) <= most:
-        return rows
-    return np.sort(np.random.default_rng(seed).choice(rows, most, replace=False))

@@ -16,24 +16,12 @@ def prediction_table(
     classes: Sequence[str],
     calibration: dict[str, Any],
     *,
-    distribution: bool = False,
-    accuracy: float | None = None,
-    sets: float | None = None,
+    distribution: bool = False,  # a column `p(LABEL)` for every label
+    accuracy: float
+    | None = None,  # abstain (no label, `abstained` true) where predictions are right less often than this
+    sets: float | None = None,  # a column `set` of labels that hold the true one in this share of new rows
 ) -> pa.Table:
-    """One row per row: columns label, probability, and what else is asked for.
-
-    Parameters
-    ----------
-    probabilities
-        [n, c], as `Model.probabilities` gives them.
-    classes, calibration
-        The model's.
-    distribution
-        A column `p(LABEL)` for every label.
-    accuracy
-        Abstain (no label, `abstained` true) where predictions of such a probability are right less often than this.
-    sets
-        A column `set` of labels that hold the true one in this share of new rows.
+    """Of probabilities [n, c] by a model of these classes, one row each: label, probability, and what else is asked for.
 
     >>> table = prediction_table(np.array([[0.7, 0.3], [0.4, 0.6]]), ["cat", "dog"], {}, distribution=True)
     >>> table.to_pylist()[1]

@@ -1,5 +1,6 @@
 """Networks, linear models, trees and the kernel as one model: each is asked about rows that it did not learn from, and held-out sets weigh them."""
 
+from itertools import compress
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -43,32 +44,25 @@ def weigh_learners(networks: Model, found: Found, rows: Rows, asked: Search) -> 
     others = _teach_others(rows, found, _beliefs(rows, found, parts, asked), asked, late)
     kept = _of_best_kind(networks, parts, rows.known, asked.rule)
     heard = [parts[i] for i in kept] + [heard_once(one.left_out, rows.known) for one in others]
-    share = _shares(heard, rows.known, asked)
-    members, fits = [networks.members[i] for i in kept], [found.fits[i] for i in kept]
-    counts = share > 0
-    whole = networks.of(members, [one.learner for one in others], share.tolist())
-    tried: list[Row] = [{"stage": "learners", "learner": name, "share": one} for name, one in whole.learners.items()]
+    held_out = np.all([one.held_out for one in heard], axis=0)
+    prior = None if asked.prior is None else asked.prior[held_out]
+    share = shares([one.mean[held_out] for one in heard], rows.known[held_out], prior)
+    members, learners = [networks.members[i] for i in kept], [one.learner for one in others]
+    named, counts = networks.of(members, learners, share.tolist()).learners, share > 0
     voices = [member.stack.t for member in members] + [1] * len(others)
     return Ensemble(
-        networks.of(
-            [one for one, own in zip(members, counts, strict=False) if own],
-            [one.learner for one, own in zip(others, counts[len(kept) :], strict=True) if own],
-            share[counts].tolist(),
-        ),
+        networks.of(compress(members, counts), compress(learners, counts[len(kept) :]), share[counts].tolist()),
         join_opinions(heard, share.tolist(), voices),
-        tuple(one for one, own in zip(fits, counts, strict=False) if own),
-        tried,
+        tuple(compress([found.fits[i] for i in kept], counts)),
+        [{"stage": "learners", "learner": name, "share": one} for name, one in named.items()],
         ["--time-limit: there was no time for trees."] if late else [],
     )
 
 
 def _ask_members(model: Model, rows: Rows, trained: Mask) -> list[Opinions]:
-    """What the networks of each member say."""
     ends = np.cumsum([0, *(member.stack.t for member in model.members)])
-    return [
-        ask_networks(model.of([member]), rows.x, rows.original, trained[ends[i] : ends[i + 1]])
-        for i, member in enumerate(model.members)
-    ]
+    own = zip(model.members, ends, ends[1:], strict=False)
+    return [ask_networks(model.of([one]), rows.x, rows.original, trained[first:last]) for one, first, last in own]
 
 
 def _of_best_kind(model: Model, parts: list[Opinions], sets: Mask, rule: str) -> list[int]:
@@ -96,7 +90,6 @@ def _beliefs(rows: Rows, found: Found, parts: list[Opinions], asked: Search) -> 
 def _teach_others(
     rows: Rows, found: Found, beliefs: NDArray[np.floating[Any]], asked: Search, late: bool
 ) -> list[Taught]:
-    """The learners that are no networks."""
     lesson, c = Lesson(rows.x, beliefs, asked.groups, asked.seed), beliefs.shape[1]
     wanted, others = asked.space.learners, []
     if "trees" in wanted and not late and asked.space.trees.affordable(*beliefs.shape):
@@ -105,9 +98,3 @@ def _teach_others(
     if found.regression is not None and ("kernel" in wanted or not (found.fits or others)):
         others.append(found.regression)
     return others
-
-
-def _shares(heard: list[Opinions], sets: Mask, asked: Search) -> NDArray[np.floating[Any]]:
-    """How much each learner counts, by the rows that none of them learned from."""
-    rows = np.all([one.held_out for one in heard], axis=0)
-    return shares([one.mean[rows] for one in heard], sets[rows], None if asked.prior is None else asked.prior[rows])

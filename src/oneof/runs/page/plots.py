@@ -17,30 +17,20 @@ from matplotlib.figure import Figure
 
 INK, ACCENT, PAPER, LINE = "#010203", "#040506", "#070809", "#0a0b0c"
 _VARIABLES = {INK: "var(--ink-2)", ACCENT: "var(--accent)", PAPER: "var(--paper)", LINE: "var(--line)"}
+_INKED = ("axes.labelcolor", "axes.titlecolor", "text.color", "xtick.labelcolor", "ytick.labelcolor")
 _STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",  # text stays text: it can be selected, and takes the page's font
     "text.parse_math": False,
     "svg.hashsalt": "oneof",  # the same page from the same run, byte for byte
     "font.family": "DejaVu Sans",  # what matplotlib measures with, and comes with
     "font.size": 9,
-    "figure.facecolor": "none",
-    "axes.facecolor": "none",
-    "axes.edgecolor": LINE,
-    "axes.labelcolor": INK,
-    "axes.titlecolor": INK,
-    "text.color": INK,
-    "xtick.color": LINE,
-    "ytick.color": LINE,
-    "xtick.labelcolor": INK,
-    "ytick.labelcolor": INK,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "axes.axisbelow": True,
-    "grid.color": LINE,
+    **dict.fromkeys(("figure.facecolor", "axes.facecolor"), "none"),
+    **dict.fromkeys(("axes.edgecolor", "xtick.color", "ytick.color", "grid.color"), LINE),
+    **dict.fromkeys(_INKED, INK),
+    **dict.fromkeys(("axes.spines.top", "axes.spines.right"), False),
+    **dict.fromkeys(("axes.grid", "axes.axisbelow"), True),
+    **dict.fromkeys(("xtick.major.size", "ytick.major.size"), 0),
     "grid.linewidth": 0.6,
-    "xtick.major.size": 0,
-    "ytick.major.size": 0,
 }
 _LONGEST = 18  # characters of a label beside an axis
 

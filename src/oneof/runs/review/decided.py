@@ -36,7 +36,6 @@ def decided_table(purified: pa.Table, said: Mapping[int, Verdict]) -> pa.Table:
 
 
 def gold_verdicts(purified: pa.Table) -> dict[int, Verdict]:
-    """The gold labels of a run as decisions."""
     if "gold" not in purified.column_names:
         return {}
     named = enumerate(purified["gold"].to_pylist())

@@ -89,11 +89,12 @@ class Log:
             self._lines += 1
             self._take(self._parsed(line))
 
-    def write(self, decision: Decision) -> None:
-        """Append a decision; one that is there already (a browser may send it twice) is not written again."""
+    def write(self, *decisions: Decision) -> None:
+        """Append decisions; one that is there already (a browser may send it twice) is not written again."""
         self.refresh()
-        if decision.id not in self._standing and decision.id not in self._undone:
-            self._append(asdict(decision))
+        known = {*self._standing, *self._undone}
+        if more := [asdict(one) for one in decisions if one.id not in known]:
+            self._append(*more)
 
     def undo(self, who: str) -> Decision | None:
         """Take back the person's last decision that stands; None if there is none."""
@@ -104,15 +105,7 @@ class Log:
         return last
 
     def retract(self, decision: str, who: str) -> None:
-        """Take one decision back."""
         self._append({"undoes": decision, "who": who, "id": uuid4().hex, "when": _now()})
-
-    def carry(self, others: Iterable[Decision]) -> None:
-        """Append decisions from the log of another run of the same table."""
-        self.refresh()
-        known = {*self._standing, *self._undone}
-        if more := [asdict(one) for one in others if one.id not in known]:
-            self._append(*more)
 
     def _append(self, *lines: dict[str, Any]) -> None:
         append(self.path, lines)
@@ -123,7 +116,9 @@ class Log:
             self._standing.pop(line["undoes"], None)
             self._undone.add(line["undoes"])
         elif line["id"] not in self._undone:
-            self._standing.setdefault(line["id"], _decision(line))
+            lists = {name: tuple(line[name]) for name in ("labels", "before")}
+            known = {name: line[name] for name in Decision.__dataclass_fields__}
+            self._standing.setdefault(line["id"], Decision(**known | lists))
 
     def _parsed(self, line: bytes) -> dict[str, Any]:
         try:
@@ -133,15 +128,9 @@ class Log:
         shape = _LINE | {"undoes": str} if isinstance(found, dict) and "undoes" in found else _DECISION
         misfit = first_misfit(found, shape)
         if misfit:
-            raise ValueError(
-                f"{self.path} must hold a decision per line; in line {self._lines} {misfit}. Delete the line."
-            )
+            where = f"in line {self._lines} {misfit}"
+            raise ValueError(f"{self.path} must hold a decision per line; {where}. Delete the line.")
         return found  # type: ignore[no-any-return]
-
-
-def _decision(line: dict[str, Any]) -> Decision:
-    lists = {name: tuple(line[name]) for name in ("labels", "before")}
-    return Decision(**{name: line[name] for name in Decision.__dataclass_fields__} | lists)
 
 
 def verdicts(standing: Iterable[Decision]) -> dict[int, Verdict]:

@@ -18,6 +18,7 @@ from oneof.runs.review.session import Review
 
 HOST = "127.0.0.1"
 _AHEAD = 10  # rows that a tab may hold
+Ways = Mapping[str, Callable[[dict[str, Any]], Any]]  # what to do by path
 
 
 class ReviewServer(ThreadingHTTPServer):
@@ -32,7 +33,6 @@ class ReviewServer(ThreadingHTTPServer):
 
     @property
     def address(self) -> str:
-        """Where a person's browser goes."""
         return f"http://{HOST}:{self.server_port}/?token={self.token}"
 
 
@@ -53,7 +53,7 @@ class Answering(BaseHTTPRequestHandler):
             return "only this page may decide."
         return None
 
-    def answer(self, ways: Mapping[str, Callable[[dict[str, Any]], Any]]) -> None:
+    def answer(self, ways: Ways) -> None:
         """Do what the path says; what is wrong is said in one line."""
         self.close_connection = True  # unless the whole request was read
         url = urlsplit(self.path)
@@ -83,22 +83,17 @@ class Answering(BaseHTTPRequestHandler):
         return found
 
     def say(self, status: HTTPStatus, value: Any) -> None:
-        """Answer with JSON."""
         self.send(json.dumps(value).encode(), "application/json", status)
 
     def send(self, content: bytes, kind: str, status: HTTPStatus = HTTPStatus.OK) -> None:
-        """Answer."""
         self.send_response(status)
-        for name, value in {
-            "Content-Type": kind,
-            "Content-Length": str(len(content)),
-            "Content-Security-Policy": self.policy,
-            "X-Content-Type-Options": "nosniff",
-            "Referrer-Policy": "no-referrer",
-            "Cache-Control": "no-store",
-            "Connection": "close" if self.close_connection else "keep-alive",
-        }.items():
-            self.send_header(name, value)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(content)))
+        self.send_header("Content-Security-Policy", self.policy)
+        self.send_header("X-Content-Type-Options", "nosniff")
+        self.send_header("Referrer-Policy", "no-referrer")
+        self.send_header("Cache-Control", "no-store")
+        self.send_header("Connection", "close" if self.close_connection else "keep-alive")
         with suppress(ConnectionError):  # a page that was closed meanwhile is no news
             self.end_headers()
             self.wfile.write(content)
@@ -108,15 +103,12 @@ class Answering(BaseHTTPRequestHandler):
 
 
 class Handler(Answering):
-    """One connection of the page."""
-
     server: ReviewServer
 
     def do_GET(self) -> None:
         self.policy = self.server.policy
-        self.answer(
-            {"/": self._page, "/api/state": self._with_state, "/api/next": self._next, "/picture": self._picture}
-        )
+        about: Ways = {"/": self._page, "/api/state": self._with_state, "/api/next": self._next}
+        self.answer({**about, "/picture": self._picture})
 
     def do_POST(self) -> None:
         self.answer({"/api/decide": self._decide, "/api/undo": self._undo, "/api/learn": self._learn})
@@ -161,9 +153,8 @@ class Handler(Answering):
 
 def _page() -> tuple[bytes, str]:
     """The page, and the policy that lets a browser run its script and nothing else."""
-    html, script, style = (
-        (files("oneof.runs.review") / f"page.{part}").read_text("utf-8") for part in ("html", "js", "css")
-    )
+    parts = (files("oneof.runs.review") / f"page.{part}" for part in ("html", "js", "css"))
+    html, script, style = (part.read_text("utf-8") for part in parts)
     sums = [base64.b64encode(hashlib.sha256(part.encode()).digest()).decode() for part in (script, style)]
     policy = f"default-src 'none'; connect-src 'self'; img-src 'self' data:; script-src 'sha256-{sums[0]}'; style-src 'sha256-{sums[1]}'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
     return html.replace("{{ style }}", style).replace("{{ script }}", script).encode(), policy

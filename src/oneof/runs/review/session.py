@@ -1,21 +1,28 @@
-"""A review as it goes: who is shown which row, what is written down, how good the labels are, and learning again beside it."""
+"""A review as it goes: who is shown which row, what is written down, how good the labels are, and learning again beside it.
+
+How often labels are right is told by rows drawn at random, in the order of `sample.csv`: an exact interval, whatever else was decided. The
+sample is the beginning of that order, up to the last row that a person answered as a random one; a row of it that was decided because it
+was hard counts as well, since chance put it there.
+"""
 
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
+from oneof.runs.accuracy import drawn_rows, share_limits
 from oneof.runs.explain import asking_order
 from oneof.runs.folder import FACTS, Run, fingerprint
 from oneof.runs.review.cards import Items, card
 from oneof.runs.review.decided import gold_verdicts
 from oneof.runs.review.log import DRAWN, KINDS, Decision, Log, verdicts
-from oneof.runs.review.sample import accuracy_of_labels, agreement, drawn_order
 from oneof.storage.schema import NUMBER, first_misfit
 
 RANDOM_EVERY, REPEAT_EVERY = 5, 20  # of a person's rows one is drawn at random, and one comes a second time
@@ -23,14 +30,6 @@ _APART = 10  # other rows between an answer and its blind repeat
 _HELD = 600.0  # seconds for which a row that is shown to one person is kept from others
 _LAST = 25  # answers of the queue that tell whether more of them pay
 _ANSWER = {"id": str, "row": int, "kind": KINDS, "labels": [str], "run": str, "drawn": DRAWN, "seconds": NUMBER}
-
-
-class Offer(NamedTuple):
-    """A row that is shown."""
-
-    tab: str
-    drawn: str
-    until: float
 
 
 class Review:
@@ -43,7 +42,8 @@ class Review:
         self._open(folder)
 
     def _open(self, folder: Path) -> None:
-        self.run, self.log, self.offers = Run.open(folder), Log(folder), dict[int, Offer]()
+        self.run, self.log = Run.open(folder), Log(folder)
+        self.offers = dict[int, tuple[str, float]]()  # rows that are shown: in which tab, and until when
         self.items = Items(self.run, self.columns)
         self.id = fingerprint(folder / FACTS)[:16]
         table = self.run.purified
@@ -55,27 +55,22 @@ class Review:
         self._figured: tuple[Any, dict[str, Any]] = (None, {})
         self._points = dict[tuple[int, str], tuple[int, float, float, float]]()
 
-    # ------------------------------------------------------------------------------------------------ what is shown
-
     def next(self, tab: str, who: str, count: int, random: bool = False) -> list[dict[str, Any]]:
         """Rows for a person's tab to show, which others are not shown meanwhile."""
         with self.lock:
             self.log.refresh()
             now = time.monotonic()
-            self.offers = {row: one for row, one in self.offers.items() if one.until > now}
-            cards = []
-            for _ in range(count):
-                found = self._choose(tab, who, random)
-                if found is None:
-                    break
-                row, drawn = found
-                self.offers[row] = Offer(tab, drawn, now + _HELD)
-                cards.append(card(self.run, self.items, row) | {"drawn": drawn, "run": self.id})
-            return cards
+            self.offers = {row: one for row, one in self.offers.items() if one[1] > now}
+            found = iter(lambda: self._choose(tab, who, random), None)
+            return [self._offer(tab, row, drawn) for row, drawn in islice(found, count)]
+
+    def _offer(self, tab: str, row: int, drawn: str) -> dict[str, Any]:
+        self.offers[row] = tab, time.monotonic() + _HELD
+        return card(self.run, self.items, row) | {"drawn": drawn, "run": self.id}
 
     def _choose(self, tab: str, who: str, random: bool) -> tuple[int, str] | None:
         own = [one for one in self.log.standing if one.who == who]
-        place = len(own) + sum(one.tab == tab for one in self.offers.values())
+        place = len(own) + sum(shown == tab for shown, _ in self.offers.values())
         taken = {one.row for one in self.log.standing} | self.offers.keys() | self.final.keys()
         if place % REPEAT_EVERY == REPEAT_EVERY - 1 and not random:
             again = {one.row for one in own if one.drawn == "repeat"} | self.offers.keys()
@@ -88,8 +83,6 @@ class Review:
             if row is not None:
                 return row, drawn
         return None
-
-    # ----------------------------------------------------------------------------------------------- what is answered
 
     def decide(self, answer: Any, who: str) -> str:
         """Write an answer down; a word for the person where others or the model were quicker."""
@@ -119,12 +112,7 @@ class Review:
         """Take the person's last answer back, and show its row again."""
         with self.lock:
             last = self.log.undo(who)
-            if last is None:
-                return None
-            self.offers[last.row] = Offer(tab, last.drawn, time.monotonic() + _HELD)
-            return card(self.run, self.items, last.row) | {"drawn": last.drawn, "run": self.id}
-
-    # ------------------------------------------------------------------------------------------------ how it goes
+            return None if last is None else self._offer(tab, last.row, last.drawn)
 
     def state(self, who: str) -> dict[str, Any]:
         """What is known of the labels and of the people, for the page's side."""
@@ -161,11 +149,9 @@ class Review:
         """Decisions so far, and the accuracy of the labels as they then stood with its interval: some sixty points."""
         counts = [k + 1 for k, one in enumerate(standing) if one.drawn == "random" and one.run == self.id]
         counts = counts[:: 1 << (len(counts) // 60).bit_length()]
-        for count in counts:
-            key = (count, standing[count - 1].id)
-            if key not in self._points:
-                self._points[key] = self._point(standing[:count])
-        return [self._points[count, standing[count - 1].id] for count in counts]
+        keys = [(count, standing[count - 1].id) for count in counts]
+        self._points |= {key: self._point(standing[: key[0]]) for key in keys if key not in self._points}
+        return [self._points[key] for key in keys]
 
     def _point(self, some: list[Decision]) -> tuple[int, float, float, float]:
         mended = self.labels.copy()
@@ -177,8 +163,6 @@ class Review:
         limits = (0.5, 0.0, 1.0) if found is None else (found.right / found.rows, found.low, found.high)
         value, low, high = (1 - drawn * (1 - share) for share in limits)
         return len(some), value, low, high
-
-    # ---------------------------------------------------------------------------------------------- learning again
 
     def learn(self) -> None:
         """Learn again from what was decided, in a process of its own; the review goes on with the new run when it is there."""
@@ -198,9 +182,56 @@ class Review:
                 self.learning = {"state": "failed", "text": last}
                 return
             self.log.refresh()
-            Log(out).carry(self.log.standing)  # also what was decided meanwhile
+            Log(out).write(*self.log.standing)  # also what was decided meanwhile
             self._open(out)
             self.learning = {"state": "done", "text": f"learned again: {out}"}
+
+
+class Accuracy(NamedTuple):
+    """The share of labels that are right, with its exact 95 % interval."""
+
+    rows: int
+    right: int
+    unsure: int  # answers without a label: the interval allows that all are wrong, and that all are right
+    low: float
+    high: float
+
+
+def drawn_order(n: int, taught: Iterable[int]) -> NDArray[np.intp]:
+    """The rows that the run was not taught, in the random order in which any run of n rows draws them."""
+    order = drawn_rows(n)
+    return order[~np.isin(order, list(taught))]
+
+
+def accuracy_of_labels(
+    order: NDArray[np.intp], labels: Sequence[str], standing: Sequence[Decision], run: str = ""
+) -> Accuracy | None:
+    """How many of the run's labels are right, by the answers to its random sample; None before the first."""
+    said = verdicts(standing)
+    answered = {one.row for one in standing if one.drawn != "repeat"}
+    at_random = [one.row for one in standing if one.drawn == "random" and one.run == run]
+    places = np.flatnonzero(np.isin(order, at_random))
+    if not len(places):
+        return None
+    sample = [int(row) for row in order[: places[-1] + 1] if int(row) in answered]
+    found = [said[row].label if row in said else None for row in sample]
+    unsure = sum(label is None for label in found)
+    right = sum(label == labels[row] for label, row in zip(found, sample, strict=True))
+    low = share_limits(right, len(sample))[0]
+    return Accuracy(len(sample), right, unsure, low, share_limits(right + unsure, len(sample))[1])
+
+
+def agreement(standing: Iterable[Decision]) -> tuple[int, int]:
+    """Of the pairs of labels that a row got, by two people or by one at a blind repeat: how many are equal, and how many there are."""
+    first: dict[int, Decision] = {}
+    equal = pairs = 0
+    for one in standing:
+        if one.label is None:
+            continue
+        before = first.setdefault(one.row, one)
+        if before is not one and (one.drawn == "repeat" or before.who != one.who):
+            equal, pairs = equal + (before.label == one.label), pairs + 1
+    return equal, pairs
 
 
 def _check_labels(kind: str, labels: tuple[str, ...], before: tuple[str, ...]) -> None:
