@@ -25,6 +25,7 @@ from oneof.runs.review.teach import QUICK, Again
 from oneof.storage.settings import restored
 from oneof.votes.opening import VotesFile
 
+pytestmark = pytest.mark.usefixtures("small_forests")
 *DRAWN, FIRST, SECOND = drawn_rows(150)[:42].tolist()
 UNSURE, LATE = [FIRST, SECOND], int(drawn_rows(150)[-1])
 
