@@ -24,12 +24,15 @@ settings.load_profile("oneof")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--shuffle", type=int, help="Run tests in a random order, drawn with this seed.")
+    parser.addoption("--shuffle", type=int, help="Run the tests of each file in a random order, drawn with this seed.")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """File by file, so that what the tests of a file share is made once."""
     if config.getoption("--shuffle") is not None:
-        random.Random(config.getoption("--shuffle")).shuffle(items)
+        draw = random.Random(config.getoption("--shuffle"))
+        place = {path: number for number, path in enumerate(dict.fromkeys(item.path for item in items))}
+        items.sort(key=lambda item: (place[item.path], draw.random()))
 
 
 @pytest.fixture(autouse=True)
