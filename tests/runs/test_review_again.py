@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import time
 from pathlib import Path
@@ -148,7 +149,8 @@ def test_a_setting_of_an_unknown_kind_is_told() -> None:
 
 
 def test_a_review_goes_on_with_what_was_learned(run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    review = Review(run.folder)
+    review = Review(Path(shutil.copytree(run.folder, folder / "other")))  # others look at the run's own log
+    (folder / "other-2").mkdir()
 
     def fit(asked: list[str], **_: object) -> subprocess.CompletedProcess[str]:
         assert asked[2:5] == ["oneof", "fit", "--from"]
@@ -164,7 +166,7 @@ def test_a_review_goes_on_with_what_was_learned(run: Run, folder: Path, monkeypa
             break
         time.sleep(0.05)
     assert review.state("ann")["learning"]["state"] == "done"
-    assert review.run.folder.name == "run-3"  # run-2 is there
+    assert review.run.folder.name == "other-3"  # other-2 is there
     assert review.id != before
     assert LATE in [one.row for one in Log(review.run.folder).standing]
     assert not set(review.drawn) & set(review.run.facts["taught"])
