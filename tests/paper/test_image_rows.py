@@ -146,7 +146,7 @@ def test_a_branch_is_the_run_it_would_have_been_alone(folder, tmp_path, monkeypa
     runs = plans.tiny()[:4]
     network, data = LeNet(), images.images("mnist", 60)
     mask = images.candidates(runs[0], data, tmp_path, "cpu")
-    x, own, training = images.pixels("mnist", 60, "cpu"), images.trial(runs[0], data), Training(4, 6)
+    x, own, training = images.pixels("mnist", 60, "cpu"), images.trial(runs[0], data), Training(4, 18)
     seen = views("pop", "mnist", device="cpu", dtype=torch.float32)
     problem = pose(x, mask, [own], Proden(), None, training, seen, data.labels, torch.device("cpu"))
     for run, fitted, _, _ in images.fits_of(runs, network, problem):

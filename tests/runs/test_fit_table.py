@@ -28,6 +28,7 @@ from oneof.runs.fit_table import Task, fit_table
 from oneof.runs.folder import Run, write_json
 from oneof.selection.space import Space
 
+pytestmark = pytest.mark.usefixtures("small_forests")
 LABELS = np.array(["ant", "bee", "cow"])
 ROLES = Roles(features=("x*", "hue"), ignore=("truth",))
 SMALL = Space(scaling=("feature", "ranks"), lr=(0.1,), weight_decay=(1e-3,), members=3, epochs=25)

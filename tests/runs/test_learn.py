@@ -24,6 +24,7 @@ from oneof.runs.folder import Run
 from oneof.runs.learn import SPACE, Examples, learn
 from oneof.selection.trying import Search
 
+pytestmark = pytest.mark.usefixtures("small_forests")
 DATA = mixture(n=240, d=3, c=4, separation=4.0, seed=0)
 MASK = generate(DATA.labels, 4, Flip(0.4), seed=1)
 NAMES = np.array(["ant", "bee", "cow", "dog"])

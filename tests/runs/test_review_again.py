@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import time
 from pathlib import Path
@@ -25,6 +26,7 @@ from oneof.runs.review.teach import QUICK, Again
 from oneof.storage.settings import restored
 from oneof.votes.opening import VotesFile
 
+pytestmark = pytest.mark.usefixtures("small_forests")
 *DRAWN, FIRST, SECOND = drawn_rows(150)[:42].tolist()
 UNSURE, LATE = [FIRST, SECOND], int(drawn_rows(150)[-1])
 
@@ -147,7 +149,8 @@ def test_a_setting_of_an_unknown_kind_is_told() -> None:
 
 
 def test_a_review_goes_on_with_what_was_learned(run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    review = Review(run.folder)
+    review = Review(Path(shutil.copytree(run.folder, folder / "other")))  # others look at the run's own log
+    (folder / "other-2").mkdir()
 
     def fit(asked: list[str], **_: object) -> subprocess.CompletedProcess[str]:
         assert asked[2:5] == ["oneof", "fit", "--from"]
@@ -163,7 +166,7 @@ def test_a_review_goes_on_with_what_was_learned(run: Run, folder: Path, monkeypa
             break
         time.sleep(0.05)
     assert review.state("ann")["learning"]["state"] == "done"
-    assert review.run.folder.name == "run-3"  # run-2 is there
+    assert review.run.folder.name == "other-3"  # other-2 is there
     assert review.id != before
     assert LATE in [one.row for one in Log(review.run.folder).standing]
     assert not set(review.drawn) & set(review.run.facts["taught"])

@@ -25,6 +25,7 @@ from oneof.runs.export import export_onnx
 from oneof.runs.folder import Run
 from oneof.runs.stored_model import checksum, load_model
 
+pytestmark = pytest.mark.usefixtures("small_forests")
 WORDS = {
     "bill": ["invoice", "payment", "refund", "charged", "card", "money", "price"],
     "ship": ["parcel", "delivery", "courier", "late", "tracking", "box", "arrived"],

@@ -17,6 +17,7 @@ from oneof.estimator.classifier import PartialLabelClassifier
 from oneof.runs.folder import Run
 from oneof.votes.opening import VotesFile, annotator_columns, read_votes
 
+pytestmark = pytest.mark.usefixtures("small_forests")
 N, C = 240, 4
 DATA = mixture(n=N, d=4, c=C, separation=4.0, seed=0)
 NAMES = np.array(["ant", "bee", "cow", "dog"])

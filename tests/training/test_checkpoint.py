@@ -117,7 +117,7 @@ def test_whatever_is_trained(tmp_path, monkeypatch, changes):
 )
 def test_images_with_views_and_shared_state(tmp_path, monkeypatch, method, recipe):
     rng = np.random.default_rng(0)
-    x = rng.integers(0, 256, size=(60, 1, 28, 28), dtype=np.uint8)
+    x = rng.integers(0, 256, size=(60, 1, 8, 8), dtype=np.uint8)
     changes = {
         "x": x, "sets": SETS[:60], "labels": None, "choose": "last", "network": LeNet(), "method": method,
         "trials": [Trial(seed=0, lr=0.01)], "training": Training(2, 32), "views": views(recipe, "mnist"), "purify": Pop(0, 1, 1),

@@ -91,7 +91,7 @@ def test_packed_and_dense_give_the_same(packing, method, purify):
 @pytest.mark.parametrize(("method", "recipe"), [(RCR(ramp=2), "rcr"), (PiCO(queue=64, epochs=3), "pico")])
 def test_packed_and_dense_give_the_same_on_images(packing, method, recipe, purify):
     options = {
-        "x": RNG.integers(0, 256, size=(40, 1, 28, 28), dtype=np.uint8), "labels": None, "choose": "last", "method": method,
+        "x": RNG.integers(0, 256, size=(40, 1, 8, 8), dtype=np.uint8), "labels": None, "choose": "last", "method": method,
         "network": LeNet(), "trials": [Trial(seed=0, lr=0.01)], "training": Training(3, 16), "views": views(recipe, "mnist"),
         "purify": PURIFY[purify] and type(PURIFY[purify])(1, 1, 1),
     }  # fmt: skip
