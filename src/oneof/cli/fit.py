@@ -43,6 +43,7 @@ def fit(
     networks: Annotated[int | None, typer.Option(min=1, help="Networks in the ensemble. Default: 5, on pictures 3 or 1; more are slower and steadier.")] = None,
     network: Annotated[str | None, typer.Option(help="With --image or a folder: train this network on the pictures: lenet, wrn, resnet32, or a name that timm knows. Default: lenet, or wrn for colour on a GPU.")] = None,
     views: Annotated[str, typer.Option(help="How pictures may be varied in training: upright (moved, never mirrored), natural (mirrored too), or none.")] = "upright",
+    stream: Annotated[bool | None, typer.Option("--stream/--no-stream", help="Keep the pixels of pictures in a file below RUN while it learns, and read each batch from it. Default: where they take more than half of the memory that is free, of the GPU or beside it.")] = None,
     learners: Annotated[list[str] | None, typer.Option(help="A learner to try: networks, linear, trees or kernel. May be given again. Default: all four; held-out sets say how much each counts.")] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Give a first answer in a second or two, by the kernel and trees, without networks.")] = False,
     epochs: Annotated[int | None, typer.Option(min=1, help="Epochs to train the ensemble. Default: 30, fewer above 40,000 rows or 5,000,000 cells of rows by labels; on pictures 100 on a GPU, 5 to 60 on a CPU.")] = None,
@@ -84,6 +85,7 @@ def fit(
         memory=int(memory * 2**30),
         processes=processes,
         time_limit=time_limit,
+        stream=stream,
         progress=True,
         say=lambda line: console.print(Text(bounded(line), style="yellow")),
     )

@@ -10,6 +10,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from oneof.data.embed import MODELS, weights_here
 from oneof.data.images import FILE, folder_of
 from oneof.data.roles import Roles
@@ -36,6 +38,7 @@ from oneof.votes.opening import VotesFile
 
 ASKED = "asked.json"  # in the checkpoint: what the run was asked for
 LOCK = "lock"  # there too: held while a process is at work
+PIXELS = "pixels.part"  # there too: levels of pictures that are not held in memory; a .npy file
 
 
 @dataclass(frozen=True)
@@ -62,6 +65,7 @@ def fit_table(
     memory: int | None = None,
     processes: int | None = None,
     time_limit: float | None = None,
+    stream: bool | None = None,
     progress: bool = False,
     say: Callable[[str], None] = lambda text: None,
     again: Again | None = None,
@@ -86,6 +90,9 @@ def fit_table(
         As for `oneof.fit`; where torchrun or SLURM started them, only the first reads, says and writes.
     time_limit
         Seconds that learning may take, about; what is left out for it is said. Such a run is not resumed within a stage.
+    stream
+        Keep the pixels of pictures in a file of the run's folder, and read batches from it: the same numbers, in less memory. Default: where they
+        take more than half of what is free.
     progress
         Show bars in a terminal.
     say
@@ -95,10 +102,14 @@ def fit_table(
     """
     begun = time.monotonic()
     crew = crew_here(processes)
-    task = _settled(file, task, time_limit)
-    ready = crew.told(partial(_make_ready, file, out, task, cache, processes or crew.size, say, again))
+    task = _settled(file, task, time_limit, stream)
+    ready = crew.told(partial(_make_ready, file, out, task, cache, processes or crew.size, say, again, stream))
     if ready is None:
         return Run.open(out)
+    examples = ready.examples
+    if isinstance(examples.x, np.memmap):
+        levels = np.load(out / "checkpoint" / PIXELS, mmap_mode="c")
+        examples = replace(examples, x=levels.reshape(len(levels), -1))
     asked = Search(
         space=ready.space,
         seed=task.seed,
@@ -114,7 +125,7 @@ def fit_table(
     )
     with ExitStack() as held:
         crew.told(partial(held.enter_context, alone(out / "checkpoint" / LOCK, str(out))))
-        learned = learn(ready.examples, asked, train_on_gold=task.train_on_gold, how=task.pictures)
+        learned = learn(examples, asked, train_on_gold=task.train_on_gold, how=task.pictures)
         for text in learned.left_out:
             say(text)
         ready.warnings.extend(learned.left_out)
@@ -158,6 +169,7 @@ def _make_ready(
     processes: int,
     say: Callable[[str], None],
     again: Again | None,
+    stream: bool | None,
 ) -> Ready | None:
     """Read the table and begin the run; None if it is finished."""
     asked = {"oneof": __version__, "data": fingerprint(file), **plain_value(task), **(again.asked if again else {})}
@@ -175,7 +187,7 @@ def _make_ready(
     if fingerprint(file) != asked["data"]:
         raise ValueError(f"{file} must not change while it is read; it did. Repeat the command.")
     check_rows(len(mixed.columns), processes)
-    examples, remarks = examples_of(mixed, folder_of(file), cache)
+    examples, remarks = examples_of(mixed, folder_of(file), cache, out / "checkpoint" / PIXELS, stream)
     examples = with_answers(examples, task.answers)
     if again is None:
         warnings = look_at(examples, mixed, task.seed) + remarks + (voted.remarks if voted else [])
@@ -190,17 +202,19 @@ def _make_ready(
         warnings = again.run.facts["warnings"]
         examples = again.teach(examples)
         space = again.space(space, *examples.candidates.mask.shape)
+    if isinstance(examples.x, np.memmap):  # every process opens the file itself
+        examples = replace(examples, x=examples.x[:1])
     return Ready(asked, examples, space, warnings, people, sorted(again.said) if again else [])
 
 
-def _settled(file: Path, task: Task, time_limit: float | None) -> Task:
+def _settled(file: Path, task: Task, time_limit: float | None, stream: bool | None) -> Task:
     """The task with how pictures are learned from: embedded where that is asked for, or where weights for it are on this machine."""
-    roles, asked = task.roles, replace(task.pictures, networks=None) != BY_SIZE
+    roles, asked = task.roles, stream is not None or replace(task.pictures, networks=None) != BY_SIZE
     if file.is_dir() and not roles.image:
         roles = replace(roles, image=(FILE,))
     if asked and (roles.image_model or not roles.image):
         raise ValueError(
-            "--network and --views are for pictures that a network is trained on. Say --image COLUMN, and no --image-model."
+            "--network, --views and --stream are for pictures that a network is trained on. Say --image COLUMN, and no --image-model."
         )
     if roles.image and not asked and not roles.image_model and weights_here(MODELS["image"]):
         roles = replace(roles, image_model=MODELS["image"])

@@ -50,8 +50,9 @@ def epochs(problem: Problem, state: State) -> Iterator[Record]:
 
 def steps(problem: Problem, state: State) -> Iterator[Record | None]:
     """Train from where the state stands: after every step the state is whole and None is yielded, after an epoch its record."""
-    # a process's part of a batch varies in size, which no graph can
-    replay = Replay(problem.lr.device.type == "cuda" and problem.crew.size == 1, state.generators)
+    # a process's part of a batch varies in size, which no graph can; nor can it read files
+    alike = problem.crew.size == 1 and isinstance(problem.x, Tensor)
+    replay = Replay(problem.lr.device.type == "cuda" and alike, state.generators)
     while state.epoch < problem.training.epochs:
         if state.position == 0:
             _open_epoch(problem, state)

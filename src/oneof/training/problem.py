@@ -237,15 +237,14 @@ def varied(views: Views, batch: int, device: torch.device) -> Callable[[Tensor, 
 
 def as_features(x: Any, dtype: torch.dtype, device: torch.device, views: Views | None = None) -> Features:
     """Features on the device; images as they are; or left where they lie, on the disk."""
-    if isinstance(x, RowsOnDisk):
-        if views is not None or device.type != "cpu":
-            needed = "features on the disk must be a table and device 'cpu'"
-            raise ValueError(f"{needed}; views of images and GPUs need them in memory.")
-        return x
-    if views is None:
-        return as_tensor(x, dtype, device)
-    check_images(x, views)
-    return as_tensor(x, torch.uint8, device)
+    if views is not None:
+        check_images(x, views)
+    if not isinstance(x, RowsOnDisk):
+        return as_tensor(x, dtype if views is None else torch.uint8, device)
+    if views is None and (x.dtype == torch.uint8 or device.type != "cpu"):
+        given = f"{x.dtype} for {device}".removeprefix("torch.")
+        raise ValueError(f"a table on the disk must be float32 for the CPU; got {given}. Of images give views= too.")
+    return x
 
 
 def _rows(per_trial: list[NDArray[np.intp] | None], name: str, n: int, device: torch.device) -> Tensor | None:

@@ -119,7 +119,7 @@ class Fit:
         features = as_features(values, self.dtype, self.rows.device, self.look)
         with self.stack.evaluating():
             parts = features.split(block_size(features, self.stack.t))
-            return torch.cat([first(self.stack(self._seen(part))) for part in parts], dim=1)
+            return torch.cat([first(self.stack(self._seen(part.to(self.rows.device)))) for part in parts], dim=1)
 
     def probabilities(self, x: Any) -> Tensor:
         """Softmax of the logits, [t, n, c]."""
