@@ -24,7 +24,7 @@ from oneof.training.prior import Prior, log_prior
 from oneof.training.processes import Crew
 from oneof.training.set_input import as_tensor, read_sets
 from oneof.training.stack import Stack
-from oneof.training.tables import parts, positions
+from oneof.training.tables import each, positions
 from oneof.training.trials import Trial
 
 
@@ -128,8 +128,7 @@ class Problem(NamedTuple):
         if self.crew.size > 1 and not self.method.packs:  # its `init` may look at several rows
             everyones, own_rows = self._replace(rows=self.everyones, crew=Crew()), slice(*self.crew.owned(self.total))
             memory = everyones.first_memory(everyones.sets_to_train_on())
-            cut = tuple(Dense(table.values[:, own_rows].clone()) for table in parts(memory))
-            return cut if isinstance(memory, tuple) else cut[0]
+            return each(lambda table: Dense(table.values[:, own_rows].clone()), memory)
         prior = self.prior if self.method.weighs else None
         own = None if prior is None else prior.chosen(self._given_at(prior, self.rows))
         seen = Dense(self.seen_sets(left.dense(), self.rows)) if self.open else left
@@ -144,20 +143,19 @@ class Problem(NamedTuple):
 
     def logits(self, stack: Stack, rows: Tensor) -> Tensor:
         """Logits [t, k, c] of rows [t, k] in evaluation mode, some rows at a time; a crew's processes share them out."""
-        begin, end = self.crew.owned(rows.shape[1])
-        size = block_size(self.x, len(rows))
-        with stack.evaluating():
-            blocks = [rows[:, start : min(start + size, end)] for start in range(begin, max(end, begin + 1), size)]
-            own = [first(stack(self.features(part))) for part in blocks]
-        return self.crew.gathered_rows(torch.cat(own, dim=1))
+        return self._outputs(stack, rows[:, slice(*self.crew.owned(rows.shape[1]))])
 
     def body_features(self, stack: Stack) -> Tensor:
         """Features [t, m, width] that the networks' bodies give of all training rows, in evaluation mode."""
-        size = block_size(self.x, len(self.rows))
+        return self._outputs(stack, self.rows, "body")
+
+    def _outputs(self, stack: Stack, own: Tensor, part: str = "") -> Tensor:
+        """What the networks, or a part of them, give of every process's own rows."""
+        size = block_size(self.x, len(own))
         with stack.evaluating():
-            starts = range(0, self.rows.shape[1], size)
-            own = [stack(self.features(self.rows[:, start : start + size]), part="body") for start in starts]
-        return self.crew.gathered_rows(torch.cat(own, dim=1))
+            starts = range(0, max(own.shape[1], 1), size)
+            blocks = [first(stack(self.features(own[:, start : start + size]), part)) for start in starts]
+        return self.crew.gathered_rows(torch.cat(blocks, dim=1))
 
 
 def block_size(x: Features, t: int) -> int:
