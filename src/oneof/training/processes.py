@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 import torch.distributed as dist
@@ -211,16 +211,20 @@ def check_rows(rows: int, processes: int) -> None:
 
 
 def _join(per_node: int, nodes: int) -> None:
-    from lightning_fabric import Fabric
-    from lightning_fabric.strategies.ddp import DDPStrategy
-
     try:
-        strategy = DDPStrategy(timeout=PATIENCE, process_group_backend=_backend(per_node))
-        fabric = Fabric(accelerator="cpu", devices=per_node, num_nodes=nodes, strategy=strategy)
+        fabric = _fabric(per_node, nodes)
     except RuntimeError as error:  # what SLURM was asked for does not go together
         raise ValueError(f"the processes that were started must form one group; {error} Or say processes=1.") from error
     fabric.launch()
     atexit.register(_leave)
+
+
+def _fabric(per_node: int, nodes: int = 1, start: Literal["popen", "spawn"] = "popen") -> Any:
+    from lightning_fabric import Fabric
+    from lightning_fabric.strategies.ddp import DDPStrategy
+
+    strategy = DDPStrategy(timeout=PATIENCE, process_group_backend=_backend(per_node), start_method=start)
+    return Fabric(accelerator="cpu", devices=per_node, num_nodes=nodes, strategy=strategy)
 
 
 def _backend(per_node: int) -> str:
@@ -247,15 +251,12 @@ def _started_outside() -> tuple[int, int]:
 
 def launched(work: Callable[[Crew], Any], processes: int) -> Any:
     """What `work` gives in the first of so many new processes of this machine; its ValueErrors are raised here."""
-    from lightning_fabric import Fabric
-    from lightning_fabric.strategies.ddp import DDPStrategy
     from torch.multiprocessing.spawn import ProcessException
 
     content = _sendable(work)
     logging.getLogger("torch.multiprocessing.spawn").setLevel(logging.ERROR)  # that it ends the others is said below
     try:
-        strategy = DDPStrategy(start_method="spawn", timeout=PATIENCE, process_group_backend=_backend(processes))
-        fabric = Fabric(accelerator="cpu", devices=processes, strategy=strategy)
+        fabric = _fabric(processes, start="spawn")
     except RuntimeError as error:
         raise ValueError("a notebook cannot start processes; make a script of it, or leave processes= out.") from error
     with tempfile.TemporaryDirectory() as folder:
