@@ -66,7 +66,9 @@ def _written(
     path: Path, content: bytes, model: Model, columns: dict[str, NDArray[Any]], found: NDArray[np.float32]
 ) -> float:
     """Write the content, if it has found what the model says of these columns; the largest difference."""
-    difference = float(np.abs(found - model.probabilities(_features(model.encoding, columns))).max())
+    with torch.backends.cudnn.flags(enabled=False):  # on a GPU it would round to TF32
+        said = model.probabilities(_features(model.encoding, columns))
+    difference = float(np.abs(found - said).max())
     if not difference <= TOLERANCE:
         raise ValueError(
             f"the exported model must give the model's probabilities to {TOLERANCE}; it differs by {difference:.2g}. Nothing was written."
