@@ -87,13 +87,12 @@ def images(asked: Images, crew: Crew) -> None:
     torch.backends.cudnn.allow_tf32 = False
     networks = (LeNet(),) if card else (LeNet(), Smooth())
     for dtype, network, name in itertools.product((torch.float64, torch.float32), networks, SEEN):
-        _as_two(dtype, asked.compiled)
         torch.set_default_dtype(dtype)
         torch.manual_seed(0)
         first = _method(name).network(network((1, 28, 28), 10), 10, (1, 28, 28)).state_dict()
         nudge = torch.finfo(dtype).eps / 2
         near = {key: w * (1 + nudge * torch.randn_like(w)) if w.is_floating_point() else w for key, w in first.items()}
-        few = Job(name, asked.device, network, asked.rows, 16, 12 if name == "valen" else 4)
+        few = Job(name, asked.device, network, asked.rows, 16, 12 if name == "valen" else 4, asked.compiled)
         two = on_images(few, first, crew.size)
         if crew.rank == 0:
             one, other = (on_images(few, start, 1) for start in (first, near))
@@ -108,7 +107,9 @@ def images(asked: Images, crew: Crew) -> None:
 def _time_an_epoch(name: str, asked: Images, crew: Crew) -> None:
     """A long run less a short one, over the epochs between; VALEN's after its warm-up."""
     begun = METHODS["valen"]().warm_up if name == "valen" else 0
-    jobs = [Job(name, asked.device, LeNet(), asked.timed, 256, begun + epochs) for epochs in (SHORT, LONG)]
+    jobs = [
+        Job(name, asked.device, LeNet(), asked.timed, 256, begun + epochs, asked.compiled) for epochs in (SHORT, LONG)
+    ]
     two = [on_images(job, None, crew.size) for job in jobs]
     if crew.rank == 0:
         one = [on_images(job, None, 1) for job in jobs]
@@ -117,14 +118,12 @@ def _time_an_epoch(name: str, asked: Images, crew: Crew) -> None:
         print(f"{both:.3f} in {crew.size}; {apart(two[1], one[1])}", flush=True)
 
 
-def _as_two(dtype: torch.dtype, compiled: bool) -> None:
-    """Let one process on a GPU run as several do, in double precision at all; in single it is bfloat16 that runs."""
-    if not compiled or dtype == torch.float64:
-        torch._dynamo.config.disable = True
-        problem.seen_together = lambda *given: -1 if dtype == torch.float32 else 0
-    else:
-        torch._dynamo.config.disable = False
-        problem.seen_together = TOGETHER
+def _set_precision(job: Job, processes: int) -> None:
+    """On a GPU one process runs as several do, unless it may be compiled; in double precision both run in nothing less."""
+    double = torch.get_default_dtype() == torch.float64
+    torch._dynamo.config.disable = double or not job.compiled
+    plain = processes == 1 and not job.compiled
+    problem.seen_together = (lambda *given: 0) if double else (lambda *given: -1) if plain else TOGETHER
 
 
 class Smooth:
@@ -150,6 +149,7 @@ class Job(NamedTuple):
     rows: int
     batch: int
     epochs: int
+    compiled: bool
 
 
 class End(NamedTuple):
@@ -173,6 +173,8 @@ def on_images(job: Job, start: dict[str, torch.Tensor] | None, processes: int) -
     sets = np.eye(10, dtype=bool)[labels] | (draws.random((job.rows, 10)) < 0.3)
     dtype = torch.get_default_dtype()
     dtype = torch.bfloat16 if job.device != "cpu" and dtype == torch.float32 else dtype
+    if job.device != "cpu":
+        _set_precision(job, processes)
     begin = time.perf_counter()
     fitted = fit(
         x, sets, method=_method(job.name), network=job.network, trials=[Trial(start=start)], device=job.device,
