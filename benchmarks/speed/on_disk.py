@@ -1,10 +1,13 @@
 """Training on a Parquet file larger than memory: how resident memory grows with the file, beside that of features in memory.
 
     python benchmarks/speed/on_disk.py [--gigabytes 0.125 0.25 0.5]
+    python benchmarks/speed/on_disk.py --images [--gigabytes 1.2] [--device cuda]
 
 For every size a process of its own turns the Parquet file (256 features) into a file of rows and trains PRODEN + POP on it for an
 epoch, a linear model, batches of 1,000 rows of 10 classes; of the smallest size another does so with features in memory. Tables
 and order stay in memory, some 200 bytes a row here. The line through the peaks says what a 4 GB file would take; the bound of the issue is 1.5 GB.
+
+--images: PRODEN by LeNet on 2,000 of so many colour pictures of 64 x 64, for an epoch: in memory (and on the device) and on the disk.
 """
 
 from __future__ import annotations
@@ -22,8 +25,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
 
-from oneof.data.on_disk import from_parquet
-from oneof.networks import Linear
+from oneof.data.augment.views import Pictures, views
+from oneof.data.on_disk import RowsOnDisk, from_parquet
+from oneof.networks import LeNet, Linear
 from oneof.purify import Pop
 from oneof.training.fit import fit
 from oneof.training.problem import Training
@@ -62,20 +66,55 @@ def run(path: Path, on_disk: bool) -> None:
     print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024, ready - start, time.perf_counter() - ready)
 
 
-def measured(path: Path, where: str) -> list[float]:
-    done = subprocess.run([sys.executable, __file__, "--one", path, where], capture_output=True, text=True, check=True)
+def run_on_images(path: Path, on_disk: bool, device: str) -> None:
+    torch.set_num_threads(1)
+    x = RowsOnDisk(path) if on_disk else np.load(path)
+    rng = np.random.default_rng(0)
+    sets = rng.random((len(x), C)) < 0.3
+    sets[:, 0] = True
+    seen = views("plain", Pictures(64, (0.5,) * 3, (0.3,) * 3), device=device)
+    trial, start = Trial(rows=rng.permutation(len(x))[:2_000]), time.perf_counter()
+    done = fit(x, sets, trials=[trial], network=LeNet(), views=seen, training=Training(1, 256), device=device)
+    seconds = time.perf_counter() - start
+    there = torch.cuda.max_memory_allocated() if device != "cpu" else 0
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024, there, seconds, done.history.loss.item())
+
+
+def images(gigabytes: float, device: str) -> None:
+    n, rng = int(gigabytes * 1e9 / 12_288), np.random.default_rng(0)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "images.npy")
+        with path.open("wb") as file:  # no memory map: a child's peak begins at its parent's
+            header = {"descr": "|u1", "fortran_order": False, "shape": (n, 3, 64, 64)}
+            np.lib.format.write_array_header_1_0(file, header)
+            for start in range(0, n, 1_000):
+                file.write(rng.integers(0, 256, (min(1_000, n - start), 12_288), dtype=np.uint8).data)
+        for where in ("disk", "memory"):
+            peak, there, seconds, loss = measured(path, where, device)
+            print(f"{n:,} pictures, {where}: peak {peak / 1e9:.2f} GB, on the GPU {there / 1e9:.2f} GB, ", end="")
+            print(f"fit {seconds:.1f} s, loss {loss:.17g}", flush=True)
+
+
+def measured(path: Path, where: str, *device: str) -> list[float]:
+    words = [sys.executable, __file__, "--one", path, where, *device]
+    done = subprocess.run(words, capture_output=True, text=True, check=True)
     return [float(word) for word in done.stdout.split()]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--gigabytes", type=float, nargs="+", default=[0.125, 0.25, 0.5])
-    parser.add_argument("--one", nargs=2, metavar=("FILE", "WHERE"), help=argparse.SUPPRESS)
+    parser.add_argument("--gigabytes", type=float, nargs="+")
+    parser.add_argument("--images", action="store_true")
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--one", nargs="+", metavar=("FILE", "WHERE"), help=argparse.SUPPRESS)
     asked = parser.parse_args()
     if asked.one:
-        return run(Path(asked.one[0]), asked.one[1] == "disk")
+        path, where, *device = asked.one
+        return run_on_images(Path(path), where == "disk", *device) if device else run(Path(path), where == "disk")
+    if asked.images:
+        return images((asked.gigabytes or [1.2])[0], asked.device)
     peaks, sizes = [], []
-    for size in asked.gigabytes:
+    for size in asked.gigabytes or [0.125, 0.25, 0.5]:
         n = int(size * 1e9 / D / 4)
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder, "x.parquet")

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from oneof.purify import PopRatio as PopRatio
     from oneof.training.fit import fit as fit
     from oneof.training.problem import Training as Training
-    from oneof.training.saved import load as load
+    from oneof.training.state import load as load
     from oneof.training.trials import Trial as Trial
 
 # torch takes seconds to import, and `oneof --help` must not: a name is fetched when it is first used
@@ -27,7 +27,7 @@ _HOME = {
     "Candidates": "candidates.mask",
     "read": "candidates.read",
     "fit": "training.fit",
-    "load": "training.saved",
+    "load": "training.state",
     "PartialLabelClassifier": "estimator.classifier",
     "PartialLabelImageClassifier": "estimator.pictures",
     "METHODS": "methods",

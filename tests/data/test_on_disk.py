@@ -12,12 +12,12 @@ import torch
 
 import oneof.data.on_disk
 from oneof.candidates.generate import Flip, generate
-from oneof.data.augment import views
+from oneof.data.augment.views import Pictures, views
 from oneof.data.on_disk import RowsOnDisk, fitted_scaling, from_parquet
 from oneof.data.scaling import SCALINGS
 from oneof.data.synthetic import mixture
 from oneof.methods import METHODS
-from oneof.networks import MLP
+from oneof.networks import MLP, LeNet
 from oneof.purify import Pop
 from oneof.training.fit import fit
 from oneof.training.problem import Training
@@ -27,6 +27,7 @@ N, C = 80, 4
 DATA = mixture(n=N, d=3, c=C, seed=1)
 X = DATA.x.astype(np.float32)
 SETS = generate(DATA.labels, C, Flip(0.4), seed=2)
+IMAGES = np.random.default_rng(0).integers(0, 256, (N, 1, 8, 8), dtype=np.uint8)
 
 
 @pytest.fixture
@@ -65,11 +66,40 @@ def test_a_run_is_resumed_and_another_file_refused(rows, tmp_path):
         run(RowsOnDisk(tmp_path / "other.npy"), checkpoint=tmp_path / "run")
 
 
+@pytest.mark.parametrize(
+    ("method", "recipe"), [("proden", "pop"), ("rcr", "rcr"), ("pico", "pico"), ("valen", "plain")]
+)
+def test_images_give_what_they_give_in_memory_to_the_bit(tmp_path, monkeypatch, method, recipe):
+    monkeypatch.setattr(oneof.data.on_disk, "BLOCK", 700)  # ten rows
+    np.save(tmp_path / "images.npy", IMAGES)
+    how = {"valen": {"warm_up": 1}, "pico": {"queue": 20, "embedding": 4}}.get(method, {})
+    order = np.random.default_rng(0).permutation(N)
+
+    def train(x):
+        return fit(
+            x, SETS, trials=[Trial(rows=order[:60], held_out=order[60:])], method=METHODS[method](**how), network=LeNet(),
+            views=views(recipe, Pictures(8, (0.5,), (0.5,))), training=Training(3, 16),
+            purify=Pop(1, 1, 1, True, 0.5, 0.1),
+        )  # fmt: skip
+
+    disk, memory = train(RowsOnDisk(tmp_path / "images.npy")), train(IMAGES)
+    assert torch.equal(disk.logits(RowsOnDisk(tmp_path / "images.npy")), memory.logits(IMAGES))
+    assert torch.equal(disk.candidates, memory.candidates)
+    for one, other in zip(disk.history.columns.values(), memory.history.columns.values(), strict=True):
+        assert torch.equal(one, other)
+
+
+def test_a_run_begun_in_memory_goes_on_from_the_disk(rows, tmp_path):
+    first = run(X, checkpoint=tmp_path / "run")
+    assert torch.equal(run(rows, checkpoint=tmp_path / "run").logits(X), first.logits(X))
+
+
 def test_rows_as_a_tensor_gives_them(rows):
     whole = torch.as_tensor(X)
     at = torch.tensor([7, 7, 79, 0])
     assert rows.shape == whole.shape
     assert torch.equal(rows.index_select(0, at), whole[at])
+    assert torch.equal(rows[at], whole[at])
     assert torch.equal(rows[5], whole[5])
     assert torch.equal(torch.cat(list(rows.split(33))), whole)
     assert torch.equal(torch.cat(list(rows.blocks())), whole)
@@ -112,8 +142,11 @@ def test_parquet_becomes_a_file_of_rows(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("array", "message"),
     [
-        (X.astype(np.float64), r"x\.npy must hold float32 \[n, \.\.\.\], row after row; got float64 \[80, 3\]"),
-        (np.asfortranarray(X), r"must hold float32 .*row after row; got float32"),
+        (
+            X.astype(np.float64),
+            r"x\.npy must hold float32 or uint8 \[n, \.\.\.\], row after row; got float64 \[80, 3\]",
+        ),
+        (np.asfortranarray(X), r"must hold float32 or uint8 .*row after row; got float32"),
         (X[:, 0].copy(), r"got float32 \[80\]"),
     ],
 )
@@ -149,5 +182,8 @@ def test_messages_of_parquet_and_of_what_needs_memory(rows, tmp_path):
         with pytest.raises(ValueError, match=message):
             from_parquet(tmp_path / "bad.parquet", tmp_path / "bad.npy", columns)
     assert not (tmp_path / "bad.npy").exists()
-    with pytest.raises(ValueError, match=r"features on the disk must be a table and device 'cpu'; views of images"):
+    with pytest.raises(TypeError, match=r"x must be uint8 images .* where views are given; got float32"):
         fit(rows, SETS, views=views("plain", "mnist"))
+    np.save(tmp_path / "images.npy", IMAGES)
+    with pytest.raises(ValueError, match=r"a table on the disk must be float32 for the CPU; got uint8 for cpu\. Of im"):
+        fit(RowsOnDisk(tmp_path / "images.npy"), SETS)

@@ -7,8 +7,8 @@ import torch
 from torch.nn import functional as F
 
 from oneof.networks import LeNet, WideResNet
-from oneof.networks.blocks import convolve_blocks, windows_times
 from oneof.networks.cuda import layers
+from oneof.networks.lenet import convolve_blocks, windows_times
 
 SHAPES = [(1, 12, 8), (1, 10, 9)]  # the second is odd: the plain way is taken
 

@@ -20,6 +20,7 @@ from sklearn.datasets import load_digits
 import oneof.training.fit
 from oneof.cli import main
 from oneof.data.images import Pixels
+from oneof.data.on_disk import RowsOnDisk
 from oneof.data.roles import Roles
 from oneof.runs import fit_table as fitting
 from oneof.runs.examples import examples_of
@@ -29,7 +30,7 @@ from oneof.runs.folder import Run
 from oneof.runs.learn import SPACE
 from oneof.runs.model import PictureMember
 from oneof.runs.page import render_page
-from oneof.runs.pictures import OnPictures, plan_for
+from oneof.runs.pictures import OnPictures, plan_for, streamed
 from oneof.runs.review.cards import Items, card, shown_table
 from oneof.runs.review.label_studio import Backend
 from oneof.runs.review.log import Decision, Log
@@ -241,8 +242,27 @@ def test_stopped_it_goes_on_where_it_was(
         fit_table(folder / "table.csv", tmp_path / "run", TASK)
     first = tmp_path / "run" / "checkpoint" / "search" / "pictures" / "stack-1"
     assert list(first.glob("step-000006-*.safetensors"))
-    fit_table(folder / "table.csv", tmp_path / "run", TASK)
+    fit_table(folder / "table.csv", tmp_path / "run", TASK, stream=True)
     assert (tmp_path / "run" / "model.safetensors").read_bytes() == (run.folder / "model.safetensors").read_bytes()
+
+
+def test_pixels_in_a_file_give_the_same_run_to_the_bit(
+    run: Run, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = []
+    monkeypatch.setattr("oneof.runs.pictures.RowsOnDisk", lambda path: (seen.append(Path(path)), RowsOnDisk(path))[1])
+    fit_table(folder / "table.csv", tmp_path / "run", TASK, stream=True)
+    assert seen == [tmp_path / "run" / "checkpoint" / "pixels.part"]
+    assert not seen[0].exists()
+    assert (tmp_path / "run" / "model.safetensors").read_bytes() == (run.folder / "model.safetensors").read_bytes()
+    assert Run.open(tmp_path / "run").purified.equals(run.purified)
+
+
+def test_pixels_are_kept_in_a_file_where_they_take_half_of_the_free_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    pixels = Pixels("f", 3, 10)
+    monkeypatch.setattr("oneof.runs.pictures.free_memory", lambda device: 60_000)
+    assert [streamed(n, pixels, None) for n in (100, 101)] == [False, True]
+    assert [streamed(n, pixels, said) for n, said in ((100, True), (101, False))] == [True, False]
 
 
 def test_a_folder_of_folders_is_enough(
@@ -285,7 +305,8 @@ def test_votes_gold_groups_and_bytes_come_along(folder: Path, tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("task", "how", "why"),
     [
-        (replace(TASK, pictures=OnPictures("lenet"), roles=Roles(image=("file",), image_model="m")), {}, "--network and --views are for pictures that a network is trained on"),
+        (replace(TASK, pictures=OnPictures("lenet"), roles=Roles(image=("file",), image_model="m")), {}, "--network, --views and --stream are for pictures that a network is trained on"),
+        (replace(TASK, roles=Roles()), {"stream": True}, "--network, --views and --stream are for pictures"),
         (replace(TASK, pictures=OnPictures(views="none"), roles=Roles()), {}, r"Say --image COLUMN, and no --image-model\."),
         (replace(TASK, space=SPACE.quick), {}, "--learners, --quick, --settings and --time-limit are for tables"),
         (TASK, {"time_limit": 5.0}, r"Say --epochs and --networks, or embed them: --image-model NAME\."),

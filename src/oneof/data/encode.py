@@ -129,10 +129,10 @@ class Encoding:
         parts += [part.transform(columns.words[part.column]) for part in self.texts]
         return parts[0] if len(parts) == 1 else np.hstack(parts, dtype=np.float32)
 
-    def pictures(self, columns: Columns, folder: Path) -> PictureRows:
-        """The pictures of columns, where these are what is learned from."""
+    def pictures(self, columns: Columns, folder: Path, to: Path | None = None) -> PictureRows:
+        """The pictures of columns, where these are what is learned from; in memory, or in a file `to`."""
         (part,) = self.pixels
-        return read_pictures(columns.words[part.column], part, folder)
+        return read_pictures(columns.words[part.column], part, folder, to)
 
     def unseen(self, columns: Columns) -> list[str]:
         """A line for every column with categories that training did not have."""

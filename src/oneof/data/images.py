@@ -3,6 +3,7 @@
 What cannot be read is named and stays a row of zeros; one broken file does not stop a run.
 """
 
+import os
 import struct
 import warnings
 import zlib
@@ -89,9 +90,10 @@ def learn_pixels(column: str, cells: Sequence[Cell], folder: Path) -> Pixels:
     return Pixels(column, 1 if all(grey for _, grey in known) else 3, side)
 
 
-def read_pictures(cells: Sequence[Cell], pixels: Pixels, folder: Path) -> PictureRows:
-    """The pictures of cells, resized so that the shorter side fits and cut to the middle of the longer."""
-    levels = np.zeros((len(cells), *pixels.shape), dtype=np.uint8)
+def read_pictures(cells: Sequence[Cell], pixels: Pixels, folder: Path, to: Path | None = None) -> PictureRows:
+    """The pictures of cells, resized so that the shorter side fits and cut to the middle of the longer; in memory, or in a file `to`."""
+    shape = (len(cells), *pixels.shape)
+    levels = np.zeros(shape, dtype=np.uint8) if to is None else _new_file(to, shape)
     starts = range(0, len(cells), _BLOCK)
 
     def read(start: int) -> list[tuple[int, str]]:
@@ -111,6 +113,16 @@ def read_pictures(cells: Sequence[Cell], pixels: Pixels, folder: Path) -> Pictur
     more = f"; and {len(wrong) - _NAMED:,} more" * (len(wrong) > _NAMED)
     said = f"{len(wrong):,} of {len(cells):,} pictures cannot be read, and nothing is learned or said of them"
     return PictureRows(levels.reshape(len(cells), -1), readable, f"{said}: {named}{more}." if wrong else None)
+
+
+def _new_file(path: Path, shape: tuple[int, ...]) -> NDArray[np.uint8]:
+    """Zeros in a .npy file, whose pages come to memory as they are needed."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    levels = np.lib.format.open_memmap(path, "w+", np.uint8, shape)
+    if hasattr(os, "posix_fallocate"):  # a disk that is too small says so now; later it would end the process
+        with path.open("r+b") as file:
+            os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
+    return levels
 
 
 def thumbnail(cell: Any, folder: Path) -> str | None:

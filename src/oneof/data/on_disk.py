@@ -1,4 +1,4 @@
-"""Features that stay on the disk: rows are read as batches ask for them, so memory does not grow with the file.
+"""Features and images that stay on the disk: rows are read as batches ask for them, so memory does not grow with the file.
 
 The file is plain .npy, which holds every row at a known place. A shuffled epoch reads single rows in the order drawn, the same as
 in memory: the shuffling is exact, and so are the numbers. Parquet, which cannot be read by row, is turned into such a file once.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -26,7 +27,7 @@ BLOCK = 2**22
 
 
 class RowsOnDisk:
-    """Features [n, ...] of a .npy file of float32; takes what `fit` asks of a tensor of features.
+    """Rows [n, ...] of a .npy file, features as float32 or images as uint8; takes what `fit` asks of a tensor of them.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -42,11 +43,12 @@ class RowsOnDisk:
             array = np.load(self.path, mmap_mode="r")  # reads the header alone
         except (ValueError, EOFError) as error:
             raise ValueError(f"{self.path} must be a whole .npy file; {error}") from error
-        whole = isinstance(array, np.memmap) and array.dtype == np.float32 and array.flags.c_contiguous
+        known = isinstance(array, np.memmap) and array.dtype in (np.float32, np.uint8)
+        whole = known and array.flags.c_contiguous
         if not whole or array.ndim < 2:
             kind = f"{array.dtype} {list(array.shape)}" if isinstance(array, np.ndarray) else "an archive"
-            raise ValueError(f"{self.path} must hold float32 [n, ...], row after row; got {kind}.")
-        self.shape = torch.Size(array.shape)
+            raise ValueError(f"{self.path} must hold float32 or uint8 [n, ...], row after row; got {kind}.")
+        self.shape, self._kind = torch.Size(array.shape), array.dtype
         self._start, self._bytes = array.offset, array[0].nbytes
         self._file = os.open(self.path, os.O_RDONLY)
 
@@ -60,15 +62,19 @@ class RowsOnDisk:
     def __len__(self) -> int:
         return self.shape[0]
 
-    def __getitem__(self, row: int) -> Tensor:
-        return self._read(row, 1)[0]
+    @property
+    def dtype(self) -> torch.dtype:
+        return torch.uint8 if self._kind == np.uint8 else torch.get_default_dtype()
+
+    def __getitem__(self, row: int | Tensor) -> Tensor:
+        return self.index_select(0, row) if isinstance(row, Tensor) else self._read(row, 1)[0]
 
     def index_select(self, dim: int, index: Tensor) -> Tensor:
-        """Rows [b, ...] by their numbers [b], as torch's."""
-        rows: NDArray[np.float32] = np.empty((len(index), *self.shape[1:]), dtype=np.float32)
+        """Rows [b, ...] by their numbers [b], as torch's, on the device of these."""
+        rows = np.empty((len(index), *self.shape[1:]), dtype=self._kind)
         for row, place in zip(index.tolist(), rows, strict=True):
             self._fill(place, row)
-        return torch.from_numpy(rows).to(torch.get_default_dtype())
+        return torch.from_numpy(rows).to(index.device, self.dtype)
 
     def split(self, size: int) -> Iterator[Tensor]:
         """All rows, so many at a time, as torch's."""
@@ -79,11 +85,11 @@ class RowsOnDisk:
         return self.split(max(1, BLOCK // self.shape[1:].numel()))
 
     def _read(self, start: int, count: int) -> Tensor:
-        rows: NDArray[np.float32] = np.empty((count, *self.shape[1:]), dtype=np.float32)
+        rows = np.empty((count, *self.shape[1:]), dtype=self._kind)
         self._fill(rows, start)
-        return torch.from_numpy(rows).to(torch.get_default_dtype())
+        return torch.from_numpy(rows).to(self.dtype)
 
-    def _fill(self, place: NDArray[np.float32], row: int) -> None:
+    def _fill(self, place: NDArray[Any], row: int) -> None:
         """Read as many rows as the place has room for, from this one on."""
         left, at = memoryview(place.data).cast("B"), self._start + row * self._bytes
         while left:
@@ -94,7 +100,7 @@ class RowsOnDisk:
 
 
 Features = Tensor | RowsOnDisk
-"""Features [n, ...], in memory or on the disk."""
+"""Features or images [n, ...], in memory or on the disk."""
 
 
 def fitted_scaling(kind: str | Callable[[Tensor], Affine], x: RowsOnDisk, rows: Tensor) -> Affine:

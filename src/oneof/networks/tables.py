@@ -46,8 +46,7 @@ class MLP:
     hidden: tuple[int, ...] = (128,)
 
     def __call__(self, shape: tuple[int, ...], classes: int) -> Classifier:
-        widths = [math.prod(shape), *self.hidden]
-        layers = flattened(shape)
+        widths, layers = [math.prod(shape), *self.hidden], flattened(shape)
         for before, after in itertools.pairwise(widths):
             layers += [Affine(before, after), nn.ReLU()]
         module = Classifier(nn.Sequential(*layers), widths[-1], classes, Affine)
@@ -68,8 +67,7 @@ class GeneratorMLP:
     hidden: tuple[int, ...] = (300, 301, 302, 303)
 
     def __call__(self, shape: tuple[int, ...], classes: int) -> Classifier:
-        widths = [math.prod(shape), *self.hidden]
-        layers = flattened(shape)
+        widths, layers = [math.prod(shape), *self.hidden], flattened(shape)
         for before, after in itertools.pairwise(widths):
             layers += [nn.Linear(before, after, bias=False), nn.BatchNorm1d(after), nn.ReLU()]
         return Classifier(nn.Sequential(*layers), widths[-1], classes)

@@ -22,7 +22,6 @@ from oneof.storage.rows import Row, append
 from oneof.training.fit import fit
 from oneof.training.problem import Training
 from oneof.training.state import Fit
-from oneof.training.teacher import clean_logits
 from oneof.training.trials import Trial
 
 CLASSES = 10
@@ -63,7 +62,8 @@ def digits(seeds: Sequence[int], *, teacher_epochs: int = 20, rate: float = 0.4)
     x, labels = (source.data / 16).astype(np.float32), source.target
     trials = [Trial(seed=seed, scaling="feature", **_split(len(x), seed)) for seed in seeds]
     everything = [replace(trial, rows=np.concatenate([trial.rows, trial.held_out])) for trial in trials]
-    logits = clean_logits(x, labels, CLASSES, trials=everything, training=replace(TRAINING, epochs=teacher_epochs))
+    known, training = np.eye(CLASSES, dtype=bool)[labels], replace(TRAINING, epochs=teacher_epochs)
+    logits = fit(x, known, trials=everything, training=training).logits(x).double().numpy()
     kind = InstanceRate(rate=rate)
     sets = [generate(labels, CLASSES, kind, seed=seed, logits=z) for seed, z in zip(seeds, logits, strict=True)]
     return Digits(x, labels, np.stack(sets), trials)

@@ -12,17 +12,24 @@ from oneof.inspect import inspect_sets, inspect_table
 from oneof.inspect.advice import Finding
 from oneof.runs.folder import read_sample
 from oneof.runs.learn import Examples
+from oneof.runs.pictures import streamed
 
 
-def examples_of(mixed: Table, folder: Path, cache: Path | None = None) -> tuple[Examples, list[str]]:
-    """What is learned from a table, and what to say of it; names of images in it are of files in the folder."""
+def examples_of(
+    mixed: Table, folder: Path, cache: Path | None = None, pixels: Path | None = None, stream: bool | None = None
+) -> tuple[Examples, list[str]]:
+    """What is learned from a table, and what to say of it; names of images in it are of files in the folder.
+
+    Where `streamed` says so, levels of pictures are kept in a file `pixels`.
+    """
     encoding = learn_encoding(mixed.columns, mixed.roles, folder=folder, cache=cache)
     named = [part.model for part in encoding.embedded]
     told = [f"pictures are embedded by {name}. To train a network on them instead, say --network NAME." for name in named if name == MODELS["image"]]  # fmt: skip
     if not encoding.pixels:
         x = encoding.transform(mixed.columns, folder=folder, cache=cache, named=named)
         return Examples(x, mixed.candidates, encoding, mixed.gold, mixed.groups), told
-    read = encoding.pictures(mixed.columns, folder)
+    on_disk = streamed(len(mixed.columns), encoding.pixels[0], stream)
+    read = encoding.pictures(mixed.columns, folder, pixels if on_disk else None)
     beside = [*mixed.columns.names, *mixed.roles.categories]
     told = [f"columns beside the pictures are not learned from: {', '.join(beside)}. To use both, say --image-model NAME."] * bool(beside)  # fmt: skip
     told += [read.fault] if read.fault else []

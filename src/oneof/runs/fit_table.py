@@ -10,6 +10,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from oneof.data.embed import MODELS, weights_here
 from oneof.data.images import FILE, folder_of
 from oneof.data.roles import Roles
@@ -36,6 +38,7 @@ from oneof.votes.opening import VotesFile
 
 ASKED = "asked.json"  # in the checkpoint: what the run was asked for
 LOCK = "lock"  # there too: held while a process is at work
+PIXELS = "pixels.part"  # there too: levels of pictures that are not held in memory; a .npy file
 
 
 @dataclass(frozen=True)
@@ -60,9 +63,10 @@ def fit_table(
     command: Sequence[str] = (),  # recorded in run.json
     cache: Path | None = None,  # where embeddings of texts and images are kept; None: ~/.cache/oneof
     memory: int | None = None,  # bytes that training may take
-    processes: int
-    | None = None,  # as for `oneof.fit`; of those that torchrun or SLURM started, the first says and writes
+    processes: int | None = None,  # as for `oneof.fit`; of those that torchrun started, the first says and writes
     time_limit: float | None = None,  # seconds of learning, about; such a run is not resumed within a stage
+    stream: bool
+    | None = None,  # keep pixels of pictures in a file of the run; None: where they take half of what is free
     progress: bool = False,  # show bars in a terminal
     say: Callable[[str], None] = lambda text: None,  # called with a line for a person, as things become known
     again: Again | None = None,  # an earlier run of the same task, and what people decided about it: see `fit_again`
@@ -73,10 +77,14 @@ def fit_table(
     """
     begun = time.monotonic()
     crew = crew_here(processes)
-    task = _settled(file, task, time_limit)
-    ready = crew.told(partial(_make_ready, file, out, task, cache, processes or crew.size, say, again))
+    task = _settled(file, task, time_limit, stream)
+    ready = crew.told(partial(_make_ready, file, out, task, cache, processes or crew.size, say, again, stream))
     if ready is None:
         return Run.open(out)
+    examples = ready.examples
+    if isinstance(examples.x, np.memmap):
+        levels = np.load(out / "checkpoint" / PIXELS, mmap_mode="c")
+        examples = replace(examples, x=levels.reshape(len(levels), -1))
     asked = Search(
         space=ready.space,
         seed=task.seed,
@@ -92,7 +100,7 @@ def fit_table(
     )
     with ExitStack() as held:
         crew.told(partial(held.enter_context, alone(out / "checkpoint" / LOCK, str(out))))
-        learned = learn(ready.examples, asked, train_on_gold=task.train_on_gold, how=task.pictures)
+        learned = learn(examples, asked, train_on_gold=task.train_on_gold, how=task.pictures)
         for text in learned.left_out:
             say(text)
         warnings, seconds = ready.facts["warnings"] + learned.left_out, round(time.monotonic() - begun, 1)
@@ -134,6 +142,7 @@ def _make_ready(
     processes: int,
     say: Callable[[str], None],
     again: Again | None,
+    stream: bool | None,
 ) -> Ready | None:
     """Read the table and begin the run; None if it is finished."""
     asked = {"oneof": __version__, "data": fingerprint(file), **plain_value(task), **(again.asked if again else {})}
@@ -151,7 +160,7 @@ def _make_ready(
     if fingerprint(file) != asked["data"]:
         raise ValueError(f"{file} must not change while it is read; it did. Repeat the command.")
     check_rows(len(mixed.columns), processes)
-    examples, remarks = examples_of(mixed, folder_of(file), cache)
+    examples, remarks = examples_of(mixed, folder_of(file), cache, out / "checkpoint" / PIXELS, stream)
     examples = with_answers(examples, task.answers)
     if again is None:
         warnings = look_at(examples, mixed, task.seed) + remarks + (voted.remarks if voted else [])
@@ -171,17 +180,19 @@ def _make_ready(
         examples = again.teach(examples)
         space = again.space(space, *examples.candidates.mask.shape)
         facts |= {"taught": sorted(again.said)} if again.said else {}
+    if isinstance(examples.x, np.memmap):  # every process opens the file itself
+        examples = replace(examples, x=examples.x[:1])
     return Ready(examples, space, facts | {"warnings": warnings})
 
 
-def _settled(file: Path, task: Task, time_limit: float | None) -> Task:
+def _settled(file: Path, task: Task, time_limit: float | None, stream: bool | None) -> Task:
     """The task with how pictures are learned from: embedded where that is asked for, or where weights for it are on this machine."""
-    roles, asked = task.roles, replace(task.pictures, networks=None) != BY_SIZE
+    roles, asked = task.roles, stream is not None or replace(task.pictures, networks=None) != BY_SIZE
     if file.is_dir() and not roles.image:
         roles = replace(roles, image=(FILE,))
     if asked and (roles.image_model or not roles.image):
         raise ValueError(
-            "--network and --views are for pictures that a network is trained on. Say --image COLUMN, and no --image-model."
+            "--network, --views and --stream are for pictures that a network is trained on. Say --image COLUMN, and no --image-model."
         )
     if roles.image and not asked and not roles.image_model and weights_here(MODELS["image"]):
         roles = replace(roles, image_model=MODELS["image"])

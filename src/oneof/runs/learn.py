@@ -125,7 +125,8 @@ def learn(examples: Examples, asked: Search, *, train_on_gold: bool = False, how
 
     Gold labels of rows that were drawn at random measure; of the others, ENOUGH choose the settings. Where pictures are the features, networks on them are the ensemble, trained as `how` says.
     """
-    examples = replace(examples, x=np.ascontiguousarray(examples.x))  # sums are rounded by how rows lie in memory
+    # sums are rounded by how rows lie in memory
+    examples = replace(examples, x=np.require(examples.x, requirements="C"))
     x, original, gold = examples.x, examples.candidates.mask, examples.gold
     blank = np.zeros(len(x), dtype=bool) if examples.blank is None else examples.blank
     measuring = random_sample(gold) if examples.drawn is None and gold is not None else examples.drawn

@@ -1,5 +1,6 @@
 """Networks trained on pictures: PRODEN with POP late in the training, each network leaving out rows that it is asked about afterwards."""
 
+import math
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 
 from oneof.data.augment.views import Pictures, views
 from oneof.data.images import Pixels
+from oneof.data.on_disk import RowsOnDisk
 from oneof.data.splits import split_rows
 from oneof.methods import Proden
 from oneof.networks.named import network_of
@@ -18,7 +20,7 @@ from oneof.selection.search import Found
 from oneof.selection.space import Space
 from oneof.selection.trying import Search, seed_of
 from oneof.storage.did_you_mean import did_you_mean
-from oneof.training.device import best_device
+from oneof.training.device import best_device, free_memory
 from oneof.training.fit import fit
 from oneof.training.problem import Training
 from oneof.training.trials import Trial
@@ -75,6 +77,12 @@ def plan_for(how: OnPictures, space: Space, n: int, pixels: Pixels, device: torc
     return Plan(network, how.views, networks, parts, epochs, even if most < BATCH or rows % BATCH == 1 else BATCH)
 
 
+def streamed(n: int, pixels: Pixels, asked: bool | None) -> bool:
+    """Should the levels of n pictures stay in a file? Where that is not said: if they take more than half of the memory that is free."""
+    free = min(map(free_memory, (torch.device("cpu"), best_device())))
+    return 2 * n * math.prod(pixels.shape) > free if asked is None else asked
+
+
 def train_on_pictures(
     x: NDArray[np.uint8],
     sets: NDArray[np.bool_],
@@ -83,7 +91,10 @@ def train_on_pictures(
     pixels: Pixels,
     blank: NDArray[np.bool_],
 ) -> Found:
-    """Train networks on levels x [n, d] with sets [n, c]; rows that are blank [n] are not trained on."""
+    """Train networks on levels x [n, d] with sets [n, c]; rows that are blank [n] are not trained on.
+
+    Levels that are a file of a run's stay there, and batches are read from it.
+    """
     device, rows = best_device(), np.flatnonzero(~blank)
     plan = plan_for(how, asked.space, len(rows), pixels, device)
     images, dtype = x.reshape(-1, *pixels.shape), torch.bfloat16 if device.type == "cuda" else torch.float32
@@ -94,7 +105,7 @@ def train_on_pictures(
         for i, start in zip(range(plan.networks), [*starts, *[None] * plan.networks], strict=False)
     ]
     fitted = fit(
-        images,
+        RowsOnDisk(str(x.filename)) if isinstance(x, np.memmap) else images,
         sets,
         trials=trials,
         method=Proden() if asked.space.method == Space.method else asked.space.method,  # as the benchmark, unless asked

@@ -9,7 +9,7 @@ import hashlib
 import json
 import time
 from collections.abc import Iterator, Sequence
-from itertools import accumulate, chain, pairwise
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -126,13 +126,13 @@ def _sizes(note: Path) -> list[int]:
 def fingerprint(problem: Problem) -> str:
     """A checksum of the data: features, sets, votes, labels and rows."""
     digest = hashlib.sha256()
-    features = problem.x.blocks() if isinstance(problem.x, RowsOnDisk) else (problem.x,)
     votes = None if problem.prior is None else problem.prior.values
     known = (*problem.candidates.identity(), votes, problem.labels, problem.rows, problem.held_out, problem.test)
-    for tensor in chain(features, known):
-        if tensor is not None:
-            digest.update(str(tuple(tensor.shape)).encode())
-            digest.update(tensor.cpu().contiguous().numpy().data)
+    for rows in (problem.x, *known):
+        if rows is not None:
+            digest.update(str(tuple(rows.shape)).encode())
+            for block in rows.blocks() if isinstance(rows, RowsOnDisk) else (rows,):
+                digest.update(block.cpu().contiguous().numpy().data)
     return digest.hexdigest()[:16]
 
 

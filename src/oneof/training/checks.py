@@ -42,7 +42,7 @@ def check_views(views: Any, device: torch.device) -> None:
 
 def check_images(x: Any, views: Views) -> None:
     """Are these images such as the views take? A cast would turn levels of 0 ... 1 into black."""
-    kind = str(x.dtype if isinstance(x, Tensor) else np.asarray(x).dtype).removeprefix("torch.")
+    kind = str(x.dtype if hasattr(x, "dtype") else np.asarray(x).dtype).removeprefix("torch.")
     shape = list(np.shape(x))
     needed = "x must be uint8 images [n, channels, height, width] where views are given; got"
     if kind != "uint8":

@@ -63,7 +63,7 @@ def fit(
     Parameters
     ----------
     x
-        Features [n, ...]; `oneof.data.on_disk.RowsOnDisk` for those that do not fit in memory.
+        Features [n, ...]; `oneof.data.on_disk.RowsOnDisk` for those that do not fit in memory, and for images that do not fit the device.
     candidates
         Bool mask [n, c], or [t, n, c] where every trial has its own sets. Where that would be too large: a SciPy sparse matrix
         [n, c], or for every row a list of label numbers (None: nothing is known). Tables that are large are kept for the

@@ -20,7 +20,7 @@ from oneof.training.problem import Problem, block_size
 from oneof.training.stack import Stack
 from oneof.training.state import Record, State
 from oneof.training.step import observe, step
-from oneof.training.tables import parts, positions, rows_at
+from oneof.training.tables import each, parts, positions, rows_at
 
 
 def begin(problem: Problem, stack: Stack, seeds: list[int]) -> State:
@@ -50,8 +50,9 @@ def epochs(problem: Problem, state: State) -> Iterator[Record]:
 
 def steps(problem: Problem, state: State) -> Iterator[Record | None]:
     """Train from where the state stands: after every step the state is whole and None is yielded, after an epoch its record."""
-    # a process's part of a batch varies in size, which no graph can
-    replay = Replay(problem.lr.device.type == "cuda" and problem.crew.size == 1, state.generators)
+    # a process's part of a batch varies in size, which no graph can; nor can it read files
+    alike = problem.crew.size == 1 and isinstance(problem.x, Tensor)
+    replay = Replay(problem.lr.device.type == "cuda" and alike, state.generators)
     while state.epoch < problem.training.epochs:
         if state.position == 0:
             _open_epoch(problem, state)
@@ -90,17 +91,15 @@ def _train(problem: Problem, state: State, replay: Replay) -> Iterator[None]:
 
 def _refresh(problem: Problem, state: State) -> None:
     """What a method does to whole tables before an epoch, written where the tables lie."""
-    method, crew, kept = problem.method, problem.crew, tuple(table.values for table in parts(state.memory))
-    renewed = method.renew(kept if isinstance(state.memory, tuple) else kept[0], partial(_mean_of_rows, problem))
-    _write(kept, parts(renewed))
+    method, crew, kept = problem.method, problem.crew, each(lambda table: table.values, state.memory)
+    _write(parts(kept), parts(method.renew(kept, partial(_mean_of_rows, problem))))
     if type(method).refresh is Method.refresh:  # then nobody looks at the rows of others
         return
-    whole = tuple(map(crew.gathered_rows, kept))
+    whole = each(crew.gathered_rows, kept)
     features = partial(problem.body_features, state.stack)
-    memory = whole if isinstance(state.memory, tuple) else whole[0]
-    memory, shared = method.refresh(state.stack, features, memory, state.shared, state.epoch)
-    own = slice(*crew.owned(problem.total))
-    _write(kept, [old if new is was else new[:, own] for old, was, new in zip(kept, whole, parts(memory), strict=True)])
+    memory, shared = method.refresh(state.stack, features, whole, state.shared, state.epoch)
+    own, changed = slice(*crew.owned(problem.total)), zip(*map(parts, (kept, whole, memory)), strict=True)
+    _write(parts(kept), [old if new is was else new[:, own] for old, was, new in changed])
     _write(state.shared, shared)
 
 

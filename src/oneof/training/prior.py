@@ -64,7 +64,10 @@ def _logs(weights: Tensor, largest: Tensor, slack: float) -> Tensor:
 
 def _checked(weights: Any, n: int, c: int) -> Any:
     """Weights as an array or a CSR matrix [n, c] of numbers that are not negative."""
-    known = weights.tocsr() if hasattr(weights, "tocsr") else _array(weights)
+    weights = weights.detach().cpu().numpy() if isinstance(weights, Tensor) else weights
+    known: Any = weights.tocsr() if hasattr(weights, "tocsr") else np.asarray(weights)
+    if not hasattr(known, "tocsr") and not np.issubdtype(known.dtype, np.number):
+        raise TypeError(f"prior must be numbers [n, c], such as counts of votes; got dtype {known.dtype}.")
     if tuple(known.shape) != (n, c):
         raise ValueError(f"prior must be weights [{n}, {c}] to match the candidates; got shape {list(known.shape)}.")
     numbers = known.data if hasattr(known, "tocsr") else known
@@ -72,12 +75,3 @@ def _checked(weights: Any, n: int, c: int) -> Any:
     if wrong.any():
         raise ValueError(f"prior must hold numbers from 0 on; got {numbers[wrong].flat[0]}.")
     return known
-
-
-def _array(weights: Any) -> Any:
-    if isinstance(weights, Tensor):
-        weights = weights.detach().cpu().numpy()
-    values = np.asarray(weights)
-    if values.dtype == object or not np.issubdtype(values.dtype, np.number):
-        raise TypeError(f"prior must be numbers [n, c], such as counts of votes; got dtype {values.dtype}.")
-    return values

@@ -24,7 +24,7 @@ from oneof.training.prior import Prior, log_prior
 from oneof.training.processes import Crew
 from oneof.training.set_input import as_tensor, read_sets
 from oneof.training.stack import Stack
-from oneof.training.tables import parts, positions
+from oneof.training.tables import each, positions
 from oneof.training.trials import Trial
 
 
@@ -128,8 +128,7 @@ class Problem(NamedTuple):
         if self.crew.size > 1 and not self.method.packs:  # its `init` may look at several rows
             everyones, own_rows = self._replace(rows=self.everyones, crew=Crew()), slice(*self.crew.owned(self.total))
             memory = everyones.first_memory(everyones.sets_to_train_on())
-            cut = tuple(Dense(table.values[:, own_rows].clone()) for table in parts(memory))
-            return cut if isinstance(memory, tuple) else cut[0]
+            return each(lambda table: Dense(table.values[:, own_rows].clone()), memory)
         prior = self.prior if self.method.weighs else None
         own = None if prior is None else prior.chosen(self._given_at(prior, self.rows))
         seen = Dense(self.seen_sets(left.dense(), self.rows)) if self.open else left
@@ -144,20 +143,19 @@ class Problem(NamedTuple):
 
     def logits(self, stack: Stack, rows: Tensor) -> Tensor:
         """Logits [t, k, c] of rows [t, k] in evaluation mode, some rows at a time; a crew's processes share them out."""
-        begin, end = self.crew.owned(rows.shape[1])
-        size = block_size(self.x, len(rows))
-        with stack.evaluating():
-            blocks = [rows[:, start : min(start + size, end)] for start in range(begin, max(end, begin + 1), size)]
-            own = [first(stack(self.features(part))) for part in blocks]
-        return self.crew.gathered_rows(torch.cat(own, dim=1))
+        return self._outputs(stack, rows[:, slice(*self.crew.owned(rows.shape[1]))])
 
     def body_features(self, stack: Stack) -> Tensor:
         """Features [t, m, width] that the networks' bodies give of all training rows, in evaluation mode."""
-        size = block_size(self.x, len(self.rows))
+        return self._outputs(stack, self.rows, "body")
+
+    def _outputs(self, stack: Stack, own: Tensor, part: str = "") -> Tensor:
+        """What the networks, or a part of them, give of every process's own rows."""
+        size = block_size(self.x, len(own))
         with stack.evaluating():
-            starts = range(0, self.rows.shape[1], size)
-            own = [stack(self.features(self.rows[:, start : start + size]), part="body") for start in starts]
-        return self.crew.gathered_rows(torch.cat(own, dim=1))
+            starts = range(0, max(own.shape[1], 1), size)
+            blocks = [first(stack(self.features(own[:, start : start + size]), part)) for start in starts]
+        return self.crew.gathered_rows(torch.cat(blocks, dim=1))
 
 
 def block_size(x: Features, t: int) -> int:
@@ -237,15 +235,14 @@ def varied(views: Views, batch: int, device: torch.device) -> Callable[[Tensor, 
 
 def as_features(x: Any, dtype: torch.dtype, device: torch.device, views: Views | None = None) -> Features:
     """Features on the device; images as they are; or left where they lie, on the disk."""
-    if isinstance(x, RowsOnDisk):
-        if views is not None or device.type != "cpu":
-            needed = "features on the disk must be a table and device 'cpu'"
-            raise ValueError(f"{needed}; views of images and GPUs need them in memory.")
-        return x
-    if views is None:
-        return as_tensor(x, dtype, device)
-    check_images(x, views)
-    return as_tensor(x, torch.uint8, device)
+    if views is not None:
+        check_images(x, views)
+    if not isinstance(x, RowsOnDisk):
+        return as_tensor(x, dtype if views is None else torch.uint8, device)
+    if views is None and (x.dtype == torch.uint8 or device.type != "cpu"):
+        given = f"{x.dtype} for {device}".removeprefix("torch.")
+        raise ValueError(f"a table on the disk must be float32 for the CPU; got {given}. Of images give views= too.")
+    return x
 
 
 def _rows(per_trial: list[NDArray[np.intp] | None], name: str, n: int, device: torch.device) -> Tensor | None:

@@ -12,7 +12,7 @@ from oneof.training.problem import Problem
 from oneof.training.processes import Crew
 from oneof.training.stack import Stack
 from oneof.training.state import State
-from oneof.training.tables import parts, positions, rows_at
+from oneof.training.tables import each, parts, positions, rows_at
 
 
 class Portion(NamedTuple):
@@ -47,10 +47,7 @@ class Portion(NamedTuple):
 
     def without_fillers(self, *tables: Any) -> list[Any]:
         """Rows [t, b', ...] of tables, or of tuples of them, as one trial's [1, k, ...]: what may be written."""
-        return [
-            tuple(part[self.own][None] for part in table) if isinstance(table, tuple) else table[self.own][None]
-            for table in tables
-        ]
+        return [each(lambda part: part[self.own][None], table) for table in tables]
 
 
 def portion(problem: Problem, at: Tensor) -> Portion | None:
@@ -83,8 +80,7 @@ def neighbours(problem: Problem, ours: Portion, batch: Batch) -> tuple[Tensor, M
     """Of each row the one before it in the batch, whoever owns it: its set, its memory."""
     whole = _whole(problem.crew, ours, batch)
     at = positions(ours.before, ours.size)
-    memory = tuple(rows_at(part, at) for part in parts(whole.memory))
-    return rows_at(whole.candidates, at), memory if isinstance(batch.memory, tuple) else memory[0]
+    return rows_at(whole.candidates, at), each(lambda part: rows_at(part, at), whole.memory)
 
 
 def compares_rows(method: Method) -> bool:
@@ -100,9 +96,7 @@ def whole_step(problem: Problem, state: State, ours: Portion, views: Tensor, bat
     net = Everyones(state.stack, problem.crew, ours)
     seen = torch.stack([_placed(ours, view) for view in views])  # no other's views are looked at
     done = problem.method.step(net, seen, _whole(problem.crew, ours, batch), state.shared)
-    memory = tuple(map(ours.of, parts(done.memory)))
-    own = memory if isinstance(done.memory, tuple) else memory[0]
-    return Step(ours.of(done.loss), ours.of(done.logits), own, done.shared)
+    return Step(ours.of(done.loss), ours.of(done.logits), each(ours.of, done.memory), done.shared)
 
 
 class Everyones:
@@ -115,8 +109,8 @@ class Everyones:
     def __call__(self, x: Tensor, part: str = "", weights: Mapping[str, Tensor] | None = None) -> Any:
         views = x.shape[1] // self.ours.size
         output = self.stack(self.ours.of(x), part, weights)
-        whole = self.crew.total([_placed(self.ours, one, views) for one in parts(output)])
-        return tuple(whole) if isinstance(output, tuple) else whole[0]
+        whole = iter(self.crew.total([_placed(self.ours, one, views) for one in parts(output)]))
+        return each(lambda _: next(whole), output)
 
 
 def _whole(crew: Crew, ours: Portion, batch: Batch) -> Batch:
@@ -124,13 +118,9 @@ def _whole(crew: Crew, ours: Portion, batch: Batch) -> Batch:
     prior = () if batch.prior is None else (batch.prior,)
     own = [_placed(ours, rows) for rows in (batch.candidates, *prior, *parts(batch.memory))]
     sent = crew.total([rows.view(-1).view(torch.uint8) for rows in own])  # bytes: so all dtypes go as one
-    sets, *rest = (one.clone().view(rows.dtype).view_as(rows) for one, rows in zip(sent, own, strict=True))
-    memory = tuple(rest[len(prior) :])
-    return batch._replace(
-        candidates=sets,
-        memory=memory if isinstance(batch.memory, tuple) else memory[0],
-        prior=rest[0] if prior else None,
-    )
+    whole = iter([one.clone().view(rows.dtype).view_as(rows) for one, rows in zip(sent, own, strict=True)])
+    sets, votes = next(whole), next(whole) if prior else None
+    return batch._replace(candidates=sets, prior=votes, memory=each(lambda _: next(whole), batch.memory))
 
 
 def _placed(ours: Portion, rows: Tensor, views: int = 1) -> Tensor:

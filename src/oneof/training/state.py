@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,19 +12,22 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from scipy.sparse import csr_array
 from torch import Tensor
 
-from oneof.data.augment.views import Views
+from oneof.data.augment.views import Plain, Views
 from oneof.data.ranks import Ranks
+from oneof.methods import METHODS
 from oneof.methods.base import Method, first
-from oneof.networks import Network
+from oneof.networks import MLP, GeneratorMLP, LeNet, Linear, Network, ResNet32, WideResNet
+from oneof.networks.named import Timm
 from oneof.purify import Removals
 from oneof.storage.files import written_beside
-from oneof.storage.settings import plain_value
+from oneof.storage.settings import plain_value, restored
 from oneof.training.checks import check_like_trained
-from oneof.training.dense import Table
+from oneof.training.dense import Dense, Table
 from oneof.training.device import free_memory
 from oneof.training.events import Purification, removals
 from oneof.training.optimize import along
@@ -119,7 +122,7 @@ class Fit:
         features = as_features(values, self.dtype, self.rows.device, self.look)
         with self.stack.evaluating():
             parts = features.split(block_size(features, self.stack.t))
-            return torch.cat([first(self.stack(self._seen(part))) for part in parts], dim=1)
+            return torch.cat([first(self.stack(self._seen(part.to(self.rows.device)))) for part in parts], dim=1)
 
     def probabilities(self, x: Any) -> Tensor:
         """Softmax of the logits, [t, n, c]."""
@@ -204,17 +207,16 @@ def join(fits: list[Fit]) -> Fit:
     """Several fits of one setting, trained apart because together they would not fit in memory, as one."""
     if len(fits) == 1:
         return fits[0]
-    first_fit = fits[0]
-    return Fit(
-        stack=Stack([module for part in fits for module in part.stack.modules()], first_fit.stack.fast),
-        shift=None if first_fit.shift is None else torch.cat([part.shift for part in fits]),  # type: ignore[misc]
-        scale=None if first_fit.scale is None else torch.cat([part.scale for part in fits]),  # type: ignore[misc]
-        look=first_fit.look,
-        shape=first_fit.shape,
+    one = fits[0]
+    return replace(
+        one,
+        stack=Stack([module for part in fits for module in part.stack.modules()], one.stack.fast),
+        shift=None if one.shift is None else torch.cat([part.shift for part in fits]),  # type: ignore[misc]
+        scale=None if one.scale is None else torch.cat([part.scale for part in fits]),  # type: ignore[misc]
         rows=torch.cat([part.rows for part in fits]),
-        sets=first_fit.sets.joined([part.sets for part in fits[1:]]),  # type: ignore[misc]
-        removals=None if first_fit.removals is None else _joined_removals(fits),
-        history=_merged(first_fit.history.epoch, [part.history for part in fits], partial(torch.cat, dim=1)),
+        sets=one.sets.joined([part.sets for part in fits[1:]]),  # type: ignore[misc]
+        removals=None if one.removals is None else _joined_removals(fits),
+        history=_merged(one.history.epoch, [part.history for part in fits], partial(torch.cat, dim=1)),
         epoch=torch.cat([part.epoch for part in fits]),
     )
 
@@ -234,3 +236,40 @@ def _merged(epochs: int, records: list[Record], merge: Callable[[list[Tensor]], 
     """Several records as one, column by column."""
     columns = [record.columns for record in records]
     return Record.of(epochs, {name: merge([one[name] for one in columns]) for name in columns[0]})
+
+
+KINDS = {one.__name__: one for one in (MLP, Linear, GeneratorMLP, LeNet, ResNet32, WideResNet, Timm, *METHODS.values())}
+
+
+def load(path: str | Path, network: Network | None = None) -> Fit:
+    """What `Fit.save` wrote, on the CPU. A network that is not oneof's own must be given again.
+
+    Safetensors, and JSON in their header; no pickle, so a stranger's file runs no code.
+    """
+    try:
+        with safe_open(path, "pt") as file:
+            facts, tensors = json.loads(file.metadata()["fit"]), {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        make = network or restored(facts["network"], KINDS)
+        shape, c = tuple(facts["shape"]), tensors["candidates"].shape[2]
+        method: Method = restored(facts["method"], KINDS) if facts["method"] else Method()
+        own = {kind: _below(tensors, f"{kind}.") for kind in ("weight", "history", "removals", "look")}
+        t = len(tensors["rows"])
+        modules = [method.network(make(shape, c), c, shape) for _ in range(t)]
+        for i, module in enumerate(modules):
+            module.load_state_dict({name: weight[i] for name, weight in own["weight"].items()})
+    except (OSError, SafetensorError, LookupError, TypeError, ValueError, RuntimeError) as error:
+        why = "" if network else " If its network was your own, say network=."
+        raise ValueError(
+            f"{path} must be a file that Fit.save wrote; it is not, or not whole ({error}).{why}"
+        ) from error
+    look = Views(((Plain(), 1),), own["look"]["scale"], own["look"]["offset"], torch.float32) if own["look"] else None
+    origin, ranks = (tensors[name].numpy() if name in tensors else None for name in ("origin", "ranks"))
+    removals = Removals(**own["removals"]) if own["removals"] else None
+    return Fit(
+        Stack(modules), tensors.get("shift"), tensors.get("scale"), look, shape, tensors["rows"], Dense(tensors["candidates"]),
+        removals, Record.of(facts["epochs"], own["history"]), tensors["epoch"], origin, None if ranks is None else Ranks(ranks), make, method,
+    )  # fmt: skip
+
+
+def _below(tensors: dict[str, Any], prefix: str) -> dict[str, Any]:
+    return {name.removeprefix(prefix): one for name, one in tensors.items() if name.startswith(prefix)}

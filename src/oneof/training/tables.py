@@ -1,5 +1,6 @@
 """Rows of tables go in and out by their positions; a method's memory is a table, several, or none."""
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
@@ -42,9 +43,14 @@ def parts(memory: Any) -> tuple[Any, ...]:
     return memory if isinstance(memory, tuple) else (memory,)
 
 
+def each(change: Callable[[Any], Any], memory: Any) -> Any:
+    """A method's memory, in its form, after a change to every part."""
+    return tuple(map(change, memory)) if isinstance(memory, tuple) else change(memory)
+
+
 def take(memory: Any, where: Tensor) -> Any:
     """Rows [t, b, ...] of a method's memory, in its form."""
-    return tuple(table.take(where) for table in memory) if isinstance(memory, tuple) else memory.take(where)
+    return each(lambda table: table.take(where), memory)
 
 
 def put(memory: Any, where: Tensor, rows: Any) -> None:

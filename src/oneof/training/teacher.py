@@ -1,8 +1,6 @@
 """The classifier trained on clean labels, from whose posterior instance-dependent sets are drawn."""
 
-from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,23 +12,6 @@ from oneof.training.fit import fit
 from oneof.training.problem import Training
 from oneof.training.stack import Stack
 from oneof.training.trials import Trial
-
-
-def clean_logits(
-    x: Any,
-    labels: Any,
-    classes: int,
-    *,
-    trials: Sequence[Trial],
-    network: Network = MLP(),  # noqa: B008 - frozen
-    training: Training = Training(epochs=20),  # noqa: B008 - frozen
-) -> NDArray[np.float64]:
-    """Logits [t, n, c] in evaluation mode of classifiers fitted on the true labels of each trial's rows.
-
-    A set that holds one label turns every method of the package into plain supervised learning.
-    """
-    singletons = np.eye(classes, dtype=bool)[np.asarray(labels)]
-    return fit(x, singletons, trials=trials, network=network, training=training).logits(x).double().numpy()
 
 
 def dataset_logits(data: Dataset, *, seed: int, epochs: int, device: str, progress: str | None) -> NDArray[np.float64]:
