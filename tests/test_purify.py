@@ -11,10 +11,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oneof.purify import Pop, PopPrinted, PopRatio, Rounds, stacked
-from oneof.training.dense import Dense
-from oneof.training.events import begin_purifying, event, removals
-from oneof.training.processes import Crew
+from oneof.purify import Pop, PopPrinted, PopRatio, PopState, Rounds, stacked
 
 RULES = [Pop(), PopPrinted(), PopRatio(), Pop(every_round=False), PopRatio(every_round=False)]
 CPU = torch.device("cpu")
@@ -29,16 +26,11 @@ def situation(seed, t=2, n=15, c=5):
 
 
 def observed(rule, candidates, logits):
-    """The running sum of what was observed."""
-    seen = torch.zeros(candidates.shape, dtype=logits.dtype)
+    state = rule.init(candidates)
+    seen = state.seen
     for z in logits:
         seen = rule.observe(seen, z, candidates)
-    return seen
-
-
-def kept_by(rule, candidates, seen, threshold):
-    """The sets without what falls."""
-    return candidates & ~(rule.margins(candidates, seen, torch.as_tensor(threshold).expand(len(seen))) > 0)
+    return state._replace(seen=seen)
 
 
 seeds = st.integers(0, 2**31)
@@ -49,7 +41,8 @@ thresholds = st.floats(1e-3, 0.98)
 @given(seeds, thresholds)
 def test_margin_rule_agrees_with_the_reference(seed, e):
     candidates, logits = situation(seed)
-    kept = kept_by(Pop(), candidates, observed(Pop(), candidates, logits.double()), e)
+    state = observed(Pop(), candidates, logits.double())._replace(threshold=torch.full((2,), e))
+    kept, _ = Pop().remove(candidates, state)
     for t in range(2):
         q = np.mean([[reference.softmax(row) for row in z[t].double().numpy()] for z in logits], axis=0)
         np.testing.assert_array_equal(kept[t], reference.pop_margin_remove(q, candidates[t].numpy(), e))
@@ -58,7 +51,8 @@ def test_margin_rule_agrees_with_the_reference(seed, e):
 @given(seeds, thresholds)
 def test_ratio_rule_agrees_with_the_reference(seed, theta):
     candidates, logits = situation(seed)
-    kept = kept_by(PopRatio(), candidates, observed(PopRatio(), candidates, logits.double()), theta)
+    state = observed(PopRatio(), candidates, logits.double())._replace(threshold=torch.full((2,), theta))
+    kept, _ = PopRatio().remove(candidates, state)
     for t in range(2):
         S = candidates[t].numpy()
         q = np.mean([reference.posterior(z[t].double().numpy(), S) for z in logits], axis=0)
@@ -68,39 +62,38 @@ def test_ratio_rule_agrees_with_the_reference(seed, theta):
 @given(seeds, rules, thresholds)
 def test_sets_only_shrink_never_empty_and_keep_the_best(seed, rule, threshold):
     candidates, logits = situation(seed)
-    seen = observed(rule, candidates, logits)
-    fallen = rule.margins(candidates, seen, torch.full((2,), threshold))
-    assert (fallen >= 0).all()
-    assert not (fallen > 0)[~candidates].any()
-    kept = candidates & ~(fallen > 0)
+    state = observed(rule, candidates, logits)._replace(threshold=torch.full((2,), threshold))
+    kept, fallen = rule.remove(candidates, state)
+    assert not (kept & ~candidates).any()
     assert kept.any(-1).all()
-    best = torch.where(candidates, seen, -1.0).argmax(-1, keepdim=True)
+    best = torch.where(candidates, state.seen, -1.0).argmax(-1, keepdim=True)
     assert kept.gather(-1, best).all()
+    assert torch.equal(fallen > 0, candidates & ~kept)
 
 
 @given(seeds, rules, thresholds, thresholds)
 def test_a_stricter_threshold_keeps_no_fewer_labels(seed, rule, one, other):
     candidates, logits = situation(seed)
-    seen = observed(rule, candidates, logits)
+    state = observed(rule, candidates, logits)
     strict, loose = (max(one, other), min(one, other)) if isinstance(rule, Pop) else (min(one, other), max(one, other))
-    kept = [kept_by(rule, candidates, seen, e) for e in (strict, loose)]
+    kept = [rule.remove(candidates, state._replace(threshold=torch.full((2,), e)))[0] for e in (strict, loose)]
     assert not (kept[1] & ~kept[0]).any()
 
 
 @given(seeds, rules)
 def test_any_block_of_rows_by_itself(seed, rule):
     candidates, logits = situation(seed)
-    seen = observed(rule, candidates, logits)
-    whole = rule.margins(candidates, seen, torch.full((2,), 0.3))
-    block = rule.margins(candidates[:, 4:9], seen[:, 4:9], torch.full((2,), 0.3))
+    state = observed(rule, candidates, logits)._replace(threshold=torch.full((2,), 0.3))
+    whole, _ = rule.remove(candidates, state)
+    block, _ = rule.remove(candidates[:, 4:9], state._replace(seen=state.seen[:, 4:9]))
     assert torch.equal(block, whole[:, 4:9])
 
 
 def test_ratio_removes_what_a_margin_of_its_own_per_row_removes():
     candidates, logits = situation(0, t=1)
-    seen = observed(PopRatio(), candidates, logits)
-    kept = kept_by(PopRatio(), candidates, seen, 0.2)
-    q = seen / seen.sum(-1, keepdim=True)
+    state = observed(PopRatio(), candidates, logits)._replace(threshold=torch.tensor([0.2]))
+    kept, _ = PopRatio().remove(candidates, state)
+    q = state.seen / state.seen.sum(-1, keepdim=True)
     best = torch.where(candidates, q, -1.0).amax(-1, keepdim=True)
     assert torch.equal(kept, candidates & ~(best - q > (1 - 0.2) * best))
 
@@ -108,8 +101,8 @@ def test_ratio_removes_what_a_margin_of_its_own_per_row_removes():
 def test_a_row_whose_mass_lies_outside_its_set_is_left_alone_by_the_margin():
     candidates = torch.tensor([[[True, True, False]]])
     logits = torch.tensor([[[[0.0, -3.0, 20.0]]]])
-    assert kept_by(Pop(), candidates, observed(Pop(), candidates, logits), 0.3).equal(candidates)
-    kept = kept_by(PopRatio(), candidates, observed(PopRatio(), candidates, logits), 0.3)
+    assert Pop().remove(candidates, observed(Pop(e0=0.3), candidates, logits))[0].equal(candidates)
+    kept, _ = PopRatio().remove(candidates, observed(PopRatio(theta=0.3), candidates, logits))
     assert kept.tolist() == [[[True, False, False]]]
 
 
@@ -118,56 +111,59 @@ def test_a_row_whose_mass_lies_outside_its_set_is_left_alone_by_the_margin():
 def test_thresholds_move_as_the_reference_says(every_round, share):
     """n·c = 10,000 entries: 0, half an entry too few to be noisy, and 100."""
     margin, ratio = Pop(every_round=every_round), PopRatio(every_round=every_round)
-    shares = torch.tensor([share])
+    fallen, shares = torch.zeros(1, 3, 4), torch.tensor([share])
     for e in (0.9, 0.12, 0.1):
+        state = margin.init(torch.ones(1, 3, 4, dtype=torch.bool))._replace(threshold=torch.tensor([e]))
         wished = reference.pop_margin_schedule(e, int(np.ceil(share * 1e4)), margin.e_end, margin.e_s, every_round)
-        assert margin.advance(torch.tensor([e]), shares).item() == pytest.approx(wished, abs=1e-6)
+        assert margin.advance(state, fallen, shares).threshold.item() == pytest.approx(wished, abs=1e-6)
     for theta in (1e-3, 0.39, 0.4, 0.5):
+        state = ratio.init(torch.ones(1, 3, 4, dtype=torch.bool))._replace(threshold=torch.tensor([theta]).double())
         wished = reference.pop_ratio_schedule(
             theta, share * 1e4, 1000, 10, 1e-4, ratio.inc, ratio.theta_end, every_round
         )
-        assert ratio.advance(torch.tensor([theta]).double(), shares).item() == pytest.approx(wished, rel=1e-6)
+        assert ratio.advance(state, fallen, shares).threshold.item() == pytest.approx(wished, rel=1e-6)
 
 
 def test_log_keeps_round_and_margin_of_every_removal():
     rule = Pop(e0=0.5, e_end=0.1, e_s=0.2)
-    sets = Dense(torch.tensor([[[True, True, True]], [[True, False, True]]]))
-    state = begin_purifying(rule, sets)
+    candidates = torch.tensor([[[True, True, True]], [[True, False, True]]])
+    state = rule.init(candidates)
     for logits in ([[[3.0, 0.0, -9.0]], [[0.0, 0.0, 0.0]]], [[[3.0, 0.0, 0.0]], [[2.0, 0.0, 0.0]]]):
-        state.seen.values.copy_(rule.observe(state.seen.values, torch.tensor(logits), sets.values))
-        _, state = event(rule, sets, state, Crew(), 3)
-    log = removals(state, sets, Crew())
+        state = state._replace(seen=rule.observe(state.seen, torch.tensor(logits), candidates))
+        candidates, fallen = rule.remove(candidates, state)
+        state = rule.advance(state, fallen, (fallen > 0).sum((1, 2)) / 3)
+    log = state.log
     assert [column.tolist() for column in log[:4]] == [[0, 0, 1], [0, 0, 0], [1, 2, 2], [1, 1, 2]]
     p = reference.softmax(np.array([3.0, 0.0, -9.0]))
     assert log.margin[:2].tolist() == pytest.approx([p[0] - p[1], p[0] - p[2]], abs=1e-6)
-    assert (state.seen.values == 0).all()
+    assert (state.seen == 0).all()
 
 
 def test_rows_not_seen_are_left_alone():
     candidates = torch.ones(1, 2, 3, dtype=torch.bool)
     for rule in RULES:
-        assert kept_by(rule, candidates, torch.zeros(1, 2, 3), rule.start).equal(candidates)
+        assert rule.remove(candidates, rule.init(candidates))[0].equal(candidates)
 
 
 def test_stacked_numbers_act_per_trial():
     rules = [Pop(e0=0.9), Pop(e0=0.2, e_end=0.1)]
     candidates, logits = situation(3)
     together = stacked(rules, CPU)
-    kept = kept_by(together, candidates, observed(together, candidates, logits), together.start)
+    kept, _ = together.remove(candidates, observed(together, candidates, logits))
     for t, rule in enumerate(rules):
-        own = slice(t, t + 1)
-        alone = kept_by(rule, candidates[own], observed(rule, candidates[own], logits[:, own]), rule.start)
-        assert torch.equal(kept[own], alone)
+        alone = rule.remove(candidates[t : t + 1], observed(rule, candidates[t : t + 1], logits[:, t : t + 1]))[0]
+        assert torch.equal(kept[t : t + 1], alone)
 
 
-def test_inputs_are_not_written_to():
+def test_state_is_not_written_to():
     candidates, logits = situation(1)
     for rule in RULES:
-        seen, threshold = observed(rule, candidates, logits), torch.full((2,), 0.3)
-        copies = [one.clone() for one in (candidates, seen, threshold)]
-        rule.margins(candidates, seen, threshold)
-        rule.advance(threshold, torch.zeros(2))
-        assert all(map(torch.equal, (candidates, seen, threshold), copies))
+        state = observed(rule, candidates, logits)
+        copy = PopState(state.seen.clone(), state.threshold.clone(), state.round, state.log)
+        _, fallen = rule.remove(candidates, state)
+        rule.advance(state, fallen, torch.zeros(2))
+        assert torch.equal(state.seen, copy.seen)
+        assert torch.equal(state.threshold, copy.threshold)
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,7 @@ Three rules, each a frozen dataclass: `Pop`, ours; `PopPrinted`, Algorithm 1 of 
 runs. None knows a method or touches its memory: the mask shrinks, and every method reads the mask.
 
 The engine calls `observe` on the rows of every batch in the last `window` epochs before an event (of a rule that is `current`: on
-all rows at the event), which adds to a running sum; at the event it takes the `margins` of all rows, at which labels fall, then `advance`s the threshold [t].
-Numbers of a rule are floats, or tensors [t] with one value per trial (`stacked`).
+all rows at the event), and at the event `remove` on all rows, then `advance`. Numbers of a rule are floats, or tensors [t] with one value per trial (`stacked`).
 """
 
 from __future__ import annotations
@@ -28,6 +27,15 @@ class Removals(NamedTuple):
     label: Tensor  # [m]
     round: Tensor  # [m], the event, counted from 1
     margin: Tensor  # [m], by how much the best candidate led when the label fell
+
+
+class PopState(NamedTuple):
+    """What purification remembers."""
+
+    seen: Tensor  # [t, n, c] running sum of what was observed since the last event
+    threshold: Tensor  # [t]
+    round: int  # events so far
+    log: Removals
 
 
 @dataclass(frozen=True)
@@ -95,24 +103,20 @@ class Pop(Rounds):
         if not _holds(self.e_s >= 0):
             raise ValueError(f"e_s must not be negative; got {self.e_s}.")
 
-    @property
-    def start(self) -> float | Tensor:
-        """The threshold of the first event."""
-        return self.e0
+    def init(self, candidates: Tensor) -> PopState:
+        return _begin(candidates, self.e0)
 
     def observe(self, seen: Tensor, logits: Tensor, candidates: Tensor) -> Tensor:
         return seen + logits.softmax(-1)
 
-    def margins(self, candidates: Tensor, seen: Tensor, threshold: Tensor) -> Tensor:
-        """By how much the best candidate leads each label that falls [..., c]; zero for those that stay. Any rows by themselves."""
-        lead = _lead(seen, candidates)
-        return torch.where(candidates & (lead >= threshold[..., None, None]), lead, 0.0)
+    def remove(self, candidates: Tensor, state: PopState) -> tuple[Tensor, Tensor]:
+        margin = _lead(state.seen, candidates)
+        return _without(candidates, margin, margin >= state.threshold[..., None, None])
 
-    def advance(self, threshold: Tensor, share: Tensor) -> Tensor:
-        """The threshold of the next event; `share` of the n·c entries fell at this one."""
+    def advance(self, state: PopState, fallen: Tensor, share: Tensor) -> PopState:
         due = (share == 0) | self.every_round
-        lower = torch.maximum(threshold - self.e_s, torch.zeros_like(threshold) + self.e_end)
-        return torch.where(due, lower, threshold)
+        lower = torch.maximum(state.threshold - self.e_s, torch.zeros_like(state.threshold) + self.e_end)
+        return _next(state, fallen, torch.where(due, lower, state.threshold))
 
 
 @dataclass(frozen=True)
@@ -162,22 +166,21 @@ class PopRatio(Rounds):
         if not _holds(self.inc >= 0):
             raise ValueError(f"inc must not be negative; got {self.inc}.")
 
-    @property
-    def start(self) -> float | Tensor:
-        return self.theta
+    def init(self, candidates: Tensor) -> PopState:
+        return _begin(candidates, self.theta)
 
     def observe(self, seen: Tensor, logits: Tensor, candidates: Tensor) -> Tensor:
         return seen + posterior(logits, candidates)
 
-    def margins(self, candidates: Tensor, seen: Tensor, threshold: Tensor) -> Tensor:
-        best = masked(seen, candidates).amax(-1, keepdim=True)
-        falls = candidates & (seen < threshold[..., None, None] * best)
-        return torch.where(falls, _lead(seen, candidates), 0.0)
+    def remove(self, candidates: Tensor, state: PopState) -> tuple[Tensor, Tensor]:
+        best = masked(state.seen, candidates).amax(-1, keepdim=True)
+        return _without(candidates, _lead(state.seen, candidates), state.seen < state.threshold[..., None, None] * best)
 
-    def advance(self, threshold: Tensor, share: Tensor) -> Tensor:
-        due = ((share < self.quiet) | self.every_round) & (threshold < self.theta_end)
+    def advance(self, state: PopState, fallen: Tensor, share: Tensor) -> PopState:
+        due = ((share < self.quiet) | self.every_round) & (state.threshold < self.theta_end)
         # the last step may overshoot theta_end; below 1 no best candidate can fall
-        return torch.where(due, (threshold * (1 + self.inc)).clamp_max(0.99), threshold)
+        higher = (state.threshold * (1 + self.inc)).clamp_max(0.99)
+        return _next(state, fallen, torch.where(due, higher, state.threshold))
 
 
 Purify = Pop | PopRatio
@@ -201,10 +204,33 @@ def stacked(rules: Sequence[Purify], device: torch.device) -> Purify:
     return replace(first, **columns)
 
 
+def _begin(candidates: Tensor, threshold: float | Tensor) -> PopState:
+    seen = torch.zeros(candidates.shape, device=candidates.device)
+    first = torch.as_tensor(threshold, dtype=seen.dtype, device=seen.device).expand(candidates.shape[:-2]).clone()
+    none = torch.empty(0, dtype=torch.int64, device=seen.device)
+    return PopState(seen, first, 0, Removals(none, none, none, none, seen.new_empty(0)))
+
+
 def _lead(seen: Tensor, candidates: Tensor) -> Tensor:
     """By how much the best candidate leads each label in the window mean [..., c]; zero in rows not yet seen."""
     q = seen / seen.sum(-1, keepdim=True).clamp_min(1e-30)
     return masked(q, candidates).amax(-1, keepdim=True) - q
+
+
+def _without(candidates: Tensor, margin: Tensor, falls: Tensor) -> tuple[Tensor, Tensor]:
+    """The sets without what falls, and the margin at which each label fell: zero for those that did not."""
+    removed = candidates & falls
+    return candidates & ~removed, torch.where(removed, margin, 0.0)
+
+
+def _next(state: PopState, fallen: Tensor, threshold: Tensor) -> PopState:
+    """A new window, with this round's removals entered in the log."""
+    round = state.round + 1
+    *where, label = fallen.nonzero(as_tuple=True)
+    trial, row = where if len(where) == 2 else (torch.zeros_like(label), *where)
+    new = Removals(trial, row, label, torch.full_like(label, round), fallen[fallen > 0])
+    log = Removals(*(torch.cat(pair) for pair in zip(state.log, new, strict=True)))
+    return PopState(torch.zeros_like(state.seen), threshold, round, log)
 
 
 def _holds(condition: bool | Tensor) -> bool:

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from oneof.purify import Purify, Removals
+from oneof.purify import PopState, Purify, Removals
 from oneof.training.dense import Table
 from oneof.training.processes import Crew
 
@@ -22,10 +22,9 @@ class Purification(NamedTuple):
 
 def begin_purifying(rule: Purify, candidates: Table) -> Purification:
     """What a rule remembers before the first epoch."""
-    dtype, device = torch.get_default_dtype(), candidates.values.device
-    threshold = torch.as_tensor(rule.start, dtype=dtype, device=device).expand(candidates.shape[0]).clone()
-    seen, margin = candidates.zeros(dtype, rest=True), candidates.zeros(dtype)
-    return Purification(seen, threshold, 0, candidates.zeros(torch.int16), margin)
+    none = _of_no_rows(rule, candidates)
+    seen, margin = candidates.zeros(none.seen.dtype, rest=True), candidates.zeros(none.seen.dtype)
+    return Purification(seen, none.threshold, 0, candidates.zeros(torch.int16), margin)
 
 
 def event(rule: Purify, candidates: Table, state: Purification, crew: Crew, labels: int) -> tuple[Tensor, Purification]:
@@ -33,17 +32,22 @@ def event(rule: Purify, candidates: Table, state: Purification, crew: Crew, labe
 
     A crew's processes hold an event together: each on its own rows, and of the n·c labels that all have, how many fell is summed.
     """
+    none = _of_no_rows(rule, candidates)._replace(threshold=state.threshold, round=state.round)
+
+    def margins(sets: Tensor, seen: Tensor, threshold: Tensor) -> Tensor:
+        return rule.remove(sets, none._replace(seen=seen, threshold=threshold))[1]
+
     removed = torch.zeros_like(state.threshold)
-    for fallen in candidates.falls(rule.margins, state.seen, state.threshold):  # type: ignore[arg-type]
+    for fallen in candidates.falls(margins, state.seen, state.threshold):  # type: ignore[arg-type]
         candidates.values[fallen.at] = False
         state.fell.values[fallen.at] = state.round + 1
         state.margin.values[fallen.at] = fallen.margin
         removed += fallen.removed
     (removed,) = crew.total([removed])
+    after = rule.advance(none, none.seen, removed / labels)
     for stored in state.seen.stored("seen"):
         stored.tensor.zero_()
-    threshold = rule.advance(state.threshold, removed / labels)
-    return removed, state._replace(threshold=threshold, round=state.round + 1)
+    return removed, state._replace(threshold=after.threshold, round=after.round)
 
 
 def removals(state: Purification, candidates: Table, crew: Crew) -> Removals:
@@ -53,3 +57,7 @@ def removals(state: Purification, candidates: Table, crew: Crew) -> Removals:
     at = at[round[at].argsort(stable=True)]
     trial, row, label, when = (column.to(torch.int32) for column in (*candidates.places(at), round[at]))
     return Removals(trial, row, label, when, margin[at])  # narrow, since there may be many
+
+
+def _of_no_rows(rule: Purify, candidates: Table) -> PopState:
+    return rule.init(torch.empty(candidates.shape[0], 0, 1, dtype=torch.bool, device=candidates.values.device))
