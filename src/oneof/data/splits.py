@@ -19,17 +19,12 @@ def split_rows(rows: NDArray[np.intp], k: int, groups: Any = None, seed: int = 0
     """
     rng = np.random.default_rng(seed)
     names = rows if groups is None else np.asarray(groups)[rows]
-    parts = _parts(rows, names, min(k, len(rows)), rng)
+    _, group = np.unique(names, return_inverse=True)
+    order = rows[np.argsort(rng.permutation(group.max() + 1)[group], kind="stable")]  # at random, groups together
+    count = min(k, len(rows))
+    parts = [order[i * (len(rows) // count) :][: len(rows) // count] for i in range(count)]
     training = [rng.permutation(rows[~np.isin(names, np.unique(names[np.isin(rows, part)]))]) for part in parts]
     size = min(map(len, training))
     if size < 2:
         return [(rng.permutation(rows), None) for _ in range(k)]
     return [(training[i % len(parts)][:size], parts[i % len(parts)]) for i in range(k)]
-
-
-def _parts(rows: NDArray[np.intp], names: NDArray[Any], k: int, rng: np.random.Generator) -> list[NDArray[np.intp]]:
-    """The rows at random, groups together, cut into k parts of one size."""
-    _, group = np.unique(names, return_inverse=True)
-    order = rows[np.argsort(rng.permutation(group.max() + 1)[group], kind="stable")]
-    size = max(1, len(rows) // k)
-    return [order[i * size : (i + 1) * size] for i in range(k)]

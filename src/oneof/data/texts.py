@@ -5,7 +5,6 @@ numbers, .68 with 100, .70 without pieces of words; TF-IDF of words without SVD,
 """
 
 import random
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -73,11 +72,11 @@ def learn_texts(column: str, values: Words, source: str) -> Texts:
 
 
 def _vectorizer(**more: Any) -> TfidfVectorizer:
-    return TfidfVectorizer(analyzer=_analyzer(), sublinear_tf=True, dtype=np.float32, **more)
-
-
-def _analyzer() -> Callable[[str], list[str]]:
-    """Lower-case words and pairs of them, and pieces of three to five characters."""
+    """Of lower-case words and pairs of them, and of pieces of three to five characters."""
     words = CountVectorizer(ngram_range=(1, 2)).build_analyzer()
     pieces = CountVectorizer(analyzer="char_wb", ngram_range=(3, 5)).build_analyzer()
-    return lambda text: [*words(text), *(f"#{piece}" for piece in pieces(text))]
+
+    def terms(text: str) -> list[str]:
+        return [*words(text), *(f"#{piece}" for piece in pieces(text))]
+
+    return TfidfVectorizer(analyzer=terms, sublinear_tf=True, dtype=np.float32, **more)

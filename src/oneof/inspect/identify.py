@@ -100,10 +100,16 @@ def identify(candidates: Candidates) -> Identity:
     >>> identify(sets).groups, identify(sets).ambiguity
     ((('a', 'b'),), Ambiguity(degree=1.0, label='a', other='b'))
     """
-    together = _together(candidates.mask)
-    names = candidates.classes.tolist()
-    parts = _groups(together, names), _one_sided(together, names), _ambiguity(together, names)
-    return Identity(tuple(map(tuple, together.tolist())), *parts)
+    together, names = _together(candidates.mask), candidates.classes.tolist()
+    held = together.diagonal()
+    # Does every set with label j hold k too, [c, c]? Only for labels that occur, and never of a label with itself.
+    implies = (together == held[:, None]) & (held[:, None] > 0) & ~np.eye(len(held), dtype=bool)
+    same = implies & implies.T  # an equivalence, so a group is the row of its first label
+    firsts = [j for j in np.flatnonzero(same.any(1)).tolist() if not same[j, :j].any()]
+    groups = tuple(tuple(names[k] for k in [j, *np.flatnonzero(same[j]).tolist()]) for j in firsts)
+    pairs = np.argwhere(implies & ~implies.T).tolist()
+    one_sided = sorted((OneSided(names[j], names[k], int(held[j])) for j, k in pairs), key=lambda pair: -pair.sets)
+    return Identity(tuple(map(tuple, together.tolist())), groups, tuple(one_sided), _ambiguity(together, names))
 
 
 def _together(mask: NDArray[np.bool_]) -> NDArray[np.int64]:
@@ -117,28 +123,6 @@ def _together(mask: NDArray[np.bool_]) -> NDArray[np.int64]:
         block = mask[start : start + _BLOCK].astype(np.float32)
         total += (block.T @ block).astype(np.int64)
     return total
-
-
-def _implies(together: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Does every set with label j hold k too, [c, c]? Only for labels that occur, and never of a label with itself."""
-    held = together.diagonal()
-    implied: NDArray[np.bool_] = (together == held[:, None]) & (held[:, None] > 0) & ~np.eye(len(held), dtype=bool)
-    return implied
-
-
-def _groups(together: NDArray[np.int64], names: list[Label]) -> tuple[tuple[Label, ...], ...]:
-    same = _implies(together)
-    same &= same.T
-    # "In the same sets" is an equivalence, so a group is the row of its first label.
-    firsts = [j for j in np.flatnonzero(same.any(1)).tolist() if not same[j, :j].any()]
-    return tuple(tuple(names[k] for k in [j, *np.flatnonzero(same[j]).tolist()]) for j in firsts)
-
-
-def _one_sided(together: NDArray[np.int64], names: list[Label]) -> tuple[OneSided, ...]:
-    implies = _implies(together)
-    pairs = np.argwhere(implies & ~implies.T).tolist()
-    found = [OneSided(names[j], names[k], int(together[j, j])) for j, k in pairs]
-    return tuple(sorted(found, key=lambda pair: -pair.sets))
 
 
 def _ambiguity(together: NDArray[np.int64], names: list[Label]) -> Ambiguity | None:

@@ -102,7 +102,8 @@ def _number(value: float) -> float | None:
 
 # ------------------------------------------------------------------------------------------------------------- the summary
 
-MANY_ITEMS, MANY_LABELS = 10_000, 100
+MANY_ITEMS = 10_000  # of more, some say what is taken for what
+MANY_LABELS = 100  # of more, each is too rare for it
 
 
 @dataclass(frozen=True)
@@ -141,6 +142,7 @@ def summarise(votes: Votes, sets: Sets) -> Summary:
     size = np.bincount(answer)
     per_item, items = np.unique(np.bincount(votes.item[first]), return_counts=True)
     counted = tally(votes)
+    some = votes.of_items(np.sort(np.random.default_rng(0).permutation(len(votes.items))[:MANY_ITEMS]))
     return Summary(
         items=len(votes.items),
         annotators=len(votes.annotators),
@@ -160,15 +162,6 @@ def summarise(votes: Votes, sets: Sets) -> Summary:
         sets=statistics(sets.mask),
         fallback=sets.fallback,
         note=sets.note,
-        mistakes=_mistakes(votes),
+        mistakes=mistakes(some, fit_annotators(some).posterior) if len(votes.labels) <= MANY_LABELS else [],
         remarks=votes.remarks,
     )
-
-
-def _mistakes(votes: Votes) -> list[Mistake]:
-    """By the votes of some items, if these are many; none where labels are so many that each is rare."""
-    if len(votes.labels) > MANY_LABELS:
-        return []
-    drawn = np.random.default_rng(0).permutation(len(votes.items))[:MANY_ITEMS]
-    some = votes.of_items(np.sort(drawn))
-    return mistakes(some, fit_annotators(some).posterior)

@@ -54,21 +54,18 @@ def annotator_columns(asked: VotesFile) -> list[str]:
         return []
     names = open_table(Path(asked.path)).names
     if asked.columns:
-        return _named(asked, names)
+        return list(dict.fromkeys(name for pattern in asked.columns for name in _matching(pattern, names, asked)))
     if asked.annotator in names and asked.label in names:
         return []
     return _guessed(Path(asked.path), [name for name in names if name != asked.item])
 
 
-def _named(asked: VotesFile, names: Sequence[str]) -> list[str]:
-    found = []
-    for pattern in asked.columns:
-        own = [name for name in names if fnmatch.fnmatchcase(name, pattern) and name != asked.item]
-        if not own:
-            got = f"none matches {pattern!r}.{did_you_mean(pattern, names)}"
-            raise ValueError(f"annotators must be columns of {asked.path}; {got}")
-        found += own
-    return list(dict.fromkeys(found))
+def _matching(pattern: str, names: Sequence[str], asked: VotesFile) -> list[str]:
+    found = [name for name in names if fnmatch.fnmatchcase(name, pattern) and name != asked.item]
+    if not found:
+        hint = did_you_mean(pattern, names)
+        raise ValueError(f"annotators must be columns of {asked.path}; none matches {pattern!r}.{hint}")
+    return found
 
 
 def _guessed(path: Path, names: list[str]) -> list[str]:
@@ -79,11 +76,8 @@ def _guessed(path: Path, names: list[str]) -> list[str]:
         lengths[name] = first + len(piece)
         values.setdefault(name, set()).update(str(cell) for cell in piece.to_pylist() if cell not in (None, ""))
     few = {name: own for name, own in values.items() if 0 < len(own) <= max(2, _FEW * lengths[name])}
-    found = []
-    for name, own in few.items():
-        others = set().union(*(other for key, other in few.items() if key != name))
-        if len(own & others) >= _ALIKE * len(own):
-            found.append(name)
+    others = {name: set().union(*(own for key, own in few.items() if key != name)) for name in few}
+    found = [name for name, own in few.items() if len(own & others[name]) >= _ALIKE * len(own)]
     return found if len(found) > 1 else []
 
 

@@ -60,7 +60,13 @@ def _from_mat(path: Path) -> _Stored:
 
 
 def _from_npz(path: Path) -> _Stored:
-    arrays = _load_npz(path)
+    damage = (EOFError, KeyError, zipfile.BadZipFile, zlib.error, SyntaxError, AttributeError, TypeError, ValueError)
+    try:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
+            arrays = {key: stored[key] for key in stored.files}
+    except (*damage, NotImplementedError, RuntimeError, MemoryError) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise ValueError(f"{path} must be a whole npz file of plain arrays; {reason}") from error
     for key in ("x", "candidates"):
         if key not in arrays:
             raise ValueError(f"{path} must hold the key {key!r}; it has {', '.join(arrays) or 'none'}.")
@@ -78,19 +84,16 @@ def _from_npz(path: Path) -> _Stored:
     return x, sets if sets.ndim == 2 else sets.tolist(), named, classes
 
 
-def _load_npz(path: Path) -> dict[str, NDArray[Any]]:
-    damage = (EOFError, KeyError, zipfile.BadZipFile, zlib.error, SyntaxError, AttributeError, TypeError, ValueError)
-    try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
-            return {key: arrays[key] for key in arrays.files}
-    except (*damage, NotImplementedError, RuntimeError, MemoryError) as error:
-        reason = " ".join(str(error).split())[:200]
-        raise ValueError(f"{path} must be a whole npz file of plain arrays; {reason}") from error
-
-
 def _true_labels(stored: list[Any], sets: Candidates, beside_mask: bool, where: str) -> NDArray[np.intp]:
-    """Labels as columns of the mask, -1 where missing; one outside its row's set is an error."""
-    column = _columns_of_labels(stored, sets, beside_mask)
+    """Labels as columns of the mask, by name, by their text, or by number beside a mask; -1 where missing.
+
+    One outside its row's set is an error.
+    """
+    numbers = {name: j for j, name in enumerate(sets.classes.tolist())}
+    given = {label for label in stored if isinstance(label, (str, int, float))}
+    column = {label: numbers.get(label, numbers.get(str(label).strip(), -1)) for label in given}
+    if beside_mask and all(isinstance(label, int) for label in given):
+        column = {j: j for j in range(len(numbers))}
     labels = np.full(len(stored), -1, dtype=np.intp)
     for row, label in enumerate(stored):
         if is_missing(label):
@@ -101,12 +104,3 @@ def _true_labels(stored: list[Any], sets: Candidates, beside_mask: bool, where: 
             raise ValueError(f"a true label must be in its row's candidate set; {got}")
         labels[row] = j
     return labels
-
-
-def _columns_of_labels(stored: list[Any], sets: Candidates, beside_mask: bool) -> dict[Any, int]:
-    """Where a label as stored lies in the mask: by name, by its text, or by number beside a mask."""
-    column = {name: j for j, name in enumerate(sets.classes.tolist())}
-    labels = {label for label in stored if isinstance(label, (str, int, float))}
-    if beside_mask and all(isinstance(label, int) for label in labels):
-        return {j: j for j in range(len(column))}
-    return {label: column.get(label, column.get(str(label).strip(), -1)) for label in labels}

@@ -49,9 +49,13 @@ def download(address: str, target: Path, sha256: str | None, progress: Progress,
     if part.is_symlink():
         raise ValueError(f"{part} must be a part of a download; it is a link. Delete it.")
     _persist(address, part, progress, patience)
-    if sha256 is not None and (found := _sha256(part, target.name)) != sha256:
+    try:
+        found = sha256 and content_sha256(part, target.name)
+    except (EOFError, zlib.error, gzip.BadGzipFile):
+        found = "of no gzip file"
+    if sha256 and found != sha256:
         part.unlink()
-        got = f"its SHA-256 is {found[:12]}..., not {sha256[:12]}..."
+        got = f"its SHA-256 is {str(found)[:12]}..., not {sha256[:12]}..."
         remedy = "Nothing was kept: try again later, or get the file elsewhere."
         raise ValueError(f"{address} must serve the published file; {got}. {remedy}")
     part.replace(target)
@@ -114,10 +118,3 @@ def _copy(response: http.client.HTTPResponse, part: Path, start: int, progress: 
 
 def _size(part: Path) -> int:
     return part.stat().st_size if part.exists() else 0
-
-
-def _sha256(part: Path, name: str) -> str:
-    try:
-        return content_sha256(part, name)
-    except (EOFError, zlib.error, gzip.BadGzipFile):
-        return "of no gzip file"
