@@ -89,9 +89,6 @@ def empty_message(blank: Mask, complementary: bool = False, remedy: str = "oneof
     return f"candidates must hold at least one label per row; {said}"
 
 
-# ----------------------------------------------------------------------------------------------------- every form of sets
-
-
 def mask_and_classes(sets: Any, classes: Iterable[Any] | None) -> tuple[Mask, NDArray[Any]]:
     """The mask [n, c] of sets in any form, and what its columns are called; a row may be empty.
 

@@ -112,9 +112,6 @@ def _checksum(value: str | bytes, kind: str) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-# -------------------------------------------------------------------------------------------------------------- the cache
-
-
 def _vectors(inputs: dict[str, str], embedder: Embedder, cache: Path) -> Vectors:
     """The vectors of inputs by their keys: those that are kept, and new ones, which are kept as they come."""
     network = f"{embedder.kind} {embedder.model}{_version(Path(embedder.model))}"
@@ -166,9 +163,6 @@ def _write(store: Path, known: Vectors) -> None:
     except OSError as error:
         lost = f"embeddings could not be kept in {store.parent} ({error}); next time they are made again."
         _log.warning(f"{lost} Say --cache-dir FOLDER.", stacklevel=2)
-
-
-# ------------------------------------------------------------------------------------------------------------ the networks
 
 
 def _sentences(model: str) -> Callable[[Sequence[str]], NDArray[np.float32]]:

@@ -46,8 +46,6 @@ class Columns:
 
 @dataclass(frozen=True)
 class Table:
-    """A table to learn from."""
-
     columns: Columns
     roles: Roles  # with globs resolved: features are the columns of numbers and dates, categories the rest of them
     candidates: Candidates
@@ -189,9 +187,6 @@ def _from_arrays(path: Path, roles: Roles) -> Table:
     candidates = read(arrays.candidates.mask, classes=map(label_text, arrays.candidates.classes.tolist()))
     columns = Columns(str(path), x, list(resolved.features), {})
     return Table(columns, resolved, candidates, arrays.labels if known else None, None, left_out)
-
-
-# -------------------------------------------------------------------------------------------------------------- features
 
 
 def _read(source: Source, roles: Roles, others: list[str], rowless: bool = False) -> tuple[Columns, Cells]:

@@ -13,8 +13,6 @@ _SHOWN = 8  # labels or rows named in a sentence; the values are all in the othe
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing to know, and what to do about it."""
-
     severity: str  # "stop", "warn" or "info"
     about: str  # one word: which finding this is
     text: str

@@ -14,8 +14,6 @@ _BLOCK = 1024  # sets compared with all others of their group at a time
 
 @dataclass(frozen=True)
 class NonFinite:
-    """A column with NaN or infinite values."""
-
     column: Column
     rows: int  # how many
     first: int

@@ -14,8 +14,6 @@ _MOST = 10_000  # labels
 
 @dataclass(frozen=True)
 class Counts:
-    """Plain counts of the candidate sets."""
-
     rows: int
     classes: tuple[Label, ...]  # [c]
     sizes: tuple[int, ...]  # [c + 1]: how many sets hold 0, 1, ..., c labels

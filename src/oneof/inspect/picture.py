@@ -34,7 +34,6 @@ def draw(counts: Counts, identity: Identity) -> Figure:
 
 
 def save_picture(counts: Counts, identity: Identity, path: Path) -> None:
-    """Write the figure as PNG."""
     with written_beside(path) as file:
         draw(counts, identity).savefig(file, format="png", dpi=150)
 

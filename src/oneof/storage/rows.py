@@ -35,18 +35,17 @@ def read(path: Path) -> list[Row]:
     whole, tail = _parted(content)
     if tail:
         _log.warning(f"{path} ends in a damaged line of {len(tail)} bytes, which is left out.", stacklevel=2)
-    return [_row(path, number, line) for number, line in enumerate(whole.splitlines(), 1)]
-
-
-def _row(path: Path, number: int, line: bytes) -> Row:
-    try:
-        row = json.loads(line)
-    except ValueError as error:
-        got = f"line {number} does not ({error}). Delete the line."
-        raise ValueError(f"{path} must hold one JSON object per line; {got}") from error
-    if not isinstance(row, dict):
-        raise ValueError(f"{path} must hold one JSON object per line; line {number} holds another value. Delete it.")
-    return row
+    rows = []
+    for number, line in enumerate(whole.splitlines(), 1):
+        try:
+            rows.append(json.loads(line))
+        except ValueError as error:
+            got = f"line {number} does not ({error}). Delete the line."
+            raise ValueError(f"{path} must hold one JSON object per line; {got}") from error
+        if not isinstance(rows[-1], dict):
+            got = f"line {number} holds another value. Delete it."
+            raise ValueError(f"{path} must hold one JSON object per line; {got}")
+    return rows
 
 
 def _mend(path: Path, file: IO[bytes]) -> None:

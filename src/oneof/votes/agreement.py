@@ -100,8 +100,6 @@ def _number(value: float) -> float | None:
     return None if np.isnan(value) else float(value)
 
 
-# ------------------------------------------------------------------------------------------------------------- the summary
-
 MANY_ITEMS = 10_000  # of more, some say what is taken for what
 MANY_LABELS = 100  # of more, each is too rare for it
 
@@ -131,7 +129,6 @@ class Summary:
 
     @property
     def far(self) -> list[AnnotatorAgreement]:
-        """Annotators far from the rest."""
         return [who for who in self.agreement if who.far]
 
 

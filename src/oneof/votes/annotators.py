@@ -134,8 +134,6 @@ def fit_annotators(votes: Votes, model: Annotators = Annotators()) -> AnnotatorF
 
 
 class Mistake(NamedTuple):
-    """A label that is said for another."""
-
     truth: str
     said: str
     votes: float  # how many, by the posterior

@@ -18,8 +18,6 @@ CANDIDATES = "candidates"  # the column that votes add to a table
 
 
 class Attached(NamedTuple):
-    """A table whose rows have votes."""
-
     source: Source  # with a column of candidates: what somebody named; nothing where nobody was asked
     item: NDArray[np.intp]  # [n] number of each row's item among those of the votes, -1 where nobody voted
     remarks: list[str]

@@ -10,8 +10,6 @@ from oneof.votes.room import refuse_without_room
 
 
 class Fitted(NamedTuple):
-    """Where EM ended."""
-
     posterior: Floats  # [n, c]
     rounds: int
     settled: bool  # did the last round move less than `tolerance` of an item's mass, on average?

@@ -89,9 +89,6 @@ def _nothing(votes: Votes) -> Mask:
     return np.zeros((len(votes.items), len(votes.labels)), dtype=bool)
 
 
-# -------------------------------------------------------------------------------------------------------------- sets out
-
-
 def to_table(votes: Votes, sets: Sets) -> Any:
     """An Arrow table of item, candidates (list of labels) and votes (list of label and its votes); join features on `item`.
 

@@ -83,9 +83,6 @@ def _short(value: Any) -> str:
     return shortened(json.dumps(value, ensure_ascii=False))
 
 
-# ------------------------------------------------------------------------------------------------------------- the files
-
-
 def load_json(path: Path) -> Any:
     """Read a JSON file, or say in one line where it breaks."""
     content = _content(path)

@@ -51,7 +51,6 @@ class Taxonomy:
 
     @property
     def parents(self) -> list[str]:
-        """Labels with others below them."""
         return list(self._children)
 
     def leaves(self, name: str) -> list[str]:
@@ -109,9 +108,6 @@ class Spelling:
         return folded
 
 
-# ------------------------------------------------------------------------------------------------ answers that are no label
-
-
 def understand(
     named: list[list[str]], count: Sequence[int], classes: Sequence[str] | None, taxonomy: Taxonomy | None
 ) -> tuple[list[list[str]], list[str]]:
@@ -160,9 +156,6 @@ def _remarks(unsure: int, meant: Mapping[str, list[str]], of: Mapping[str, int],
     if alone and len(of) - len(alone) > 1:
         shown = ", ".join(map(repr, alone[:3])) + (", ..." if len(alone) > 3 else "")
         yield f"{len(alone):,} labels were named once ({shown}) and stay labels. Map them to others if they are misspelt."
-
-
-# ---------------------------------------------------------------------------------------------------- all answers, and files
 
 
 class Spelled(NamedTuple):

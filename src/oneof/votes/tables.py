@@ -25,7 +25,6 @@ class VoteTable(NamedTuple):
     lines: Sequence[int] | None = None  # where each row stands in a file of JSON Lines
 
     def row(self, i: int) -> str:
-        """What to call row i in messages."""
         return f"row {i}" if self.lines is None else f"row {i} (line {self.lines[i]})"
 
     def strings(self, column: str) -> Any:

@@ -18,8 +18,6 @@ Matrix = tuple[float, float, float, float, float, float]
 
 
 class Operation(NamedTuple):
-    """One operation as numbers."""
-
     xx: float  # source column = (xx x + xy y + x) / 65536, see geometry.affine
     xy: float
     x: float

@@ -146,12 +146,10 @@ class Views:
 
     @property
     def count(self) -> int:
-        """How many views there are."""
         return sum(count for _, count in self.kinds)
 
     @property
     def channels(self) -> int:
-        """How many channels the images have."""
         return len(self.scale)
 
     @property

@@ -21,8 +21,6 @@ _Stored = tuple[NDArray[Any], Any, list[Any] | None, list[Any] | None]  # x, set
 
 @dataclass(frozen=True)
 class Arrays:
-    """What a file of arrays holds."""
-
     x: NDArray[np.float32]  # [n, d]
     features: list[str]  # [d]: x0, x1, ...
     candidates: Candidates

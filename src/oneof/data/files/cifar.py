@@ -89,9 +89,6 @@ def _describe(value: Any) -> str:
     return f"{type(value).__name__} of length {len(value)}" if hasattr(value, "__len__") else repr(value)
 
 
-# --------------------------------------------------------------------------------------------------------- people's votes
-
-
 class HumanVotes(NamedTuple):
     """Three people's labels of each training image, as published."""
 

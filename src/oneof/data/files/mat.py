@@ -69,7 +69,6 @@ def _load(path: Path) -> dict[str, Any]:
 
 
 def _numbers(value: Any, name: str) -> NDArray[Any]:
-    """A matrix of numbers, dense."""
     if value is None or len(value.shape) != 2 or 0 in value.shape:
         raise ValueError(f"{name} must be a matrix of numbers [n, d]; got {_describe(value)}.")
     return np.asarray(value if isinstance(value, np.ndarray) else _plausible(value, name).toarray())

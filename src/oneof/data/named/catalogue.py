@@ -19,8 +19,6 @@ Labels = NDArray[np.intp]
 
 @dataclass(frozen=True)
 class Dataset:
-    """A named set, loaded."""
-
     name: str
     x: NDArray[Any]  # [n, d] float32, or uint8 images [n, h, w] or [n, h, w, 3]; test rows last where there are such
     labels: Labels  # [n]; -1 where the file does not say
