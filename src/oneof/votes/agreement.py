@@ -31,15 +31,6 @@ class AnnotatorAgreement(NamedTuple):
     far: bool  # of ten answers or more, is even `high` more than 0.1 below the median rate of all annotators?
 
 
-class Plain(NamedTuple):
-    """Answers of one label each, with what the item's answers say: r rows."""
-
-    annotator: Integers  # [r]
-    item: Integers  # [r]
-    label: Integers  # [r]
-    same: Integers  # [r], answers for this label of this item, this one included
-
-
 def alpha(votes: Votes) -> float | None:
     """Krippendorff's alpha for labels without order; None where it is not defined.
 
@@ -48,7 +39,7 @@ def alpha(votes: Votes) -> float | None:
     over items with at least two answers: N answers, n_c of them for label c, and o_cc = sum_items n_ic (n_ic - 1) / (n_i - 1).
     It is not defined where no item has two answers, or where all answers are the same label.
     """
-    plain = _plain(votes)
+    plain, same = _plain(votes)
     answers = np.bincount(plain.item)[plain.item]
     paired = answers > 1
     per_label = np.bincount(plain.label[paired]).astype(float)
@@ -56,14 +47,14 @@ def alpha(votes: Votes) -> float | None:
     expected = total**2 - (per_label**2).sum()
     if expected == 0:
         return None
-    agreeing = ((plain.same[paired] - 1) / (answers[paired] - 1)).sum()  # every answer's share of o_cc, over labels
+    agreeing = ((same[paired] - 1) / (answers[paired] - 1)).sum()  # every answer's share of o_cc, over labels
     return float(1 - (total - 1) * (total - agreeing) / expected)
 
 
 def annotator_agreement(votes: Votes) -> list[AnnotatorAgreement]:
     """Each annotator against the favourite label of the others, item by item; items without a sole favourite are passed over."""
-    plain = _plain(votes)
-    agrees, differs = _against_others(plain)
+    plain, same = _plain(votes)
+    agrees, differs = _against_others(plain.item, same)
     a = len(votes.annotators)
     hits = np.bincount(plain.annotator[agrees], minlength=a)
     compared = hits + np.bincount(plain.annotator[differs], minlength=a)
@@ -78,16 +69,15 @@ def annotator_agreement(votes: Votes) -> list[AnnotatorAgreement]:
     ]
 
 
-def _plain(votes: Votes) -> Plain:
-    single = votes.answer_size == 1
-    item, label = votes.item[single], votes.label[single]
-    _, pair, count = np.unique(item * len(votes.labels) + label, return_inverse=True, return_counts=True)
-    return Plain(votes.annotator[single], item, label, count[pair])
+def _plain(votes: Votes) -> tuple[Votes, Integers]:
+    """The answers of one label each, r of them, and how many say this label of this item, [r]."""
+    plain = votes.only(votes.answer_size == 1)
+    _, pair, count = np.unique(plain.item * len(votes.labels) + plain.label, return_inverse=True, return_counts=True)
+    return plain, count[pair]
 
 
-def _against_others(plain: Plain) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+def _against_others(item: Integers, same: Integers) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
     """Which answers [r] name the sole favourite of the item's other answers, and which something else than it."""
-    item, same = plain.item, plain.same
     best, second = np.zeros((2, item.max(initial=-1) + 1), dtype=np.intp)
     np.maximum.at(best, item, same)
     leads = same == best[item]

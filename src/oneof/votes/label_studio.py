@@ -45,19 +45,10 @@ def read_label_studio(
     def place(answer: int) -> str:
         return f"{path}, task {ids[position[answer]]}"
 
-    return collect(
-        Answers(
-            source=str(path),
-            items=item.dictionary,
-            annotators=annotator.dictionary.to_pylist(),
-            item=item.indices.to_numpy()[list(position)].astype(np.intp),
-            annotator=annotator.indices.to_numpy().astype(np.intp),
-            text=pa.array(texts, pa.string()),
-            confidence=None if confidence is None else np.array(sure),
-            place=place,
-        ),
-        spelling,
-    )
+    names, number = annotator.dictionary.to_pylist(), annotator.indices.to_numpy().astype(np.intp)
+    task, text = item.indices.to_numpy()[list(position)].astype(np.intp), pa.array(texts, pa.string())
+    confidences = None if confidence is None else np.array(sure)
+    return collect(Answers(str(path), item.dictionary, names, task, number, text, confidences, place), spelling)
 
 
 def is_label_studio(path: str | Path) -> bool:

@@ -49,19 +49,9 @@ def read_long(
     def place(answer: int) -> str:
         return f"{table.name}, column {label!r}, {table.row(int(row[answer]))}"
 
-    return collect(
-        Answers(
-            source=table.name,
-            items=items,
-            annotators=people.dictionary.to_pylist(),
-            item=item_of[row],
-            annotator=people.indices.to_numpy()[row],
-            text=text,
-            confidence=None if confidence is None else table.confidences(confidence)[row],
-            place=place,
-        ),
-        spelling,
-    )
+    sure = None if confidence is None else table.confidences(confidence)[row]
+    names, number = people.dictionary.to_pylist(), people.indices.to_numpy()
+    return collect(Answers(table.name, items, names, item_of[row], number[row], text, sure, place), spelling)
 
 
 def read_wide(source: Any, *, columns: Sequence[str], item: str = "item", spelling: Spelling = AS_WRITTEN) -> Votes:

@@ -45,16 +45,11 @@ def blend(degenerate: Tensor, pixels: Tensor, factor: Tensor) -> Tensor:
 
 
 def tone(images: Tensor, levels: Tensor, how: Tensor) -> Tensor:
-    """Float pixels after the tables of levels that `how` [6, b] asks for; `levels` [b, 1, h, w] is the images' grey.
+    """Float pixels after the tables of levels [b, ch, 256] that `how` [6, b] asks for; `levels` [b, 1, h, w] is the images' grey.
 
-    Its rows are the fields of `operations.Operation` from `factor` to `equalize`.
+    The rows of `how` are the fields of `operations.Operation` from `factor` to `equalize`.
     """
-    values = images.flatten(2).long()
-    return tone_table(values, mean_level(levels)[..., 0], how).gather(2, values).view(images.shape)
-
-
-def tone_table(values: Tensor, mean: Tensor, how: Tensor) -> Tensor:
-    """New level of every old one, [b, ch, 256], from the pixels' levels [b, ch, h w] and their mean grey [b, 1, 1]."""
+    values, mean = images.flatten(2).long(), mean_level(levels)[..., 0]
     factor, contrast, threshold, step, stretch, equalize = (value[:, None, None] for value in how)
     old = torch.arange(256, device=values.device, dtype=torch.float32)
     low, high = (bound.float() for bound in values.aminmax(dim=2, keepdim=True))
@@ -65,7 +60,7 @@ def tone_table(values: Tensor, mean: Tensor, how: Tensor) -> Tensor:
     new = torch.addcmul(pivot, old - torch.where(stretched, low, pivot), slope).clamp(0, 255)
     new = new.div(step, rounding_mode="floor") * step
     new = torch.where(old >= threshold, 255 - old, new)
-    return _equalized(values, high, equalize, new)
+    return _equalized(values, high, equalize, new).gather(2, values).view(images.shape)
 
 
 def _equalized(values: Tensor, high: Tensor, equalize: Tensor, otherwise: Tensor) -> Tensor:
