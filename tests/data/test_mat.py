@@ -9,8 +9,7 @@ import pytest
 import scipy.io
 import scipy.sparse
 
-from oneof.data.files.mat import read_mat
-from oneof.data.files.mat5 import variables
+from oneof.data.files.mat import read_mat, variables
 from oneof.data.table import Roles, read_table
 
 

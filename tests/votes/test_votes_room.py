@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from oneof.votes import Votes, at_least, fit_annotators, room, top_p, union, vaguest
+from oneof.votes import Votes, at_least, ballots, fit_annotators, top_p, union, vaguest
 
 
 def free_text(n: int) -> Votes:
@@ -51,11 +51,11 @@ def test_what_is_counted_is_no_more_than_what_is_used(monkeypatch: pytest.Monkey
 def test_memory_is_what_the_system_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     said = tmp_path / "meminfo"
     said.write_text("MemTotal:       9 kB\nMemFree:        1 kB\nMemAvailable:   3 kB\n")
-    monkeypatch.setattr(room, "_MEMINFO", said)
-    assert room.available_memory() == 3 * 1024
-    monkeypatch.setattr(room, "_MEMINFO", tmp_path / "missing")
-    everything = room.available_memory()
+    monkeypatch.setattr(ballots, "_MEMINFO", said)
+    assert ballots.available_memory() == 3 * 1024
+    monkeypatch.setattr(ballots, "_MEMINFO", tmp_path / "missing")
+    everything = ballots.available_memory()
     assert everything is not None
     assert everything > 2**28
-    monkeypatch.setattr(room.os, "sysconf_names", {})
-    assert room.available_memory() is None
+    monkeypatch.setattr(ballots.os, "sysconf_names", {})
+    assert ballots.available_memory() is None

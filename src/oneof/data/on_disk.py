@@ -126,17 +126,7 @@ def _weighted(x: RowsOnDisk, times: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
 
 
 def from_parquet(path: str | Path, to: str | Path, columns: Sequence[str] | None = None) -> RowsOnDisk:
-    """Turn columns of numbers of a Parquet file into a file of rows, some rows at a time.
-
-    Parameters
-    ----------
-    path
-        The Parquet file.
-    to
-        The .npy file to write: four bytes a number.
-    columns
-        The features in their order; by default all columns of numbers.
-    """
+    """Turn columns of numbers of a Parquet file, all or those named, into a .npy file of rows, some rows at a time."""
     with pa.parquet.ParquetFile(path, buffer_size=1 << 16, pre_buffer=False) as file:
         numbers = [field.name for field in file.schema_arrow if kind_of(field.type, None) == "number"]
         names = numbers if columns is None else list(columns)

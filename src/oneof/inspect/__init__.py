@@ -72,15 +72,7 @@ def inspect_table(
 ) -> Inspection:
     """Look at a table as it will be learned from, and say how it was read.
 
-    Parameters
-    ----------
-    table
-        As `oneof.data.table.read_table` gives it.
-    x, names
-        Its features encoded [n, d], and what they are called. By default they are encoded here; texts and images, which take
-        long to embed, are left aside then.
-    seed
-        As for `inspect_sets`.
+    Its features may come encoded, x [n, d], with their names; else they are encoded here, without texts and images, which take long.
     """
     remarks = table.remarks()
     if x is None:

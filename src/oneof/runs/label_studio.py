@@ -13,7 +13,7 @@ from oneof.runs.folder import Run
 from oneof.storage.files import written_beside
 from oneof.version import __version__
 from oneof.votes.label_studio import is_label_studio
-from oneof.votes.records import load_json
+from oneof.votes.tables import load_json
 
 _BLOCK = 1 << 15  # rows as Python objects at a time
 

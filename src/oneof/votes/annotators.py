@@ -11,9 +11,8 @@ import numpy as np
 from scipy.sparse import csr_array
 from scipy.special import softmax
 
-from oneof.votes.ballots import Floats, Integers, Votes
+from oneof.votes.ballots import Floats, Integers, Votes, refuse_without_room
 from oneof.votes.dawid_skene import ballots, shares, vote_weights
-from oneof.votes.room import refuse_without_room
 
 OWN = 5.0  # votes that the accuracy of all annotators weighs in the accuracy of one
 SHARE = 0.1  # of a vote that every label has before the first round

@@ -1,17 +1,22 @@
-"""Votes as integer arrays, and how answers in words become them."""
+"""Votes as integer arrays, how answers in words become them, and whether tables of them fit in memory."""
 
+import os
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from oneof.storage.printable import shortened
 from oneof.votes.spelling import Spelling, spell
 
 Integers = NDArray[np.intp]
 Floats = NDArray[np.float64]
 
+_MEMINFO = Path("/proc/meminfo")
 ROUNDING = 1e-9  # sums of confidences that differ by less are a tie
 
 
@@ -126,3 +131,25 @@ def tally(votes: Votes) -> Tally:
     item, label = np.divmod(pair, c)
     best = np.maximum.reduceat(count, np.flatnonzero(np.diff(item, prepend=-1)))
     return Tally(item, label, count, count >= best[item] - ROUNDING)
+
+
+def available_memory() -> int | None:
+    """Bytes that a program may have now, with what the system would give up of its file cache; None where it does not say."""
+    found = re.search(r"MemAvailable:\s+(\d+) kB", _MEMINFO.read_text()) if _MEMINFO.is_file() else None
+    if found is not None:
+        return int(found[1]) * 1024
+    known = getattr(os, "sysconf_names", {})
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") if "SC_PHYS_PAGES" in known else None
+
+
+def refuse_without_room(votes: Votes, needed: int) -> None:
+    """Refuse tables of so many bytes, before they are made."""
+    free = available_memory()
+    if free is None or needed <= free:
+        return
+    shown = ", ".join(repr(shortened(label, 30)) for label in votes.labels[:3])
+    raise ValueError(
+        f"labels must be few enough for tables of items by labels in memory; {len(votes.labels):,} distinct labels "
+        f"({shown}, ...) of {len(votes.items):,} items need {needed / 2**30:,.1f} GiB, {free / 2**30:,.1f} GiB are free. "
+        "Map the answers to a few labels (--map), or make their spelling one (--normalise)."
+    )

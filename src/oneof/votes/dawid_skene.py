@@ -5,8 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.sparse import csr_array
 
-from oneof.votes.ballots import Floats, Integers, Votes
-from oneof.votes.room import refuse_without_room
+from oneof.votes.ballots import Floats, Integers, Votes, refuse_without_room
 
 
 class Fitted(NamedTuple):

@@ -9,8 +9,8 @@ import pyarrow as pa
 
 from oneof.votes.ballots import Answers, Votes, collect
 from oneof.votes.reading import AS_WRITTEN
-from oneof.votes.records import load_json
 from oneof.votes.spelling import Spelling
+from oneof.votes.tables import load_json
 
 
 def read_label_studio(

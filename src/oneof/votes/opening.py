@@ -12,8 +12,8 @@ from oneof.storage.did_you_mean import did_you_mean
 from oneof.votes.ballots import Votes
 from oneof.votes.label_studio import is_label_studio, read_label_studio
 from oneof.votes.reading import read_long, read_wide
-from oneof.votes.records import read_records
 from oneof.votes.spelling import Spelling, read_taxonomy
+from oneof.votes.tables import read_records
 
 _FEW = 0.5  # of the rows: a column with more distinct values than this share holds no labels
 _ALIKE = 0.8  # of its values that a column must share with other columns, to be an annotator's beside theirs

@@ -8,9 +8,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from oneof.storage.sheets import check_out, lists_of, write_sheet
-from oneof.votes.ballots import ROUNDING, Floats, Votes, tally
+from oneof.votes.ballots import ROUNDING, Floats, Votes, refuse_without_room, tally
 from oneof.votes.dawid_skene import dawid_skene
-from oneof.votes.room import refuse_without_room
 
 Mask = NDArray[np.bool_]
 SEPARATOR = "|"  # what `oneof fit` expects

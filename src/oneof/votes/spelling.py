@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from oneof.candidates.read import show
 from oneof.storage.did_you_mean import did_you_mean
 from oneof.votes import tables
-from oneof.votes.records import load_json
+from oneof.votes.tables import load_json
 
 UNSURE = {"unsure", "not sure", "i'm not sure", "don't know", "i don't know", "can't tell", "cannot tell", "?"}
 """Answers, in small letters, that name nothing."""

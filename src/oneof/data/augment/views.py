@@ -255,19 +255,9 @@ RECIPES: dict[str, Callable[[Pictures, torch.device | str], Kinds]] = {
 def views(
     recipe: str, dataset: str | Pictures, *, device: torch.device | str = "cpu", dtype: torch.dtype = torch.float32
 ) -> Views:
-    """The views of a recipe for a data set, with all tables on the device.
+    """The views of a recipe for a data set, or for other pictures, with all tables on the device.
 
-    Parameters
-    ----------
-    recipe
-        "plain" (one view, normalised only), "pop" and "rcr" (three), "upright" (those of "pop", never flipped), "pico" (query and
-        key).
-    dataset
-        One of mnist, kmnist, fashion-mnist, cifar10, cifar100; or side, mean and deviation of other pictures.
-    device
-        Where images and generator will be.
-    dtype
-        Of the result.
+    "plain" is one view, normalised only; "pop" and "rcr" are three; "upright" those of "pop", never flipped; "pico" query and key.
 
     >>> images = torch.zeros(5, 3, 32, 32, dtype=torch.uint8)
     >>> views("pop", "cifar10")(images, torch.Generator().manual_seed(0)).shape

@@ -155,7 +155,7 @@ def _parquet(path: Path) -> Source:
         count = Counter(schema.names)
         texts = [field.name for field in schema if is_text(field.type) and count[field.name] == 1]
         first = next(file.iter_batches(_LOOKED_AT, columns=texts), None) if texts else None
-    samples = {} if first is None else dict(zip(texts, first.columns, strict=True))
+    samples = {} if first is None else dict(zip(first.schema.names, first.columns, strict=True))
 
     def pieces(numbers: list[str], others: list[str]) -> Iterator[Piece]:
         # Without a buffer of its own each column chunk, often the whole column of the file, would be read at once.
