@@ -88,7 +88,11 @@ def embedded(values: Sequence[Any], embedder: Embedder, folder: Path, cache: Pat
         raise ValueError(f"a column to embed must hold at least one {embedder.kind}; all {len(values)} are missing.")
     inputs = distinct
     if embedder.kind == "image":
-        inputs = [one if isinstance(one, bytes) else _image(folder, one, first_row[one]) for one in distinct]
+        lost = next((one for one in distinct if isinstance(one, str) and not (folder / one).is_file()), None)
+        if lost is not None:
+            got = f"there is no {lost!r}, which row {first_row[lost]} names. Add it, or empty the cell."
+            raise ValueError(f"an image must be a file below {folder}; {got}")
+        inputs = [one if isinstance(one, bytes) else str(folder / one) for one in distinct]
     keys = [_checksum(one, embedder.kind) for one in inputs]
     try:
         known = _vectors(dict(zip(keys, inputs, strict=True)), embedder, cache or default_cache())
@@ -98,13 +102,6 @@ def embedded(values: Sequence[Any], embedder: Embedder, folder: Path, cache: Pat
     vector_of = {value: known[key] for value, key in zip(distinct, keys, strict=True)}
     nothing = np.zeros_like(known[keys[0]])
     return np.stack([nothing if value is None else vector_of[value] for value in values])
-
-
-def _image(folder: Path, name: str, row: int) -> str:
-    if not (folder / name).is_file():
-        lost = f"there is no {name!r}, which row {row} names. Add it, or empty the cell."
-        raise ValueError(f"an image must be a file below {folder}; {lost}")
-    return str(folder / name)
 
 
 def _checksum(value: str | bytes, kind: str) -> str:

@@ -118,7 +118,11 @@ class Encoding:
             column = np.array([number.get(value or "", -1) for value in columns.words[name]], dtype=np.intp)
             parts.append(np.eye(len(values) + 1, len(values), dtype=np.float32)[column])  # the last row is zeros
         for part in self.embedded:
-            _check_known(part, named)
+            if part.model not in (MODELS[part.kind], *named):
+                known = f"one that oneof knows ({MODELS[part.kind]}) or that you name yourself"
+                got = f"the model wants {part.model[:100]!r} for column {part.column!r}"
+                remedy = f"If you trust it, name it: oneof predict --{part.kind}-model."
+                raise ValueError(f"an embedder must be {known}; {got}. {remedy}")
             parts.append(embedded(columns.words[part.column], open_embedder(part.kind, part.model), folder, cache))
             if parts[-1].shape[1] != part.width:
                 raise ValueError(f"the embedder {part.model} must be the one of training; it has changed. Fit again.")
@@ -145,14 +149,6 @@ class Encoding:
             return numbers
         filled = np.where(missing, np.array(self.fills, dtype=np.float32), numbers)
         return np.hstack([filled, missing[:, np.isin(self.numbers, self.gaps)]], dtype=np.float32)
-
-
-def _check_known(part: Embedded, named: Collection[str]) -> None:
-    if part.model not in (MODELS[part.kind], *named):
-        raise ValueError(
-            f"an embedder must be one that oneof knows ({MODELS[part.kind]}) or that you name yourself; the model wants "
-            f"{part.model[:100]!r} for column {part.column!r}. If you trust it, name it: oneof predict --{part.kind}-model."
-        )
 
 
 def learn_encoding(columns: Columns, roles: Roles, *, folder: Path = Path(), cache: Path | None = None) -> Encoding:

@@ -117,9 +117,15 @@ def read_columns(source: Any, roles: Roles) -> Columns:
     for name in (*roles.features, *roles.words):
         check_column(name, opened.names, opened.name)
     opened.check_distinct([*roles.features, *roles.words])
-    for name in roles.features:
-        if opened.kinds[name] not in ("date" if name in roles.dates else "number", "blank"):
-            _check_cells(opened, name, name in roles.dates)
+    for name in roles.features:  # of another kind than in training, one may still be blank, or hold numbers as text
+        are_dates = name in roles.dates
+        if opened.kinds[name] in ("date" if are_dates else "number", "blank"):
+            continue
+        for _, first, values in opened.pieces([], [name]) if are_dates else ():
+            days(values, f"{opened.name}, column {name!r}", first)
+        if not are_dates and (wrong := wrong_cell(opened, [name])):
+            got = f"{opened.name}, row {wrong[1]} is {wrong[2]!r}. Mend the cell."
+            raise ValueError(f"column {name!r} must hold numbers, as in training; {got}")
     return _read(opened, roles, [], rowless=True)[0]
 
 
@@ -223,16 +229,6 @@ def _check_features(columns: Columns, left_out: list[str]) -> None:
     if not columns.names and not columns.words:
         needed = f"features must be columns to learn from; {columns.source} has none. Join your features to it."
         raise ValueError(" ".join([needed, *left_out]))
-
-
-def _check_cells(source: Source, name: str, are_dates: bool) -> None:
-    """A column of another kind than in training may still be blank, or hold numbers as text."""
-    if are_dates:
-        for _, first, values in source.pieces([], [name]):
-            days(values, f"{source.name}, column {name!r}", first)
-    elif wrong := wrong_cell(source, [name]):
-        place = f"{source.name}, row {wrong[1]} is {wrong[2]!r}"
-        raise ValueError(f"column {name!r} must hold numbers, as in training; {place}. Mend the cell.")
 
 
 def _category(cell: Any) -> str | None:

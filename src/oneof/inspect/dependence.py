@@ -71,10 +71,10 @@ def find_dependence(x: NDArray[np.floating] | None, mask: NDArray[np.bool_], see
     rows = np.flatnonzero(mask.any(1) & ~mask.all(1))
     if problem := _too_little(mask[rows]):
         return _unknown(problem, len(rows))
-    rng = np.random.default_rng(seed)
-    usable = len(rows)
+    rng, usable = np.random.default_rng(seed), len(rows)
     rows = rng.permutation(rows)[:MAX_ROWS]
-    features = _usable(x[rows])
+    finite = x[rows][:, np.isfinite(x[rows]).all(0)].astype(np.float64)
+    features = finite[:, finite.std(0) > 1e-12 * np.abs(finite).max(0, initial=0)]  # those that vary
     if features.shape[1] == 0:
         return _unknown("no feature is finite and varies", len(rows))
     sets = mask[rows][:, mask[rows].any(0)].astype(np.float32)
@@ -98,12 +98,6 @@ def _too_little(mask: NDArray[np.bool_]) -> str | None:
     if ambiguous < MIN_ROWS // 2:
         return f"not enough data: {ambiguous} sets hold two labels or more, {MIN_ROWS // 2} are needed"
     return None
-
-
-def _usable(x: NDArray[np.floating]) -> NDArray[np.floating]:
-    """The columns that are finite and vary."""
-    finite = x[:, np.isfinite(x).all(0)].astype(np.float64)
-    return finite[:, finite.std(0) > 1e-12 * np.abs(finite).max(0, initial=0)]
 
 
 # ------------------------------------------------------------------------------------------------------------ the test

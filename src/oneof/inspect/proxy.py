@@ -22,7 +22,7 @@ class CrossFit(NamedTuple):
     Only the targets change between calls, so everything that depends on x is solved once.
     """
 
-    basis: Floats  # [n, features]
+    basis: Floats  # [n, features]: an intercept, the leading principal components, random Fourier features of these
     folds: list[slice]  # the rows are already in random order
     inverses: list[Floats]  # of each fold's normal equations, [features, features]
 
@@ -38,8 +38,17 @@ class CrossFit(NamedTuple):
 
 def cross_fit(x: NDArray[np.floating], seed: int) -> CrossFit:
     """Prepare the regressions on x [n, d], finite and with no constant column, in the order of its rows."""
-    basis = _basis(x, seed)
-    n = len(basis)
+    from sklearn.decomposition import PCA
+    from sklearn.kernel_approximation import RBFSampler
+
+    n = len(x)
+    scaled = np.asarray(x, dtype=np.float64)
+    scaled = (scaled - scaled.mean(0)) / scaled.std(0)
+    scaled = PCA(min(_COMPONENTS, *scaled.shape), random_state=seed).fit_transform(scaled)
+    left, right = np.random.default_rng(seed).integers(n, size=(2, 500))
+    distance = np.median(((scaled[left] - scaled[right]) ** 2).sum(1)) or 1.0  # of a typical pair
+    waves = RBFSampler(gamma=1 / distance, n_components=_WAVES, random_state=seed).fit_transform(scaled)
+    basis = np.hstack([np.ones((n, 1)), scaled / np.sqrt(distance / 2), waves - waves.mean(0)])
     edges = np.linspace(0, n, _FOLDS + 1).astype(int).tolist()
     folds = [slice(start, end) for start, end in pairwise(edges)]
     normal = basis.T @ basis
@@ -47,21 +56,6 @@ def cross_fit(x: NDArray[np.floating], seed: int) -> CrossFit:
     penalty[0, 0] = 1e-6 * n  # the intercept is free
     inverses = [np.linalg.inv(normal - basis[f].T @ basis[f] + penalty).astype(np.float32) for f in folds]
     return CrossFit(basis.astype(np.float32), folds, inverses)
-
-
-def _basis(x: NDArray[np.floating], seed: int) -> NDArray[np.float64]:
-    """An intercept, the leading principal components, and random Fourier features of these, [n, features]."""
-    from sklearn.decomposition import PCA
-    from sklearn.kernel_approximation import RBFSampler
-
-    scaled = np.asarray(x, dtype=np.float64)
-    scaled = (scaled - scaled.mean(0)) / scaled.std(0)
-    kept = min(_COMPONENTS, *scaled.shape)
-    scaled = PCA(kept, random_state=seed).fit_transform(scaled)
-    left, right = np.random.default_rng(seed).integers(len(x), size=(2, 500))
-    distance = np.median(((scaled[left] - scaled[right]) ** 2).sum(1)) or 1.0  # of a typical pair
-    waves = RBFSampler(gamma=1 / distance, n_components=_WAVES, random_state=seed).fit_transform(scaled)
-    return np.hstack([np.ones((len(x), 1)), scaled / np.sqrt(distance / 2), waves - waves.mean(0)])
 
 
 def guess(fit: CrossFit, sets: Floats) -> tuple[Floats, Floats]:

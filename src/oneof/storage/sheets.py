@@ -81,7 +81,12 @@ def _joined(cell: list[Any], separator: str) -> str:
     if wrong is not None:
         got = f"got {wrong[:60]!r}. Write .parquet, or say another --separator where the command has it."
         raise ValueError(f"labels in a CSV must not hold {separator!r}, which divides them; {got}")
-    return separator.join(map(_word, cell))
+    more = [[*part.items()][1:] if isinstance(part, dict) else [] for part in cell]
+    said = [
+        ", ".join(f"{key} {one:.2f}" if isinstance(one, float) else f"{key} {one}" for key, one in rest)
+        for rest in more
+    ]
+    return separator.join(f"{label} ({rest})" if rest else label for label, rest in zip(labels, said, strict=True))
 
 
 def _harmless(texts: Any) -> Any:
@@ -89,11 +94,3 @@ def _harmless(texts: Any) -> Any:
     risky = pc.match_substring_regex(texts, RISKY)
     number = pc.match_substring_regex(texts, r"^[+-]?[0-9.]+([eE][+-]?[0-9]+)?$")
     return pc.if_else(pc.and_not(risky, number), pc.binary_join_element_wise("'", texts, ""), texts)
-
-
-def _word(value: Any) -> str:
-    if not isinstance(value, dict):
-        return str(value)
-    first, *rest = value.items()
-    said = (f"{name} {part:.2f}" if isinstance(part, float) else f"{name} {part}" for name, part in rest)
-    return f"{first[1]} ({', '.join(said)})"

@@ -46,15 +46,14 @@ def attach_votes(source: Source, votes: Votes, on: str) -> Attached:
             f"votes and features must belong together by {on!r}; no item of the votes (such as {next(iter(number), '')!r}) is "
             f"in {source.name} (such as {keys[0] if keys else ''!r}). Name the column with --on."
         )
-    return Attached(_with_sets(source, named(votes, item)), item, list(_remarks(item, len(number), source.name)))
-
-
-def _remarks(item: NDArray[np.intp], items: int, where: str) -> Iterator[str]:
-    silent, lost = int((item < 0).sum()), items - int((item >= 0).sum())
+    silent, lost = int((item < 0).sum()), len(number) - len(voted)
+    remarks = []
     if silent:
-        yield f"{silent:,} of {len(item):,} rows have no votes: any label may be theirs."
+        remarks.append(f"{silent:,} of {len(item):,} rows have no votes: any label may be theirs.")
     if lost:
-        yield f"{lost:,} items with votes are not in {where}: they help to tell careful people from careless ones, and get no label."
+        help_only = "they help to tell careful people from careless ones, and get no label"
+        remarks.append(f"{lost:,} items with votes are not in {source.name}: {help_only}.")
+    return Attached(_with_sets(source, named(votes, item)), item, remarks)
 
 
 def _with_sets(source: Source, sets: pa.Array) -> Source:

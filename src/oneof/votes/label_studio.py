@@ -37,7 +37,14 @@ def read_label_studio(
     every = [
         (i, *one) for i, task in enumerate(tasks) for one in _choices(f"{path}, task at position {i}", task, confidence)
     ]
-    control = _control(path, sorted({name for _, name, *_ in every}), from_name)
+    present = sorted({name for _, name, *_ in every})
+    if not present:
+        raise ValueError(f"votes must hold at least one label; {path} has no choices.")
+    if from_name is None and len(present) > 1:
+        raise ValueError(f"one control must give the votes; {path} has choices of {', '.join(present)}. Say from_name.")
+    control = from_name or present[0]
+    if control not in present:
+        raise ValueError(f"from_name must be a control with choices; got {control!r}, {path} has {', '.join(present)}.")
     position, _, people, texts, sure = zip(*(choice for choice in every if choice[1] == control), strict=True)
     ids = _ids(path, tasks)
     item, annotator = ids.dictionary_encode(), pa.array(people, pa.string()).dictionary_encode()
@@ -162,13 +169,3 @@ def person(annotation: dict[str, Any]) -> str:
     if isinstance(person, dict):
         person = person.get("email") or person.get("id")
     return f"annotation {annotation.get('id')}" if person is None else str(person)
-
-
-def _control(path: Path, present: list[str], asked: str | None) -> str:
-    if not present:
-        raise ValueError(f"votes must hold at least one label; {path} has no choices.")
-    if asked is None and len(present) > 1:
-        raise ValueError(f"one control must give the votes; {path} has choices of {', '.join(present)}. Say from_name.")
-    if asked is not None and asked not in present:
-        raise ValueError(f"from_name must be a control with choices; got {asked!r}, {path} has {', '.join(present)}.")
-    return asked or present[0]

@@ -142,7 +142,9 @@ class Views:
     @property
     def names(self) -> list[str]:
         """What the views are, in words that a checkpoint can compare."""
-        return [f"{count} {type(view).__name__}{_unusual_flips(view)}" for view, count in self.kinds]
+        shares = [getattr(view, "flipped", 0.5) for view, _ in self.kinds]
+        flips = ["" if share == 0.5 else f", {share:g} flipped" for share in shares]
+        return [f"{count} {type(view).__name__}{said}" for (view, count), said in zip(self.kinds, flips, strict=True)]
 
     @property
     def count(self) -> int:
@@ -181,16 +183,9 @@ class Views:
             view.apply(images.expand(count, *images.shape).flatten(0, 1), drawn)
             for (view, count), drawn in zip(self.kinds, draw, strict=True)
         ]
-        return self._normalise(torch.cat(seen)).view(self.count, *images.shape)
-
-    def _normalise(self, images: Tensor) -> Tensor:
-        inner = images.movedim(1, -1).to(torch.float32, memory_format=torch.contiguous_format)
-        return torch.addcmul(self.offset, inner, self.scale).to(self.dtype).movedim(-1, 1)
-
-
-def _unusual_flips(view: View) -> str:
-    share = getattr(view, "flipped", 0.5)
-    return "" if share == 0.5 else f", {share:g} flipped"
+        inner = torch.cat(seen).movedim(1, -1).to(torch.float32, memory_format=torch.contiguous_format)
+        normalised = torch.addcmul(self.offset, inner, self.scale).to(self.dtype).movedim(-1, 1)
+        return normalised.view(self.count, *images.shape)
 
 
 class Pictures(NamedTuple):

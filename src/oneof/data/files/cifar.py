@@ -25,7 +25,12 @@ def read_batches(path: str | Path, files: Sequence[str]) -> dict[str, dict[bytes
     path = Path(path)
     there = {name: path / name for name in files if (path / name).is_file()}
     contents = {name: file.read_bytes() for name, file in there.items()} if path.is_dir() else _unpacked(path, files)
-    return {name: _batch(content, f"{path}, {name}") for name, content in contents.items()}
+    batches = {name: pickles.loads(content, f"{path}, {name}") for name, content in contents.items()}
+    for name, batch in batches.items():
+        if not isinstance(batch, dict):
+            raise ValueError(f"{path}, {name} must hold a dict; got {type(batch).__name__}.")
+        batches[name] = {key.encode() if isinstance(key, str) else key: part for key, part in batch.items()}
+    return batches
 
 
 def images_and_labels(batch: dict[bytes, Any], name: str) -> tuple[NDArray[np.uint8], NDArray[np.intp]]:
@@ -72,13 +77,6 @@ def _unpacked(path: Path, files: Sequence[str]) -> dict[str, bytes]:
         said = " ".join(str(error).split())
         raise ValueError(f"{path} must be a whole .tar.gz; {said}. Download it again.") from error
     return found
-
-
-def _batch(content: bytes, name: str) -> dict[bytes, Any]:
-    value = pickles.loads(content, name)
-    if not isinstance(value, dict):
-        raise ValueError(f"{name} must hold a dict; got {type(value).__name__}.")
-    return {key.encode() if isinstance(key, str) else key: part for key, part in value.items()}
 
 
 def _describe(value: Any) -> str:
