@@ -61,9 +61,8 @@ def list_folder(folder: Path) -> pa.Table:
     """A folder as a table: every picture below it, and as its candidates the name of the subfolder that holds it."""
     found = sorted(path.relative_to(folder) for path in folder.rglob("*") if path.suffix.lower() in ENDINGS)
     if not found:
-        raise ValueError(
-            f"a folder must hold pictures ({', '.join(ENDINGS)}), in subfolders named by their candidates, such as 'cat|fox'; {folder} has none."
-        )
+        form = f"pictures ({', '.join(ENDINGS)}), in subfolders named by their candidates, such as 'cat|fox'"
+        raise ValueError(f"a folder must hold {form}; {folder} has none.")
     said = [path.parts[0] if len(path.parts) > 1 else None for path in found]
     names = pa.array([path.as_posix() for path in found])
     return pa.table({FILE: names, CANDIDATES: pa.array(said, pa.string())})

@@ -60,7 +60,11 @@ def _heat_map(axes: Axes, counts: Counts, identity: Identity) -> None:
     np.fill_diagonal(probability, np.nan)
     axes.set_facecolor("lightgrey")
     image = axes.imshow(probability, cmap="cividis", vmin=0, vmax=1)
-    _label_ticks(axes, [str(label) for label in counts.classes])
+    places = range(0, len(held), -(-len(held) // _MOST_TICKS))
+    names = [str(counts.classes[j]) for j in places]
+    short = [name if len(name) <= 16 else name[:15] + "…" for name in names]
+    axes.set_xticks(places, short, rotation=90, fontsize=8)
+    axes.set_yticks(places, short, fontsize=8)
     if len(held) <= _MOST_CELLS:
         for (row, column), value in np.ndenumerate(probability):
             if not np.isnan(value):
@@ -70,11 +74,3 @@ def _heat_map(axes: Axes, counts: Counts, identity: Identity) -> None:
     axes.set(xlabel="... how often it holds this one", ylabel="of the sets that hold this label ...")
     axes.set_title("Labels that occur together")
     axes.figure.colorbar(image, ax=axes, shrink=0.8, label="P(column in set | row in set)")
-
-
-def _label_ticks(axes: Axes, names: list[str]) -> None:
-    step = -(-len(names) // _MOST_TICKS)
-    places = range(0, len(names), step)
-    short = [names[j] if len(names[j]) <= 16 else names[j][:15] + "…" for j in places]
-    axes.set_xticks(places, short, rotation=90, fontsize=8)
-    axes.set_yticks(places, short, fontsize=8)

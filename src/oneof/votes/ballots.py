@@ -87,30 +87,30 @@ class Answers(NamedTuple):
 
 def collect(answers: Answers, spelling: Spelling) -> Votes:
     """Turn texts into labels and merge what one annotator says twice of one item."""
-    spelled = spell(answers.text, spelling, answers.place)
-    if len(spelled.row) == 0:
+    labels, row, label, remarks = spell(answers.text, spelling, answers.place)
+    if len(row) == 0:
         raise ValueError(f"votes must hold at least one label; {answers.source} has none.")
-    item, annotator = answers.item[spelled.row], answers.annotator[spelled.row]
-    sizes = (len(answers.items), len(answers.annotators), len(spelled.labels))
-    key = np.ravel_multi_index((item, annotator, spelled.label), sizes)
+    item, annotator = answers.item[row], answers.annotator[row]
+    sizes = (len(answers.items), len(answers.annotators), len(labels))
+    key = np.ravel_multi_index((item, annotator, label), sizes)
     order = np.argsort(key, kind="stable")
     starts = np.flatnonzero(np.diff(key[order], prepend=-1))
     first = order[starts]
     present, item = np.unique(item[first], return_inverse=True)
     confidence = answers.confidence
     if confidence is not None:  # of a vote given twice, the surer one counts
-        confidence = np.maximum.reduceat(confidence[spelled.row][order], starts)
+        confidence = np.maximum.reduceat(confidence[row][order], starts)
     return Votes(
         items=answers.items.take(present),
         annotators=answers.annotators,
-        labels=spelled.labels,
+        labels=labels,
         item=item,
         annotator=annotator[first],
-        label=spelled.label[first],
+        label=label[first],
         confidence=confidence,
         unanswered=len(answers.items) - len(present),
         repeated=len(order) - len(first),
-        remarks=tuple(spelled.remarks),
+        remarks=tuple(remarks),
     )
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from graphlib import CycleError, TopologicalSorter
 from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -22,6 +22,7 @@ from oneof.storage.did_you_mean import did_you_mean
 from oneof.votes import tables
 from oneof.votes.tables import load_json
 
+Integers = NDArray[np.intp]
 UNSURE = {"unsure", "not sure", "i'm not sure", "don't know", "i don't know", "can't tell", "cannot tell", "?"}
 """Answers, in small letters, that name nothing."""
 
@@ -158,17 +159,13 @@ def _remarks(unsure: int, meant: Mapping[str, list[str]], of: Mapping[str, int],
         yield f"{len(alone):,} labels were named once ({shown}) and stay labels. Map them to others if they are misspelt."
 
 
-class Spelled(NamedTuple):
-    """Labels named by r texts: m of them."""
+def spell(
+    texts: Any, spelling: Spelling, place: Callable[[int], str]
+) -> tuple[list[str], Integers, Integers, list[str]]:
+    """All labels [c]; the text (ascending) and the label of each of the m labels that r texts name; remarks.
 
-    labels: list[str]  # [c]
-    row: NDArray[np.intp]  # [m], ascending: the text
-    label: NDArray[np.intp]  # [m]
-    remarks: list[str]
-
-
-def spell(texts: Any, spelling: Spelling, place: Callable[[int], str]) -> Spelled:
-    """Read every distinct text of an Arrow array once; `place` says where a text stands."""
+    Every distinct text of an Arrow array is read once; `place` says where a text stands.
+    """
     encoded = texts.dictionary_encode()
     code = encoded.indices.to_numpy().astype(np.intp)  # [r]
     read = list(map(list, map(spelling.reader(), encoded.dictionary.to_pylist())))
@@ -181,8 +178,7 @@ def spell(texts: Any, spelling: Spelling, place: Callable[[int], str]) -> Spelle
         advice = f"{did_you_mean(name, labels)} Map it, or add it to the classes."
         raise ValueError(f"labels must be among the classes {show(labels)}; got {name!r} in {at}.{advice}")
     meant = pa.array([[column[name] for name in names] for names in named], pa.list_(pa.int64())).take(code)
-    row, label = pc.list_parent_indices(meant).to_numpy(), pc.list_flatten(meant).to_numpy()
-    return Spelled(labels, row, label, remarks)
+    return labels, pc.list_parent_indices(meant).to_numpy(), pc.list_flatten(meant).to_numpy(), remarks
 
 
 def _distinct(classes: Sequence[str]) -> list[str]:

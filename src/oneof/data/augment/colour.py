@@ -92,21 +92,14 @@ def hue(images: Tensor, shift: Tensor) -> Tensor:
     spread = value - low
     # In double, as Pillow: k/255 in single precision may lie a hair below, and one step of hue is six grey levels.
     saturation = ((spread / value.clamp(min=1)).double() * 255).floor().float()
-    angle = (_hue_angle(pixels, value, spread).double() * 255).floor().float()
-    angle = torch.remainder(angle + shift[:, None, None], 256)
-    return _rgb(angle, saturation, value).to(torch.uint8)
-
-
-def _hue_angle(pixels: Tensor, value: Tensor, spread: Tensor) -> Tensor:
-    """Hue [b, h, w] as a fraction of the circle; 0 for greys."""
     red, green, _ = pixels.unbind(1)
     from_red, from_green, from_blue = ((value[:, None] - pixels) / spread.clamp(min=1)[:, None]).double().unbind(1)
-    sixth = torch.where(
-        red == value,
-        from_blue - from_green,
-        torch.where(green == value, 2 + from_red - from_blue, 4 + from_green - from_red),
-    )
-    return torch.where(spread > 0, torch.remainder(sixth.float().double() / 6 + 1, 1).float(), 0)
+    from_others = torch.where(green == value, 2 + from_red - from_blue, 4 + from_green - from_red)
+    sixth = torch.where(red == value, from_blue - from_green, from_others)
+    # As a share of the circle; 0 for greys.
+    circle = torch.where(spread > 0, torch.remainder(sixth.float().double() / 6 + 1, 1).float(), 0)
+    angle = torch.remainder((circle.double() * 255).floor().float() + shift[:, None, None], 256)
+    return _rgb(angle, saturation, value).to(torch.uint8)
 
 
 def _rgb(angle: Tensor, saturation: Tensor, value: Tensor) -> Tensor:

@@ -2,9 +2,8 @@
 
 import zipfile
 import zlib
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,8 +18,7 @@ _KEYS = {".npz": ("x", "candidates", "labels"), ".mat": ("data", "partial_target
 _Stored = tuple[NDArray[Any], Any, list[Any] | None, list[Any] | None]  # x, sets, labels (None: unknown), classes
 
 
-@dataclass(frozen=True)
-class Arrays:
+class Arrays(NamedTuple):
     x: NDArray[np.float32]  # [n, d]
     features: list[str]  # [d]: x0, x1, ...
     candidates: Candidates

@@ -11,9 +11,8 @@ SIGBUS with SciPy 1.17). Here every length is checked against the bytes that the
 import math
 import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,8 +23,7 @@ _MATRIX, _COMPRESSED = 14, 15
 _SPARSE, _NUMERIC = 5, range(6, 16)  # classes of arrays: double, single, int8 ... uint64
 
 
-@dataclass(frozen=True)
-class Mat:
+class Mat(NamedTuple):
     """What a file holds, rows first."""
 
     x: NDArray[Any]  # [n, d], as stored
