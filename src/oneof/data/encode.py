@@ -174,11 +174,18 @@ def learn_encoding(columns: Columns, roles: Roles, *, folder: Path = Path(), cac
         vectors = embedded(columns.words[column], open_embedder(kind, model), folder, cache)
         parts.append(Embedded(column, kind, model, vectors.shape[1]))
     alone = () if roles.text_model else roles.text
+    categories = {
+        column: tuple(sorted({value or "" for value in columns.words[column]})) for column in roles.categories
+    }
+    for column, values in categories.items():
+        if len(values) > MOST_VALUES:
+            got = f"{columns.source}, column {column!r} has {len(values)}. Leave it out, or take it as text (--text)."
+            raise ValueError(f"a category must have at most {MOST_VALUES} values; {got}")
     return Encoding(
         numbers=tuple(columns.names),
         fills=tuple(float(np.nanmedian(column)) for column in columns.numbers.T),
         gaps=tuple(name for name, one in zip(columns.names, missing.T, strict=True) if one.any()),
-        categories={column: _values(columns, column) for column in roles.categories},
+        categories=categories,
         embedded=tuple(parts),
         dates=roles.dates,
         texts=tuple(learn_texts(column, columns.words[column], columns.source) for column in alone),
@@ -193,11 +200,3 @@ def _of_pictures(columns: Columns, roles: Roles, folder: Path) -> Encoding:
         remedy = "Leave them out, or say --image-model NAME, which turns pictures into numbers."
         raise ValueError(f"a network on pictures must learn from one column of them alone; {got}. {remedy}")
     return Encoding((), (), (), {}, (), pixels=(learn_pixels(roles.image[0], columns.words[roles.image[0]], folder),))
-
-
-def _values(columns: Columns, column: str) -> tuple[str, ...]:
-    values = sorted({value or "" for value in columns.words[column]})
-    if len(values) > MOST_VALUES:
-        got = f"{columns.source}, column {column!r} has {len(values)}. Leave it out, or take it as text (--text)."
-        raise ValueError(f"a category must have at most {MOST_VALUES} values; {got}")
-    return tuple(values)
