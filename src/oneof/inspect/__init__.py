@@ -72,7 +72,7 @@ def inspect_table(
 ) -> Inspection:
     """Look at a table as it will be learned from, and say how it was read.
 
-    Its features may come encoded, x [n, d], with their names; else they are encoded here, without texts and images, which take long.
+    Its features may come encoded, x [n, d], with their names; else they are encoded here, without texts and images.
     """
     remarks = table.remarks()
     if x is None:

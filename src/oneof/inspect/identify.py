@@ -1,4 +1,4 @@
-"""What the sets hold, and what cannot be told apart: labels that occur together, and how ambiguous the worst pair is."""
+"""What the sets hold, and what cannot be told apart: labels that occur together, and the most ambiguous pair."""
 
 from dataclasses import dataclass
 

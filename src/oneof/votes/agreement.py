@@ -1,6 +1,6 @@
-"""Agreement of annotators, counted over the answers that name one label, and a summary of votes and of the sets made from them.
+"""Agreement of annotators, counted over the answers that name one label, and a summary of votes and of their sets.
 
-A vague answer neither agrees nor disagrees with a plain one, so it is left out of the agreement. Confidence is not used there.
+A vague answer neither agrees nor disagrees with a plain one, so it is left out there. Confidence is not used.
 """
 
 from dataclasses import dataclass

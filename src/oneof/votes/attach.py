@@ -82,6 +82,6 @@ def counted(votes: Votes, item: NDArray[np.intp]) -> pa.Array:
 
 
 def _by_row(votes: Votes, item: NDArray[np.intp], owner: NDArray[np.intp], values: pa.Array) -> pa.Array:
-    """Lists of values, which belong to items, for every row; a row without votes takes the list behind the last, which is empty."""
-    n = len(votes.items)
+    """Lists of values, which belong to items, for every row."""
+    n = len(votes.items)  # the list behind the last is empty: that of rows without votes
     return lists_of(owner, n + 1, values).take(np.where(item < 0, n, item))

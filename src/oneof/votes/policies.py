@@ -1,4 +1,4 @@
-"""Policies: which of the labels that were named stay candidates, and these sets as a Parquet or CSV file with a row per item."""
+"""Policies: which of the labels that were named stay candidates, and these sets as a Parquet or CSV file."""
 
 from pathlib import Path
 from typing import Any, NamedTuple

@@ -1,7 +1,7 @@
 """Spelling: which labels the text of an answer names, or means where it is no plain label.
 
-A vote for a parent in a taxonomy is one for all leaves below it, "not X" one for every label but X: both are vague answers of several
-labels. "unsure" is no vote. A name that `classes` has is always a label.
+A vote for a parent in a taxonomy is one for all leaves below it, "not X" one for every label but X: both are vague
+answers of several labels. "unsure" is no vote. A name that `classes` has is always a label.
 """
 
 import json
@@ -112,7 +112,7 @@ class Spelling:
 def understand(
     named: list[list[str]], count: Sequence[int], classes: Sequence[str] | None, taxonomy: Taxonomy | None
 ) -> tuple[list[list[str]], list[str]]:
-    """The labels that every distinct answer means, of the names in it, and lines on it; `count` says how many gave the answer.
+    """The labels that every distinct answer means, of the names in it, and remarks; `count` says how many gave it.
 
     >>> understand([["cat"], ["dog"], ["not cat"], ["fox"], ["Unsure"]], [3, 2, 1, 1, 4], None, None)[0]
     [['cat'], ['dog'], ['dog', 'fox'], ['fox'], []]

@@ -77,7 +77,7 @@ class VoteTable(NamedTuple):
 
 
 def load(source: Any, full: Sequence[str], gappy: Sequence[str] = ()) -> VoteTable:
-    """Read columns of a file, an Arrow table or a data frame: at least one row, and a value in every row of those that are `full`.
+    """Read columns of a file, an Arrow table or a data frame, with a row at least; those that are `full` have no gaps.
 
     >>> list(load(pa.table({"item": [1, 2], "label": ["a", "b"], "other": [0, 0]}), ["item", "label"]).columns)
     ['item', 'label']
@@ -135,7 +135,7 @@ def _whole_numbers(ids: Any) -> Any:
     return numbers if numbers.cast(pa.string()).equals(ids) else ids
 
 
-# ------------------------------------------------------------------------------------------------------------ JSON records
+# --------------------------------------------------------------------------------------------------------- JSON records
 
 
 class Records(NamedTuple):

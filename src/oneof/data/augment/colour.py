@@ -45,9 +45,9 @@ def blend(degenerate: Tensor, pixels: Tensor, factor: Tensor) -> Tensor:
 
 
 def tone(images: Tensor, levels: Tensor, how: Tensor) -> Tensor:
-    """Float pixels after the tables of levels [b, ch, 256] that `how` [6, b] asks for; `levels` [b, 1, h, w] is the images' grey.
+    """Float pixels after a table of levels [b, ch, 256]; `levels` [b, 1, h, w] is the images' grey.
 
-    The rows of `how` are the fields of `operations.Operation` from `factor` to `equalize`.
+    The rows of `how` [6, b] are the fields of `operations.Operation` from `factor` to `equalize`.
     """
     values, mean = images.flatten(2).long(), mean_level(levels)[..., 0]
     factor, contrast, threshold, step, stretch, equalize = (value[:, None, None] for value in how)

@@ -252,7 +252,7 @@ def views(
 ) -> Views:
     """The views of a recipe for a data set, or for other pictures, with all tables on the device.
 
-    "plain" is one view, normalised only; "pop" and "rcr" are three; "upright" those of "pop", never flipped; "pico" query and key.
+    "plain" is one view, normalised only; "pop" and "rcr" are three; "upright" is "pop", never flipped; "pico" query and key.
 
     >>> images = torch.zeros(5, 3, 32, 32, dtype=torch.uint8)
     >>> views("pop", "cifar10")(images, torch.Generator().manual_seed(0)).shape

@@ -60,7 +60,7 @@ def binary_rows(images: NDArray[np.uint8], labels: NDArray[np.intp]) -> NDArray[
 
 
 def _unpacked(path: Path, files: Sequence[str]) -> dict[str, bytes]:
-    """Members are read in memory, never written; links and paths that lead elsewhere mark a file that is not CIFAR's."""
+    """Members are read in memory, never written; links and paths that lead elsewhere mark a file as not CIFAR's."""
     found: dict[str, bytes] = {}
     try:
         with tarfile.open(path, "r:gz") as archive:

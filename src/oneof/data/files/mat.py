@@ -4,8 +4,8 @@ Keys: `data` [n, d], `partial_target` and `target` [c, n], sparse or dense. Some
 entries as `data` has rows is n. Where n equals c, the orientation in which `target` marks one label per row is taken, and [c, n]
 where that does not decide.
 
-SciPy reads these files too, but a damaged one can bring the whole process down inside its compiled reader (found by fuzzing:
-SIGBUS with SciPy 1.17). Here every length is checked against the bytes that there are before anything is made of it.
+SciPy reads these files too, but a damaged one can bring the whole process down inside its compiled reader (found by
+fuzzing: SIGBUS with SciPy 1.17). Here every length is checked against the bytes that there are before anything is made of it.
 """
 
 import math
@@ -113,7 +113,7 @@ def _describe(value: Any) -> str:
     return "no plain numbers" if value is None else f"shape {list(value.shape)}"
 
 
-# --------------------------------------------------------------------------------------------------------- the format itself
+# ---------------------------------------------------------------------------------------------------- the format itself
 
 
 class Damaged(Exception):
