@@ -31,6 +31,7 @@ from oneof.selection.space import Space
 from oneof.selection.trying import Search
 from oneof.storage.locks import alone
 from oneof.storage.settings import first_difference, plain_value, restored
+from oneof.training.device import device_for
 from oneof.training.optimize import SGD
 from oneof.training.processes import check_rows, crew_here
 from oneof.version import __version__
@@ -64,6 +65,7 @@ def fit_table(
     cache: Path | None = None,  # where embeddings of texts and images are kept; None: ~/.cache/oneof
     memory: int | None = None,  # bytes that training may take
     processes: int | None = None,  # as for `oneof.fit`; of those that torchrun started, the first says and writes
+    device: str = "auto",  # "cpu", "cuda"; "auto": the GPU, if there is one, for pictures and large tables; no part of the task
     time_limit: float | None = None,  # seconds of learning, about; such a run is not resumed within a stage
     stream: bool
     | None = None,  # keep pixels of pictures in a file of the run; None: where they take half of what is free
@@ -78,6 +80,7 @@ def fit_table(
     begun = time.monotonic()
     crew = crew_here(processes)
     task = _settled(file, task, time_limit, stream)
+    device_for(device, 0, 0)  # one that is not there is refused before anything is read
     ready = crew.told(partial(_make_ready, file, out, task, cache, processes or crew.size, say, again, stream))
     if ready is None:
         return Run.open(out)
@@ -93,6 +96,7 @@ def fit_table(
         checkpoint=out / "checkpoint" / "search" if time_limit is None else None,
         until=None if time_limit is None else time.monotonic() + time_limit,
         memory=memory,
+        device=device,
         processes=processes,
         settings=again.settings if again else (),
         starts=again.starts(len(ready.examples.candidates.classes)) if again else {},

@@ -52,7 +52,7 @@ def ask_networks(model: Model, x: NDArray[Any], candidates: Mask, trained: Mask)
     held_out: Mask = np.logical_not(trained.all(axis=0))
     voices = np.logical_not(trained & held_out).astype(np.float32)  # [t, n]
     for rows, each in model.blocks(x):
-        p = each.numpy()
+        p = each.cpu().numpy()
         mean[rows] = np.einsum("tnc,tn->nc", p, voices[:, rows]) / voices[:, rows].sum(0)[:, None]
         best = np.where(candidates[rows], p, -1).argmax(-1)  # [t, rows]
         first[rows] = (best[..., None] == np.arange(c)).mean(0)
@@ -107,8 +107,9 @@ def gather_falls(fits: Sequence[Fit], sets: Mask) -> Fallen:
             logs.append((fitted.rows.cpu()[trial, place].numpy(), *(column.numpy() for column in rest)))
     row, label, round, margin = map(np.concatenate, zip(*logs, strict=True))
     own = np.flatnonzero(sets[row, label])
-    order = own[np.lexsort((round[own], label[own], row[own]))]
-    key = (row * sets.shape[1] + label)[order]
+    key = row * sets.shape[1] + label
+    order = own[np.argsort((key * (round.max(initial=0) + 1) + round)[own], kind="stable")]
+    key = key[order]
     starts = np.flatnonzero(np.diff(key, prepend=-1))
     counts = np.diff(np.append(starts, len(key)))
     means = np.add.reduceat(margin[order], starts) / counts

@@ -31,7 +31,7 @@ from oneof.runs.labels import (
     without_opinion,
 )
 from oneof.runs.model import Model, member_of
-from oneof.runs.nearest_rows import find_evidence
+from oneof.runs.nearest_rows import Floats, find_evidence
 from oneof.runs.pictures import BY_SIZE, OnPictures, train_on_pictures
 from oneof.runs.stored_model import FORMAT, save_model
 from oneof.runs.weighing import Rows, weigh_learners
@@ -43,6 +43,7 @@ from oneof.selection.trying import Search
 from oneof.storage.rows import Row
 from oneof.storage.settings import plain_value
 from oneof.storage.sheets import write_sheet
+from oneof.training.device import best_device, device_for
 from oneof.training.state import Fit
 from oneof.version import __version__
 
@@ -132,7 +133,8 @@ def learn(examples: Examples, asked: Search, *, train_on_gold: bool = False, how
     measuring = random_sample(gold) if examples.drawn is None and gold is not None else examples.drawn
     choosing = gold if gold is None or measuring is None else np.where(measuring >= 0, -1, gold)
     choosing = None if choosing is None or (choosing >= 0).sum() < ENOUGH else choosing
-    asked = replace(asked, groups=examples.groups, prior=examples.prior, gold=choosing)
+    device = _place(asked.device, examples)
+    asked = replace(asked, groups=examples.groups, prior=examples.prior, gold=choosing, device=device)
     train: Callable[..., Found] = search
     rule = asked.rule if choosing is None else "gold"
     if examples.encoding.pixels:  # networks learn alone there: single pixels of other rows say little
@@ -150,11 +152,11 @@ def learn(examples: Examples, asked: Search, *, train_on_gold: bool = False, how
     beside = examples.beside or (None if examples.prior is None else Judgement(examples.prior))
     kept = (kept_sets(found.fits, found.candidates) if found.fits else original) & examples.given
     resolved = resolve(opinions, original, np.where(kept.any(1, keepdims=True), kept, original), beside)
-    judged = _judged(examples, model, opinions, measuring)
-    said = claim(judged)
+    seen = model.features(x)
+    said = claim(judged := _judged(examples, seen, opinions, measuring))
     return Learned(
-        replace(model, calibration=calibrate(judged, said)),
-        _purified(examples, model, found, resolved),
+        replace(model.on_cpu(), calibration=calibrate(judged, said)),
+        _purified(examples, classes, found, resolved, seen, device),
         training_record(found.fits),
         found.tried + ensemble.tried,
         said,
@@ -165,13 +167,18 @@ def learn(examples: Examples, asked: Search, *, train_on_gold: bool = False, how
     )
 
 
-def _judged(examples: Examples, model: Model, opinions: Opinions, gold: NDArray[np.intp] | None) -> Judged:
+def _place(device: str | torch.device, examples: Examples) -> torch.device:
+    """Where to learn; "auto": pictures wherever is best, tables where it pays."""
+    pictures = examples.encoding.pixels and device == "auto"
+    return best_device() if pictures else device_for(device, *examples.x.shape)
+
+
+def _judged(examples: Examples, seen: Floats, opinions: Opinions, gold: NDArray[np.intp] | None) -> Judged:
     """Held-out rows to judge the networks by: all, or of a large table those that are drawn first."""
     n, c = examples.candidates.mask.shape
     some = np.sort(drawn_rows(n)[: max(min(_JUDGED, _CELLS // c), SAMPLE)])
     mask, known = examples.candidates.mask[some], np.full(n, -1) if gold is None else gold
-    untaught = examples.plain if examples.encoding.pixels else model.features(examples.x)
-    plain = ask_strangers(untaught[some], mask)
+    plain = ask_strangers((examples.plain if examples.encoding.pixels else seen)[some], mask)
     judged = Judged(opinions.mean[some], mask, known[some], plain, examples.prior is not None)
     return judged.where(opinions.held_out[some])
 
@@ -182,7 +189,7 @@ def _believed(examples: Examples, asked: Search) -> NDArray[np.bool_]:
     if examples.prior is not None or asked.space.kernel is None:
         return sets
     if wrong is None:
-        wrong = disbelieved(examples.x, sets, rows=asked.space.rows, seed=asked.seed)
+        wrong = disbelieved(examples.x, sets, rows=asked.space.rows, seed=asked.seed, device=asked.device)
     return np.asarray(sets | wrong[:, None])
 
 
@@ -204,17 +211,19 @@ def _check_finite(found: Found) -> None:
         raise ValueError(f"training diverged in {counts} networks. Lower lr ({rates} now), or scale the features.")
 
 
-def _purified(examples: Examples, model: Model, found: Found, resolved: Resolved) -> pa.Table:
+def _purified(
+    examples: Examples, classes: list[str], found: Found, resolved: Resolved, seen: Floats, device: torch.device
+) -> pa.Table:
     trained = trained_rows(found.fits, len(examples.x))
-    evidence = find_evidence(model.features(examples.x), resolved.distribution, resolved.ask)
+    evidence = find_evidence(seen, resolved.distribution, resolved.ask, device)
     falls = gather_falls(found.fits, examples.given)
-    table = ensemble_table(resolved, examples.candidates.mask, falls, trained.sum(0), evidence, model.classes)
+    table = ensemble_table(resolved, examples.candidates.mask, falls, trained.sum(0), evidence, classes)
     if examples.groups is not None:
         table = table.append_column("group", [pa.array(examples.groups, pa.string())])
     if examples.votes is not None:
         table = table.append_column("votes", [examples.votes])
     if examples.gold is not None:
-        names = [model.classes[j] if j >= 0 else None for j in examples.gold]
+        names = [classes[j] if j >= 0 else None for j in examples.gold]
         table = table.append_column("gold", [pa.array(names, pa.string())])
     return table
 

@@ -95,7 +95,7 @@ def train_on_pictures(
 
     Levels that are a file of a run's stay there, and batches are read from it.
     """
-    device, rows = best_device(), np.flatnonzero(~blank)
+    device, rows = torch.device(asked.device), np.flatnonzero(~blank)
     plan = plan_for(how, asked.space, len(rows), pixels, device)
     images, dtype = x.reshape(-1, *pixels.shape), torch.bfloat16 if device.type == "cuda" else torch.float32
     splits = split_rows(rows, plan.parts, asked.groups, asked.seed + 1)
