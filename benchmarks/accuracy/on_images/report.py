@@ -5,10 +5,11 @@ from __future__ import annotations
 from itertools import groupby
 
 import numpy as np
-from on_images.plans import CHOSEN, FAIR, KEY, bases_of, cifar, mnist_like, suited
+from on_images.plans import CHOSEN, FAIR, bases_of, cifar, mnist_like, suited
 
 from oneof.data.named.catalogue import NAMED
 from oneof.paper.compare import Paired, holm, paired
+from oneof.paper.images import KEY
 from oneof.paper.printed import printed
 from oneof.storage.rows import Row
 

@@ -182,7 +182,7 @@ def _draw(digits: Digits, results: list[Result], path: Path) -> None:
     import matplotlib.pyplot as plt
     import numpy as np
 
-    from oneof.paper.curves import COLOURS
+    from oneof.paper.ablation import COLOURS
 
     truth = digits.labels[: len(digits.votes)]
     ways = {one.title: one.labels for one in results[:-1]}

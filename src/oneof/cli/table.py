@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
@@ -12,9 +13,9 @@ from oneof.cli.columns import DataFolder
 
 if TYPE_CHECKING:
     from oneof.paper.experiments import Table
-    from oneof.paper.obtain import Cell, Place
+    from oneof.paper.obtain import Place
 
-FORMS = ("rich", "markdown", "latex")
+FORMS = ("text", "markdown", "latex")
 PLACES = ("processes", "ray")
 
 
@@ -22,14 +23,15 @@ def table(
     number: Annotated[int, typer.Argument(help="Which table of the paper: 1 to 5, or 6 and 7 for the data sets.")],
     datasets: Annotated[str, typer.Option(help="Data sets, separated by commas. Default: all whose files are there.")] = "",
     methods: Annotated[str, typer.Option(help="Systems of that table, separated by commas: pop,proden,cc in 1 and 2, proden+pop,cc+pop in 3 and 4, warm-up-5 in 5. Default: all.")] = "",
-    seeds: Annotated[str, typer.Option(help="How many seeds, from 100 on; or a range such as 0-9.")] = "10",
+    seeds: Annotated[str, typer.Option(help="How many seeds, from 100 on; or a range such as 0-9. Images have sets for 0 and 100-104.")] = "10",
     show: Annotated[bool, typer.Option("--show", help="Run nothing; show the rows that there are.")] = False,
-    form: Annotated[str, typer.Option("--format", help="How to print it: rich, markdown or latex.")] = "rich",
+    form: Annotated[str, typer.Option("--format", help="How to print it: text, markdown or latex.")] = "text",
     rows: Annotated[Path | None, typer.Option(help="The file that rows are read from and appended to. Default: results/tables.jsonl here, or else where oneof's source lies.")] = None,
     data_dir: DataFolder = None,
     processes: Annotated[int, typer.Option(help="Processes to run in. 0: one for each core.")] = 0,
     device: Annotated[str, typer.Option(help="Where to train: cpu or cuda.")] = "cpu",
     on: Annotated[str, typer.Option(help="What runs the trials: processes, or ray (install the extra 'sweep').")] = "processes",
+    tiny: Annotated[bool, typer.Option("--tiny", help="See that it runs: five epochs, sixty images of a set of images, rows in the folder 'tiny' beside the others.")] = False,
     deterministic: Annotated[bool, typer.Option("--deterministic", help="Give the same rows to the bit whenever they are run on one machine. Without it they may differ by rounding.")] = False,
 ) -> None:  # fmt: skip
     """Reproduce a table of the paper: run what is missing, and show ours beside the paper's. Stop it at any time; it resumes."""
@@ -40,11 +42,15 @@ def table(
         return
     wanted = _table(number)
     names, systems = _names(datasets, wanted.datasets, "data set"), _names(methods, tuple(wanted.systems), "method")
-    asked = Asked(number, wanted, names, systems, _seeds(seeds), rows or _rows_file())
+    file = rows or _rows_file()
+    asked = Asked(number, wanted, names, systems, _seeds(seeds), file.parent / "tiny" / file.name if tiny else file)
     if not show:
         there = _there(wanted, names if datasets else None, data_dir)
-        _run(asked, there, data_dir, processes, device, on, deterministic)
-    _show(asked, form)
+        _run(asked, there, tiny, data_dir, processes, device, on, deterministic)
+    if tiny:
+        typer.echo(f"It runs. These rows are in no table: {asked.rows.parent}.")
+    else:
+        _show(asked, form)
 
 
 class Asked(NamedTuple):
@@ -102,25 +108,24 @@ def _seeds(given: str) -> tuple[int, ...]:
 
 
 def _run(
-    asked: Asked, there: list[str], data_dir: Path | None, processes: int, device: str, on: str, deterministic: bool
+    asked: Asked, there: list[str], tiny: bool, data_dir: Path | None, processes: int, device: str, on: str, deterministic: bool
 ) -> None:  # fmt: skip
-    from oneof.paper.obtain import Cell, missing, obtain_all
+    from oneof.paper.experiments import REAL
+    from oneof.paper.obtain import Cell, obtain_all
+    from oneof.paper.obtain_images import lacking, obtain_images, work_of
     from oneof.storage.progress import bar
-    from oneof.storage.rows import read
 
-    table = asked.table
-    protocols = {name: protocol for name in there if (protocol := table.protocol(name))}
-    pairs = [(name, system) for name in protocols for system in asked.systems]
-    cells = [Cell(name, table.system(system, name), protocols[name], asked.seeds) for name, system in pairs]
-    todo = missing(cells, read(asked.rows) if asked.rows.exists() else [])
+    todo = lacking(work_of(asked.number, there, asked.systems, asked.seeds, tiny), asked.rows)
     if not todo:
         typer.echo("Nothing to run: all rows are there.", err=True)
         return
-    started, trials = time.perf_counter(), sum(_trials(cell) for cell in todo)
+    tables = [one for one in todo if isinstance(one, Cell) and one.dataset in REAL]
+    started, trials = time.perf_counter(), sum(one.trials for one in todo)
+    here = obtain_all(tables, asked.rows, data_dir, processes, device, place=_place(on), deterministic=deterministic)
+    images = obtain_images([one for one in todo if one not in tables], asked.number, asked.rows, data_dir, device)
     with bar(f"{trials} trials", trials, True) as advance:
-        rows = obtain_all(todo, asked.rows, data_dir, processes, device, place=_place(on), deterministic=deterministic)
-        for cell, _ in rows:
-            advance(f"{cell.dataset}, {cell.system.title}", _trials(cell))
+        for one in chain((cell for cell, _ in here), images):
+            advance(f"{one.dataset}, {one.title}", one.trials)
     seconds = time.perf_counter() - started
     typer.echo(f"{trials} trials in {seconds / 60:.1f} minutes, {seconds / trials:.3f} s each.", err=True)
 
@@ -134,25 +139,16 @@ def _place(on: str) -> Place | None:
     return on_ray
 
 
-def _trials(cell: Cell) -> int:
-    return len(cell.seeds) * len(cell.protocol.grid)
-
-
 def _there(wanted: Table, names: tuple[str, ...] | None, data_dir: Path | None) -> list[str]:
-    """The data sets to run on: those asked for, which must be there, or all that are. Images have a script of their own."""
+    """The data sets to run on: those asked for, which must be there, or all that are."""
     from oneof.data.named.catalogue import data_folder, load, missing
-    from oneof.paper.experiments import REAL
 
     if names is not None:
         for name in names:
-            if name not in REAL:
-                raise ValueError(
-                    f"{name} is not run by this command: its rows come from {wanted.images and wanted.images.how}. Use --show."
-                )
             load(name, data_dir)
         return list(names)
     folder = data_folder(data_dir)
-    found = [name for name in wanted.datasets if name in REAL and folder and not missing(name, folder)]
+    found = [name for name in wanted.datasets if folder and not missing(name, folder)]
     if not found:
         raise ValueError(
             "no data set of this table is there; give --data-dir or set ONEOF_DATA ('oneof data' says what is needed), or use --show."
@@ -168,12 +164,7 @@ def _show(asked: Asked, form: str) -> None:
     files = [file for file in (asked.rows, asked.rows.with_name("images.jsonl")) if file.exists()]
     scores = tables.scores_of(number, wanted, [row for file in files for row in read(file)], asked.seeds)
     some = tables.lines(number, wanted, scores, asked.names, asked.systems)
-    if form == "rich":
-        from rich.console import Console
-
-        Console().print(tables.grid(number, wanted, some))
-    else:
-        typer.echo(tables.markdown(number, wanted, some) if form == "markdown" else tables.latex(number, wanted, some))
+    typer.echo(getattr(tables, form)(number, wanted, some))
     for rule in tables.HEADS:
         gains = tables.gains(wanted, scores, rule)
         if gains:

@@ -56,6 +56,14 @@ class Cell(NamedTuple):
     def setting(self) -> str:
         return digest(self.identity)
 
+    @property
+    def title(self) -> str:
+        return self.system.title
+
+    @property
+    def trials(self) -> int:
+        return len(self.seeds) * len(self.protocol.grid)
+
 
 def missing(cells: Iterable[Cell], rows: Iterable[Row]) -> list[Cell]:
     """The cells that are not complete, each with the seeds that it lacks."""
@@ -92,42 +100,31 @@ def trials_of(cell: Cell, n: int) -> list[Trial]:
 
 
 def obtain(
-    cell: Cell, data: Dataset, *, device: str = "cpu", checkpoint: Path | None = None, memory: int | None = None
-) -> list[Row]:
-    """Train a cell of a set that comes with candidates, and give its rows."""
-    trials = trials_of(cell, len(data.x))
-    return train(
-        cell, data.x, data.candidates, data.labels, trials, device=device, checkpoint=checkpoint, memory=memory
-    )
-
-
-def train(
     cell: Cell,
-    x: Any,
-    candidates: Any,
-    labels: NDArray[np.intp],
-    trials: Sequence[Trial],
+    data: Dataset,
+    trials: Sequence[Trial] | None = None,
     *,
     device: str = "cpu",
     checkpoint: Path | None = None,
     memory: int | None = None,
 ) -> list[Row]:
-    """Train all trials of a cell at once, in the order of `trials_of`, and give its rows."""
+    """Train all trials of a cell at once on a set that has candidates, and give its rows; trials as `trials_of`, unless given."""
+    trials = trials_of(cell, len(data.x)) if trials is None else trials
     started = time.perf_counter(), time.process_time()
     fitted = fit(
-        x,
-        candidates,
+        data.x,
+        data.candidates,
         trials=trials,
         method=cell.system.method,
         purify=cell.system.purify,
         network=cell.protocol.network,
         training=cell.protocol.training,
-        labels=labels,
+        labels=data.labels,
         device=device,
         checkpoint=checkpoint,
         memory=memory,
     )
-    lost = true_labels_removed(fitted.candidates, torch.as_tensor(labels, device=fitted.rows.device)[fitted.rows])
+    lost = true_labels_removed(fitted.candidates, torch.as_tensor(data.labels, device=fitted.rows.device)[fitted.rows])
     history = Record.of(fitted.history.epoch, {name: one.cpu() for name, one in fitted.history.columns.items()})
     ended = time.perf_counter(), time.process_time()
     seconds = tuple((after - before) / len(trials) for before, after in zip(started, ended, strict=True))
@@ -145,8 +142,11 @@ def _rows(cell: Cell, history: Record, lost: list[float], seconds: tuple[float, 
     for s, seed in enumerate(cell.seeds):
         for rule in by_rule:
             at = s * shape[1] + int(taken[rule][s])
-            own = _one(cell, history, at, int(by_rule[rule].epoch[at]), lost[at])
-            rows.append({"kind": "chosen", **named, **cell.identity, "rule": rule, "seed": seed, **own, **spent, **origin(device)})  # fmt: skip
+            lr, decay, epoch = *cell.protocol.grid[at % shape[1]], int(by_rule[rule].epoch[at])
+            own = {"rule": rule, "seed": seed, "lr": lr, "weight_decay": decay, "epoch": epoch}
+            own |= {name: round(float(history.columns[name][epoch - 1, at]), 6) for name in reported()}
+            own |= {"true_labels_removed": round(lost[at], 6)} if epoch == history.epoch else {}
+            rows.append({"kind": "chosen", **named, **cell.identity, **own, **spent, **origin(device)})
         whole = range(s * shape[1], (s + 1) * shape[1])
         grid = {"last": _in_short(history, whole, last)}
         grid |= {"best_oracle": _in_short(history, whole, by_rule["oracle"].epoch)}
@@ -154,18 +154,9 @@ def _rows(cell: Cell, history: Record, lost: list[float], seconds: tuple[float, 
     return rows
 
 
-def _one(cell: Cell, history: Record, at: int, epoch: int, lost: float) -> Row:
-    lr, decay = cell.protocol.grid[at % len(cell.protocol.grid)]
-    columns = history.columns
-    shown = {name: round(float(columns[name][epoch - 1, at]), 6) for name in reported()}
-    of_the_end = {"true_labels_removed": round(lost, 6)} if epoch == history.epoch else {}
-    return {"lr": lr, "weight_decay": decay, "epoch": epoch, **shown, **of_the_end}
-
-
 def _in_short(history: Record, trials: range, epoch: torch.Tensor) -> dict[str, list[float]]:
     at = [(int(epoch[t]) - 1, t) for t in trials]
-    columns = history.columns
-    short = {name: [round(float(columns[name][e, t]), 4) for e, t in at] for name in reported()}
+    short = {name: [round(float(history.columns[name][e, t]), 4) for e, t in at] for name in reported()}
     return {"epoch": [e + 1 for e, _ in at], **short}
 
 
