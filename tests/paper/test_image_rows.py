@@ -147,6 +147,8 @@ def test_table_1_runs_its_cells_and_shows_them(table, tmp_path):
     assert "Filled: 2 of 2 cells" in out
     code, again, err = table(*asked)
     assert (again, "Nothing to run" in err) == (out, True)
+    average = np.mean(list(sets.read(tmp_path / "sets/mnist-2.npz").card["average"].values()))
+    assert f"| MNIST | ours | 120 | 50 | 784 | 10 | {average:.2f} |" in table("6")[1]
 
 
 def test_table_3_trains_flat_images_in_a_stack_and_tiny_rows_lie_apart(table, tmp_path):

@@ -256,6 +256,18 @@ def test_a_table_fits_a_terminal_and_every_cell_has_rows_or_a_reason(number, mon
         )
 
 
+def test_the_data_sets_as_printed_and_as_they_are_here(oneof, folder):
+    code, out, _ = oneof("7", "--data-dir", str(folder), "--format", "markdown")
+    sets = blobs()[2]
+    assert code == 0
+    assert (
+        f"| Lost | paper | 898 | 224 | 108 | 16 | 2.23 |\n| Lost | ours | 96 | 24 | 4 | 3 | {sets.sum(1).mean():.2f} |"
+        in out
+    )
+    assert "- Filled: 1 of 7 sets.\n- Empty: BirdSong, MSRCv2," in out
+    assert "oneof data' says where to take them" in out
+
+
 def test_the_rows_of_the_checkout_are_found_elsewhere(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "argv", ["oneof", "table", "2", "--show", "--format", "latex", "--datasets", "lost"])

@@ -35,14 +35,18 @@ def table(
     deterministic: Annotated[bool, typer.Option("--deterministic", help="Give the same rows to the bit whenever they are run on one machine. Without it they may differ by rounding.")] = False,
 ) -> None:  # fmt: skip
     """Reproduce a table of the paper: run what is missing, and show ours beside the paper's. Stop it at any time; it resumes."""
+    from oneof.paper.data_sets import data_sets
+    from oneof.paper.experiments import CHARACTERISTICS
+
     for what, given, known in (("format", form, FORMS), ("on", on, PLACES)):
         if given not in known:
             raise ValueError(f"{what} must be one of {', '.join(known)}; got {given!r}.")
-    if _characteristics(number):
+    file = rows or _rows_file()
+    if number in CHARACTERISTICS:
+        typer.echo(data_sets(number, data_dir, file.with_name("sets"), form))
         return
     wanted = _table(number)
     names, systems = _names(datasets, wanted.datasets, "data set"), _names(methods, tuple(wanted.systems), "method")
-    file = rows or _rows_file()
     asked = Asked(number, wanted, names, systems, _seeds(seeds), file.parent / "tiny" / file.name if tiny else file)
     if not show:
         there = _there(wanted, names if datasets else None, data_dir)
@@ -169,20 +173,3 @@ def _show(asked: Asked, form: str) -> None:
         gains = tables.gains(wanted, scores, rule)
         if gains:
             typer.echo(f"\n{tables.gains_text(gains, rule, form)}")
-
-
-def _characteristics(number: int) -> bool:
-    """Tables 6 and 7: the data sets themselves."""
-    from oneof.data.named.catalogue import NAMED
-    from oneof.paper.experiments import CHARACTERISTICS
-    from oneof.paper.printed import errata
-
-    if number not in CHARACTERISTICS:
-        return False
-    typer.echo("| data set | train | test | features | classes | labels per set |\n|---|---|---|---|---|---|")
-    for name in CHARACTERISTICS[number]:
-        if figures := NAMED[name].paper:
-            typer.echo(f"| {NAMED[name].title} | {' | '.join(map(str, figures))} |")
-    typer.echo("\n" + "\n".join(f"- Paper: {note}" for note in errata(number)))
-    typer.echo("- 'oneof data --verify' compares these figures with the files.")
-    return True

@@ -172,15 +172,15 @@ def notes(number: int, some: Sequence[Line]) -> list[str]:
 def markdown(number: int, table: Table, some: Sequence[Line]) -> str:
     """The table in Markdown, with its notes."""
     rows = [cells(line, _rules(some)) for line in some if line.ours]
-    below = [f"- {note}" for note in notes(number, some)]
-    return "\n".join([f"**Table {number}: {table.title}**", "", typeset(header(some), rows, "markdown"), "", *below])
+    title = f"**Table {number}: {table.title}**"
+    return f"{title}\n\n{typeset(header(some), rows, 'markdown')}\n\n{listed(notes(number, some), 'markdown')}"
 
 
 def latex(number: int, table: Table, some: Sequence[Line]) -> str:
     """The table in LaTeX (booktabs), with its title and notes as comments."""
     rows = [cells(line, _rules(some)) for line in some if line.ours]
     above = [f"Table {number}: {table.title}", *notes(number, some)]
-    return "\n".join([*(f"% {note}" for note in above), typeset(header(some), rows, "latex")])
+    return f"{listed(above, 'latex')}\n{typeset(header(some), rows, 'latex')}"
 
 
 SHORT = {  # heads where columns are scarce
@@ -204,6 +204,13 @@ def typeset(head: Sequence[str], rows: Sequence[Sequence[str]], form: str) -> st
     return "\n".join([begin, r"\toprule", body[0], r"\midrule", *body[1:], r"\bottomrule", r"\end{tabular}"])
 
 
+def listed(some: Sequence[str], form: str) -> str:
+    """Notes below a table: a list, or in LaTeX comments."""
+    if form == "text":
+        return "\n".join(fill(note, 79, initial_indent="- ", subsequent_indent="  ") for note in some)
+    return "\n".join(f"{'%' if form == 'latex' else '-'} {note}" for note in some)
+
+
 def _tex(text: str) -> str:
     for plain, tex in (("&", r"\&"), ("%", r"\%"), ("_", r"\_"), ("±", r"$\pm$")):
         text = text.replace(plain, tex)
@@ -222,7 +229,7 @@ def text(number: int, table: Table, some: Sequence[Line]) -> str:
     for title, block in groupby(zip(rows, aligned, strict=True), key=lambda row: row[0][0]):
         parts += [title, *(f" {line}" for _, line in block)]
     below = ["Differs: oracle - paper. n: seeds.", *notes(number, some)]
-    return "\n".join([*parts, "", *(fill(note, 79, initial_indent="- ", subsequent_indent="  ") for note in below)])
+    return "\n".join([*parts, "", listed(below, "text")])
 
 
 class Gain(NamedTuple):
