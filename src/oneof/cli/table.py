@@ -129,7 +129,7 @@ def _run(
     images = obtain_images([one for one in todo if one not in tables], asked.number, asked.rows, data_dir, device)
     with bar(f"{trials} trials", trials, True) as advance:
         for one in chain((cell for cell, _ in here), images):
-            advance(f"{one.dataset}, {one.title}", one.trials)
+            advance(one.dataset, one.trials)
     seconds = time.perf_counter() - started
     typer.echo(f"{trials} trials in {seconds / 60:.1f} minutes, {seconds / trials:.3f} s each.", err=True)
 

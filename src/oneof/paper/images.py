@@ -79,10 +79,6 @@ class Run:
         return tuple(getattr(self, name) for name in KEY)
 
     @property
-    def title(self) -> str:
-        return f"{self.system} {self.variant}".strip()
-
-    @property
     def loss(self) -> str:
         """The system without POP: "POP" itself is PRODEN's loss with it."""
         return {"POP": "PRODEN", "supervised": "PRODEN"}.get(self.system, self.system.removesuffix("+POP"))

@@ -57,10 +57,6 @@ class Cell(NamedTuple):
         return digest(self.identity)
 
     @property
-    def title(self) -> str:
-        return self.system.title
-
-    @property
     def trials(self) -> int:
         return len(self.seeds) * len(self.protocol.grid)
 
@@ -89,16 +85,6 @@ def split(n: int, seed: int, protocol: Protocol) -> tuple[NDArray[np.intp], NDAr
     return order[held_out:train], order[:held_out], order[train:]
 
 
-def trials_of(cell: Cell, n: int) -> list[Trial]:
-    """Every seed with every setting of the grid, seed by seed."""
-    scaling = cell.protocol.scaling
-    return [
-        Trial(seed, *split(n, seed, cell.protocol), lr=lr, weight_decay=decay, scaling=scaling)
-        for seed in cell.seeds
-        for lr, decay in cell.protocol.grid
-    ]
-
-
 def obtain(
     cell: Cell,
     data: Dataset,
@@ -108,8 +94,12 @@ def obtain(
     checkpoint: Path | None = None,
     memory: int | None = None,
 ) -> list[Row]:
-    """Train all trials of a cell at once on a set that has candidates, and give its rows; trials as `trials_of`, unless given."""
-    trials = trials_of(cell, len(data.x)) if trials is None else trials
+    """Train every seed with every setting of a cell at once, seed by seed, on a set that has candidates, and give its rows."""
+    if trials is None:
+        parts, scaling = {seed: split(len(data.x), seed, cell.protocol) for seed in cell.seeds}, cell.protocol.scaling
+        trials = [
+            Trial(seed, *parts[seed], lr, decay, scaling) for seed in cell.seeds for lr, decay in cell.protocol.grid
+        ]
     started = time.perf_counter(), time.process_time()
     fitted = fit(
         data.x,
@@ -147,17 +137,13 @@ def _rows(cell: Cell, history: Record, lost: list[float], seconds: tuple[float, 
             own |= {name: round(float(history.columns[name][epoch - 1, at]), 6) for name in reported()}
             own |= {"true_labels_removed": round(lost[at], 6)} if epoch == history.epoch else {}
             rows.append({"kind": "chosen", **named, **cell.identity, **own, **spent, **origin(device)})
-        whole = range(s * shape[1], (s + 1) * shape[1])
-        grid = {"last": _in_short(history, whole, last)}
-        grid |= {"best_oracle": _in_short(history, whole, by_rule["oracle"].epoch)}
-        rows.append({"kind": "grid", **named, "dataset": cell.dataset, "seed": seed, **grid})
+        row: Row = {"kind": "grid", **named, "dataset": cell.dataset, "seed": seed}
+        for name, epochs in (("last", last), ("best_oracle", by_rule["oracle"].epoch)):
+            at_epoch = [(int(epochs[t]), t) for t in range(s * shape[1], (s + 1) * shape[1])]
+            short = {one: [round(float(history.columns[one][e - 1, t]), 4) for e, t in at_epoch] for one in reported()}
+            row[name] = {"epoch": [e for e, _ in at_epoch], **short}
+        rows.append(row)
     return rows
-
-
-def _in_short(history: Record, trials: range, epoch: torch.Tensor) -> dict[str, list[float]]:
-    at = [(int(epoch[t]) - 1, t) for t in trials]
-    short = {name: [round(float(history.columns[name][e, t]), 4) for e, t in at] for name in reported()}
-    return {"epoch": [e + 1 for e, _ in at], **short}
 
 
 class Errand(NamedTuple):
@@ -204,8 +190,9 @@ def obtain_all(
     named = {cell.setting: cell for cell in cells}
     if place is not None or deterministic:
         named = {f"{cell.setting}-{cell.seeds[0]}": cell for cell in seed_by_seed(cells)}
+    sizes = {name: NAMED[cell.dataset].paper or (1, 0, 1) for name, cell in named.items()}
     # the largest first, so that no process is left with a long one at the end
-    largest_first = sorted(named, key=lambda name: -_work(named[name]))
+    largest_first = sorted(named, key=lambda name: -len(named[name].seeds) * sizes[name][0] * sizes[name][2])
     data_dir = data_folder(data_dir)
     folder = data_dir and data_dir.absolute()
     errands = [Errand(named[name], folder, device, running / name, deterministic) for name in largest_first]
@@ -234,12 +221,6 @@ def in_processes(errands: Sequence[Errand], processes: int) -> Done:
             for process in multiprocessing.active_children():
                 process.terminate()
             raise
-
-
-def _work(cell: Cell) -> int:
-    """Roughly how long a cell takes, against others."""
-    figures = NAMED[cell.dataset].paper
-    return len(cell.seeds) * (figures.train * figures.features if figures else 1)
 
 
 def _quiet() -> None:

@@ -32,19 +32,14 @@ class Sets(NamedTuple):
     card: dict[str, Any]
 
 
-Describe = Callable[[NDArray[Any], NDArray[np.intp], NDArray[np.bool_], NDArray[np.float64], Instance], dict[str, Any]]
-"""What the card says of a draw: images, labels, sets, the classifier's logits and the generator."""
-
-
-def _nothing_more(*_: Any) -> dict[str, Any]:
-    return {}
+Describe = Callable[..., dict[str, Any]]  # of images, labels, sets, the classifier's logits and the generator
 
 
 def path_of(folder: Path, dataset: str, difficulty: str) -> Path:
     return folder / f"{dataset}-{DIFFICULTIES[difficulty]}{'-printed' * (difficulty == 'printed')}.npz"
 
 
-def sets_of(folder: Path, data: Dataset, difficulty: str, device: str, describe: Describe = _nothing_more) -> Sets:
+def sets_of(folder: Path, data: Dataset, difficulty: str, device: str, describe: Describe = lambda *_: {}) -> Sets:
     """The sets as saved, or drawn now and saved, with what `describe` says of the first draw on the card."""
     path = path_of(folder, data.name, difficulty)
     if not path.exists():
@@ -62,7 +57,7 @@ def training_part(data: Dataset) -> int:
     return len(data.x) if data.test is None else int(data.test[0])
 
 
-def draw(data: Dataset, difficulty: str, device: str, describe: Describe = _nothing_more) -> Sets:
+def draw(data: Dataset, difficulty: str, device: str, describe: Describe = lambda *_: {}) -> Sets:
     """Train the classifier, find the temperature, draw."""
     m, classes, epochs = training_part(data), len(data.classes), DIFFICULTIES[difficulty]
     every = dataset_logits(data, seed=0, epochs=epochs, device=device, progress=None)
