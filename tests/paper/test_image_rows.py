@@ -124,7 +124,7 @@ def table(folder, tmp_path, monkeypatch, capsys):
 
     def table(*arguments: str) -> tuple[int, str, str]:
         places = ["--data-dir", str(folder), "--rows", str(tmp_path / "rows.jsonl"), "--format", "markdown"]
-        monkeypatch.setattr(sys, "argv", ["oneof", "table", *arguments, *places])
+        monkeypatch.setattr(sys, "argv", ["oneof", "table", *places, *arguments])
         with pytest.raises(SystemExit) as end:
             main()
         return int(end.value.code or 0), *capsys.readouterr()
