@@ -18,7 +18,8 @@ from scipy.stats import ttest_rel
 
 from oneof.methods import Proden
 from oneof.paper.ablation import SYSTEMS as SHOWN
-from oneof.paper.ablation import TRAINING, System, digits, run
+from oneof.paper.ablation import TRAINING, digits, run
+from oneof.paper.experiments import System
 from oneof.purify import PopPrinted
 from oneof.storage.rows import Row, append, read
 
@@ -31,7 +32,7 @@ def main(seeds: range, path: Path) -> None:
     data = digits(seeds)
     for mixup in (0.0, 1.0):
         for system in SYSTEMS:
-            if (system.name, mixup, seeds[0]) not in done:
+            if (system.title, mixup, seeds[0]) not in done:
                 append(path, run(data, system, replace(TRAINING, mixup=mixup))[1])
     print(table([row for row in read(path) if row["seed"] in seeds]))
 
@@ -44,17 +45,17 @@ def table(rows: list[Row]) -> str:
     ]
     for mixup in (0.0, 1.0):
         for system in SYSTEMS:
-            own = column(rows, system.name, mixup, "accuracy")
-            plain = dict(PAIRS).get(system.name)
+            own = column(rows, system.title, mixup, "accuracy")
+            plain = dict(PAIRS).get(system.title)
             gain, p = ("", "")
             if plain:
                 base = column(rows, plain, mixup, "accuracy")
                 gain, p = f"{100 * (own - base).mean():+.2f}", f"{ttest_rel(own, base).pvalue:.2g}"
             size, removed = (
-                column(rows, system.name, mixup, name).mean() for name in ("set_size", "true_labels_removed")
+                column(rows, system.title, mixup, name).mean() for name in ("set_size", "true_labels_removed")
             )
             figure = f"{100 * own.mean():.2f} ± {100 * own.std(ddof=1):.2f}"
-            cells = [f"{mixup:g}", system.name, figure, f"{size:.2f}", f"{100 * removed:.1f}", gain, p]
+            cells = [f"{mixup:g}", system.title, figure, f"{size:.2f}", f"{100 * removed:.1f}", gain, p]
             lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
 

@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import drawing
 import numpy as np
 import torch
 
@@ -24,13 +25,12 @@ from oneof.data.synthetic import mixture
 from oneof.methods import CC, Proden
 from oneof.metrics import purified_region
 from oneof.networks import MLP, Linear
-from oneof.paper import figures, tables
-from oneof.paper.compare import ranks
-from oneof.paper.experiments import PRINTED, REAL, REGION, SENSITIVITY, TABLES, TABULAR
+from oneof.paper import tables
+from oneof.paper.experiments import LATE, PRINTED, TABLES, TABULAR
 from oneof.paper.obtain import split
 from oneof.paper.printed import printed
 from oneof.paper.results import origin
-from oneof.purify import Purify
+from oneof.purify import PopRatio, Purify
 from oneof.storage.rows import Row, append, read
 from oneof.training.fit import fit
 from oneof.training.loop import begin, epochs
@@ -41,8 +41,17 @@ from oneof.training.trials import Trial
 SEEDS = range(10)
 REPORTED = range(100, 110)
 TOLERANCE = 0.05
-LR, DECAY = REGION.lr, REGION.weight_decay
-ON_TABLES = {name: figure for name, figure in SENSITIVITY.items() if figure.dataset in REAL}
+LR, DECAY = 0.1, 1e-2
+MARGIN = {
+    "e0": (0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99),
+    "e_end": (0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9),
+    "e_s": (0.01, 0.02, 0.03, 0.05, 0.1, 0.2, 0.4),
+}
+RATIO = {
+    "theta": (1e-4, 1e-3, 3e-3, 1e-2, 3e-2, 0.1, 0.3),
+    "inc": (1e-3, 1e-2, 0.03, 0.1, 0.3, 0.6, 1.0),
+}
+VARIED = {"margin": (LATE, MARGIN), "ratio": (PopRatio(warm_up=80, theta=1e-2, inc=0.3), RATIO)}  # one number at a time
 
 
 # ------------------------------------------------------------------------------------------------------------ sensitivity
@@ -52,11 +61,9 @@ def sensitivity(data_dir: str | None) -> list[Row]:
     """Every number of both rules varied on Lost, and PRODEN without POP; the last epoch is taken."""
     data = load("lost", data_dir)
     rows = _accuracies(data, [None], "none", "none")
-    for rule, figure in ON_TABLES.items():
-        for name, values in figure.values.items():
-            rows += _accuracies(
-                data, [replace(figure.rule, **_allowed(figure.rule, name, v)) for v in values], rule, name
-            )
+    for title, (rule, numbers) in VARIED.items():
+        for name, values in numbers.items():
+            rows += _accuracies(data, [replace(rule, **_allowed(rule, name, v)) for v in values], title, name)
     return rows
 
 
@@ -111,7 +118,7 @@ def region(data_dir: str | None) -> list[Row]:
 
 def _regions(name: str, x: Any, sets: Any, posterior: torch.Tensor) -> list[Row]:
     rows = []
-    for system, purify in (("PRODEN", None), ("PRODEN+POP", REGION.rule)):
+    for system, purify in (("PRODEN", None), ("PRODEN+POP", LATE)):
         trials = [Trial(seed, scaling="feature", lr=LR, weight_decay=DECAY) for seed in SEEDS]
         problem = pose(x, sets, trials, Proden(), purify, TABULAR.training)
         net = partial(Linear(), tuple(problem.x.shape[1:]), sets.shape[1])
@@ -141,15 +148,15 @@ def _regions(name: str, x: Any, sets: Any, posterior: torch.Tensor) -> list[Row]
 def draw(rows: list[Row], table_rows: list[Row], folder: Path) -> None:
     titles = {"lost": f"Lost, posterior estimated (tolerance {TOLERANCE:g})", "mixture": f"Gaussian mixture, exact (tolerance {TOLERANCE:g})"}  # fmt: skip
     panels = {title: {system: np.array([r["region"] for r in rows if r["figure"] == "region" and r["dataset"] == name and r["system"] == system]).T for system in ("PRODEN", "PRODEN+POP")} for name, title in titles.items()}  # fmt: skip
-    figures.save(figures.draw_region(panels), folder / "region")
+    drawing.save(drawing.draw_region(panels), folder / "region")
     varied = [row for row in rows if row["figure"] == "sensitivity"]
     without = float(np.mean([row["accuracy"] for row in varied if row["rule"] == "none"]))
-    for rule, figure in ON_TABLES.items():
+    for rule, (usual, numbers) in VARIED.items():
         shown = {}
-        for name, values in figure.values.items():
+        for name, values in numbers.items():
             own = [[row["accuracy"] for row in varied if row["rule"] == rule and row["name"] == name and row["value"] == value] for value in values]  # fmt: skip
-            shown[name] = (values, np.array(own), getattr(figure.rule, name))
-        figures.save(figures.draw_sensitivity(shown, without), folder / f"sensitivity-{rule}")
+            shown[name] = (values, np.array(own), getattr(usual, name))
+        drawing.save(drawing.draw_sensitivity(shown, without), folder / f"sensitivity-{rule}")
     draw_warm_up(table_rows, folder)
     draw_ranks(table_rows, folder)
 
@@ -168,7 +175,7 @@ def draw_warm_up(rows: list[Row], folder: Path) -> None:
                 [float(np.std(own, ddof=1) / len(own) ** 0.5) for own in ours],
                 [paper.mean for _, paper, _ in cells],
             )
-    figures.save(figures.draw_warm_up(lines), folder / "warm-up")
+    drawing.save(drawing.draw_warm_up(lines), folder / "warm-up")
 
 
 def draw_ranks(rows: list[Row], folder: Path) -> None:
@@ -177,7 +184,7 @@ def draw_ranks(rows: list[Row], folder: Path) -> None:
     systems = [*(one.title for one in TABLES[4].systems.values() if one.purify != PRINTED), "VALEN"]
     blocks = [(name, seed) for name in ("lost", "birdsong", "msrcv2") for seed in REPORTED]
     accuracies = np.array([[scores[name, system, "covering"][seed] for system in systems] for name, seed in blocks])
-    figures.save(figures.draw_ranks(systems, ranks(accuracies)), folder / "ranks")
+    drawing.save(drawing.draw_ranks(systems, drawing.ranks(accuracies)), folder / "ranks")
 
 
 def main() -> None:

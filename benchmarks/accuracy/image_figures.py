@@ -11,14 +11,14 @@ from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
+from drawing import save
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from on_images.plans import CHOSEN, bases_of
 from on_images.report import reported
 
 from oneof.data.named.catalogue import NAMED
-from oneof.paper.curves import COLOURS
-from oneof.paper.figures import save
+from oneof.paper.ablation import COLOURS
 from oneof.storage.rows import Row, read
 
 SETS = ("mnist", "kmnist", "fashion-mnist", "cifar10")

@@ -4,60 +4,23 @@
     python benchmarks/accuracy/image_tables.py --table 3 --datasets fashion-mnist,kmnist
 
 A cell, a system on a data set with all seeds and settings, trains as one stack. Its rows are appended as soon as it is done, and a
-cell whose rows are there is skipped. `oneof table 3 --show` renders them.
+cell whose rows are there is skipped. `oneof table 3 --device cuda` does the same without a limit. `oneof table 3 --show` renders them.
 """
 
 from __future__ import annotations
 
 import argparse
 import time
-from functools import cache
 from pathlib import Path
 
 import numpy as np
 import torch
-from on_images.sets import sets_of, training_part
 
-from oneof.data.named.catalogue import Dataset, load
+from oneof.data.named.catalogue import load
 from oneof.paper.experiments import TABLES
-from oneof.paper.obtain import Cell, missing, train
-from oneof.storage.rows import Row, append, read
-from oneof.training.trials import Trial
-
-EPOCHS_OF_SETS = 200  # of the classifier that drew them
-
-
-@cache
-def images(name: str, device: str) -> tuple[Dataset, torch.Tensor]:
-    """A data set, and its pixels in [0, 1] as rows on the device."""
-    data = load(name)
-    return data, torch.as_tensor(data.x.reshape(len(data.x), -1), device=device).float() / 255
-
-
-def trials(cell: Cell, data: Dataset) -> list[Trial]:
-    """A tenth of the training part is held out; the publisher's test part reports."""
-    made = []
-    for seed in cell.seeds:
-        order = np.random.default_rng(seed).permutation(training_part(data))
-        held = int(len(order) * cell.protocol.held_out)
-        made += [
-            Trial(seed, order[held:], order[:held], data.test, lr, decay, cell.protocol.scaling)
-            for lr, decay in cell.protocol.grid
-        ]
-    return made
-
-
-def candidates(cell: Cell, data: Dataset, folder: Path, device: str) -> np.ndarray:
-    """Sets of every trial [t, n, c]; test rows, whose sets nothing reads, have the full set."""
-    masks = sets_of(folder, data, EPOCHS_OF_SETS, device).masks
-    full = np.ones((len(data.x) - training_part(data), len(data.classes)), dtype=bool)
-    by_seed = [np.concatenate([masks[seed], full]) for seed in cell.seeds]
-    return np.repeat(np.stack(by_seed), len(cell.protocol.grid), axis=0)
-
-
-def perform(cell: Cell, folder: Path, device: str) -> list[Row]:
-    data, x = images(cell.dataset, device)
-    return train(cell, x, candidates(cell, data, folder, device), data.labels, trials(cell, data), device=device)
+from oneof.paper.obtain import Cell, missing
+from oneof.paper.obtain_images import stack_rows
+from oneof.storage.rows import append, read
 
 
 def main() -> None:
@@ -85,7 +48,7 @@ def main() -> None:
         if begun - started + slowest > given.limit_seconds:
             print(f"stopped after {begun - started:.0f} s", flush=True)
             return
-        rows = perform(cell, given.sets, device)
+        rows = stack_rows(cell, load(cell.dataset), given.sets, device)
         append(
             given.rows, [row | ({"commit": given.commit} if given.commit and "commit" in row else {}) for row in rows]
         )

@@ -8,7 +8,8 @@
 
 Every row is written as soon as its trial ends; a run whose row is in the file is skipped. The last epoch is what a row reports: no
 label chooses. Beside it stand the epochs that held-out sets (`by_covering`, `by_approximated`) and held-out labels (`by_oracle`)
-would have chosen. Runs that differ only in how they purify share their beginning (`on_images/branches.py`). Seed 0 is for choosing numbers, seeds from 100 on are for reporting. Sets: `on_images/sets.py`.
+would have chosen. Runs that differ only in how they purify share their beginning (`on_images/branches.py`). Seed 0 is for choosing numbers, seeds from 100 on are for reporting. Sets: `oneof.paper.sets`.
+`oneof table 1` and `3` run the tables' own runs, one by one.
 """
 
 from __future__ import annotations
@@ -26,27 +27,25 @@ import numpy as np
 import torch
 from on_images import branches
 from on_images.branches import Branch
-from on_images.plans import KEY, PLANS, Run
+from on_images.plans import PLANS, Run
 from on_images.report import key_of, table
-from on_images.sets import DIFFICULTIES, path_of, sets_of, training_part
+from on_images.sets import sets_of
 
-from oneof.data.augment import views
 from oneof.data.named.catalogue import Dataset, load
-from oneof.networks import LeNet, Network, WideResNet
-from oneof.paper.results import rows_of
-from oneof.selection.choose import rules
+from oneof.networks import Network
+from oneof.paper.images import SMALL
+from oneof.paper.obtain_images import first_images, row_of, trial_of, views_of, with_test_rows
+from oneof.paper.sets import DIFFICULTIES, path_of
 from oneof.storage.rows import Row, append, read
 from oneof.training.problem import Problem, pose
 from oneof.training.state import Fit
 from oneof.training.teacher import channels_first
-from oneof.training.trials import Trial
 
 GUESS = {
     "cifar10": (60.0, 1.4),
     "cifar100": (60.0, 1.4),
 }  # seconds to compile and per epoch, before a first run has been timed
 SLOWER = {"RCR": 1.5, "PiCO": 2.5, "VALEN": 3.0, "RC": 1.3, "LWS": 1.3, "CAVL": 1.3}  # than PRODEN, by the loss
-SMALL = {"images": 60, "epochs": 5, "batch": 12, "difficulty": "tiny"}  # every part of a plan on a CPU
 
 
 # ----------------------------------------------------------------------------------------------------------------- a run
@@ -54,13 +53,7 @@ SMALL = {"images": 60, "epochs": 5, "batch": 12, "difficulty": "tiny"}  # every 
 
 @cache
 def images(name: str, count: int | None) -> Dataset:
-    """A named set; of the training part the first `count` images, and as many of the test part at most."""
-    data = load(name)
-    if count is None:
-        return data
-    m = training_part(data)
-    keep = np.r_[: min(count, m), m : min(m + count, len(data.x))]
-    return Dataset(name, data.x[keep], data.labels[keep], data.classes, None, np.arange(min(count, m), len(keep)))
+    return first_images(load(name), count)
 
 
 @cache
@@ -69,44 +62,22 @@ def pixels(name: str, count: int | None, device: str) -> torch.Tensor:
     return torch.as_tensor(channels_first(images(name, count).x).copy(), device=device)
 
 
-def trial(run: Run, data: Dataset) -> Trial:
-    """Nine tenths of the training part to learn from, one tenth whose sets give the signals; the publisher's test part to report."""
-    order = np.random.default_rng(run.seed).permutation(training_part(data))
-    cut = len(order) // 10
-    return Trial(
-        run.seed, np.sort(order[cut:]), np.sort(order[:cut]), data.test, lr=run.lr, weight_decay=run.recipe.weight_decay
-    )
-
-
 def candidates(run: Run, data: Dataset, folder: Path, device: str) -> np.ndarray:
-    """A mask [n, c]; test rows, whose sets nothing reads, have the full set."""
+    """A mask [n, c]."""
     if run.difficulty == "clean":
         return np.eye(len(data.classes), dtype=bool)[data.labels]
-    mask = sets_of(folder, data, DIFFICULTIES[run.difficulty], device, run.difficulty == "printed").masks[run.seed]
-    return np.concatenate([mask, np.ones((len(data.x) - len(mask), mask.shape[1]), dtype=bool)])
+    return with_test_rows(sets_of(folder, data, run.difficulty, device).masks[run.seed], data)
 
 
 def perform(runs: Sequence[Run], plan: str, folder: Path, device: str) -> Iterator[tuple[Run, Row]]:
     """The rows of runs that begin as one, each as soon as it is there."""
     run = runs[0]
     data = images(run.dataset, run.images)
-    mask, own, x = candidates(run, data, folder, device), trial(run, data), pixels(run.dataset, run.images, device)
-    seen = views(run.views, run.dataset, device=device, dtype=torch.bfloat16 if device == "cuda" else torch.float32)
-    wide = WideResNet() if run.images is None else WideResNet(depth=10, widen=1)
-    network: Network = wide if run.dataset.startswith("cifar") else LeNet()
-    problem = pose(x, mask, [own], run.method, None, run.training, seen, data.labels, torch.device(device))
-    for one, fitted, seconds, shared in fits_of(runs, network, problem):
-        setting = {"method": one.method, "purify": one.purify, "network": network, "training": one.training}
-        named = {"plan": plan, **{name: getattr(one, name) for name in KEY if name != "seed"}}
-        named |= {
-            "views": one.views,
-            "lr": own.lr,
-            "weight_decay": own.weight_decay,
-            "images": len(own.rows),
-            **setting,
-        }
-        (row,) = rows_of(fitted, seeds=[one.seed], seconds=seconds, labels=data.labels, shared_epochs=shared, **named)
-        yield one, row | {"resolved": resolved(fitted, x, data.labels)} | by_signal(fitted) | curves(fitted)
+    mask, x = candidates(run, data, folder, device), pixels(run.dataset, run.images, device)
+    views, trials, on = views_of(run, device), [trial_of(run, data)], torch.device(device)
+    problem = pose(x, mask, trials, run.method, None, run.training, views, data.labels, on)
+    for one, fitted, seconds, shared in fits_of(runs, run.network, problem):
+        yield one, row_of(one, plan, fitted, x, data.labels, seconds, shared)
 
 
 def fits_of(runs: Sequence[Run], network: Network, problem: Problem) -> Iterator[tuple[Run, Fit, float, int]]:
@@ -123,34 +94,6 @@ def fits_of(runs: Sequence[Run], network: Network, problem: Problem) -> Iterator
     yield run, fitted, time.perf_counter() - start, 0
 
 
-def resolved(fitted: Fit, x: torch.Tensor, labels: np.ndarray) -> float:
-    """Share of training rows whose best label among those left is the true one."""
-    rows = fitted.rows[0]
-    best = fitted.logits(x)[0][rows].masked_fill(~fitted.candidates[0], -torch.inf).argmax(-1)
-    truth = torch.as_tensor(labels, device=rows.device)[rows]
-    return round(float((best == truth).float().mean()), 6)
-
-
-def by_signal(fitted: Fit) -> Row:
-    """The epoch that each signal would have chosen, of equals the latest, and the test accuracy there."""
-    found = {}
-    for signal in rules():
-        column = fitted.history.columns[signal][:, 0]
-        best = int((column == column.max()).nonzero()[-1])
-        found[f"by_{signal}"] = {"epoch": best + 1, "accuracy": round(float(fitted.history.accuracy[best, 0]), 6)}
-    return found
-
-
-def curves(fitted: Fit) -> Row:
-    history = fitted.history
-    return {
-        "curves": {
-            name: [round(value, 4) for value in history.columns[name][:, 0].tolist()]
-            for name in ("accuracy", "covering", "set_size")
-        }
-    }
-
-
 # -------------------------------------------------------------------------------------------------------------- all runs
 
 
@@ -164,10 +107,7 @@ def estimate(runs: Sequence[Run], pace: dict[str, float], folder: Path) -> float
     known = pace.get(run.dataset)
     slower = SLOWER.get(run.loss, 1.0)
     seconds = slower * (known * length if known else compiling + epoch * length)
-    if (
-        run.difficulty != "clean"
-        and not path_of(folder, run.dataset, DIFFICULTIES[run.difficulty], run.difficulty == "printed").exists()
-    ):
+    if run.difficulty != "clean" and not path_of(folder, run.dataset, run.difficulty).exists():
         seconds += compiling + 0.5 * epoch * DIFFICULTIES[run.difficulty]
     return seconds
 

@@ -53,10 +53,10 @@ def main(path: Path) -> None:
     rows = read(path)
     for method, mixup in SITUATIONS:
         print(f"\n{type(method).__name__}, mixup {mixup}\n")
-        report([row for row in rows if key(row)[:2] == (type(method).__name__, mixup)])
+        print(table([row for row in rows if key(row)[:2] == (type(method).__name__, mixup)]))
     everywhere = [row["purify"] for row in rows if key(row)[:2] == ("CC", 1.0)]
     print("\nMean over the four\n")
-    report([row for row in rows if row["purify"] in everywhere])
+    print(table([row for row in rows if row["purify"] in everywhere]))
     print(f"\nTaken: {describe(chosen([row for row in rows if row['purify'] in everywhere]))}")
 
 
@@ -94,10 +94,11 @@ def run_stack(data: Digits, method: Method, training: Training, rules: list[Puri
     return [row | {"purify": plain_value(trial.purify)} for row, trial in zip(rows, trials, strict=True)]
 
 
-def report(rows: list[dict]) -> None:
-    print("| rule | covering | approximated | set size | accuracy (chooses nothing) |\n|---|---|---|---|---|")
+def table(rows: list[dict]) -> str:
+    lines = ["| rule | covering | approximated | set size | accuracy (chooses nothing) |", "|---|---|---|---|---|"]
     for setting, (covering, approximated, size, accuracy) in sorted(figures_of(rows), key=lambda pair: -pair[1][1]):
-        print(f"| {describe(setting)} | {covering:.4f} | {approximated:.4f} | {size:.2f} | {accuracy:.4f} |")
+        lines.append(f"| {describe(setting)} | {covering:.4f} | {approximated:.4f} | {size:.2f} | {accuracy:.4f} |")
+    return "\n".join(lines)
 
 
 def describe(setting: dict | None) -> str:

@@ -24,14 +24,14 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
 import torch
+from drawing import save
 from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import cross_val_predict
 
 from oneof.candidates.generate import InstanceRate, generate
 from oneof.data.named.catalogue import data_folder, load
-from oneof.paper.curves import COLOURS
-from oneof.paper.figures import save
+from oneof.paper.ablation import COLOURS
 from oneof.paper.results import origin
 from oneof.runs.nearest_rows import expected_gain
 from oneof.selection.space import SEEN

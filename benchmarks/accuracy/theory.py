@@ -12,10 +12,11 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import numpy as np
 import torch
+from drawing import save
 from matplotlib.figure import Figure
 
-from oneof.paper import figures, theory
-from oneof.paper.curves import COLOURS
+from oneof.paper import theory
+from oneof.paper.ablation import COLOURS
 from oneof.paper.results import origin
 from oneof.storage.rows import Row, append, read
 
@@ -88,7 +89,7 @@ def main() -> None:
         append(given.rows, [row | origin("cpu") for row in theory.rows()])
     found = read(given.rows)
     print(theory.table(found))
-    figures.save(draw_theory(found), given.out / "theory")
+    save(draw_theory(found), given.out / "theory")
 
 
 if __name__ == "__main__":

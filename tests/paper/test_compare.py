@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from drawing import ranks
 from scipy import stats
 
-from oneof.paper.compare import holm, paired, ranks, signed_rank_p
+from oneof.paper.compare import holm, paired, signed_rank_p
 
 
 def test_paired_is_scipys_tests():

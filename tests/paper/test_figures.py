@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import drawing
 import matplotlib
 import numpy as np
 import pytest
 import torch
 
 from oneof.metrics import purified_region
-from oneof.paper import figures
-from oneof.paper.compare import Ranks
 
 ROOT = Path(__file__).parents[2]
 
@@ -31,18 +30,18 @@ def test_the_purified_region_is_the_longest_run_of_sure_rows_that_agree():
 def test_a_figure_is_written_twice_and_is_the_same_each_time(tmp_path):
     region = np.linspace(0, 1, 20).reshape(10, 2)
     for name in ("one", "two"):
-        figures.save(figures.draw_region({"Lost": {"PRODEN": region}}), tmp_path / name / "region")
+        drawing.save(drawing.draw_region({"Lost": {"PRODEN": region}}), tmp_path / name / "region")
     first, second = ((tmp_path / name / "region.svg").read_text() for name in ("one", "two"))
     assert first == second
     assert (tmp_path / "one/region.png").stat().st_size > 1000
 
 
 def test_ranks_are_joined_where_they_cannot_be_told_apart():
-    ranks = Ranks(np.array([1.0, 1.4, 3.6]), 0.01, 1.0, 30)
-    figure = figures.draw_ranks(["a", "b", "c"], ranks)
+    ranks = drawing.Ranks(np.array([1.0, 1.4, 3.6]), 0.01, 1.0, 30)
+    figure = drawing.draw_ranks(["a", "b", "c"], ranks)
     words = [text.get_text() for text in figure.axes[0].texts]
     assert words == ["a  1.00", "b  1.40", "c  3.60"]
-    assert figures.cliques(ranks.mean, ranks.critical) == [(0, 1)]
+    assert drawing.cliques(ranks.mean, ranks.critical) == [(0, 1)]
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -11,19 +13,26 @@ import images
 import numpy as np
 import pytest
 import torch
-from on_images import plans, report, sets
+from on_images import plans, report
+from on_images import sets as cards
 from on_images.posteriors import FairProden, ProdenSeenByAll, TrailingProden
 from scipy.stats import spearmanr
 
+from oneof.cli import main
 from oneof.data.augment import views
 from oneof.data.augment.views import Plain, Weak
 from oneof.data.named.catalogue import NAMED, Dataset
 from oneof.methods import Batch, Proden
 from oneof.methods.proden import BalancedProden
 from oneof.networks import MLP, LeNet
-from oneof.purify import PopPrinted
+from oneof.paper import sets
+from oneof.paper.experiments import TABLES
+from oneof.paper.images import EPOCHS, KEY, run_of
+from oneof.paper.obtain_images import by_signal, resolved, run_row, trial_of
+from oneof.purify import PopPrinted, PopRatio
 from oneof.selection.choose import rules
 from oneof.storage.rows import read
+from oneof.storage.settings import plain_value
 from oneof.training import teacher
 from oneof.training.fit import fit
 from oneof.training.problem import Training, pose
@@ -97,6 +106,102 @@ def test_tiny_plan_writes_resumes_and_reports(run, tmp_path, capsys):
     run("--plan", "tiny")
     assert rows(tmp_path)[:-1] == found[:-1]
     assert rows(tmp_path)[-1]["accuracy"] == found[-1]["accuracy"]  # the same seed, the same result
+    alone = run_row(
+        plans.tiny()[1], "tiny", images.images("mnist", 60), tmp_path / "sets", "cpu"
+    )  # as `oneof table` does
+    assert json.loads(json.dumps(alone | {"seconds": 0, "shared_epochs": 2})) == found[1] | {
+        "seconds": 0,
+        "commit": alone["commit"],
+    }
+    assert list(alone) == list(found[1])
+
+
+@pytest.fixture
+def table(folder, tmp_path, monkeypatch, capsys):
+    """`oneof table`, with trainings that are short."""
+    monkeypatch.setitem(EPOCHS, "mnist", 5)
+    monkeypatch.setitem(sets.DIFFICULTIES, "saturated", 2)
+
+    def table(*arguments: str) -> tuple[int, str, str]:
+        places = ["--data-dir", str(folder), "--rows", str(tmp_path / "rows.jsonl"), "--format", "markdown"]
+        monkeypatch.setattr(sys, "argv", ["oneof", "table", *places, *arguments])
+        with pytest.raises(SystemExit) as end:
+            main()
+        return int(end.value.code or 0), *capsys.readouterr()
+
+    return table
+
+
+def test_table_1_runs_its_cells_and_shows_them(table, tmp_path):
+    asked = ("1", "--datasets", "mnist", "--methods", "pop,rcr", "--seeds", "1")
+    code, out, err = table(*asked)
+    assert (code, "2 trials in" in err) == (0, True), err
+    found = [json.loads(line) for line in (tmp_path / "images.jsonl").read_text().splitlines()]
+    assert [row["method"]["kind"] for row in found] == ["Proden", "RCR"]
+    assert [row["network"]["kind"] for row in found] == ["LeNet", "LeNet"]
+    assert [row["views"] for row in found] == ["pop", "rcr"]
+    assert found[0]["purify"]["warm_up"] == 4 < found[0]["epochs"]
+    for row in found:
+        accuracies = f"{100 * row['accuracy']:.2f} | {100 * row['by_oracle']['accuracy']:.2f}"
+        assert f"| MNIST | {row['system']} | {accuracies} |" in out
+    assert "Filled: 2 of 2 cells" in out
+    code, again, err = table(*asked)
+    assert (again, "Nothing to run" in err) == (out, True)
+    average = np.mean(list(sets.read(tmp_path / "sets/mnist-2.npz").card["average"].values()))
+    assert f"| MNIST | ours | 120 | 50 | 784 | 10 | {average:.2f} |" in table("6")[1]
+
+
+def test_table_3_trains_flat_images_in_a_stack_and_tiny_rows_lie_apart(table, tmp_path):
+    code, out, err = table("3", "--datasets", "mnist", "--methods", "cc+pop", "--tiny")
+    assert (code, "4 trials in" in err) == (0, True), err
+    found = [json.loads(line) for line in (tmp_path / "tiny/rows.jsonl").read_text().splitlines()]
+    assert [(row["system"], row["seed"]) for row in found] == [("CC+POP", 100)] * 4
+    assert found[0]["protocol"]["network"]["kind"] == "GeneratorMLP"
+    assert "It runs." in out
+    assert "Filled: 0 of 1 cells" in table("3", "--datasets", "mnist", "--methods", "cc+pop", "--show")[1]
+    code, _, err = table("3", "--datasets", "mnist", "--seeds", "5-9")
+    assert (code, err) == (
+        2,
+        "oneof: seeds must be of 0, 100, 101, 102, 103, 104 on images, which have sets; got 5-9.\n",
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.data
+@pytest.mark.skipif("ONEOF_DATA" not in os.environ, reason="needs real data sets: set ONEOF_DATA")
+@pytest.mark.parametrize(("number", "dataset"), [("1", "cifar100"), ("3", "cifar10"), ("5", "kmnist")])
+def test_tables_run_on_real_images_in_small(table, tmp_path, number, dataset, monkeypatch):
+    place = ("--data-dir", os.environ["ONEOF_DATA"])
+    names = {"1": "pop-printed,clpl", "3": "lws,lws+pop", "5": "warm-up-1"}[number]
+    code, out, err = table(number, "--datasets", dataset, "--methods", names, "--tiny", *place)
+    assert (code, "It runs." in out) == (0, True), err
+
+
+@pytest.mark.parametrize(
+    ("number", "dataset", "plan"), [(1, "mnist", "lenet"), (1, "cifar10", "saturated"), (3, "cifar10", "bare")]
+)
+def test_the_runs_of_a_table_are_those_of_the_plans(number, dataset, plan):
+    wanted = [run_of(number, name, dataset, 100) for name in TABLES[number].systems]
+    planned = {run.key: run for run in plans.PLANS[plan]()}
+    assert len({run.key for run in wanted}) == len(wanted)
+    for run in wanted:
+        for name in ("method", "purify", "network", "training", "views", "lr", "recipe"):
+            assert getattr(run, name) == getattr(planned[run.key], name)
+
+
+def test_the_rows_that_were_obtained_are_those_of_today_s_specification():
+    """Every row of a table's run holds the method, rule and training that the run would have now."""
+    wanted = {run.key: run for plan in ("lenet", "saturated", "cifar100", "bare") for run in plans.PLANS[plan]()}
+    found = [
+        row
+        for row in read(ROOT / "results/images.jsonl")
+        if report.key_of(row) in wanted and row["plan"] in plans.PLANS
+    ]
+    assert len(found) > 8
+    for row in found:
+        run = wanted[report.key_of(row)]
+        for name in ("method", "purify", "network", "training"):
+            assert row[name] == json.loads(json.dumps(plain_value(getattr(run, name)))), report.key_of(row)
 
 
 def test_no_time_no_run(run, tmp_path, capsys):
@@ -109,9 +214,11 @@ def test_saved_sets_are_the_drawn_ones_with_a_card(folder, tmp_path, monkeypatch
     monkeypatch.setenv("ONEOF_DATA", str(folder))
     images.images.cache_clear()
     data = images.images("mnist", 120)
-    made = sets.make(data, 10, "cpu")
-    sets.write(sets.path_of(tmp_path, "mnist", 1), made)
-    read = sets.sets_of(tmp_path, data, 1, "cpu")
+    monkeypatch.setitem(sets.DIFFICULTIES, "tiny", 10)
+    made = sets.draw(data, "tiny", "cpu", cards.difficulty)
+    monkeypatch.setitem(sets.DIFFICULTIES, "tiny", 1)
+    sets.write(sets.path_of(tmp_path, "mnist", "tiny"), made)
+    read = sets.sets_of(tmp_path, data, "tiny", "cpu")
     for seed, mask in made.masks.items():
         np.testing.assert_array_equal(read.masks[seed], mask)
         assert mask[np.arange(120), data.labels[:120]].all()
@@ -124,7 +231,7 @@ def test_saved_sets_are_the_drawn_ones_with_a_card(folder, tmp_path, monkeypatch
     with pytest.raises(
         ValueError, match=r"mnist-1\.npz must hold a set per training image \(60\); got 120\. Remove it\."
     ):
-        sets.sets_of(tmp_path, half, 1, "cpu")
+        sets.sets_of(tmp_path, half, "tiny", "cpu")
 
 
 def test_predictable_tells_systematic_sets_from_noise():
@@ -134,9 +241,9 @@ def test_predictable_tells_systematic_sets_from_noise():
     systematic = noise.copy()
     noise[:, 3] = rng.random(600) < 0.5
     systematic[:, 3] = x[:, 0, 0] > 128
-    assert sets.predictable(x, labels, noise) < 0.05
-    assert sets.predictable(x, labels, systematic) > 0.4
-    assert sets.predictable(x, labels, np.eye(4, dtype=bool)[labels]) == 0
+    assert cards.predictable(x, labels, noise) < 0.05
+    assert cards.predictable(x, labels, systematic) > 0.4
+    assert cards.predictable(x, labels, np.eye(4, dtype=bool)[labels]) == 0
 
 
 def test_a_branch_is_the_run_it_would_have_been_alone(folder, tmp_path, monkeypatch):
@@ -146,7 +253,7 @@ def test_a_branch_is_the_run_it_would_have_been_alone(folder, tmp_path, monkeypa
     runs = plans.tiny()[:4]
     network, data = LeNet(), images.images("mnist", 60)
     mask = images.candidates(runs[0], data, tmp_path, "cpu")
-    x, own, training = images.pixels("mnist", 60, "cpu"), images.trial(runs[0], data), Training(4, 18)
+    x, own, training = images.pixels("mnist", 60, "cpu"), trial_of(runs[0], data), Training(4, 18)
     seen = views("pop", "mnist", device="cpu", dtype=torch.float32)
     problem = pose(x, mask, [own], Proden(), None, training, seen, data.labels, torch.device("cpu"))
     for run, fitted, _, _ in images.fits_of(runs, network, problem):
@@ -160,7 +267,7 @@ def test_a_branch_is_the_run_it_would_have_been_alone(folder, tmp_path, monkeypa
 
 def test_held_out_rows_are_never_trained_on_and_every_seed_has_its_own():
     data = Dataset("mnist", np.zeros((70, 2, 2)), np.zeros(70, dtype=int), list("ab"), None, np.arange(60, 70))
-    one, two = (images.trial(plans.Run("mnist", "20", "PRODEN", seed, 1), data) for seed in (100, 101))
+    one, two = (trial_of(plans.Run("mnist", "20", "PRODEN", seed, 1), data) for seed in (100, 101))
     assert len(one.held_out) == 6
     assert sorted([*one.rows, *one.held_out]) == list(range(60))
     assert set(one.held_out) != set(two.held_out)
@@ -171,15 +278,15 @@ def test_a_row_is_resolved_to_a_label_of_its_set():
     logits = torch.tensor([[[0.0, 3.0, 1.0], [2.0, 0.0, 1.0], [0.0, 1.0, 5.0]]])
     left = torch.tensor([[[True, False, True], [True, True, False]]])
     fitted = SimpleNamespace(rows=torch.tensor([[0, 1]]), candidates=left, logits=lambda x: logits)
-    assert images.resolved(fitted, None, np.array([2, 0, 0])) == 1
-    assert images.resolved(fitted, None, np.array([1, 1, 0])) == 0
+    assert resolved(fitted, None, np.array([2, 0, 0])) == 1
+    assert resolved(fitted, None, np.array([1, 1, 0])) == 0
 
 
 def test_of_equal_epochs_the_latest_is_taken():
     column = torch.tensor([[0.5], [0.9], [0.9], [0.1]])
     accuracy = torch.arange(4.0)[:, None]
-    history = SimpleNamespace(columns=dict.fromkeys(rules(), column), accuracy=accuracy)
-    found = images.by_signal(SimpleNamespace(history=history))
+    history = SimpleNamespace(columns={**dict.fromkeys(rules(), column), "accuracy": accuracy})
+    found = by_signal(SimpleNamespace(history=history))
     assert found["by_covering"] == {"epoch": 3, "accuracy": 2.0}
 
 
@@ -258,9 +365,9 @@ def test_parts_share_a_plan_and_keep_beginnings_together():
 @pytest.mark.parametrize("variant", plans.SCHEDULES)
 def test_thresholds_reach_their_end_within_the_training(variant, epochs):
     schedule = plans.SCHEDULES[variant]
-    rule = plans.pop(schedule, epochs)
+    rule = schedule.rule(epochs)
     events = sum(map(rule.event, range(epochs)))
-    if schedule.ratio:
+    if isinstance(rule, PopRatio):
         reached = rule.theta
         for _ in range(events):
             reached *= 1 + rule.inc if reached < rule.theta_end else 1
@@ -295,7 +402,7 @@ def test_how_often_covering_rate_has_the_sign_is_what_the_rows_say():
 
 def row(run: plans.Run, accuracy: float, covering: float = 0.9) -> dict:
     """What tables look at, as `images.py` would write it."""
-    named = {name: getattr(run, name) for name in plans.KEY} | {"plan": "mnist-like", "views": run.views}
+    named = {name: getattr(run, name) for name in KEY} | {"plan": "mnist-like", "views": run.views}
     same = {"resolved": 0.5, "approximated": 0.5, "set_size": 2.0, "true_labels_removed": 0.0}
     return named | same | {"accuracy": accuracy, "covering": covering}
 
@@ -371,7 +478,7 @@ def test_a_hundred_classes_have_a_tenth_of_the_rate(monkeypatch):
         np.arange(300, 400),
     )
     monkeypatch.setattr(sets, "dataset_logits", lambda *_, **__: rng.normal(size=(400, 100)))
-    made = sets.make(data, 1, "cpu")
+    made = sets.draw(data, "tiny", "cpu")
     assert made.card["kind"]["rate"] == 0.04
     assert made.card["average"][0] == pytest.approx(NAMED["cifar100"].paper.average, abs=0.5)
 
@@ -381,7 +488,7 @@ def test_the_printed_generator_reaches_the_printed_average_of_mnist(tmp_path, mo
     labels = rng.integers(10, size=400)
     data = Dataset("mnist", rng.integers(0, 256, (400, 6, 6)), labels, list(range(10)), None, np.arange(300, 400))
     monkeypatch.setattr(sets, "dataset_logits", lambda *_, **__: rng.normal(size=(400, 10)))
-    made = sets.sets_of(tmp_path, data, 200, "cpu", printed=True)
+    made = sets.sets_of(tmp_path, data, "printed", "cpu")
     assert (tmp_path / "mnist-200-printed.npz").exists()
     assert made.card["kind"]["kind"] == "InstancePaper"
     assert made.card["paper_average_reached"] is True

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import oneof
 from oneof.cli.compare import compare
 from oneof.data.named.catalogue import load
 from oneof.methods import CC
@@ -52,6 +53,10 @@ def table(tmp_path) -> Path:
             other = rng.integers(0, 3)
             writer.writerow([*point, "|".join(sorted({f"c{y}", f"c{other}"})), f"c{y}"])
     return tmp_path / "blobs.csv"
+
+
+def test_it_is_part_of_the_api():
+    assert oneof.compare is own.compare
 
 
 def test_a_method_of_ones_own_is_compared_on_equal_terms(mine, table, tmp_path, capsys):

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import readme
 import torch
 from commands import call
 from scipy.io import savemat
@@ -31,6 +32,7 @@ from oneof.storage.rows import append, read
 from oneof.training.problem import Training
 from oneof.training.state import Record
 
+ROOT = Path(__file__).parents[2]
 SHORT = Protocol(Linear(), Training(epochs=4, batch=20), lr=(0.01, 0.1), weight_decay=(1e-3,))
 
 
@@ -216,20 +218,56 @@ def test_the_command_runs_what_is_missing_and_shows_it(oneof, folder, tmp_path):
     assert not list(tmp_path.glob(".rows-running"))
 
 
-@pytest.mark.parametrize("form", ["rich", "markdown", "latex"])
+@pytest.mark.parametrize("form", ["text", "markdown", "latex"])
 def test_showing_runs_nothing_and_names_what_cells_wait_for(oneof, tmp_path, form):
     code, out, _ = oneof("2", "--show", "--format", form)
     assert code == 0
     assert not (tmp_path / "rows.jsonl").exists()
     flat = " ".join(out.split())
-    assert "waits for a run of this command" in flat
-    assert "waits for the data" in flat
+    assert "Lost (all): not run yet; 'oneof table 2 --datasets lost' does it." in flat
+    assert "Soccer Player (all): the data are not at hand here; take them by hand from https://" in flat
+    assert "Filled: 0 of 56 cells of the paper." in flat
     assert "POP" in out
 
 
-def test_images_wait_for_gpu_hours(oneof):
+def test_images_wait_for_gpu_time(oneof):
     _, out, _ = oneof("3", "--show", "--format", "markdown")
-    assert "waits for GPU hours: python benchmarks/accuracy/image_tables.py --table 3" in out
+    assert (
+        "- Empty: CIFAR-10 (all): GPU time, not run yet; 'oneof table 3 --datasets cifar10 --device cuda' does it."
+        in out
+    )
+
+
+@pytest.mark.parametrize("number", TABLES)
+def test_a_table_fits_a_terminal_and_every_cell_has_rows_or_a_reason(number, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["oneof", "table", str(number), "--show"])
+    with pytest.raises(SystemExit):
+        main()
+    out = capsys.readouterr().out
+    assert max(map(len, out.splitlines())) <= 80
+    rows = [row for name in ("tables", "images") for row in read(ROOT / f"results/{name}.jsonl")]
+    scores = tables.scores_of(number, TABLES[number], rows, range(100, 110))
+    some = tables.lines(number, TABLES[number], scores, TABLES[number].datasets, list(TABLES[number].systems))
+    empty = [line for line in some if not line.ours]
+    assert len(some) - len(empty) == sum(line.startswith(" ") and line[1] != " " for line in out.splitlines()) - 1
+    reasons = " ".join(out.split()).split("- Empty: ")[1:]
+    for line in empty:
+        mine = [reason for reason in reasons if reason.startswith(f"{NAMED[line.dataset].title} (")]
+        assert any(
+            "(all)" in reason or line.system in reason.split("(")[1].split(")")[0].split(", ") for reason in mine
+        )
+
+
+def test_the_data_sets_as_printed_and_as_they_are_here(oneof, folder):
+    code, out, _ = oneof("7", "--data-dir", str(folder), "--format", "markdown")
+    sets = blobs()[2]
+    assert code == 0
+    assert (
+        f"| Lost | paper | 898 | 224 | 108 | 16 | 2.23 |\n| Lost | ours | 96 | 24 | 4 | 3 | {sets.sum(1).mean():.2f} |"
+        in out
+    )
+    assert "- Filled: 1 of 7 sets.\n- Empty: BirdSong, MSRCv2," in out
+    assert "oneof data' says where to take them" in out
 
 
 def test_the_rows_of_the_checkout_are_found_elsewhere(tmp_path, monkeypatch, capsys):
@@ -251,10 +289,10 @@ def test_the_rows_of_the_checkout_are_found_elsewhere(tmp_path, monkeypatch, cap
         (["2", "--datasets", "lots"], "Did you mean 'lost'?"),
         (["2", "--datasets", "lost", "--data-dir", "/nowhere"], "data set 'lost' must lie in /nowhere"),
         (["2", "--data-dir", "/nowhere"], "no data set of this table is there"),
-        (["3", "--datasets", "mnist"], "mnist is not run by this command: its rows come from python benchmarks"),
+        (["3", "--datasets", "mnist", "--data-dir", "/nowhere"], "data set 'mnist' must lie in /nowhere"),
         (["2", "--seeds", "x"], "seeds must be a number such as 10 or a range such as 0-9; got 'x'"),
         (["2", "--seeds", "0"], "seeds must be a number"),
-        (["2", "--show", "--format", "word"], "format must be one of rich, markdown, latex; got 'word'"),
+        (["2", "--show", "--format", "word"], "format must be one of text, markdown, latex; got 'word'"),
     ],
 )
 def test_bad_input_gets_one_line(oneof, arguments, message):
@@ -327,9 +365,9 @@ def test_gains_are_paired_and_corrected(scores):
 
 
 def test_agreement_counts_choices_close_to_the_oracles(scores):
-    assert tables.agreement(scores, "covering") == (10, 10)
+    assert readme.agreement(scores, "covering") == (10, 10)
     worse = {key: ({seed: value - 50 for seed, value in one.items()} if key[2] == "covering" else one) for key, one in scores.items()}  # fmt: skip
-    assert tables.agreement(worse, "covering") == (0, 10)
+    assert readme.agreement(worse, "covering") == (0, 10)
 
 
 def test_table_5_of_real_sets_and_images_have_their_own_rounds():
@@ -397,8 +435,15 @@ def test_lines_show_other_kinds_of_sets_below_and_count_what_is_filled():
     assert tables.filled(some) == "Filled: 1 of 20 cells of the paper."
     text = tables.markdown(1, TABLES[1], some)
     assert "| data set | system | last epoch | oracle | paper (oracle) |" in text  # no number twice
-    assert "| CIFAR-10, hard sets | CC | 90.00 ± 0.00 | 91.00 ± 0.00 | 76.17 ± 0.11 | +14.83 | 1 |" in text
-    assert "MNIST (POP, POP as printed, VALEN" in text
+    assert (
+        "| CIFAR-10, hard sets | CC | 90.00 | 91.00 | 76.17 ± 0.11 | +14.83 | 1 |" in text
+    )  # one seed has no deviation
+    assert "- Empty: MNIST (all): GPU time, not run yet" in text
+    assert (
+        "- Empty: CIFAR-10 (CC): GPU time, not run yet; 'oneof table 1 --datasets cifar10 --device cuda' does it. So far only: hard sets."
+        in text
+    )
+    assert "Covering rate" not in text  # by which nothing was chosen here
 
 
 def test_gains_obey_the_format(scores):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass, replace
 from itertools import groupby, takewhile
 from typing import Any
 
@@ -10,11 +10,12 @@ from on_images.posteriors import FairProden, ProdenSeenByAll, TrailingProden
 
 from oneof.methods import Method
 from oneof.methods.proden import BalancedProden
-from oneof.paper.experiments import Recipe, recipe
-from oneof.purify import Pop, PopPrinted, PopRatio, Purify
+from oneof.paper import images
+from oneof.paper.experiments import TABLES
+from oneof.paper.images import run_of
+from oneof.purify import PopRatio, Purify
 from oneof.training.problem import Training
 
-KEY = ("dataset", "difficulty", "system", "variant", "seed", "epochs")
 CHARACTERS = ("mnist", "kmnist")  # which have no mirror images
 LIKES = ("fashion-mnist", "kmnist", "mnist")
 ON_VIEWS = ("RCR", "PiCO", "VALEN")  # whose authors have settings of their own
@@ -42,10 +43,21 @@ class Schedule:
     first: float = 0.95  # threshold there
     last: float = 0.1  # ... and when four fifths of the events are over
     every: float = 0.05  # of the epochs from one event to the next, and as many in the window
-    printed: bool = False  # Algorithm 1 as printed, a round every epoch; `last` is then its floor, and it falls by 0.05
     ratio: bool = False  # the released code's rule; `first` and `last` are then its theta
     every_round: bool = True  # else the threshold waits for a quiet round
     all_views: bool = False  # POP observes all views, not the first alone
+    printed: bool = False  # Algorithm 1 as printed, a round every epoch
+
+    def rule(self, epochs: int) -> Purify:
+        """POP's numbers for a length of training."""
+        first, last = self.first, self.last
+        if not self.ratio:
+            return images.pop(epochs, start=self.start, first=first, last=last, every=self.every, printed=self.printed)
+        warm_up, interval, steps = images.timing(epochs, self.start, self.every)
+        inc = (last / first) ** (1 / steps) - 1
+        quiet = 1e-4 if self.every_round else 1e-3
+        # the end is just below `last`, so that rounding cannot add a step
+        return PopRatio(warm_up, interval, interval, self.every_round, first, 0.97 * last, inc, quiet=quiet)
 
 
 SCHEDULES = {
@@ -67,22 +79,8 @@ CHOSEN = "fair-quiet"  # of these, by covering rate; a test holds that
 SEARCHED = [*(name for name in SCHEDULES if name != "early"), "balanced-late", "balanced-last"]
 
 
-@dataclass(frozen=True)
-class Run:
-    """One trial to be done."""
-
-    dataset: str
-    difficulty: str  # of sets.DIFFICULTIES; "clean" for true labels
-    system: str
-    seed: int
-    epochs: int
-    variant: str = ""  # of BASES any, joined by "-"; for POP a schedule follows
-    images: int | None = None  # of the training part; None: all
-    batch: int | None = None  # None: the recipe's
-
-    @property
-    def key(self) -> tuple[Any, ...]:
-        return tuple(getattr(self, name) for name in KEY)
+class Run(images.Run):
+    """A run of a table, or one of the forms that are only tried here."""
 
     @property
     def bases(self) -> list[str]:
@@ -90,18 +88,8 @@ class Run:
 
     @property
     def schedule(self) -> Schedule:
-        return (SCHEDULES | PRINTED | SENSITIVE)[
-            "-".join(self.variant.split("-")[len(self.bases) :])
-        ]  # after the bases
-
-    @property
-    def loss(self) -> str:
-        """The system without POP: "POP" itself is PRODEN's loss with it."""
-        return {"POP": "PRODEN", "supervised": "PRODEN"}.get(self.system, self.system.removesuffix("+POP"))
-
-    @property
-    def recipe(self) -> Recipe:
-        return recipe(self.loss, self.dataset, self.epochs, authors="authors" in self.bases)
+        after = "-".join(self.variant.split("-")[len(self.bases) :])
+        return (SCHEDULES | PRINTED | SENSITIVE)[after]
 
     @property
     def trunk(self) -> tuple[Any, ...]:
@@ -110,18 +98,12 @@ class Run:
         return self.dataset, self.difficulty, own, self.seed, self.epochs, self.images, self.batch
 
     @property
-    def views(self) -> str:
-        bare = "plain" if "bare" in self.bases else self.recipe.views
-        return "upright" if "upright" in self.bases else bare
-
-    @property
     def lr(self) -> float:
-        return 0.1 if "swift" in self.bases else self.recipe.lr
+        return 0.1 if "swift" in self.bases else super().lr
 
     @property
     def training(self) -> Training:
-        mixup = 0.3 if "mixup" in self.bases else 0.0
-        return Training(self.epochs, self.batch or self.recipe.batch, mixup=mixup)
+        return replace(super().training, mixup=0.3 if "mixup" in self.bases else 0.0)
 
     @property
     def method(self) -> Method:
@@ -131,32 +113,21 @@ class Run:
             return FairProden()
         if "balanced" in self.bases:
             return BalancedProden(balance=1.0)
-        return ProdenSeenByAll() if self.purify and self.schedule.all_views else self.recipe.method
+        return ProdenSeenByAll() if self.purify and self.schedule.all_views else super().method
 
     @property
     def purify(self) -> Purify | None:
-        return pop(self.schedule, self.epochs) if self.system.endswith("POP") else None
+        return self.schedule.rule(self.epochs) if self.system.endswith("POP") else None
 
 
 def bases_of(variant: str) -> list[str]:
     return list(takewhile(BASES.__contains__, variant.split("-")))
 
 
-def pop(schedule: Schedule, epochs: int) -> Purify:
-    """POP's numbers for a length of training."""
-    interval = max(1, int(schedule.every * epochs))
-    warm_up = round(schedule.start * epochs)
-    steps = max(1, round(0.8 * (len(range(warm_up, epochs, interval)) - 1)))
-    first, last = schedule.first, schedule.last
-    if schedule.printed:
-        return PopPrinted(warm_up, e0=first, e_end=last, e_s=0.05)
-    if schedule.ratio:
-        # just below its end, so that rounding cannot add a step
-        inc = (last / first) ** (1 / steps) - 1
-        return PopRatio(
-            warm_up, interval, interval, schedule.every_round, first, 0.97 * last, inc, quiet=1e-4 if schedule.every_round else 1e-3
-        )  # fmt: skip
-    return Pop(warm_up, interval, interval, True, first, last, (first - last) / steps)
+def of_table(number: int, dataset: str, order: tuple[str, ...], seed: int = 100) -> list[Run]:
+    """The runs that fill a table's cells on a data set, of these systems in this order."""
+    runs = [Run(*astuple(run_of(number, name, dataset, seed))) for name in TABLES[number].systems]
+    return sorted((run for run in runs if run.system in order), key=lambda run: order.index(run.system))
 
 
 # ------------------------------------------------------------------------------------------------------------- the plans
@@ -230,11 +201,9 @@ def methods() -> list[Run]:
 
 def saturated() -> list[Run]:
     """Every system on CIFAR-10 with the paper's kind of sets, 100 epochs; the costly ones last."""
-    runs = together("cifar10", "saturated", 100, 100, ["last", "printed-last"])
-    runs += [Run("cifar10", "saturated", loss, 100, 100) for loss in PLAIN_LOSSES]
-    runs += [Run("cifar10", "saturated", "RCR", 100, 100, one) for one in ("authors", "")]
-    runs.append(Run("cifar10", "saturated", "CLPL (softmax)", 100, 100))
-    return runs + [Run("cifar10", "saturated", system, 100, 100, "authors") for system in ("VALEN", "PiCO")]
+    runs = of_table(1, "cifar10", ("PRODEN", "POP", *PLAIN_LOSSES, "RCR"))
+    runs += [Run("cifar10", "saturated", system, 100, 100) for system in ("RCR", "CLPL (softmax)")]
+    return runs + of_table(1, "cifar10", ("VALEN", "PiCO"))
 
 
 def hard() -> list[Run]:
@@ -252,22 +221,18 @@ def lenet() -> list[Run]:
     runs = []
     for difficulty in ("saturated", "20"):
         for name in LIKES:
+            losses = of_table(1, name, ("PRODEN", "POP", *PLAIN_LOSSES))
             for base in ("", "upright") if name in CHARACTERS else ("",):
-                runs += together(
-                    name, difficulty, 100, 50, [f"{base}-{one}".strip("-") for one in ("last", "printed-last")]
-                )
-                runs += [Run(name, difficulty, loss, 100, 50, base) for loss in PLAIN_LOSSES]
-            runs += [Run(name, difficulty, system, 100, 50, "authors") for system in ON_VIEWS]
+                runs += [
+                    replace(run, difficulty=difficulty, variant=f"{base}-{run.variant}".strip("-")) for run in losses
+                ]
+            runs += [replace(run, difficulty=difficulty) for run in of_table(1, name, ON_VIEWS)]
     return runs
 
 
 def cifar100() -> list[Run]:
     """Sets of rate 0.04, drawn by a classifier of their own, which is trained first."""
-    runs = together("cifar100", "saturated", 100, 100, ["last", "printed-last"])
-    return runs + [
-        Run("cifar100", "saturated", *one)
-        for one in (("CC", 100, 100), ("RCR", 100, 100), ("RCR", 100, 100, "authors"))
-    ]
+    return [*of_table(1, "cifar100", ("PRODEN", "POP", "CC", "RCR")), Run("cifar100", "saturated", "RCR", 100, 100)]
 
 
 def printed() -> list[Run]:
@@ -288,13 +253,10 @@ def sensitivity() -> list[Run]:
 
 def bare() -> list[Run]:
     """Table 3 on CIFAR-10: one plain view, each loss alone and with POP."""
-    runs = together("cifar10", "saturated", 100, 100, ["bare-last"])
-    for loss in PLAIN_LOSSES:
-        runs += [
-            Run("cifar10", "saturated", loss, 100, 100, "bare"),
-            Run("cifar10", "saturated", f"{loss}+POP", 100, 100, "bare-last"),
-        ]
-    return runs
+    losses = ("PRODEN", *PLAIN_LOSSES)
+    return of_table(
+        3, "cifar10", tuple(one for loss in losses for one in (loss, "POP" if loss == "PRODEN" else f"{loss}+POP"))
+    )
 
 
 def cifar() -> list[Run]:

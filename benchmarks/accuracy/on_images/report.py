@@ -5,10 +5,11 @@ from __future__ import annotations
 from itertools import groupby
 
 import numpy as np
-from on_images.plans import CHOSEN, FAIR, KEY, bases_of, cifar, mnist_like, suited
+from on_images.plans import CHOSEN, FAIR, bases_of, cifar, mnist_like, suited
 
 from oneof.data.named.catalogue import NAMED
 from oneof.paper.compare import Paired, holm, paired
+from oneof.paper.images import KEY
 from oneof.paper.printed import printed
 from oneof.storage.rows import Row
 
@@ -41,7 +42,7 @@ def table(rows: list[Row], every: list[Row]) -> str:
     corrected = dict(zip(tested, holm([tests[number].t_p for number in tested]), strict=True))  # type: ignore[union-attr]
     lines = [f"| {' | '.join(COLUMNS)} |", "|" + "---|" * len(COLUMNS)]
     for number, (group, test) in enumerate(zip(groups, tests, strict=True)):
-        gain = f"{test.gain:+.2f}" if test else ""
+        gain = _points(test.gain) if test else ""
         p = [f"{test.t_p:.2g}", f"{corrected[number]:.2g}"] if test and number in corrected else ["", ""]
         lines.append(_line(group, [gain, *p, _against_itself(group, every)]))
     return "\n".join(lines)
@@ -104,7 +105,12 @@ def against_proden(group: list[Row], every: list[Row]) -> Paired | None:
 def _against_itself(group: list[Row], every: list[Row]) -> str:
     bases = [base for base in bases_of(group[0]["variant"]) if base != "upright"]
     both = matched(group, every, "-".join(bases)) if group[0]["system"] == "POP" else []
-    return f"{100 * np.mean([row['accuracy'] - other['accuracy'] for row, other in both]):+.2f}" if both else ""
+    return _points(100 * np.mean([row["accuracy"] - other["accuracy"] for row, other in both])) if both else ""
+
+
+def _points(gain: float) -> str:
+    """Rounded first, so that the same difference, computed in two ways, is printed once."""
+    return f"{round(float(gain), 6):+.2f}"
 
 
 def signs(rows: list[Row], system: str, variant: str) -> tuple[int, int, int]:

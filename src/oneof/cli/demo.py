@@ -166,7 +166,7 @@ def _draw(digits: Digits, results: dict[str, tuple[Words, str, Words]], path: Pa
     import matplotlib.pyplot as plt
     import numpy as np
 
-    from oneof.paper.curves import COLOURS
+    from oneof.paper.ablation import COLOURS
 
     truth = digits.labels[: len(digits.votes)]
     ways = {whose: labels for whose, (labels, *_) in results.items() if whose != "the truth"}

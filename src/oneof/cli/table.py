@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
@@ -13,52 +13,76 @@ from oneof.cli.columns import DataFolder
 
 if TYPE_CHECKING:
     from oneof.paper.experiments import Table
-    from oneof.paper.obtain import Cell
+    from oneof.paper.obtain import Place
 
-FORMS, PLACES = ("rich", "markdown", "latex"), ("processes", "ray")
+FORMS = ("text", "markdown", "latex")
+PLACES = ("processes", "ray")
 
 
 def table(
     number: Annotated[int, typer.Argument(help="Which table of the paper: 1 to 5, or 6 and 7 for the data sets.")],
     datasets: Annotated[str, typer.Option(help="Data sets, separated by commas. Default: all whose files are there.")] = "",
     methods: Annotated[str, typer.Option(help="Systems of that table, separated by commas: pop,proden,cc in 1 and 2, proden+pop,cc+pop in 3 and 4, warm-up-5 in 5. Default: all.")] = "",
-    seeds: Annotated[str, typer.Option(help="How many seeds, from 100 on; or a range such as 0-9.")] = "10",
+    seeds: Annotated[str, typer.Option(help="How many seeds, from 100 on; or a range such as 0-9. Images have sets for 0 and 100-104.")] = "10",
     show: Annotated[bool, typer.Option("--show", help="Run nothing; show the rows that there are.")] = False,
-    form: Annotated[str, typer.Option("--format", help="How to print it: rich, markdown or latex.")] = "rich",
+    form: Annotated[str, typer.Option("--format", help="How to print it: text, markdown or latex.")] = "text",
     rows: Annotated[Path | None, typer.Option(help="The file that rows are read from and appended to. Default: results/tables.jsonl here, or else where oneof's source lies.")] = None,
     data_dir: DataFolder = None,
     processes: Annotated[int, typer.Option(help="Processes to run in. 0: one for each core.")] = 0,
     device: Annotated[str, typer.Option(help="Where to train: cpu or cuda.")] = "cpu",
     on: Annotated[str, typer.Option(help="What runs the trials: processes, or ray (install the extra 'sweep').")] = "processes",
+    tiny: Annotated[bool, typer.Option("--tiny", help="See that it runs: five epochs, sixty images of a set of images, rows in the folder 'tiny' beside the others.")] = False,
     deterministic: Annotated[bool, typer.Option("--deterministic", help="Give the same rows to the bit whenever they are run on one machine. Without it they may differ by rounding.")] = False,
 ) -> None:  # fmt: skip
     """Reproduce a table of the paper: run what is missing, and show ours beside the paper's. Stop it at any time; it resumes."""
-    from oneof.paper.experiments import CHARACTERISTICS, TABLES
-    from oneof.paper.obtain import Cell
+    from oneof.paper.data_sets import data_sets
+    from oneof.paper.experiments import CHARACTERISTICS
 
     for what, given, known in (("format", form, FORMS), ("on", on, PLACES)):
         if given not in known:
             raise ValueError(f"{what} must be one of {', '.join(known)}; got {given!r}.")
+    file = rows or _rows_file()
     if number in CHARACTERISTICS:
-        return _characteristics(number)
-    if number not in TABLES:
-        raise ValueError(f"table must be one of {', '.join(map(str, [*TABLES, *CHARACTERISTICS]))}; got {number}.")
-    wanted = TABLES[number]
+        typer.echo(data_sets(number, data_dir, file.with_name("sets"), form))
+        return
+    wanted = _table(number)
     names, systems = _names(datasets, wanted.datasets, "data set"), _names(methods, tuple(wanted.systems), "method")
-    numbers, file = _seeds(seeds), rows or _rows_file()
+    asked = Asked(number, wanted, names, systems, _seeds(seeds), file.parent / "tiny" / file.name if tiny else file)
     if not show:
         there = _there(wanted, names if datasets else None, data_dir)
-        protocols = {name: protocol for name in there if (protocol := wanted.protocol(name))}
-        pairs = [(name, system) for name in protocols for system in systems]
-        cells = [Cell(name, wanted.system(system, name), protocols[name], numbers) for name, system in pairs]
-        _run(cells, file, on, data_dir, processes, device, deterministic)
-    return _show(number, names, systems, numbers, file, form)
+        _run(asked, there, tiny, data_dir, processes, device, on, deterministic)
+    if tiny:
+        typer.echo(f"It runs. These rows are in no table: {asked.rows.parent}.")
+    else:
+        _show(asked, form)
+
+
+class Asked(NamedTuple):
+    """What is asked for of a table."""
+
+    number: int
+    table: Table
+    names: tuple[str, ...]  # of data sets
+    systems: tuple[str, ...]
+    seeds: tuple[int, ...]
+    rows: Path
+
+
+def _table(number: int) -> Table:
+    from oneof.paper.experiments import CHARACTERISTICS, TABLES
+
+    if number not in TABLES:
+        numbers = ", ".join(map(str, [*TABLES, *CHARACTERISTICS]))
+        raise ValueError(f"table must be one of {numbers}; got {number}.")
+    return TABLES[number]
 
 
 def _names(given: str, known: tuple[str, ...], what: str) -> tuple[str, ...]:
     from oneof.storage.did_you_mean import did_you_mean
 
-    names = tuple(name.strip() for name in given.lower().split(",")) if given else known
+    if not given:
+        return known
+    names = tuple(name.strip() for name in given.lower().split(","))
     for name in names:
         if name not in known:
             raise ValueError(f"{what} must be one of {', '.join(known)}; got {name!r}.{did_you_mean(name, known)}")
@@ -88,42 +112,47 @@ def _seeds(given: str) -> tuple[int, ...]:
 
 
 def _run(
-    cells: Sequence[Cell], file: Path, on: str, data_dir: Path | None, processes: int, device: str, deterministic: bool
-) -> None:
-    from oneof.paper.obtain import missing, obtain_all
-    from oneof.paper.on_ray import load_ray, on_ray
+    asked: Asked, there: list[str], tiny: bool, data_dir: Path | None, processes: int, device: str, on: str, deterministic: bool
+) -> None:  # fmt: skip
+    from oneof.paper.experiments import REAL
+    from oneof.paper.obtain import Cell, obtain_all
+    from oneof.paper.obtain_images import lacking, obtain_images, work_of
     from oneof.storage.progress import bar
-    from oneof.storage.rows import read
 
-    todo = missing(cells, read(file) if file.exists() else [])
+    todo = lacking(work_of(asked.number, there, asked.systems, asked.seeds, tiny), asked.rows)
     if not todo:
         typer.echo("Nothing to run: all rows are there.", err=True)
         return
-    if on == "ray":
-        load_ray()  # so that one who has none hears of it before anything begins
-    started, trials = time.perf_counter(), sum(len(cell.seeds) * len(cell.protocol.grid) for cell in todo)
+    tables = [one for one in todo if isinstance(one, Cell) and one.dataset in REAL]
+    started, trials = time.perf_counter(), sum(one.trials for one in todo)
+    here = obtain_all(tables, asked.rows, data_dir, processes, device, place=_place(on), deterministic=deterministic)
+    images = obtain_images([one for one in todo if one not in tables], asked.number, asked.rows, data_dir, device)
     with bar(f"{trials} trials", trials, True) as advance:
-        place = on_ray if on == "ray" else None
-        for cell, _ in obtain_all(todo, file, data_dir, processes, device, place=place, deterministic=deterministic):
-            advance(f"{cell.dataset}, {cell.system.title}", len(cell.seeds) * len(cell.protocol.grid))
+        for one in chain((cell for cell, _ in here), images):
+            advance(one.dataset, one.trials)
     seconds = time.perf_counter() - started
     typer.echo(f"{trials} trials in {seconds / 60:.1f} minutes, {seconds / trials:.3f} s each.", err=True)
 
 
+def _place(on: str) -> Place | None:
+    if on == "processes":
+        return None
+    from oneof.paper.on_ray import load_ray, on_ray
+
+    load_ray()  # so that one who has none hears of it before anything begins
+    return on_ray
+
+
 def _there(wanted: Table, names: tuple[str, ...] | None, data_dir: Path | None) -> list[str]:
-    """The data sets to run on: those asked for, which must be there, or all that are. Images have a script of their own."""
+    """The data sets to run on: those asked for, which must be there, or all that are."""
     from oneof.data.named.catalogue import data_folder, load, missing
-    from oneof.paper.experiments import REAL
 
     if names is not None:
         for name in names:
-            if name not in REAL:
-                how = wanted.images and wanted.images.how
-                raise ValueError(f"{name} is not run by this command: its rows come from {how}. Use --show.")
             load(name, data_dir)
         return list(names)
     folder = data_folder(data_dir)
-    found = [name for name in wanted.datasets if name in REAL and folder and not missing(name, folder)]
+    found = [name for name in wanted.datasets if folder and not missing(name, folder)]
     if not found:
         raise ValueError(
             "no data set of this table is there; give --data-dir or set ONEOF_DATA ('oneof data' says what is needed), or use --show."
@@ -131,37 +160,16 @@ def _there(wanted: Table, names: tuple[str, ...] | None, data_dir: Path | None) 
     return found
 
 
-def _show(
-    number: int, names: tuple[str, ...], systems: tuple[str, ...], seeds: tuple[int, ...], rows: Path, form: str
-) -> None:
-    from rich.console import Console
-
+def _show(asked: Asked, form: str) -> None:
     from oneof.paper import tables
-    from oneof.paper.experiments import TABLES
     from oneof.storage.rows import read
 
-    wanted, files = TABLES[number], [file for file in (rows, rows.with_name("images.jsonl")) if file.exists()]
-    scores = tables.scores_of(number, wanted, [row for file in files for row in read(file)], seeds)
-    some = tables.lines(number, wanted, scores, names, systems)
-    if form == "rich":
-        Console().print(tables.grid(number, wanted, some))
-    else:
-        typer.echo(tables.markdown(number, wanted, some) if form == "markdown" else tables.latex(number, wanted, some))
+    number, wanted = asked.number, asked.table
+    files = [file for file in (asked.rows, asked.rows.with_name("images.jsonl")) if file.exists()]
+    scores = tables.scores_of(number, wanted, [row for file in files for row in read(file)], asked.seeds)
+    some = tables.lines(number, wanted, scores, asked.names, asked.systems)
+    typer.echo(getattr(tables, form)(number, wanted, some))
     for rule in tables.HEADS:
         gains = tables.gains(wanted, scores, rule)
         if gains:
             typer.echo(f"\n{tables.gains_text(gains, rule, form)}")
-
-
-def _characteristics(number: int) -> None:
-    """Tables 6 and 7: the data sets themselves."""
-    from oneof.data.named.catalogue import NAMED
-    from oneof.paper.experiments import CHARACTERISTICS
-    from oneof.paper.printed import errata
-
-    typer.echo("| data set | train | test | features | classes | labels per set |\n|---|---|---|---|---|---|")
-    for name in CHARACTERISTICS[number]:
-        if figures := NAMED[name].paper:
-            typer.echo(f"| {NAMED[name].title} | {' | '.join(map(str, figures))} |")
-    typer.echo("\n" + "\n".join(f"- Paper: {note}" for note in errata(number)))
-    typer.echo("- 'oneof data --verify' compares these figures with the files.")

@@ -1,11 +1,15 @@
 """The paper's ablation in small (`oneof demo --paper`): digits with candidate sets that a classifier's own doubts made up."""
 
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import matplotlib
+
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -14,16 +18,18 @@ from rich.table import Table
 from sklearn.datasets import load_digits
 
 from oneof.candidates.generate import InstanceRate, generate
-from oneof.methods import CC, Method, Proden
-from oneof.paper.curves import draw_curves
+from oneof.methods import CC, Proden
+from oneof.paper.experiments import System
 from oneof.paper.results import rows_of
-from oneof.purify import Pop, Purify
+from oneof.purify import Pop
 from oneof.storage.rows import Row, append
 from oneof.training.fit import fit
 from oneof.training.problem import Training
-from oneof.training.state import Fit
+from oneof.training.state import Fit, Record
 from oneof.training.trials import Trial
 
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#555555")  # told apart by colour-blind readers
+PANELS = (("accuracy", "test accuracy"), ("set_size", "labels per set"), ("threshold", "threshold"))
 CLASSES = 10
 TRAINING = Training(epochs=100, batch=32)  # small batches: fast early learning decides more than the method does
 
@@ -37,22 +43,13 @@ class Digits(NamedTuple):
     trials: list[Trial]
 
 
-@dataclass(frozen=True)
-class System:
-    """A line of the table."""
-
-    name: str
-    method: Method
-    purify: Purify | None = None
-    supervised: bool = False  # trained on true labels: the ceiling
-
-
+CEILING = "true labels (ceiling)"  # trained on true labels
 SYSTEMS = (
     System("PRODEN", Proden()),
     System("PRODEN + POP", Proden(), Pop()),
     System("CC", CC()),
     System("CC + POP", CC(), Pop()),
-    System("true labels (ceiling)", Proden(), supervised=True),
+    System(CEILING, Proden()),
 )
 
 
@@ -78,32 +75,16 @@ def _split(n: int, seed: int) -> dict[str, Any]:
 
 def run(data: Digits, system: System, training: Training, *, show: bool = True) -> tuple[Fit, list[Row]]:
     """Train one system on all trials at once; true labels are reported, the last epoch is taken."""
-    candidates = np.eye(CLASSES, dtype=bool)[data.labels] if system.supervised else data.candidates
+    candidates = np.eye(CLASSES, dtype=bool)[data.labels] if system.title == CEILING else data.candidates
     start = time.perf_counter()
-    fitted = fit(
-        data.x,
-        candidates,
-        trials=data.trials,
-        method=system.method,
-        purify=system.purify,
-        training=training,
-        labels=data.labels,
-        progress=system.name if show else None,
-    )
-    rows = rows_of(
-        fitted,
-        seeds=[trial.seed for trial in data.trials],
-        seconds=time.perf_counter() - start,
-        labels=data.labels,
-        dataset="digits",
-        system=system.name,
-        method=system.method,
-        purify=system.purify,
-        training=training,
-        selection="last epoch",
-    )
+    setting: Any = {"method": system.method, "purify": system.purify, "training": training}
+    watched = system.title if show else None
+    fitted = fit(data.x, candidates, trials=data.trials, labels=data.labels, progress=watched, **setting)
+    about = {"dataset": "digits", "system": system.title, **setting, "selection": "last epoch"}
+    spent, seeds = time.perf_counter() - start, [trial.seed for trial in data.trials]
+    rows = rows_of(fitted, seeds=seeds, seconds=spent, labels=data.labels, **about)
     sizes = [float(data.candidates[i][trial.rows].sum(1).mean()) for i, trial in enumerate(data.trials)]
-    before = [1.0] * len(rows) if system.supervised else sizes
+    before = [1.0] * len(rows) if system.title == CEILING else sizes
     return fitted, [row | {"set_size_before": size} for row, size in zip(rows, before, strict=True)]
 
 
@@ -116,7 +97,7 @@ def show(out: Path, seeds: int, epochs: int | None) -> None:
         f"{data.candidates.sum(-1).mean():.2f} candidates per image, and one of them is right."
     )
     training = replace(TRAINING, epochs=epochs or TRAINING.epochs)
-    results = {system.name: run(data, system, training) for system in SYSTEMS}
+    results = {system.title: run(data, system, training) for system in SYSTEMS}
     console.print(_table({name: rows for name, (_, rows) in results.items()}))
     path = out / "rows.jsonl"
     path.unlink(missing_ok=True)
@@ -139,3 +120,23 @@ def _table(results: dict[str, list[Row]]) -> Table:
         cells = [f"{before.mean():.2f}", f"{after.mean():.2f}", f"{100 * removed.mean():.1f}"]
         table.add_row(name, f"{100 * accuracy.mean():.2f}{spread}", *cells)
     return table
+
+
+def draw_curves(histories: Mapping[str, Record], path: Path, *, title: str) -> None:
+    """Write a picture with one panel per quantity: the mean over trials, shaded by one standard deviation."""
+    figure, axes = plt.subplots(1, len(PANELS), figsize=(12, 3.8), layout="constrained")
+    for axis, (name, label) in zip(axes, PANELS, strict=True):
+        for (system, history), colour in zip(histories.items(), COLOURS, strict=False):
+            if (column := getattr(history, name)) is None:
+                continue
+            mean, spread = (values.cpu().double().numpy() for values in (column.mean(1), column.std(1, correction=0)))
+            at = range(1, len(mean) + 1)
+            axis.plot(at, mean, "-" if "POP" in system else "--", color=colour, label=system)
+            axis.fill_between(at, mean - spread, mean + spread, color=colour, alpha=0.15, linewidth=0)
+        axis.set(xlabel="epoch", title=label)
+        axis.spines[["top", "right"]].set_visible(False)
+    figure.suptitle(title)
+    handles, labels = axes[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), frameon=False)
+    figure.savefig(path, dpi=130)
+    plt.close(figure)

@@ -1,4 +1,4 @@
-"""Is one system better than another? Paired tests over shared seeds, corrected for their number, and ranks over many blocks."""
+"""Is one system better than another? Paired tests over shared seeds, corrected for their number."""
 
 import math
 from collections.abc import Sequence
@@ -70,25 +70,3 @@ def holm(p: Sequence[float]) -> list[float]:
     back = np.empty(len(p))
     back[order] = corrected
     return back.tolist()
-
-
-class Ranks(NamedTuple):
-    """Mean rank of each system over blocks, and how far two must lie apart (Friedman and Nemenyi)."""
-
-    mean: Numbers  # [systems], 1 is best
-    p: float  # of Friedman's test that all are alike
-    critical: float  # the critical difference at 0.05
-    blocks: int
-
-
-def ranks(accuracies: Numbers, level: float = 0.05) -> Ranks:
-    """Rank systems within each block of accuracies [blocks, systems].
-
-    >>> ranks(np.array([[0.9, 0.8, 0.7], [0.8, 0.7, 0.6], [0.9, 0.7, 0.8]])).mean.round(2)
-    array([1.  , 2.33, 2.67])
-    """
-    blocks, systems = accuracies.shape
-    mean = stats.rankdata(-accuracies, axis=1).mean(0)
-    p = float(stats.friedmanchisquare(*accuracies.T).pvalue)
-    q = stats.studentized_range.ppf(1 - level, systems, np.inf) / math.sqrt(2)
-    return Ranks(mean, p, float(q * math.sqrt(systems * (systems + 1) / (6 * blocks))), blocks)

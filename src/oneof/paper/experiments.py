@@ -3,11 +3,10 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from itertools import product
-from typing import Any
 
-from oneof.methods import CAVL, CC, CLPL, LWS, RC, RCR, CLPLSoftmax, Method, PiCO, Proden, Valen
+from oneof.methods import CAVL, CC, CLPL, LWS, RC, RCR, Method, PiCO, Proden, Valen
 from oneof.networks import GeneratorMLP, Linear, Network
-from oneof.purify import Pop, PopPrinted, PopRatio, Purify
+from oneof.purify import Pop, PopPrinted, Purify
 from oneof.training.problem import Training
 
 REAL = ("lost", "birdsong", "msrcv2", "mirflickr", "malagasy", "soccer", "yahoo")
@@ -16,7 +15,7 @@ IMAGES = ("mnist", "kmnist", "fashion-mnist", "cifar10", "cifar100")
 
 @dataclass(frozen=True)
 class System:
-    """A row of a table: a loss, with or without purification."""
+    """A row of a table: a loss, with or without purification. On images a run has numbers of its own: `images.Run`."""
 
     title: str  # as the paper's row is called, but LWS for LW
     method: Method
@@ -43,29 +42,23 @@ class Protocol:
 
 
 @dataclass(frozen=True)
-class OnImages:
-    """How a table's rows on images are obtained: they need a GPU and sets that are drawn first."""
-
-    how: str
-    systems: Mapping[str, System]
-    protocol: Protocol | None = None  # None: each system has a `recipe`
-
-
-@dataclass(frozen=True)
 class Table:
     """A table of the paper: systems by data sets."""
 
     title: str
     datasets: tuple[str, ...]
     systems: Mapping[str, System]  # by the name that the command line takes
-    images: OnImages | None = None
+    flat: Mapping[str, System] = field(default_factory=dict)  # the same where MNIST-like images are rows of pixels
     pairs: Mapping[str, str] = field(default_factory=dict)  # a system with POP -> the same without
 
     def system(self, name: str, dataset: str) -> System:
-        return self.systems[name] if dataset in REAL or self.images is None else self.images.systems[name]
+        return (self.flat if self.protocol(dataset) is FLAT else self.systems)[name]
 
     def protocol(self, dataset: str) -> Protocol | None:
-        return TABULAR if dataset in REAL or self.images is None else self.images.protocol
+        """How settings are searched; None where each system has one, `images.run_of`."""
+        if dataset in REAL:
+            return TABULAR
+        return FLAT if self.flat and not dataset.startswith("cifar") else None
 
 
 TABULAR = Protocol(Linear(), Training(epochs=200, batch=100))
@@ -77,35 +70,6 @@ FLAT = Protocol(  # MNIST-like images as rows of pixels, as Tables 3 and 5 must 
     weight_decay=(1e-4, 1e-3),
     sets="drawn by a classifier trained for 200 epochs",
 )
-
-
-@dataclass(frozen=True)
-class Recipe:
-    """How a system of Table 1 trains on images; the schedule is a cosine for all."""
-
-    method: Method
-    views: str = "pop"  # of `oneof.data.augment.views.RECIPES`
-    lr: float = 0.05
-    weight_decay: float = 1e-3
-    batch: int = 256
-
-
-def recipe(title: str, dataset: str, epochs: int, *, authors: bool = True) -> Recipe:
-    """What a system of Table 1 is on a data set, for a length of training.
-
-    RCR, PiCO and VALEN have their authors' numbers, or else those that all others have: the paper's own. The authors of RCR train 200
-    epochs, in the first half of which its second term rises.
-    """
-    colour: Any = {"gamma": 10.0, "kappa": 0.2} if dataset.startswith("cifar") else {}
-    if title == "RCR":
-        return Recipe(RCR(ramp=epochs / 2), "rcr", 0.1, 1e-4, 64) if authors else Recipe(RCR(ramp=5.0), "rcr")
-    if title == "PiCO":
-        return Recipe(PiCO(epochs=epochs), "pico", lr=0.01 if authors else 0.05)
-    if title == "VALEN" and not authors:
-        return Recipe(Valen(**colour, warm_up=max(1, epochs // 5)), "plain")
-    if title == "VALEN":
-        return Recipe(Valen(**colour), "plain") if colour else Recipe(Valen(), "plain", 0.01, 1e-4)
-    return Recipe({**LOSSES, "CLPL (softmax)": CLPLSoftmax()}[title])
 
 
 # Late and cautious, the same for every loss: docs/decisions/0010-pop-in-the-tables.md has how it was chosen on seeds 0-9.
@@ -140,18 +104,13 @@ def warm_ups(rule: Purify) -> dict[str, System]:
 
 
 TABLES: dict[int, Table] = {
-    1: Table(
-        "Images, with augmentation",
-        IMAGES,
-        {**headline(LATE), **OTHERS, **ALONE},
-        OnImages("python benchmarks/accuracy/images.py --plan saturated, lenet or cifar100", {**headline(LATE), **OTHERS, **ALONE}),
-    ),
+    1: Table("Images, with augmentation", IMAGES, {**headline(LATE), **OTHERS, **ALONE}),
     2: Table("Real-world sets, linear model", REAL, {**headline(LATE), **ON_TABLES, **ALONE}),
     3: Table(
         "Images, no augmentation: each loss alone and with POP",
         IMAGES,
         each_with_and_without(QUICK),
-        OnImages("python benchmarks/accuracy/image_tables.py --table 3 (CIFAR-10: images.py --plan bare)", each_with_and_without(QUICK), FLAT),
+        each_with_and_without(QUICK),
         PAIRS,
     ),
     4: Table(
@@ -164,34 +123,7 @@ TABLES: dict[int, Table] = {
         "Epochs of warm-up before POP's first round",
         ("lost", "birdsong", "msrcv2", "soccer", "yahoo", "kmnist", "fashion-mnist"),
         warm_ups(LATE),
-        OnImages("python benchmarks/accuracy/image_tables.py --table 5", warm_ups(QUICK), FLAT),
+        warm_ups(QUICK),
     ),
 }  # fmt: skip
 CHARACTERISTICS = {6: IMAGES, 7: REAL}  # the appendix: rows, features, classes and average set size of each set
-
-
-@dataclass(frozen=True)
-class Sensitivity:
-    """A figure: one number of a rule varied while the others stay."""
-
-    dataset: str
-    rule: Purify
-    values: Mapping[str, tuple[float, ...]]  # a field of the rule -> what it is set to
-    lr: float = 0.1
-    weight_decay: float = 1e-2
-
-
-MARGIN = {
-    "e0": (0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99),
-    "e_end": (0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9),
-    "e_s": (0.01, 0.02, 0.03, 0.05, 0.1, 0.2, 0.4),
-}
-RATIO = {
-    "theta": (1e-4, 1e-3, 3e-3, 1e-2, 3e-2, 0.1, 0.3),
-    "inc": (1e-3, 1e-2, 0.03, 0.1, 0.3, 0.6, 1.0),
-}
-SENSITIVITY: dict[str, Sensitivity] = {
-    "margin": Sensitivity("lost", LATE, MARGIN),
-    "ratio": Sensitivity("lost", PopRatio(warm_up=80, theta=1e-2, inc=0.3), RATIO),
-}
-REGION = Sensitivity("lost", LATE, {})  # the purified region by epoch: nothing is varied

@@ -56,6 +56,10 @@ class Cell(NamedTuple):
     def setting(self) -> str:
         return digest(self.identity)
 
+    @property
+    def trials(self) -> int:
+        return len(self.seeds) * len(self.protocol.grid)
+
 
 def missing(cells: Iterable[Cell], rows: Iterable[Row]) -> list[Cell]:
     """The cells that are not complete, each with the seeds that it lacks."""
@@ -81,53 +85,36 @@ def split(n: int, seed: int, protocol: Protocol) -> tuple[NDArray[np.intp], NDAr
     return order[held_out:train], order[:held_out], order[train:]
 
 
-def trials_of(cell: Cell, n: int) -> list[Trial]:
-    """Every seed with every setting of the grid, seed by seed."""
-    scaling = cell.protocol.scaling
-    return [
-        Trial(seed, *split(n, seed, cell.protocol), lr=lr, weight_decay=decay, scaling=scaling)
-        for seed in cell.seeds
-        for lr, decay in cell.protocol.grid
-    ]
-
-
 def obtain(
-    cell: Cell, data: Dataset, *, device: str = "cpu", checkpoint: Path | None = None, memory: int | None = None
-) -> list[Row]:
-    """Train a cell of a set that comes with candidates, and give its rows."""
-    trials = trials_of(cell, len(data.x))
-    return train(
-        cell, data.x, data.candidates, data.labels, trials, device=device, checkpoint=checkpoint, memory=memory
-    )
-
-
-def train(
     cell: Cell,
-    x: Any,
-    candidates: Any,
-    labels: NDArray[np.intp],
-    trials: Sequence[Trial],
+    data: Dataset,
+    trials: Sequence[Trial] | None = None,
     *,
     device: str = "cpu",
     checkpoint: Path | None = None,
     memory: int | None = None,
 ) -> list[Row]:
-    """Train all trials of a cell at once, in the order of `trials_of`, and give its rows."""
+    """Train every seed with every setting of a cell at once, seed by seed, on a set that has candidates, and give its rows."""
+    if trials is None:
+        parts, scaling = {seed: split(len(data.x), seed, cell.protocol) for seed in cell.seeds}, cell.protocol.scaling
+        trials = [
+            Trial(seed, *parts[seed], lr, decay, scaling) for seed in cell.seeds for lr, decay in cell.protocol.grid
+        ]
     started = time.perf_counter(), time.process_time()
     fitted = fit(
-        x,
-        candidates,
+        data.x,
+        data.candidates,
         trials=trials,
         method=cell.system.method,
         purify=cell.system.purify,
         network=cell.protocol.network,
         training=cell.protocol.training,
-        labels=labels,
+        labels=data.labels,
         device=device,
         checkpoint=checkpoint,
         memory=memory,
     )
-    lost = true_labels_removed(fitted.candidates, torch.as_tensor(labels, device=fitted.rows.device)[fitted.rows])
+    lost = true_labels_removed(fitted.candidates, torch.as_tensor(data.labels, device=fitted.rows.device)[fitted.rows])
     history = Record.of(fitted.history.epoch, {name: one.cpu() for name, one in fitted.history.columns.items()})
     ended = time.perf_counter(), time.process_time()
     seconds = tuple((after - before) / len(trials) for before, after in zip(started, ended, strict=True))
@@ -145,28 +132,18 @@ def _rows(cell: Cell, history: Record, lost: list[float], seconds: tuple[float, 
     for s, seed in enumerate(cell.seeds):
         for rule in by_rule:
             at = s * shape[1] + int(taken[rule][s])
-            own = _one(cell, history, at, int(by_rule[rule].epoch[at]), lost[at])
-            rows.append({"kind": "chosen", **named, **cell.identity, "rule": rule, "seed": seed, **own, **spent, **origin(device)})  # fmt: skip
-        whole = range(s * shape[1], (s + 1) * shape[1])
-        grid = {"last": _in_short(history, whole, last)}
-        grid |= {"best_oracle": _in_short(history, whole, by_rule["oracle"].epoch)}
-        rows.append({"kind": "grid", **named, "dataset": cell.dataset, "seed": seed, **grid})
+            lr, decay, epoch = *cell.protocol.grid[at % shape[1]], int(by_rule[rule].epoch[at])
+            own = {"rule": rule, "seed": seed, "lr": lr, "weight_decay": decay, "epoch": epoch}
+            own |= {name: round(float(history.columns[name][epoch - 1, at]), 6) for name in reported()}
+            own |= {"true_labels_removed": round(lost[at], 6)} if epoch == history.epoch else {}
+            rows.append({"kind": "chosen", **named, **cell.identity, **own, **spent, **origin(device)})
+        row: Row = {"kind": "grid", **named, "dataset": cell.dataset, "seed": seed}
+        for name, epochs in (("last", last), ("best_oracle", by_rule["oracle"].epoch)):
+            at_epoch = [(int(epochs[t]), t) for t in range(s * shape[1], (s + 1) * shape[1])]
+            short = {one: [round(float(history.columns[one][e - 1, t]), 4) for e, t in at_epoch] for one in reported()}
+            row[name] = {"epoch": [e for e, _ in at_epoch], **short}
+        rows.append(row)
     return rows
-
-
-def _one(cell: Cell, history: Record, at: int, epoch: int, lost: float) -> Row:
-    lr, decay = cell.protocol.grid[at % len(cell.protocol.grid)]
-    columns = history.columns
-    shown = {name: round(float(columns[name][epoch - 1, at]), 6) for name in reported()}
-    of_the_end = {"true_labels_removed": round(lost, 6)} if epoch == history.epoch else {}
-    return {"lr": lr, "weight_decay": decay, "epoch": epoch, **shown, **of_the_end}
-
-
-def _in_short(history: Record, trials: range, epoch: torch.Tensor) -> dict[str, list[float]]:
-    at = [(int(epoch[t]) - 1, t) for t in trials]
-    columns = history.columns
-    short = {name: [round(float(columns[name][e, t]), 4) for e, t in at] for name in reported()}
-    return {"epoch": [e + 1 for e, _ in at], **short}
 
 
 class Errand(NamedTuple):
@@ -213,8 +190,9 @@ def obtain_all(
     named = {cell.setting: cell for cell in cells}
     if place is not None or deterministic:
         named = {f"{cell.setting}-{cell.seeds[0]}": cell for cell in seed_by_seed(cells)}
+    sizes = {name: NAMED[cell.dataset].paper or (1, 0, 1) for name, cell in named.items()}
     # the largest first, so that no process is left with a long one at the end
-    largest_first = sorted(named, key=lambda name: -_work(named[name]))
+    largest_first = sorted(named, key=lambda name: -len(named[name].seeds) * sizes[name][0] * sizes[name][2])
     data_dir = data_folder(data_dir)
     folder = data_dir and data_dir.absolute()
     errands = [Errand(named[name], folder, device, running / name, deterministic) for name in largest_first]
@@ -243,12 +221,6 @@ def in_processes(errands: Sequence[Errand], processes: int) -> Done:
             for process in multiprocessing.active_children():
                 process.terminate()
             raise
-
-
-def _work(cell: Cell) -> int:
-    """Roughly how long a cell takes, against others."""
-    figures = NAMED[cell.dataset].paper
-    return len(cell.seeds) * (figures.train * figures.features if figures else 1)
 
 
 def _quiet() -> None:

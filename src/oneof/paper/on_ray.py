@@ -23,7 +23,9 @@ def on_ray(errands: Sequence[Errand], workers: int = 0) -> Done:
     at_work: dict[Any, Errand] = {}
     try:
         for errand in errands:
-            at_work[_submit(ray, errand)] = errand
+            gpus = 1 if errand.device.startswith("cuda") else 0
+            task = ray.remote(num_cpus=1, num_gpus=gpus, max_retries=LOSSES)(run_errand)
+            at_work[task.remote(errand)] = errand
         while at_work:
             (done,), _ = ray.wait(list(at_work), num_returns=1)
             errand = at_work.pop(done)
@@ -38,11 +40,6 @@ def on_ray(errands: Sequence[Errand], workers: int = 0) -> Done:
 def load_ray() -> Any:
     """Ray, if it is installed."""
     return load_package("ray", "--on ray")
-
-
-def _submit(ray: Any, errand: Errand) -> Any:
-    gpus = 1 if errand.device.startswith("cuda") else 0
-    return ray.remote(num_cpus=1, num_gpus=gpus, max_retries=LOSSES)(run_errand).remote(errand)
 
 
 def _rows(ray: Any, done: Any, errand: Errand) -> list[Row]:

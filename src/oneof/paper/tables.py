@@ -1,16 +1,17 @@
 """A table of the paper with our rows beside it: Markdown, LaTeX, or for the terminal."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import product
+from itertools import groupby, product
+from textwrap import fill
 from typing import NamedTuple
 
 import numpy as np
-from rich.table import Table as Grid
 
 from oneof.data.named.catalogue import NAMED
 from oneof.metrics import CRITERIA
 from oneof.paper.compare import Paired, holm, paired
 from oneof.paper.experiments import REAL, Table
+from oneof.paper.images import EPOCHS
 from oneof.paper.obtain import Cell
 from oneof.paper.printed import Printed, errata, printed
 from oneof.storage.rows import Row
@@ -22,11 +23,10 @@ Scores = Mapping[tuple[str, str, str], Mapping[int, float]]  # (data set, system
 class Line(NamedTuple):
     """One system on one data set: ours by each rule, beside the paper's."""
 
-    dataset: str
+    dataset: str  # with what sets the rows apart from the paper's setting: "kmnist/upright"
     system: str
-    ours: dict[str, tuple[float, float, int]]  # rule -> mean, std, trials
+    ours: dict[str, list[float]]  # rule -> accuracies of the seeds
     paper: Printed | None
-    waits: str  # for what, where there are no rows
 
 
 def scores_of(number: int, table: Table, rows: Iterable[Row], seeds: Iterable[int]) -> Scores:
@@ -55,36 +55,27 @@ def _entries(row: Row, number: int, titles: Mapping[str, str]) -> Iterator[tuple
         yield (*place, "oracle"), row["by_oracle"]["accuracy"]
 
 
-EPOCHS = {"cifar10": 100, "cifar100": 100}  # of Table 1; MNIST-like images have 50
 KINDS = {
     "saturated": "",
     "20": "hard sets",
     "printed": "sets as printed",
-}  # of a classifier trained to the end, as the paper's; or of an early one
+}  # drawn by a classifier trained to the end, or early
 
 
 def _place(row: Row, number: int) -> tuple[str, str] | None:
-    """The data set, with what sets a row apart from the paper's setting ("kmnist/upright"), and the system of a row on images."""
+    """The data set, with what sets a row apart from the paper's setting, and the system of a row on images."""
     words, usual = row["variant"].split("-"), EPOCHS.get(row["dataset"], 50)
     bases = [word for word in words if word in ("upright", "bare", "authors")]
     rule = "-".join(word for word in words if word and word not in bases)
-    bare, views = "bare" in bases, row["system"] in ("RCR", "PiCO", "VALEN")
-    if (
-        rule not in ("", "last", "printed-last")
-        or bare != (number == 3)
-        or row["epochs"] < usual
-        or row["difficulty"] not in KINDS
-    ):
+    bare = "bare" in bases
+    if rule not in ("", "last", "printed-last") or bare != (number == 3) or row["epochs"] < usual or row["difficulty"] not in KINDS:  # fmt: skip
         return None
     system = "PRODEN+POP" if bare and row["system"] == "POP" else row["system"]
     system += " as printed" if rule == "printed-last" else ""
-    apart = [
-        KINDS[row["difficulty"]],
-        "upright" if "upright" in bases else "",
-        f"{row['epochs']} epochs" if row["epochs"] > usual else "",
-    ]
-    apart.append("settings of the others" if views and "authors" not in bases else "")
-    return "/".join([row["dataset"], *filter(None, apart)]), system
+    apart = [KINDS[row["difficulty"]], "upright" if "upright" in bases else ""]
+    apart.append(f"{row['epochs']} epochs" if row["epochs"] > usual else "")
+    others = row["system"] in ("RCR", "PiCO", "VALEN") and "authors" not in bases
+    return "/".join([row["dataset"], *filter(None, apart), *["settings of the others"] * others]), system
 
 
 def lines(number: int, table: Table, scores: Scores, datasets: Sequence[str], systems: Sequence[str]) -> list[Line]:
@@ -92,36 +83,44 @@ def lines(number: int, table: Table, scores: Scores, datasets: Sequence[str], sy
     found = []
     for dataset in datasets:
         others = sorted({key for key, *_ in scores if key.startswith(f"{dataset}/")})
-        for name, place in product(systems, (dataset, *others)):
+        for place, name in product((dataset, *others), systems):
             title = table.systems[name].title
-            seeds = {rule: list(scores.get((place, title, rule), {}).values()) for rule in HEADS}
-            ours = {rule: _summary(values) for rule, values in seeds.items() if values}
+            ours = {rule: list(some.values()) for rule in HEADS if (some := scores.get((place, title, rule)))}
             if ours or place == dataset:
-                waits = "" if ours else waiting(table, dataset)
-                found.append(Line(place, title, ours, printed(number, title, dataset), waits))
-    return sorted(found, key=lambda line: (datasets.index(line.dataset.split("/")[0]), line.dataset))
+                found.append(Line(place, title, ours, printed(number, title, dataset)))
+    return found
 
 
 def filled(some: Sequence[Line]) -> str:
-    """How many of the paper's cells have rows of ours beside them."""
-    cells = {
-        (line.dataset.split("/")[0], line.system) for line in some if line.paper and "as printed" not in line.system
-    }
-    done = {(line.dataset.split("/")[0], line.system) for line in some if line.ours and "hard sets" not in line.dataset}
+    """How many of the paper's cells have rows of ours beside them: on sets drawn as the paper's, whatever the views and length."""
+    cells = {(_name(line), line.system) for line in some if line.paper and "as printed" not in line.system}
+    done = {(_name(line), line.system) for line in some if line.ours and "hard sets" not in line.dataset}  # fmt: skip
     return f"Filled: {len(cells & done)} of {len(cells)} cells of the paper."
 
 
-def _summary(values: list[float]) -> tuple[float, float, int]:
-    return float(np.mean(values)), float(np.std(values, ddof=1)) if len(values) > 1 else 0.0, len(values)
+def _name(line: Line) -> str:
+    return line.dataset.split("/")[0]
 
 
-def waiting(table: Table, dataset: str) -> str:
-    """What a cell without rows waits for."""
-    if dataset not in REAL and table.images:
-        return f"GPU hours: {table.images.how}"
+def waits(number: int, some: Sequence[Line]) -> list[str]:
+    """Why cells are empty, a line for each data set and reason."""
+    reasons: dict[tuple[str, str], list[str]] = {}
+    for line in some:
+        if not line.ours:
+            there = [_title(one.dataset).partition(", ")[2] for one in some if one.ours and _name(one) == line.dataset and one.system == line.system]  # fmt: skip
+            why = _reason(number, line.dataset) + (f" So far only: {'; '.join(there)}." if there else "")
+            reasons.setdefault((line.dataset, why), []).append(line.system)
+    every = len({line.system for line in some})
+    named = {key: "all" if len(systems) == every else ", ".join(systems) for key, systems in reasons.items()}
+    return [f"Empty: {_title(dataset)} ({named[dataset, why]}): {why}" for dataset, why in reasons]
+
+
+def _reason(number: int, dataset: str) -> str:
     if not NAMED[dataset].checksums:
-        return f"the data, which were not at hand here: take them by hand from {NAMED[dataset].address}"
-    return "a run of this command"
+        return f"the data are not at hand here; take them by hand from {NAMED[dataset].address}."
+    where = "" if dataset in REAL else " --device cuda"
+    what = "not run yet" if dataset in REAL else "GPU time, not run yet"
+    return f"{what}; 'oneof table {number} --datasets {dataset}{where}' does it."
 
 
 def header(some: Sequence[Line]) -> list[str]:
@@ -130,18 +129,27 @@ def header(some: Sequence[Line]) -> list[str]:
 
 
 def _rules(some: Sequence[Line]) -> list[str]:
-    there = {rule for line in some for rule in line.ours} or {*CRITERIA, "oracle"}
-    return [rule for rule in HEADS if rule in there]
+    return [rule for rule in HEADS if any(rule in line.ours for line in some)] or [*CRITERIA, "oracle"]
 
 
 def cells(line: Line, shown: Sequence[str]) -> list[str]:
     """A line as text, with a cell for each rule that is shown."""
-    by_rule = [f"{line.ours[rule][0]:.2f} ± {line.ours[rule][1]:.2f}" if rule in line.ours else "" for rule in shown]
+    by_rule = [_spread(line.ours[rule]) if rule in line.ours else "" for rule in shown]
     paper = f"{line.paper.mean:.2f} ± {line.paper.std:.2f}" if line.paper else ""
-    both = line.paper and "oracle" in line.ours
-    apart = f"{line.ours['oracle'][0] - line.paper.mean:+.2f}" if both and line.paper else ""
-    trials = str(max((n for *_, n in line.ours.values()), default=0))
-    return [_title(line.dataset), line.system, *by_rule, paper, apart, trials]
+    apart = f"{np.mean(line.ours['oracle']) - line.paper.mean:+.2f}" if line.paper and "oracle" in line.ours else ""
+    return [
+        _title(line.dataset),
+        line.system,
+        *by_rule,
+        paper,
+        apart,
+        str(max(map(len, line.ours.values()), default=0)),
+    ]
+
+
+def _spread(values: list[float]) -> str:
+    """Mean and deviation; of one seed there is no deviation."""
+    return f"{np.mean(values):.2f}" + (f" ± {np.std(values, ddof=1):.2f}" if len(values) > 1 else "")
 
 
 def _title(dataset: str) -> str:
@@ -149,46 +157,58 @@ def _title(dataset: str) -> str:
     return ", ".join([NAMED[name].title, *apart])
 
 
-def _waits(some: Sequence[Line]) -> list[str]:
-    """What is missing, a line for each data set."""
-    missing: dict[tuple[str, str], list[str]] = {}
-    for line in some:
-        if line.waits:
-            missing.setdefault((line.dataset, line.waits), []).append(line.system)
-    return [f"{_title(name)} ({', '.join(systems)}): waits for {why}." for (name, why), systems in missing.items()]
-
-
 def notes(number: int, some: Sequence[Line]) -> list[str]:
-    """What stands below a table: how ours were chosen, what is missing, what is wrong in print."""
-    titles = " and ".join(one.title for one in CRITERIA.values())
-    how = (
-        f"Ours: mean ± std over seeds, each with its own split and initialisation. {titles.capitalize()} choose the setting "
-        "by held-out sets, without a true label, and take the last epoch; the oracle, as the paper, looks at held-out true labels."
-    )
-    return [filled(some), how, *_waits(some), *(f"Paper: {note}" for note in errata(number))]
+    """What stands below a table: how many cells have rows, how ours were chosen, what is missing, what is wrong in print."""
+    how = ["Ours: mean ± std over seeds, each with its own split and initialisation; one seed has no std."]
+    if "covering" in (shown := _rules(some)):
+        titles = " and ".join(one.title for one in CRITERIA.values())
+        how.append(f"{titles.capitalize()} choose the setting by held-out sets, without a true label, and take the last epoch.")  # fmt: skip
+    if "last" in shown:
+        how.append("On images with a network of their own, settings are fixed, and the last epoch is taken.")
+    how.append("The oracle, as the paper, looks at held-out true labels.")
+    return [filled(some), " ".join(how), *waits(number, some), *(f"Paper: {note}" for note in errata(number))]
 
 
 def markdown(number: int, table: Table, some: Sequence[Line]) -> str:
     """The table in Markdown, with its notes."""
     rows = [cells(line, _rules(some)) for line in some if line.ours]
-    below = [f"- {note}" for note in notes(number, some)]
-    return "\n".join([f"**Table {number}: {table.title}**", "", typeset(header(some), rows, "markdown"), "", *below])
+    title = f"**Table {number}: {table.title}**"
+    return f"{title}\n\n{typeset(header(some), rows, 'markdown')}\n\n{listed(notes(number, some), 'markdown')}"
 
 
 def latex(number: int, table: Table, some: Sequence[Line]) -> str:
-    """The table in LaTeX (booktabs), with its notes as comments."""
+    """The table in LaTeX (booktabs), with its title and notes as comments."""
     rows = [cells(line, _rules(some)) for line in some if line.ours]
-    return "\n".join([*(f"% {note}" for note in notes(number, some)), typeset(header(some), rows, "latex")])
+    above = [f"Table {number}: {table.title}", *notes(number, some)]
+    return f"{listed(above, 'latex')}\n{typeset(header(some), rows, 'latex')}"
+
+
+SHORT = {  # heads where columns are scarce
+    "covering rate": "covering", "approximated accuracy": "approx.", "paper (oracle)": "paper", "oracle - paper": "differs",
+    "trials": "n", "p (Wilcoxon)": "Wilcoxon", "effect size": "effect",
+}  # fmt: skip
 
 
 def typeset(head: Sequence[str], rows: Sequence[Sequence[str]], form: str) -> str:
-    """Cells as a Markdown table, or as one of LaTeX's booktabs."""
-    if form != "latex":
+    """Cells as a Markdown table, as one of LaTeX's booktabs, or in plain columns."""
+    if form == "text":
+        head = [SHORT.get(name, name) for name in head]
+        widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
+        padded = [[row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])] for row in (head, *rows)]
+        return "\n".join("  ".join(row) for row in padded)
+    if form == "markdown":
         lines = [f"| {' | '.join(row)} |" for row in (head, *rows)]
         return "\n".join([lines[0], f"|{'---|' * len(head)}", *lines[1:]])
     body = [" & ".join(_tex(cell) for cell in row) + r" \\" for row in (head, *rows)]
     begin = r"\begin{tabular}{ll" + "r" * (len(head) - 2) + "}"
     return "\n".join([begin, r"\toprule", body[0], r"\midrule", *body[1:], r"\bottomrule", r"\end{tabular}"])
+
+
+def listed(some: Sequence[str], form: str) -> str:
+    """Notes below a table: a list, or in LaTeX comments."""
+    if form == "text":
+        return "\n".join(fill(note, 79, initial_indent="- ", subsequent_indent="  ") for note in some)
+    return "\n".join(f"{'%' if form == 'latex' else '-'} {note}" for note in some)
 
 
 def _tex(text: str) -> str:
@@ -197,14 +217,19 @@ def _tex(text: str) -> str:
     return text
 
 
-def grid(number: int, table: Table, some: Sequence[Line]) -> Grid:
-    """The table for a terminal."""
-    shown = Grid(title=f"Table {number}: {table.title}", caption="\n".join(notes(number, some)), caption_justify="left")
-    for name in header(some):
-        shown.add_column(name, justify="left" if name in ("data set", "system") else "right")
-    for line in some:
-        shown.add_row(*cells(line, _rules(some)))
-    return shown
+def text(number: int, table: Table, some: Sequence[Line]) -> str:
+    """The table for a terminal of 80 columns: a block for each data set, then the notes."""
+    rows = [
+        [cell.replace(" ± ", "±").replace(" as printed", " printed") for cell in cells(line, _rules(some))]
+        for line in some
+        if line.ours
+    ]
+    head, *aligned = typeset(header(some)[1:], [row[1:] for row in rows], "text").splitlines()
+    parts = [f"Table {number}: {table.title}", "", f" {head}"]
+    for title, block in groupby(zip(rows, aligned, strict=True), key=lambda row: row[0][0]):
+        parts += [title, *(f" {line}" for _, line in block)]
+    below = ["Differs: oracle - paper. n: seeds.", *notes(number, some)]
+    return "\n".join([*parts, "", listed(below, "text")])
 
 
 class Gain(NamedTuple):
@@ -219,15 +244,13 @@ class Gain(NamedTuple):
 def gains(table: Table, scores: Scores, rule: str) -> list[Gain]:
     """Every system with POP against the same without, over the seeds that they share."""
     found = []
-    for dataset in table.datasets:
-        for title, plain in table.pairs.items():
-            ours, other = scores.get((dataset, title, rule), {}), scores.get((dataset, plain, rule), {})
-            seeds = sorted(ours.keys() & other.keys())
-            if len(seeds) > 1:
-                one = paired([ours[seed] for seed in seeds], [other[seed] for seed in seeds])
-                found.append((dataset, title, one))
+    for dataset, (title, plain) in product(table.datasets, table.pairs.items()):
+        ours, other = scores.get((dataset, title, rule), {}), scores.get((dataset, plain, rule), {})
+        seeds = sorted(ours.keys() & other.keys())
+        if len(seeds) > 1:
+            found.append((dataset, title, paired([ours[seed] for seed in seeds], [other[seed] for seed in seeds])))
     corrected = holm([one.t_p for *_, one in found])
-    return [Gain(dataset, title, one, p) for (dataset, title, one), p in zip(found, corrected, strict=True)]
+    return [Gain(*one, p) for one, p in zip(found, corrected, strict=True)]
 
 
 def gains_text(some: Sequence[Gain], rule: str, form: str = "markdown") -> str:
@@ -240,16 +263,5 @@ def gains_text(some: Sequence[Gain], rule: str, form: str = "markdown") -> str:
         for one in some
     ]  # fmt: skip
     said = f"Settings chosen by {HEADS[rule]}: POP above its plain loss in the mean in {above} of {len(some)} pairs."
-    return f"% {said}\n{typeset(head, body, form)}" if form == "latex" else f"{said}\n\n{typeset(head, body, form)}"
-
-
-def agreement(scores: Scores, rule: str) -> tuple[int, int]:
-    """How often a truth-free choice is within one std (over seeds) of the oracle's, seed by seed: (times, of)."""
-    times = of = 0
-    for (dataset, system, by), oracle in scores.items():
-        free = scores.get((dataset, system, rule))
-        if by == "oracle" and free and len(oracle) > 1:
-            spread = float(np.std(list(oracle.values()), ddof=1))
-            close = [free[seed] >= oracle[seed] - spread for seed in oracle.keys() & free.keys()]
-            times, of = times + sum(close), of + len(close)
-    return times, of
+    said = {"latex": f"% {said}", "text": f"{fill(said, 79)}\n"}.get(form, f"{said}\n")
+    return f"{said}\n{typeset(head, body, form)}"

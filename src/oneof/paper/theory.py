@@ -19,6 +19,7 @@ from oneof.candidates.generate import Flip, InstancePaper, InstanceRate, draw, g
 from oneof.data.synthetic import mixture
 from oneof.methods import CC
 from oneof.metrics import purified_region
+from oneof.paper.tables import typeset
 from oneof.storage.rows import Row
 
 EPSILON = 0.1
@@ -212,13 +213,13 @@ HEADER = (
 def table(some: Iterable[Row]) -> str:
     """The worlds in Markdown, before and after all rounds; samples in the mean over their seeds."""
     every = list(some)
-    lines = [f"| {' | '.join(HEADER)} |", f"|{'---|' * len(HEADER)}"]
+    lines = []
     for name in dict.fromkeys(row["world"] for row in every):
         own = [row for row in every if row["world"] == name]
         known = [row for row in own if row["kind"] == "constants"]
-        before = [row for row in own if row["kind"] == "round" and row["round"] == 0]
-        rounds = max(row["round"] for row in own if row["kind"] == "round")
-        after = [row for row in own if row["kind"] == "round" and row["round"] == rounds]
+        rounds = [row for row in own if row["kind"] == "round"]
+        last = max(row["round"] for row in rounds)
+        before, after = ([row for row in rounds if row["round"] == number] for number in (0, last))
         kept = [row for row in own if row.get("kept") == "true"]
         imbalance = [row | {"l": row["high"] / row["low"]} for row in known]
         cells = [
@@ -232,8 +233,8 @@ def table(some: Iterable[Row]) -> str:
         cells += [f"{_mean(before, one, 100)} to {_mean(after, one, 100)}" for one in ("region", "agreement")]
         cells += [_mean(known, "final", 100), f"{_mean(before, 'gap')} to {_mean(after, 'gap')}"]
         cells += [_mean(after, "true_fell", 100), _mean(kept, "region", 100)]
-        lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines)
+        lines.append(cells)
+    return typeset(HEADER, lines, "markdown")
 
 
 def _mean(some: list[Row], name: str, factor: float = 1.0) -> str:

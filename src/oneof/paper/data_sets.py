@@ -1,0 +1,49 @@
+"""Tables 6 and 7: the data sets as the paper prints them, and as the files here have them."""
+
+from pathlib import Path
+
+import numpy as np
+
+from oneof.data.named.catalogue import NAMED, Dataset, data_folder, load, missing
+from oneof.paper.experiments import CHARACTERISTICS
+from oneof.paper.printed import errata
+from oneof.paper.sets import path_of, read
+from oneof.paper.tables import listed, typeset
+
+HEAD = ["data set", "whose", "train", "test", "features", "classes", "labels per set"]
+
+
+def data_sets(number: int, data_dir: Path | None, sets: Path, form: str) -> str:
+    """Both lines of every set of a table, and why a second line is missing; on images our sets are those of a saturated classifier."""
+    folder, names, rows, empty = data_folder(data_dir), CHARACTERISTICS[number], [], []
+    for name in names:
+        title, figures = NAMED[name].title, NAMED[name].paper or ()
+        rows.append([title, "paper", *map(str, figures)])
+        if folder and not missing(name, folder):
+            rows.append([title, "ours", *_figures(load(name, folder), path_of(sets, name, "saturated"))])
+        else:
+            empty.append(title)
+    notes = [f"Filled: {len(names) - len(empty)} of {len(names)} sets."]
+    where = folder or "a folder that --data-dir or ONEOF_DATA names"
+    notes += (
+        [f"Empty: {', '.join(empty)}: the files are not in {where}; 'oneof data' says where to take them."]
+        if empty
+        else []
+    )
+    notes += [
+        *(f"Paper: {note}" for note in errata(number)),
+        "'oneof data --verify' compares the files with these figures.",
+    ]
+    return f"{typeset(HEAD, rows, form)}\n\n{listed(notes, form)}"
+
+
+def _figures(data: Dataset, sets: Path) -> list[str]:
+    """Rows to train on and to test, features, classes and labels per set; the split is 80/20 where the publisher has none."""
+    n = len(data.x)
+    test = n - int(0.8 * n) if data.test is None else len(data.test)
+    average = "no sets drawn yet"
+    if data.candidates is not None:
+        average = f"{data.candidates.sum(1).mean():.2f}"
+    elif sets.exists():
+        average = f"{np.mean(list(read(sets).card['average'].values())):.2f}"
+    return [*map(str, (n - test, test, int(np.prod(data.x.shape[1:])), len(data.classes))), average]
