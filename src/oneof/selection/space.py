@@ -65,10 +65,10 @@ class Setting(NamedTuple):
 class Space:
     """What is tried, and how the ensemble is made."""
 
-    hidden: tuple[tuple[int, ...], ...] = ((256,),)
+    hidden: tuple[tuple[int, ...], ...] = ((256, 128),)
     scaling: tuple[str, ...] = ("feature", "global", "root", "ranks", "both")
     lr: tuple[float, ...] = (0.3,)
-    weight_decay: tuple[float, ...] = (1e-3,)
+    weight_decay: tuple[float, ...] = (3e-4,)
     learners: tuple[Any, ...] = LEARNERS  # of LEARNERS, or scikit-learn classifiers
     trees: Trees = Trees()  # noqa: RUF009 - frozen
     kernel: Kernel | None = Kernel()  # noqa: RUF009 - frozen; None: sets are not purified beforehand

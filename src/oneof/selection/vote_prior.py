@@ -27,6 +27,7 @@ WAYS = ("feature", "ranks", "both", "none")  # to see features; few, since each 
 LEAST = 0.01  # of a row's largest prior: labels that nobody named and votes find less likely are no candidates
 SAMPLE = 5000  # items by which everything is chosen
 MOST = 50_000  # rows that say what rows like them were called
+HIDDEN = ((256,),)  # layers of networks that learn from votes; a second one was not tried there
 
 
 class VotePrior(NamedTuple):
@@ -86,9 +87,9 @@ def narrowed(space: Space, found: VotePrior) -> Space:
     method = space.method
     if isinstance(method, BalancedProden):
         method = replace(method, balance=found.joint.choice.model.balance)
-    space = replace(
-        space, scaling=(found.way or "both",), lr=(0.1,), weight_decay=(1e-3,), kernel=None, purify=None, method=method
-    )
+    hidden = HIDDEN if space.hidden == Space.hidden else space.hidden
+    space = replace(space, hidden=hidden, scaling=(found.way or "both",), kernel=None, purify=None, method=method)
+    space = replace(space, lr=(0.1,), weight_decay=(1e-3,))
     if space.learners != Space.learners:
         return space
     members = 2 * Space.members if space.members == Space.members else space.members
