@@ -56,28 +56,23 @@ def binary_rows(images: NDArray[np.uint8], labels: NDArray[np.intp]) -> NDArray[
 
 
 def _unpacked(path: Path, files: Sequence[str]) -> dict[str, bytes]:
-    """Members are read in memory and never written; links and paths that lead elsewhere mark a file that is not CIFAR's."""
+    """Members are read in memory, never written; links and paths that lead elsewhere mark a file that is not CIFAR's."""
     found: dict[str, bytes] = {}
     try:
         with tarfile.open(path, "r:gz") as archive:
             for member in archive:
-                _check_member(member, path)
-                name = PurePosixPath(member.name).name
-                content = archive.extractfile(member) if member.isfile() and name in files else None
+                place = PurePosixPath(member.name)
+                elsewhere = ".." in place.parts or place.is_absolute()
+                if elsewhere or not (member.isfile() or member.isdir()) or member.size > _MOST_BYTES:
+                    wrong = f"{member.name!r} is not one. Download it again."
+                    raise ValueError(f"{path} must hold plain files of ordinary size; {wrong}")
+                content = archive.extractfile(member) if member.isfile() and place.name in files else None
                 if content is not None:
-                    found[name] = content.read()
+                    found[place.name] = content.read()
     except (tarfile.TarError, EOFError, zlib.error) as error:
         said = " ".join(str(error).split())
         raise ValueError(f"{path} must be a whole .tar.gz; {said}. Download it again.") from error
     return found
-
-
-def _check_member(member: tarfile.TarInfo, path: Path) -> None:
-    elsewhere = ".." in PurePosixPath(member.name).parts or member.name.startswith("/")
-    if elsewhere or not (member.isfile() or member.isdir()) or member.size > _MOST_BYTES:
-        raise ValueError(
-            f"{path} must hold plain files of ordinary size; {member.name!r} is not one. Download it again."
-        )
 
 
 def _batch(content: bytes, name: str) -> dict[bytes, Any]:

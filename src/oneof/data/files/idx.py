@@ -3,8 +3,6 @@
 import gzip
 import math
 import zlib
-from collections.abc import Iterator
-from contextlib import contextmanager
 from io import BufferedIOBase
 from pathlib import Path
 from typing import Any
@@ -31,19 +29,13 @@ def read_idx(path: str | Path) -> NDArray[Any]:
             dtype, shape = _header(file, path)
             values = _values(file, path, dtype.itemsize * math.prod(shape))
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise ValueError(f"{path} must be a whole gzip file; {_lower(error)}. Download it again.") from error
+        raise ValueError(f"{path} must be a whole gzip file; {error}. Download it again.") from error
     return np.frombuffer(values, dtype).reshape(shape).astype(dtype.newbyteorder("="))
 
 
-@contextmanager
-def open_content(path: Path, packed: bool) -> Iterator[BufferedIOBase]:
+def open_content(path: Path, packed: bool) -> BufferedIOBase:
     """The file's content as a stream of bytes: unpacked where it is gzipped."""
-    with path.open("rb") as file:
-        if not packed:
-            yield file
-        else:
-            with gzip.GzipFile(fileobj=file) as content:
-                yield content
+    return gzip.open(path) if packed else path.open("rb")
 
 
 def _header(file: BufferedIOBase, path: Path) -> tuple[np.dtype[Any], tuple[int, ...]]:
@@ -67,7 +59,3 @@ def _values(file: BufferedIOBase, path: Path, expected: int) -> bytes:
         got = "more" if len(values) > expected else "fewer"
         raise ValueError(f"{path} must hold {expected} bytes of values, as its header says; got {got}.")
     return values
-
-
-def _lower(error: BaseException) -> str:
-    return str(error)[:1].lower() + str(error)[1:]
