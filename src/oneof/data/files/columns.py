@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,10 +27,8 @@ from oneof.storage.sheets import as_written
 _NULLS = tuple(pa.csv.ConvertOptions().null_values)
 _PIECE = 1 << 16  # rows
 _HEADER = 1 << 22  # bytes in which the first line of a CSV is looked for
-_STRAY, _FEW = (
-    0.05,
-    10,
-)  # share of cells that may be no number, and cells at least, in a column that seems to be meant as numbers
+_STRAY = 0.05  # share of cells that may be no number in a column that seems to be meant as numbers
+_FEW = 10  # cells that such a column has at least
 _LOOKED_AT = 1000  # texts, to see whether a column of texts holds dates
 Piece = tuple[str, int, pa.Array]  # column, first row, values
 
@@ -161,9 +158,7 @@ def _parquet(path: Path) -> Source:
         count = Counter(schema.names)
         texts = [field.name for field in schema if is_text(field.type) and count[field.name] == 1]
         first = next(file.iter_batches(_LOOKED_AT, columns=texts), None) if texts else None
-
-    def sample(name: str) -> pa.Array:
-        return pa.array([], pa.string()) if first is None or name not in texts else first.column(name)
+    samples = {} if first is None else dict(zip(texts, first.columns, strict=True))
 
     def pieces(numbers: list[str], others: list[str]) -> Iterator[Piece]:
         # Without a buffer of its own each column chunk, often the whole column of the file, would be read at once.
@@ -174,7 +169,7 @@ def _parquet(path: Path) -> Source:
                     yield name, row, batch.column(0)
                     row += batch.num_rows
 
-    kinds = {field.name: kind_of(field.type, partial(sample, field.name)) for field in schema}
+    kinds = {field.name: kind_of(field.type, samples.get(field.name)) for field in schema}
     return Source(str(path), schema.names, kinds, rows, pieces)
 
 
@@ -182,8 +177,7 @@ def _csv(path: Path) -> Source:
     """Types come from the first block; whole numbers are read as floats, since a later block may have fractions."""
     with _csv_reader(path, {}) as reader:
         schema, names = reader.schema, reader.schema.names
-    nothing = pa.array([], pa.string())  # Arrow has looked for dates by itself
-    kinds = {field.name: kind_of(field.type, lambda: nothing) for field in schema}
+    kinds = {field.name: kind_of(field.type, None) for field in schema}  # Arrow has looked for dates by itself
     truths = {field.name: pa.bool_() for field in schema if pa.types.is_boolean(field.type)}
 
     def pieces(numbers: list[str], others: list[str]) -> Iterator[Piece]:
@@ -239,7 +233,11 @@ def _csv_message(path: Path, message: str, types: dict[str, pa.DataType]) -> str
     if "Empty CSV" in message:
         return f"{path} must have at least one row; it is empty."
     if "conversion error to double" in message or "conversion error to bool" in message:
-        return _wrong_cell(path, [name for name, kind in types.items() if kind != pa.string()]) or message
+        # Arrow says neither column name nor row of a cell that is no number: look again, as text, for the first.
+        wrong = wrong_cell(_csv(path), [name for name, kind in types.items() if kind != pa.string()])
+        if wrong:
+            name, row, cell = wrong
+            return f"features must be numbers; {path}, column {name!r}, row {row} is {cell!r}. Leave the column out."
     if "invalid UTF8" in message:
         where = re.search(r"Row #(\d+)", message)
         line = f", line {where[1]}" if where else ""
@@ -247,17 +245,12 @@ def _csv_message(path: Path, message: str, types: dict[str, pa.DataType]) -> str
     return message
 
 
-def _wrong_cell(path: Path, numbers: list[str]) -> str | None:
-    """Arrow says neither column name nor row of a cell that is no number: look again, as text, for the first."""
-    n = 0
-    with _csv_reader(path, dict.fromkeys(numbers, pa.string())) as reader:
-        for batch in reader:
-            for name, column in zip(numbers, batch.columns, strict=True):
-                wrong = next((i for i, cell in enumerate(column.to_pylist()) if not is_number(cell)), None)
-                if wrong is not None:
-                    cell = column[wrong].as_py()
-                    return f"features must be numbers; {path}, column {name!r}, row {n + wrong} is {cell!r}. Leave the column out."
-            n += batch.num_rows
+def wrong_cell(source: Source, names: list[str]) -> tuple[str, int, Any] | None:
+    """Column, row and value of the first cell in these columns that is no number."""
+    for name, first, values in source.pieces([], names):
+        for row, cell in enumerate(values.to_pylist(), first):
+            if not is_number(cell):
+                return name, row, cell
     return None
 
 
@@ -299,7 +292,7 @@ def _arrow(table: pa.Table) -> Source:
                 row += len(values)
 
     columns = zip(table.column_names, table.columns, strict=True)
-    kinds = {name: kind_of(one.type, one.slice(0, _LOOKED_AT).combine_chunks) for name, one in columns}
+    kinds = {name: kind_of(one.type, one[:_LOOKED_AT].combine_chunks()) for name, one in columns}
     return Source("the table", table.column_names, kinds, table.num_rows, pieces)
 
 
@@ -330,4 +323,4 @@ def _pandas_kind(column: Any) -> Kind:
         values = _as_arrow(column)
     except (pa.ArrowException, TypeError, ValueError):
         return "text"  # objects of several kinds, which may not be read at all
-    return kind_of(values.type, lambda: values[:_LOOKED_AT])
+    return kind_of(values.type, values[:_LOOKED_AT])
