@@ -1,6 +1,6 @@
 """Columns of a table as numbers: gaps filled, categories one-hot, texts by TF-IDF or an embedder, images embedded or as levels.
 
-What was learned from training rows is plain values that JSON holds, and arrays for texts; scikit-learn's transformers are made anew from them.
+What was learned from training rows is plain values that JSON holds, and arrays for texts.
 """
 
 import math
@@ -11,8 +11,6 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.impute import SimpleImputer
-from sklearn.preprocessing import OneHotEncoder
 
 from oneof.data.embed import MODELS, Embedder, embedded, open_embedder
 from oneof.data.images import PictureRows, Pixels, learn_pixels, read_pictures
@@ -43,9 +41,7 @@ class Encoding:
     embedded: tuple[Embedded, ...]
     dates: tuple[str, ...] = ()  # those of the numbers that are dates in the table
     texts: tuple[Texts, ...] = ()  # columns of text without an embedder
-    pixels: tuple[
-        Pixels, ...
-    ] = ()  # a column of pictures without an embedder: then the one part, and features are uint8
+    pixels: tuple[Pixels, ...] = ()  # pictures without an embedder: then the one part, and features are uint8
 
     @property
     def names(self) -> list[str]:
@@ -123,9 +119,10 @@ class Encoding:
         if self.pixels:
             return self.pictures(columns, folder).levels
         parts = [self._filled(columns.numbers)]
-        if self.categories:
-            words = [[value or "" for value in columns.words[name]] for name in self.categories]
-            parts.append(self._encoder().transform(np.array(words, dtype=object).T))
+        for name, values in self.categories.items():
+            number = {value: j for j, value in enumerate(values)}
+            column = np.array([number.get(value or "", -1) for value in columns.words[name]], dtype=np.intp)
+            parts.append(np.eye(len(values) + 1, len(values), dtype=np.float32)[column])  # the last row is zeros
         for part in self.embedded:
             _check_known(part, named)
             parts.append(embedded(columns.words[part.column], opened(part.kind, part.model), folder, cache))
@@ -149,20 +146,11 @@ class Encoding:
         return lines
 
     def _filled(self, numbers: NDArray[np.float32]) -> NDArray[np.float32]:
-        if not self.numbers or (not self.gaps and not np.isnan(numbers).any()):
+        missing = np.isnan(numbers)
+        if not self.gaps and not missing.any():
             return numbers
-        # An imputer learns these very medians, and these gaps, from a row that has them all and a row with the gaps.
-        fills = np.array(self.fills, dtype=np.float32)
-        gaps = np.where(np.isin(self.numbers, self.gaps), np.nan, fills).astype(np.float32)
-        imputer = SimpleImputer(strategy="median", add_indicator=bool(self.gaps)).fit(np.stack([fills, gaps]))
-        return np.asarray(imputer.transform(numbers), dtype=np.float32)
-
-    def _encoder(self) -> OneHotEncoder:
-        values = [list(values) for values in self.categories.values()]
-        first = np.array([[one[0] for one in values]], dtype=object)
-        kinds = [np.array(one, dtype=object) for one in values]
-        made = OneHotEncoder(categories=kinds, handle_unknown="ignore", sparse_output=False, dtype=np.float32)
-        return made.fit(first)
+        filled = np.where(missing, np.array(self.fills, dtype=np.float32), numbers)
+        return np.hstack([filled, missing[:, np.isin(self.numbers, self.gaps)]], dtype=np.float32)
 
 
 def _check_known(part: Embedded, named: Collection[str]) -> None:
@@ -193,11 +181,10 @@ def learn_encoding(
     if roles.image and not roles.image_model:
         return _of_pictures(columns, roles, folder)
     missing = np.isnan(columns.numbers)
-    blank = next((name for name, one in zip(columns.names, missing.T, strict=True) if one.all()), None)
-    if blank is not None:
-        raise ValueError(
-            f"a feature must have a value; {columns.source}, column {blank!r} is missing in every row. Leave it out."
-        )
+    for name, one in zip(columns.names, missing.T, strict=True):
+        if one.all():
+            where = f"{columns.source}, column {name!r} is missing in every row"
+            raise ValueError(f"a feature must have a value; {where}. Leave it out.")
     models = {"text": roles.text_model, "image": roles.image_model}
     parts = [
         Embedded(column, kind, model, embedded(columns.words[column], opened(kind, model), folder, cache).shape[1])
