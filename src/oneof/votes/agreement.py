@@ -6,6 +6,7 @@ A vague answer neither agrees nor disagrees with a plain one, so it is left out 
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from oneof.metrics import wilson
 from oneof.votes.ballots import Integers, Votes
@@ -62,7 +63,7 @@ def annotator_agreement(votes: Votes) -> list[AnnotatorAgreement]:
     hits = np.bincount(plain.annotator[agrees], minlength=a)
     compared = hits + np.bincount(plain.annotator[differs], minlength=a)
     some = compared > 0
-    rate, low, high = (np.full(a, np.nan) for _ in range(3))
+    rate, low, high = np.full((3, a), np.nan)
     rate[some] = hits[some] / compared[some]
     low[some], high[some] = wilson(hits[some], compared[some])
     far = (compared >= ENOUGH) & (high < np.median(rate[some]) - FAR) if some.any() else some
@@ -79,24 +80,15 @@ def _plain(votes: Votes) -> Plain:
     return Plain(votes.annotator[single], item, label, count[pair])
 
 
-def _against_others(plain: Plain) -> tuple[Integers, Integers]:
-    """Answers that name the sole favourite of the item's other answers, and answers that name something else than it."""
-    if len(plain.item) == 0:
-        return np.empty(0, dtype=np.intp), np.empty(0, dtype=np.intp)
-    order = np.lexsort((plain.label, -plain.same, plain.item))  # per item, its labels from most to least answers
-    item, label, same = plain.item[order], plain.label[order], plain.same[order]
-    new_item = np.diff(item, prepend=-1) != 0
-    first = new_item | (np.diff(label, prepend=-1) != 0)  # of each (item, label)
-    n = int(item[-1]) + 1
-    best = np.zeros(n, dtype=np.intp)
-    best[item[new_item]] = same[new_item]
+def _against_others(plain: Plain) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Which answers [r] name the sole favourite of the item's other answers, and which something else than it."""
+    item, same = plain.item, plain.same
+    best, second = np.zeros((2, item.max(initial=-1) + 1), dtype=np.intp)
+    np.maximum.at(best, item, same)
     leads = same == best[item]
-    leaders = np.bincount(item[first & leads], minlength=n)
-    second = np.zeros(n, dtype=np.intp)
-    np.maximum.at(second, item[first & ~leads], same[first & ~leads])
-    ahead_alone = leads & (leaders[item] == 1) & (same - 1 > second[item])
-    other_alone = leaders[item] - leads == 1
-    return order[ahead_alone], order[other_alone]
+    np.maximum.at(second, item[~leads], same[~leads])
+    leaders = np.bincount(item[leads])[item] // best[item]  # labels that share the lead
+    return leads & (leaders == 1) & (same - 1 > second[item]), leaders - leads == 1
 
 
 def _number(value: float) -> float | None:

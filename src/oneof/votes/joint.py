@@ -10,8 +10,9 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.special import softmax
 
-from oneof.votes.annotators import AnnotatorFit, Annotators, fit_annotators, softmax
+from oneof.votes.annotators import AnnotatorFit, Annotators, fit_annotators
 from oneof.votes.ballots import Floats, Votes
 from oneof.votes.held_out import Fold, folds
 
@@ -92,8 +93,8 @@ def join(
     choice = next(iter(scores), Choice(MODELS[0], None, 0.0, 1.0))
     fitted = fit_annotators(votes, choice.model)
     said = None if choice.features is None else predictions[choice.features](fitted.posterior)
-    prior = softmax(IN_TRAINING * choice.power * fitted.likelihood)
-    opinion = None if said is None else softmax(choice.sharpness * said)
+    prior = softmax(IN_TRAINING * choice.power * fitted.likelihood, axis=1)
+    opinion = None if said is None else softmax(choice.sharpness * said, axis=1)
     tried = [_row(*pair) for pair in scores.items()]
     return Joint(together(fitted, said, choice), prior, opinion, fitted, choice, tried)
 
@@ -102,9 +103,9 @@ def together(fitted: AnnotatorFit, scores: Floats | None, choice: Choice) -> Flo
     """The posterior [n, c] of votes and of the features' scores [n, c]; of votes and class frequencies where there are none (NaN)."""
     logs = fitted.likelihood - choice.model.balance * np.log(fitted.frequencies)
     alone = choice.power * (logs + np.log(fitted.frequencies))
-    if scores is None:
-        return softmax(alone)
-    return softmax(np.where(np.isnan(scores), alone, choice.power * logs + choice.sharpness * scores))
+    if scores is not None:
+        alone = np.where(np.isnan(scores), alone, choice.power * logs + choice.sharpness * scores)
+    return np.asarray(softmax(alone, axis=1))
 
 
 def _choices(
@@ -118,7 +119,7 @@ def _choices(
 def _scores(fold: Fold, predictions: Mapping[str, Predict], choices: list[Choice]) -> list[float]:
     """How probable each choice of one model finds the fold's votes."""
     fitted = fit_annotators(fold.kept, replace(choices[0].model, tolerance=TOLERANCE))
-    pi = fold.said(fitted.confusions)
+    pi = fitted.confusions.of(fold.annotator, fold.label)  # of every held-out vote, [h, c]
     item, place = np.unique(fold.item, return_inverse=True)  # of the others nothing is asked
     asked, fitted = fold._replace(item=place), fitted._replace(likelihood=fitted.likelihood[item])
     said: dict[str | None, Floats] = {name: predict(fitted.posterior)[item] for name, predict in predictions.items()}

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from oneof.storage.did_you_mean import did_you_mean
@@ -88,12 +90,9 @@ def spell(texts: Any, spelling: Spelling, place: Callable[[int], str]) -> Spelle
         for name in names:
             if name not in column:
                 raise ValueError(_unknown(name, labels, place(int((code == u).argmax()))))
-    length = np.array([len(names) for names in named], dtype=np.intp)
-    flat = np.array([column[name] for name in chain.from_iterable(named)], dtype=np.intp)
-    count = length[code]  # labels of each text
-    row = np.repeat(np.arange(len(code)), count)
-    within = np.arange(len(row)) - np.repeat(np.cumsum(count) - count, count)
-    return Spelled(labels, row, flat[np.repeat((np.cumsum(length) - length)[code], count) + within], remarks)
+    meant = pa.array([[column[name] for name in names] for names in named], pa.list_(pa.int64())).take(code)
+    row, label = pc.list_parent_indices(meant).to_numpy(), pc.list_flatten(meant).to_numpy()
+    return Spelled(labels, row, label, remarks)
 
 
 def _distinct(classes: Sequence[str]) -> list[str]:
