@@ -42,13 +42,10 @@ def read_long(
     >>> votes.items.to_pylist(), votes.labels, votes.label.tolist()
     ([7, 8], ['cat', 'dog'], [0, 1, 0])
     """
-    roles = [item, annotator, label] + ([] if confidence is None else [confidence])
-    table = tables.load(source, roles)
-    for column in roles:
-        tables.refuse_missing(table, column)
-    row, text = tables.texts(table, label)
-    item_of, items = tables.keys(table, item)
-    people = tables.strings(table, annotator).dictionary_encode()
+    table = tables.load(source, [item, annotator, label] + ([] if confidence is None else [confidence]))
+    row, text = table.texts(label)
+    item_of, items = table.keys(item)
+    people = table.strings(annotator).dictionary_encode()
 
     def place(answer: int) -> str:
         return f"{table.name}, column {label!r}, {table.row(int(row[answer]))}"
@@ -61,7 +58,7 @@ def read_long(
             item=item_of[row],
             annotator=people.indices.to_numpy()[row],
             text=text,
-            confidence=None if confidence is None else tables.numbers(table, confidence)[row],
+            confidence=None if confidence is None else table.confidences(confidence)[row],
             place=place,
         ),
         spelling,
@@ -78,12 +75,11 @@ def read_wide(source: Any, *, columns: Sequence[str], item: str = "item", spelli
     """
     if not columns:
         raise ValueError("columns must name at least one annotator's column of a wide table; got none.")
-    table = tables.load(source, [item, *columns])
-    tables.refuse_missing(table, item)
-    item_of, items = tables.keys(table, item)
+    table = tables.load(source, [item], columns)
+    item_of, items = table.keys(item)
     _refuse_twice(table, item, item_of, items)
     people = list(dict.fromkeys(columns))
-    cells = [tables.texts(table, column) for column in people]
+    cells = [table.texts(column) for column in people]
     row = np.concatenate([rows for rows, _ in cells])
     annotator = np.repeat(np.arange(len(cells)), [len(rows) for rows, _ in cells])
 

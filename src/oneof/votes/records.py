@@ -16,7 +16,7 @@ class Records(NamedTuple):
     """Objects, in the order of the file."""
 
     path: Path
-    objects: list[Any]  # [n], of dicts once they are checked
+    objects: Any  # a list [n] of dicts, once they are checked
     lines: Sequence[int] | None  # [n], of JSON Lines, counted from 1
 
     def place(self, i: int) -> str:
@@ -26,7 +26,10 @@ class Records(NamedTuple):
 def read_records(path: Path) -> Records:
     """Read the objects of a file, at least one; .json is one list of them, any other ending has one per line."""
     listed = path.name.lower().removesuffix(".gz").endswith(".json")
-    records = _listed(path) if listed else _lines(path)
+    records = Records(path, load_json(path), None) if listed else _lines(path)
+    if not isinstance(records.objects, list):
+        got = f"{path} is {_short(records.objects)}"
+        raise ValueError(f"votes in JSON must be a list of objects, as [{EXAMPLE}]; {got}.")
     for i, value in enumerate(records.objects):
         if not isinstance(value, dict):
             hint = "Call a JSON list .json." if isinstance(value, list) and not listed else "Drop it."
@@ -36,11 +39,6 @@ def read_records(path: Path) -> Records:
     if not records.objects:
         raise ValueError(f"votes must have at least one row; {path} has none.")
     return records
-
-
-def keys_of(records: Records) -> list[str]:
-    """The keys that occur in any object, in order of first appearance."""
-    return list(dict.fromkeys(key for record in records.objects for key in record))
 
 
 def as_array(records: Records, key: str) -> Any:
@@ -111,13 +109,6 @@ def _content(path: Path) -> bytes:
     with readable(str(path)), path.open("rb") as file:
         content: bytes = pa.input_stream(file, compression=packing).read()
     return content
-
-
-def _listed(path: Path) -> Records:
-    value = load_json(path)
-    if not isinstance(value, list):
-        raise ValueError(f"votes in JSON must be a list of objects, as [{EXAMPLE}]; {path} is {_short(value)}.")
-    return Records(path, value, None)
 
 
 def _lines(path: Path) -> Records:

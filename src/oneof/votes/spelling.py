@@ -130,10 +130,8 @@ def read_taxonomy(path: str | Path) -> Taxonomy:
 def _pairs(path: Path, key: str, value: str) -> Iterable[tuple[str, str]]:
     """Two columns of a table, or the members of a JSON object."""
     if path.suffix.lower() != ".json":
-        table = tables.load(path, [key, value])
-        tables.refuse_missing(table, key)
-        columns = tables.strings(table, key).to_pylist(), tables.strings(table, value).fill_null("").to_pylist()
-        return zip(*columns, strict=True)
+        table = tables.load(path, [key], [value])
+        return zip(table.strings(key).to_pylist(), table.strings(value).fill_null("").to_pylist(), strict=True)
     given = load_json(path)
     if not isinstance(given, dict) or not all(isinstance(to, str) for to in given.values()):
         example = json.dumps({"kitty": "cat"})
