@@ -1,15 +1,20 @@
-"""Agreement of annotators, counted over the answers that name one label.
+"""Agreement of annotators, counted over the answers that name one label, and a summary of votes and of the sets made from them.
 
-A vague answer neither agrees nor disagrees with a plain one, so it is left out here. Confidence is not used.
+A vague answer neither agrees nor disagrees with a plain one, so it is left out of the agreement. Confidence is not used there.
 """
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from oneof.candidates.cells import lookalikes
+from oneof.candidates.mask import Statistics, statistics
 from oneof.metrics import wilson
-from oneof.votes.ballots import Integers, Votes
+from oneof.votes.annotators import Mistake, fit_annotators, mistakes
+from oneof.votes.ballots import Integers, Votes, tally
+from oneof.votes.policies import Sets
 
 FAR = 0.1  # below the median annotator by this much, beyond doubt, is far from the rest
 ENOUGH = 10  # answers compared; of one or two, Wilson's interval already ends below a good median
@@ -93,3 +98,77 @@ def _against_others(plain: Plain) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]
 
 def _number(value: float) -> float | None:
     return None if np.isnan(value) else float(value)
+
+
+# ------------------------------------------------------------------------------------------------------------- the summary
+
+MANY_ITEMS, MANY_LABELS = 10_000, 100
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What was read, how far the annotators agree, and what became of it."""
+
+    items: int
+    annotators: int
+    labels: int
+    answers: int  # an annotator on an item
+    votes: int  # labels in all answers
+    vague: int  # answers of more than one label
+    repeated: int  # votes given twice by one annotator, counted once
+    unanswered: int  # items that nobody labelled, left out
+    answers_per_item: dict[int, int]  # number of answers -> number of items
+    alpha: float | None  # Krippendorff's, over answers of one label
+    ties: int  # items on which two labels or more share the most votes
+    agreement: list[AnnotatorAgreement]  # most distant first
+    lookalikes: list[list[str]]  # labels that look alike, such as those that differ in case or space
+    sets: Statistics
+    fallback: int  # items to which the policy itself gave no label
+    note: str
+    mistakes: list[Mistake]  # what is taken for what, by careful and careless people together
+    remarks: tuple[str, ...]  # how answers that are no plain label were understood
+
+    @property
+    def far(self) -> list[AnnotatorAgreement]:
+        """Annotators far from the rest."""
+        return [who for who in self.agreement if who.far]
+
+
+def summarise(votes: Votes, sets: Sets) -> Summary:
+    """Count and compare; nothing is changed."""
+    answer = votes.answer
+    first = np.flatnonzero(np.diff(answer, prepend=-1))
+    size = np.bincount(answer)
+    per_item, items = np.unique(np.bincount(votes.item[first]), return_counts=True)
+    counted = tally(votes)
+    return Summary(
+        items=len(votes.items),
+        annotators=len(votes.annotators),
+        labels=len(votes.labels),
+        answers=len(size),
+        votes=len(votes.item),
+        vague=int((size > 1).sum()),
+        repeated=votes.repeated,
+        unanswered=votes.unanswered,
+        answers_per_item=dict(zip(per_item.tolist(), items.tolist(), strict=True)),
+        alpha=alpha(votes),
+        ties=int((np.bincount(counted.item[counted.most]) > 1).sum()),
+        agreement=sorted(
+            annotator_agreement(votes), key=lambda who: (not who.far, 2.0 if who.rate is None else who.rate)
+        ),
+        lookalikes=lookalikes(votes.labels),
+        sets=statistics(sets.mask),
+        fallback=sets.fallback,
+        note=sets.note,
+        mistakes=_mistakes(votes),
+        remarks=votes.remarks,
+    )
+
+
+def _mistakes(votes: Votes) -> list[Mistake]:
+    """By the votes of some items, if these are many; none where labels are so many that each is rare."""
+    if len(votes.labels) > MANY_LABELS:
+        return []
+    drawn = np.random.default_rng(0).permutation(len(votes.items))[:MANY_ITEMS]
+    some = votes.of_items(np.sort(drawn))
+    return mistakes(some, fit_annotators(some).posterior)

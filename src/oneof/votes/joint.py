@@ -51,7 +51,6 @@ def choose(
     predictions: Mapping[str, Predict],
     *,
     models: Sequence[Annotators] = MODELS,
-    sharpness: Sequence[float] = SHARPNESS,
     powers: Sequence[float] = POWERS,
     seed: int = 0,
 ) -> dict[Choice, float]:
@@ -59,7 +58,10 @@ def choose(
     cut = list(folds(votes, seed=seed))
     scores: dict[Choice, float] = {}
     for model in models if cut else ():
-        choices = _choices(model, predictions, sharpness, powers)
+        choices = [
+            Choice(model, None, 0.0, power) for power in powers
+        ]  # first, so that of equals votes alone are taken
+        choices += [Choice(model, name, s, power) for name in predictions for s in SHARPNESS for power in powers]
         means = np.mean([_scores(fold, predictions, choices) for fold in cut], axis=0)
         scores |= dict(zip(choices, means.tolist(), strict=True))
     return dict(sorted(scores.items(), key=lambda one: -one[1]))
@@ -106,14 +108,6 @@ def together(fitted: AnnotatorFit, scores: Floats | None, choice: Choice) -> Flo
     if scores is not None:
         alone = np.where(np.isnan(scores), alone, choice.power * logs + choice.sharpness * scores)
     return np.asarray(softmax(alone, axis=1))
-
-
-def _choices(
-    model: Annotators, predictions: Mapping[str, Predict], sharpness: Sequence[float], powers: Sequence[float]
-) -> list[Choice]:
-    """Votes alone first, so that of equals they are taken."""
-    alone = [Choice(model, None, 0.0, power) for power in powers]
-    return alone + [Choice(model, name, s, power) for name in predictions for s in sharpness for power in powers]
 
 
 def _scores(fold: Fold, predictions: Mapping[str, Predict], choices: list[Choice]) -> list[float]:
