@@ -1,7 +1,7 @@
 """Candidate sets in any of the forms people have them in, read as a mask [n, c] and the names of its classes."""
 
 import numbers
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import chain
 from typing import Any
 
@@ -244,6 +244,7 @@ def _class_array(classes: Iterable[Any]) -> NDArray[Any]:
     return names
 
 
-def show(names: NDArray[Any], limit: int = 6) -> str:
-    shown = ", ".join(map(str, names[:limit].tolist()))
-    return f"{shown}, ... ({len(names)} in all)" if len(names) > limit else shown
+def show(names: Sequence[Any] | NDArray[Any], limit: int = 6, separator: str = ", ") -> str:
+    """The first few, and how many there are."""
+    shown = separator.join(map(str, names[:limit]))
+    return f"{shown}{separator}... ({len(names)} in all)" if len(names) > limit else shown

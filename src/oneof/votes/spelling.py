@@ -7,6 +7,7 @@ labels. "unsure" is no vote. A name that `classes` has is always a label.
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from graphlib import CycleError, TopologicalSorter
 from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from oneof.candidates.read import show
 from oneof.storage.did_you_mean import did_you_mean
 from oneof.votes import tables
 from oneof.votes.records import load_json
@@ -39,8 +41,13 @@ class Taxonomy:
         for child, parent in pairs:
             self._children.setdefault(parent, []).append(child)
         self._leaves: dict[str, list[str]] = {}
-        for top in self._children:
-            self._find(top)
+        try:  # what is below comes first
+            for name in TopologicalSorter(self._children).static_order():
+                below = [leaf for child in self._children.get(name, ()) for leaf in self.leaves(child)]
+                self._leaves[name] = list(dict.fromkeys(below)) or [name]
+        except CycleError as error:
+            cycle = " > ".join(reversed(error.args[1]))
+            raise ValueError(f"a taxonomy must have no cycle; it has {cycle}. Drop one of these lines.") from error
 
     @property
     def parents(self) -> list[str]:
@@ -50,22 +57,6 @@ class Taxonomy:
     def leaves(self, name: str) -> list[str]:
         """The leaves below a label; a leaf, or a label that is not in the taxonomy, is its own."""
         return self._leaves.get(name, [name])
-
-    def _find(self, top: str) -> None:
-        """Fill in the leaves of everything below `top`, without recursion: a chain may be long."""
-        path, left = [top], [iter(self._children[top])]
-        while path:
-            child = next(left[-1], None)
-            if child is None:
-                own = chain.from_iterable(map(self.leaves, self._children[path[-1]]))
-                self._leaves[path.pop()] = list(dict.fromkeys(own))
-                left.pop()
-            elif child in path:
-                cycle = " > ".join([*path[path.index(child) :], child])
-                raise ValueError(f"a taxonomy must have no cycle; it has {cycle}. Drop one of these lines.")
-            elif child in self._children and child not in self._leaves:
-                path.append(child)
-                left.append(iter(self._children[child]))
 
 
 @dataclass(frozen=True)
@@ -192,10 +183,10 @@ def spell(texts: Any, spelling: Spelling, place: Callable[[int], str]) -> Spelle
     named, remarks = understand(read, often, spelling.classes, spelling.taxonomy)
     labels = sorted(set(chain.from_iterable(named))) if spelling.classes is None else _distinct(spelling.classes)
     column = {name: j for j, name in enumerate(labels)}
-    for u, names in enumerate(named):
-        for name in names:
-            if name not in column:
-                raise ValueError(_unknown(name, labels, place(int((code == u).argmax()))))
+    for u, name in ((u, name) for u, names in enumerate(named) for name in names if name not in column):
+        at = place(int((code == u).argmax()))
+        advice = f"{did_you_mean(name, labels)} Map it, or add it to the classes."
+        raise ValueError(f"labels must be among the classes {show(labels)}; got {name!r} in {at}.{advice}")
     meant = pa.array([[column[name] for name in names] for names in named], pa.list_(pa.int64())).take(code)
     row, label = pc.list_parent_indices(meant).to_numpy(), pc.list_flatten(meant).to_numpy()
     return Spelled(labels, row, label, remarks)
@@ -207,11 +198,6 @@ def _distinct(classes: Sequence[str]) -> list[str]:
         if not name or name in names[:j]:
             raise ValueError(f"classes must be distinct names; got {name!r}{' twice' if name else ''}.")
     return names
-
-
-def _unknown(name: str, labels: list[str], place: str) -> str:
-    shown = ", ".join(labels[:6]) + (f", ... ({len(labels)} in all)" if len(labels) > 6 else "")
-    return f"labels must be among the classes {shown}; got {name!r} in {place}.{did_you_mean(name, labels)} Map it, or add it to the classes."
 
 
 def read_map(path: str | Path) -> dict[str, str]:
