@@ -4,10 +4,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from oneof.candidates.read import show
-from oneof.inspect.counts import Counts
 from oneof.inspect.dependence import Dependence
 from oneof.inspect.faults import Faults
-from oneof.inspect.identify import Identity
+from oneof.inspect.identify import Counts, Identity
 
 _SHOWN = 8  # labels or rows named in a sentence; the values are all in the other fields
 

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from oneof.inspect.counts import Counts
-from oneof.inspect.identify import Identity
+from oneof.inspect.identify import Counts, Identity
 from oneof.storage.files import written_beside
 
 if TYPE_CHECKING:

@@ -38,22 +38,17 @@ def attach_votes(source: Source, votes: Votes, on: str) -> Attached:
     keys = [label_text(cell) for _, _, piece in source.pieces([], [on]) for cell in piece.to_pylist()]
     number = {label_text(key): i for i, key in enumerate(votes.items.to_pylist())}
     item = np.array([number.get(key, -1) for key in keys], dtype=np.intp)
-    _check_distinct(keys, item, source.name, on)
-    if not (item >= 0).any():
+    voted, count = np.unique(item[item >= 0], return_counts=True)
+    if (count > 1).any():
+        first, second = np.flatnonzero(item == voted[count.argmax()])[:2]
+        twice = f"{source.name}, column {on!r} has {keys[first]!r} in rows {first} and {second}"
+        raise ValueError(f"an item must be one row; {twice}. Drop one.")
+    if not len(voted):
         raise ValueError(
             f"votes and features must belong together by {on!r}; no item of the votes (such as {next(iter(number), '')!r}) is "
             f"in {source.name} (such as {keys[0] if keys else ''!r}). Name the column with --on."
         )
     return Attached(_with_sets(source, named(votes, item)), item, list(_remarks(item, len(number), source.name)))
-
-
-def _check_distinct(keys: list[str], item: NDArray[np.intp], where: str, on: str) -> None:
-    voted, count = np.unique(item[item >= 0], return_counts=True)
-    if (count > 1).any():
-        first, second = np.flatnonzero(item == voted[count.argmax()])[:2]
-        raise ValueError(
-            f"an item must be one row; {where}, column {on!r} has {keys[first]!r} in rows {first} and {second}. Drop one."
-        )
 
 
 def _remarks(item: NDArray[np.intp], items: int, where: str) -> Iterator[str]:

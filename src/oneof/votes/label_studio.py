@@ -44,7 +44,11 @@ def read_label_studio(
     """
     path = Path(path)
     tasks = _tasks(path, from_name)
-    every = [choice for position, task in enumerate(tasks) for choice in _choices(path, position, task, confidence)]
+    every = [
+        Choice(position, *choice)
+        for position, task in enumerate(tasks)
+        for choice in _choices(f"{path}, task at position {position}", task, confidence)
+    ]
     control = _control(path, sorted({choice.control for choice in every}), from_name)
     choices = [choice for choice in every if choice.control == control]
     ids = _ids(path, tasks)
@@ -85,7 +89,7 @@ def read_stars(path: str | Path) -> dict[Any, str]:
     """The labels of annotations that were starred as ground truth, by the task's id; of several the last."""
     tasks = [task for task in load_json(Path(path)) if not _is_min(task)]
     starred = [(task["id"], one) for task in tasks for one in task.get("annotations") or () if one.get("ground_truth")]
-    chosen = [(number, [c.text for c in _chosen(Path(path), 0, one, "", 1.0)]) for number, one in starred]
+    chosen = [(number, [text for _, text in _chosen(str(path), one)]) for number, one in starred]
     return {number: labels[0] for number, labels in chosen if len(labels) == 1}
 
 
@@ -136,40 +140,43 @@ def _ids(path: Path, tasks: list[dict[str, Any]]) -> Any:
         ) from error
 
 
-def _choices(path: Path, position: int, task: dict[str, Any], confidence: str | None) -> Iterator[Choice]:
-    for annotation in _records(path, position, task, "annotations"):
+def _choices(where: str, task: dict[str, Any], confidence: str | None) -> Iterator[tuple[str, str, str, float]]:
+    """Annotator, control, text and confidence of every label that was chosen in a task."""
+    for annotation in _records(where, task, "annotations"):
         if not annotation.get("was_cancelled"):
-            yield from _chosen(path, position, annotation, person(annotation), 1.0)
-    for prediction in _records(path, position, task, "predictions"):
-        sure = 1.0 if confidence is None else _confidence(path, position, prediction, confidence)
-        yield from _chosen(path, position, prediction, f"model:{prediction.get('model_version') or 'unnamed'}", sure)
+            yield from ((person(annotation), *chosen, 1.0) for chosen in _chosen(where, annotation))
+    for prediction in _records(where, task, "predictions"):
+        sure = 1.0 if confidence is None else prediction.get(confidence)
+        if isinstance(sure, bool) or not isinstance(sure, (int, float)) or not 0 <= sure <= 1:
+            raise ValueError(f"{confidence!r} of a prediction must be a number in [0, 1]; {where} has {sure!r}.")
+        model = f"model:{prediction.get('model_version') or 'unnamed'}"
+        yield from ((model, *chosen, float(sure)) for chosen in _chosen(where, prediction))
 
 
-def _records(path: Path, position: int, holder: dict[str, Any], part: str) -> list[dict[str, Any]]:
+def _records(where: str, holder: dict[str, Any], part: str) -> list[dict[str, Any]]:
     """A list of objects in a task, an annotation or a prediction; empty where it is left out."""
     records = holder.get(part) or []
     if not isinstance(records, list) or not all(isinstance(record, dict) for record in records):
-        where = f"{path}, task at position {position}"
         raise ValueError(f"{part} of a Label Studio task must be a list of objects; {where}.")
     return records
 
 
-def _chosen(path: Path, position: int, record: dict[str, Any], annotator: str, sure: float) -> Iterator[Choice]:
-    for result in _records(path, position, record, "result"):
+def _chosen(where: str, record: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """The controls and texts of an annotation's or a prediction's choices."""
+    for result in _records(where, record, "result"):
         value = result.get("value")
         if not isinstance(value, dict) or "choices" not in value:
             continue  # another control's: a rating, a box, a comment
         chosen = value["choices"]
         if not isinstance(chosen, list) or not all(isinstance(text, str) for text in chosen):
-            raise ValueError(f"choices must be a list of texts; {path}, task at position {position} has {chosen!r}.")
-        for text in chosen:
-            yield Choice(position, annotator, str(result.get("from_name")), text, sure)
+            raise ValueError(f"choices must be a list of texts; {where} has {chosen!r}.")
+        yield from ((str(result.get("from_name")), text) for text in chosen)
 
 
 def chosen_labels(annotation: dict[str, Any], control: str) -> list[str]:
     """The labels that an annotation chose in a control; in any, where it has only another."""
-    found = list(_chosen(Path("the annotation"), 0, annotation, "", 1.0))
-    return [one.text for one in found if one.control == control] or [one.text for one in found]
+    found = list(_chosen("the annotation", annotation))
+    return [text for name, text in found if name == control] or [text for _, text in found]
 
 
 def person(annotation: dict[str, Any]) -> str:
@@ -178,15 +185,6 @@ def person(annotation: dict[str, Any]) -> str:
     if isinstance(person, dict):
         person = person.get("email") or person.get("id")
     return f"annotation {annotation.get('id')}" if person is None else str(person)
-
-
-def _confidence(path: Path, position: int, prediction: dict[str, Any], field: str) -> float:
-    value = prediction.get(field)
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 1:
-        raise ValueError(
-            f"{field!r} of a prediction must be a number in [0, 1]; {path}, task at position {position} has {value!r}."
-        )
-    return float(value)
 
 
 def _control(path: Path, present: list[str], asked: str | None) -> str:

@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from oneof.votes import tables
 from oneof.votes.ballots import Answers, Votes, collect
@@ -77,7 +76,13 @@ def read_wide(source: Any, *, columns: Sequence[str], item: str = "item", spelli
         raise ValueError("columns must name at least one annotator's column of a wide table; got none.")
     table = tables.load(source, [item], columns)
     item_of, items = table.keys(item)
-    _refuse_twice(table, item, item_of, items)
+    if len(items) < len(item_of):
+        twice = item_of[np.argmax(np.bincount(item_of)[item_of] > 1)]
+        first, second = map(table.row, np.flatnonzero(item_of == twice)[:2].tolist())
+        raise ValueError(
+            f"column {item!r} of a wide table must hold each item once; {table.name} has {items[int(twice)]} in {first} and {second}. "
+            "Drop one, or use the long form."
+        )
     people = list(dict.fromkeys(columns))
     cells = [table.texts(column) for column in people]
     row = np.concatenate([rows for rows, _ in cells])
@@ -88,14 +93,3 @@ def read_wide(source: Any, *, columns: Sequence[str], item: str = "item", spelli
 
     text = pa.concat_arrays([values for _, values in cells])
     return collect(Answers(table.name, items, people, item_of[row], annotator, text, None, place), spelling)
-
-
-def _refuse_twice(table: tables.VoteTable, column: str, item: NDArray[np.intp], items: Any) -> None:
-    if len(items) == len(item):
-        return
-    second = int((np.bincount(item)[item] > 1).nonzero()[0][0])
-    rows = np.flatnonzero(item == item[second])[:2].tolist()
-    raise ValueError(
-        f"column {column!r} of a wide table must hold each item once; {table.name} has {items[int(item[second])]} in "
-        f"{table.row(rows[0])} and {table.row(rows[1])}. Drop one, or use the long form."
-    )
