@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from oneof.data.files.columns import check_encoding, readable
+from oneof.storage.printable import shortened
 
 EXAMPLE = '{"item": 1, "annotator": "ann", "label": "cat"}'
 
@@ -81,8 +82,7 @@ def _text(value: Any) -> Any:
 
 
 def _short(value: Any) -> str:
-    shown = json.dumps(value, ensure_ascii=False)
-    return shown if len(shown) <= 60 else f"{shown[:57]}..."
+    return shortened(json.dumps(value, ensure_ascii=False))
 
 
 # ------------------------------------------------------------------------------------------------------------- the files
