@@ -27,20 +27,18 @@ class Patience:
     total: float = 3600.0  # seconds for one file
 
 
-def get(name: str, folder: Path, progress: Callable[[str], Progress], patience: Patience | None = None) -> list[Path]:
+def get(name: str, folder: Path, progress: Callable[[str], Progress]) -> list[Path]:
     """Download the files of a named set that are not in the folder; gives the paths of those that came."""
     named = find(name)
     if not named.files:
         raise ValueError(f"data set {name!r} comes with the package; there is nothing to get.")
     if not named.download:
-        raise ValueError(
-            f"data set {name!r} must be downloaded by hand; get it from {named.address} and put {', '.join(named.files)} "
-            f"into {folder}."
-        )
+        advice = f"get it from {named.address} and put {', '.join(named.files)} into {folder}"
+        raise ValueError(f"data set {name!r} must be downloaded by hand; {advice}.")
     absent = [file for file in named.files if not (folder / file).is_file()]
     for file in absent:
         address = named.download + Path(file).name
-        download(address, folder / file, named.checksums.get(file), progress(file), patience or Patience())
+        download(address, folder / file, named.checksums.get(file), progress(file), Patience())
     return [folder / file for file in absent]
 
 
