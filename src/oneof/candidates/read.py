@@ -46,9 +46,8 @@ def read(
         raise ValueError("candidates must have at least one row; got none.")
     if len(names) < 2:
         remedy = "Give classes= if some are in no set." if classes is None else "Add rows with another label."
-        raise ValueError(
-            f"candidates must have at least two classes; got {'1 class' if len(names) else 'none'} ({show(names)}). {remedy}"
-        )
+        got = f"got {'1 class' if len(names) else 'none'} ({show(names)}). {remedy}"
+        raise ValueError(f"candidates must have at least two classes; {got}")
     if complementary:
         mask = ~mask
     blank: NDArray[np.bool_] = np.logical_not(mask.any(axis=1))
@@ -197,9 +196,8 @@ def _from_labels(
     column = {name: j for j, name in enumerate(names.tolist())}
     unknown = next((i for i, label in enumerate(labels) if label not in column), None)
     if unknown is not None:
-        raise ValueError(
-            f"candidates must be among the classes {show(names)}; row {rows[unknown]} has {labels[unknown]!r}."
-        )
+        got = f"row {rows[unknown]} has {labels[unknown]!r}."
+        raise ValueError(f"candidates must be among the classes {show(names)}; {got}")
     mask = np.zeros((n, len(names)), dtype=bool)
     mask[rows, np.fromiter((column[label] for label in labels), dtype=np.intp, count=len(labels))] = True
     return mask, names

@@ -66,10 +66,9 @@ def open_embedder(kind: str, model: str) -> Embedder:
     try:
         embed = _sentences(model) if kind == "text" else _images(model)
     except (SafetensorError, RuntimeError) as error:
-        raise ValueError(
-            f"the weights of {model} must be whole; {PACKAGES[kind]} could not open them ({error}). "
-            "Delete them from its cache (by default ~/.cache/huggingface) and repeat the command."
-        ) from error
+        got = f"{PACKAGES[kind]} could not open them ({error})"
+        remedy = "Delete them from its cache (by default ~/.cache/huggingface) and repeat the command."
+        raise ValueError(f"the weights of {model} must be whole; {got}. {remedy}") from error
     except OSError as error:
         raise ValueError(f"the embedder {model} must be a model of {PACKAGES[kind]}; it is none ({error}).") from error
     return Embedder(kind, model, embed)

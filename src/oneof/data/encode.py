@@ -208,18 +208,15 @@ def _of_pictures(columns: Columns, roles: Roles, folder: Path) -> Encoding:
     """Pictures alone: a network that is trained on levels has no place for other columns."""
     beside = [*roles.image[1:], *roles.text]
     if beside:
-        raise ValueError(
-            f"a network on pictures must learn from one column of them alone; {columns.source} has {', '.join(beside)} beside "
-            f"{roles.image[0]!r}. Leave them out, or say --image-model NAME, which turns pictures into numbers."
-        )
+        got = f"{columns.source} has {', '.join(beside)} beside {roles.image[0]!r}"
+        remedy = "Leave them out, or say --image-model NAME, which turns pictures into numbers."
+        raise ValueError(f"a network on pictures must learn from one column of them alone; {got}. {remedy}")
     return Encoding((), (), (), {}, (), pixels=(learn_pixels(roles.image[0], columns.words[roles.image[0]], folder),))
 
 
 def _values(columns: Columns, column: str) -> tuple[str, ...]:
     values = sorted({value or "" for value in columns.words[column]})
     if len(values) > MOST_VALUES:
-        raise ValueError(
-            f"a category must have at most {MOST_VALUES} values; {columns.source}, column {column!r} has {len(values)}. "
-            "Leave it out, or take it as text (--text)."
-        )
+        got = f"{columns.source}, column {column!r} has {len(values)}. Leave it out, or take it as text (--text)."
+        raise ValueError(f"a category must have at most {MOST_VALUES} values; {got}")
     return tuple(values)

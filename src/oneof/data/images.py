@@ -82,9 +82,8 @@ def learn_pixels(column: str, cells: Sequence[Cell], folder: Path) -> Pixels:
     known = [look for look in looks if not isinstance(look, str)]
     if not known:
         why = f" ({some[0]!r:.80}: {looks[0]})" if some else ""
-        raise ValueError(
-            f"column {column!r} must hold pictures below {folder}; none of {len(cells):,} can be read{why}."
-        )
+        got = f"none of {len(cells):,} can be read{why}."
+        raise ValueError(f"column {column!r} must hold pictures below {folder}; {got}")
     short = int(np.median([min(size) for size, _ in known]))
     alike = len({size for size, _ in known}) == 1
     side = int(np.clip(short if alike else short - short % 4, SMALLEST, LARGEST))  # networks halve it twice

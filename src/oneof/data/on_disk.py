@@ -142,9 +142,8 @@ def from_parquet(path: str | Path, to: str | Path, columns: Sequence[str] | None
         names = numbers if columns is None else list(columns)
         missing = [name for name in names if name not in file.schema_arrow.names]
         if missing or not names:
-            raise ValueError(
-                f"{path} must have columns of numbers; {f'{missing[0]!r} is not there' if missing else 'it has none'}."
-            )
+            got = f"{missing[0]!r} is not there" if missing else "it has none"
+            raise ValueError(f"{path} must have columns of numbers; {got}.")
         shape, row = (file.metadata.num_rows, len(names)), 0
         with written_beside(Path(to)) as out:
             np.lib.format.write_array_header_1_0(out, {"descr": "<f4", "fortran_order": False, "shape": shape})

@@ -114,10 +114,8 @@ def _together(mask: NDArray[np.bool_]) -> NDArray[np.int64]:
     """How many sets hold j and k, [c, c]: a product of floats by blocks, where each partial count is exact."""
     c = mask.shape[1]
     if c > _MOST:
-        raise ValueError(
-            f"labels must be at most {_MOST:,} different ones, to be compared pair by pair; got {c:,}. "
-            "Bring answers that mean the same to one form first."
-        )
+        got = f"got {c:,}. Bring answers that mean the same to one form first."
+        raise ValueError(f"labels must be at most {_MOST:,} different ones, to be compared pair by pair; {got}")
     total = np.zeros((c, c), dtype=np.int64)
     for start in range(0, len(mask), _BLOCK):
         block = mask[start : start + _BLOCK].astype(np.float32)

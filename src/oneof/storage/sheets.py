@@ -79,10 +79,8 @@ def _joined(cell: list[Any], separator: str) -> str:
     labels = [str(next(iter(part.values())) if isinstance(part, dict) else part) for part in cell]
     wrong = next((label for label in labels if separator in label), None)
     if wrong is not None:
-        raise ValueError(
-            f"labels in a CSV must not hold {separator!r}, which divides them; got {wrong[:60]!r}. "
-            "Write .parquet, or say another --separator where the command has it."
-        )
+        got = f"got {wrong[:60]!r}. Write .parquet, or say another --separator where the command has it."
+        raise ValueError(f"labels in a CSV must not hold {separator!r}, which divides them; {got}")
     return separator.join(map(_word, cell))
 
 

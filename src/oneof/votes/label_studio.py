@@ -119,10 +119,9 @@ def _tasks(path: Path, control: str | None) -> list[dict[str, Any]]:
     tasks = [_unfolded(path, task, control) if _is_min(task) else task for task in tasks]
     for position, task in enumerate(tasks):
         if not any(isinstance(task.get(part), list) for part in ("annotations", "predictions")):
-            raise ValueError(
-                f"a Label Studio task must have annotations or predictions; {path}, task at position {position} has "
-                f"{', '.join(task) or 'nothing'}. Export it as JSON, not JSON-MIN."
-            )
+            got = f"{path}, task at position {position} has {', '.join(task) or 'nothing'}"
+            remedy = "Export it as JSON, not JSON-MIN."
+            raise ValueError(f"a Label Studio task must have annotations or predictions; {got}. {remedy}")
     return tasks
 
 
@@ -135,9 +134,8 @@ def _ids(path: Path, tasks: list[dict[str, Any]]) -> Any:
     try:
         return pa.array(ids, pa.int64() if all(isinstance(value, int) for value in ids) else pa.string())
     except (pa.ArrowException, OverflowError) as error:
-        raise ValueError(
-            f"Label Studio ids must be all numbers or all text; {path} has both, or numbers too large."
-        ) from error
+        got = f"{path} has both, or numbers too large."
+        raise ValueError(f"Label Studio ids must be all numbers or all text; {got}") from error
 
 
 def _choices(where: str, task: dict[str, Any], confidence: str | None) -> Iterator[tuple[str, str, str, float]]:

@@ -65,9 +65,8 @@ def _named(asked: VotesFile, names: Sequence[str]) -> list[str]:
     for pattern in asked.columns:
         own = [name for name in names if fnmatch.fnmatchcase(name, pattern) and name != asked.item]
         if not own:
-            raise ValueError(
-                f"annotators must be columns of {asked.path}; none matches {pattern!r}.{did_you_mean(pattern, names)}"
-            )
+            got = f"none matches {pattern!r}.{did_you_mean(pattern, names)}"
+            raise ValueError(f"annotators must be columns of {asked.path}; {got}")
         found += own
     return list(dict.fromkeys(found))
 

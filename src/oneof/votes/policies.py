@@ -117,8 +117,7 @@ def write(votes: Votes, sets: Sets, path: str | Path) -> None:
     check_out(path)
     wrong = [label for label in votes.labels if SEPARATOR in label or label != label.strip()]
     if wrong and path.suffix.lower() == ".csv":  # a reader would cut or strip them into others
-        raise ValueError(
-            f"labels in a CSV must have no {SEPARATOR!r} and no blanks around them; got {wrong[0]!r}. "
-            "Write .parquet, or say --normalise for blanks, --separator where an answer is several labels."
-        )
+        got = f"got {wrong[0]!r}"
+        remedy = "Write .parquet, or say --normalise for blanks, --separator where an answer is several labels."
+        raise ValueError(f"labels in a CSV must have no {SEPARATOR!r} and no blanks around them; {got}. {remedy}")
     write_sheet(to_table(votes, sets), path, SEPARATOR)

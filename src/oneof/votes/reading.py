@@ -79,10 +79,8 @@ def read_wide(source: Any, *, columns: Sequence[str], item: str = "item", spelli
     if len(items) < len(item_of):
         twice = item_of[np.argmax(np.bincount(item_of)[item_of] > 1)]
         first, second = map(table.row, np.flatnonzero(item_of == twice)[:2].tolist())
-        raise ValueError(
-            f"column {item!r} of a wide table must hold each item once; {table.name} has {items[int(twice)]} in {first} and {second}. "
-            "Drop one, or use the long form."
-        )
+        got = f"{table.name} has {items[int(twice)]} in {first} and {second}. Drop one, or use the long form."
+        raise ValueError(f"column {item!r} of a wide table must hold each item once; {got}")
     people = list(dict.fromkeys(columns))
     cells = [table.texts(column) for column in people]
     row = np.concatenate([rows for rows, _ in cells])

@@ -34,9 +34,8 @@ def read_records(path: Path) -> Records:
     for i, value in enumerate(records.objects):
         if not isinstance(value, dict):
             hint = "Call a JSON list .json." if isinstance(value, list) and not listed else "Drop it."
-            raise ValueError(
-                f"votes in JSON must be objects, as {EXAMPLE}; {records.place(i)} is {_short(value)}. {hint}"
-            )
+            wrong = f"{records.place(i)} is {_short(value)}. {hint}"
+            raise ValueError(f"votes in JSON must be objects, as {EXAMPLE}; {wrong}")
     if not records.objects:
         raise ValueError(f"votes must have at least one row; {path} has none.")
     return records
@@ -67,9 +66,8 @@ def _check_value(records: Records, i: int, key: str, value: Any) -> None:
         return  # most are: a million records need not wait
     parts = value if isinstance(value, list) else [value]
     if any(isinstance(part, (dict, list)) for part in parts):
-        raise ValueError(
-            f"{key!r} must hold text, numbers or a list of them; {records.place(i)} has {_short(value)}. Flatten it."
-        )
+        got = f"{records.place(i)} has {_short(value)}. Flatten it."
+        raise ValueError(f"{key!r} must hold text, numbers or a list of them; {got}")
     for part in parts:
         if isinstance(part, str) and any("\ud800" <= sign <= "\udfff" for sign in part):
             raise ValueError(f"{key!r} must hold whole characters; {records.place(i)} has half of one: {part[:60]!r}.")
@@ -131,6 +129,5 @@ def _parsed(path: Path, number: int, line: bytes) -> Any:
         hint = "Mend or drop it."
         if line.strip() in (b"[", b"{"):
             hint = "Write each object in one line, or call one JSON list .json."
-        raise ValueError(
-            f"JSON Lines must have an object in every line, as {EXAMPLE}; {path}, line {number} cannot be read ({why}). {hint}"
-        ) from error
+        got = f"{path}, line {number} cannot be read ({why}). {hint}"
+        raise ValueError(f"JSON Lines must have an object in every line, as {EXAMPLE}; {got}") from error

@@ -205,9 +205,8 @@ def read_map(path: str | Path) -> dict[str, str]:
     synonyms: dict[str, str] = {}
     for source, target in _pairs(Path(path), "from", "to"):
         if synonyms.setdefault(source, target) != target:
-            raise ValueError(
-                f"a map must give each text one meaning; {path} maps {source!r} to {synonyms[source]!r} and {target!r}."
-            )
+            got = f"{path} maps {source!r} to {synonyms[source]!r} and {target!r}."
+            raise ValueError(f"a map must give each text one meaning; {got}")
     return synonyms
 
 

@@ -89,10 +89,9 @@ def load(source: Any, full: Sequence[str], gappy: Sequence[str] = ()) -> VoteTab
     for name in full:
         missing = pc.is_null(table.columns[name], nan_is_null=True).to_numpy(zero_copy_only=False)
         if missing.any():
-            raise ValueError(
-                f"column {name!r} must hold a value in every row; {table.name} has none in {table.row(int(missing.argmax()))}"
-                f" ({int(missing.sum())} such rows). Fill or drop them."
-            )
+            got = f"{table.name} has none in {table.row(int(missing.argmax()))} ({int(missing.sum())} such rows)"
+            remedy = "Fill or drop them."
+            raise ValueError(f"column {name!r} must hold a value in every row; {got}. {remedy}")
     return table
 
 

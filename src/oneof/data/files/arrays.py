@@ -97,10 +97,8 @@ def _true_labels(stored: list[Any], sets: Candidates, beside_mask: bool, where: 
             continue
         j = -1 if isinstance(label, (list, dict)) else column.get(label, -1)
         if j < 0 or not sets.mask[row, j]:
-            raise ValueError(
-                f"a true label must be in its row's candidate set; {where}, row {row} is {label!r}, the set is "
-                f"{sets.classes[sets.mask[row]].tolist()[:8]}."
-            )
+            got = f"{where}, row {row} is {label!r}, the set is {sets.classes[sets.mask[row]].tolist()[:8]}."
+            raise ValueError(f"a true label must be in its row's candidate set; {got}")
         labels[row] = j
     return labels
 

@@ -36,9 +36,8 @@ def images_and_labels(batch: dict[bytes, Any], name: str) -> tuple[NDArray[np.ui
         raise ValueError(f"{name} must hold 'data', uint8 [n, 3072]; got {_describe(data)}.")
     numbered = isinstance(labels, list) and all(type(y) is int and 0 <= y < 256 for y in labels)
     if not numbered or len(labels) != len(data):
-        raise ValueError(
-            f"{name} must hold 'labels', a number from 0 for each of the {len(data)} images; got {_describe(labels)}."
-        )
+        got = f"got {_describe(labels)}."
+        raise ValueError(f"{name} must hold 'labels', a number from 0 for each of the {len(data)} images; {got}")
     return data.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1), np.asarray(labels, dtype=np.intp)
 
 

@@ -88,9 +88,8 @@ def read_numbers(
         plain = days(values, where, row) if source.kinds[name] == "date" else without_blanks(values)
         x[row:end, column[name]] = _floats(plain, where, row)
     if len(set(ends.values())) > 1:
-        raise ValueError(
-            f"{source.name} must have as many rows in every column; got {min(ends.values())} to {max(ends.values())}."
-        )
+        got = f"got {min(ends.values())} to {max(ends.values())}."
+        raise ValueError(f"{source.name} must have as many rows in every column; {got}")
     x.resize((max(ends.values(), default=source.rows), len(numbers)), refcheck=False)
     return x, lists
 
@@ -118,9 +117,8 @@ def _allocate(source: Source, d: int) -> NDArray[np.float32]:
     try:
         return np.empty((source.rows, d), dtype=np.float32)
     except (MemoryError, ValueError) as error:
-        raise ValueError(
-            f"{source.name} must fit in memory; {source.rows} rows of {d} features do not. Choose fewer features."
-        ) from error
+        got = f"{source.rows} rows of {d} features do not. Choose fewer features."
+        raise ValueError(f"{source.name} must fit in memory; {got}") from error
 
 
 def _floats(column: pa.Array, where: str, first_row: int) -> NDArray[np.float32]:

@@ -71,8 +71,6 @@ def days(values: pa.Array, where: str, first_row: int) -> pa.Array:
         dates = dates.cast(pa.timestamp("ms"))
     if dates is None or not pa.types.is_timestamp(dates.type):
         row = next((row for row in range(len(values)) if _dates(without_blanks(values[row : row + 1])) is None), 0)
-        raise ValueError(
-            f"dates must all be written in one way, such as 2024-12-31; {where}, row {first_row + row} is "
-            f"{values[row].as_py()!r}. Mend the cell, or leave the column out."
-        )
+        got = f"{where}, row {first_row + row} is {values[row].as_py()!r}. Mend the cell, or leave the column out."
+        raise ValueError(f"dates must all be written in one way, such as 2024-12-31; {got}")
     return pa.compute.divide(dates.cast(pa.int64()).cast(pa.float64()), float(_DAY * _SECOND[dates.type.unit]))

@@ -39,16 +39,14 @@ def read_mat(path: str | Path) -> Mat:
     stored = _load(path)
     for key in ("data", "partial_target"):
         if key not in stored:
-            raise ValueError(
-                f"{path} must hold the key {key!r}; it has {', '.join(sorted(stored)) or 'none that is known'}."
-            )
+            got = f"it has {', '.join(sorted(stored)) or 'none that is known'}."
+            raise ValueError(f"{path} must hold the key {key!r}; {got}")
     x = _numbers(stored["data"], f"{path}, key 'data'")
     sets = _marks(stored["partial_target"], len(x), f"{path}, key 'partial_target'")
     target = _marks(stored["target"], len(x), f"{path}, key 'target'") if "target" in stored else None
     if target is not None and target.shape != sets.shape:
-        raise ValueError(
-            f"{path}, key 'target' must have the shape of 'partial_target', {list(sets.shape)}; got {list(target.shape)}."
-        )
+        got = f"got {list(target.shape)}."
+        raise ValueError(f"{path}, key 'target' must have the shape of 'partial_target', {list(sets.shape)}; {got}")
     if _is_transposed(len(x), sets, target):
         sets, target = sets.T, None if target is None else target.T
     if target is not None and (many := target.sum(1) > 1).any():
@@ -60,9 +58,8 @@ def read_mat(path: str | Path) -> Mat:
 def _load(path: Path) -> dict[str, Any]:
     content = path.read_bytes()
     if content.startswith(b"MATLAB 7.3") or b"\x89HDF\r\n\x1a\n" in content[:520]:
-        raise ValueError(
-            f"{path} must be a .mat of version 7 or below; it is version 7.3 (HDF5). Save it in MATLAB with '-v7'."
-        )
+        remedy = "Save it in MATLAB with '-v7'."
+        raise ValueError(f"{path} must be a .mat of version 7 or below; it is version 7.3 (HDF5). {remedy}")
     if not content.startswith(b"MATLAB 5.0 MAT-file"):
         raise ValueError(f"{path} must begin with 'MATLAB 5.0 MAT-file'; got {content[:19]!r}.")
     try:

@@ -69,9 +69,8 @@ def load(name: str, data_dir: str | Path | None = None) -> Dataset:
         return named.read(name, Path())
     folder = data_folder(data_dir)
     if folder is None:
-        raise ValueError(
-            f"data_dir or the environment variable ONEOF_DATA must name the folder of data sets; neither does. {_needs(name)}"
-        )
+        got = f"neither does. {_needs(name)}"
+        raise ValueError(f"data_dir or the environment variable ONEOF_DATA must name the folder of data sets; {got}")
     absent = missing(name, folder)
     if absent:
         raise ValueError(f"data set {name!r} must lie in {folder}; missing there: {', '.join(absent)}. {_needs(name)}")
@@ -128,9 +127,8 @@ def _join(name: str, parts: list[tuple[NDArray[Any], NDArray[Any]]]) -> tuple[ND
     shapes = {images.shape[1:] for images, _ in parts}
     counts = [(len(images), labels.shape) for images, labels in parts]
     if len(shapes) > 1 or any(shape != (n,) for n, shape in counts):
-        raise ValueError(
-            f"{name} must hold one label per image, and images of one size; got {counts} and {sorted(shapes)}."
-        )
+        got = f"got {counts} and {sorted(shapes)}."
+        raise ValueError(f"{name} must hold one label per image, and images of one size; {got}")
     return np.concatenate([images for images, _ in parts]), np.concatenate([y for _, y in parts]).astype(np.intp)
 
 

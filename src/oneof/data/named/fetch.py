@@ -51,10 +51,9 @@ def download(address: str, target: Path, sha256: str | None, progress: Progress,
     _persist(address, part, progress, patience)
     if sha256 is not None and (found := _sha256(part, target.name)) != sha256:
         part.unlink()
-        raise ValueError(
-            f"{address} must serve the published file; its SHA-256 is {found[:12]}..., not {sha256[:12]}.... "
-            "Nothing was kept: try again later, or get the file elsewhere."
-        )
+        got = f"its SHA-256 is {found[:12]}..., not {sha256[:12]}..."
+        remedy = "Nothing was kept: try again later, or get the file elsewhere."
+        raise ValueError(f"{address} must serve the published file; {got}. {remedy}")
     part.replace(target)
 
 
@@ -70,10 +69,9 @@ def _persist(address: str, part: Path, progress: Progress, patience: Patience) -
             failures, most = 0 if _size(part) > most else failures + 1, max(most, _size(part))
             if failures >= patience.attempts or time.monotonic() > end:
                 reason = " ".join(str(error).split()) or type(error).__name__
-                raise ValueError(
-                    f"{address} must come whole; {failures} attempts in a row brought nothing ({reason}). "
-                    f"Run it again to go on from {_size(part)} bytes."
-                ) from error
+                got = f"{failures} attempts in a row brought nothing ({reason})"
+                remedy = f"Run it again to go on from {_size(part)} bytes."
+                raise ValueError(f"{address} must come whole; {got}. {remedy}") from error
             time.sleep(min(patience.wait * 2**failures, 30.0))
 
 
