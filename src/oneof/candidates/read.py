@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 
 from oneof.candidates.mask import Candidates
 
+Mask = NDArray[np.bool_]
+
 
 def read(
     sets: Any, *, classes: Iterable[Any] | None = None, complementary: bool = False, empty: str = "error"
@@ -50,7 +52,7 @@ def read(
         raise ValueError(f"candidates must have at least two classes; {got}")
     if complementary:
         mask = ~mask
-    blank: NDArray[np.bool_] = np.logical_not(mask.any(axis=1))
+    blank: Mask = np.logical_not(mask.any(axis=1))
     if empty == "unlabelled" and not complementary:
         mask = mask | blank[:, None]
     elif blank.any():
@@ -58,7 +60,7 @@ def read(
     return Candidates(mask, names)
 
 
-def read_known(sets: Any, classes: NDArray[Any]) -> NDArray[np.bool_]:
+def read_known(sets: Any, classes: NDArray[Any]) -> Mask:
     """The mask [n, c] of sets whose labels may lie beyond the classes of a model; these are ignored, so that a row may be empty.
 
     >>> read_known([["cat", "yak"], ["yak"]], np.array(["cat", "dog"])).astype(int).tolist()
@@ -66,7 +68,7 @@ def read_known(sets: Any, classes: NDArray[Any]) -> NDArray[np.bool_]:
     """
     nameless = getattr(sets, "ndim", 1) == 2 and not hasattr(sets, "columns")  # a mask that is no frame
     mask, names = mask_and_classes(sets, classes if nameless else None)
-    blank: NDArray[np.bool_] = np.logical_not(mask.any(axis=1))
+    blank: Mask = np.logical_not(mask.any(axis=1))
     if blank.any():
         raise ValueError(empty_message(blank))
     if len(names) and isinstance(names[0], str) != isinstance(classes[0], str):
@@ -76,26 +78,21 @@ def read_known(sets: Any, classes: NDArray[Any]) -> NDArray[np.bool_]:
     return np.stack([mask[:, column[name]] if name in column else nothing for name in classes.tolist()], axis=1)
 
 
-def empty_message(
-    blank: NDArray[np.bool_], complementary: bool = False, remedy: str = "oneof.read(..., empty='unlabelled')"
-) -> str:
+def empty_message(blank: Mask, complementary: bool = False, remedy: str = "oneof.read(..., empty='unlabelled')") -> str:
     """What to say of rows without a label left, which `blank` [n] marks."""
     first, count = int(blank.argmax()), int(blank.sum())
     if complementary:
-        return (
-            f"complementary sets must leave at least one label per row; {count} of {len(blank)} rows exclude every class, "
-            f"first row {first}. Drop them."
-        )
-    return (
-        f"candidates must hold at least one label per row; {count} of {len(blank)} rows are empty, first row {first}. "
-        f"Leave them out; if nothing is known about them, {remedy} makes them full."
-    )
+        said = f"{count} of {len(blank)} rows exclude every class, first row {first}. Drop them."
+        return f"complementary sets must leave at least one label per row; {said}"
+    advice = f"Leave them out; if nothing is known about them, {remedy} makes them full."
+    said = f"{count} of {len(blank)} rows are empty, first row {first}. {advice}"
+    return f"candidates must hold at least one label per row; {said}"
 
 
 # ----------------------------------------------------------------------------------------------------- every form of sets
 
 
-def mask_and_classes(sets: Any, classes: Iterable[Any] | None) -> tuple[NDArray[np.bool_], NDArray[Any]]:
+def mask_and_classes(sets: Any, classes: Iterable[Any] | None) -> tuple[Mask, NDArray[Any]]:
     """The mask [n, c] of sets in any form, and what its columns are called; a row may be empty.
 
     >>> mask_and_classes([["b"], ["a", "b"], []], None)[0].astype(int).tolist()
@@ -118,7 +115,7 @@ def mask_and_classes(sets: Any, classes: Iterable[Any] | None) -> tuple[NDArray[
     return _from_labels(*_rows_and_labels(sets), classes)
 
 
-def _from_mask(values: NDArray[Any], classes: Iterable[Any] | None) -> tuple[NDArray[np.bool_], NDArray[Any]]:
+def _from_mask(values: NDArray[Any], classes: Iterable[Any] | None) -> tuple[Mask, NDArray[Any]]:
     if values.dtype != np.bool_:
         if not (np.issubdtype(values.dtype, np.number) or values.dtype == object):
             raise TypeError(f"a mask of candidates must be of bool or 0/1; got dtype {values.dtype}.")
@@ -187,7 +184,7 @@ def _kind(value: Any) -> str:
 
 def _from_labels(
     n: int, rows: NDArray[np.intp], labels: list[Any], classes: Iterable[Any] | None
-) -> tuple[NDArray[np.bool_], NDArray[Any]]:
+) -> tuple[Mask, NDArray[Any]]:
     _check_labels(rows, labels)
     if classes is None:
         names = np.unique(np.asarray(labels)) if labels else np.empty(0, dtype=int)

@@ -4,7 +4,7 @@ What was learned from training rows is plain values that JSON holds, and arrays 
 """
 
 import math
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Self
@@ -12,7 +12,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from oneof.data.embed import MODELS, Embedder, embedded, open_embedder
+from oneof.data.embed import MODELS, embedded, open_embedder
 from oneof.data.images import PictureRows, Pixels, learn_pixels, read_pictures
 from oneof.data.not_features import MOST_VALUES
 from oneof.data.roles import Roles
@@ -77,15 +77,15 @@ class Encoding:
 
     @classmethod
     def from_json(cls, plain: dict[str, Any], arrays: Mapping[str, Any]) -> Self:
-        texts = [
-            Texts(part["column"], tuple(part["terms"]), np.asarray(arrays[f"{i}.idf"]), np.asarray(arrays[f"{i}.axes"]))
-            for i, part in enumerate(plain["texts"])
+        weights = [
+            (np.asarray(arrays[f"{i}.idf"]), np.asarray(arrays[f"{i}.axes"])) for i in range(len(plain["texts"]))
         ]
+        texts = zip(plain["texts"], weights, strict=True)
         return cls(
             **{name: tuple(plain[name]) for name in ("numbers", "fills", "gaps", "dates")},
             categories={column: tuple(values) for column, values in plain["categories"].items()},
             embedded=tuple(Embedded(**part) for part in plain["embedded"]),
-            texts=tuple(texts),
+            texts=tuple(Texts(part["column"], tuple(part["terms"]), *own) for part, own in texts),
             pixels=tuple(Pixels(**part) for part in plain["pixels"]),
         )
 
@@ -103,13 +103,7 @@ class Encoding:
         )
 
     def transform(
-        self,
-        columns: Columns,
-        *,
-        folder: Path = Path(),
-        cache: Path | None = None,
-        opened: Callable[[str, str], Embedder] = open_embedder,
-        named: Collection[str] = (),
+        self, columns: Columns, *, folder: Path = Path(), cache: Path | None = None, named: Collection[str] = ()
     ) -> NDArray[Any]:
         """Features [n, d] of columns, float32, or uint8 levels of pictures; a category that training did not have is no category at all.
 
@@ -125,7 +119,7 @@ class Encoding:
             parts.append(np.eye(len(values) + 1, len(values), dtype=np.float32)[column])  # the last row is zeros
         for part in self.embedded:
             _check_known(part, named)
-            parts.append(embedded(columns.words[part.column], opened(part.kind, part.model), folder, cache))
+            parts.append(embedded(columns.words[part.column], open_embedder(part.kind, part.model), folder, cache))
             if parts[-1].shape[1] != part.width:
                 raise ValueError(f"the embedder {part.model} must be the one of training; it has changed. Fit again.")
         parts += [part.transform(columns.words[part.column]) for part in self.texts]
@@ -161,14 +155,7 @@ def _check_known(part: Embedded, named: Collection[str]) -> None:
         )
 
 
-def learn_encoding(
-    columns: Columns,
-    roles: Roles,
-    *,
-    folder: Path = Path(),
-    cache: Path | None = None,
-    opened: Callable[[str, str], Embedder] = open_embedder,
-) -> Encoding:
+def learn_encoding(columns: Columns, roles: Roles, *, folder: Path = Path(), cache: Path | None = None) -> Encoding:
     """Learn from training rows how their columns become features.
 
     >>> columns = Columns("the table", np.array([[1], [3], [np.nan]], np.float32), ["size"], {"hue": ["red", "blue", "red"]})
@@ -186,12 +173,10 @@ def learn_encoding(
             where = f"{columns.source}, column {name!r} is missing in every row"
             raise ValueError(f"a feature must have a value; {where}. Leave it out.")
     models = {"text": roles.text_model, "image": roles.image_model}
-    parts = [
-        Embedded(column, kind, model, embedded(columns.words[column], opened(kind, model), folder, cache).shape[1])
-        for kind, model in models.items()
-        if model
-        for column in getattr(roles, kind)
-    ]
+    parts = []
+    for kind, model, column in ((k, m, column) for k, m in models.items() if m for column in getattr(roles, k)):
+        vectors = embedded(columns.words[column], open_embedder(kind, model), folder, cache)
+        parts.append(Embedded(column, kind, model, vectors.shape[1]))
     alone = () if roles.text_model else roles.text
     return Encoding(
         numbers=tuple(columns.names),

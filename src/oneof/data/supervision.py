@@ -9,13 +9,12 @@ from numpy.typing import NDArray
 from oneof.candidates.cells import sets_of_cells, split_cells
 from oneof.candidates.mask import Candidates
 from oneof.candidates.read import empty_message, read
+from oneof.data.files.columns import Cells
 from oneof.data.roles import Roles
 from oneof.storage.did_you_mean import nearest
 
 
-def read_supervision(
-    name: str, others: dict[str, list[Any]], roles: Roles, n: int
-) -> tuple[Candidates, NDArray[np.intp] | None]:
+def read_supervision(name: str, others: Cells, roles: Roles, n: int) -> tuple[Candidates, NDArray[np.intp] | None]:
     """The sets of all rows: what is said to be possible, without what is said to be wrong."""
     if not roles.candidates and not roles.exclude:
         raise ValueError(f"candidates must be a column of {name}, or exclusions; got neither.")

@@ -14,7 +14,7 @@ from oneof.candidates.cells import is_missing, lookalikes
 from oneof.candidates.mask import Candidates
 from oneof.candidates.read import read
 from oneof.data.files.arrays import read_arrays
-from oneof.data.files.columns import Source, Unreadable, open_table, read_numbers, stray_cell, wrong_cell
+from oneof.data.files.columns import Cells, Source, Unreadable, open_table, read_numbers, stray_cell, wrong_cell
 from oneof.data.files.kinds import days
 from oneof.data.files.unpacked import check_unpacked
 from oneof.data.images import picture_cell
@@ -153,11 +153,8 @@ def _with_strays(opened: Source, left_out: LeftOut) -> LeftOut:
     for name in left_out.texts[:_TEXTS]:
         with suppress(Unreadable):  # objects of several kinds in a frame
             found[name] = stray_cell(opened, name)
-    lines = [
-        f"column {name!r} is left out, since {cell}; nearly all of its cells are numbers. Write a number there, or nothing."
-        for name, cell in found.items()
-        if cell
-    ]
+    why = "nearly all of its cells are numbers. Write a number there, or nothing."
+    lines = [f"column {name!r} is left out, since {cell}; {why}" for name, cell in found.items() if cell]
     texts = tuple(name for name in left_out.texts if not found.get(name))
     return left_out._replace(texts=texts, strays=tuple(lines))
 
@@ -197,9 +194,7 @@ def _from_arrays(path: Path, roles: Roles) -> Table:
 # -------------------------------------------------------------------------------------------------------------- features
 
 
-def _read(
-    source: Source, roles: Roles, others: list[str], rowless: bool = False
-) -> tuple[Columns, dict[str, list[Any]]]:
+def _read(source: Source, roles: Roles, others: list[str], rowless: bool = False) -> tuple[Columns, Cells]:
     """The features, and the cells of other columns; a table to learn from has rows."""
     x, lists = read_numbers(source, list(roles.features), [*roles.words, *others])
     if not rowless and not len(x):

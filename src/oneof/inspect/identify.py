@@ -102,12 +102,8 @@ def identify(candidates: Candidates) -> Identity:
     """
     together = _together(candidates.mask)
     names = candidates.classes.tolist()
-    return Identity(
-        together=tuple(map(tuple, together.tolist())),
-        groups=_groups(together, names),
-        one_sided=_one_sided(together, names),
-        ambiguity=_ambiguity(together, names),
-    )
+    parts = _groups(together, names), _one_sided(together, names), _ambiguity(together, names)
+    return Identity(tuple(map(tuple, together.tolist())), *parts)
 
 
 def _together(mask: NDArray[np.bool_]) -> NDArray[np.int64]:

@@ -19,6 +19,9 @@ from oneof.votes.held_out import Fold, folds
 Predict = Callable[[Floats], Floats]
 """From weights of labels [n, c] of all items to a score of every label [n, c], in which an item's own weights have no part; NaN: no score."""
 
+Predictions = Mapping[str, Predict]
+Models = Sequence[Annotators]
+
 MODELS = tuple(Annotators(strength, balance) for balance in (0.5, 0.0) for strength in (3.0, 10.0, 30.0, 100.0))
 SHARPNESS = (2.0, 4.0, 8.0, 16.0, 32.0)
 POWERS = (0.3, 0.5, 0.7, 1.0)
@@ -47,20 +50,14 @@ class Joint(NamedTuple):
 
 
 def choose(
-    votes: Votes,
-    predictions: Mapping[str, Predict],
-    *,
-    models: Sequence[Annotators] = MODELS,
-    powers: Sequence[float] = POWERS,
-    seed: int = 0,
+    votes: Votes, predictions: Predictions, *, models: Models = MODELS, powers: Sequence[float] = POWERS, seed: int = 0
 ) -> dict[Choice, float]:
     """How probable every choice finds held-out votes, best first; nothing where no vote can be held out."""
     cut = list(folds(votes, seed=seed))
     scores: dict[Choice, float] = {}
     for model in models if cut else ():
-        choices = [
-            Choice(model, None, 0.0, power) for power in powers
-        ]  # first, so that of equals votes alone are taken
+        # Votes alone come first, so that of equals they are taken.
+        choices = [Choice(model, None, 0.0, power) for power in powers]
         choices += [Choice(model, name, s, power) for name in predictions for s in SHARPNESS for power in powers]
         means = np.mean([_scores(fold, predictions, choices) for fold in cut], axis=0)
         scores |= dict(zip(choices, means.tolist(), strict=True))
@@ -68,11 +65,7 @@ def choose(
 
 
 def join(
-    votes: Votes,
-    predictions: Mapping[str, Predict] | None = None,
-    *,
-    scores: Mapping[Choice, float] | None = None,
-    seed: int = 0,
+    votes: Votes, predictions: Predictions | None = None, *, scores: Mapping[Choice, float] | None = None, seed: int = 0
 ) -> Joint:
     r"""Weigh people against each other and votes against features, by held-out votes.
 
@@ -110,7 +103,7 @@ def together(fitted: AnnotatorFit, scores: Floats | None, choice: Choice) -> Flo
     return np.asarray(softmax(alone, axis=1))
 
 
-def _scores(fold: Fold, predictions: Mapping[str, Predict], choices: list[Choice]) -> list[float]:
+def _scores(fold: Fold, predictions: Predictions, choices: list[Choice]) -> list[float]:
     """How probable each choice of one model finds the fold's votes."""
     fitted = fit_annotators(fold.kept, replace(choices[0].model, tolerance=TOLERANCE))
     pi = fitted.confusions.of(fold.annotator, fold.label)  # of every held-out vote, [h, c]

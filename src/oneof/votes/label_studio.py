@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -11,16 +11,6 @@ from oneof.votes.ballots import Answers, Votes, collect
 from oneof.votes.reading import AS_WRITTEN
 from oneof.votes.records import load_json
 from oneof.votes.spelling import Spelling
-
-
-class Choice(NamedTuple):
-    """One label chosen in one task."""
-
-    task: int  # position in the export
-    annotator: str
-    control: str  # name of the control that it was chosen in
-    text: str
-    confidence: float
 
 
 def read_label_studio(
@@ -45,27 +35,25 @@ def read_label_studio(
     path = Path(path)
     tasks = _tasks(path, from_name)
     every = [
-        Choice(position, *choice)
-        for position, task in enumerate(tasks)
-        for choice in _choices(f"{path}, task at position {position}", task, confidence)
+        (i, *one) for i, task in enumerate(tasks) for one in _choices(f"{path}, task at position {i}", task, confidence)
     ]
-    control = _control(path, sorted({choice.control for choice in every}), from_name)
-    choices = [choice for choice in every if choice.control == control]
+    control = _control(path, sorted({name for _, name, *_ in every}), from_name)
+    position, _, people, texts, sure = zip(*(choice for choice in every if choice[1] == control), strict=True)
     ids = _ids(path, tasks)
-    item, annotator = ids.dictionary_encode(), pa.array([c.annotator for c in choices], pa.string()).dictionary_encode()
+    item, annotator = ids.dictionary_encode(), pa.array(people, pa.string()).dictionary_encode()
 
     def place(answer: int) -> str:
-        return f"{path}, task {ids[choices[answer].task]}"
+        return f"{path}, task {ids[position[answer]]}"
 
     return collect(
         Answers(
             source=str(path),
             items=item.dictionary,
             annotators=annotator.dictionary.to_pylist(),
-            item=item.indices.to_numpy()[[choice.task for choice in choices]].astype(np.intp),
+            item=item.indices.to_numpy()[list(position)].astype(np.intp),
             annotator=annotator.indices.to_numpy().astype(np.intp),
-            text=pa.array([choice.text for choice in choices], pa.string()),
-            confidence=None if confidence is None else np.array([choice.confidence for choice in choices]),
+            text=pa.array(texts, pa.string()),
+            confidence=None if confidence is None else np.array(sure),
             place=place,
         ),
         spelling,
@@ -139,16 +127,16 @@ def _ids(path: Path, tasks: list[dict[str, Any]]) -> Any:
 
 
 def _choices(where: str, task: dict[str, Any], confidence: str | None) -> Iterator[tuple[str, str, str, float]]:
-    """Annotator, control, text and confidence of every label that was chosen in a task."""
+    """Control, annotator, text and confidence of every label that was chosen in a task."""
     for annotation in _records(where, task, "annotations"):
         if not annotation.get("was_cancelled"):
-            yield from ((person(annotation), *chosen, 1.0) for chosen in _chosen(where, annotation))
+            yield from ((control, person(annotation), text, 1.0) for control, text in _chosen(where, annotation))
     for prediction in _records(where, task, "predictions"):
         sure = 1.0 if confidence is None else prediction.get(confidence)
         if isinstance(sure, bool) or not isinstance(sure, (int, float)) or not 0 <= sure <= 1:
             raise ValueError(f"{confidence!r} of a prediction must be a number in [0, 1]; {where} has {sure!r}.")
         model = f"model:{prediction.get('model_version') or 'unnamed'}"
-        yield from ((model, *chosen, float(sure)) for chosen in _chosen(where, prediction))
+        yield from ((control, model, text, float(sure)) for control, text in _chosen(where, prediction))
 
 
 def _records(where: str, holder: dict[str, Any], part: str) -> list[dict[str, Any]]:

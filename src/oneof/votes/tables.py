@@ -83,9 +83,8 @@ def load(source: Any, full: Sequence[str], gappy: Sequence[str] = ()) -> VoteTab
     """
     wanted = list(dict.fromkeys([*full, *gappy]))
     ending = _ending(Path(source)) if isinstance(source, (str, Path)) else ""
-    table = (
-        _records(Path(source), wanted) if "json" in ending else _columns(source, wanted, ending not in ("csv", "tsv"))
-    )
+    typed = ending not in ("csv", "tsv")
+    table = _records(Path(source), wanted) if "json" in ending else _columns(source, wanted, typed)
     for name in full:
         missing = pc.is_null(table.columns[name], nan_is_null=True).to_numpy(zero_copy_only=False)
         if missing.any():

@@ -31,6 +31,7 @@ _STRAY = 0.05  # share of cells that may be no number in a column that seems to 
 _FEW = 10  # cells that such a column has at least
 _LOOKED_AT = 1000  # texts, to see whether a column of texts holds dates
 Piece = tuple[str, int, pa.Array]  # column, first row, values
+Cells = dict[str, list[Any]]  # by column
 
 
 @dataclass(frozen=True)
@@ -66,15 +67,13 @@ def open_table(table: Any) -> Source:
     raise TypeError(f"a table must be a path, an Arrow table or a data frame; got {type(table).__name__}.")
 
 
-def read_numbers(
-    source: Source, numbers: list[str], others: list[str]
-) -> tuple[NDArray[np.float32], dict[str, list[Any]]]:
+def read_numbers(source: Source, numbers: list[str], others: list[str]) -> tuple[NDArray[np.float32], Cells]:
     """Columns of numbers and dates as x [n, d], written piece by piece into one array; the other columns as lists.
 
     A missing number becomes NaN, a date the number of days since 1970.
     """
     x = _allocate(source, len(numbers))
-    lists: dict[str, list[Any]] = {name: [] for name in others}
+    lists: Cells = {name: [] for name in others}
     column = {name: j for j, name in enumerate(numbers)}
     ends = dict.fromkeys([*numbers, *others], 0)
     for name, row, values in source.pieces(numbers, others):
@@ -94,7 +93,7 @@ def read_numbers(
     return x, lists
 
 
-def read_columns_of(table: Any, names: list[str], taken: list[str]) -> dict[str, list[Any]]:
+def read_columns_of(table: Any, names: list[str], taken: list[str]) -> Cells:
     """Columns to carry along to a result, which has others of its own."""
     source = open_table(table)
     for name in names:

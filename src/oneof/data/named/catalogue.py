@@ -14,6 +14,8 @@ from oneof.data.files.idx import read_idx
 from oneof.data.files.mat import read_mat
 from oneof.storage.did_you_mean import did_you_mean
 
+Labels = NDArray[np.intp]
+
 
 @dataclass(frozen=True)
 class Dataset:
@@ -21,10 +23,10 @@ class Dataset:
 
     name: str
     x: NDArray[Any]  # [n, d] float32, or uint8 images [n, h, w] or [n, h, w, 3]; test rows last where there are such
-    labels: NDArray[np.intp]  # [n]; -1 where the file does not say
+    labels: Labels  # [n]; -1 where the file does not say
     classes: list[str]  # [c]
     candidates: NDArray[np.bool_] | None  # [n, c], where the set comes with candidate sets
-    test: NDArray[np.intp] | None  # rows of the publisher's test part
+    test: Labels | None  # rows of the publisher's test part
     votes: NDArray[np.intp] | None = None  # [n, c] how many people named each label; 0 where nobody was asked
 
 
@@ -167,9 +169,7 @@ def _cifar10h(name: str, folder: Path) -> Dataset:
     return _with_votes(name, folder, counts, slice(-len(counts), None), None)
 
 
-def _with_votes(
-    name: str, folder: Path, counts: NDArray[np.intp], rows: slice, truth: NDArray[np.intp] | None
-) -> Dataset:
+def _with_votes(name: str, folder: Path, counts: Labels, rows: slice, truth: Labels | None) -> Dataset:
     data = load("cifar10", folder)
     if len(data.labels[rows]) != len(counts) or (truth is not None and (truth != data.labels[rows]).any()):
         raise ValueError(f"{NAMED[name].files[0]} must have votes on CIFAR-10's images, in its order; it has others.")
