@@ -131,10 +131,10 @@ def test_crop_flips_then_pads_by_reflection(ch, side):
 def test_cutout_is_clipped_at_the_borders():
     b, side = 60, 16
     images = pictures(b).clamp(min=1)
-    hole = draws.cutout(b, side, SIDE, SIDE, generator())
-    ours = erase(images, hole.rows, hole.columns, torch.zeros(1, dtype=torch.uint8))
+    rows, columns = draws.cutout(b, side, SIDE, SIDE, generator())
+    ours = erase(images, rows, columns, torch.zeros(1, dtype=torch.uint8))
     for i in range(b):
-        y, x = int(hole.rows[0][i]) + side // 2, int(hole.columns[0][i]) + side // 2
+        y, x = int(rows[0][i]) + side // 2, int(columns[0][i]) + side // 2
         assert 0 <= y < SIDE
         assert 0 <= x < SIDE
         expected = images[i].clone()
@@ -145,9 +145,9 @@ def test_cutout_is_clipped_at_the_borders():
 def test_the_hole_that_ends_randaugment_is_the_rectangle_that_pillow_draws():
     b, colour = 60, (125, 123, 114)
     images = pictures(b)
-    hole = draws.cutout_up_to(b, 0.5, SIDE, SIDE, generator())
+    rows, columns = draws.cutout_up_to(b, 0.5, SIDE, SIDE, generator())
     side, y, x = torch.rand((3, b), generator=generator())
-    ours = erase(images, hole.rows, hole.columns, torch.tensor(colour, dtype=torch.uint8))
+    ours = erase(images, rows, columns, torch.tensor(colour, dtype=torch.uint8))
     theirs = []
     for i, image in enumerate(images):
         v = float(side[i] * 0.5 * SIDE)

@@ -161,7 +161,7 @@ def test_strong_views_are_flip_crop_cutout_policy_in_this_order():
     make = views("pop", "cifar10")
     _, (shift, hole, rows) = draw = make.draw(images, generator())
     cropped = crop(images.repeat(2, 1, 1, 1), *shift, 4)
-    holed = erase(cropped, hole.rows, hole.columns, torch.zeros(1, dtype=torch.uint8))
+    holed = erase(cropped, *hole, torch.zeros(1, dtype=torch.uint8))
     expected = views("plain", "cifar10")(autoaugment(32).apply(holed, rows), generator())[0]
     assert make.apply(images, draw)[1:].flatten(0, 1).equal(expected)
 
@@ -170,16 +170,16 @@ def test_strong_views_are_flip_crop_cutout_policy_in_this_order():
 def test_upright_views_are_those_of_pop_but_for_the_flips(dataset):
     images = batch(dataset, 50)
     usual, upright = views("pop", dataset), views("upright", dataset)
-    *_, (shift, hole, _) = draw = upright.draw(images, generator())
-    *_, (flipped, same_hole, _) = usual.draw(images, generator())
-    assert not shift.flip.any()
-    assert 30 < flipped.flip.sum() < 70
-    assert all(map(torch.equal, (shift.top, shift.left, *hole.rows, *hole.columns), (flipped.top, flipped.left, *same_hole.rows, *same_hole.columns)))  # fmt: skip
-    shown = erase(crop(images.repeat(2, 1, 1, 1), torch.zeros(100, dtype=torch.bool), shift.top, shift.left, 4), hole.rows, hole.columns, torch.zeros(1, dtype=torch.uint8))  # fmt: skip
+    *_, ((flip, *corner), hole, _) = draw = upright.draw(images, generator())
+    *_, ((flipped, *same_corner), same_hole, _) = usual.draw(images, generator())
+    assert not flip.any()
+    assert 30 < flipped.sum() < 70
+    assert all(map(torch.equal, (*corner, *hole[0], *hole[1]), (*same_corner, *same_hole[0], *same_hole[1])))  # fmt: skip
+    shown = erase(crop(images.repeat(2, 1, 1, 1), torch.zeros(100, dtype=torch.bool), *corner, 4), *hole, torch.zeros(1, dtype=torch.uint8))  # fmt: skip
     seen = upright.apply(images, draw)
     assert seen[1:].flatten(0, 1).equal(views("plain", dataset)(shown, generator())[0])
     first = draw[0]
-    still = images if first is None else crop(images, torch.zeros(50, dtype=torch.bool), first.top, first.left, 4)
+    still = images if first is None else crop(images, torch.zeros(50, dtype=torch.bool), *first[1:], 4)
     assert seen[0].equal(views("plain", dataset)(still, generator())[0])
     assert upright.names != usual.names  # a checkpoint tells them apart
 

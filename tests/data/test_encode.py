@@ -72,20 +72,23 @@ class Counting:
         return np.array([[len(value), 1] for value in values], dtype=np.float32)
 
 
-def test_texts_are_embedded_once(tmp_path: Path) -> None:
+def opens(monkeypatch: pytest.MonkeyPatch) -> Counting:
+    """From here on every embedder is a network that counts."""
     network = Counting()
+    monkeypatch.setattr("oneof.data.encode.open_embedder", lambda kind, model: Embedder(kind, model, network))
+    return network
 
-    def opened(kind: str, model: str) -> Embedder:
-        return Embedder(kind, model, network)
 
+def test_texts_are_embedded_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    network = opens(monkeypatch)
     table = columns([[1], [2], [3]], note=["abc", None, "de"])
     roles = Roles(features=("x0",), text=("note",), text_model=MODELS["text"])
-    encoding = learn_encoding(table, roles, cache=tmp_path, opened=opened)
+    encoding = learn_encoding(table, roles, cache=tmp_path)
     assert encoding.names == ["x0", "note[0]", "note[1]"]
     assert encoding.made == [f"note[0] to note[1] are made from the text by {MODELS['text']}"]
-    x = encoding.transform(table, cache=tmp_path, opened=opened)
+    x = encoding.transform(table, cache=tmp_path)
     assert x.tolist() == [[1, 3, 1], [2, 0, 0], [3, 2, 1]]
-    encoding.transform(columns([[1]], note=["fgh"]), cache=tmp_path, opened=opened)
+    encoding.transform(columns([[1]], note=["fgh"]), cache=tmp_path)
     assert network.asked == ["abc", "de", "fgh"]
     assert encoding.roles.text == ("note",)
 
@@ -121,20 +124,17 @@ def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch, kind: str, 
         open_embedder(kind, "any")
 
 
-def test_an_embedder_that_has_changed_is_refused(tmp_path: Path) -> None:
+def test_an_embedder_that_has_changed_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opens(monkeypatch)
     encoding = Encoding((), (), (), {}, (Embedded("note", "text", MODELS["text"], 3),))
     table = Columns("t.csv", np.empty((1, 0), np.float32), [], {"note": ["abc"]})
     with pytest.raises(ValueError, match=r"the embedder .* must be the one of training; it has changed\. Fit again"):
-        encoding.transform(table, cache=tmp_path, opened=lambda kind, model: Embedder(kind, model, Counting()))
+        encoding.transform(table, cache=tmp_path)
 
 
-def test_an_embedder_that_only_a_stranger_names_is_not_opened(tmp_path: Path) -> None:
+def test_an_embedder_that_only_a_stranger_names_is_not_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The name may be the path of a folder beside the model, from which an older sentence-transformers loads Python."""
-    network = Counting()
-
-    def opened(kind: str, model: str) -> Embedder:
-        return Embedder(kind, model, network)
-
+    network = opens(monkeypatch)
     strange = Encoding((), (), (), {}, (Embedded("note", "text", str(tmp_path / "evil"), 2),))
     table = Columns("t.csv", np.empty((1, 0), np.float32), [], {"note": ["abc"]})
     with pytest.raises(
@@ -142,9 +142,9 @@ def test_an_embedder_that_only_a_stranger_names_is_not_opened(tmp_path: Path) ->
         match=r"an embedder must be one that oneof knows .* the model wants '.*evil' for column 'note'\. "
         "If you trust it, name it: oneof predict --text-model",
     ):
-        strange.transform(table, cache=tmp_path, opened=opened)
+        strange.transform(table, cache=tmp_path)
     assert network.asked == []
-    assert strange.transform(table, cache=tmp_path, opened=opened, named=[str(tmp_path / "evil")]).tolist() == [[3, 1]]
+    assert strange.transform(table, cache=tmp_path, named=[str(tmp_path / "evil")]).tolist() == [[3, 1]]
 
 
 def test_a_folder_does_not_pass_for_a_known_embedder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

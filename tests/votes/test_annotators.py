@@ -228,7 +228,9 @@ def test_the_score_is_the_mean_log_probability_of_the_held_out_votes() -> None:
     for i, a, label in zip(fold.item, fold.annotator, fold.label, strict=True):
         pi = fitted.confusions.table(int(a))
         logs.append(np.log(sum(fitted.posterior[i, j] * pi[j, label] for j in range(2))))
-    assert fold.score(fitted.posterior, fold.said(fitted.confusions)) == pytest.approx(np.mean(logs))
+    assert fold.score(fitted.posterior, fitted.confusions.of(fold.annotator, fold.label)) == pytest.approx(
+        np.mean(logs)
+    )
 
 
 def test_of_many_votes_two_fifths_are_held_out() -> None:

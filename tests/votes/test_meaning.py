@@ -9,7 +9,7 @@ from commands import call
 from pyarrow import table
 
 from oneof.votes import Spelling, Votes, read_long, read_taxonomy
-from oneof.votes.meaning import Taxonomy, understand
+from oneof.votes.spelling import Taxonomy, understand
 
 PETS = [("cat", "pet"), ("dog", "pet"), ("pet", "animal"), ("wolf", "animal")]
 
@@ -67,7 +67,7 @@ def test_a_cycle_is_named_and_a_long_chain_is_walked() -> None:
 def test_a_child_of_two_parents_is_below_both() -> None:
     tree = Taxonomy([("bat", "mammal"), ("bat", "flies"), ("cow", "mammal"), ("jay", "flies")])
     assert (tree.leaves("mammal"), tree.leaves("flies")) == (["bat", "cow"], ["bat", "jay"])
-    assert understand([["mammal", "flies"]], [1], None, tree).named == [["bat", "cow", "jay"]]
+    assert understand([["mammal", "flies"]], [1], None, tree)[0] == [["bat", "cow", "jay"]]
 
 
 def test_files_of_taxonomies(tmp_path: Path) -> None:

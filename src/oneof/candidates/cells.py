@@ -67,9 +67,8 @@ def _of_value(cell: Any, name: str, row: int) -> list[Any]:
         if is_missing(label):
             raise ValueError(f"labels must not be missing; {name}, row {row} holds {label!r} in its list. Take it out.")
         if isinstance(label, (dict, list)):
-            raise ValueError(
-                f"labels must be texts or numbers; {name}, row {row} holds {label!r}. Give a list of their names."
-            )
+            remedy = "Give a list of their names."
+            raise ValueError(f"labels must be texts or numbers; {name}, row {row} holds {label!r}. {remedy}")
     return labels
 
 
@@ -85,18 +84,16 @@ def _check_divided(cells: Iterable[Any], separator: str, name: str) -> None:
     if all(text.startswith("[") and text.endswith("]") for text in texts):
         unread = next((text for text in dict.fromkeys(texts) if _printed_list(text) is None), None)
         if unread is not None:
-            raise ValueError(
-                f"sets must be lists as Python or JSON prints them, or divided by {separator!r}; {name} has {unread[:60]!r}."
-            )
+            got = f"{name} has {unread[:60]!r}."
+            raise ValueError(f"sets must be lists as Python or JSON prints them, or divided by {separator!r}; {got}")
         return
     for other in (";", ",", "|"):
         inside = [text for text in texts if other in text]
         parts = {part.strip() for text in texts for part in text.split(other)}
         if len(inside) >= _ENOUGH * len(texts) and len(parts) < len(set(texts)):
-            raise ValueError(
-                f"labels must be divided by {separator!r}; {name} has none, and {len(inside)} of {len(texts)} cells hold {other!r}, "
-                f"as {inside[0]!r} does. Give the separator {other!r}, or write such labels without it."
-            )
+            got = f"{name} has none, and {len(inside)} of {len(texts)} cells hold {other!r}, as {inside[0]!r} does"
+            remedy = f"Give the separator {other!r}, or write such labels without it."
+            raise ValueError(f"labels must be divided by {separator!r}; {got}. {remedy}")
 
 
 def _check_fits(rows: list[list[Any]], name: str) -> None:
@@ -104,10 +101,9 @@ def _check_fits(rows: list[list[Any]], name: str) -> None:
     labels = dict.fromkeys(label for row in rows for label in row)
     if len(rows) * len(labels) > _CELLS:
         first = ", ".join(repr(label) for label in list(labels)[:3])
-        raise ValueError(
-            f"labels must be few enough for a table of rows by labels; {name} has {len(labels):,} different ones in {len(rows):,} rows: "
-            f"{first}, ... Bring answers that mean the same to one form first."
-        )
+        got = f"{name} has {len(labels):,} different ones in {len(rows):,} rows: {first}, .."
+        remedy = "Bring answers that mean the same to one form first."
+        raise ValueError(f"labels must be few enough for a table of rows by labels; {got}. {remedy}")
 
 
 def lookalikes(labels: Iterable[Any]) -> list[list[str]]:

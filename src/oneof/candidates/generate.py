@@ -61,10 +61,8 @@ class ClassDependent:
     def __call__(self, labels: Labels, classes: int, rng: np.random.Generator) -> Mask:
         matrix = np.asarray(self.matrix, dtype=float)
         if matrix.shape != (classes, classes) or not ((matrix >= 0) & (matrix <= 1)).all():
-            raise ValueError(
-                f"matrix must be [{classes}, {classes}] with entries in [0, 1]; got shape {list(matrix.shape)}"
-                f" with entries from {matrix.min():g} to {matrix.max():g}."
-            )
+            got = f"shape {list(matrix.shape)} with entries from {matrix.min():g} to {matrix.max():g}"
+            raise ValueError(f"matrix must be [{classes}, {classes}] with entries in [0, 1]; got {got}.")
         return draw(matrix[labels], labels, rng)
 
 
@@ -86,8 +84,7 @@ class InstancePaper:
 
     def probabilities(self, logits: Floats, labels: Labels) -> Floats:
         """xi [n, c] from logits [n, c]."""
-        wrong = _wrong_only(logits / self.temperature, labels)
-        return _with_truth(np.exp(wrong - wrong.max(1, keepdims=True)), labels)
+        return _with_truth(_likelihood(logits / self.temperature, labels), labels)
 
 
 @dataclass(frozen=True)
@@ -102,8 +99,7 @@ class InstanceRate:
 
     def probabilities(self, logits: Floats, labels: Labels) -> Floats:
         """xi [n, c] from logits [n, c]."""
-        wrong = _wrong_only(logits / self.temperature, labels)
-        likelihood = np.exp(wrong - wrong.max(1, keepdims=True))
+        likelihood = _likelihood(logits / self.temperature, labels)
         share = likelihood / likelihood.sum(1, keepdims=True)
         return _with_truth(np.minimum(1.0, self.rate * logits.shape[1] * share), labels)
 
@@ -172,10 +168,8 @@ def reach(kind: Instance, wished: float, logits: Any, labels: Any) -> Instance:
 
     low, high = -6.0, 12.0
     if not average(low) <= wished <= average(high):
-        raise ValueError(
-            f"average set size must lie between {average(low):.2f} and {average(high):.2f} for these posteriors and this kind; "
-            f"got {wished}."
-        )
+        reached = f"between {average(low):.2f} and {average(high):.2f} for these posteriors and this kind"
+        raise ValueError(f"average set size must lie {reached}; got {wished}.")
     for _ in range(60):
         middle = (low + high) / 2
         low, high = (middle, high) if average(middle) < wished else (low, middle)
@@ -199,10 +193,11 @@ def _random_sets(labels: Labels, classes: int, weights: list[int], rng: np.rando
     return np.asarray(rank <= extra[:, None])
 
 
-def _wrong_only(logits: Floats, labels: Labels) -> Floats:
+def _likelihood(logits: Floats, labels: Labels) -> Floats:
+    """e^logits of the wrong labels, the largest 1, and 0 for the true one."""
     wrong = logits.copy()
     wrong[np.arange(len(labels)), labels] = -np.inf
-    return wrong
+    return np.asarray(np.exp(wrong - wrong.max(1, keepdims=True)))
 
 
 def _with_truth(probabilities: Floats, labels: Labels) -> Floats:
@@ -212,9 +207,8 @@ def _with_truth(probabilities: Floats, labels: Labels) -> Floats:
 
 def _checked_logits(logits: Any, labels: Labels, classes: int) -> Floats:
     if logits is None:
-        raise ValueError(
-            "instance-dependent sets need the logits of a classifier. Give logits=, e.g. from oneof.training.teacher."
-        )
+        remedy = "Give logits=, e.g. from oneof.training.teacher."
+        raise ValueError(f"instance-dependent sets need the logits of a classifier. {remedy}")
     scores = np.asarray(logits, dtype=float)
     if scores.shape != (len(labels), classes):
         raise ValueError(f"logits must be [{len(labels)}, {classes}] to match the labels; got {list(scores.shape)}.")

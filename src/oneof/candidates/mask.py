@@ -106,14 +106,6 @@ def statistics(mask: NDArray[np.bool_]) -> Statistics:
     >>> statistics(np.array([[1, 0, 0], [1, 1, 0]], dtype=bool))
     Statistics(rows=2, classes=3, average=1.5, largest=2, singletons=1, full=0, absent=1)
     """
-    size = mask.sum(1)
-    n, c = mask.shape
-    return Statistics(
-        rows=n,
-        classes=c,
-        average=float(size.mean()),
-        largest=int(size.max()),
-        singletons=int((size == 1).sum()),
-        full=int((size == c).sum()),
-        absent=int((~mask.any(0)).sum()),
-    )
+    size, (n, c) = mask.sum(1), mask.shape
+    singletons, full, absent = (int(marked.sum()) for marked in (size == 1, size == c, ~mask.any(0)))
+    return Statistics(n, c, float(size.mean()), int(size.max()), singletons, full, absent)

@@ -1,7 +1,8 @@
 """Candidate sets in any of the forms people have them in, read as a mask [n, c] and the names of its classes."""
 
 import numbers
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from itertools import chain
 from typing import Any
 
@@ -10,6 +11,8 @@ import torch
 from numpy.typing import NDArray
 
 from oneof.candidates.mask import Candidates
+
+Mask = NDArray[np.bool_]
 
 
 def read(
@@ -45,12 +48,11 @@ def read(
         raise ValueError("candidates must have at least one row; got none.")
     if len(names) < 2:
         remedy = "Give classes= if some are in no set." if classes is None else "Add rows with another label."
-        raise ValueError(
-            f"candidates must have at least two classes; got {'1 class' if len(names) else 'none'} ({show(names)}). {remedy}"
-        )
+        got = f"got {'1 class' if len(names) else 'none'} ({show(names)}). {remedy}"
+        raise ValueError(f"candidates must have at least two classes; {got}")
     if complementary:
         mask = ~mask
-    blank: NDArray[np.bool_] = np.logical_not(mask.any(axis=1))
+    blank: Mask = np.logical_not(mask.any(axis=1))
     if empty == "unlabelled" and not complementary:
         mask = mask | blank[:, None]
     elif blank.any():
@@ -58,7 +60,7 @@ def read(
     return Candidates(mask, names)
 
 
-def read_known(sets: Any, classes: NDArray[Any]) -> NDArray[np.bool_]:
+def read_known(sets: Any, classes: NDArray[Any]) -> Mask:
     """The mask [n, c] of sets whose labels may lie beyond the classes of a model; these are ignored, so that a row may be empty.
 
     >>> read_known([["cat", "yak"], ["yak"]], np.array(["cat", "dog"])).astype(int).tolist()
@@ -66,7 +68,7 @@ def read_known(sets: Any, classes: NDArray[Any]) -> NDArray[np.bool_]:
     """
     nameless = getattr(sets, "ndim", 1) == 2 and not hasattr(sets, "columns")  # a mask that is no frame
     mask, names = mask_and_classes(sets, classes if nameless else None)
-    blank: NDArray[np.bool_] = np.logical_not(mask.any(axis=1))
+    blank: Mask = np.logical_not(mask.any(axis=1))
     if blank.any():
         raise ValueError(empty_message(blank))
     if len(names) and isinstance(names[0], str) != isinstance(classes[0], str):
@@ -76,33 +78,31 @@ def read_known(sets: Any, classes: NDArray[Any]) -> NDArray[np.bool_]:
     return np.stack([mask[:, column[name]] if name in column else nothing for name in classes.tolist()], axis=1)
 
 
-def empty_message(
-    blank: NDArray[np.bool_], complementary: bool = False, remedy: str = "oneof.read(..., empty='unlabelled')"
-) -> str:
+def empty_message(blank: Mask, complementary: bool = False, remedy: str = "oneof.read(..., empty='unlabelled')") -> str:
     """What to say of rows without a label left, which `blank` [n] marks."""
     first, count = int(blank.argmax()), int(blank.sum())
     if complementary:
-        return (
-            f"complementary sets must leave at least one label per row; {count} of {len(blank)} rows exclude every class, "
-            f"first row {first}. Drop them."
-        )
-    return (
-        f"candidates must hold at least one label per row; {count} of {len(blank)} rows are empty, first row {first}. "
-        f"Leave them out; if nothing is known about them, {remedy} makes them full."
-    )
+        said = f"{count} of {len(blank)} rows exclude every class, first row {first}. Drop them."
+        return f"complementary sets must leave at least one label per row; {said}"
+    advice = f"Leave them out; if nothing is known about them, {remedy} makes them full."
+    said = f"{count} of {len(blank)} rows are empty, first row {first}. {advice}"
+    return f"candidates must hold at least one label per row; {said}"
 
 
 # ----------------------------------------------------------------------------------------------------- every form of sets
 
 
-def mask_and_classes(sets: Any, classes: Iterable[Any] | None) -> tuple[NDArray[np.bool_], NDArray[Any]]:
+def mask_and_classes(sets: Any, classes: Iterable[Any] | None) -> tuple[Mask, NDArray[Any]]:
     """The mask [n, c] of sets in any form, and what its columns are called; a row may be empty.
 
     >>> mask_and_classes([["b"], ["a", "b"], []], None)[0].astype(int).tolist()
     [[0, 1], [1, 1], [0, 0]]
     """
     if hasattr(sets, "columns") and hasattr(sets, "to_numpy"):  # a DataFrame: one column per class
-        return _from_mask(_ordered(sets, classes).to_numpy(), list(sets.columns) if classes is None else classes)
+        names = list(sets.columns if classes is None else classes)
+        if set(names) != set(sets.columns):
+            raise ValueError(f"a frame's columns must be the classes {show(names)}; got {show(list(sets.columns))}.")
+        return _from_mask(sets[names].to_numpy(), names)
     if hasattr(sets, "toarray"):  # SciPy sparse
         return _from_mask(sets.toarray(), classes)
     if isinstance(sets, torch.Tensor):
@@ -110,49 +110,32 @@ def mask_and_classes(sets: Any, classes: Iterable[Any] | None) -> tuple[NDArray[
     if isinstance(sets, np.ndarray) and sets.ndim == 2:
         return _from_mask(sets, classes)
     if isinstance(sets, np.ndarray) and sets.ndim != 1:
-        raise ValueError(
-            f"candidates must be a mask [n, c] or a sequence of n sets; got an array of shape {sets.shape}."
-        )
+        got = f"an array of shape {sets.shape}"
+        raise ValueError(f"candidates must be a mask [n, c] or a sequence of n sets; got {got}.")
     return _from_labels(*_rows_and_labels(sets), classes)
 
 
-def _ordered(frame: Any, classes: Iterable[Any] | None) -> Any:
-    """The frame with its columns in the order of the classes, which must be their names."""
-    if classes is None:
-        return frame
-    wanted = list(classes)
-    if set(wanted) != set(frame.columns):
-        raise ValueError(
-            f"a frame's columns must be the classes {show(np.asarray(wanted))}; got {show(np.asarray(frame.columns))}."
-        )
-    return frame[wanted]
-
-
-def _from_mask(values: NDArray[Any], classes: Iterable[Any] | None) -> tuple[NDArray[np.bool_], NDArray[Any]]:
+def _from_mask(values: NDArray[Any], classes: Iterable[Any] | None) -> tuple[Mask, NDArray[Any]]:
     if values.dtype != np.bool_:
         if not (np.issubdtype(values.dtype, np.number) or values.dtype == object):
             raise TypeError(f"a mask of candidates must be of bool or 0/1; got dtype {values.dtype}.")
-        wrong = _not_0_or_1(values)
+        wrong = ~np.isin(values, (0, 1)) if values.dtype != object else np.vectorize(_is_no_mark, [bool])(values)
         if wrong.any():
-            row, column = (int(i) for i in np.argwhere(wrong)[0])
+            row, column = np.argwhere(wrong)[0].tolist()
             cell, remedy = values[row, column], "Weights are not candidates: threshold them first."
             if not _is_number(cell) or cell != cell:
                 remedy = "A mask has no gaps: write 0 or 1, or leave the row out."
-            needed = "a mask of candidates must hold only 0 and 1"
-            raise ValueError(f"{needed}; got {cell} in row {row}, column {column}. {remedy}")
+            place = f"{cell} in row {row}, column {column}"
+            raise ValueError(f"a mask of candidates must hold only 0 and 1; got {place}. {remedy}")
     names = np.arange(values.shape[1]) if classes is None else _class_array(classes)
     if len(names) != values.shape[1]:
-        raise ValueError(
-            f"classes must name every column of the mask; got {len(names)} names for {values.shape[1]} columns."
-        )
+        got = f"{len(names)} names for {values.shape[1]} columns"
+        raise ValueError(f"classes must name every column of the mask; got {got}.")
     return values.astype(bool), names
 
 
-def _not_0_or_1(values: NDArray[Any]) -> NDArray[np.bool_]:
-    if values.dtype != object:
-        return ~np.isin(values, (0, 1))
-    wrong = np.frompyfunc(lambda cell: not (_is_number(cell) and cell in (0, 1)), 1, 1)(values)
-    return np.asarray(wrong, dtype=bool)
+def _is_no_mark(cell: Any) -> bool:
+    return not (_is_number(cell) and cell in (0, 1))
 
 
 def _is_number(cell: Any) -> bool:
@@ -172,9 +155,8 @@ def _rows_and_labels(sets: Any) -> tuple[int, NDArray[np.intp], list[Any]]:
     are_sets = [_is_set(row) for row in rows]
     if any(are_sets) and not all(are_sets):
         first = are_sets.index(not are_sets[0])
-        raise TypeError(
-            f"candidates must be all sets or all single labels; row 0 is {_kind(rows[0])} but row {first} is {_kind(rows[first])}."
-        )
+        said = f"row 0 is {_kind(rows[0])} but row {first} is {_kind(rows[first])}"
+        raise TypeError(f"candidates must be all sets or all single labels; {said}.")
     if not any(are_sets):
         return len(rows), np.arange(len(rows)), rows
     lengths = np.fromiter(map(len, rows), dtype=np.intp, count=len(rows))
@@ -188,9 +170,8 @@ def _check_no_mask(rows: list[Any], lengths: NDArray[np.intp]) -> None:
         return
     repeats = next((i for i, row in enumerate(rows) if len(set(row)) < len(row)), None)
     if repeats is not None and all(label in (0, 1) for row in rows for label in row):
-        raise ValueError(
-            f"sets must not repeat a label; row {repeats} does, and all are 0 or 1. Give a mask as an array."
-        )
+        said = f"row {repeats} does, and all are 0 or 1. Give a mask as an array."
+        raise ValueError(f"sets must not repeat a label; {said}")
 
 
 def _is_set(value: Any) -> bool:
@@ -203,7 +184,7 @@ def _kind(value: Any) -> str:
 
 def _from_labels(
     n: int, rows: NDArray[np.intp], labels: list[Any], classes: Iterable[Any] | None
-) -> tuple[NDArray[np.bool_], NDArray[Any]]:
+) -> tuple[Mask, NDArray[Any]]:
     _check_labels(rows, labels)
     if classes is None:
         names = np.unique(np.asarray(labels)) if labels else np.empty(0, dtype=int)
@@ -212,9 +193,8 @@ def _from_labels(
     column = {name: j for j, name in enumerate(names.tolist())}
     unknown = next((i for i, label in enumerate(labels) if label not in column), None)
     if unknown is not None:
-        raise ValueError(
-            f"candidates must be among the classes {show(names)}; row {rows[unknown]} has {labels[unknown]!r}."
-        )
+        got = f"row {rows[unknown]} has {labels[unknown]!r}."
+        raise ValueError(f"candidates must be among the classes {show(names)}; {got}")
     mask = np.zeros((n, len(names)), dtype=bool)
     mask[rows, np.fromiter((column[label] for label in labels), dtype=np.intp, count=len(labels))] = True
     return mask, names
@@ -222,28 +202,25 @@ def _from_labels(
 
 def _check_labels(rows: NDArray[np.intp], labels: list[Any]) -> None:
     """Every label is a string, or every label is a finite number."""
-    first: bool | None = None
-    for row, label in zip(rows.tolist(), labels, strict=True):
-        is_text = isinstance(label, str)
+    texts = [isinstance(label, str) for label in labels]
+    for row, label, is_text in zip(rows.tolist(), labels, texts, strict=True):
         if not is_text and (not isinstance(label, numbers.Real) or not np.isfinite(float(label))):
             raise ValueError(f"labels must be strings or finite numbers; row {row} has {label!r}.")
-        if first is None:
-            first = is_text
-        elif first != is_text:
-            raise TypeError(
-                f"labels must be all strings or all numbers; row {rows[0]} has {labels[0]!r} but row {row} has {label!r}."
-            )
+    if any(texts) and not all(texts):
+        odd = texts.index(not texts[0])
+        said = f"row {rows[0]} has {labels[0]!r} but row {rows[odd]} has {labels[odd]!r}"
+        raise TypeError(f"labels must be all strings or all numbers; {said}.")
 
 
 def _class_array(classes: Iterable[Any]) -> NDArray[Any]:
     names = np.asarray(list(classes))
-    if len(set(names.tolist())) != len(names):
-        seen: set[Any] = set()
-        twice = next(name for name in names.tolist() if name in seen or seen.add(name))  # type: ignore[func-returns-value]
-        raise ValueError(f"classes must be distinct; {twice!r} is given twice.")
+    name, times = max(Counter(names.tolist()).items(), key=lambda one: one[1], default=("", 0))
+    if times > 1:
+        raise ValueError(f"classes must be distinct; {name!r} is given twice.")
     return names
 
 
-def show(names: NDArray[Any], limit: int = 6) -> str:
-    shown = ", ".join(map(str, names[:limit].tolist()))
-    return f"{shown}, ... ({len(names)} in all)" if len(names) > limit else shown
+def show(names: Sequence[Any] | NDArray[Any], limit: int = 6, separator: str = ", ") -> str:
+    """The first few, and how many there are."""
+    shown = separator.join(map(str, names[:limit]))
+    return f"{shown}{separator}... ({len(names)} in all)" if len(names) > limit else shown

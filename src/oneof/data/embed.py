@@ -4,8 +4,8 @@ import hashlib
 import logging
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from importlib.util import find_spec
 from io import BytesIO
 from pathlib import Path
@@ -61,16 +61,14 @@ def default_cache() -> Path:
 def open_embedder(kind: str, model: str) -> Embedder:
     """The embedder of a kind, "text" or "image"; the network is asked for weights only if they are not on this machine."""
     if model in MODELS.values() and Path(model).exists():
-        raise ValueError(
-            f"{model} must be the name of a model; here it is also a folder, which would be opened in its place. Move to another folder."
-        )
+        taken = "here it is also a folder, which would be opened in its place. Move to another folder."
+        raise ValueError(f"{model} must be the name of a model; {taken}")
     try:
         embed = _sentences(model) if kind == "text" else _images(model)
     except (SafetensorError, RuntimeError) as error:
-        raise ValueError(
-            f"the weights of {model} must be whole; {PACKAGES[kind]} could not open them ({error}). "
-            "Delete them from its cache (by default ~/.cache/huggingface) and repeat the command."
-        ) from error
+        got = f"{PACKAGES[kind]} could not open them ({error})"
+        remedy = "Delete them from its cache (by default ~/.cache/huggingface) and repeat the command."
+        raise ValueError(f"the weights of {model} must be whole; {got}. {remedy}") from error
     except OSError as error:
         raise ValueError(f"the embedder {model} must be a model of {PACKAGES[kind]}; it is none ({error}).") from error
     return Embedder(kind, model, embed)
@@ -90,8 +88,8 @@ def embedded(values: Sequence[Any], embedder: Embedder, folder: Path, cache: Pat
         raise ValueError(f"a column to embed must hold at least one {embedder.kind}; all {len(values)} are missing.")
     inputs = distinct
     if embedder.kind == "image":
-        inputs = [one if isinstance(one, bytes) else str(_image(folder, one, first_row[one])) for one in distinct]
-    keys = [_digest(_content(one, embedder.kind)) for one in inputs]
+        inputs = [one if isinstance(one, bytes) else _image(folder, one, first_row[one]) for one in distinct]
+    keys = [_checksum(one, embedder.kind) for one in inputs]
     try:
         known = _vectors(dict(zip(keys, inputs, strict=True)), embedder, cache or default_cache())
     except BadImage as bad:
@@ -102,20 +100,15 @@ def embedded(values: Sequence[Any], embedder: Embedder, folder: Path, cache: Pat
     return np.stack([nothing if value is None else vector_of[value] for value in values])
 
 
-def _image(folder: Path, name: str, row: int) -> Path:
-    path = folder / name
-    if not path.is_file():
-        raise ValueError(
-            f"an image must be a file below {folder}; there is no {name!r}, which row {row} names. Add it, or empty the cell."
-        )
-    return path
+def _image(folder: Path, name: str, row: int) -> str:
+    if not (folder / name).is_file():
+        lost = f"there is no {name!r}, which row {row} names. Add it, or empty the cell."
+        raise ValueError(f"an image must be a file below {folder}; {lost}")
+    return str(folder / name)
 
 
-def _content(value: str | bytes, kind: str) -> bytes:
-    return value if isinstance(value, bytes) else Path(value).read_bytes() if kind == "image" else value.encode()
-
-
-def _digest(content: bytes) -> str:
+def _checksum(value: str | bytes, kind: str) -> str:
+    content = value if isinstance(value, bytes) else Path(value).read_bytes() if kind == "image" else value.encode()
     return hashlib.sha256(content).hexdigest()
 
 
@@ -125,17 +118,23 @@ def _digest(content: bytes) -> str:
 def _vectors(inputs: dict[str, str], embedder: Embedder, cache: Path) -> Vectors:
     """The vectors of inputs by their keys: those that are kept, and new ones, which are kept as they come."""
     network = f"{embedder.kind} {embedder.model}{_version(Path(embedder.model))}"
-    store = cache / f"{_digest(network.encode())[:16]}.safetensors"
+    store = cache / f"{_checksum(network.encode(), embedder.kind)[:16]}.safetensors"
     known = _kept(store)
     new = [key for key in inputs if key not in known]
     size = _PIECE[embedder.kind]
-    pieces = [new[start : start + size] for start in range(0, len(new), size)]
-    with _keeping(store, known) as keep, bar(f"embed {embedder.kind}s", len(new), show=bool(new)) as step:
-        for piece in pieces:
-            vectors = np.asarray(embedder.embed([inputs[key] for key in piece]), dtype=np.float32)
-            known |= dict(zip(piece, vectors, strict=True))
-            keep()
-            step(steps=len(piece))
+    kept, written = len(known), time.monotonic()
+    try:
+        with bar(f"embed {embedder.kind}s", len(new), show=bool(new)) as step:
+            for piece in (new[start : start + size] for start in range(0, len(new), size)):
+                vectors = np.asarray(embedder.embed([inputs[key] for key in piece]), dtype=np.float32)
+                known |= dict(zip(piece, vectors, strict=True))
+                if time.monotonic() - written >= _SECONDS:
+                    _write(store, known)
+                    kept, written = len(known), time.monotonic()
+                step(steps=len(piece))
+    finally:  # however the end comes
+        if len(known) > kept:
+            _write(store, known)
     return known
 
 
@@ -143,24 +142,6 @@ def _version(path: Path) -> str:
     """What tells a network in a file or a folder from a later one of the same name."""
     files = sorted(file for file in (path, *path.rglob("*")) if file.is_file())
     return "".join(f" {file.name} {file.stat().st_size} {file.stat().st_mtime_ns}" for file in files)
-
-
-@contextmanager
-def _keeping(store: Path, known: Vectors) -> Iterator[Callable[[], None]]:
-    """Write what is known from time to time, as the value is called, and at the end, however it comes."""
-    before, written = len(known), time.monotonic()
-
-    def keep() -> None:
-        nonlocal before, written
-        if time.monotonic() - written >= _SECONDS:
-            _write(store, known)
-            before, written = len(known), time.monotonic()
-
-    try:
-        yield keep
-    finally:
-        if len(known) > before:
-            _write(store, known)
 
 
 def _kept(store: Path) -> Vectors:
@@ -183,8 +164,8 @@ def _write(store: Path, known: Vectors) -> None:
         with written_beside(store) as file:
             file.write(content)
     except OSError as error:
-        text = f"embeddings could not be kept in {store.parent} ({error}); next time they are made again. Say --cache-dir FOLDER."
-        _log.warning(text, stacklevel=2)
+        lost = f"embeddings could not be kept in {store.parent} ({error}); next time they are made again."
+        _log.warning(f"{lost} Say --cache-dir FOLDER.", stacklevel=2)
 
 
 # ------------------------------------------------------------------------------------------------------------ the networks

@@ -1,20 +1,18 @@
 """Columns of a table as numbers: gaps filled, categories one-hot, texts by TF-IDF or an embedder, images embedded or as levels.
 
-What was learned from training rows is plain values that JSON holds, and arrays for texts; scikit-learn's transformers are made anew from them.
+What was learned from training rows is plain values that JSON holds, and arrays for texts.
 """
 
 import math
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.impute import SimpleImputer
-from sklearn.preprocessing import OneHotEncoder
 
-from oneof.data.embed import MODELS, Embedder, embedded, open_embedder
+from oneof.data.embed import MODELS, embedded, open_embedder
 from oneof.data.images import PictureRows, Pixels, learn_pixels, read_pictures
 from oneof.data.not_features import MOST_VALUES
 from oneof.data.roles import Roles
@@ -43,9 +41,7 @@ class Encoding:
     embedded: tuple[Embedded, ...]
     dates: tuple[str, ...] = ()  # those of the numbers that are dates in the table
     texts: tuple[Texts, ...] = ()  # columns of text without an embedder
-    pixels: tuple[
-        Pixels, ...
-    ] = ()  # a column of pictures without an embedder: then the one part, and features are uint8
+    pixels: tuple[Pixels, ...] = ()  # pictures without an embedder: then the one part, and features are uint8
 
     @property
     def names(self) -> list[str]:
@@ -81,15 +77,15 @@ class Encoding:
 
     @classmethod
     def from_json(cls, plain: dict[str, Any], arrays: Mapping[str, Any]) -> Self:
-        texts = [
-            Texts(part["column"], tuple(part["terms"]), np.asarray(arrays[f"{i}.idf"]), np.asarray(arrays[f"{i}.axes"]))
-            for i, part in enumerate(plain["texts"])
+        weights = [
+            (np.asarray(arrays[f"{i}.idf"]), np.asarray(arrays[f"{i}.axes"])) for i in range(len(plain["texts"]))
         ]
+        texts = zip(plain["texts"], weights, strict=True)
         return cls(
             **{name: tuple(plain[name]) for name in ("numbers", "fills", "gaps", "dates")},
             categories={column: tuple(values) for column, values in plain["categories"].items()},
             embedded=tuple(Embedded(**part) for part in plain["embedded"]),
-            texts=tuple(texts),
+            texts=tuple(Texts(part["column"], tuple(part["terms"]), *own) for part, own in texts),
             pixels=tuple(Pixels(**part) for part in plain["pixels"]),
         )
 
@@ -107,13 +103,7 @@ class Encoding:
         )
 
     def transform(
-        self,
-        columns: Columns,
-        *,
-        folder: Path = Path(),
-        cache: Path | None = None,
-        opened: Callable[[str, str], Embedder] = open_embedder,
-        named: Collection[str] = (),
+        self, columns: Columns, *, folder: Path = Path(), cache: Path | None = None, named: Collection[str] = ()
     ) -> NDArray[Any]:
         """Features [n, d] of columns, float32, or uint8 levels of pictures; a category that training did not have is no category at all.
 
@@ -123,12 +113,13 @@ class Encoding:
         if self.pixels:
             return self.pictures(columns, folder).levels
         parts = [self._filled(columns.numbers)]
-        if self.categories:
-            words = [[value or "" for value in columns.words[name]] for name in self.categories]
-            parts.append(self._encoder().transform(np.array(words, dtype=object).T))
+        for name, values in self.categories.items():
+            number = {value: j for j, value in enumerate(values)}
+            column = np.array([number.get(value or "", -1) for value in columns.words[name]], dtype=np.intp)
+            parts.append(np.eye(len(values) + 1, len(values), dtype=np.float32)[column])  # the last row is zeros
         for part in self.embedded:
             _check_known(part, named)
-            parts.append(embedded(columns.words[part.column], opened(part.kind, part.model), folder, cache))
+            parts.append(embedded(columns.words[part.column], open_embedder(part.kind, part.model), folder, cache))
             if parts[-1].shape[1] != part.width:
                 raise ValueError(f"the embedder {part.model} must be the one of training; it has changed. Fit again.")
         parts += [part.transform(columns.words[part.column]) for part in self.texts]
@@ -149,20 +140,11 @@ class Encoding:
         return lines
 
     def _filled(self, numbers: NDArray[np.float32]) -> NDArray[np.float32]:
-        if not self.numbers or (not self.gaps and not np.isnan(numbers).any()):
+        missing = np.isnan(numbers)
+        if not self.gaps and not missing.any():
             return numbers
-        # An imputer learns these very medians, and these gaps, from a row that has them all and a row with the gaps.
-        fills = np.array(self.fills, dtype=np.float32)
-        gaps = np.where(np.isin(self.numbers, self.gaps), np.nan, fills).astype(np.float32)
-        imputer = SimpleImputer(strategy="median", add_indicator=bool(self.gaps)).fit(np.stack([fills, gaps]))
-        return np.asarray(imputer.transform(numbers), dtype=np.float32)
-
-    def _encoder(self) -> OneHotEncoder:
-        values = [list(values) for values in self.categories.values()]
-        first = np.array([[one[0] for one in values]], dtype=object)
-        kinds = [np.array(one, dtype=object) for one in values]
-        made = OneHotEncoder(categories=kinds, handle_unknown="ignore", sparse_output=False, dtype=np.float32)
-        return made.fit(first)
+        filled = np.where(missing, np.array(self.fills, dtype=np.float32), numbers)
+        return np.hstack([filled, missing[:, np.isin(self.numbers, self.gaps)]], dtype=np.float32)
 
 
 def _check_known(part: Embedded, named: Collection[str]) -> None:
@@ -173,14 +155,7 @@ def _check_known(part: Embedded, named: Collection[str]) -> None:
         )
 
 
-def learn_encoding(
-    columns: Columns,
-    roles: Roles,
-    *,
-    folder: Path = Path(),
-    cache: Path | None = None,
-    opened: Callable[[str, str], Embedder] = open_embedder,
-) -> Encoding:
+def learn_encoding(columns: Columns, roles: Roles, *, folder: Path = Path(), cache: Path | None = None) -> Encoding:
     """Learn from training rows how their columns become features.
 
     >>> columns = Columns("the table", np.array([[1], [3], [np.nan]], np.float32), ["size"], {"hue": ["red", "blue", "red"]})
@@ -193,18 +168,15 @@ def learn_encoding(
     if roles.image and not roles.image_model:
         return _of_pictures(columns, roles, folder)
     missing = np.isnan(columns.numbers)
-    blank = next((name for name, one in zip(columns.names, missing.T, strict=True) if one.all()), None)
-    if blank is not None:
-        raise ValueError(
-            f"a feature must have a value; {columns.source}, column {blank!r} is missing in every row. Leave it out."
-        )
+    for name, one in zip(columns.names, missing.T, strict=True):
+        if one.all():
+            where = f"{columns.source}, column {name!r} is missing in every row"
+            raise ValueError(f"a feature must have a value; {where}. Leave it out.")
     models = {"text": roles.text_model, "image": roles.image_model}
-    parts = [
-        Embedded(column, kind, model, embedded(columns.words[column], opened(kind, model), folder, cache).shape[1])
-        for kind, model in models.items()
-        if model
-        for column in getattr(roles, kind)
-    ]
+    parts = []
+    for kind, model, column in ((k, m, column) for k, m in models.items() if m for column in getattr(roles, k)):
+        vectors = embedded(columns.words[column], open_embedder(kind, model), folder, cache)
+        parts.append(Embedded(column, kind, model, vectors.shape[1]))
     alone = () if roles.text_model else roles.text
     return Encoding(
         numbers=tuple(columns.names),
@@ -221,18 +193,15 @@ def _of_pictures(columns: Columns, roles: Roles, folder: Path) -> Encoding:
     """Pictures alone: a network that is trained on levels has no place for other columns."""
     beside = [*roles.image[1:], *roles.text]
     if beside:
-        raise ValueError(
-            f"a network on pictures must learn from one column of them alone; {columns.source} has {', '.join(beside)} beside "
-            f"{roles.image[0]!r}. Leave them out, or say --image-model NAME, which turns pictures into numbers."
-        )
+        got = f"{columns.source} has {', '.join(beside)} beside {roles.image[0]!r}"
+        remedy = "Leave them out, or say --image-model NAME, which turns pictures into numbers."
+        raise ValueError(f"a network on pictures must learn from one column of them alone; {got}. {remedy}")
     return Encoding((), (), (), {}, (), pixels=(learn_pixels(roles.image[0], columns.words[roles.image[0]], folder),))
 
 
 def _values(columns: Columns, column: str) -> tuple[str, ...]:
     values = sorted({value or "" for value in columns.words[column]})
     if len(values) > MOST_VALUES:
-        raise ValueError(
-            f"a category must have at most {MOST_VALUES} values; {columns.source}, column {column!r} has {len(values)}. "
-            "Leave it out, or take it as text (--text)."
-        )
+        got = f"{columns.source}, column {column!r} has {len(values)}. Leave it out, or take it as text (--text)."
+        raise ValueError(f"a category must have at most {MOST_VALUES} values; {got}")
     return tuple(values)

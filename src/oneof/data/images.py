@@ -82,9 +82,8 @@ def learn_pixels(column: str, cells: Sequence[Cell], folder: Path) -> Pixels:
     known = [look for look in looks if not isinstance(look, str)]
     if not known:
         why = f" ({some[0]!r:.80}: {looks[0]})" if some else ""
-        raise ValueError(
-            f"column {column!r} must hold pictures below {folder}; none of {len(cells):,} can be read{why}."
-        )
+        got = f"none of {len(cells):,} can be read{why}."
+        raise ValueError(f"column {column!r} must hold pictures below {folder}; {got}")
     short = int(np.median([min(size) for size, _ in known]))
     alike = len({size for size, _ in known}) == 1
     side = int(np.clip(short if alike else short - short % 4, SMALLEST, LARGEST))  # networks halve it twice
@@ -109,7 +108,7 @@ def read_pictures(cells: Sequence[Cell], pixels: Pixels, folder: Path) -> Pictur
     wrong = [one for block in _in_threads("read pictures", read, starts) for one in block]
     readable = np.ones(len(cells), dtype=bool)
     readable[[row for row, _ in wrong]] = False
-    return PictureRows(levels.reshape(len(cells), -1), readable, _fault(wrong, cells))
+    return PictureRows(levels.reshape(len(cells), -1), readable, _fault(wrong, cells) if wrong else None)
 
 
 def thumbnail(cell: Any, folder: Path) -> str | None:
@@ -183,9 +182,7 @@ def _levels(image: Any, channels: int, side: int) -> NDArray[np.uint8]:
     return np.asarray(fitted).reshape(side, side, channels).transpose(2, 0, 1)
 
 
-def _fault(wrong: list[tuple[int, str]], cells: Sequence[Cell]) -> str | None:
-    if not wrong:
-        return None
+def _fault(wrong: list[tuple[int, str]], cells: Sequence[Cell]) -> str:
     named = "; ".join(f"row {row}, {cells[row]!r:.80}: {why}" for row, why in wrong[:_NAMED])
     more = f"; and {len(wrong) - _NAMED:,} more" * (len(wrong) > _NAMED)
     return f"{len(wrong):,} of {len(cells):,} pictures cannot be read, and nothing is learned or said of them: {named}{more}."

@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from oneof.data.files.kinds import check_finite
+from oneof.data.files.kinds import check_finite, kind_of
 from oneof.data.scaling import SCALINGS, Affine
 from oneof.storage.files import written_beside
 
@@ -138,12 +138,12 @@ def from_parquet(path: str | Path, to: str | Path, columns: Sequence[str] | None
         The features in their order; by default all columns of numbers.
     """
     with pa.parquet.ParquetFile(path, buffer_size=1 << 16, pre_buffer=False) as file:
-        names = list(columns) if columns is not None else _numeric(file.schema_arrow)
+        numbers = [field.name for field in file.schema_arrow if kind_of(field.type, None) == "number"]
+        names = numbers if columns is None else list(columns)
         missing = [name for name in names if name not in file.schema_arrow.names]
         if missing or not names:
-            raise ValueError(
-                f"{path} must have columns of numbers; {f'{missing[0]!r} is not there' if missing else 'it has none'}."
-            )
+            got = f"{missing[0]!r} is not there" if missing else "it has none"
+            raise ValueError(f"{path} must have columns of numbers; {got}.")
         shape, row = (file.metadata.num_rows, len(names)), 0
         with written_beside(Path(to)) as out:
             np.lib.format.write_array_header_1_0(out, {"descr": "<f4", "fortran_order": False, "shape": shape})
@@ -151,11 +151,6 @@ def from_parquet(path: str | Path, to: str | Path, columns: Sequence[str] | None
                 out.write(_finite(batch.select(names), row, str(path)).data)
                 row += len(batch)
     return RowsOnDisk(to)
-
-
-def _numeric(schema: pa.Schema) -> list[str]:
-    kinds = pa.types
-    return [f.name for f in schema if kinds.is_floating(f.type) or kinds.is_integer(f.type) or kinds.is_boolean(f.type)]
 
 
 def _finite(batch: pa.RecordBatch, first: int, path: str) -> NDArray[np.float32]:

@@ -96,10 +96,8 @@ def resolve_roles(kinds: Mapping[str, Kind], where: str, roles: Roles) -> tuple[
     )
     globs = [pattern for pattern in roles.features if pattern not in free]
     untaken = [name for name in free if name not in chosen and any(fnmatch.fnmatchcase(name, glob) for glob in globs)]
-    return found, LeftOut(
-        texts=tuple(name for name in untaken if free[name] == "text"),
-        blank=tuple(name for name in untaken if free[name] == "blank"),
-    )
+    texts, blank = (tuple(name for name in untaken if free[name] == kind) for kind in ("text", "blank"))
+    return found, LeftOut(texts, blank)
 
 
 def check_column(name: str, columns: Sequence[str], where: str) -> None:

@@ -72,7 +72,5 @@ class Beside:
         parts = [SCALINGS[self.raw or "none"](x[:, :d]), feature(x[:, d:])]
         parted = 2**0.5 if self.raw and self.ranks else 1
         seen = torch.tensor([self.raw is not None, self.ranks], dtype=x.dtype) / parted
-        return Affine(
-            torch.cat([part.shift for part in parts]),
-            torch.cat([part.scale * float(share) for part, share in zip(parts, seen, strict=True)]),
-        )
+        scales = [part.scale * float(share) for part, share in zip(parts, seen, strict=True)]
+        return Affine(torch.cat([part.shift for part in parts]), torch.cat(scales))

@@ -9,13 +9,12 @@ from numpy.typing import NDArray
 from oneof.candidates.cells import sets_of_cells, split_cells
 from oneof.candidates.mask import Candidates
 from oneof.candidates.read import empty_message, read
+from oneof.data.files.columns import Cells
 from oneof.data.roles import Roles
 from oneof.storage.did_you_mean import nearest
 
 
-def read_supervision(
-    name: str, others: dict[str, list[Any]], roles: Roles, n: int
-) -> tuple[Candidates, NDArray[np.intp] | None]:
+def read_supervision(name: str, others: Cells, roles: Roles, n: int) -> tuple[Candidates, NDArray[np.intp] | None]:
     """The sets of all rows: what is said to be possible, without what is said to be wrong."""
     if not roles.candidates and not roles.exclude:
         raise ValueError(f"candidates must be a column of {name}, or exclusions; got neither.")
@@ -36,7 +35,11 @@ def read_supervision(
     nothing: NDArray[np.bool_] = np.logical_not(left.any(axis=1))
     if nothing.any():
         raise ValueError(f"{where[roles.exclude]}: {empty_message(nothing, complementary=True)}")
-    return read(left, classes=classes), _gold(gold, where[roles.gold]) if roles.gold else None
+    several = gold.sum(1) > 1
+    if several.any():
+        row = int(several.argmax())
+        raise ValueError(f"a gold label must be one label; {where[roles.gold]}, row {row} has several.")
+    return read(left, classes=classes), np.where(gold.any(1), gold.argmax(1), -1) if roles.gold else None
 
 
 def _classes(rows: list[list[Any]]) -> list[str]:
@@ -59,13 +62,6 @@ def _mask(rows: list[list[Any]], classes: list[str]) -> NDArray[np.bool_]:
     return mask
 
 
-def _gold(mask: NDArray[np.bool_], where: str) -> NDArray[np.intp]:
-    several = mask.sum(1) > 1
-    if several.any():
-        raise ValueError(f"a gold label must be one label; {where}, row {int(several.argmax())} has several.")
-    return np.where(mask.any(1), mask.argmax(1), -1)
-
-
 def strange_gold(candidates: Candidates, gold: NDArray[np.intp]) -> list[str]:
     """A word on gold labels that no set holds: they may be misspelt."""
     classes, held = candidates.classes.tolist(), candidates.mask.sum(0) > 0
@@ -74,7 +70,5 @@ def strange_gold(candidates: Candidates, gold: NDArray[np.intp]) -> list[str]:
         return []
     first = classes[gold[strange[0]]]
     near = nearest(first, candidates.classes[held].tolist())
-    hint = f", such as {near!r}" if near else ""
-    return [
-        f"{len(strange)} gold labels are in no set, the first in row {strange[0]}: {first!r}. Write them as the sets do{hint}."
-    ]
+    advice = f"Write them as the sets do{f', such as {near!r}' if near else ''}."
+    return [f"{len(strange)} gold labels are in no set, the first in row {strange[0]}: {first!r}. {advice}"]

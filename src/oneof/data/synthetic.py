@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import softmax
 
 
 class Mixture(NamedTuple):
@@ -31,6 +32,4 @@ def mixture(n: int, d: int, c: int, *, separation: float = 3.0, seed: int = 0) -
 
 def exact_posterior(x: NDArray[np.float64], means: NDArray[np.float64]) -> NDArray[np.float64]:
     """p(j | x) [n, c] of the mixture with these means: softmax of - |x - mean_j|^2 / 2."""
-    score = x @ means.T - 0.5 * np.square(means).sum(1)
-    likelihood = np.exp(score - score.max(1, keepdims=True))
-    return likelihood / likelihood.sum(1, keepdims=True)  # type: ignore[no-any-return]
+    return np.asarray(softmax(x @ means.T - 0.5 * np.square(means).sum(1), axis=1))

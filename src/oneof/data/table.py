@@ -14,7 +14,7 @@ from oneof.candidates.cells import is_missing, lookalikes
 from oneof.candidates.mask import Candidates
 from oneof.candidates.read import read
 from oneof.data.files.arrays import read_arrays
-from oneof.data.files.columns import Source, Unreadable, is_number, open_table, read_numbers, stray_cell
+from oneof.data.files.columns import Cells, Source, Unreadable, open_table, read_numbers, stray_cell, wrong_cell
 from oneof.data.files.kinds import days
 from oneof.data.files.unpacked import check_unpacked
 from oneof.data.images import picture_cell
@@ -57,17 +57,15 @@ class Table:
 
     def remarks(self) -> list[str]:
         """What a person should know about how the table was read."""
-        dates = ", ".join(self.roles.dates)
-        days = [f"columns of dates are read as numbers of days: {dates}."] if dates else []
-        strange = [] if self.gold is None else strange_gold(self.candidates, self.gold)
+        lines = self.left_out.lines()
+        if self.roles.dates:
+            lines.append(f"columns of dates are read as numbers of days: {', '.join(self.roles.dates)}.")
+        lines += [] if self.gold is None else strange_gold(self.candidates, self.gold)
         alike = lookalikes(self.candidates.classes[self.candidates.mask.any(0)].tolist())
         pairs = "; ".join(" = ".join(map(ascii, names)) for names in alike[:3])
-        same = (
-            [f"{len(alike)} labels look like others, as {pairs}: write them in one way if they are one."]
-            if alike
-            else []
-        )
-        return self.left_out.lines() + days + strange + same
+        if alike:
+            lines.append(f"{len(alike)} labels look like others, as {pairs}: write them in one way if they are one.")
+        return lines
 
 
 def read_table(source: Any, roles: Roles = Roles(), *, bare: bool = False) -> Table:  # noqa: B008 - frozen
@@ -103,7 +101,7 @@ def read_table(source: Any, roles: Roles = Roles(), *, bare: bool = False) -> Ta
     resolved, left_out = resolve_roles(opened.kinds, opened.name, roles)
     supervision = [name for name in (roles.candidates, roles.exclude, roles.gold, roles.group) if name]
     left_out = _with_strays(opened, left_out)
-    columns, others = _read_all(opened, resolved, supervision)
+    columns, others = _read(opened, resolved, supervision)
     candidates, gold = read_supervision(opened.name, others, roles, len(columns))
     groups = [str(cell) for cell in others[roles.group]] if roles.group else None
     named = {*roles.features, *roles.categories}
@@ -124,7 +122,7 @@ def read_columns(source: Any, roles: Roles) -> Columns:
     for name in roles.features:
         if opened.kinds[name] not in ("date" if name in roles.dates else "number", "blank"):
             _check_cells(opened, name, name in roles.dates)
-    return _read(opened, roles, [])[0]
+    return _read(opened, roles, [], rowless=True)[0]
 
 
 def read_features(X: Any) -> tuple[Columns, Roles]:
@@ -140,7 +138,7 @@ def read_features(X: Any) -> tuple[Columns, Roles]:
     opened = open_table(X)
     opened.check_distinct(opened.names)
     resolved, left_out = resolve_roles(opened.kinds, opened.name, Roles(candidates=None))
-    columns, _ = _read_all(opened, resolved, [])
+    columns, _ = _read(opened, resolved, [])
     columns, resolved, left_out = _without_suspects(columns, resolved, left_out, set(), None)
     said = left_out.lines(of_a_frame=True)
     _check_features(columns, said)
@@ -155,11 +153,8 @@ def _with_strays(opened: Source, left_out: LeftOut) -> LeftOut:
     for name in left_out.texts[:_TEXTS]:
         with suppress(Unreadable):  # objects of several kinds in a frame
             found[name] = stray_cell(opened, name)
-    lines = [
-        f"column {name!r} is left out, since {cell}; nearly all of its cells are numbers. Write a number there, or nothing."
-        for name, cell in found.items()
-        if cell
-    ]
+    why = "nearly all of its cells are numbers. Write a number there, or nothing."
+    lines = [f"column {name!r} is left out, since {cell}; {why}" for name, cell in found.items() if cell]
     texts = tuple(name for name in left_out.texts if not found.get(name))
     return left_out._replace(texts=texts, strays=tuple(lines))
 
@@ -199,17 +194,11 @@ def _from_arrays(path: Path, roles: Roles) -> Table:
 # -------------------------------------------------------------------------------------------------------------- features
 
 
-def _read_all(source: Source, roles: Roles, others: list[str]) -> tuple[Columns, dict[str, list[Any]]]:
-    """The features and other columns of a table to learn from, which has rows."""
-    columns, lists = _read(source, roles, others)
-    if len(columns) == 0:
-        raise ValueError(f"{source.name} must have at least one row; got none.")
-    return columns, lists
-
-
-def _read(source: Source, roles: Roles, others: list[str]) -> tuple[Columns, dict[str, list[Any]]]:
-    """The features, and the cells of other columns."""
+def _read(source: Source, roles: Roles, others: list[str], rowless: bool = False) -> tuple[Columns, Cells]:
+    """The features, and the cells of other columns; a table to learn from has rows."""
     x, lists = read_numbers(source, list(roles.features), [*roles.words, *others])
+    if not rowless and not len(x):
+        raise ValueError(f"{source.name} must have at least one row; got none.")
     kinds = {name: [_category(cell) for cell in lists[name]] for name in roles.categories}
     texts = {name: [None if is_missing(cell) else str(cell) for cell in lists[name]] for name in roles.text}
     pictures = {name: [picture_cell(cell) for cell in lists[name]] for name in roles.image}
@@ -243,15 +232,12 @@ def _check_features(columns: Columns, left_out: list[str]) -> None:
 
 def _check_cells(source: Source, name: str, are_dates: bool) -> None:
     """A column of another kind than in training may still be blank, or hold numbers as text."""
-    for _, first, values in source.pieces([], [name]):
-        if are_dates:
+    if are_dates:
+        for _, first, values in source.pieces([], [name]):
             days(values, f"{source.name}, column {name!r}", first)
-            continue
-        wrong = next(((row, cell) for row, cell in enumerate(values.to_pylist(), first) if not is_number(cell)), None)
-        if wrong is not None:
-            raise ValueError(
-                f"column {name!r} must hold numbers, as in training; {source.name}, row {wrong[0]} is {wrong[1]!r}. Mend the cell."
-            )
+    elif wrong := wrong_cell(source, [name]):
+        place = f"{source.name}, row {wrong[1]} is {wrong[2]!r}"
+        raise ValueError(f"column {name!r} must hold numbers, as in training; {place}. Mend the cell.")
 
 
 def _category(cell: Any) -> str | None:

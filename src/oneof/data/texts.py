@@ -64,10 +64,8 @@ def learn_texts(column: str, values: Words, source: str) -> Texts:
     try:
         weights = vectorizer.fit_transform(given)
     except ValueError as error:  # scikit-learn found no term
-        raise ValueError(
-            f"a column of text must have words that two rows share; {source}, column {column!r} has none in {len(given)} texts. "
-            "Leave it out, or make it a category."
-        ) from error
+        got = f"{source}, column {column!r} has none in {len(given)} texts. Leave it out, or make it a category."
+        raise ValueError(f"a column of text must have words that two rows share; {got}") from error
     width = max(1, min(len(given) // 3, np.clip(len(given) // 10, *AXES), weights.shape[1] - 1))
     axes = TruncatedSVD(width, n_iter=3, random_state=0).fit(weights).components_.T
     terms = tuple(map(str, vectorizer.get_feature_names_out()))

@@ -14,10 +14,9 @@ from oneof.candidates.mask import Candidates
 from oneof.data.encode import learn_encoding
 from oneof.data.table import Table
 from oneof.inspect.advice import Finding, advise, gravest_first
-from oneof.inspect.counts import Counts, count
 from oneof.inspect.dependence import Dependence, find_dependence
 from oneof.inspect.faults import Faults, find_faults
-from oneof.inspect.identify import Identity, identify
+from oneof.inspect.identify import Counts, Identity, count, identify
 
 __all__ = ["Inspection", "inspect_sets", "inspect_table"]
 

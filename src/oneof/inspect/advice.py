@@ -1,12 +1,12 @@
 """What the findings mean and what to do, in words: `stop` (nothing can be learned), `warn`, `info`."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from oneof.inspect.counts import Counts, Label
+from oneof.candidates.read import show
 from oneof.inspect.dependence import Dependence
 from oneof.inspect.faults import Faults
-from oneof.inspect.identify import Identity
+from oneof.inspect.identify import Counts, Identity
 
 _SHOWN = 8  # labels or rows named in a sentence; the values are all in the other fields
 
@@ -51,7 +51,7 @@ def _on_sets(counts: Counts) -> Iterator[Finding]:
 
 def _on_labels(counts: Counts, identity: Identity) -> Iterator[Finding]:
     if counts.absent:
-        text = f"in no set, so never to be learned: {_list(counts.absent)}. Drop the class or get rows of it."
+        text = f"in no set, so never to be learned: {show(counts.absent, _SHOWN)}. Drop the class or get rows of it."
         yield Finding("warn", "absent", text)
     if counts.full == counts.rows:
         return  # all labels occur together then, which has been said
@@ -60,10 +60,10 @@ def _on_labels(counts: Counts, identity: Identity) -> Iterator[Finding]:
         severity, advice = "warn", "merge them, or get one row whose set separates them"
         if len(group) == present:
             severity, advice = "stop", "nothing can be learned"
-        yield Finding(severity, "together", f"labels {_list(group)} always occur together: {advice}.")
+        yield Finding(severity, "together", f"labels {show(group, _SHOWN)} always occur together: {advice}.")
     if identity.one_sided:
         pairs = [f"{pair.label} only with {pair.other} ({pair.sets} sets)" for pair in identity.one_sided]
-        text = f"some labels never occur without another, so the sets never favour them: {_list(pairs)}."
+        text = f"some labels never occur without another, so the sets never favour them: {show(pairs, _SHOWN)}."
         yield Finding("info", "one-sided", text)
 
 
@@ -73,11 +73,11 @@ def _on_features(faults: Faults) -> Iterator[Finding]:
         yield Finding("stop", "non-finite", f"feature {fault.column} is NaN or infinite {where}: fill or drop them.")
     if faults.conflicts:
         groups = ["rows " + ", ".join(map(str, rows[:_SHOWN])) for rows in faults.conflicts]
-        text = f"equal features, but sets without a common label: {_list(groups, '; ')}. "
+        text = f"equal features, but sets without a common label: {show(groups, _SHOWN, '; ')}. "
         text += "One answer cannot suit all of them: check these rows, or add a feature that tells them apart."
         yield Finding("warn", "conflict", text)
     if faults.constant:
-        text = f"features with one value only: {_list(faults.constant)}. They can be left out (--ignore)."
+        text = f"features with one value only: {show(faults.constant, _SHOWN)}. They can be left out (--ignore)."
         yield Finding("info", "constant", text)
     if faults.duplicates:
         text = f"{faults.duplicates} rows repeat the features of an earlier row: keep such rows on one side of a split (--group)."
@@ -90,8 +90,3 @@ _WHAT_TO_DO = {
     "instance-dependent": "the sets look instance-dependent: let oneof fit purify them (--purify, its default).",
     "unknown": "what the sets depend on was not tested.",
 }
-
-
-def _list(items: Sequence[Label], separator: str = ", ") -> str:
-    shown = separator.join(map(str, items[:_SHOWN]))
-    return f"{shown}{separator}... ({len(items)} in all)" if len(items) > _SHOWN else shown

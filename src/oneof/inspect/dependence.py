@@ -30,7 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
-from oneof.inspect.proxy import CrossFit, Floats, Guess, cross_fit, guess
+from oneof.inspect.proxy import CrossFit, Floats, cross_fit, guess
 
 MAX_ROWS = 4000  # more are sampled down: the test repeats a fit a hundred times
 MIN_ROWS = 200
@@ -111,26 +111,21 @@ def _usable(x: NDArray[np.floating]) -> NDArray[np.floating]:
 
 def _compare(fit: CrossFit, sets: Floats, rng: np.random.Generator) -> Dependence:
     n, c = sets.shape
-    first = guess(fit, sets)
-    if not _beats_constant(first, sets):
+    posterior, weights = guess(fit, sets)
+    # Is the held-out guess in its set more often, by three standard errors, than the most frequent label?
+    hit = sets[np.arange(n), posterior.argmax(1)] - sets[:, sets.sum(0).argmax()]
+    if not hit.mean() > 3 * hit.std() / np.sqrt(n):
         return _unknown("the features do not predict the sets better than the most frequent label does", n)
     shares, squares = [], []
     for _ in range(_RESAMPLES if c <= _MANY else _RESAMPLES_MANY):
-        drawn = _draw(first.weights, rng)
+        drawn = _draw(weights, rng)
         exchanged = _exchange(sets, drawn, rng)
-        shares.append(explained_share(fit, exchanged, guess(fit, exchanged).weights))
+        shares.append(explained_share(fit, exchanged, guess(fit, exchanged)[1]))
         level = _redraw(sets, drawn, rng)
-        squares.append(mean_square(level, guess(fit, level).weights))
-    by_features = _comparison(explained_share(fit, sets, first.weights), shares)
-    by_classes = _comparison(mean_square(sets, first.weights), squares)
+        squares.append(mean_square(level, guess(fit, level)[1]))
+    by_features = _comparison(explained_share(fit, sets, weights), shares)
+    by_classes = _comparison(mean_square(sets, weights), squares)
     return Dependence(*_verdict(by_features, by_classes), n, by_features, by_classes)
-
-
-def _beats_constant(first: Guess, sets: Floats) -> bool:
-    """Is the held-out guess in its set more often, by three standard errors, than the most frequent label?"""
-    n = len(sets)
-    hit = sets[np.arange(n), first.posterior.argmax(1)] - sets[:, sets.sum(0).argmax()]
-    return bool(hit.mean() > 3 * hit.std() / np.sqrt(n))
 
 
 def _comparison(statistic: float, resampled: list[float]) -> Comparison:

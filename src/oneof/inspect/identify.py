@@ -1,4 +1,4 @@
-"""What cannot be told apart: labels that occur together, and how ambiguous the worst pair is."""
+"""What the sets hold, and what cannot be told apart: labels that occur together, and how ambiguous the worst pair is."""
 
 from dataclasses import dataclass
 
@@ -6,10 +6,51 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oneof.candidates.mask import Candidates
-from oneof.inspect.counts import Label
 
+Label = str | int | float
 _BLOCK = 1 << 16  # rows turned to numbers at a time
 _MOST = 10_000  # labels
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Plain counts of the candidate sets."""
+
+    rows: int
+    classes: tuple[Label, ...]  # [c]
+    sizes: tuple[int, ...]  # [c + 1]: how many sets hold 0, 1, ..., c labels
+    average: float  # labels per set
+    empty: int
+    singletons: int
+    full: int
+    absent: tuple[Label, ...]  # classes in no set
+    held: tuple[int, ...]  # [c]: how many sets hold each label
+    share: tuple[float, ...]  # [c]: held / rows
+
+
+def count(candidates: Candidates) -> Counts:
+    """Count rows, set sizes and labels.
+
+    >>> counts = count(Candidates(np.array([[1, 1, 0], [1, 0, 0]], dtype=bool), np.array(["a", "b", "c"])))
+    >>> counts.sizes, counts.singletons, counts.absent, counts.held
+    ((0, 1, 1, 0), 1, ('c',), (2, 1, 0))
+    """
+    mask = candidates.mask
+    n, c = mask.shape
+    sizes = np.bincount(mask.sum(1), minlength=c + 1)
+    held = mask.sum(0)
+    return Counts(
+        rows=n,
+        classes=tuple(candidates.classes.tolist()),
+        sizes=tuple(sizes.tolist()),
+        average=float(mask.sum() / n),
+        empty=int(sizes[0]),
+        singletons=int(sizes[1]),
+        full=int(sizes[c]),
+        absent=tuple(candidates.absent),
+        held=tuple(held.tolist()),
+        share=tuple((held / n).tolist()),
+    )
 
 
 @dataclass(frozen=True)
@@ -61,22 +102,16 @@ def identify(candidates: Candidates) -> Identity:
     """
     together = _together(candidates.mask)
     names = candidates.classes.tolist()
-    return Identity(
-        together=tuple(map(tuple, together.tolist())),
-        groups=_groups(together, names),
-        one_sided=_one_sided(together, names),
-        ambiguity=_ambiguity(together, names),
-    )
+    parts = _groups(together, names), _one_sided(together, names), _ambiguity(together, names)
+    return Identity(tuple(map(tuple, together.tolist())), *parts)
 
 
 def _together(mask: NDArray[np.bool_]) -> NDArray[np.int64]:
     """How many sets hold j and k, [c, c]: a product of floats by blocks, where each partial count is exact."""
     c = mask.shape[1]
     if c > _MOST:
-        raise ValueError(
-            f"labels must be at most {_MOST:,} different ones, to be compared pair by pair; got {c:,}. "
-            "Bring answers that mean the same to one form first."
-        )
+        got = f"got {c:,}. Bring answers that mean the same to one form first."
+        raise ValueError(f"labels must be at most {_MOST:,} different ones, to be compared pair by pair; {got}")
     total = np.zeros((c, c), dtype=np.int64)
     for start in range(0, len(mask), _BLOCK):
         block = mask[start : start + _BLOCK].astype(np.float32)

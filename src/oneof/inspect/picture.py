@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from oneof.inspect.counts import Counts
-from oneof.inspect.identify import Identity
+from oneof.inspect.identify import Counts, Identity
 from oneof.storage.files import written_beside
 
 if TYPE_CHECKING:
@@ -48,11 +47,8 @@ def _histogram(axes: Axes, counts: Counts) -> None:
     bars = axes.bar(span, np.asarray(counts.sizes)[span], color=_BLUE, width=0.85)
     if len(span) <= _MOST_CELLS:
         axes.bar_label(bars, fontsize=8)
-    axes.set(
-        xlabel=f"labels in the set, of {len(counts.classes)}",
-        ylabel="rows",
-        title=f"Set sizes of {counts.rows:,} rows, {counts.average:.2f} on average",
-    )
+    axes.set(xlabel=f"labels in the set, of {len(counts.classes)}", ylabel="rows")
+    axes.set_title(f"Set sizes of {counts.rows:,} rows, {counts.average:.2f} on average")
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.spines[["top", "right"]].set_visible(False)
 
@@ -72,11 +68,8 @@ def _heat_map(axes: Axes, counts: Counts, identity: Identity) -> None:
                 colour = "white" if value < 0.5 else "black"
                 shown = f"{value:.2f}".removeprefix("0")
                 axes.text(column, row, shown, ha="center", va="center", color=colour, fontsize=7)
-    axes.set(
-        title="Labels that occur together",
-        xlabel="... how often it holds this one",
-        ylabel="of the sets that hold this label ...",
-    )
+    axes.set(xlabel="... how often it holds this one", ylabel="of the sets that hold this label ...")
+    axes.set_title("Labels that occur together")
     axes.figure.colorbar(image, ax=axes, shrink=0.8, label="P(column in set | row in set)")
 
 

@@ -64,17 +64,11 @@ def _basis(x: NDArray[np.floating], seed: int) -> NDArray[np.float64]:
     return np.hstack([np.ones((len(x), 1)), scaled / np.sqrt(distance / 2), waves - waves.mean(0)])
 
 
-class Guess(NamedTuple):
-    """What the held-out classifier makes of each row."""
+def guess(fit: CrossFit, sets: Floats) -> tuple[Floats, Floats]:
+    """Posterior [n, c] of a held-out classifier from the features alone, and weights, the same restricted to the sets [n, c].
 
-    posterior: Floats  # [n, c], from the features alone
-    weights: Floats  # [n, c], the same restricted to the set
-
-
-def guess(fit: CrossFit, sets: Floats) -> Guess:
-    """Identify labels by turns: fit the weights, restrict the held-out estimates to the sets [n, c], fit these.
-
-    The same turns as PRODEN's, by least squares, because the test has to run them a hundred times.
+    Labels are identified by turns: fit the weights, restrict the held-out estimates to the sets, fit these. The same turns
+    as PRODEN's, by least squares, because the test has to run them a hundred times.
     """
     weights = sets / sets.sum(1, keepdims=True)
     for _ in range(_ROUNDS):
@@ -82,4 +76,4 @@ def guess(fit: CrossFit, sets: Floats) -> Guess:
         posterior /= posterior.sum(1, keepdims=True)
         weights = posterior * sets
         weights /= weights.sum(1, keepdims=True)
-    return Guess(posterior, weights)
+    return posterior, weights

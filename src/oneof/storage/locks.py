@@ -4,7 +4,7 @@ import os
 import platform
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
@@ -45,17 +45,13 @@ def _lock_byte(locking: Callable[[int, int, int], None], file: IO[bytes], how: i
 @contextmanager
 def alone(path: Path, what: str) -> Iterator[None]:
     """Hold the lock file `path`, or say at once who does."""
-    with path.open("ab+", buffering=0) as file:
+    with path.open("ab+", buffering=0) as file, ExitStack() as held:
         try:
-            held = locked(file, wait=False)
-            held.__enter__()
+            held.enter_context(locked(file, wait=False))
         except OSError as error:
             file.seek(0)
             who = file.read(200).decode(errors="replace") or "another process"
             raise ValueError(f"{what} must not be in use; {who}. Wait for it, or give another.") from error
-        try:
-            file.truncate(0)
-            file.write(f"process {os.getpid()} on {platform.node()} is at work there since {time.ctime()}".encode())
-            yield
-        finally:
-            held.__exit__(None, None, None)
+        file.truncate(0)
+        file.write(f"process {os.getpid()} on {platform.node()} is at work there since {time.ctime()}".encode())
+        yield

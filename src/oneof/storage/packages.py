@@ -16,14 +16,11 @@ def load_package(module: str, purpose: str, function: str | None = None) -> Any:
         package = import_module(module)
         return getattr(package, function) if function else package  # which some packages import only now
     except Exception as error:  # a broken package raises what it will: torchvision beside another torch a RuntimeError
-        if isinstance(error, ModuleNotFoundError) and error.name == module:
-            raise ValueError(
-                f"{purpose} needs the package {name}; it is not installed. Run: pip install {name}."
-            ) from error
         root: BaseException = error
         while root.__cause__ is not None:  # packages that import lazily hide why
             root = root.__cause__
         why = f"{type(root).__name__}: {' '.join(str(root).split())[:200]}"
-        raise ValueError(
-            f"{purpose} needs the package {name}; it is installed, but cannot be imported ({why}). Install it again, or what it names."
-        ) from error
+        said = f"it is installed, but cannot be imported ({why}). Install it again, or what it names."
+        if isinstance(error, ModuleNotFoundError) and error.name == module:
+            said = f"it is not installed. Run: pip install {name}."
+        raise ValueError(f"{purpose} needs the package {name}; {said}") from error

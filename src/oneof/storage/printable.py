@@ -19,3 +19,7 @@ def bounded(text: str) -> str:
     """The text on one line, printable, and not longer than a person reads."""
     line = printable(" ".join(text.split()))
     return line if len(line) <= MOST else f"{line[: MOST - 4]} ..."
+
+
+def shortened(text: str, most: int = 60) -> str:
+    return text if len(text) <= most else f"{text[: most - 3]}..."

@@ -14,14 +14,10 @@ def bar(description: str, total: int, show: bool, done: int = 0) -> Iterator[Cal
     The value is called at each step with a few words on how it goes, or once for several steps.
     """
     console = Console(stderr=True)
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-        TextColumn("{task.fields[words]}"),
-    )
-    with Progress(*columns, console=console, transient=True, disable=not (show and console.is_terminal)) as progress:
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    words = TextColumn("{task.fields[words]}")
+    hidden = not (show and console.is_terminal)
+    with Progress(*columns, words, console=console, transient=True, disable=hidden) as progress:
         task = progress.add_task(description, total=total, completed=done, words="")
 
         def step(words: str = "", steps: int = 1) -> None:

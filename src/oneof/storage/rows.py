@@ -42,9 +42,8 @@ def _row(path: Path, number: int, line: bytes) -> Row:
     try:
         row = json.loads(line)
     except ValueError as error:
-        raise ValueError(
-            f"{path} must hold one JSON object per line; line {number} does not ({error}). Delete the line."
-        ) from error
+        got = f"line {number} does not ({error}). Delete the line."
+        raise ValueError(f"{path} must hold one JSON object per line; {got}") from error
     if not isinstance(row, dict):
         raise ValueError(f"{path} must hold one JSON object per line; line {number} holds another value. Delete it.")
     return row

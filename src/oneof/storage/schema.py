@@ -6,6 +6,8 @@ with any names, or a set of the values that are allowed.
 
 from typing import Any
 
+from oneof.storage.printable import shortened
+
 NUMBER = (int, float)
 NOTHING = type(None)
 _WORDS = {str: "text", int: "a whole number", float: "a number", list: "a list", dict: "an object", NOTHING: "null"}
@@ -24,35 +26,24 @@ def first_misfit(value: Any, shape: Any, path: str = "") -> str | None:
     if isinstance(shape, set):
         fits = isinstance(value, str) and value in shape
         return None if fits else _must(path, " or ".join(map(repr, sorted(shape))), value)
+    if isinstance(shape, (list, dict)) and not isinstance(value, type(shape)):
+        return _must(path, _WORDS[type(shape)], value)
     if isinstance(shape, list):
-        return _in_list(value, shape[0], path)
+        found = (first_misfit(part, shape[0], f"{path}[{i}]") for i, part in enumerate(value))
+        return next((misfit for misfit in found if misfit), None)
     if isinstance(shape, dict):
-        return _in_object(value, shape, path)
+        shapes = dict.fromkeys(value, shape[str]) if str in shape else shape
+        places = {name: f"{path}.{name}" if path else name for name in shapes}
+        found = (
+            first_misfit(value[name], part, places[name]) if name in value else f"{places[name]} is missing"
+            for name, part in shapes.items()
+        )
+        return next((misfit for misfit in found if misfit), None)
     kinds = shape if isinstance(shape, tuple) else (shape,)
     if isinstance(value, kinds) and not isinstance(value, bool):
         return None
     return _must(path, " or ".join(dict.fromkeys(_WORDS[kind] for kind in kinds if kind in _WORDS)), value)
 
 
-def _in_list(value: Any, shape: Any, path: str) -> str | None:
-    if not isinstance(value, list):
-        return _must(path, "a list", value)
-    found = (first_misfit(part, shape, f"{path}[{i}]") for i, part in enumerate(value))
-    return next((misfit for misfit in found if misfit), None)
-
-
-def _in_object(value: Any, shape: dict[Any, Any], path: str) -> str | None:
-    if not isinstance(value, dict):
-        return _must(path, "an object", value)
-    shapes = dict.fromkeys(value, shape[str]) if str in shape else shape
-    for name, part in shapes.items():
-        place = f"{path}.{name}" if path else name
-        misfit = first_misfit(value[name], part, place) if name in value else f"{place} is missing"
-        if misfit:
-            return misfit
-    return None
-
-
 def _must(path: str, wanted: str, value: Any) -> str:
-    shown = repr(value)
-    return f"{path or 'it'} must be {wanted}, not {shown if len(shown) <= 40 else shown[:37] + '...'}"
+    return f"{path or 'it'} must be {wanted}, not {shortened(repr(value), 40)}"

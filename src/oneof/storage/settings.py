@@ -8,6 +8,8 @@ from functools import partial
 from types import FunctionType
 from typing import Any
 
+from oneof.storage.printable import shortened
+
 
 def plain_value(value: Any) -> Any:
     """Settings as JSON has them; a dataclass becomes its name and its fields, a function its name.
@@ -32,10 +34,8 @@ def plain_value(value: Any) -> Any:
     if isinstance(value, FunctionType):
         return _function(value)
     if callable(value):
-        return {
-            "kind": getattr(value, "__qualname__", type(value).__qualname__),
-            **plain_value(getattr(value, "__dict__", {}) if not isinstance(value, type) else {}),
-        }
+        kept = {} if isinstance(value, type) else getattr(value, "__dict__", {})
+        return {"kind": getattr(value, "__qualname__", type(value).__qualname__), **plain_value(kept)}
     if isinstance(value, dict):
         return {str(key): plain_value(part) for key, part in value.items()}
     return value
@@ -46,14 +46,9 @@ def _function(function: FunctionType) -> str:
     if "<" not in function.__qualname__:
         return function.__name__
     cells = [plain_value(cell.cell_contents) for cell in function.__closure__ or ()]
-    does = repr(
-        (
-            function.__code__.co_code,
-            function.__code__.co_names,
-            [c for c in function.__code__.co_consts if not hasattr(c, "co_code")],
-            cells,
-        )
-    )
+    code = function.__code__
+    constants = [constant for constant in code.co_consts if not hasattr(constant, "co_code")]
+    does = repr((code.co_code, code.co_names, constants, cells))
     return f"{function.__qualname__} {hashlib.sha256(does.encode()).hexdigest()[:12]}"
 
 
@@ -95,9 +90,4 @@ def first_difference(one: Any, other: Any, path: str = "") -> str | None:
             if found:
                 return found
         return None
-    return None if one == other else f"{path} was {_short(one)}, now {_short(other)}"
-
-
-def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."
+    return None if one == other else f"{path} was {shortened(repr(one))}, now {shortened(repr(other))}"

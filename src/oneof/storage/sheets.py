@@ -1,12 +1,11 @@
 """Tables out, by the ending of the file: Parquet as they are, CSV with lists as text."""
 
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute
+import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
@@ -23,7 +22,7 @@ def as_written(texts: Any) -> Any:
     >>> as_written(pa.array(["'=1+1", "'", "it's"])).to_pylist()
     ['=1+1', "'", "it's"]
     """
-    return pa.compute.replace_substring_regex(texts, r"^'('*[=+\-@\t\r])", r"\1")
+    return pc.replace_substring_regex(texts, r"^'('*[=+\-@\t\r])", r"\1")
 
 
 def check_out(path: Path, endings: tuple[str, ...] = ENDINGS, name: str = "out") -> None:
@@ -32,9 +31,8 @@ def check_out(path: Path, endings: tuple[str, ...] = ENDINGS, name: str = "out")
         wanted = endings[0] if len(endings) == 1 else f"one of {', '.join(endings)}"
         raise ValueError(f"{name} must end in {wanted}; got {str(path)!r}.")
     if not path.parent.is_dir():
-        raise ValueError(
-            f"{name} must lie in a folder that exists; got {str(path)!r}. Make {str(path.parent)!r} first."
-        )
+        make = f"Make {str(path.parent)!r} first."
+        raise ValueError(f"{name} must lie in a folder that exists; got {str(path)!r}. {make}")
 
 
 def lists_of(rows: NDArray[np.integer[Any]], n: int, values: pa.Array) -> pa.ListArray:
@@ -69,45 +67,33 @@ def write_sheet(table: pa.Table, path: Path, separator: str = "|") -> None:
 
 
 def _flat(table: pa.Table, separator: str) -> pa.Table:
-    columns = [
-        pa.array([_joined(cell or (), separator) for cell in column.to_pylist()], pa.string())
-        if pa.types.is_list(column.type)
-        else column
-        for column in table.columns
-    ]
-    return pa.table(
-        [_harmless(column) if pa.types.is_string(column.type) else column for column in columns],
-        names=_harmless(pa.array(table.column_names, pa.string())).to_pylist(),
-    )
+    columns = []
+    for column in table.columns:
+        if pa.types.is_list(column.type):
+            column = pa.array([_joined(cell or [], separator) for cell in column.to_pylist()], pa.string())
+        columns.append(_harmless(column) if pa.types.is_string(column.type) else column)
+    return pa.table(columns, names=_harmless(pa.array(table.column_names, pa.string())).to_pylist())
 
 
-def _joined(cell: Iterable[Any], separator: str) -> str:
-    cell = list(cell)
+def _joined(cell: list[Any], separator: str) -> str:
     labels = [str(next(iter(part.values())) if isinstance(part, dict) else part) for part in cell]
     wrong = next((label for label in labels if separator in label), None)
     if wrong is not None:
-        raise ValueError(
-            f"labels in a CSV must not hold {separator!r}, which divides them; got {wrong[:60]!r}. "
-            "Write .parquet, or say another --separator where the command has it."
-        )
+        got = f"got {wrong[:60]!r}. Write .parquet, or say another --separator where the command has it."
+        raise ValueError(f"labels in a CSV must not hold {separator!r}, which divides them; {got}")
     return separator.join(map(_word, cell))
 
 
 def _harmless(texts: Any) -> Any:
     """Texts with an apostrophe before what a spreadsheet would run; numbers stay as they are."""
-    risky = pa.compute.match_substring_regex(texts, RISKY)
-    number = pa.compute.match_substring_regex(texts, r"^[+-]?[0-9.]+([eE][+-]?[0-9]+)?$")
-    return pa.compute.if_else(
-        pa.compute.and_not(risky, number), pa.compute.binary_join_element_wise("'", texts, ""), texts
-    )
+    risky = pc.match_substring_regex(texts, RISKY)
+    number = pc.match_substring_regex(texts, r"^[+-]?[0-9.]+([eE][+-]?[0-9]+)?$")
+    return pc.if_else(pc.and_not(risky, number), pc.binary_join_element_wise("'", texts, ""), texts)
 
 
 def _word(value: Any) -> str:
     if not isinstance(value, dict):
         return str(value)
     first, *rest = value.items()
-    return f"{first[1]} ({', '.join(f'{name} {_short(part)}' for name, part in rest)})"
-
-
-def _short(value: Any) -> str:
-    return f"{value:.2f}" if isinstance(value, float) else str(value)
+    said = (f"{name} {part:.2f}" if isinstance(part, float) else f"{name} {part}" for name, part in rest)
+    return f"{first[1]} ({', '.join(said)})"

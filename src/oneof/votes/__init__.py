@@ -6,17 +6,15 @@ and adds what the features say; `write` saves the sets as Parquet or CSV, keyed 
 Rows in messages are counted from 0 at the first row below the header.
 """
 
-from oneof.votes.agreement import AnnotatorAgreement, alpha, annotator_agreement
+from oneof.votes.agreement import AnnotatorAgreement, Summary, alpha, annotator_agreement, summarise
 from oneof.votes.annotators import AnnotatorFit, Annotators, Confusions, fit_annotators
 from oneof.votes.ballots import Votes
 from oneof.votes.dawid_skene import dawid_skene
 from oneof.votes.joint import Choice, Joint, choose, join
 from oneof.votes.label_studio import is_label_studio, read_label_studio
-from oneof.votes.policies import Sets, at_least, top_p, union, vaguest
+from oneof.votes.policies import Sets, at_least, to_table, top_p, union, vaguest, write
 from oneof.votes.reading import read_long, read_wide
 from oneof.votes.spelling import Spelling, read_map, read_taxonomy
-from oneof.votes.summary import Summary, summarise
-from oneof.votes.writing import to_table, write
 
 __all__ = [
     "AnnotatorAgreement", "AnnotatorFit", "Annotators", "Choice", "Confusions", "Joint", "Sets", "Spelling", "Summary",

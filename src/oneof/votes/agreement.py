@@ -1,14 +1,20 @@
-"""Agreement of annotators, counted over the answers that name one label.
+"""Agreement of annotators, counted over the answers that name one label, and a summary of votes and of the sets made from them.
 
-A vague answer neither agrees nor disagrees with a plain one, so it is left out here. Confidence is not used.
+A vague answer neither agrees nor disagrees with a plain one, so it is left out of the agreement. Confidence is not used there.
 """
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
+from oneof.candidates.cells import lookalikes
+from oneof.candidates.mask import Statistics, statistics
 from oneof.metrics import wilson
-from oneof.votes.ballots import Integers, Votes
+from oneof.votes.annotators import Mistake, fit_annotators, mistakes
+from oneof.votes.ballots import Integers, Votes, tally
+from oneof.votes.policies import Sets
 
 FAR = 0.1  # below the median annotator by this much, beyond doubt, is far from the rest
 ENOUGH = 10  # answers compared; of one or two, Wilson's interval already ends below a good median
@@ -62,7 +68,7 @@ def annotator_agreement(votes: Votes) -> list[AnnotatorAgreement]:
     hits = np.bincount(plain.annotator[agrees], minlength=a)
     compared = hits + np.bincount(plain.annotator[differs], minlength=a)
     some = compared > 0
-    rate, low, high = (np.full(a, np.nan) for _ in range(3))
+    rate, low, high = np.full((3, a), np.nan)
     rate[some] = hits[some] / compared[some]
     low[some], high[some] = wilson(hits[some], compared[some])
     far = (compared >= ENOUGH) & (high < np.median(rate[some]) - FAR) if some.any() else some
@@ -79,25 +85,90 @@ def _plain(votes: Votes) -> Plain:
     return Plain(votes.annotator[single], item, label, count[pair])
 
 
-def _against_others(plain: Plain) -> tuple[Integers, Integers]:
-    """Answers that name the sole favourite of the item's other answers, and answers that name something else than it."""
-    if len(plain.item) == 0:
-        return np.empty(0, dtype=np.intp), np.empty(0, dtype=np.intp)
-    order = np.lexsort((plain.label, -plain.same, plain.item))  # per item, its labels from most to least answers
-    item, label, same = plain.item[order], plain.label[order], plain.same[order]
-    new_item = np.diff(item, prepend=-1) != 0
-    first = new_item | (np.diff(label, prepend=-1) != 0)  # of each (item, label)
-    n = int(item[-1]) + 1
-    best = np.zeros(n, dtype=np.intp)
-    best[item[new_item]] = same[new_item]
+def _against_others(plain: Plain) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Which answers [r] name the sole favourite of the item's other answers, and which something else than it."""
+    item, same = plain.item, plain.same
+    best, second = np.zeros((2, item.max(initial=-1) + 1), dtype=np.intp)
+    np.maximum.at(best, item, same)
     leads = same == best[item]
-    leaders = np.bincount(item[first & leads], minlength=n)
-    second = np.zeros(n, dtype=np.intp)
-    np.maximum.at(second, item[first & ~leads], same[first & ~leads])
-    ahead_alone = leads & (leaders[item] == 1) & (same - 1 > second[item])
-    other_alone = leaders[item] - leads == 1
-    return order[ahead_alone], order[other_alone]
+    np.maximum.at(second, item[~leads], same[~leads])
+    leaders = np.bincount(item[leads])[item] // best[item]  # labels that share the lead
+    return leads & (leaders == 1) & (same - 1 > second[item]), leaders - leads == 1
 
 
 def _number(value: float) -> float | None:
     return None if np.isnan(value) else float(value)
+
+
+# ------------------------------------------------------------------------------------------------------------- the summary
+
+MANY_ITEMS, MANY_LABELS = 10_000, 100
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What was read, how far the annotators agree, and what became of it."""
+
+    items: int
+    annotators: int
+    labels: int
+    answers: int  # an annotator on an item
+    votes: int  # labels in all answers
+    vague: int  # answers of more than one label
+    repeated: int  # votes given twice by one annotator, counted once
+    unanswered: int  # items that nobody labelled, left out
+    answers_per_item: dict[int, int]  # number of answers -> number of items
+    alpha: float | None  # Krippendorff's, over answers of one label
+    ties: int  # items on which two labels or more share the most votes
+    agreement: list[AnnotatorAgreement]  # most distant first
+    lookalikes: list[list[str]]  # labels that look alike, such as those that differ in case or space
+    sets: Statistics
+    fallback: int  # items to which the policy itself gave no label
+    note: str
+    mistakes: list[Mistake]  # what is taken for what, by careful and careless people together
+    remarks: tuple[str, ...]  # how answers that are no plain label were understood
+
+    @property
+    def far(self) -> list[AnnotatorAgreement]:
+        """Annotators far from the rest."""
+        return [who for who in self.agreement if who.far]
+
+
+def summarise(votes: Votes, sets: Sets) -> Summary:
+    """Count and compare; nothing is changed."""
+    answer = votes.answer
+    first = np.flatnonzero(np.diff(answer, prepend=-1))
+    size = np.bincount(answer)
+    per_item, items = np.unique(np.bincount(votes.item[first]), return_counts=True)
+    counted = tally(votes)
+    return Summary(
+        items=len(votes.items),
+        annotators=len(votes.annotators),
+        labels=len(votes.labels),
+        answers=len(size),
+        votes=len(votes.item),
+        vague=int((size > 1).sum()),
+        repeated=votes.repeated,
+        unanswered=votes.unanswered,
+        answers_per_item=dict(zip(per_item.tolist(), items.tolist(), strict=True)),
+        alpha=alpha(votes),
+        ties=int((np.bincount(counted.item[counted.most]) > 1).sum()),
+        agreement=sorted(
+            annotator_agreement(votes), key=lambda who: (not who.far, 2.0 if who.rate is None else who.rate)
+        ),
+        lookalikes=lookalikes(votes.labels),
+        sets=statistics(sets.mask),
+        fallback=sets.fallback,
+        note=sets.note,
+        mistakes=_mistakes(votes),
+        remarks=votes.remarks,
+    )
+
+
+def _mistakes(votes: Votes) -> list[Mistake]:
+    """By the votes of some items, if these are many; none where labels are so many that each is rare."""
+    if len(votes.labels) > MANY_LABELS:
+        return []
+    drawn = np.random.default_rng(0).permutation(len(votes.items))[:MANY_ITEMS]
+    some = votes.of_items(np.sort(drawn))
+    return mistakes(some, fit_annotators(some).posterior)

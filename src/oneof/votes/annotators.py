@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.sparse import csr_array
+from scipy.special import softmax
 
 from oneof.votes.ballots import Floats, Integers, Votes
 from oneof.votes.dawid_skene import ballots, shares, vote_weights
@@ -126,7 +127,7 @@ def fit_annotators(votes: Votes, model: Annotators = Annotators()) -> AnnotatorF
         confusions = _confusions(cast, posterior, model.strength)
         likelihood = _likelihood(cast, confusions)
         frequencies = (posterior.sum(0) + 1) / (n + c)
-        before, posterior = posterior, softmax(likelihood + (1 - model.balance) * np.log(frequencies))
+        before, posterior = posterior, softmax(likelihood + (1 - model.balance) * np.log(frequencies), axis=1)
         settled = bool(np.abs(before - posterior).sum() / (2 * n) <= model.tolerance)
         done += 1
     return AnnotatorFit(posterior, likelihood, frequencies, confusions, done, settled)
@@ -151,12 +152,6 @@ def mistakes(votes: Votes, posterior: Floats, most: int = 5) -> list[Mistake]:
     best = np.argsort(-wrong, axis=None, kind="stable")[:most]
     cells = [np.unravel_index(one, wrong.shape) for one in best if wrong.flat[one] >= 0.5]
     return [Mistake(votes.labels[j], votes.labels[k], float(wrong[j, k]), float(share[j, k])) for j, k in cells]
-
-
-def softmax(logs: Floats) -> Floats:
-    """Rows that sum to one, in proportion to e^logs."""
-    values = np.exp(logs - logs.max(1, keepdims=True))
-    return np.asarray(values / values.sum(1, keepdims=True))
 
 
 def _confusions(cast: _Ballots, posterior: Floats, strength: float) -> Confusions:

@@ -2,8 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
-from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -12,7 +11,8 @@ from numpy.typing import NDArray
 from oneof.data.files.columns import Piece, Source
 from oneof.data.roles import check_column
 from oneof.data.supervision import label_text
-from oneof.votes.ballots import Votes
+from oneof.storage.sheets import lists_of
+from oneof.votes.ballots import Votes, tally
 
 CANDIDATES = "candidates"  # the column that votes add to a table
 
@@ -38,22 +38,17 @@ def attach_votes(source: Source, votes: Votes, on: str) -> Attached:
     keys = [label_text(cell) for _, _, piece in source.pieces([], [on]) for cell in piece.to_pylist()]
     number = {label_text(key): i for i, key in enumerate(votes.items.to_pylist())}
     item = np.array([number.get(key, -1) for key in keys], dtype=np.intp)
-    _check_distinct(keys, item, source.name, on)
-    if not (item >= 0).any():
+    voted, count = np.unique(item[item >= 0], return_counts=True)
+    if (count > 1).any():
+        first, second = np.flatnonzero(item == voted[count.argmax()])[:2]
+        twice = f"{source.name}, column {on!r} has {keys[first]!r} in rows {first} and {second}"
+        raise ValueError(f"an item must be one row; {twice}. Drop one.")
+    if not len(voted):
         raise ValueError(
             f"votes and features must belong together by {on!r}; no item of the votes (such as {next(iter(number), '')!r}) is "
             f"in {source.name} (such as {keys[0] if keys else ''!r}). Name the column with --on."
         )
-    return Attached(_with_sets(source, _sets(votes, item)), item, list(_remarks(item, len(number), source.name)))
-
-
-def _check_distinct(keys: list[str], item: NDArray[np.intp], where: str, on: str) -> None:
-    voted, count = np.unique(item[item >= 0], return_counts=True)
-    if (count > 1).any():
-        first, second = np.flatnonzero(item == voted[count.argmax()])[:2]
-        raise ValueError(
-            f"an item must be one row; {where}, column {on!r} has {keys[first]!r} in rows {first} and {second}. Drop one."
-        )
+    return Attached(_with_sets(source, named(votes, item)), item, list(_remarks(item, len(number), source.name)))
 
 
 def _remarks(item: NDArray[np.intp], items: int, where: str) -> Iterator[str]:
@@ -62,15 +57,6 @@ def _remarks(item: NDArray[np.intp], items: int, where: str) -> Iterator[str]:
         yield f"{silent:,} of {len(item):,} rows have no votes: any label may be theirs."
     if lost:
         yield f"{lost:,} items with votes are not in {where}: they help to tell careful people from careless ones, and get no label."
-
-
-def _sets(votes: Votes, item: NDArray[np.intp]) -> pa.Array:
-    """The labels that were named for each row's item."""
-    order = np.unique(votes.item * len(votes.labels) + votes.label)
-    owner, label = np.divmod(order, len(votes.labels))
-    starts = np.searchsorted(owner, np.arange(len(votes.items) + 1))
-    names: list[Any] = [[votes.labels[j] for j in label[a:b]] for a, b in pairwise(starts)]
-    return pa.array([names[i] if i >= 0 else [] for i in item], pa.list_(pa.string()))
 
 
 def _with_sets(source: Source, sets: pa.Array) -> Source:
@@ -83,13 +69,22 @@ def _with_sets(source: Source, sets: pa.Array) -> Source:
     return replace(source, names=[*source.names, CANDIDATES], kinds=kinds, pieces=pieces)
 
 
+def named(votes: Votes, item: NDArray[np.intp]) -> pa.Array:
+    """The labels that were named for each row's item."""
+    found = tally(votes)
+    return _by_row(votes, item, found.item, pa.array(votes.labels, pa.string()).take(found.label))
+
+
 def counted(votes: Votes, item: NDArray[np.intp]) -> pa.Array:
     """The votes on each row for a person to read: a list of (label, votes), the most first."""
-    kind = pa.list_(pa.struct([("label", pa.string()), ("votes", pa.float32())]))
-    c = len(votes.labels)
-    pair, column = np.unique(votes.item * c + votes.label, return_inverse=True)
-    weight = np.bincount(column, weights=votes.weight)
-    by_item: list[list[dict[str, Any]]] = [[] for _ in range(len(votes.items))]
-    for k in np.argsort(-weight, kind="stable"):
-        by_item[pair[k] // c].append({"label": votes.labels[pair[k] % c], "votes": float(weight[k])})
-    return pa.array([by_item[i] if i >= 0 else [] for i in item], kind)
+    found = tally(votes)
+    order = np.lexsort((-found.votes, found.item))
+    labels = pa.array(votes.labels, pa.string()).take(found.label[order])
+    values = pa.StructArray.from_arrays([labels, pa.array(found.votes[order], pa.float32())], names=["label", "votes"])
+    return _by_row(votes, item, found.item[order], values)
+
+
+def _by_row(votes: Votes, item: NDArray[np.intp], owner: NDArray[np.intp], values: pa.Array) -> pa.Array:
+    """Lists of values, which belong to items, for every row; a row without votes takes the list behind the last, which is empty."""
+    n = len(votes.items)
+    return lists_of(owner, n + 1, values).take(np.where(item < 0, n, item))

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,16 +52,19 @@ class Votes:
         answer = self.answer
         return np.bincount(answer)[answer]
 
-    def of_items(self, wanted: Integers) -> "Votes":
+    def only(self, some: NDArray[Any]) -> Self:
+        """These votes alone, by their numbers or by a mask [m]."""
+        confidence = None if self.confidence is None else self.confidence[some]
+        item, annotator, label = self.item[some], self.annotator[some], self.label[some]
+        return replace(self, item=item, annotator=annotator, label=label, confidence=confidence)
+
+    def of_items(self, wanted: Integers) -> Self:
         """The votes for these items alone, which are numbered anew in this order."""
         place = np.full(len(self.items), -1)
         place[wanted] = np.arange(len(wanted))
         some = np.flatnonzero(place[self.item] >= 0)
-        some = some[np.argsort(place[self.item[some]], kind="stable")]
-        confidence = None if self.confidence is None else self.confidence[some]
-        item, annotator, label = place[self.item[some]], self.annotator[some], self.label[some]
-        items = self.items.take(wanted)
-        return replace(self, items=items, item=item, annotator=annotator, label=label, confidence=confidence)
+        kept = self.only(some[np.argsort(place[self.item[some]], kind="stable")])
+        return replace(kept, items=self.items.take(wanted), item=place[kept.item])
 
 
 class Answers(NamedTuple):

@@ -1,12 +1,11 @@
 """How good an account of the votes is, told without truth: how probable it finds votes that it was not shown."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
-from oneof.votes.annotators import AnnotatorFit, Confusions
+from oneof.votes.annotators import AnnotatorFit
 from oneof.votes.ballots import Floats, Integers, Votes
 from oneof.votes.dawid_skene import vote_weights
 
@@ -27,10 +26,6 @@ class Fold(NamedTuple):
         probable = np.einsum("hj,hj->h", posterior[self.item], said)
         return float(np.average(np.log(np.maximum(probable, 1e-12)), weights=self.weight))
 
-    def said(self, confusions: Confusions) -> Floats:
-        """How probable each held-out vote is under every true label, [h, c]."""
-        return confusions.of(self.annotator, self.label)
-
 
 def folds(votes: Votes, *, seed: int = 0) -> Iterator[Fold]:
     """The votes in five parts, each held out once, or of many votes two of the parts.
@@ -42,10 +37,7 @@ def folds(votes: Votes, *, seed: int = 0) -> Iterator[Fold]:
     for number in range(5 if len(answer) <= MANY else 2):
         out = part[answer] == number
         if weight[out].sum() > 0 and not out.all():
-            confidence = None if votes.confidence is None else votes.confidence[~out]
-            item, annotator, label = votes.item[~out], votes.annotator[~out], votes.label[~out]
-            kept = replace(votes, item=item, annotator=annotator, label=label, confidence=confidence)
-            yield Fold(kept, votes.item[out], votes.annotator[out], votes.label[out], weight[out])
+            yield Fold(votes.only(~out), votes.item[out], votes.annotator[out], votes.label[out], weight[out])
 
 
 class LeftOut(NamedTuple):

@@ -10,13 +10,17 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.special import softmax
 
-from oneof.votes.annotators import AnnotatorFit, Annotators, fit_annotators, softmax
+from oneof.votes.annotators import AnnotatorFit, Annotators, fit_annotators
 from oneof.votes.ballots import Floats, Votes
 from oneof.votes.held_out import Fold, folds
 
 Predict = Callable[[Floats], Floats]
 """From weights of labels [n, c] of all items to a score of every label [n, c], in which an item's own weights have no part; NaN: no score."""
+
+Predictions = Mapping[str, Predict]
+Models = Sequence[Annotators]
 
 MODELS = tuple(Annotators(strength, balance) for balance in (0.5, 0.0) for strength in (3.0, 10.0, 30.0, 100.0))
 SHARPNESS = (2.0, 4.0, 8.0, 16.0, 32.0)
@@ -46,30 +50,22 @@ class Joint(NamedTuple):
 
 
 def choose(
-    votes: Votes,
-    predictions: Mapping[str, Predict],
-    *,
-    models: Sequence[Annotators] = MODELS,
-    sharpness: Sequence[float] = SHARPNESS,
-    powers: Sequence[float] = POWERS,
-    seed: int = 0,
+    votes: Votes, predictions: Predictions, *, models: Models = MODELS, powers: Sequence[float] = POWERS, seed: int = 0
 ) -> dict[Choice, float]:
     """How probable every choice finds held-out votes, best first; nothing where no vote can be held out."""
     cut = list(folds(votes, seed=seed))
     scores: dict[Choice, float] = {}
     for model in models if cut else ():
-        choices = _choices(model, predictions, sharpness, powers)
+        # Votes alone come first, so that of equals they are taken.
+        choices = [Choice(model, None, 0.0, power) for power in powers]
+        choices += [Choice(model, name, s, power) for name in predictions for s in SHARPNESS for power in powers]
         means = np.mean([_scores(fold, predictions, choices) for fold in cut], axis=0)
         scores |= dict(zip(choices, means.tolist(), strict=True))
     return dict(sorted(scores.items(), key=lambda one: -one[1]))
 
 
 def join(
-    votes: Votes,
-    predictions: Mapping[str, Predict] | None = None,
-    *,
-    scores: Mapping[Choice, float] | None = None,
-    seed: int = 0,
+    votes: Votes, predictions: Predictions | None = None, *, scores: Mapping[Choice, float] | None = None, seed: int = 0
 ) -> Joint:
     r"""Weigh people against each other and votes against features, by held-out votes.
 
@@ -92,8 +88,8 @@ def join(
     choice = next(iter(scores), Choice(MODELS[0], None, 0.0, 1.0))
     fitted = fit_annotators(votes, choice.model)
     said = None if choice.features is None else predictions[choice.features](fitted.posterior)
-    prior = softmax(IN_TRAINING * choice.power * fitted.likelihood)
-    opinion = None if said is None else softmax(choice.sharpness * said)
+    prior = softmax(IN_TRAINING * choice.power * fitted.likelihood, axis=1)
+    opinion = None if said is None else softmax(choice.sharpness * said, axis=1)
     tried = [_row(*pair) for pair in scores.items()]
     return Joint(together(fitted, said, choice), prior, opinion, fitted, choice, tried)
 
@@ -102,23 +98,15 @@ def together(fitted: AnnotatorFit, scores: Floats | None, choice: Choice) -> Flo
     """The posterior [n, c] of votes and of the features' scores [n, c]; of votes and class frequencies where there are none (NaN)."""
     logs = fitted.likelihood - choice.model.balance * np.log(fitted.frequencies)
     alone = choice.power * (logs + np.log(fitted.frequencies))
-    if scores is None:
-        return softmax(alone)
-    return softmax(np.where(np.isnan(scores), alone, choice.power * logs + choice.sharpness * scores))
+    if scores is not None:
+        alone = np.where(np.isnan(scores), alone, choice.power * logs + choice.sharpness * scores)
+    return np.asarray(softmax(alone, axis=1))
 
 
-def _choices(
-    model: Annotators, predictions: Mapping[str, Predict], sharpness: Sequence[float], powers: Sequence[float]
-) -> list[Choice]:
-    """Votes alone first, so that of equals they are taken."""
-    alone = [Choice(model, None, 0.0, power) for power in powers]
-    return alone + [Choice(model, name, s, power) for name in predictions for s in sharpness for power in powers]
-
-
-def _scores(fold: Fold, predictions: Mapping[str, Predict], choices: list[Choice]) -> list[float]:
+def _scores(fold: Fold, predictions: Predictions, choices: list[Choice]) -> list[float]:
     """How probable each choice of one model finds the fold's votes."""
     fitted = fit_annotators(fold.kept, replace(choices[0].model, tolerance=TOLERANCE))
-    pi = fold.said(fitted.confusions)
+    pi = fitted.confusions.of(fold.annotator, fold.label)  # of every held-out vote, [h, c]
     item, place = np.unique(fold.item, return_inverse=True)  # of the others nothing is asked
     asked, fitted = fold._replace(item=place), fitted._replace(likelihood=fitted.likelihood[item])
     said: dict[str | None, Floats] = {name: predict(fitted.posterior)[item] for name, predict in predictions.items()}

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -11,16 +11,6 @@ from oneof.votes.ballots import Answers, Votes, collect
 from oneof.votes.reading import AS_WRITTEN
 from oneof.votes.records import load_json
 from oneof.votes.spelling import Spelling
-
-
-class Choice(NamedTuple):
-    """One label chosen in one task."""
-
-    task: int  # position in the export
-    annotator: str
-    control: str  # name of the control that it was chosen in
-    text: str
-    confidence: float
 
 
 def read_label_studio(
@@ -44,24 +34,26 @@ def read_label_studio(
     """
     path = Path(path)
     tasks = _tasks(path, from_name)
-    every = [choice for position, task in enumerate(tasks) for choice in _choices(path, position, task, confidence)]
-    control = _control(path, sorted({choice.control for choice in every}), from_name)
-    choices = [choice for choice in every if choice.control == control]
+    every = [
+        (i, *one) for i, task in enumerate(tasks) for one in _choices(f"{path}, task at position {i}", task, confidence)
+    ]
+    control = _control(path, sorted({name for _, name, *_ in every}), from_name)
+    position, _, people, texts, sure = zip(*(choice for choice in every if choice[1] == control), strict=True)
     ids = _ids(path, tasks)
-    item, annotator = ids.dictionary_encode(), pa.array([c.annotator for c in choices], pa.string()).dictionary_encode()
+    item, annotator = ids.dictionary_encode(), pa.array(people, pa.string()).dictionary_encode()
 
     def place(answer: int) -> str:
-        return f"{path}, task {ids[choices[answer].task]}"
+        return f"{path}, task {ids[position[answer]]}"
 
     return collect(
         Answers(
             source=str(path),
             items=item.dictionary,
             annotators=annotator.dictionary.to_pylist(),
-            item=item.indices.to_numpy()[[choice.task for choice in choices]].astype(np.intp),
+            item=item.indices.to_numpy()[list(position)].astype(np.intp),
             annotator=annotator.indices.to_numpy().astype(np.intp),
-            text=pa.array([choice.text for choice in choices], pa.string()),
-            confidence=None if confidence is None else np.array([choice.confidence for choice in choices]),
+            text=pa.array(texts, pa.string()),
+            confidence=None if confidence is None else np.array(sure),
             place=place,
         ),
         spelling,
@@ -85,7 +77,7 @@ def read_stars(path: str | Path) -> dict[Any, str]:
     """The labels of annotations that were starred as ground truth, by the task's id; of several the last."""
     tasks = [task for task in load_json(Path(path)) if not _is_min(task)]
     starred = [(task["id"], one) for task in tasks for one in task.get("annotations") or () if one.get("ground_truth")]
-    chosen = [(number, [c.text for c in _chosen(Path(path), 0, one, "", 1.0)]) for number, one in starred]
+    chosen = [(number, [text for _, text in _chosen(str(path), one)]) for number, one in starred]
     return {number: labels[0] for number, labels in chosen if len(labels) == 1}
 
 
@@ -115,10 +107,9 @@ def _tasks(path: Path, control: str | None) -> list[dict[str, Any]]:
     tasks = [_unfolded(path, task, control) if _is_min(task) else task for task in tasks]
     for position, task in enumerate(tasks):
         if not any(isinstance(task.get(part), list) for part in ("annotations", "predictions")):
-            raise ValueError(
-                f"a Label Studio task must have annotations or predictions; {path}, task at position {position} has "
-                f"{', '.join(task) or 'nothing'}. Export it as JSON, not JSON-MIN."
-            )
+            got = f"{path}, task at position {position} has {', '.join(task) or 'nothing'}"
+            remedy = "Export it as JSON, not JSON-MIN."
+            raise ValueError(f"a Label Studio task must have annotations or predictions; {got}. {remedy}")
     return tasks
 
 
@@ -131,45 +122,47 @@ def _ids(path: Path, tasks: list[dict[str, Any]]) -> Any:
     try:
         return pa.array(ids, pa.int64() if all(isinstance(value, int) for value in ids) else pa.string())
     except (pa.ArrowException, OverflowError) as error:
-        raise ValueError(
-            f"Label Studio ids must be all numbers or all text; {path} has both, or numbers too large."
-        ) from error
+        got = f"{path} has both, or numbers too large."
+        raise ValueError(f"Label Studio ids must be all numbers or all text; {got}") from error
 
 
-def _choices(path: Path, position: int, task: dict[str, Any], confidence: str | None) -> Iterator[Choice]:
-    for annotation in _records(path, position, task, "annotations"):
+def _choices(where: str, task: dict[str, Any], confidence: str | None) -> Iterator[tuple[str, str, str, float]]:
+    """Control, annotator, text and confidence of every label that was chosen in a task."""
+    for annotation in _records(where, task, "annotations"):
         if not annotation.get("was_cancelled"):
-            yield from _chosen(path, position, annotation, person(annotation), 1.0)
-    for prediction in _records(path, position, task, "predictions"):
-        sure = 1.0 if confidence is None else _confidence(path, position, prediction, confidence)
-        yield from _chosen(path, position, prediction, f"model:{prediction.get('model_version') or 'unnamed'}", sure)
+            yield from ((control, person(annotation), text, 1.0) for control, text in _chosen(where, annotation))
+    for prediction in _records(where, task, "predictions"):
+        sure = 1.0 if confidence is None else prediction.get(confidence)
+        if isinstance(sure, bool) or not isinstance(sure, (int, float)) or not 0 <= sure <= 1:
+            raise ValueError(f"{confidence!r} of a prediction must be a number in [0, 1]; {where} has {sure!r}.")
+        model = f"model:{prediction.get('model_version') or 'unnamed'}"
+        yield from ((control, model, text, float(sure)) for control, text in _chosen(where, prediction))
 
 
-def _records(path: Path, position: int, holder: dict[str, Any], part: str) -> list[dict[str, Any]]:
+def _records(where: str, holder: dict[str, Any], part: str) -> list[dict[str, Any]]:
     """A list of objects in a task, an annotation or a prediction; empty where it is left out."""
     records = holder.get(part) or []
     if not isinstance(records, list) or not all(isinstance(record, dict) for record in records):
-        where = f"{path}, task at position {position}"
         raise ValueError(f"{part} of a Label Studio task must be a list of objects; {where}.")
     return records
 
 
-def _chosen(path: Path, position: int, record: dict[str, Any], annotator: str, sure: float) -> Iterator[Choice]:
-    for result in _records(path, position, record, "result"):
+def _chosen(where: str, record: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """The controls and texts of an annotation's or a prediction's choices."""
+    for result in _records(where, record, "result"):
         value = result.get("value")
         if not isinstance(value, dict) or "choices" not in value:
             continue  # another control's: a rating, a box, a comment
         chosen = value["choices"]
         if not isinstance(chosen, list) or not all(isinstance(text, str) for text in chosen):
-            raise ValueError(f"choices must be a list of texts; {path}, task at position {position} has {chosen!r}.")
-        for text in chosen:
-            yield Choice(position, annotator, str(result.get("from_name")), text, sure)
+            raise ValueError(f"choices must be a list of texts; {where} has {chosen!r}.")
+        yield from ((str(result.get("from_name")), text) for text in chosen)
 
 
 def chosen_labels(annotation: dict[str, Any], control: str) -> list[str]:
     """The labels that an annotation chose in a control; in any, where it has only another."""
-    found = list(_chosen(Path("the annotation"), 0, annotation, "", 1.0))
-    return [one.text for one in found if one.control == control] or [one.text for one in found]
+    found = list(_chosen("the annotation", annotation))
+    return [text for name, text in found if name == control] or [text for _, text in found]
 
 
 def person(annotation: dict[str, Any]) -> str:
@@ -178,15 +171,6 @@ def person(annotation: dict[str, Any]) -> str:
     if isinstance(person, dict):
         person = person.get("email") or person.get("id")
     return f"annotation {annotation.get('id')}" if person is None else str(person)
-
-
-def _confidence(path: Path, position: int, prediction: dict[str, Any], field: str) -> float:
-    value = prediction.get(field)
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 1:
-        raise ValueError(
-            f"{field!r} of a prediction must be a number in [0, 1]; {path}, task at position {position} has {value!r}."
-        )
-    return float(value)
 
 
 def _control(path: Path, present: list[str], asked: str | None) -> str:

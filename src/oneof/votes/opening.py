@@ -43,9 +43,7 @@ def read_votes(asked: VotesFile) -> Votes:
         nested = _nested(path, asked.item)
         if nested is not None:
             return read_long(nested, item=asked.item, spelling=spelling)
-        return read_long(path, item=asked.item, annotator=asked.annotator, label=asked.label, spelling=spelling)
-    wide = annotator_columns(asked)
-    if wide:
+    elif wide := annotator_columns(asked):
         return read_wide(path, columns=wide, item=asked.item, spelling=spelling)
     return read_long(path, item=asked.item, annotator=asked.annotator, label=asked.label, spelling=spelling)
 
@@ -67,9 +65,8 @@ def _named(asked: VotesFile, names: Sequence[str]) -> list[str]:
     for pattern in asked.columns:
         own = [name for name in names if fnmatch.fnmatchcase(name, pattern) and name != asked.item]
         if not own:
-            raise ValueError(
-                f"annotators must be columns of {asked.path}; none matches {pattern!r}.{did_you_mean(pattern, names)}"
-            )
+            got = f"none matches {pattern!r}.{did_you_mean(pattern, names)}"
+            raise ValueError(f"annotators must be columns of {asked.path}; {got}")
         found += own
     return list(dict.fromkeys(found))
 
@@ -96,6 +93,5 @@ def _nested(path: Path, item: str) -> pa.Table | None:
     if not all(isinstance(row.get("votes"), dict) and item in row for row in rows):
         return None
     cast = [(row[item], who, label) for row in rows for who, label in row["votes"].items() if label not in (None, "")]
-    keys, people, labels = (list(column) for column in zip(*cast, strict=True)) if cast else ([], [], [])
-    texts = [one if isinstance(one, list) else str(one) for one in labels]
-    return pa.table({item: [str(key) for key in keys], "annotator": people, "label": texts})
+    labels = [label if isinstance(label, list) else str(label) for _, _, label in cast]
+    return pa.table({item: [str(key) for key, _, _ in cast], "annotator": [who for _, who, _ in cast], "label": labels})

@@ -1,15 +1,19 @@
-"""Policies: which of the labels that were named stay candidates. Each takes votes and gives a mask [n, c]."""
+"""Policies: which of the labels that were named stay candidates, and these sets as a Parquet or CSV file with a row per item."""
 
-from typing import NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
+from oneof.storage.sheets import check_out, lists_of, write_sheet
 from oneof.votes.ballots import ROUNDING, Floats, Votes, tally
 from oneof.votes.dawid_skene import dawid_skene
 from oneof.votes.room import refuse_without_room
 
 Mask = NDArray[np.bool_]
+SEPARATOR = "|"  # what `oneof fit` expects
 
 
 class Sets(NamedTuple):
@@ -83,3 +87,37 @@ def smallest_reaching(posterior: Floats, p: float) -> Mask:
 def _nothing(votes: Votes) -> Mask:
     refuse_without_room(votes, len(votes.items) * len(votes.labels))
     return np.zeros((len(votes.items), len(votes.labels)), dtype=bool)
+
+
+# -------------------------------------------------------------------------------------------------------------- sets out
+
+
+def to_table(votes: Votes, sets: Sets) -> Any:
+    """An Arrow table of item, candidates (list of labels) and votes (list of label and its votes); join features on `item`.
+
+    >>> from oneof.votes import read_long, union
+    >>> votes = read_long(pa.table({"item": [7, 7], "annotator": ["ann", "bob"], "label": ["cat", "dog"]}))
+    >>> to_table(votes, union(votes)).to_pylist()
+    [{'item': 7, 'candidates': ['cat', 'dog'], 'votes': [{'label': 'cat', 'votes': 1.0}, {'label': 'dog', 'votes': 1.0}]}]
+    """
+    n, labels = len(votes.items), pa.array(votes.labels, pa.string())
+    item, label = np.nonzero(sets.mask)
+    counted = tally(votes)
+    count = pa.StructArray.from_arrays([labels.take(counted.label), counted.votes], names=["label", "votes"])
+    sets_of, votes_of = lists_of(item, n, labels.take(label)), lists_of(counted.item, n, count)
+    return pa.table({"item": votes.items, "candidates": sets_of, "votes": votes_of})
+
+
+def write(votes: Votes, sets: Sets, path: str | Path) -> None:
+    """Write the table of `to_table` as .parquet, or as .csv with lists joined as `oneof fit` reads them.
+
+    It is written beside `path` and renamed, so that no half-written file is ever there.
+    """
+    path = Path(path)
+    check_out(path)
+    wrong = [label for label in votes.labels if SEPARATOR in label or label != label.strip()]
+    if wrong and path.suffix.lower() == ".csv":  # a reader would cut or strip them into others
+        got = f"got {wrong[0]!r}"
+        remedy = "Write .parquet, or say --normalise for blanks, --separator where an answer is several labels."
+        raise ValueError(f"labels in a CSV must have no {SEPARATOR!r} and no blanks around them; {got}. {remedy}")
+    write_sheet(to_table(votes, sets), path, SEPARATOR)

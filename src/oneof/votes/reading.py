@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from oneof.votes import tables
 from oneof.votes.ballots import Answers, Votes, collect
@@ -42,13 +41,10 @@ def read_long(
     >>> votes.items.to_pylist(), votes.labels, votes.label.tolist()
     ([7, 8], ['cat', 'dog'], [0, 1, 0])
     """
-    roles = [item, annotator, label] + ([] if confidence is None else [confidence])
-    table = tables.load(source, roles)
-    for column in roles:
-        tables.refuse_missing(table, column)
-    row, text = tables.texts(table, label)
-    item_of, items = tables.keys(table, item)
-    people = tables.strings(table, annotator).dictionary_encode()
+    table = tables.load(source, [item, annotator, label] + ([] if confidence is None else [confidence]))
+    row, text = table.texts(label)
+    item_of, items = table.keys(item)
+    people = table.strings(annotator).dictionary_encode()
 
     def place(answer: int) -> str:
         return f"{table.name}, column {label!r}, {table.row(int(row[answer]))}"
@@ -61,7 +57,7 @@ def read_long(
             item=item_of[row],
             annotator=people.indices.to_numpy()[row],
             text=text,
-            confidence=None if confidence is None else tables.numbers(table, confidence)[row],
+            confidence=None if confidence is None else table.confidences(confidence)[row],
             place=place,
         ),
         spelling,
@@ -78,12 +74,15 @@ def read_wide(source: Any, *, columns: Sequence[str], item: str = "item", spelli
     """
     if not columns:
         raise ValueError("columns must name at least one annotator's column of a wide table; got none.")
-    table = tables.load(source, [item, *columns])
-    tables.refuse_missing(table, item)
-    item_of, items = tables.keys(table, item)
-    _refuse_twice(table, item, item_of, items)
+    table = tables.load(source, [item], columns)
+    item_of, items = table.keys(item)
+    if len(items) < len(item_of):
+        twice = item_of[np.argmax(np.bincount(item_of)[item_of] > 1)]
+        first, second = map(table.row, np.flatnonzero(item_of == twice)[:2].tolist())
+        got = f"{table.name} has {items[int(twice)]} in {first} and {second}. Drop one, or use the long form."
+        raise ValueError(f"column {item!r} of a wide table must hold each item once; {got}")
     people = list(dict.fromkeys(columns))
-    cells = [tables.texts(table, column) for column in people]
+    cells = [table.texts(column) for column in people]
     row = np.concatenate([rows for rows, _ in cells])
     annotator = np.repeat(np.arange(len(cells)), [len(rows) for rows, _ in cells])
 
@@ -92,14 +91,3 @@ def read_wide(source: Any, *, columns: Sequence[str], item: str = "item", spelli
 
     text = pa.concat_arrays([values for _, values in cells])
     return collect(Answers(table.name, items, people, item_of[row], annotator, text, None, place), spelling)
-
-
-def _refuse_twice(table: tables.VoteTable, column: str, item: NDArray[np.intp], items: Any) -> None:
-    if len(items) == len(item):
-        return
-    second = int((np.bincount(item)[item] > 1).nonzero()[0][0])
-    rows = np.flatnonzero(item == item[second])[:2].tolist()
-    raise ValueError(
-        f"column {column!r} of a wide table must hold each item once; {table.name} has {items[int(item[second])]} in "
-        f"{table.row(rows[0])} and {table.row(rows[1])}. Drop one, or use the long form."
-    )

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from oneof.data.files.columns import check_encoding, readable
+from oneof.storage.printable import shortened
 
 EXAMPLE = '{"item": 1, "annotator": "ann", "label": "cat"}'
 
@@ -16,7 +17,7 @@ class Records(NamedTuple):
     """Objects, in the order of the file."""
 
     path: Path
-    objects: list[Any]  # [n], of dicts once they are checked
+    objects: Any  # a list [n] of dicts, once they are checked
     lines: Sequence[int] | None  # [n], of JSON Lines, counted from 1
 
     def place(self, i: int) -> str:
@@ -26,21 +27,18 @@ class Records(NamedTuple):
 def read_records(path: Path) -> Records:
     """Read the objects of a file, at least one; .json is one list of them, any other ending has one per line."""
     listed = path.name.lower().removesuffix(".gz").endswith(".json")
-    records = _listed(path) if listed else _lines(path)
+    records = Records(path, load_json(path), None) if listed else _lines(path)
+    if not isinstance(records.objects, list):
+        got = f"{path} is {_short(records.objects)}"
+        raise ValueError(f"votes in JSON must be a list of objects, as [{EXAMPLE}]; {got}.")
     for i, value in enumerate(records.objects):
         if not isinstance(value, dict):
             hint = "Call a JSON list .json." if isinstance(value, list) and not listed else "Drop it."
-            raise ValueError(
-                f"votes in JSON must be objects, as {EXAMPLE}; {records.place(i)} is {_short(value)}. {hint}"
-            )
+            wrong = f"{records.place(i)} is {_short(value)}. {hint}"
+            raise ValueError(f"votes in JSON must be objects, as {EXAMPLE}; {wrong}")
     if not records.objects:
         raise ValueError(f"votes must have at least one row; {path} has none.")
     return records
-
-
-def keys_of(records: Records) -> list[str]:
-    """The keys that occur in any object, in order of first appearance."""
-    return list(dict.fromkeys(key for record in records.objects for key in record))
 
 
 def as_array(records: Records, key: str) -> Any:
@@ -68,9 +66,8 @@ def _check_value(records: Records, i: int, key: str, value: Any) -> None:
         return  # most are: a million records need not wait
     parts = value if isinstance(value, list) else [value]
     if any(isinstance(part, (dict, list)) for part in parts):
-        raise ValueError(
-            f"{key!r} must hold text, numbers or a list of them; {records.place(i)} has {_short(value)}. Flatten it."
-        )
+        got = f"{records.place(i)} has {_short(value)}. Flatten it."
+        raise ValueError(f"{key!r} must hold text, numbers or a list of them; {got}")
     for part in parts:
         if isinstance(part, str) and any("\ud800" <= sign <= "\udfff" for sign in part):
             raise ValueError(f"{key!r} must hold whole characters; {records.place(i)} has half of one: {part[:60]!r}.")
@@ -83,8 +80,7 @@ def _text(value: Any) -> Any:
 
 
 def _short(value: Any) -> str:
-    shown = json.dumps(value, ensure_ascii=False)
-    return shown if len(shown) <= 60 else f"{shown[:57]}..."
+    return shortened(json.dumps(value, ensure_ascii=False))
 
 
 # ------------------------------------------------------------------------------------------------------------- the files
@@ -113,13 +109,6 @@ def _content(path: Path) -> bytes:
     return content
 
 
-def _listed(path: Path) -> Records:
-    value = load_json(path)
-    if not isinstance(value, list):
-        raise ValueError(f"votes in JSON must be a list of objects, as [{EXAMPLE}]; {path} is {_short(value)}.")
-    return Records(path, value, None)
-
-
 def _lines(path: Path) -> Records:
     check_encoding(path)
     content = _content(path).removeprefix(b"\xef\xbb\xbf")
@@ -140,6 +129,5 @@ def _parsed(path: Path, number: int, line: bytes) -> Any:
         hint = "Mend or drop it."
         if line.strip() in (b"[", b"{"):
             hint = "Write each object in one line, or call one JSON list .json."
-        raise ValueError(
-            f"JSON Lines must have an object in every line, as {EXAMPLE}; {path}, line {number} cannot be read ({why}). {hint}"
-        ) from error
+        got = f"{path}, line {number} cannot be read ({why}). {hint}"
+        raise ValueError(f"JSON Lines must have an object in every line, as {EXAMPLE}; {got}") from error

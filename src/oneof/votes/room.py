@@ -4,6 +4,7 @@ import os
 import re
 from pathlib import Path
 
+from oneof.storage.printable import shortened
 from oneof.votes.ballots import Votes
 
 _MEMINFO = Path("/proc/meminfo")
@@ -23,7 +24,7 @@ def refuse_without_room(votes: Votes, needed: int) -> None:
     free = available_memory()
     if free is None or needed <= free:
         return
-    shown = ", ".join(repr(label if len(label) <= 30 else f"{label[:27]}...") for label in votes.labels[:3])
+    shown = ", ".join(repr(shortened(label, 30)) for label in votes.labels[:3])
     raise ValueError(
         f"labels must be few enough for tables of items by labels in memory; {len(votes.labels):,} distinct labels "
         f"({shown}, ...) of {len(votes.items):,} items need {needed / 2**30:,.1f} GiB, {free / 2**30:,.1f} GiB are free. "

@@ -1,19 +1,62 @@
-"""Spelling: which labels the text of an answer names."""
+"""Spelling: which labels the text of an answer names, or means where it is no plain label.
+
+A vote for a parent in a taxonomy is one for all leaves below it, "not X" one for every label but X: both are vague answers of several
+labels. "unsure" is no vote. A name that `classes` has is always a label.
+"""
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from graphlib import CycleError, TopologicalSorter
 from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from oneof.candidates.read import show
 from oneof.storage.did_you_mean import did_you_mean
 from oneof.votes import tables
-from oneof.votes.meaning import Taxonomy, understand
 from oneof.votes.records import load_json
+
+UNSURE = {"unsure", "not sure", "i'm not sure", "don't know", "i don't know", "can't tell", "cannot tell", "?"}
+"""Answers, in small letters, that name nothing."""
+
+
+class Taxonomy:
+    """Labels below labels, from pairs (child, parent); a child may have several parents.
+
+    >>> Taxonomy([("cat", "pet"), ("dog", "pet"), ("pet", "animal"), ("wolf", "animal")]).leaves("animal")
+    ['cat', 'dog', 'wolf']
+    >>> Taxonomy([("cat", "pet"), ("pet", "cat")])
+    Traceback (most recent call last):
+    ValueError: a taxonomy must have no cycle; it has pet > cat > pet. Drop one of these lines.
+    """
+
+    def __init__(self, pairs: Iterable[tuple[str, str]]) -> None:
+        self._children: dict[str, list[str]] = {}
+        for child, parent in pairs:
+            self._children.setdefault(parent, []).append(child)
+        self._leaves: dict[str, list[str]] = {}
+        try:  # what is below comes first
+            for name in TopologicalSorter(self._children).static_order():
+                below = [leaf for child in self._children.get(name, ()) for leaf in self.leaves(child)]
+                self._leaves[name] = list(dict.fromkeys(below)) or [name]
+        except CycleError as error:
+            cycle = " > ".join(reversed(error.args[1]))
+            raise ValueError(f"a taxonomy must have no cycle; it has {cycle}. Drop one of these lines.") from error
+
+    @property
+    def parents(self) -> list[str]:
+        """Labels with others below them."""
+        return list(self._children)
+
+    def leaves(self, name: str) -> list[str]:
+        """The leaves below a label; a leaf, or a label that is not in the taxonomy, is its own."""
+        return self._leaves.get(name, [name])
 
 
 @dataclass(frozen=True)
@@ -66,6 +109,62 @@ class Spelling:
         return folded
 
 
+# ------------------------------------------------------------------------------------------------ answers that are no label
+
+
+def understand(
+    named: list[list[str]], count: Sequence[int], classes: Sequence[str] | None, taxonomy: Taxonomy | None
+) -> tuple[list[list[str]], list[str]]:
+    """The labels that every distinct answer means, of the names in it, and lines on it; `count` says how many gave the answer.
+
+    >>> understand([["cat"], ["dog"], ["not cat"], ["fox"], ["Unsure"]], [3, 2, 1, 1, 4], None, None)[0]
+    [['cat'], ['dog'], ['dog', 'fox'], ['fox'], []]
+    """
+    known = set(classes or ())
+    unsure = [names[0].casefold() in UNSURE - known if len(names) == 1 else False for names in named]
+    tree = taxonomy or Taxonomy(())
+    spread = [
+        [] if nothing else list(dict.fromkeys(chain.from_iterable(map(tree.leaves, names))))
+        for names, nothing in zip(named, unsure, strict=True)
+    ]
+    said = dict.fromkeys(chain.from_iterable(spread))
+    meant = _negations(known | said.keys(), known, tree)
+    found = [list(dict.fromkeys(chain.from_iterable(meant.get(name, [name]) for name in names))) for names in spread]
+    of = dict.fromkeys(said, 0)
+    for names, times in zip(spread, count, strict=True):
+        of.update((name, of[name] + times) for name in names)
+    silent = sum(times for times, nothing in zip(count, unsure, strict=True) if nothing)
+    return found, list(_remarks(silent, meant, of, known))
+
+
+def _negations(vocabulary: Iterable[str], known: set[str], tree: Taxonomy) -> Mapping[str, list[str]]:
+    """What every "not X" means whose X is a label or a parent; a name that would mean nothing else is a label itself."""
+    candidates = {name: name[4:].strip() for name in vocabulary if name[:4].casefold() == "not " and name not in known}
+    plain = sorted(set(vocabulary) - candidates.keys())
+    folded = {name.casefold(): name for name in [*tree.parents, *plain]}
+    meant = {}
+    for name, denied in candidates.items():
+        below = set(tree.leaves(folded.get(denied.casefold(), denied)))
+        rest = [label for label in plain if label not in below]
+        if below & set(plain) and rest:
+            meant[name] = rest
+    return meant
+
+
+def _remarks(unsure: int, meant: Mapping[str, list[str]], of: Mapping[str, int], known: set[str]) -> Iterable[str]:
+    if unsure:
+        yield f"{unsure:,} answers say that somebody is unsure: they are no votes."
+    for name in list(meant)[:3]:
+        yield f"{of[name]:,} answers {name!r} are votes for every other label. Name all labels as classes if it is a label itself."
+    alone = [name for name, times in of.items() if times == 1 and name not in known and name not in meant]
+    if alone and len(of) - len(alone) > 1:
+        shown = ", ".join(map(repr, alone[:3])) + (", ..." if len(alone) > 3 else "")
+        yield f"{len(alone):,} labels were named once ({shown}) and stay labels. Map them to others if they are misspelt."
+
+
+# ---------------------------------------------------------------------------------------------------- all answers, and files
+
+
 class Spelled(NamedTuple):
     """Labels named by r texts: m of them."""
 
@@ -84,16 +183,13 @@ def spell(texts: Any, spelling: Spelling, place: Callable[[int], str]) -> Spelle
     named, remarks = understand(read, often, spelling.classes, spelling.taxonomy)
     labels = sorted(set(chain.from_iterable(named))) if spelling.classes is None else _distinct(spelling.classes)
     column = {name: j for j, name in enumerate(labels)}
-    for u, names in enumerate(named):
-        for name in names:
-            if name not in column:
-                raise ValueError(_unknown(name, labels, place(int((code == u).argmax()))))
-    length = np.array([len(names) for names in named], dtype=np.intp)
-    flat = np.array([column[name] for name in chain.from_iterable(named)], dtype=np.intp)
-    count = length[code]  # labels of each text
-    row = np.repeat(np.arange(len(code)), count)
-    within = np.arange(len(row)) - np.repeat(np.cumsum(count) - count, count)
-    return Spelled(labels, row, flat[np.repeat((np.cumsum(length) - length)[code], count) + within], remarks)
+    for u, name in ((u, name) for u, names in enumerate(named) for name in names if name not in column):
+        at = place(int((code == u).argmax()))
+        advice = f"{did_you_mean(name, labels)} Map it, or add it to the classes."
+        raise ValueError(f"labels must be among the classes {show(labels)}; got {name!r} in {at}.{advice}")
+    meant = pa.array([[column[name] for name in names] for names in named], pa.list_(pa.int64())).take(code)
+    row, label = pc.list_parent_indices(meant).to_numpy(), pc.list_flatten(meant).to_numpy()
+    return Spelled(labels, row, label, remarks)
 
 
 def _distinct(classes: Sequence[str]) -> list[str]:
@@ -104,19 +200,13 @@ def _distinct(classes: Sequence[str]) -> list[str]:
     return names
 
 
-def _unknown(name: str, labels: list[str], place: str) -> str:
-    shown = ", ".join(labels[:6]) + (f", ... ({len(labels)} in all)" if len(labels) > 6 else "")
-    return f"labels must be among the classes {shown}; got {name!r} in {place}.{did_you_mean(name, labels)} Map it, or add it to the classes."
-
-
 def read_map(path: str | Path) -> dict[str, str]:
     """Read synonyms: a table with the columns `from` and `to`, or a JSON object of texts; an empty `to` drops the answer."""
     synonyms: dict[str, str] = {}
     for source, target in _pairs(Path(path), "from", "to"):
         if synonyms.setdefault(source, target) != target:
-            raise ValueError(
-                f"a map must give each text one meaning; {path} maps {source!r} to {synonyms[source]!r} and {target!r}."
-            )
+            got = f"{path} maps {source!r} to {synonyms[source]!r} and {target!r}."
+            raise ValueError(f"a map must give each text one meaning; {got}")
     return synonyms
 
 
@@ -131,10 +221,8 @@ def read_taxonomy(path: str | Path) -> Taxonomy:
 def _pairs(path: Path, key: str, value: str) -> Iterable[tuple[str, str]]:
     """Two columns of a table, or the members of a JSON object."""
     if path.suffix.lower() != ".json":
-        table = tables.load(path, [key, value])
-        tables.refuse_missing(table, key)
-        columns = tables.strings(table, key).to_pylist(), tables.strings(table, value).fill_null("").to_pylist()
-        return zip(*columns, strict=True)
+        table = tables.load(path, [key], [value])
+        return zip(table.strings(key).to_pylist(), table.strings(value).fill_null("").to_pylist(), strict=True)
     given = load_json(path)
     if not isinstance(given, dict) or not all(isinstance(to, str) for to in given.values()):
         example = json.dumps({"kitty": "cat"})

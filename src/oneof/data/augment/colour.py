@@ -5,25 +5,12 @@ and equalize are functions of a pixel's level alone once the image's statistics 
 and one gather does them all. Saturation and sharpness blend the image with a degenerate form of itself.
 """
 
-from typing import NamedTuple
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 # ITU-R 601-2 in units of 1/65536, as Pillow has it; sums of levels have at most 24 bits, exact in float32.
 LUMA = (19595 / 65536, 38470 / 65536, 7471 / 65536)
-
-
-class Tone(NamedTuple):
-    """What to do with the levels of each image, [b] each; (1, 0, 256, 1, 0, 0) leaves them as they are."""
-
-    factor: Tensor  # levels move away from the pivot by this factor: brightness (pivot 0), contrast (pivot: mean grey)
-    contrast: Tensor  # 1: the pivot is the image's mean grey level; 0: black
-    threshold: Tensor  # levels from here on are inverted: solarize; 0 inverts all
-    step: Tensor  # levels are rounded down to multiples of it: posterize; a power of two
-    stretch: Tensor  # 1: autocontrast
-    equalize: Tensor  # 1: equalize the histogram
 
 
 def grey(pixels: Tensor) -> Tensor:
@@ -57,13 +44,16 @@ def blend(degenerate: Tensor, pixels: Tensor, factor: Tensor) -> Tensor:
     return torch.addcmul(degenerate, pixels - degenerate, factor).clamp(0, 255).to(torch.uint8)
 
 
-def tone(images: Tensor, levels: Tensor, how: Tone) -> Tensor:
-    """Float pixels after the table of levels; `levels` [b, 1, h, w] is the images' grey."""
+def tone(images: Tensor, levels: Tensor, how: Tensor) -> Tensor:
+    """Float pixels after the tables of levels that `how` [6, b] asks for; `levels` [b, 1, h, w] is the images' grey.
+
+    Its rows are the fields of `operations.Operation` from `factor` to `equalize`.
+    """
     values = images.flatten(2).long()
     return tone_table(values, mean_level(levels)[..., 0], how).gather(2, values).view(images.shape)
 
 
-def tone_table(values: Tensor, mean: Tensor, how: Tone) -> Tensor:
+def tone_table(values: Tensor, mean: Tensor, how: Tensor) -> Tensor:
     """New level of every old one, [b, ch, 256], from the pixels' levels [b, ch, h w] and their mean grey [b, 1, 1]."""
     factor, contrast, threshold, step, stretch, equalize = (value[:, None, None] for value in how)
     old = torch.arange(256, device=values.device, dtype=torch.float32)

@@ -14,19 +14,9 @@ from oneof.data.augment.geometry import Box
 TRIES = 10  # boxes drawn per image; the first that fits is taken
 
 
-class Shift(NamedTuple):
-    """A flip and the corner of a crop, [b] each; see geometry.crop."""
-
-    flip: Tensor
-    top: Tensor
-    left: Tensor
-
-
-class Hole(NamedTuple):
-    """Rows and columns to erase, each from the first to before the second bound, [b]; see geometry.erase."""
-
-    rows: tuple[Tensor, Tensor]
-    columns: tuple[Tensor, Tensor]
+Shift = tuple[Tensor, Tensor, Tensor]  # flip, top and left of geometry.crop, [b] each
+Span = tuple[Tensor, Tensor]  # the first row or column of a hole, and the one after its last, [b] each
+Hole = tuple[Span, Span]  # its rows and columns
 
 
 class Jitter(NamedTuple):
@@ -46,14 +36,14 @@ def coin(b: int, generator: torch.Generator, p: float = 0.5) -> Tensor:
 def shift(b: int, pad: int, generator: torch.Generator, flipped: float = 0.5) -> Shift:
     """Flip this share of the images; every corner of the padded image is as likely."""
     top, left = torch.randint(2 * pad + 1, (2, b), generator=generator, device=generator.device)
-    return Shift(coin(b, generator, flipped), top, left)
+    return coin(b, generator, flipped), top, left
 
 
 def cutout(b: int, side: int, h: int, w: int, generator: torch.Generator) -> Hole:
     """A square hole whose centre is any pixel; what lies outside the image is cut off (DeVries and Taylor, 2017)."""
     centres = (torch.randint(n, (b,), generator=generator, device=generator.device) for n in (h, w))
     rows, columns = ((centre - side // 2, centre + side // 2) for centre in centres)
-    return Hole(rows, columns)
+    return rows, columns
 
 
 def cutout_up_to(b: int, share: float, h: int, w: int, generator: torch.Generator) -> Hole:
@@ -64,7 +54,7 @@ def cutout_up_to(b: int, share: float, h: int, w: int, generator: torch.Generato
     side, y, x = torch.rand((3, b), generator=generator, device=generator.device)
     side = side * (share * w)
     rows, columns = (_span(centre * n, side, n) for centre, n in ((y, h), (x, w)))
-    return Hole(rows, columns)
+    return rows, columns
 
 
 def _span(centre: Tensor, side: Tensor, n: int) -> tuple[Tensor, Tensor]:

@@ -49,11 +49,9 @@ def fixed_point(matrix: tuple[float, float, float, float, float, float]) -> tupl
     (65536, 0, 163840, 0, 65536, 32768)
     """
     a, b, c, d, e, f = matrix
-    return _fix(a), _fix(b), _fix(c + 0.5 * (a + b)), _fix(d), _fix(e), _fix(f + 0.5 * (d + e))
-
-
-def _fix(value: float) -> int:
-    return math.floor(value * (1 << FIXED) + 0.5)
+    centred = (a, b, c + 0.5 * (a + b), d, e, f + 0.5 * (d + e))
+    xx, xy, x, yx, yy, y = (math.floor(value * (1 << FIXED) + 0.5) for value in centred)
+    return xx, xy, x, yx, yy, y
 
 
 class Box(NamedTuple):

@@ -6,38 +6,37 @@ two neutral. So every image of a batch can have an operation of its own at the p
 
 import math
 from collections.abc import Callable
-from typing import Generic, NamedTuple, TypeVar
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from oneof.data.augment.colour import Tone, blend, grey, smooth, tone
+from oneof.data.augment.colour import blend, grey, smooth, tone
 from oneof.data.augment.geometry import affine, fixed_point
 
-T = TypeVar("T")
 Matrix = tuple[float, float, float, float, float, float]
 
 
-class Operation(NamedTuple, Generic[T]):
-    """One operation: numbers, or tensors [b] of them."""
+class Operation(NamedTuple):
+    """One operation as numbers."""
 
-    xx: T  # source column = (xx x + xy y + x) / 65536, see geometry.affine
-    xy: T
-    x: T
-    yx: T
-    yy: T
-    y: T
-    factor: T  # the table of levels, see colour.Tone
-    contrast: T
-    threshold: T
-    step: T
-    stretch: T
-    equalize: T
-    blend: T  # share of the image against its grey or smooth form
-    smooth: T  # 1: smooth form (sharpness), 0: grey form (saturation)
+    xx: float  # source column = (xx x + xy y + x) / 65536, see geometry.affine
+    xy: float
+    x: float
+    yx: float
+    yy: float
+    y: float
+    factor: float  # levels move away from the pivot by this factor: brightness (pivot 0), contrast (pivot: mean grey)
+    contrast: float  # 1: the pivot is the image's mean grey level; 0: black
+    threshold: float  # levels from here on are inverted: solarize; 0 inverts all
+    step: float  # levels are rounded down to multiples of it: posterize; a power of two
+    stretch: float  # 1: autocontrast
+    equalize: float  # 1: equalize the histogram
+    blend: float  # share of the image against its grey or smooth form
+    smooth: float  # 1: smooth form (sharpness), 0: grey form (saturation)
 
 
-IDENTITY: Operation[float] = Operation(*fixed_point((1, 0, 0, 0, 1, 0)), 1, 0, 256, 1, 0, 0, 1, 0)
+IDENTITY = Operation(*fixed_point((1, 0, 0, 0, 1, 0)), 1, 0, 256, 1, 0, 0, 1, 0)
 
 
 def operate(images: Tensor, rows: Tensor, fill: int) -> Tensor:
@@ -49,26 +48,25 @@ def operate(images: Tensor, rows: Tensor, fill: int) -> Tensor:
     >>> operate(black, table([OPERATIONS["invert"](0, 4)]), fill=0).unique().item()
     255
     """
-    how = Operation(*rows.unbind(1))
     moved = affine(images, rows[:, :6].view(-1, 2, 3).long(), fill)
     pixels = moved.float()
     levels = grey(pixels)
-    toned = tone(moved, levels, Tone(*how[6:12]))
-    degenerate = torch.where(how.smooth[:, None, None, None] > 0, smooth(pixels), levels)
-    return blend(degenerate, toned, how.blend[:, None, None, None])
+    toned = tone(moved, levels, rows[:, 6:12].T)
+    share, smoothed = rows[:, 12:, None, None, None].unbind(1)
+    return blend(torch.where(smoothed > 0, smooth(pixels), levels), toned, share)
 
 
-def table(operations: list[Operation[float]]) -> Tensor:
+def table(operations: list[Operation]) -> Tensor:
     """Operations as rows [r, 14] of float32, which holds the fixed-point maps of images up to 250 pixels exactly."""
     return torch.tensor(operations, dtype=torch.float32)
 
 
-def _move(matrix: Matrix) -> Operation[float]:
+def _move(matrix: Matrix) -> Operation:
     xx, xy, x, yx, yy, y = fixed_point(matrix)
     return IDENTITY._replace(xx=xx, xy=xy, x=x, yx=yx, yy=yy, y=y)
 
 
-def _rotate(degrees: float, size: int) -> Operation[float]:
+def _rotate(degrees: float, size: int) -> Operation:
     """Anticlockwise about the centre."""
     cos, sin, centre = math.cos(math.radians(degrees)), math.sin(math.radians(degrees)), size / 2
     return _move((cos, -sin, centre * (1 - cos + sin), sin, cos, centre * (1 - cos - sin)))
@@ -77,7 +75,7 @@ def _rotate(degrees: float, size: int) -> Operation[float]:
 # Every operation by name, made from its magnitude and the side of the (square) image. Magnitudes are: shears, the slope;
 # translations, the share of the side; rotate, degrees; the four enhancements, Pillow's factor; posterize, the bits that
 # stay; solarize, the threshold. The others have none.
-OPERATIONS: dict[str, Callable[[float, int], Operation[float]]] = {
+OPERATIONS: dict[str, Callable[[float, int], Operation]] = {
     "identity": lambda _, size: IDENTITY,
     "shear x": lambda slope, size: _move((1, slope, 0, 0, 1, 0)),
     "shear y": lambda slope, size: _move((1, 0, 0, slope, 1, 0)),

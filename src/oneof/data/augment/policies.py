@@ -113,7 +113,7 @@ def autoaugment(size: int, device: torch.device | str = "cpu") -> AutoAugment:
     >>> autoaugment(32).draw(4, torch.Generator().manual_seed(0)).shape
     torch.Size([2, 4])
     """
-    rows: list[Operation[float]] = []
+    rows: list[Operation] = []
     for policy in AUTOAUGMENT:
         for name, _, level in policy:
             rows.append(OPERATIONS["identity"](0, size))

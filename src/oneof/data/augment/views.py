@@ -14,7 +14,7 @@ from torch import Tensor
 
 from oneof.data.augment import draws
 from oneof.data.augment.colour import enhance, grey, hue
-from oneof.data.augment.geometry import Box, crop, erase, resized_crop
+from oneof.data.augment.geometry import crop, erase, resized_crop
 from oneof.data.augment.policies import AutoAugment, RandAugment, autoaugment, randaugment
 
 PAD = 4  # of the reflected frame that random crops reach into, for sides of 28 and 32
@@ -51,13 +51,7 @@ class Weak:
         return draws.shift(b, self.pad, generator, self.flipped)
 
     def apply(self, images: Tensor, draw: draws.Shift) -> Tensor:
-        return crop(images, draw.flip, draw.top, draw.left, self.pad)
-
-
-class StrongDraw(NamedTuple):
-    shift: draws.Shift
-    hole: draws.Hole
-    policy: Tensor | None
+        return crop(images, *draw, self.pad)
 
 
 @dataclass(frozen=True)
@@ -69,47 +63,32 @@ class Strong:
     pad: int = PAD
     hole: int = HOLE
 
-    def draw(self, b: int, h: int, w: int, generator: torch.Generator) -> StrongDraw:
+    def draw(self, b: int, h: int, w: int, generator: torch.Generator) -> tuple[Any, ...]:
         policy = self.policy.draw(b, generator) if self.policy else None
         shift = draws.shift(b, self.pad, generator, self.flipped)
-        return StrongDraw(shift, draws.cutout(b, self.hole, h, w, generator), policy)
+        return shift, draws.cutout(b, self.hole, h, w, generator), policy
 
-    def apply(self, images: Tensor, draw: StrongDraw) -> Tensor:
-        images = crop(images, draw.shift.flip, draw.shift.top, draw.shift.left, self.pad)
-        images = erase(images, draw.hole.rows, draw.hole.columns, images.new_zeros(1))
-        if self.policy and draw.policy is not None:
-            images = self.policy.apply(images, draw.policy)
-        return images
-
-
-class QueryDraw(NamedTuple):
-    box: Box
-    flip: Tensor
-    jitter: draws.Jitter
-    grey: Tensor
+    def apply(self, images: Tensor, draw: tuple[draws.Shift, draws.Hole, Any]) -> Tensor:
+        shift, hole, policy = draw
+        images = erase(crop(images, *shift, self.pad), *hole, images.new_zeros(1))
+        return self.policy.apply(images, policy) if self.policy else images
 
 
 @dataclass(frozen=True)
 class Query:
     """PiCO's query: resized crop, flip, colour jitter, sometimes grey."""
 
-    def draw(self, b: int, h: int, w: int, generator: torch.Generator) -> QueryDraw:
+    def draw(self, b: int, h: int, w: int, generator: torch.Generator) -> tuple[Any, ...]:
         box, flip = draws.box(b, h, w, generator), draws.coin(b, generator)
-        return QueryDraw(box, flip, draws.jitter(b, generator), draws.coin(b, generator, 0.2))
+        return box, flip, draws.jitter(b, generator), draws.coin(b, generator, 0.2)
 
-    def apply(self, images: Tensor, draw: QueryDraw) -> Tensor:
-        images = resized_crop(images, draw.box, draw.flip)
-        for kind, factor in zip(draw.jitter.kinds.unbind(), draw.jitter.factors.unbind(), strict=True):
+    def apply(self, images: Tensor, draw: tuple[Any, ...]) -> Tensor:
+        box, flip, jitter, greyed = draw
+        images = resized_crop(images, box, flip)
+        for kind, factor in zip(jitter.kinds.unbind(), jitter.factors.unbind(), strict=True):
             images = enhance(images, kind, factor)
-        images = torch.where(draw.jitter.on[:, None, None, None], hue(images, draw.jitter.hue), images)
-        return torch.where(draw.grey[:, None, None, None], grey(images.float()).to(torch.uint8), images)
-
-
-class KeyDraw(NamedTuple):
-    box: Box
-    flip: Tensor
-    policy: Tensor
-    hole: draws.Hole
+        images = torch.where(jitter.on[:, None, None, None], hue(images, jitter.hue), images)
+        return torch.where(greyed[:, None, None, None], grey(images.float()).to(torch.uint8), images)
 
 
 @dataclass(frozen=True)
@@ -119,13 +98,13 @@ class Key:
     policy: RandAugment
     colour: Tensor  # [3] of the hole
 
-    def draw(self, b: int, h: int, w: int, generator: torch.Generator) -> KeyDraw:
+    def draw(self, b: int, h: int, w: int, generator: torch.Generator) -> tuple[Any, ...]:
         box, flip = draws.box(b, h, w, generator), draws.coin(b, generator)
-        return KeyDraw(box, flip, self.policy.draw(b, generator), draws.cutout_up_to(b, 0.5, h, w, generator))
+        return box, flip, self.policy.draw(b, generator), draws.cutout_up_to(b, 0.5, h, w, generator)
 
-    def apply(self, images: Tensor, draw: KeyDraw) -> Tensor:
-        images = self.policy.apply(resized_crop(images, draw.box, draw.flip), draw.policy)
-        return erase(images, draw.hole.rows, draw.hole.columns, self.colour)
+    def apply(self, images: Tensor, draw: tuple[Any, Tensor, Tensor, draws.Hole]) -> Tensor:
+        box, flip, policy, hole = draw
+        return erase(self.policy.apply(resized_crop(images, box, flip), policy), *hole, self.colour)
 
 
 class Part(NamedTuple):

@@ -37,8 +37,14 @@ def read_arrays(path: Path, separator: str, empty: str) -> Arrays:
     suffix = path.suffix.lower()
     stored, sets, labels, classes = _from_mat(path) if suffix == ".mat" else _from_npz(path)
     of_x, of_sets, of_labels = (f"{path}, key {key!r}" for key in _KEYS[suffix])
-    x = _finite(stored, of_x)
-    candidates = _read_sets(sets, classes, separator, empty, of_sets)
+    with np.errstate(over="ignore"):
+        x: NDArray[np.float32] = stored.astype(np.float32)
+    check_finite(x, lambda i, j: f"{of_x}, column x{j}, row {i} is {stored[i, j]:g}")
+    rows = sets_of_cells(sets, separator, of_sets) if isinstance(sets, list) else sets
+    try:
+        candidates = read(rows, classes=classes, empty=empty)
+    except (ValueError, TypeError) as error:
+        raise type(error)(f"{of_sets}: {error}") from error
     known = None if labels is None else _true_labels(labels, candidates, isinstance(sets, np.ndarray), of_labels)
     return Arrays(x, [f"x{j}" for j in range(x.shape[1])], candidates, known, _KEYS[suffix][2])
 
@@ -64,14 +70,12 @@ def _from_npz(path: Path) -> _Stored:
     if sets.ndim not in (1, 2) or len(sets) != len(x):
         raise ValueError(f"{path}, key 'candidates' must be [n, c] or [n] for {len(x)} rows; got {list(sets.shape)}.")
     classes = arrays["classes"].ravel().tolist() if "classes" in arrays else None
-    labels = _labels(arrays["labels"], len(x), path) if "labels" in arrays else None
-    return x, sets if sets.ndim == 2 else sets.tolist(), labels, classes
-
-
-def _labels(labels: NDArray[Any], n: int, path: Path) -> list[Any]:
-    if labels.shape != (n,):
-        raise ValueError(f"{path}, key 'labels' must hold one label for each of {n} rows; got {list(labels.shape)}.")
-    return [None if label == -1 else label for label in labels.tolist()]
+    labels = arrays.get("labels")
+    if labels is not None and labels.shape != (len(x),):
+        got = list(labels.shape)
+        raise ValueError(f"{path}, key 'labels' must hold one label for each of {len(x)} rows; got {got}.")
+    named = None if labels is None else [None if label == -1 else label for label in labels.tolist()]
+    return x, sets if sets.ndim == 2 else sets.tolist(), named, classes
 
 
 def _load_npz(path: Path) -> dict[str, NDArray[Any]]:
@@ -84,24 +88,6 @@ def _load_npz(path: Path) -> dict[str, NDArray[Any]]:
         raise ValueError(f"{path} must be a whole npz file of plain arrays; {reason}") from error
 
 
-def _finite(x: NDArray[Any], name: str) -> NDArray[np.float32]:
-    with np.errstate(over="ignore"):
-        floats: NDArray[np.float32] = x.astype(np.float32)
-    check_finite(floats, lambda i, j: f"{name}, column x{j}, row {i} is {x[i, j]:g}")
-    return floats
-
-
-# ---------------------------------------------------------------------------------------------------------- sets, labels
-
-
-def _read_sets(sets: Any, classes: list[Any] | None, separator: str, empty: str, where: str) -> Candidates:
-    rows = sets_of_cells(sets, separator, where) if isinstance(sets, list) else sets
-    try:
-        return read(rows, classes=classes, empty=empty)
-    except (ValueError, TypeError) as error:
-        raise type(error)(f"{where}: {error}") from error
-
-
 def _true_labels(stored: list[Any], sets: Candidates, beside_mask: bool, where: str) -> NDArray[np.intp]:
     """Labels as columns of the mask, -1 where missing; one outside its row's set is an error."""
     column = _columns_of_labels(stored, sets, beside_mask)
@@ -111,10 +97,8 @@ def _true_labels(stored: list[Any], sets: Candidates, beside_mask: bool, where: 
             continue
         j = -1 if isinstance(label, (list, dict)) else column.get(label, -1)
         if j < 0 or not sets.mask[row, j]:
-            raise ValueError(
-                f"a true label must be in its row's candidate set; {where}, row {row} is {label!r}, the set is "
-                f"{sets.classes[sets.mask[row]].tolist()[:8]}."
-            )
+            got = f"{where}, row {row} is {label!r}, the set is {sets.classes[sets.mask[row]].tolist()[:8]}."
+            raise ValueError(f"a true label must be in its row's candidate set; {got}")
         labels[row] = j
     return labels
 

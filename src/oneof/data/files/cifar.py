@@ -36,9 +36,8 @@ def images_and_labels(batch: dict[bytes, Any], name: str) -> tuple[NDArray[np.ui
         raise ValueError(f"{name} must hold 'data', uint8 [n, 3072]; got {_describe(data)}.")
     numbered = isinstance(labels, list) and all(type(y) is int and 0 <= y < 256 for y in labels)
     if not numbered or len(labels) != len(data):
-        raise ValueError(
-            f"{name} must hold 'labels', a number from 0 for each of the {len(data)} images; got {_describe(labels)}."
-        )
+        got = f"got {_describe(labels)}."
+        raise ValueError(f"{name} must hold 'labels', a number from 0 for each of the {len(data)} images; {got}")
     return data.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1), np.asarray(labels, dtype=np.intp)
 
 
@@ -56,28 +55,23 @@ def binary_rows(images: NDArray[np.uint8], labels: NDArray[np.intp]) -> NDArray[
 
 
 def _unpacked(path: Path, files: Sequence[str]) -> dict[str, bytes]:
-    """Members are read in memory and never written; links and paths that lead elsewhere mark a file that is not CIFAR's."""
+    """Members are read in memory, never written; links and paths that lead elsewhere mark a file that is not CIFAR's."""
     found: dict[str, bytes] = {}
     try:
         with tarfile.open(path, "r:gz") as archive:
             for member in archive:
-                _check_member(member, path)
-                name = PurePosixPath(member.name).name
-                content = archive.extractfile(member) if member.isfile() and name in files else None
+                place = PurePosixPath(member.name)
+                elsewhere = ".." in place.parts or place.is_absolute()
+                if elsewhere or not (member.isfile() or member.isdir()) or member.size > _MOST_BYTES:
+                    wrong = f"{member.name!r} is not one. Download it again."
+                    raise ValueError(f"{path} must hold plain files of ordinary size; {wrong}")
+                content = archive.extractfile(member) if member.isfile() and place.name in files else None
                 if content is not None:
-                    found[name] = content.read()
+                    found[place.name] = content.read()
     except (tarfile.TarError, EOFError, zlib.error) as error:
         said = " ".join(str(error).split())
         raise ValueError(f"{path} must be a whole .tar.gz; {said}. Download it again.") from error
     return found
-
-
-def _check_member(member: tarfile.TarInfo, path: Path) -> None:
-    elsewhere = ".." in PurePosixPath(member.name).parts or member.name.startswith("/")
-    if elsewhere or not (member.isfile() or member.isdir()) or member.size > _MOST_BYTES:
-        raise ValueError(
-            f"{path} must hold plain files of ordinary size; {member.name!r} is not one. Download it again."
-        )
 
 
 def _batch(content: bytes, name: str) -> dict[bytes, Any]:

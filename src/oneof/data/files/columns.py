@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,12 +27,11 @@ from oneof.storage.sheets import as_written
 _NULLS = tuple(pa.csv.ConvertOptions().null_values)
 _PIECE = 1 << 16  # rows
 _HEADER = 1 << 22  # bytes in which the first line of a CSV is looked for
-_STRAY, _FEW = (
-    0.05,
-    10,
-)  # share of cells that may be no number, and cells at least, in a column that seems to be meant as numbers
+_STRAY = 0.05  # share of cells that may be no number in a column that seems to be meant as numbers
+_FEW = 10  # cells that such a column has at least
 _LOOKED_AT = 1000  # texts, to see whether a column of texts holds dates
 Piece = tuple[str, int, pa.Array]  # column, first row, values
+Cells = dict[str, list[Any]]  # by column
 
 
 @dataclass(frozen=True)
@@ -69,15 +67,13 @@ def open_table(table: Any) -> Source:
     raise TypeError(f"a table must be a path, an Arrow table or a data frame; got {type(table).__name__}.")
 
 
-def read_numbers(
-    source: Source, numbers: list[str], others: list[str]
-) -> tuple[NDArray[np.float32], dict[str, list[Any]]]:
+def read_numbers(source: Source, numbers: list[str], others: list[str]) -> tuple[NDArray[np.float32], Cells]:
     """Columns of numbers and dates as x [n, d], written piece by piece into one array; the other columns as lists.
 
     A missing number becomes NaN, a date the number of days since 1970.
     """
     x = _allocate(source, len(numbers))
-    lists: dict[str, list[Any]] = {name: [] for name in others}
+    lists: Cells = {name: [] for name in others}
     column = {name: j for j, name in enumerate(numbers)}
     ends = dict.fromkeys([*numbers, *others], 0)
     for name, row, values in source.pieces(numbers, others):
@@ -91,14 +87,13 @@ def read_numbers(
         plain = days(values, where, row) if source.kinds[name] == "date" else without_blanks(values)
         x[row:end, column[name]] = _floats(plain, where, row)
     if len(set(ends.values())) > 1:
-        raise ValueError(
-            f"{source.name} must have as many rows in every column; got {min(ends.values())} to {max(ends.values())}."
-        )
+        got = f"got {min(ends.values())} to {max(ends.values())}."
+        raise ValueError(f"{source.name} must have as many rows in every column; {got}")
     x.resize((max(ends.values(), default=source.rows), len(numbers)), refcheck=False)
     return x, lists
 
 
-def read_columns_of(table: Any, names: list[str], taken: list[str]) -> dict[str, list[Any]]:
+def read_columns_of(table: Any, names: list[str], taken: list[str]) -> Cells:
     """Columns to carry along to a result, which has others of its own."""
     source = open_table(table)
     for name in names:
@@ -121,9 +116,8 @@ def _allocate(source: Source, d: int) -> NDArray[np.float32]:
     try:
         return np.empty((source.rows, d), dtype=np.float32)
     except (MemoryError, ValueError) as error:
-        raise ValueError(
-            f"{source.name} must fit in memory; {source.rows} rows of {d} features do not. Choose fewer features."
-        ) from error
+        got = f"{source.rows} rows of {d} features do not. Choose fewer features."
+        raise ValueError(f"{source.name} must fit in memory; {got}") from error
 
 
 def _floats(column: pa.Array, where: str, first_row: int) -> NDArray[np.float32]:
@@ -161,9 +155,7 @@ def _parquet(path: Path) -> Source:
         count = Counter(schema.names)
         texts = [field.name for field in schema if is_text(field.type) and count[field.name] == 1]
         first = next(file.iter_batches(_LOOKED_AT, columns=texts), None) if texts else None
-
-    def sample(name: str) -> pa.Array:
-        return pa.array([], pa.string()) if first is None or name not in texts else first.column(name)
+    samples = {} if first is None else dict(zip(texts, first.columns, strict=True))
 
     def pieces(numbers: list[str], others: list[str]) -> Iterator[Piece]:
         # Without a buffer of its own each column chunk, often the whole column of the file, would be read at once.
@@ -174,7 +166,7 @@ def _parquet(path: Path) -> Source:
                     yield name, row, batch.column(0)
                     row += batch.num_rows
 
-    kinds = {field.name: kind_of(field.type, partial(sample, field.name)) for field in schema}
+    kinds = {field.name: kind_of(field.type, samples.get(field.name)) for field in schema}
     return Source(str(path), schema.names, kinds, rows, pieces)
 
 
@@ -182,8 +174,7 @@ def _csv(path: Path) -> Source:
     """Types come from the first block; whole numbers are read as floats, since a later block may have fractions."""
     with _csv_reader(path, {}) as reader:
         schema, names = reader.schema, reader.schema.names
-    nothing = pa.array([], pa.string())  # Arrow has looked for dates by itself
-    kinds = {field.name: kind_of(field.type, lambda: nothing) for field in schema}
+    kinds = {field.name: kind_of(field.type, None) for field in schema}  # Arrow has looked for dates by itself
     truths = {field.name: pa.bool_() for field in schema if pa.types.is_boolean(field.type)}
 
     def pieces(numbers: list[str], others: list[str]) -> Iterator[Piece]:
@@ -239,7 +230,11 @@ def _csv_message(path: Path, message: str, types: dict[str, pa.DataType]) -> str
     if "Empty CSV" in message:
         return f"{path} must have at least one row; it is empty."
     if "conversion error to double" in message or "conversion error to bool" in message:
-        return _wrong_cell(path, [name for name, kind in types.items() if kind != pa.string()]) or message
+        # Arrow says neither column name nor row of a cell that is no number: look again, as text, for the first.
+        wrong = wrong_cell(_csv(path), [name for name, kind in types.items() if kind != pa.string()])
+        if wrong:
+            name, row, cell = wrong
+            return f"features must be numbers; {path}, column {name!r}, row {row} is {cell!r}. Leave the column out."
     if "invalid UTF8" in message:
         where = re.search(r"Row #(\d+)", message)
         line = f", line {where[1]}" if where else ""
@@ -247,17 +242,12 @@ def _csv_message(path: Path, message: str, types: dict[str, pa.DataType]) -> str
     return message
 
 
-def _wrong_cell(path: Path, numbers: list[str]) -> str | None:
-    """Arrow says neither column name nor row of a cell that is no number: look again, as text, for the first."""
-    n = 0
-    with _csv_reader(path, dict.fromkeys(numbers, pa.string())) as reader:
-        for batch in reader:
-            for name, column in zip(numbers, batch.columns, strict=True):
-                wrong = next((i for i, cell in enumerate(column.to_pylist()) if not is_number(cell)), None)
-                if wrong is not None:
-                    cell = column[wrong].as_py()
-                    return f"features must be numbers; {path}, column {name!r}, row {n + wrong} is {cell!r}. Leave the column out."
-            n += batch.num_rows
+def wrong_cell(source: Source, names: list[str]) -> tuple[str, int, Any] | None:
+    """Column, row and value of the first cell in these columns that is no number."""
+    for name, first, values in source.pieces([], names):
+        for row, cell in enumerate(values.to_pylist(), first):
+            if not is_number(cell):
+                return name, row, cell
     return None
 
 
@@ -299,7 +289,7 @@ def _arrow(table: pa.Table) -> Source:
                 row += len(values)
 
     columns = zip(table.column_names, table.columns, strict=True)
-    kinds = {name: kind_of(one.type, one.slice(0, _LOOKED_AT).combine_chunks) for name, one in columns}
+    kinds = {name: kind_of(one.type, one[:_LOOKED_AT].combine_chunks()) for name, one in columns}
     return Source("the table", table.column_names, kinds, table.num_rows, pieces)
 
 
@@ -330,4 +320,4 @@ def _pandas_kind(column: Any) -> Kind:
         values = _as_arrow(column)
     except (pa.ArrowException, TypeError, ValueError):
         return "text"  # objects of several kinds, which may not be read at all
-    return kind_of(values.type, lambda: values[:_LOOKED_AT])
+    return kind_of(values.type, values[:_LOOKED_AT])

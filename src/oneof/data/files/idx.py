@@ -3,8 +3,6 @@
 import gzip
 import math
 import zlib
-from collections.abc import Iterator
-from contextlib import contextmanager
 from io import BufferedIOBase
 from pathlib import Path
 from typing import Any
@@ -13,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 _DTYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
-_MOST_DEFLATE = 1032  # no deflate stream unpacks to more than this many times its size
 
 
 def read_idx(path: str | Path) -> NDArray[Any]:
@@ -28,46 +25,24 @@ def read_idx(path: str | Path) -> NDArray[Any]:
     path = Path(path)
     try:
         with open_content(path, path.suffix == ".gz") as file:
-            dtype, shape = _header(file, path)
-            values = _values(file, path, dtype.itemsize * math.prod(shape))
+            content = file.read()
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise ValueError(f"{path} must be a whole gzip file; {_lower(error)}. Download it again.") from error
-    return np.frombuffer(values, dtype).reshape(shape).astype(dtype.newbyteorder("="))
-
-
-@contextmanager
-def open_content(path: Path, packed: bool) -> Iterator[BufferedIOBase]:
-    """The file's content as a stream of bytes: unpacked where it is gzipped."""
-    with path.open("rb") as file:
-        if not packed:
-            yield file
-        else:
-            with gzip.GzipFile(fileobj=file) as content:
-                yield content
-
-
-def _header(file: BufferedIOBase, path: Path) -> tuple[np.dtype[Any], tuple[int, ...]]:
-    magic = file.read(4)
+        raise ValueError(f"{path} must be a whole gzip file; {error}. Download it again.") from error
+    magic = content[:4]
     if len(magic) < 4 or magic[:2] != b"\0\0" or magic[2] not in _DTYPES or magic[3] == 0:
-        raise ValueError(
-            f"{path} must begin with an idx magic number (two zero bytes, a type code, a count of dimensions); "
-            f"got {magic.hex(' ') or 'nothing'}."
-        )
-    sizes = file.read(4 * magic[3])
-    if len(sizes) < 4 * magic[3]:
+        form = "two zero bytes, a type code, a count of dimensions"
+        raise ValueError(f"{path} must begin with an idx magic number ({form}); got {magic.hex(' ') or 'nothing'}.")
+    dtype, start = np.dtype(_DTYPES[magic[2]]), 4 + 4 * magic[3]
+    if len(content) < start:
         raise ValueError(f"{path} must hold {magic[3]} dimensions; it ends inside its header. Download it again.")
-    return np.dtype(_DTYPES[magic[2]]), tuple(int(size) for size in np.frombuffer(sizes, ">u4"))
+    shape = np.frombuffer(content[4:start], ">u4").tolist()
+    expected, got = dtype.itemsize * math.prod(shape), len(content) - start
+    if got != expected:
+        more = "more" if got > expected else "fewer"
+        raise ValueError(f"{path} must hold {expected} bytes of values, as its header says; got {more}.")
+    return np.frombuffer(content, dtype, offset=start).reshape(shape).astype(dtype.newbyteorder("="))
 
 
-def _values(file: BufferedIOBase, path: Path, expected: int) -> bytes:
-    """Exactly the bytes that the header declares; a size that the file cannot hold is refused before it is allocated."""
-    most = path.stat().st_size * (_MOST_DEFLATE if path.suffix == ".gz" else 1)
-    values = file.read(expected + 1) if expected <= most else b""
-    if len(values) != expected:
-        got = "more" if len(values) > expected else "fewer"
-        raise ValueError(f"{path} must hold {expected} bytes of values, as its header says; got {got}.")
-    return values
-
-
-def _lower(error: BaseException) -> str:
-    return str(error)[:1].lower() + str(error)[1:]
+def open_content(path: Path, packed: bool) -> BufferedIOBase:
+    """The file's content as a stream of bytes: unpacked where it is gzipped."""
+    return gzip.open(path) if packed else path.open("rb")

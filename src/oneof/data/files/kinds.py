@@ -16,7 +16,7 @@ _SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 _MISSING = pa.array(pa.csv.ConvertOptions().null_values)
 
 
-def kind_of(kind: pa.DataType, sample: Callable[[], pa.Array]) -> Kind:
+def kind_of(kind: pa.DataType, sample: pa.Array | None) -> Kind:
     """What a column of an Arrow type holds; texts are looked at, since dates are often written as such."""
     types = pa.types
     if types.is_null(kind):
@@ -27,9 +27,9 @@ def kind_of(kind: pa.DataType, sample: Callable[[], pa.Array]) -> Kind:
         return "date"
     if types.is_dictionary(kind):
         return "category"
-    if not is_text(kind):
+    if not is_text(kind) or sample is None:
         return "text"
-    texts = without_blanks(sample()).drop_null()
+    texts = without_blanks(sample).drop_null()
     return "date" if len(texts) and _dates(texts) is not None else "text"
 
 
@@ -71,8 +71,6 @@ def days(values: pa.Array, where: str, first_row: int) -> pa.Array:
         dates = dates.cast(pa.timestamp("ms"))
     if dates is None or not pa.types.is_timestamp(dates.type):
         row = next((row for row in range(len(values)) if _dates(without_blanks(values[row : row + 1])) is None), 0)
-        raise ValueError(
-            f"dates must all be written in one way, such as 2024-12-31; {where}, row {first_row + row} is "
-            f"{values[row].as_py()!r}. Mend the cell, or leave the column out."
-        )
+        got = f"{where}, row {first_row + row} is {values[row].as_py()!r}. Mend the cell, or leave the column out."
+        raise ValueError(f"dates must all be written in one way, such as 2024-12-31; {got}")
     return pa.compute.divide(dates.cast(pa.int64()).cast(pa.float64()), float(_DAY * _SECOND[dates.type.unit]))

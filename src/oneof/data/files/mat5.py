@@ -7,30 +7,22 @@ SIGBUS with SciPy 1.17). Here every length is checked against the bytes that the
 import math
 import zlib
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csc_array
 
 _TYPES = {1: "i1", 2: "u1", 3: "i2", 4: "u2", 5: "i4", 6: "u4", 7: "f4", 9: "f8", 12: "i8", 13: "u8"}
 _MATRIX, _COMPRESSED = 14, 15
 _SPARSE, _NUMERIC = 5, range(6, 16)  # classes of arrays: double, single, int8 ... uint64
 
 
-class Sparse(NamedTuple):
-    """Entries of a matrix that is zero elsewhere."""
-
-    shape: tuple[int, ...]
-    rows: NDArray[np.intp]
-    columns: NDArray[np.intp]
-    values: NDArray[Any]
-
-
 class Damaged(Exception):
     """The bytes are not those of a MAT-file; says how."""
 
 
-def variables(content: bytes) -> dict[str, NDArray[Any] | Sparse | None]:
+def variables(content: bytes) -> dict[str, Any]:
     """Every variable of a file's bytes: an array, a sparse matrix, or None for what holds no plain numbers."""
     order = {b"IM": "<", b"MI": ">"}.get(content[126:128])
     if order is None:
@@ -54,28 +46,19 @@ def _elements(content: bytes, order: str) -> Iterator[tuple[int, bytes]]:
     """(type, bytes) of each element in turn; up to four bytes are packed into the tag itself."""
     at = 0
     while at < len(content):
-        first, size = _words(content[at : at + 8], order)
-        if first >> 16:
-            kind, size, start, step = first & 0xFFFF, first >> 16, at + 4, 8
-            most = at + 8
-        else:
-            kind, start = first, at + 8
-            step = 8 + size + (0 if kind == _COMPRESSED else -size % 8)
-            most = len(content)
-        if start + size > most:
+        if at + 8 > len(content):
+            raise Damaged("it ends inside a tag")
+        kind, size = np.frombuffer(content[at : at + 8], f"{order}u4").tolist()
+        start, end, padding = at + 8, len(content), 0 if kind == _COMPRESSED else -size % 8
+        if kind >> 16:
+            kind, size, start, end, padding = kind & 0xFFFF, kind >> 16, at + 4, at + 8, 4 - (kind >> 16)
+        if start + size > end:
             raise Damaged("it ends inside an element")
         yield kind, content[start : start + size]
-        at += step
+        at = start + size + padding
 
 
-def _words(tag: bytes, order: str) -> tuple[int, int]:
-    if len(tag) < 8:
-        raise Damaged("it ends inside a tag")
-    first, second = np.frombuffer(tag, f"{order}u4").tolist()
-    return first, second
-
-
-def _matrix(element: bytes, order: str) -> tuple[str, NDArray[Any] | Sparse | None]:
+def _matrix(element: bytes, order: str) -> tuple[str, Any]:
     parts = list(_elements(element, order)) if element else []
     if len(parts) < 3:
         raise Damaged("a variable has no header")
@@ -102,16 +85,16 @@ def _dense(shape: tuple[int, ...], stored: list[NDArray[Any]]) -> NDArray[Any]:
     return stored[0].reshape(shape, order="F")
 
 
-def _sparse(shape: tuple[int, ...], stored: list[NDArray[Any]]) -> Sparse:
+def _sparse(shape: tuple[int, ...], stored: list[NDArray[Any]]) -> Any:
     """Compressed columns: row numbers, where each column starts among them, values."""
     if len(stored) != 3 or len(shape) != 2 or any(part.dtype.kind == "f" for part in stored[:2]):
         raise Damaged("a sparse matrix has not the three parts that it needs")
     rows, starts, values = stored
-    sizes: NDArray[np.intp] = np.diff(starts.astype(np.intp)).astype(np.intp)
-    count = int(starts[-1]) if len(starts) else -1
-    if len(starts) != shape[1] + 1 or starts[0] != 0 or (sizes < 0).any() or count > min(len(rows), len(values)):
+    starts, count = starts.astype(np.intp), int(starts[-1]) if len(starts) else -1
+    falling = (np.diff(starts) < 0).any()
+    if len(starts) != shape[1] + 1 or starts[0] != 0 or falling or count > min(len(rows), len(values)):
         raise Damaged("the columns of a sparse matrix do not fit its entries")
     rows = rows[:count].astype(np.intp)
     if count and (rows.min() < 0 or rows.max() >= shape[0]):
         raise Damaged("a sparse matrix has an entry outside its shape")
-    return Sparse(shape, rows, np.repeat(np.arange(shape[1]), sizes), values[:count])
+    return csc_array((values[:count], rows, starts), shape=shape)

@@ -21,6 +21,7 @@ _OPCODES = (
 )
 _SCARCE = frozenset(["REDUCE", "BUILD", "EMPTY_TUPLE", "TUPLE", "TUPLE1", "TUPLE2", "TUPLE3"])
 _MOST_SCARCE = 64  # a batch has about ten; thousands of nested tuples would overflow the stack when hashed
+_DAMAGE = (pickle.UnpicklingError, EOFError, AttributeError, LookupError, TypeError, ValueError, OverflowError)
 _MOST_MEMO = 1_000_000  # the unpickler allocates up to the highest number asked for
 
 
@@ -36,15 +37,7 @@ def loads(content: bytes, name: str) -> Any:
     except _Refused as error:
         said = f"{name} must be a pickle of plain values and arrays; {error}. Nothing of it was run."
         raise ValueError(said) from error
-    except (
-        pickle.UnpicklingError,
-        EOFError,
-        AttributeError,
-        LookupError,
-        TypeError,
-        ValueError,
-        OverflowError,
-    ) as error:
+    except _DAMAGE as error:
         said = " ".join(str(error).split())
         raise ValueError(f"{name} must be a whole pickle; {said}. Download it again.") from error
 

@@ -17,9 +17,8 @@ def check_unpacked(path: Path, gigabytes: float) -> None:
     except (OSError, EOFError, ValueError, NotImplementedError, RuntimeError, zipfile.BadZipFile, pa.ArrowException):
         return
     if size > limit:
-        raise ValueError(
-            f"a compressed file must not hold more than {gigabytes:g} GB; {path} does. If you trust it, say --unpacked with a larger number."
-        )
+        remedy = "If you trust it, say --unpacked with a larger number."
+        raise ValueError(f"a compressed file must not hold more than {gigabytes:g} GB; {path} does. {remedy}")
 
 
 def _size(path: Path, limit: int) -> int:

@@ -14,6 +14,8 @@ from oneof.data.files.idx import read_idx
 from oneof.data.files.mat import read_mat
 from oneof.storage.did_you_mean import did_you_mean
 
+Labels = NDArray[np.intp]
+
 
 @dataclass(frozen=True)
 class Dataset:
@@ -21,10 +23,10 @@ class Dataset:
 
     name: str
     x: NDArray[Any]  # [n, d] float32, or uint8 images [n, h, w] or [n, h, w, 3]; test rows last where there are such
-    labels: NDArray[np.intp]  # [n]; -1 where the file does not say
+    labels: Labels  # [n]; -1 where the file does not say
     classes: list[str]  # [c]
     candidates: NDArray[np.bool_] | None  # [n, c], where the set comes with candidate sets
-    test: NDArray[np.intp] | None  # rows of the publisher's test part
+    test: Labels | None  # rows of the publisher's test part
     votes: NDArray[np.intp] | None = None  # [n, c] how many people named each label; 0 where nobody was asked
 
 
@@ -69,9 +71,8 @@ def load(name: str, data_dir: str | Path | None = None) -> Dataset:
         return named.read(name, Path())
     folder = data_folder(data_dir)
     if folder is None:
-        raise ValueError(
-            f"data_dir or the environment variable ONEOF_DATA must name the folder of data sets; neither does. {_needs(name)}"
-        )
+        got = f"neither does. {_needs(name)}"
+        raise ValueError(f"data_dir or the environment variable ONEOF_DATA must name the folder of data sets; {got}")
     absent = missing(name, folder)
     if absent:
         raise ValueError(f"data set {name!r} must lie in {folder}; missing there: {', '.join(absent)}. {_needs(name)}")
@@ -128,9 +129,8 @@ def _join(name: str, parts: list[tuple[NDArray[Any], NDArray[Any]]]) -> tuple[ND
     shapes = {images.shape[1:] for images, _ in parts}
     counts = [(len(images), labels.shape) for images, labels in parts]
     if len(shapes) > 1 or any(shape != (n,) for n, shape in counts):
-        raise ValueError(
-            f"{name} must hold one label per image, and images of one size; got {counts} and {sorted(shapes)}."
-        )
+        got = f"got {counts} and {sorted(shapes)}."
+        raise ValueError(f"{name} must hold one label per image, and images of one size; {got}")
     return np.concatenate([images for images, _ in parts]), np.concatenate([y for _, y in parts]).astype(np.intp)
 
 
@@ -169,9 +169,7 @@ def _cifar10h(name: str, folder: Path) -> Dataset:
     return _with_votes(name, folder, counts, slice(-len(counts), None), None)
 
 
-def _with_votes(
-    name: str, folder: Path, counts: NDArray[np.intp], rows: slice, truth: NDArray[np.intp] | None
-) -> Dataset:
+def _with_votes(name: str, folder: Path, counts: Labels, rows: slice, truth: Labels | None) -> Dataset:
     data = load("cifar10", folder)
     if len(data.labels[rows]) != len(counts) or (truth is not None and (truth != data.labels[rows]).any()):
         raise ValueError(f"{NAMED[name].files[0]} must have votes on CIFAR-10's images, in its order; it has others.")

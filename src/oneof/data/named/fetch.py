@@ -27,20 +27,18 @@ class Patience:
     total: float = 3600.0  # seconds for one file
 
 
-def get(name: str, folder: Path, progress: Callable[[str], Progress], patience: Patience | None = None) -> list[Path]:
+def get(name: str, folder: Path, progress: Callable[[str], Progress]) -> list[Path]:
     """Download the files of a named set that are not in the folder; gives the paths of those that came."""
     named = find(name)
     if not named.files:
         raise ValueError(f"data set {name!r} comes with the package; there is nothing to get.")
     if not named.download:
-        raise ValueError(
-            f"data set {name!r} must be downloaded by hand; get it from {named.address} and put {', '.join(named.files)} "
-            f"into {folder}."
-        )
+        advice = f"get it from {named.address} and put {', '.join(named.files)} into {folder}"
+        raise ValueError(f"data set {name!r} must be downloaded by hand; {advice}.")
     absent = [file for file in named.files if not (folder / file).is_file()]
     for file in absent:
         address = named.download + Path(file).name
-        download(address, folder / file, named.checksums.get(file), progress(file), patience or Patience())
+        download(address, folder / file, named.checksums.get(file), progress(file), Patience())
     return [folder / file for file in absent]
 
 
@@ -53,10 +51,9 @@ def download(address: str, target: Path, sha256: str | None, progress: Progress,
     _persist(address, part, progress, patience)
     if sha256 is not None and (found := _sha256(part, target.name)) != sha256:
         part.unlink()
-        raise ValueError(
-            f"{address} must serve the published file; its SHA-256 is {found[:12]}..., not {sha256[:12]}.... "
-            "Nothing was kept: try again later, or get the file elsewhere."
-        )
+        got = f"its SHA-256 is {found[:12]}..., not {sha256[:12]}..."
+        remedy = "Nothing was kept: try again later, or get the file elsewhere."
+        raise ValueError(f"{address} must serve the published file; {got}. {remedy}")
     part.replace(target)
 
 
@@ -72,10 +69,9 @@ def _persist(address: str, part: Path, progress: Progress, patience: Patience) -
             failures, most = 0 if _size(part) > most else failures + 1, max(most, _size(part))
             if failures >= patience.attempts or time.monotonic() > end:
                 reason = " ".join(str(error).split()) or type(error).__name__
-                raise ValueError(
-                    f"{address} must come whole; {failures} attempts in a row brought nothing ({reason}). "
-                    f"Run it again to go on from {_size(part)} bytes."
-                ) from error
+                got = f"{failures} attempts in a row brought nothing ({reason})"
+                remedy = f"Run it again to go on from {_size(part)} bytes."
+                raise ValueError(f"{address} must come whole; {got}. {remedy}") from error
             time.sleep(min(patience.wait * 2**failures, 30.0))
 
 

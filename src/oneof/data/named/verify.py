@@ -8,7 +8,7 @@ import numpy as np
 
 from oneof.data.files.cifar import binary_rows, images_and_labels, read_batches
 from oneof.data.files.idx import open_content
-from oneof.data.named.catalogue import NO_SETS, Dataset, Figures, Named, cifar_path, find, load
+from oneof.data.named.catalogue import NO_SETS, Dataset, Named, cifar_path, find, load
 
 _SPLIT = "the paper's train and test are an 80/20 split of the file"
 
@@ -62,19 +62,17 @@ def _figures(data: Dataset, named: Named) -> list[Finding]:
     paper = named.paper
     if paper is None:
         return [Finding(data.name, "figures", "none", "-", "explained", "the paper does not use this set")]
-    pairs = [*_row_counts(data, paper), ("features", str(paper.features), str(int(np.prod(data.x.shape[1:])))),
-             ("classes", str(paper.classes), str(len(data.classes)))]  # fmt: skip
+    rows = len(data.x)
+    pairs = [("rows", f"{paper.train} + {paper.test} = {paper.train + paper.test}", str(rows))]
+    if data.test is not None:
+        test = len(data.test)
+        pairs = [("train", str(paper.train), str(rows - test)), ("test", str(paper.test), str(test))]
+    pairs.append(("features", str(paper.features), str(int(np.prod(data.x.shape[1:])))))
+    pairs.append(("classes", str(paper.classes), str(len(data.classes))))
     average = NO_SETS if data.candidates is None else f"{data.candidates.sum(1).mean():.2f}"
     pairs.append(("average", f"{paper.average:.2f}", average))
     findings = [_compare(data.name, what, expected, found, named.notes.get(what)) for what, expected, found in pairs]
     return [f._replace(note=_SPLIT) if f.what == "rows" and f.verdict == "equal" else f for f in findings]
-
-
-def _row_counts(data: Dataset, paper: Figures) -> list[tuple[str, str, str]]:
-    if data.test is None:
-        return [("rows", f"{paper.train} + {paper.test} = {paper.train + paper.test}", str(len(data.x)))]
-    test = len(data.test)
-    return [("train", str(paper.train), str(len(data.x) - test)), ("test", str(paper.test), str(test))]
 
 
 def _compare(name: str, what: str, expected: str, found: str, note: tuple[str, str] | None = None) -> Finding:
