@@ -34,7 +34,7 @@ _FACTS = {
     "d": int,
     "classes": [str],
     "features": [str],
-    "chosen": (list, dict),
+    "chosen": [dict],
     "learners": {str: NUMBER},
     "rule": str,
     "estimate": {
