@@ -14,7 +14,6 @@ import torch
 from oneof.data.encode import Encoding
 from oneof.purify import Pop
 from oneof.runs.explain import explained, queue, reason
-from oneof.runs.label_studio import tasks, write_tasks
 from oneof.runs.labels import (
     Opinions,
     ask_networks,
@@ -26,6 +25,7 @@ from oneof.runs.labels import (
 )
 from oneof.runs.model import Model, member_of
 from oneof.runs.nearest_rows import Evidence, expected_gain, find_evidence, nearest
+from oneof.runs.review.label_studio import tasks, write_tasks
 from oneof.storage.sheets import check_out
 from oneof.training.dense import Dense
 from oneof.training.fit import fit

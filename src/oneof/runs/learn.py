@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,7 +18,7 @@ from oneof.data.images import coarse
 from oneof.metrics import CRITERIA
 from oneof.runs.accuracy import ENOUGH, SAMPLE, Claim, Judged, claim, drawn_rows, random_sample
 from oneof.runs.calibrate import calibrate
-from oneof.runs.folder import FACTS, PURIFIED, ROWS, TRAINING, write_json, write_rows, write_table
+from oneof.runs.folder import FACTS, PURIFIED, ROWS, TRAINING, write_json, write_rows
 from oneof.runs.labels import (
     Judgement,
     Opinions,
@@ -43,6 +43,7 @@ from oneof.selection.space import Space
 from oneof.selection.trying import Search
 from oneof.storage.rows import Row
 from oneof.storage.settings import plain_value
+from oneof.storage.sheets import write_sheet
 from oneof.training.state import Fit
 from oneof.version import __version__
 
@@ -116,7 +117,7 @@ class Learned(NamedTuple):
             "chosen": self.chosen,
             "learners": self.model.learners,
             "rule": self.rule,
-            "estimate": self.claim.plain,
+            "estimate": asdict(self.claim),
         }
 
 
@@ -236,7 +237,7 @@ def training_record(fits: Sequence[Fit]) -> dict[str, Any]:
 def write_learned(learned: Learned, folder: Path, facts: dict[str, Any]) -> None:
     """Write every part into a folder that exists, run.json last: with it the run is finished."""
     save_model(learned.model, folder)
-    write_table(learned.purified, folder / PURIFIED)
+    write_sheet(learned.purified, folder / PURIFIED)
     write_json(learned.training, folder / TRAINING)
     write_rows(learned.tried, folder / ROWS)
     write_sample(learned.purified, folder)
