@@ -134,7 +134,7 @@ def _facts(n: int, names: list[str], gold: bool) -> dict[str, Any]:
         "features": [f"x{j}" for j in range(24)],
         "candidates": "candidates",
         "learners": {"networks": 1.0},
-        "chosen": {"lr": 0.05, "hidden": [128], "scaling": "feature", "purify": {"Pop": {"warm_up": 20}}},
+        "chosen": [{"lr": 0.05, "hidden": [128], "scaling": "feature", "purify": {"Pop": {"warm_up": 20}}}],
         "rule": "covering",
         "estimate": {
             "verdict": "interval",

@@ -11,7 +11,7 @@ Every fit adds a row; only what is missing is run. `claims/data.py` has the tabl
 from __future__ import annotations
 
 import time
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -60,7 +60,7 @@ def perform(kind: str, seed: int, given: World, space: Space) -> Row:
         "c": len(classes),
         "new": len(right),
         "accuracy": float(right.mean()),
-        **learned.claim.plain,
+        **asdict(learned.claim),
         "seconds": round(time.monotonic() - begun, 1),
         **origin("cpu"),
     }

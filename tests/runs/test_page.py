@@ -21,11 +21,10 @@ from oneof.cli.report import report
 from oneof.runs.accuracy import drawn_rows, share_limits
 from oneof.runs.folder import Run
 from oneof.runs.page import balance, came_in, gold, render_page, training
-from oneof.runs.page.balance import audit_classes
+from oneof.runs.page.balance import audit_classes, count_pairs
 from oneof.runs.page.gold import compare_gold
 from oneof.runs.page.groups import audit_groups
-from oneof.runs.page.pairs import count_pairs
-from oneof.runs.page.queue import line_up
+from oneof.runs.page.rows import line_up
 from oneof.runs.purified import read_purified
 from oneof.runs.review.cards import shown_table
 
@@ -285,7 +284,7 @@ def test_the_queue_begins_where_an_answer_gains_most(table, plain):
     asked = sorted((row for row in plain if row["ask"]), key=lambda row: -row["gain"])
     found = line_up(table)
     assert found.length == len(asked)
-    assert [each.row for each in found.head] == [row["row"] for row in asked[:20]]
+    assert [each["row"] for each in found.head] == [row["row"] for row in asked[:20]]
     assert found.doubt == pytest.approx(sum(1 - row["probability"] for row in asked))
 
 

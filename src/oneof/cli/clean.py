@@ -26,7 +26,7 @@ def clean(
     """Write the label of every training row, why it was chosen, and which rows to ask a person about, in order."""
     from oneof.runs.explain import explained
     from oneof.runs.folder import Run
-    from oneof.runs.label_studio import tasks, tasks_of, write_tasks
+    from oneof.runs.review.label_studio import tasks, tasks_of, write_tasks
     from oneof.storage.sheets import ENDINGS, check_out, write_sheet
 
     check_out(out, (*ENDINGS, ".json"))

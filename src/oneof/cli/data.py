@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
@@ -13,9 +13,6 @@ from rich.table import Table
 
 from oneof.cli.columns import DataFolder
 from oneof.cli.terminal import Terminal
-
-if TYPE_CHECKING:
-    from oneof.data.named.verify import Finding
 
 _MARKS = {"equal": "[green]equal[/]", "explained": "[yellow]explained[/]", "differs": "[red]differs[/]"}
 
@@ -47,16 +44,14 @@ def _list(names: list[str], folder: Path | None, as_json: bool) -> None:
 
     rows = [{"name": name, "title": NAMED[name].title, **_where(name, folder)} for name in names]
     if as_json:
-        typer.echo(json.dumps(rows, indent=1))
-        return
+        return typer.echo(json.dumps(rows, indent=1))
     table = Table("name", "rows", "features", "classes", "labels per set", "where")
     for row in rows:
-        figures: tuple[object, ...] = (1797, 64, 10, "-")
-        if paper := NAMED[row["name"]].paper:
-            figures = (paper.train + paper.test, *paper[2:])
+        paper = NAMED[row["name"]].paper
+        figures = (paper.train + paper.test, *paper[2:]) if paper else (1797, 64, 10, "-")
         table.add_row(row["name"], *map(str, figures), row["where"] or f"[dim]absent: {row['address']}[/]")
     _print(table)
-    typer.echo(f"Figures are the paper's. Folder: {folder or 'none; give --data-dir or set ONEOF_DATA'}.")
+    return typer.echo(f"Figures are the paper's. Folder: {folder or 'none; give --data-dir or set ONEOF_DATA'}.")
 
 
 def _where(name: str, folder: Path | None) -> dict[str, str]:
@@ -65,13 +60,13 @@ def _where(name: str, folder: Path | None) -> dict[str, str]:
     named = NAMED[name]
     here = {"address": named.address, "licence": named.licence}
     if not named.files:
-        return {**here, "where": "with the package"}
+        return here | {"where": "with the package"}
     if folder is None or missing(name, folder):
-        return {**here, "where": "", "needs": ", ".join(named.files)}
-    if named.folder and (folder / named.folder).is_dir():
-        return {**here, "where": str(folder / named.folder)}
-    first = folder / named.files[0]
-    return {**here, "where": str(first if len(named.files) == 1 else first.parent)}
+        return here | {"where": "", "needs": ", ".join(named.files)}
+    first, own = folder / named.files[0], folder / (named.folder or "")
+    return here | {
+        "where": str(own if named.folder and own.is_dir() else first if len(named.files) == 1 else first.parent)
+    }
 
 
 def _verify(names: list[str], folder: Path | None, as_json: bool) -> None:
@@ -84,23 +79,19 @@ def _verify(names: list[str], folder: Path | None, as_json: bool) -> None:
         raise ValueError(f"data_dir must be a folder; {folder} is not.")
     absent = [name for name in names if NAMED[name].files and missing(name, folder)]
     findings = [finding for name in names if name not in absent for finding in verify(name, folder)]
+    count = {verdict: sum(finding.verdict == verdict for finding in findings) for verdict in _MARKS}
     if as_json:
         typer.echo(json.dumps([finding._asdict() for finding in findings], indent=1))
     else:
-        _show(findings, absent)
-    if any(finding.verdict == "differs" for finding in findings):
+        table = Table("set", "what", "expected", "found", "verdict", "note")
+        for finding in findings:
+            table.add_row(*finding._replace(verdict=_MARKS[finding.verdict]))
+        _print(table)
+        typer.echo(", ".join(f"{number} {verdict}" for verdict, number in count.items()) + ".")
+        if absent:
+            typer.echo(f"Not here: {', '.join(absent)}.")
+    if count["differs"]:
         raise typer.Exit(1)
-
-
-def _show(findings: list[Finding], absent: list[str]) -> None:
-    table = Table("set", "what", "expected", "found", "verdict", "note")
-    for finding in findings:
-        table.add_row(*finding._replace(verdict=_MARKS[finding.verdict]))
-    _print(table)
-    count = {verdict: sum(finding.verdict == verdict for finding in findings) for verdict in _MARKS}
-    typer.echo(", ".join(f"{number} {verdict}" for verdict, number in count.items()) + ".")
-    if absent:
-        typer.echo(f"Not here: {', '.join(absent)}.")
 
 
 def _get(name: str, folder: Path | None) -> None:
@@ -122,5 +113,4 @@ def _get(name: str, folder: Path | None) -> None:
 
 def _print(table: Table) -> None:
     """A table as wide as it needs where nobody watches: a pipe has no width to wrap at."""
-    console = Terminal()
-    console.print(table) if console.is_terminal else Terminal(width=220).print(table)
+    (Terminal() if Terminal().is_terminal else Terminal(width=220)).print(table)

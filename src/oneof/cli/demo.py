@@ -46,15 +46,6 @@ class Digits(NamedTuple):
     votes: Words  # [n - NEW, person]
 
 
-class Result(NamedTuple):
-    """A line of the table: whose labels, and a classifier that was trained on them, asked about the new digits."""
-
-    title: str
-    labels: Words
-    learner: str
-    predicted: Words
-
-
 def _from_votes_to_labels(out: Path, epochs: int | None) -> None:
     from oneof.cli.clean import clean
     from oneof.cli.fit import fit
@@ -68,8 +59,7 @@ def _from_votes_to_labels(out: Path, epochs: int | None) -> None:
     _run(clean, out / "run", out=out / "labels.csv")
     _run(predict, out / "run", out / "new.csv", out=out / "predictions.csv")
     _run(report, out / "run", out=out / "report.html")
-    *rivals, ceiling = _rivals(digits, out / "votes.csv")
-    results = [*rivals, _ours(out), ceiling]
+    results = _results(digits, out)
     _show(digits, results)
     _draw(digits, results, out / "demo.png")
     typer.echo(
@@ -133,9 +123,13 @@ def _write_tables(digits: Digits, out: Path) -> None:
 # ------------------------------------------------------------------------------------------------------- what comes out
 
 
-def _rivals(digits: Digits, votes: Path) -> list[Result]:
-    """What one would do without this package, each followed by logistic regression; last, what that learns from the truth."""
+def _results(digits: Digits, out: Path) -> dict[str, tuple[Words, str, Words]]:
+    """Whose labels, these, what learned from them, and what that says of the new digits.
+
+    What one would do without this package is followed by logistic regression; last, what that learns from the truth.
+    """
     import numpy as np
+    from pyarrow.csv import read_csv
     from sklearn.linear_model import LogisticRegression
 
     from oneof.votes import dawid_skene, read_long
@@ -143,41 +137,40 @@ def _rivals(digits: Digits, votes: Path) -> list[Result]:
     n = len(digits.votes)
     counts = (digits.votes[..., None] == np.array(NAMES)).sum(1)
     at_random = np.random.default_rng(0).random(counts.shape)  # ties
-    read = read_long(votes)
-    estimated = np.array(read.labels)[dawid_skene(read).posterior.argmax(1)]
-    found = {"majority vote": np.array(NAMES)[(counts + 0.1 * at_random).argmax(1)], "Dawid-Skene": estimated}
-    results = []
-    for title, labels in (found | {"the truth": digits.labels[:n]}).items():
+    read = read_long(out / "votes.csv")
+    ours, predicted = (
+        np.array(read_csv(out / name)["label"].to_pylist()) for name in ("labels.csv", "predictions.csv")
+    )
+
+    def learned_from(labels: Words) -> tuple[Words, str, Words]:
         learner = LogisticRegression(max_iter=1000).fit(digits.pixels[:n] / 16, labels)
-        results.append(Result(title, labels, "logistic regression", learner.predict(digits.pixels[n:] / 16)))
-    return results
+        return labels, "logistic regression", learner.predict(digits.pixels[n:] / 16)
+
+    return {
+        "majority vote": learned_from(np.array(NAMES)[(counts + 0.1 * at_random).argmax(1)]),
+        "Dawid-Skene": learned_from(np.array(read.labels)[dawid_skene(read).posterior.argmax(1)]),
+        "oneof": (ours, "its networks", predicted),
+        "the truth": learned_from(digits.labels[:n]),
+    }
 
 
-def _ours(out: Path) -> Result:
-    import numpy as np
-    from pyarrow.csv import read_csv
-
-    files = [out / "labels.csv", out / "predictions.csv"]
-    labels, predicted = (np.array(read_csv(file)["label"].to_pylist()) for file in files)
-    return Result("oneof", labels, "its networks", predicted)
-
-
-def _show(digits: Digits, results: list[Result]) -> None:
+def _show(digits: Digits, results: dict[str, tuple[Words, str, Words]]) -> None:
     from rich.console import Console
     from rich.table import Table
 
     n = len(digits.votes)
-    asked = f"The truth of {n:,} digits with votes and {NEW} new ones; no command above saw it."
-    title = f"\nWhich labels are right? {asked}"
+    title = (
+        f"\nWhich labels are right? The truth of {n:,} digits with votes and {NEW} new ones; no command above saw it."
+    )
     table = Table("labels from", "right", "learner", "new digits right", title=title, title_justify="left")
-    for one in results:
-        hits = (one.labels == digits.labels[:n], one.predicted == digits.labels[n:])
+    for whose, (labels, learner, predicted) in results.items():
+        hits = (labels == digits.labels[:n], predicted == digits.labels[n:])
         right, later = (f"{100 * hit.mean():.1f} %" for hit in hits)
-        table.add_row(one.title, right, one.learner, later, style="bold" if one.title == "oneof" else None)
+        table.add_row(whose, right, learner, later, style="bold" if whose == "oneof" else None)
     Console().print(table)
 
 
-def _draw(digits: Digits, results: list[Result], path: Path) -> None:
+def _draw(digits: Digits, results: dict[str, tuple[Words, str, Words]], path: Path) -> None:
     """How often each person and each way is right, and the first pictures on which majority and oneof differ."""
     import matplotlib.pyplot as plt
     import numpy as np
@@ -185,7 +178,7 @@ def _draw(digits: Digits, results: list[Result], path: Path) -> None:
     from oneof.paper.curves import COLOURS
 
     truth = digits.labels[: len(digits.votes)]
-    ways = {one.title: one.labels for one in results[:-1]}
+    ways = {whose: labels for whose, (labels, *_) in results.items() if whose != "the truth"}
     right = {who: (said == truth).mean() for who, said in zip(CARE, digits.votes.T, strict=True)}
     right |= {title: (labels == truth).mean() for title, labels in ways.items()}
     figure = plt.figure(figsize=(11, 4), layout="constrained")

@@ -13,7 +13,6 @@ from oneof.cli.terminal import say
 
 if TYPE_CHECKING:
     from oneof.candidates.generate import Kind
-    from oneof.data.named.catalogue import Dataset
 
 
 def generate(
@@ -38,6 +37,7 @@ def generate(
     from oneof.data.named.catalogue import NAMED, load
     from oneof.storage.files import written_beside
     from oneof.storage.settings import plain_value
+    from oneof.training.teacher import dataset_logits
 
     how = _kind(kind, rate, matrix)
     if average is not None and not isinstance(how, Instance):
@@ -47,9 +47,11 @@ def generate(
     data = load(name, data_dir)
     if (data.labels < 0).any():
         raise ValueError(f"{name} must have a true label in every row; row {int((data.labels < 0).argmax())} has none.")
-    logits = _logits(data, how, seed, teacher_epochs, device)
-    if average is not None and isinstance(how, Instance):
-        how = reach(how, average, logits, data.labels)
+    logits = None
+    if isinstance(how, Instance):
+        said = f"classifier for {data.name}"
+        logits = dataset_logits(data, seed=seed, epochs=teacher_epochs, device=device, progress=said)
+        how = how if average is None else reach(how, average, logits, data.labels)
     sets = draw_sets(data.labels, len(data.classes), how, seed=seed, logits=logits)
     made = json.dumps({"dataset": name, "kind": plain_value(how), "seed": seed, "teacher_epochs": teacher_epochs})
     with written_beside(out) as file:
@@ -72,24 +74,13 @@ def _kind(name: str, rate: float | None, matrix: Path | None) -> Kind:
 
     if name not in KINDS:
         raise ValueError(f"kind must be one of {', '.join(KINDS)}; got {name!r}.")
-    make: Callable[..., Kind] = KINDS[name]
-    if name == "class":
-        if matrix is None:
-            raise ValueError("kind 'class' needs a matrix; give --matrix FILE, a CSV of c x c probabilities.")
-        return make(matrix=tuple(map(tuple, _numbers(matrix))))
-    if matrix is not None:
+    if name == "class" and matrix is None:
+        raise ValueError("kind 'class' needs a matrix; give --matrix FILE, a CSV of c x c probabilities.")
+    if name != "class" and matrix is not None:
         raise ValueError(f"matrix goes with kind 'class'; got kind {name!r}.")
-    if rate is None:
-        return make()
-    if "rate" not in KINDS[name].__dataclass_fields__:
+    if rate is not None and "rate" not in KINDS[name].__dataclass_fields__:
         raise ValueError(f"kind {name!r} has no rate; got {rate}.")
-    return make(rate=rate)
-
-
-def _logits(data: Dataset, how: Kind, seed: int, epochs: int, device: str) -> object:
-    from oneof.candidates.generate import Instance
-    from oneof.training.teacher import dataset_logits
-
-    if not isinstance(how, Instance):
-        return None
-    return dataset_logits(data, seed=seed, epochs=epochs, device=device, progress=f"classifier for {data.name}")
+    make: Callable[..., Kind] = KINDS[name]
+    if matrix is not None:
+        return make(matrix=tuple(map(tuple, _numbers(matrix))))
+    return make() if rate is None else make(rate=rate)

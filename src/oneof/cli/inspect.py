@@ -63,18 +63,16 @@ def _show(found: Inspection, file: Path, empty: str) -> None:
         share = f"{worst.degree:.1%} of the sets that hold {worst.label} hold {worst.other}"
         lines.append(f"ambiguity degree {worst.degree:.3f}: {share}, no pair has more")
     console.print(Text("\n".join(lines)))
-    for table in (_sizes(found), _labels(found), _findings(found)):
-        console.print()
-        console.print(table)
-
-
-def _sizes(found: Inspection) -> Table:
-    counts = found.counts
-    table = Table("labels", "rows", "", title="set sizes", title_justify="left", box=None)
+    sizes = Table("labels", "rows", "", title="set sizes", title_justify="left", box=None)
     for size, rows in enumerate(counts.sizes):
         if rows:
-            table.add_row(str(size), f"{rows:,}", "█" * max(1, round(_BAR * rows / max(counts.sizes))))
-    return table
+            sizes.add_row(str(size), f"{rows:,}", "█" * max(1, round(_BAR * rows / max(counts.sizes))))
+    findings = Table.grid(padding=(0, 2))
+    for finding in found.findings:
+        findings.add_row(Text(finding.severity, style=_STYLE[finding.severity]), Text(finding.text))
+    for table in (sizes, _labels(found), findings):
+        console.print()
+        console.print(table)
 
 
 def _labels(found: Inspection) -> Table:
@@ -87,11 +85,4 @@ def _labels(found: Inspection) -> Table:
         k = max((k for k in order if k != j), key=lambda k: together[j][k])
         partner = f"{counts.classes[k]} ({together[j][k] / counts.held[j]:.0%})" if together[j][k] else "none"
         table.add_row(Text(str(counts.classes[j])), f"{counts.held[j]:,}", f"{counts.share[j]:.1%}", Text(partner))
-    return table
-
-
-def _findings(found: Inspection) -> Table:
-    table = Table.grid(padding=(0, 2))
-    for finding in found.findings:
-        table.add_row(Text(finding.severity, style=_STYLE[finding.severity]), Text(finding.text))
     return table

@@ -1,13 +1,18 @@
 """`oneof predict RUN FILE --out PRED`: labels for new rows."""
 
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from tempfile import TemporaryDirectory
+from typing import Annotated, Any
 
 import typer
 
 from oneof.cli.columns import CacheFolder, RunFolder
-from oneof.cli.piped import PIPE, piped
 from oneof.cli.terminal import say
+
+PIPE = Path("-")
 
 
 def predict(
@@ -45,14 +50,8 @@ def predict(
         beside = Path() if file == PIPE else folder_of(file)  # where pictures are looked up
         read = model.encoding.pictures(columns, beside) if model.encoding.pixels else None
         x = read.levels if read else model.encoding.transform(columns, folder=beside, cache=cache_dir, named=named)
-        found = prediction_table(
-            model.probabilities(x),
-            model.classes,
-            model.calibration,
-            distribution=distribution,
-            accuracy=accuracy,
-            sets=sets,
-        )
+        asked: dict[str, Any] = {"distribution": distribution, "accuracy": accuracy, "sets": sets}
+        found = prediction_table(model.probabilities(x), model.classes, model.calibration, **asked)
         if read and read.fault:
             say(read.fault, err=True)
             found = found.take(
@@ -64,16 +63,25 @@ def predict(
     say(f"wrote {out}: {_in_words(found, model.calibration, accuracy, sets)}", err=out == PIPE)
 
 
-def _in_words(found: object, calibration: dict[str, object], accuracy: float | None, sets: float | None) -> str:
-    import pyarrow as pa
+@contextmanager
+def piped(file: Path, out: Path) -> Iterator[tuple[Path, Path]]:
+    """Files to read and write. Where "-" is said they hold the CSV of standard input, and what goes to standard output at the end."""
+    with TemporaryDirectory() as folder:
+        source = Path(folder, "input.csv") if file == PIPE else file
+        result = Path(folder, "output.csv") if out == PIPE else out
+        if file == PIPE:
+            source.write_bytes(sys.stdin.buffer.read())
+        yield source, result
+        if out == PIPE:
+            sys.stdout.write(result.read_text(encoding="utf-8"))
 
-    assert isinstance(found, pa.Table)
+
+def _in_words(found: Any, calibration: dict[str, Any], accuracy: float | None, sets: float | None) -> str:
     words = [f"{found.num_rows:,} rows"]
     by = f"by {calibration['by']}" + (f", {calibration['reason']}" * (calibration["by"] != "gold labels"))
     if accuracy is not None:
-        words.append(
-            f"{sum(found['abstained'].to_pylist()):,} abstained to be right in {accuracy:.0%} of the others ({by})"
-        )
+        abstained = sum(found["abstained"].to_pylist())
+        words.append(f"{abstained:,} abstained to be right in {accuracy:.0%} of the others ({by})")
     if sets is not None:
         size = sum(map(len, found["set"].to_pylist())) / max(1, found.num_rows)
         words.append(f"sets of {size:.2f} labels to hold the right one in {sets:.0%} of rows ({by})")

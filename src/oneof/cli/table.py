@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,10 +13,9 @@ from oneof.cli.columns import DataFolder
 
 if TYPE_CHECKING:
     from oneof.paper.experiments import Table
-    from oneof.paper.obtain import Cell, Place
+    from oneof.paper.obtain import Cell
 
-FORMS = ("rich", "markdown", "latex")
-PLACES = ("processes", "ray")
+FORMS, PLACES = ("rich", "markdown", "latex"), ("processes", "ray")
 
 
 def table(
@@ -33,46 +33,32 @@ def table(
     deterministic: Annotated[bool, typer.Option("--deterministic", help="Give the same rows to the bit whenever they are run on one machine. Without it they may differ by rounding.")] = False,
 ) -> None:  # fmt: skip
     """Reproduce a table of the paper: run what is missing, and show ours beside the paper's. Stop it at any time; it resumes."""
+    from oneof.paper.experiments import CHARACTERISTICS, TABLES
+    from oneof.paper.obtain import Cell
+
     for what, given, known in (("format", form, FORMS), ("on", on, PLACES)):
         if given not in known:
             raise ValueError(f"{what} must be one of {', '.join(known)}; got {given!r}.")
-    if _characteristics(number):
-        return
-    wanted = _table(number)
+    if number in CHARACTERISTICS:
+        return _characteristics(number)
+    if number not in TABLES:
+        raise ValueError(f"table must be one of {', '.join(map(str, [*TABLES, *CHARACTERISTICS]))}; got {number}.")
+    wanted = TABLES[number]
     names, systems = _names(datasets, wanted.datasets, "data set"), _names(methods, tuple(wanted.systems), "method")
-    asked = Asked(number, wanted, names, systems, _seeds(seeds), rows or _rows_file())
+    numbers, file = _seeds(seeds), rows or _rows_file()
     if not show:
         there = _there(wanted, names if datasets else None, data_dir)
-        _run(asked, there, data_dir, processes, device, on, deterministic)
-    _show(asked, form)
-
-
-class Asked(NamedTuple):
-    """What is asked for of a table."""
-
-    number: int
-    table: Table
-    names: tuple[str, ...]  # of data sets
-    systems: tuple[str, ...]
-    seeds: tuple[int, ...]
-    rows: Path
-
-
-def _table(number: int) -> Table:
-    from oneof.paper.experiments import CHARACTERISTICS, TABLES
-
-    if number not in TABLES:
-        numbers = ", ".join(map(str, [*TABLES, *CHARACTERISTICS]))
-        raise ValueError(f"table must be one of {numbers}; got {number}.")
-    return TABLES[number]
+        protocols = {name: protocol for name in there if (protocol := wanted.protocol(name))}
+        pairs = [(name, system) for name in protocols for system in systems]
+        cells = [Cell(name, wanted.system(system, name), protocols[name], numbers) for name, system in pairs]
+        _run(cells, file, on, data_dir, processes, device, deterministic)
+    return _show(number, names, systems, numbers, file, form)
 
 
 def _names(given: str, known: tuple[str, ...], what: str) -> tuple[str, ...]:
     from oneof.storage.did_you_mean import did_you_mean
 
-    if not given:
-        return known
-    names = tuple(name.strip() for name in given.lower().split(","))
+    names = tuple(name.strip() for name in given.lower().split(",")) if given else known
     for name in names:
         if name not in known:
             raise ValueError(f"{what} must be one of {', '.join(known)}; got {name!r}.{did_you_mean(name, known)}")
@@ -102,40 +88,26 @@ def _seeds(given: str) -> tuple[int, ...]:
 
 
 def _run(
-    asked: Asked, there: list[str], data_dir: Path | None, processes: int, device: str, on: str, deterministic: bool
-) -> None:  # fmt: skip
-    from oneof.paper.obtain import Cell, missing, obtain_all
+    cells: Sequence[Cell], file: Path, on: str, data_dir: Path | None, processes: int, device: str, deterministic: bool
+) -> None:
+    from oneof.paper.obtain import missing, obtain_all
+    from oneof.paper.on_ray import load_ray, on_ray
     from oneof.storage.progress import bar
     from oneof.storage.rows import read
 
-    table = asked.table
-    protocols = {name: protocol for name in there if (protocol := table.protocol(name))}
-    pairs = [(name, system) for name in protocols for system in asked.systems]
-    cells = [Cell(name, table.system(system, name), protocols[name], asked.seeds) for name, system in pairs]
-    todo = missing(cells, read(asked.rows) if asked.rows.exists() else [])
+    todo = missing(cells, read(file) if file.exists() else [])
     if not todo:
         typer.echo("Nothing to run: all rows are there.", err=True)
         return
-    started, trials = time.perf_counter(), sum(_trials(cell) for cell in todo)
+    if on == "ray":
+        load_ray()  # so that one who has none hears of it before anything begins
+    started, trials = time.perf_counter(), sum(len(cell.seeds) * len(cell.protocol.grid) for cell in todo)
     with bar(f"{trials} trials", trials, True) as advance:
-        rows = obtain_all(todo, asked.rows, data_dir, processes, device, place=_place(on), deterministic=deterministic)
-        for cell, _ in rows:
-            advance(f"{cell.dataset}, {cell.system.title}", _trials(cell))
+        place = on_ray if on == "ray" else None
+        for cell, _ in obtain_all(todo, file, data_dir, processes, device, place=place, deterministic=deterministic):
+            advance(f"{cell.dataset}, {cell.system.title}", len(cell.seeds) * len(cell.protocol.grid))
     seconds = time.perf_counter() - started
     typer.echo(f"{trials} trials in {seconds / 60:.1f} minutes, {seconds / trials:.3f} s each.", err=True)
-
-
-def _place(on: str) -> Place | None:
-    if on == "processes":
-        return None
-    from oneof.paper.on_ray import load_ray, on_ray
-
-    load_ray()  # so that one who has none hears of it before anything begins
-    return on_ray
-
-
-def _trials(cell: Cell) -> int:
-    return len(cell.seeds) * len(cell.protocol.grid)
 
 
 def _there(wanted: Table, names: tuple[str, ...] | None, data_dir: Path | None) -> list[str]:
@@ -160,17 +132,19 @@ def _there(wanted: Table, names: tuple[str, ...] | None, data_dir: Path | None) 
     return found
 
 
-def _show(asked: Asked, form: str) -> None:
+def _show(
+    number: int, names: tuple[str, ...], systems: tuple[str, ...], seeds: tuple[int, ...], rows: Path, form: str
+) -> None:
+    from rich.console import Console
+
     from oneof.paper import tables
+    from oneof.paper.experiments import TABLES
     from oneof.storage.rows import read
 
-    number, wanted = asked.number, asked.table
-    files = [file for file in (asked.rows, asked.rows.with_name("images.jsonl")) if file.exists()]
-    scores = tables.scores_of(number, wanted, [row for file in files for row in read(file)], asked.seeds)
-    some = tables.lines(number, wanted, scores, asked.names, asked.systems)
+    wanted, files = TABLES[number], [file for file in (rows, rows.with_name("images.jsonl")) if file.exists()]
+    scores = tables.scores_of(number, wanted, [row for file in files for row in read(file)], seeds)
+    some = tables.lines(number, wanted, scores, names, systems)
     if form == "rich":
-        from rich.console import Console
-
         Console().print(tables.grid(number, wanted, some))
     else:
         typer.echo(tables.markdown(number, wanted, some) if form == "markdown" else tables.latex(number, wanted, some))
@@ -180,18 +154,15 @@ def _show(asked: Asked, form: str) -> None:
             typer.echo(f"\n{tables.gains_text(gains, rule, form)}")
 
 
-def _characteristics(number: int) -> bool:
+def _characteristics(number: int) -> None:
     """Tables 6 and 7: the data sets themselves."""
     from oneof.data.named.catalogue import NAMED
     from oneof.paper.experiments import CHARACTERISTICS
     from oneof.paper.printed import errata
 
-    if number not in CHARACTERISTICS:
-        return False
     typer.echo("| data set | train | test | features | classes | labels per set |\n|---|---|---|---|---|---|")
     for name in CHARACTERISTICS[number]:
         if figures := NAMED[name].paper:
             typer.echo(f"| {NAMED[name].title} | {' | '.join(map(str, figures))} |")
     typer.echo("\n" + "\n".join(f"- Paper: {note}" for note in errata(number)))
     typer.echo("- 'oneof data --verify' compares these figures with the files.")
-    return True

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.markup import escape
@@ -15,7 +16,9 @@ from rich.table import Table
 from oneof.cli.terminal import Terminal
 
 if TYPE_CHECKING:
-    from oneof.votes import Sets, Summary, Votes
+    from oneof.votes import Summary
+
+_FAR = 10  # annotators far from the rest that are shown
 
 
 class Kind(StrEnum):
@@ -55,7 +58,20 @@ def votes(
 
     Rows in messages are counted from 0 below the header. The output's key is its column item: join features on it.
     """
-    from oneof.votes import Spelling, read_label_studio, read_long, read_map, read_taxonomy, read_wide, summarise, write
+    from oneof.votes import (  # fmt: skip
+        Spelling,
+        at_least,
+        read_label_studio,
+        read_long,
+        read_map,
+        read_taxonomy,
+        read_wide,
+        summarise,
+        top_p,
+        union,
+        vaguest,
+        write,
+    )
 
     if out is not None:
         _check_out(out, file, map_file, taxonomy)
@@ -67,22 +83,22 @@ def votes(
         taxonomy=None if taxonomy is None else read_taxonomy(taxonomy),
     )
     kind = kind or _guess(file, columns, from_name)
+    if kind is Kind.wide and confidence is not None:
+        raise ValueError(f"confidence must be left out for a wide table; got {confidence!r}. Use the long form.")
     if kind is Kind.long:
         ballots = read_long(file, item=item, annotator=annotator, label=label, confidence=confidence, spelling=spelling)
     elif kind is Kind.label_studio:
         ballots = read_label_studio(file, from_name=from_name, confidence=confidence, spelling=spelling)
-    elif confidence is None:
-        ballots = read_wide(file, columns=columns or [], item=item, spelling=spelling)
     else:
-        raise ValueError(f"confidence must be left out for a wide table; got {confidence!r}. Use the long form.")
-    sets = _sets(ballots, policy, k, p)
+        ballots = read_wide(file, columns=columns or [], item=item, spelling=spelling)
+    made: dict[str, Any] = {"union": union, "at-least": partial(at_least, k=k), "vaguest": vaguest, "dawid-skene": partial(top_p, p=p)}  # fmt: skip
+    sets = made[policy](ballots)
     if out is not None:
         write(ballots, sets, out)
     summary = summarise(ballots, sets)
     if as_json:
         rows = {name: [one._asdict() for one in getattr(summary, name)] for name in ("agreement", "mistakes")}
-        whole = asdict(summary) | rows
-        typer.echo(json.dumps(whole, indent=2))
+        typer.echo(json.dumps(asdict(summary) | rows, indent=2))
     else:
         _show(summary, policy, out)
 
@@ -105,16 +121,6 @@ def _guess(file: Path, columns: list[str] | None, from_name: str | None) -> Kind
     return Kind.wide if columns else Kind.long
 
 
-def _sets(ballots: Votes, policy: Policy, k: int, p: float) -> Sets:
-    from oneof.votes import at_least, top_p, union, vaguest
-
-    if policy is Policy.at_least:
-        return at_least(ballots, k)
-    if policy is Policy.dawid_skene:
-        return top_p(ballots, p)
-    return union(ballots) if policy is Policy.union else vaguest(ballots)
-
-
 def _show(summary: Summary, policy: Policy, out: Path | None) -> None:
     console = Terminal()
     table = Table(title="votes", show_header=False, title_justify="left")
@@ -122,7 +128,12 @@ def _show(summary: Summary, policy: Policy, out: Path | None) -> None:
         table.add_row(name, escape(value))
     console.print(table)
     if summary.far:
-        console.print(_far(summary))
+        far = Table("annotator", "answers compared", "agree with the others", "95 % interval", title_justify="left")
+        far.title = f"annotators far from the rest ({min(_FAR, len(summary.far))} of {len(summary.far)})"
+        for who in summary.far[:_FAR]:
+            shares = f"{who.rate:.1%}", f"{who.low:.1%} - {who.high:.1%}"
+            far.add_row(escape(who.annotator), f"{who.compared:,}", *shares)
+        console.print(far)
     if out is not None:
         console.print(f"wrote {escape(str(out))}: one row per item; join your features on its column item.")
 
@@ -152,15 +163,7 @@ def _lines(summary: Summary, policy: Policy) -> list[tuple[str, str]]:
     return lines
 
 
-def _histogram(items: dict[int, int], limit: int = 8) -> str:
-    if len(items) > limit:
+def _histogram(items: dict[int, int]) -> str:
+    if len(items) > 8:
         return f"from {min(items):,} to {max(items):,} answers per item"
     return ", ".join(f"{count:,} x {answers}" for answers, count in items.items())
-
-
-def _far(summary: Summary, limit: int = 10) -> Table:
-    table = Table("annotator", "answers compared", "agree with the others", "95 % interval", title_justify="left")
-    table.title = f"annotators far from the rest ({min(limit, len(summary.far))} of {len(summary.far)})"
-    for who in summary.far[:limit]:
-        table.add_row(escape(who.annotator), f"{who.compared:,}", f"{who.rate:.1%}", f"{who.low:.1%} - {who.high:.1%}")
-    return table

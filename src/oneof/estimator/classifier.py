@@ -190,7 +190,7 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         """
         begun = time.monotonic()
         self.__dict__.pop("run_", None)  # what was read from a folder is learned anew
-        x, encoding, readable = self._rows(X)
+        x, encoding, blank = self._rows(X)
         y, counts = split_counts(y)
         candidates = read_y(y, self.classes, len(x), type(self).__name__)
         self.classes_ = candidates.classes
@@ -201,7 +201,7 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
             gold_labels(gold, self.classes_, len(x)),
             group_names(groups, len(x)),
             counts if prior is None else votes_for(prior, *candidates.mask.shape),
-            readable=readable,
+            blank=blank,
         )
         self.learned_ = self._learn(examples)
         self._came_from = examples.facts | {
@@ -213,7 +213,7 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         return self
 
     def _rows(self, X: Any) -> tuple[NDArray[Any], Encoding, NDArray[np.bool_] | None]:
-        """Features [n, d], how they were made, and of pictures which could be read."""
+        """Features [n, d], how they were made, and of pictures which could not be read."""
         columns, roles = self._columns(X)
         encoding = learn_encoding(columns, roles)
         return encoding.transform(columns), encoding, None

@@ -75,7 +75,7 @@ class PartialLabelImageClassifier(PartialLabelClassifier):
         pixels = _array_pixels(X) if _is_array(X) else learn_pixels("X", _cells(X), Path())
         read = _read(X, pixels)
         self.n_features_in_ = read.levels.shape[1]
-        return read.levels, Encoding((), (), (), {}, (), pixels=(pixels,)), read.readable
+        return read.levels, Encoding((), (), (), {}, (), pixels=(pixels,)), ~read.readable
 
     def _search(self) -> Search:
         space = replace(SPACE, purify=SPACE.purify if self.purify else None, epochs=count(self.epochs, "epochs"))

@@ -10,8 +10,8 @@ given. What cannot be tested at all is said: that sets hold the truth.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,11 +58,6 @@ class Claim:
         if self.value is not None:
             words = f"about {self.value:.0%} ({self.low:.0%} to {self.high:.0%}), by {self.by}: {self.reason}"
         return words.replace("%", " %")
-
-    @property
-    def plain(self) -> dict[str, Any]:
-        """As run.json has it."""
-        return asdict(self)
 
 
 class Judged(NamedTuple):

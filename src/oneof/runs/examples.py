@@ -26,7 +26,7 @@ def examples_of(mixed: Table, folder: Path, cache: Path | None = None) -> tuple[
     beside = [*mixed.columns.names, *mixed.roles.categories]
     told = [f"columns beside the pictures are not learned from: {', '.join(beside)}. To use both, say --image-model NAME."] * bool(beside)  # fmt: skip
     told += [read.fault] if read.fault else []
-    return Examples(read.levels, mixed.candidates, encoding, mixed.gold, mixed.groups, readable=read.readable), told
+    return Examples(read.levels, mixed.candidates, encoding, mixed.gold, mixed.groups, blank=~read.readable), told
 
 
 def with_answers(examples: Examples, path: str | None) -> Examples:
@@ -39,7 +39,7 @@ def with_answers(examples: Examples, path: str | None) -> Examples:
 
 def look_at(examples: Examples, mixed: Table, seed: int) -> list[str]:
     """What to warn of; what cannot be learned is an error. Of pictures the sets alone are looked at: no single pixel says much."""
-    if examples.readable is None:
+    if not examples.encoding.pixels:
         findings = inspect_table(mixed, examples.x, examples.encoding.names, seed=seed).findings
     else:
         said = tuple(Finding("warn", "reading", line) for line in mixed.remarks())

@@ -117,8 +117,9 @@ def fit_table(
         learned = learn(ready.examples, asked, train_on_gold=task.train_on_gold, how=task.pictures)
         for text in learned.left_out:
             say(text)
-        ready.warnings.extend(learned.left_out)
-        crew.told(partial(_write, file, out, task, ready, learned, command, begun))
+        warnings, seconds = ready.facts["warnings"] + learned.left_out, round(time.monotonic() - begun, 1)
+        facts = ready.facts | {"command": list(command), "warnings": warnings, "seconds": seconds}
+        crew.told(partial(_write, learned, out, facts))
     return Run.open(out)
 
 
@@ -142,12 +143,9 @@ def fit_again(folder: Path, out: Path, **how: Any) -> Run:
 class Ready(NamedTuple):
     """What is there when training begins."""
 
-    asked: dict[str, Any]  # what the run is recognised by
     examples: Examples
     space: Space
-    warnings: list[str]
-    people: dict[str, Any]  # what is known of those who voted; empty where nobody did
-    taught: list[int]  # rows about which people had decided
+    facts: dict[str, Any]  # what run.json says beside what is learned
 
 
 def _make_ready(
@@ -181,16 +179,21 @@ def _make_ready(
         warnings = look_at(examples, mixed, task.seed) + remarks + (voted.remarks if voted else [])
         for text in warnings:
             say(text)
-    _begin(out, asked)
-    people: dict[str, Any] = {}
-    space = task.space
+    note = out / "checkpoint" / ASKED
+    note.parent.mkdir(parents=True, exist_ok=True)  # only now, so that a mistake in the command leaves nothing behind
+    if not note.exists():
+        write_json(asked, note)
+    space, named = task.space, [name for name in (task.roles.candidates, task.roles.exclude) if name]
+    facts = {"file": str(file.resolve()), "fingerprint": asked["data"], "candidates": named, "asked": asked}
     if voted is not None:
         examples, space, people = weigh_votes(examples, voted, task.space, task.seed)
+        facts |= {"people": people, "rule": "votes"}
     if again is not None:
         warnings = again.run.facts["warnings"]
         examples = again.teach(examples)
         space = again.space(space, *examples.candidates.mask.shape)
-    return Ready(asked, examples, space, warnings, people, sorted(again.said) if again else [])
+        facts |= {"taught": sorted(again.said)} if again.said else {}
+    return Ready(examples, space, facts | {"warnings": warnings})
 
 
 def _settled(file: Path, task: Task, time_limit: float | None) -> Task:
@@ -219,29 +222,21 @@ def _is_finished(out: Path, asked: dict[str, Any]) -> bool:
 
 def _check_folder(out: Path, asked: dict[str, Any]) -> None:
     """See that the folder is free, or that the run stopped in it was asked for the same."""
-    note = out / "checkpoint" / ASKED
-    if note.with_name(LOCK).exists():
-        with alone(note.with_name(LOCK), str(out)):
+    checkpoint = out / "checkpoint"
+    note = checkpoint / ASKED
+    if (checkpoint / LOCK).exists():
+        with alone(checkpoint / LOCK, str(out)):
             pass
     if note.exists():
         try:
             before = json.loads(note.read_text(encoding="utf-8"))
         except ValueError as error:
             raise ValueError(f"{note} must say what the run was asked for; it is damaged. Delete {out}.") from error
-        return _check_same(out, before, asked)
-    begun = note.parent.is_dir() and all(path.name.endswith(".part") for path in note.parent.iterdir())
-    others = [path for path in out.iterdir() if path != note.parent or not begun] if out.is_dir() else [out]
-    if out.exists() and others:
-        raise ValueError(f"out must be a new or empty folder; {out} holds something else. Give another one.")
-    return None
-
-
-def _begin(out: Path, asked: dict[str, Any]) -> None:
-    """Make the folder and note what is asked: only now, so that a mistake in the command leaves nothing behind."""
-    note = out / "checkpoint" / ASKED
-    note.parent.mkdir(parents=True, exist_ok=True)
-    if not note.exists():
-        write_json(asked, note)
+        _check_same(out, before, asked)
+    elif out.exists():
+        begun = checkpoint.is_dir() and all(path.name.endswith(".part") for path in checkpoint.iterdir())
+        if not out.is_dir() or any(path != checkpoint or not begun for path in out.iterdir()):
+            raise ValueError(f"out must be a new or empty folder; {out} holds something else. Give another one.")
 
 
 def _check_same(out: Path, before: dict[str, Any], asked: dict[str, Any]) -> None:
@@ -250,20 +245,7 @@ def _check_same(out: Path, before: dict[str, Any], asked: dict[str, Any]) -> Non
         raise ValueError(f"{out} holds a run of another task: {difference}. Give another folder, or delete this one.")
 
 
-def _write(
-    file: Path, out: Path, task: Task, ready: Ready, learned: Learned, command: Sequence[str], begun: float
-) -> None:
+def _write(learned: Learned, out: Path, facts: dict[str, Any]) -> None:
     """Write the run, then forget how far it had come."""
-    facts = {
-        "command": list(command),
-        "file": str(file.resolve()),
-        "fingerprint": ready.asked["data"],
-        "candidates": [name for name in (task.roles.candidates, task.roles.exclude) if name],
-        "asked": ready.asked,
-        "warnings": ready.warnings,
-        **({"taught": ready.taught} if ready.taught else {}),
-        **({"people": ready.people, "rule": "votes"} if ready.people else {}),
-        "seconds": round(time.monotonic() - begun, 1),
-    }
     write_learned(learned, out, facts)
     shutil.rmtree(out / "checkpoint", ignore_errors=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -34,7 +34,7 @@ _FACTS = {
     "d": int,
     "classes": [str],
     "features": [str],
-    "chosen": (list, dict),
+    "chosen": [dict],
     "learners": {str: NUMBER},
     "rule": str,
     "estimate": {
@@ -70,7 +70,7 @@ class Run:
             raise ValueError(f"a run must be a folder that oneof fit wrote; there is no {str(folder)!r}.")
         if (folder / "checkpoint").is_dir() and not (folder / FACTS).exists():
             raise ValueError(f"the run in {folder} must be finished; it was stopped. Repeat its command to go on.")
-        facts = _object(folder / FACTS, _FACTS)
+        facts = _fitting(_read(folder / FACTS), _FACTS, folder / FACTS)
         if facts["format"] != FORMAT:
             raise ValueError(
                 f"{folder} must be a run of format {FORMAT}; it has {facts['format']}, of oneof {facts['oneof']}. Read it with that version."
@@ -101,7 +101,7 @@ class Run:
     def training(self) -> dict[str, Any]:
         """How training went, epoch by epoch."""
         path = self.folder / TRAINING
-        found = _object(path, _TRAINING)
+        found: dict[str, Any] = _fitting(_read(path), _TRAINING, path)
         t, epochs = found["trials"], found["epochs"]
         for name, column in found["columns"].items():
             if len(column) != epochs or any(len(row) != t for row in column):
@@ -114,14 +114,7 @@ class Run:
     def rows(self) -> list[dict[str, Any]]:
         """One row per tried setting and per network of the ensemble."""
         path = self.folder / ROWS
-        try:
-            found = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-        except (FileNotFoundError, ValueError, RecursionError) as error:
-            raise _damaged(path) from error
-        misfit = first_misfit(found, [dict], "line")
-        if misfit:
-            raise _other(path, misfit)
-        return found
+        return _fitting(_read(path, lambda text: list(map(json.loads, text.splitlines()))), [dict], path, "line")  # type: ignore[no-any-return]
 
     @cached_property
     def model(self) -> Model:
@@ -129,12 +122,15 @@ class Run:
         return load_model(self.folder)
 
 
-def _object(path: Path, shape: dict[str, Any]) -> dict[str, Any]:
+def _read(path: Path, parse: Callable[[str], Any] = json.loads) -> Any:
     try:
-        found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        return parse(path.read_text(encoding="utf-8"))
     except (FileNotFoundError, ValueError, RecursionError) as error:
         raise _damaged(path) from error
-    misfit = first_misfit(found, shape)
+
+
+def _fitting(found: Any, shape: Any, path: Path, name: str = "") -> Any:
+    misfit = first_misfit(found, shape, name)
     if misfit:
         raise _other(path, misfit)
     return found
@@ -163,12 +159,6 @@ def write_rows(rows: Iterable[dict[str, Any]], path: Path) -> None:
     """Write one JSON object per line."""
     with written_beside(path) as file:
         file.writelines(f"{json.dumps(row, ensure_ascii=False)}\n".encode() for row in rows)
-
-
-def write_table(table: pa.Table, path: Path) -> None:
-    """Write Parquet."""
-    with written_beside(path) as file:
-        pq.write_table(table, file, compression="zstd")
 
 
 def fingerprint(path: Path) -> str:

@@ -6,7 +6,6 @@ these numbers from here.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,16 +21,10 @@ from oneof.votes.held_out import LeftOut
 
 Mask = NDArray[np.bool_]
 POWERS = (1.0, 0.7, 0.5, 0.2, 0.0, 1.5)  # of an opinion beside votes
+MARGIN = 0.3  # a person is asked about a row whose label leads the next candidate by less,
+AGREEMENT = 0.7  # that fewer of the networks name,
+OUTSIDE = 0.5  # or whose set misses the truth with at least this probability
 FALL = pa.struct([("label", pa.string()), ("round", pa.int32()), ("margin", pa.float32()), ("trials", pa.int32())])
-
-
-@dataclass(frozen=True)
-class Asking:
-    """When a person is asked about a row."""
-
-    margin: float = 0.3  # the label leads the next candidate by less
-    agreement: float = 0.7  # fewer of the networks name the label
-    outside: float = 0.5  # its set misses the truth with at least this probability
 
 
 class Opinions(NamedTuple):
@@ -39,7 +32,6 @@ class Opinions(NamedTuple):
 
     mean: NDArray[np.float32]  # [n, c] over the networks that did not train on the row; over all where all did
     held_out: Mask  # [n] was the row held out by some network?
-    every: NDArray[np.float32]  # [n, c] over all networks
     first: NDArray[np.float32]  # [n, c] share of networks whose best candidate it is
 
 
@@ -52,45 +44,40 @@ class Fallen(NamedTuple):
     margin: NDArray[np.floating[Any]]  # mean over these
     trials: NDArray[np.intp]  # how many these are
 
-    def among(self, sets: Mask) -> "Fallen":
-        """Those that were candidates; a set that was not believed had all labels."""
-        own = sets[self.row, self.label]
-        return Fallen(self.row[own], self.label[own], self.round[own], self.margin[own], self.trials[own])
-
 
 def ask_networks(model: Model, x: NDArray[Any], candidates: Mask, trained: Mask) -> Opinions:
     """Every network's opinion of every row, summed up; `trained` [t, n] says who trained on what."""
     n, c = candidates.shape
-    mean, every, first = (np.zeros((n, c), dtype=np.float32) for _ in range(3))
+    mean, first = (np.zeros((n, c), dtype=np.float32) for _ in range(2))
     held_out: Mask = np.logical_not(trained.all(axis=0))
     voices = np.logical_not(trained & held_out).astype(np.float32)  # [t, n]
     for rows, each in model.blocks(x):
         p = each.numpy()
-        every[rows] = p.mean(0)
         mean[rows] = np.einsum("tnc,tn->nc", p, voices[:, rows]) / voices[:, rows].sum(0)[:, None]
         best = np.where(candidates[rows], p, -1).argmax(-1)  # [t, rows]
         first[rows] = (best[..., None] == np.arange(c)).mean(0)
-    return Opinions(mean, held_out, every, first)
+    return Opinions(mean, held_out, first)
 
 
 def heard_once(left_out: NDArray[np.float32], candidates: Mask) -> Opinions:
     """The opinion [n, c] of a learner that speaks with one voice, and of every row without having learned from it."""
     first = np.where(candidates, left_out, -1).argmax(1)[:, None] == np.arange(candidates.shape[1])
-    return Opinions(left_out, np.ones(len(left_out), dtype=bool), left_out, first.astype(np.float32))
+    return Opinions(left_out, np.ones(len(left_out), dtype=bool), first.astype(np.float32))
 
 
 def join_opinions(parts: Sequence[Opinions], shares: Sequence[float], voices: Sequence[int]) -> Opinions:
     """Opinions of several learners as one, by their shares; of the first places every voice has one."""
     heard = [(part, share, count) for part, share, count in zip(parts, shares, voices, strict=True) if share > 0]
-    mean, every = (np.stack([np.float32(share) * part[i] for part, share, _ in heard]).sum(0) for i in (0, 2))
+    mean = np.stack([np.float32(share) * part.mean for part, share, _ in heard]).sum(0)
     first = np.sum([count * part.first for part, _, count in heard], axis=0) / sum(count for *_, count in heard)
-    return Opinions(mean, np.all([part.held_out for part, *_ in heard], axis=0), every, first.astype(np.float32))
+    return Opinions(mean, np.all([part.held_out for part, *_ in heard], axis=0), first.astype(np.float32))
 
 
 def without_opinion(opinions: Opinions, rows: Mask) -> Opinions:
     """The opinions with none of some rows [n], of which there was nothing to see: every label is as likely there."""
-    mean, every, first = (np.where(rows[:, None], np.float32(1 / one.shape[1]), one) for one in (opinions[0], opinions[2], opinions[3]))  # fmt: skip
-    return Opinions(mean, opinions.held_out & ~rows, every, first)
+    alike = np.float32(1 / opinions.mean.shape[1])
+    mean, first = (np.where(rows[:, None], alike, one) for one in (opinions.mean, opinions.first))
+    return Opinions(mean, opinions.held_out & ~rows, first)
 
 
 def trained_rows(fits: Sequence[Fit], n: int) -> Mask:
@@ -111,26 +98,22 @@ def kept_sets(fits: Sequence[Fit], candidates: Mask) -> Mask:
     return np.where(kept.any(1, keepdims=True), kept, candidates)
 
 
-def gather_falls(fits: Sequence[Fit], c: int) -> Fallen:
-    """The removals of all networks, by row and label."""
-    logs = [_log(fitted) for fitted in fits if fitted.removals is not None]
-    row, label, round, margin = (
-        np.concatenate(part) if logs else np.empty(0, dtype=int)
-        for part in (zip(*logs, strict=True) if logs else [()] * 4)
-    )
-    order = np.lexsort((round, label, row))
-    key = (row * c + label)[order]
+def gather_falls(fits: Sequence[Fit], sets: Mask) -> Fallen:
+    """The removals of all networks from the sets [n, c], by row and label; a set that was not believed had other labels too."""
+    logs = [tuple(np.empty(0, dtype=kind) for kind in (int, int, int, np.float32))]
+    for fitted in fits:
+        if fitted.removals is not None:
+            trial, place, *rest = (column.cpu() for column in fitted.removals)
+            logs.append((fitted.rows.cpu()[trial, place].numpy(), *(column.numpy() for column in rest)))
+    row, label, round, margin = map(np.concatenate, zip(*logs, strict=True))
+    own = np.flatnonzero(sets[row, label])
+    order = own[np.lexsort((round[own], label[own], row[own]))]
+    key = (row * sets.shape[1] + label)[order]
     starts = np.flatnonzero(np.diff(key, prepend=-1))
     counts = np.diff(np.append(starts, len(key)))
-    middle = starts + (counts - 1) // 2
-    means = np.add.reduceat(margin[order], starts) / counts if len(key) else np.empty(0)
-    return Fallen(row[order][starts], label[order][starts], round[order][middle], means.astype(np.float32), counts)
-
-
-def _log(fitted: Fit) -> tuple[NDArray[Any], ...]:
-    assert fitted.removals is not None
-    trial, row, label, round, margin = (column.cpu() for column in fitted.removals)
-    return fitted.rows.cpu()[trial, row].numpy(), label.numpy(), round.numpy(), margin.numpy()
+    means = np.add.reduceat(margin[order], starts) / counts
+    middle = order[starts + (counts - 1) // 2]
+    return Fallen(row[middle], label[middle], round[middle], means.astype(np.float32), counts)
 
 
 class Judgement(NamedTuple):
@@ -167,18 +150,12 @@ class Resolved(NamedTuple):
     ask: Mask  # [n]
 
 
-def resolve(
-    opinions: Opinions,
-    original: Mask,
-    kept: Mask,
-    beside: Judgement | None = None,
-    asking: Asking = Asking(),  # noqa: B008 - frozen
-) -> Resolved:
+def resolve(opinions: Opinions, original: Mask, kept: Mask, beside: Judgement | None = None) -> Resolved:
     """Choose within what was kept; weigh within what was given, by what the networks say and what is judged beside them.
 
     >>> p = np.array([[0.6, 0.3, 0.1], [0.45, 0.35, 0.2], [0.95, 0.04, 0.01]], dtype=np.float32)
     >>> sets = np.array([[1, 1, 0], [1, 1, 1], [0, 1, 1]], dtype=bool)
-    >>> found = resolve(Opinions(p, np.ones(3, dtype=bool), p, np.where(sets, 1.0, 0.0)), sets, sets)
+    >>> found = resolve(Opinions(p, np.ones(3, dtype=bool), np.where(sets, 1.0, 0.0)), sets, sets)
     >>> found.label.tolist(), found.margin.astype(float).round(2).tolist(), found.outside.tolist(), found.ask.tolist()
     ([0, 0, 1], [0.33, 0.1, 0.6], [-1, -1, 0], [False, True, True])
     """
@@ -190,8 +167,8 @@ def resolve(
     probability, agreement = shares[rows, label], opinions.first[rows, label]
     margin = probability - np.where(np.arange(shares.shape[1]) == label[:, None], 0, shares).max(1)
     missing = probability_outside(opinions.mean, original) if beside is None else np.zeros(len(original))
-    outside = np.where(missing >= asking.outside, np.where(original, 0, opinions.mean).argmax(1), -1)
-    doubtful = (margin < asking.margin) | (agreement < asking.agreement)
+    outside = np.where(missing >= OUTSIDE, np.where(original, 0, opinions.mean).argmax(1), -1)
+    doubtful = (margin < MARGIN) | (agreement < AGREEMENT)
     ask = (doubtful & (original.sum(1) > 1)) | (outside >= 0)
     return Resolved(label, shares, probability, margin, agreement, kept, outside, ask)
 

@@ -1,8 +1,9 @@
 """From features and sets to all that a run holds, in memory: what `oneof fit` writes down and the estimator shows."""
 
 import hashlib
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,7 +18,7 @@ from oneof.data.images import coarse
 from oneof.metrics import CRITERIA
 from oneof.runs.accuracy import ENOUGH, SAMPLE, Claim, Judged, claim, drawn_rows, random_sample
 from oneof.runs.calibrate import calibrate
-from oneof.runs.folder import FACTS, PURIFIED, ROWS, TRAINING, write_json, write_rows, write_table
+from oneof.runs.folder import FACTS, PURIFIED, ROWS, TRAINING, write_json, write_rows
 from oneof.runs.labels import (
     Judgement,
     Opinions,
@@ -29,7 +30,7 @@ from oneof.runs.labels import (
     trained_rows,
     without_opinion,
 )
-from oneof.runs.model import Model, PictureMember, member_of
+from oneof.runs.model import Model, member_of
 from oneof.runs.nearest_rows import find_evidence
 from oneof.runs.pictures import BY_SIZE, OnPictures, train_on_pictures
 from oneof.runs.sample import write_sample
@@ -42,6 +43,7 @@ from oneof.selection.space import Space
 from oneof.selection.trying import Search
 from oneof.storage.rows import Row
 from oneof.storage.settings import plain_value
+from oneof.storage.sheets import write_sheet
 from oneof.training.state import Fit
 from oneof.version import __version__
 
@@ -60,14 +62,17 @@ class Examples:
     gold: NDArray[np.intp] | None = None  # [n] true labels, -1 where unknown
     groups: Sequence[str] | None = None  # [n] rows of one group stay on one side of a split
     prior: NDArray[np.floating[Any]] | None = None  # [n, c] how much votes speak for each label
-    beside: Judgement | None = (
-        None  # what is weighed beside the networks when a row is resolved; None: the prior, if any
-    )
+    beside: Judgement | None = None  # what is weighed beside the networks to resolve a row; None: the prior, if any
     votes: pa.Array | None = None  # [n] the votes themselves, for a person to read
     taught: NDArray[np.bool_] | None = None  # [n, c] sets to learn from in place of the candidates: people decided
     unbelieved: NDArray[np.bool_] | None = None  # [n] sets that teach nothing; None: found out
     drawn: NDArray[np.intp] | None = None  # [n] what people said of rows drawn at random, -1 elsewhere: to estimate by
-    readable: NDArray[np.bool_] | None = None  # [n] rows whose picture could be read, where pictures are learned from
+    blank: NDArray[np.bool_] | None = None  # [n] rows of which there is nothing to see: their picture could not be read
+
+    @property
+    def given(self) -> NDArray[np.bool_]:
+        """The sets [n, c], as people left them."""
+        return self.candidates.mask if self.taught is None else self.taught
 
     @property
     def plain(self) -> NDArray[np.floating[Any]]:
@@ -112,7 +117,7 @@ class Learned(NamedTuple):
             "chosen": self.chosen,
             "learners": self.model.learners,
             "rule": self.rule,
-            "estimate": self.claim.plain,
+            "estimate": asdict(self.claim),
         }
 
 
@@ -123,29 +128,27 @@ def learn(examples: Examples, asked: Search, *, train_on_gold: bool = False, how
     """
     examples = replace(examples, x=np.ascontiguousarray(examples.x))  # sums are rounded by how rows lie in memory
     x, original, gold = examples.x, examples.candidates.mask, examples.gold
-    measuring = random_sample(gold) if gold is not None else None
-    measuring = examples.drawn if examples.drawn is not None else measuring
-    choosing = None if gold is None else gold if measuring is None else np.where(measuring >= 0, -1, gold)
-    enough = choosing is not None and (choosing >= 0).sum() >= ENOUGH
-    asked = replace(asked, groups=examples.groups, prior=examples.prior, gold=choosing if enough else None)
-    by_others = examples.prior is None and asked.space.kernel and examples.readable is None
-    sets = _believed(examples, asked) if by_others else _given(examples)
-    sets = _taught(sets, gold) if train_on_gold else sets
-    if examples.readable is None:
-        found = search(x, sets, asked)
-    else:
-        asked = replace(asked, space=replace(asked.space, learners=("networks",)))
-        found = train_on_pictures(x, sets, examples.readable, examples.encoding.pixels[0], asked, how)
+    blank = np.zeros(len(x), dtype=bool) if examples.blank is None else examples.blank
+    measuring = random_sample(gold) if examples.drawn is None and gold is not None else examples.drawn
+    choosing = gold if gold is None or measuring is None else np.where(measuring >= 0, -1, gold)
+    choosing = None if choosing is None or (choosing >= 0).sum() < ENOUGH else choosing
+    asked = replace(asked, groups=examples.groups, prior=examples.prior, gold=choosing)
+    train: Callable[..., Found] = search
+    rule = asked.rule if choosing is None else "gold"
+    if examples.encoding.pixels:  # networks learn alone there: single pixels of other rows say little
+        asked = replace(asked, space=replace(asked.space, learners=("networks",), kernel=None))
+        rule, pixels = "size and device", examples.encoding.pixels[0]
+        train = partial(train_on_pictures, how=how, pixels=pixels, blank=blank)
+    sets = _taught(_believed(examples, asked), gold if train_on_gold else None)
+    found = train(x, sets, asked)
     _check_finite(found)
     classes = [str(name) for name in examples.candidates.classes.tolist()]
     networks = Model(classes, examples.encoding, tuple(map(member_of, found.fits)), {})
-    known = _taught(original, choosing if enough else None)
-    ensemble = weigh_learners(networks, found, Rows(x, original, sets, known), asked)
-    found, model, opinions = found._replace(fits=ensemble.fits), ensemble.model, ensemble.opinions
-    if examples.readable is not None:
-        opinions = without_opinion(opinions, ~examples.readable)
+    ensemble = weigh_learners(networks, found, Rows(x, original, sets, _taught(original, choosing)), asked)
+    model, opinions = ensemble.model, without_opinion(ensemble.opinions, blank)
+    found = found._replace(fits=ensemble.fits)
     beside = examples.beside or (None if examples.prior is None else Judgement(examples.prior))
-    kept = (kept_sets(found.fits, found.candidates) if found.fits else original) & _given(examples)
+    kept = (kept_sets(found.fits, found.candidates) if found.fits else original) & examples.given
     resolved = resolve(opinions, original, np.where(kept.any(1, keepdims=True), kept, original), beside)
     judged = _judged(examples, model, opinions, measuring)
     said = claim(judged)
@@ -156,7 +159,7 @@ def learn(examples: Examples, asked: Search, *, train_on_gold: bool = False, how
         found.tried + ensemble.tried,
         said,
         plain_value([one._asdict() for one in found.chosen]),
-        "size and device" if examples.readable is not None else "gold" if enough else asked.rule,
+        rule,
         asked.seed,
         found.left_out + ensemble.left_out,
     )
@@ -167,20 +170,17 @@ def _judged(examples: Examples, model: Model, opinions: Opinions, gold: NDArray[
     n, c = examples.candidates.mask.shape
     some = np.sort(drawn_rows(n)[: max(min(_JUDGED, _CELLS // c), SAMPLE)])
     mask, known = examples.candidates.mask[some], np.full(n, -1) if gold is None else gold
-    seen = _seen(model, examples.x)[some] if examples.readable is None else examples.plain[some]
-    plain = ask_strangers(seen, mask)
+    untaught = examples.plain if examples.encoding.pixels else model.features(examples.x)
+    plain = ask_strangers(untaught[some], mask)
     judged = Judged(opinions.mean[some], mask, known[some], plain, examples.prior is not None)
     return judged.where(opinions.held_out[some])
 
 
-def _given(examples: Examples) -> NDArray[np.bool_]:
-    """The sets, as people left them."""
-    return examples.candidates.mask if examples.taught is None else examples.taught
-
-
 def _believed(examples: Examples, asked: Search) -> NDArray[np.bool_]:
-    """The sets to learn from: one that seems to miss the truth teaches nothing."""
-    sets, wrong = _given(examples), examples.unbelieved
+    """The sets to learn from: one that seems to miss the truth, by other rows, teaches nothing."""
+    sets, wrong = examples.given, examples.unbelieved
+    if examples.prior is not None or asked.space.kernel is None:
+        return sets
     if wrong is None:
         wrong = disbelieved(examples.x, sets, rows=asked.space.rows, seed=asked.seed)
     return np.asarray(sets | wrong[:, None])
@@ -194,25 +194,20 @@ def _taught(mask: NDArray[np.bool_], gold: NDArray[np.intp] | None) -> NDArray[n
 
 
 def _check_finite(found: Found) -> None:
-    if not found.fits:
-        return
-    finite = torch.cat(
-        [
-            torch.stack([weight.flatten(1).isfinite().all(1) for weight in fitted.stack.weights.values()]).all(0)
-            for fitted in found.fits
-        ]
-    )
-    if not finite.all():
-        rates = ", ".join(str(one.lr) for one in found.chosen)
-        raise ValueError(
-            f"training diverged in {int((~finite).sum())} of {len(finite)} networks. Lower lr ({rates} now), or scale the features."
-        )
+    finite = [
+        all(bool(weight[t].isfinite().all()) for weight in fitted.stack.weights.values())
+        for fitted in found.fits
+        for t in range(fitted.stack.t)
+    ]
+    if not all(finite):
+        counts, rates = f"{finite.count(False)} of {len(finite)}", ", ".join(str(one.lr) for one in found.chosen)
+        raise ValueError(f"training diverged in {counts} networks. Lower lr ({rates} now), or scale the features.")
 
 
 def _purified(examples: Examples, model: Model, found: Found, resolved: Resolved) -> pa.Table:
-    seen, trained = _seen(model, examples.x), trained_rows(found.fits, len(examples.x))
-    evidence = find_evidence(seen, resolved.distribution, resolved.ask)
-    falls = gather_falls(found.fits, len(model.classes)).among(_given(examples))
+    trained = trained_rows(found.fits, len(examples.x))
+    evidence = find_evidence(model.features(examples.x), resolved.distribution, resolved.ask)
+    falls = gather_falls(found.fits, examples.given)
     table = ensemble_table(resolved, examples.candidates.mask, falls, trained.sum(0), evidence, model.classes)
     if examples.groups is not None:
         table = table.append_column("group", [pa.array(examples.groups, pa.string())])
@@ -224,22 +219,13 @@ def _purified(examples: Examples, model: Model, found: Found, resolved: Resolved
     return table
 
 
-def _seen(model: Model, x: NDArray[np.floating[Any]]) -> NDArray[np.floating[Any]]:
-    """Features as the first network sees them, of pictures those that it makes; without networks, each with unit deviation."""
-    if model.members:
-        first = model.members[0]
-        return first.features(x) if isinstance(first, PictureMember) else first.seen(x, slice(1))[0].numpy()
-    return np.asarray((x - x.mean(0)) / np.maximum(x.std(0), 1e-12))
-
-
 def training_record(fits: Sequence[Fit]) -> dict[str, Any]:
-    """Every column of the histories as lists [epochs][t]; None after the last epoch of a network that had fewer."""
+    """Every column that all histories have as lists [epochs][t]; None after the last epoch of a network that had fewer."""
     epochs = max((fitted.history.epoch for fitted in fits), default=0)
-    histories = [fitted.history.columns for fitted in fits]
     columns = {}
     for name in ("loss", "set_size", "threshold", "removed", *CRITERIA):
-        if histories and all(name in history for history in histories):
-            parts = [history[name] for history in histories]
+        parts = [fitted.history.columns[name] for fitted in fits if name in fitted.history.columns]
+        if parts and len(parts) == len(fits):
             columns[name] = [
                 [value for part in parts for value in (part[e].tolist() if e < len(part) else [None] * part.shape[1])]
                 for e in range(epochs)
@@ -251,7 +237,7 @@ def training_record(fits: Sequence[Fit]) -> dict[str, Any]:
 def write_learned(learned: Learned, folder: Path, facts: dict[str, Any]) -> None:
     """Write every part into a folder that exists, run.json last: with it the run is finished."""
     save_model(learned.model, folder)
-    write_table(learned.purified, folder / PURIFIED)
+    write_sheet(learned.purified, folder / PURIFIED)
     write_json(learned.training, folder / TRAINING)
     write_rows(learned.tried, folder / ROWS)
     write_sample(learned.purified, folder)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -40,6 +40,10 @@ class Member(NamedTuple):
         if self.shift is None or self.scale is None:
             return features.expand(len(range(self.stack.t)[t]), -1, -1)
         return (features - self.shift[t]) * self.scale[t]
+
+    def features(self, x: NDArray[Any]) -> NDArray[np.float32]:
+        """Features x [n, d] as the first network sees them."""
+        return self.seen(x, slice(1))[0].numpy()
 
     @property
     def shape(self) -> dict[str, Any]:
@@ -133,8 +137,12 @@ class Model:
             counted[name] = round(counted[name] + share, 4)
         return counted
 
+    def features(self, x: NDArray[Any]) -> NDArray[Any]:
+        """Rows as the first network sees them, of pictures what it makes of them; without networks, features of unit deviation."""
+        return self.members[0].features(x) if self.members else (x - x.mean(0)) / np.maximum(x.std(0), 1e-12)
+
     def of(
-        self, members: Sequence[Member | PictureMember], others: Sequence[Learner] = (), shares: Sequence[float] = ()
+        self, members: Iterable[Member | PictureMember], others: Iterable[Learner] = (), shares: Iterable[float] = ()
     ) -> Model:
         """The same classes and features with other learners."""
         return replace(self, members=tuple(members), others=tuple(others), shares=tuple(shares))

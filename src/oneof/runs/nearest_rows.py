@@ -29,7 +29,7 @@ class Evidence(NamedTuple):
         return lists_of(found.nonzero()[0], len(found), pa.array(self.neighbours[found]))
 
 
-def find_evidence(x: Floats, shares: Floats, ask: NDArray[np.bool_], seed: int = 0) -> Evidence:
+def find_evidence(x: Floats, shares: Floats, ask: NDArray[np.bool_]) -> Evidence:
     """Neighbours among settled rows, and the gain of asking about rows whose labels have these probabilities [n, c].
 
     Large tables are sampled: neighbours are looked for among 50,000 settled rows, and for the 20,000 most doubtful rows to be
@@ -42,7 +42,9 @@ def find_evidence(x: Floats, shares: Floats, ask: NDArray[np.bool_], seed: int =
     ([3, 0, 0, 0, 3], [2, 4, 1])
     """
     n, gain = len(x), expected_gain(x.astype(np.float64), shares.astype(np.float64), ask)
-    settled = _sample(np.flatnonzero(~ask), _MOST_SETTLED, seed)
+    settled = np.flatnonzero(~ask)
+    if len(settled) > _MOST_SETTLED:
+        settled = np.sort(np.random.default_rng(0).choice(settled, _MOST_SETTLED, replace=False))
     asked = np.flatnonzero(ask)
     asked = np.sort(asked[np.argsort(-gain[asked], kind="stable")[:_MOST_ASKING]])
     looked = np.arange(n) if n <= _MOST_ASKING else asked
@@ -87,7 +89,7 @@ def expected_gain(x: Floats, shares: Floats, ask: NDArray[np.bool_]) -> NDArray[
     return gain
 
 
-def nearest(x: NDArray[np.floating[Any]], rows: NDArray[np.intp], among: NDArray[np.intp]) -> NDArray[np.intp]:
+def nearest(x: Floats, rows: NDArray[np.intp], among: NDArray[np.intp]) -> NDArray[np.intp]:
     """The k rows of `among` nearest to each of `rows`, nearest first, itself left out: [len(rows), k], -1 where there are fewer."""
     k = min(K, len(among))
     found = np.full((len(rows), k), -1, dtype=np.intp)
@@ -103,9 +105,3 @@ def nearest(x: NDArray[np.floating[Any]], rows: NDArray[np.intp], among: NDArray
         chosen = among[np.take_along_axis(best, order, axis=1)]
         found[start : start + _BLOCK] = np.where(np.isinf(np.sort(length, axis=1)), -1, chosen)
     return found
-
-
-def _sample(rows: NDArray[np.intp], most: int, seed: int) -> NDArray[np.intp]:
-    if len(rows) <= most:
-        return rows
-    return np.sort(np.random.default_rng(seed).choice(rows, most, replace=False))

@@ -79,13 +79,13 @@ def plan_for(how: OnPictures, space: Space, n: int, pixels: Pixels, device: torc
 def train_on_pictures(
     x: NDArray[np.uint8],
     sets: NDArray[np.bool_],
-    readable: NDArray[np.bool_],
-    pixels: Pixels,
     asked: Search,
     how: OnPictures,
+    pixels: Pixels,
+    blank: NDArray[np.bool_],
 ) -> Found:
-    """Train networks on levels x [n, d] with sets [n, c]; rows that are not readable are not trained on."""
-    device, rows = best_device(), np.flatnonzero(readable)
+    """Train networks on levels x [n, d] with sets [n, c]; rows that are blank [n] are not trained on."""
+    device, rows = best_device(), np.flatnonzero(~blank)
     plan = plan_for(how, asked.space, len(rows), pixels, device)
     images, dtype = x.reshape(-1, *pixels.shape), torch.bfloat16 if device.type == "cuda" else torch.float32
     splits = split_rows(rows, plan.parts, asked.groups, asked.seed + 1)

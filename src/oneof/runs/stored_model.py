@@ -7,7 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
@@ -18,8 +20,8 @@ from oneof.data.ranks import Ranks
 from oneof.networks import MLP, Network
 from oneof.networks.named import network_of
 from oneof.runs.model import Member, Model, PictureMember
-from oneof.runs.stored_learners import arrays_of, learner_of
-from oneof.selection.learners import Regression
+from oneof.selection.learners import Forest, Learner, Regression, Seen
+from oneof.selection.leave_one_out import Machine
 from oneof.storage.files import written_beside
 from oneof.storage.schema import NUMBER, first_misfit
 from oneof.training.device import best_device
@@ -48,6 +50,9 @@ _FACTS = {
     },
     "calibration": {"by": str, "reason": str, "rows": int, "accuracy": [[NUMBER]], "scores": [NUMBER]},
 }
+_FOREST = ("right", "feature", "threshold", "root", "origin")
+_WAY = ("shift", "scale", "landmarks", "coefficients", "mean", "gamma")
+_KINDS = {"right": np.int32, "feature": np.int32, "threshold": np.float32, "root": np.int32}  # others: double precision
 _MLPS = {"networks": int, "inputs": int, "hidden": [int]}
 _ON_PICTURES = {"networks": int, "network": str, "pixels": [int]}
 
@@ -61,12 +66,12 @@ def save_model(model: Model, folder: Path) -> None:
         for name, tensor in _tensors(member)
     }
     texts = {f"texts.{name}": torch.from_numpy(array) for name, array in model.encoding.arrays.items()}
-    arrays = {f"{one.kind}.{name}": torch.from_numpy(part) for one in model.others for name, part in arrays_of(one)}
+    arrays = {f"{one.kind}.{name}": torch.from_numpy(part) for one in model.others for name, part in _arrays(one)}
     content = save(tensors | texts | arrays)
     facts = {
         "format": FORMAT,
         "oneof": __version__,
-        "sha256": hashlib.sha256(content).hexdigest(),
+        "sha256": _sha256(content),
         "classes": model.classes,
         "members": [member.shape for member in model.members],
         "others": [one.kind for one in model.others],
@@ -85,7 +90,11 @@ def save_model(model: Model, folder: Path) -> None:
 def checksum(facts: dict[str, Any]) -> str:
     """Of everything else that model.json says."""
     said = {name: part for name, part in facts.items() if name != "checksum"}
-    return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
+    return _sha256(json.dumps(said, sort_keys=True).encode())
+
+
+def _sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
 
 
 def load_model(folder: Path) -> Model:
@@ -105,11 +114,8 @@ def load_model(folder: Path) -> Model:
     misfit = first_misfit(facts, _FACTS) or _contradiction(facts)
     if misfit:
         raise ValueError(f"{folder}/model.json must be the file that was written; {misfit}. Fit it again.")
-    sums = {
-        "model.json": (checksum(facts), "checksum"),
-        "model.safetensors": (hashlib.sha256(content).hexdigest(), "sha256"),
-    }
-    for name, (found, written) in sums.items():
+    sums = {"model.json": ("checksum", checksum(facts)), "model.safetensors": ("sha256", _sha256(content))}
+    for name, (written, found) in sums.items():
         if found != facts[written]:
             raise ValueError(f"{folder}/{name} must be the file that was written; it was changed. Fit it again.")
     return _model(facts, tensors, folder)
@@ -117,51 +123,40 @@ def load_model(folder: Path) -> Model:
 
 def _contradiction(facts: dict[str, Any]) -> str | None:
     """What the parts of model.json say that cannot be true together."""
-    encoding, calibration = facts["encoding"], facts["calibration"]
-    for i, part in enumerate(facts["members"]):
-        misfit = first_misfit(part, _ON_PICTURES if encoding["pixels"] else _MLPS, f"members[{i}]")
-        if misfit:
-            return misfit
+    encoding, calibration, members = facts["encoding"], facts["calibration"], facts["members"]
+    misfit = first_misfit(members, [_ON_PICTURES if encoding["pixels"] else _MLPS], "members")
+    if misfit:
+        return misfit
     pixels = [[one["channels"], one["side"], one["side"]] for one in encoding["pixels"]]
-    if pixels and any([part["pixels"]] != pixels or pixels[0][1] > LARGEST for part in facts["members"]):
-        return f"members.pixels must be those of encoding.pixels, of {LARGEST} a side at most"
-    if len(encoding["fills"]) != len(encoding["numbers"]):
-        return f"encoding.fills must be {len(encoding['numbers'])} numbers, not {len(encoding['fills'])}"
-    if not set(encoding["gaps"]) <= set(encoding["numbers"]):
-        return "encoding.gaps must be among encoding.numbers"
-    if not all(encoding["categories"].values()):
-        return "encoding.categories must have a value for every column"
-    if not all(part["terms"] and len(set(part["terms"])) == len(part["terms"]) for part in encoding["texts"]):
-        return "encoding.texts must have terms, each once"
-    if any(len(pair) != 2 for pair in calibration["accuracy"]):
-        return "calibration.accuracy must be pairs"
-    if calibration["rows"] and not calibration["scores"]:
-        return "calibration.scores must not be empty"
-    return None
+    numbers, fills, terms = encoding["numbers"], encoding["fills"], [part["terms"] for part in encoding["texts"]]
+    rules = {
+        f"members.pixels must be those of encoding.pixels, of {LARGEST} a side at most": not pixels
+        or all([part["pixels"]] == pixels and pixels[0][1] <= LARGEST for part in members),
+        f"encoding.fills must be {len(numbers)} numbers, not {len(fills)}": len(fills) == len(numbers),
+        "encoding.gaps must be among encoding.numbers": set(encoding["gaps"]) <= set(numbers),
+        "encoding.categories must have a value for every column": all(encoding["categories"].values()),
+        "encoding.texts must have terms, each once": all(one and len(set(one)) == len(one) for one in terms),
+        "calibration.accuracy must be pairs": all(len(pair) == 2 for pair in calibration["accuracy"]),
+        "calibration.scores must not be empty": calibration["scores"] or not calibration["rows"],
+    }
+    return next((rule for rule, holds in rules.items() if not holds), None)
 
 
 def _model(facts: dict[str, Any], tensors: dict[str, Tensor], folder: Path) -> Model:
     encoding, c = _encoding(facts["encoding"], _own(tensors, "texts"), folder), len(facts["classes"])
-    own = [_own(tensors, str(i)) for i in range(len(facts["members"]))]
-    alike = [_describes(part, own[i], len(encoding.names), c) for i, part in enumerate(facts["members"])]
-    others = [
-        learner_of(kind, _own(tensors, kind), facts["sharpness"], len(encoding.names), c) for kind in facts["others"]
-    ]
-    stored = sum(map(len, own)) + len(encoding.arrays) + sum(len(_own(tensors, kind)) for kind in facts["others"])
-    counts = (0, len(alike) + len(others)) if alike and not others else (len(alike) + len(others),)
-    if (
-        not alike + others
-        or not all(alike)
-        or None in others
-        or stored != len(tensors)
-        or len(facts["shares"]) not in counts
-    ):
+    d, parts, kinds, shares = len(encoding.names), facts["members"], facts["others"], facts["shares"]
+    own = [_own(tensors, name) for name in (*map(str, range(len(parts))), *kinds)]
+    alike = all(_describes(part, arrays, d, c) for part, arrays in zip(parts, own, strict=False))
+    arrays = zip(kinds, own[len(parts) :], strict=True)
+    others = tuple(_learner(kind, some, facts["sharpness"], d, c) for kind, some in arrays)
+    known = tuple(one for one in others if one is not None)
+    whole = alike and known == others and len(tensors) == sum(map(len, own)) + len(encoding.arrays)
+    if not own or not whole or len(shares) not in ((len(own),) if others else (0, len(own))):
         raise ValueError(
             f"{folder}/model.json must describe model.safetensors; the networks there are others. Fit it again."
         )
-    members = [_member(part, parts, c) for part, parts in zip(facts["members"], own, strict=True)]
-    known = tuple(one for one in others if one is not None)
-    return Model(facts["classes"], encoding, tuple(members), facts["calibration"], known, tuple(facts["shares"]))
+    members = tuple(_member(part, some, c) for part, some in zip(parts, own, strict=False))
+    return Model(facts["classes"], encoding, members, facts["calibration"], known, tuple(shares))
 
 
 def _encoding(plain: dict[str, Any], texts: dict[str, Tensor], folder: Path) -> Encoding:
@@ -212,13 +207,11 @@ def _tensors(member: Member | PictureMember) -> Iterator[tuple[str, Tensor]]:
     if isinstance(member, PictureMember):
         yield from (("scale", member.scale), ("offset", member.offset))
         return
-    for name, part in (("shift", member.shift), ("scale", member.scale)):
-        if part is not None:
-            yield name, part
-    if member.origin is not None:
-        yield "origin", torch.from_numpy(member.origin)
-    if member.ranks is not None:
-        yield "ranks", torch.from_numpy(member.ranks.knots).clone()  # which members share
+    origin, ranks = member.origin, None if member.ranks is None else member.ranks.knots
+    parts = {"shift": member.shift, "scale": member.scale, "origin": origin, "ranks": ranks}
+    yield from (
+        (name, torch.as_tensor(part).clone()) for name, part in parts.items() if part is not None
+    )  # ranks are shared
 
 
 def _member(part: dict[str, Any], own: dict[str, Tensor], c: int) -> Member | PictureMember:
@@ -233,3 +226,41 @@ def _member(part: dict[str, Any], own: dict[str, Tensor], c: int) -> Member | Pi
     origin = own["origin"].numpy() if "origin" in own else None
     ranks = Ranks(own["ranks"].numpy()) if "ranks" in own else None
     return Member(Stack(modules), own.get("shift"), own.get("scale"), origin, ranks)
+
+
+# ------------------------------------------------------------------------------------------- learners that are no networks
+
+
+def _arrays(learner: Learner) -> Iterator[tuple[str, NDArray[Any]]]:
+    """Its arrays by name."""
+    if isinstance(learner, Forest):
+        yield from ((name, getattr(learner, name)) for name in _FOREST)
+    if isinstance(learner, Regression):
+        yield "knots", learner.ranks.knots.copy()
+        for i, way in enumerate(learner.ways):
+            parts = (way.shift, way.scale, *way.machine[:3], np.array([way.machine.gamma]))
+            yield from ((f"{i}.{name}", np.ascontiguousarray(part)) for name, part in zip(_WAY, parts, strict=True))
+
+
+def _learner(kind: str, own: dict[str, Tensor], sharpness: float, d: int, c: int) -> Learner | None:
+    """The learner that was stored; None if the arrays are not those of one from d features to c classes."""
+    arrays = {name: tensor.numpy() for name, tensor in own.items()}
+    if any(array.dtype != _KINDS.get(name, np.float64) for name, array in arrays.items()):
+        return None
+    if kind == "trees":
+        forest = Forest(**arrays, classes=c) if set(arrays) == set(_FOREST) else None
+        return None if forest is None or forest.misfit(d, c) else forest
+    count = (len(arrays) - 1) // len(_WAY)
+    names = ["knots", *(f"{i}.{name}" for i in range(count) for name in _WAY)]
+    if not count or set(arrays) != set(names) or arrays["knots"].shape[1:] != (d,):
+        return None
+    ways = [[arrays[f"{i}.{name}"] for name in _WAY] for i in range(count)]
+    if not all(_is_way(way, d, c) for way in ways):
+        return None
+    seen = [Seen(way[0], way[1], Machine(way[2], way[3], way[4], float(way[5][0]))) for way in ways]
+    return Regression(Ranks(arrays["knots"]), tuple(seen), sharpness)
+
+
+def _is_way(way: list[NDArray[Any]], d: int, c: int) -> bool:
+    m, inputs = len(way[2]), int((way[1] != 0).sum())
+    return [part.shape for part in way] == [(2 * d,), (2 * d,), (m, inputs), (m, c), (c,), (1,)]

@@ -32,14 +32,11 @@ class Voted:
     item: NDArray[np.intp]  # [n] of each row, -1 where nobody voted
     remarks: list[str]
     stars: dict[int, str]  # labels that Label Studio's stars say are true, by row
-    ignored: tuple[
-        str, ...
-    ]  # columns that are no features: the item's, and the annotators' where they stand in the table
+    ignored: tuple[str, ...]  # columns that are no features: the item's, and those of annotators in the table
 
     def roles(self, asked: Roles) -> Roles:
-        return replace(
-            asked, candidates=CANDIDATES, empty="unlabelled", ignore=tuple({*asked.ignore, *self.ignored} - {""})
-        )
+        ignore = tuple({*asked.ignore, *self.ignored} - {""})
+        return replace(asked, candidates=CANDIDATES, empty="unlabelled", ignore=ignore)
 
 
 class Weighed(NamedTuple):
@@ -70,10 +67,9 @@ def _stars(asked: VotesFile, votes: Votes, item: NDArray[np.intp]) -> dict[int, 
 
 def weigh_votes(examples: Examples, voted: Voted, space: Space, seed: int) -> Weighed:
     """Examples with the prior that held-out votes advise."""
-    found = vote_prior(examples.plain, voted.votes, voted.item, seed)
-    classes = examples.candidates.classes
+    found, classes = vote_prior(examples.plain, voted.votes, voted.item, seed), examples.candidates.classes
     place = {str(name): j for j, name in enumerate(classes.tolist())}
-    column = np.array([place[name] for name in voted.votes.labels])
+    column = [place[name] for name in voted.votes.labels]
 
     def widened(values: NDArray[Any], other: float) -> NDArray[Any]:
         """The columns of the votes' labels among all classes."""
@@ -81,15 +77,10 @@ def weigh_votes(examples: Examples, voted: Voted, space: Space, seed: int) -> We
         wide[:, column] = values
         return wide
 
-    judges = found.judges
-    beside = Judgement(
-        widened(found.said, _FEW),
-        None if found.opinion is None else widened(found.opinion, 0.0),
-        judges._replace(others=widened(judges.others, np.log(_FEW)), said=widened(judges.said, _FEW)),
-    )
-    gold = examples.gold
+    judges, gold = found.judges, examples.gold
+    judges = judges._replace(others=widened(judges.others, np.log(_FEW)), said=widened(judges.said, _FEW))
+    opinion = None if found.opinion is None else widened(found.opinion, 0.0)
     if voted.stars:
-        place = {str(name): j for j, name in enumerate(classes.tolist())}
         gold = np.full(len(examples.x), -1) if gold is None else gold.copy()
         gold[list(voted.stars)] = [place[label] for label in voted.stars.values()]
     weighed = replace(
@@ -97,7 +88,7 @@ def weigh_votes(examples: Examples, voted: Voted, space: Space, seed: int) -> We
         gold=gold,
         candidates=Candidates(widened(found.candidates, False), classes),
         prior=widened(found.prior, _FEW),
-        beside=beside,
+        beside=Judgement(widened(found.said, _FEW), opinion, judges),
         votes=counted(voted.votes, voted.item),
     )
     return Weighed(weighed, narrowed(space, found), people_of(voted.votes, found))
@@ -107,18 +98,14 @@ def people_of(votes: Votes, found: VotePrior) -> dict[str, Any]:
     """Who voted how often, and how often each is right by what votes and features say together; what held-out votes chose."""
     count = np.bincount(votes.annotator, minlength=len(votes.annotators))
     right = np.bincount(votes.annotator, found.joint.posterior[votes.item, votes.label], minlength=len(count))
-    accuracy = right / np.maximum(count, 1)
+    accuracy = (right / np.maximum(count, 1)).round(4).tolist()
     order = np.argsort(-count, kind="stable")
-    rows = [
-        {"annotator": votes.annotators[a], "votes": int(count[a]), "accuracy": round(float(accuracy[a]), 4)}
-        for a in order
-    ]
-    chosen = found.joint.tried[0] if found.joint.tried else {}
-    taken = [one._asdict() for one in mistakes(votes, found.joint.posterior)]
     return {
         "items": len(votes.items),
         "votes": len(votes.item),
-        "annotators": rows,
-        "mistakes": taken,
-        "chosen": chosen,
+        "annotators": [
+            {"annotator": votes.annotators[a], "votes": int(count[a]), "accuracy": accuracy[a]} for a in order
+        ],
+        "mistakes": [one._asdict() for one in mistakes(votes, found.joint.posterior)],
+        "chosen": found.joint.tried[0] if found.joint.tried else {},
     }

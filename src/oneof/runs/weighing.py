@@ -1,5 +1,6 @@
 """Networks, linear models, trees and the kernel as one model: each is asked about rows that it did not learn from, and held-out sets weigh them."""
 
+from itertools import compress
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -44,20 +45,14 @@ def weigh_learners(networks: Model, found: Found, rows: Rows, asked: Search) -> 
     kept = _of_best_kind(networks, parts, rows.known, asked.rule)
     heard = [parts[i] for i in kept] + [heard_once(one.left_out, rows.known) for one in others]
     share = _shares(heard, rows.known, asked)
-    members, fits = [networks.members[i] for i in kept], [found.fits[i] for i in kept]
-    counts = share > 0
-    whole = networks.of(members, [one.learner for one in others], share.tolist())
-    tried: list[Row] = [{"stage": "learners", "learner": name, "share": one} for name, one in whole.learners.items()]
+    members, learners = [networks.members[i] for i in kept], [one.learner for one in others]
+    named, counts = networks.of(members, learners, share.tolist()).learners, share > 0
     voices = [member.stack.t for member in members] + [1] * len(others)
     return Ensemble(
-        networks.of(
-            [one for one, own in zip(members, counts, strict=False) if own],
-            [one.learner for one, own in zip(others, counts[len(kept) :], strict=True) if own],
-            share[counts].tolist(),
-        ),
+        networks.of(compress(members, counts), compress(learners, counts[len(kept) :]), share[counts].tolist()),
         join_opinions(heard, share.tolist(), voices),
-        tuple(one for one, own in zip(fits, counts, strict=False) if own),
-        tried,
+        tuple(compress([found.fits[i] for i in kept], counts)),
+        [{"stage": "learners", "learner": name, "share": one} for name, one in named.items()],
         ["--time-limit: there was no time for trees."] if late else [],
     )
 

@@ -14,15 +14,12 @@ from markupsafe import Markup
 
 from oneof.metrics import in_words
 from oneof.runs.accuracy import Claim
-from oneof.runs.page.balance import audit_classes
+from oneof.runs.page.balance import audit_classes, count_pairs
 from oneof.runs.page.came_in import look_at_sets
 from oneof.runs.page.gold import compare_gold
 from oneof.runs.page.groups import audit_groups
-from oneof.runs.page.pairs import count_pairs
-from oneof.runs.page.queue import line_up
-from oneof.runs.page.rows import embed_rows
-from oneof.runs.page.settings import list_settings
-from oneof.runs.page.training import draw_training
+from oneof.runs.page.rows import embed_rows, line_up
+from oneof.runs.page.training import draw_training, list_settings
 from oneof.runs.purified import read_purified
 
 
@@ -32,27 +29,30 @@ def render_page(
     """The page of a run, as HTML: run.json, purified.parquet, training.json and rows.jsonl, and nothing else, decide it."""
     table = read_purified(purified, facts["classes"])
     script = _part("page.js")
-    page = _environment().get_template("page.html")
-    return page.render(
-        facts=facts,
-        chosen_by=in_words(facts["rule"]),
-        claimed=Claim(**facts["estimate"]).in_words.capitalize(),
-        file=PurePath(facts["file"]).name,
-        command=shlex.join(map(str, facts["command"])),
-        table=table,
-        came_in=look_at_sets(table),
-        people=facts.get("people"),
-        training=draw_training(record),
-        settings=list_settings(results, facts["chosen"]),
-        balance=audit_classes(table),
-        pairs=count_pairs(table),
-        gold=compare_gold(table),
-        groups=audit_groups(table),
-        rows=embed_rows(table),
-        queue=line_up(table),
-        style=Markup(_part("page.css")),
-        script=Markup(script),
-        script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+    return (
+        _environment()
+        .get_template("page.html")
+        .render(
+            facts=facts,
+            chosen_by=in_words(facts["rule"]),
+            claimed=Claim(**facts["estimate"]).in_words.capitalize(),
+            file=PurePath(facts["file"]).name,
+            command=shlex.join(map(str, facts["command"])),
+            table=table,
+            came_in=look_at_sets(table),
+            people=facts.get("people"),
+            training=draw_training(record),
+            settings=list_settings(results, facts["chosen"]),
+            balance=audit_classes(table),
+            pairs=count_pairs(table),
+            gold=compare_gold(table),
+            groups=audit_groups(table),
+            rows=embed_rows(table),
+            queue=line_up(table),
+            style=Markup(_part("page.css")),
+            script=Markup(script),
+            script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+        )
     )
 
 

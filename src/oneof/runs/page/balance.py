@@ -1,17 +1,18 @@
-"""Class balance before and after, and the audit: did purification erase a class?
+"""What became of the classes: their balance before and after, which were erased, and which of two that stood together was taken.
 
 Nobody knows how many rows of a class there are, but the sets bound it: at least the rows where it is the only candidate, at
 most the rows where it is one. Between them lies its even share, where every set splits its row evenly among its labels. A class
 that ends far below its even share, or with no row at all, may have been erased, or was rarely right to begin with.
 """
 
-from typing import NamedTuple
+from types import SimpleNamespace
 
 import numpy as np
 from markupsafe import Markup
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter
 from numpy.typing import NDArray
+from scipy.sparse import triu
 
 from oneof.runs.page.plots import ACCENT, INK, LINE, PAPER, plot, stand_in
 from oneof.runs.purified import Purified
@@ -19,50 +20,31 @@ from oneof.runs.purified import Purified
 _SHRUNK = 0.5  # of the even share: below it the audit names the class
 _PLOTTED = 20  # classes in the plot: half of them the largest, half the smallest
 _LISTED = 40  # classes in the table: the smallest, as it is these that may vanish
+_PAIRS = 12
 
 
-class Class(NamedTuple):
-    """One line of the audit."""
-
-    name: str
-    least: int  # rows where it is the only candidate
-    share: float  # rows, when every set is split evenly
-    most: int  # rows where it is a candidate
-    resolved: int
-    verdict: str  # "gone", "shrunk" or ""
-
-    @property
-    def change(self) -> float:
-        """Rows after, relative to the even share."""
-        return self.resolved / self.share - 1 if self.share else 0.0
-
-
-class Balance(NamedTuple):
-    """The classes that occur, smallest even share first."""
-
-    drawing: Markup
-    plotted: int
-    classes: list[Class]  # at most _LISTED of them
-    occurring: int
-    gone: list[str]
-    shrunk: list[str]
-
-
-def audit_classes(table: Purified) -> Balance:
-    """Audit every class that is a candidate somewhere."""
-    alone = table.original[table.sizes == 1].sum(0)
-    share = (1 / table.sizes[table.original.nonzero()[0]]).astype(float)
-    even = np.asarray(np.bincount(table.original.nonzero()[1], share, len(table.names)), dtype=np.float64)
-    held, after = table.held, table.resolved
+def audit_classes(table: Purified) -> SimpleNamespace:
+    """Audit every class that is a candidate somewhere, smallest even share first."""
+    row, label = table.original.nonzero()
+    even = np.bincount(label, 1 / table.sizes[row], len(table.names)).astype(float)
+    alone, held, after = np.asarray(table.original[table.sizes == 1].sum(0)), table.held, table.resolved
     order = [int(j) for j in np.argsort(even, kind="stable") if held[j]]
     verdict = np.where(after == 0, "gone", np.where(after < _SHRUNK * even, "shrunk", ""))
     classes = [
-        Class(table.names[j], int(alone[j]), float(even[j]), int(held[j]), int(after[j]), str(verdict[j]))
+        SimpleNamespace(
+            name=table.names[j],
+            least=int(alone[j]),  # rows where it is the only candidate
+            share=float(even[j]),  # rows, when every set is split evenly
+            most=int(held[j]),  # rows where it is a candidate
+            resolved=int(after[j]),
+            change=float(after[j] / even[j] - 1),
+            verdict=str(verdict[j]),
+        )
         for j in order
     ]
     ends = order if len(order) <= _PLOTTED else order[: _PLOTTED // 2] + order[-_PLOTTED // 2 :]
-    return Balance(
-        drawing=_draw(table, np.asarray(ends), np.asarray(alone), even),
+    return SimpleNamespace(
+        drawing=_draw(table, np.asarray(ends), alone, even),
         plotted=len(ends),
         classes=classes[:_LISTED],
         occurring=len(classes),
@@ -87,3 +69,26 @@ def _draw(table: Purified, shown: NDArray[np.int64], alone: NDArray[np.int64], e
 
     says = "Rows of each class before and after; the table below has the numbers."
     return plot("balance", draw, says=says, labels=table.names, size=(4.8, 1.1 + 0.24 * len(shown)))
+
+
+def count_pairs(table: Purified) -> list[SimpleNamespace]:
+    """The pairs of labels that share most sets, most first, and which of them was taken."""
+    together = triu(table.original.T @ table.original, k=1).tocoo()
+    most = np.argsort(-together.data, kind="stable")[:_PAIRS]
+    return [_pair(table, int(together.row[k]), int(together.col[k])) for k in most]
+
+
+def _pair(table: Purified, one: int, other: int) -> SimpleNamespace:
+    rows = np.flatnonzero(np.asarray(table.original[:, [one, other]].sum(1) == 2))
+    settled = table.label[rows[~table.ask[rows]]]
+    if (settled == other).sum() > (settled == one).sum():
+        one, other = other, one  # the one that won more often comes first
+    return SimpleNamespace(
+        one=table.names[one],
+        other=table.names[other],
+        together=len(rows),
+        to_one=int((settled == one).sum()),
+        to_other=int((settled == other).sum()),
+        elsewhere=int((~np.isin(settled, (one, other))).sum()),  # resolved to a third label
+        open=len(rows) - len(settled),  # to ask about
+    )

@@ -1,6 +1,7 @@
 """What came in: how large the sets were, and which labels stood in them together."""
 
-from typing import Any, NamedTuple
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 from markupsafe import Markup
@@ -15,44 +16,30 @@ from oneof.runs.purified import Purified
 _LARGEST = 14  # labels in the map of co-occurrence
 
 
-class CameIn(NamedTuple):
-    """Numbers and plots of the first section."""
-
-    average: float  # labels per set
-    singletons: int
-    full: int
-    sizes: Markup
-    together: Markup
-    mapped: int  # labels in the map
-    labels: int  # labels in all
-
-
-def look_at_sets(table: Purified) -> CameIn:
-    """Count the original sets."""
-    sizes = table.sizes
+def look_at_sets(table: Purified) -> SimpleNamespace:
+    """Numbers and plots of the original sets."""
+    sizes, labels = table.sizes, len(table.names)
     shown = np.argsort(-table.held, kind="stable")[:_LARGEST]
-    return CameIn(
+    return SimpleNamespace(
         average=float(sizes.mean()),
         singletons=int((sizes == 1).sum()),
-        full=int((sizes == len(table.names)).sum()),
-        sizes=_sizes(table),
+        full=int((sizes == labels).sum()),
+        sizes=_sizes(np.bincount(sizes)),
         together=_map(table, shown),
         mapped=len(shown),
-        labels=len(table.names),
+        labels=labels,
     )
 
 
-def _sizes(table: Purified) -> Markup:
-    before = np.bincount(table.sizes)
-
+def _sizes(rows: NDArray[np.int64]) -> Markup:
     def draw(axes: Axes) -> None:
-        axes.bar(range(len(before)), before, width=0.75, color=ACCENT, alpha=0.85)
-        axes.set(xlabel="labels in the set", ylabel="rows", xlim=(0.4, max(len(before), 5) - 0.4))
+        axes.bar(range(len(rows)), rows, width=0.75, color=ACCENT, alpha=0.85)
+        axes.set(xlabel="labels in the set", ylabel="rows", xlim=(0.4, max(len(rows), 5) - 0.4))
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{y:,.0f}"))
         axes.grid(visible=False, axis="x")
 
-    counted = ", ".join(f"{rows:,} with {size}" for size, rows in enumerate(before[:20].tolist()) if rows)
+    counted = ", ".join(f"{count:,} with {size}" for size, count in enumerate(rows[:20].tolist()) if count)
     return plot("sizes", draw, says=f"Rows by labels in their set: {counted}.")
 
 
@@ -60,14 +47,11 @@ def _map(table: Purified, shown: NDArray[np.int64]) -> Markup:
     columns: Any = table.original[:, shown]
     together = np.asarray((columns.T @ columns).todense())
     share = together / np.maximum(together.diagonal(), 1)[:, None]
-    np.fill_diagonal(share, np.nan)
 
     def draw(axes: Axes) -> None:
         k = len(shown)
-        for i in range(k):
-            for j in range(k):
-                if i != j:
-                    _cell(axes, i, j, float(share[i, j]))
+        for i, j in zip(*np.nonzero(~np.eye(k, dtype=bool)), strict=True):
+            _cell(axes, int(i), int(j), float(share[i, j]))
         names = [stand_in(j, table.names[j]) for j in shown]
         axes.set(xlim=(0, k), ylim=(k, 0), aspect="equal")
         axes.set_xticks(np.arange(k) + 0.5, names, rotation=45, ha="right", rotation_mode="anchor")

@@ -1,6 +1,7 @@
 """What the gold labels say, where a run has some: accuracy and calibration of the resolved labels. Nothing is said without them."""
 
-from typing import Any, NamedTuple
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 from markupsafe import Markup
@@ -16,77 +17,50 @@ from oneof.runs.purified import NOBODY, Purified
 _BINS = 10
 
 
-class Gold(NamedTuple):
-    """Resolved labels against gold labels."""
-
-    rows: int
-    right: int
-    drawn: int  # of these rows were drawn at random; 0: a person chose which to label
-    low: float  # of the share of all rows that were resolved rightly, by the drawn ones, 95 %
-    high: float
-    outside: int  # gold label not in the original set
-    removed: int  # gold label in the original set, and removed
-    error: float  # expected calibration error
-    drawing: Markup
-
-    @property
-    def accuracy(self) -> float:
-        """Share of gold rows that were resolved to their gold label."""
-        return self.right / self.rows
-
-
-def compare_gold(table: Purified) -> Gold | None:
-    """Compare where there is a gold label; None where there is none."""
+def compare_gold(table: Purified) -> SimpleNamespace | None:
+    """Resolved labels against gold labels; None where there is none."""
     if table.gold is None or not (known := table.gold != NOBODY).any():
         return None
     rows = np.flatnonzero(known)
     truth = table.gold[rows]
     right = table.label[rows] == truth
-    at_first = np.asarray(table.original[rows, truth]).ravel() > 0
-    at_last = np.asarray(table.kept[rows, truth]).ravel() > 0
+    at_first, at_last = (np.asarray(sets[rows, truth]).ravel() > 0 for sets in (table.original, table.kept))
     drawn = random_sample(np.where(known, table.gold, -1))[rows] >= 0
     low, high = share_limits(int(right[drawn].sum()), int(drawn.sum())) if drawn.any() else (0.0, 1.0)
     bins = _bins(table.probability[rows], right)
-    return Gold(
+    return SimpleNamespace(
         rows=len(rows),
         right=int(right.sum()),
-        drawn=int(drawn.sum()),
-        low=low,
+        accuracy=float(right.mean()),
+        drawn=int(drawn.sum()),  # of these rows were drawn at random; 0: a person chose which to label
+        low=low,  # of the share of all rows that were resolved rightly, by the drawn ones, 95 %
         high=high,
-        outside=int((~at_first).sum()),
-        removed=int((at_first & ~at_last).sum()),
-        error=float(sum(each.rows * abs(each.said - each.found) for each in bins) / len(rows)),
+        outside=int((~at_first).sum()),  # gold label not in the original set
+        removed=int((at_first & ~at_last).sum()),  # gold label in the original set, and removed
+        error=float(sum(each.rows * abs(each.said - each.found) for each in bins) / len(rows)),  # of calibration
         drawing=_draw(bins),
     )
 
 
-class _Bin(NamedTuple):
-    rows: int
-    said: float  # mean probability
-    found: float  # share that was right
-    low: float
-    high: float
-
-
-def _bins(probability: NDArray[np.float64], right: NDArray[np.bool_]) -> list[_Bin]:
-    place = np.minimum((probability * _BINS).astype(int), _BINS - 1)
-    found = []
+def _bins(probability: NDArray[np.float64], right: NDArray[np.bool_]) -> list[SimpleNamespace]:
+    """The mean probability `said` and the share `found` to be right, with its interval, of rows with about one probability."""
+    place, bins = np.minimum((probability * _BINS).astype(int), _BINS - 1), []
     for k in np.unique(place):
         inside = place == k
-        rows, hits = int(inside.sum()), int(right[inside].sum())
-        found.append(_Bin(rows, float(probability[inside].mean()), hits / rows, *wilson(hits, rows)))
-    return found
+        low, high = wilson(right[inside].sum(), inside.sum())
+        said, found = float(probability[inside].mean()), float(right[inside].mean())
+        bins.append(SimpleNamespace(rows=int(inside.sum()), said=said, found=found, low=float(low), high=float(high)))
+    return bins
 
 
-def _draw(bins: list[_Bin]) -> Markup:
+def _draw(bins: list[SimpleNamespace]) -> Markup:
     def draw(axes: Axes) -> None:
         axes.plot([0, 1], [0, 1], color=INK, linewidth=1, linestyle=(0, (1, 3)))
-        said = [each.said for each in bins]
-        low, high = [each.low for each in bins], [each.high for each in bins]
+        said, found, low, high = ([getattr(each, name) for each in bins] for name in ("said", "found", "low", "high"))
         axes.vlines(said, low, high, color=ACCENT, alpha=0.35, linewidth=4)
-        axes.plot(said, [each.found for each in bins], "o", color=ACCENT, markersize=5.5)
+        axes.plot(said, found, "o", color=ACCENT, markersize=5.5)
+        beside: dict[str, Any] = {"xytext": (0, -9), "textcoords": "offset points", "ha": "center", "fontsize": 7}
         for each in bins:
-            beside: dict[str, Any] = {"xytext": (0, -9), "textcoords": "offset points", "ha": "center", "fontsize": 7}
             axes.annotate(f"{each.rows:,}", (each.said, each.low), **beside)
         axes.set(xlabel="probability of the resolved label", ylabel="share that is right")
         axes.set(xlim=(0, 1.02), ylim=(-0.09, 1.02))

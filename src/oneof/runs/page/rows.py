@@ -1,45 +1,56 @@
-"""The table of rows: what the page's script searches and sorts, as JSON that no label can break out of."""
+"""The rows: those to ask a person about, in the order in which answers pay, and the table that the page's script searches and sorts."""
 
 import json
-from typing import Any, NamedTuple
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from markupsafe import Markup
-from numpy.typing import NDArray
 
+from oneof.runs.explain import asking_order
 from oneof.runs.purified import NOBODY, Purified
 
+_SHOWN = 20  # of the queue
 _MOST_ROWS = 20_000  # more than anybody reads, and still quick to sort in a browser
 _MOST_BYTES = 3_000_000  # of rows; names of labels and plots come on top, and the page stays below 5 MB
-
-Row = list[Any]  # see COLUMNS
 COLUMNS = ("row", "original", "kept", "label", "probability", "margin", "agreement", "ask", "gain", "trained", "outside", "removed", "gold", "group", "votes", "item", "decision", "picture")  # fmt: skip
 
 
-class Rows(NamedTuple):
-    """The rows that the page holds."""
+def line_up(table: Purified) -> SimpleNamespace:
+    """The head of the queue, and how long it is."""
+    length = int(table.ask.sum())
+    first = table.cells.take(pa.array(asking_order(table.cells)[: min(length, _SHOWN)]))
+    return SimpleNamespace(
+        head=[{"item": "", "picture": None} | row for row in first.to_pylist()],
+        length=length,
+        doubt=float((1 - table.probability[table.ask]).sum()),  # labels expected to be wrong among those asked about
+        outside=table.n - table.cells["outside"].null_count,  # rows whose model is sure of a label outside their set
+    )
 
-    json: Markup
-    shown: int
-    all: int
-    has_gold: bool
-    has_group: bool
 
-
-def embed_rows(table: Purified) -> Rows:
-    """Every row, or a sample: the rows to ask about first, then rows drawn with a fixed seed."""
+def embed_rows(table: Purified) -> SimpleNamespace:
+    """Every row as JSON, or a sample: the rows to ask about first, then rows drawn with a fixed seed."""
+    drawn = np.random.default_rng(0).permutation(table.n)
+    order = drawn[np.argsort(~table.ask[drawn], kind="stable")][:_MOST_ROWS]
+    place = {name: j for j, name in enumerate(table.names)}
     kept, size = [], 0
-    for position in _order(table)[:_MOST_ROWS]:
-        line = json.dumps(_row(table, int(position)), separators=(",", ":"))
+    for position, row in zip(order.tolist(), table.cells.take(pa.array(order)).to_pylist(), strict=True):
+        line = _compact(_row(row, place))
         size += len(line) + 1
         if size > _MOST_BYTES:
             break
-        kept.append((int(position), line))
+        kept.append((position, line))
     lines = ",".join(line for _, line in sorted(kept))
-    names = json.dumps(table.names, separators=(",", ":"))
-    columns = json.dumps(COLUMNS, separators=(",", ":"))
-    text = f'{{"columns":{columns},"names":{names},"rows":[{lines}]}}'
-    return Rows(inert(text), len(kept), table.n, table.gold is not None, table.group is not None)
+    text = f'{{"columns":{_compact(COLUMNS)},"names":{_compact(table.names)},"rows":[{lines}]}}'
+    has = table.cells.column_names
+    return SimpleNamespace(
+        json=inert(text), shown=len(kept), all=table.n, has_gold="gold" in has, has_group="group" in has, has_decision="decision" in has
+    )  # fmt: skip
+
+
+def _compact(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"))
 
 
 def inert(text: str) -> Markup:
@@ -51,42 +62,21 @@ def inert(text: str) -> Markup:
     return Markup(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))
 
 
-def _order(table: Purified) -> NDArray[np.int64]:
-    drawn = np.random.default_rng(0).permutation(table.n)
-    return drawn[np.argsort(~table.ask[drawn], kind="stable")]
-
-
-def _row(table: Purified, i: int) -> Row:
+def _row(row: dict[str, Any], place: dict[str, int]) -> list[Any]:
+    """A row of the purified table as COLUMNS say, labels as their places."""
+    removed = [[place[x["label"]], x["round"], round(x["margin"], 3), x["trials"]] for x in row["removed"]]
     return [
-        int(table.row[i]),
-        _labels(table.original, i),
-        _labels(table.kept, i),
-        int(table.label[i]),
-        *(round(float(column[i]), 3) for column in (table.probability, table.margin, table.agreement)),
-        int(table.ask[i]),
-        round(float(table.gain[i]), 4),
-        int(table.trained[i]),
-        int(table.outside[i]),
-        falls(table, i),
-        NOBODY if table.gold is None else int(table.gold[i]),
-        None if table.group is None else table.group[i].as_py(),
-        [] if table.votes is None else [[vote["label"], round(vote["votes"], 2)] for vote in table.votes[i].as_py()],
-        *(None if column is None else column[i].as_py() for column in (table.item, table.decision, table.picture)),
+        row["row"],
+        *(sorted(place[label] for label in row[name]) for name in ("original", "kept")),
+        place[row["label"]],
+        *(round(row[name], 3) for name in ("probability", "margin", "agreement")),
+        int(row["ask"]),
+        round(row["gain"], 4),
+        row["trained"],
+        place.get(row["outside"], NOBODY),
+        sorted(removed, key=lambda fall: (fall[1], fall[0])),
+        place.get(row.get("gold", ""), NOBODY),
+        row.get("group"),
+        [[vote["label"], round(vote["votes"], 2)] for vote in row.get("votes") or ()],
+        *(row.get(name) for name in ("item", "decision", "picture")),
     ]
-
-
-def _labels(sets: Any, i: int) -> list[int]:
-    return sorted(sets.indices[sets.indptr[i] : sets.indptr[i + 1]].tolist())
-
-
-def falls(table: Purified, i: int) -> list[list[float]]:
-    """The labels that fell from row i, each with round, margin and how many networks removed it."""
-    first, last = np.searchsorted(table.falls.row, [i, i + 1])
-    label, round_, margin, trials = (column[first:last].tolist() for column in table.falls[1:])
-    return [
-        [j, r, round(m, 3), t] for j, r, m, t in sorted(zip(label, round_, margin, trials, strict=True), key=_by_round)
-    ]
-
-
-def _by_round(fall: tuple[int, int, float, int]) -> tuple[int, int]:
-    return fall[1], fall[0]

@@ -1,5 +1,6 @@
 """What a person sees of a row: its item, the candidates with what speaks for and against each, and the nearest resolved rows."""
 
+from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,13 +14,7 @@ from oneof.runs.explain import fell
 from oneof.runs.folder import Run, fingerprint
 from oneof.runs.review.decided import GOLD
 
-PICTURES = {
-    ".png": "image/png",
-    ".jpg": "image/jpeg",
-    ".jpeg": "image/jpeg",
-    ".gif": "image/gif",
-    ".webp": "image/webp",
-}
+PICTURES = {f".{kind}": f"image/{kind}" for kind in ("png", "jpeg", "gif", "webp")} | {".jpg": "image/jpeg"}
 _FEW = 6  # columns that are shown when nobody says which, and few are texts, pictures or left out of the features
 _LONG = 2000  # characters of a cell
 _PICTURED = 400  # rows of the report with a picture
@@ -33,21 +28,18 @@ class Items:
         self.folder = folder_of(path)
         self.cells: dict[str, list[Any]] = {}
         self.texts: list[str] = []  # columns by which people know their rows, if nobody says which
-        roles = run.facts["asked"].get("roles") or {}
-        self.images: list[str] = list(roles.get("image", ()))
+        roles = defaultdict(tuple, run.facts["asked"].get("roles") or {})
+        self.images: list[str] = list(roles["image"])
         if path.exists() and fingerprint(path) == run.facts["fingerprint"] and path.suffix not in (".npz", ".mat"):
             source = open_table(path)
             for name in columns:
                 check_column(name, source.names, source.name)
-            hidden = {roles.get("candidates"), roles.get("exclude"), roles.get("gold")}
-            first = [*self.images, *roles.get("text", ()), *roles.get("ignore", ()), *roles.get("categories", ())]
-            shown = [name for name in dict.fromkeys([*first, *source.names]) if name not in hidden][
-                : max(_FEW, len(first))
-            ]
-            self.texts = [name for name in [*roles.get("text", ()), *roles.get("ignore", ())] if name in source.names]
-            self.cells = read_numbers(source, [], list(dict.fromkeys([*columns, *self.images] if columns else shown)))[
-                1
-            ]
+            self.texts = [name for name in [*roles["text"], *roles["ignore"]] if name in source.names]
+            hidden = {roles[name] for name in ("candidates", "exclude", "gold")}
+            first = [*self.images, *roles["text"], *roles["ignore"], *roles["categories"]]
+            others = [name for name in (*first, *source.names) if name not in hidden]
+            shown = [*columns, *self.images] if columns else list(dict.fromkeys(others))[: max(_FEW, len(first))]
+            self.cells = read_numbers(source, [], list(dict.fromkeys(shown)))[1]
         elif columns:
             raise ValueError(
                 f"--column needs the file that was learned from, unchanged; {path} is gone or another. Leave it out."

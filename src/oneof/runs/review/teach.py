@@ -59,10 +59,9 @@ class Again:
         """The networks' weights by hidden layers; none where a label was added, for which these have no output."""
         if classes != len(self.run.model.classes):
             return {}
-        stacks = {one.hidden: one.stack for one in self.run.model.members}
         return {
-            hidden: [{name: one[t] for name, one in stack.whole.items()} for t in range(stack.t)]
-            for hidden, stack in stacks.items()
+            member.hidden: [{name: one[t] for name, one in member.stack.whole.items()} for t in range(member.stack.t)]
+            for member in self.run.model.members
         }
 
     def forest(self, classes: int) -> Forest | None:
@@ -83,41 +82,38 @@ class Again:
         """The examples with the sets that people left, and room for labels that they typed."""
         old = [str(name) for name in examples.candidates.classes.tolist()]
         taught, names = decided_sets(examples.candidates.mask, old, self.said)
-        more, rows = len(names) - len(old), np.flatnonzero([row in self.said for row in range(len(taught))])
-        widened = np.pad(examples.candidates.mask, ((0, 0), (0, more)))
-        prior = _told(examples.prior, taught, rows, more)
-        beside = examples.beside
+        rows, place = sorted(self.said), {name: j for j, name in enumerate(names)}
+
+        def wide(values: NDArray[Any], other: float) -> NDArray[Any]:
+            return np.pad(values, ((0, 0), (0, len(names) - len(old))), constant_values=other)
+
+        def told(prior: NDArray[Any]) -> NDArray[Any]:
+            """A prior in which people's decisions stand before votes."""
+            prior = wide(prior, _FEW)
+            prior[rows] = np.where(taught[rows], 1.0, _FEW)
+            return prior
+
+        beside, gold = examples.beside, examples.gold
         if beside is not None:
-            opinion = None if beside.opinion is None else np.pad(beside.opinion, ((0, 0), (0, more)))
-            votes = beside.votes and beside.votes._replace(
-                others=_wide(beside.votes.others, more, float(np.log(_FEW))), said=_wide(beside.votes.said, more, _FEW)
-            )
-            beside = Judgement(_told(beside.prior, taught, rows, more), opinion, votes)
-        candidates = Candidates(widened, np.array(names)) if more else examples.candidates
-        place = {name: j for j, name in enumerate(names)}
-        known = np.array(
-            [place.get(self.said[row].label or "", -1) if row in self.said else -1 for row in range(len(taught))]
-        )
+            votes = beside.votes
+            if votes is not None:
+                votes = votes._replace(others=wide(votes.others, float(np.log(_FEW))), said=wide(votes.said, _FEW))
+            opinion = None if beside.opinion is None else wide(beside.opinion, 0.0)
+            beside = Judgement(told(beside.prior), opinion, votes)
+        known = np.full(len(taught), -1)
+        known[rows] = [place.get(self.said[row].label or "", -1) for row in rows]
         measured = random_sample(known)
-        gold = examples.gold
         if "gold" in self.run.purified.column_names:
             gold = np.array([place.get(label, -1) for label in self.run.purified["gold"].to_pylist()])
-        drawn = measured if (measured >= 0).any() else None
         unbelieved = np.array(self.run.purified["outside"].is_valid())  # by what its learners said
         unbelieved[rows] = False
         return replace(
-            examples, candidates=candidates, taught=taught, unbelieved=unbelieved, prior=prior, beside=beside, drawn=drawn, gold=gold
-        )  # fmt: skip
-
-
-def _wide(values: NDArray[Any], more: int, other: float) -> NDArray[Any]:
-    return np.pad(values, ((0, 0), (0, more)), constant_values=other)
-
-
-def _told(prior: NDArray[Any] | None, taught: NDArray[np.bool_], rows: NDArray[np.intp], more: int) -> Any:
-    """A prior in which people's decisions stand before votes."""
-    if prior is None:
-        return None
-    wide = _wide(prior, more, _FEW)
-    wide[rows] = np.where(taught[rows], 1.0, _FEW)
-    return wide
+            examples,
+            candidates=Candidates(wide(examples.candidates.mask, False), np.array(names)),
+            taught=taught,
+            unbelieved=unbelieved,
+            prior=None if examples.prior is None else told(examples.prior),
+            beside=beside,
+            drawn=measured if (measured >= 0).any() else None,
+            gold=gold,
+        )
