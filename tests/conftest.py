@@ -49,6 +49,14 @@ def one_thread() -> None:
     torch.set_num_threads(1)
 
 
+@pytest.fixture(scope="module")
+def small_forests() -> Iterator[None]:
+    """30 trees in place of 300, for tests of what a fit takes and gives: of a small table, trees are most of its seconds."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("oneof.selection.learners.Trees.each", lambda trees, classes: 3)
+        yield
+
+
 @pytest.fixture
 def double() -> Iterator[None]:
     torch.set_default_dtype(torch.float64)
