@@ -34,7 +34,7 @@ from oneof.training.problem import Training
 
 DATA = mixture(n=300, d=3, c=3, separation=4.0, seed=0)
 MASK = generate(DATA.labels, 3, Flip(0.4), seed=1)
-PROTOCOL = Protocol(Linear(), Training(epochs=30, batch=20), lr=(0.01, 0.1), weight_decay=(1e-3,))
+PROTOCOL = Protocol(Linear(), Training(epochs=10, batch=20), lr=(0.01, 0.1), weight_decay=(1e-3,))
 CELLS = [Cell("lost", TABLES[4].systems[name], PROTOCOL, (0, 1, 2)) for name in ("proden+pop", "cc")]
 
 
