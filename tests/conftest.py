@@ -6,7 +6,9 @@ import logging
 import os
 import random
 
-# Before torch is imported. Some virtual machines announce amx_bf16 and do not run it: oneDNN then fails, or the interpreter dies.
+# Before torch and NumPy are imported, and for the processes that tests start: two workers with two threads each wait for one another.
+os.environ["OMP_NUM_THREADS"] = "1"
+# Some virtual machines announce amx_bf16 and do not run it: oneDNN then fails, or the interpreter dies.
 os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")
 
 from collections.abc import Iterator
@@ -17,7 +19,6 @@ from hypothesis import settings
 
 collect_ignore = ["fixtures/label_studio_project.py"]  # for another Python, which has label-studio
 torch.set_num_threads(1)
-os.environ["OMP_NUM_THREADS"] = "1"  # and for the processes that tests start
 settings.register_profile("oneof", deadline=None, max_examples=60)
 settings.load_profile("oneof")
 
@@ -47,6 +48,14 @@ def heard(request: pytest.FixtureRequest) -> Iterator[None]:
 def one_thread() -> None:
     """Whatever a command before has set: two threads in each of two workers wait for one another, a hundred times as long."""
     torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="module")
+def small_forests() -> Iterator[None]:
+    """30 trees in place of 300, for tests of what a fit takes and gives: of a small table, trees are most of its seconds."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("oneof.selection.learners.Trees.each", lambda trees, classes: 3)
+        yield
 
 
 @pytest.fixture

@@ -13,8 +13,11 @@ import os
 import re
 import subprocess
 import sys
+import traceback
 from collections.abc import Iterator
+from contextlib import chdir, redirect_stdout
 from importlib.util import find_spec
+from io import StringIO
 from itertools import zip_longest
 from pathlib import Path
 from typing import NamedTuple
@@ -70,40 +73,21 @@ def steps(page: str) -> list[Step]:
 
 
 def run(page: str, folder: Path) -> list[str]:
-    """The real output of every step. Python blocks of a page run in one process, so that names live on."""
-    outputs = []
-    session = subprocess.Popen(
-        [sys.executable, "-c", _SESSION], stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=folder, text=True, env=_environment(folder)
-    )  # fmt: skip
-    assert session.stdin is not None
-    assert session.stdout is not None
-    with session:
-        for step in steps(page):
-            if step.kind == "python":
-                session.stdin.write(f"{step.code}{_END}\n")
-                session.stdin.flush()
-                outputs.append("".join(iter(session.stdout.readline, f"{_END}\n")))
-            else:
-                outputs.append(command(step.code, folder))
-        session.stdin.close()
-    return outputs
+    """The real output of every step. Python blocks of a page share one set of names, which are none of ours."""
+    names: dict[str, object] = {"__name__": "__main__"}
+    with chdir(folder):
+        return [
+            python(step.code, names) if step.kind == "python" else command(step.code, folder) for step in steps(page)
+        ]
 
 
-_END = "### end of snippet"
-_SESSION = f"""
-import sys, traceback
-names, code = {{"__name__": "__main__"}}, ""
-for line in sys.stdin:
-    if line != {_END + chr(10)!r}:
-        code += line
-        continue
-    try:
-        exec(compile(code, "snippet", "exec"), names)
-    except BaseException:
-        traceback.print_exc(file=sys.stdout)
-    print({_END!r}, flush=True)
-    code = ""
-"""
+def python(code: str, names: dict[str, object]) -> str:
+    with redirect_stdout(StringIO()) as printed:
+        try:
+            exec(compile(code, "snippet", "exec", dont_inherit=True), names)
+        except Exception:
+            traceback.print_exc(file=sys.stdout)
+    return printed.getvalue()
 
 
 def command(code: str, folder: Path) -> str:

@@ -24,13 +24,14 @@ from oneof.metrics import approximated_accuracy
 from oneof.purify import PopRatio
 from oneof.runs.review.log import Decision, Log
 
+pytestmark = pytest.mark.usefixtures("small_forests")
 DATA = mixture(n=200, d=3, c=4, separation=5.0, seed=0)
 MASK = generate(DATA.labels, 4, Flip(0.4), seed=1)
 NAMES = np.array(["ant", "bee", "cow", "dog"])
 LISTS = [NAMES[row].tolist() for row in MASK]
 
 
-@parametrize_with_checks([PartialLabelClassifier(epochs=40, n_trials=3, lr=0.1)])
+@parametrize_with_checks([PartialLabelClassifier(epochs=15, n_trials=3, lr=0.1)])
 def test_scikit_learn_checks(estimator, check):
     check(estimator)
 
@@ -41,22 +42,27 @@ def quick(**changes):
     )
 
 
+@pytest.fixture(scope="module")
+def clf(small_forests):
+    """Learned from lists; read, never fitted again."""
+    return quick().fit(DATA.x, LISTS)
+
+
 def test_every_form_of_y_gives_the_same_classifier():
     fits = [
-        quick().fit(DATA.x, MASK),
-        quick(classes=NAMES).fit(DATA.x, MASK.astype(int)),
-        quick().fit(DATA.x, LISTS),
-        quick().fit(DATA.x, pd.Series(LISTS)),
-        quick().fit(pd.DataFrame(DATA.x, columns=list("abc")), pd.DataFrame(MASK, columns=NAMES)),
+        quick(epochs=5).fit(DATA.x, MASK),
+        quick(epochs=5, classes=NAMES).fit(DATA.x, MASK.astype(int)),
+        quick(epochs=5).fit(DATA.x, LISTS),
+        quick(epochs=5).fit(DATA.x, pd.Series(LISTS)),
+        quick(epochs=5).fit(pd.DataFrame(DATA.x, columns=list("abc")), pd.DataFrame(MASK, columns=NAMES)),
     ]
-    for clf in fits[1:]:
-        assert clf.classes_.tolist() == NAMES.tolist()
-        x = pd.DataFrame(DATA.x, columns=list("abc")) if hasattr(clf, "feature_names_in_") else DATA.x
-        np.testing.assert_array_equal(clf.predict_proba(x), fits[0].predict_proba(DATA.x))
+    for fitted in fits[1:]:
+        assert fitted.classes_.tolist() == NAMES.tolist()
+        x = pd.DataFrame(DATA.x, columns=list("abc")) if hasattr(fitted, "feature_names_in_") else DATA.x
+        np.testing.assert_array_equal(fitted.predict_proba(x), fits[0].predict_proba(DATA.x))
 
 
-def test_learns_and_resolves_the_training_rows():
-    clf = quick().fit(DATA.x, LISTS)
+def test_learns_and_resolves_the_training_rows(clf):
     truth = NAMES[DATA.labels]
     assert (clf.transduction_ == truth).mean() > 0.93
     assert clf.score(DATA.x, truth) > 0.93
@@ -101,37 +107,37 @@ def test_a_classifier_of_ones_own_learns_and_is_not_saved(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_score_of_sets_is_the_approximated_accuracy():
-    clf = quick().fit(DATA.x, MASK)
+def test_score_of_sets_is_the_approximated_accuracy(clf):
     logs = torch.as_tensor(clf.predict_proba(DATA.x)).log()
     assert clf.score(DATA.x, MASK) == pytest.approx(float(approximated_accuracy(logs, torch.as_tensor(MASK))))
 
 
 def test_works_in_pipeline_grid_search_and_cross_validation():
-    pipeline = make_pipeline(StandardScaler(), quick())
+    small = quick(epochs=10, hidden=(), scaling="feature")
+    pipeline = make_pipeline(StandardScaler(), small)
     assert cross_val_score(pipeline, DATA.x, MASK, cv=3).mean() > 0.8
-    search = GridSearchCV(quick(), {"method": ["proden", "cc"], "purify": [None, "pop"]}, cv=2).fit(DATA.x, MASK)
+    search = GridSearchCV(small, {"method": ["proden", "cc"], "purify": [None, "pop"]}, cv=2).fit(DATA.x, MASK)
     assert search.best_score_ > 0.8
 
 
 def test_lists_of_lists_need_a_cv_object():
     """scikit-learn itself refuses ragged lists when it has to choose the splitter, and its message names the binary array."""
     with pytest.raises(ValueError, match="use a binary array"):
-        cross_val_score(quick(), DATA.x, LISTS, cv=3, error_score="raise")
-    assert cross_val_score(quick(), DATA.x, LISTS, cv=KFold(3), error_score="raise").mean() > 0.8
+        cross_val_score(quick(epochs=10), DATA.x, LISTS, cv=3, error_score="raise")
+    assert cross_val_score(quick(epochs=10), DATA.x, LISTS, cv=KFold(3), error_score="raise").mean() > 0.8
 
 
 def test_clone_and_pickle():
-    clf = quick(method=CC(), purify=PopRatio()).fit(DATA.x, MASK)
+    clf = quick(epochs=5, method=CC(), purify=PopRatio()).fit(DATA.x, MASK)
     assert clone(clf).get_params() == clf.get_params()
     for trials in (1, 3):
-        fitted = quick(n_trials=trials).fit(DATA.x, MASK)
+        fitted = quick(epochs=5, n_trials=trials).fit(DATA.x, MASK)
         again = pickle.loads(pickle.dumps(fitted))
         np.testing.assert_array_equal(again.predict_proba(DATA.x), fitted.predict_proba(DATA.x))
 
 
 def test_a_class_that_is_absent_can_be_named():
-    clf = quick(classes=["ant", "bee", "cow", "dog", "eel"]).fit(DATA.x, LISTS)
+    clf = quick(epochs=5, classes=["ant", "bee", "cow", "dog", "eel"]).fit(DATA.x, LISTS)
     assert clf.predict_proba(DATA.x).shape == (200, 5)
 
 
@@ -189,13 +195,12 @@ def test_the_remedy_for_rows_of_which_nothing_is_known_works():
 
 def test_a_rare_label_does_not_spoil_cross_validation():
     lists = [*LISTS[:-1], ["yak"]]
-    scores = cross_val_score(quick(), DATA.x, lists, cv=KFold(3))
+    scores = cross_val_score(quick(epochs=10), DATA.x, lists, cv=KFold(3))
     assert np.isfinite(scores).all()
     assert scores.mean() > 0.8
 
 
-def test_unknown_candidates_are_ignored_and_rows_without_others_are_not_covered():
-    clf = quick().fit(DATA.x, LISTS)
+def test_unknown_candidates_are_ignored_and_rows_without_others_are_not_covered(clf):
     whole = clf.score(DATA.x, LISTS)
     assert clf.score(DATA.x, [[*row, "yak"] for row in LISTS]) == whole
     half = clf.score(DATA.x, [*LISTS[:100], *[["yak"]] * 100])

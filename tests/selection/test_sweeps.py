@@ -12,6 +12,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
+from commands import call, call_alone
 from scipy.io import savemat
 
 from oneof import PartialLabelClassifier
@@ -21,7 +23,7 @@ from oneof.data.named.catalogue import NAMED
 from oneof.data.synthetic import mixture
 from oneof.networks import Linear
 from oneof.paper.experiments import TABLES, Protocol
-from oneof.paper.obtain import Cell, obtain_all, seed_by_seed
+from oneof.paper.obtain import Cell, obtain_all, run_errand, seed_by_seed
 from oneof.paper.on_ray import load_ray
 from oneof.runs.folder import Run
 from oneof.selection.space import Space
@@ -32,7 +34,7 @@ from oneof.training.problem import Training
 
 DATA = mixture(n=300, d=3, c=3, separation=4.0, seed=0)
 MASK = generate(DATA.labels, 3, Flip(0.4), seed=1)
-PROTOCOL = Protocol(Linear(), Training(epochs=30, batch=20), lr=(0.01, 0.1), weight_decay=(1e-3,))
+PROTOCOL = Protocol(Linear(), Training(epochs=10, batch=20), lr=(0.01, 0.1), weight_decay=(1e-3,))
 CELLS = [Cell("lost", TABLES[4].systems[name], PROTOCOL, (0, 1, 2)) for name in ("proden+pop", "cc")]
 
 
@@ -114,33 +116,44 @@ def test_an_unknown_place_gets_one_line(monkeypatch, capsys):
 # --------------------------------------------------------------------------------------------------------- determinism
 
 
+@pytest.fixture
+def deterministic(monkeypatch):
+    """What a deterministic command sets for all of torch does not stay here."""
+    monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    yield
+    torch.use_deterministic_algorithms(False)
+
+
+def here(errands, processes):
+    """In this process: a place where errands are run."""
+    return ((errand, run_errand(errand)) for errand in errands)
+
+
+@pytest.mark.usefixtures("deterministic")
 def test_deterministic_rows_are_equal_to_the_bit(folder, tmp_path):
-    """Whichever seeds are run together: a seed is a stack of its own."""
-    for path, cells in (("all", CELLS[:1]), ("each", seed_by_seed(CELLS[:1])[1:2])):
-        for _ in obtain_all(cells, tmp_path / f"{path}.jsonl", folder, 1, deterministic=True):
-            pass
+    """Whichever seeds are run together, in this process or another: a seed is a stack of its own."""
+    for _ in obtain_all(CELLS[:1], tmp_path / "all.jsonl", folder, 1, deterministic=True):
+        pass
+    one = seed_by_seed(CELLS[:1])[1:2]
+    for _ in obtain_all(one, tmp_path / "each.jsonl", folder, 1, place=here, deterministic=True):
+        pass
     both, one = compared(tmp_path / "all.jsonl"), compared(tmp_path / "each.jsonl")
     assert [row for row in both if row["seed"] == 1] == one
 
 
+@pytest.mark.usefixtures("deterministic")
 def test_deterministic_fits_write_the_same_weights(tmp_path, monkeypatch, capsys):
+    """In this process and in another."""
     file = write_table(tmp_path)
-    for name in ("one", "two"):
-        done = run_alone("fit", file, "--out", tmp_path / name, "--networks", "2", "--epochs", "3", "--deterministic")
+    for name, run in (("one", call), ("two", call_alone)):
+        words = ("fit", file, "--out", tmp_path / name, "--networks", 2, "--epochs", 3, "--deterministic")
+        done = run(*map(str, words))
         assert done.returncode == 0, done.stderr
     models = [next((tmp_path / name).glob("*.safetensors")).read_bytes() for name in ("one", "two")]
     assert models[0] == models[1]
     code, _, err = command(monkeypatch, capsys, "fit", file, "--out", tmp_path / "x", "--deterministic", "--threads", 2)
     assert code == 2
     assert "--deterministic needs one thread; got --threads 2. Leave one of them out." in err
-
-
-def run_alone(*arguments: object):
-    """The command in a process of its own: what it sets for all of torch must not stay here."""
-    import subprocess
-
-    asked = [sys.executable, "-c", "from oneof.cli import main; main()", *map(str, arguments)]
-    return subprocess.run(asked, capture_output=True, text=True, timeout=300, check=False)
 
 
 def write_table(folder: Path, rows: int = 300) -> Path:
