@@ -2,16 +2,17 @@
 
     python benchmarks/speed/processes.py [--rows 20000] [--width 512]
     python benchmarks/speed/processes.py --whole [--rows 100000] [--features 20]
-    python benchmarks/speed/processes.py --images [--rows 64] [--device cuda]
+    python benchmarks/speed/processes.py --images [--rows 64] [--device cuda [--timed 2048] [--compiled]]
 
 PRODEN + POP on a table of 64 features and 50 classes, batches of 512, one thread a process. Starting processes takes seconds, so an
 epoch's time is that of a long run less that of a short one, over the epochs between. Only the ratio means anything.
 
 --whole: all that `oneof fit` does between reading and writing (10 classes, 12 networks), the start of processes included.
 
---images: POP with four methods on images: how far two processes end from one, and one process from itself where its first weights
-were changed by a rounding. In float32 a rounding flips ReLUs and maxima of LeNet here and there, which training amplifies; a network of the
-same layers without kinks has none to flip. On CUDA networks run in bfloat16.
+--images: PRODEN, POP, RCR, PiCO and VALEN on images of 28 x 28: how far two processes end from one, and one process from itself where its
+first weights were changed by a rounding. In float32 a rounding flips ReLUs and maxima of LeNet here and there, which training amplifies; a
+network of the same layers without kinks has none to flip. With --device cuda also the seconds of an epoch of so many images (--timed). There one
+process runs as two do, neither compiled nor by our kernels, unless --compiled says so. Where there are fewer GPUs than processes they share.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from __future__ import annotations
 import argparse
 import itertools
 import time
+from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -26,14 +29,16 @@ from torch import nn
 
 from oneof.data.augment import views
 from oneof.data.synthetic import mixture
-from oneof.methods import METHODS
+from oneof.methods import METHODS, Method
 from oneof.networks import MLP, Classifier, LeNet, Network
 from oneof.purify import Pop
 from oneof.runs.learn import SPACE
 from oneof.selection.search import search
 from oneof.selection.trying import Search
+from oneof.training import problem
 from oneof.training.fit import fit
 from oneof.training.problem import Training
+from oneof.training.processes import Crew, together
 from oneof.training.state import Fit
 from oneof.training.trials import Trial
 
@@ -66,20 +71,60 @@ def whole(rows: int, features: int) -> None:
     print(f"two against one: {seconds[0] / seconds[1]:.2f} x as fast; sets differ in {apart} of {total:,} entries")
 
 
-def images(rows: int, device: str) -> None:
-    dtypes = (torch.float32, torch.float64) if device == "cpu" else (torch.float32,)
-    for dtype, network, (name, recipe) in itertools.product(dtypes, (LeNet(), Smooth()), SEEN.items()):
+class Images(NamedTuple):
+    """What is compared on images."""
+
+    rows: int
+    device: str
+    timed: int  # images of which an epoch is timed; 0: none is
+    compiled: bool
+
+
+def images(asked: Images, crew: Crew) -> None:
+    """Two processes, of which the first compares what both do with what it does alone; both begin at the first weights of one."""
+    torch.set_num_threads(1)
+    card = asked.device != "cpu"
+    torch.backends.cudnn.allow_tf32 = False
+    networks = (LeNet(),) if card else (LeNet(), Smooth())
+    for dtype, network, name in itertools.product((torch.float64, torch.float32), networks, SEEN):
+        _as_two(dtype, asked.compiled)
         torch.set_default_dtype(dtype)
         torch.manual_seed(0)
-        first = METHODS[name]().network(network((1, 28, 28), 10), 10, (1, 28, 28)).state_dict()
+        first = _method(name).network(network((1, 28, 28), 10), 10, (1, 28, 28)).state_dict()
         nudge = torch.finfo(dtype).eps / 2
         near = {key: w * (1 + nudge * torch.randn_like(w)) if w.is_floating_point() else w for key, w in first.items()}
-        one, other, two = (
-            on_images(rows, device, network, name, recipe, start, processes)
-            for start, processes in ((first, 1), (near, 1), (first, 2))
-        )
-        which = f"{str(dtype)[6:]}, {type(network).__name__}, {name}"
-        print(f"{which}: two against one {apart(two, one)}; nudged {apart(other, one)}", flush=True)
+        few = Job(name, asked.device, network, asked.rows, 16, 12 if name == "valen" else 4)
+        two = on_images(few, first, crew.size)
+        if crew.rank == 0:
+            one, other = (on_images(few, start, 1) for start in (first, near))
+            which = f"{str(dtype)[6:]}, {type(network).__name__}, {name}"
+            print(f"{which}: two against one {apart(two, one)}; nudged {apart(other, one)}", flush=True)
+    if asked.timed:
+        torch.set_default_dtype(torch.float32)
+        for name in SEEN:
+            _time_an_epoch(name, asked, crew)
+
+
+def _time_an_epoch(name: str, asked: Images, crew: Crew) -> None:
+    """A long run less a short one, over the epochs between; VALEN's after its warm-up."""
+    begun = METHODS["valen"]().warm_up if name == "valen" else 0
+    jobs = [Job(name, asked.device, LeNet(), asked.timed, 256, begun + epochs) for epochs in (SHORT, LONG)]
+    two = [on_images(job, None, crew.size) for job in jobs]
+    if crew.rank == 0:
+        one = [on_images(job, None, 1) for job in jobs]
+        alone, both = ((long.seconds - short.seconds) / (LONG - SHORT) for short, long in (one, two))
+        print(f"{name}, {asked.timed} images: {alone:.3f} s an epoch in one process, ", end="")
+        print(f"{both:.3f} in {crew.size}; {apart(two[1], one[1])}", flush=True)
+
+
+def _as_two(dtype: torch.dtype, compiled: bool) -> None:
+    """Let one process on a GPU run as several do, in double precision at all; in single it is bfloat16 that runs."""
+    if not compiled or dtype == torch.float64:
+        torch._dynamo.config.disable = True
+        problem.seen_together = lambda *given: -1 if dtype == torch.float32 else 0
+    else:
+        torch._dynamo.config.disable = False
+        problem.seen_together = TOGETHER
 
 
 class Smooth:
@@ -92,33 +137,60 @@ class Smooth:
         return Classifier(body, built.width, classes)
 
 
-SEEN = {"proden": "pop", "rcr": "rcr", "pico": "pico", "valen": "plain"}
+SEEN = {"proden": "pop", "pop": "pop", "rcr": "rcr", "pico": "pico", "valen": "plain"}  # method, views
+TOGETHER = problem.seen_together
 
 
-def on_images(rows: int, device: str, network: Network, name: str, recipe: str, start: dict, processes: int) -> tuple:
+class Job(NamedTuple):
+    """A run on images."""
+
+    name: str
+    device: str
+    network: Network
+    rows: int
+    batch: int
+    epochs: int
+
+
+class End(NamedTuple):
+    """Where a run ended."""
+
+    probabilities: torch.Tensor
+    candidates: torch.Tensor
+    seconds: float
+
+
+def _method(name: str) -> Method:
+    return METHODS["proden" if name == "pop" else name]()
+
+
+def on_images(job: Job, start: dict[str, torch.Tensor] | None, processes: int) -> End:
     draws = np.random.default_rng(0)
-    labels = draws.integers(0, 10, rows)
-    x = (draws.integers(0, 256, (10, 1, 28, 28))[labels] * 0.5 + draws.integers(0, 128, (rows, 1, 28, 28))).astype(
+    labels = draws.integers(0, 10, job.rows)
+    x = (draws.integers(0, 256, (10, 1, 28, 28))[labels] * 0.5 + draws.integers(0, 128, (job.rows, 1, 28, 28))).astype(
         np.uint8
     )
-    sets = np.eye(10, dtype=bool)[labels] | (draws.random((rows, 10)) < 0.3)
-    dtype = torch.get_default_dtype() if device == "cpu" else torch.bfloat16
-    seen, rule = views(recipe, "mnist", dtype=dtype, device=device), Pop(warm_up=1, interval=1, window=1)
+    sets = np.eye(10, dtype=bool)[labels] | (draws.random((job.rows, 10)) < 0.3)
+    dtype = torch.get_default_dtype()
+    dtype = torch.bfloat16 if job.device != "cpu" and dtype == torch.float32 else dtype
     begin = time.perf_counter()
     fitted = fit(
-        x, sets, method=METHODS[name](), network=network, views=seen, purify=rule, trials=[Trial(start=start)], device=device,
-        processes=processes, training=Training(12 if name == "valen" else 4, 16),
+        x, sets, method=_method(job.name), network=job.network, trials=[Trial(start=start)], device=job.device,
+        views=views(SEEN[job.name], "mnist", dtype=dtype, device=job.device), processes=processes,
+        purify=None if job.name == "proden" else Pop(warm_up=1, interval=1, window=1), training=Training(job.epochs, job.batch),
     )  # fmt: skip
+    if job.device != "cpu":
+        torch.cuda.synchronize()
     seconds = time.perf_counter() - begin
-    return fitted.probabilities(x).cpu(), fitted.candidates.cpu(), seconds
+    return End(fitted.probabilities(x).cpu(), fitted.candidates.cpu(), seconds)
 
 
-def apart(ours: tuple, theirs: tuple) -> str:
+def apart(ours: End, theirs: End) -> str:
     """Two ends of a run, and how long the first took."""
-    labels = (ours[0].argmax(-1) != theirs[0].argmax(-1)).sum().item()
-    sets = (ours[1] != theirs[1]).sum().item()
-    most = (ours[0] - theirs[0]).abs().max().item()
-    return f"probabilities {most:.0e} apart, {labels} labels, {sets} candidates ({ours[2]:.0f} s)"
+    labels = (ours.probabilities.argmax(-1) != theirs.probabilities.argmax(-1)).sum().item()
+    sets = (ours.candidates != theirs.candidates).sum().item()
+    most = (ours.probabilities - theirs.probabilities).abs().max().item()
+    return f"probabilities {most:.0e} apart, {labels} labels, {sets} candidates ({ours.seconds:.1f} s)"
 
 
 def main() -> None:
@@ -129,10 +201,13 @@ def main() -> None:
     parser.add_argument("--features", type=int, default=20)
     parser.add_argument("--images", action="store_true")
     parser.add_argument("--device", default="cpu")
+    parser.add_argument("--timed", type=int)
+    parser.add_argument("--compiled", action="store_true")
     asked = parser.parse_args()
     torch.set_num_threads(1)
     if asked.images:
-        images(asked.rows or 64, asked.device)
+        timed = (0 if asked.device == "cpu" else 2048) if asked.timed is None else asked.timed
+        together(partial(images, Images(asked.rows or 64, asked.device, timed, asked.compiled)), 2)
     elif asked.whole:
         whole(asked.rows or 100_000, asked.features)
     else:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -13,11 +15,15 @@ from scipy.special import ndtri
 from sklearn.naive_bayes import GaussianNB
 
 from oneof import PartialLabelClassifier
+from oneof.cli import main
 from oneof.data.encode import Encoding
+from oneof.data.images import Pixels
 from oneof.data.ranks import learn_ranks
 from oneof.networks import MLP
-from oneof.runs.export import _normal_quantile, _Scores, export_onnx
-from oneof.runs.model import Member, Model
+from oneof.networks.named import network_of
+from oneof.runs.export import export_onnx, export_torch
+from oneof.runs.model import Member, Model, PictureMember
+from oneof.runs.portable import Scores, codes, normal_quantile
 from oneof.selection.learners import Lesson, Trees, grow_trees, teach_own
 from oneof.selection.search import search
 from oneof.selection.space import Space
@@ -49,13 +55,13 @@ def model(ranks: bool = True) -> Model:
 
 def test_scores_are_those_of_the_ranks():
     ranks = learn_ranks(X)
-    ours = _Scores(ranks)(torch.from_numpy(X)).numpy()
+    ours = Scores(ranks)(torch.from_numpy(X)).numpy()
     np.testing.assert_allclose(ours, ranks(X)[:, 3:], atol=1e-4)
 
 
 def test_the_quantile_is_the_inverse_of_the_normal_distribution():
     level = torch.linspace(0.0063, 0.9937, 101)
-    np.testing.assert_allclose(_normal_quantile(level).numpy(), ndtri(level.numpy()), atol=2e-5)
+    np.testing.assert_allclose(normal_quantile(level).numpy(), ndtri(level.numpy()), atol=2e-5)
 
 
 @pytest.mark.parametrize("ranks", [True, False])
@@ -71,6 +77,13 @@ def test_onnxruntime_finds_the_same_probabilities(tmp_path: Path, ranks: bool):
         np.testing.assert_allclose(found, whole.probabilities(X[:n]), atol=1e-4)
     told = {entry.key: entry.value for entry in onnx.load(tmp_path / "m.onnx").metadata_props}
     assert told == {"classes": "a\nb\nc\nd", "numbers": "x\ny\nz"}
+
+
+def test_torch_finds_the_same_probabilities(tmp_path: Path):
+    whole = model()
+    assert export_torch(whole, tmp_path / "m.pt2") < 1e-4
+    found = torch.export.load(tmp_path / "m.pt2").module()(numbers=torch.from_numpy(X))
+    np.testing.assert_allclose(found.detach().numpy(), whole.probabilities(X), atol=1e-4)
 
 
 def test_a_graph_that_differs_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -138,3 +151,59 @@ def test_the_graph_takes_a_table_as_it_stands_gaps_and_categories_included(
     assert "'mauve'" in caplog.text
     np.testing.assert_allclose(found, expected, atol=1e-5)
     assert [int(one) for one in label] == clf.classes_[expected.argmax(1)].tolist()
+    export_torch(clf.model_, tmp_path / "m.pt2")
+    facts = {"oneof.json": ""}
+    program = torch.export.load(tmp_path / "m.pt2", extra_files=facts).module()
+    told = json.loads(facts["oneof.json"])
+    assert (told["classes"], told["numbers"]) == (["0", "1", "2"], ["size", "length"])
+    assert told["categories"] == {"hue": ["", "blue", "red"]}
+    places = codes(clf.model_.encoding, said["categories"])
+    assert places[0, 0] == -1
+    same = program(numbers=torch.from_numpy(said["numbers"]), categories=torch.from_numpy(places))
+    np.testing.assert_allclose(same.detach().numpy(), expected, atol=1e-5)
+
+
+def on_pictures(name: str) -> Model:
+    torch.manual_seed(0)
+    stack = Stack([network_of(name)((3, 16, 16), 4) for _ in range(2)])
+    member = PictureMember(stack, name, (3, 16, 16), torch.tensor([0.01, 0.02, 0.03]), torch.tensor([-1.0, -2.0, 0.5]))
+    return Model(list("abcd"), Encoding((), (), (), {}, (), pixels=(Pixels("file", 3, 16),)), (member,), {})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["wrn", "resnet32"])
+def test_deeper_networks_as_programs_of_torch(tmp_path: Path, name: str):
+    assert export_torch(on_pictures(name), tmp_path / "m.pt2") < 1e-5
+
+
+def test_a_program_of_torch_takes_pixels_where_oneof_is_not_installed(tmp_path: Path):
+    whole = on_pictures("lenet")
+    assert export_torch(whole, tmp_path / "m.pt2") < 1e-5
+    np.save(tmp_path / "x.npy", RNG.integers(0, 256, (3, 3 * 16 * 16)).astype(np.float32))
+    script = """if True:
+        import sys
+        sys.modules["oneof"] = None
+        import numpy, torch
+        program = torch.export.load("m.pt2").module()
+        x = torch.from_numpy(numpy.load("x.npy"))
+        said = [program(vectors=some).detach() for some in (x[:1], x[1:])]
+        numpy.save("said.npy", torch.cat(said).numpy())
+    """
+    subprocess.run([sys.executable, "-c", script], cwd=tmp_path, check=True, timeout=120)
+    np.testing.assert_allclose(
+        np.load(tmp_path / "said.npy"), whole.probabilities(np.load(tmp_path / "x.npy")), atol=1e-5
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ([], "export needs --onnx FILE or --torch FILE; got neither. Give one of them."),
+        (["--torch", "m.onnx"], "out must end in .pt2; got 'm.onnx'."),
+    ],
+)
+def test_what_the_command_refuses(monkeypatch: pytest.MonkeyPatch, capsys, words: list[str], message: str):
+    monkeypatch.setattr(sys, "argv", ["oneof", "export", "run", *words])
+    with pytest.raises(SystemExit, match="2"):
+        main()
+    assert message in capsys.readouterr().err

@@ -44,7 +44,7 @@ def run(*words, check=True):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("start", [[*COMMAND, "--processes", "2"], TORCHRUN], ids=["started here", "torchrun"])
+@pytest.mark.parametrize("start", [[*COMMAND, "--devices", "2"], TORCHRUN], ids=["started here", "torchrun"])
 def test_the_command_gives_what_one_process_gives(table, tmp_path, start):
     run(*COMMAND, table, "--out", tmp_path / "one", *SHORT)
     done = run(*start, table, "--out", tmp_path / "two", *SHORT)
@@ -108,7 +108,7 @@ def workers(parent):
     ("words", "message"),
     [
         (["--processes", "0"], "oneof: processes must be at least 1; got 0."),
-        (["--processes", "-1"], "oneof: processes must be at least 1; got -1."),
+        (["--devices", "-1"], "oneof: processes must be at least 1; got -1."),
         (["--processes", "62"], "processes must be at most the rows to train on (61); got 62. Use fewer."),
     ],
 )

@@ -150,7 +150,9 @@ def test_every_command_works_on_what_the_estimator_saved(fitted, tmp_path, monke
 def test_a_saved_estimator_can_be_exported(fitted, tmp_path, monkeypatch, capsys):
     pytest.importorskip("onnx", reason="the extra export is not installed")
     fitted.save(tmp_path / "run")
-    command(monkeypatch, capsys, "export", tmp_path / "run", "--onnx", tmp_path / "model.onnx")
+    where = ("--onnx", tmp_path / "model.onnx", "--torch", tmp_path / "model.pt2")
+    said = command(monkeypatch, capsys, "export", tmp_path / "run", *where)
+    assert said.count("wrote ") == 2
 
 
 def test_nothing_is_written_over(fitted, tmp_path):

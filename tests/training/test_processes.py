@@ -110,6 +110,34 @@ def test_each_process_has_a_gpu_and_nccl_carries_the_messages_where_there_is_one
     assert [oneof.training.processes._backend(processes) for processes in (2, 3)] == ["cpu:gloo,cuda:nccl", "gloo"]
 
 
+class OnCard(torch.Tensor):
+    """A tensor that says it lies on a GPU."""
+
+    is_cuda = True
+
+    def cpu(self):
+        return self.as_subclass(torch.Tensor).clone()
+
+
+@pytest.mark.parametrize(("backend", "copied"), [("cpu:gloo,cuda:gloo", True), ("cpu:gloo,cuda:nccl", False)])
+def test_gloo_carries_what_lies_on_a_gpu_through_the_memory_of_the_cpu(monkeypatch, backend, copied):
+    monkeypatch.setattr(torch.distributed, "get_backend_config", lambda: backend)
+    tensor = torch.zeros(3).as_subclass(OnCard)
+    with oneof.training.processes._carried(tensor) as sent:
+        sent += 2
+        assert (tensor.tolist() == [0, 0, 0]) is copied
+    assert tensor.tolist() == [2, 2, 2]
+
+
+@pytest.mark.gpu
+@pytest.mark.usefixtures("double")
+@pytest.mark.parametrize("method", ["proden", "valen"])
+def test_two_processes_on_a_gpu_give_what_one_gives(method):
+    one, two = (train(method, device="cuda", processes=processes) for processes in (1, 2))
+    torch.testing.assert_close(two.probabilities(DATA.x), one.probabilities(DATA.x), rtol=0, atol=1e-7)
+    assert two.candidates.equal(one.candidates)
+
+
 def test_a_fit_and_views_come_whole_to_the_gpu_of_this_process(monkeypatch):
     """What lies on the CPU stays there, which is all that can be seen without a GPU."""
     fitted, seen = train(views="pop", epochs=1), views("pico", "cifar10")

@@ -49,7 +49,7 @@ def fit(
     time_limit: Annotated[float | None, typer.Option(min=1, help="Seconds that learning may take, about. Networks get fewer epochs or are left out, then trees, and the run says so. The clock decides, so such a run is not repeated to the bit. Default: none.")] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of everything that is drawn.")] = 0,
     threads: Annotated[int | None, typer.Option(min=1, help="Threads of torch. Default: 1, with which small networks are fastest; on pictures all cores.")] = None,
-    processes: Annotated[int | None, typer.Option(help="Processes that share the work, with the same result up to rounding. Starting them takes seconds, and on two cores little is gained. Default: those that torchrun or SLURM started, else one.")] = None,
+    processes: Annotated[int | None, typer.Option("--devices", "--processes", help="Processes that share the work, with the same result up to rounding. On pictures each takes a GPU of its own, where there are as many; else they share. Starting them takes seconds, and on two cores little is gained. Default: those that torchrun or SLURM started, else one.")] = None,
     memory: Annotated[float, typer.Option(min=0.001, help="Gigabytes that training may take.")] = 1.0,
     cache_dir: CacheFolder = None,
     deterministic: Annotated[bool, typer.Option("--deterministic", help="Give the same run to the bit, whenever it is repeated on one machine. Without it rounding may differ.")] = False,

@@ -1,7 +1,7 @@
-"""The whole model as one ONNX graph: columns in, probabilities and labels out; checked against the model by onnxruntime."""
+"""The whole model for other programs, as an ONNX graph or a program of `torch.export`; written only if it says what the model says."""
 
 import io
-import math
+import json
 import warnings
 from pathlib import Path
 from typing import Any
@@ -9,153 +9,18 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
 
 from oneof.data.encode import Encoding
-from oneof.data.ranks import FARTHEST, Ranks
 from oneof.data.table import Columns
 from oneof.runs.model import Member, Model, PictureMember
-from oneof.runs.onnx_columns import CATEGORIES, FEATURES, NUMBERS, VECTORS, some_columns, takes_columns
-from oneof.selection.learners import Forest, Learner, Regression
+from oneof.runs.portable import Portable, codes
+from oneof.selection.learners import Forest, Regression
 from oneof.storage.files import written_beside
 from oneof.storage.packages import load_package
 
 TOLERANCE = 1e-4  # the largest difference of a probability that is put down to rounding
-
-
-class _Scores(nn.Module):
-    """The normal scores of `oneof.data.ranks`, in operations that ONNX has."""
-
-    low: Tensor
-    width: Tensor
-
-    def __init__(self, ranks: Ranks) -> None:
-        super().__init__()
-        knots = torch.from_numpy(ranks.knots.T).float()  # [d, knots]
-        self.register_buffer("low", knots[:, :-1])
-        self.register_buffer("width", knots.diff(dim=1))
-
-    def forward(self, x: Tensor) -> Tensor:
-        """The share of segments between knots that a value has passed is its level; a segment without width is half passed at it."""
-        ahead = x[..., None] - self.low
-        within = (ahead / self.width.clamp_min(1e-30)).clamp(0, 1)
-        level = torch.where(self.width > 0, within, (ahead.sign() + 1) / 2).mean(-1)
-        end = 0.5 * math.erfc(FARTHEST / 2**0.5)
-        return _normal_quantile(level.clamp(end, 1 - end))
-
-
-def _normal_quantile(level: Tensor) -> Tensor:
-    """By Newton's method, which from 0 goes to the root without passing it; ONNX has erf, but not its inverse."""
-    score = torch.zeros_like(level)
-    for _ in range(10):
-        excess = 0.5 * (1 + torch.erf(score / 2**0.5)) - level
-        score = score - excess * (score * score / 2).exp() * (2 * math.pi) ** 0.5
-    return score
-
-
-class _Member(nn.Module):
-    """The networks of one architecture, with how they see features."""
-
-    origin: Tensor
-
-    def __init__(self, member: Member) -> None:
-        super().__init__()
-        self.scores = None if member.ranks is None else _Scores(member.ranks)
-        origin = torch.zeros(1) if member.origin is None else torch.from_numpy(member.origin).float()
-        self.register_buffer("origin", origin)
-        self.networks = nn.ModuleList(module.eval() for module in member.stack.modules())
-        self.shift = [torch.zeros(1)] * member.stack.t if member.shift is None else list(member.shift)
-        self.scale = [torch.ones(1)] * member.stack.t if member.scale is None else list(member.scale)
-
-    def forward(self, x: Tensor) -> list[Tensor]:
-        wide = (x if self.scores is None else torch.cat([x, self.scores(x)], dim=1)) - self.origin
-        return [
-            network((wide - shift) * scale).softmax(-1)
-            for network, shift, scale in zip(self.networks, self.shift, self.scale, strict=True)
-        ]
-
-
-class _OnPictures(nn.Module):
-    """Networks on pictures, whose features are levels 0 to 255."""
-
-    def __init__(self, member: PictureMember) -> None:
-        super().__init__()
-        self.networks = nn.ModuleList(module.cpu().eval() for module in member.stack.modules())
-        self.pixels, self.scale, self.offset = (
-            member.pixels,
-            *(one.cpu()[:, None, None] for one in (member.scale, member.offset)),
-        )
-
-    def forward(self, x: Tensor) -> list[Tensor]:
-        seen = x.view(-1, *self.pixels) * self.scale + self.offset
-        return [network(seen).softmax(-1) for network in self.networks]
-
-
-class _Trees(nn.Module):
-    """Trees as gathers: as many steps as the deepest one has levels; a leaf leads to itself."""
-
-    def __init__(self, forest: Forest) -> None:
-        super().__init__()
-        here, inner = np.arange(len(forest.right)), forest.right > 0
-        self.left, self.right = (
-            torch.from_numpy(np.where(inner, to, here)) for to in (here + 1, forest.right.astype(np.int64))
-        )
-        self.feature = torch.from_numpy(np.where(inner, forest.feature, 0).astype(np.int64))
-        self.label = torch.from_numpy(forest.feature.astype(np.int64))
-        self.threshold, self.origin = torch.from_numpy(forest.threshold), torch.from_numpy(forest.origin).float()
-        self.root, self.one_hot = torch.from_numpy(forest.root.astype(np.int64)), torch.eye(forest.classes)
-        self.depth = 0
-        level = forest.root.astype(np.int64)
-        while (level := level[inner[level]]).size:
-            level, self.depth = np.concatenate([level + 1, forest.right[level]]), self.depth + 1
-
-    def forward(self, x: Tensor) -> Tensor:
-        seen = x - self.origin
-        node = self.root.expand(x.shape[0], -1)
-        for _ in range(self.depth):
-            goes_left = seen.gather(1, self.feature[node]) <= self.threshold[node]
-            node = torch.where(goes_left, self.left[node], self.right[node])
-        return self.one_hot[torch.where(self.right[node] == node, self.label[node], 0)].mean(1)
-
-
-class _Kernels(nn.Module):
-    """Kernel regressions, each with how it sees features."""
-
-    def __init__(self, regression: Regression) -> None:
-        super().__init__()
-        self.scores, self.sharpness = _Scores(regression.ranks), regression.sharpness
-        self.ways = regression.ways
-
-    def forward(self, x: Tensor) -> Tensor:
-        wide = torch.cat([x, self.scores(x)], dim=1)
-        said = []
-        for way in self.ways:
-            shift, scale, marks, coefficients, mean = (
-                torch.from_numpy(part).float() for part in (way.shift, way.scale, *way.machine[:3])
-            )
-            seen = ((wide - shift) * scale)[:, np.flatnonzero(way.scale)]
-            squares = (seen * seen).sum(1, keepdim=True) + (marks * marks).sum(1) - 2 * seen @ marks.T
-            scores = (-way.machine.gamma * squares.clamp_min(0)).exp() @ coefficients + mean
-            said.append((self.sharpness * scores).softmax(-1))
-        return torch.stack(said).mean(0)
-
-
-def _module(learner: Learner) -> nn.Module:
-    return _Trees(learner) if isinstance(learner, Forest) else _Kernels(learner)  # type: ignore[arg-type]
-
-
-class _Ensemble(nn.Module):
-    def __init__(self, model: Model) -> None:
-        super().__init__()
-        self.members = nn.ModuleList(
-            _OnPictures(one) if isinstance(one, PictureMember) else _Member(one) for one in model.members
-        )
-        self.others = nn.ModuleList(map(_module, model.others))
-        self.shares = model.shares or [member.stack.t / model.t for member in model.members]
-
-    def forward(self, x: Tensor) -> Tensor:
-        said = [torch.stack(member(x)).mean(0) for member in self.members] + [other(x) for other in self.others]
-        return torch.stack([share * one for share, one in zip(self.shares, said, strict=True)]).sum(0)
+NUMBERS, CATEGORIES, VECTORS = "numbers", "categories", "vectors"
+FACTS = "oneof.json"  # in a program of torch.export: the names of columns, categories and classes
 
 
 def export_onnx(model: Model, path: Path) -> float:
@@ -167,22 +32,41 @@ def export_onnx(model: Model, path: Path) -> float:
     """
     model.check_portable()
     onnx, runtime = (load_package(name, "export") for name in ("onnx", "onnxruntime"))
-    encoding, x = model.encoding, _rows(model)
-    graph = onnx.load_from_string(_exported(_Ensemble(model), x))
-    takes_columns(onnx, graph, encoding, model.classes)
-    told = {
-        "classes": model.classes,
-        NUMBERS: list(encoding.numbers),
-        CATEGORIES: list(encoding.categories),
-        VECTORS: encoding.names[len(encoding.plain.names) :],
-        "made": encoding.made,
-    }
-    onnx.helper.set_model_props(graph, {name: "\n".join(lines) for name, lines in told.items() if lines})
+    columns = _some_columns(model)
+    graph = onnx.load_from_string(_graph(model, _as_tensors(model.encoding, columns)))
+    if CATEGORIES in columns:
+        _take_text(onnx, graph, model.encoding)
+    _name_label(onnx, graph, model.classes)
+    onnx.helper.set_model_props(graph, {name: "\n".join(lines) for name, lines in _facts(model).items()})
     content = graph.SerializeToString()
     session = runtime.InferenceSession(content, providers=["CPUExecutionProvider"])
-    columns = some_columns(encoding, x)
-    found, _ = session.run(None, columns)
-    difference = float(np.abs(found - model.probabilities(_features(encoding, columns))).max())
+    return _written(path, content, model, columns, session.run(None, columns)[0])
+
+
+def export_torch(model: Model, path: Path) -> float:
+    """Write the model as a program of `torch.export`, if the file read back gives the same probabilities; the largest difference.
+
+    It takes what the graph of `export_onnx` takes, by the same names; but `categories` are whole numbers: the place of a value among those of its column,
+    which the extra file `oneof.json` lists beside `classes`; -1 for any other. It gives probabilities.
+    """
+    model.check_portable()
+    columns, buffer = _some_columns(model), io.BytesIO()
+    given = _as_tensors(model.encoding, columns)
+    shapes = {name: {0: torch.export.Dim("n")} for name in given}
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of what will change in later versions of torch
+        program = torch.export.export(Portable(model).eval(), (), given, dynamic_shapes=shapes)
+        torch.export.save(program, buffer, extra_files={FACTS: json.dumps(_facts(model), ensure_ascii=False)})
+        buffer.seek(0)
+        found = torch.export.load(buffer).module()(**given)
+    return _written(path, buffer.getvalue(), model, columns, found.numpy())
+
+
+def _written(
+    path: Path, content: bytes, model: Model, columns: dict[str, NDArray[Any]], found: NDArray[np.float32]
+) -> float:
+    """Write the content, if it has found what the model says of these columns; the largest difference."""
+    difference = float(np.abs(found - model.probabilities(_features(model.encoding, columns))).max())
     if not difference <= TOLERANCE:
         raise ValueError(
             f"the exported model must give the model's probabilities to {TOLERANCE}; it differs by {difference:.2g}. Nothing was written."
@@ -190,6 +74,26 @@ def export_onnx(model: Model, path: Path) -> float:
     with written_beside(path) as file:
         file.write(content)
     return difference
+
+
+def _facts(model: Model) -> dict[str, Any]:
+    """What a reader of the file must know; what is empty is left out."""
+    encoding = model.encoding
+    told = {
+        "classes": model.classes,
+        NUMBERS: list(encoding.numbers),
+        CATEGORIES: encoding.categories,
+        VECTORS: encoding.names[len(encoding.plain.names) :],
+        "made": encoding.made,
+    }
+    return {name: lines for name, lines in told.items() if lines}
+
+
+def _as_tensors(encoding: Encoding, columns: dict[str, NDArray[Any]]) -> dict[str, torch.Tensor]:
+    return {
+        name: torch.from_numpy(codes(encoding, values) if name == CATEGORIES else values)
+        for name, values in columns.items()
+    }
 
 
 def _features(encoding: Encoding, columns: dict[str, NDArray[Any]]) -> NDArray[Any]:
@@ -202,20 +106,65 @@ def _features(encoding: Encoding, columns: dict[str, NDArray[Any]]) -> NDArray[A
     return made if vectors is None else vectors if not made.size else np.hstack([made, vectors], dtype=np.float32)
 
 
-def _exported(module: nn.Module, x: NDArray[np.float32]) -> bytes:
+def _graph(model: Model, given: dict[str, torch.Tensor]) -> bytes:
     buffer = io.BytesIO()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the older exporter, which needs no further package, announces its age
         torch.onnx.export(
-            module.eval(),
-            (torch.from_numpy(x),),
+            Portable(model).eval(),
+            (),
             buffer,  # type: ignore[arg-type]  # the older exporter takes any file
-            input_names=[FEATURES],
+            kwargs=given,
+            input_names=list(given),
             output_names=["probabilities"],
-            dynamic_axes={FEATURES: {0: "n"}, "probabilities": {0: "n"}},
+            dynamic_axes={name: {0: "n"} for name in (*given, "probabilities")},
             dynamo=False,
         )
     return buffer.getvalue()
+
+
+def _take_text(onnx: Any, graph: Any, encoding: Encoding) -> None:
+    """Nodes before all others that make `codes` of text, one column after another."""
+    make, kinds = onnx.helper, onnx.TensorProto
+    (given,) = (one for one in graph.graph.input if one.name == CATEGORIES)
+    given.type.tensor_type.elem_type = kinds.STRING
+    for node in graph.graph.node:
+        node.input[:] = ["category_codes" if name == CATEGORIES else name for name in node.input]
+    q = len(encoding.categories)
+    nodes = [make.make_node("Split", [CATEGORIES], [f"text_{j}" for j in range(q)], axis=1, num_outputs=q)]
+    for j, values in enumerate(encoding.categories.values()):
+        how = {"keys_strings": list(values), "values_int64s": list(range(len(values))), "default_int64": -1}
+        nodes.append(make.make_node("LabelEncoder", [f"text_{j}"], [f"code_{j}"], domain="ai.onnx.ml", **how))
+    nodes.append(make.make_node("Concat", [f"code_{j}" for j in range(q)], ["category_codes"], axis=1))
+    nodes += graph.graph.node
+    del graph.graph.node[:]
+    graph.graph.node.extend(nodes)
+    graph.opset_import.append(make.make_opsetid("ai.onnx.ml", 2))
+
+
+def _name_label(onnx: Any, graph: Any, classes: list[str]) -> None:
+    """Nodes after all others that name the most probable label."""
+    make = onnx.helper
+    names = onnx.numpy_helper.from_array(np.array(classes, dtype=object), "label_names")
+    graph.graph.initializer.append(names)
+    best = make.make_node("ArgMax", ["probabilities"], ["best"], axis=1, keepdims=0)
+    graph.graph.node.extend([best, make.make_node("Gather", ["label_names", "best"], ["label"], axis=0)])
+    graph.graph.output.append(make.make_tensor_value_info("label", onnx.TensorProto.STRING, ["n"]))
+
+
+def _some_columns(model: Model) -> dict[str, NDArray[Any]]:
+    """Columns like those of training, with gaps and with values that training had not."""
+    encoding, features = model.encoding, _rows(model)
+    rng, n = np.random.default_rng(0), len(features)
+    numbers = features[:, : len(encoding.numbers)].copy()
+    numbers[rng.random(numbers.shape) < 0.2] = np.nan
+    words = [rng.choice([*values, "never seen"], n) for values in encoding.categories.values()]
+    columns = {
+        NUMBERS: numbers,
+        CATEGORIES: np.array(words, dtype=object).T,
+        VECTORS: features[:, len(encoding.plain.names) :],
+    }
+    return {name: values for name, values in columns.items() if values.size}
 
 
 def _rows(model: Model, n: int = 64) -> NDArray[np.float32]:

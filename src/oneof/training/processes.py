@@ -63,8 +63,8 @@ class Crew:
         parts = []
         for rank, per_trial in enumerate(lengths):
             part = own.contiguous() if rank == self.rank else own.new_empty(sum(per_trial), *own.shape[1:])
-            with _others_alive():
-                dist.broadcast(part.view(-1).view(torch.uint8), rank)  # as bytes: not every dtype can be sent
+            with _carried(part.view(-1).view(torch.uint8)) as sent:  # as bytes: not every dtype can be sent
+                dist.broadcast(sent, rank)
             parts.append(part.split(per_trial))  # type: ignore[no-untyped-call]
         return torch.cat([section for trial in zip(*parts, strict=True) for section in trial])
 
@@ -139,8 +139,8 @@ class _Sum(torch.autograd.Function):
     @staticmethod
     def forward(own: Tensor) -> Tensor:
         whole = own.clone(memory_format=torch.contiguous_format)
-        with _others_alive():
-            dist.all_reduce(whole)
+        with _carried(whole) as sent:
+            dist.all_reduce(sent)
         return whole
 
     @staticmethod
@@ -166,6 +166,17 @@ def _others_alive() -> Iterator[None]:
         yield
     except RuntimeError as error:
         raise ChildProcessError(f"{DIED} ({str(error).splitlines()[0][:120]})") from error
+
+
+@contextmanager
+def _carried(tensor: Tensor) -> Iterator[Tensor]:
+    """The tensor where a message can be read and written: NCCL works on GPUs, gloo surely in the CPU's memory alone."""
+    here = not tensor.is_cuda or "nccl" in dist.get_backend_config()
+    sent = tensor if here else tensor.cpu()
+    with _others_alive():
+        yield sent
+    if not here:
+        tensor.copy_(sent)
 
 
 AGAIN = "so the run cannot go on. Repeat the call: with a checkpoint it resumes where it stood."
@@ -240,7 +251,7 @@ def launched(work: Callable[[Crew], Any], processes: int) -> Any:
     from lightning_fabric.strategies.ddp import DDPStrategy
     from torch.multiprocessing.spawn import ProcessException
 
-    _check_sendable(work)
+    content = _sendable(work)
     logging.getLogger("torch.multiprocessing.spawn").setLevel(logging.ERROR)  # that it ends the others is said below
     try:
         strategy = DDPStrategy(start_method="spawn", timeout=PATIENCE, process_group_backend=_backend(processes))
@@ -250,7 +261,7 @@ def launched(work: Callable[[Crew], Any], processes: int) -> Any:
     with tempfile.TemporaryDirectory() as folder:
         answer = Path(folder, "answer")
         try:
-            fabric.launch(partial(_work, work, answer, torch.get_default_dtype(), torch.get_num_threads()))
+            fabric.launch(partial(_work, content, answer, torch.get_default_dtype(), torch.get_num_threads()))
         except ProcessException as error:
             said = str(error).strip().splitlines()[-1]
             died = f"process {error.error_index} of {processes} has died ({said}), {AGAIN}"
@@ -263,14 +274,14 @@ def launched(work: Callable[[Crew], Any], processes: int) -> Any:
     return result
 
 
-def _work(work: Callable[[Crew], Any], answer: Path, dtype: torch.dtype, threads: int, fabric: Any) -> None:
+def _work(content: bytes, answer: Path, dtype: torch.dtype, threads: int, fabric: Any) -> None:
     """What is set in the process that asked is set in this one too; Fabric itself passes on that torch is deterministic."""
     torch.set_default_dtype(dtype)
     torch.set_num_threads(min(threads, torch.get_num_threads()))  # Fabric has shared out the cores
     if torch.are_deterministic_algorithms_enabled():
         make_deterministic()
     try:
-        result = work(Crew(fabric.global_rank, fabric.world_size))
+        result = pickle.loads(content)(Crew(fabric.global_rank, fabric.world_size))
     except (ValueError, TypeError) as error:  # bad input: all processes found the same
         result = error
     if fabric.global_rank == 0:
@@ -278,9 +289,10 @@ def _work(work: Callable[[Crew], Any], answer: Path, dtype: torch.dtype, threads
     _leave()
 
 
-def _check_sendable(work: Callable[[Crew], Any]) -> None:
+def _sendable(work: Callable[[Crew], Any]) -> bytes:
+    """As bytes: multiprocessing itself would send what lies on a GPU as a handle, which not every machine allows."""
     try:
-        pickle.dumps(work)
+        return pickle.dumps(work)
     except (pickle.PicklingError, AttributeError, TypeError) as error:
         raise ValueError(
             f"processes= needs settings that can be sent to other processes; {error}. "

@@ -57,7 +57,7 @@ class Stack:
         """
         if not self.fast or x.device.type != "cuda":
             return self._call(x, part, weights)
-        with torch.autocast(x.device.type, torch.bfloat16), _tried_out():
+        with torch.autocast(x.device.type, torch.bfloat16), _tried_out() if self.fast > 0 else nullcontext():
             return _map(lambda one: one.float(), self._call(x, part, weights))
 
     def _call(self, x: Tensor, part: str, weights: Mapping[str, Tensor] | None) -> Any:
@@ -97,7 +97,7 @@ class Stack:
     def gradients(self, loss: Tensor) -> list[Tensor]:
         """Gradients in the order and shape of `weights`; trials do not touch each other, so their losses may be summed."""
         weights = list(self.parameters.values())
-        with _tried_out() if self.fast else nullcontext():
+        with _tried_out() if self.fast > 0 else nullcontext():  # parts of batches differ in size
             found = torch.autograd.grad(loss, weights, allow_unused=True)
         whole = [torch.zeros_like(w) if g is None else g for w, g in zip(weights, found, strict=True)]
         return [g[None] for g in whole] if self.t == 1 else whole
