@@ -7,8 +7,10 @@ worth ten points of accuracy, on BirdSong two; on Lost, whose features are princ
 from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from scipy.special import ndtri
+from torch import Tensor
 
 KNOTS = 201
 FARTHEST = 2.5  # deviations: a value beyond all training rows is no farther than this
@@ -26,6 +28,22 @@ class Ranks(NamedTuple):
             column[:] = _scores(column, knots)
         return wide
 
+    def on_device(self, x: Tensor) -> Tensor:
+        """The same, up to rounding, where the features lie."""
+        values, knots = x.double().T.contiguous(), torch.as_tensor(self.knots.T.copy(), device=x.device)  # [d, ...]
+        below = _between(values, knots, torch.searchsorted(knots, values, right=True) - 1, 1.0)
+        above = _between(values, knots, torch.searchsorted(knots, values) - 1, 0.0)
+        scores = torch.special.ndtri((below + above) / 2).clamp(-FARTHEST, FARTHEST)
+        return torch.cat([values, scores]).T.contiguous()
+
+
+def _between(values: Tensor, knots: Tensor, knot: Tensor, tied: float) -> Tensor:
+    """The level of values [d, n] in the interval from this knot on; `tied`: how far in, where its ends are alike."""
+    knot = knot.clamp(0, KNOTS - 2)
+    low, high = knots.gather(1, knot), knots.gather(1, knot + 1)
+    share = ((values - low) / (high - low)).nan_to_num(tied).clamp(0, 1)
+    return (knot + share) / (KNOTS - 1)
+
 
 def learn_ranks(x: NDArray[Any]) -> Ranks:
     """The map of training features x [n, d].
@@ -35,6 +53,14 @@ def learn_ranks(x: NDArray[Any]) -> Ranks:
     array([-2.5 , -0.67,  0.  ,  0.67,  2.5 ])
     """
     return Ranks(np.quantile(np.asarray(x, dtype=np.float64), np.linspace(0, 1, KNOTS), axis=0))
+
+
+def learn_ranks_on(x: Tensor) -> Ranks:
+    """The same, up to rounding, where the features lie."""
+    ordered = x.double().sort(0).values
+    at = torch.linspace(0, len(x) - 1, KNOTS, dtype=torch.float64, device=x.device)
+    knots = torch.lerp(ordered[at.floor().long()], ordered[at.ceil().long()], at.frac()[:, None])
+    return Ranks(knots.cpu().numpy())
 
 
 def _scores(values: NDArray[np.float64], knots: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -92,6 +92,9 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
     processes : int or None, default=None
         Processes among which the networks are dealt out; they give what one gives, up to rounding (see `oneof.fit`). Their start
         takes some ten seconds, so they are for fits that take minutes; on two cores little is gained.
+    device : str, default="auto"
+        Where to learn: "cpu" or "cuda", the same up to rounding. "auto": the GPU, if there is one, from 20,000 rows on. Trees grow on
+        the CPU, and what was learned predicts there.
     verbose : bool, default=False
         Show a progress bar when run in a terminal.
 
@@ -147,6 +150,7 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         classes: Any = None,
         random_state: Any = None,
         processes: int | None = None,
+        device: str = "auto",
         verbose: bool = False,
     ) -> None:
         self.method = method
@@ -167,6 +171,7 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         self.classes = classes
         self.random_state = random_state
         self.processes = processes
+        self.device = device
         self.verbose = verbose
 
     def fit(self, X: Any, y: Any, groups: Any = None, gold: Any = None, prior: Any = None) -> Self:
@@ -254,7 +259,9 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
             space = replace(space, learners=checked_learners(self.learners))
         space = space.quick if self.quick else space
         title = type(self).__name__ if self.verbose else None
-        return Search(space, seed_of(self.random_state), self.rule, progress=title, processes=self.processes)
+        return Search(
+            space, seed_of(self.random_state), self.rule, progress=title, device=self.device, processes=self.processes
+        )
 
     def _show(self, model: Model, purified: pa.Table, training: dict[str, Any]) -> None:
         """Set what was learned, here or in a run that is read."""

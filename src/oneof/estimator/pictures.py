@@ -80,7 +80,7 @@ class PartialLabelImageClassifier(PartialLabelClassifier):
     def _search(self) -> Search:
         space = replace(SPACE, purify=SPACE.purify if self.purify else None, epochs=count(self.epochs, "epochs"))
         title = type(self).__name__ if self.verbose else None
-        return Search(space, seed_of(self.random_state), progress=title, processes=self.processes)
+        return Search(space, seed_of(self.random_state), progress=title, device="auto", processes=self.processes)
 
     def _learn(self, examples: Examples) -> Learned:
         return learn(examples, self._search(), how=OnPictures(self.network, self.views, self.networks))

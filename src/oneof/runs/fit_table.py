@@ -61,6 +61,7 @@ def fit_table(
     cache: Path | None = None,
     memory: int | None = None,
     processes: int | None = None,
+    device: str = "auto",
     time_limit: float | None = None,
     progress: bool = False,
     say: Callable[[str], None] = lambda text: None,
@@ -84,6 +85,8 @@ def fit_table(
         Bytes that training may take.
     processes
         As for `oneof.fit`; where torchrun or SLURM started them, only the first reads, says and writes.
+    device
+        "cpu", "cuda", or "auto": the GPU, if there is one, for pictures and for large tables. It is no part of the task.
     time_limit
         Seconds that learning may take, about; what is left out for it is said. Such a run is not resumed within a stage.
     progress
@@ -107,6 +110,7 @@ def fit_table(
         checkpoint=out / "checkpoint" / "search" if time_limit is None else None,
         until=None if time_limit is None else time.monotonic() + time_limit,
         memory=memory,
+        device=device,
         processes=processes,
         settings=again.settings if again else (),
         starts=again.starts(len(ready.examples.candidates.classes)) if again else {},

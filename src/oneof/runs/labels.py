@@ -65,7 +65,7 @@ def ask_networks(model: Model, x: NDArray[Any], candidates: Mask, trained: Mask)
     held_out: Mask = np.logical_not(trained.all(axis=0))
     voices = np.logical_not(trained & held_out).astype(np.float32)  # [t, n]
     for rows, each in model.blocks(x):
-        p = each.numpy()
+        p = each.cpu().numpy()
         every[rows] = p.mean(0)
         mean[rows] = np.einsum("tnc,tn->nc", p, voices[:, rows]) / voices[:, rows].sum(0)[:, None]
         best = np.where(candidates[rows], p, -1).argmax(-1)  # [t, rows]
@@ -118,8 +118,9 @@ def gather_falls(fits: Sequence[Fit], c: int) -> Fallen:
         np.concatenate(part) if logs else np.empty(0, dtype=int)
         for part in (zip(*logs, strict=True) if logs else [()] * 4)
     )
-    order = np.lexsort((round, label, row))
-    key = (row * c + label)[order]
+    key = row * c + label
+    order = np.argsort(key * (round.max(initial=0) + 1) + round, kind="stable")
+    key = key[order]
     starts = np.flatnonzero(np.diff(key, prepend=-1))
     counts = np.diff(np.append(starts, len(key)))
     middle = starts + (counts - 1) // 2

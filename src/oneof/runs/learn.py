@@ -30,7 +30,7 @@ from oneof.runs.labels import (
     without_opinion,
 )
 from oneof.runs.model import Model, PictureMember, member_of
-from oneof.runs.nearest_rows import find_evidence
+from oneof.runs.nearest_rows import Floats, find_evidence
 from oneof.runs.pictures import BY_SIZE, OnPictures, train_on_pictures
 from oneof.runs.sample import write_sample
 from oneof.runs.stored_model import FORMAT, save_model
@@ -42,6 +42,7 @@ from oneof.selection.space import Space
 from oneof.selection.trying import Search
 from oneof.storage.rows import Row
 from oneof.storage.settings import plain_value
+from oneof.training.device import best_device, device_for
 from oneof.training.state import Fit
 from oneof.version import __version__
 
@@ -127,7 +128,8 @@ def learn(examples: Examples, asked: Search, *, train_on_gold: bool = False, how
     measuring = examples.drawn if examples.drawn is not None else measuring
     choosing = None if gold is None else gold if measuring is None else np.where(measuring >= 0, -1, gold)
     enough = choosing is not None and (choosing >= 0).sum() >= ENOUGH
-    asked = replace(asked, groups=examples.groups, prior=examples.prior, gold=choosing if enough else None)
+    device, by = _place(asked.device, examples), choosing if enough else None
+    asked = replace(asked, groups=examples.groups, prior=examples.prior, gold=by, device=device)
     by_others = examples.prior is None and asked.space.kernel and examples.readable is None
     sets = _believed(examples, asked) if by_others else _given(examples)
     sets = _taught(sets, gold) if train_on_gold else sets
@@ -139,19 +141,18 @@ def learn(examples: Examples, asked: Search, *, train_on_gold: bool = False, how
     _check_finite(found)
     classes = [str(name) for name in examples.candidates.classes.tolist()]
     networks = Model(classes, examples.encoding, tuple(map(member_of, found.fits)), {})
-    known = _taught(original, choosing if enough else None)
-    ensemble = weigh_learners(networks, found, Rows(x, original, sets, known), asked)
+    ensemble = weigh_learners(networks, found, Rows(x, original, sets, known=_taught(original, by)), asked)
     found, model, opinions = found._replace(fits=ensemble.fits), ensemble.model, ensemble.opinions
     if examples.readable is not None:
         opinions = without_opinion(opinions, ~examples.readable)
     beside = examples.beside or (None if examples.prior is None else Judgement(examples.prior))
     kept = (kept_sets(found.fits, found.candidates) if found.fits else original) & _given(examples)
     resolved = resolve(opinions, original, np.where(kept.any(1, keepdims=True), kept, original), beside)
-    judged = _judged(examples, model, opinions, measuring)
-    said = claim(judged)
+    seen = _seen(model, examples)
+    said = claim(judged := _judged(examples, seen, opinions, measuring))
     return Learned(
-        replace(model, calibration=calibrate(judged, said)),
-        _purified(examples, model, found, resolved),
+        replace(model.on_cpu(), calibration=calibrate(judged, said)),
+        _purified(examples, classes, found, resolved, seen, device),
         training_record(found.fits),
         found.tried + ensemble.tried,
         said,
@@ -162,13 +163,18 @@ def learn(examples: Examples, asked: Search, *, train_on_gold: bool = False, how
     )
 
 
-def _judged(examples: Examples, model: Model, opinions: Opinions, gold: NDArray[np.intp] | None) -> Judged:
+def _place(device: str | torch.device, examples: Examples) -> torch.device:
+    """Where to learn; "auto": pictures wherever is best, tables where it pays."""
+    pictures = examples.readable is not None
+    return best_device() if pictures and device == "auto" else device_for(device, *examples.x.shape)
+
+
+def _judged(examples: Examples, seen: Floats, opinions: Opinions, gold: NDArray[np.intp] | None) -> Judged:
     """Held-out rows to judge the networks by: all, or of a large table those that are drawn first."""
     n, c = examples.candidates.mask.shape
     some = np.sort(drawn_rows(n)[: max(min(_JUDGED, _CELLS // c), SAMPLE)])
     mask, known = examples.candidates.mask[some], np.full(n, -1) if gold is None else gold
-    seen = _seen(model, examples.x)[some] if examples.readable is None else examples.plain[some]
-    plain = ask_strangers(seen, mask)
+    plain = ask_strangers((seen if examples.readable is None else examples.plain)[some], mask)
     judged = Judged(opinions.mean[some], mask, known[some], plain, examples.prior is not None)
     return judged.where(opinions.held_out[some])
 
@@ -182,7 +188,7 @@ def _believed(examples: Examples, asked: Search) -> NDArray[np.bool_]:
     """The sets to learn from: one that seems to miss the truth teaches nothing."""
     sets, wrong = _given(examples), examples.unbelieved
     if wrong is None:
-        wrong = disbelieved(examples.x, sets, rows=asked.space.rows, seed=asked.seed)
+        wrong = disbelieved(examples.x, sets, rows=asked.space.rows, seed=asked.seed, device=asked.device)
     return np.asarray(sets | wrong[:, None])
 
 
@@ -209,26 +215,29 @@ def _check_finite(found: Found) -> None:
         )
 
 
-def _purified(examples: Examples, model: Model, found: Found, resolved: Resolved) -> pa.Table:
-    seen, trained = _seen(model, examples.x), trained_rows(found.fits, len(examples.x))
-    evidence = find_evidence(seen, resolved.distribution, resolved.ask)
-    falls = gather_falls(found.fits, len(model.classes)).among(_given(examples))
-    table = ensemble_table(resolved, examples.candidates.mask, falls, trained.sum(0), evidence, model.classes)
+def _purified(
+    examples: Examples, classes: list[str], found: Found, resolved: Resolved, seen: Floats, device: torch.device
+) -> pa.Table:
+    trained = trained_rows(found.fits, len(examples.x))
+    evidence = find_evidence(seen, resolved.distribution, resolved.ask, device=device)
+    falls = gather_falls(found.fits, len(classes)).among(_given(examples))
+    table = ensemble_table(resolved, examples.candidates.mask, falls, trained.sum(0), evidence, classes)
     if examples.groups is not None:
         table = table.append_column("group", [pa.array(examples.groups, pa.string())])
     if examples.votes is not None:
         table = table.append_column("votes", [examples.votes])
     if examples.gold is not None:
-        names = [model.classes[j] if j >= 0 else None for j in examples.gold]
+        names = [classes[j] if j >= 0 else None for j in examples.gold]
         table = table.append_column("gold", [pa.array(names, pa.string())])
     return table
 
 
-def _seen(model: Model, x: NDArray[np.floating[Any]]) -> NDArray[np.floating[Any]]:
+def _seen(model: Model, examples: Examples) -> Floats:
     """Features as the first network sees them, of pictures those that it makes; without networks, each with unit deviation."""
+    x = examples.x
     if model.members:
         first = model.members[0]
-        return first.features(x) if isinstance(first, PictureMember) else first.seen(x, slice(1))[0].numpy()
+        return first.features(x) if isinstance(first, PictureMember) else first.seen(x, slice(1))[0].cpu().numpy()
     return np.asarray((x - x.mean(0)) / np.maximum(x.std(0), 1e-12))
 
 

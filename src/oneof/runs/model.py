@@ -16,6 +16,8 @@ from oneof.data.encode import Encoding
 from oneof.data.ranks import Ranks
 from oneof.networks.named import name_of
 from oneof.selection.learners import Learner, Own
+from oneof.training.device import on_cpu
+from oneof.training.set_input import as_tensor
 from oneof.training.stack import Stack
 from oneof.training.state import Fit
 
@@ -34,12 +36,21 @@ class Member(NamedTuple):
 
     def seen(self, x: NDArray[Any], t: slice = slice(None)) -> Tensor:
         """Features x [n, d] as the networks t see them, [t, n, d or 2d]."""
-        wide = x if self.ranks is None else self.ranks(x)
-        values = wide if self.origin is None else np.asarray(wide, dtype=np.float64) - self.origin
-        features = torch.as_tensor(np.asarray(values, dtype=np.float32))[None]
+        features = self._features(x)[None]
         if self.shift is None or self.scale is None:
             return features.expand(len(range(self.stack.t)[t]), -1, -1)
         return (features - self.shift[t]) * self.scale[t]
+
+    def _features(self, x: NDArray[Any]) -> Tensor:
+        """Features x [n, d] before they are scaled, where the networks are."""
+        place = next(iter(self.stack.weights.values())).device
+        if place.type == "cpu":
+            wide = x if self.ranks is None else self.ranks(x)
+            values = wide if self.origin is None else np.asarray(wide, dtype=np.float64) - self.origin
+            return torch.as_tensor(np.asarray(values, dtype=np.float32))
+        there = as_tensor(x, torch.float64, place)
+        there = there if self.ranks is None else self.ranks.on_device(there)
+        return (there if self.origin is None else there - torch.as_tensor(self.origin, device=place)).float()
 
     @property
     def shape(self) -> dict[str, Any]:
@@ -138,6 +149,10 @@ class Model:
     ) -> Model:
         """The same classes and features with other learners."""
         return replace(self, members=tuple(members), others=tuple(others), shares=tuple(shares))
+
+    def on_cpu(self) -> Model:
+        """The same model, its networks on tables on the CPU."""
+        return replace(self, members=tuple(on_cpu(one) if isinstance(one, Member) else one for one in self.members))
 
     def blocks(self, x: NDArray[Any]) -> Iterator[tuple[slice, Tensor]]:
         """Every network's probabilities [t, rows, c], some rows at a time: all at once would not fit for a million rows."""

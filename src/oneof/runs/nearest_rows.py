@@ -4,6 +4,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import torch
 from numpy.typing import NDArray
 
 from oneof.selection.leave_one_out import influence
@@ -29,7 +30,7 @@ class Evidence(NamedTuple):
         return lists_of(found.nonzero()[0], len(found), pa.array(self.neighbours[found]))
 
 
-def find_evidence(x: Floats, shares: Floats, ask: NDArray[np.bool_], seed: int = 0) -> Evidence:
+def find_evidence(x: Floats, shares: Floats, ask: NDArray[np.bool_], seed: int = 0, device: Any = "cpu") -> Evidence:
     """Neighbours among settled rows, and the gain of asking about rows whose labels have these probabilities [n, c].
 
     Large tables are sampled: neighbours are looked for among 50,000 settled rows, and for the 20,000 most doubtful rows to be
@@ -47,7 +48,7 @@ def find_evidence(x: Floats, shares: Floats, ask: NDArray[np.bool_], seed: int =
     asked = np.sort(asked[np.argsort(-gain[asked], kind="stable")[:_MOST_ASKING]])
     looked = np.arange(n) if n <= _MOST_ASKING else asked
     neighbours = np.full((n, K), -1, dtype=np.intp)
-    found = nearest(x, looked, settled)
+    found = nearest(x, looked, settled, device)
     neighbours[looked, : found.shape[1]] = found
     return Evidence(neighbours, gain)
 
@@ -87,21 +88,20 @@ def expected_gain(x: Floats, shares: Floats, ask: NDArray[np.bool_]) -> NDArray[
     return gain
 
 
-def nearest(x: NDArray[np.floating[Any]], rows: NDArray[np.intp], among: NDArray[np.intp]) -> NDArray[np.intp]:
-    """The k rows of `among` nearest to each of `rows`, nearest first, itself left out: [len(rows), k], -1 where there are fewer."""
+def nearest(x: Floats, rows: NDArray[np.intp], among: NDArray[np.intp], device: Any = "cpu") -> NDArray[np.intp]:
+    """The k rows of `among`, which rises, nearest to each of `rows`, nearest first, itself left out: [len(rows), k], -1 where there are fewer."""
     k = min(K, len(among))
     found = np.full((len(rows), k), -1, dtype=np.intp)
-    others = x[among].astype(np.float32)
+    others = torch.from_numpy(x[among].astype(np.float32)).to(device)
     lengths = (others**2).sum(1)
     for start in range(0, len(rows) if k else 0, _BLOCK):
         part = rows[start : start + _BLOCK]
-        distance = lengths - 2 * x[part].astype(np.float32) @ others.T
-        distance[part[:, None] == among] = np.inf
-        best = np.argpartition(distance, k - 1, axis=1)[:, :k]
-        length = np.take_along_axis(distance, best, axis=1)
-        order = np.argsort(length, axis=1, kind="stable")
-        chosen = among[np.take_along_axis(best, order, axis=1)]
-        found[start : start + _BLOCK] = np.where(np.isinf(np.sort(length, axis=1)), -1, chosen)
+        distance = lengths - 2 * torch.from_numpy(x[part].astype(np.float32)).to(device) @ others.T
+        place = np.searchsorted(among, part).clip(max=len(among) - 1)
+        own = np.flatnonzero(among[place] == part)
+        distance[own, place[own]] = torch.inf
+        length, best = (one.cpu().numpy() for one in distance.topk(k, largest=False))
+        found[start : start + _BLOCK] = np.where(np.isinf(length), -1, among[best])
     return found
 
 

@@ -18,7 +18,6 @@ from oneof.selection.search import Found
 from oneof.selection.space import Space
 from oneof.selection.trying import Search, seed_of
 from oneof.storage.did_you_mean import did_you_mean
-from oneof.training.device import best_device
 from oneof.training.fit import fit
 from oneof.training.problem import Training
 from oneof.training.trials import Trial
@@ -85,7 +84,7 @@ def train_on_pictures(
     how: OnPictures,
 ) -> Found:
     """Train networks on levels x [n, d] with sets [n, c]; rows that are not readable are not trained on."""
-    device, rows = best_device(), np.flatnonzero(readable)
+    device, rows = torch.device(asked.device), np.flatnonzero(readable)
     plan = plan_for(how, asked.space, len(rows), pixels, device)
     images, dtype = x.reshape(-1, *pixels.shape), torch.bfloat16 if device.type == "cuda" else torch.float32
     splits = split_rows(rows, plan.parts, asked.groups, asked.seed + 1)

@@ -100,7 +100,7 @@ def _teach_others(
     lesson, c = Lesson(rows.x, beliefs, asked.groups, asked.seed), beliefs.shape[1]
     wanted, others = asked.space.learners, []
     if "trees" in wanted and not late and asked.space.trees.affordable(*beliefs.shape):
-        others.append(grow_trees(lesson, c, asked.space.trees, asked.forest))
+        others.append(grow_trees(lesson, c, asked.space.trees, asked.forest, asked.device))
     others += [teach_own(lesson, one, c) for one in wanted if not isinstance(one, str)]
     if found.regression is not None and ("kernel" in wanted or not (found.fits or others)):
         others.append(found.regression)

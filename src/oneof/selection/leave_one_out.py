@@ -6,18 +6,20 @@ that never saw the row in closed form, so candidates can be weighed by it, round
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from scipy.linalg import cholesky, solve_triangular
 from scipy.sparse import csr_array
+from torch import Tensor
 
 Floats = NDArray[np.floating[Any]]
-BLOCK = 8192  # rows at a time
+BLOCK, LARGE_BLOCK = 512, 2**16  # rows at a time: what lies in a processor's cache, and what a GPU is busy with
 _ENOUGH = 5000  # rows that tell how crowded each place is
 
 
@@ -48,11 +50,20 @@ class Machine(NamedTuple):
     mean: Floats  # [c]
     gamma: float
 
-    def __call__(self, x: Floats) -> Floats:
-        """Scores [n, c] of rows x [n, d] that are scaled as the landmarks are."""
-        blocks = [x[start : start + BLOCK] for start in range(0, len(x), BLOCK)]
-        said = [_similarity(block, self.landmarks, self.gamma) @ self.coefficients + self.mean for block in blocks]
+    def __call__(self, x: Floats | Tensor) -> Floats:
+        """Scores [n, c] of rows x [n, d] that are scaled as the landmarks are; of a tensor, worked out where it lies."""
+        if isinstance(x, Tensor):
+            return self._on_device(x).cpu().numpy()
+        said = [part @ self.coefficients + self.mean for part in _similar(x, self.landmarks, self.gamma)]
         return np.concatenate(said) if said else np.empty((0, len(self.mean)))
+
+    def _on_device(self, x: Tensor) -> Tensor:
+        landmarks, coefficients, mean = (torch.as_tensor(part, device=x.device) for part in self[:3])
+        ends, said = (landmarks * landmarks).sum(1), []
+        for block in (x[start : start + LARGE_BLOCK] for start in range(0, len(x), LARGE_BLOCK)):
+            squares = (block * block).sum(1)[:, None] + ends - 2 * block @ landmarks.T
+            said.append((-self.gamma * squares.clamp_min(0)).exp() @ coefficients + mean)
+        return torch.cat(said)
 
 
 class Opinion(NamedTuple):
@@ -64,7 +75,7 @@ class Opinion(NamedTuple):
 
 
 def ask_others(
-    x: Floats,
+    x: Floats | Tensor,
     mask: NDArray[np.bool_],
     kernel: Kernel = Kernel(),  # noqa: B008 - frozen
     *,
@@ -84,15 +95,18 @@ def ask_others(
     """
     order = np.random.default_rng(seed).permutation(len(x))
     sample = np.sort(order[:rows])
-    hat = _hat(x[sample], x[order[: kernel.landmarks]], kernel.ridge, kernel.width, x)
+    hat = _hat(_taken(x, sample), _taken(x, order[: kernel.landmarks]), kernel.ridge, kernel.width, x)
     weights, asked = _rounds(hat, mask[sample], None if prior is None else prior[sample], kernel)
     mean, machine = asked.mean(0), _machine(hat, asked)
     scores = machine(x) if len(sample) < len(x) else np.empty(mask.shape)
     scores[sample] = _left_out(hat, asked, None if groups is None else np.asarray(groups)[sample])
     if len(sample) < len(x):
-        sets = _Sets.of(mask, prior)
-        weights = sets.dense(_weights(scores[sets.row, sets.label], sets, mean, kernel))
+        weights = _weights_of_all(scores, mask, prior, mean, kernel, x.device if isinstance(x, Tensor) else None)
     return Opinion(weights, scores, machine)
+
+
+def _taken(x: Floats | Tensor, rows: NDArray[np.intp]) -> Floats:
+    return x[torch.as_tensor(rows, device=x.device)].cpu().numpy() if isinstance(x, Tensor) else x[rows]
 
 
 class _Hat(NamedTuple):
@@ -109,7 +123,7 @@ class _Hat(NamedTuple):
         return np.asarray(np.minimum((self.left**2).sum(1, keepdims=True), 1 - 1e-6))
 
 
-def _hat(x: Floats, landmarks: Floats, ridge: float, width: float, everything: Floats) -> _Hat:
+def _hat(x: Floats, landmarks: Floats, ridge: float, width: float, everything: Floats | Tensor) -> _Hat:
     """The regression on the span of the landmarks (Nyström): no eigenvalue is needed, one factorisation is enough."""
     gamma = width / max(float((everything * everything).sum(1).mean()), 1e-12)
     features = _similarity(x, landmarks, gamma)
@@ -125,8 +139,18 @@ def _machine(hat: _Hat, weights: Floats) -> Machine:
 
 
 def _similarity(a: Floats, b: Floats, gamma: float) -> Floats:
-    squares = (a * a).sum(1)[:, None] + (b * b).sum(1) - 2 * a @ b.T
-    return np.asarray(np.exp(-gamma * np.maximum(squares, 0.0)))
+    return np.concatenate(list(_similar(a, b, gamma)))
+
+
+def _similar(a: Floats, b: Floats, gamma: float) -> Iterator[Floats]:
+    """exp(-gamma |a - b|^2), some rows of a at a time and in place: memory, not arithmetic, is what takes time here."""
+    ends = (b * b).sum(1)
+    for block in (a[start : start + BLOCK] for start in range(0, len(a), BLOCK)):
+        squares = (block * block).sum(1)[:, None] + ends
+        squares -= 2 * block @ b.T
+        np.maximum(squares, 0.0, out=squares)
+        squares *= -gamma
+        yield np.exp(squares, out=squares)
 
 
 class _Sets(NamedTuple):
@@ -141,9 +165,8 @@ class _Sets(NamedTuple):
     @classmethod
     def of(cls, mask: NDArray[np.bool_], prior: Floats | None) -> _Sets:
         row, label = np.nonzero(mask)
-        return cls(
-            mask.shape, row, label, np.searchsorted(row, np.arange(len(mask))), 0.0 if prior is None else prior[mask]
-        )
+        first = np.searchsorted(row, np.arange(len(mask)))
+        return cls(mask.shape, row, label, first, 0.0 if prior is None else prior[mask])
 
     def softmax(self, logs: Floats) -> Floats:
         weights = np.exp(logs - np.maximum.reduceat(logs, self.first)[self.row])
@@ -180,6 +203,18 @@ def _said(left: Floats, sets: _Sets, weights: Floats) -> Floats:
 def _weights(scores: Floats, sets: _Sets, mean: Floats, kernel: Kernel) -> Floats:
     held_back = kernel.balance * np.log(np.maximum(mean, 1e-4))
     return sets.softmax(kernel.sharpness * scores - held_back[sets.label] + sets.prior)
+
+
+def _weights_of_all(
+    scores: Floats, mask: NDArray[np.bool_], prior: Floats | None, mean: Floats, kernel: Kernel, device: Any
+) -> Floats:
+    """The weights of rows that the rounds did not go over."""
+    if device is None:
+        sets = _Sets.of(mask, prior)
+        return sets.dense(_weights(scores[sets.row, sets.label], sets, mean, kernel))
+    held_back = kernel.balance * np.log(np.maximum(mean, 1e-4)) - (0.0 if prior is None else prior)
+    said, less, inside = (torch.as_tensor(part, device=device) for part in (scores, held_back, mask))
+    return (kernel.sharpness * said - less).masked_fill(~inside, -torch.inf).softmax(1).cpu().numpy()
 
 
 def _left_out(hat: _Hat, weights: Floats, groups: NDArray[Any] | None = None) -> Floats:

@@ -15,9 +15,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from oneof.data.ranks import learn_ranks
 from oneof.selection.leave_one_out import Kernel, ask_others
-from oneof.selection.space import SEEN
+from oneof.selection.space import see, widen
 
 Floats = NDArray[np.floating[Any]]
 Mask = NDArray[np.bool_]
@@ -26,6 +25,7 @@ ROUNDS = 30
 FEW = 2  # rows whose sets are taken to hold the truth, beside those that are there
 SIZE = 10  # rows with the e of all sizes, beside those of a size
 DISBELIEVED = 0.3  # a set that misses the truth with this probability teaches nothing
+SAMPLE = 50_000  # sets of a large table that say how often sets miss the truth, and how sure learners may be
 SELDOM = 0.02  # share of sets that seem to miss the truth in any hard table: below it all are believed
 TIMES = 3  # that disbelieved sets are looked for: without some, others stand out
 
@@ -43,30 +43,41 @@ def probability_outside(p: Floats, candidates: Mask) -> Floats:
     partial = size < c
     found = np.zeros(len(p))
     if partial.any():
-        size, inside = size[partial], candidates[partial]
-        sharp = (np.maximum(p[partial].astype(np.float64), 1e-9) ** power for power in POWERS)
-        held = ((one * inside).sum(1) / one.sum(1) for one in sharp)
-        odds = size / (c - size)  # C(c-1, s-1) / C(c-1, s)
-        found[partial] = max((_missing(one, (1 - one) * odds, size) for one in held), key=lambda one: one[0])[1]
+        size, inside, said = size[partial], candidates[partial], p[partial]
+        some, odds = np.sort(np.random.default_rng(0).permutation(len(size))[:SAMPLE]), size / (c - size)
+        held = ((power, _held(said[some], inside[some], power)) for power in POWERS)
+        fitted = [(*_fitted(one, (1 - one) * odds[some], size[some]), power) for power, one in held]
+        _, e, power = max(fitted, key=lambda one: one[0])
+        every = _held(said, inside, power)
+        found[partial] = _missed(every, (1 - every) * odds, e[size])
     return found
 
 
-def _missing(inside: Floats, past: Floats, size: NDArray[np.intp]) -> tuple[float, Floats]:
-    """The log-likelihood of all sets at the best e of each size, and the probability of each row that its set misses the truth."""
-    rows, e = np.bincount(size), np.full(len(inside), 0.05)
+def _held(p: Floats, inside: Mask, power: float) -> Floats:
+    """The share of each set [n] in p that is raised to a power."""
+    sharp = np.maximum(p.astype(np.float64), 1e-9) ** power
+    return np.asarray((sharp * inside).sum(1) / sharp.sum(1))
+
+
+def _missed(inside: Floats, past: Floats, e: Floats) -> Floats:
+    return np.asarray(e * past / np.maximum((1 - e) * inside + e * past, 1e-12))
+
+
+def _fitted(inside: Floats, past: Floats, size: NDArray[np.intp]) -> tuple[float, Floats]:
+    """The log-likelihood of sets at the best e of each size, and that e before the last round."""
+    rows, of_size = np.bincount(size), np.full(size.max() + 1, 0.05)
     for _ in range(ROUNDS):
-        missed = e * past / np.maximum((1 - e) * inside + e * past, 1e-12)
+        before, missed = of_size, _missed(inside, past, of_size[size])
         pooled = missed.sum() / (len(missed) + FEW)
-        e = ((np.bincount(size, missed) + SIZE * pooled) / (rows + SIZE))[size]
-    return float(np.log(np.maximum((1 - e) * inside + e * past, 1e-12)).sum()), missed
+        of_size = (np.bincount(size, missed) + SIZE * pooled) / (rows + SIZE)
+    e = of_size[size]
+    return float(np.log(np.maximum((1 - e) * inside + e * past, 1e-12)).sum()), before
 
 
-def disbelieved(x: NDArray[Any], candidates: Mask, *, rows: int = 5000, seed: int = 0) -> Mask:
+def disbelieved(x: NDArray[Any], candidates: Mask, *, rows: int = 5000, seed: int = 0, device: Any = "cpu") -> Mask:
     """Rows [n] whose sets are to be learned from as if nothing were known, by what all other rows say of x [n, d]."""
-    wide = torch.as_tensor(learn_ranks(x)(x))
-    shift, scale = SEEN["both"](wide)
-    seen, kernel = ((wide - shift) * scale)[:, scale != 0].numpy(), Kernel()
-    wrong = np.zeros(len(x), dtype=bool)
+    seen, _ = see("both", widen(x, torch.device(device))[1])
+    kernel, wrong = Kernel(), np.zeros(len(x), dtype=bool)
     for _ in range(TIMES):
         scores = kernel.sharpness * ask_others(seen, candidates | wrong[:, None], kernel, rows=rows, seed=seed).scores
         said = np.exp(scores - scores.max(1, keepdims=True))

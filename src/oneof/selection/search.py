@@ -12,7 +12,7 @@ No true label is used anywhere. Docs: docs/decisions/0006-default-estimator.md.
 
 import math
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import product
@@ -107,9 +107,8 @@ def _search(x: NDArray[Any], mask: NDArray[np.bool_], asked: Search, crew: Crew)
     fits = _ensemble(rows._replace(mask=kept), chosen)
     if "linear" in networks and () not in hidden:
         linear = list(dict.fromkeys(one._replace(hidden=()) for one in chosen))
-        wide = replace(
-            rows.asked, space=replace(rows.space, batch=2 * (space.batch or 50))
-        )  # steps of linear models are all overhead
+        # steps of linear models are all overhead
+        wide = replace(rows.asked, space=replace(rows.space, batch=2 * (space.batch or 50)))
         fits += _ensemble(rows._replace(mask=kept, asked=wide), linear, "linear")
     fits = tuple(replace(one, removals=_with_first_round(one, lead)) for one in fits)
     return Found(fits, [one.row for one in heard] + tried, chosen, kept, weights, regression, left_out)
@@ -178,9 +177,12 @@ def _last(column: Tensor | None, settings: int) -> list[float]:
 def _fit(
     rows: Prepared, trials: Sequence[Trial], hidden: tuple[int, ...], purify: Purify | None, epochs: int, name: str
 ) -> Fit:
-    asked = rows.asked
+    asked, x, middle = rows.asked, rows.wide, None
+    if isinstance(x, Tensor):  # before it is rounded; of arrays `fit` does the same
+        middle = x.sort(0).values[len(x) // 2]
+        x = x - middle
     fitted = fit(
-        rows.wide,
+        x,
         rows.mask,
         trials=trials,
         method=rows.space.method,
@@ -195,7 +197,7 @@ def _fit(
         checkpoint=None if asked.checkpoint is None else Path(asked.checkpoint) / name,
         processes=rows.crew.size,
     )
-    return replace(fitted, ranks=rows.ranks)
+    return replace(fitted, ranks=rows.ranks, origin=fitted.origin if middle is None else middle.cpu().numpy())
 
 
 # ---------------------------------------------------------------------------------------------------------- 3. the ensemble
@@ -207,7 +209,7 @@ def _ensemble(rows: Prepared, chosen: list[Setting], name: str = "ensemble") -> 
     splits = split_rows(np.arange(len(rows.wide)), space.parts or space.members, asked.groups, asked.seed + 1)
     members = [(chosen[i % len(chosen)], i, splits[i % len(splits)]) for i in range(space.members)]
     fits = []
-    for number, hidden in enumerate(_distinct(one.hidden for one, _, _ in members)):
+    for number, hidden in enumerate(dict.fromkeys(one.hidden for one, _, _ in members)):
         own = [member for member in members if member[0].hidden == hidden]
         starts: Sequence[Any] = asked.starts.get(hidden) or [None] * len(own)
         trials = [
@@ -216,10 +218,6 @@ def _ensemble(rows: Prepared, chosen: list[Setting], name: str = "ensemble") -> 
         ]
         fits.append(_fit(rows, trials, hidden, space.purify, space.epochs or 60, f"{name}-{number}"))
     return tuple(fits)
-
-
-def _distinct(values: Iterable[tuple[int, ...]]) -> list[tuple[int, ...]]:
-    return list(dict.fromkeys(values))
 
 
 def _with_first_round(fitted: Fit, lead: NDArray[Any]) -> Removals | None:

@@ -5,18 +5,23 @@ from __future__ import annotations
 import numbers
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from typing import Any, NamedTuple
 
 import numpy as np
+import torch
+from numpy.typing import NDArray
 from sklearn.utils.validation import has_fit_parameter
+from torch import Tensor
 
-from oneof.data.scaling import Beside
+from oneof.data.ranks import Ranks, learn_ranks, learn_ranks_on
+from oneof.data.scaling import Affine, Beside
 from oneof.methods import METHODS, BalancedProden, Method
 from oneof.purify import Pop, Purify
 from oneof.selection.learners import LEARNERS, Trees
 from oneof.selection.leave_one_out import Kernel
+from oneof.storage.did_you_mean import did_you_mean
 from oneof.training.optimize import SGD, Optimizer
+from oneof.training.set_input import as_tensor
 
 SEEN: dict[str, Beside] = {
     "feature": Beside("feature", ranks=False),
@@ -28,6 +33,23 @@ SEEN: dict[str, Beside] = {
     "both": Beside("feature"),
 }
 """How features that stand beside their ranks may be seen; "both": each feature's deviation made one, and its ranks."""
+
+
+def widen(x: NDArray[Any], device: torch.device) -> tuple[Ranks, NDArray[np.float64] | Tensor]:
+    """Features x [n, d] beside their ranks [n, 2d], and the map that gives these; unless on the CPU, a tensor."""
+    if device.type == "cpu":
+        ranks = learn_ranks(x)
+        return ranks, ranks(x)
+    ranks = learn_ranks_on(there := as_tensor(x, None, device))
+    return ranks, ranks.on_device(there)
+
+
+def see(way: str, wide: NDArray[np.float64] | Tensor) -> tuple[Any, Affine]:
+    """Features that stand beside their ranks as they are seen in one way, in the form in which they come, and the map."""
+    values = torch.as_tensor(wide)
+    shift, scale = SEEN[way](values)
+    seen = ((values - shift) * scale)[:, scale != 0]
+    return seen if isinstance(wide, Tensor) else seen.numpy(), Affine(shift.cpu(), scale.cpu())
 
 
 class Setting(NamedTuple):
@@ -115,11 +137,8 @@ def checked_learners(learners: Any) -> tuple[Any, ...]:
     for one in learners if several else [learners]:
         classifier = hasattr(one, "predict_proba") and not isinstance(one, type)
         if not classifier and (not isinstance(one, str) or one not in LEARNERS):
-            near = get_close_matches(str(one), LEARNERS, 1)
-            hint = f" Did you mean {near[0]!r}?" if near else ""
-            raise ValueError(
-                f"learners must be some of {', '.join(LEARNERS)}, or scikit-learn classifiers with predict_proba; got {one!r}.{hint}"
-            )
+            some = f"some of {', '.join(LEARNERS)}, or scikit-learn classifiers with predict_proba"
+            raise ValueError(f"learners must be {some}; got {one!r}.{did_you_mean(str(one), LEARNERS)}")
         if classifier and not has_fit_parameter(one, "sample_weight"):
             raise ValueError(
                 f"learners must take sample_weight in fit; {type(one).__name__} does not. Use another one."
@@ -148,7 +167,5 @@ def instance(value: Any, known: dict[str, Any], kind: Any, name: str) -> Any:
             f"{name} must be a name or an instance, such as {next(iter(known.values())).__name__}(); got {value!r}."
         )
     if value not in known:
-        near = get_close_matches(value, known, 1)
-        hint = f" Did you mean {near[0]!r}?" if near else ""
-        raise ValueError(f"{name} must be one of {', '.join(known)}; got {value!r}.{hint}")
+        raise ValueError(f"{name} must be one of {', '.join(known)}; got {value!r}.{did_you_mean(value, known)}")
     return known[value]()

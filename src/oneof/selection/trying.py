@@ -12,12 +12,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from oneof.data.ranks import Ranks, learn_ranks
+from oneof.data.ranks import Ranks
 from oneof.data.splits import Split
 from oneof.metrics import criteria, with_means
 from oneof.selection.learners import Forest, Seen
 from oneof.selection.leave_one_out import Kernel, ask_others
-from oneof.selection.space import SEEN, Setting, Space
+from oneof.selection.space import SEEN, Setting, Space, see, widen
 from oneof.storage.rows import Row
 from oneof.training.problem import Training
 from oneof.training.processes import Crew
@@ -67,7 +67,7 @@ class Search:
     progress: str | None = None
     checkpoint: str | Path | None = None
     memory: int | None = None
-    device: str | torch.device = "cpu"
+    device: str | torch.device = "cpu"  # `oneof.runs.learn` takes "auto" too
     processes: int | None = None
 
     @property
@@ -83,7 +83,7 @@ class Prepared(NamedTuple):
     """The rows of a search, with their features beside their ranks."""
 
     ranks: Ranks
-    wide: NDArray[np.float64]  # [n, 2d]
+    wide: NDArray[np.float64] | Tensor  # [n, 2d]; on a GPU a tensor
     mask: NDArray[np.bool_]  # [n, c]
     asked: Search  # its space with numbers in place of None
     crew: Crew
@@ -95,9 +95,9 @@ class Prepared(NamedTuple):
 
 def prepare(x: NDArray[Any], mask: NDArray[np.bool_], asked: Search, crew: Crew = Crew()) -> Prepared:  # noqa: B008 - frozen
     """Make rows x [n, d] with their sets [n, c] ready for a search; a crew agrees on its seed."""
-    ranks = learn_ranks(x)
+    ranks, wide = widen(x, torch.device(asked.device))
     asked = replace(asked, space=asked.space.of(*mask.shape), seed=crew.agreed(asked.seed))
-    return Prepared(ranks, ranks(x), mask, asked, crew)
+    return Prepared(ranks, wide, mask, asked, crew)
 
 
 class Asked(NamedTuple):
@@ -111,10 +111,8 @@ class Asked(NamedTuple):
 
 def ask(rows: Prepared, scaling: str) -> Asked:
     """What they say with the features seen in this way, and how well that agrees with the rows' own sets."""
-    wide, gold = torch.as_tensor(rows.wide), rows.asked.gold
-    shift, scale = SEEN[scaling](wide)
-    x = ((wide - shift) * scale)[:, scale != 0].numpy()
-    kernel = rows.space.kernel or Kernel()
+    x, (shift, scale) = see(scaling, rows.wide)
+    kernel, gold = rows.space.kernel or Kernel(), rows.asked.gold
     prior = None if rows.asked.prior is None else np.log(np.maximum(rows.asked.prior, 1e-12))
     opinion = ask_others(
         x, rows.mask, kernel, prior=prior, rows=rows.space.rows, seed=rows.asked.seed, groups=rows.asked.groups
@@ -124,9 +122,8 @@ def ask(rows: Prepared, scaling: str) -> Asked:
     if gold is not None:
         scores["gold"] = round(float((opinion.scores.argmax(1) == gold)[gold >= 0].mean()), 6)
     seen = Seen(shift.numpy(), scale.numpy(), opinion.machine)
-    return Asked(
-        {"stage": "others", "scaling": scaling, **scores}, opinion.weights, opinion.scores.astype(np.float32), seen
-    )
+    row = {"stage": "others", "scaling": scaling, **scores}
+    return Asked(row, opinion.weights, opinion.scores.astype(np.float32), seen)
 
 
 def rounded(scores: dict[str, float]) -> Row:

@@ -52,9 +52,7 @@ class Folds(NamedTuple):
 
     rows: Prepared
     splits: list[Split]
-    sets: Callable[
-        [str], NDArray[np.bool_]
-    ]  # [t, n, c] by the way to see features: purified, but where a fold holds out
+    sets: Callable[[str], NDArray[np.bool_]]  # [t, n, c] by how features are seen: purified, but where a fold holds out
 
 
 class Tuned(NamedTuple):

@@ -11,25 +11,19 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from oneof.data.ranks import learn_ranks
 from oneof.methods import BalancedProden
 from oneof.selection.leave_one_out import left_out_regression
-from oneof.selection.space import SEEN, Space
+from oneof.selection.space import Space, see
 from oneof.votes.ballots import Votes
 from oneof.votes.held_out import LeftOut, leave_answers_out
 from oneof.votes.joint import Joint, Predict, choose, join
 
 Floats = NDArray[np.float64]
 RIDGES = (0.1, 1.0)
-WAYS = (
-    "feature",
-    "ranks",
-    "both",
-    "none",
-)  # to see the features; a few, since each is tried with every account of the votes
+WAYS = ("feature", "ranks", "both", "none")  # to see features; few, since each is tried with every account of the votes
 LEAST = 0.01  # of a row's largest prior: labels that nobody named and votes find less likely are no candidates
 SAMPLE = 5000  # items by which everything is chosen
 MOST = 50_000  # rows that say what rows like them were called
@@ -108,10 +102,9 @@ def narrowed(space: Space, found: VotePrior) -> Space:
 def _predictions(x: NDArray[Any], item: NDArray[np.intp], items: int, ways: Sequence[str]) -> dict[str, Predict]:
     """Regressions from weights of all items [items, c] to scores [items, c]; an item without features has none: NaN."""
     found: dict[str, Predict] = {}
-    wide = torch.as_tensor(learn_ranks(x)(x)) if len(x) and ways else torch.empty(0, 0)
+    wide = learn_ranks(x)(x) if len(x) and ways else np.empty((0, 0))
     for way in ways if len(x) else ():
-        shift, scale = SEEN[way](wide)
-        seen = ((wide - shift) * scale)[:, scale != 0].numpy()
+        seen, _ = see(way, wide)
         if seen.shape[1]:
             regression = left_out_regression(seen)
             found |= {f"{way}, ridge {r:g}": partial(_scores, partial(regression, r), item, items) for r in RIDGES}

@@ -10,6 +10,8 @@ import torch
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 from torch import Tensor
 
+LARGE = 20_000  # rows of a table; with fewer, starting the GPU takes as long as the work
+
 
 def free_memory(device: torch.device) -> int:
     """Bytes that are free on the device now; a guess of 4 GiB where the system does not say."""
@@ -25,6 +27,26 @@ def best_device() -> torch.device:
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
+def checked_device(device: str | torch.device) -> torch.device:
+    """The device of this name, if there is one."""
+    try:
+        place = torch.device(device)
+    except RuntimeError as error:
+        raise ValueError(f"device must be one that torch knows, such as 'cpu' or 'cuda'; got {device!r}.") from error
+    if place.type == "cuda" and not torch.cuda.is_available():
+        raise ValueError(f"device {device!r} needs a GPU and a build of torch for it; there is none here. Use 'cpu'.")
+    return place
+
+
+def device_for(device: str | torch.device, n: int, d: int) -> torch.device:
+    """Where a table of n rows and d features is learned; "auto": on the GPU, if there is one, the table is large, and it fits."""
+    if device != "auto":
+        return checked_device(device)
+    best = best_device()
+    pays = best.type == "cuda" and n >= LARGE and 8 * 16 * n * d < free_memory(best)  # eight copies beside their ranks
+    return best if pays else torch.device("cpu")
+
+
 def make_deterministic() -> None:
     """From here on this process gives the same bits for the same call: one thread, and sums in a fixed order."""
     torch.set_num_threads(1)
@@ -36,13 +58,21 @@ def make_deterministic() -> None:
 
 def on_this_card(value: Any) -> Any:
     """The value with what lies on the GPU of any process on that of this one; as it is where none is in use."""
+    return _brought(value, lambda stored, place: stored if place == "cpu" else stored.cuda())
+
+
+def on_cpu(value: Any) -> Any:
+    """The value with what lies on a GPU on the CPU."""
+    return _brought(value, "cpu")
+
+
+def _brought(value: Any, where: Any) -> Any:
     if not torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
         return value
     file = io.BytesIO()
     torch.save(value, file)
     file.seek(0)
-    here = lambda stored, place: stored if place == "cpu" else stored.cuda()  # noqa: E731
-    return torch.load(file, here, weights_only=False)
+    return torch.load(file, where, weights_only=False)
 
 
 @contextmanager
@@ -143,7 +173,8 @@ class Replay:
         places = tuple(value.clone() for value in inputs)
         graph = torch.cuda.CUDAGraph()
         for generator in self.generators:
-            graph.register_generator_state(generator)
+            if generator.device.type == "cuda":
+                graph.register_generator_state(generator)
         with torch.cuda.graph(graph):
             result = function(*places)
         self.graphs[key] = (graph, places, result)

@@ -24,7 +24,7 @@ from oneof.storage.settings import plain_value
 from oneof.training.checkpoint import Keeper, cut_as_before, fingerprint
 from oneof.training.checks import check_last_batch, check_shared, check_views, tried
 from oneof.training.dense import Dense, Table
-from oneof.training.device import free_memory, on_this_card, own_draws
+from oneof.training.device import checked_device, free_memory, on_this_card, own_draws
 from oneof.training.loop import begin, steps
 from oneof.training.prior import Prior
 from oneof.training.problem import Problem, Training, as_features, pose
@@ -178,12 +178,7 @@ def _fit(x: Any, candidates: Any, asked: Request, crew: Crew) -> Fit:
 
 
 def _place(device: str | torch.device, crew: Crew) -> torch.device:
-    try:
-        place = torch.device(device)
-    except RuntimeError as error:
-        raise ValueError(f"device must be one that torch knows, such as 'cpu' or 'cuda'; got {device!r}.") from error
-    if place.type == "cuda" and not torch.cuda.is_available():
-        raise ValueError(f"device {device!r} needs a GPU and a build of torch for it; there is none here. Use 'cpu'.")
+    place = checked_device(device)
     if crew.size > 1 and place.type == "cuda":
         place = torch.device("cuda", crew.rank % torch.cuda.device_count())
         torch.cuda.set_device(place)

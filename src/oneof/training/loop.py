@@ -38,7 +38,7 @@ def begin(problem: Problem, stack: Stack, seeds: list[int]) -> State:
         memory=problem.first_memory(candidates),
         shared=problem.method.shared(stack),
         pop=begin_purifying(problem.purify, candidates) if problem.purify else None,
-        generators=[torch.Generator(problem.lr.device).manual_seed(seed) for seed in seeds],
+        generators=[torch.Generator(problem.drawn_at).manual_seed(seed) for seed in seeds],
         loss=torch.zeros_like(problem.lr),
     )
 
@@ -66,7 +66,7 @@ def _open_epoch(problem: Problem, state: State) -> None:
     """What an epoch draws beforehand, each trial from its own generator: its order, its mixing weights."""
     _refresh(problem, state)
     draws = [torch.randperm(problem.total, generator=g, device=g.device) for g in state.generators]
-    state.order = torch.stack(draws)
+    state.order = torch.stack(draws).to(problem.rows.device)
     if problem.training.mixup:
         state.mixing = _mixing_weights(problem, state)
     state.loss.zero_()

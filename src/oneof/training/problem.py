@@ -105,6 +105,12 @@ class Problem(NamedTuple):
     def classes(self) -> int:
         return self.candidates.shape[2]
 
+    @property
+    def drawn_at(self) -> torch.device:
+        """Where is drawn: on the CPU, for the same numbers on every device, unless steps draw too, which is done where they run."""
+        in_steps = self.augment or self.training.noise or type(self.method).step is not Method.step
+        return self.lr.device if in_steps else torch.device("cpu")
+
     def shared_with(self, crew: Crew) -> Problem:
         """The part of the problem that one of several processes works on: the rows that it owns."""
         first, end = crew.owned(self.total)
