@@ -179,7 +179,7 @@ def _fit(
 ) -> Fit:
     asked, x, middle = rows.asked, rows.wide, None
     if isinstance(x, Tensor):  # before it is rounded; of arrays `fit` does the same
-        middle = x.sort(0).values[len(x) // 2]
+        middle = x.sort(0).values[[(len(x) - 1) // 2, len(x) // 2]].mean(0)
         x = x - middle
     fitted = fit(
         x,
