@@ -60,6 +60,7 @@ def test_what_is_said_is_not_searched(table, tmp_path, monkeypatch, capsys):
     [
         (["--method", "prodn"], r"method must be one of .*; got 'prodn'\. Did you mean 'proden'\?"),
         (["--method", "pico"], r"method must work on tables; 'pico' compares views of images\."),
+        (["--device", "gpu"], r"device must be one that torch knows, such as 'cpu' or 'cuda'; got 'gpu'\."),
         ({"rate": 0.1}, r"a setting must say hidden, scaling, lr, weight_decay, mixup and nothing else; got 'rate'\."),
         ({"lr": "fast"}, r"lr must be a number; got 'fast'\."),
         ({"scaling": "zscore"}, r"scaling must be one of feature, .*; got 'zscore'\."),

@@ -29,6 +29,7 @@ from oneof.selection.space import Space
 from oneof.selection.trying import Search
 from oneof.storage.locks import alone
 from oneof.storage.settings import first_difference, plain_value, restored
+from oneof.training.device import device_for
 from oneof.training.optimize import SGD
 from oneof.training.processes import check_rows, crew_here
 from oneof.version import __version__
@@ -99,6 +100,7 @@ def fit_table(
     begun = time.monotonic()
     crew = crew_here(processes)
     task = _settled(file, task, time_limit)
+    device_for(device, 0, 0)  # one that is not there is refused before anything is read
     ready = crew.told(partial(_make_ready, file, out, task, cache, processes or crew.size, say, again))
     if ready is None:
         return Run.open(out)

@@ -58,7 +58,8 @@ def vote_prior(x: NDArray[Any], votes: Votes, item: NDArray[np.intp], seed: int 
     place = np.full(len(votes.items), -1)
     place[item[rows]] = rows
     judges = leave_answers_out(votes, joint.fitted, joint.choice.power, place, seed)
-    return VotePrior(candidates, prior, said, opinion, joint, judges, _way(joint))
+    way = joint.choice.features and joint.choice.features.split(",")[0]
+    return VotePrior(candidates, prior, said, opinion, joint, judges, way)
 
 
 def _join(x: NDArray[Any], votes: Votes, item: NDArray[np.intp], seed: int) -> Joint:
@@ -74,10 +75,6 @@ def _join(x: NDArray[Any], votes: Votes, item: NDArray[np.intp], seed: int) -> J
     rows = np.sort(draw(len(item))[:MOST])
     ways = [way for way in WAYS if (next(iter(scores)).features or "").startswith(f"{way},")]
     return join(votes, _predictions(x[rows], item[rows], len(votes.items), ways), scores=scores)
-
-
-def _way(joint: Joint) -> str | None:
-    return None if joint.choice.features is None else joint.choice.features.split(",")[0]
 
 
 def narrowed(space: Space, found: VotePrior) -> Space:
