@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 Tensors = Iterable[Tensor]
-COMPILED = 32  # weights up to which a step is compiled: for WRN-28-2's hundred it takes half a minute, and saves 3 % of an epoch
+COMPILED = 32  # weights up to which a step is compiled: inductor's time grows with their number, what it saves does not
 
 
 class Optimizer(Protocol):
