@@ -1,0 +1,214 @@
+"""What each hand-written kernel saves: an epoch of WRN-28-2 by POP with all of them, and with one at a time done by torch.
+
+    python benchmarks/speed/kernels.py --out results/kernels-h200.json       # a GPU
+    python benchmarks/speed/kernels.py                                       # a CPU: are torch's ways the same function?
+
+torch's ways are the fastest that it has for the task: batch normalisation's own kernels for statistics and gradients, cuDNN for
+convolutions. "torch's layers" is the network without our program, compiled. Ways take turns, twice; the least of their steady epochs counts.
+Images are random bytes: only time is measured.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import torch
+from epoch import posed, timed
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from oneof.methods import Proden
+from oneof.networks import WideResNet
+from oneof.networks.cuda import layers
+from oneof.networks.wide_resnet import Body
+from oneof.paper.results import origin
+from oneof.purify import Pop
+from oneof.training.loop import epochs
+
+SETTINGS = (None, [1, 1], [1, 1], [1, 1], False, [0, 0], 1)  # what aten wants: no bias, stride, padding, dilation ...
+
+
+def channels_first(x: Tensor) -> Tensor:
+    return x.contiguous().permute(0, 3, 1, 2)
+
+
+# ------------------------------------------------------------------------------------------------ the same, done by torch
+
+
+def moments(layer: nn.BatchNorm2d, x: Tensor, kept: Tensor | None, room: object) -> tuple[Tensor, Tensor]:
+    summed = x if kept is None else x + kept
+    if x.is_cuda:
+        mean, inverse = torch.batch_norm_stats(channels_first(summed), layer.eps)
+        variance = inverse**-2 - layer.eps
+    else:
+        variance, mean = torch.var_mean(summed, (0, 1, 2), correction=0)
+        inverse = (variance + layer.eps).rsqrt()
+    count = summed[..., 0].numel()
+    layer.running_mean.lerp_(mean, layer.momentum)
+    layer.running_var.lerp_(variance * (count / (count - 1)), layer.momentum)
+    scale = layer.weight.detach() * inverse
+    return summed, torch.stack((mean, inverse, scale, layer.bias.detach() - mean * scale))
+
+
+def normalised(x: Tensor, norm: Tensor) -> Tensor:
+    mean, inverse, scale, shift = norm
+    if not x.is_cuda:
+        return x * scale + shift
+    return torch.batch_norm_elemt(channels_first(x), scale / inverse, shift + mean * scale, mean, inverse, 0.0).permute(
+        0, 2, 3, 1
+    )
+
+
+def rectify(x: Tensor, norm: Tensor, frame: bool) -> Tensor:
+    y = normalised(x, norm).relu_()
+    return F.pad(y, (0, 0, 1, 1)) if frame else y
+
+
+def rectify_backward(x, gradient, norm, kept, out, again, room) -> Tensor:
+    mean, inverse, scale, _ = norm
+    g = gradient if gradient.shape[2] == x.shape[2] else gradient[:, :, 1:-1]
+    g = g.masked_fill(normalised(x, norm) <= 0, 0)
+    if x.is_cuda:
+        y, g, gamma, count = channels_first(x), channels_first(g), scale / inverse, len(x) * x[0, ..., 0].numel()
+        plain, along, for_gamma, for_beta = torch.batch_norm_backward_reduce(
+            g, y, mean, inverse, gamma, True, True, True
+        )
+        counts = torch.full((1,), count, dtype=torch.int32, device=x.device)
+        d = torch.batch_norm_backward_elemt(g, y, mean, inverse, gamma, plain, along, counts).permute(0, 2, 3, 1)
+    else:
+        normal = (x - mean) * inverse
+        for_beta, for_gamma = g.sum((0, 1, 2)), (g * normal).sum((0, 1, 2))
+        count = g[..., 0].numel()
+        d = scale * (g - for_beta / count - normal * for_gamma / count)
+    out.copy_(d if kept is None else d + kept)
+    if again is not None:
+        again.copy_(out)
+    return torch.stack((for_beta, for_gamma))
+
+
+def first_convolution(images: Tensor, weight: Tensor) -> Tensor:
+    channels, c = images.shape[3], weight.shape[1]
+    kernel = weight[: 9 * channels].view(3, 3, channels, c).permute(3, 2, 0, 1)
+    kernel = kernel.contiguous(memory_format=torch.channels_last)
+    return F.conv2d(channels_first(images), kernel, padding=1).permute(0, 2, 3, 1).contiguous()
+
+
+def weight_gradient_of(x: Tensor, gradient: Tensor) -> Tensor:
+    shape = (gradient.shape[3], x.shape[3], 3, 3)
+    like = torch.empty(shape, dtype=x.dtype, device=x.device, memory_format=torch.channels_last)
+    found = torch.ops.aten.convolution_backward(
+        channels_first(gradient), channels_first(x), like, *SETTINGS, [False, True, False]
+    )[1]
+    return found.float()
+
+
+def narrow_gradient(x: Tensor, gradient: Tensor) -> Tensor:
+    return weight_gradient_of(x[:, :, 1:-1], gradient)
+
+
+WAYS = {  # of the kernels: what of `layers` stands in their place
+    "moments": {"moments": moments},
+    "rectify": {"rectify": rectify},
+    "rectified_sums, rectified_gradient": {"rectify_backward": rectify_backward},
+    "first_convolution": {"first_convolution": first_convolution},
+    "first_gradient": {"first_gradient": weight_gradient_of},
+    "narrow_gradient": {"_narrow_gradient": narrow_gradient},
+    "summed_parts": {"_added_up": lambda parts: parts.sum(0)},
+    "pairs (rectify's frame, narrow_gradient)": {"NARROW": 0},
+    "torch's layers": {},
+}
+
+
+@contextmanager
+def without(kernel: str) -> Iterator[None]:
+    """While this lasts, the kernel's work is done by torch."""
+    from oneof.networks.cuda import fused
+
+    def swap(place: object, name: str, value: object) -> tuple[object, str, object]:
+        before = getattr(place, name)
+        setattr(place, name, value)
+        return place, name, before
+
+    changed = [swap(fused if name == "NARROW" else layers, name, value) for name, value in WAYS.get(kernel, {}).items()]
+    if kernel == "torch's layers":
+        changed.append(swap(Body, "use_kernels", lambda self: False))
+    try:
+        yield
+    finally:
+        for one in changed:
+            swap(*one)
+
+
+# ------------------------------------------------------------------------------------------------------------ the two uses
+
+
+def results(fast: bool) -> list[Tensor]:
+    """Logits, gradients, logits in evaluation and running statistics."""
+    torch.manual_seed(0)
+    module = WideResNet(10)((3, 8, 8), 5).to(memory_format=torch.channels_last)
+    body = module.body.program if fast and module.body.use_kernels() else module.body
+    x = torch.randn(6, 3, 8, 8)
+    logits = module.head(body(2 * x + 1))
+    gradients = torch.autograd.grad(logits.square().sum(), list(module.parameters()))
+    module.eval()
+    return [logits, *gradients, module.head(body(x)), *(buffer for buffer in module.buffers() if buffer.dim())]
+
+
+def check() -> None:
+    """All kernels done by torch are the layers of the module."""
+    for way in WAYS.values():
+        for name, value in way.items():
+            if name != "NARROW":
+                setattr(layers, name, value)
+    furthest = max(
+        float(((ours - module).norm() / module.norm()).detach())
+        for ours, module in zip(results(True), results(False), strict=True)
+    )
+    print(f"torch's ways against the module, furthest of all gradients and statistics: {furthest:.1e} of its norm")
+    if furthest > 1e-4:
+        raise SystemExit("they are not the same function")
+
+
+def seconds(kernel: str, count: int) -> float:
+    """The least of the steady epochs."""
+    with without(kernel):
+        device = torch.device("cuda")
+        run = epochs(*posed("cifar10", device, count + 1, Proden(), "pop", Pop(warm_up=2, interval=2, window=2)))
+        took = timed(run, count, device)
+    print(f"{kernel or 'ours'}: {[round(one, 3) for one in took]} s", flush=True)
+    return float(np.min(took[2:]))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--epochs", type=int, default=4, help="of each way in each turn; the first two do not count")
+    parser.add_argument("--commit", help="of the source, where git cannot say")
+    parser.add_argument("--out", type=Path, help="write the figures as JSON")
+    chosen = parser.parse_args()
+    if not torch.cuda.is_available():
+        check()
+        return
+    torch.backends.cudnn.benchmark = True
+    figures = origin("cuda") | ({"commit": chosen.commit} if chosen.commit else {})
+    least: dict[str, float] = {}
+    for turn in range(2):
+        for kernel in ["", *WAYS]:
+            if turn and kernel == "torch's layers":
+                continue  # compiling takes longer than all others
+            least[kernel] = min(least.get(kernel, np.inf), seconds(kernel, chosen.epochs))
+        saved = {
+            name: {"epoch": round(least[name], 4), "saved": round(1 - least[""] / least[name], 4)} for name in WAYS
+        }
+        figures |= {"ours": round(least[""], 4), "without": saved}
+        print(json.dumps(figures, indent=1), flush=True)
+        if chosen.out:
+            chosen.out.write_text(json.dumps(figures, indent=1))
+
+
+if __name__ == "__main__":
+    main()
