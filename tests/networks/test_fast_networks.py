@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from kernels import WAYS
 from torch.nn import functional as F
 
 from oneof.networks import LeNet, WideResNet
@@ -63,52 +64,13 @@ def test_it_agrees_in_single_precision():
 # ------------------------------------------------------------------------------------- the residual network's program of kernels
 
 
-def plain_moments(layer, x, kept, room):
-    x = x if kept is None else x + kept
-    mean, var, n = x.mean((0, 1, 2)), x.var((0, 1, 2), correction=0), x.numel() // x.shape[3]
-    layer.running_mean.lerp_(mean, layer.momentum)
-    layer.running_var.lerp_(var * n / (n - 1), layer.momentum)
-    scale = layer.weight * (var + layer.eps).rsqrt()
-    return x, torch.stack((mean, (var + layer.eps).rsqrt(), scale, layer.bias - mean * scale)).detach()
-
-
-def plain_rectify(x, norm, frame):
-    return F.pad((x * norm[2] + norm[3]).relu(), (0, 0, 1, 1) if frame else (0, 0))
-
-
-def plain_rectify_backward(x, gradient, norm, kept, out, again, room):
-    mean, inverse, scale, shift = norm
-    framed = gradient.shape[2] > x.shape[2]
-    g = (gradient[:, :, 1:-1] if framed else gradient) * (x * scale + shift > 0)
-    normal = (x - mean) * inverse
-    sums = torch.stack((g.sum((0, 1, 2)), (g * normal).sum((0, 1, 2))))
-    n = x.numel() // x.shape[3]
-    out.copy_(scale * (g - sums[0] / n - normal * sums[1] / n) + (0 if kept is None else kept))
-    if again is not None:
-        again.copy_(out)
-    return sums
-
-
-def plain_first_convolution(images, weight):
-    channels, c = images.shape[3], weight.shape[1]
-    kernel = weight[: 9 * channels].view(3, 3, channels, c).permute(3, 2, 0, 1)
-    return F.conv2d(images.permute(0, 3, 1, 2), kernel, padding=1).permute(0, 2, 3, 1).contiguous()
-
-
-def plain_gradient(images, gradient, beside):
-    x, g = images.permute(0, 3, 1, 2), gradient.permute(0, 3, 1, 2)
-    return torch.nn.grad.conv2d_weight(x, (g.shape[1], x.shape[1], 3, 3), g, padding=(1, beside))
-
-
 @pytest.fixture
 def without_kernels(monkeypatch):
     """Torch's arithmetic in place of every kernel: what is tested is the order in which they are used, and on what."""
-    monkeypatch.setattr(layers, "moments", plain_moments)
-    monkeypatch.setattr(layers, "rectify", plain_rectify)
-    monkeypatch.setattr(layers, "rectify_backward", plain_rectify_backward)
-    monkeypatch.setattr(layers, "first_convolution", plain_first_convolution)
-    monkeypatch.setattr(layers, "first_gradient", lambda images, gradient: plain_gradient(images, gradient, 1))
-    monkeypatch.setattr(layers, "_narrow_gradient", lambda x, gradient: plain_gradient(x, gradient, 0))
+    for way in WAYS.values():
+        for name, by_torch in way.items():
+            if callable(by_torch):
+                monkeypatch.setattr(layers, name, by_torch)
     monkeypatch.setattr(layers, "in_float32", lambda found: found)
 
 

@@ -75,14 +75,14 @@ class Program:
             numbers.append(ids.view(o, *size, i).permute(0, 3, 1, 2))
             start += one.weight.numel()
         arranged = self._arranged(numbers, width, nothing=start)
-        inner = [arranged[0], *(one.permute(0, 2, 3, 1) for one in arranged[1:])]
+        inner = [one.permute(0, 2, 3, 1) for one in arranged]
         self.shapes = [one.shape for one in inner]
         self.where = torch.cat([one.reshape(-1) for one in inner])
         self.ready = True
 
     def _arranged(self, weights: list[Tensor], width: int, nothing: int) -> list[Tensor]:
         """Weights as the kernels want them: the first, then two for each block."""
-        found, rest = [layers.first_weight(weights[0], nothing)], iter(weights[1:])
+        found, rest = weights[:1], iter(weights[1:])
         for block in self.blocks:
             one, two = next(rest), next(rest)
             if block.shortcut:
@@ -98,8 +98,7 @@ class Program:
         flat.append(flat[0].new_zeros(1))
         whole = torch.cat(flat).to(dtype).index_select(0, self.where)
         split = whole.split([shape.numel() for shape in self.shapes])  # type: ignore[no-untyped-call]
-        parts = [part.view(shape) for part, shape in zip(split, self.shapes, strict=True)]
-        return [parts[0], *(part.permute(0, 3, 1, 2) for part in parts[1:])]
+        return [part.view(shape).permute(0, 3, 1, 2) for part, shape in zip(split, self.shapes, strict=True)]
 
     def parted(self, gradients: list[Tensor]) -> list[Tensor]:
         """Gradients of the first weight and two for each block as those of the convolutions: a shortcut has its own."""
@@ -112,7 +111,7 @@ class Program:
     def look(self, images: Tensor) -> Tensor:
         """The same in evaluation: running statistics normalise, and nothing is kept."""
         first, *rest = self.weights(images.dtype)
-        x = layers.first_convolution(images, first)
+        x = layers.convolve(images, first, 1)
         for block, one, two in zip(self.blocks, rest[::2], rest[1::2], strict=True):
             c = block.convolution1.out_channels
             active = layers.rectify(x, layers.settled(block.norm1), frame=one.shape[3] == 2)
@@ -128,7 +127,7 @@ class _Run(torch.autograd.Function):
         ctx.program, ctx.images = program, images
         ctx.weights = weights = program.weights(images.dtype)
         ctx.kept = []
-        x, norm = layers.moments(program.norms[0], layers.first_convolution(images, weights[0]), None, program.room)
+        x, norm = layers.moments(program.norms[0], layers.convolve(images, weights[0], 1), None, program.room)
         following = [*(block.norm1 for block in program.blocks[1:]), program.last]
         for block, after, one, two in zip(program.blocks, following, weights[1::2], weights[2::2], strict=True):
             x, norm = _forward(block, after, x, norm, one, two, program.room, ctx.kept)
@@ -148,7 +147,7 @@ class _Run(torch.autograd.Function):
             following = _room_for_both(previous, kept.x)
             d, own, moved = _backward(block, kept, d, both, _beyond(following, kept.x), one, two, program.room)
             both, found, sums = following, own + found, moved + sums
-        found = layers.in_float32([layers.first_gradient(ctx.images, d), *found])
+        found = layers.in_float32([layers.weight_gradient(ctx.images, d, ctx.weights[0], 1), *found])
         ctx.kept = ctx.last = ctx.images = None
         affine = [one for pair in sums for one in (pair[1], pair[0])]
         return None, None, *program.parted(found), *affine

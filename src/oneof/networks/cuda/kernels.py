@@ -1,5 +1,5 @@
 # mypy: ignore-errors
-"""Kernels in Triton for the residual networks: normalisation with ReLU both ways, first convolution, weight gradients.
+"""Kernels in Triton for the residual networks: normalisation with ReLU both ways, and weight gradients of few channels.
 
 Images are [n, h, w, c], contiguous but for a longer step from pixel to pixel where a tensor holds two layers' channels; c is a
 power of two. A *framed* image has a column of zeros on either side: [n, h, w + 2, c]. Sums over pixels go in two stages in a fixed
@@ -159,58 +159,6 @@ def rectified_gradient(
     tl.store(out + p * out_step + k, found, mask=there)
     if twice:
         tl.store(again + p * again_step + k, found, mask=there)
-
-
-@triton.jit
-def summed_parts(parts, out, columns, programs, rows: tl.constexpr, block: tl.constexpr):
-    """out [columns] is the sum of parts [programs, columns]."""
-    j = tl.program_id(0) * block + tl.arange(0, block)
-    total = tl.zeros((rows, block), tl.float32)
-    for start in range(0, programs, rows):
-        i = start + tl.arange(0, rows)[:, None]
-        total += tl.load(parts + i * columns + j, mask=(i < programs) & (j < columns), other=0.0)
-    tl.store(out + j, tl.sum(total, 0), mask=j < columns)
-
-
-@triton.jit
-def windows(
-    images, p, pixels, channels: tl.constexpr, height: tl.constexpr, width: tl.constexpr, taps: tl.constexpr
-):  # fmt: skip
-    """The 3x3 windows [block, taps] around pixels p [block, 1]: rows, columns, channels, then nothing."""
-    j = tl.arange(0, taps)
-    down, right = j // (3 * channels) - 1, (j // channels) % 3 - 1
-    row, column = (p // width) % height + down, p % width + right
-    there = (row >= 0) & (row < height) & (column >= 0) & (column < width) & (p < pixels) & (j < 9 * channels)
-    return tl.load(images + (p + down * width + right) * channels + j % channels, mask=there, other=0.0)
-
-
-@triton.jit
-def first_convolution(
-    images, weight, out, pixels,
-    channels: tl.constexpr, height: tl.constexpr, width: tl.constexpr, taps: tl.constexpr, c: tl.constexpr, block: tl.constexpr
-):  # fmt: skip
-    """A 3x3 convolution of images [n, h, w, channels] with weight [taps, c]."""
-    p = tl.program_id(0) * block + tl.arange(0, block)[:, None]
-    k = tl.arange(0, c)
-    seen = windows(images, p, pixels, channels, height, width, taps)
-    y = tl.dot(seen, tl.load(weight + tl.arange(0, taps)[:, None] * c + k))
-    tl.store(out + p * c + k, y, mask=(p < pixels) & (k >= 0))
-
-
-@triton.jit
-def first_gradient(
-    images, gradient, parts, pixels,
-    channels: tl.constexpr, height: tl.constexpr, width: tl.constexpr, taps: tl.constexpr, c: tl.constexpr, block: tl.constexpr
-):  # fmt: skip
-    """Every program's part [taps, c] of the gradient of that weight."""
-    program, k = tl.program_id(0), tl.arange(0, c)
-    total = tl.zeros((taps, c), tl.float32)
-    for start in range(program * block, pixels, tl.num_programs(0) * block):
-        p = start + tl.arange(0, block)[:, None]
-        seen = windows(images, p, pixels, channels, height, width, taps)
-        g = tl.load(gradient + p * c + k, mask=(p < pixels) & (k >= 0), other=0.0)
-        total = tl.dot(tl.trans(seen), g, total)
-    tl.store(parts + program * taps * c + tl.arange(0, taps)[:, None] * c + k, total)
 
 
 @triton.jit

@@ -96,38 +96,6 @@ def rectify_backward(
     return sums
 
 
-def first_convolution(images: Tensor, weight: Tensor) -> Tensor:
-    """A 3x3 convolution of the network's input [n, h, w, channels] with weight [taps, c], as `first_weight` arranges it."""
-    from oneof.networks.cuda import kernels
-
-    n, h, w, channels = images.shape
-    taps, c = weight.shape
-    out = torch.empty((n, h, w, c), dtype=images.dtype, device=images.device)
-    kernels.first_convolution[(-(-n * h * w // 128),)](
-        images, weight, out, n * h * w, channels, h, w, taps, c, 128, num_warps=4
-    )
-    return out
-
-
-def first_weight(weight: Tensor, fill: int = 0) -> Tensor:
-    """[c, channels, 3, 3] as [taps, c]: rows, columns and channels of a window, filled up to a power of two."""
-    flat = weight.permute(2, 3, 1, 0).flatten(0, 2)
-    taps = max(16, 1 << (len(flat) - 1).bit_length())
-    return F.pad(flat, (0, 0, 0, taps - len(flat)), value=fill)
-
-
-def first_gradient(images: Tensor, gradient: Tensor) -> Tensor:
-    """The gradient [c, channels, 3, 3] of the first convolution's weight."""
-    from oneof.networks.cuda import kernels
-
-    n, h, w, channels = images.shape
-    c = gradient.shape[3]
-    taps = max(16, 1 << (9 * channels - 1).bit_length())
-    parts = torch.empty(2 * PARTS, taps, c, device=images.device)
-    kernels.first_gradient[(2 * PARTS,)](images, gradient, parts, n * h * w, channels, h, w, taps, c, 128, num_warps=4)
-    return _added_up(parts)[: 9 * channels].view(3, 3, channels, c).permute(3, 2, 0, 1)
-
-
 def paired(weight: Tensor, fill: int = 0) -> Tensor:
     """[o, i, 3, 3] as [2 o, 2 i, 3, 2]: the kernel that reads and writes two pixels of a framed row as one of twice the channels."""
     two = [F.pad(weight, (right, 1 - right), value=fill) for right in (0, 1)]
@@ -175,16 +143,7 @@ def _narrow_gradient(x: Tensor, gradient: Tensor) -> Tensor:
     parts = torch.empty(PARTS, 3, 4 * i, o, device=x.device)
     steps = -(-pixels // (128 * PARTS))
     kernels.narrow_gradient[(PARTS,)](x, gradient, parts, pixels, steps, h, w, i, o, 4 * i, 128, 3, num_warps=4)
-    return _added_up(parts)[:, : 3 * i].reshape(3, 3, i, o).permute(3, 2, 0, 1)
-
-
-def _added_up(parts: Tensor) -> Tensor:
-    """parts [programs, ...] summed over the programs."""
-    from oneof.networks.cuda import kernels
-
-    out = torch.empty_like(parts[0])
-    kernels.summed_parts[(-(-out.numel() // 32),)](parts, out, out.numel(), len(parts), 64, 32, num_warps=4)
-    return out
+    return parts.sum(0)[:, : 3 * i].reshape(3, 3, i, o).permute(3, 2, 0, 1)
 
 
 def as_images(x: Tensor, pixels: int) -> Tensor:
