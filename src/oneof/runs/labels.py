@@ -5,6 +5,8 @@ of them did, by all. Where there are votes, what the networks say is weighed by 
 these numbers from here.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -19,6 +21,7 @@ from oneof.training.state import Fit
 from oneof.votes.held_out import LeftOut
 
 Mask = NDArray[np.bool_]
+FEW = 1e-6  # prior of a label that nobody who voted knows, such as one that only gold labels have
 POWERS = (1.0, 0.7, 0.5, 0.2, 0.0, 1.5)  # of an opinion beside votes
 MARGIN = 0.3  # a person is asked about a row whose label leads the next candidate by less,
 AGREEMENT = 0.7  # that fewer of the networks name,
@@ -133,6 +136,22 @@ class Judgement(NamedTuple):
         logs = [np.log(np.maximum(one, 1e-12)) for one in (mean, networks, others)]
         best = max((power * one for one in logs for power in POWERS), key=self.votes.score)
         return np.asarray(np.exp(best) * self.prior, dtype=np.float32)
+
+    def over(self, columns: Sequence[int], c: int) -> Judgement:
+        """The same over c labels, of which those of these columns were known to whoever voted."""
+        votes, opinion = self.votes, self.opinion
+        if votes is not None:
+            others, said = spread(votes.others, columns, c, np.log(FEW)), spread(votes.said, columns, c)
+            votes = votes._replace(others=others, said=said)
+        opinion = None if opinion is None else spread(opinion, columns, c, 0.0)
+        return Judgement(spread(self.prior, columns, c), opinion, votes)
+
+
+def spread(values: NDArray[Any], columns: Sequence[int], c: int, other: float = FEW) -> NDArray[Any]:
+    """Values [n, ...] in these columns of [n, c], and the same value in all others."""
+    wide = np.full((len(values), c), other, dtype=values.dtype)
+    wide[:, columns] = values
+    return wide
 
 
 class Resolved(NamedTuple):

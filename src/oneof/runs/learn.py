@@ -1,6 +1,7 @@
 """From features and sets to all that a run holds, in memory: what `oneof fit` writes down and the estimator shows."""
 
 import hashlib
+import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -207,10 +208,11 @@ def training_record(fits: Sequence[Fit]) -> dict[str, Any]:
 
 
 def write_learned(learned: Learned, folder: Path, facts: dict[str, Any]) -> None:
-    """Write every part into a folder that exists, run.json last: with it the run is finished."""
+    """Write every part into a folder that exists, run.json last: with it the run is finished, and its checkpoint can go."""
     save_model(learned.model, folder)
     write_sheet(learned.purified, folder / PURIFIED)
     write_json(learned.training, folder / TRAINING)
     write_rows(learned.tried, folder / ROWS)
     write_sample(learned.purified, folder)
     write_json(learned.facts | facts, folder / FACTS)
+    shutil.rmtree(folder / "checkpoint", ignore_errors=True)
