@@ -25,6 +25,7 @@ from oneof.runs.labels import (
 )
 from oneof.runs.model import Model, member_of
 from oneof.runs.nearest_rows import expected_gain, find_evidence, nearest
+from oneof.runs.predict import prediction_table
 from oneof.runs.review.label_studio import tasks, write_tasks
 from oneof.storage.sheets import check_out
 from oneof.training.dense import Dense
@@ -214,6 +215,24 @@ def test_a_label_may_fall_before_training():
     said = reason(row | {"ask": False, "outside": "cow"}, [], 10)
     assert "'bee' fell before training at margin 0.75: the other rows speak against it." in said
     assert "The models are sure of 'cow', which is not in the set: does the set miss the truth?" in said
+
+
+def test_a_reason_in_full():
+    fell = [
+        {"label": "fox", "round": 7, "margin": 0.62, "trials": 8},
+        {"label": "cow", "round": 2, "margin": 0.9, "trials": 3},
+    ]
+    row = {"original": ["cat", "cow", "fox"], "kept": ["cat", "cow"], "label": "cat", "probability": 0.8, "margin": 0.7}
+    row |= {"agreement": 0.9, "outside": None, "removed": fell, "trained": 8, "neighbours": [0, 1, 2], "ask": False}
+    assert reason(row, ["cat", "cat", "dog"], 10) == (
+        "'fox' fell in round 7 at margin 0.62; all 8 trials agree. 'cow' fell in round 2 at margin 0.90; 3 of 8 trials agree. "
+        "9 of 10 models name 'cat', with probability 0.80. 2 of the 3 nearest settled rows are 'cat'."
+    )
+
+
+def test_predictions_are_a_table():
+    found = prediction_table(np.array([[0.7, 0.3], [0.4, 0.6]]), ["cat", "dog"], {}, distribution=True)
+    assert found.to_pylist()[1] == {"label": "dog", "probability": 0.6, "p(cat)": 0.4, "p(dog)": 0.6}
 
 
 def test_neighbours_are_the_nearest():
