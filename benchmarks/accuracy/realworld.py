@@ -121,7 +121,7 @@ def run(data: Dataset, system: str, seed: int) -> Row:
         "covering": round(float(data.candidates[test, predicted].mean()), 6),
         "resolved": round(float((clf.transduction_ == data.labels[train]).mean()), 6),
         "set_size": round(float(clf.candidates_.sum(1).mean()), 6),
-        "chosen": [list(one.values()) for one in clf.learned_.chosen],
+        "chosen": [list(one.values()) for one in clf.learned_.facts["chosen"]],
         "selection": "held-out candidate sets, no true label",
         "seconds": round(seconds, 2),
         **origin("cpu"),

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from oneof.data.table import read_features
-from oneof.estimator.arguments import warn_of_joined
+from oneof.estimator.arguments import count, gold_labels, precision, split_counts, warn_of_joined
 from oneof.estimator.classifier import PartialLabelClassifier
 
 
@@ -59,3 +59,22 @@ def test_messages_in_python_name_no_flag_of_the_command_line(caplog):
     with pytest.raises(ValueError, match=r"oneof.read.*makes them full") as empty:
         PartialLabelClassifier().fit(np.eye(3), [["a"], ["b"], []])
     assert not any("--" in line for line in [*lines, str(none.value), str(empty.value)])
+
+
+def test_counts_of_votes_are_the_labels_that_anybody_named_and_the_numbers():
+    named, counts = split_counts(np.array([[2, 1, 0], [0, 0, 3]]))
+    assert named.tolist() == [[True, True, False], [False, False, True]]
+    assert counts.tolist() == [[2.0, 1.0, 0.0], [0.0, 0.0, 3.0]]
+
+
+def test_gold_labels_are_numbers_and_minus_one_where_they_are_missing():
+    assert gold_labels(["dog", None, float("nan")], np.array(["cat", "dog"]), 3).tolist() == [1, -1, -1]
+
+
+def test_time_stamps_keep_double_precision():
+    assert precision(np.array([[0.1], [0.2]])) is np.float32
+    assert precision(np.array([[1.7e9], [1.7e9 + 60]])) is np.float64
+
+
+def test_a_count_is_a_whole_number_or_the_default():
+    assert (count(None, "epochs"), count(5, "epochs")) == (None, 5)

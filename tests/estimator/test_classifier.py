@@ -80,7 +80,7 @@ def test_learns_and_resolves_the_training_rows(clf):
 
 def test_what_is_said_is_not_searched():
     clf = quick(hidden=(16,), scaling="ranks").fit(DATA.x, MASK)
-    assert clf.learned_.chosen == [{"hidden": [16], "scaling": "ranks", "lr": 0.1, "weight_decay": 1e-3}]
+    assert clf.learned_.facts["chosen"] == [{"hidden": [16], "scaling": "ranks", "lr": 0.1, "weight_decay": 1e-3}]
     plain = quick(method="proden", purify=None, resolve_first=False, hidden=(), scaling="feature").fit(DATA.x, MASK)
     assert {row["stage"] for row in plain.learned_.tried} == {"learners"}
     np.testing.assert_array_equal(plain.candidates_, MASK)

@@ -33,7 +33,7 @@ def world(kind: str, seed: int, n: int = 1500, c: int = 6) -> tuple[Judged, np.n
         lost = rng.random(n) < 0.1
         sets[lost] &= ~own[lost]
         sets[~sets.any(1)] |= np.roll(own, 1, axis=1)[~sets.any(1)]
-    return Judged(p, sets, np.full(n, -1)), p.argmax(1) == truth
+    return Judged(p, sets, np.full(n, -1), p), p.argmax(1) == truth
 
 
 def test_chance_sets_get_an_interval_that_holds():
@@ -80,7 +80,7 @@ def test_where_sets_show_that_they_miss_the_truth_the_bound_allows_for_it():
     sets = own | (rng.random((n, c)) < 0.3)
     lost = rng.random(n) < 0.15
     sets[lost] = np.roll(own, 1, axis=1)[lost] | (sets[lost] & ~own[lost])
-    said = claim(Judged(np.where(own, 0.95, 0.01), sets, np.full(n, -1)))
+    said = claim(Judged(p := np.where(own, 0.95, 0.01), sets, np.full(n, -1), p))
     assert said.covering + 0.1 < 1.0 <= said.bound <= said.covering + 0.26
     words = claim(world("missing", 0)[0]).in_words
     assert "if the sets hold the truth; no more can be said: about 1" in words
@@ -144,3 +144,9 @@ def test_little_is_called_a_bound():
 def test_words():
     said = Claim("interval", 0.7, 0.62, 0.75, 0.8, 0.78, "candidate sets", "if")
     assert said.in_words == "about 70 % (62 % to 75 %), by candidate sets: if"
+    said = Claim("bound", None, 0.0, 0.93, 0.93, 0.9, "candidate sets", "sets depend on the row")
+    assert said.in_words == "at most 93 %, if the sets hold the truth; no more can be said: sets depend on the row"
+
+
+def test_the_interval_of_a_share_is_the_exact_one():
+    assert tuple(round(end, 3) for end in share_limits(45, 50)) == (0.782, 0.967)

@@ -15,7 +15,7 @@ def world(n: int = 4000, c: int = 6, rate: float = 0.3, seed: int = 0) -> tuple[
     p = rng.dirichlet(np.full(c, 0.12), size=n)
     truth = (p.cumsum(1) > rng.random((n, 1))).argmax(1)
     sets = (rng.random((n, c)) < rate) | (np.arange(c) == truth[:, None])
-    return Judged(p, sets, np.full(n, -1)), truth
+    return Judged(p, sets, np.full(n, -1), p), truth
 
 
 def curves_of(judged: Judged) -> dict:
@@ -75,3 +75,8 @@ def test_what_cannot_be_known_is_refused():
         prediction_sets(curves, judged.probabilities, 0.9)
     with pytest.raises(ValueError, match=r"accuracy must be known before .*Label the rows in its sample\.csv"):
         threshold(curves, 0.9)
+
+
+def test_a_prediction_set_takes_labels_until_the_score_that_the_curve_has_at_the_coverage():
+    curve = {"by": "gold labels", "rows": 999, "scores": [i / 200 for i in range(201)]}
+    assert prediction_sets(curve, np.array([[0.7, 0.2, 0.1]]), 0.85).tolist() == [[True, True, False]]

@@ -22,6 +22,7 @@ from oneof.cli import main
 from oneof.data.images import Pixels
 from oneof.data.on_disk import RowsOnDisk
 from oneof.data.roles import Roles
+from oneof.purify import Pop
 from oneof.runs import fit_table as fitting
 from oneof.runs.examples import examples_of
 from oneof.runs.export import export_onnx
@@ -30,7 +31,7 @@ from oneof.runs.folder import Run
 from oneof.runs.learn import SPACE
 from oneof.runs.model import PictureMember
 from oneof.runs.page import render_page
-from oneof.runs.pictures import OnPictures, plan_for, streamed
+from oneof.runs.pictures import OnPictures, late, plan_for, streamed
 from oneof.runs.review.cards import Items, card, shown_table
 from oneof.runs.review.label_studio import Backend
 from oneof.runs.review.log import Decision, Log
@@ -362,3 +363,7 @@ def test_columns_beside_pictures_are_told(folder: Path) -> None:
     table = pa.table({"file": ["0.png", "1.png"], "weight": [1.0, 2.5], "candidates": ["a|b", "b"]})
     _, said = examples_of(fitting.read_table(table, TASK.roles), folder)
     assert said == ["columns beside the pictures are not learned from: weight. To use both, say --image-model NAME."]
+
+
+def test_labels_fall_in_the_last_fifth_of_the_training():
+    assert late(100) == Pop(80, 5, 5, True, 0.95, 0.1, 0.425)

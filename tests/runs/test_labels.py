@@ -25,6 +25,7 @@ from oneof.runs.labels import (
 )
 from oneof.runs.model import Model, member_of
 from oneof.runs.nearest_rows import expected_gain, find_evidence, nearest
+from oneof.runs.predict import prediction_table
 from oneof.runs.review.label_studio import tasks, write_tasks
 from oneof.storage.sheets import check_out
 from oneof.training.dense import Dense
@@ -87,22 +88,24 @@ def test_a_label_is_gone_when_all_who_saw_it_removed_it(world):
 
 def test_falls_are_gathered_by_row_and_label(world):
     _, sets, _, fitted, _ = world
-    falls = gather_falls([fitted], sets)
+    falls = gather_falls([fitted], sets, pa.array(NAMES)).to_pylist()
     gone = np.zeros((90, 3), dtype=int)
     for rows, left in zip(fitted.rows.numpy(), fitted.candidates.numpy(), strict=True):
         gone[rows] += sets[rows] & ~left
-    np.testing.assert_array_equal(np.stack([falls.row, falls.label]), np.nonzero(gone))
-    np.testing.assert_array_equal(falls.trials, gone[gone > 0])
-    log = fitted.removals
-    one = (fitted.rows[log.trial, log.row] == int(falls.row[0])) & (log.label == int(falls.label[0]))
-    assert falls.round[0] in log.round[one].tolist()
-    assert falls.margin[0] == pytest.approx(float(log.margin[one].mean()))
+    assert [[fall["label"] for fall in row] for row in falls] == [
+        [NAMES[j] for j in np.flatnonzero(row)] for row in gone
+    ]
+    assert [fall["trials"] for row in falls for fall in row] == gone[gone > 0].tolist()
+    log, (row, label) = fitted.removals, np.argwhere(gone)[0].tolist()
+    one = (fitted.rows[log.trial, log.row] == row) & (log.label == label)
+    assert falls[row][0]["round"] in log.round[one].tolist()
+    assert falls[row][0]["margin"] == pytest.approx(float(log.margin[one].mean()))
 
 
 def test_without_purification_nothing_falls():
     x = torch.randn(20, 2)
     fitted = fit(x, torch.ones(20, 3, dtype=torch.bool), training=Training(epochs=1))
-    assert all(len(part) == 0 for part in gather_falls([fitted], np.ones((20, 3), dtype=bool)))
+    assert gather_falls([fitted], np.ones((20, 3), dtype=bool), pa.array(NAMES)).to_pylist() == [[]] * 20
 
 
 def table(world) -> pa.Table:
@@ -111,7 +114,8 @@ def table(world) -> pa.Table:
     opinions, kept = ask_networks(model, x, sets, trained), kept_sets([fitted], sets)
     resolved = resolve(opinions, sets, kept)
     evidence = find_evidence(x, resolved.distribution, resolved.ask)
-    return ensemble_table(resolved, sets, gather_falls([fitted], sets), trained.sum(0), evidence, NAMES)
+    names = pa.array(NAMES)
+    return ensemble_table(resolved, sets, gather_falls([fitted], sets, names), trained.sum(0), evidence, names)
 
 
 def test_the_table_says_what_became_of_every_row(world):
@@ -163,6 +167,16 @@ def test_a_confident_label_outside_the_set_is_flagged_and_never_taken():
     assert (found.outside[0], found.label[0], found.ask[0]) == (0, 1, True)
 
 
+def test_a_person_is_asked_where_the_lead_is_small_or_the_set_misses_what_the_networks_name():
+    p = np.array([[0.6, 0.3, 0.1], [0.45, 0.35, 0.2], [0.95, 0.04, 0.01]], dtype=np.float32)
+    sets = np.array([[1, 1, 0], [1, 1, 1], [0, 1, 1]], dtype=bool)
+    found = resolve(Opinions(p, np.ones(3, dtype=bool), np.where(sets, 1.0, 0.0)), sets, sets)
+    assert found.label.tolist() == [0, 0, 1]
+    assert found.margin.astype(float).round(2).tolist() == [0.33, 0.1, 0.6]
+    assert found.outside.tolist() == [-1, -1, 0]
+    assert found.ask.tolist() == [False, True, True]
+
+
 def test_a_sole_candidate_is_never_asked_about_unless_it_may_be_wrong():
     p = np.array([[0.5, 0.3, 0.2]], dtype=np.float32)
     given = np.array([[False, False, True]])
@@ -203,6 +217,24 @@ def test_a_label_may_fall_before_training():
     assert "The models are sure of 'cow', which is not in the set: does the set miss the truth?" in said
 
 
+def test_a_reason_in_full():
+    fell = [
+        {"label": "fox", "round": 7, "margin": 0.62, "trials": 8},
+        {"label": "cow", "round": 2, "margin": 0.9, "trials": 3},
+    ]
+    row = {"original": ["cat", "cow", "fox"], "kept": ["cat", "cow"], "label": "cat", "probability": 0.8, "margin": 0.7}
+    row |= {"agreement": 0.9, "outside": None, "removed": fell, "trained": 8, "neighbours": [0, 1, 2], "ask": False}
+    assert reason(row, ["cat", "cat", "dog"], 10) == (
+        "'fox' fell in round 7 at margin 0.62; all 8 trials agree. 'cow' fell in round 2 at margin 0.90; 3 of 8 trials agree. "
+        "9 of 10 models name 'cat', with probability 0.80. 2 of the 3 nearest settled rows are 'cat'."
+    )
+
+
+def test_predictions_are_a_table():
+    found = prediction_table(np.array([[0.7, 0.3], [0.4, 0.6]]), ["cat", "dog"], {}, distribution=True)
+    assert found.to_pylist()[1] == {"label": "dog", "probability": 0.6, "p(cat)": 0.4, "p(dog)": 0.6}
+
+
 def test_neighbours_are_the_nearest():
     x = np.random.default_rng(0).normal(size=(40, 3))
     rows, among = np.arange(10), np.arange(5, 40)
@@ -214,8 +246,16 @@ def test_neighbours_are_the_nearest():
 
 
 def test_there_may_be_no_neighbour():
-    found = find_evidence(np.zeros((2, 1)), np.full((2, 2), 0.5), np.array([True, True]))
-    assert found.neighbours.to_pylist() == [[], []]
+    neighbours, _ = find_evidence(np.zeros((2, 1)), np.full((2, 2), 0.5), np.array([True, True]))
+    assert neighbours.to_pylist() == [[], []]
+
+
+def test_neighbours_are_settled_and_the_crowd_is_asked_about_first():
+    x = np.array([[0.0], [0.1], [0.2], [5.0], [5.1]])
+    shares = np.array([[1.0, 0.0], [0.6, 0.4], [0.6, 0.4], [1.0, 0.0], [0.6, 0.4]])
+    neighbours, gain = find_evidence(x, shares, np.array([False, True, True, False, True]))
+    assert neighbours.to_pylist() == [[3], [0, 3], [0, 3], [0], [3, 0]]
+    assert np.argsort(-gain, kind="stable")[:3].tolist() == [2, 4, 1]
 
 
 def check_import(task: dict[str, object]) -> None:

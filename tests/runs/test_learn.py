@@ -94,7 +94,7 @@ def test_gold_labels_and_groups_mean_the_same_at_both_doors(tmp_path):
     known = np.where(np.arange(240) % 4 == 0, DATA.labels, -1)
     names = [str(group) for group in groups]
     learned = learn(Examples(examples, read(SETS), encoding, known, names), Search(space, 3))
-    assert learned.rule == run.facts["rule"] == "gold"
+    assert learned.facts["rule"] == run.facts["rule"] == "gold"
     assert learned.purified.equals(run.purified)
     clf = PartialLabelClassifier(random_state=3, n_trials=3, epochs=6, weight_decay=1e-3)
     clf.fit(frame(), SETS, groups=groups, gold=gold)

@@ -20,11 +20,10 @@ from run_folder import NASTY, write_run
 from oneof.cli.report import report
 from oneof.runs.accuracy import drawn_rows, share_limits
 from oneof.runs.folder import Run
-from oneof.runs.page import balance, came_in, gold, render_page, training
-from oneof.runs.page.balance import audit_classes, count_pairs
-from oneof.runs.page.gold import compare_gold
-from oneof.runs.page.groups import audit_groups
-from oneof.runs.page.rows import line_up
+from oneof.runs.page import _percent, came_in, came_out, render_page, training
+from oneof.runs.page.came_out import audit_classes, audit_groups, compare_gold, count_pairs
+from oneof.runs.page.plots import stand_in
+from oneof.runs.page.rows import inert, line_up
 from oneof.runs.purified import read_purified
 from oneof.runs.review.cards import shown_table
 
@@ -76,7 +75,7 @@ def html(run):
 @pytest.fixture
 def undrawn(monkeypatch):
     """For tests of the words alone: drawing takes most of the time."""
-    for module in (came_in, training, balance, gold):
+    for module in (came_in, training, came_out):
         monkeypatch.setattr(module, "plot", lambda *_, **__: Markup("<svg></svg>"))
 
 
@@ -389,3 +388,20 @@ def test_a_run_with_a_part_missing_is_refused_and_no_page_written(tmp_path, name
     with pytest.raises(ValueError, match=rf"a run must hold {re.escape(name)}; in .* it is missing or damaged"):
         report(folder, tmp_path / "report.html")
     assert not list(tmp_path.glob("*report.html*"))
+
+
+def test_a_share_is_never_rounded_up_to_all_or_down_to_none():
+    assert [_percent(share) for share in (0.5, 0.99999, 1.0)] == ["50.0\xa0%", "> 99.9\xa0%", "100.0\xa0%"]
+
+
+def test_json_in_a_script_is_inert():
+    assert inert('["</script>&"]') == '["\\u003c/script\\u003e\\u0026"]'
+
+
+def test_what_stands_for_a_label_is_about_as_wide():
+    assert (stand_in(7, "red fox"), stand_in(12, "x" * 200)) == ("@7nnnn@", "@12nnnnnnnnnnnnnn@")
+
+
+def test_every_value_that_a_setting_takes_is_shown():
+    chosen = [{"lr": 0.1, "scaling": "ranks"}, {"lr": 0.1, "scaling": "root"}]
+    assert training.list_settings([], chosen).chosen == [("lr", "0.1"), ("scaling", "ranks; root")]

@@ -145,3 +145,8 @@ def test_a_damaged_line_is_named(tmp_path: Path, line: str, misfit: str) -> None
     with pytest.raises(ValueError, match=f"must hold a decision per line; in line 2 {misfit}. Delete the line"):
         Log(tmp_path)
     assert json.loads((tmp_path / DECISIONS).read_text().splitlines()[0])["who"] == "ann"
+
+
+def test_of_labels_with_as_many_votes_the_first_is_final_and_disputed():
+    ann, bob = Decision(7, "label", ("cat",), "ann"), Decision(7, "label", ("dog",), "bob")
+    assert verdicts([ann, bob])[7] == ("cat", ("cat",), (), ("ann",), True)

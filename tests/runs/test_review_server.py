@@ -19,10 +19,11 @@ import pytest
 from run_folder import NASTY, write_run
 
 from oneof.cli.review import review as review_command
+from oneof.runs.accuracy import drawn_rows
 from oneof.runs.folder import Run, fingerprint
 from oneof.runs.review.log import Decision, Log, verdicts
 from oneof.runs.review.server import Answering, ReviewServer
-from oneof.runs.review.session import REPEAT_EVERY, Review, accuracy_of_labels, agreement, drawn_order
+from oneof.runs.review.session import REPEAT_EVERY, Review, accuracy_of_labels, agreement
 
 CARD = ["row", "item", "pictures", "candidates", "suggested", "outside", "near", "drawn", "run"]
 
@@ -264,7 +265,7 @@ def test_the_interval_holds_the_truth_whatever_the_queue_decided() -> None:
 
 
 def test_random_rows_of_an_earlier_run_are_no_sample_of_this_one() -> None:
-    order = drawn_order(100, [])
+    order = drawn_rows(100)
     old = [Decision(int(row), "label", ("a",), "ann", "old", drawn="random") for row in order[60:90]]
     new = [Decision(int(row), "label", ("b",), "ann", "new", drawn="random") for row in order[:10]]
     assert accuracy_of_labels(order, ["a"] * 100, old, "new") is None
@@ -274,7 +275,7 @@ def test_random_rows_of_an_earlier_run_are_no_sample_of_this_one() -> None:
 
 
 def test_unsure_answers_widen_the_interval_to_both_sides() -> None:
-    order = drawn_order(100, [])
+    order = drawn_rows(100)
     decided = [Decision(int(row), "label", ("a",), "ann", drawn="random") for row in order[:20]]
     unsure = [Decision(int(row), "set", ("a", "b"), "ann", drawn="random") for row in order[20:25]]
     sure = accuracy_of_labels(order, ["a"] * 100, decided)

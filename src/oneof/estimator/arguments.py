@@ -43,12 +43,7 @@ def are_labels(y: Any) -> bool:
 
 
 def warn_of_joined(labels: Any) -> None:
-    """Warn when labels look like sets that were written as text: as they stand, every combination is a class of its own.
-
-    So it is where most of them do, or where one holds a separator beside a label that also occurs alone.
-
-        labels must be single labels or sets; 1 of 4 hold '|', such as 'cat|dog', and count as classes of their own. Split them, e.g. y.str.split('|').
-    """
+    """Warn of sets that were written as text: most labels look so, or one holds a separator beside a label that also occurs alone."""
     texts = [label for label in labels if isinstance(label, str)]
     for what, remedy, pattern in _JOINED:
         joined = [text for text in texts if re.search(pattern, text)]
@@ -64,16 +59,10 @@ def warn_of_joined(labels: Any) -> None:
 
 
 def count(value: Any, name: str) -> int | None:
-    """A whole number of at least 1, or None for the default.
-
-    >>> count(None, "epochs"), count(5, "epochs")
-    (None, 5)
-    """
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < 1:
+    """A whole number of at least 1, or None for the default."""
+    if value is not None and (isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < 1):
         raise ValueError(f"{name} must be a whole number of at least 1, or None for the default; got {value!r}.")
-    return int(value)
+    return None if value is None else int(value)
 
 
 def read_y(y: Any, classes: Any, n: int, who: str) -> Candidates:
@@ -90,18 +79,11 @@ def read_y(y: Any, classes: Any, n: int, who: str) -> Candidates:
 
 
 def split_counts(y: Any) -> tuple[Any, NDArray[np.float64] | None]:
-    """Counts of votes or probabilities [n, c] as the labels that anybody named, and the numbers; else y as it is, and None.
-
-    >>> split_counts(np.array([[2, 1, 0], [0, 0, 3]]))
-    (array([[ True,  True, False],
-           [False, False,  True]]), array([[2., 1., 0.],
-           [0., 0., 3.]]))
-    """
+    """Counts of votes or probabilities [n, c] as the labels that anybody named, and the numbers; else y as it is, and None."""
     values = y.to_numpy() if is_frame(y) and hasattr(y, "to_numpy") else y
     wide = isinstance(values, np.ndarray) and values.ndim == 2 and values.shape[1] > 1
-    if not wide or not np.issubdtype(values.dtype, np.number) or not (np.isfinite(values) & (values >= 0)).all():
-        return y, None
-    if np.isin(values, (0, 1)).all():  # a mask: where nobody has more votes than others, votes say nothing
+    counted = wide and np.issubdtype(values.dtype, np.number) and (np.isfinite(values) & (values >= 0)).all()
+    if not counted or np.isin(values, (0, 1)).all():  # in a mask nobody has more votes than others: they say nothing
         return y, None
     return y > 0, values.astype(np.float64)
 
@@ -110,17 +92,13 @@ def votes_for(prior: Any, n: int, c: int) -> NDArray[np.float64]:
     """The weights of labels [n, c] that a person gives beside the sets."""
     values = np.asarray(prior, dtype=np.float64)
     if values.shape != (n, c) or not (np.isfinite(values) & (values >= 0)).all():
-        shape = list(values.shape)
-        raise ValueError(f"prior must be numbers from 0 on [{n}, {c}], a column per class; got shape {shape}.")
+        got = f"got shape {list(values.shape)}"
+        raise ValueError(f"prior must be numbers from 0 on [{n}, {c}], a column per class; {got}.")
     return values
 
 
 def gold_labels(gold: Any, classes: np.ndarray, n: int) -> NDArray[np.intp] | None:
-    """The number of each row's true label, -1 where it is missing.
-
-    >>> gold_labels(["dog", None, float("nan")], np.array(["cat", "dog"]), 3)
-    array([ 1, -1, -1])
-    """
+    """The number of each row's true label, -1 where it is missing."""
     if gold is None:
         return None
     cells = list(gold)
@@ -142,11 +120,7 @@ def check_length(values: Any, n: int, name: str) -> None:
 
 
 def precision(x: NDArray[np.floating[Any]]) -> type[np.floating[Any]]:
-    """Single precision, in which files are read too, unless it would swallow what differs between rows, as it does of time stamps.
-
-    >>> precision(np.array([[0.1], [0.2]])).__name__, precision(np.array([[1.7e9], [1.7e9 + 60]])).__name__
-    ('float32', 'float64')
-    """
+    """Single precision, in which files are read too, unless it would swallow what differs between rows, as it does of time stamps."""
     with np.errstate(over="ignore"):
         lost = np.abs(x - x.astype(np.float32)).max(0)
     spread = np.ptp(x, axis=0)

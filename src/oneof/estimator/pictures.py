@@ -1,8 +1,8 @@
-"""The same estimator for pictures: a network is trained on them."""
+"""The scikit-learn estimator for pictures: a network is trained on them."""
 
 import logging
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from oneof.data.encode import Encoding
 from oneof.data.images import LARGEST, SMALLEST, PictureRows, Pixels, learn_pixels, picture_cell, read_pictures
 from oneof.estimator.arguments import count, seed_of
-from oneof.estimator.classifier import PartialLabelClassifier
+from oneof.estimator.from_sets import ClassifierFromSets
 from oneof.runs.learn import SPACE, Examples, Learned, learn
 from oneof.runs.pictures import OnPictures
 from oneof.selection.trying import Search
@@ -20,7 +20,8 @@ from oneof.selection.trying import Search
 _log = logging.getLogger(__name__)
 
 
-class PartialLabelImageClassifier(PartialLabelClassifier):
+@dataclass(eq=False, repr=False)
+class PartialLabelImageClassifier(ClassifierFromSets):
     """Classifier for pictures that each have a set of candidate labels, one of which is right.
 
     X is a list of files (or of their bytes), of any size and kind, or an array of uint8 levels [n, side, side] or
@@ -49,27 +50,15 @@ class PartialLabelImageClassifier(PartialLabelClassifier):
     ((90,), True)
     """
 
-    def __init__(
-        self,
-        network: str | None = None,
-        views: str = "upright",
-        networks: int | None = None,
-        purify: bool = True,
-        epochs: int | None = None,
-        classes: Any = None,
-        random_state: Any = None,
-        processes: int | None = None,
-        verbose: bool = False,
-    ) -> None:
-        self.network = network
-        self.views = views
-        self.networks = networks
-        self.purify = purify  # type: ignore[assignment]
-        self.epochs = epochs
-        self.classes = classes
-        self.random_state = random_state
-        self.processes = processes
-        self.verbose = verbose
+    network: str | None = None
+    views: str = "upright"
+    networks: int | None = None
+    purify: bool = True
+    epochs: int | None = None
+    classes: Any = None
+    random_state: Any = None
+    processes: int | None = None
+    verbose: bool = False
 
     def _rows(self, X: Any) -> tuple[NDArray[Any], Encoding, NDArray[np.bool_] | None]:
         pixels = _array_pixels(X) if _is_array(X) else learn_pixels("X", _cells(X), Path())
@@ -77,13 +66,11 @@ class PartialLabelImageClassifier(PartialLabelClassifier):
         self.n_features_in_ = read.levels.shape[1]
         return read.levels, Encoding((), (), (), {}, (), pixels=(pixels,)), ~read.readable
 
-    def _search(self) -> Search:
+    def _learn(self, examples: Examples) -> Learned:
         space = replace(SPACE, purify=SPACE.purify if self.purify else None, epochs=count(self.epochs, "epochs"))
         title = type(self).__name__ if self.verbose else None
-        return Search(space, seed_of(self.random_state), progress=title, device="auto", processes=self.processes)
-
-    def _learn(self, examples: Examples) -> Learned:
-        return learn(examples, self._search(), how=OnPictures(self.network, self.views, self.networks))
+        asked = Search(space, seed_of(self.random_state), progress=title, device="auto", processes=self.processes)
+        return learn(examples, asked, how=OnPictures(self.network, self.views, self.networks))
 
     def _encoded(self, X: Any) -> NDArray[Any]:
         (pixels,) = self.model_.encoding.pixels

@@ -45,11 +45,7 @@ class Claim:
 
     @property
     def in_words(self) -> str:
-        """As a person reads it.
-
-        >>> Claim("bound", None, 0.0, 0.93, 0.93, 0.9, "candidate sets", "sets depend on the row").in_words
-        'at most 93 %, if the sets hold the truth; no more can be said: sets depend on the row'
-        """
+        """As a person reads it."""
         if self.verdict == "nothing learned":
             return f"nothing learned: {self.reason}"
         if self.value is None and self.bound > 0.995:
@@ -66,12 +62,11 @@ class Judged(NamedTuple):
     probabilities: Floats  # [m, c]
     candidates: Mask  # [m, c]
     gold: NDArray[np.intp]  # [m], -1 where unknown; of a random sample
-    plain: Floats | None = None  # [m, c] scores of a learner that saw nothing of the row, not even by way of other rows
+    plain: Floats  # [m, c] scores that owe least to the row's own set: of a learner that saw nothing of it, not even by way of other rows
     voted: bool = False  # are the sets what people voted for? Then the truth may be in none
 
     @property
     def known(self) -> Judged:
-        """The rows with a gold label."""
         return self.where(self.gold >= 0)
 
     @property
@@ -80,13 +75,8 @@ class Judged(NamedTuple):
         return self.where(np.logical_not(self.candidates.all(axis=1)))
 
     def where(self, rows: Mask) -> Judged:
-        plain = None if self.plain is None else self.plain[rows]
-        return Judged(self.probabilities[rows], self.candidates[rows], self.gold[rows], plain, self.voted)
-
-    @property
-    def freest(self) -> Floats:
-        """Scores [m, c] that owe least to the row's own set."""
-        return self.probabilities if self.plain is None else self.plain
+        parts = self.probabilities[rows], self.candidates[rows], self.gold[rows], self.plain[rows]
+        return Judged(*parts, self.voted)
 
     @property
     def sure(self) -> Floats:
@@ -109,13 +99,7 @@ def drawn_rows(n: int) -> NDArray[np.intp]:
 
 
 def random_sample(gold: NDArray[np.intp]) -> NDArray[np.intp]:
-    """The gold labels [n] of the rows that were drawn, -1 elsewhere: labels that a person chose to give are no random sample.
-
-    >>> gold = np.full(100, -1)
-    >>> gold[drawn_rows(100)[:40]] = 0
-    >>> (random_sample(gold) >= 0).sum(), (random_sample(np.where(np.arange(100) < 40, 0, -1)) >= 0).sum()
-    (np.int64(40), np.int64(0))
-    """
+    """The gold labels [n] of the rows that were drawn, -1 elsewhere: labels that a person chose to give are no random sample."""
     order = drawn_rows(len(gold))
     unknown = gold[order] < 0
     first = order[: int(unknown.argmax()) if unknown.any() else len(order)]
@@ -128,26 +112,21 @@ def random_sample(gold: NDArray[np.intp]) -> NDArray[np.intp]:
 
 
 def claim(judged: Judged) -> Claim:
-    """What held-out rows show: by gold labels of a random sample if there are ENOUGH, else by candidate sets.
-
-    >>> rng = np.random.default_rng(0)
-    >>> truth = rng.integers(4, size=2000)
-    >>> p = rng.dirichlet(np.ones(4), size=2000)
-    >>> p[np.arange(2000), truth] += rng.exponential(1, size=2000)
-    >>> sets = (rng.random((2000, 4)) < 0.3) | (np.arange(4) == truth[:, None])
-    >>> found = claim(Judged(p / p.sum(1, keepdims=True), sets, np.full(2000, -1)))
-    >>> found.low < (p.argmax(1) == truth).mean() < found.high, found.verdict
-    (np.True_, 'interval')
-    """
-    if len(judged.known.gold) >= ENOUGH:
-        return _by_gold(judged)
-    speaking, covering, missing = judged.speaking, judged.covering, _missing(judged)
+    """What held-out rows show: by gold labels of a random sample if there are ENOUGH, else by candidate sets."""
+    known, speaking, covering = judged.known, judged.speaking, judged.covering
+    if len(known.gold) >= ENOUGH:
+        right = known.probabilities.argmax(1) == known.gold
+        low, high = share_limits(int(right.sum()), len(right))
+        reason = f"{len(right)} rows of a random sample have gold labels"
+        return Claim("interval", float(right.mean()), low, high, high, covering, "gold labels", reason)
+    missing = float(probability_outside(judged.probabilities, judged.candidates).mean()) if len(judged.gold) else 0.0
+    missing = missing if missing >= _SHOWN else 0.0  # the share of sets that seem to miss the truth
     bound = _bound(judged, missing)
     if len(speaking.gold) and not _learned(speaking):
         reason = "predictions meet the sets no more often than they would meet shuffled sets"
         bound = _bound(judged, 0.0)  # what such networks find outside the sets shows nothing
         return Claim("nothing learned", None, 0.0, bound, bound, covering, "candidate sets", reason)
-    why = _too_little(speaking) or refuted(judged.freest, judged.candidates)
+    why = _too_little(speaking) or refuted(judged.plain, judged.candidates)
     if not why:
         value, low, high = _interval(speaking)
         why = f"an interval would reach from {low:.0%} to {high:.0%}" if high - low > _WIDEST else None
@@ -158,36 +137,15 @@ def claim(judged: Judged) -> Claim:
     return Claim("interval", value, low, min(high, bound), bound, covering, "candidate sets", reason)
 
 
-def _by_gold(judged: Judged) -> Claim:
-    known = judged.known
-    right = known.probabilities.argmax(1) == known.gold
-    low, high = share_limits(int(right.sum()), len(right))
-    reason = f"{len(right)} rows of a random sample have gold labels"
-    return Claim("interval", float(right.mean()), low, high, high, judged.covering, "gold labels", reason)
-
-
 def share_limits(hits: int, rows: int, outside: float = 0.025) -> tuple[float, float]:
-    """The interval of a share (Clopper and Pearson), with so much outside at each end.
-
-    >>> tuple(round(end, 3) for end in share_limits(45, 50))
-    (0.782, 0.967)
-    """
+    """The interval of a share (Clopper and Pearson), with so much outside at each end."""
     low = 0.0 if hits == 0 else float(beta.ppf(outside, hits, rows - hits + 1))
     high = 1.0 if hits == rows else float(beta.ppf(1 - outside, hits + 1, rows - hits))
     return low, high
 
 
-def _missing(judged: Judged) -> float:
-    """The share of sets that seem to miss the truth, where the sets show it; else 0."""
-    share = float(probability_outside(judged.probabilities, judged.candidates).mean()) if len(judged.gold) else 0.0
-    return share if share >= _SHOWN else 0.0
-
-
 def _bound(judged: Judged, shown: float) -> float:
-    """The covering rate, with its noise, and with the share of sets that miss what networks are surest of.
-
-    The share of sets that are shown to miss the truth may come on top of _MOST.
-    """
+    """The covering rate, with its noise, and with the share of sets that miss what networks are surest of; the shown share may come on top of _MOST."""
     m, covering = len(judged.gold), judged.covering
     if m == 0:
         return 1.0
@@ -199,7 +157,7 @@ def _bound(judged: Judged, shown: float) -> float:
 
 def _learned(judged: Judged) -> bool:
     """Are sets met more often than shuffled ones would be? By the plain learner, whose guess owes nothing to the row's set."""
-    guess = judged.freest.argmax(1)
+    guess = judged.plain.argmax(1)
     rng, m = np.random.default_rng(0), len(guess)
     shuffled = [inside(judged.candidates[rng.permutation(m)], guess).mean() for _ in range(99)]
     excess = inside(judged.candidates, guess).mean() - np.mean(shuffled)
@@ -232,7 +190,7 @@ def _interval(judged: Judged) -> tuple[float, float, float]:
     value = float(np.clip(excess.sum() / weight.sum(), 0, 1))
     error = float(np.sqrt(((excess - value * weight) ** 2).sum()) / weight.sum())
     reach = 2 * np.hypot(error, 0.5 / len(weight)) + _BETTER
-    leak = max(0.0, judged.covering - float(inside(judged.candidates, judged.freest.argmax(1)).mean()))
+    leak = max(0.0, judged.covering - float(inside(judged.candidates, judged.plain.argmax(1)).mean()))
     top = judged.sure >= np.quantile(judged.sure, 0.7)
     surest = float(np.clip(excess[top].sum() / weight[top].sum(), 0.5, 1))
     spread = float(np.sqrt(surest * (1 - surest) / top.sum()))

@@ -37,17 +37,22 @@ def inside(candidates: Mask, labels: NDArray[np.intp]) -> Mask:
 def refuted(scores: Floats, candidates: Mask) -> str | None:
     """Which consequence of *by chance* the sets [m, c] contradict, with scores [m, c] that owe nothing to the row's own set."""
     size = candidates.sum(1)
-    if abs(_correlation(scores.max(1), size)) > _SURPRISE or _by_class(scores.argmax(1), size) > _SURPRISE:
+    one, other = (rankdata(part) - (len(size) + 1) / 2 for part in (scores.max(1), size))
+    spearman = (one @ other) / max(np.sqrt((one @ one) * (other @ other)), 1e-9) * np.sqrt(len(size))
+    if abs(spearman) > _SURPRISE or _by_class(scores.argmax(1), size) > _SURPRISE:
         return "how large a set is depends on the row"
     rows = np.logical_not(candidates.all(axis=1))
-    sets, scores = candidates[rows], scores[rows]
-    order = np.argsort(-scores, axis=1)
+    sets, order = candidates[rows], np.argsort(-scores[rows], axis=1)
+    r, r2, b = _rates(sets)
+    held = [inside(sets, order[:, k]).astype(float) for k in range(3)]
     for j, k in ((0, 1), (0, 2), (1, 2)):
-        if abs(_standard(_pair_moment(sets, order[:, j], order[:, k]))) > _SURPRISE:
+        if abs(_standard(held[j] * held[k] - r2 - b * (held[j] + held[k] - 2 * r))) > _SURPRISE:
             return "which wrong labels are in a set depends on the row"
-    if _by_class(sets.sum(1), _excess(sets, order[:, 0])) > _SURPRISE:
+    covered = held[0] - r  # less what it would be if guesses were as often right in sets of every size
+    if _by_class(sets.sum(1), covered - covered.sum() / (1 - r).sum() * (1 - r)) > _SURPRISE:
         return "small and large sets show different accuracies"
-    if _standard(_improbable(sets, order)) < -_SURPRISE:
+    low = order[:, (order.shape[1] + 1) // 2 :]  # the less probable half of labels
+    if _standard(np.take_along_axis(sets, low, 1).sum(1) - low.shape[1] * r) < -_SURPRISE:
         return "labels that look improbable are in too few sets"
     if _pairs_of_labels(sets) > _SURPRISE:
         return "some labels come into sets together"
@@ -58,19 +63,6 @@ def _standard(values: Floats) -> float:
     """The mean in standard errors."""
     spread = float(values.std())
     return float(values.mean()) / (spread / np.sqrt(len(values))) if spread > 1e-9 else 0.0
-
-
-def _correlation(one: Floats, other: NDArray[Any]) -> float:
-    """Spearman's, in standard errors."""
-    a, b = (rankdata(part) - (len(part) + 1) / 2 for part in (one, other))
-    return float((a @ b) / max(np.sqrt((a @ a) * (b @ b)), 1e-9) * np.sqrt(len(a)))
-
-
-def _excess(sets: Mask, guess: NDArray[np.intp]) -> Floats:
-    """By how much each row is covered more than it would be if guesses were as often right in sets of every size."""
-    r = chance(sets)
-    covered = inside(sets, guess) - r
-    return np.asarray(covered - covered.sum() / (1 - r).sum() * (1 - r))
 
 
 def _by_class(label: NDArray[np.intp], value: NDArray[Any]) -> float:
@@ -88,18 +80,6 @@ def _rates(sets: Mask) -> tuple[Floats, Floats, Floats]:
     r = chance(sets)
     r2 = r * (sets.sum(1) - 2) / (sets.shape[1] - 2)
     return r, r2, (r - r2) / np.maximum(1 - r, 1e-9)
-
-
-def _pair_moment(sets: Mask, one: NDArray[np.intp], other: NDArray[np.intp]) -> Floats:
-    r, r2, b = _rates(sets)
-    first, second = inside(sets, one), inside(sets, other)
-    return np.asarray((first & second) - r2 - b * (first.astype(float) + second - 2 * r))
-
-
-def _improbable(sets: Mask, order: NDArray[np.intp]) -> Floats:
-    """How many of the less probable half of labels are in the set, less the number by chance [m]."""
-    low = order[:, (order.shape[1] + 1) // 2 :]
-    return np.asarray(np.take_along_axis(sets, low, 1).sum(1) - low.shape[1] * chance(sets))
 
 
 def _pairs_of_labels(sets: Mask) -> float:

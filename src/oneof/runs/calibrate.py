@@ -41,11 +41,19 @@ def _accuracy_above(judged: Judged, gold: bool) -> list[list[float]]:
     return [[float(judged.sure[order[i]]), float(least[i])] for i in at[::-1]]
 
 
+def _check(calibration: dict[str, Any], name: str, what: str, wished: float) -> None:
+    if not 0 < wished < 1:
+        raise ValueError(f"{name} between 0 and 1; got {wished}.")
+    if calibration["by"] == "nothing":
+        raise ValueError(
+            f"{what} must be known before it can be wished for; this run does not show it: {calibration['reason']}. "
+            "Label the rows in its sample.csv and fit again with --gold-file."
+        )
+
+
 def threshold(calibration: dict[str, Any], wished: float) -> float:
     """The least probability from which on predictions are right as often as wished."""
-    if not 0 < wished < 1:
-        raise ValueError(f"accuracy must lie between 0 and 1; got {wished}.")
-    _check_known(calibration, "accuracy")
+    _check(calibration, "accuracy must lie", "accuracy", wished)
     reached = [probability for probability, accuracy in calibration["accuracy"] if accuracy >= wished]
     if not reached:
         best = max((accuracy for _, accuracy in calibration["accuracy"]), default=0.0)
@@ -56,42 +64,26 @@ def threshold(calibration: dict[str, Any], wished: float) -> float:
     return float(min(reached))
 
 
-def _check_known(calibration: dict[str, Any], what: str) -> None:
-    if calibration["by"] == "nothing":
-        raise ValueError(
-            f"{what} must be known before it can be wished for; this run does not show it: {calibration['reason']}. "
-            "Label the rows in its sample.csv and fit again with --gold-file."
-        )
-
-
 def _scores(judged: Judged, gold: bool) -> list[float]:
     """Quantiles of 1 - p(true label). Without gold labels every candidate counts, as far as the networks believe in it."""
     levels = np.linspace(0, 1, _LEVELS + 1)
     if gold:
         missing = 1 - judged.probabilities[np.arange(len(judged.gold)), judged.gold]
-        return [float(v) for v in np.quantile(missing, levels, method="higher")]
+        return [float(value) for value in np.quantile(missing, levels, method="higher")]
     inside = judged.probabilities * judged.candidates
     weight = (inside / np.maximum(inside.sum(1, keepdims=True), 1e-30)).ravel()
     score = (1 - judged.probabilities).ravel()
     order = np.argsort(score)
     mass = np.cumsum(weight[order]) / weight.sum()
     at = np.searchsorted(mass, levels).clip(max=len(order) - 1)
-    return [float(v) for v in score[order][at]]
+    return [float(value) for value in score[order][at]]
 
 
 def prediction_sets(calibration: dict[str, Any], probabilities: Floats, coverage: float) -> Mask:
-    """Sets [n, c] that hold the true label in a share `coverage` of new rows (split conformal); the first guess is always in.
-
-    >>> curve = {"by": "gold labels", "rows": 999, "scores": [i / 200 for i in range(201)]}
-    >>> prediction_sets(curve, np.array([[0.7, 0.2, 0.1]]), 0.85).tolist()
-    [[True, True, False]]
-    """
-    if not 0 < coverage < 1:
-        raise ValueError(f"sets must have a coverage between 0 and 1; got {coverage}.")
-    _check_known(calibration, "coverage")
-    m = calibration["rows"]
+    """Sets [n, c] that hold the true label in a share `coverage` of new rows (split conformal); the first guess is always in."""
+    _check(calibration, "sets must have a coverage", "coverage", coverage)
+    m, scores = calibration["rows"], calibration["scores"]
     level = np.ceil((m + 1) * coverage) / m
-    scores = calibration["scores"]
     limit = 1.0 if level > 1 else scores[int(np.ceil(level * (len(scores) - 1) - 1e-9))]
     first = np.arange(probabilities.shape[1]) == probabilities.argmax(1)[:, None]
     inside: Mask = (1 - probabilities <= limit) | first

@@ -33,14 +33,7 @@ def asking_order(purified: pa.Table) -> NDArray[np.intp]:
 
 
 def reason(row: dict[str, Any], labels: list[str], voices: int) -> str:
-    """Why a row got its label.
-
-    >>> fell = [{"label": "fox", "round": 7, "margin": 0.62, "trials": 8}, {"label": "cow", "round": 2, "margin": 0.9, "trials": 3}]
-    >>> row = {"original": ["cat", "cow", "fox"], "kept": ["cat", "cow"], "label": "cat", "probability": 0.8, "margin": 0.7}
-    >>> row |= {"agreement": 0.9, "outside": None, "removed": fell, "trained": 8, "neighbours": [0, 1, 2], "ask": False}
-    >>> print(reason(row, ["cat", "cat", "dog"], 10))
-    'fox' fell in round 7 at margin 0.62; all 8 trials agree. 'cow' fell in round 2 at margin 0.90; 3 of 8 trials agree. 9 of 10 models name 'cat', with probability 0.80. 2 of the 3 nearest settled rows are 'cat'.
-    """
+    """Why a row got its label, of which `voices` models had a say."""
     if row.get("decided"):
         return f"{row['by']} decided '{row['label']}'."
     parts = [f"{row['by']} looked at it and was unsure."] if row.get("by") else []
@@ -53,9 +46,8 @@ def reason(row: dict[str, Any], labels: list[str], voices: int) -> str:
         parts.append(f"{who} '{row['label']}', with probability {row['probability']:.2f}.")
         if row["ask"]:
             parts.append(f"It leads the next candidate by {row['margin']:.2f}.")
-    if row["outside"] is not None:
-        sure = f"The models are sure of '{row['outside']}', which is not in the set"
-        parts.append(f"{sure}: does the set miss the truth?")
+    if outside := row["outside"]:
+        parts.append(f"The models are sure of '{outside}', which is not in the set: does the set miss the truth?")
     if near := row["neighbours"]:
         (label, count), *_ = Counter(labels[i] for i in near).most_common()
         parts.append(f"{count} of the {len(near)} nearest settled rows are '{label}'.")
@@ -64,8 +56,8 @@ def reason(row: dict[str, Any], labels: list[str], voices: int) -> str:
 
 def fell(fall: dict[str, Any], trained: int) -> str:
     """When and why a label fell."""
-    fell, at = f"'{fall['label']}' fell", f"at margin {fall['margin']:.2f}"
+    label, at = f"'{fall['label']}'", f"at margin {fall['margin']:.2f}"
     if fall["round"] == 0:
-        return f"{fell} before training {at}: the other rows speak against it."
+        return f"{label} fell before training {at}: the other rows speak against it."
     count = "all" if fall["trials"] == trained else f"{fall['trials']} of"
-    return f"{fell} in round {fall['round']} {at}; {count} {trained} trials agree."
+    return f"{label} fell in round {fall['round']} {at}; {count} {trained} trials agree."

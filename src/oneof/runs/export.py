@@ -32,8 +32,21 @@ def export_onnx(model: Model, path: Path) -> float:
     """
     model.check_portable()
     onnx, runtime = (load_package(name, "export") for name in ("onnx", "onnxruntime"))
-    columns = _some_columns(model)
-    graph = onnx.load_from_string(_graph(model, _as_tensors(model.encoding, columns)))
+    columns, buffer = _some_columns(model), io.BytesIO()
+    given = _as_tensors(model.encoding, columns)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the older exporter, which needs no further package, announces its age
+        torch.onnx.export(
+            Portable(model).eval(),
+            (),
+            buffer,  # type: ignore[arg-type]  # the older exporter takes any file
+            kwargs=given,
+            input_names=list(given),
+            output_names=["probabilities"],
+            dynamic_axes={name: {0: "n"} for name in (*given, "probabilities")},
+            dynamo=False,
+        )
+    graph = onnx.load_from_string(buffer.getvalue())
     if CATEGORIES in columns:
         _take_text(onnx, graph, model.encoding)
     _name_label(onnx, graph, model.classes)
@@ -81,21 +94,21 @@ def _written(
 def _facts(model: Model) -> dict[str, Any]:
     """What a reader of the file must know; what is empty is left out."""
     encoding = model.encoding
+    vectors = encoding.names[len(encoding.plain.names) :]
     told = {
         "classes": model.classes,
         NUMBERS: list(encoding.numbers),
         CATEGORIES: encoding.categories,
-        VECTORS: encoding.names[len(encoding.plain.names) :],
-        "made": encoding.made,
+        VECTORS: vectors,
     }
+    told["made"] = encoding.made
     return {name: lines for name, lines in told.items() if lines}
 
 
 def _as_tensors(encoding: Encoding, columns: dict[str, NDArray[Any]]) -> dict[str, torch.Tensor]:
-    return {
-        name: torch.from_numpy(codes(encoding, values) if name == CATEGORIES else values)
-        for name, values in columns.items()
-    }
+    words = columns.get(CATEGORIES)
+    numbers = columns if words is None else columns | {CATEGORIES: codes(encoding, words)}
+    return {name: torch.from_numpy(values) for name, values in numbers.items()}
 
 
 def _features(encoding: Encoding, columns: dict[str, NDArray[Any]]) -> NDArray[Any]:
@@ -106,23 +119,6 @@ def _features(encoding: Encoding, columns: dict[str, NDArray[Any]]) -> NDArray[A
     made = encoding.plain.transform(Columns("the check", numbers, list(encoding.numbers), words))
     vectors = columns.get(VECTORS)
     return made if vectors is None else vectors if not made.size else np.hstack([made, vectors], dtype=np.float32)
-
-
-def _graph(model: Model, given: dict[str, torch.Tensor]) -> bytes:
-    buffer = io.BytesIO()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the older exporter, which needs no further package, announces its age
-        torch.onnx.export(
-            Portable(model).eval(),
-            (),
-            buffer,  # type: ignore[arg-type]  # the older exporter takes any file
-            kwargs=given,
-            input_names=list(given),
-            output_names=["probabilities"],
-            dynamic_axes={name: {0: "n"} for name in (*given, "probabilities")},
-            dynamo=False,
-        )
-    return buffer.getvalue()
 
 
 def _take_text(onnx: Any, graph: Any, encoding: Encoding) -> None:
@@ -161,11 +157,8 @@ def _some_columns(model: Model) -> dict[str, NDArray[Any]]:
     numbers = features[:, : len(encoding.numbers)].copy()
     numbers[rng.random(numbers.shape) < 0.2] = np.nan
     words = [rng.choice([*values, "never seen"], n) for values in encoding.categories.values()]
-    columns = {
-        NUMBERS: numbers,
-        CATEGORIES: np.array(words, dtype=object).T,
-        VECTORS: features[:, len(encoding.plain.names) :],
-    }
+    vectors = features[:, len(encoding.plain.names) :]
+    columns = {NUMBERS: numbers, CATEGORIES: np.array(words, dtype=object).T, VECTORS: vectors}
     return {name: values for name, values in columns.items() if values.size}
 
 
@@ -173,16 +166,13 @@ def _rows(model: Model, n: int = 64) -> NDArray[np.float32]:
     """Rows like those of training: drawn between knots or thresholds, or normal where the first network expects it."""
     d, rng = len(model.encoding.names), np.random.default_rng(0)
     member = model.members[0] if model.members else None
-    ranks = [
-        one.ranks for one in (*model.members, *model.others) if isinstance(one, (Member, Regression)) and one.ranks
-    ]
+    learners = [one for one in (*model.members, *model.others) if isinstance(one, (Member, Regression))]
+    knots = next((one.ranks.knots for one in learners if one.ranks), None)
     if isinstance(member, PictureMember):
         x = rng.integers(0, 256, (n, d)).astype(np.float64)
-    elif ranks:
-        knots = ranks[0].knots
-        x = knots[rng.integers(len(knots), size=(n, d)), np.arange(d)] + (knots[-1] - knots[0]) * rng.normal(
-            0, 0.05, (n, d)
-        )
+    elif knots is not None:
+        x = knots[rng.integers(len(knots), size=(n, d)), np.arange(d)]
+        x = x + (knots[-1] - knots[0]) * rng.normal(0, 0.05, (n, d))
     elif member is None:
         (forest,) = (one for one in model.others if isinstance(one, Forest))
         inner = forest.right > 0

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from oneof.methods import METHODS
 from oneof.purify import PURIFY
 from oneof.runs.examples import examples_of, look_at, with_answers
 from oneof.runs.folder import FACTS, Run, fingerprint, write_json
-from oneof.runs.learn import SPACE, Examples, Learned, learn, write_learned
+from oneof.runs.learn import SPACE, Examples, learn, write_learned
 from oneof.runs.pictures import BY_SIZE, OnPictures, check_for_pictures
 from oneof.runs.review.log import Log
 from oneof.runs.review.teach import Again
@@ -84,12 +84,12 @@ def fit_table(
     ready = crew.told(partial(_make_ready, file, out, task, cache, processes or crew.size, say, again, stream))
     if ready is None:
         return Run.open(out)
-    examples = ready.examples
+    examples, space, facts = ready
     if isinstance(examples.x, np.memmap):
         levels = np.load(out / "checkpoint" / PIXELS, mmap_mode="c")
         examples = replace(examples, x=levels.reshape(len(levels), -1))
     asked = Search(
-        space=ready.space,
+        space=space,
         seed=task.seed,
         rule=task.rule,
         progress="fit" if progress else None,
@@ -98,18 +98,15 @@ def fit_table(
         memory=memory,
         device=device,
         processes=processes,
-        settings=again.settings if again else (),
-        starts=again.starts(len(ready.examples.candidates.classes)) if again else {},
-        forest=again.forest(len(ready.examples.candidates.classes)) if again else None,
+        **(again.search(len(examples.candidates.classes)) if again else {}),
     )
     with ExitStack() as held:
         crew.told(partial(held.enter_context, alone(out / "checkpoint" / LOCK, str(out))))
         learned = learn(examples, asked, train_on_gold=task.train_on_gold, how=task.pictures)
         for text in learned.left_out:
             say(text)
-        warnings, seconds = ready.facts["warnings"] + learned.left_out, round(time.monotonic() - begun, 1)
-        facts = ready.facts | {"command": list(command), "warnings": warnings, "seconds": seconds}
-        crew.told(partial(_write, learned, out, facts))
+        facts |= {"warnings": facts["warnings"] + learned.left_out, "seconds": round(time.monotonic() - begun, 1)}
+        crew.told(partial(write_learned, learned, out, facts | {"command": list(command)}))
     return Run.open(out)
 
 
@@ -124,18 +121,10 @@ def fit_again(folder: Path, out: Path, **how: Any) -> Run:
     known = (Task, Roles, OnPictures, VotesFile, Space, Kernel, Trees, SGD, *PURIFY.values(), *METHODS.values())
     asked = run.facts["asked"] | {"answers": None}  # the run's gold labels are in its table
     task: Task = restored(asked, {kind.__name__: kind for kind in known})
-    again = Again.of(run)
+    again = Again(run, tuple(Log(run.folder).standing))
     made = fit_table(file, out, task, again=again, **how)
     Log(out).write(*again.standing)
     return made
-
-
-class Ready(NamedTuple):
-    """What is there when training begins."""
-
-    examples: Examples
-    space: Space
-    facts: dict[str, Any]  # what run.json says beside what is learned
 
 
 def _make_ready(
@@ -147,8 +136,8 @@ def _make_ready(
     say: Callable[[str], None],
     again: Again | None,
     stream: bool | None,
-) -> Ready | None:
-    """Read the table and begin the run; None if it is finished."""
+) -> tuple[Examples, Space, dict[str, Any]] | None:
+    """Read the table and begin the run: what is learned from, what is tried, and what run.json says beside what is learned; None if it is finished."""
     asked = {"oneof": __version__, "data": fingerprint(file), **plain_value(task), **(again.asked if again else {})}
     if task.votes is not None:
         read = {"data": task.votes.path, "tree": task.votes.taxonomy}
@@ -158,7 +147,6 @@ def _make_ready(
     if _is_finished(out, asked):
         say(f"{out} is finished already; nothing to do.")
         return None
-    _check_folder(out, asked)
     voted = None if task.votes is None else read_voted(file, task.votes)
     mixed = read_table(file, task.roles) if voted is None else read_table(voted.source, voted.roles(task.roles))
     if fingerprint(file) != asked["data"]:
@@ -186,7 +174,7 @@ def _make_ready(
         facts |= {"taught": sorted(again.said)} if again.said else {}
     if isinstance(examples.x, np.memmap):  # every process opens the file itself
         examples = replace(examples, x=examples.x[:1])
-    return Ready(examples, space, facts | {"warnings": warnings})
+    return examples, space, facts | {"warnings": warnings}
 
 
 def _settled(file: Path, task: Task, time_limit: float | None, stream: bool | None) -> Task:
@@ -206,39 +194,24 @@ def _settled(file: Path, task: Task, time_limit: float | None, stream: bool | No
 
 
 def _is_finished(out: Path, asked: dict[str, Any]) -> bool:
-    if not (out / FACTS).exists():
-        return False
-    _check_same(out, Run.open(out).facts["asked"], asked)
-    shutil.rmtree(out / "checkpoint", ignore_errors=True)  # it may have been killed between its last two acts
-    return True
-
-
-def _check_folder(out: Path, asked: dict[str, Any]) -> None:
-    """See that the folder is free, or that the run stopped in it was asked for the same."""
+    """See that the folder is free, or that the run in it, finished or stopped, was asked for the same."""
     checkpoint = out / "checkpoint"
-    note = checkpoint / ASKED
-    if (checkpoint / LOCK).exists():
+    note, finished = checkpoint / ASKED, (out / FACTS).exists()
+    if not finished and (checkpoint / LOCK).exists():
         with alone(checkpoint / LOCK, str(out)):
             pass
-    if note.exists():
+    if finished or note.exists():
         try:
-            before = json.loads(note.read_text(encoding="utf-8"))
-        except ValueError as error:
+            before = Run.open(out).facts["asked"] if finished else json.loads(note.read_text(encoding="utf-8"))
+        except (json.JSONDecodeError, UnicodeDecodeError) as error:
             raise ValueError(f"{note} must say what the run was asked for; it is damaged. Delete {out}.") from error
-        _check_same(out, before, asked)
+        if difference := first_difference(before, asked):
+            other = "Give another folder, or delete this one."
+            raise ValueError(f"{out} holds a run of another task: {difference}. {other}")
     elif out.exists():
         begun = checkpoint.is_dir() and all(path.name.endswith(".part") for path in checkpoint.iterdir())
         if not out.is_dir() or any(path != checkpoint or not begun for path in out.iterdir()):
             raise ValueError(f"out must be a new or empty folder; {out} holds something else. Give another one.")
-
-
-def _check_same(out: Path, before: dict[str, Any], asked: dict[str, Any]) -> None:
-    difference = first_difference(before, asked)
-    if difference:
-        raise ValueError(f"{out} holds a run of another task: {difference}. Give another folder, or delete this one.")
-
-
-def _write(learned: Learned, out: Path, facts: dict[str, Any]) -> None:
-    """Write the run, then forget how far it had come."""
-    write_learned(learned, out, facts)
-    shutil.rmtree(out / "checkpoint", ignore_errors=True)
+    if finished:
+        shutil.rmtree(checkpoint, ignore_errors=True)  # it may have been killed between its last two acts
+    return finished

@@ -64,7 +64,7 @@ class Run:
             raise ValueError(f"a run must be a folder that oneof fit wrote; there is no {str(folder)!r}.")
         if (folder / "checkpoint").is_dir() and not (folder / FACTS).exists():
             raise ValueError(f"the run in {folder} must be finished; it was stopped. Repeat its command to go on.")
-        facts = _fitting(_read(folder / FACTS), _FACTS, folder / FACTS)
+        facts = _read(folder / FACTS, _FACTS)
         if facts["format"] != FORMAT:
             raise ValueError(
                 f"{folder} must be a run of format {FORMAT}; it has {facts['format']}, of oneof {facts['oneof']}. Read it with that version."
@@ -95,7 +95,7 @@ class Run:
     def training(self) -> dict[str, Any]:
         """How training went, epoch by epoch."""
         path = self.folder / TRAINING
-        found: dict[str, Any] = _fitting(_read(path), _TRAINING, path)
+        found: dict[str, Any] = _read(path, _TRAINING)
         t, epochs = found["trials"], found["epochs"]
         for name, column in found["columns"].items():
             if len(column) != epochs or any(len(row) != t for row in column):
@@ -108,7 +108,7 @@ class Run:
     def rows(self) -> list[dict[str, Any]]:
         """One row per tried setting and per network of the ensemble."""
         path = self.folder / ROWS
-        return _fitting(_read(path, lambda text: list(map(json.loads, text.splitlines()))), [dict], path, "line")  # type: ignore[no-any-return]
+        return _read(path, [dict], lambda text: list(map(json.loads, text.splitlines())), "line")  # type: ignore[no-any-return]
 
     @cached_property
     def model(self) -> Model:
@@ -116,16 +116,12 @@ class Run:
         return load_model(self.folder)
 
 
-def _read(path: Path, parse: Callable[[str], Any] = json.loads) -> Any:
+def _read(path: Path, shape: Any, parse: Callable[[str], Any] = json.loads, name: str = "") -> Any:
     try:
-        return parse(path.read_text(encoding="utf-8"))
+        found = parse(path.read_text(encoding="utf-8"))
     except (FileNotFoundError, ValueError, RecursionError) as error:
         raise _damaged(path) from error
-
-
-def _fitting(found: Any, shape: Any, path: Path, name: str = "") -> Any:
-    misfit = first_misfit(found, shape, name)
-    if misfit:
+    if misfit := first_misfit(found, shape, name):
         raise _other(path, misfit)
     return found
 
@@ -151,14 +147,7 @@ def write_rows(rows: Iterable[dict[str, Any]], path: Path) -> None:
 
 
 def fingerprint(path: Path) -> str:
-    """SHA-256 of a file's content; of a folder of pictures, of their names.
-
-    >>> import tempfile
-    >>> path = Path(tempfile.mkdtemp()) / "empty"
-    >>> path.touch()
-    >>> fingerprint(path)[:8]
-    'e3b0c442'
-    """
+    """SHA-256 of a file's content; of a folder of pictures, of their names."""
     if path.is_dir():
         return hashlib.sha256(json.dumps(list_folder(path).to_pydict()).encode()).hexdigest()
     if path.exists() and not path.is_file():
@@ -170,10 +159,8 @@ def fingerprint(path: Path) -> str:
 def write_sample(purified: pa.Table, folder: Path) -> None:
     """Write the rows that are drawn, with their sets and an empty column for the right label; no guess, which would lead a person."""
     rows = drawn_rows(purified.num_rows)[:SAMPLE]
-    sets = purified["original"].take(pa.array(rows))
-    write_sheet(
-        pa.table({"row": rows, "candidates": sets, "gold": pa.nulls(len(rows), pa.string())}), folder / SAMPLE_CSV
-    )
+    sets, empty = purified["original"].take(pa.array(rows)), pa.nulls(len(rows), pa.string())
+    write_sheet(pa.table({"row": rows, "candidates": sets, "gold": empty}), folder / SAMPLE_CSV)
 
 
 def read_sample(path: Path, classes: NDArray[np.str_], n: int) -> NDArray[np.intp]:

@@ -5,6 +5,8 @@ of them did, by all. Where there are votes, what the networks say is weighed by 
 these numbers from here.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -13,13 +15,13 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from oneof.runs.model import Model
-from oneof.runs.nearest_rows import Evidence
 from oneof.selection.outside import probability_outside
 from oneof.storage.sheets import lists_of
 from oneof.training.state import Fit
 from oneof.votes.held_out import LeftOut
 
 Mask = NDArray[np.bool_]
+FEW = 1e-6  # prior of a label that nobody who voted knows, such as one that only gold labels have
 POWERS = (1.0, 0.7, 0.5, 0.2, 0.0, 1.5)  # of an opinion beside votes
 MARGIN = 0.3  # a person is asked about a row whose label leads the next candidate by less,
 AGREEMENT = 0.7  # that fewer of the networks name,
@@ -33,16 +35,6 @@ class Opinions(NamedTuple):
     mean: NDArray[np.float32]  # [n, c] over the networks that did not train on the row; over all where all did
     held_out: Mask  # [n] was the row held out by some network?
     first: NDArray[np.float32]  # [n, c] share of networks whose best candidate it is
-
-
-class Fallen(NamedTuple):
-    """Labels that fell, one entry per row and label, in the order of rows and labels."""
-
-    row: NDArray[np.intp]
-    label: NDArray[np.intp]
-    round: NDArray[np.intp]  # median over the networks that removed it
-    margin: NDArray[np.floating[Any]]  # mean over these
-    trials: NDArray[np.intp]  # how many these are
 
 
 def ask_networks(model: Model, x: NDArray[Any], candidates: Mask, trained: Mask) -> Opinions:
@@ -98,8 +90,11 @@ def kept_sets(fits: Sequence[Fit], candidates: Mask) -> Mask:
     return np.where(kept.any(1, keepdims=True), kept, candidates)
 
 
-def gather_falls(fits: Sequence[Fit], sets: Mask) -> Fallen:
-    """The removals of all networks from the sets [n, c], by row and label; a set that was not believed had other labels too."""
+def gather_falls(fits: Sequence[Fit], sets: Mask, names: pa.Array) -> pa.ListArray:
+    """The labels that fell from each row's set [n, c]: the median round and mean margin over the networks that removed it, and how many these are.
+
+    A set that was not believed had other labels too, which are passed over.
+    """
     logs = [tuple(np.empty(0, dtype=kind) for kind in (int, int, int, np.float32))]
     for fitted in fits:
         if fitted.removals is not None:
@@ -109,12 +104,17 @@ def gather_falls(fits: Sequence[Fit], sets: Mask) -> Fallen:
     own = np.flatnonzero(sets[row, label])
     key = row * sets.shape[1] + label
     order = own[np.argsort((key * (round.max(initial=0) + 1) + round)[own], kind="stable")]
-    key = key[order]
-    starts = np.flatnonzero(np.diff(key, prepend=-1))
-    counts = np.diff(np.append(starts, len(key)))
-    means = np.add.reduceat(margin[order], starts) / counts
+    starts = np.flatnonzero(np.diff(key[order], prepend=-1))
+    counts = np.diff(np.append(starts, len(order)))
     middle = order[starts + (counts - 1) // 2]
-    return Fallen(row[middle], label[middle], round[middle], means.astype(np.float32), counts)
+    columns = (
+        names.take(pa.array(label[middle])),
+        round[middle],
+        np.add.reduceat(margin[order], starts) / counts,
+        counts,
+    )
+    cast = [pa.array(column).cast(field.type) for column, field in zip(columns, FALL, strict=True)]
+    return lists_of(row[middle], len(sets), pa.StructArray.from_arrays(cast, fields=list(FALL)))
 
 
 class Judgement(NamedTuple):
@@ -137,6 +137,22 @@ class Judgement(NamedTuple):
         best = max((power * one for one in logs for power in POWERS), key=self.votes.score)
         return np.asarray(np.exp(best) * self.prior, dtype=np.float32)
 
+    def over(self, columns: Sequence[int], c: int) -> Judgement:
+        """The same over c labels, of which those of these columns were known to whoever voted."""
+        votes, opinion = self.votes, self.opinion
+        if votes is not None:
+            others, said = spread(votes.others, columns, c, np.log(FEW)), spread(votes.said, columns, c)
+            votes = votes._replace(others=others, said=said)
+        opinion = None if opinion is None else spread(opinion, columns, c, 0.0)
+        return Judgement(spread(self.prior, columns, c), opinion, votes)
+
+
+def spread(values: NDArray[Any], columns: Sequence[int], c: int, other: float = FEW) -> NDArray[Any]:
+    """Values [n, ...] in these columns of [n, c], and the same value in all others."""
+    wide = np.full((len(values), c), other, dtype=values.dtype)
+    wide[:, columns] = values
+    return wide
+
 
 class Resolved(NamedTuple):
     """The label of every row, and what speaks for it."""
@@ -152,14 +168,7 @@ class Resolved(NamedTuple):
 
 
 def resolve(opinions: Opinions, original: Mask, kept: Mask, beside: Judgement | None = None) -> Resolved:
-    """Choose within what was kept; weigh within what was given, by what the networks say and what is judged beside them.
-
-    >>> p = np.array([[0.6, 0.3, 0.1], [0.45, 0.35, 0.2], [0.95, 0.04, 0.01]], dtype=np.float32)
-    >>> sets = np.array([[1, 1, 0], [1, 1, 1], [0, 1, 1]], dtype=bool)
-    >>> found = resolve(Opinions(p, np.ones(3, dtype=bool), np.where(sets, 1.0, 0.0)), sets, sets)
-    >>> found.label.tolist(), found.margin.astype(float).round(2).tolist(), found.outside.tolist(), found.ask.tolist()
-    ([0, 0, 1], [0.33, 0.1, 0.6], [-1, -1, 0], [False, True, True])
-    """
+    """Choose within what was kept; weigh within what was given, by what the networks say and what is judged beside them."""
     rows = np.arange(len(original))
     said = opinions.mean if beside is None else beside.joined(opinions.mean)
     shares = np.where(original, said + np.float32(1e-12), np.float32(0))
@@ -177,13 +186,12 @@ def resolve(opinions: Opinions, original: Mask, kept: Mask, beside: Judgement | 
 def ensemble_table(
     resolved: Resolved,
     original: Mask,
-    falls: Fallen,
+    falls: pa.ListArray,
     trained: NDArray[np.intp],
-    evidence: Evidence,
-    classes: Sequence[str],
+    evidence: tuple[pa.ListArray, NDArray[np.float32]],
+    names: pa.Array,
 ) -> pa.Table:
     """One row per training row, in the order of the data: the columns of a run's purified.parquet."""
-    names = pa.array(classes, pa.string())
     given, outside = _lists(original, names), pa.array(resolved.outside, mask=resolved.outside < 0)
     return pa.table(
         {
@@ -196,10 +204,10 @@ def ensemble_table(
             "agreement": pa.array(resolved.agreement),
             "ask": pa.array(resolved.ask),
             "outside": names.take(outside),
-            "removed": _fallen(falls, len(original), names),
+            "removed": falls,
             "trained": pa.array(trained.astype(np.int32)),
-            "neighbours": evidence.neighbours,
-            "gain": pa.array(evidence.gain),
+            "neighbours": evidence[0],
+            "gain": pa.array(evidence[1]),
             "distribution": pa.ListArray.from_arrays(given.offsets, pa.array(resolved.distribution[original])),
         }
     )
@@ -208,9 +216,3 @@ def ensemble_table(
 def _lists(mask: Mask, names: pa.Array) -> pa.ListArray:
     rows, labels = np.nonzero(mask)
     return lists_of(rows, len(mask), names.take(pa.array(labels)))
-
-
-def _fallen(falls: Fallen, n: int, names: pa.Array) -> pa.ListArray:
-    columns = [names.take(pa.array(falls.label)), *(pa.array(falls[i]) for i in (2, 3, 4))]
-    cast = [column.cast(field.type) for column, field in zip(columns, FALL, strict=True)]
-    return lists_of(falls.row, n, pa.StructArray.from_arrays(cast, fields=list(FALL)))

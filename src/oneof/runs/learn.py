@@ -1,9 +1,11 @@
 """From features and sets to all that a run holds, in memory: what `oneof fit` writes down and the estimator shows."""
 
 import hashlib
+import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,20 +18,10 @@ from oneof.candidates.mask import Candidates
 from oneof.data.encode import Encoding
 from oneof.data.images import coarse
 from oneof.metrics import CRITERIA
+from oneof.runs import labels
 from oneof.runs.accuracy import ENOUGH, SAMPLE, Claim, Judged, claim, drawn_rows, random_sample
 from oneof.runs.calibrate import calibrate
 from oneof.runs.folder import FACTS, PURIFIED, ROWS, TRAINING, write_json, write_rows, write_sample
-from oneof.runs.labels import (
-    Judgement,
-    Opinions,
-    Resolved,
-    ensemble_table,
-    gather_falls,
-    kept_sets,
-    resolve,
-    trained_rows,
-    without_opinion,
-)
 from oneof.runs.model import Model, member_of
 from oneof.runs.nearest_rows import Floats, find_evidence
 from oneof.runs.pictures import BY_SIZE, OnPictures, train_on_pictures
@@ -62,7 +54,9 @@ class Examples:
     gold: NDArray[np.intp] | None = None  # [n] true labels, -1 where unknown
     groups: Sequence[str] | None = None  # [n] rows of one group stay on one side of a split
     prior: NDArray[np.floating[Any]] | None = None  # [n, c] how much votes speak for each label
-    beside: Judgement | None = None  # what is weighed beside the networks to resolve a row; None: the prior, if any
+    beside: labels.Judgement | None = (
+        None  # what is weighed beside the networks to resolve a row; None: the prior, if any
+    )
     votes: pa.Array | None = None  # [n] the votes themselves, for a person to read
     taught: NDArray[np.bool_] | None = None  # [n, c] sets to learn from in place of the candidates: people decided
     unbelieved: NDArray[np.bool_] | None = None  # [n] sets that teach nothing; None: found out
@@ -97,28 +91,8 @@ class Learned(NamedTuple):
     training: dict[str, Any]  # how the networks were trained, epoch by epoch
     tried: list[Row]
     claim: Claim  # what may be said of the accuracy on new rows
-    chosen: list[dict[str, Any]]  # settings
-    rule: str  # by which they were chosen; "gold": by gold labels
-    seed: int
+    facts: dict[str, Any]  # what run.json says of any run, however its examples came in
     left_out: list[str]  # for want of time, in words
-
-    @property
-    def facts(self) -> dict[str, Any]:
-        """What run.json says of any run, however its examples came in."""
-        return {
-            "format": FORMAT,
-            "oneof": __version__,
-            "torch": torch.__version__,
-            "seed": self.seed,
-            "n": self.purified.num_rows,
-            "d": len(self.model.encoding.names),
-            "classes": self.model.classes,
-            "features": self.model.encoding.names,
-            "chosen": self.chosen,
-            "learners": self.model.learners,
-            "rule": self.rule,
-            "estimate": asdict(self.claim),
-        }
 
 
 def learn(examples: Examples, asked: Search, *, train_on_gold: bool = False, how: OnPictures = BY_SIZE) -> Learned:
@@ -128,52 +102,47 @@ def learn(examples: Examples, asked: Search, *, train_on_gold: bool = False, how
     """
     # sums are rounded by how rows lie in memory
     examples = replace(examples, x=np.require(examples.x, requirements="C"))
-    x, original, gold = examples.x, examples.candidates.mask, examples.gold
+    x, original, gold, pixels = examples.x, examples.candidates.mask, examples.gold, examples.encoding.pixels
     blank = np.zeros(len(x), dtype=bool) if examples.blank is None else examples.blank
     measuring = random_sample(gold) if examples.drawn is None and gold is not None else examples.drawn
     choosing = gold if gold is None or measuring is None else np.where(measuring >= 0, -1, gold)
     choosing = None if choosing is None or (choosing >= 0).sum() < ENOUGH else choosing
-    device = _place(asked.device, examples)
+    device = best_device() if pixels and asked.device == "auto" else device_for(asked.device, *x.shape)
     asked = replace(asked, groups=examples.groups, prior=examples.prior, gold=choosing, device=device)
     train: Callable[..., Found] = search
     rule = asked.rule if choosing is None else "gold"
-    if examples.encoding.pixels:  # networks learn alone there: single pixels of other rows say little
+    if pixels:  # networks learn alone there: single pixels of other rows say little
         asked = replace(asked, space=replace(asked.space, learners=("networks",), kernel=None))
-        rule, pixels = "size and device", examples.encoding.pixels[0]
-        train = partial(train_on_pictures, how=how, pixels=pixels, blank=blank)
+        rule, train = "size and device", partial(train_on_pictures, how=how, pixels=pixels[0], blank=blank)
     sets = _taught(_believed(examples, asked), gold if train_on_gold else None)
     found = train(x, sets, asked)
     _check_finite(found)
-    classes = [str(name) for name in examples.candidates.classes.tolist()]
-    networks = Model(classes, examples.encoding, tuple(map(member_of, found.fits)), {})
+    names = [str(name) for name in examples.candidates.classes.tolist()]
+    networks = Model(names, examples.encoding, tuple(map(member_of, found.fits)), {})
     ensemble = weigh_learners(networks, found, Rows(x, original, sets, _taught(original, choosing)), asked)
-    model, opinions = ensemble.model, without_opinion(ensemble.opinions, blank)
-    found = found._replace(fits=ensemble.fits)
-    beside = examples.beside or (None if examples.prior is None else Judgement(examples.prior))
-    kept = (kept_sets(found.fits, found.candidates) if found.fits else original) & examples.given
-    resolved = resolve(opinions, original, np.where(kept.any(1, keepdims=True), kept, original), beside)
-    seen = model.features(x)
+    found, opinions = found._replace(fits=ensemble.fits), labels.without_opinion(ensemble.opinions, blank)
+    beside = examples.beside or (None if examples.prior is None else labels.Judgement(examples.prior))
+    kept = (labels.kept_sets(found.fits, found.candidates) if found.fits else original) & examples.given
+    resolved = labels.resolve(opinions, original, np.where(kept.any(1, keepdims=True), kept, original), beside)
+    seen = ensemble.model.features(x)
     said = claim(judged := _judged(examples, seen, opinions, measuring))
-    return Learned(
-        replace(model.on_cpu(), calibration=calibrate(judged, said)),
-        _purified(examples, classes, found, resolved, seen, device),
-        training_record(found.fits),
-        found.tried + ensemble.tried,
-        said,
-        plain_value([one._asdict() for one in found.chosen]),
-        rule,
-        asked.seed,
-        found.left_out + ensemble.left_out,
-    )
+    model = replace(ensemble.model.on_cpu(), calibration=calibrate(judged, said))
+    purified = _purified(examples, names, found, resolved, seen, device)
+    chosen = plain_value([one._asdict() for one in found.chosen])
+    told = {
+        "seed": asked.seed,
+        "n": len(x),
+        "d": len(model.encoding.names),
+        "classes": names,
+        "features": model.encoding.names,
+    }
+    told |= {"chosen": chosen, "learners": model.learners, "rule": rule, "estimate": asdict(said)}
+    facts = {"format": FORMAT, "oneof": __version__, "torch": torch.__version__, **told}
+    tried, left_out = found.tried + ensemble.tried, found.left_out + ensemble.left_out
+    return Learned(model, purified, training_record(found.fits), tried, said, facts, left_out)
 
 
-def _place(device: str | torch.device, examples: Examples) -> torch.device:
-    """Where to learn; "auto": pictures wherever is best, tables where it pays."""
-    pictures = examples.encoding.pixels and device == "auto"
-    return best_device() if pictures else device_for(device, *examples.x.shape)
-
-
-def _judged(examples: Examples, seen: Floats, opinions: Opinions, gold: NDArray[np.intp] | None) -> Judged:
+def _judged(examples: Examples, seen: Floats, opinions: labels.Opinions, gold: NDArray[np.intp] | None) -> Judged:
     """Held-out rows to judge the networks by: all, or of a large table those that are drawn first."""
     n, c = examples.candidates.mask.shape
     some = np.sort(drawn_rows(n)[: max(min(_JUDGED, _CELLS // c), SAMPLE)])
@@ -201,53 +170,49 @@ def _taught(mask: NDArray[np.bool_], gold: NDArray[np.intp] | None) -> NDArray[n
 
 
 def _check_finite(found: Found) -> None:
-    finite = [
-        all(bool(weight[t].isfinite().all()) for weight in fitted.stack.weights.values())
-        for fitted in found.fits
-        for t in range(fitted.stack.t)
-    ]
-    if not all(finite):
-        counts, rates = f"{finite.count(False)} of {len(finite)}", ", ".join(str(one.lr) for one in found.chosen)
+    networks = [[weight[t] for weight in one.stack.weights.values()] for one in found.fits for t in range(one.stack.t)]
+    diverged = sum(not all(bool(weight.isfinite().all()) for weight in network) for network in networks)
+    if diverged:
+        counts, rates = f"{diverged} of {len(networks)}", ", ".join(str(one.lr) for one in found.chosen)
         raise ValueError(f"training diverged in {counts} networks. Lower lr ({rates} now), or scale the features.")
 
 
 def _purified(
-    examples: Examples, classes: list[str], found: Found, resolved: Resolved, seen: Floats, device: torch.device
+    examples: Examples, classes: list[str], found: Found, resolved: labels.Resolved, seen: Floats, device: torch.device
 ) -> pa.Table:
-    trained = trained_rows(found.fits, len(examples.x))
+    trained, names = labels.trained_rows(found.fits, len(examples.x)), pa.array(classes, pa.string())
     evidence = find_evidence(seen, resolved.distribution, resolved.ask, device)
-    falls = gather_falls(found.fits, examples.given)
-    table = ensemble_table(resolved, examples.candidates.mask, falls, trained.sum(0), evidence, classes)
+    falls = labels.gather_falls(found.fits, examples.given, names)
+    table = labels.ensemble_table(resolved, examples.candidates.mask, falls, trained.sum(0), evidence, names)
     if examples.groups is not None:
         table = table.append_column("group", [pa.array(examples.groups, pa.string())])
     if examples.votes is not None:
         table = table.append_column("votes", [examples.votes])
     if examples.gold is not None:
-        names = [classes[j] if j >= 0 else None for j in examples.gold]
-        table = table.append_column("gold", [pa.array(names, pa.string())])
+        table = table.append_column("gold", [names.take(pa.array(examples.gold, mask=examples.gold < 0))])
     return table
 
 
 def training_record(fits: Sequence[Fit]) -> dict[str, Any]:
     """Every column that all histories have as lists [epochs][t]; None after the last epoch of a network that had fewer."""
     epochs = max((fitted.history.epoch for fitted in fits), default=0)
-    columns = {}
+    histories = [fitted.history.columns for fitted in fits]
+    columns: dict[str, list[Any]] = {}
     for name in ("loss", "set_size", "threshold", "removed", *CRITERIA):
-        parts = [fitted.history.columns[name] for fitted in fits if name in fitted.history.columns]
-        if parts and len(parts) == len(fits):
-            columns[name] = [
-                [value for part in parts for value in (part[e].tolist() if e < len(part) else [None] * part.shape[1])]
-                for e in range(epochs)
-            ]
+        if fits and all(name in history for history in histories):
+            parts = [history[name].tolist() for history in histories]
+            padded = [part + [[None] * len(part[0])] * (epochs - len(part)) for part in parts]
+            columns[name] = [list(chain.from_iterable(rows)) for rows in zip(*padded, strict=True)]
     chosen = [epoch for fitted in fits for epoch in fitted.epoch.tolist()]
     return {"trials": len(chosen), "epochs": epochs, "columns": columns, "chosen": chosen}
 
 
 def write_learned(learned: Learned, folder: Path, facts: dict[str, Any]) -> None:
-    """Write every part into a folder that exists, run.json last: with it the run is finished."""
+    """Write every part into a folder that exists, run.json last: with it the run is finished, and its checkpoint can go."""
     save_model(learned.model, folder)
     write_sheet(learned.purified, folder / PURIFIED)
     write_json(learned.training, folder / TRAINING)
     write_rows(learned.tried, folder / ROWS)
     write_sample(learned.purified, folder)
     write_json(learned.facts | facts, folder / FACTS)
+    shutil.rmtree(folder / "checkpoint", ignore_errors=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -35,8 +35,8 @@ class Member(NamedTuple):
     ranks: Ranks | None  # put beside the features before all else
 
     def seen(self, x: NDArray[Any], t: slice = slice(None)) -> Tensor:
-        """Features x [n, d] as the networks t see them, [t, n, d or 2d]."""
-        features = self._features(x)[None]
+        """Features x [n, d] as the networks t see them, [t, n, d or 2d], where the networks are."""
+        features = self._unscaled(x)[None]
         if self.shift is None or self.scale is None:
             return features.expand(len(range(self.stack.t)[t]), -1, -1)
         return (features - self.shift[t]) * self.scale[t]
@@ -45,8 +45,7 @@ class Member(NamedTuple):
         """Features x [n, d] as the first network sees them."""
         return self.seen(x, slice(1))[0].cpu().numpy()
 
-    def _features(self, x: NDArray[Any]) -> Tensor:
-        """Features x [n, d] before they are scaled, where the networks are."""
+    def _unscaled(self, x: NDArray[Any]) -> Tensor:
         place = next(iter(self.stack.weights.values())).device
         if place.type == "cpu":
             wide = x if self.ranks is None else self.ranks(x)
@@ -58,19 +57,14 @@ class Member(NamedTuple):
 
     @property
     def shape(self) -> dict[str, Any]:
-        """What a network of the member is built from."""
+        """What a network of the member is built from; a linear model has no hidden layer."""
         layers = [weight for weight in self.stack.weights.values() if weight.dim() == 3]
         hidden = [layer.shape[1] for layer in layers[:-1]]
         return {"networks": self.stack.t, "inputs": layers[0].shape[2], "hidden": hidden}
 
     @property
-    def hidden(self) -> tuple[int, ...]:
-        """Widths of the hidden layers; none in a linear model."""
-        return tuple(self.shape["hidden"])
-
-    @property
     def is_linear(self) -> bool:
-        return not self.hidden
+        return not self.shape["hidden"]
 
     def logits(self, x: NDArray[Any]) -> Tensor:
         """Logits [t, n, c] of features x [n, d]."""
@@ -88,7 +82,6 @@ class PictureMember:
     scale: Tensor  # [channels]
     offset: Tensor
     is_linear = False
-    hidden = ()
 
     @property
     def shape(self) -> dict[str, Any]:
@@ -138,12 +131,17 @@ class Model:
         return self.t + len(self.others)
 
     @property
+    def parts(self) -> Sequence[float]:
+        """How much each member counts, then each other learner."""
+        return self.shares or [member.stack.t / self.t for member in self.members]
+
+    @property
     def learners(self) -> dict[str, float]:
         """How much each kind of learner counts."""
         names = ["linear" if member.is_linear else "networks" for member in self.members]
         names += [type(one.fitted[0]).__name__ if isinstance(one, Own) else one.kind for one in self.others]
         counted = dict.fromkeys(names, 0.0)
-        for name, share in zip(names, self.shares or [member.stack.t / self.t for member in self.members], strict=True):
+        for name, share in zip(names, self.parts, strict=True):
             counted[name] = round(counted[name] + share, 4)
         return counted
 
@@ -171,12 +169,11 @@ class Model:
     def probabilities(self, x: NDArray[Any]) -> NDArray[np.float32]:
         """Mean probability [n, c] over the networks and other learners, by their shares."""
         found = np.zeros((len(x), len(self.classes)), dtype=np.float32)
-        of_each = self.shares or [member.stack.t / self.t for member in self.members]
         sizes = [member.stack.t for member in self.members]
-        weights = [torch.full((t,), share / t) for t, share in zip(sizes, of_each, strict=False)]
+        weights = [torch.full((t,), share / t) for t, share in zip(sizes, self.parts, strict=False)]
         for rows, each in self.blocks(x) if self.members else ():
             found[rows] = torch.einsum("t,tnc->nc", torch.cat(weights), each).numpy()
-        for share, learner in zip(of_each[len(sizes) :], self.others, strict=True):
+        for share, learner in zip(self.parts[len(sizes) :], self.others, strict=True):
             found += np.float32(share) * learner(x)
         return found
 

@@ -1,6 +1,6 @@
 """Evidence for a resolved label: the nearest rows whose label is settled; and what an answer to a row would be worth."""
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -18,24 +18,12 @@ _BLOCK = 512
 Floats = NDArray[np.floating[Any]]
 
 
-class Evidence(NamedTuple):
-    """For each of n rows, the settled rows next to it, nearest first, and the expected gain of asking."""
+def find_evidence(
+    x: Floats, shares: Floats, ask: NDArray[np.bool_], device: Any = "cpu"
+) -> tuple[pa.ListArray, NDArray[np.float32]]:
+    """For each row the settled rows next to it, nearest first, and the gain of asking, where labels have these probabilities [n, c].
 
-    neighbours: pa.ListArray  # [n]
-    gain: NDArray[np.float32]  # [n]
-
-
-def find_evidence(x: Floats, shares: Floats, ask: NDArray[np.bool_], device: Any = "cpu") -> Evidence:
-    """Neighbours among settled rows, and the gain of asking about rows whose labels have these probabilities [n, c].
-
-    Large tables are sampled: neighbours are looked for among 50,000 settled rows, and for the 20,000 most doubtful rows to be
-    asked about.
-
-    >>> x = np.array([[0.0], [0.1], [0.2], [5.0], [5.1]])
-    >>> shares = np.array([[1.0, 0.0], [0.6, 0.4], [0.6, 0.4], [1.0, 0.0], [0.6, 0.4]])
-    >>> found = find_evidence(x, shares, np.array([False, True, True, False, True]))
-    >>> found.neighbours.to_pylist(), np.argsort(-found.gain, kind="stable")[:3].tolist()
-    ([[3], [0, 3], [0, 3], [0], [3, 0]], [2, 4, 1])
+    Large tables are sampled: 50,000 settled rows, and the 20,000 most doubtful rows to be asked about.
     """
     n, gain = len(x), expected_gain(x.astype(np.float64), shares.astype(np.float64), ask)
     settled = np.flatnonzero(~ask)
@@ -46,7 +34,7 @@ def find_evidence(x: Floats, shares: Floats, ask: NDArray[np.bool_], device: Any
     looked = np.arange(n) if n <= _MOST_ASKING else asked
     found = nearest(x, looked, settled, device)
     there = found >= 0
-    return Evidence(lists_of(looked[there.nonzero()[0]], n, pa.array(found[there])), gain)
+    return lists_of(looked[there.nonzero()[0]], n, pa.array(found[there])), gain
 
 
 def expected_gain(x: Floats, shares: Floats, ask: NDArray[np.bool_]) -> NDArray[np.float32]:

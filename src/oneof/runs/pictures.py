@@ -123,11 +123,7 @@ def train_on_pictures(
 
 
 def late(epochs: int) -> Pop:
-    """POP in the last fifth of the training, when networks know enough to remove little that is true.
-
-    >>> late(100)
-    Pop(warm_up=80, interval=5, window=5, every_round=True, e0=0.95, e_end=0.1, e_s=0.425)
-    """
+    """POP in the last fifth of the training, when networks know enough to remove little that is true."""
     interval, warm_up = max(1, epochs // 20), round(0.8 * epochs)
     events = len(range(warm_up, epochs, interval))
     return Pop(warm_up, interval, interval, True, 0.95, 0.1, 0.85 / max(1, round(0.8 * (events - 1))))

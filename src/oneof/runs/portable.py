@@ -1,7 +1,7 @@
 """The whole model as one torch module, in operations that other programs have too: columns in, probabilities out."""
 
 import math
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from oneof.data.encode import Encoding
 from oneof.data.ranks import FARTHEST, Ranks
 from oneof.runs.model import Member, Model, PictureMember
-from oneof.selection.learners import Forest, Learner, Regression
+from oneof.selection.learners import Forest, Regression
 
 
 class Scores(nn.Module):
@@ -71,11 +71,8 @@ class _OnPictures(nn.Module):
 
     def __init__(self, member: PictureMember) -> None:
         super().__init__()
-        self.networks = nn.ModuleList(module.cpu().eval() for module in member.stack.modules())
-        self.pixels, self.scale, self.offset = (
-            member.pixels,
-            *(one.cpu()[:, None, None] for one in (member.scale, member.offset)),
-        )
+        self.networks, self.pixels = nn.ModuleList(one.cpu().eval() for one in member.stack.modules()), member.pixels
+        self.scale, self.offset = (one.cpu()[:, None, None] for one in (member.scale, member.offset))
 
     def forward(self, x: Tensor) -> list[Tensor]:
         seen = x.view(-1, *self.pixels) * self.scale + self.offset
@@ -115,14 +112,10 @@ class _Kernels(nn.Module):
     def __init__(self, regression: Regression) -> None:
         super().__init__()
         self.scores, self.sharpness = Scores(regression.ranks), regression.sharpness
-        self.ways: list[tuple[Any, ...]] = [
-            (
-                *(torch.from_numpy(part).float() for part in (way.shift, way.scale, *way.machine[:3])),
-                torch.from_numpy(np.flatnonzero(way.scale)),
-                way.machine.gamma,
-            )
-            for way in regression.ways
-        ]
+        self.ways: list[tuple[Any, ...]] = []
+        for way in regression.ways:
+            parts = [torch.from_numpy(part).float() for part in (way.shift, way.scale, *way.machine[:3])]
+            self.ways.append((*parts, torch.from_numpy(np.flatnonzero(way.scale)), way.machine.gamma))
 
     def forward(self, x: Tensor) -> Tensor:
         wide = torch.cat([x, self.scores(x)], dim=1)
@@ -133,24 +126,6 @@ class _Kernels(nn.Module):
             scores = (-gamma * squares.clamp_min(0)).exp() @ coefficients + mean
             said.append((self.sharpness * scores).softmax(-1))
         return torch.stack(said).mean(0)
-
-
-def _module(learner: Learner) -> nn.Module:
-    return _Trees(learner) if isinstance(learner, Forest) else _Kernels(learner)  # type: ignore[arg-type]
-
-
-class _Ensemble(nn.Module):
-    def __init__(self, model: Model) -> None:
-        super().__init__()
-        self.members = nn.ModuleList(
-            _OnPictures(one) if isinstance(one, PictureMember) else _Member(one) for one in model.members
-        )
-        self.others = nn.ModuleList(map(_module, model.others))
-        self.shares = model.shares or [member.stack.t / model.t for member in model.members]
-
-    def forward(self, x: Tensor) -> Tensor:
-        said = [torch.stack(member(x)).mean(0) for member in self.members] + [other(x) for other in self.others]
-        return torch.stack([share * one for share, one in zip(self.shares, said, strict=True)]).sum(0)
 
 
 class Portable(nn.Module):
@@ -165,8 +140,12 @@ class Portable(nn.Module):
 
     def __init__(self, model: Model) -> None:
         super().__init__()
-        encoding = model.encoding
-        self.ensemble = _Ensemble(model)
+        encoding, members = model.encoding, model.members
+        self.members = nn.ModuleList(_OnPictures(m) if isinstance(m, PictureMember) else _Member(m) for m in members)
+        self.others = nn.ModuleList(
+            _Trees(o) if isinstance(o, Forest) else _Kernels(cast(Regression, o)) for o in model.others
+        )
+        self.shares = model.parts
         self.register_buffer("fills", torch.tensor(encoding.fills))
         self.gaps = [encoding.numbers.index(name) for name in encoding.gaps]
         self.values = [torch.arange(len(values)) for values in encoding.categories.values()]
@@ -183,7 +162,9 @@ class Portable(nn.Module):
             parts += [(categories[:, q, None] == values).float() for q, values in enumerate(self.values)]
         if vectors is not None:
             parts.append(vectors)
-        return self.ensemble(torch.cat(parts, 1))  # type: ignore[no-any-return]
+        x = torch.cat(parts, 1)
+        said = [torch.stack(member(x)).mean(0) for member in self.members] + [other(x) for other in self.others]
+        return torch.stack([share * one for share, one in zip(self.shares, said, strict=True)]).sum(0)
 
 
 def codes(encoding: Encoding, words: NDArray[Any]) -> NDArray[np.int64]:

@@ -143,15 +143,13 @@ def _model(facts: dict[str, Any], tensors: dict[str, Tensor], folder: Path) -> M
     encoding, c = _encoding(facts["encoding"], _own(tensors, "texts"), folder), len(facts["classes"])
     d, parts, kinds, shares = len(encoding.names), facts["members"], facts["others"], facts["shares"]
     own = [_own(tensors, name) for name in (*map(str, range(len(parts))), *kinds)]
-    alike = all(_describes(part, arrays, d, c) for part, arrays in zip(parts, own, strict=False))
+    members = [member for i, part in enumerate(parts) if (member := _member(part, own[i], d, c))]
     arrays = zip(kinds, own[len(parts) :], strict=True)
-    others = tuple(_learner(kind, some, facts["sharpness"], d, c) for kind, some in arrays)
-    known = tuple(one for one in others if one is not None)
-    whole = alike and known == others and len(tensors) == sum(map(len, own)) + len(encoding.arrays)
-    if not own or not whole or len(shares) not in ((len(own),) if others else (0, len(own))):
+    others = [one for kind, some in arrays if (one := _learner(kind, some, facts["sharpness"], d, c))]
+    whole = len(tensors) == sum(map(len, own)) + len(encoding.arrays) and len(members) + len(others) == len(own) > 0
+    if not whole or len(shares) not in ((len(own),) if others else (0, len(own))):
         raise _refused(folder / "model.json", "describe model.safetensors; the networks there are others")
-    members = tuple(_member(part, some, c) for part, some in zip(parts, own, strict=False))
-    return Model(facts["classes"], encoding, members, facts["calibration"], known, tuple(shares))
+    return Model(facts["classes"], encoding, tuple(members), facts["calibration"], tuple(others), tuple(shares))
 
 
 def _encoding(plain: dict[str, Any], texts: dict[str, Tensor], folder: Path) -> Encoding:
@@ -162,32 +160,6 @@ def _encoding(plain: dict[str, Any], texts: dict[str, Tensor], folder: Path) -> 
         if (idf.shape, idf.dtype, axes.shape, axes.dtype) != wanted or not (idf.sum() + axes.sum()).isfinite():
             raise _refused(folder / "model.json", "describe model.safetensors; the texts there are others")
     return Encoding.from_json(plain, texts)
-
-
-def _describes(part: dict[str, Any], own: dict[str, Tensor], d: int, c: int) -> bool:
-    """Do networks built like this, from d features to c classes, have weights of the shapes that are stored?"""
-    network, shape = _built_from(part)
-    wide, t = math.prod(shape), part["networks"]
-    if wide != d * (2 if "ranks" in own else 1) or min([t, c, *part.get("hidden", ())]) < 1:
-        return False
-    with torch.device("meta"):  # shapes without memory, whatever numbers the file has
-        weights = network(shape, c).state_dict()
-    wanted: dict[str, Any] = {f"weight.{name}": ((t, *one.shape), one.dtype) for name, one in weights.items()}
-    beside: dict[str, Any] = dict.fromkeys(("shift", "scale"), ((t, 1, wide), torch.float32))
-    beside["origin"] = ((wide,), torch.float64)
-    if "network" in part:
-        wanted |= dict.fromkeys(("scale", "offset"), ((shape[0],), torch.float32))
-        beside = {}
-    found = {name: (tuple(one.shape), one.dtype) for name, one in own.items() if name != "ranks"}
-    ranks = own.get("ranks")
-    whole = ranks is None or (ranks.dim() == 2 and d in ranks.shape and ranks.is_floating_point())
-    return whole and wanted.items() <= found.items() <= (wanted | beside).items()
-
-
-def _built_from(part: dict[str, Any]) -> tuple[Network, tuple[int, ...]]:
-    if "network" in part:
-        return network_of(part["network"]), tuple(part["pixels"])
-    return MLP(tuple(part["hidden"])), (part["inputs"],)
 
 
 def _own(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
@@ -205,18 +177,37 @@ def _tensors(member: Member | PictureMember) -> Iterator[tuple[str, Tensor]]:
     yield from ((name, torch.as_tensor(part).clone()) for name, part in parts.items() if part is not None)
 
 
-def _member(part: dict[str, Any], own: dict[str, Tensor], c: int) -> Member | PictureMember:
-    weights, device = _own(own, "weight"), best_device() if "network" in part else torch.device("cpu")
-    network, shape = _built_from(part)
-    modules = [network(shape, c).to(device) for _ in range(part["networks"])]
-    for t, module in enumerate(modules):
-        module.load_state_dict({name: weight[t] for name, weight in weights.items()})
-    if "network" in part:
-        seen = (own[name].to(device) for name in ("scale", "offset"))
-        return PictureMember(Stack(modules), part["network"], shape, *seen)
+def _member(part: dict[str, Any], own: dict[str, Tensor], d: int, c: int) -> Member | PictureMember | None:
+    """The networks that were stored; None if the tensors are not those of networks built like this, from d features to c classes."""
+    pictures, t = "network" in part, part["networks"]
+    network: Network = network_of(part["network"]) if pictures else MLP(tuple(part["hidden"]))
+    shape = tuple(part["pixels"]) if pictures else (part["inputs"],)
+    wide = math.prod(shape)
+    if wide != d * (2 if "ranks" in own else 1) or min([t, c, *part.get("hidden", ())]) < 1:
+        return None
+    with torch.device("meta"):  # shapes without memory, whatever numbers the file has
+        weights = network(shape, c).state_dict()
+    wanted: dict[str, Any] = {f"weight.{name}": ((t, *one.shape), one.dtype) for name, one in weights.items()}
+    beside: dict[str, Any] = dict.fromkeys(("shift", "scale"), ((t, 1, wide), torch.float32))
+    beside["origin"] = ((wide,), torch.float64)
+    if pictures:
+        wanted |= dict.fromkeys(("scale", "offset"), ((shape[0],), torch.float32))
+        beside = {}
+    found = {name: (tuple(one.shape), one.dtype) for name, one in own.items() if name != "ranks"}
+    ranks = own.get("ranks")
+    whole = ranks is None or (ranks.dim() == 2 and d in ranks.shape and ranks.is_floating_point())
+    if not whole or not wanted.items() <= found.items() <= (wanted | beside).items():
+        return None
+    device = best_device() if pictures else torch.device("cpu")
+    modules = [network(shape, c).to(device) for _ in range(t)]
+    for i, module in enumerate(modules):
+        module.load_state_dict({name: own[f"weight.{name}"][i] for name in weights})
+    if pictures:
+        return PictureMember(Stack(modules), part["network"], shape, own["scale"].to(device), own["offset"].to(device))
     origin = own["origin"].numpy() if "origin" in own else None
-    ranks = Ranks(own["ranks"].numpy()) if "ranks" in own else None
-    return Member(Stack(modules), own.get("shift"), own.get("scale"), origin, ranks)
+    return Member(
+        Stack(modules), own.get("shift"), own.get("scale"), origin, None if ranks is None else Ranks(ranks.numpy())
+    )
 
 
 def _arrays(learner: Learner) -> Iterator[tuple[str, NDArray[Any]]]:

@@ -14,10 +14,8 @@ from markupsafe import Markup
 
 from oneof.metrics import in_words
 from oneof.runs.accuracy import Claim
-from oneof.runs.page.balance import audit_classes, count_pairs
 from oneof.runs.page.came_in import look_at_sets
-from oneof.runs.page.gold import compare_gold
-from oneof.runs.page.groups import audit_groups
+from oneof.runs.page.came_out import audit_classes, audit_groups, compare_gold, count_pairs
 from oneof.runs.page.rows import embed_rows, line_up
 from oneof.runs.page.training import draw_training, list_settings
 from oneof.runs.purified import read_purified
@@ -29,30 +27,30 @@ def render_page(
     """The page of a run, as HTML: run.json, purified.parquet, training.json and rows.jsonl, and nothing else, decide it."""
     table = read_purified(purified, facts["classes"])
     script = _part("page.js")
-    return (
-        _environment()
-        .get_template("page.html")
-        .render(
-            facts=facts,
-            chosen_by=in_words(facts["rule"]),
-            claimed=Claim(**facts["estimate"]).in_words.capitalize(),
-            file=PurePath(facts["file"]).name,
-            command=shlex.join(map(str, facts["command"])),
-            table=table,
-            came_in=look_at_sets(table),
-            people=facts.get("people"),
-            training=draw_training(record),
-            settings=list_settings(results, facts["chosen"]),
-            balance=audit_classes(table),
-            pairs=count_pairs(table),
-            gold=compare_gold(table),
-            groups=audit_groups(table),
-            rows=embed_rows(table),
-            queue=line_up(table),
-            style=Markup(_part("page.css")),
-            script=Markup(script),
-            script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
-        )
+    made = Environment(
+        loader=PackageLoader("oneof.runs.page"), autoescape=True, undefined=StrictUndefined, lstrip_blocks=True
+    )
+    made.filters |= {"count": lambda number: f"{number:,}", "percent": _percent}
+    return made.get_template("page.html").render(
+        facts=facts,
+        chosen_by=in_words(facts["rule"]),
+        claimed=Claim(**facts["estimate"]).in_words.capitalize(),
+        file=PurePath(facts["file"]).name,
+        command=shlex.join(map(str, facts["command"])),
+        table=table,
+        came_in=look_at_sets(table),
+        people=facts.get("people"),
+        training=draw_training(record),
+        settings=list_settings(results, facts["chosen"]),
+        balance=audit_classes(table),
+        pairs=count_pairs(table),
+        gold=compare_gold(table),
+        groups=audit_groups(table),
+        rows=embed_rows(table),
+        queue=line_up(table),
+        style=Markup(_part("page.css")),
+        script=Markup(script),
+        script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
     )
 
 
@@ -60,20 +58,8 @@ def _part(name: str) -> str:
     return (files("oneof.runs.page") / "templates" / name).read_text("utf-8")
 
 
-def _environment() -> Environment:
-    templates = PackageLoader("oneof.runs.page")
-    made = Environment(loader=templates, autoescape=True, undefined=StrictUndefined, lstrip_blocks=True)
-    made.filters["count"] = lambda number: f"{number:,}"
-    made.filters["percent"] = _percent
-    return made
-
-
 def _percent(share: float, digits: int = 1) -> str:
-    r"""A share in per cent, never rounded up to all or down to none.
-
-    >>> _percent(0.5), _percent(0.99999), _percent(1.0)
-    ('50.0\xa0%', '> 99.9\xa0%', '100.0\xa0%')
-    """
+    """A share in per cent, never rounded up to all or down to none."""
     step = 10.0 ** -(digits + 2)
     if 0 < share < step / 2:
         return f"< {100 * step:.{digits}f}\N{NO-BREAK SPACE}%"

@@ -51,7 +51,11 @@ def _map(table: Purified, shown: NDArray[np.int64]) -> Markup:
     def draw(axes: Axes) -> None:
         k = len(shown)
         for i, j in zip(*np.nonzero(~np.eye(k, dtype=bool)), strict=True):
-            _cell(axes, int(i), int(j), float(share[i, j]))
+            strength = 0.06 + 0.94 * float(share[i, j])  # a square as strong as the share, with its hundredths
+            axes.add_patch(Rectangle((j + 0.03, i + 0.03), 0.94, 0.94, facecolor=ACCENT, alpha=strength, linewidth=0))
+            if share[i, j] >= 0.005:
+                colour, number = PAPER if share[i, j] > 0.5 else INK, f"{100 * share[i, j]:.0f}"
+                axes.text(j + 0.5, i + 0.53, number, ha="center", va="center", color=colour, fontsize=7)
         names = [stand_in(j, table.names[j]) for j in shown]
         axes.set(xlim=(0, k), ylim=(k, 0), aspect="equal")
         axes.set_xticks(np.arange(k) + 0.5, names, rotation=45, ha="right", rotation_mode="anchor")
@@ -62,12 +66,3 @@ def _map(table: Purified, shown: NDArray[np.int64]) -> Markup:
     side = 2.2 + 0.26 * len(shown)
     says = "How often a label (row) has another (column) in its set."
     return plot("together", draw, says=says, labels=table.names, size=(side, side))
-
-
-def _cell(axes: Axes, i: int, j: int, share: float) -> None:
-    """A square as strong as the share, with its number of hundredths."""
-    square = Rectangle((j + 0.03, i + 0.03), 0.94, 0.94, facecolor=ACCENT, alpha=0.06 + 0.94 * share, linewidth=0)
-    axes.add_patch(square)
-    if share >= 0.005:
-        colour = PAPER if share > 0.5 else INK
-        axes.text(j + 0.5, i + 0.53, f"{100 * share:.0f}", ha="center", va="center", color=colour, fontsize=7)

@@ -49,29 +49,21 @@ def plot(
         draw(figure.add_subplot())
         drawn = io.StringIO()
         figure.savefig(drawn, format="svg", metadata={"Date": None})
-    themed = _themed(drawn.getvalue(), name, says)
-    return Markup(re.sub(r"@(\d+)n*@", lambda found: _name(labels[int(found[1])]), themed))
-
-
-def stand_in(label: int, name: str) -> str:
-    """Drawn in place of a label's name: about as wide, and nothing else in a drawing looks like it.
-
-    >>> stand_in(7, "red fox"), stand_in(12, "x" * 200)
-    ('@7nnnn@', '@12nnnnnnnnnnnnnn@')
-    """
-    return f"@{label}".ljust(len(_short(name)) - 1, "n") + "@"
-
-
-def _themed(svg: str, name: str, says: str) -> str:
-    body = svg[svg.index("<svg") :]
-    body = re.sub(r"<metadata>.*?</metadata>\s*", "", body, flags=re.DOTALL)
-    box = re.search(r'viewBox="[^"]+"', body)
-    inside = body[body.index(">") + 1 :]
+    svg = re.sub(
+        r"<metadata>.*?</metadata>\s*", "", drawn.getvalue()[drawn.getvalue().index("<svg") :], flags=re.DOTALL
+    )
+    box, inside = re.search(r'viewBox="[^"]+"', svg), svg[svg.index(">") + 1 :]
     inside = re.sub(r'<g id="[^"]*"', "<g", inside)
     inside = re.sub(r'(id="|url\(#|href="#)', rf"\1{name}-", inside).replace("xlink:href", "href")
     for colour, variable in _VARIABLES.items():
         inside = inside.replace(colour, variable)
-    return f'<svg {box[0] if box else ""} role="img" aria-label="{escape(says)}">{inside.strip()}'
+    inside = re.sub(r"@(\d+)n*@", lambda found: _name(labels[int(found[1])]), inside.strip())
+    return Markup(f'<svg {box[0] if box else ""} role="img" aria-label="{escape(says)}">{inside}')
+
+
+def stand_in(label: int, name: str) -> str:
+    """Drawn in place of a label's name: about as wide, and nothing else in a drawing looks like it."""
+    return f"@{label}".ljust(len(_short(name)) - 1, "n") + "@"
 
 
 def _name(label: str) -> str:

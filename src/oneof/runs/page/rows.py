@@ -52,11 +52,7 @@ def _compact(value: Any) -> str:
 
 
 def inert(text: str) -> Markup:
-    r"""JSON that can stand inside a script element: every character that HTML reads is escaped the way JSON allows.
-
-    >>> inert('["</script>&"]')
-    Markup('["\\u003c/script\\u003e\\u0026"]')
-    """
+    """JSON that can stand inside a script element: every character that HTML reads is escaped the way JSON allows."""
     return Markup(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))
 
 

@@ -68,22 +68,17 @@ def shown_table(run: Run, columns: Sequence[str] = ()) -> pa.Table:
     table = run.purified.drop_columns(["ask"]).append_column("ask", decided["ask"])
     if any(words):
         table = table.append_column("decision", [pa.array(words, pa.string())])
-    table = _with_pictures(table, items)
+    cells = next((items.cells[name] for name in items.images if name in items.cells), None)
+    if cells is not None:  # small pictures of some rows: those first that a person is asked about
+        order = table.sort_by([("ask", "descending"), ("gain", "descending")])["row"].to_pylist()[:_PICTURED]
+        small = {row: thumbnail(cells[row], items.folder) for row in order}
+        pictures = pa.array([small.get(row) for row in range(table.num_rows)], pa.string())
+        table = table.append_column("picture", [pictures])
     names = list(columns) or items.texts
     if not items.cells or not names:
         return table
     shown = [" · ".join(_text(items.cells[name][row])[:200] for name in names) for row in range(table.num_rows)]
     return table.append_column("item", [pa.array(shown, pa.string())])
-
-
-def _with_pictures(table: pa.Table, items: Items) -> pa.Table:
-    """The table with small pictures of some rows: those first that a person is asked about."""
-    cells = next((items.cells[name] for name in items.images if name in items.cells), None)
-    if cells is None:
-        return table
-    order = table.sort_by([("ask", "descending"), ("gain", "descending")])["row"].to_pylist()[:_PICTURED]
-    small = dict(zip(order, (thumbnail(cells[row], items.folder) for row in order), strict=True))
-    return table.append_column("picture", [pa.array([small.get(row) for row in range(table.num_rows)], pa.string())])
 
 
 def _text(cell: Any) -> str:
@@ -98,17 +93,14 @@ def card(run: Run, items: Items, row: int) -> dict[str, Any]:
     why = {fall["label"]: fell(fall, found["trained"]) for fall in found["removed"]}
     votes = {vote["label"]: vote["votes"] for vote in found.get("votes") or ()}
     labels = sorted(share, key=lambda label: (label != found["label"], -share[label]))
+    told = [{"label": x, "probability": round(share[x], 4), "votes": votes.get(x), "fell": why.get(x)} for x in labels]
+    shown = {i: (items.show(i) or [("", "")])[0][1][:80] for i in found["neighbours"]}
     return {
         "row": row,
         "item": items.show(row),
         "pictures": [column for column in items.images if items.picture(row, column)],
-        "candidates": [
-            {"label": x, "probability": round(share[x], 4), "votes": votes.get(x), "fell": why.get(x)} for x in labels
-        ],
+        "candidates": told,
         "suggested": found["label"],
         "outside": found["outside"],
-        "near": [
-            {"row": i, "label": run.purified["label"][i].as_py(), "item": (items.show(i) or [("", "")])[0][1][:80]}
-            for i in found["neighbours"]
-        ],
+        "near": [{"row": i, "label": run.purified["label"][i].as_py(), "item": text} for i, text in shown.items()],
     }

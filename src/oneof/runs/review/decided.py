@@ -63,13 +63,7 @@ def _decided(row: dict[str, Any], verdict: Verdict) -> dict[str, Any]:
 def decided_sets(
     mask: NDArray[np.bool_], classes: Sequence[str], said: Mapping[int, Verdict]
 ) -> tuple[NDArray[np.bool_], list[str]]:
-    """The sets [n, c] to learn from: decided rows are sets of one, others shrink or widen; typed labels become classes.
-
-    >>> ann = Verdict("fox", ("fox",), ("cat",), ("ann",), False)
-    >>> sets, names = decided_sets(np.array([[True, False], [True, True]]), ["cat", "dog"], {0: ann})
-    >>> sets.tolist(), names
-    ([[False, False, True], [True, True, False]], ['cat', 'dog', 'fox'])
-    """
+    """The sets [n, c] to learn from: decided rows are sets of one, others shrink or widen; typed labels become classes."""
     names = list(dict.fromkeys([*classes, *(one.label for _, one in sorted(said.items()) if one.label is not None)]))
     place = {name: j for j, name in enumerate(names)}
     sets = np.zeros((len(mask), len(names)), dtype=bool)

@@ -18,7 +18,7 @@ from oneof.data.supervision import label_text
 from oneof.data.table import read_columns
 from oneof.runs.folder import Run
 from oneof.runs.review.log import Decision
-from oneof.runs.review.server import HOST, Answering
+from oneof.runs.review.server import HOST, Answering, Ways
 from oneof.runs.review.session import Review
 from oneof.storage.files import written_beside
 from oneof.version import __version__
@@ -40,46 +40,33 @@ def tasks(
     explained: pa.Table,
     data: Mapping[str, Sequence[Any]],
     *,
-    from_name: str,
+    from_name: str,  # of the labelling configuration: <Choices name=from_name toName=to_name>
     to_name: str,
     known: Mapping[int, dict[str, Any]] = {},
 ) -> Iterator[dict[str, Any]]:
     """One task per row: `data` holds the row's number and the given columns, `predictions` the label.
 
-    Rows that were Label Studio's tasks (`known`) keep their `id` and `data`. The names are those of the labelling configuration: `<Choices name=from_name toName=to_name>`.
-
-    >>> table = pa.table({"row": [0], "label": ["cat"], "probability": [0.5], "why": ["so"], "queue": [1]})
-    >>> task, = tasks(table, {"text": ["a purring thing"]}, from_name="animal", to_name="text")
-    >>> task["data"], task["predictions"][0]["result"][0]["value"]
-    ({'row': 0, 'oneof_why': 'so', 'oneof_queue': 1, 'text': 'a purring thing'}, {'choices': ['cat']})
+    Rows that were Label Studio's tasks (`known`) keep their `id` and `data`.
     """
     blocks = explained.select(["row", "label", "probability", "why", "queue"]).to_batches(max_chunksize=_BLOCK)
     for row in (row for block in blocks for row in block.to_pylist()):
-        result = choice(row["label"], f"row-{row['row']}", from_name, to_name)
-        task = known.get(row["row"], {})
-        yield {
-            **({"id": task["id"]} if task else {}),
-            "data": {
-                **task.get("data", {}),
-                "row": row["row"],
-                "oneof_why": row["why"],
-                "oneof_queue": row["queue"],
-                **{name: column[row["row"]] for name, column in data.items()},
-            },
-            "predictions": [
-                {"model_version": f"oneof {__version__}", "score": round(row["probability"], 6), "result": [result]}
-            ],
-        }
+        number, task = row["row"], known.get(row["row"], {})
+        result = choice(row["label"], f"row-{number}", from_name, to_name)
+        told = {"row": number, "oneof_why": row["why"], "oneof_queue": row["queue"]}
+        carried = {name: column[number] for name, column in data.items()}
+        said = {"model_version": f"oneof {__version__}", "score": round(row["probability"], 6), "result": [result]}
+        identity = {"id": task["id"]} if task else {}
+        yield identity | {"data": {**task.get("data", {}), **told, **carried}, "predictions": [said]}
 
 
 def tasks_of(run: Run) -> dict[int, dict[str, Any]]:
     """The tasks of the Label Studio export whose votes a run learned from, by row; none where there was no such export."""
-    votes, file = run.facts["asked"].get("votes"), Path(run.facts["file"])
-    path = Path(votes["path"]) if votes else file
-    if not votes or path.suffix != ".json" or not (path.is_file() and file.is_file() and is_label_studio(path)):
+    rows = rows_by_item(run)
+    path = Path(run.facts["asked"]["votes"]["path"]) if rows else Path()
+    if path.suffix != ".json" or not path.is_file() or not is_label_studio(path):
         return {}
     by_id = {label_text(task["id"]): task for task in load_json(path) if "data" in task}
-    return {row: by_id[item] for item, row in rows_by_item(run).items() if item in by_id}
+    return {row: by_id[item] for item, row in rows.items() if item in by_id}
 
 
 def rows_by_item(run: Run) -> dict[str, int]:
@@ -162,20 +149,18 @@ class Backend(ThreadingHTTPServer):
             self.review.learn()
         if action in ("ANNOTATION_CREATED", "ANNOTATION_UPDATED") and isinstance(annotation, dict):
             row = self.row_of(task) if isinstance(task, dict) else None
-            if row is not None and not annotation.get("was_cancelled"):
-                self._keep(row, annotation)
+            labels = tuple(dict.fromkeys(chosen_labels(annotation, self.names[0])))
+            if row is not None and labels and not annotation.get("was_cancelled"):
+                self._keep(row, labels, annotation)
         if action == "ANNOTATIONS_DELETED":
             gone = [f"label-studio-{one.get('id')}-" for one in asked.get("annotations") or []]
             with self.review.lock:
                 for decision in self.review.log.standing:
-                    if decision.id.startswith(tuple(gone)) and gone:
+                    if decision.id.startswith(tuple(gone)):
                         self.review.log.retract(decision.id, decision.who)
         return {"status": "ok"}
 
-    def _keep(self, row: int, annotation: dict[str, Any]) -> None:
-        labels = tuple(dict.fromkeys(chosen_labels(annotation, self.names[0])))
-        if not labels:
-            return
+    def _keep(self, row: int, labels: tuple[str, ...], annotation: dict[str, Any]) -> None:
         with self.review.lock:
             before = tuple(self.review.run.purified["original"][row].as_py())
             kind = "none" if not set(labels) & set(before) else "set" if len(labels) > 1 else "label"
@@ -192,12 +177,11 @@ class Handler(Answering):
     most = 1 << 28
 
     def do_GET(self) -> None:
-        up = {"status": "UP", "model_class": "oneof"}
-        versions = {"versions": [self.server.version]}
-        self.answer({"/": lambda asked: up, "/health": lambda asked: up, "/versions": lambda asked: versions})
+        up: Ways = dict.fromkeys(("/", "/health"), lambda asked: {"status": "UP", "model_class": "oneof"})
+        self.answer({**up, "/versions": lambda asked: {"versions": [self.server.version]}})
 
     def do_POST(self) -> None:
         unused = ("/validate", "/delete", "/duplicate_model", "/job_status")
-        ways: dict[str, Any] = dict.fromkeys(unused, lambda asked: {})
-        ways |= {"/setup": self.server.set_up, "/predict": self.server.predict, "/webhook": self.server.hear}
+        ways: dict[str, Any] = dict.fromkeys(unused, lambda asked: {}) | {"/setup": self.server.set_up}
+        ways |= {"/predict": self.server.predict, "/webhook": self.server.hear}
         self.answer(ways | {"/train": lambda asked: self.server.hear({"action": "START_TRAINING"})})

@@ -87,14 +87,13 @@ class Log:
         self._read += whole
         for line in content[:whole].splitlines():
             self._lines += 1
-            self._take(self._parsed(line))
+            self._take(line)
 
     def write(self, *decisions: Decision) -> None:
         """Append decisions; one that is there already (a browser may send it twice) is not written again."""
         self.refresh()
         known = {*self._standing, *self._undone}
-        if more := [asdict(one) for one in decisions if one.id not in known]:
-            self._append(*more)
+        self._append(*(asdict(one) for one in decisions if one.id not in known))
 
     def undo(self, who: str) -> Decision | None:
         """Take back the person's last decision that stands; None if there is none."""
@@ -108,11 +107,21 @@ class Log:
         self._append({"undoes": decision, "who": who, "id": uuid4().hex, "when": _now()})
 
     def _append(self, *lines: dict[str, Any]) -> None:
-        append(self.path, lines)
-        self.refresh()
+        if lines:
+            append(self.path, lines)
+            self.refresh()
 
-    def _take(self, line: dict[str, Any]) -> None:
-        if "undoes" in line:
+    def _take(self, text: bytes) -> None:
+        """Read one line: a decision, or that one is undone."""
+        try:
+            line = json.loads(text)
+        except ValueError:
+            line = None
+        undo = isinstance(line, dict) and "undoes" in line
+        if misfit := first_misfit(line, _LINE | {"undoes": str} if undo else _DECISION):
+            where = f"in line {self._lines} {misfit}"
+            raise ValueError(f"{self.path} must hold a decision per line; {where}. Delete the line.")
+        if undo:
             self._standing.pop(line["undoes"], None)
             self._undone.add(line["undoes"])
         elif line["id"] not in self._undone:
@@ -120,28 +129,12 @@ class Log:
             known = {name: line[name] for name in Decision.__dataclass_fields__}
             self._standing.setdefault(line["id"], Decision(**known | lists))
 
-    def _parsed(self, line: bytes) -> dict[str, Any]:
-        try:
-            found = json.loads(line)
-        except ValueError:
-            found = None
-        shape = _LINE | {"undoes": str} if isinstance(found, dict) and "undoes" in found else _DECISION
-        misfit = first_misfit(found, shape)
-        if misfit:
-            where = f"in line {self._lines} {misfit}"
-            raise ValueError(f"{self.path} must hold a decision per line; {where}. Delete the line.")
-        return found  # type: ignore[no-any-return]
-
 
 def verdicts(standing: Iterable[Decision]) -> dict[int, Verdict]:
     """What the answers about each row come to.
 
     The last answer of each person counts. A label with most votes is final, of equals the first; sets that people left are cut
     with each other. A blind repeat only shows how far people agree, and a skip says nothing.
-
-    >>> ann, bob = Decision(7, "label", ("cat",), "ann"), Decision(7, "label", ("dog",), "bob")
-    >>> verdicts([ann, bob])[7]
-    Verdict(label='cat', labels=('cat',), excluded=(), by=('ann',), disputed=True)
     """
     rows: dict[int, dict[str, Decision]] = {}
     for one in standing:

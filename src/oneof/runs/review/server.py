@@ -17,18 +17,24 @@ from oneof.runs.review.cards import PICTURES
 from oneof.runs.review.session import Review
 
 HOST = "127.0.0.1"
+_POLICY = "default-src 'none'; connect-src 'self'; img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+_ALWAYS = {"X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer", "Cache-Control": "no-store"}
 _AHEAD = 10  # rows that a tab may hold
 Ways = Mapping[str, Callable[[dict[str, Any]], Any]]  # what to do by path
 
 
 class ReviewServer(ThreadingHTTPServer):
-    """Serves one review."""
+    """Serves one review: a page, whose policy lets a browser run its script and nothing else."""
 
     daemon_threads = True
 
     def __init__(self, review: Review, who: str, port: int = 0) -> None:
         self.review, self.who, self.token = review, who, secrets.token_urlsafe(16)
-        self.page, self.policy = _page()
+        parts = (files("oneof.runs.review") / f"page.{part}" for part in ("html", "js", "css"))
+        html, script, style = (part.read_text("utf-8") for part in parts)
+        self.page = html.replace("{{ style }}", style).replace("{{ script }}", script).encode()
+        sums = [base64.b64encode(hashlib.sha256(part.encode()).digest()).decode() for part in (script, style)]
+        self.policy = f"{_POLICY}; script-src 'sha256-{sums[0]}'; style-src 'sha256-{sums[1]}'"
         super().__init__((HOST, port), Handler)
 
     @property
@@ -64,7 +70,7 @@ class Answering(BaseHTTPRequestHandler):
         if url.path not in ways:
             return self.say(HTTPStatus.NOT_FOUND, {"error": "there is nothing here."})
         try:
-            asked |= self._body()
+            asked |= {} if self.command == "GET" else self._body()
             self.close_connection = False
             found = ways[url.path](asked)
         except (ValueError, TypeError, KeyError) as error:
@@ -72,8 +78,6 @@ class Answering(BaseHTTPRequestHandler):
         return self.send(*found) if isinstance(found, tuple) else self.say(HTTPStatus.OK, found)
 
     def _body(self) -> dict[str, Any]:
-        if self.command == "GET":
-            return {}
         length = int(self.headers.get("Content-Length") or -1)
         if not 0 <= length <= self.most:
             raise ValueError(f"a request must have a length of at most {self.most} bytes; got {length}.")
@@ -87,13 +91,10 @@ class Answering(BaseHTTPRequestHandler):
 
     def send(self, content: bytes, kind: str, status: HTTPStatus = HTTPStatus.OK) -> None:
         self.send_response(status)
-        self.send_header("Content-Type", kind)
-        self.send_header("Content-Length", str(len(content)))
-        self.send_header("Content-Security-Policy", self.policy)
-        self.send_header("X-Content-Type-Options", "nosniff")
-        self.send_header("Referrer-Policy", "no-referrer")
-        self.send_header("Cache-Control", "no-store")
-        self.send_header("Connection", "close" if self.close_connection else "keep-alive")
+        about = {"Content-Type": kind, "Content-Length": str(len(content)), "Content-Security-Policy": self.policy}
+        connection = "close" if self.close_connection else "keep-alive"
+        for name, value in (about | _ALWAYS | {"Connection": connection}).items():
+            self.send_header(name, value)
         with suppress(ConnectionError):  # a page that was closed meanwhile is no news
             self.end_headers()
             self.wfile.write(content)
@@ -106,9 +107,9 @@ class Handler(Answering):
     server: ReviewServer
 
     def do_GET(self) -> None:
-        self.policy = self.server.policy
-        about: Ways = {"/": self._page, "/api/state": self._with_state, "/api/next": self._next}
-        self.answer({**about, "/picture": self._picture})
+        self.policy, page = self.server.policy, (self.server.page, "text/html; charset=utf-8")
+        about: Ways = {"/api/state": self._with_state, "/api/next": self._next, "/picture": self._picture}
+        self.answer({"/": lambda asked: page, **about})
 
     def do_POST(self) -> None:
         self.answer({"/api/decide": self._decide, "/api/undo": self._undo, "/api/learn": self._learn})
@@ -125,12 +126,8 @@ class Handler(Answering):
     def _who(self, asked: dict[str, Any]) -> str:
         return str(asked.get("who") or self.server.who)[:100]
 
-    def _page(self, asked: dict[str, Any]) -> tuple[bytes, str]:
-        return self.server.page, "text/html; charset=utf-8"
-
     def _next(self, asked: dict[str, Any]) -> dict[str, Any]:
-        count = min(_AHEAD, max(1, int(asked.get("count", 1))))
-        random = asked.get("random") == "1"
+        count, random = min(_AHEAD, max(1, int(asked.get("count", 1)))), asked.get("random") == "1"
         cards = self.server.review.next(str(asked.get("tab", "")), self._who(asked), count, random)
         return self._with_state(asked, cards=cards)
 
@@ -149,12 +146,3 @@ class Handler(Answering):
         if path is None:
             raise ValueError("the row has no such picture beside its table.")
         return path.read_bytes(), PICTURES[path.suffix.lower()]
-
-
-def _page() -> tuple[bytes, str]:
-    """The page, and the policy that lets a browser run its script and nothing else."""
-    parts = (files("oneof.runs.review") / f"page.{part}" for part in ("html", "js", "css"))
-    html, script, style = (part.read_text("utf-8") for part in parts)
-    sums = [base64.b64encode(hashlib.sha256(part.encode()).digest()).decode() for part in (script, style)]
-    policy = f"default-src 'none'; connect-src 'self'; img-src 'self' data:; script-src 'sha256-{sums[0]}'; style-src 'sha256-{sums[1]}'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-    return html.replace("{{ style }}", style).replace("{{ script }}", script).encode(), policy

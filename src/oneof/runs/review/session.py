@@ -42,16 +42,16 @@ class Review:
         self._open(folder)
 
     def _open(self, folder: Path) -> None:
-        self.run, self.log = Run.open(folder), Log(folder)
+        self.run, self.log, self.id = Run.open(folder), Log(folder), fingerprint(folder / FACTS)[:16]
         self.offers = dict[int, tuple[str, float]]()  # rows that are shown: in which tab, and until when
         self.items = Items(self.run, self.columns)
-        self.id = fingerprint(folder / FACTS)[:16]
         table = self.run.purified
         self.labels: list[str] = table["label"].to_pylist()
         self.asked = set(np.flatnonzero(table["ask"].to_numpy()).tolist())
         self.queue = asking_order(table)
         self.final = gold_verdicts(table)
-        self.drawn = drawn_order(table.num_rows, {*self.final, *self.run.facts.get("taught", ())})
+        order, taught = drawn_rows(table.num_rows), {*self.final, *self.run.facts.get("taught", ())}
+        self.drawn = order[~np.isin(order, list(taught))]  # rows that the run was not taught, in random order
         self._figured: tuple[Any, dict[str, Any]] = (None, {})
         self._points = dict[tuple[int, str], tuple[int, float, float, float]]()
 
@@ -86,8 +86,7 @@ class Review:
 
     def decide(self, answer: Any, who: str) -> str:
         """Write an answer down; a word for the person where others or the model were quicker."""
-        misfit = first_misfit(answer, _ANSWER)
-        if misfit:
+        if misfit := first_misfit(answer, _ANSWER):
             raise ValueError(f"an answer must be such as the page sends; {misfit}. Reload the page.")
         with self.lock:
             self.log.refresh()
@@ -102,9 +101,8 @@ class Review:
             before = tuple(self.run.purified["original"][row].as_py())
             labels = tuple(label.strip() for label in answer["labels"])
             _check_labels(answer["kind"], labels, before)
-            told = {name: answer[name] for name in ("id", "drawn", "seconds")}
-            seen = (answer["run"], before, self.labels[row])
-            self.log.write(Decision(row, answer["kind"], labels, who, *seen, **told))
+            seen = (answer["run"], before, self.labels[row], answer["drawn"], answer["seconds"], answer["id"])
+            self.log.write(Decision(row, answer["kind"], labels, who, *seen))
             self.offers.pop(row, None)
             return note
 
@@ -119,12 +117,10 @@ class Review:
         with self.lock:
             self.log.refresh()
             standing = self.log.standing
-            now = [one.id for one in standing]
-            if self._figured[0] != now:
+            if self._figured[0] != (now := [one.id for one in standing]):
                 self._figured = now, self._figures(standing)
-            mine = sum(one.who == who for one in standing)
-            told = {"run": self.id, "who": who, "mine": mine, "folder": self.run.folder.name, "learning": self.learning}
-            return self._figured[1] | told
+            mine = {"who": who, "mine": sum(one.who == who for one in standing)}
+            return self._figured[1] | mine | {"run": self.id, "folder": self.run.folder.name, "learning": self.learning}
 
     def _figures(self, standing: list[Decision]) -> dict[str, Any]:
         said = verdicts(standing)
@@ -135,15 +131,8 @@ class Review:
         advice = "" if to_ask else "No doubtful row is left: those that follow are the least sure of the rest."
         if len(queued) == _LAST and changed <= 1:
             advice = f"Of the last {_LAST} rows of the queue {changed} got another label: more decisions pay little."
-        return {
-            "rows": len(self.labels),
-            "decided": len(said),
-            "to_ask": to_ask,
-            "accuracy": None if found is None else found._asdict(),
-            "agreement": agreement(standing),
-            "curve": self._curve(standing),
-            "advice": advice,
-        }
+        told = {"accuracy": found and found._asdict(), "agreement": agreement(standing), "curve": self._curve(standing)}
+        return {"rows": len(self.labels), "decided": len(said), "to_ask": to_ask, "advice": advice, **told}
 
     def _curve(self, standing: list[Decision]) -> list[tuple[int, float, float, float]]:
         """Decisions so far, and the accuracy of the labels as they then stood with its interval: some sixty points."""
@@ -195,12 +184,6 @@ class Accuracy(NamedTuple):
     unsure: int  # answers without a label: the interval allows that all are wrong, and that all are right
     low: float
     high: float
-
-
-def drawn_order(n: int, taught: Iterable[int]) -> NDArray[np.intp]:
-    """The rows that the run was not taught, in the random order in which any run of n rows draws them."""
-    order = drawn_rows(n)
-    return order[~np.isin(order, list(taught))]
 
 
 def accuracy_of_labels(

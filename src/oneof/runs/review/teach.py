@@ -12,16 +12,15 @@ from numpy.typing import NDArray
 from oneof.candidates.mask import Candidates
 from oneof.runs.accuracy import random_sample
 from oneof.runs.folder import FACTS, Run, fingerprint
-from oneof.runs.labels import Judgement
+from oneof.runs.labels import FEW, spread
 from oneof.runs.learn import Examples
 from oneof.runs.review.decided import decided_sets
-from oneof.runs.review.log import Decision, Log, Verdict, verdicts
+from oneof.runs.review.log import Decision, Verdict, verdicts
 from oneof.selection.learners import Forest
 from oneof.selection.space import Setting, Space
 from oneof.storage.settings import digest
 
 QUICK = 5  # times fewer epochs than from drawn weights
-_FEW = 1e-6  # prior of a label that nobody knew before
 
 
 @dataclass(frozen=True)
@@ -30,10 +29,6 @@ class Again:
 
     run: Run
     standing: tuple[Decision, ...]
-
-    @classmethod
-    def of(cls, run: Run) -> Again:
-        return cls(run, tuple(Log(run.folder).standing))
 
     @cached_property
     def said(self) -> dict[int, Verdict]:
@@ -45,28 +40,21 @@ class Again:
         decisions = digest({str(row): list(one) for row, one in self.said.items()})
         return {"from": fingerprint(self.run.folder / FACTS), "decisions": decisions}
 
-    @property
-    def settings(self) -> tuple[Setting, ...]:
-        """Those that the run chose; of linear models, where these were better than networks; none of networks on pictures."""
-        if self.run.model.encoding.pixels:
-            return ()
-        linear = "networks" not in self.run.model.learners
-        chosen = [one | {"hidden": () if linear else tuple(one["hidden"])} for one in self.run.facts["chosen"]]
-        return tuple(dict.fromkeys(Setting(**one) for one in chosen))
+    def search(self, classes: int) -> dict[str, Any]:
+        """What a search starts from: the settings that the run chose, its networks' weights by hidden layers, and its trees.
 
-    def starts(self, classes: int) -> dict[tuple[int, ...], list[Any]]:
-        """The networks' weights by hidden layers; none where a label was added, for which these have no output."""
-        if classes != len(self.run.model.classes):
-            return {}
-        return {
-            member.hidden: [{name: one[t] for name, one in member.stack.whole.items()} for t in range(member.stack.t)]
-            for member in self.run.model.members
-        }
-
-    def forest(self, classes: int) -> Forest | None:
-        """The trees; none where a label was added."""
-        trees = [one for one in self.run.model.others if isinstance(one, Forest)]
-        return trees[0] if trees and classes == len(self.run.model.classes) else None
+        Of linear models, where these were better than networks; networks on pictures have no settings. Where a label was added, weights and trees have no output for it.
+        """
+        model, hidden = self.run.model, "networks" in self.run.model.learners
+        chosen = () if model.encoding.pixels else self.run.facts["chosen"]
+        layers = [one | {"hidden": tuple(one["hidden"]) if hidden else ()} for one in chosen]
+        found: dict[str, Any] = {"settings": tuple(dict.fromkeys(Setting(**one) for one in layers))}
+        if classes != len(model.classes):
+            return found
+        for member in model.members:
+            weights = [{name: one[t] for name, one in member.stack.whole.items()} for t in range(member.stack.t)]
+            found.setdefault("starts", {})[tuple(member.shape.get("hidden", ()))] = weights
+        return found | {"forest": next((one for one in model.others if isinstance(one, Forest)), None)}
 
     def space(self, space: Space, n: int, classes: int) -> Space:
         """A space for networks that have learned most of it already: fewer epochs, purified from the first on."""
@@ -81,24 +69,17 @@ class Again:
         """The examples with the sets that people left, and room for labels that they typed."""
         old = [str(name) for name in examples.candidates.classes.tolist()]
         taught, names = decided_sets(examples.candidates.mask, old, self.said)
-        rows, place = sorted(self.said), {name: j for j, name in enumerate(names)}
-
-        def wide(values: NDArray[Any], other: float) -> NDArray[Any]:
-            return np.pad(values, ((0, 0), (0, len(names) - len(old))), constant_values=other)
+        rows, place, known_before = sorted(self.said), {name: j for j, name in enumerate(names)}, range(len(old))
 
         def told(prior: NDArray[Any]) -> NDArray[Any]:
             """A prior in which people's decisions stand before votes."""
-            prior = wide(prior, _FEW)
-            prior[rows] = np.where(taught[rows], 1.0, _FEW)
+            prior = spread(prior, known_before, len(names))
+            prior[rows] = np.where(taught[rows], 1.0, FEW)
             return prior
 
         beside, gold = examples.beside, examples.gold
         if beside is not None:
-            votes = beside.votes
-            if votes is not None:
-                votes = votes._replace(others=wide(votes.others, float(np.log(_FEW))), said=wide(votes.said, _FEW))
-            opinion = None if beside.opinion is None else wide(beside.opinion, 0.0)
-            beside = Judgement(told(beside.prior), opinion, votes)
+            beside = beside.over(known_before, len(names))._replace(prior=told(beside.prior))
         known = np.full(len(taught), -1)
         known[rows] = [place.get(self.said[row].label or "", -1) for row in rows]
         measured = random_sample(known)
@@ -108,7 +89,7 @@ class Again:
         unbelieved[rows] = False
         return replace(
             examples,
-            candidates=Candidates(wide(examples.candidates.mask, False), np.array(names)),
+            candidates=Candidates(spread(examples.candidates.mask, known_before, len(names), False), np.array(names)),
             taught=taught,
             unbelieved=unbelieved,
             prior=None if examples.prior is None else told(examples.prior),
