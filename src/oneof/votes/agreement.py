@@ -4,7 +4,7 @@ A vague answer neither agrees nor disagrees with a plain one, so it is left out 
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -63,9 +63,11 @@ def annotator_agreement(votes: Votes) -> list[AnnotatorAgreement]:
     rate[some] = hits[some] / compared[some]
     low[some], high[some] = wilson(hits[some], compared[some])
     far = (compared >= ENOUGH) & (high < np.median(rate[some]) - FAR) if some.any() else some
-    numbers = np.where(np.isnan([rate, low, high]), None, [rate, low, high]).T.tolist()
-    rows = zip(votes.annotators, compared.tolist(), numbers, far.tolist(), strict=True)
-    return [AnnotatorAgreement(name, count, *three, beyond) for name, count, three, beyond in rows]
+    spans: list[Any] = [
+        [None if np.isnan(one) else float(one) for one in span] for span in np.stack([rate, low, high], 1)
+    ]
+    rows = zip(votes.annotators, compared.tolist(), spans, far.tolist(), strict=True)
+    return [AnnotatorAgreement(name, count, *span, beyond) for name, count, span, beyond in rows]
 
 
 def _plain(votes: Votes) -> tuple[Votes, Integers]:
