@@ -67,7 +67,7 @@ def annotator_agreement(votes: Votes) -> list[AnnotatorAgreement]:
         [None if np.isnan(one) else float(one) for one in span] for span in np.stack([rate, low, high], 1)
     ]
     rows = zip(votes.annotators, compared.tolist(), spans, far.tolist(), strict=True)
-    return [AnnotatorAgreement(name, count, *span, beyond) for name, count, span, beyond in rows]
+    return [AnnotatorAgreement._make((name, count, *span, beyond)) for name, count, span, beyond in rows]
 
 
 def _plain(votes: Votes) -> tuple[Votes, Integers]:

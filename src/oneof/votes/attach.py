@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from oneof.data.files.columns import Piece, Source
+from oneof.data.files.source import Piece, Source
 from oneof.data.roles import Kind, check_column
 from oneof.data.supervision import label_text
 from oneof.storage.sheets import lists_of

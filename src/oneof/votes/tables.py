@@ -13,7 +13,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from oneof.data.files.columns import Source, check_encoding, is_number, open_table, readable
+from oneof.data.files.columns import open_table
+from oneof.data.files.delimited import check_encoding
+from oneof.data.files.source import Source, is_number, readable
 from oneof.data.roles import check_column
 from oneof.storage.printable import shortened
 

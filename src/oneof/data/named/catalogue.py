@@ -179,9 +179,7 @@ def _with_votes(name: str, folder: Path, counts: Labels, rows: slice, truth: Lab
 
 def _mat(name: str, folder: Path) -> Dataset:
     mat = read_mat(folder / NAMED[name].files[0])
-    labels = np.full(len(mat.x), -1, dtype=np.intp)
-    if mat.target is not None:
-        labels = np.where(mat.target.any(1), mat.target.argmax(1), -1).astype(np.intp)
+    labels = np.full(len(mat.x), -1) if mat.labels is None else mat.labels
     classes = [str(j) for j in range(mat.candidates.shape[1])]
     return Dataset(name, mat.x.astype(np.float32), labels, classes, mat.candidates, None)
 
