@@ -119,6 +119,8 @@ def randaugment(size: int, slots: int = 3, device: torch.device | str = "cpu") -
     """
     shares = [(k + 0.5) / STRENGTHS for k in range(STRENGTHS)]
     rows = [
-        OPERATIONS[name](low + (high - low) * share, size) for name, (low, high) in RANDAUGMENT.items() for share in shares
+        OPERATIONS[name](low + (high - low) * share, size)
+        for name, (low, high) in RANDAUGMENT.items()
+        for share in shares
     ]
     return RandAugment(table(rows).to(device), size, 0, slots)

@@ -70,7 +70,11 @@ def _figures(data: Dataset, named: Named) -> list[Finding]:
     pairs += [
         ("features", str(paper.features), str(int(np.prod(data.x.shape[1:])))),
         ("classes", str(paper.classes), str(len(data.classes))),
-        ("average", f"{paper.average:.2f}", NO_SETS if data.candidates is None else f"{data.candidates.sum(1).mean():.2f}"),
+        (
+            "average",
+            f"{paper.average:.2f}",
+            NO_SETS if data.candidates is None else f"{data.candidates.sum(1).mean():.2f}",
+        ),
     ]
     findings = [_compare(data.name, what, expected, found, named.notes.get(what)) for what, expected, found in pairs]
     return [f._replace(note=_SPLIT) if f.what == "rows" and f.verdict == "equal" else f for f in findings]
