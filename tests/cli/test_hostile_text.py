@@ -125,11 +125,11 @@ def test_what_unpacks_to_too_much_is_refused_unless_it_is_trusted(tmp_path):
 
 
 def test_a_wide_table_is_read_in_blocks_of_many_rows(tmp_path: Path):
-    from oneof.data.files.columns import _block_size
+    from oneof.data.files.delimited import block_size
 
     path = tmp_path / "wide.csv"
     path.write_text(",".join(f"x{j}" for j in range(50_000)) + "\n")
-    assert _block_size(path) > 30 * path.stat().st_size
+    assert block_size(path) > 30 * path.stat().st_size
 
 
 def test_what_the_library_warns_of_is_a_line_without_commands(

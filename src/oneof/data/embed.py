@@ -83,25 +83,24 @@ def embedded(values: Sequence[Any], embedder: Embedder, folder: Path, cache: Pat
     [1.0, 0.0, 3.0, 1.0]
     """
     first_row = {value: row for row, value in reversed(list(enumerate(values))) if value is not None}
-    distinct: list[Any] = sorted(first_row, key=str)
-    if not distinct:
+    if not first_row:
         raise ValueError(f"a column to embed must hold at least one {embedder.kind}; all {len(values)} are missing.")
-    inputs = distinct
+    input_of = {value: value for value in sorted(first_row, key=str)}
     if embedder.kind == "image":
-        lost = next((one for one in distinct if isinstance(one, str) and not (folder / one).is_file()), None)
+        lost = next((one for one in input_of if isinstance(one, str) and not (folder / one).is_file()), None)
         if lost is not None:
             got = f"there is no {lost!r}, which row {first_row[lost]} names. Add it, or empty the cell."
             raise ValueError(f"an image must be a file below {folder}; {got}")
-        inputs = [one if isinstance(one, bytes) else str(folder / one) for one in distinct]
-    keys = [_checksum(one, embedder.kind) for one in inputs]
+        input_of = {one: one if isinstance(one, bytes) else str(folder / one) for one in input_of}
+    keys = {value: _checksum(one, embedder.kind) for value, one in input_of.items()}
     try:
-        known = _vectors(dict(zip(keys, inputs, strict=True)), embedder, cache or default_cache())
+        inputs = {keys[value]: one for value, one in input_of.items()}
+        known = _vectors(inputs, embedder, cache or default_cache())
     except BadImage as bad:
-        row = first_row[distinct[inputs.index(bad.path)]]
+        row = next(first_row[value] for value, one in input_of.items() if one == bad.path)
         raise ValueError(f"{bad} It is named in row {row}. Replace the file, or empty the cell.") from bad
-    vector_of = {value: known[key] for value, key in zip(distinct, keys, strict=True)}
-    nothing = np.zeros_like(known[keys[0]])
-    return np.stack([nothing if value is None else vector_of[value] for value in values])
+    nothing = np.zeros_like(next(iter(known.values())))
+    return np.stack([nothing if value is None else known[keys[value]] for value in values])
 
 
 def _checksum(value: str | bytes, kind: str) -> str:
@@ -185,9 +184,16 @@ def _images(model: str) -> Callable[[Sequence[str]], NDArray[np.float32]]:
     network = package.create_model(name, pretrained=True, num_classes=0, pretrained_cfg_overlay=overlay).eval()
     view = package.data.create_transform(**package.data.resolve_model_data_config(network), is_training=False)
 
+    def opened(path: str | bytes) -> Any:
+        try:
+            with Image.open(BytesIO(path) if isinstance(path, bytes) else path) as image:
+                return image.convert("RGB")
+        except UNREADABLE as error:
+            raise BadImage(path, str(error).rstrip(".")) from error
+
     def embed(paths: Sequence[str]) -> NDArray[np.float32]:
         with torch.no_grad():
-            return network(torch.stack([view(_opened(path)) for path in paths])).numpy()  # type: ignore[no-any-return]
+            return network(torch.stack([view(opened(path)) for path in paths])).numpy()  # type: ignore[no-any-return]
 
     return embed
 
@@ -197,10 +203,8 @@ def _weights(package: Any, model: str) -> tuple[str, str | None]:
     path = Path(model)
     name = path.stem if path.is_file() else model
     if not package.is_model(name) or (path.is_file() and path.suffix != ".safetensors"):
-        raise ValueError(
-            f"--image-model must be a network that timm knows, such as {MODELS['image']}, or a file of its weights that is called "
-            f"so, such as {MODELS['image']}.safetensors; got {model!r}."
-        )
+        known = f"a network that timm knows, such as {MODELS['image']}, or a file of its weights that is called so"
+        raise ValueError(f"--image-model must be {known}, such as {MODELS['image']}.safetensors; got {model!r}.")
     if path.is_file():
         return name, model
     fetched = _fetched(package.get_pretrained_cfg(name).hf_hub_id, "model.safetensors")
@@ -232,15 +236,7 @@ def _check_hub(model: str, advice: str) -> None:
         with suppress(HTTPError):  # any answer is one
             urlopen(Request(hub.ENDPOINT, method="HEAD"), timeout=5).close()
     except OSError as error:
+        got = f"it is not here, and there is no network ({error}). {advice}"
         raise ValueError(
-            f"the embedder {model} must be on this machine or to be had from {hub.ENDPOINT}; it is not here, and there is no "
-            f"network ({error}). {advice}"
+            f"the embedder {model} must be on this machine or to be had from {hub.ENDPOINT}; {got}"
         ) from error
-
-
-def _opened(path: str | bytes) -> Any:
-    try:
-        with Image.open(BytesIO(path) if isinstance(path, bytes) else path) as image:
-            return image.convert("RGB")
-    except UNREADABLE as error:
-        raise BadImage(path, str(error).rstrip(".")) from error

@@ -77,15 +77,17 @@ class Encoding:
 
     @classmethod
     def from_json(cls, plain: dict[str, Any], arrays: Mapping[str, Any]) -> Self:
-        weights = [
-            (np.asarray(arrays[f"{i}.idf"]), np.asarray(arrays[f"{i}.axes"])) for i in range(len(plain["texts"]))
+        texts = [
+            Texts(
+                part["column"], tuple(part["terms"]), *(np.asarray(arrays[f"{i}.{name}"]) for name in ("idf", "axes"))
+            )
+            for i, part in enumerate(plain["texts"])
         ]
-        texts = zip(plain["texts"], weights, strict=True)
         return cls(
             **{name: tuple(plain[name]) for name in ("numbers", "fills", "gaps", "dates")},
             categories={column: tuple(values) for column, values in plain["categories"].items()},
             embedded=tuple(Embedded(**part) for part in plain["embedded"]),
-            texts=tuple(Texts(part["column"], tuple(part["terms"]), *own) for part, own in texts),
+            texts=tuple(texts),
             pixels=tuple(Pixels(**part) for part in plain["pixels"]),
         )
 
@@ -119,10 +121,11 @@ class Encoding:
             parts.append(np.eye(len(values) + 1, len(values), dtype=np.float32)[column])  # the last row is zeros
         for part in self.embedded:
             if part.model not in (MODELS[part.kind], *named):
-                known = f"one that oneof knows ({MODELS[part.kind]}) or that you name yourself"
-                got = f"the model wants {part.model[:100]!r} for column {part.column!r}"
-                remedy = f"If you trust it, name it: oneof predict --{part.kind}-model."
-                raise ValueError(f"an embedder must be {known}; {got}. {remedy}")
+                got = f"the model wants {part.model[:100]!r} for column {part.column!r}. If you trust it, name it"
+                raise ValueError(
+                    f"an embedder must be one that oneof knows ({MODELS[part.kind]}) or that you name yourself; "
+                    f"{got}: oneof predict --{part.kind}-model."
+                )
             parts.append(embedded(columns.words[part.column], open_embedder(part.kind, part.model), folder, cache))
             if parts[-1].shape[1] != part.width:
                 raise ValueError(f"the embedder {part.model} must be the one of training; it has changed. Fit again.")
@@ -161,22 +164,24 @@ def learn_encoding(columns: Columns, roles: Roles, *, folder: Path = Path(), cac
     >>> encoding.transform(columns).tolist()
     [[1.0, 0.0, 0.0, 1.0], [3.0, 0.0, 1.0, 0.0], [2.0, 1.0, 0.0, 1.0]]
     """
-    if roles.image and not roles.image_model:
-        return _of_pictures(columns, roles, folder)
-    missing = np.isnan(columns.numbers)
-    for name, one in zip(columns.names, missing.T, strict=True):
-        if one.all():
-            where = f"{columns.source}, column {name!r} is missing in every row"
-            raise ValueError(f"a feature must have a value; {where}. Leave it out.")
-    models = {"text": roles.text_model, "image": roles.image_model}
+    if roles.image and not roles.image_model:  # pictures alone: a network on levels has no place for other columns
+        first, *beside = *roles.image, *roles.text
+        if beside:
+            got = f"{columns.source} has {', '.join(beside)} beside {first!r}"
+            remedy = "Leave them out, or say --image-model NAME, which turns pictures into numbers."
+            raise ValueError(f"a network on pictures must learn from one column of them alone; {got}. {remedy}")
+        return Encoding((), (), (), {}, (), pixels=(learn_pixels(first, columns.words[first], folder),))
+    missing = dict(zip(columns.names, np.isnan(columns.numbers).T, strict=True))
+    empty = next((name for name, gaps in missing.items() if gaps.all()), None)
+    if empty is not None:
+        where = f"{columns.source}, column {empty!r} is missing in every row"
+        raise ValueError(f"a feature must have a value; {where}. Leave it out.")
     parts = []
-    for kind, model, column in ((k, m, column) for k, m in models.items() if m for column in getattr(roles, k)):
-        vectors = embedded(columns.words[column], open_embedder(kind, model), folder, cache)
-        parts.append(Embedded(column, kind, model, vectors.shape[1]))
-    alone = () if roles.text_model else roles.text
-    categories = {
-        column: tuple(sorted({value or "" for value in columns.words[column]})) for column in roles.categories
-    }
+    for kind, model, names in (("text", roles.text_model, roles.text), ("image", roles.image_model, roles.image)):
+        for column in names if model else ():
+            vectors = embedded(columns.words[column], open_embedder(kind, str(model)), folder, cache)
+            parts.append(Embedded(column, kind, str(model), vectors.shape[1]))
+    categories = {name: tuple(sorted({value or "" for value in columns.words[name]})) for name in roles.categories}
     for column, values in categories.items():
         if len(values) > MOST_VALUES:
             got = f"{columns.source}, column {column!r} has {len(values)}. Leave it out, or take it as text (--text)."
@@ -184,19 +189,11 @@ def learn_encoding(columns: Columns, roles: Roles, *, folder: Path = Path(), cac
     return Encoding(
         numbers=tuple(columns.names),
         fills=tuple(float(np.nanmedian(column)) for column in columns.numbers.T),
-        gaps=tuple(name for name, one in zip(columns.names, missing.T, strict=True) if one.any()),
+        gaps=tuple(name for name, gaps in missing.items() if gaps.any()),
         categories=categories,
         embedded=tuple(parts),
         dates=roles.dates,
-        texts=tuple(learn_texts(column, columns.words[column], columns.source) for column in alone),
+        texts=tuple(
+            learn_texts(name, columns.words[name], columns.source) for name in roles.text if not roles.text_model
+        ),
     )
-
-
-def _of_pictures(columns: Columns, roles: Roles, folder: Path) -> Encoding:
-    """Pictures alone: a network that is trained on levels has no place for other columns."""
-    beside = [*roles.image[1:], *roles.text]
-    if beside:
-        got = f"{columns.source} has {', '.join(beside)} beside {roles.image[0]!r}"
-        remedy = "Leave them out, or say --image-model NAME, which turns pictures into numbers."
-        raise ValueError(f"a network on pictures must learn from one column of them alone; {got}. {remedy}")
-    return Encoding((), (), (), {}, (), pixels=(learn_pixels(roles.image[0], columns.words[roles.image[0]], folder),))

@@ -93,8 +93,14 @@ def learn_pixels(column: str, cells: Sequence[Cell], folder: Path) -> Pixels:
 def read_pictures(cells: Sequence[Cell], pixels: Pixels, folder: Path, to: Path | None = None) -> PictureRows:
     """The pictures of cells, resized so that the shorter side fits and cut to the middle of the longer; in memory, or in a file `to`."""
     shape = (len(cells), *pixels.shape)
-    levels = np.zeros(shape, dtype=np.uint8) if to is None else _new_file(to, shape)
-    starts = range(0, len(cells), _BLOCK)
+    if to is None:
+        levels: NDArray[np.uint8] = np.zeros(shape, dtype=np.uint8)
+    else:  # a .npy file, whose pages come to memory as they are needed
+        to.parent.mkdir(parents=True, exist_ok=True)
+        levels = np.lib.format.open_memmap(to, "w+", np.uint8, shape)
+        if hasattr(os, "posix_fallocate"):  # a disk that is too small says so now; later it would end the process
+            with to.open("r+b") as file:
+                os.posix_fallocate(file.fileno(), 0, to.stat().st_size)
 
     def read(start: int) -> list[tuple[int, str]]:
         wrong = []
@@ -106,23 +112,14 @@ def read_pictures(cells: Sequence[Cell], pixels: Pixels, folder: Path, to: Path 
                 levels[row] = found
         return wrong
 
-    wrong = [one for block in _in_threads("read pictures", read, starts) for one in block]
+    blocks = _in_threads("read pictures", read, range(0, len(cells), _BLOCK))
+    wrong = [one for block in blocks for one in block]
     readable = np.ones(len(cells), dtype=bool)
     readable[[row for row, _ in wrong]] = False
     named = "; ".join(f"row {row}, {cells[row]!r:.80}: {why}" for row, why in wrong[:_NAMED])
     more = f"; and {len(wrong) - _NAMED:,} more" * (len(wrong) > _NAMED)
     said = f"{len(wrong):,} of {len(cells):,} pictures cannot be read, and nothing is learned or said of them"
     return PictureRows(levels.reshape(len(cells), -1), readable, f"{said}: {named}{more}." if wrong else None)
-
-
-def _new_file(path: Path, shape: tuple[int, ...]) -> NDArray[np.uint8]:
-    """Zeros in a .npy file, whose pages come to memory as they are needed."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    levels = np.lib.format.open_memmap(path, "w+", np.uint8, shape)
-    if hasattr(os, "posix_fallocate"):  # a disk that is too small says so now; later it would end the process
-        with path.open("r+b") as file:
-            os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
-    return levels
 
 
 def thumbnail(cell: Any, folder: Path) -> str | None:

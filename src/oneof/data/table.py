@@ -14,8 +14,9 @@ from oneof.candidates.cells import is_missing, lookalikes
 from oneof.candidates.mask import Candidates
 from oneof.candidates.read import read
 from oneof.data.files.arrays import read_arrays
-from oneof.data.files.columns import Cells, Source, Unreadable, open_table, read_numbers, stray_cell, wrong_cell
+from oneof.data.files.columns import Cells, open_table, read_numbers
 from oneof.data.files.kinds import days
+from oneof.data.files.source import Source, Unreadable, stray_cell, wrong_cell
 from oneof.data.files.unpacked import check_unpacked
 from oneof.data.images import picture_cell
 from oneof.data.not_features import why_no_category, why_no_feature
@@ -187,8 +188,9 @@ def _from_arrays(path: Path, roles: Roles) -> Table:
     if other is not None:
         raise ValueError(f"column {other!r} must be in a table of columns; {path} has features and sets only.")
     asked = replace(roles, candidates=None, gold=None)
-    resolved, left_out = resolve_roles(dict.fromkeys(arrays.features, "number"), str(path), asked)
-    kept = np.isin(arrays.features, resolved.features)
+    features = [f"x{j}" for j in range(arrays.x.shape[1])]
+    resolved, left_out = resolve_roles(dict.fromkeys(features, "number"), str(path), asked)
+    kept = np.isin(features, resolved.features)
     x = arrays.x if kept.all() else np.ascontiguousarray(arrays.x[:, kept])
     candidates = read(arrays.candidates.mask, classes=map(label_text, arrays.candidates.classes.tolist()))
     columns = Columns(str(path), x, list(resolved.features), {})

@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oneof.candidates.mask import Candidates
-from oneof.data.files.columns import Source, open_table
+from oneof.data.files.columns import open_table
+from oneof.data.files.source import Source
 from oneof.data.roles import Roles
 from oneof.runs.labels import Judgement, spread
 from oneof.runs.learn import Examples

@@ -4,7 +4,7 @@ A vague answer neither agrees nor disagrees with a plain one, so it is left out 
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -63,10 +63,11 @@ def annotator_agreement(votes: Votes) -> list[AnnotatorAgreement]:
     rate[some] = hits[some] / compared[some]
     low[some], high[some] = wilson(hits[some], compared[some])
     far = (compared >= ENOUGH) & (high < np.median(rate[some]) - FAR) if some.any() else some
-    return [
-        AnnotatorAgreement(name, int(compared[j]), _number(rate[j]), _number(low[j]), _number(high[j]), bool(far[j]))
-        for j, name in enumerate(votes.annotators)
+    spans: list[Any] = [
+        [None if np.isnan(one) else float(one) for one in span] for span in np.stack([rate, low, high], 1)
     ]
+    rows = zip(votes.annotators, compared.tolist(), spans, far.tolist(), strict=True)
+    return [AnnotatorAgreement._make((name, count, *span, beyond)) for name, count, span, beyond in rows]
 
 
 def _plain(votes: Votes) -> tuple[Votes, Integers]:
@@ -84,10 +85,6 @@ def _against_others(item: Integers, same: Integers) -> tuple[NDArray[np.bool_], 
     np.maximum.at(second, item[~leads], same[~leads])
     leaders = np.bincount(item[leads])[item] // best[item]  # labels that share the lead
     return leads & (leaders == 1) & (same - 1 > second[item]), leaders - leads == 1
-
-
-def _number(value: float) -> float | None:
-    return None if np.isnan(value) else float(value)
 
 
 MANY_ITEMS = 10_000  # of more, some say what is taken for what
@@ -125,9 +122,9 @@ class Summary:
 def summarise(votes: Votes, sets: Sets) -> Summary:
     """Count and compare; nothing is changed."""
     answer = votes.answer
-    first = np.flatnonzero(np.diff(answer, prepend=-1))
-    size = np.bincount(answer)
+    first, size = np.flatnonzero(np.diff(answer, prepend=-1)), np.bincount(answer)
     per_item, items = np.unique(np.bincount(votes.item[first]), return_counts=True)
+    agreement = annotator_agreement(votes)
     counted = tally(votes)
     some = votes.of_items(np.sort(np.random.default_rng(0).permutation(len(votes.items))[:MANY_ITEMS]))
     return Summary(
@@ -142,9 +139,7 @@ def summarise(votes: Votes, sets: Sets) -> Summary:
         answers_per_item=dict(zip(per_item.tolist(), items.tolist(), strict=True)),
         alpha=alpha(votes),
         ties=int((np.bincount(counted.item[counted.most]) > 1).sum()),
-        agreement=sorted(
-            annotator_agreement(votes), key=lambda who: (not who.far, 2.0 if who.rate is None else who.rate)
-        ),
+        agreement=sorted(agreement, key=lambda who: (not who.far, 2.0 if who.rate is None else who.rate)),
         lookalikes=lookalikes(votes.labels),
         sets=statistics(sets.mask),
         fallback=sets.fallback,

@@ -92,17 +92,6 @@ class AnnotatorFit(NamedTuple):
     settled: bool  # did the last round move less than `tolerance` of an item's mass, on average?
 
 
-class _Ballots(NamedTuple):
-    """What does not change between rounds."""
-
-    by_pair: Any  # sparse [n, q], weights of votes
-    by_annotator: Any  # sparse [n, a]
-    pair: Integers  # [q]
-    annotator: Integers  # [q]
-    label: Integers  # [q]
-    given: Floats  # [a, c] weight of all votes of an annotator for a label
-
-
 def fit_annotators(votes: Votes, model: Annotators = Annotators()) -> AnnotatorFit:  # noqa: B008 - frozen
     """Estimate the true labels of all items and the confusions of all annotators; nothing is random.
 
@@ -117,14 +106,13 @@ def fit_annotators(votes: Votes, model: Annotators = Annotators()) -> AnnotatorF
     n, a, c = len(votes.items), len(votes.annotators), len(votes.labels)
     by_pair, by_annotator, pair = ballots(votes)
     refuse_without_room(votes, 8 * c * (3 * n + 2 * len(pair) + 5 * a))
-    given = np.zeros((a, c))
+    given = np.zeros((a, c))  # weight of all votes of an annotator for a label
     np.add.at(given, (votes.annotator, votes.label), vote_weights(votes))
-    cast = _Ballots(by_pair, by_annotator, pair, pair // c, pair % c, given)
-    posterior = shares(votes, SHARE)
-    done, settled = 0, False
+    posterior, done, settled = shares(votes, SHARE), 0, False
     while done < model.rounds and not settled:
-        confusions = _confusions(cast, posterior, model.strength)
-        likelihood = _likelihood(cast, confusions)
+        counts, seen = by_pair.T @ posterior, by_annotator.T @ posterior
+        confusions = _confusions(pair, given, counts, seen, model.strength)
+        likelihood = _likelihood(by_pair, confusions)
         frequencies = (posterior.sum(0) + 1) / (n + c)
         before, posterior = posterior, softmax(likelihood + (1 - model.balance) * np.log(frequencies), axis=1)
         settled = bool(np.abs(before - posterior).sum() / (2 * n) <= model.tolerance)
@@ -151,22 +139,21 @@ def mistakes(votes: Votes, posterior: Floats, most: int = 5) -> list[Mistake]:
     return [Mistake(votes.labels[j], votes.labels[k], float(wrong[j, k]), float(share[j, k])) for j, k in cells]
 
 
-def _confusions(cast: _Ballots, posterior: Floats, strength: float) -> Confusions:
-    counts, seen = cast.by_pair.T @ posterior, cast.by_annotator.T @ posterior
-    c = posterior.shape[1]
-    agreed = counts[np.arange(len(cast.pair)), cast.label]  # [q] votes for the label that is true
-    wrong = cast.given.copy()  # [a, c] votes for a label that is not true
-    wrong[cast.annotator, cast.label] -= agreed
-    of_label = np.bincount(cast.label, weights=agreed, minlength=c)  # [c]
-    total = seen.sum()
-    pooled = _inside(of_label.sum() / total)
+def _confusions(pair: Integers, given: Floats, counts: Floats, seen: Floats, strength: float) -> Confusions:
+    c = seen.shape[1]
+    annotator, label = np.divmod(pair, c)
+    agreed = counts[np.arange(len(label)), label]  # [q] votes for the label that is true
+    wrong = given.copy()  # [a, c] votes for a label that is not true
+    wrong[annotator, label] -= agreed
+    of_label = np.bincount(label, weights=agreed, minlength=c)  # [c]
+    pooled = _inside(of_label.sum() / seen.sum())
     label_right = _odds(_inside((of_label + c * pooled) / (seen.sum(0) + c)))
-    hits = np.bincount(cast.annotator, weights=agreed, minlength=len(seen))
+    hits = np.bincount(annotator, weights=agreed, minlength=len(seen))
     own_right = _odds(_inside((hits + OWN * pooled) / (seen.sum(1) + OWN)))
     odds = label_right * (own_right / _odds(pooled))[:, None]
     often = (wrong.sum(0) + 1) / (wrong.sum() + c)  # [c] what is said in error, by all
     errors = (wrong + c * often) / (wrong.sum(1, keepdims=True) + c)
-    return Confusions(strength, cast.pair, counts, seen, odds / (1 + odds), errors)
+    return Confusions(strength, pair, counts, seen, odds / (1 + odds), errors)
 
 
 def _shrunk(confusions: Confusions, annotator: Integers, label: Integers, counts: Floats) -> Floats:
@@ -179,14 +166,14 @@ def _shrunk(confusions: Confusions, annotator: Integers, label: Integers, counts
     return shrunk
 
 
-def _likelihood(cast: _Ballots, confusions: Confusions) -> Floats:
+def _likelihood(by_pair: Any, confusions: Confusions) -> Floats:
     said = np.empty_like(confusions.counts)  # [q, c]
     step = max(1, BLOCK // said.shape[1])
     for start in range(0, len(said), step):
         some = slice(start, start + step)
-        shrunk = _shrunk(confusions, cast.annotator[some], cast.label[some], confusions.counts[some])
-        np.log(shrunk, out=said[some])
-    logs: Floats = cast.by_pair @ said
+        annotator, label = np.divmod(confusions.pair[some], said.shape[1])
+        np.log(_shrunk(confusions, annotator, label, confusions.counts[some]), out=said[some])
+    logs: Floats = by_pair @ said
     logs -= logs.max(1, keepdims=True)
     return logs
 

@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from oneof.data.files.columns import Piece, Source
-from oneof.data.roles import check_column
+from oneof.data.files.source import Piece, Source
+from oneof.data.roles import Kind, check_column
 from oneof.data.supervision import label_text
 from oneof.storage.sheets import lists_of
 from oneof.votes.ballots import Votes, tally
@@ -29,9 +29,8 @@ def attach_votes(source: Source, votes: Votes, on: str) -> Attached:
     Rows without votes have an empty set. Items without a row tell careful people from careless ones, and nothing else.
     """
     if CANDIDATES in source.kinds:
-        raise ValueError(
-            f"{source.name} must have no column 'candidates' beside votes, which give them. Leave one out."
-        )
+        given = "beside votes, which give them. Leave one out."
+        raise ValueError(f"{source.name} must have no column 'candidates' {given}")
     check_column(on, source.names, source.name)
     keys = [label_text(cell) for _, _, piece in source.pieces([], [on]) for cell in piece.to_pylist()]
     number = {label_text(key): i for i, key in enumerate(votes.items.to_pylist())}
@@ -42,34 +41,25 @@ def attach_votes(source: Source, votes: Votes, on: str) -> Attached:
         twice = f"{source.name}, column {on!r} has {keys[first]!r} in rows {first} and {second}"
         raise ValueError(f"an item must be one row; {twice}. Drop one.")
     if not len(voted):
-        raise ValueError(
-            f"votes and features must belong together by {on!r}; no item of the votes (such as {next(iter(number), '')!r}) is "
-            f"in {source.name} (such as {keys[0] if keys else ''!r}). Name the column with --on."
-        )
+        got = f"no item of the votes (such as {next(iter(number), '')!r}) is in {source.name}"
+        such = f"(such as {keys[0] if keys else ''!r}). Name the column with --on."
+        raise ValueError(f"votes and features must belong together by {on!r}; {got} {such}")
     silent, lost = int((item < 0).sum()), len(number) - len(voted)
-    remarks = []
-    if silent:
-        remarks.append(f"{silent:,} of {len(item):,} rows have no votes: any label may be theirs.")
+    remarks = [f"{silent:,} of {len(item):,} rows have no votes: any label may be theirs."] if silent else []
     if lost:
         help_only = "they help to tell careful people from careless ones, and get no label"
         remarks.append(f"{lost:,} items with votes are not in {source.name}: {help_only}.")
-    return Attached(_with_sets(source, named(votes, item)), item, remarks)
+    found = tally(votes)
+    named = _by_row(votes, item, found.item, pa.array(votes.labels, pa.string()).take(found.label))
 
-
-def _with_sets(source: Source, sets: pa.Array) -> Source:
     def pieces(numbers: list[str], others: list[str]) -> Iterator[Piece]:
         yield from source.pieces(numbers, [name for name in others if name != CANDIDATES])
         if CANDIDATES in others:
-            yield CANDIDATES, 0, sets
+            yield CANDIDATES, 0, named
 
-    kinds = {**source.kinds, CANDIDATES: "text"}
-    return replace(source, names=[*source.names, CANDIDATES], kinds=kinds, pieces=pieces)
-
-
-def named(votes: Votes, item: NDArray[np.intp]) -> pa.Array:
-    """The labels that were named for each row's item."""
-    found = tally(votes)
-    return _by_row(votes, item, found.item, pa.array(votes.labels, pa.string()).take(found.label))
+    kinds: dict[str, Kind] = {**source.kinds, CANDIDATES: "text"}
+    with_sets = replace(source, names=[*source.names, CANDIDATES], kinds=kinds, pieces=pieces)
+    return Attached(with_sets, item, remarks)
 
 
 def counted(votes: Votes, item: NDArray[np.intp]) -> pa.Array:

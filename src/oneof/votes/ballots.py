@@ -1,5 +1,6 @@
 """Votes as integer arrays, how answers in words become them, and whether tables of them fit in memory."""
 
+import math
 import os
 import re
 from collections.abc import Callable
@@ -91,8 +92,7 @@ def collect(answers: Answers, spelling: Spelling) -> Votes:
     if len(row) == 0:
         raise ValueError(f"votes must hold at least one label; {answers.source} has none.")
     item, annotator = answers.item[row], answers.annotator[row]
-    sizes = (len(answers.items), len(answers.annotators), len(labels))
-    key = np.ravel_multi_index((item, annotator, label), sizes)
+    key = np.ravel_multi_index((item, annotator, label), (len(answers.items), len(answers.annotators), len(labels)))
     order = np.argsort(key, kind="stable")
     starts = np.flatnonzero(np.diff(key[order], prepend=-1))
     first = order[starts]
@@ -133,23 +133,21 @@ def tally(votes: Votes) -> Tally:
     return Tally(item, label, count, count >= best[item] - ROUNDING)
 
 
-def available_memory() -> int | None:
-    """Bytes that a program may have now, with what the system would give up of its file cache; None where it does not say."""
+def available_memory() -> float:
+    """Bytes that a program may have now, with what the system would give up of its file cache; no limit where it does not say."""
     found = re.search(r"MemAvailable:\s+(\d+) kB", _MEMINFO.read_text()) if _MEMINFO.is_file() else None
     if found is not None:
         return int(found[1]) * 1024
     known = getattr(os, "sysconf_names", {})
-    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") if "SC_PHYS_PAGES" in known else None
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") if "SC_PHYS_PAGES" in known else math.inf
 
 
 def refuse_without_room(votes: Votes, needed: int) -> None:
     """Refuse tables of so many bytes, before they are made."""
     free = available_memory()
-    if free is None or needed <= free:
-        return
-    shown = ", ".join(repr(shortened(label, 30)) for label in votes.labels[:3])
-    raise ValueError(
-        f"labels must be few enough for tables of items by labels in memory; {len(votes.labels):,} distinct labels "
-        f"({shown}, ...) of {len(votes.items):,} items need {needed / 2**30:,.1f} GiB, {free / 2**30:,.1f} GiB are free. "
-        "Map the answers to a few labels (--map), or make their spelling one (--normalise)."
-    )
+    if needed > free:
+        shown = ", ".join(repr(shortened(label, 30)) for label in votes.labels[:3])
+        got = f"{len(votes.labels):,} distinct labels ({shown}, ...) of {len(votes.items):,} items"
+        room = f"need {needed / 2**30:,.1f} GiB, {free / 2**30:,.1f} GiB are free"
+        remedy = "Map the answers to a few labels (--map), or make their spelling one (--normalise)."
+        raise ValueError(f"labels must be few enough for tables of items by labels in memory; {got} {room}. {remedy}")

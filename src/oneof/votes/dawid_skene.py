@@ -28,13 +28,18 @@ def dawid_skene(votes: Votes, *, smoothing: float = 0.01, tolerance: float = 1e-
     by_label, by_annotator, _ = ballots(votes)
     n, c, q = len(votes.items), len(votes.labels), by_label.shape[1]
     refuse_without_room(votes, 8 * c * max(3 * n, 2 * n + q))  # three tables at the ends, the confusions in a round
-    posterior = shares(votes, smoothing)
-    for done in range(1, rounds + 1):
-        before, posterior = posterior, _round(by_label, by_annotator, posterior, smoothing)
-        before -= posterior
-        if np.abs(before, out=before).sum() / (2 * len(before)) <= tolerance:
-            return Fitted(posterior, done, True)
-    return Fitted(posterior, rounds, False)
+    posterior, done, settled = shares(votes, smoothing), 0, False
+    while done < rounds and not settled:  # in logs, in the same memory; pi's denominator is summed per annotator
+        logits: Floats = by_label @ _log(by_label.T @ posterior, smoothing)
+        logits -= by_annotator @ _log(by_annotator.T @ posterior, c * smoothing)
+        logits += np.log((posterior.sum(0) + smoothing) / (n + c * smoothing))
+        logits -= logits.max(1, keepdims=True)
+        np.exp(logits, out=logits)
+        logits /= logits.sum(1, keepdims=True)
+        posterior -= logits
+        settled = bool(np.abs(posterior, out=posterior).sum() / (2 * n) <= tolerance)
+        posterior, done = logits, done + 1
+    return Fitted(posterior, done, settled)
 
 
 def ballots(votes: Votes) -> tuple[Any, Any, Integers]:
@@ -61,19 +66,6 @@ def shares(votes: Votes, smoothing: float) -> Floats:
     return shares
 
 
-def _round(by_label: Any, by_annotator: Any, posterior: Floats, s: float) -> Floats:
-    """One step of EM, in logs; pi's denominator is summed per annotator, so that [q, c] is held once."""
-    n, c = posterior.shape
-    logits: Floats = by_label @ _log(by_label.T @ posterior, s)
-    logits -= by_annotator @ _log(by_annotator.T @ posterior, c * s)
-    logits += np.log((posterior.sum(0) + s) / (n + c * s))
-    logits -= logits.max(1, keepdims=True)
-    np.exp(logits, out=logits)
-    logits /= logits.sum(1, keepdims=True)
-    return logits
-
-
 def _log(counts: Floats, smoothing: float) -> Floats:
-    """log(counts + smoothing), in the same memory."""
     counts += smoothing
     return np.log(counts, out=counts)

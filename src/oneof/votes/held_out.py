@@ -23,8 +23,11 @@ class Fold(NamedTuple):
 
     def score(self, posterior: Floats, said: Floats) -> float:
         """Mean over the held-out votes of log sum_j T_ij pi_a(j -> l), weighted; `said` [h, c] is pi of these votes."""
-        probable = np.einsum("hj,hj->h", posterior[self.item], said)
-        return float(np.average(np.log(np.maximum(probable, 1e-12)), weights=self.weight))
+        return _mean_log(np.einsum("hj,hj->h", posterior[self.item], said), self.weight)
+
+
+def _mean_log(probable: Floats, weight: Floats) -> float:
+    return float(np.average(np.log(np.maximum(probable, 1e-12)), weights=weight))
 
 
 def folds(votes: Votes, *, seed: int = 0) -> Iterator[Fold]:
@@ -53,8 +56,7 @@ class LeftOut(NamedTuple):
         joined = self.others + logs[self.row]
         joined -= joined.max(1, keepdims=True)
         np.exp(joined, out=joined)
-        probable = np.einsum("hj,hj->h", joined, self.said) / joined.sum(1)
-        return float(np.average(np.log(np.maximum(probable, 1e-12)), weights=self.weight))
+        return _mean_log(np.einsum("hj,hj->h", joined, self.said) / joined.sum(1), self.weight)
 
 
 def leave_answers_out(votes: Votes, fitted: AnnotatorFit, power: float, row: Integers, seed: int = 0) -> LeftOut:

@@ -90,7 +90,17 @@ def join(
     said = None if choice.features is None else predictions[choice.features](fitted.posterior)
     prior = softmax(IN_TRAINING * choice.power * fitted.likelihood, axis=1)
     opinion = None if said is None else softmax(choice.sharpness * said, axis=1)
-    tried = [_row(*pair) for pair in scores.items()]
+    tried = [
+        {
+            "strength": model.strength,
+            "balance": model.balance,
+            "features": name,
+            "sharpness": s,
+            "power": p,
+            "score": score,
+        }
+        for (model, name, s, p), score in scores.items()
+    ]
     return Joint(together(fitted, said, choice), prior, opinion, fitted, choice, tried)
 
 
@@ -111,8 +121,3 @@ def _scores(fold: Fold, predictions: Predictions, choices: list[Choice]) -> list
     asked, fitted = fold._replace(item=place), fitted._replace(likelihood=fitted.likelihood[item])
     said: dict[str | None, Floats] = {name: predict(fitted.posterior)[item] for name, predict in predictions.items()}
     return [asked.score(together(fitted, said.get(one.features), one), pi) for one in choices]
-
-
-def _row(choice: Choice, score: float) -> dict[str, Any]:
-    model = {"strength": choice.model.strength, "balance": choice.model.balance}
-    return {**model, "features": choice.features, "sharpness": choice.sharpness, "power": choice.power, "score": score}

@@ -34,9 +34,8 @@ def read_label_studio(
     """
     path = Path(path)
     tasks = _tasks(path, from_name)
-    every = [
-        (i, *one) for i, task in enumerate(tasks) for one in _choices(f"{path}, task at position {i}", task, confidence)
-    ]
+    places = [f"{path}, task at position {i}" for i in range(len(tasks))]
+    every = [(i, *one) for i, task in enumerate(tasks) for one in _choices(places[i], task, confidence)]
     present = sorted({name for _, name, *_ in every})
     if not present:
         raise ValueError(f"votes must hold at least one label; {path} has no choices.")
@@ -61,14 +60,12 @@ def read_label_studio(
 def is_label_studio(path: str | Path) -> bool:
     """Is a JSON file a Label Studio export, and not a list of flat objects?"""
     tasks = load_json(Path(path))
-    if isinstance(tasks, list) and tasks and all(_is_min(task) for task in tasks):
-        return True
-    return isinstance(tasks, list) and any(
-        isinstance(records, list) and all(isinstance(record, dict) for record in records)
-        for task in tasks
-        if isinstance(task, dict)
-        for records in (task.get("annotations"), task.get("predictions"))
-    )
+    if not isinstance(tasks, list):
+        return False
+    objects = [task for task in tasks if isinstance(task, dict)]
+    records = [task.get(part) for task in objects for part in ("annotations", "predictions")]
+    nested = any(isinstance(some, list) and all(isinstance(one, dict) for one in some) for some in records)
+    return nested or (bool(tasks) and all(map(_is_min, tasks)))
 
 
 def read_stars(path: str | Path) -> dict[Any, str]:
@@ -88,11 +85,10 @@ def _unfolded(path: Path, task: dict[str, Any], control: str | None) -> dict[str
     """A task of JSON-MIN as JSON has it."""
     if control not in task:
         raise ValueError(f"from_name must be a control with choices; got {control!r}, {path} has {', '.join(task)}.")
-    said = task[control]
-    labels = said["choices"] if isinstance(said, dict) and "choices" in said else said
-    labels = [labels] if isinstance(labels, str) else labels
-    result = [{"from_name": control, "value": {"choices": labels}}]
-    annotation = {"id": task["annotation_id"], "completed_by": task.get("annotator"), "result": result}
+    said = task[control] if isinstance(task[control], dict) else {}
+    labels = said.get("choices", task[control])
+    chosen = {"from_name": control, "value": {"choices": [labels] if isinstance(labels, str) else labels}}
+    annotation = {"id": task["annotation_id"], "completed_by": task.get("annotator"), "result": [chosen]}
     return {"id": task.get("id"), "annotations": [annotation]}
 
 
@@ -105,9 +101,8 @@ def _tasks(path: Path, control: str | None) -> list[dict[str, Any]]:
     tasks = [_unfolded(path, task, control) if _is_min(task) else task for task in tasks]
     for position, task in enumerate(tasks):
         if not any(isinstance(task.get(part), list) for part in ("annotations", "predictions")):
-            got = f"{path}, task at position {position} has {', '.join(task) or 'nothing'}"
-            remedy = "Export it as JSON, not JSON-MIN."
-            raise ValueError(f"a Label Studio task must have annotations or predictions; {got}. {remedy}")
+            got = f"{path}, task at position {position} has {', '.join(task) or 'nothing'}. Export it as JSON, not JSON-MIN."
+            raise ValueError(f"a Label Studio task must have annotations or predictions; {got}")
     return tasks
 
 
@@ -120,8 +115,8 @@ def _ids(path: Path, tasks: list[dict[str, Any]]) -> Any:
     try:
         return pa.array(ids, pa.int64() if all(isinstance(value, int) for value in ids) else pa.string())
     except (pa.ArrowException, OverflowError) as error:
-        got = f"{path} has both, or numbers too large."
-        raise ValueError(f"Label Studio ids must be all numbers or all text; {got}") from error
+        said = f"Label Studio ids must be all numbers or all text; {path} has both, or numbers too large."
+        raise ValueError(said) from error
 
 
 def _choices(where: str, task: dict[str, Any], confidence: str | None) -> Iterator[tuple[str, str, str, float]]:

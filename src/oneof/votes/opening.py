@@ -1,8 +1,7 @@
 """Votes from a file of any form: what form it has is told by its columns, or by the person."""
 
-import fnmatch
-from collections.abc import Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 import pyarrow as pa
@@ -53,19 +52,17 @@ def annotator_columns(asked: VotesFile) -> list[str]:
     if not asked.path.lower().removesuffix(".gz").endswith((".csv", ".tsv", ".parquet", ".pq")):
         return []
     names = open_table(Path(asked.path)).names
-    if asked.columns:
-        return list(dict.fromkeys(name for pattern in asked.columns for name in _matching(pattern, names, asked)))
-    if asked.annotator in names and asked.label in names:
-        return []
-    return _guessed(Path(asked.path), [name for name in names if name != asked.item])
-
-
-def _matching(pattern: str, names: Sequence[str], asked: VotesFile) -> list[str]:
-    found = [name for name in names if fnmatch.fnmatchcase(name, pattern) and name != asked.item]
-    if not found:
-        hint = did_you_mean(pattern, names)
-        raise ValueError(f"annotators must be columns of {asked.path}; none matches {pattern!r}.{hint}")
-    return found
+    beside = [name for name in names if name != asked.item]
+    found: list[str] = []
+    for pattern in asked.columns:
+        matching = [name for name in beside if fnmatchcase(name, pattern)]
+        if not matching:
+            hint = did_you_mean(pattern, names)
+            raise ValueError(f"annotators must be columns of {asked.path}; none matches {pattern!r}.{hint}")
+        found += matching
+    if found or {asked.annotator, asked.label} <= set(names):
+        return list(dict.fromkeys(found))
+    return _guessed(Path(asked.path), beside)
 
 
 def _guessed(path: Path, names: list[str]) -> list[str]:
@@ -83,7 +80,7 @@ def _guessed(path: Path, names: list[str]) -> list[str]:
 
 def _nested(path: Path, item: str) -> pa.Table | None:
     """Records {item, votes: {who: label}} as a row per vote; None if the file holds others."""
-    rows = read_records(path).objects
+    rows, _ = read_records(path)
     if not all(isinstance(row.get("votes"), dict) and item in row for row in rows):
         return None
     cast = [(row[item], who, label) for row in rows for who, label in row["votes"].items() if label not in (None, "")]

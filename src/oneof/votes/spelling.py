@@ -4,7 +4,7 @@ A vote for a parent in a taxonomy is one for all leaves below it, "not X" one fo
 answers of several labels. "unsure" is no vote. A name that `classes` has is always a label.
 """
 
-import json
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from graphlib import CycleError, TopologicalSorter
@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 
 from oneof.candidates.read import show
 from oneof.storage.did_you_mean import did_you_mean
-from oneof.votes import tables
-from oneof.votes.tables import load_json
+from oneof.votes.tables import load, load_json
 
 Integers = NDArray[np.intp]
 UNSURE = {"unsure", "not sure", "i'm not sure", "don't know", "i don't know", "can't tell", "cannot tell", "?"}
@@ -32,27 +31,21 @@ class Taxonomy:
 
     >>> Taxonomy([("cat", "pet"), ("dog", "pet"), ("pet", "animal"), ("wolf", "animal")]).leaves("animal")
     ['cat', 'dog', 'wolf']
-    >>> Taxonomy([("cat", "pet"), ("pet", "cat")])
-    Traceback (most recent call last):
-    ValueError: a taxonomy must have no cycle; it has pet > cat > pet. Drop one of these lines.
     """
 
     def __init__(self, pairs: Iterable[tuple[str, str]]) -> None:
-        self._children: dict[str, list[str]] = {}
+        children: dict[str, list[str]] = {}
         for child, parent in pairs:
-            self._children.setdefault(parent, []).append(child)
+            children.setdefault(parent, []).append(child)
+        self.parents = list(children)
         self._leaves: dict[str, list[str]] = {}
         try:  # what is below comes first
-            for name in TopologicalSorter(self._children).static_order():
-                below = [leaf for child in self._children.get(name, ()) for leaf in self.leaves(child)]
+            for name in TopologicalSorter(children).static_order():
+                below = [leaf for child in children.get(name, ()) for leaf in self.leaves(child)]
                 self._leaves[name] = list(dict.fromkeys(below)) or [name]
         except CycleError as error:
             cycle = " > ".join(reversed(error.args[1]))
             raise ValueError(f"a taxonomy must have no cycle; it has {cycle}. Drop one of these lines.") from error
-
-    @property
-    def parents(self) -> list[str]:
-        return list(self._children)
 
     def leaves(self, name: str) -> list[str]:
         """The leaves below a label; a leaf, or a label that is not in the taxonomy, is its own."""
@@ -117,19 +110,17 @@ def understand(
     >>> understand([["cat"], ["dog"], ["not cat"], ["fox"], ["Unsure"]], [3, 2, 1, 1, 4], None, None)[0]
     [['cat'], ['dog'], ['dog', 'fox'], ['fox'], []]
     """
-    known = set(classes or ())
-    unsure = [names[0].casefold() in UNSURE - known if len(names) == 1 else False for names in named]
-    tree = taxonomy or Taxonomy(())
+    known, tree = set(classes or ()), taxonomy or Taxonomy(())
+    unsure = [len(names) == 1 and names[0].casefold() in UNSURE - known for names in named]
     spread = [
         [] if nothing else list(dict.fromkeys(chain.from_iterable(map(tree.leaves, names))))
         for names, nothing in zip(named, unsure, strict=True)
     ]
-    said = dict.fromkeys(chain.from_iterable(spread))
-    meant = _negations(known | said.keys(), known, tree)
-    found = [list(dict.fromkeys(chain.from_iterable(meant.get(name, [name]) for name in names))) for names in spread]
-    of = dict.fromkeys(said, 0)
+    of = Counter[str]()
     for names, times in zip(spread, count, strict=True):
-        of.update((name, of[name] + times) for name in names)
+        of.update(dict.fromkeys(names, times))
+    meant = _negations(known | of.keys(), known, tree)
+    found = [list(dict.fromkeys(chain.from_iterable(meant.get(name, [name]) for name in names))) for names in spread]
     silent = sum(times for times, nothing in zip(count, unsure, strict=True) if nothing)
     return found, list(_remarks(silent, meant, of, known))
 
@@ -171,7 +162,10 @@ def spell(
     read = list(map(list, map(spelling.reader(), encoded.dictionary.to_pylist())))
     often = np.bincount(code, minlength=len(read)).tolist()
     named, remarks = understand(read, often, spelling.classes, spelling.taxonomy)
-    labels = sorted(set(chain.from_iterable(named))) if spelling.classes is None else _distinct(spelling.classes)
+    labels = sorted(set(chain.from_iterable(named))) if spelling.classes is None else list(spelling.classes)
+    wrong = next((name for j, name in enumerate(labels) if not name or name in labels[:j]), None)
+    if wrong is not None and spelling.classes is not None:
+        raise ValueError(f"classes must be distinct names; got {wrong!r}{' twice' if wrong else ''}.")
     column = {name: j for j, name in enumerate(labels)}
     for u, name in ((u, name) for u, names in enumerate(named) for name in names if name not in column):
         at = place(int((code == u).argmax()))
@@ -179,14 +173,6 @@ def spell(
         raise ValueError(f"labels must be among the classes {show(labels)}; got {name!r} in {at}.{advice}")
     meant = pa.array([[column[name] for name in names] for names in named], pa.list_(pa.int64())).take(code)
     return labels, pc.list_parent_indices(meant).to_numpy(), pc.list_flatten(meant).to_numpy(), remarks
-
-
-def _distinct(classes: Sequence[str]) -> list[str]:
-    names = list(classes)
-    for j, name in enumerate(names):
-        if not name or name in names[:j]:
-            raise ValueError(f"classes must be distinct names; got {name!r}{' twice' if name else ''}.")
-    return names
 
 
 def read_map(path: str | Path) -> dict[str, str]:
@@ -210,10 +196,9 @@ def read_taxonomy(path: str | Path) -> Taxonomy:
 def _pairs(path: Path, key: str, value: str) -> Iterable[tuple[str, str]]:
     """Two columns of a table, or the members of a JSON object."""
     if path.suffix.lower() != ".json":
-        table = tables.load(path, [key], [value])
+        table = load(path, [key], [value])
         return zip(table.strings(key).to_pylist(), table.strings(value).fill_null("").to_pylist(), strict=True)
     given = load_json(path)
     if not isinstance(given, dict) or not all(isinstance(to, str) for to in given.values()):
-        example = json.dumps({"kitty": "cat"})
-        raise ValueError(f"a map in JSON must be one object of texts, as {example}; {path} is not.")
+        raise ValueError(f'a map in JSON must be one object of texts, as {{"kitty": "cat"}}; {path} is not.')
     return given.items()

@@ -60,20 +60,15 @@ def tone(images: Tensor, levels: Tensor, how: Tensor) -> Tensor:
     new = torch.addcmul(pivot, old - torch.where(stretched, low, pivot), slope).clamp(0, 255)
     new = new.div(step, rounding_mode="floor") * step
     new = torch.where(old >= threshold, 255 - old, new)
-    return _equalized(values, high, equalize, new).gather(2, values).view(images.shape)
-
-
-def _equalized(values: Tensor, high: Tensor, equalize: Tensor, otherwise: Tensor) -> Tensor:
-    """Pillow's equalizing table [b, ch, 256] where it is asked for and the channel has levels enough for it.
-
-    step = (pixels below the highest level) // 255,   new(i) = (step // 2 + pixels below i) // step
-    """
+    # Pillow's equalizing table where it is asked for and the channel has levels enough for it:
+    # width = (pixels below the highest level) // 255,   new(i) = (width // 2 + pixels below i) // width
     ones = torch.ones((), device=values.device).expand(values.shape)
     histogram = torch.zeros((*values.shape[:2], 256), device=values.device).scatter_add_(2, values, ones)
     below = histogram.cumsum(2) - histogram
-    step = (below.gather(2, high.long()) * equalize).div(255, rounding_mode="floor")
-    half = step.div(2, rounding_mode="floor")
-    return torch.where(step > 0, (below + half).div(step, rounding_mode="floor").clamp(max=255), otherwise)
+    width = (below.gather(2, high.long()) * equalize).div(255, rounding_mode="floor")
+    half = width.div(2, rounding_mode="floor")
+    new = torch.where(width > 0, (below + half).div(width, rounding_mode="floor").clamp(max=255), new)
+    return new.gather(2, values).view(images.shape)
 
 
 def enhance(images: Tensor, kind: Tensor, factor: Tensor) -> Tensor:

@@ -51,15 +51,11 @@ def cutout_up_to(b: int, share: float, h: int, w: int, generator: torch.Generato
 
     The corner is kept inside the image before the side is added, and the far edge is painted too.
     """
-    side, y, x = torch.rand((3, b), generator=generator, device=generator.device)
+    side, *centres = torch.rand((3, b), generator=generator, device=generator.device)
     side = side * (share * w)
-    rows, columns = (_span(centre * n, side, n) for centre, n in ((y, h), (x, w)))
+    firsts = [((centre * n - side / 2).clamp(min=0).floor(), n) for centre, n in zip(centres, (h, w), strict=True)]
+    rows, columns = ((first, (first + side).clamp(max=n).floor() + 1) for first, n in firsts)
     return rows, columns
-
-
-def _span(centre: Tensor, side: Tensor, n: int) -> tuple[Tensor, Tensor]:
-    first = (centre - side / 2).clamp(min=0).floor()
-    return first, (first + side).clamp(max=n).floor() + 1
 
 
 def box(b: int, h: int, w: int, generator: torch.Generator, smallest: float = 0.2) -> Box:

@@ -9,56 +9,33 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from oneof.data.augment.operations import OPERATIONS, Operation, operate, table
+from oneof.data.augment.operations import IDENTITY, OPERATIONS, Operation, operate, table
 
 # The 25 sub-policies for CIFAR-10 of Cubuk et al. (CVPR 2019, appendix): two operations each, with the probability that it is
 # applied and its level 0 ... 9 (None: it has no magnitude).
-AUTOAUGMENT: tuple[tuple[tuple[str, float, int | None], tuple[str, float, int | None]], ...] = (
-    (("invert", 0.1, None), ("contrast", 0.2, 6)),
-    (("rotate", 0.7, 2), ("translate x", 0.3, 9)),
-    (("sharpness", 0.8, 1), ("sharpness", 0.9, 3)),
-    (("shear y", 0.5, 8), ("translate y", 0.7, 9)),
-    (("autocontrast", 0.5, None), ("equalize", 0.9, None)),
-    (("shear y", 0.2, 7), ("posterize", 0.3, 7)),
-    (("colour", 0.4, 3), ("brightness", 0.6, 7)),
-    (("sharpness", 0.3, 9), ("brightness", 0.7, 9)),
-    (("equalize", 0.6, None), ("equalize", 0.5, None)),
-    (("contrast", 0.6, 7), ("sharpness", 0.6, 5)),
-    (("colour", 0.7, 7), ("translate x", 0.5, 8)),
-    (("equalize", 0.3, None), ("autocontrast", 0.4, None)),
-    (("translate y", 0.4, 3), ("sharpness", 0.2, 6)),
-    (("brightness", 0.9, 6), ("colour", 0.2, 8)),
-    (("solarize", 0.5, 2), ("invert", 0.0, None)),
-    (("equalize", 0.2, None), ("autocontrast", 0.6, None)),
-    (("equalize", 0.2, None), ("equalize", 0.6, None)),
-    (("colour", 0.9, 9), ("equalize", 0.6, None)),
-    (("autocontrast", 0.8, None), ("solarize", 0.2, 8)),
-    (("brightness", 0.1, 3), ("colour", 0.7, 0)),
-    (("solarize", 0.4, 5), ("autocontrast", 0.9, None)),
-    (("translate y", 0.9, 9), ("translate y", 0.7, 9)),
-    (("autocontrast", 0.9, None), ("solarize", 0.8, 3)),
-    (("equalize", 0.8, None), ("invert", 0.1, None)),
+AUTOAUGMENT: tuple[tuple[tuple[str, float, int | None], ...], ...] = (
+    (("invert", 0.1, None), ("contrast", 0.2, 6)), (("rotate", 0.7, 2), ("translate x", 0.3, 9)),
+    (("sharpness", 0.8, 1), ("sharpness", 0.9, 3)), (("shear y", 0.5, 8), ("translate y", 0.7, 9)),
+    (("autocontrast", 0.5, None), ("equalize", 0.9, None)), (("shear y", 0.2, 7), ("posterize", 0.3, 7)),
+    (("colour", 0.4, 3), ("brightness", 0.6, 7)), (("sharpness", 0.3, 9), ("brightness", 0.7, 9)),
+    (("equalize", 0.6, None), ("equalize", 0.5, None)), (("contrast", 0.6, 7), ("sharpness", 0.6, 5)),
+    (("colour", 0.7, 7), ("translate x", 0.5, 8)), (("equalize", 0.3, None), ("autocontrast", 0.4, None)),
+    (("translate y", 0.4, 3), ("sharpness", 0.2, 6)), (("brightness", 0.9, 6), ("colour", 0.2, 8)),
+    (("solarize", 0.5, 2), ("invert", 0.0, None)), (("equalize", 0.2, None), ("autocontrast", 0.6, None)),
+    (("equalize", 0.2, None), ("equalize", 0.6, None)), (("colour", 0.9, 9), ("equalize", 0.6, None)),
+    (("autocontrast", 0.8, None), ("solarize", 0.2, 8)), (("brightness", 0.1, 3), ("colour", 0.7, 0)),
+    (("solarize", 0.4, 5), ("autocontrast", 0.9, None)), (("translate y", 0.9, 9), ("translate y", 0.7, 9)),
+    (("autocontrast", 0.9, None), ("solarize", 0.8, 3)), (("equalize", 0.8, None), ("invert", 0.1, None)),
     (("translate y", 0.7, 9), ("autocontrast", 0.9, None)),
-)
+)  # fmt: skip
 
 # RandAugment in the form that FixMatch's PyTorch ports and PiCO share: fourteen operations, magnitude uniform in the range.
 # Its argument m (5 in PiCO) is read by nothing there, so it is not here. Enhancements only ever weaken.
 RANDAUGMENT: dict[str, tuple[float, float]] = {
-    "autocontrast": (0, 1),
-    "brightness": (0.05, 0.95),
-    "colour": (0.05, 0.95),
-    "contrast": (0.05, 0.95),
-    "equalize": (0, 1),
-    "identity": (0, 1),
-    "posterize": (4, 8),
-    "rotate": (-30, 30),
-    "sharpness": (0.05, 0.95),
-    "shear x": (-0.3, 0.3),
-    "shear y": (-0.3, 0.3),
-    "solarize": (0, 256),
-    "translate x": (-0.3, 0.3),
-    "translate y": (-0.3, 0.3),
-}
+    "autocontrast": (0, 1), "brightness": (0.05, 0.95), "colour": (0.05, 0.95), "contrast": (0.05, 0.95), "equalize": (0, 1),
+    "identity": (0, 1), "posterize": (4, 8), "rotate": (-30, 30), "sharpness": (0.05, 0.95), "shear x": (-0.3, 0.3),
+    "shear y": (-0.3, 0.3), "solarize": (0, 256), "translate x": (-0.3, 0.3), "translate y": (-0.3, 0.3),
+}  # fmt: skip
 STRENGTHS = 256  # magnitudes of each: the range is cut into so many equal parts, the middle taken
 
 
@@ -69,31 +46,37 @@ def magnitude(operation: str, level: int | None, sign: int) -> float:
     (-30.0, 1.9, 4)
     """
     share = (level or 0) / 9
-    if operation.startswith("shear"):
-        return sign * 0.3 * share
-    if operation.startswith("translate"):
-        return sign * 150 / 331 * share
-    if operation == "rotate":
-        return sign * 30 * share
     if operation == "posterize":
         return 8 - round(4 * share)
     if operation == "solarize":
         return 256 - 256 * share
-    return 1 + sign * 0.9 * share
+    largest = {"shear": 0.3, "translate": 150 / 331, "rotate": 30.0}.get(operation.split()[0])
+    return 1 + sign * 0.9 * share if largest is None else sign * largest * share
 
 
 @dataclass(frozen=True)
-class AutoAugment:
+class Policy:
+    """Ready operations as rows, of which an image gets one per slot."""
+
+    rows: Tensor  # [r, 14]
+    size: int  # side of the square images that rows are for
+    fill: int  # grey level that comes in from outside
+
+    def apply(self, images: Tensor, draw: Tensor) -> Tensor:
+        for rows in draw.unbind():
+            images = operate(images, self.rows[rows], self.fill)
+        return images
+
+
+@dataclass(frozen=True)
+class AutoAugment(Policy):
     """One of the 25 sub-policies per image; each of its two operations with its own probability, signs at random.
 
     Differs from the code that is commonly used with it: shears take the nearest pixel as the other maps do, not bicubic
     interpolation, and rotations go either way, not one way only. What comes in from outside is grey level 128, as there.
     """
 
-    rows: Tensor  # [25 * 2 * 3, 14]: per sub-policy and slot nothing, sign +, sign -
-    probabilities: Tensor  # [25, 2, 2]: that of the operation, and half of it
-    size: int  # side of the square images that rows are for
-    fill: int = 128
+    probabilities: Tensor  # [25, 2, 2]: that of the operation, and half of it; rows: per slot nothing, sign +, sign -
 
     def draw(self, b: int, generator: torch.Generator) -> Tensor:
         """Row numbers [2, b]."""
@@ -103,9 +86,6 @@ class AutoAugment:
         outcome = (chance < self.probabilities[policy]).sum(2)  # [b, 2]: 0, 1 or 2
         return (policy[:, None] * 6 + torch.arange(0, 6, 3, device=device) + outcome).T
 
-    def apply(self, images: Tensor, draw: Tensor) -> Tensor:
-        return operate(operate(images, self.rows[draw[0]], self.fill), self.rows[draw[1]], self.fill)
-
 
 def autoaugment(size: int, device: torch.device | str = "cpu") -> AutoAugment:
     """AutoAugment's CIFAR-10 policy for square images of side `size`, its tables on the device.
@@ -114,31 +94,21 @@ def autoaugment(size: int, device: torch.device | str = "cpu") -> AutoAugment:
     torch.Size([2, 4])
     """
     rows: list[Operation] = []
-    for policy in AUTOAUGMENT:
-        for name, _, level in policy:
-            rows.append(OPERATIONS["identity"](0, size))
-            rows.extend(OPERATIONS[name](magnitude(name, level, sign), size) for sign in (1, -1))
+    for name, _, level in (operation for policy in AUTOAUGMENT for operation in policy):
+        rows += [IDENTITY, *(OPERATIONS[name](magnitude(name, level, sign), size) for sign in (1, -1))]
     probabilities = torch.tensor([[[p, p / 2] for _, p, _ in policy] for policy in AUTOAUGMENT])
-    return AutoAugment(table(rows).to(device), probabilities.to(device), size)
+    return AutoAugment(table(rows).to(device), size, 128, probabilities.to(device))
 
 
 @dataclass(frozen=True)
-class RandAugment:
+class RandAugment(Policy):
     """Operations drawn with replacement, uniformly, and their magnitudes uniformly in their ranges; black comes in."""
 
-    rows: Tensor  # [14 * STRENGTHS, 14]
     slots: int
-    size: int  # side of the square images that rows are for
-    fill: int = 0
 
     def draw(self, b: int, generator: torch.Generator) -> Tensor:
         """Row numbers [slots, b]."""
         return torch.randint(len(self.rows), (self.slots, b), generator=generator, device=self.rows.device)
-
-    def apply(self, images: Tensor, draw: Tensor) -> Tensor:
-        for rows in draw.unbind():
-            images = operate(images, self.rows[rows], self.fill)
-        return images
 
 
 def randaugment(size: int, slots: int = 3, device: torch.device | str = "cpu") -> RandAugment:
@@ -147,9 +117,10 @@ def randaugment(size: int, slots: int = 3, device: torch.device | str = "cpu") -
     >>> randaugment(32).draw(4, torch.Generator().manual_seed(0)).shape
     torch.Size([3, 4])
     """
+    shares = [(k + 0.5) / STRENGTHS for k in range(STRENGTHS)]
     rows = [
-        OPERATIONS[name](low + (high - low) * (k + 0.5) / STRENGTHS, size)
+        OPERATIONS[name](low + (high - low) * share, size)
         for name, (low, high) in RANDAUGMENT.items()
-        for k in range(STRENGTHS)
+        for share in shares
     ]
-    return RandAugment(table(rows).to(device), slots, size)
+    return RandAugment(table(rows).to(device), size, 0, slots)

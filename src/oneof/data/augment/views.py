@@ -1,13 +1,14 @@
 """The views of an image that each method trains on, per data set, or for pictures of any side.
 
 A view is two functions: `draw` takes every random number from the generator, `apply` is plain tensor arithmetic on uint8
-images. Apart they can be tested against Pillow, and `apply` can be compiled while the generator stays outside.
+images [b, ch, h, w] with what was drawn. Apart they can be tested against Pillow, and `apply` can be compiled while the
+generator stays outside.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -19,14 +20,6 @@ from oneof.data.augment.policies import AutoAugment, RandAugment, autoaugment, r
 
 PAD = 4  # of the reflected frame that random crops reach into, for sides of 28 and 32
 HOLE = 16  # side of Cutout's hole, for these too
-
-
-class View(Protocol):
-    """One way to see uint8 images [b, ch, h, w]; what `draw` returns is for `apply` alone."""
-
-    def draw(self, b: int, h: int, w: int, generator: torch.Generator) -> Any: ...
-
-    def apply(self, images: Tensor, draw: Any) -> Tensor: ...
 
 
 @dataclass(frozen=True)
@@ -107,15 +100,15 @@ class Key:
         return erase(self.policy.apply(resized_crop(images, box, flip), policy), *hole, self.colour)
 
 
+View = Plain | Weak | Strong | Query | Key
+Kinds = tuple[tuple[View, int], ...]  # and how many of each
+
+
 class Part(NamedTuple):
     """Some images of a batch, where another process has the others."""
 
     size: int  # of the batch
     column: Tensor  # [k] where they stand in it
-
-    def of_views(self, count: int) -> Tensor:
-        """Where so many views of them stand among those of the batch, one view after the other."""
-        return torch.cat([self.column + view * self.size for view in range(count)])
 
 
 def _cut(draw: Any, at: Tensor) -> Any:
@@ -134,7 +127,7 @@ class Views:
     result is in torch's channels_last format as it stands.
     """
 
-    kinds: tuple[tuple[View, int], ...]  # and how many of each
+    kinds: Kinds
     scale: Tensor  # [ch]
     offset: Tensor  # [ch]
     dtype: torch.dtype
@@ -142,9 +135,8 @@ class Views:
     @property
     def names(self) -> list[str]:
         """What the views are, in words that a checkpoint can compare."""
-        shares = [getattr(view, "flipped", 0.5) for view, _ in self.kinds]
-        flips = ["" if share == 0.5 else f", {share:g} flipped" for share in shares]
-        return [f"{count} {type(view).__name__}{said}" for (view, count), said in zip(self.kinds, flips, strict=True)]
+        shares = [(view, count, getattr(view, "flipped", 0.5)) for view, count in self.kinds]
+        return [f"{n} {type(view).__name__}" + (f", {p:g} flipped" if p != 0.5 else "") for view, n, p in shares]
 
     @property
     def count(self) -> int:
@@ -175,14 +167,14 @@ class Views:
         whole = tuple(view.draw(count * b, h, w, generator) for view, count in self.kinds)
         if part is None:
             return whole
-        return tuple(_cut(one, part.of_views(count)) for one, (_, count) in zip(whole, self.kinds, strict=True))
+        # where so many views of the part's images stand among those of the batch, one view after the other
+        at = [torch.cat([part.column + view * b for view in range(count)]) for _, count in self.kinds]
+        return tuple(_cut(one, where) for one, where in zip(whole, at, strict=True))
 
     def apply(self, images: Tensor, draw: tuple[Any, ...]) -> Tensor:
         """The views for given draws; no random number is used."""
-        seen = [
-            view.apply(images.expand(count, *images.shape).flatten(0, 1), drawn)
-            for (view, count), drawn in zip(self.kinds, draw, strict=True)
-        ]
+        pairs = zip(self.kinds, draw, strict=True)
+        seen = [view.apply(images.expand(n, *images.shape).flatten(0, 1), drawn) for (view, n), drawn in pairs]
         inner = torch.cat(seen).movedim(1, -1).to(torch.float32, memory_format=torch.contiguous_format)
         normalised = torch.addcmul(self.offset, inner, self.scale).to(self.dtype).movedim(-1, 1)
         return normalised.view(self.count, *images.shape)
@@ -200,14 +192,6 @@ class Pictures(NamedTuple):
     def colour(self) -> bool:
         return len(self.mean) == 3
 
-    @property
-    def pad(self) -> int:
-        return round(self.size / 8)
-
-    @property
-    def hole(self) -> int:
-        return HOLE if self.size in (28, 32) else self.size // 2
-
 
 DATASETS = {
     "mnist": Pictures(28, (0.1307,), (0.3081,)),
@@ -217,15 +201,14 @@ DATASETS = {
     "cifar100": Pictures(32, (0.4914, 0.4822, 0.4465), (0.247, 0.243, 0.261)),
 }
 
-Kinds = tuple[tuple[View, int], ...]
-
 
 def _strong(of: Pictures, device: torch.device | str, flipped: float = 0.5) -> Strong:
-    return Strong(autoaugment(of.size, device) if of.colour else None, flipped, of.pad, of.hole)
+    hole = HOLE if of.size in (28, 32) else of.size // 2
+    return Strong(autoaugment(of.size, device) if of.colour else None, flipped, round(of.size / 8), hole)
 
 
 def _pop(of: Pictures, device: torch.device | str, flipped: float = 0.5) -> Kinds:
-    first = Weak(flipped, of.pad) if of.weak else Plain()
+    first = Weak(flipped, round(of.size / 8)) if of.weak else Plain()
     return ((first, 1), (_strong(of, device, flipped), 2))
 
 
@@ -242,7 +225,7 @@ RECIPES: dict[str, Callable[[Pictures, torch.device | str], Kinds]] = {
     "plain": lambda of, device: ((Plain(), 1),),
     "pop": _pop,
     "upright": partial(_pop, flipped=0.0),  # of what has no mirror image: digits and letters
-    "rcr": lambda of, device: ((Weak(pad=of.pad), 1), (_strong(of, device), 2)),
+    "rcr": lambda of, device: ((Weak(pad=round(of.size / 8)), 1), (_strong(of, device), 2)),
     "pico": _pico,
 }
 

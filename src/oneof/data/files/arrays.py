@@ -15,12 +15,11 @@ from oneof.data.files.kinds import check_finite
 from oneof.data.files.mat import read_mat
 
 _KEYS = {".npz": ("x", "candidates", "labels"), ".mat": ("data", "partial_target", "target")}
-_Stored = tuple[NDArray[Any], Any, list[Any] | None, list[Any] | None]  # x, sets, labels (None: unknown), classes
+_DAMAGE = (EOFError, KeyError, zipfile.BadZipFile, zlib.error, SyntaxError, AttributeError, TypeError, ValueError)
 
 
 class Arrays(NamedTuple):
     x: NDArray[np.float32]  # [n, d]
-    features: list[str]  # [d]: x0, x1, ...
     candidates: Candidates
     labels: NDArray[np.intp] | None  # [n], columns of the sets; -1 where unknown
     labels_key: str  # what the file calls its labels
@@ -31,53 +30,40 @@ def read_arrays(path: Path, separator: str, empty: str) -> Arrays:
     columns of the mask; -1 unknown) and `classes` [c]; or a .mat, which holds `data`, `partial_target` and perhaps `target`.
     """
     suffix = path.suffix.lower()
-    stored, sets, labels, classes = _from_mat(path) if suffix == ".mat" else _from_npz(path)
+    stored = read_mat(path)._asdict() if suffix == ".mat" else _npz(path)
     of_x, of_sets, of_labels = (f"{path}, key {key!r}" for key in _KEYS[suffix])
     with np.errstate(over="ignore"):
-        x: NDArray[np.float32] = stored.astype(np.float32)
-    check_finite(x, lambda i, j: f"{of_x}, column x{j}, row {i} is {stored[i, j]:g}")
-    rows = sets_of_cells(sets, separator, of_sets) if isinstance(sets, list) else sets
+        x: NDArray[np.float32] = stored["x"].astype(np.float32)
+    check_finite(x, lambda i, j: f"{of_x}, column x{j}, row {i} is {stored['x'][i, j]:g}")
+    sets, labels, classes = stored["candidates"], stored.get("labels"), stored.get("classes")
+    rows = sets if sets.ndim == 2 else sets_of_cells(sets.tolist(), separator, of_sets)
     try:
-        candidates = read(rows, classes=classes, empty=empty)
+        candidates = read(rows, classes=None if classes is None else classes.ravel().tolist(), empty=empty)
     except (ValueError, TypeError) as error:
         raise type(error)(f"{of_sets}: {error}") from error
-    known = None if labels is None else _true_labels(labels, candidates, isinstance(sets, np.ndarray), of_labels)
-    return Arrays(x, [f"x{j}" for j in range(x.shape[1])], candidates, known, _KEYS[suffix][2])
+    known = None if labels is None else _true_labels(labels.tolist(), candidates, sets.ndim == 2, of_labels)
+    return Arrays(x, candidates, known, _KEYS[suffix][2])
 
 
-def _from_mat(path: Path) -> _Stored:
-    """The keys `data`, `partial_target` and `target` as the partial-label community uses them."""
-    mat = read_mat(path)
-    labels = None
-    if mat.target is not None:
-        known, column = np.atleast_1d(mat.target.any(1)), mat.target.argmax(1)
-        labels = [int(j) if one else None for j, one in zip(column, known, strict=True)]
-    return mat.x, mat.candidates, labels, None
-
-
-def _from_npz(path: Path) -> _Stored:
-    damage = (EOFError, KeyError, zipfile.BadZipFile, zlib.error, SyntaxError, AttributeError, TypeError, ValueError)
+def _npz(path: Path) -> dict[str, NDArray[Any]]:
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
             arrays = {key: stored[key] for key in stored.files}
-    except (*damage, NotImplementedError, RuntimeError, MemoryError) as error:
+    except (*_DAMAGE, NotImplementedError, RuntimeError, MemoryError) as error:
         reason = " ".join(str(error).split())[:200]
         raise ValueError(f"{path} must be a whole npz file of plain arrays; {reason}") from error
     for key in ("x", "candidates"):
         if key not in arrays:
             raise ValueError(f"{path} must hold the key {key!r}; it has {', '.join(arrays) or 'none'}.")
-    x, sets = arrays["x"], arrays["candidates"]
+    x, sets, labels = arrays["x"], arrays["candidates"], arrays.get("labels")
     if x.ndim != 2 or x.dtype.kind not in "biuf" or 0 in x.shape:
         raise ValueError(f"{path}, key 'x' must hold numbers [n, d]; got {x.dtype} {list(x.shape)}.")
     if sets.ndim not in (1, 2) or len(sets) != len(x):
         raise ValueError(f"{path}, key 'candidates' must be [n, c] or [n] for {len(x)} rows; got {list(sets.shape)}.")
-    classes = arrays["classes"].ravel().tolist() if "classes" in arrays else None
-    labels = arrays.get("labels")
     if labels is not None and labels.shape != (len(x),):
         got = list(labels.shape)
         raise ValueError(f"{path}, key 'labels' must hold one label for each of {len(x)} rows; got {got}.")
-    named = None if labels is None else [None if label == -1 else label for label in labels.tolist()]
-    return x, sets if sets.ndim == 2 else sets.tolist(), named, classes
+    return arrays
 
 
 def _true_labels(stored: list[Any], sets: Candidates, beside_mask: bool, where: str) -> NDArray[np.intp]:
@@ -86,15 +72,14 @@ def _true_labels(stored: list[Any], sets: Candidates, beside_mask: bool, where: 
     One outside its row's set is an error.
     """
     numbers = {name: j for j, name in enumerate(sets.classes.tolist())}
-    given = {label for label in stored if isinstance(label, (str, int, float))}
-    column = {label: numbers.get(label, numbers.get(str(label).strip(), -1)) for label in given}
-    if beside_mask and all(isinstance(label, int) for label in given):
+    column = {label: numbers.get(label, numbers.get(str(label).strip(), -1)) for label in set(stored)}
+    if beside_mask and all(isinstance(label, int) for label in column):
         column = {j: j for j in range(len(numbers))}
     labels = np.full(len(stored), -1, dtype=np.intp)
     for row, label in enumerate(stored):
-        if is_missing(label):
+        if label == -1 or is_missing(label):
             continue
-        j = -1 if isinstance(label, (list, dict)) else column.get(label, -1)
+        j = column.get(label, -1)
         if j < 0 or not sets.mask[row, j]:
             got = f"{where}, row {row} is {label!r}, the set is {sets.classes[sets.mask[row]].tolist()[:8]}."
             raise ValueError(f"a true label must be in its row's candidate set; {got}")

@@ -28,38 +28,40 @@ class Mat(NamedTuple):
 
     x: NDArray[Any]  # [n, d], as stored
     candidates: NDArray[np.bool_]  # [n, c]
-    target: NDArray[np.bool_] | None  # [n, c], one mark per row; none where the truth is unknown
+    labels: NDArray[np.intp] | None  # [n], -1 where a row's truth is unknown; none where the file has no key for it
 
 
-def read_mat(path: str | Path) -> Mat:
+def read_mat(path: Path) -> Mat:
     """Read data, candidate sets and, where present, true labels; shapes and values are checked, finiteness is not.
 
     >>> import tempfile, scipy.io
     >>> file = Path(tempfile.mkdtemp()) / "small.mat"
     >>> scipy.io.savemat(file, {"data": np.eye(3, 2), "partial_target": [[1, 0, 1], [1, 1, 0]], "target": [[1, 0, 1], [0, 1, 0]]})
-    >>> read_mat(file).candidates.astype(int)
-    array([[1, 1],
-           [0, 1],
-           [1, 0]])
+    >>> read_mat(file).candidates.astype(int).tolist(), read_mat(file).labels
+    ([[1, 1], [0, 1], [1, 0]], array([0, 1, 0]))
     """
-    path = Path(path)
     stored = _load(path)
     for key in ("data", "partial_target"):
         if key not in stored:
             got = f"it has {', '.join(sorted(stored)) or 'none that is known'}."
             raise ValueError(f"{path} must hold the key {key!r}; {got}")
-    x = _numbers(stored["data"], f"{path}, key 'data'")
-    sets = _marks(stored["partial_target"], len(x), f"{path}, key 'partial_target'")
-    target = _marks(stored["target"], len(x), f"{path}, key 'target'") if "target" in stored else None
+    x = _dense(stored["data"], f"{path}, key 'data'", None)
+    sets = _dense(stored["partial_target"], f"{path}, key 'partial_target'", len(x)).astype(bool)
+    target = _dense(stored["target"], f"{path}, key 'target'", len(x)).astype(bool) if "target" in stored else None
     if target is not None and target.shape != sets.shape:
         got = f"got {list(target.shape)}."
         raise ValueError(f"{path}, key 'target' must have the shape of 'partial_target', {list(sets.shape)}; {got}")
-    if _is_transposed(len(x), sets, target):
+    customary = sets.shape[1] == len(x)  # [c, n]
+    if sets.shape[0] == sets.shape[1] and target is not None:
+        customary = bool((target.sum(0) == 1).all() or not (target.sum(1) == 1).all())
+    if customary:
         sets, target = sets.T, None if target is None else target.T
-    if target is not None and (many := target.sum(1) > 1).any():
+    if target is None:
+        return Mat(x, sets, None)
+    if (many := target.sum(1) > 1).any():
         row = int(many.argmax())
         raise ValueError(f"{path}, key 'target' must mark at most one label per row; row {row} has several.")
-    return Mat(x, sets, target)
+    return Mat(x, sets, np.where(target.any(1), target.argmax(1), -1))
 
 
 def _load(path: Path) -> dict[str, Any]:
@@ -75,42 +77,23 @@ def _load(path: Path) -> dict[str, Any]:
         raise ValueError(f"{path} must be a whole .mat file; {error}. Download it again.") from error
 
 
-def _numbers(value: Any, name: str) -> NDArray[Any]:
-    if value is None or len(value.shape) != 2 or 0 in value.shape:
-        raise ValueError(f"{name} must be a matrix of numbers [n, d]; got {_describe(value)}.")
-    return np.asarray(value if isinstance(value, np.ndarray) else _plausible(value, name).toarray())
-
-
-def _marks(value: Any, n: int, name: str) -> NDArray[np.bool_]:
-    """A 0/1 matrix as bool, without a dense matrix of floats in between."""
-    if value is None or n not in value.shape or len(value.shape) != 2:
-        raise ValueError(f"{name} must be a matrix with an axis of the {n} rows of 'data'; got {_describe(value)}.")
-    dense = isinstance(value, np.ndarray)
-    values = value if dense else _plausible(value, name).data
-    wrong = ~((values == 0) | (values == 1))
-    if wrong.any():
+def _dense(value: Any, name: str, n: int | None) -> NDArray[Any]:
+    """A matrix that is not empty; marks, 0 or 1, with an axis of n rows where n is given."""
+    if value is None or value.ndim != 2 or 0 in value.shape or n not in (None, *value.shape):
+        wanted = "of numbers [n, d]" if n is None else f"with an axis of the {n} rows of 'data'"
+        got = "no plain numbers" if value is None else f"shape {list(value.shape)}"
+        raise ValueError(f"{name} must be a matrix {wanted}; got {got}.")
+    if not isinstance(value, np.ndarray):
+        # A few entries do not make a matrix of millions: such a shape is damage, and would fill the memory.
+        if max(value.shape) > max(value.nnz, 1) * 64:
+            got = f"got a sparse matrix {list(value.shape)} with {value.nnz} entries."
+            raise ValueError(f"{name} must hold marks; {got}")
+        value = value.toarray()
+    wrong = (value != 0) & (value != 1)
+    if n is not None and wrong.any():
         remedy = "Weights are not candidates: threshold them first."
-        raise ValueError(f"{name} must hold only 0 and 1; got {values[wrong][0]}. {remedy}")
-    marks = value.astype(bool)
-    return np.asarray(marks if dense else marks.toarray())
-
-
-def _plausible(value: Any, name: str) -> Any:
-    """A few entries do not make a matrix of millions: such a shape is damage, and would fill the memory."""
-    if max(value.shape) > max(value.nnz, 1) * 64:
-        raise ValueError(f"{name} must hold marks; got a sparse matrix {list(value.shape)} with {value.nnz} entries.")
-    return value
-
-
-def _is_transposed(n: int, sets: NDArray[np.bool_], target: NDArray[np.bool_] | None) -> bool:
-    """Are the sets [c, n], as is the custom, rather than [n, c]?"""
-    if sets.shape[0] != sets.shape[1] or target is None:
-        return bool(sets.shape[1] == n)
-    return bool((target.sum(0) == 1).all()) or not bool((target.sum(1) == 1).all())
-
-
-def _describe(value: Any) -> str:
-    return "no plain numbers" if value is None else f"shape {list(value.shape)}"
+        raise ValueError(f"{name} must hold only 0 and 1; got {value[wrong][0]}. {remedy}")
+    return np.asarray(value)
 
 
 # ---------------------------------------------------------------------------------------------------- the format itself
@@ -168,19 +151,17 @@ def _matrix(element: bytes, order: str) -> tuple[str, Any]:
     if is_complex or (kind != _SPARSE and kind not in _NUMERIC):
         return name, None  # text, cells, structs: not what a table is made of
     stored = [_values(*part, order) for part in parts[3:]]
-    return name, _sparse(shape, stored) if kind == _SPARSE else _dense(shape, stored)
+    if kind == _SPARSE:
+        return name, _sparse(shape, stored)
+    if len(stored) != 1 or len(stored[0]) != math.prod(shape):
+        raise Damaged(f"a matrix {list(shape)} has other than {math.prod(shape)} values")
+    return name, stored[0].reshape(shape, order="F")
 
 
 def _values(kind: int, content: bytes, order: str) -> NDArray[Any]:
     if kind not in _TYPES or len(content) % int(_TYPES[kind][1]):
         raise Damaged(f"an element has type {kind} and {len(content)} bytes")
     return np.frombuffer(content, order + _TYPES[kind]).astype(_TYPES[kind])
-
-
-def _dense(shape: tuple[int, ...], stored: list[NDArray[Any]]) -> NDArray[Any]:
-    if len(stored) != 1 or len(stored[0]) != math.prod(shape):
-        raise Damaged(f"a matrix {list(shape)} has other than {math.prod(shape)} values")
-    return stored[0].reshape(shape, order="F")
 
 
 def _sparse(shape: tuple[int, ...], stored: list[NDArray[Any]]) -> Any:

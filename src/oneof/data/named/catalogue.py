@@ -67,13 +67,16 @@ def load(name: str, data_dir: str | Path | None = None) -> Dataset:
     named = find(name)
     if not named.files:
         return named.read(name, Path())
+    how = f"Run 'oneof data --get {name}', or take" if named.download else "Download"
+    by_hand = "" if named.download else " by hand"
+    unpacked = f" (or the folder {named.folder})" if named.folder else ""
+    needs = f"{how} it{by_hand} from {named.address}; it needs {', '.join(named.files)}{unpacked}."
     folder = data_folder(data_dir)
     if folder is None:
-        got = f"neither does. {_needs(name)}"
+        got = f"neither does. {needs}"
         raise ValueError(f"data_dir or the environment variable ONEOF_DATA must name the folder of data sets; {got}")
-    absent = missing(name, folder)
-    if absent:
-        raise ValueError(f"data set {name!r} must lie in {folder}; missing there: {', '.join(absent)}. {_needs(name)}")
+    if absent := missing(name, folder):
+        raise ValueError(f"data set {name!r} must lie in {folder}; missing there: {', '.join(absent)}. {needs}")
     return named.read(name, folder)
 
 
@@ -93,18 +96,9 @@ def data_folder(data_dir: str | Path | None) -> Path | None:
 def missing(name: str, folder: Path) -> list[str]:
     """The files of a set that are not in the folder, by the paths that they should have there."""
     named = find(name)
-    files: tuple[str, ...] = named.files
-    if named.folder and (folder / named.folder).is_dir():
-        files = tuple(f"{named.folder}/{part}" for part in _BATCHES[name][:-1])
+    unpacked = named.folder and (folder / named.folder).is_dir()
+    files = [f"{named.folder}/{part}" for part in _BATCHES[name][:-1]] if unpacked else named.files
     return [file for file in files if not (folder / file).is_file()]
-
-
-def _needs(name: str) -> str:
-    named = NAMED[name]
-    how = f"Run 'oneof data --get {name}'" if named.download else f"Download it by hand from {named.address}"
-    where = f", or take it from {named.address}" if named.download else ""
-    unpacked = f" (or the folder {named.folder})" if named.folder else ""
-    return f"{how}{where}; it needs {', '.join(named.files)}{unpacked}."
 
 
 # ----------------------------------------------------------------------------------------------------------- the readers
@@ -136,8 +130,7 @@ def _cifar(name: str, folder: Path) -> Dataset:
     *train, test, meta = _BATCHES[name]
     path = cifar_path(name, folder)
     batches = read_batches(path, _BATCHES[name])
-    absent = [part for part in (*train, test) if part not in batches]
-    if absent:
+    if absent := [part for part in (*train, test) if part not in batches]:
         raise ValueError(f"{path} must hold {', '.join(absent)}; it does not. Download it again.")
     parts = [images_and_labels(batches[part], f"{path}, {part}") for part in (*train, test)]
     x, labels = _join(name, list(parts))
@@ -154,22 +147,18 @@ def cifar_path(name: str, folder: Path) -> Path:
     return unpacked if unpacked.is_dir() else folder / NAMED[name].files[0]
 
 
-def _cifar10n(name: str, folder: Path) -> Dataset:
-    """CIFAR-10 with three people's votes on each training image; candidates are the labels that somebody named."""
-    people = read_cifar10n(folder / NAMED[name].files[0])
-    counts = (people.labels[..., None] == np.arange(10)).sum(1)
-    return _with_votes(name, folder, counts, slice(0, len(counts)), people.truth)
-
-
-def _cifar10h(name: str, folder: Path) -> Dataset:
-    """CIFAR-10 with some fifty people's votes on each test image."""
-    counts = read_cifar10h(folder / NAMED[name].files[0])
-    return _with_votes(name, folder, counts, slice(-len(counts), None), None)
-
-
-def _with_votes(name: str, folder: Path, counts: Labels, rows: slice, truth: Labels | None) -> Dataset:
-    data = load("cifar10", folder)
-    if len(data.labels[rows]) != len(counts) or (truth is not None and (truth != data.labels[rows]).any()):
+def _with_votes(name: str, folder: Path) -> Dataset:
+    """CIFAR-10 with people's votes on training images, or on test images; candidates are the labels that somebody named."""
+    data, file = load("cifar10", folder), folder / NAMED[name].files[0]
+    if name == "cifar10n":
+        people = read_cifar10n(file)
+        counts, truth = (people.labels[..., None] == np.arange(10)).sum(1), people.truth
+        rows = slice(0, len(counts))
+    else:
+        counts = read_cifar10h(file)
+        rows = slice(-len(counts), None)
+        truth = data.labels[rows]
+    if not np.array_equal(data.labels[rows], truth) or len(truth) != len(counts):
         raise ValueError(f"{NAMED[name].files[0]} must have votes on CIFAR-10's images, in its order; it has others.")
     votes = np.zeros((len(data.x), 10), dtype=np.intp)
     votes[rows] = counts
@@ -179,9 +168,7 @@ def _with_votes(name: str, folder: Path, counts: Labels, rows: slice, truth: Lab
 
 def _mat(name: str, folder: Path) -> Dataset:
     mat = read_mat(folder / NAMED[name].files[0])
-    labels = np.full(len(mat.x), -1, dtype=np.intp)
-    if mat.target is not None:
-        labels = np.where(mat.target.any(1), mat.target.argmax(1), -1).astype(np.intp)
+    labels = np.full(len(mat.x), -1) if mat.labels is None else mat.labels
     classes = [str(j) for j in range(mat.candidates.shape[1])]
     return Dataset(name, mat.x.astype(np.float32), labels, classes, mat.candidates, None)
 
@@ -269,13 +256,13 @@ NAMED: dict[str, Named] = {
         "cifar-100-python", Figures(50000, 10000, 3072, 100, 4.64), {"average": (NO_SETS, _GENERATED)},
     ),
     "cifar10n": Named(
-        "CIFAR-10N: three people's votes on each training image", "http://www.noisylabels.com", "CC BY-NC 4.0", _cifar10n,
+        "CIFAR-10N: three people's votes on each training image", "http://www.noisylabels.com", "CC BY-NC 4.0", _with_votes,
         ("cifar10n/CIFAR-10_human.pt",),
         checksums={"cifar10n/CIFAR-10_human.pt": "873e69c39cb9b5e97fb6bae2d60bb59b38a5cbc31d2b868f7903dcb2b9dd2310"},
         notes={"outside": ("1067", "people err: of so many images nobody named the true label")},
     ),
     "cifar10h": Named(
-        "CIFAR-10H: some fifty people's votes on each test image", "https://github.com/jcpeterson/cifar-10h", "CC BY-NC-SA 4.0", _cifar10h,
+        "CIFAR-10H: some fifty people's votes on each test image", "https://github.com/jcpeterson/cifar-10h", "CC BY-NC-SA 4.0", _with_votes,
         ("cifar10h/cifar10h-counts.npy",),
         checksums={"cifar10h/cifar10h-counts.npy": "9b36b4550349af56c79083356312eb4af856cc5fd3caf1f669d40b9d0bbb69ff"},
         notes={"outside": ("4", "people err: of so many images nobody named the true label")},

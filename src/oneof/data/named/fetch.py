@@ -94,18 +94,14 @@ def _attempt(address: str, part: Path, progress: Progress, silence: float, end: 
             part.unlink()
             raise OSError("the part was longer than the file; starting again") from error
         raise
-    with response:
-        goes_on = (response.headers.get("Content-Range") or "").startswith(f"bytes {have}-")
-        _copy(response, part, have if response.status == 206 and goes_on else 0, progress, end)
-
-
-def _copy(response: http.client.HTTPResponse, part: Path, start: int, progress: Progress, end: float) -> None:
-    if response.status == 206 and start == 0:
-        part.unlink()
-        raise OSError("the server sent another range than was asked for; starting again")
+    goes_on = (response.headers.get("Content-Range") or "").startswith(f"bytes {have}-")
+    start = have if response.status == 206 and goes_on else 0
     length = response.headers.get("Content-Length")
     whole = start + int(length) if length and length.isdigit() else None
-    with part.open("ab" if start else "wb") as file:  # a server that ignores Range sends everything anew
+    # a server that ignores Range sends everything anew
+    with response, part.open("ab" if start else "wb") as file:
+        if response.status == 206 and start == 0:
+            raise OSError("the server sent another range than was asked for; starting again")
         while chunk := response.read(_CHUNK):
             file.write(chunk)
             progress(file.tell(), whole)

@@ -67,10 +67,15 @@ def _figures(data: Dataset, named: Named) -> list[Finding]:
     if data.test is not None:
         test = len(data.test)
         pairs = [("train", str(paper.train), str(rows - test)), ("test", str(paper.test), str(test))]
-    pairs.append(("features", str(paper.features), str(int(np.prod(data.x.shape[1:])))))
-    pairs.append(("classes", str(paper.classes), str(len(data.classes))))
-    average = NO_SETS if data.candidates is None else f"{data.candidates.sum(1).mean():.2f}"
-    pairs.append(("average", f"{paper.average:.2f}", average))
+    pairs += [
+        ("features", str(paper.features), str(int(np.prod(data.x.shape[1:])))),
+        ("classes", str(paper.classes), str(len(data.classes))),
+        (
+            "average",
+            f"{paper.average:.2f}",
+            NO_SETS if data.candidates is None else f"{data.candidates.sum(1).mean():.2f}",
+        ),
+    ]
     findings = [_compare(data.name, what, expected, found, named.notes.get(what)) for what, expected, found in pairs]
     return [f._replace(note=_SPLIT) if f.what == "rows" and f.verdict == "equal" else f for f in findings]
 
@@ -86,18 +91,14 @@ def _compare(name: str, what: str, expected: str, found: str, note: tuple[str, s
 
 def _rows(data: Dataset, named: Named) -> list[Finding]:
     """What no table prints but every row must satisfy."""
-    seen = len(np.unique(data.labels[data.labels >= 0]))
+    known = data.labels >= 0
     numbers = data.x[:0] if data.x.dtype == np.uint8 else data.x  # [n, d]; images hold whole levels
-    findings = [
-        _compare(data.name, "classes with an example", str(len(data.classes)), str(seen), named.notes.get("seen")),
-        _compare(data.name, "non-finite rows", "0", str(int((~np.isfinite(numbers)).any(1).sum()))),
+    counts = [
+        ("classes with an example", len(data.classes), len(np.unique(data.labels[known])), "seen"),
+        ("non-finite rows", 0, int((~np.isfinite(numbers)).any(1).sum()), ""),
     ]
     if data.candidates is not None:
-        known = data.labels >= 0
         outside = int((~data.candidates[known, data.labels[known]]).sum())
         empty = int((~data.candidates.any(1)).sum())
-        findings += [
-            _compare(data.name, "true label outside its set", "0", str(outside), named.notes.get("outside")),
-            _compare(data.name, "empty sets", "0", str(empty)),
-        ]
-    return findings
+        counts += [("true label outside its set", 0, outside, "outside"), ("empty sets", 0, empty, "")]
+    return [_compare(data.name, what, str(due), str(got), named.notes.get(note)) for what, due, got, note in counts]
