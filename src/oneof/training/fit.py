@@ -258,12 +258,7 @@ def _bytes_of(one: nn.Module, training: Training, shape: tuple[int, ...]) -> int
 
 
 def _fit_stack(
-    problem: Problem,
-    stack: Stack,
-    seeds: list[int],
-    choose: str,
-    title: str | None,
-    keeper: Keeper | None,
+    problem: Problem, stack: Stack, seeds: list[int], choose: str, title: str | None, keeper: Keeper | None
 ) -> Fit:
     _check_choice(choose, problem)
     state = begin(problem, stack, seeds)
