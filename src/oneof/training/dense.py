@@ -16,7 +16,7 @@ from torch import Tensor
 
 from oneof.training.packed import Packed, pack
 from oneof.training.processes import Crew
-from oneof.training.tables import Fallen, Stored, rows_at
+from oneof.training.tables import Stored, rows_at
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,11 +106,16 @@ class Dense:
         weight = torch.as_tensor(numbers).to(named.device, dtype) * named
         return Dense(torch.where(named, log(weight, weight.amax(-1, keepdim=True)), 0.0))
 
-    def falls(self, margins: Callable[..., Tensor], seen: Dense, threshold: Tensor) -> Iterator[Fallen]:
-        """What falls, some rows at a time, where margins(sets, seen, threshold) are above zero."""
+    def falls(
+        self, margins: Callable[..., Tensor], seen: Dense, threshold: Tensor
+    ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+        """What falls, some rows at a time, where margins(sets, seen, threshold) are above zero.
+
+        Where in `values` (a mask, or positions), by which margins, and how many [t].
+        """
         margin = margins(self.values, seen.values, threshold)
         falls = margin > 0
-        yield Fallen(falls, margin[falls], falls.sum((1, 2)))
+        yield falls, margin[falls], falls.sum((1, 2))
 
     def stored(self, name: str) -> Iterator[Stored]:
         """The tensors that change during training."""

@@ -38,11 +38,11 @@ def event(rule: Purify, candidates: Table, state: Purification, crew: Crew, labe
         return rule.remove(sets, none._replace(seen=seen, threshold=threshold))[1]
 
     removed = torch.zeros_like(state.threshold)
-    for fallen in candidates.falls(margins, state.seen, state.threshold):  # type: ignore[arg-type]
-        candidates.values[fallen.at] = False
-        state.fell.values[fallen.at] = state.round + 1
-        state.margin.values[fallen.at] = fallen.margin
-        removed += fallen.removed
+    for at, margin, count in candidates.falls(margins, state.seen, state.threshold):  # type: ignore[arg-type]
+        candidates.values[at] = False
+        state.fell.values[at] = state.round + 1
+        state.margin.values[at] = margin
+        removed += count
     (removed,) = crew.total([removed])
     after = rule.advance(none, none.seen, removed / labels)
     for stored in state.seen.stored("seen"):
