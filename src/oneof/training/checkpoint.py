@@ -33,10 +33,7 @@ KEPT = 2
 
 
 class Keeper:
-    """Saves a run to a folder every so many seconds, and brings it back.
-
-    A checkpoint holds the rows of all of a crew's processes, so that any number of them resumes it.
-    """
+    """Saves a run every so many seconds, with the rows of all processes: any number of them brings it back."""
 
     def __init__(self, folder: Path, setting: dict[str, Any], every: float, crew: Crew = Crew()) -> None:  # noqa: B008
         self.folder = folder
@@ -84,7 +81,7 @@ class Keeper:
 def cut_as_before(
     trials: Sequence[Trial], each: int, limit: int, checkpoint: str | Path | None, crew: Crew
 ) -> list[Sequence[Trial]]:
-    """Stacks of as many trials of `each` bytes as fit under the limit, as even as can be; a crew gets some for each process.
+    """Stacks of as many trials of `each` bytes as the limit allows, about even; a crew gets some for each process.
 
     A resumed run is cut as it was, whatever memory is free now.
 

@@ -97,10 +97,7 @@ class Dense:
         return tuple(map(Dense, memory)) if isinstance(memory, tuple) else Dense(memory)
 
     def weighed(self, weights: Any, dtype: torch.dtype, log: Callable[[Tensor, Tensor], Tensor]) -> Dense:
-        """log(weight, largest of its row) of weights [n, c], an array or CSR, at the labels of these sets; zero elsewhere.
-
-        Dense sets that differ between trials share one table: it has the labels of any.
-        """
+        """log(weight, largest of its row) of weights [n, c] at the labels of any trial's set; zero elsewhere."""
         numbers = np.asarray(weights.toarray() if hasattr(weights, "toarray") else weights, dtype=np.float64)
         named = self.values.any(0, keepdim=True)
         weight = torch.as_tensor(numbers).to(named.device, dtype) * named
@@ -109,10 +106,7 @@ class Dense:
     def falls(
         self, margins: Callable[..., Tensor], seen: Dense, threshold: Tensor
     ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-        """What falls, some rows at a time, where margins(sets, seen, threshold) are above zero.
-
-        Where in `values` (a mask, or positions), by which margins, and how many [t].
-        """
+        """What falls, by margins(sets, seen, threshold) above zero: where in the values, the margins, how many [t]."""
         margin = margins(self.values, seen.values, threshold)
         falls = margin > 0
         yield falls, margin[falls], falls.sum((1, 2))

@@ -205,7 +205,7 @@ def _dense(sets: Table, method: Method, prior: Prior, device: torch.device) -> D
 
 
 def _origin(x: Any, trials: Sequence[Trial]) -> NDArray[np.float64] | None:
-    """Column medians, where double precision is about to be rounded: a time stamp would lose its digits. Scaling undoes the shift."""
+    """Column medians, where float64 is about to be rounded: a time stamp would lose digits. Scaling undoes this."""
     if isinstance(x, (Tensor, RowsOnDisk)):
         return None
     values = np.asarray(x)

@@ -14,7 +14,7 @@ COMPILED = 32  # weights up to which a step is compiled: inductor's time grows w
 
 @dataclass(frozen=True)
 class SGD:
-    """Stochastic gradient descent with momentum: v <- mu v + g + decay w;  w <- w - lr v. May be captured as a graph."""
+    """Stochastic gradient descent with momentum: v <- mu v + g + decay w;  w <- w - lr v. Graphs may capture it."""
 
     momentum: float = 0.9
 

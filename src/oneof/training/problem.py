@@ -89,10 +89,7 @@ class Problem(NamedTuple):
         return x if self.shift is None or self.scale is None else (x - self.shift) * self.scale
 
     def views(self, rows: Tensor, generators: list[torch.Generator], parts: Sequence[Part] | None = None) -> Tensor:
-        """What the networks are trained on [v, t, b, ...]: of images every view, each with its own draws; of features one.
-
-        `parts`: the rows of each trial are part of a larger batch, for all of which is drawn.
-        """
+        """What networks are trained on [v, t, b, ...]: of images every view, with its own draws; of features one."""
         if self.augment is None:
             return self.features(rows)[None]
         draws = zip(rows, generators, parts or [None] * len(rows), strict=True)  # type: ignore[list-item]
@@ -154,7 +151,7 @@ class Problem(NamedTuple):
         return self.outputs(stack, rows[:, slice(*self.crew.owned(rows.shape[1]))])
 
     def outputs(self, stack: Stack, own: Tensor, part: str = "") -> Tensor:
-        """What the networks, or a part of them, give of every process's own rows in evaluation mode, some rows at a time."""
+        """What the networks, or a part of them, give of every process's own rows, in evaluation mode and in blocks."""
         size = block_size(self.x, len(own))
         with stack.evaluating():
             starts = range(0, max(own.shape[1], 1), size)

@@ -18,10 +18,7 @@ from oneof.training.tables import each, parts, rows_at
 def step(
     problem: Problem, state: State, observing: bool, at: Tensor, lr: Tensor, mixing: Tensor, epoch: Tensor
 ) -> None:
-    """A step on the rows at these positions [t, b] of the tables: loss, update of the network, of the memory, of what POP sees.
-
-    lr and mixing [t]; epoch 0-dim. Adds the batch's losses to `state.loss`. Of a crew's processes each takes the rows it owns.
-    """
+    """Loss and updates of the rows at these positions [t, b], or of this process's own; lr, mixing [t]; epoch 0-dim."""
     method, stack, beside = problem.method, state.stack, Beside(at.device)
     ours = portion(problem, at)
     at = at if ours is None else ours.at
@@ -50,7 +47,7 @@ def step(
     if not late:
         with beside, torch.no_grad():
             _remember(problem, state, observing, ours, at, batch.candidates, done.logits, done.memory)
-    losses = done.loss if ours is None else ours.counted(done.loss)
+    losses = done.loss if ours is None else done.loss.where(ours.own, 0.0)  # nothing for fillers
     gradients = stack.gradients(losses.mean(1).sum() if ours is None else losses.sum() / ours.size)
     with torch.no_grad():
         *gradients, loss = problem.crew.total([*gradients, losses.sum(1)])
