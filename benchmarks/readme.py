@@ -178,7 +178,9 @@ def tables_page() -> str:
         scores = tables.scores_of(number, wanted, rows, SEEDS)
         parts.append(f"## Table {number}")
         parts.append(
-            tables.markdown(number, wanted, tables.lines(number, wanted, scores, wanted.datasets, list(wanted.systems)))
+            tables.whole(
+                number, wanted, tables.lines(number, wanted, scores, wanted.datasets, list(wanted.systems)), "markdown"
+            )
         )
         for rule in ("covering", "approximated", "oracle"):
             gains = tables.gains(wanted, scores, rule)

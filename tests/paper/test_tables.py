@@ -351,9 +351,9 @@ def scores():
 
 def test_markdown_holds_ours_the_papers_and_the_difference(scores):
     some = tables.lines(4, TABLES[4], scores, ["lost"], ["cc"])
-    text = tables.markdown(4, TABLES[4], some)
+    text = tables.whole(4, TABLES[4], some, "markdown")
     assert "| Lost | CC | 72.00 ± 1.58 | 72.00 ± 1.58 | 72.00 ± 1.58 | 63.54 ± 0.25 | +8.46 | 5 |" in text
-    assert r"72.00 $\pm$ 1.58 & 63.54 $\pm$ 0.25 & +8.46 & 5 \\" in tables.latex(4, TABLES[4], some)
+    assert r"72.00 $\pm$ 1.58 & 63.54 $\pm$ 0.25 & +8.46 & 5 \\" in tables.whole(4, TABLES[4], some, "latex")
 
 
 def test_gains_are_paired_and_corrected(scores):
@@ -433,7 +433,7 @@ def test_lines_show_other_kinds_of_sets_below_and_count_what_is_filled():
     scores = tables.scores_of(1, TABLES[1], rows, [100])
     some = tables.lines(1, TABLES[1], scores, ["mnist", "cifar10"], list(TABLES[1].systems))
     assert tables.filled(some) == "Filled: 1 of 20 cells of the paper."
-    text = tables.markdown(1, TABLES[1], some)
+    text = tables.whole(1, TABLES[1], some, "markdown")
     assert "| data set | system | last epoch | oracle | paper (oracle) |" in text  # no number twice
     assert (
         "| CIFAR-10, hard sets | CC | 90.00 | 91.00 | 76.17 ± 0.11 | +14.83 | 1 |" in text

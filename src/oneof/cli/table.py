@@ -168,7 +168,7 @@ def _show(asked: Asked, form: str) -> None:
     files = [file for file in (asked.rows, asked.rows.with_name("images.jsonl")) if file.exists()]
     scores = tables.scores_of(number, wanted, [row for file in files for row in read(file)], asked.seeds)
     some = tables.lines(number, wanted, scores, asked.names, asked.systems)
-    typer.echo(getattr(tables, form)(number, wanted, some))
+    typer.echo(tables.whole(number, wanted, some, form))
     for rule in tables.HEADS:
         gains = tables.gains(wanted, scores, rule)
         if gains:

@@ -1,6 +1,6 @@
 """A table of the paper with our rows beside it: Markdown, LaTeX, or for the terminal."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby, product
 from textwrap import fill
 from typing import NamedTuple
@@ -28,6 +28,14 @@ class Line(NamedTuple):
     ours: dict[str, list[float]]  # rule -> accuracies of the seeds
     paper: Printed | None
 
+    @property
+    def name(self) -> str:
+        return self.dataset.split("/")[0]
+
+    @property
+    def title(self) -> str:
+        return ", ".join([NAMED[self.name].title, *self.dataset.split("/")[1:]])
+
 
 def scores_of(number: int, table: Table, rows: Iterable[Row], seeds: Iterable[int]) -> Scores:
     """Accuracies of the rows that belong to this table: of its settings and these seeds; of a row obtained twice the first."""
@@ -40,19 +48,14 @@ def scores_of(number: int, table: Table, rows: Iterable[Row], seeds: Iterable[in
     }
     scores: dict[tuple[str, str, str], dict[int, float]] = {}
     for row in rows:
-        if row["seed"] in asked:
-            for key, accuracy in _entries(row, number, titles):
-                scores.setdefault(key, {}).setdefault(row["seed"], 100 * accuracy)
+        said = {}
+        if row.get("kind") == "chosen" and row["setting"] in titles:  # of a search, by one rule
+            said = {(row["dataset"], titles[row["setting"]], row["rule"]): row["accuracy"]}
+        elif number in (1, 3) and "difficulty" in row and (place := _place(row, number)):  # of images
+            said = {(*place, "last"): row["accuracy"], (*place, "oracle"): row["by_oracle"]["accuracy"]}
+        for key, accuracy in said.items() if row["seed"] in asked else ():
+            scores.setdefault(key, {}).setdefault(row["seed"], 100 * accuracy)
     return scores
-
-
-def _entries(row: Row, number: int, titles: Mapping[str, str]) -> Iterator[tuple[tuple[str, str, str], float]]:
-    """What a row says: of a search the choice of one rule, of images the last epoch and the oracle's."""
-    if row.get("kind") == "chosen" and row["setting"] in titles:
-        yield (row["dataset"], titles[row["setting"]], row["rule"]), row["accuracy"]
-    elif number in (1, 3) and "difficulty" in row and (place := _place(row, number)):
-        yield (*place, "last"), row["accuracy"]
-        yield (*place, "oracle"), row["by_oracle"]["accuracy"]
 
 
 KINDS = {
@@ -93,34 +96,27 @@ def lines(number: int, table: Table, scores: Scores, datasets: Sequence[str], sy
 
 def filled(some: Sequence[Line]) -> str:
     """How many of the paper's cells have rows of ours beside them: on sets drawn as the paper's, whatever the views and length."""
-    cells = {(_name(line), line.system) for line in some if line.paper and "as printed" not in line.system}
-    done = {(_name(line), line.system) for line in some if line.ours and "hard sets" not in line.dataset}  # fmt: skip
+    cells = {(line.name, line.system) for line in some if line.paper and "as printed" not in line.system}
+    done = {(line.name, line.system) for line in some if line.ours and "hard sets" not in line.dataset}
     return f"Filled: {len(cells & done)} of {len(cells)} cells of the paper."
-
-
-def _name(line: Line) -> str:
-    return line.dataset.split("/")[0]
 
 
 def waits(number: int, some: Sequence[Line]) -> list[str]:
     """Why cells are empty, a line for each data set and reason."""
     reasons: dict[tuple[str, str], list[str]] = {}
-    for line in some:
-        if not line.ours:
-            there = [_title(one.dataset).partition(", ")[2] for one in some if one.ours and _name(one) == line.dataset and one.system == line.system]  # fmt: skip
-            why = _reason(number, line.dataset) + (f" So far only: {'; '.join(there)}." if there else "")
-            reasons.setdefault((line.dataset, why), []).append(line.system)
+    for line in (one for one in some if not one.ours):
+        on_table, known = line.dataset in REAL, NAMED[line.dataset]
+        why = f"the data are not at hand here; take them by hand from {known.address}."
+        if known.checksums:
+            command = f"oneof table {number} --datasets {line.dataset}{'' if on_table else ' --device cuda'}"
+            why = f"{'' if on_table else 'GPU time, '}not run yet; '{command}' does it."
+        rest = [one for one in some if one.ours and (one.name, one.system) == (line.dataset, line.system)]
+        if rest:
+            why += f" So far only: {'; '.join(one.title.partition(', ')[2] for one in rest)}."
+        reasons.setdefault((line.title, why), []).append(line.system)
     every = len({line.system for line in some})
     named = {key: "all" if len(systems) == every else ", ".join(systems) for key, systems in reasons.items()}
-    return [f"Empty: {_title(dataset)} ({named[dataset, why]}): {why}" for dataset, why in reasons]
-
-
-def _reason(number: int, dataset: str) -> str:
-    if not NAMED[dataset].checksums:
-        return f"the data are not at hand here; take them by hand from {NAMED[dataset].address}."
-    where = "" if dataset in REAL else " --device cuda"
-    what = "not run yet" if dataset in REAL else "GPU time, not run yet"
-    return f"{what}; 'oneof table {number} --datasets {dataset}{where}' does it."
+    return [f"Empty: {title} ({which}): {why}" for (title, why), which in named.items()]
 
 
 def header(some: Sequence[Line]) -> list[str]:
@@ -133,56 +129,44 @@ def _rules(some: Sequence[Line]) -> list[str]:
 
 
 def cells(line: Line, shown: Sequence[str]) -> list[str]:
-    """A line as text, with a cell for each rule that is shown."""
-    by_rule = [_spread(line.ours[rule]) if rule in line.ours else "" for rule in shown]
+    """A line as text, with a cell for each rule that is shown: mean and deviation, which one seed has not."""
+    spread = {rule: f" ± {np.std(own, ddof=1):.2f}" if len(own) > 1 else "" for rule, own in line.ours.items()}
+    by_rule = [f"{np.mean(line.ours[rule]):.2f}{spread[rule]}" if rule in line.ours else "" for rule in shown]
     paper = f"{line.paper.mean:.2f} ± {line.paper.std:.2f}" if line.paper else ""
     apart = f"{np.mean(line.ours['oracle']) - line.paper.mean:+.2f}" if line.paper and "oracle" in line.ours else ""
-    return [
-        _title(line.dataset),
-        line.system,
-        *by_rule,
-        paper,
-        apart,
-        str(max(map(len, line.ours.values()), default=0)),
-    ]
-
-
-def _spread(values: list[float]) -> str:
-    """Mean and deviation; of one seed there is no deviation."""
-    return f"{np.mean(values):.2f}" + (f" ± {np.std(values, ddof=1):.2f}" if len(values) > 1 else "")
-
-
-def _title(dataset: str) -> str:
-    name, *apart = dataset.split("/")
-    return ", ".join([NAMED[name].title, *apart])
+    count = max(map(len, line.ours.values()), default=0)
+    return [line.title, line.system, *by_rule, paper, apart, str(count)]
 
 
 def notes(number: int, some: Sequence[Line]) -> list[str]:
     """What stands below a table: how many cells have rows, how ours were chosen, what is missing, what is wrong in print."""
     how = ["Ours: mean ± std over seeds, each with its own split and initialisation; one seed has no std."]
     if "covering" in (shown := _rules(some)):
-        titles = " and ".join(one.title for one in CRITERIA.values())
-        how.append(f"{titles.capitalize()} choose the setting by held-out sets, without a true label, and take the last epoch.")  # fmt: skip
+        titles = " and ".join(one.title for one in CRITERIA.values()).capitalize()
+        how.append(f"{titles} choose the setting by held-out sets, without a true label, and take the last epoch.")
     if "last" in shown:
         how.append("On images with a network of their own, settings are fixed, and the last epoch is taken.")
     how.append("The oracle, as the paper, looks at held-out true labels.")
     return [filled(some), " ".join(how), *waits(number, some), *(f"Paper: {note}" for note in errata(number))]
 
 
-def markdown(number: int, table: Table, some: Sequence[Line]) -> str:
-    """The table in Markdown, with its notes."""
-    rows = [cells(line, _rules(some)) for line in some if line.ours]
-    title = f"**Table {number}: {table.title}**"
-    return f"{title}\n\n{typeset(header(some), rows, 'markdown')}\n\n{listed(notes(number, some), 'markdown')}"
+def whole(number: int, table: Table, some: Sequence[Line], form: str) -> str:
+    """The table with its notes: in Markdown, in LaTeX with these as comments, or for a terminal of 80 columns."""
+    rows, head = [cells(line, _rules(some)) for line in some if line.ours], header(some)
+    title, below = f"Table {number}: {table.title}", notes(number, some)
+    if form == "markdown":
+        return f"**{title}**\n\n{typeset(head, rows, form)}\n\n{listed(below, form)}"
+    if form == "latex":
+        return f"{listed([title, *below], form)}\n{typeset(head, rows, form)}"
+    rows = [[cell.replace(" ± ", "±").replace(" as printed", " printed") for cell in row] for row in rows]
+    first, *aligned = typeset(head[1:], [row[1:] for row in rows], form).splitlines()
+    parts = [title, "", f" {first}"]
+    for name, block in groupby(zip(rows, aligned, strict=True), key=lambda pair: pair[0][0]):
+        parts += [name, *(f" {line}" for _, line in block)]  # a block for each data set
+    return "\n".join([*parts, "", listed(["Differs: oracle - paper. n: seeds.", *below], form)])
 
 
-def latex(number: int, table: Table, some: Sequence[Line]) -> str:
-    """The table in LaTeX (booktabs), with its title and notes as comments."""
-    rows = [cells(line, _rules(some)) for line in some if line.ours]
-    above = [f"Table {number}: {table.title}", *notes(number, some)]
-    return f"{listed(above, 'latex')}\n{typeset(header(some), rows, 'latex')}"
-
-
+TEX = str.maketrans({"&": r"\&", "%": r"\%", "_": r"\_", "±": r"$\pm$"})
 SHORT = {  # heads where columns are scarce
     "covering rate": "covering", "approximated accuracy": "approx.", "paper (oracle)": "paper", "oracle - paper": "differs",
     "trials": "n", "p (Wilcoxon)": "Wilcoxon", "effect size": "effect",
@@ -199,7 +183,7 @@ def typeset(head: Sequence[str], rows: Sequence[Sequence[str]], form: str) -> st
     if form == "markdown":
         lines = [f"| {' | '.join(row)} |" for row in (head, *rows)]
         return "\n".join([lines[0], f"|{'---|' * len(head)}", *lines[1:]])
-    body = [" & ".join(_tex(cell) for cell in row) + r" \\" for row in (head, *rows)]
+    body = [" & ".join(cell.translate(TEX) for cell in row) + r" \\" for row in (head, *rows)]
     begin = r"\begin{tabular}{ll" + "r" * (len(head) - 2) + "}"
     return "\n".join([begin, r"\toprule", body[0], r"\midrule", *body[1:], r"\bottomrule", r"\end{tabular}"])
 
@@ -209,27 +193,6 @@ def listed(some: Sequence[str], form: str) -> str:
     if form == "text":
         return "\n".join(fill(note, 79, initial_indent="- ", subsequent_indent="  ") for note in some)
     return "\n".join(f"{'%' if form == 'latex' else '-'} {note}" for note in some)
-
-
-def _tex(text: str) -> str:
-    for plain, tex in (("&", r"\&"), ("%", r"\%"), ("_", r"\_"), ("±", r"$\pm$")):
-        text = text.replace(plain, tex)
-    return text
-
-
-def text(number: int, table: Table, some: Sequence[Line]) -> str:
-    """The table for a terminal of 80 columns: a block for each data set, then the notes."""
-    rows = [
-        [cell.replace(" ± ", "±").replace(" as printed", " printed") for cell in cells(line, _rules(some))]
-        for line in some
-        if line.ours
-    ]
-    head, *aligned = typeset(header(some)[1:], [row[1:] for row in rows], "text").splitlines()
-    parts = [f"Table {number}: {table.title}", "", f" {head}"]
-    for title, block in groupby(zip(rows, aligned, strict=True), key=lambda row: row[0][0]):
-        parts += [title, *(f" {line}" for _, line in block)]
-    below = ["Differs: oracle - paper. n: seeds.", *notes(number, some)]
-    return "\n".join([*parts, "", listed(below, "text")])
 
 
 class Gain(NamedTuple):
@@ -258,7 +221,7 @@ def gains_text(some: Sequence[Gain], rule: str, form: str = "markdown") -> str:
     above = sum(gain.paired.gain > 0 for gain in some)
     head = ["data set", "system", "gain", "p (t)", "p (Holm)", "p (Wilcoxon)", "effect size", "seeds"]
     body = [
-        [_title(one.dataset), one.system, f"{one.paired.gain:+.2f}", f"{one.paired.t_p:.2g}", f"{one.holm_p:.2g}",
+        [NAMED[one.dataset].title, one.system, f"{one.paired.gain:+.2f}", f"{one.paired.t_p:.2g}", f"{one.holm_p:.2g}",
          f"{one.paired.wilcoxon_p:.2g}", f"{one.paired.effect:+.2f}", str(one.paired.n)]
         for one in some
     ]  # fmt: skip

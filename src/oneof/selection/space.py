@@ -20,7 +20,7 @@ from oneof.purify import Pop, Purify
 from oneof.selection.learners import LEARNERS, Trees
 from oneof.selection.leave_one_out import Kernel
 from oneof.storage.did_you_mean import did_you_mean
-from oneof.training.optimize import SGD, Optimizer
+from oneof.training.optimize import SGD
 from oneof.training.set_input import as_tensor
 
 SEEN: dict[str, Beside] = {
@@ -75,7 +75,7 @@ class Space:
     margin: float = 0.3  # a label falls beforehand when another leads it by so much in what the other rows say
     method: Method = BalancedProden()  # noqa: RUF009 - frozen
     purify: Purify | None = Pop()  # noqa: RUF009 - frozen
-    optimizer: Optimizer = SGD()  # noqa: RUF009 - frozen
+    optimizer: SGD = SGD()  # noqa: RUF009 - frozen
     mixup: float = 1.0
     noise: float = 0.0
     batch: int | None = None  # None: a tenth of the rows, 16 to 80; more for more than 8,000 rows; all about equal

@@ -25,7 +25,7 @@ from oneof.training.problem import Problem
 from oneof.training.processes import Crew
 from oneof.training.state import Best, Record, State
 from oneof.training.tables import Stored, parts
-from oneof.training.trials import Trial, cut
+from oneof.training.trials import Trial
 from oneof.version import __version__
 
 FORMAT = 3
@@ -33,10 +33,7 @@ KEPT = 2
 
 
 class Keeper:
-    """Saves a run to a folder every so many seconds, and brings it back.
-
-    A checkpoint holds the rows of all of a crew's processes, so that any number of them resumes it.
-    """
+    """Saves a run every so many seconds, with the rows of all processes: any number of them brings it back."""
 
     def __init__(self, folder: Path, setting: dict[str, Any], every: float, crew: Crew = Crew()) -> None:  # noqa: B008
         self.folder = folder
@@ -49,14 +46,15 @@ class Keeper:
     def restore(self, state: State, best: Best) -> list[Record]:
         """Put the newest whole checkpoint into the state; its history, empty if there is none."""
         for path in sorted(self.folder.glob("step-*.json"), reverse=True):
-            found = _read(path)
-            if found is None:
+            try:
+                facts, content = json.loads(path.read_text()), path.with_suffix(".safetensors").read_bytes()
+                whole = hashlib.sha256(content).hexdigest() == facts["sha256"]
+            except (OSError, ValueError, LookupError, TypeError):  # a file is missing, or cut short
                 continue
-            facts, tensors = found
-            difference = first_difference(facts["identity"], self.identity)
-            if difference:
-                raise _another_run(self.folder, difference)
-            return _unpack(facts, tensors, state, best, self.crew)
+            if whole:
+                if difference := first_difference(facts["identity"], self.identity):
+                    raise _another_run(self.folder, difference)
+                return _unpack(facts, load(content), state, best, self.crew)
         return []
 
     def save(self, state: State, best: Best, history: list[Record], *, now: bool = False) -> None:
@@ -65,33 +63,34 @@ class Keeper:
             return
         facts, tensors = _pack(state, best, history, self.crew)
         self.saved_at = time.monotonic()
-        if self.crew.rank == 0:
-            self._write(state, facts, tensors)
-
-    def _write(self, state: State, facts: dict[str, Any], tensors: dict[str, Tensor]) -> None:
+        if self.crew.rank > 0:
+            return
         content = save({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()})
         facts |= {"identity": self.identity, "sha256": hashlib.sha256(content).hexdigest()}
         name = f"step-{state.epoch:06d}-{state.position:09d}"
-        with written_beside(self.folder / f"{name}.safetensors") as file:
-            file.write(content)
-        with written_beside(self.folder / f"{name}.json") as file:
-            file.write(json.dumps(facts).encode())
-        self._forget_old()
-
-    def _forget_old(self) -> None:
+        for ending, written in (("safetensors", content), ("json", json.dumps(facts).encode())):
+            with written_beside(self.folder / f"{name}.{ending}") as file:
+                file.write(written)
         for path in sorted(self.folder.glob("step-*.json"))[:-KEPT]:
             path.unlink()  # first: tensors without it are no checkpoint
-        whole = {path.stem for path in self.folder.glob("step-*.json")}
         for path in self.folder.glob("step-*.safetensors"):
-            if path.stem not in whole:
+            if not path.with_suffix(".json").exists():
                 path.unlink()
 
 
 def cut_as_before(
     trials: Sequence[Trial], each: int, limit: int, checkpoint: str | Path | None, crew: Crew
 ) -> list[Sequence[Trial]]:
-    """The trials cut into stacks; a resumed run is cut as it was, whatever memory is free now. A crew gets some for each process."""
-    stacks = cut(trials, each, crew.agreed(limit) // crew.size)
+    """Stacks of as many trials of `each` bytes as the limit allows, about even; a crew gets some for each process.
+
+    A resumed run is cut as it was, whatever memory is free now.
+
+    >>> [len(part) for part in cut_as_before([Trial()] * 7, 10, 35, None, Crew())]
+    [3, 3, 1]
+    """
+    most = max(1, crew.agreed(limit) // crew.size // max(1, each))
+    size = -(-len(trials) // -(-len(trials) // most))
+    stacks = [trials[start : start + size] for start in range(0, len(trials), size)]
     if 1 < crew.size <= len(trials):
         count = min(len(trials), -(-len(stacks) // crew.size) * crew.size)
         stacks = [trials[slice(*Crew(i, count).owned(len(trials)))] for i in range(count)]
@@ -99,28 +98,22 @@ def cut_as_before(
         return stacks
     note = Path(checkpoint) / "stacks.json"
     if note.exists():
-        sizes = _sizes(note)
-        if sum(sizes) != len(trials):
-            raise _another_run(checkpoint, f"it has {sum(sizes)} trials, now {len(trials)}")
-        ends = list(accumulate(sizes, initial=0))
+        try:
+            ends = list(accumulate(map(int, json.loads(note.read_text())), initial=0))
+        except (ValueError, TypeError) as error:
+            raise ValueError(f"{note} must hold the sizes of the stacks; it is damaged. Delete its folder.") from error
+        if ends[-1] != len(trials):
+            raise _another_run(checkpoint, f"it has {ends[-1]} trials, now {len(trials)}")
         return [trials[a:b] for a, b in pairwise(ends)]
     note.parent.mkdir(parents=True, exist_ok=True)
-    if crew.rank > 0:
-        return stacks
-    with written_beside(note) as file:
-        file.write(json.dumps([len(some) for some in stacks]).encode())
+    if crew.rank == 0:
+        with written_beside(note) as file:
+            file.write(json.dumps([len(some) for some in stacks]).encode())
     return stacks
 
 
 def _another_run(folder: str | Path, how: str) -> ValueError:
     return ValueError(f"{folder} holds a checkpoint of another run: {how}. Give another folder, or delete this one.")
-
-
-def _sizes(note: Path) -> list[int]:
-    try:
-        return [int(size) for size in json.loads(note.read_text())]
-    except (ValueError, TypeError) as error:
-        raise ValueError(f"{note} must hold the sizes of the stacks; it is damaged. Delete its folder.") from error
 
 
 def fingerprint(problem: Problem) -> str:
@@ -134,18 +127,6 @@ def fingerprint(problem: Problem) -> str:
             for block in rows.blocks() if isinstance(rows, RowsOnDisk) else (rows,):
                 digest.update(block.cpu().contiguous().numpy().data)
     return digest.hexdigest()[:16]
-
-
-def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]] | None:
-    """A checkpoint by its JSON file; None if either file is missing, cut short or changed."""
-    try:
-        facts = json.loads(path.read_text())
-        content = path.with_suffix(".safetensors").read_bytes()
-    except (OSError, ValueError):
-        return None
-    if not isinstance(facts, dict) or hashlib.sha256(content).hexdigest() != facts.get("sha256"):
-        return None
-    return facts, load(content)
 
 
 def _stored(state: State, best: Best) -> Iterator[Stored]:

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from oneof.training.packed import Packed, pack
 from oneof.training.processes import Crew
-from oneof.training.tables import Fallen, Stored, rows_at
+from oneof.training.tables import Stored, rows_at
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,20 +97,19 @@ class Dense:
         return tuple(map(Dense, memory)) if isinstance(memory, tuple) else Dense(memory)
 
     def weighed(self, weights: Any, dtype: torch.dtype, log: Callable[[Tensor, Tensor], Tensor]) -> Dense:
-        """log(weight, largest of its row) of weights [n, c], an array or CSR, at the labels of these sets; zero elsewhere.
-
-        Dense sets that differ between trials share one table: it has the labels of any.
-        """
+        """log(weight, largest of its row) of weights [n, c] at the labels of any trial's set; zero elsewhere."""
         numbers = np.asarray(weights.toarray() if hasattr(weights, "toarray") else weights, dtype=np.float64)
         named = self.values.any(0, keepdim=True)
         weight = torch.as_tensor(numbers).to(named.device, dtype) * named
         return Dense(torch.where(named, log(weight, weight.amax(-1, keepdim=True)), 0.0))
 
-    def falls(self, margins: Callable[..., Tensor], seen: Dense, threshold: Tensor) -> Iterator[Fallen]:
-        """What falls, some rows at a time, where margins(sets, seen, threshold) are above zero."""
+    def falls(
+        self, margins: Callable[..., Tensor], seen: Dense, threshold: Tensor
+    ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+        """What falls, by margins(sets, seen, threshold) above zero: where in the values, the margins, how many [t]."""
         margin = margins(self.values, seen.values, threshold)
         falls = margin > 0
-        yield Fallen(falls, margin[falls], falls.sum((1, 2)))
+        yield falls, margin[falls], falls.sum((1, 2))
 
     def stored(self, name: str) -> Iterator[Stored]:
         """The tensors that change during training."""

@@ -23,7 +23,6 @@ def free_memory(device: torch.device) -> int:
 
 
 def best_device() -> torch.device:
-    """The GPU, if torch can use one; else the CPU."""
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
@@ -62,7 +61,6 @@ def on_this_card(value: Any) -> Any:
 
 
 def on_cpu(value: Any) -> Any:
-    """The value with what lies on a GPU on the CPU."""
     return _brought(value, "cpu")
 
 
@@ -77,10 +75,7 @@ def _brought(value: Any, where: Any) -> Any:
 
 @contextmanager
 def own_draws(seeds: Sequence[int], device: torch.device) -> Iterator[None]:
-    """Inside, torch's global generators follow from the seeds; afterwards they are as they were.
-
-    Only modules that draw by themselves, such as dropout, use them; a trial's own draws have generators of their own.
-    """
+    """Inside, torch's global generators, which modules such as dropout use, follow from the seeds; then as before."""
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
         torch.manual_seed(seeds[0])
         yield
@@ -100,10 +95,7 @@ def set_global_draws(state: Tensor, device: torch.device) -> None:
 
 
 class Beside:
-    """Inside `with`, work that may run beside what follows, on a second CUDA stream; after `join`, what follows may use it.
-
-    What the work reads must stay alive until then. On a CPU all runs in the order of the text.
-    """
+    """Work inside `with` may run on a second CUDA stream until `join`; what it reads must stay alive till then."""
 
     def __init__(self, device: torch.device) -> None:
         self.stream = torch.cuda.Stream(device) if device.type == "cuda" else None  # type: ignore[no-untyped-call]

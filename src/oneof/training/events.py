@@ -5,7 +5,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from oneof.purify import PopState, Purify, Removals
+from oneof.purify import Purify, Removals
 from oneof.training.dense import Table
 from oneof.training.processes import Crew
 
@@ -22,27 +22,24 @@ class Purification(NamedTuple):
 
 def begin_purifying(rule: Purify, candidates: Table) -> Purification:
     """What a rule remembers before the first epoch."""
-    none = _of_no_rows(rule, candidates)
+    none = rule.init(_no_rows(candidates))
     seen, margin = candidates.zeros(none.seen.dtype, rest=True), candidates.zeros(none.seen.dtype)
     return Purification(seen, none.threshold, 0, candidates.zeros(torch.int16), margin)
 
 
 def event(rule: Purify, candidates: Table, state: Purification, crew: Crew, labels: int) -> tuple[Tensor, Purification]:
-    """How many labels fell [t], and the state with which the next window opens.
-
-    A crew's processes hold an event together: each on its own rows, and of the n·c labels that all have, how many fell is summed.
-    """
-    none = _of_no_rows(rule, candidates)._replace(threshold=state.threshold, round=state.round)
+    """How many of the labels of all processes' rows fell [t], and the state with which the next window opens."""
+    none = rule.init(_no_rows(candidates))._replace(threshold=state.threshold, round=state.round)
 
     def margins(sets: Tensor, seen: Tensor, threshold: Tensor) -> Tensor:
         return rule.remove(sets, none._replace(seen=seen, threshold=threshold))[1]
 
     removed = torch.zeros_like(state.threshold)
-    for fallen in candidates.falls(margins, state.seen, state.threshold):  # type: ignore[arg-type]
-        candidates.values[fallen.at] = False
-        state.fell.values[fallen.at] = state.round + 1
-        state.margin.values[fallen.at] = fallen.margin
-        removed += fallen.removed
+    for at, margin, count in candidates.falls(margins, state.seen, state.threshold):  # type: ignore[arg-type]
+        candidates.values[at] = False
+        state.fell.values[at] = state.round + 1
+        state.margin.values[at] = margin
+        removed += count
     (removed,) = crew.total([removed])
     after = rule.advance(none, none.seen, removed / labels)
     for stored in state.seen.stored("seen"):
@@ -59,5 +56,5 @@ def removals(state: Purification, candidates: Table, crew: Crew) -> Removals:
     return Removals(trial, row, label, when, margin[at])  # narrow, since there may be many
 
 
-def _of_no_rows(rule: Purify, candidates: Table) -> PopState:
-    return rule.init(torch.empty(candidates.shape[0], 0, 1, dtype=torch.bool, device=candidates.values.device))
+def _no_rows(candidates: Table) -> Tensor:
+    return torch.empty(candidates.shape[0], 0, 1, dtype=torch.bool, device=candidates.values.device)

@@ -136,23 +136,21 @@ class Request:
 def _fit(x: Any, candidates: Any, asked: Request, crew: Crew) -> Fit:
     """`fit` in one process, or in one of a crew's."""
     place = _place(asked.device, crew)
-    asked = replace(asked, views=on_this_card(asked.views) if crew.size > 1 else asked.views)
-    trials, method, views = asked.trials, asked.method, asked.views
+    views = on_this_card(asked.views) if crew.size > 1 else asked.views
+    asked, trials, method = replace(asked, views=views), asked.trials, asked.method
     check_views(views, place)
     if not trials:
         raise ValueError("trials must hold at least one trial; got none.")
     origin = None if views else _origin(x, trials)
-    values = x if origin is None else np.asarray(x) - origin
-    features = as_features(values, torch.get_default_dtype(), place, views)
+    features = as_features(x if origin is None else np.asarray(x) - origin, torch.get_default_dtype(), place, views)
     sets = read_sets(candidates, len(features), len(trials), place)
     packed = method.packs and asked.prior.slack == 0 and worth_packing(sets, len(trials))
-    if not packed:
-        sets = _dense(sets, method, asked.prior, place)
+    sets = sets if packed else _dense(sets, method, asked.prior, place)
     shape, classes = tuple(features.shape[1:]), sets.shape[2]
-    build_one = partial(_network, method, asked.network, shape, classes)
     rows = {len(features if trial.rows is None else trial.rows) for trial in trials}
     one = _looked_at(asked, shape, classes, rows, place)
-    each = bytes_at_rest(sets, packed) + _bytes_of(one, asked.training, shape)
+    weights = sum(weight.numel() for weight in one.parameters())  # kept with gradients; and a batch's features
+    each = bytes_at_rest(sets, packed) + 4 * (6 * weights + 8 * asked.training.batch * math.prod(shape))  # roughly
     stacks = cut_as_before(trials, each, _limit(asked, one, place, crew), asked.checkpoint, crew)
     apart = len(stacks) >= crew.size  # whole stacks are dealt out; else all processes share the rows of every one
     if not apart:
@@ -161,16 +159,16 @@ def _fit(x: Any, candidates: Any, asked: Request, crew: Crew) -> Fit:
 
     def fit_one(number: int) -> Fit:
         some, start = stacks[number], sum(map(len, stacks[:number]))
-        own = sets.of_trials(start, start + len(some))
-        rest = (asked.purify, asked.training, views, asked.labels, place, packed, asked.prior)
-        problem = pose(features, own, some, method, *rest)
+        rest = (method, asked.purify, asked.training, views, asked.labels, place, packed, asked.prior)
+        problem = pose(features, sets.of_trials(start, start + len(some)), some, *rest)
         team = Crew() if apart else crew
         keeper = _keeper(number, asked, problem, some, team) if asked.checkpoint else None
         which = f" ({number + 1} of {len(stacks)})" if len(stacks) > 1 else ""
         title = None if crew.rank or asked.progress is None else asked.progress + which
         with own_draws(seeds := [trial.seed for trial in some], place):
             problem = problem.shared_with(team)
-            stack = build(build_one, seeds, place, problem.fast, [trial.start for trial in some])
+            make = partial(_network, method, asked.network, shape, classes)
+            stack = build(make, seeds, place, problem.fast, [trial.start for trial in some])
             return _fit_stack(problem, stack, seeds, asked.choose, title, keeper)
 
     fits = crew.each(fit_one, range(len(stacks))) if apart else [fit_one(number) for number in range(len(stacks))]
@@ -207,10 +205,7 @@ def _dense(sets: Table, method: Method, prior: Prior, device: torch.device) -> D
 
 
 def _origin(x: Any, trials: Sequence[Trial]) -> NDArray[np.float64] | None:
-    """Column medians, where features in double precision are about to be rounded: a time stamp would lose its digits.
-
-    Every scaling takes out a shift of its own afterwards, so this one has no other effect.
-    """
+    """Column medians, where float64 is about to be rounded: a time stamp would lose digits. Scaling undoes this."""
     if isinstance(x, (Tensor, RowsOnDisk)):
         return None
     values = np.asarray(x)
@@ -251,21 +246,16 @@ def _looked_at(asked: Request, shape: tuple[int, ...], classes: int, rows: set[i
     return one
 
 
-def _bytes_of(one: nn.Module, training: Training, shape: tuple[int, ...]) -> int:
-    """Roughly what a trial takes beside its tables: weights with their gradients, a batch's features."""
-    weights = sum(weight.numel() for weight in one.parameters())
-    return 4 * (6 * weights + 8 * training.batch * math.prod(shape))
-
-
 def _fit_stack(
-    problem: Problem,
-    stack: Stack,
-    seeds: list[int],
-    choose: str,
-    title: str | None,
-    keeper: Keeper | None,
+    problem: Problem, stack: Stack, seeds: list[int], choose: str, title: str | None, keeper: Keeper | None
 ) -> Fit:
-    _check_choice(choose, problem)
+    choices = ("last", *CRITERIA, "oracle")
+    if choose not in choices:
+        raise ValueError(f"choose must be one of {', '.join(choices)}; got {choose!r}.")
+    if choose != "last" and problem.held_out is None:
+        raise ValueError(f"choose={choose!r} needs held_out rows in every trial. Give them, or choose='last'.")
+    if choose == "oracle" and problem.labels is None:
+        raise ValueError("choose='oracle' needs labels. Give them, or choose without true labels.")
     state = begin(problem, stack, seeds)
     best = Best(state, choose)
     history = keeper.restore(state, best) if keeper else []
@@ -281,13 +271,3 @@ def _fit_stack(
     if keeper:
         keeper.save(state, best, history, now=True)
     return best.fit(problem, state, history)
-
-
-def _check_choice(choose: str, problem: Problem) -> None:
-    choices = ("last", *CRITERIA, "oracle")
-    if choose not in choices:
-        raise ValueError(f"choose must be one of {', '.join(choices)}; got {choose!r}.")
-    if choose != "last" and problem.held_out is None:
-        raise ValueError(f"choose={choose!r} needs held_out rows in every trial. Give them, or choose='last'.")
-    if choose == "oracle" and problem.labels is None:
-        raise ValueError("choose='oracle' needs labels. Give them, or choose without true labels.")

@@ -68,8 +68,10 @@ def _open_epoch(problem: Problem, state: State) -> None:
     _refresh(problem, state)
     draws = [torch.randperm(problem.total, generator=g, device=g.device) for g in state.generators]
     state.order = torch.stack(draws).to(problem.rows.device)
-    if problem.training.mixup:
-        state.mixing = _mixing_weights(problem, state)
+    if alpha := problem.training.mixup:  # NumPy has the Beta distribution, the trial's generator seeds it
+        seeds = [int(torch.randint(2**62, (), generator=g, device=g.device)) for g in state.generators]
+        weights = [np.random.default_rng(seed).beta(alpha, alpha, state.mixing.shape[1]) for seed in seeds]
+        state.mixing = torch.as_tensor(np.stack(weights), dtype=problem.lr.dtype, device=problem.lr.device)
     state.loss.zero_()
 
 
@@ -92,11 +94,18 @@ def _train(problem: Problem, state: State, replay: Replay) -> Iterator[None]:
 def _refresh(problem: Problem, state: State) -> None:
     """What a method does to whole tables before an epoch, written where the tables lie."""
     method, crew, kept = problem.method, problem.crew, each(lambda table: table.values, state.memory)
-    _write(parts(kept), parts(method.renew(kept, partial(_mean_of_rows, problem))))
+
+    def mean(rows: Tensor) -> Tensor:
+        """The mean [t, 1, ...] over all training rows, of which [t, n, ...] are this process's."""
+        if crew.size == 1:
+            return rows.mean(1, keepdim=True)
+        return crew.total([rows.sum(1, keepdim=True)])[0] / problem.total
+
+    _write(parts(kept), parts(method.renew(kept, mean)))
     if type(method).refresh is Method.refresh:  # then nobody looks at the rows of others
         return
     whole = each(crew.gathered_rows, kept)
-    features = partial(problem.body_features, state.stack)
+    features = partial(problem.outputs, state.stack, problem.rows, "body")
     memory, shared = method.refresh(state.stack, features, whole, state.shared, state.epoch)
     own, changed = slice(*crew.owned(problem.total)), zip(*map(parts, (kept, whole, memory)), strict=True)
     _write(parts(kept), [old if new is was else new[:, own] for old, was, new in changed])
@@ -107,21 +116,6 @@ def _write(tables: Sequence[Tensor], after: Sequence[Tensor]) -> None:
     for old, new in zip(tables, after, strict=True):
         if old is not new:
             old.copy_(new)
-
-
-def _mean_of_rows(problem: Problem, rows: Tensor) -> Tensor:
-    """The mean [t, 1, ...] over all training rows, of which [t, n, ...] are this process's."""
-    if problem.crew.size == 1:
-        return rows.mean(1, keepdim=True)
-    return problem.crew.total([rows.sum(1, keepdim=True)])[0] / problem.total
-
-
-def _mixing_weights(problem: Problem, state: State) -> Tensor:
-    """Beta(alpha, alpha) draws [t, steps] for an epoch; NumPy has the distribution, the trial's generator seeds it."""
-    alpha, steps = problem.training.mixup, state.mixing.shape[1]
-    seeds = [torch.randint(2**62, (), generator=g, device=g.device).item() for g in state.generators]
-    draws = np.stack([np.random.default_rng(int(seed)).beta(alpha, alpha, steps) for seed in seeds])
-    return torch.as_tensor(draws, dtype=problem.lr.dtype, device=problem.lr.device)
 
 
 def _purify(problem: Problem, state: State) -> Tensor | None:

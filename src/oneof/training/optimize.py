@@ -4,7 +4,6 @@ import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache
-from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -13,26 +12,18 @@ Tensors = Iterable[Tensor]
 COMPILED = 32  # weights up to which a step is compiled: inductor's time grows with their number, what it saves does not
 
 
-class Optimizer(Protocol):
-    """What `Training` takes: a frozen dataclass with these two. Both may be captured as a graph."""
-
-    def init(self, weights: Tensors) -> list[list[Tensor]]:
-        """A list of tensors for each weight [t, ...]."""
-
-    def step(self, weights: Tensors, gradients: Tensors, state: list[list[Tensor]], lr: Tensor, decay: Tensor) -> None:
-        """One step, written to weights and state in place; lr and decay [t]."""
-
-
 @dataclass(frozen=True)
 class SGD:
-    """Stochastic gradient descent with momentum: v <- mu v + g + decay w;  w <- w - lr v."""
+    """Stochastic gradient descent with momentum: v <- mu v + g + decay w;  w <- w - lr v. Graphs may capture it."""
 
     momentum: float = 0.9
 
     def init(self, weights: Tensors) -> list[list[Tensor]]:
+        """A list of tensors for each weight [t, ...]."""
         return [[torch.zeros_like(w)] for w in weights]
 
     def step(self, weights: Tensors, gradients: Tensors, state: list[list[Tensor]], lr: Tensor, decay: Tensor) -> None:
+        """One step, written to weights and state in place; lr and decay [t]."""
         if len(lr) == 1:  # few launches for all weights; compiled, one
             move = _compiled_move() if lr.is_cuda and len(state) <= COMPILED else _move
             speeds = [speed for (speed,) in state]

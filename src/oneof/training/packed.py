@@ -21,7 +21,7 @@ from scipy.sparse import csr_array
 from torch import Tensor
 
 from oneof.training.processes import Crew
-from oneof.training.tables import Fallen, Stored
+from oneof.training.tables import Stored
 
 BLOCK = 2**20
 """Cells that are worked on together."""
@@ -221,7 +221,9 @@ class Packed:
         largest = own.new_zeros(len(lengths)).scatter_reduce_(0, row, own, "amax")
         return Packed(self.cells, torch.where(named, log(own, largest[row]), 0.0))
 
-    def falls(self, margins: Callable[..., Tensor], seen: Packed, threshold: Tensor) -> Iterator[Fallen]:
+    def falls(
+        self, margins: Callable[..., Tensor], seen: Packed, threshold: Tensor
+    ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
         assert seen.rest is not None
         for block in self.cells.blocks():
             trial = block.rows // self.cells.shape[1]
@@ -233,7 +235,7 @@ class Packed:
             margin = margins(wide, sums, threshold[trial])[:, 0, :-1]  # each row as a trial, with its threshold
             falls = margin > 0
             count = torch.zeros_like(threshold).index_add_(0, trial, falls.sum(1).to(threshold.dtype))
-            yield Fallen(block.at[falls], margin[falls], count)
+            yield block.at[falls], margin[falls], count
 
     def stored(self, name: str) -> Iterator[Stored]:
         """The cells follow from the data."""

@@ -13,7 +13,6 @@ slack a label off the set counts there by its probability, so that a row whose m
 """
 
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -51,15 +50,14 @@ def log_prior(prior: Prior, sets: Table, dtype: torch.dtype) -> Table | None:
     """
     if prior.weights is None:
         return None
-    weights = _checked(prior.weights, *sets.shape[1:])
-    return sets.weighed(weights, dtype, partial(_logs, slack=prior.slack))
 
+    def logs(weights: Tensor, largest: Tensor) -> Tensor:
+        """Relative to the slack or, without one, to the row's largest weight; a row without votes has zeros."""
+        if prior.slack > 0:
+            return ((weights + prior.slack) / prior.slack).log()
+        return torch.where(largest > 0, (weights / largest.clamp_min(1e-30)).clamp_min(LEAST), 1.0).log()
 
-def _logs(weights: Tensor, largest: Tensor, slack: float) -> Tensor:
-    """Logs of weights, relative to the slack or, without one, to the row's largest; a row without votes has zeros."""
-    if slack > 0:
-        return ((weights + slack) / slack).log()
-    return torch.where(largest > 0, (weights / largest.clamp_min(1e-30)).clamp_min(LEAST), 1.0).log()
+    return sets.weighed(_checked(prior.weights, *sets.shape[1:]), dtype, logs)
 
 
 def _checked(weights: Any, n: int, c: int) -> Any:

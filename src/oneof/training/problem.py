@@ -13,13 +13,13 @@ from torch import Tensor
 
 from oneof.data.augment.views import Part, Plain, Views
 from oneof.data.on_disk import Features, RowsOnDisk, fitted_scaling
-from oneof.data.scaling import SCALINGS, Affine, Scaling
+from oneof.data.scaling import SCALINGS, Scaling
 from oneof.methods import Method
 from oneof.methods.base import first
 from oneof.purify import Purify, stacked
 from oneof.training.checks import check_images, check_labels, check_method, check_unscaled
 from oneof.training.dense import Dense, Table
-from oneof.training.optimize import SGD, Optimizer, Schedule, cosine
+from oneof.training.optimize import SGD, Schedule, cosine
 from oneof.training.prior import Prior, log_prior
 from oneof.training.processes import Crew
 from oneof.training.set_input import as_tensor, read_sets
@@ -34,7 +34,7 @@ class Training:
 
     epochs: int = 100
     batch: int = 100
-    optimizer: Optimizer = SGD()  # noqa: RUF009 - frozen
+    optimizer: SGD = SGD()  # noqa: RUF009 - frozen
     schedule: Schedule = cosine
     mixup: float = 0.0  # alpha of the Beta distribution of mixing weights; 0: no mixup
     noise: float = 0.0  # deviation of Gaussian noise on the scaled features
@@ -50,6 +50,10 @@ class Training:
     @property
     def alters_input(self) -> bool:
         return self.mixup > 0 or self.noise > 0
+
+
+Augment = Callable[[Tensor, torch.Generator, Part | None], Tensor]
+"""The views of a batch of images, which may be part of a larger one, for all of which is drawn."""
 
 
 class Problem(NamedTuple):
@@ -70,9 +74,7 @@ class Problem(NamedTuple):
     method: Method
     purify: Purify | None
     training: Training
-    augment: (
-        Callable[[Tensor, torch.Generator, Part | None], Tensor] | None
-    )  # how images are varied for training; None for tables
+    augment: Augment | None  # how images are varied for training; None for tables
     look: Views | None  # how they are seen otherwise: normalised only
     fast: int  # images that a compiled network sees together in a full batch: all views, or those of one; 0 or less: see `Stack`
     everyones: Tensor  # [t, m] rows to train on, of all processes
@@ -87,10 +89,7 @@ class Problem(NamedTuple):
         return x if self.shift is None or self.scale is None else (x - self.shift) * self.scale
 
     def views(self, rows: Tensor, generators: list[torch.Generator], parts: Sequence[Part] | None = None) -> Tensor:
-        """What the networks are trained on [v, t, b, ...]: of images every view, each with its own draws; of features one.
-
-        `parts`: the rows of each trial are part of a larger batch, for all of which is drawn.
-        """
+        """What networks are trained on [v, t, b, ...]: of images every view, with its own draws; of features one."""
         if self.augment is None:
             return self.features(rows)[None]
         draws = zip(rows, generators, parts or [None] * len(rows), strict=True)  # type: ignore[list-item]
@@ -148,15 +147,11 @@ class Problem(NamedTuple):
         return positions(rows, len(self.x)) if table.shape[0] > 1 else rows
 
     def logits(self, stack: Stack, rows: Tensor) -> Tensor:
-        """Logits [t, k, c] of rows [t, k] in evaluation mode, some rows at a time; a crew's processes share them out."""
-        return self._outputs(stack, rows[:, slice(*self.crew.owned(rows.shape[1]))])
+        """Logits [t, k, c] of rows [t, k] in evaluation mode; a crew's processes share them out."""
+        return self.outputs(stack, rows[:, slice(*self.crew.owned(rows.shape[1]))])
 
-    def body_features(self, stack: Stack) -> Tensor:
-        """Features [t, m, width] that the networks' bodies give of all training rows, in evaluation mode."""
-        return self._outputs(stack, self.rows, "body")
-
-    def _outputs(self, stack: Stack, own: Tensor, part: str = "") -> Tensor:
-        """What the networks, or a part of them, give of every process's own rows."""
+    def outputs(self, stack: Stack, own: Tensor, part: str = "") -> Tensor:
+        """What the networks, or a part of them, give of every process's own rows, in evaluation mode and in blocks."""
         size = block_size(self.x, len(own))
         with stack.evaluating():
             starts = range(0, max(own.shape[1], 1), size)
@@ -226,7 +221,7 @@ def seen_together(views: Views, batch: int, method: Method) -> int:
     return batch * views.count if method.together else batch
 
 
-def varied(views: Views, batch: int, device: torch.device) -> Callable[[Tensor, torch.Generator, Part | None], Tensor]:
+def varied(views: Views, batch: int, device: torch.device) -> Augment:
     """The views of a batch; on CUDA their arithmetic is compiled for full batches, the draws stay outside."""
     if device.type != "cuda":
         return views
@@ -271,16 +266,12 @@ def _scaling(x: Features, rows: Tensor, kinds: list[str | Scaling]) -> tuple[Ten
         raise ValueError(f"scaling must be one of {', '.join(SCALINGS)}; got {unknown!r}.")
     if all(kind == "none" for kind in kinds):
         return None, None
-    maps = [_fitted(kind, x, own) for kind, own in zip(kinds, rows, strict=True)]
+    maps = []
+    for kind, own in zip(kinds, rows, strict=True):
+        fit = SCALINGS[kind] if isinstance(kind, str) else kind
+        maps.append(fitted_scaling(kind, x, own) if isinstance(x, RowsOnDisk) else fit(x[own].double()))
     shift, scale = (torch.stack(part)[:, None].to(x[0].dtype) for part in zip(*maps, strict=True))
     return shift, scale
-
-
-def _fitted(kind: str | Scaling, x: Features, rows: Tensor) -> Affine:
-    if isinstance(x, RowsOnDisk):
-        return fitted_scaling(kind, x, rows)
-    fit = SCALINGS[kind] if isinstance(kind, str) else kind
-    return fit(x[rows].double())
 
 
 def _check_rates(trials: Sequence[Trial]) -> None:

@@ -59,9 +59,8 @@ class Crew:
         """
         if self.size == 1:
             return own
-        lengths = self._lengths(sections)
         parts = []
-        for rank, per_trial in enumerate(lengths):
+        for rank, per_trial in enumerate(self._lengths(sections)):
             part = own.contiguous() if rank == self.rank else own.new_empty(sum(per_trial), *own.shape[1:])
             with _carried(part.view(-1).view(torch.uint8)) as sent:  # as bytes: not every dtype can be sent
                 dist.broadcast(sent, rank)
@@ -79,20 +78,20 @@ class Crew:
         """Of what was `gathered`, the part of this process."""
         if self.size == 1:
             return whole
-        lengths = self._lengths(sections)
-        cut = whole.split([length for trial in zip(*lengths, strict=True) for length in trial])  # type: ignore[no-untyped-call]
+        lengths = zip(*self._lengths(sections), strict=True)
+        cut = whole.split([length for trial in lengths for length in trial])  # type: ignore[no-untyped-call]
         return torch.cat(cut[self.rank :: self.size])
 
     def each(self, work: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
         """What `work` makes of every item: they are dealt out, and all get all answers, or the bad input that one found."""
         if self.size == 1:
             return [work(item) for item in items]
+        dealt: list[Any] = [None] * self.size
         own: Any
         try:
             own = [work(item) for item in items[self.rank :: self.size]]
-        except (ValueError, TypeError) as error:
+        except (ValueError, TypeError, OSError) as error:
             own = error
-        dealt: list[Any] = [None] * self.size
         with _others_alive():
             dist.all_gather_object(dealt, own)
         for one in dealt:
@@ -102,20 +101,8 @@ class Crew:
         return [dealt[i % self.size][i // self.size] for i in range(len(items))]
 
     def told(self, work: Callable[[], Any]) -> Any:
-        """What `work` gives in the first process, which alone does it; bad input that it finds is raised in all."""
-        if self.size == 1:
-            return work()
-        word: list[Any] = [None]
-        if self.rank == 0:
-            try:
-                word = [work()]
-            except (ValueError, TypeError, OSError) as error:
-                word = [error]
-        with _others_alive():
-            dist.broadcast_object_list(word, 0)
-        if isinstance(word[0], Exception):
-            raise word[0]
-        return word[0]
+        """What `work` gives in the first process, which alone does it."""
+        return self.each(lambda _: work(), [None])[0]
 
     def agreed(self, number: int) -> int:
         """What the first process says."""
@@ -144,8 +131,7 @@ class _Sum(torch.autograd.Function):
         return whole
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
-        """Nothing is kept."""
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None: ...
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> Any:
@@ -156,8 +142,8 @@ class _Sum(torch.autograd.Function):
         return _Sum.apply(own), in_dims[0]  # type: ignore[no-untyped-call]
 
 
-PATIENCE = timedelta(days=30)
-"""With a process that has more to do than others; one that died is noticed at once."""
+AGAIN = "so the run cannot go on. Repeat the call: with a checkpoint it resumes where it stood."
+DIED = f"another process has died, {AGAIN}"
 
 
 @contextmanager
@@ -179,10 +165,6 @@ def _carried(tensor: Tensor) -> Iterator[Tensor]:
         tensor.copy_(sent)
 
 
-AGAIN = "so the run cannot go on. Repeat the call: with a checkpoint it resumes where it stood."
-DIED = f"another process has died, {AGAIN}"
-
-
 def together(work: Callable[[Crew], Any], processes: int | None) -> Any:
     """What `work` gives in this process: alone, as one of the crew that is here, or (processes) in the first of a new one."""
     crew = crew_here(processes)
@@ -200,7 +182,13 @@ def crew_here(processes: int | None) -> Crew:
     if processes not in (None, size):
         raise ValueError(f"processes must be what the launcher started ({size}), 1 or None; got {processes}.")
     if not dist.is_initialized():
-        _join(per_node, nodes)
+        try:
+            fabric = _fabric(per_node, nodes)
+        except RuntimeError as error:  # what SLURM was asked for does not go together
+            message = f"the processes that were started must form one group; {error} Or say processes=1."
+            raise ValueError(message) from error
+        fabric.launch()
+        atexit.register(_leave)
     return Crew(dist.get_rank(), dist.get_world_size())
 
 
@@ -210,20 +198,12 @@ def check_rows(rows: int, processes: int) -> None:
         raise ValueError(f"processes must be at most the rows to train on ({rows}); got {processes}. Use fewer.")
 
 
-def _join(per_node: int, nodes: int) -> None:
-    try:
-        fabric = _fabric(per_node, nodes)
-    except RuntimeError as error:  # what SLURM was asked for does not go together
-        raise ValueError(f"the processes that were started must form one group; {error} Or say processes=1.") from error
-    fabric.launch()
-    atexit.register(_leave)
-
-
 def _fabric(per_node: int, nodes: int = 1, start: Literal["popen", "spawn"] = "popen") -> Any:
     from lightning_fabric import Fabric
     from lightning_fabric.strategies.ddp import DDPStrategy
 
-    strategy = DDPStrategy(timeout=PATIENCE, process_group_backend=_backend(per_node), start_method=start)
+    patience = timedelta(days=30)  # with a process that has more to do than others; one that died is noticed at once
+    strategy = DDPStrategy(timeout=patience, process_group_backend=_backend(per_node), start_method=start)
     return Fabric(accelerator="cpu", devices=per_node, num_nodes=nodes, strategy=strategy)
 
 
@@ -240,20 +220,24 @@ def _leave() -> None:
 
 def _started_outside() -> tuple[int, int]:
     """Processes on each machine, and machines, by the variables of torchrun or SLURM's srun."""
-    of = os.environ
+    of, nodes = os.environ, int(os.environ.get("SLURM_NNODES", 1))
     if dist.is_torchelastic_launched():
         return int(of["LOCAL_WORLD_SIZE"]), int(of["WORLD_SIZE"]) // int(of["LOCAL_WORLD_SIZE"])
-    if "SLURM_PROCID" in of and of.get("SLURM_JOB_NAME") not in ("bash", "interactive"):
-        nodes = int(of.get("SLURM_NNODES", 1))
-        return int(of.get("SLURM_NTASKS", 1)) // nodes, nodes
-    return 1, 1
+    by_slurm = "SLURM_PROCID" in of and of.get("SLURM_JOB_NAME") not in ("bash", "interactive")
+    return (int(of.get("SLURM_NTASKS", 1)) // nodes, nodes) if by_slurm else (1, 1)
 
 
 def launched(work: Callable[[Crew], Any], processes: int) -> Any:
     """What `work` gives in the first of so many new processes of this machine; its ValueErrors are raised here."""
     from torch.multiprocessing.spawn import ProcessException
 
-    content = _sendable(work)
+    try:  # as bytes: multiprocessing itself would send what lies on a GPU as a handle, which not every machine allows
+        content = pickle.dumps(work)
+    except (pickle.PicklingError, AttributeError, TypeError) as error:
+        raise ValueError(
+            f"processes= needs settings that can be sent to other processes; {error}. "
+            "Name functions at the top of a module, or start the script by torchrun."
+        ) from error
     logging.getLogger("torch.multiprocessing.spawn").setLevel(logging.ERROR)  # that it ends the others is said below
     try:
         fabric = _fabric(processes, start="spawn")
@@ -288,14 +272,3 @@ def _work(content: bytes, answer: Path, dtype: torch.dtype, threads: int, fabric
     if fabric.global_rank == 0:
         answer.write_bytes(pickle.dumps(result))
     _leave()
-
-
-def _sendable(work: Callable[[Crew], Any]) -> bytes:
-    """As bytes: multiprocessing itself would send what lies on a GPU as a handle, which not every machine allows."""
-    try:
-        return pickle.dumps(work)
-    except (pickle.PicklingError, AttributeError, TypeError) as error:
-        raise ValueError(
-            f"processes= needs settings that can be sent to other processes; {error}. "
-            "Name functions at the top of a module, or start the script by torchrun."
-        ) from error

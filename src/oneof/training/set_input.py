@@ -46,12 +46,9 @@ def as_tensor(values: Any, dtype: torch.dtype | None, device: torch.device) -> T
 
 
 def bytes_at_rest(sets: Table, packed: bool) -> int:
-    """What a trial's sets, a method's memory and POP's state take, dense or packed.
-
-    Dense a label takes 19 bytes: 1 for the set, 4 each for memory and POP's sum, 6 for round and margin of its fall, 4 while they
-    change. Packed a cell takes 17: its label, the set, memory, POP's sum, round and margin; and a row 8.
-    """
+    """What a trial's sets, a method's memory and POP's state take, dense or packed."""
     n, c = sets.shape[1:]
+    # a label: 1 for the set, 4 each for memory and POP's sum, 6 for its fall; dense ones 4 more while they change
     return 17 * sets.count_cells() + 8 * n if packed else 19 * n * c
 
 
@@ -71,7 +68,7 @@ def _mask(candidates: Any, n: int, t: int, device: torch.device) -> Tensor:
         raise ValueError(
             f"candidates must be a mask [{n}, c] or [{t}, {n}, c] to match x and the trials; got shape {list(mask.shape)}."
         )
-    whole = mask if mask.dim() == 3 else mask[None]
+    whole = mask.view(-1, *mask.shape[-2:])
     _check_none_empty(~whole.any(-1).all(0))
     return whole
 

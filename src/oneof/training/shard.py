@@ -28,7 +28,7 @@ class Portion(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Rows of the whole batch, of each trial."""
+        """Of the whole batch."""
         return self.batch.shape[1]
 
     @property
@@ -40,10 +40,6 @@ class Portion(NamedTuple):
         """These rows [t, v b', ...] of a batch's [t, v b, ...], which has one or more views after one another."""
         at = torch.cat([self.column + start for start in range(0, whole.shape[1], self.size)], 1)
         return rows_at(whole, positions(at, whole.shape[1]))
-
-    def counted(self, loss: Tensor) -> Tensor:
-        """Losses [t, b'] with nothing for fillers."""
-        return loss.where(self.own, 0.0)
 
     def without_fillers(self, *tables: Any) -> list[Any]:
         """Rows [t, b', ...] of tables, or of tuples of them, as one trial's [1, k, ...]: what may be written."""
@@ -66,10 +62,7 @@ def portion(problem: Problem, at: Tensor) -> Portion | None:
 
 
 def views_of(problem: Problem, ours: Portion, generators: list[torch.Generator]) -> tuple[Tensor, ...]:
-    """Views [v, t, b', ...] of these rows; where inputs are mixed, those of the rows before them too. All draw for the whole batch.
-
-    Features and images are held by every process.
-    """
+    """Views [v, t, b', ...] of these rows and, in mixup, of those before them; draws are for the whole batch."""
     column = torch.cat([ours.column, ours.before], 1) if problem.training.mixup else ours.column
     rows = rows_at(problem.everyones, ours.batch.gather(1, column))
     views = problem.views(rows, generators, [Part(ours.size, one) for one in column])
@@ -89,10 +82,7 @@ def compares_rows(method: Method) -> bool:
 
 
 def whole_step(problem: Problem, state: State, ours: Portion, views: Tensor, batch: Batch) -> Step:
-    """The step of a method that compares rows, on the whole batch in every process; the networks see the rows of each alone.
-
-    What the method draws or shares is then the same in all. Returned are losses, logits and memory of this process's rows.
-    """
+    """The whole batch's step in every process, whose networks see its own rows alone; what it gives of these."""
     net = Everyones(state.stack, problem.crew, ours)
     seen = torch.stack([_placed(ours, view) for view in views])  # no other's views are looked at
     done = problem.method.step(net, seen, _whole(problem.crew, ours, batch), state.shared)

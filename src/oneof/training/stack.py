@@ -12,6 +12,8 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, stack_module_state, vmap
 
+from oneof.networks.backbone import evaluating
+
 
 class Stack:
     """t networks of one architecture as one; weights and buffers have a leading axis t.
@@ -67,13 +69,9 @@ class Stack:
         if self.t > 1 or (weights is not None and not (trails and x.is_cuda)):
             return self._functional(x, part, weights)
         module = self.module if weights is None else self._twin(weights)
-        called = module.get_submodule(part) if part or weights is not None else self._way(x)
-        return _map(lambda one: one[None], called(x[0]))
-
-    def _way(self, x: Tensor) -> Callable[[Tensor], Any]:
-        """How one network is called: on a GPU compiled for full batches, unless it has kernels; else as it is."""
         full = x.device.type == "cuda" and self.module.training and x.shape[1] == self.fast
-        return self.compiled if full else self.module
+        called = self.compiled if full and module is self.module and not part else module.get_submodule(part)
+        return _map(lambda one: one[None], called(x[0]))
 
     def _twin(self, weights: Mapping[str, Tensor]) -> nn.Module:
         """A second network with these weights, and kernels; in training nothing reads its running statistics."""
@@ -133,16 +131,8 @@ class Stack:
     @contextmanager
     def evaluating(self) -> Iterator[None]:
         """Evaluation mode and no gradients inside; every part as it was afterwards: a frozen one may never train."""
-        parts = [part for module in (self.module, self.template) for part in module.modules()]
-        modes = [part.training for part in parts]
-        for part in parts:
-            part.training = False
-        try:
-            with torch.no_grad():
-                yield
-        finally:
-            for part, mode in zip(parts, modes, strict=True):
-                part.training = mode
+        with evaluating(self.module), evaluating(self.template):
+            yield
 
 
 def build(

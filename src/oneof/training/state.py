@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -162,7 +162,11 @@ class Best:
         self.choose = choose
         self.score = torch.full_like(state.loss, -torch.inf)
         self.epoch = torch.zeros_like(state.loss, dtype=torch.int64)
-        self.kept = {name: tensor.clone() for name, tensor in _networks(state)} if choose != "last" else {}
+        self.kept = (
+            {name: one.clone() for name, one in (state.stack.weights | state.stack.buffers).items()}
+            if choose != "last"
+            else {}
+        )
         self.sets = state.candidates.zeros(torch.bool) if choose != "last" else None
 
     def see(self, record: Record, state: State) -> None:
@@ -172,7 +176,7 @@ class Best:
         better = (score >= self.score) | (self.epoch == 0)  # a first epoch counts even if it diverged
         self.score = torch.where(better, score, self.score)
         self.epoch = torch.where(better, record.epoch, self.epoch)
-        for name, tensor in _networks(state):
+        for name, tensor in (state.stack.weights | state.stack.buffers).items():
             self.kept[name] = torch.where(along(better, tensor), tensor, self.kept[name])
         left, kept = state.candidates, self.sets.values
         kept.copy_(torch.where(left.by_trial(better), left.values, kept))
@@ -181,7 +185,7 @@ class Best:
         if self.sets is None:
             self.epoch = torch.full_like(self.epoch, state.epoch)
         else:
-            for name, tensor in _networks(state):
+            for name, tensor in (state.stack.weights | state.stack.buffers).items():
                 tensor.copy_(self.kept[name])
             state.candidates.values.copy_(self.sets.values)
         sets = state.candidates.gathered(problem.crew)
@@ -199,25 +203,20 @@ class Best:
         )
 
 
-def _networks(state: State) -> Iterable[tuple[str, Tensor]]:
-    return (state.stack.weights | state.stack.buffers).items()
-
-
 def join(fits: list[Fit]) -> Fit:
     """Several fits of one setting, trained apart because together they would not fit in memory, as one."""
     if len(fits) == 1:
         return fits[0]
     one = fits[0]
+    named = [name for name in ("shift", "scale", "rows", "epoch") if getattr(one, name) is not None]
+    whole: dict[str, Any] = {name: torch.cat([getattr(part, name) for part in fits]) for name in named}
     return replace(
         one,
         stack=Stack([module for part in fits for module in part.stack.modules()], one.stack.fast),
-        shift=None if one.shift is None else torch.cat([part.shift for part in fits]),  # type: ignore[misc]
-        scale=None if one.scale is None else torch.cat([part.scale for part in fits]),  # type: ignore[misc]
-        rows=torch.cat([part.rows for part in fits]),
         sets=one.sets.joined([part.sets for part in fits[1:]]),  # type: ignore[misc]
         removals=None if one.removals is None else _joined_removals(fits),
         history=_merged(one.history.epoch, [part.history for part in fits], partial(torch.cat, dim=1)),
-        epoch=torch.cat([part.epoch for part in fits]),
+        **whole,
     )
 
 
@@ -252,9 +251,11 @@ def load(path: str | Path, network: Network | None = None) -> Fit:
         make = network or restored(facts["network"], KINDS)
         shape, c = tuple(facts["shape"]), tensors["candidates"].shape[2]
         method: Method = restored(facts["method"], KINDS) if facts["method"] else Method()
-        own = {kind: _below(tensors, f"{kind}.") for kind in ("weight", "history", "removals", "look")}
-        t = len(tensors["rows"])
-        modules = [method.network(make(shape, c), c, shape) for _ in range(t)]
+        own: dict[str, dict[str, Any]] = {kind: {} for kind in ("weight", "history", "removals", "look")}
+        for name in tensors:
+            kind, _, rest = name.partition(".")
+            own.get(kind, {})[rest] = tensors[name]
+        modules = [method.network(make(shape, c), c, shape) for _ in tensors["rows"]]
         for i, module in enumerate(modules):
             module.load_state_dict({name: weight[i] for name, weight in own["weight"].items()})
     except (OSError, SafetensorError, LookupError, TypeError, ValueError, RuntimeError) as error:
@@ -269,7 +270,3 @@ def load(path: str | Path, network: Network | None = None) -> Fit:
         Stack(modules), tensors.get("shift"), tensors.get("scale"), look, shape, tensors["rows"], Dense(tensors["candidates"]),
         removals, Record.of(facts["epochs"], own["history"]), tensors["epoch"], origin, None if ranks is None else Ranks(ranks), make, method,
     )  # fmt: skip
-
-
-def _below(tensors: dict[str, Any], prefix: str) -> dict[str, Any]:
-    return {name.removeprefix(prefix): one for name, one in tensors.items() if name.startswith(prefix)}

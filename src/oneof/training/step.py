@@ -6,22 +6,19 @@ import torch
 from torch import Tensor
 
 from oneof.methods import Batch, Step
-from oneof.methods.base import Memory, logits_of
+from oneof.methods.base import logits_of
 from oneof.training.device import Beside
 from oneof.training.optimize import along
 from oneof.training.problem import Problem
 from oneof.training.shard import Portion, compares_rows, neighbours, portion, views_of, whole_step
 from oneof.training.state import State
-from oneof.training.tables import put, rows_at, take
+from oneof.training.tables import each, parts, rows_at
 
 
 def step(
     problem: Problem, state: State, observing: bool, at: Tensor, lr: Tensor, mixing: Tensor, epoch: Tensor
 ) -> None:
-    """A step on the rows at these positions [t, b] of the tables: loss, update of the network, of the memory, of what POP sees.
-
-    lr and mixing [t]; epoch 0-dim. Adds the batch's losses to `state.loss`. Of a crew's processes each takes the rows it owns.
-    """
+    """Loss and updates of the rows at these positions [t, b], or of this process's own; lr, mixing [t]; epoch 0-dim."""
     method, stack, beside = problem.method, state.stack, Beside(at.device)
     ours = portion(problem, at)
     at = at if ours is None else ours.at
@@ -29,13 +26,18 @@ def step(
     with beside:  # tables are small: their kernels are all latency, which others hide
         sets = problem.seen_sets(state.candidates.take(at), rows)
         prior = problem.votes_for(rows) if method.weighs else None
-        batch = Batch(sets, take(state.memory, at), epoch, state.generators, prior)
+        memory = each(lambda table: table.take(at), state.memory)
+        batch = Batch(sets, memory, epoch, state.generators, prior)
     views, *others = (
         [problem.views(rows, state.generators)] if ours is None else views_of(problem, ours, state.generators)
     )
     beside.join()
     if problem.training.mixup:
-        partners = _rolled(views, batch) if ours is None else (*others, *neighbours(problem, ours, batch))
+        if ours is None:  # of each row the one before it in the batch
+            before = each(lambda part: part.roll(1, 1), batch.memory)
+            partners: Any = views.roll(1, 2), batch.candidates.roll(1, 1), before
+        else:
+            partners = *others, *neighbours(problem, ours, batch)
         done = _mixed_step(problem, state, views, batch, mixing, partners, ours)
     elif ours is not None and compares_rows(method):
         done = whole_step(problem, state, ours, views, batch)
@@ -45,7 +47,7 @@ def step(
     if not late:
         with beside, torch.no_grad():
             _remember(problem, state, observing, ours, at, batch.candidates, done.logits, done.memory)
-    losses = done.loss if ours is None else ours.counted(done.loss)
+    losses = done.loss if ours is None else done.loss.where(ours.own, 0.0)  # nothing for fillers
     gradients = stack.gradients(losses.mean(1).sum() if ours is None else losses.sum() / ours.size)
     with torch.no_grad():
         *gradients, loss = problem.crew.total([*gradients, losses.sum(1)])
@@ -67,7 +69,8 @@ def _remember(
     """Write what the batch's forward said: the method's memory, and what POP sees."""
     if ours is not None:
         at, candidates, logits, memory = ours.without_fillers(at, candidates, logits, memory)
-    put(state.memory, at, memory)
+    for table, new in zip(parts(state.memory), parts(memory), strict=True):
+        table.put(at, new)
     if observing:
         observe(problem, state, at, candidates, logits)
 
@@ -93,13 +96,6 @@ def _mixed_step(
     partner = problem.method.loss(logits, sets, memory)
     loss = (mixing[:, None] * own + (1 - mixing[:, None]) * partner).mean(0)
     return Step(loss, logits[0].detach(), batch.memory, state.shared)
-
-
-def _rolled(views: Tensor, batch: Batch) -> tuple[Tensor, Tensor, Memory]:
-    """Of each row the one before it in the batch: its views, its set, its memory."""
-    memory = batch.memory
-    rolled = tuple(part.roll(1, 1) for part in memory) if isinstance(memory, tuple) else memory.roll(1, 1)
-    return views.roll(1, 2), batch.candidates.roll(1, 1), rolled
 
 
 def _with_noise(problem: Problem, state: State, views: Tensor, ours: Portion | None) -> Tensor:

@@ -15,14 +15,6 @@ class Stored(NamedTuple):
     sections: list[int] | None = None  # of a process's own rows: how many belong to each trial; None: all have the same
 
 
-class Fallen(NamedTuple):
-    """Labels that fall at an event."""
-
-    at: Tensor  # where they lie in `values`: a mask, or positions
-    margin: Tensor  # [k] by how much the best candidate led each
-    removed: Tensor  # [t] how many
-
-
 def positions(at: Tensor, n: int) -> Tensor:
     """Where rows `at` [t, b] of tables [t, n, ...] lie once the two axes are one; worked out once, used for every table."""
     return at + torch.arange(0, at.shape[0] * n, n, device=at.device)[:, None]
@@ -46,14 +38,3 @@ def parts(memory: Any) -> tuple[Any, ...]:
 def each(change: Callable[[Any], Any], memory: Any) -> Any:
     """A method's memory, in its form, after a change to every part."""
     return tuple(map(change, memory)) if isinstance(memory, tuple) else change(memory)
-
-
-def take(memory: Any, where: Tensor) -> Any:
-    """Rows [t, b, ...] of a method's memory, in its form."""
-    return each(lambda table: table.take(where), memory)
-
-
-def put(memory: Any, where: Tensor, rows: Any) -> None:
-    """Write rows of a method's memory."""
-    for table, new in zip(parts(memory), parts(rows), strict=True):
-        table.put(where, new)

@@ -1,6 +1,6 @@
-"""Trials: what one run of many is given, and how many are trained together."""
+"""Trials: what one run of many is given."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,14 +27,3 @@ class Trial:
     scaling: str | Scaling = "none"  # a key of oneof.data.scaling.SCALINGS, or a function like those; fitted on `rows`
     purify: Purify | None = None  # this trial's own numbers, in place of fit's
     start: Mapping[str, Tensor] | None = None  # weights to start from; None: drawn by the seed
-
-
-def cut(trials: Sequence[Trial], bytes_each: int, limit: int) -> list[Sequence[Trial]]:
-    """Stacks of as many trials as fit under the limit, as even as can be; at least one each.
-
-    >>> [len(part) for part in cut([Trial()] * 7, bytes_each=10, limit=35)]
-    [3, 3, 1]
-    """
-    most = max(1, limit // max(1, bytes_each))
-    size = -(-len(trials) // -(-len(trials) // most))
-    return [trials[start : start + size] for start in range(0, len(trials), size)]
