@@ -243,7 +243,10 @@ def assert_same_run(ours, theirs, atol):
         if name == "removed":
             margins = [[fall.pop("margin") for row in column for fall in row] for column in (one, other)]
             np.testing.assert_allclose(*margins, rtol=0, atol=atol, err_msg=name)
-        if isinstance(other[0], float):
+        if name == "distribution":  # a share for each label of the set
+            assert list(map(len, one)) == list(map(len, other)), name
+            np.testing.assert_allclose(np.concatenate(one), np.concatenate(other), rtol=0, atol=atol, err_msg=name)
+        elif isinstance(other[0], float):
             np.testing.assert_allclose(one, other, rtol=0, atol=atol, err_msg=name)
         else:
             assert one == other, name
