@@ -22,9 +22,9 @@ from oneof.purify import Purify
 from oneof.runs import labels
 from oneof.runs.accuracy import ENOUGH, SAMPLE, Claim, Judged, claim, drawn_rows, random_sample
 from oneof.runs.calibrate import calibrate
+from oneof.runs.explain import Floats, find_evidence
 from oneof.runs.folder import FACTS, PURIFIED, ROWS, TRAINING, write_json, write_rows, write_sample
 from oneof.runs.model import Model, member_of
-from oneof.runs.nearest_rows import Floats, find_evidence
 from oneof.runs.pictures import BY_SIZE, OnPictures, train_on_pictures
 from oneof.runs.stored_model import FORMAT, save_model
 from oneof.runs.weighing import Rows, weigh_learners
