@@ -61,6 +61,13 @@ def test_what_is_said_is_not_searched(table, tmp_path, monkeypatch, capsys):
         (["--method", "prodn"], r"method must be one of .*; got 'prodn'\. Did you mean 'proden'\?"),
         (["--method", "pico"], r"method must work on tables; 'pico' compares views of images\."),
         (["--device", "gpu"], r"device must be one that torch knows, such as 'cpu' or 'cuda'; got 'gpu'\."),
+        (["--annotators", "llm_*"], r"--annotators must stand beside --votes, of which it speaks\. Add --votes FILE\."),
+        (["--taxonomy", "tree.csv"], r"--taxonomy must stand beside --votes, of which it speaks\. Add --votes FILE\."),
+        (
+            ["--quick", "--learners", "trees"],
+            r"quick must not stand beside learners, .*; got both\. Leave one of them out",
+        ),
+        (["--deterministic", "--threads", "2"], r"--deterministic needs one thread; got --threads 2\. Leave one"),
         ({"rate": 0.1}, r"a setting must say hidden, scaling, lr, weight_decay, mixup and nothing else; got 'rate'\."),
         ({"lr": "fast"}, r"lr must be a number; got 'fast'\."),
         ({"scaling": "zscore"}, r"scaling must be one of feature, .*; got 'zscore'\."),

@@ -154,7 +154,11 @@ def test_a_class_that_is_absent_can_be_named():
         ({"hidden": (0,)}, MASK, r"hidden must be widths of layers, such as \(128,\) or \(\); got \(0,\)"),
         ({"scaling": "zscore"}, MASK, r"scaling must be one of feature, global, root, .*; got 'zscore'"),
         ({"lr": 1e8, "scaling": "feature"}, MASK, r"training diverged in 6 of 6 networks\. Lower lr"),
-        ({"quick": True, "learners": ("trees",)}, MASK, r"quick must be False where learners are named; got both"),
+        (
+            {"quick": True, "learners": ("trees",)},
+            MASK,
+            r"quick must not stand beside learners, .*; got both. Leave one of them out",
+        ),
         ({"n_trials": 0}, MASK, r"n_trials must be at least 1; got 0"),
         ({"rule": "oracle"}, MASK, r"rule must be one of both, covering, approximated; got 'oracle'"),
         ({}, MASK[:50], r"y must have one entry per row of X; got 50 for 200 rows"),

@@ -13,7 +13,7 @@ import torch
 
 from oneof.data.encode import Encoding
 from oneof.purify import Pop
-from oneof.runs.explain import explained, queue, reason
+from oneof.runs.explain import expected_gain, explained, find_evidence, nearest, queue, reason
 from oneof.runs.labels import (
     Opinions,
     ask_networks,
@@ -24,7 +24,6 @@ from oneof.runs.labels import (
     trained_rows,
 )
 from oneof.runs.model import Model, member_of
-from oneof.runs.nearest_rows import expected_gain, find_evidence, nearest
 from oneof.runs.predict import prediction_table
 from oneof.runs.review.label_studio import tasks, write_tasks
 from oneof.storage.sheets import check_out

@@ -35,8 +35,7 @@ def clean(
     carried = {name: read[name] for name in column or ()}
     if out.suffix.lower() == ".json":
         table = table if every else table.filter(table["ask"])
-        names = {"from_name": from_name, "to_name": to_name}
-        write_tasks(tasks(table, carried, known=tasks_of(opened), **names), out)
+        write_tasks(tasks(table, carried, from_name=from_name, to_name=to_name, known=tasks_of(opened)), out)
     else:
         for name, cells in carried.items():
             table = table.append_column(name, [cells])

@@ -40,33 +40,27 @@ def data(
 
 
 def _list(names: list[str], folder: Path | None, as_json: bool) -> None:
-    from oneof.data.named.catalogue import NAMED
-
-    rows = [{"name": name, "title": NAMED[name].title, **_where(name, folder)} for name in names]
-    if as_json:
-        return typer.echo(json.dumps(rows, indent=1))
-    table = Table("name", "rows", "features", "classes", "labels per set", "where")
-    for row in rows:
-        paper = NAMED[row["name"]].paper
-        figures = (paper.train + paper.test, *paper[2:]) if paper else (1797, 64, 10, "-")
-        table.add_row(row["name"], *map(str, figures), row["where"] or f"[dim]absent: {row['address']}[/]")
-    _print(table)
-    return typer.echo(f"Figures are the paper's. Folder: {folder or 'none; give --data-dir or set ONEOF_DATA'}.")
-
-
-def _where(name: str, folder: Path | None) -> dict[str, str]:
     from oneof.data.named.catalogue import NAMED, missing
 
-    named = NAMED[name]
-    here = {"address": named.address, "licence": named.licence}
-    if not named.files:
-        return here | {"where": "with the package"}
-    if folder is None or missing(name, folder):
-        return here | {"where": "", "needs": ", ".join(named.files)}
-    if named.folder and (folder / named.folder).is_dir():
-        return here | {"where": str(folder / named.folder)}
-    first = folder / named.files[0]
-    return here | {"where": str(first if len(named.files) == 1 else first.parent)}
+    table, rows = Table("name", "rows", "features", "classes", "labels per set", "where"), []
+    for name in names:
+        named, paper = NAMED[name], NAMED[name].paper
+        row = {"name": name, "title": named.title, "address": named.address, "licence": named.licence, "where": ""}
+        if not named.files:
+            row["where"] = "with the package"
+        elif folder is None or missing(name, folder):
+            row["needs"] = ", ".join(named.files)
+        elif named.folder and (folder / named.folder).is_dir():
+            row["where"] = str(folder / named.folder)
+        else:
+            row["where"] = str(folder / named.files[0] if len(named.files) == 1 else (folder / named.files[0]).parent)
+        rows.append(row)
+        figures = (paper.train + paper.test, *paper[2:]) if paper else (1797, 64, 10, "-")
+        table.add_row(name, *map(str, figures), row["where"] or f"[dim]absent: {named.address}[/]")
+    if as_json:
+        return typer.echo(json.dumps(rows, indent=1))
+    _print(table)
+    return typer.echo(f"Figures are the paper's. Folder: {folder or 'none; give --data-dir or set ONEOF_DATA'}.")
 
 
 def _verify(names: list[str], folder: Path | None, as_json: bool) -> None:

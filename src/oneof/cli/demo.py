@@ -33,20 +33,7 @@ def demo(
     if paper:
         from oneof.paper.ablation import show
 
-        show(out, seeds or SEEDS, epochs)
-    else:
-        _from_votes_to_labels(out, epochs)
-
-
-class Digits(NamedTuple):
-    """scikit-learn's digits in random order; the last NEW of them have no votes."""
-
-    pixels: NDArray[np.float64]  # [n, 64]
-    labels: Words  # [n]
-    votes: Words  # [n - NEW, person]
-
-
-def _from_votes_to_labels(out: Path, epochs: int | None) -> None:
+        return show(out, seeds or SEEDS, epochs)
     from oneof.cli.clean import clean
     from oneof.cli.fit import fit
     from oneof.cli.predict import predict
@@ -62,18 +49,24 @@ def _from_votes_to_labels(out: Path, epochs: int | None) -> None:
     results = _results(digits, out)
     _show(digits, results)
     _draw(digits, results, out / "demo.png")
-    typer.echo(
+    return typer.echo(
         f"Open {out}/report.html in a browser. {out}/demo.png shows the labels as a picture.\n"
         "The commands above do the same with your own votes.csv (item, annotator, label) and features."
     )
 
 
+class Digits(NamedTuple):
+    """scikit-learn's digits in random order; the last NEW of them have no votes."""
+
+    pixels: NDArray[np.float64]  # [n, 64]
+    labels: Words  # [n]
+    votes: Words  # [n - NEW, person]
+
+
 def _run(command: Callable[..., None], *files: Path, **options: Any) -> None:
     """Show a command as one would type it, and run it as it was typed."""
-    typed = list(map(str, files))
-    for name, value in options.items():
-        for one in value if isinstance(value, list) else [] if value is None else [value]:
-            typed += [f"--{name}", str(one)]
+    given = [(f"--{name}", str(value)) for name, value in options.items() if value is not None]
+    typed = [*map(str, files), *(word for option in given for word in option)]
     typer.secho(f"\n$ oneof {command.__name__} {' '.join(typed)}", bold=True)
     app = typer.Typer(add_completion=False)
     app.command()(command)
@@ -170,13 +163,13 @@ def _draw(digits: Digits, results: dict[str, tuple[Words, str, Words]], path: Pa
 
     truth = digits.labels[: len(digits.votes)]
     ways = {whose: labels for whose, (labels, *_) in results.items() if whose != "the truth"}
-    right = {who: (said == truth).mean() for who, said in zip(CARE, digits.votes.T, strict=True)}
-    right |= {title: (labels == truth).mean() for title, labels in ways.items()}
+    said = dict(zip(CARE, digits.votes.T, strict=True)) | ways
+    right = {who: 100 * (labels == truth).mean() for who, labels in said.items()}
     figure = plt.figure(figsize=(11, 4), layout="constrained")
     left, pictures = figure.subfigures(1, 2, squeeze=False, width_ratios=(2, 3))[0]
     axis = left.subplots()
     colours = [COLOURS[4]] * len(CARE) + [COLOURS[0]] * (len(ways) - 1) + [COLOURS[1]]
-    bars = axis.barh(list(right), [100 * share for share in right.values()], color=colours)
+    bars = axis.barh(list(right), list(right.values()), color=colours)
     axis.bar_label(bars, fmt="%.1f", padding=3)
     axis.invert_yaxis()
     axis.set(title="labels that are right, %", xlim=(0, 110))
@@ -187,7 +180,7 @@ def _draw(digits: Digits, results: dict[str, tuple[Words, str, Words]], path: Pa
         axis.imshow(digits.pixels[row].reshape(8, 8), cmap="gray_r")
         axis.set(xticks=[], yticks=[])
         axis.set_title(", ".join(digits.votes[row]), fontsize=8)
-        said = f"majority {ways['majority vote'][row]}, oneof {ways['oneof'][row]}"
-        axis.set_xlabel(f"{said}\ntruth {truth[row]}", fontsize=8)
+        both = f"majority {ways['majority vote'][row]}, oneof {ways['oneof'][row]}"
+        axis.set_xlabel(f"{both}\ntruth {truth[row]}", fontsize=8)
     figure.savefig(path, dpi=130)
     plt.close(figure)

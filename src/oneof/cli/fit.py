@@ -5,10 +5,9 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.table import Table
@@ -21,7 +20,6 @@ from oneof.storage.printable import bounded
 
 if TYPE_CHECKING:
     from oneof.runs.folder import Run
-    from oneof.selection.space import Space
     from oneof.votes.opening import VotesFile
 
 
@@ -61,38 +59,40 @@ def fit(
     if screen.is_terminal:  # what follows imports and reads for seconds
         screen.print(Text(f"Reading {file or from_run} ..."))
     from oneof.runs.fit_table import Task, fit_again, fit_table
+    from oneof.runs.learn import SPACE, space_for
     from oneof.runs.pictures import OnPictures
+    from oneof.selection.tune import read_setting
     from oneof.training.processes import crew_here
 
     on_levels = bool((file and file.is_dir()) or roles.image) and not roles.image_model
     _set_torch(threads or (os.cpu_count() if on_levels and not deterministic else None) or 1, deterministic)
-    space = _learners(_space(method, purify, settings, networks, epochs), learners, quick)
-    said = _votes(votes, on, annotators, taxonomy, roles.separator)
-    console = Terminal()
-    answers = str(gold_file) if gold_file else None
+    said, console = read_setting(settings) if settings else {}, Terminal()
+    count = {"members": networks or SPACE.members, "epochs": epochs or SPACE.epochs}
+    space = space_for(said, method, SPACE.purify if purify else None, learners or None, quick, **count)
+    voted, answers = _votes(votes, on, annotators, taxonomy, roles.separator), str(gold_file) if gold_file else None
     pictures = OnPictures(network, views, networks if on_levels else None)
-    task = Task(roles, seed, train_on_gold, space=space, votes=said, answers=answers, pictures=pictures)
+    task = Task(roles, seed, train_on_gold, space=space, votes=voted, answers=answers, pictures=pictures)
     work: Callable[..., Run]
-    if file is not None and from_run is None:
+    if file and not from_run:
         work = partial(fit_table, file, out, task)
-    elif file is None and from_run is not None and task == Task():
+    elif from_run and not file and task == Task():
         work = partial(fit_again, from_run, out)
     else:
         raise ValueError("fit needs FILE, or --from RUN, which brings table and settings along. Give one of them.")
-    work = partial(
-        work,
-        command=sys.argv,
-        cache=cache_dir,
-        memory=int(memory * 2**30),
-        processes=processes,
-        device=device,
-        time_limit=time_limit,
-        stream=stream,
-        progress=True,
-        say=lambda line: console.print(Text(bounded(line), style="yellow")),
-    )
-    run = _first_speaks(work, crew_here(processes).rank)
-    if run is not None:
+    how: dict[str, Any] = {"cache": cache_dir, "memory": int(memory * 2**30), "processes": processes, "device": device}
+    how |= {
+        "time_limit": time_limit,
+        "stream": stream,
+        "say": lambda x: console.print(Text(bounded(x), style="yellow")),
+    }
+    rank = crew_here(processes).rank
+    try:
+        run = work(command=sys.argv, progress=True, **how)
+    except (ValueError, TypeError, OSError) as error:
+        if rank == 0 or isinstance(error, ChildProcessError):  # the first process may be the one that died
+            raise
+        raise typer.Exit(2) from None  # the first says what is wrong
+    if rank == 0:
         show(run, console)
 
 
@@ -101,39 +101,13 @@ def _votes(
 ) -> VotesFile | None:
     from oneof.votes.opening import VotesFile
 
-    if file is None and annotators:
-        raise ValueError("--annotators must stand beside --votes, whose columns it names. Add --votes FILE.")
-    if file is None and taxonomy:
-        raise ValueError("--taxonomy must stand beside --votes, whose labels it orders. Add --votes FILE.")
+    for name, given in (("annotators", annotators), ("taxonomy", taxonomy)):
+        if file is None and given:
+            raise ValueError(f"--{name} must stand beside --votes, of which it speaks. Add --votes FILE.")
     if file is None:
         return None
     tree = None if taxonomy is None else str(taxonomy)
-    return VotesFile(str(file), on, "annotator", "label", tuple(annotators or ()), separator, tree)
-
-
-def _space(method: str | None, purify: bool, settings: Path | None, networks: int | None, epochs: int | None) -> Space:
-    """What is tried: what was not said."""
-    from oneof.runs.learn import SPACE
-    from oneof.selection.space import method_for_tables
-    from oneof.selection.tune import read_setting
-
-    return replace(
-        SPACE.narrowed(read_setting(settings) if settings else {}),
-        method=method_for_tables(method) if method else SPACE.method,
-        purify=SPACE.purify if purify else None,
-        members=networks or SPACE.members,
-        epochs=epochs or SPACE.epochs,
-    )
-
-
-def _learners(space: Space, learners: list[str] | None, quick: bool) -> Space:
-    from oneof.selection.space import checked_learners
-
-    if quick and learners:
-        raise ValueError("--quick must not stand beside --learners; got both. Leave one of them out.")
-    if learners:
-        return replace(space, learners=checked_learners(learners))
-    return space.quick if quick else space
+    return VotesFile(str(file), on, columns=tuple(annotators or ()), separator=separator, taxonomy=tree)
 
 
 def _set_torch(threads: int, deterministic: bool) -> None:
@@ -146,19 +120,6 @@ def _set_torch(threads: int, deterministic: bool) -> None:
         if threads != 1:
             raise ValueError(f"--deterministic needs one thread; got --threads {threads}. Leave one of them out.")
         make_deterministic()
-
-
-def _first_speaks(work: Callable[[], Run], rank: int) -> Run | None:
-    """What `work` gives in the first process, and None in others, which leave it to the first to say what is wrong."""
-    try:
-        run = work()
-    except ChildProcessError:
-        raise  # the first may be the one that died
-    except (ValueError, TypeError, OSError):
-        if rank == 0:
-            raise
-        raise typer.Exit(2) from None
-    return run if rank == 0 else None
 
 
 def show(run: Run, console: Terminal) -> None:

@@ -61,14 +61,6 @@ def generate(
     say(f"{name}: {sets.sum(1).mean():.2f} labels per set{printed}. Written to {out}.")
 
 
-def _numbers(path: Path) -> list[list[float]]:
-    lines = [line for line in path.read_text().splitlines() if line.strip()]
-    rows = [[float(cell) for cell in line.split(",")] for line in lines]
-    if not rows or len({len(row) for row in rows}) > 1:
-        raise ValueError(f"{path} must hold rows of as many numbers each; got {len(rows)} rows.")
-    return rows
-
-
 def _kind(name: str, rate: float | None, matrix: Path | None) -> Kind:
     from oneof.candidates.generate import KINDS
 
@@ -82,5 +74,9 @@ def _kind(name: str, rate: float | None, matrix: Path | None) -> Kind:
         raise ValueError(f"kind {name!r} has no rate; got {rate}.")
     make: Callable[..., Kind] = KINDS[name]
     if matrix is not None:
-        return make(matrix=tuple(map(tuple, _numbers(matrix))))
+        lines = [line for line in matrix.read_text().splitlines() if line.strip()]
+        rows = tuple(tuple(float(cell) for cell in line.split(",")) for line in lines)
+        if not rows or len({len(row) for row in rows}) > 1:
+            raise ValueError(f"{matrix} must hold rows of as many numbers each; got {len(rows)} rows.")
+        return make(matrix=rows)
     return make() if rate is None else make(rate=rate)

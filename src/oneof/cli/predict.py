@@ -39,8 +39,8 @@ def predict(
 
     if out != PIPE:
         check_out(out)
-    if out != PIPE and out.resolve() == file.resolve():
-        raise ValueError(f"out must be another file than the table that is read; got {str(out)!r} for both.")
+        if out.resolve() == file.resolve():
+            raise ValueError(f"out must be another file than the table that is read; got {str(out)!r} for both.")
     model = Run.open(run).model
     with piped(file, out) as (source, result):
         columns = read_columns(source, model.encoding.roles)
@@ -50,13 +50,13 @@ def predict(
         beside = Path() if file == PIPE else folder_of(file)  # where pictures are looked up
         read = model.encoding.pictures(columns, beside) if model.encoding.pixels else None
         x = read.levels if read else model.encoding.transform(columns, folder=beside, cache=cache_dir, named=named)
-        asked: dict[str, Any] = {"distribution": distribution, "accuracy": accuracy, "sets": sets}
-        found = prediction_table(model.probabilities(x), model.classes, model.calibration, **asked)
+        said, asked = model.probabilities(x), {"accuracy": accuracy, "sets": sets}
+        found = prediction_table(said, model.classes, model.calibration, distribution=distribution, **asked)
         if read and read.fault:
             say(read.fault, err=True)
             found = found.take(
                 pa.array(range(len(columns)), mask=~read.readable)
-            )  # nothing is said of what is not seen
+            )  # of what is not seen nothing is said
         for name, cells in read_columns_of(source, column or [], found.column_names).items():
             found = found.append_column(name, [cells])
         write_sheet(found, result)

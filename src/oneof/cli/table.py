@@ -36,16 +36,21 @@ def table(
 ) -> None:  # fmt: skip
     """Reproduce a table of the paper: run what is missing, and show ours beside the paper's. Stop it at any time; it resumes."""
     from oneof.paper.data_sets import data_sets
-    from oneof.paper.experiments import CHARACTERISTICS
+    from oneof.paper.experiments import CHARACTERISTICS, TABLES
 
     for what, given, known in (("format", form, FORMS), ("on", on, PLACES)):
         if given not in known:
             raise ValueError(f"{what} must be one of {', '.join(known)}; got {given!r}.")
-    file = rows or _rows_file()
+    here = Path("results/tables.jsonl")
+    beside_source = Path(__file__).parents[3] / here
+    file = rows or (beside_source if beside_source.exists() and not here.exists() else here)
     if number in CHARACTERISTICS:
         typer.echo(data_sets(number, data_dir, file.with_name("sets"), form))
         return
-    wanted = _table(number)
+    if number not in TABLES:
+        numbers = ", ".join(map(str, [*TABLES, *CHARACTERISTICS]))
+        raise ValueError(f"table must be one of {numbers}; got {number}.")
+    wanted = TABLES[number]
     names, systems = _names(datasets, wanted.datasets, "data set"), _names(methods, tuple(wanted.systems), "method")
     asked = Asked(number, wanted, names, systems, _seeds(seeds), file.parent / "tiny" / file.name if tiny else file)
     if not show:
@@ -68,15 +73,6 @@ class Asked(NamedTuple):
     rows: Path
 
 
-def _table(number: int) -> Table:
-    from oneof.paper.experiments import CHARACTERISTICS, TABLES
-
-    if number not in TABLES:
-        numbers = ", ".join(map(str, [*TABLES, *CHARACTERISTICS]))
-        raise ValueError(f"table must be one of {numbers}; got {number}.")
-    return TABLES[number]
-
-
 def _names(given: str, known: tuple[str, ...], what: str) -> tuple[str, ...]:
     from oneof.storage.did_you_mean import did_you_mean
 
@@ -89,18 +85,8 @@ def _names(given: str, known: tuple[str, ...], what: str) -> tuple[str, ...]:
     return names
 
 
-def _rows_file() -> Path:
-    here = Path("results/tables.jsonl")
-    beside_source = Path(__file__).parents[3] / here
-    return beside_source if beside_source.exists() and not here.exists() else here
-
-
 def _seeds(given: str) -> tuple[int, ...]:
-    """Seeds to report are 100, 101, ...; a range says others.
-
-    >>> _seeds("2"), _seeds("0-2")
-    ((100, 101), (0, 1, 2))
-    """
+    """Seeds to report are 100, 101, ...; a range says others."""
     first, dash, last = given.partition("-")
     try:
         found = range(int(first), int(last) + 1) if dash else range(100, 100 + int(given))
@@ -123,24 +109,21 @@ def _run(
     if not todo:
         typer.echo("Nothing to run: all rows are there.", err=True)
         return
+    place: Place | None = None
+    if on == "ray":
+        from oneof.paper.on_ray import load_ray, on_ray
+
+        load_ray()  # so that one who has none hears of it before anything begins
+        place = on_ray
     tables = [one for one in todo if isinstance(one, Cell) and one.dataset in REAL]
     started, trials = time.perf_counter(), sum(one.trials for one in todo)
-    here = obtain_all(tables, asked.rows, data_dir, processes, device, place=_place(on), deterministic=deterministic)
+    here = obtain_all(tables, asked.rows, data_dir, processes, device, place=place, deterministic=deterministic)
     images = obtain_images([one for one in todo if one not in tables], asked.number, asked.rows, data_dir, device)
     with bar(f"{trials} trials", trials, True) as advance:
         for one in chain((cell for cell, _ in here), images):
             advance(one.dataset, one.trials)
     seconds = time.perf_counter() - started
     typer.echo(f"{trials} trials in {seconds / 60:.1f} minutes, {seconds / trials:.3f} s each.", err=True)
-
-
-def _place(on: str) -> Place | None:
-    if on == "processes":
-        return None
-    from oneof.paper.on_ray import load_ray, on_ray
-
-    load_ray()  # so that one who has none hears of it before anything begins
-    return on_ray
 
 
 def _there(wanted: Table, names: tuple[str, ...] | None, data_dir: Path | None) -> list[str]:

@@ -58,56 +58,46 @@ def votes(
 
     Rows in messages are counted from 0 below the header. The output's key is its column item: join features on it.
     """
-    from oneof.votes import Spelling, read_label_studio, read_long, read_map, read_taxonomy, read_wide, summarise, write
-    from oneof.votes.policies import at_least, top_p, union, vaguest
+    from oneof import votes as voting
+    from oneof.storage.sheets import check_out
 
     if out is not None:
-        _check_out(out, file, map_file, taxonomy)
-    spelling = Spelling(
+        check_out(out)
+    for source in filter(None, (file, map_file, taxonomy)):
+        if out is not None and out.exists() and source.exists() and out.samefile(source):
+            raise ValueError(f"out must be another file than those that are read; got {str(out)!r} for both.")
+    spelling = voting.Spelling(
         separator=separator,
-        synonyms={} if map_file is None else read_map(map_file),
+        synonyms={} if map_file is None else voting.read_map(map_file),
         normalise=normalise,
         classes=None if classes is None else [name.strip() for name in classes.split(",")],
-        taxonomy=None if taxonomy is None else read_taxonomy(taxonomy),
+        taxonomy=None if taxonomy is None else voting.read_taxonomy(taxonomy),
     )
-    kind = kind or _guess(file, columns, from_name)
+    if kind is None:
+        is_json = file.name.lower().removesuffix(".gz").endswith(".json")
+        exported = is_json and (from_name is not None or voting.is_label_studio(file))
+        kind = Kind.label_studio if exported else Kind.wide if columns else Kind.long
     if kind is Kind.wide and confidence is not None:
         raise ValueError(f"confidence must be left out for a wide table; got {confidence!r}. Use the long form.")
     if kind is Kind.long:
-        ballots = read_long(file, item=item, annotator=annotator, label=label, confidence=confidence, spelling=spelling)
+        ballots = voting.read_long(
+            file, item=item, annotator=annotator, label=label, confidence=confidence, spelling=spelling
+        )
     elif kind is Kind.label_studio:
-        ballots = read_label_studio(file, from_name=from_name, confidence=confidence, spelling=spelling)
+        ballots = voting.read_label_studio(file, from_name=from_name, confidence=confidence, spelling=spelling)
     else:
-        ballots = read_wide(file, columns=columns or [], item=item, spelling=spelling)
-    made: dict[str, Any] = {"union": union, "vaguest": vaguest}
-    made |= {"at-least": partial(at_least, k=k), "dawid-skene": partial(top_p, p=p)}
+        ballots = voting.read_wide(file, columns=columns or [], item=item, spelling=spelling)
+    made: dict[str, Any] = {"union": voting.union, "vaguest": voting.vaguest}
+    made |= {"at-least": partial(voting.at_least, k=k), "dawid-skene": partial(voting.top_p, p=p)}
     sets = made[policy](ballots)
     if out is not None:
-        write(ballots, sets, out)
-    summary = summarise(ballots, sets)
+        voting.write(ballots, sets, out)
+    summary = voting.summarise(ballots, sets)
     if as_json:
         rows = {name: [one._asdict() for one in getattr(summary, name)] for name in ("agreement", "mistakes")}
         typer.echo(json.dumps(asdict(summary) | rows, indent=2))
     else:
         _show(summary, policy, out)
-
-
-def _check_out(out: Path, *read: Path | None) -> None:
-    from oneof.storage.sheets import check_out
-
-    check_out(out)
-    for source in filter(None, read):
-        if out.exists() and source.exists() and out.samefile(source):
-            raise ValueError(f"out must be another file than those that are read; got {str(out)!r} for both.")
-
-
-def _guess(file: Path, columns: list[str] | None, from_name: str | None) -> Kind:
-    from oneof.votes import is_label_studio
-
-    is_json = file.name.lower().removesuffix(".gz").endswith(".json")
-    if is_json and (from_name is not None or is_label_studio(file)):
-        return Kind.label_studio
-    return Kind.wide if columns else Kind.long
 
 
 def _show(summary: Summary, policy: Policy, out: Path | None) -> None:
@@ -128,12 +118,15 @@ def _show(summary: Summary, policy: Policy, out: Path | None) -> None:
 
 
 def _lines(summary: Summary, policy: Policy) -> list[tuple[str, str]]:
+    per_item = ", ".join(f"{count:,} x {answers}" for answers, count in summary.answers_per_item.items())
+    if len(summary.answers_per_item) > 8:
+        per_item = f"from {min(summary.answers_per_item):,} to {max(summary.answers_per_item):,} answers per item"
     lines = [
         ("items", f"{summary.items:,}" + (f" ({summary.unanswered:,} more have no answer)" * (summary.unanswered > 0))),
         ("annotators", f"{summary.annotators:,}"),
         ("labels", f"{summary.labels:,}"),
         ("answers", f"{summary.answers:,}, {summary.vague:,} of them name several labels"),
-        ("items x answers", _histogram(summary.answers_per_item)),
+        ("items x answers", per_item),
         ("Krippendorff's alpha", "not defined" if summary.alpha is None else f"{summary.alpha:.3f}"),
         ("items tied for most votes", f"{summary.ties:,}"),
         ("annotators far from the rest", f"{len(summary.far):,}"),
@@ -150,9 +143,3 @@ def _lines(summary: Summary, policy: Policy) -> list[tuple[str, str]]:
         alike = "; ".join(" = ".join(map(repr, names)) for names in summary.lookalikes[:3])
         lines.append(("labels that look alike", f"{alike} ... {len(summary.lookalikes):,} in all; see --normalise"))
     return lines
-
-
-def _histogram(items: dict[int, int]) -> str:
-    if len(items) > 8:
-        return f"from {min(items):,} to {max(items):,} answers per item"
-    return ", ".join(f"{count:,} x {answers}" for answers, count in items.items())

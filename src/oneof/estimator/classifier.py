@@ -1,7 +1,7 @@
 """The scikit-learn estimator for tables."""
 
 import logging
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,8 +15,8 @@ from oneof.estimator.arguments import count, is_frame, one_thread, precision, se
 from oneof.estimator.from_sets import ClassifierFromSets
 from oneof.methods import Method
 from oneof.purify import PURIFY, Purify
-from oneof.runs.learn import SPACE, Examples, Learned, learn
-from oneof.selection.space import Setting, Space, checked_learners, instance, method_for_tables
+from oneof.runs.learn import SPACE, Examples, Learned, learn, space_for
+from oneof.selection.space import Setting, Space, instance
 from oneof.selection.trying import Search
 
 _log = logging.getLogger(__name__)
@@ -146,26 +146,20 @@ class PartialLabelClassifier(ClassifierFromSets):
         """What is asked: everything that was not said is searched."""
         if self.n_trials < 1:
             raise ValueError(f"n_trials must be at least 1; got {self.n_trials}.")
-        said = {name: getattr(self, name) for name in (*Setting._fields, "mixup")}
-        space = replace(
-            SPACE.narrowed(said),
-            method=SPACE.method if self.method is None else method_for_tables(self.method),
-            purify=None if self.purify is None else instance(self.purify, PURIFY, Purify, "purify"),
+        space = space_for(
+            {name: getattr(self, name) for name in (*Setting._fields, "mixup")},
+            self.method,
+            None if self.purify is None else instance(self.purify, PURIFY, Purify, "purify"),
+            self.learners,
+            self.quick,
             kernel=SPACE.kernel if self.resolve_first else None,
             members=self.n_trials,
             epochs=count(self.epochs, "epochs"),
             batch=count(self.batch_size, "batch_size"),
             noise=self.noise,
         )
-        if self.quick and self.learners is not None:
-            raise ValueError("quick must be False where learners are named; got both. Leave one of them out.")
-        if self.learners is not None:
-            space = replace(space, learners=checked_learners(self.learners))
-        space = space.quick if self.quick else space
-        title = type(self).__name__ if self.verbose else None
-        return Search(
-            space, seed_of(self.random_state), self.rule, progress=title, device=self.device, processes=self.processes
-        )
+        seed, title = seed_of(self.random_state), type(self).__name__ if self.verbose else None
+        return Search(space, seed, self.rule, progress=title, device=self.device, processes=self.processes)
 
     def _encoded(self, X: Any) -> NDArray[Any]:
         """Features of new rows."""

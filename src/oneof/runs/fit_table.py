@@ -18,13 +18,12 @@ from oneof.data.roles import Roles
 from oneof.data.table import read_table
 from oneof.methods import METHODS
 from oneof.purify import PURIFY
-from oneof.runs.examples import examples_of, look_at, with_answers
+from oneof.runs.examples import examples_of, look_at, read_voted, weigh_votes, with_answers
 from oneof.runs.folder import FACTS, Run, fingerprint, write_json
 from oneof.runs.learn import SPACE, Examples, learn, write_learned
 from oneof.runs.pictures import BY_SIZE, OnPictures, check_for_pictures
 from oneof.runs.review.log import Log
 from oneof.runs.review.teach import Again
-from oneof.runs.voted import read_voted, weigh_votes
 from oneof.selection.learners import Trees
 from oneof.selection.leave_one_out import Kernel
 from oneof.selection.space import Space

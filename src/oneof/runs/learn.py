@@ -2,7 +2,7 @@
 
 import hashlib
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from itertools import chain
@@ -18,19 +18,20 @@ from oneof.candidates.mask import Candidates
 from oneof.data.encode import Encoding
 from oneof.data.images import coarse
 from oneof.metrics import CRITERIA
+from oneof.purify import Purify
 from oneof.runs import labels
 from oneof.runs.accuracy import ENOUGH, SAMPLE, Claim, Judged, claim, drawn_rows, random_sample
 from oneof.runs.calibrate import calibrate
+from oneof.runs.explain import Floats, find_evidence
 from oneof.runs.folder import FACTS, PURIFIED, ROWS, TRAINING, write_json, write_rows, write_sample
 from oneof.runs.model import Model, member_of
-from oneof.runs.nearest_rows import Floats, find_evidence
 from oneof.runs.pictures import BY_SIZE, OnPictures, train_on_pictures
 from oneof.runs.stored_model import FORMAT, save_model
 from oneof.runs.weighing import Rows, weigh_learners
 from oneof.selection.leave_one_out import ask_strangers
 from oneof.selection.outside import disbelieved
 from oneof.selection.search import Found, search
-from oneof.selection.space import Space
+from oneof.selection.space import Space, checked_learners, method_for_tables
 from oneof.selection.trying import Search
 from oneof.storage.rows import Row
 from oneof.storage.settings import plain_value
@@ -42,6 +43,21 @@ from oneof.version import __version__
 SPACE = Space(parts=5)
 """Five parts: every row is held out by one network in five, and by trees and kernel too."""
 _JUDGED, _CELLS = 4000, 2**21  # rows at most that networks are judged by, and cells [m, c] of them
+
+
+def space_for(
+    said: Mapping[str, Any], method: Any, purify: Purify | None, learners: Any, quick: bool, **more: Any
+) -> Space:
+    """What is tried: everything that was not said."""
+    if quick and learners is not None:
+        raise ValueError(
+            "quick must not stand beside learners, which it chooses itself; got both. Leave one of them out."
+        )
+    method = SPACE.method if method is None else method_for_tables(method)
+    space = replace(SPACE.narrowed(said), method=method, purify=purify, **more)
+    if learners is not None:
+        space = replace(space, learners=checked_learners(learners))
+    return space.quick if quick else space
 
 
 @dataclass(frozen=True, eq=False)

@@ -38,10 +38,12 @@ class Ensemble(NamedTuple):
 
 def weigh_learners(networks: Model, found: Found, rows: Rows, asked: Search) -> Ensemble:
     """Teach the other learners what networks and rows found, and weigh all; `networks` is the model of all that were trained."""
-    trained = trained_rows(found.fits, len(rows.x))
-    parts = _ask_members(networks, rows, trained)
+    own = zip(networks.members, found.fits, strict=True)
+    parts = [
+        ask_networks(networks.of([one]), rows.x, rows.original, trained_rows([fit], len(rows.x))) for one, fit in own
+    ]
     late = asked.seconds_left <= 0 and found.weights is not None and "trees" in asked.space.learners
-    others = _teach_others(rows, found, _beliefs(rows, found, parts, asked), asked, late)
+    others = _teach_others(rows, found, parts, asked, late)
     kept = _of_best_kind(networks, parts, rows.known, asked.rule)
     heard = [parts[i] for i in kept] + [heard_once(one.left_out, rows.known) for one in others]
     held_out = np.all([one.held_out for one in heard], axis=0)
@@ -59,12 +61,6 @@ def weigh_learners(networks: Model, found: Found, rows: Rows, asked: Search) -> 
     )
 
 
-def _ask_members(model: Model, rows: Rows, trained: Mask) -> list[Opinions]:
-    ends = np.cumsum([0, *(member.stack.t for member in model.members)])
-    own = zip(model.members, ends, ends[1:], strict=False)
-    return [ask_networks(model.of([one]), rows.x, rows.original, trained[first:last]) for one, first, last in own]
-
-
 def _of_best_kind(model: Model, parts: list[Opinions], sets: Mask, rule: str) -> list[int]:
     """The members that are linear, or those that are not, whichever held-out sets prefer: together the worse would spoil the better."""
     scores: dict[bool, float] = {}
@@ -79,17 +75,12 @@ def _of_best_kind(model: Model, parts: list[Opinions], sets: Mask, rule: str) ->
     return [i for i, member in enumerate(model.members) if not scores or member.is_linear == best]
 
 
-def _beliefs(rows: Rows, found: Found, parts: list[Opinions], asked: Search) -> NDArray[np.floating[Any]]:
-    """Which label a row has, by networks and by what the other rows say, for learners that need one."""
-    if found.weights is not None and not parts:
-        return found.weights
-    by_networks = believed(rows.taught, [part.mean for part in parts], asked.prior)
-    return by_networks if found.weights is None else np.asarray((by_networks + found.weights) / 2)
-
-
-def _teach_others(
-    rows: Rows, found: Found, beliefs: NDArray[np.floating[Any]], asked: Search, late: bool
-) -> list[Taught]:
+def _teach_others(rows: Rows, found: Found, parts: list[Opinions], asked: Search, late: bool) -> list[Taught]:
+    """Teach the learners that need a label for each row: by networks and by what the other rows say."""
+    beliefs: NDArray[np.floating[Any]] | None = found.weights
+    if beliefs is None or parts:
+        by_networks = believed(rows.taught, [part.mean for part in parts], asked.prior)
+        beliefs = by_networks if beliefs is None else np.asarray((by_networks + beliefs) / 2)
     lesson, c = Lesson(rows.x, beliefs, asked.groups, asked.seed), beliefs.shape[1]
     wanted, others = asked.space.learners, []
     if "trees" in wanted and not late and asked.space.trees.affordable(*beliefs.shape):
