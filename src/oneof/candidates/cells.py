@@ -16,7 +16,12 @@ def sets_of_cells(cells: list[Any], separator: str, name: str) -> list[list[Any]
     """Candidate sets out of a column of cells, looked at for what is read wrongly or would not fit in memory."""
     _check_divided(cells, separator, name)
     rows = split_cells(cells, separator, name)
-    _check_fits(rows, name)
+    labels = dict.fromkeys(label for row in rows for label in row)
+    if len(rows) * len(labels) > _CELLS:  # then labels are mostly answers that nobody has sorted
+        first = ", ".join(repr(label) for label in list(labels)[:3])
+        got = f"{name} has {len(labels):,} different ones in {len(rows):,} rows: {first}, .."
+        remedy = "Bring answers that mean the same to one form first."
+        raise ValueError(f"labels must be few enough for a table of rows by labels; {got}. {remedy}")
     return rows
 
 
@@ -67,8 +72,8 @@ def _of_value(cell: Any, name: str, row: int) -> list[Any]:
         if is_missing(label):
             raise ValueError(f"labels must not be missing; {name}, row {row} holds {label!r} in its list. Take it out.")
         if isinstance(label, (dict, list)):
-            remedy = "Give a list of their names."
-            raise ValueError(f"labels must be texts or numbers; {name}, row {row} holds {label!r}. {remedy}")
+            got = f"{name}, row {row} holds {label!r}. Give a list of their names."
+            raise ValueError(f"labels must be texts or numbers; {got}")
     return labels
 
 
@@ -94,16 +99,6 @@ def _check_divided(cells: Iterable[Any], separator: str, name: str) -> None:
             got = f"{name} has none, and {len(inside)} of {len(texts)} cells hold {other!r}, as {inside[0]!r} does"
             remedy = f"Give the separator {other!r}, or write such labels without it."
             raise ValueError(f"labels must be divided by {separator!r}; {got}. {remedy}")
-
-
-def _check_fits(rows: list[list[Any]], name: str) -> None:
-    """Refuse sets whose table, rows by labels, would not fit in memory: then labels are mostly answers that nobody has sorted."""
-    labels = dict.fromkeys(label for row in rows for label in row)
-    if len(rows) * len(labels) > _CELLS:
-        first = ", ".join(repr(label) for label in list(labels)[:3])
-        got = f"{name} has {len(labels):,} different ones in {len(rows):,} rows: {first}, .."
-        remedy = "Bring answers that mean the same to one form first."
-        raise ValueError(f"labels must be few enough for a table of rows by labels; {got}. {remedy}")
 
 
 def lookalikes(labels: Iterable[Any]) -> list[list[str]]:

@@ -147,9 +147,17 @@ def generate(labels: Any, classes: int, kind: Kind, *, seed: int, logits: Any = 
     if not 0 <= rate <= 1:
         raise ValueError(f"rate must lie between 0 and 1; got {rate}.")
     rng = np.random.default_rng(seed)
-    if isinstance(kind, Instance):
-        return draw(kind.probabilities(_checked_logits(logits, truth, classes), truth), truth, rng)
-    return kind(truth, classes, rng)
+    if not isinstance(kind, Instance):
+        return kind(truth, classes, rng)
+    if logits is None:
+        remedy = "Give logits=, e.g. from oneof.training.teacher."
+        raise ValueError(f"instance-dependent sets need the logits of a classifier. {remedy}")
+    scores = np.asarray(logits, dtype=float)
+    if scores.shape != (len(truth), classes):
+        raise ValueError(f"logits must be [{len(truth)}, {classes}] to match the labels; got {list(scores.shape)}.")
+    if not np.isfinite(scores).all():
+        raise ValueError(f"logits must be finite; row {int(np.argwhere(~np.isfinite(scores))[0, 0])} is not.")
+    return draw(kind.probabilities(scores, truth), truth, rng)
 
 
 def reach(kind: Instance, wished: float, logits: Any, labels: Any) -> Instance:
@@ -203,15 +211,3 @@ def _likelihood(logits: Floats, labels: Labels) -> Floats:
 def _with_truth(probabilities: Floats, labels: Labels) -> Floats:
     probabilities[np.arange(len(labels)), labels] = 1.0
     return probabilities
-
-
-def _checked_logits(logits: Any, labels: Labels, classes: int) -> Floats:
-    if logits is None:
-        remedy = "Give logits=, e.g. from oneof.training.teacher."
-        raise ValueError(f"instance-dependent sets need the logits of a classifier. {remedy}")
-    scores = np.asarray(logits, dtype=float)
-    if scores.shape != (len(labels), classes):
-        raise ValueError(f"logits must be [{len(labels)}, {classes}] to match the labels; got {list(scores.shape)}.")
-    if not np.isfinite(scores).all():
-        raise ValueError(f"logits must be finite; row {int(np.argwhere(~np.isfinite(scores))[0, 0])} is not.")
-    return scores
