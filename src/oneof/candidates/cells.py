@@ -26,11 +26,7 @@ def sets_of_cells(cells: list[Any], separator: str, name: str) -> list[list[Any]
 
 
 def split_cells(cells: list[Any], separator: str, name: str) -> list[list[Any]]:
-    """Cells as lists of labels: text is cut at the separator, a missing cell is empty. Equal texts share one list.
-
-    >>> split_cells(["cat|dog", None, ["cat"], "['dog', 'fox']"], "|", "the table")
-    [['cat', 'dog'], [], ['cat'], ['dog', 'fox']]
-    """
+    """Cells as lists of labels: text is cut at the separator, a missing cell is empty. Equal texts share one list."""
     seen: dict[str, list[Any]] = {}
     for row, cell in enumerate(cells):
         if isinstance(cell, str) and cell not in seen:
@@ -102,11 +98,7 @@ def _check_divided(cells: Iterable[Any], separator: str, name: str) -> None:
 
 
 def lookalikes(labels: Iterable[Any]) -> list[list[str]]:
-    """Labels that a reader takes for one: they differ in case, space, Unicode form, or in characters that are not seen.
-
-    >>> lookalikes(["cat", "Cat ", "dog", "caf\u00e9", "cafe\u0301", "do\u200bg"])
-    [['cat', 'Cat '], ['dog', 'do\u200bg'], ['caf\u00e9', 'cafe\u0301']]
-    """
+    """Labels that a reader takes for one: they differ in case, space, Unicode form, or in characters that are not seen."""
     alike: dict[str, list[str]] = {}
     for label in map(str, labels):
         seen = "".join(sign for sign in normalize("NFKC", label) if category(sign) != "Cf")

@@ -161,14 +161,7 @@ def generate(labels: Any, classes: int, kind: Kind, *, seed: int, logits: Any = 
 
 
 def reach(kind: Instance, wished: float, logits: Any, labels: Any) -> Instance:
-    """The same kind at the temperature at which the average set size is as wished, in expectation.
-
-    >>> rng = np.random.default_rng(0)
-    >>> logits, labels = 9 * rng.standard_normal((500, 10)), rng.integers(10, size=500)
-    >>> kind = reach(InstanceRate(), 3.5, logits, labels)
-    >>> round(float(kind.probabilities(logits, labels).sum(1).mean()), 3)
-    3.5
-    """
+    """The same kind at the temperature at which the average set size is as wished, in expectation."""
     scores, truth = np.asarray(logits, dtype=float), np.asarray(labels)
 
     def average(log_temperature: float) -> float:

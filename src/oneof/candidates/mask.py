@@ -101,11 +101,7 @@ class Candidates:
 
 
 def statistics(mask: NDArray[np.bool_]) -> Statistics:
-    """Count rows, labels and special sets of a mask [n, c].
-
-    >>> statistics(np.array([[1, 0, 0], [1, 1, 0]], dtype=bool))
-    Statistics(rows=2, classes=3, average=1.5, largest=2, singletons=1, full=0, absent=1)
-    """
+    """Count rows, labels and special sets of a mask [n, c]."""
     size, (n, c) = mask.sum(1), mask.shape
     singletons, full, absent = (int(marked.sum()) for marked in (size == 1, size == c, ~mask.any(0)))
     return Statistics(n, c, float(size.mean()), int(size.max()), singletons, full, absent)

@@ -60,11 +60,7 @@ def read(
 
 
 def read_known(sets: Any, classes: NDArray[Any]) -> Mask:
-    """The mask [n, c] of sets whose labels may lie beyond the classes of a model; these are ignored, so that a row may be empty.
-
-    >>> read_known([["cat", "yak"], ["yak"]], np.array(["cat", "dog"])).astype(int).tolist()
-    [[1, 0], [0, 0]]
-    """
+    """The mask [n, c] of sets whose labels may lie beyond the classes of a model; these are ignored, so that a row may be empty."""
     nameless = getattr(sets, "ndim", 1) == 2 and not hasattr(sets, "columns")  # a mask that is no frame
     mask, names = mask_and_classes(sets, classes if nameless else None)
     blank: Mask = np.logical_not(mask.any(axis=1))
@@ -87,11 +83,7 @@ def empty_message(blank: Mask, complementary: bool = False, remedy: str = "oneof
 
 
 def mask_and_classes(sets: Any, classes: Iterable[Any] | None) -> tuple[Mask, NDArray[Any]]:
-    """The mask [n, c] of sets in any form, and what its columns are called; a row may be empty.
-
-    >>> mask_and_classes([["b"], ["a", "b"], []], None)[0].astype(int).tolist()
-    [[0, 1], [1, 1], [0, 0]]
-    """
+    """The mask [n, c] of sets in any form, and what its columns are called; a row may be empty."""
     if hasattr(sets, "columns") and hasattr(sets, "to_numpy"):  # a DataFrame: one column per class
         wanted = list(sets.columns if classes is None else classes)
         if set(wanted) != set(sets.columns):

@@ -134,11 +134,6 @@ def read_features(X: Any) -> tuple[Columns, Roles]:
     """Read a frame or an Arrow table of features only, as the same columns are read beside sets in a file.
 
     What is no feature, such as free text or a column that numbers the rows, is left out with a warning.
-
-    >>> import pandas as pd
-    >>> columns, roles = read_features(pd.DataFrame({"size": [1.5, None], "day": pd.to_datetime(["1970-01-02", None])}))
-    >>> columns.numbers.tolist(), roles.dates
-    ([[1.5, 1.0], [nan, nan]], ('day',))
     """
     opened = open_table(X)
     opened.check_distinct(opened.names)

@@ -30,12 +30,7 @@ class Faults:
 
 
 def find_faults(x: NDArray[np.floating], candidates: Candidates, columns: Sequence[Column]) -> Faults:
-    """Look through features x [n, d], whose columns are called `columns`.
-
-    >>> sets = Candidates(np.array([[1, 0], [0, 1], [1, 1]], dtype=bool), np.array(["a", "b"]))
-    >>> find_faults(np.array([[1.0, 5.0], [1.0, 5.0], [np.nan, 5.0]]), sets, ["p", "q"])
-    Faults(nonfinite=(NonFinite(column='p', rows=1, first=2),), constant=('q',), duplicates=1, conflicts=((0, 1),))
-    """
+    """Look through features x [n, d], whose columns are called `columns`."""
     wrong = ~np.isfinite(x)
     constant = (x == x[0]).all(0) & ~wrong.any(0) & (len(x) > 1)
     groups = _equal_rows(x)

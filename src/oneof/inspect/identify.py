@@ -27,12 +27,7 @@ class Counts:
 
 
 def count(candidates: Candidates) -> Counts:
-    """Count rows, set sizes and labels.
-
-    >>> counts = count(Candidates(np.array([[1, 1, 0], [1, 0, 0]], dtype=bool), np.array(["a", "b", "c"])))
-    >>> counts.sizes, counts.singletons, counts.absent, counts.held
-    ((0, 1, 1, 0), 1, ('c',), (2, 1, 0))
-    """
+    """Count rows, set sizes and labels."""
     mask, held = candidates.mask, candidates.mask.sum(0)
     n, c = mask.shape
     sizes = np.bincount(mask.sum(1), minlength=c + 1).tolist()
@@ -92,10 +87,6 @@ def identify(candidates: Candidates) -> Identity:
     one rate q, independently, the degree is no smaller than gamma = q. In general it is neither an upper nor a lower bound:
     a label that is often a distractor without k hides that it never is the truth without k. One value is exact: a degree
     of 1 means that a label never occurs without another, so that gamma = 1 as soon as that label is ever the truth.
-
-    >>> sets = Candidates(np.array([[1, 1, 0], [1, 1, 1], [0, 0, 1]], dtype=bool), np.array(["a", "b", "c"]))
-    >>> identify(sets).groups, identify(sets).ambiguity
-    ((('a', 'b'),), Ambiguity(degree=1.0, label='a', other='b'))
     """
     together, names = _together(candidates.mask), candidates.classes.tolist()
     held = together.diagonal()

@@ -17,11 +17,7 @@ RISKY = r"^'*[=+\-@\t\r]"  # how a text begins that a spreadsheet runs, or that 
 
 
 def as_written(texts: Any) -> Any:
-    """An Arrow array of cells as they were before `write_sheet` made them harmless.
-
-    >>> as_written(pa.array(["'=1+1", "'", "it's"])).to_pylist()
-    ['=1+1', "'", "it's"]
-    """
+    """An Arrow array of cells as they were before `write_sheet` made them harmless."""
     return pc.replace_substring_regex(texts, r"^'('*[=+\-@\t\r])", r"\1")
 
 
@@ -36,11 +32,7 @@ def check_out(path: Path, endings: tuple[str, ...] = ENDINGS, name: str = "out")
 
 
 def lists_of(rows: NDArray[np.integer[Any]], n: int, values: pa.Array) -> pa.ListArray:
-    """A column of n lists: values that are sorted by their row, which `rows` says.
-
-    >>> lists_of(np.array([0, 0, 2]), 3, pa.array(["a", "b", "c"])).to_pylist()
-    [['a', 'b'], [], ['c']]
-    """
+    """A column of n lists: values that are sorted by their row, which `rows` says."""
     offsets = np.concatenate([[0], np.bincount(rows, minlength=n).cumsum()]).astype(np.int32)
     return pa.ListArray.from_arrays(pa.array(offsets), values)
 
@@ -49,14 +41,6 @@ def write_sheet(table: pa.Table, path: Path, separator: str = "|") -> None:
     """Write a table; in CSV the parts of a list are joined by the separator, a struct is `first (rest)`.
 
     A text that a spreadsheet would run, such as =1+1, gets an apostrophe before it, which the readers of oneof take off again.
-
-    >>> import tempfile
-    >>> path = Path(tempfile.mkdtemp()) / "sheet.csv"
-    >>> write_sheet(pa.table({"label": ["a", None], "kept": [["a", "b"], []], "fell": [[{"label": "c", "round": 7}], []]}), path)
-    >>> print(path.read_text().strip())
-    "label","kept","fell"
-    "a","a|b","c (round 7)"
-    ,"",""
     """
     check_out(path)
     with written_beside(path) as file:

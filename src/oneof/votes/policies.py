@@ -70,12 +70,7 @@ def top_p(votes: Votes, p: float = 0.9) -> Sets:
 
 
 def smallest_reaching(posterior: Floats, p: float) -> Mask:
-    """The smallest sets [n, c] of labels with mass p, from probabilities [n, c].
-
-    >>> smallest_reaching(np.array([[0.7, 0.2, 0.1], [0.4, 0.2, 0.4]]), 0.3).astype(int)
-    array([[1, 0, 0],
-           [1, 0, 1]])
-    """
+    """The smallest sets [n, c] of labels with mass p, from probabilities [n, c]."""
     falling = -np.sort(-posterior, axis=1)
     reached = np.cumsum(falling, axis=1)
     last = (reached < p - ROUNDING).sum(1).clip(max=posterior.shape[1] - 1)
@@ -89,13 +84,7 @@ def _nothing(votes: Votes) -> Mask:
 
 
 def to_table(votes: Votes, sets: Sets) -> Any:
-    """An Arrow table of item, candidates (list of labels) and votes (list of label and its votes); join features on `item`.
-
-    >>> from oneof.votes import read_long, union
-    >>> votes = read_long(pa.table({"item": [7, 7], "annotator": ["ann", "bob"], "label": ["cat", "dog"]}))
-    >>> to_table(votes, union(votes)).to_pylist()
-    [{'item': 7, 'candidates': ['cat', 'dog'], 'votes': [{'label': 'cat', 'votes': 1.0}, {'label': 'dog', 'votes': 1.0}]}]
-    """
+    """An Arrow table of item, candidates (list of labels) and votes (list of label and its votes); join features on `item`."""
     n, labels = len(votes.items), pa.array(votes.labels, pa.string())
     item, label = np.nonzero(sets.mask)
     counted = tally(votes)

@@ -26,11 +26,7 @@ _MOST_MEMO = 1_000_000  # the unpickler allocates up to the highest number asked
 
 
 def loads(content: bytes, name: str) -> Any:
-    """The value that a pickle of plain values and arrays holds; `name` is what messages call it.
-
-    >>> loads(pickle.dumps({b"labels": [3, 1]}), "batch")
-    {b'labels': [3, 1]}
-    """
+    """The value that a pickle of plain values and arrays holds; `name` is what messages call it."""
     try:
         _check_opcodes(content)
         return _thaw(_Unpickler(io.BytesIO(content), encoding="bytes").load())
