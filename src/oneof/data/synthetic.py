@@ -22,9 +22,5 @@ def mixture(n: int, d: int, c: int, *, separation: float = 3.0, seed: int = 0) -
     means = separation * rng.standard_normal((c, d))
     labels = rng.integers(c, size=n)
     x = means[labels] + rng.standard_normal((n, d))
-    return Mixture(x, labels, exact_posterior(x, means), means)
-
-
-def exact_posterior(x: NDArray[np.float64], means: NDArray[np.float64]) -> NDArray[np.float64]:
-    """p(j | x) [n, c] of the mixture with these means: softmax of - |x - mean_j|^2 / 2."""
-    return np.asarray(softmax(x @ means.T - 0.5 * np.square(means).sum(1), axis=1))
+    posterior = softmax(x @ means.T - 0.5 * np.square(means).sum(1), axis=1)  # of - |x - mean_j|^2 / 2
+    return Mixture(x, labels, np.asarray(posterior), means)

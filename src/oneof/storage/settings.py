@@ -68,9 +68,7 @@ def digest(plain: Any) -> str:
 def first_difference(one: Any, other: Any, path: str = "") -> str | None:
     """Where two plain values differ first, and how; None where they are equal."""
     if isinstance(one, dict) and isinstance(other, dict):
-        for key in [*one, *(key for key in other if key not in one)]:
-            found = first_difference(one.get(key), other.get(key), f"{path}.{key}" if path else key)
-            if found:
-                return found
-        return None
+        places = {key: f"{path}.{key}" if path else key for key in one | other}
+        found = (first_difference(one.get(key), other.get(key), place) for key, place in places.items())
+        return next(filter(None, found), None)
     return None if one == other else f"{path} was {shortened(repr(one))}, now {shortened(repr(other))}"

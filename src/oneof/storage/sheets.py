@@ -27,8 +27,8 @@ def check_out(path: Path, endings: tuple[str, ...] = ENDINGS, name: str = "out")
         wanted = endings[0] if len(endings) == 1 else f"one of {', '.join(endings)}"
         raise ValueError(f"{name} must end in {wanted}; got {str(path)!r}.")
     if not path.parent.is_dir():
-        make = f"Make {str(path.parent)!r} first."
-        raise ValueError(f"{name} must lie in a folder that exists; got {str(path)!r}. {make}")
+        got = f"got {str(path)!r}. Make {str(path.parent)!r} first."
+        raise ValueError(f"{name} must lie in a folder that exists; {got}")
 
 
 def lists_of(rows: NDArray[np.integer[Any]], n: int, values: pa.Array) -> pa.ListArray:
@@ -60,17 +60,15 @@ def _flat(table: pa.Table, separator: str) -> pa.Table:
 
 
 def _joined(cell: list[Any], separator: str) -> str:
-    labels = [str(next(iter(part.values())) if isinstance(part, dict) else part) for part in cell]
-    wrong = next((label for label in labels if separator in label), None)
-    if wrong is not None:
-        got = f"got {wrong[:60]!r}. Write .parquet, or say another --separator where the command has it."
-        raise ValueError(f"labels in a CSV must not hold {separator!r}, which divides them; {got}")
-    more = [[*part.items()][1:] if isinstance(part, dict) else [] for part in cell]
-    said = [
-        ", ".join(f"{key} {one:.2f}" if isinstance(one, float) else f"{key} {one}" for key, one in rest)
-        for rest in more
-    ]
-    return separator.join(f"{label} ({rest})" if rest else label for label, rest in zip(labels, said, strict=True))
+    said = []
+    for part in cell:
+        (_, label), *rest = part.items() if isinstance(part, dict) else [("", part)]
+        if separator in str(label):
+            got = f"got {str(label)[:60]!r}. Write .parquet, or say another --separator where the command has it."
+            raise ValueError(f"labels in a CSV must not hold {separator!r}, which divides them; {got}")
+        more = ", ".join(f"{key} {one:.2f}" if isinstance(one, float) else f"{key} {one}" for key, one in rest)
+        said.append(f"{label} ({more})" if more else str(label))
+    return separator.join(said)
 
 
 def _harmless(texts: Any) -> Any:

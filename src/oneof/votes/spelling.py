@@ -93,6 +93,9 @@ class Spelling:
         return folded
 
 
+AS_WRITTEN = Spelling()
+
+
 def understand(
     named: list[list[str]], count: Sequence[int], classes: Sequence[str] | None, taxonomy: Taxonomy | None
 ) -> tuple[list[list[str]], list[str]]:
