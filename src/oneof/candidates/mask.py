@@ -12,8 +12,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-# ---------------------------------------------------------------------------------------------- looking through the mask
-
 
 def as_numbers(candidates: Tensor, dtype: torch.dtype) -> Tensor:
     """The mask as zeros and ones; read as bytes first, which on a CPU is faster than from bool."""
@@ -64,9 +62,6 @@ def masked(logits: Tensor, candidates: Tensor) -> Tensor:
     tensor([3., -inf])
     """
     return logits + (1 - as_numbers(candidates, logits.dtype).reciprocal())
-
-
-# ------------------------------------------------------------------------------------------------------------ sets as read
 
 
 @dataclass(frozen=True)

@@ -135,9 +135,6 @@ def _verdict(by_features: Comparison, by_classes: Comparison) -> tuple[str, str]
     return ("class-dependent" if by_classes.beyond_all and ratio >= LEAST_RATIO else "uniform"), figures
 
 
-# ------------------------------------------------------------------------------------------------------- the statistics
-
-
 def _sure(weights: Floats) -> tuple[NDArray[np.intp], NDArray[np.intp], Floats]:
     """All rows but the least sure, their guesses, and these one-hot."""
     top = weights.max(1)
@@ -168,9 +165,6 @@ def mean_square(sets: Floats, weights: Floats) -> float:
     rate = counts.sum() / guessed.sum()
     # A label that is hardly ever guessed expects less than one distractor of a kind: its square must not dominate.
     return float(((counts - guessed * rate) ** 2 / np.maximum(guessed * rate * (1 - rate), 1)).mean())
-
-
-# -------------------------------------------------------------------------------------- tables that obey a hypothesis
 
 
 def _exchange(sets: Floats, labels: NDArray[np.intp], rng: np.random.Generator) -> Floats:

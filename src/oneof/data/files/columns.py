@@ -105,9 +105,6 @@ def _pandas_kind(column: Any) -> Kind:
     return kind_of(values.type, values[:_LOOKED_AT])
 
 
-# ------------------------------------------------------------------------------------------------------- what is read
-
-
 def read_numbers(source: Source, numbers: list[str], others: list[str]) -> tuple[NDArray[np.float32], Cells]:
     """Columns of numbers and dates as x [n, d], written piece by piece into one array; the other columns as lists.
 

@@ -89,9 +89,6 @@ def _dense(value: Any, name: str, n: int | None) -> NDArray[Any]:
     return np.asarray(value)
 
 
-# ---------------------------------------------------------------------------------------------------- the format itself
-
-
 class Damaged(Exception):
     """The bytes are not those of a MAT-file; says how."""
 
