@@ -133,5 +133,5 @@ def test_truth_outside_the_set_and_bad_features_of_arrays(tmp_path):
     for value, said in ((np.nan, "nan"), (np.inf, "inf"), (1e300, r"1e\+300")):
         x = X.copy()
         x[2, 1] = value
-        with pytest.raises(ValueError, match=rf"a\.mat, key 'data', column x1, row 2 is {said}"):
+        with pytest.raises(ValueError, match=rf"a\.mat, key 'data', column 'x1', row 2 is {said}"):
             read_table(mat(tmp_path / "a.mat", data=x, partial_target=SETS))

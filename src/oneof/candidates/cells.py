@@ -16,16 +16,17 @@ def sets_of_cells(cells: list[Any], separator: str, name: str) -> list[list[Any]
     """Candidate sets out of a column of cells, looked at for what is read wrongly or would not fit in memory."""
     _check_divided(cells, separator, name)
     rows = split_cells(cells, separator, name)
-    _check_fits(rows, name)
+    labels = dict.fromkeys(label for row in rows for label in row)
+    if len(rows) * len(labels) > _CELLS:  # then labels are mostly answers that nobody has sorted
+        first = ", ".join(repr(label) for label in list(labels)[:3])
+        got = f"{name} has {len(labels):,} different ones in {len(rows):,} rows: {first}, .."
+        remedy = "Bring answers that mean the same to one form first."
+        raise ValueError(f"labels must be few enough for a table of rows by labels; {got}. {remedy}")
     return rows
 
 
 def split_cells(cells: list[Any], separator: str, name: str) -> list[list[Any]]:
-    """Cells as lists of labels: text is cut at the separator, a missing cell is empty. Equal texts share one list.
-
-    >>> split_cells(["cat|dog", None, ["cat"], "['dog', 'fox']"], "|", "the table")
-    [['cat', 'dog'], [], ['cat'], ['dog', 'fox']]
-    """
+    """Cells as lists of labels: text is cut at the separator, a missing cell is empty. Equal texts share one list."""
     seen: dict[str, list[Any]] = {}
     for row, cell in enumerate(cells):
         if isinstance(cell, str) and cell not in seen:
@@ -67,8 +68,8 @@ def _of_value(cell: Any, name: str, row: int) -> list[Any]:
         if is_missing(label):
             raise ValueError(f"labels must not be missing; {name}, row {row} holds {label!r} in its list. Take it out.")
         if isinstance(label, (dict, list)):
-            remedy = "Give a list of their names."
-            raise ValueError(f"labels must be texts or numbers; {name}, row {row} holds {label!r}. {remedy}")
+            got = f"{name}, row {row} holds {label!r}. Give a list of their names."
+            raise ValueError(f"labels must be texts or numbers; {got}")
     return labels
 
 
@@ -96,22 +97,8 @@ def _check_divided(cells: Iterable[Any], separator: str, name: str) -> None:
             raise ValueError(f"labels must be divided by {separator!r}; {got}. {remedy}")
 
 
-def _check_fits(rows: list[list[Any]], name: str) -> None:
-    """Refuse sets whose table, rows by labels, would not fit in memory: then labels are mostly answers that nobody has sorted."""
-    labels = dict.fromkeys(label for row in rows for label in row)
-    if len(rows) * len(labels) > _CELLS:
-        first = ", ".join(repr(label) for label in list(labels)[:3])
-        got = f"{name} has {len(labels):,} different ones in {len(rows):,} rows: {first}, .."
-        remedy = "Bring answers that mean the same to one form first."
-        raise ValueError(f"labels must be few enough for a table of rows by labels; {got}. {remedy}")
-
-
 def lookalikes(labels: Iterable[Any]) -> list[list[str]]:
-    """Labels that a reader takes for one: they differ in case, space, Unicode form, or in characters that are not seen.
-
-    >>> lookalikes(["cat", "Cat ", "dog", "caf\u00e9", "cafe\u0301", "do\u200bg"])
-    [['cat', 'Cat '], ['dog', 'do\u200bg'], ['caf\u00e9', 'cafe\u0301']]
-    """
+    """Labels that a reader takes for one: they differ in case, space, Unicode form, or in characters that are not seen."""
     alike: dict[str, list[str]] = {}
     for label in map(str, labels):
         seen = "".join(sign for sign in normalize("NFKC", label) if category(sign) != "Cf")

@@ -147,20 +147,21 @@ def generate(labels: Any, classes: int, kind: Kind, *, seed: int, logits: Any = 
     if not 0 <= rate <= 1:
         raise ValueError(f"rate must lie between 0 and 1; got {rate}.")
     rng = np.random.default_rng(seed)
-    if isinstance(kind, Instance):
-        return draw(kind.probabilities(_checked_logits(logits, truth, classes), truth), truth, rng)
-    return kind(truth, classes, rng)
+    if not isinstance(kind, Instance):
+        return kind(truth, classes, rng)
+    if logits is None:
+        remedy = "Give logits=, e.g. from oneof.training.teacher."
+        raise ValueError(f"instance-dependent sets need the logits of a classifier. {remedy}")
+    scores = np.asarray(logits, dtype=float)
+    if scores.shape != (len(truth), classes):
+        raise ValueError(f"logits must be [{len(truth)}, {classes}] to match the labels; got {list(scores.shape)}.")
+    if not np.isfinite(scores).all():
+        raise ValueError(f"logits must be finite; row {int(np.argwhere(~np.isfinite(scores))[0, 0])} is not.")
+    return draw(kind.probabilities(scores, truth), truth, rng)
 
 
 def reach(kind: Instance, wished: float, logits: Any, labels: Any) -> Instance:
-    """The same kind at the temperature at which the average set size is as wished, in expectation.
-
-    >>> rng = np.random.default_rng(0)
-    >>> logits, labels = 9 * rng.standard_normal((500, 10)), rng.integers(10, size=500)
-    >>> kind = reach(InstanceRate(), 3.5, logits, labels)
-    >>> round(float(kind.probabilities(logits, labels).sum(1).mean()), 3)
-    3.5
-    """
+    """The same kind at the temperature at which the average set size is as wished, in expectation."""
     scores, truth = np.asarray(logits, dtype=float), np.asarray(labels)
 
     def average(log_temperature: float) -> float:
@@ -203,15 +204,3 @@ def _likelihood(logits: Floats, labels: Labels) -> Floats:
 def _with_truth(probabilities: Floats, labels: Labels) -> Floats:
     probabilities[np.arange(len(labels)), labels] = 1.0
     return probabilities
-
-
-def _checked_logits(logits: Any, labels: Labels, classes: int) -> Floats:
-    if logits is None:
-        remedy = "Give logits=, e.g. from oneof.training.teacher."
-        raise ValueError(f"instance-dependent sets need the logits of a classifier. {remedy}")
-    scores = np.asarray(logits, dtype=float)
-    if scores.shape != (len(labels), classes):
-        raise ValueError(f"logits must be [{len(labels)}, {classes}] to match the labels; got {list(scores.shape)}.")
-    if not np.isfinite(scores).all():
-        raise ValueError(f"logits must be finite; row {int(np.argwhere(~np.isfinite(scores))[0, 0])} is not.")
-    return scores

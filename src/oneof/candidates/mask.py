@@ -12,8 +12,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-# ---------------------------------------------------------------------------------------------- looking through the mask
-
 
 def as_numbers(candidates: Tensor, dtype: torch.dtype) -> Tensor:
     """The mask as zeros and ones; read as bytes first, which on a CPU is faster than from bool."""
@@ -66,9 +64,6 @@ def masked(logits: Tensor, candidates: Tensor) -> Tensor:
     return logits + (1 - as_numbers(candidates, logits.dtype).reciprocal())
 
 
-# ------------------------------------------------------------------------------------------------------------ sets as read
-
-
 @dataclass(frozen=True)
 class Statistics:
     """What a mask looks like in numbers."""
@@ -101,11 +96,7 @@ class Candidates:
 
 
 def statistics(mask: NDArray[np.bool_]) -> Statistics:
-    """Count rows, labels and special sets of a mask [n, c].
-
-    >>> statistics(np.array([[1, 0, 0], [1, 1, 0]], dtype=bool))
-    Statistics(rows=2, classes=3, average=1.5, largest=2, singletons=1, full=0, absent=1)
-    """
+    """Count rows, labels and special sets of a mask [n, c]."""
     size, (n, c) = mask.sum(1), mask.shape
     singletons, full, absent = (int(marked.sum()) for marked in (size == 1, size == c, ~mask.any(0)))
     return Statistics(n, c, float(size.mean()), int(size.max()), singletons, full, absent)

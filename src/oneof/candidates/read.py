@@ -50,8 +50,7 @@ def read(
         remedy = "Give classes= if some are in no set." if classes is None else "Add rows with another label."
         got = f"got {'1 class' if len(names) else 'none'} ({show(names)}). {remedy}"
         raise ValueError(f"candidates must have at least two classes; {got}")
-    if complementary:
-        mask = ~mask
+    mask = mask ^ complementary
     blank: Mask = np.logical_not(mask.any(axis=1))
     if empty == "unlabelled" and not complementary:
         mask = mask | blank[:, None]
@@ -61,11 +60,7 @@ def read(
 
 
 def read_known(sets: Any, classes: NDArray[Any]) -> Mask:
-    """The mask [n, c] of sets whose labels may lie beyond the classes of a model; these are ignored, so that a row may be empty.
-
-    >>> read_known([["cat", "yak"], ["yak"]], np.array(["cat", "dog"])).astype(int).tolist()
-    [[1, 0], [0, 0]]
-    """
+    """The mask [n, c] of sets whose labels may lie beyond the classes of a model; these are ignored, so that a row may be empty."""
     nameless = getattr(sets, "ndim", 1) == 2 and not hasattr(sets, "columns")  # a mask that is no frame
     mask, names = mask_and_classes(sets, classes if nameless else None)
     blank: Mask = np.logical_not(mask.any(axis=1))
@@ -74,32 +69,26 @@ def read_known(sets: Any, classes: NDArray[Any]) -> Mask:
     if len(names) and isinstance(names[0], str) != isinstance(classes[0], str):
         raise TypeError(f"labels must be of the kind of the classes {show(classes)}; got {show(names)}.")
     column = {name: j for j, name in enumerate(names.tolist())}
-    nothing = np.zeros(len(mask), dtype=bool)
-    return np.stack([mask[:, column[name]] if name in column else nothing for name in classes.tolist()], axis=1)
+    padded = np.pad(mask, ((0, 0), (0, 1)))  # the last column is that of a class in no set
+    return padded[:, [column.get(name, -1) for name in classes.tolist()]]
 
 
 def empty_message(blank: Mask, complementary: bool = False, remedy: str = "oneof.read(..., empty='unlabelled')") -> str:
     """What to say of rows without a label left, which `blank` [n] marks."""
-    first, count = int(blank.argmax()), int(blank.sum())
+    count, first = f"{int(blank.sum())} of {len(blank)} rows", f"first row {int(blank.argmax())}"
     if complementary:
-        said = f"{count} of {len(blank)} rows exclude every class, first row {first}. Drop them."
-        return f"complementary sets must leave at least one label per row; {said}"
+        return f"complementary sets must leave at least one label per row; {count} exclude every class, {first}. Drop them."
     advice = f"Leave them out; if nothing is known about them, {remedy} makes them full."
-    said = f"{count} of {len(blank)} rows are empty, first row {first}. {advice}"
-    return f"candidates must hold at least one label per row; {said}"
+    return f"candidates must hold at least one label per row; {count} are empty, {first}. {advice}"
 
 
 def mask_and_classes(sets: Any, classes: Iterable[Any] | None) -> tuple[Mask, NDArray[Any]]:
-    """The mask [n, c] of sets in any form, and what its columns are called; a row may be empty.
-
-    >>> mask_and_classes([["b"], ["a", "b"], []], None)[0].astype(int).tolist()
-    [[0, 1], [1, 1], [0, 0]]
-    """
+    """The mask [n, c] of sets in any form, and what its columns are called; a row may be empty."""
     if hasattr(sets, "columns") and hasattr(sets, "to_numpy"):  # a DataFrame: one column per class
-        names = list(sets.columns if classes is None else classes)
-        if set(names) != set(sets.columns):
-            raise ValueError(f"a frame's columns must be the classes {show(names)}; got {show(list(sets.columns))}.")
-        return _from_mask(sets[names].to_numpy(), names)
+        wanted = list(sets.columns if classes is None else classes)
+        if set(wanted) != set(sets.columns):
+            raise ValueError(f"a frame's columns must be the classes {show(wanted)}; got {show(list(sets.columns))}.")
+        return _from_mask(sets[wanted].to_numpy(), wanted)
     if hasattr(sets, "toarray"):  # SciPy sparse
         return _from_mask(sets.toarray(), classes)
     if isinstance(sets, torch.Tensor):
@@ -109,35 +98,41 @@ def mask_and_classes(sets: Any, classes: Iterable[Any] | None) -> tuple[Mask, ND
     if isinstance(sets, np.ndarray) and sets.ndim != 1:
         got = f"an array of shape {sets.shape}"
         raise ValueError(f"candidates must be a mask [n, c] or a sequence of n sets; got {got}.")
-    return _from_labels(*_rows_and_labels(sets), classes)
+    n, rows, labels = _rows_and_labels(sets)
+    _check_labels(rows, labels)
+    names = (
+        np.unique(np.asarray(labels) if labels else np.empty(0, dtype=int)) if classes is None else _distinct(classes)
+    )
+    column = {name: j for j, name in enumerate(names.tolist())}
+    unknown = next((i for i, label in enumerate(labels) if label not in column), None)
+    if unknown is not None:
+        got = f"row {rows[unknown]} has {labels[unknown]!r}."
+        raise ValueError(f"candidates must be among the classes {show(names)}; {got}")
+    mask = np.zeros((n, len(names)), dtype=bool)
+    mask[rows, np.fromiter((column[label] for label in labels), dtype=np.intp, count=len(labels))] = True
+    return mask, names
 
 
 def _from_mask(values: NDArray[Any], classes: Iterable[Any] | None) -> tuple[Mask, NDArray[Any]]:
     if values.dtype != np.bool_:
         if not (np.issubdtype(values.dtype, np.number) or values.dtype == object):
             raise TypeError(f"a mask of candidates must be of bool or 0/1; got dtype {values.dtype}.")
-        wrong = ~np.isin(values, (0, 1)) if values.dtype != object else np.vectorize(_is_no_mark, [bool])(values)
+        # None and pandas.NA among objects may be compared with nothing
+        number = np.vectorize(lambda cell: isinstance(cell, (numbers.Number, np.bool_)), [bool])
+        plain = np.where(number(values), values, np.nan).astype(float) if values.dtype == object else values
+        wrong = ~np.isin(plain, (0, 1))
         if wrong.any():
             row, column = np.argwhere(wrong)[0].tolist()
-            cell, remedy = values[row, column], "Weights are not candidates: threshold them first."
-            if not _is_number(cell) or cell != cell:
+            remedy = "Weights are not candidates: threshold them first."
+            if plain[row, column] != plain[row, column]:
                 remedy = "A mask has no gaps: write 0 or 1, or leave the row out."
-            place = f"{cell} in row {row}, column {column}"
+            place = f"{values[row, column]} in row {row}, column {column}"
             raise ValueError(f"a mask of candidates must hold only 0 and 1; got {place}. {remedy}")
-    names = np.arange(values.shape[1]) if classes is None else _class_array(classes)
+    names = np.arange(values.shape[1]) if classes is None else _distinct(classes)
     if len(names) != values.shape[1]:
         got = f"{len(names)} names for {values.shape[1]} columns"
         raise ValueError(f"classes must name every column of the mask; got {got}.")
     return values.astype(bool), names
-
-
-def _is_no_mark(cell: Any) -> bool:
-    return not (_is_number(cell) and cell in (0, 1))
-
-
-def _is_number(cell: Any) -> bool:
-    """Not so None and pandas.NA, which nothing may be compared with."""
-    return isinstance(cell, (numbers.Number, np.bool_))
 
 
 def _rows_and_labels(sets: Any) -> tuple[int, NDArray[np.intp], list[Any]]:
@@ -149,52 +144,25 @@ def _rows_and_labels(sets: Any) -> tuple[int, NDArray[np.intp], list[Any]]:
     if isinstance(sets, (str, bytes)) or not isinstance(sets, Iterable):
         raise TypeError(f"candidates must be a mask [n, c] or a sequence of sets; got {type(sets).__name__}.")
     rows = list(sets)
-    are_sets = [_is_set(row) for row in rows]
-    if any(are_sets) and not all(are_sets):
-        first = are_sets.index(not are_sets[0])
-        said = f"row 0 is {_kind(rows[0])} but row {first} is {_kind(rows[first])}"
-        raise TypeError(f"candidates must be all sets or all single labels; {said}.")
+    are_sets = [
+        isinstance(row, (set, frozenset, list, tuple)) or (isinstance(row, np.ndarray) and row.ndim == 1)
+        for row in rows
+    ]
     if not any(are_sets):
         return len(rows), np.arange(len(rows)), rows
+    if not all(are_sets):
+        first = are_sets.index(not are_sets[0])
+        kinds = ["a set" if are_sets[i] else f"the single value {rows[i]!r}" for i in (0, first)]
+        said = f"row 0 is {kinds[0]} but row {first} is {kinds[1]}"
+        raise TypeError(f"candidates must be all sets or all single labels; {said}.")
     lengths = np.fromiter(map(len, rows), dtype=np.intp, count=len(rows))
-    _check_no_mask(rows, lengths)
+    if lengths[0] > 1 and (lengths == lengths[0]).all():
+        # Lists of zeros and ones, all of one length, in which a label stands twice, are a mask that lost its array.
+        repeats = next((i for i, row in enumerate(rows) if len(set(row)) < len(row)), None)
+        if repeats is not None and all(label in (0, 1) for row in rows for label in row):
+            said = f"row {repeats} does, and all are 0 or 1. Give a mask as an array."
+            raise ValueError(f"sets must not repeat a label; {said}")
     return len(rows), np.repeat(np.arange(len(rows)), lengths), list(chain.from_iterable(rows))
-
-
-def _check_no_mask(rows: list[Any], lengths: NDArray[np.intp]) -> None:
-    """Lists of zeros and ones, all of one length, in which a label stands twice, are a mask that lost its array."""
-    if lengths[0] < 2 or (lengths != lengths[0]).any():
-        return
-    repeats = next((i for i, row in enumerate(rows) if len(set(row)) < len(row)), None)
-    if repeats is not None and all(label in (0, 1) for row in rows for label in row):
-        said = f"row {repeats} does, and all are 0 or 1. Give a mask as an array."
-        raise ValueError(f"sets must not repeat a label; {said}")
-
-
-def _is_set(value: Any) -> bool:
-    return isinstance(value, (set, frozenset, list, tuple)) or (isinstance(value, np.ndarray) and value.ndim == 1)
-
-
-def _kind(value: Any) -> str:
-    return "a set" if _is_set(value) else f"the single value {value!r}"
-
-
-def _from_labels(
-    n: int, rows: NDArray[np.intp], labels: list[Any], classes: Iterable[Any] | None
-) -> tuple[Mask, NDArray[Any]]:
-    _check_labels(rows, labels)
-    if classes is None:
-        names = np.unique(np.asarray(labels)) if labels else np.empty(0, dtype=int)
-    else:
-        names = _class_array(classes)
-    column = {name: j for j, name in enumerate(names.tolist())}
-    unknown = next((i for i, label in enumerate(labels) if label not in column), None)
-    if unknown is not None:
-        got = f"row {rows[unknown]} has {labels[unknown]!r}."
-        raise ValueError(f"candidates must be among the classes {show(names)}; {got}")
-    mask = np.zeros((n, len(names)), dtype=bool)
-    mask[rows, np.fromiter((column[label] for label in labels), dtype=np.intp, count=len(labels))] = True
-    return mask, names
 
 
 def _check_labels(rows: NDArray[np.intp], labels: list[Any]) -> None:
@@ -209,7 +177,7 @@ def _check_labels(rows: NDArray[np.intp], labels: list[Any]) -> None:
         raise TypeError(f"labels must be all strings or all numbers; {said}.")
 
 
-def _class_array(classes: Iterable[Any]) -> NDArray[Any]:
+def _distinct(classes: Iterable[Any]) -> NDArray[Any]:
     names = np.asarray(list(classes))
     name, times = max(Counter(names.tolist()).items(), key=lambda one: one[1], default=("", 0))
     if times > 1:

@@ -75,32 +75,26 @@ def open_embedder(kind: str, model: str) -> Embedder:
 
 
 def embedded(values: Sequence[Any], embedder: Embedder, folder: Path, cache: Path | None = None) -> NDArray[np.float32]:
-    """Vectors [n, width] of values; a missing value is zeros. Names of images are looked up below `folder`.
-
-    >>> import tempfile
-    >>> lengths = Embedder("text", "length", lambda texts: np.array([[len(text)] for text in texts], dtype=np.float32))
-    >>> embedded(["a", None, "abc", "a"], lengths, Path(), Path(tempfile.mkdtemp())).ravel().tolist()
-    [1.0, 0.0, 3.0, 1.0]
-    """
-    first_row = {value: row for row, value in reversed(list(enumerate(values))) if value is not None}
+    """Vectors [n, width] of values; a missing value is zeros. Names of images are looked up below `folder`."""
+    files = embedder.kind == "image"
+    inputs = [str(folder / value) if files and isinstance(value, str) else value for value in values]
+    first_row = {one: row for row, one in reversed(list(enumerate(inputs))) if one is not None}
     if not first_row:
         raise ValueError(f"a column to embed must hold at least one {embedder.kind}; all {len(values)} are missing.")
-    input_of = {value: value for value in sorted(first_row, key=str)}
-    if embedder.kind == "image":
-        lost = next((one for one in input_of if isinstance(one, str) and not (folder / one).is_file()), None)
-        if lost is not None:
-            got = f"there is no {lost!r}, which row {first_row[lost]} names. Add it, or empty the cell."
-            raise ValueError(f"an image must be a file below {folder}; {got}")
-        input_of = {one: one if isinstance(one, bytes) else str(folder / one) for one in input_of}
-    keys = {value: _checksum(one, embedder.kind) for value, one in input_of.items()}
+    distinct = sorted(first_row, key=str)
+    lost = next((one for one in distinct if files and isinstance(one, str) and not Path(one).is_file()), None)
+    if lost is not None:
+        row = first_row[lost]
+        got = f"there is no {values[row]!r}, which row {row} names. Add it, or empty the cell."
+        raise ValueError(f"an image must be a file below {folder}; {got}")
+    keys = {one: _checksum(one, embedder.kind) for one in distinct}
     try:
-        inputs = {keys[value]: one for value, one in input_of.items()}
-        known = _vectors(inputs, embedder, cache or default_cache())
+        known = _vectors({key: one for one, key in keys.items()}, embedder, cache or default_cache())
     except BadImage as bad:
-        row = next(first_row[value] for value, one in input_of.items() if one == bad.path)
+        row = first_row[bad.path]
         raise ValueError(f"{bad} It is named in row {row}. Replace the file, or empty the cell.") from bad
-    nothing = np.zeros_like(next(iter(known.values())))
-    return np.stack([nothing if value is None else known[keys[value]] for value in values])
+    nothing = np.zeros_like(known[keys[distinct[0]]])
+    return np.stack([nothing if one is None else known[keys[one]] for one in inputs])
 
 
 def _checksum(value: str | bytes, kind: str) -> str:

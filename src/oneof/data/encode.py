@@ -155,15 +155,7 @@ class Encoding:
 
 
 def learn_encoding(columns: Columns, roles: Roles, *, folder: Path = Path(), cache: Path | None = None) -> Encoding:
-    """Learn from training rows how their columns become features.
-
-    >>> columns = Columns("the table", np.array([[1], [3], [np.nan]], np.float32), ["size"], {"hue": ["red", "blue", "red"]})
-    >>> encoding = learn_encoding(columns, Roles(features=("size",), categories=("hue",)))
-    >>> encoding.names
-    ['size', 'size is missing', 'hue=blue', 'hue=red']
-    >>> encoding.transform(columns).tolist()
-    [[1.0, 0.0, 0.0, 1.0], [3.0, 0.0, 1.0, 0.0], [2.0, 1.0, 0.0, 1.0]]
-    """
+    """Learn from training rows how their columns become features."""
     if roles.image and not roles.image_model:  # pictures alone: a network on levels has no place for other columns
         first, *beside = *roles.image, *roles.text
         if beside:

@@ -48,13 +48,7 @@ def why_no_category(name: str, words: Sequence[str | None], sets: Candidates | N
 
 
 def numbers_rows(name: str, values: NDArray[np.float32]) -> bool:
-    """Is a column [n] the row's number, or by its name an id that is different in every row?
-
-    >>> numbers_rows("x", np.arange(7, 107, dtype=np.float32)), numbers_rows("age", np.arange(100, 0, -1, dtype=np.float32))
-    (True, False)
-    >>> numbers_rows("user_id", np.arange(100, 0, -1, dtype=np.float32))
-    True
-    """
+    """Is a column [n] the row's number, or by its name an id that is different in every row?"""
     if len(values) < _FEW or not np.isfinite(values).all() or (values != np.round(values)).any():
         return False
     if (values == values[0] + np.arange(len(values))).all():

@@ -18,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from oneof.data.files.kinds import check_finite, kind_of
+from oneof.data.files.source import as_floats, kind_of
 from oneof.data.scaling import SCALINGS, Affine
 from oneof.storage.files import written_beside
 
@@ -144,17 +144,7 @@ def from_parquet(path: str | Path, to: str | Path, columns: Sequence[str] | None
         with written_beside(Path(to)) as out:
             np.lib.format.write_array_header_1_0(out, {"descr": "<f4", "fortran_order": False, "shape": shape})
             for batch in file.iter_batches(batch_size=max(1, BLOCK // len(names) // 4), columns=names):
-                out.write(_finite(batch.select(names), row, str(path)).data)
+                values = [column.to_numpy(zero_copy_only=False) for column in batch.select(names).columns]
+                out.write(as_floats(np.stack(values, axis=1), str(path), first=row, names=names).data)
                 row += len(batch)
     return RowsOnDisk(to)
-
-
-def _finite(batch: pa.RecordBatch, first: int, path: str) -> NDArray[np.float32]:
-    """Rows [b, d] of the columns; nulls and what float32 does not hold are refused by name."""
-    rows: NDArray[np.float32] = np.empty((len(batch), batch.num_columns), dtype=np.float32)
-    with np.errstate(over="ignore"):
-        for j, column in enumerate(batch.columns):
-            rows[:, j] = column.to_numpy(zero_copy_only=False)
-    names, columns = batch.schema.names, batch.columns
-    check_finite(rows, lambda i, j: f"{path}, column {names[j]!r}, row {first + i} is {columns[j][i].as_py()}")
-    return rows

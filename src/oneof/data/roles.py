@@ -73,12 +73,7 @@ def _all_and(names: tuple[str, ...]) -> str:
 
 
 def resolve_roles(kinds: Mapping[str, Kind], where: str, roles: Roles) -> tuple[Roles, LeftOut]:
-    """The roles with every glob replaced by the columns that it takes, and what is left of a table that holds such kinds.
-
-    >>> roles, left = resolve_roles({"size": "number", "hue": "text", "sets": "text"}, "t.csv", Roles(candidates="sets"))
-    >>> roles.features, left.texts
-    (('size',), ('hue',))
-    """
+    """The roles with every glob replaced by the columns that it takes, and what is left of a table that holds such kinds."""
     parts = [roles.candidates, roles.exclude, roles.gold, roles.group, *roles.words, *roles.ignore]
     taken = [name for name in parts if name]
     for i, name in enumerate(taken):

@@ -69,8 +69,8 @@ class Beside:
 
     def __call__(self, x: Tensor) -> Affine:
         d = x.shape[1] // 2
-        parts = [SCALINGS[self.raw or "none"](x[:, :d]), feature(x[:, d:])]
+        raw, ranks = SCALINGS[self.raw or "none"](x[:, :d]), feature(x[:, d:])
         parted = 2**0.5 if self.raw and self.ranks else 1
         seen = torch.tensor([self.raw is not None, self.ranks], dtype=x.dtype) / parted
-        scales = [part.scale * float(share) for part, share in zip(parts, seen, strict=True)]
-        return Affine(torch.cat([part.shift for part in parts]), torch.cat(scales))
+        scale = torch.cat([raw.scale * float(seen[0]), ranks.scale * float(seen[1])])
+        return Affine(torch.cat([raw.shift, ranks.shift]), scale)

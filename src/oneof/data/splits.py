@@ -13,9 +13,6 @@ def split_rows(rows: NDArray[np.intp], k: int, groups: Any = None, seed: int = 0
 
     The held-out parts are disjoint as long as there are rows enough; a few rows may be in none. Where there are too few rows or
     groups to hold any out, None is.
-
-    >>> [(len(train), len(held)) for train, held in split_rows(np.arange(10), 3)]
-    [(7, 3), (7, 3), (7, 3)]
     """
     rng = np.random.default_rng(seed)
     names = rows if groups is None else np.asarray(groups)[rows]

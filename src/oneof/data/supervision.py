@@ -21,11 +21,16 @@ def read_supervision(name: str, others: Cells, roles: Roles, n: int) -> tuple[Ca
     reading = {roles.candidates: sets_of_cells, roles.exclude: sets_of_cells, roles.gold: split_cells}
     where = {column: f"{name}, column {column!r}" for column in reading}
     cells = {column: way(others[column], roles.separator, where[column]) for column, way in reading.items() if column}
-    classes = _classes([labels for column in cells.values() for labels in column])
-    possible, wrong, gold = (
-        _mask(cells[column], classes) if column else np.zeros((n, len(classes)), bool)
-        for column in (roles.candidates, roles.exclude, roles.gold)
-    )
+    named = {label for column in cells.values() for labels in column for label in labels}
+    numeric = all(isinstance(label, numbers.Real) for label in named)  # then sorted by value, not as text
+    classes = list(map(label_text, sorted(named))) if numeric else sorted(set(map(label_text, named)))
+    number = {name: j for j, name in enumerate(classes)}
+    masks = np.zeros((3, n, len(classes)), dtype=bool)
+    for mask, column in zip(masks, (roles.candidates, roles.exclude, roles.gold), strict=True):
+        rows = cells[column] if column else []
+        row = np.repeat(np.arange(len(rows)), [len(labels) for labels in rows])
+        mask[row, [number[label_text(label)] for labels in rows for label in labels]] = True
+    possible, wrong, gold = masks
     silent: NDArray[np.bool_] = np.logical_not(possible.any(axis=1))
     unsaid = silent & ~wrong.any(1)
     if roles.empty == "error" and unsaid.any():
@@ -37,29 +42,13 @@ def read_supervision(name: str, others: Cells, roles: Roles, n: int) -> tuple[Ca
         raise ValueError(f"{where[roles.exclude]}: {empty_message(nothing, complementary=True)}")
     several = gold.sum(1) > 1
     if several.any():
-        row = int(several.argmax())
-        raise ValueError(f"a gold label must be one label; {where[roles.gold]}, row {row} has several.")
+        got = f"{where[roles.gold]}, row {int(several.argmax())} has several."
+        raise ValueError(f"a gold label must be one label; {got}")
     return read(left, classes=classes), np.where(gold.any(1), gold.argmax(1), -1) if roles.gold else None
-
-
-def _classes(rows: list[list[Any]]) -> list[str]:
-    """Every label as text, sorted: numbers by their value."""
-    labels = {label for row in rows for label in row}
-    if all(isinstance(label, numbers.Real) for label in labels):
-        return [label_text(label) for label in sorted(labels)]
-    return sorted({label_text(label) for label in labels})
 
 
 def label_text(label: Any) -> str:
     return str(int(label)) if isinstance(label, float) and label.is_integer() else str(label)
-
-
-def _mask(rows: list[list[Any]], classes: list[str]) -> NDArray[np.bool_]:
-    column = {name: j for j, name in enumerate(classes)}
-    lengths = np.fromiter(map(len, rows), dtype=np.intp, count=len(rows))
-    mask = np.zeros((len(rows), len(classes)), dtype=bool)
-    mask[np.repeat(np.arange(len(rows)), lengths), [column[label_text(label)] for row in rows for label in row]] = True
-    return mask
 
 
 def strange_gold(candidates: Candidates, gold: NDArray[np.intp]) -> list[str]:

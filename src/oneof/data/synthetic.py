@@ -17,19 +17,10 @@ class Mixture(NamedTuple):
 
 
 def mixture(n: int, d: int, c: int, *, separation: float = 3.0, seed: int = 0) -> Mixture:
-    """Draw n points from c unit Gaussians in d dimensions, equally likely, their means drawn at the scale `separation`.
-
-    >>> data = mixture(n=1000, d=2, c=3, separation=5.0, seed=1)
-    >>> bool((data.posterior.argmax(1) == data.labels).mean() > 0.9), data.posterior.sum(1).round(9).min()
-    (True, np.float64(1.0))
-    """
+    """Draw n points from c unit Gaussians in d dimensions, equally likely, their means drawn at the scale `separation`."""
     rng = np.random.default_rng(seed)
     means = separation * rng.standard_normal((c, d))
     labels = rng.integers(c, size=n)
     x = means[labels] + rng.standard_normal((n, d))
-    return Mixture(x, labels, exact_posterior(x, means), means)
-
-
-def exact_posterior(x: NDArray[np.float64], means: NDArray[np.float64]) -> NDArray[np.float64]:
-    """p(j | x) [n, c] of the mixture with these means: softmax of - |x - mean_j|^2 / 2."""
-    return np.asarray(softmax(x @ means.T - 0.5 * np.square(means).sum(1), axis=1))
+    posterior = softmax(x @ means.T - 0.5 * np.square(means).sum(1), axis=1)  # of - |x - mean_j|^2 / 2
+    return Mixture(x, labels, np.asarray(posterior), means)

@@ -2,12 +2,15 @@
 
 import logging
 import re
+import zipfile
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from oneof.candidates.cells import is_missing, lookalikes
@@ -15,9 +18,7 @@ from oneof.candidates.mask import Candidates
 from oneof.candidates.read import read
 from oneof.data.files.arrays import read_arrays
 from oneof.data.files.columns import Cells, open_table, read_numbers
-from oneof.data.files.kinds import days
-from oneof.data.files.source import Source, Unreadable, stray_cell, wrong_cell
-from oneof.data.files.unpacked import check_unpacked
+from oneof.data.files.source import Source, Unreadable, days, stray_cell, wrong_cell
 from oneof.data.images import picture_cell
 from oneof.data.not_features import why_no_category, why_no_feature
 from oneof.data.roles import LeftOut, Roles, check_column, resolve_roles
@@ -28,6 +29,7 @@ __all__ = ["Columns", "LeftOut", "Roles", "Table", "Words", "read_columns", "rea
 
 Words = list[Any]  # texts, or None; of pictures also bytes
 _ARRAYS = (".npz", ".mat")
+_CHUNK = 1 << 22  # bytes unpacked at a time
 _TEXTS = 50  # columns of text that are looked through for numbers
 _ENDINGS = (".parquet", ".pq", ".csv", ".tsv", ".csv.gz", ".tsv.gz", *_ARRAYS)
 
@@ -90,7 +92,7 @@ def read_table(source: Any, roles: Roles = Roles(), *, bare: bool = False) -> Ta
     """
     arrays = _is_arrays(source)
     if isinstance(source, (str, Path)):
-        check_unpacked(Path(source), roles.unpacked)
+        _check_unpacked(Path(source), roles.unpacked)
     if arrays:
         return _from_arrays(Path(source), roles)
     opened = open_table(source)
@@ -134,11 +136,6 @@ def read_features(X: Any) -> tuple[Columns, Roles]:
     """Read a frame or an Arrow table of features only, as the same columns are read beside sets in a file.
 
     What is no feature, such as free text or a column that numbers the rows, is left out with a warning.
-
-    >>> import pandas as pd
-    >>> columns, roles = read_features(pd.DataFrame({"size": [1.5, None], "day": pd.to_datetime(["1970-01-02", None])}))
-    >>> columns.numbers.tolist(), roles.dates
-    ([[1.5, 1.0], [nan, nan]], ('day',))
     """
     opened = open_table(X)
     opened.check_distinct(opened.names)
@@ -177,6 +174,27 @@ def _is_arrays(source: Any) -> bool:
     if suffix not in _ENDINGS:
         raise ValueError(f"a table's file must end in one of {', '.join(_ENDINGS)}; got {str(source)!r}.")
     return suffix in _ARRAYS
+
+
+def _check_unpacked(path: Path, gigabytes: float) -> None:
+    """Refuse a .gz, .npz or Parquet file that holds more than this; damaged files are left to their readers."""
+    limit, suffix, size = int(gigabytes * 2**30), path.suffix.lower(), 0
+    damage = (OSError, EOFError, ValueError, NotImplementedError, RuntimeError, zipfile.BadZipFile, pa.ArrowException)
+    with suppress(*damage):
+        if suffix == ".npz":
+            with zipfile.ZipFile(path) as file:
+                size = sum(part.file_size for part in file.infolist())
+        elif suffix in (".parquet", ".pq"):
+            facts = pq.read_metadata(path)
+            groups = sum(facts.row_group(i).total_byte_size for i in range(facts.num_row_groups))
+            size = max(4 * facts.num_rows * facts.num_columns, groups)
+        elif suffix == ".gz":
+            with pa.input_stream(str(path), compression="gzip") as stream:
+                while size <= limit and (chunk := stream.read(_CHUNK)):
+                    size += len(chunk)
+    if size > limit:
+        remedy = "If you trust it, say --unpacked with a larger number."
+        raise ValueError(f"a compressed file must not hold more than {gigabytes:g} GB; {path} does. {remedy}")
 
 
 def _from_arrays(path: Path, roles: Roles) -> Table:

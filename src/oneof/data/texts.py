@@ -49,14 +49,7 @@ class Texts:
 
 
 def learn_texts(column: str, values: Words, source: str) -> Texts:
-    """Learn terms and axes from the texts of a column.
-
-    >>> texts = learn_texts("note", ["a red fox", "the red fox", None, "one blue whale", "a blue whale"], "t.csv")
-    >>> [term for term in texts.terms if not term.startswith("#")]
-    ['blue', 'blue whale', 'fox', 'red', 'red fox', 'whale']
-    >>> texts.transform(["A RED fox!", None, "???"]).any(1).tolist()
-    [True, False, False]
-    """
+    """Learn terms and axes from the texts of a column."""
     given = [value for value in values if value is not None]
     given = random.Random(0).sample(given, min(len(given), _ROWS))
     vectorizer = _vectorizer(min_df=2, max_features=_TERMS)

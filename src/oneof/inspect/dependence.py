@@ -24,7 +24,6 @@ hides dependence on x: then the verdict is class-dependent or uniform, which nev
 """
 
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,6 +51,11 @@ class Comparison:
     p_value: float  # (1 + how many resampled values reach it) / (1 + resamples)
     resamples: int
 
+    @property
+    def beyond_all(self) -> bool:
+        """Is the p-value the smallest that so many resamples can give?"""
+        return self.p_value <= 1 / (1 + self.resamples)
+
 
 @dataclass(frozen=True)
 class Dependence:
@@ -60,23 +64,27 @@ class Dependence:
     verdict: str  # "uniform", "class-dependent", "instance-dependent" or "unknown"
     reason: str
     rows: int  # that the test used
-    by_features: Comparison | None  # explained share of variance, against: x says nothing beyond the class
-    by_classes: Comparison | None  # mean chi-square per pair, about 1 expected, against: uniform
+    by_features: Comparison | None = None  # explained share of variance, against: x says nothing beyond the class
+    by_classes: Comparison | None = None  # mean chi-square per pair, about 1 expected, against: uniform
 
 
 def find_dependence(x: NDArray[np.floating] | None, mask: NDArray[np.bool_], seed: int = 0) -> Dependence:
     """Test sets mask [n, c] with features x [n, d]; rows with an empty or full set say nothing and are left out."""
     if x is None:
-        return _unknown("there are no features to guess classes from", 0)
+        return Dependence("unknown", "there are no features to guess classes from", 0)
     rows = np.flatnonzero(mask.any(1) & ~mask.all(1))
-    if problem := _too_little(mask[rows]):
-        return _unknown(problem, len(rows))
+    several = int((mask[rows].sum(1) > 1).sum())
+    needed = max(MIN_ROWS, ROWS_PER_CLASS * int(mask[rows].any(0).sum()))
+    if len(rows) < needed or several < MIN_ROWS // 2:
+        got = f"{len(rows)} rows have a set that is neither empty nor full, {needed} are needed"
+        got = got if len(rows) < needed else f"{several} sets hold two labels or more, {MIN_ROWS // 2} are needed"
+        return Dependence("unknown", f"not enough data: {got}", len(rows))
     rng, usable = np.random.default_rng(seed), len(rows)
     rows = rng.permutation(rows)[:MAX_ROWS]
     finite = x[rows][:, np.isfinite(x[rows]).all(0)].astype(np.float64)
     features = finite[:, finite.std(0) > 1e-12 * np.abs(finite).max(0, initial=0)]  # those that vary
     if features.shape[1] == 0:
-        return _unknown("no feature is finite and varies", len(rows))
+        return Dependence("unknown", "no feature is finite and varies", len(rows))
     sets = mask[rows][:, mask[rows].any(0)].astype(np.float32)
     with threadpool_limits(1):  # hundreds of small products: threads cost more than they give
         found = _compare(cross_fit(features, seed), sets, rng)
@@ -85,34 +93,18 @@ def find_dependence(x: NDArray[np.floating] | None, mask: NDArray[np.bool_], see
     return replace(found, reason=f"{found.reason}; from {len(rows):,} of {usable:,} rows, drawn at random")
 
 
-def _unknown(reason: str, rows: int) -> Dependence:
-    return Dependence("unknown", reason, rows, None, None)
-
-
-def _too_little(mask: NDArray[np.bool_]) -> str | None:
-    """Why these sets, neither empty nor full, do not suffice; none if they do."""
-    ambiguous = int((mask.sum(1) > 1).sum())
-    needed = max(MIN_ROWS, ROWS_PER_CLASS * int(mask.any(0).sum()))
-    if len(mask) < needed:
-        return f"not enough data: {len(mask)} rows have a set that is neither empty nor full, {needed} are needed"
-    if ambiguous < MIN_ROWS // 2:
-        return f"not enough data: {ambiguous} sets hold two labels or more, {MIN_ROWS // 2} are needed"
-    return None
-
-
-# ------------------------------------------------------------------------------------------------------------ the test
-
-
 def _compare(fit: CrossFit, sets: Floats, rng: np.random.Generator) -> Dependence:
     n, c = sets.shape
     posterior, weights = guess(fit, sets)
     # Is the held-out guess in its set more often, by three standard errors, than the most frequent label?
     hit = sets[np.arange(n), posterior.argmax(1)] - sets[:, sets.sum(0).argmax()]
     if not hit.mean() > 3 * hit.std() / np.sqrt(n):
-        return _unknown("the features do not predict the sets better than the most frequent label does", n)
+        reason = "the features do not predict the sets better than the most frequent label does"
+        return Dependence("unknown", reason, n)
     shares, squares = [], []
     for _ in range(_RESAMPLES if c <= _MANY else _RESAMPLES_MANY):
-        drawn = _draw(weights, rng)
+        edges = weights.cumsum(1)  # a label per row, by its weights
+        drawn = (edges > rng.random((n, 1)) * edges[:, -1:]).argmax(1)
         exchanged = _exchange(sets, drawn, rng)
         shares.append(explained_share(fit, exchanged, guess(fit, exchanged)[1]))
         level = _redraw(sets, drawn, rng)
@@ -136,69 +128,43 @@ def _verdict(by_features: Comparison, by_classes: Comparison) -> tuple[str, str]
         f"{by_features.p_value:.2g}); distractor rates differ between classes {ratio:.3g} times as much as in "
         f"uniform sets (p = {by_classes.p_value:.2g})"
     )
-    if _least(by_features) and LEAST_SHARE / 2 <= excess < LEAST_SHARE * 3 / 2:
+    if by_features.beyond_all and LEAST_SHARE / 2 <= excess < LEAST_SHARE * 3 / 2:
         figures += f"; a close call, since {LEAST_SHARE:.0%} is the least that counts as dependence on the features"
-    if _least(by_features) and excess >= LEAST_SHARE:
+    if by_features.beyond_all and excess >= LEAST_SHARE:
         return "instance-dependent", figures
-    return ("class-dependent" if _least(by_classes) and ratio >= LEAST_RATIO else "uniform"), figures
+    return ("class-dependent" if by_classes.beyond_all and ratio >= LEAST_RATIO else "uniform"), figures
 
 
-def _least(comparison: Comparison) -> bool:
-    """Is the p-value the smallest that so many resamples can give?"""
-    return comparison.p_value <= 1 / (1 + comparison.resamples)
-
-
-# ------------------------------------------------------------------------------------------------------- the statistics
-
-
-class _Sure(NamedTuple):
-    rows: NDArray[np.intp]  # all but the least sure
-    labels: NDArray[np.intp]  # their guesses
-    one_hot: Floats
-
-
-def _sure(weights: Floats) -> _Sure:
+def _sure(weights: Floats) -> tuple[NDArray[np.intp], NDArray[np.intp], Floats]:
+    """All rows but the least sure, their guesses, and these one-hot."""
     top = weights.max(1)
     several = (weights > 0).sum(1) > 1
     least = min(np.quantile(top, _LEAST_SURE), np.median(top[several]) if several.any() else 1.0)
     rows = np.flatnonzero(top >= least)
     labels = weights[rows].argmax(1)
-    return _Sure(rows, labels, np.eye(weights.shape[1], dtype=np.float32)[labels])
+    return rows, labels, np.eye(weights.shape[1], dtype=np.float32)[labels]
 
 
 def explained_share(fit: CrossFit, sets: Floats, weights: Floats) -> float:
     """Share of the variance of distractors, given the guessed label, that a held-out regression on the features explains."""
-    sure = _sure(weights)
-    own = sure.one_hot.astype(bool)
+    rows, labels, one_hot = _sure(weights)
+    held = one_hot.T @ sets[rows] + sets.mean(0)  # one row's worth of the overall rate steadies rare labels
+    rate = held / (one_hot.sum(0) + 1)[:, None]
     residual = np.zeros_like(sets)
-    held = sure.one_hot.T @ sets[sure.rows] + sets.mean(0)  # one row's worth of the overall rate steadies rare labels
-    rate = held / (sure.one_hot.sum(0) + 1)[:, None]
-    residual[sure.rows] = np.where(own, 0, sets[sure.rows] - rate[sure.labels])
-    predicted = np.where(own, 0, fit.predict(residual)[sure.rows])
-    actual = residual[sure.rows]
+    residual[rows] = actual = np.where(one_hot > 0, 0, sets[rows] - rate[labels])
+    predicted = np.where(one_hot > 0, 0, fit.predict(residual)[rows])
     return float(1 - ((actual - predicted) ** 2).sum() / max(float((actual**2).sum()), 1e-9))
 
 
 def mean_square(sets: Floats, weights: Floats) -> float:
     """Mean chi-square, over pairs of different labels, of distractor counts given the guess against one rate for all."""
-    sure = _sure(weights)
+    rows, _, one_hot = _sure(weights)
     c = sets.shape[1]
-    off = ~np.eye(c, dtype=bool)
-    counts = (sure.one_hot.T @ sets[sure.rows])[off]
-    rows = np.repeat(sure.one_hot.sum(0), c - 1)
-    rate = counts.sum() / rows.sum()
+    counts = (one_hot.T @ sets[rows])[~np.eye(c, dtype=bool)]
+    guessed = np.repeat(one_hot.sum(0), c - 1)
+    rate = counts.sum() / guessed.sum()
     # A label that is hardly ever guessed expects less than one distractor of a kind: its square must not dominate.
-    return float(((counts - rows * rate) ** 2 / np.maximum(rows * rate * (1 - rate), 1)).mean())
-
-
-# -------------------------------------------------------------------------------------- tables that obey a hypothesis
-
-
-def _draw(weights: Floats, rng: np.random.Generator) -> NDArray[np.intp]:
-    """One label per row, by its weights."""
-    edges = weights.cumsum(1)
-    drawn: NDArray[np.intp] = (edges > rng.random((len(weights), 1)) * edges[:, -1:]).argmax(1)
-    return drawn
+    return float(((counts - guessed * rate) ** 2 / np.maximum(guessed * rate * (1 - rate), 1)).mean())
 
 
 def _exchange(sets: Floats, labels: NDArray[np.intp], rng: np.random.Generator) -> Floats:

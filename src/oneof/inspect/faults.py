@@ -30,22 +30,15 @@ class Faults:
 
 
 def find_faults(x: NDArray[np.floating], candidates: Candidates, columns: Sequence[Column]) -> Faults:
-    """Look through features x [n, d], whose columns are called `columns`.
-
-    >>> sets = Candidates(np.array([[1, 0], [0, 1], [1, 1]], dtype=bool), np.array(["a", "b"]))
-    >>> find_faults(np.array([[1.0, 5.0], [1.0, 5.0], [np.nan, 5.0]]), sets, ["p", "q"])
-    Faults(nonfinite=(NonFinite(column='p', rows=1, first=2),), constant=('q',), duplicates=1, conflicts=((0, 1),))
-    """
-    wrong = ~np.isfinite(x)
+    """Look through features x [n, d], whose columns are called `columns`."""
+    wrong, groups = ~np.isfinite(x), _equal_rows(x)
     constant = (x == x[0]).all(0) & ~wrong.any(0) & (len(x) > 1)
-    groups = _equal_rows(x)
-    conflicts = (_disjoint(group, candidates.mask) for group in groups)
     bad = ((columns[j], wrong[:, j]) for j in np.flatnonzero(wrong.any(0)).tolist())
     return Faults(
         nonfinite=tuple(NonFinite(name, int(rows.sum()), int(rows.argmax())) for name, rows in bad),
         constant=tuple(columns[j] for j in np.flatnonzero(constant).tolist()),
         duplicates=sum(len(group) - 1 for group in groups),
-        conflicts=tuple(rows for rows in conflicts if rows),
+        conflicts=tuple(filter(None, (_disjoint(group, candidates.mask) for group in groups))),
     )
 
 

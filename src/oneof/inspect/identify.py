@@ -27,24 +27,18 @@ class Counts:
 
 
 def count(candidates: Candidates) -> Counts:
-    """Count rows, set sizes and labels.
-
-    >>> counts = count(Candidates(np.array([[1, 1, 0], [1, 0, 0]], dtype=bool), np.array(["a", "b", "c"])))
-    >>> counts.sizes, counts.singletons, counts.absent, counts.held
-    ((0, 1, 1, 0), 1, ('c',), (2, 1, 0))
-    """
-    mask = candidates.mask
+    """Count rows, set sizes and labels."""
+    mask, held = candidates.mask, candidates.mask.sum(0)
     n, c = mask.shape
-    sizes = np.bincount(mask.sum(1), minlength=c + 1)
-    held = mask.sum(0)
+    sizes = np.bincount(mask.sum(1), minlength=c + 1).tolist()
     return Counts(
         rows=n,
         classes=tuple(candidates.classes.tolist()),
-        sizes=tuple(sizes.tolist()),
+        sizes=tuple(sizes),
         average=float(mask.sum() / n),
-        empty=int(sizes[0]),
-        singletons=int(sizes[1]),
-        full=int(sizes[c]),
+        empty=sizes[0],
+        singletons=sizes[1],
+        full=sizes[c],
         absent=tuple(candidates.absent),
         held=tuple(held.tolist()),
         share=tuple((held / n).tolist()),
@@ -93,10 +87,6 @@ def identify(candidates: Candidates) -> Identity:
     one rate q, independently, the degree is no smaller than gamma = q. In general it is neither an upper nor a lower bound:
     a label that is often a distractor without k hides that it never is the truth without k. One value is exact: a degree
     of 1 means that a label never occurs without another, so that gamma = 1 as soon as that label is ever the truth.
-
-    >>> sets = Candidates(np.array([[1, 1, 0], [1, 1, 1], [0, 0, 1]], dtype=bool), np.array(["a", "b", "c"]))
-    >>> identify(sets).groups, identify(sets).ambiguity
-    ((('a', 'b'),), Ambiguity(degree=1.0, label='a', other='b'))
     """
     together, names = _together(candidates.mask), candidates.classes.tolist()
     held = together.diagonal()
@@ -107,7 +97,13 @@ def identify(candidates: Candidates) -> Identity:
     groups = tuple(tuple(names[k] for k in [j, *np.flatnonzero(same[j]).tolist()]) for j in firsts)
     pairs = np.argwhere(implies & ~implies.T).tolist()
     one_sided = sorted((OneSided(names[j], names[k], int(held[j])) for j, k in pairs), key=lambda pair: -pair.sets)
-    return Identity(tuple(map(tuple, together.tolist())), groups, tuple(one_sided), _ambiguity(together, names))
+    probability = np.where(
+        (held[:, None] > 0) & ~np.eye(len(held), dtype=bool), together / np.maximum(held, 1)[:, None], -1
+    )
+    best = np.argwhere(probability == probability.max())
+    j, k = best[held[best[:, 0]].argmax()].tolist()
+    ambiguity = Ambiguity(float(probability[j, k]), names[j], names[k]) if (held > 0).sum() > 1 else None
+    return Identity(tuple(map(tuple, together.tolist())), groups, tuple(one_sided), ambiguity)
 
 
 def _together(mask: NDArray[np.bool_]) -> NDArray[np.int64]:
@@ -121,15 +117,3 @@ def _together(mask: NDArray[np.bool_]) -> NDArray[np.int64]:
         block = mask[start : start + _BLOCK].astype(np.float32)
         total += (block.T @ block).astype(np.int64)
     return total
-
-
-def _ambiguity(together: NDArray[np.int64], names: list[Label]) -> Ambiguity | None:
-    held = together.diagonal()
-    if (held > 0).sum() < 2:
-        return None
-    probability = together / np.maximum(held, 1)[:, None]
-    np.fill_diagonal(probability, -1.0)
-    probability[held == 0] = -1.0
-    best = np.argwhere(probability == probability.max())
-    j, k = best[held[best[:, 0]].argmax()].tolist()
-    return Ambiguity(float(probability[j, k]), names[j], names[k])

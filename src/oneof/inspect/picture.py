@@ -39,8 +39,6 @@ def save_picture(counts: Counts, identity: Identity, path: Path) -> None:
 
 
 def _histogram(axes: Axes, counts: Counts) -> None:
-    from matplotlib.ticker import MaxNLocator
-
     sizes = np.flatnonzero(counts.sizes)
     span = np.arange(sizes[0], sizes[-1] + 1)
     bars = axes.bar(span, np.asarray(counts.sizes)[span], color=_BLUE, width=0.85)
@@ -48,7 +46,7 @@ def _histogram(axes: Axes, counts: Counts) -> None:
         axes.bar_label(bars, fontsize=8)
     axes.set(xlabel=f"labels in the set, of {len(counts.classes)}", ylabel="rows")
     axes.set_title(f"Set sizes of {counts.rows:,} rows, {counts.average:.2f} on average")
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.locator_params(axis="x", integer=True)
     axes.spines[["top", "right"]].set_visible(False)
 
 
@@ -61,15 +59,13 @@ def _heat_map(axes: Axes, counts: Counts, identity: Identity) -> None:
     axes.set_facecolor("lightgrey")
     image = axes.imshow(probability, cmap="cividis", vmin=0, vmax=1)
     places = range(0, len(held), -(-len(held) // _MOST_TICKS))
-    names = [str(counts.classes[j]) for j in places]
-    short = [name if len(name) <= 16 else name[:15] + "…" for name in names]
+    short = [name if len(name) <= 16 else name[:15] + "…" for name in (str(counts.classes[j]) for j in places)]
     axes.set_xticks(places, short, rotation=90, fontsize=8)
     axes.set_yticks(places, short, fontsize=8)
     if len(held) <= _MOST_CELLS:
         for (row, column), value in np.ndenumerate(probability):
             if not np.isnan(value):
-                colour = "white" if value < 0.5 else "black"
-                shown = f"{value:.2f}".removeprefix("0")
+                shown, colour = f"{value:.2f}".removeprefix("0"), "white" if value < 0.5 else "black"
                 axes.text(column, row, shown, ha="center", va="center", color=colour, fontsize=7)
     axes.set(xlabel="... how often it holds this one", ylabel="of the sets that hold this label ...")
     axes.set_title("Labels that occur together")

@@ -5,11 +5,7 @@ from difflib import get_close_matches
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """The known name that is most like a name, whatever the case; None if none is.
-
-    >>> nearest("Prodn", ["cc", "proden"]), nearest("x", ["cc", "proden"])
-    ('proden', None)
-    """
+    """The known name that is most like a name, whatever the case; None if none is."""
     folded = {one.lower(): one for one in reversed(list(known))}
     found = get_close_matches(name.lower(), folded, 1)
     return folded[found[0]] if found else None

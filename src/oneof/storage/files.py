@@ -16,15 +16,7 @@ def unused_name() -> str:
 
 @contextmanager
 def written_beside(path: Path) -> Iterator[IO[bytes]]:
-    """A file to write bytes to, which takes the place of `path` at the end; nothing is left if writing fails.
-
-    >>> import tempfile
-    >>> path = Path(tempfile.mkdtemp()) / "note"
-    >>> with written_beside(path) as file:
-    ...     _ = file.write(b"whole")
-    >>> path.read_bytes(), len(list(path.parent.iterdir()))
-    (b'whole', 1)
-    """
+    """A file to write bytes to, which takes the place of `path` at the end; nothing is left if writing fails."""
     beside = path.with_name(unused_name())
     try:
         with beside.open("xb") as file:  # a new file: a link of that name is not followed

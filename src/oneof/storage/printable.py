@@ -7,11 +7,7 @@ MOST = 2000  # characters of a message
 
 
 def printable(text: str) -> str:
-    r"""The text with control characters and those that hide or turn text around written as escapes.
-
-    >>> printable("red\x1b[31m alert\u202e")
-    'red\\x1b[31m alert\\u202e'
-    """
+    """The text with control characters and those that hide or turn text around written as escapes."""
     return _COMMANDS.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 

@@ -39,31 +39,29 @@ def read(path: Path) -> list[Row]:
     for number, line in enumerate(whole.splitlines(), 1):
         try:
             rows.append(json.loads(line))
+            if not isinstance(rows[-1], dict):
+                raise ValueError("it holds another value")
         except ValueError as error:
             got = f"line {number} does not ({error}). Delete the line."
             raise ValueError(f"{path} must hold one JSON object per line; {got}") from error
-        if not isinstance(rows[-1], dict):
-            got = f"line {number} holds another value. Delete it."
-            raise ValueError(f"{path} must hold one JSON object per line; {got}")
     return rows
 
 
 def _mend(path: Path, file: IO[bytes]) -> None:
     """See that the file ends in a whole line."""
-    size = file.seek(0, os.SEEK_END)
-    file.seek(max(size - 1, 0))
+    file.seek(max(file.seek(0, os.SEEK_END) - 1, 0))
     if file.read() in (b"", b"\n"):
         return
     file.seek(0)
     whole, tail = _parted(file.read())
-    if tail:
-        aside = path.with_name(f"{path.name}.damaged")
-        with aside.open("ab") as damaged:
-            damaged.write(tail + b"\n")
-        _log.warning(f"{path} ended in a damaged line; it was moved to {aside}.", stacklevel=3)
-        file.truncate(len(whole))
-    elif whole and not whole.endswith(b"\n"):
+    if not tail:
         file.write(b"\n")
+        return
+    aside = path.with_name(f"{path.name}.damaged")
+    with aside.open("ab") as damaged:
+        damaged.write(tail + b"\n")
+    _log.warning(f"{path} ended in a damaged line; it was moved to {aside}.", stacklevel=3)
+    file.truncate(len(whole))
 
 
 def _parted(content: bytes) -> tuple[bytes, bytes]:

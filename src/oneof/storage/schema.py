@@ -14,15 +14,7 @@ _WORDS = {str: "text", int: "a whole number", float: "a number", list: "a list",
 
 
 def first_misfit(value: Any, shape: Any, path: str = "") -> str | None:
-    """Where a value departs from a shape first, and how; None if it fits.
-
-    >>> first_misfit({"classes": ["cat", "dog"], "n": 3}, {"classes": [str], "n": int}) is None
-    True
-    >>> first_misfit({"classes": ["cat", 7], "n": 3}, {"classes": [str], "n": int})
-    'classes[1] must be text, not 7'
-    >>> first_misfit({"classes": []}, {"classes": [str], "n": int})
-    'n is missing'
-    """
+    """Where a value departs from a shape first, and how; None if it fits."""
     if isinstance(shape, set):
         fits = isinstance(value, str) and value in shape
         return None if fits else _must(path, " or ".join(map(repr, sorted(shape))), value)

@@ -16,10 +16,6 @@ def plain_value(value: Any) -> Any:
 
     A field that was added after rows were written says so, `field(default=..., metadata={"since": "0.2"})`: it is left out while
     it has its default, so that the digests of those rows stay.
-
-    >>> from oneof.purify import Pop
-    >>> plain_value(Pop())["kind"], plain_value((1, 2.5, None))
-    ('Pop', [1, 2.5, None])
     """
     if is_dataclass(value) and not isinstance(value, type):
         given = [(field, getattr(value, field.name)) for field in fields(value)]
@@ -53,12 +49,7 @@ def _function(function: FunctionType) -> str:
 
 
 def restored(plain: Any, kinds: Mapping[str, type]) -> Any:
-    """Settings from plain values, as `plain_value` makes them of dataclasses of these kinds; names that these have not are passed over.
-
-    >>> from oneof.purify import Pop
-    >>> restored(plain_value((Pop(e0=0.5), None)), {"Pop": Pop}) == (Pop(e0=0.5), None)
-    True
-    """
+    """Settings from plain values, as `plain_value` makes them of dataclasses of these kinds; names that these have not are passed over."""
     if isinstance(plain, list):
         return tuple(restored(part, kinds) for part in plain)
     if not isinstance(plain, dict):
@@ -70,24 +61,14 @@ def restored(plain: Any, kinds: Mapping[str, type]) -> Any:
 
 
 def digest(plain: Any) -> str:
-    """A short checksum of plain values, whatever the order of their keys.
-
-    >>> digest({"lr": 0.1, "epochs": 5}) == digest({"epochs": 5, "lr": 0.1})
-    True
-    """
+    """A short checksum of plain values, whatever the order of their keys."""
     return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()[:12]
 
 
 def first_difference(one: Any, other: Any, path: str = "") -> str | None:
-    """Where two plain values differ first, and how; None where they are equal.
-
-    >>> first_difference({"training": {"epochs": 5}}, {"training": {"epochs": 9}})
-    'training.epochs was 5, now 9'
-    """
+    """Where two plain values differ first, and how; None where they are equal."""
     if isinstance(one, dict) and isinstance(other, dict):
-        for key in [*one, *(key for key in other if key not in one)]:
-            found = first_difference(one.get(key), other.get(key), f"{path}.{key}" if path else key)
-            if found:
-                return found
-        return None
+        places = {key: f"{path}.{key}" if path else key for key in one | other}
+        found = (first_difference(one.get(key), other.get(key), place) for key, place in places.items())
+        return next(filter(None, found), None)
     return None if one == other else f"{path} was {shortened(repr(one))}, now {shortened(repr(other))}"

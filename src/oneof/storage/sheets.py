@@ -17,11 +17,7 @@ RISKY = r"^'*[=+\-@\t\r]"  # how a text begins that a spreadsheet runs, or that 
 
 
 def as_written(texts: Any) -> Any:
-    """An Arrow array of cells as they were before `write_sheet` made them harmless.
-
-    >>> as_written(pa.array(["'=1+1", "'", "it's"])).to_pylist()
-    ['=1+1', "'", "it's"]
-    """
+    """An Arrow array of cells as they were before `write_sheet` made them harmless."""
     return pc.replace_substring_regex(texts, r"^'('*[=+\-@\t\r])", r"\1")
 
 
@@ -31,16 +27,12 @@ def check_out(path: Path, endings: tuple[str, ...] = ENDINGS, name: str = "out")
         wanted = endings[0] if len(endings) == 1 else f"one of {', '.join(endings)}"
         raise ValueError(f"{name} must end in {wanted}; got {str(path)!r}.")
     if not path.parent.is_dir():
-        make = f"Make {str(path.parent)!r} first."
-        raise ValueError(f"{name} must lie in a folder that exists; got {str(path)!r}. {make}")
+        got = f"got {str(path)!r}. Make {str(path.parent)!r} first."
+        raise ValueError(f"{name} must lie in a folder that exists; {got}")
 
 
 def lists_of(rows: NDArray[np.integer[Any]], n: int, values: pa.Array) -> pa.ListArray:
-    """A column of n lists: values that are sorted by their row, which `rows` says.
-
-    >>> lists_of(np.array([0, 0, 2]), 3, pa.array(["a", "b", "c"])).to_pylist()
-    [['a', 'b'], [], ['c']]
-    """
+    """A column of n lists: values that are sorted by their row, which `rows` says."""
     offsets = np.concatenate([[0], np.bincount(rows, minlength=n).cumsum()]).astype(np.int32)
     return pa.ListArray.from_arrays(pa.array(offsets), values)
 
@@ -49,14 +41,6 @@ def write_sheet(table: pa.Table, path: Path, separator: str = "|") -> None:
     """Write a table; in CSV the parts of a list are joined by the separator, a struct is `first (rest)`.
 
     A text that a spreadsheet would run, such as =1+1, gets an apostrophe before it, which the readers of oneof take off again.
-
-    >>> import tempfile
-    >>> path = Path(tempfile.mkdtemp()) / "sheet.csv"
-    >>> write_sheet(pa.table({"label": ["a", None], "kept": [["a", "b"], []], "fell": [[{"label": "c", "round": 7}], []]}), path)
-    >>> print(path.read_text().strip())
-    "label","kept","fell"
-    "a","a|b","c (round 7)"
-    ,"",""
     """
     check_out(path)
     with written_beside(path) as file:
@@ -76,17 +60,15 @@ def _flat(table: pa.Table, separator: str) -> pa.Table:
 
 
 def _joined(cell: list[Any], separator: str) -> str:
-    labels = [str(next(iter(part.values())) if isinstance(part, dict) else part) for part in cell]
-    wrong = next((label for label in labels if separator in label), None)
-    if wrong is not None:
-        got = f"got {wrong[:60]!r}. Write .parquet, or say another --separator where the command has it."
-        raise ValueError(f"labels in a CSV must not hold {separator!r}, which divides them; {got}")
-    more = [[*part.items()][1:] if isinstance(part, dict) else [] for part in cell]
-    said = [
-        ", ".join(f"{key} {one:.2f}" if isinstance(one, float) else f"{key} {one}" for key, one in rest)
-        for rest in more
-    ]
-    return separator.join(f"{label} ({rest})" if rest else label for label, rest in zip(labels, said, strict=True))
+    said = []
+    for part in cell:
+        (_, label), *rest = part.items() if isinstance(part, dict) else [("", part)]
+        if separator in str(label):
+            got = f"got {str(label)[:60]!r}. Write .parquet, or say another --separator where the command has it."
+            raise ValueError(f"labels in a CSV must not hold {separator!r}, which divides them; {got}")
+        more = ", ".join(f"{key} {one:.2f}" if isinstance(one, float) else f"{key} {one}" for key, one in rest)
+        said.append(f"{label} ({more})" if more else str(label))
+    return separator.join(said)
 
 
 def _harmless(texts: Any) -> Any:

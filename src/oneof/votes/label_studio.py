@@ -8,8 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from oneof.votes.ballots import Answers, Votes, collect
-from oneof.votes.reading import AS_WRITTEN
-from oneof.votes.spelling import Spelling
+from oneof.votes.spelling import AS_WRITTEN, Spelling
 from oneof.votes.tables import load_json
 
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from oneof.storage.sheets import check_out, lists_of, write_sheet
-from oneof.votes.ballots import ROUNDING, Floats, Votes, refuse_without_room, tally
+from oneof.votes.ballots import ROUNDING, Floats, Integers, Votes, refuse_without_room, tally
 from oneof.votes.dawid_skene import dawid_skene
 
 Mask = NDArray[np.bool_]
@@ -25,9 +25,7 @@ class Sets(NamedTuple):
 
 def union(votes: Votes) -> Sets:
     """Every label that anyone named."""
-    mask = _nothing(votes)
-    mask[votes.item, votes.label] = True
-    return Sets(mask)
+    return Sets(_marked(votes, votes.item, votes.label))
 
 
 def at_least(votes: Votes, k: int = 2) -> Sets:
@@ -38,13 +36,12 @@ def at_least(votes: Votes, k: int = 2) -> Sets:
     if k < 1:
         raise ValueError(f"k must be at least 1; got {k}.")
     counted = tally(votes)
-    mask = _nothing(votes)
-    mask[counted.item, counted.label] = counted.votes >= k - ROUNDING
-    short: Mask = np.logical_not(mask.any(axis=1))
-    rescued = counted.most & short[counted.item]
-    mask[counted.item[rescued], counted.label[rescued]] = True
-    note = f"Items without a label of {k} votes: {short.sum()}; their labels with most votes were kept."
-    return Sets(mask, int(short.sum()), note if short.any() else "")
+    kept = counted.votes >= k - ROUNDING
+    reached = np.bincount(counted.item, weights=kept) > 0  # by some label of the item
+    kept |= counted.most & ~reached[counted.item]
+    short = int((~reached).sum())
+    note = f"Items without a label of {k} votes: {short}; their labels with most votes were kept."
+    return Sets(_marked(votes, counted.item[kept], counted.label[kept]), short, note if short else "")
 
 
 def vaguest(votes: Votes) -> Sets:
@@ -55,9 +52,7 @@ def vaguest(votes: Votes) -> Sets:
     size = votes.answer_size
     largest = np.maximum.reduceat(size, np.flatnonzero(np.diff(votes.item, prepend=-1)))
     kept = size == largest[votes.item]
-    mask = _nothing(votes)
-    mask[votes.item[kept], votes.label[kept]] = True
-    return Sets(mask)
+    return Sets(_marked(votes, votes.item[kept], votes.label[kept]))
 
 
 def top_p(votes: Votes, p: float = 0.9) -> Sets:
@@ -70,12 +65,7 @@ def top_p(votes: Votes, p: float = 0.9) -> Sets:
 
 
 def smallest_reaching(posterior: Floats, p: float) -> Mask:
-    """The smallest sets [n, c] of labels with mass p, from probabilities [n, c].
-
-    >>> smallest_reaching(np.array([[0.7, 0.2, 0.1], [0.4, 0.2, 0.4]]), 0.3).astype(int)
-    array([[1, 0, 0],
-           [1, 0, 1]])
-    """
+    """The smallest sets [n, c] of labels with mass p, from probabilities [n, c]."""
     falling = -np.sort(-posterior, axis=1)
     reached = np.cumsum(falling, axis=1)
     last = (reached < p - ROUNDING).sum(1).clip(max=posterior.shape[1] - 1)
@@ -83,19 +73,15 @@ def smallest_reaching(posterior: Floats, p: float) -> Mask:
     return posterior >= least - ROUNDING
 
 
-def _nothing(votes: Votes) -> Mask:
+def _marked(votes: Votes, item: Integers, label: Integers) -> Mask:
     refuse_without_room(votes, len(votes.items) * len(votes.labels))
-    return np.zeros((len(votes.items), len(votes.labels)), dtype=bool)
+    mask = np.zeros((len(votes.items), len(votes.labels)), dtype=bool)
+    mask[item, label] = True
+    return mask
 
 
 def to_table(votes: Votes, sets: Sets) -> Any:
-    """An Arrow table of item, candidates (list of labels) and votes (list of label and its votes); join features on `item`.
-
-    >>> from oneof.votes import read_long, union
-    >>> votes = read_long(pa.table({"item": [7, 7], "annotator": ["ann", "bob"], "label": ["cat", "dog"]}))
-    >>> to_table(votes, union(votes)).to_pylist()
-    [{'item': 7, 'candidates': ['cat', 'dog'], 'votes': [{'label': 'cat', 'votes': 1.0}, {'label': 'dog', 'votes': 1.0}]}]
-    """
+    """An Arrow table of item, candidates (list of labels) and votes (list of label and its votes); join features on `item`."""
     n, labels = len(votes.items), pa.array(votes.labels, pa.string())
     item, label = np.nonzero(sets.mask)
     counted = tally(votes)

@@ -27,11 +27,7 @@ UNSURE = {"unsure", "not sure", "i'm not sure", "don't know", "i don't know", "c
 
 
 class Taxonomy:
-    """Labels below labels, from pairs (child, parent); a child may have several parents.
-
-    >>> Taxonomy([("cat", "pet"), ("dog", "pet"), ("pet", "animal"), ("wolf", "animal")]).leaves("animal")
-    ['cat', 'dog', 'wolf']
-    """
+    """Labels below labels, from pairs (child, parent); a child may have several parents."""
 
     def __init__(self, pairs: Iterable[tuple[str, str]]) -> None:
         children: dict[str, list[str]] = {}
@@ -57,11 +53,6 @@ class Spelling:
     """How a text becomes labels: looked up whole, separated, and each part stripped and looked up.
 
     A text that is mapped to nothing ("I cannot tell" -> "") is no answer.
-
-    >>> list(Spelling(separator="|", synonyms={"kitty": "cat"}).reader()("kitty|dog"))
-    ['cat', 'dog']
-    >>> list(Spelling(normalise=True, classes=("Cat", "Dog")).reader()(" DOG"))
-    ['Dog']
     """
 
     separator: str | None = None  # between the labels of one answer
@@ -102,14 +93,13 @@ class Spelling:
         return folded
 
 
+AS_WRITTEN = Spelling()
+
+
 def understand(
     named: list[list[str]], count: Sequence[int], classes: Sequence[str] | None, taxonomy: Taxonomy | None
 ) -> tuple[list[list[str]], list[str]]:
-    """The labels that every distinct answer means, of the names in it, and remarks; `count` says how many gave it.
-
-    >>> understand([["cat"], ["dog"], ["not cat"], ["fox"], ["Unsure"]], [3, 2, 1, 1, 4], None, None)[0]
-    [['cat'], ['dog'], ['dog', 'fox'], ['fox'], []]
-    """
+    """The labels that every distinct answer means, of the names in it, and remarks; `count` says how many gave it."""
     known, tree = set(classes or ()), taxonomy or Taxonomy(())
     unsure = [len(names) == 1 and names[0].casefold() in UNSURE - known for names in named]
     spread = [

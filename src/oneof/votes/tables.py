@@ -111,9 +111,6 @@ def load(source: Any, full: Sequence[str], gappy: Sequence[str] = ()) -> VoteTab
     return table
 
 
-# --------------------------------------------------------------------------------------------------------- JSON records
-
-
 def _records(path: Path, wanted: list[str]) -> tuple[Source, Sequence[int] | None]:
     """The wanted keys of a file's objects as columns, null where an object lacks one, and the lines of the objects."""
     objects, lines = read_records(path)

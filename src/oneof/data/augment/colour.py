@@ -14,11 +14,7 @@ LUMA = (19595 / 65536, 38470 / 65536, 7471 / 65536)
 
 
 def grey(pixels: Tensor) -> Tensor:
-    """Grey levels [b, 1, h, w] of float pixels [b, ch, h, w] that hold whole levels.
-
-    >>> grey(torch.tensor([255.0, 0.0, 100.0]).view(1, 3, 1, 1)).item()
-    88.0
-    """
+    """Grey levels [b, 1, h, w] of float pixels [b, ch, h, w] that hold whole levels."""
     if pixels.shape[1] == 1:
         return pixels
     red, green, blue = pixels.tensor_split(3, 1)

@@ -15,12 +15,7 @@ FIXED = 16  # Pillow's nearest-neighbour maps have this many binary places
 
 
 def crop(images: Tensor, flip: Tensor, top: Tensor, left: Tensor, pad: int) -> Tensor:
-    """Mirror where `flip` [b], pad by reflection, and cut the original size out at (top, left) [b], each 0 ... 2 pad.
-
-    >>> image = torch.tensor([[[[1, 2, 3], [4, 5, 6]]]], dtype=torch.uint8)
-    >>> crop(image, torch.tensor([True]), torch.tensor([1]), torch.tensor([2]), pad=1).tolist()
-    [[[[2, 1, 2], [5, 4, 5]]]]
-    """
+    """Mirror where `flip` [b], pad by reflection, and cut the original size out at (top, left) [b], each 0 ... 2 pad."""
     h, w = images.shape[-2:]
     row = _reflect(torch.arange(-pad, h - pad, device=images.device) + top[:, None], h)
     column = _reflect(torch.arange(-pad, w - pad, device=images.device) + left[:, None], w)
@@ -43,11 +38,7 @@ def affine(images: Tensor, matrix: Tensor, fill: int) -> Tensor:
 
 
 def fixed_point(matrix: tuple[float, float, float, float, float, float]) -> tuple[int, int, int, int, int, int]:
-    """Pillow's integer form of an output-to-input map (a, b, c, d, e, f), taken at the centre of each pixel.
-
-    >>> fixed_point((1, 0, 2, 0, 1, 0))
-    (65536, 0, 163840, 0, 65536, 32768)
-    """
+    """Pillow's integer form of an output-to-input map (a, b, c, d, e, f), taken at the centre of each pixel."""
     a, b, c, d, e, f = matrix
     centred = (a, b, c + 0.5 * (a + b), d, e, f + 0.5 * (d + e))
     xx, xy, x, yx, yy, y = (math.floor(value * (1 << FIXED) + 0.5) for value in centred)
@@ -94,12 +85,7 @@ def _stretch(pixels: Tensor, position: Tensor, start: Tensor, length: Tensor, ax
 
 
 def erase(images: Tensor, rows: tuple[Tensor, Tensor], columns: tuple[Tensor, Tensor], colour: Tensor) -> Tensor:
-    """Paint `colour` [ch] on the rows and columns from the first to before the second bound, [b] each.
-
-    >>> ones, two = torch.ones(1, 1, 2, 3, dtype=torch.uint8), torch.tensor([2])
-    >>> erase(ones, (two - 1, two), (two - 2, two), torch.zeros(1, dtype=torch.uint8)).tolist()
-    [[[[1, 1, 1], [0, 0, 1]]]]
-    """
+    """Paint `colour` [ch] on the rows and columns from the first to before the second bound, [b] each."""
     h, w = images.shape[-2:]
     y, x = torch.arange(h, device=images.device), torch.arange(w, device=images.device)
     inside_rows = (y >= rows[0][:, None]) & (y < rows[1][:, None])

@@ -41,10 +41,6 @@ def operate(images: Tensor, rows: Tensor, fill: int) -> Tensor:
     """Apply to each uint8 image of [b, ch, h, w] the operation in its row of [b, 14]; `fill` comes in from outside.
 
     Grey and smooth forms are those of the image before the table, which is neutral wherever they are asked for.
-
-    >>> black = torch.zeros(1, 1, 4, 4, dtype=torch.uint8)
-    >>> operate(black, table([OPERATIONS["invert"](0, 4)]), fill=0).unique().item()
-    255
     """
     moved = affine(images, rows[:, :6].view(-1, 2, 3).long(), fill)
     pixels = moved.float()

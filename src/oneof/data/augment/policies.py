@@ -40,11 +40,7 @@ STRENGTHS = 256  # magnitudes of each: the range is cut into so many equal parts
 
 
 def magnitude(operation: str, level: int | None, sign: int) -> float:
-    """AutoAugment's magnitude of a level 0 ... 9, for the sign +1 or -1 where the operation has one.
-
-    >>> magnitude("rotate", 9, -1), magnitude("brightness", 9, 1), magnitude("posterize", 9, 1)
-    (-30.0, 1.9, 4)
-    """
+    """AutoAugment's magnitude of a level 0 ... 9, for the sign +1 or -1 where the operation has one."""
     share = (level or 0) / 9
     if operation == "posterize":
         return 8 - round(4 * share)
@@ -88,11 +84,7 @@ class AutoAugment(Policy):
 
 
 def autoaugment(size: int, device: torch.device | str = "cpu") -> AutoAugment:
-    """AutoAugment's CIFAR-10 policy for square images of side `size`, its tables on the device.
-
-    >>> autoaugment(32).draw(4, torch.Generator().manual_seed(0)).shape
-    torch.Size([2, 4])
-    """
+    """AutoAugment's CIFAR-10 policy for square images of side `size`, its tables on the device."""
     rows: list[Operation] = []
     for name, _, level in (operation for policy in AUTOAUGMENT for operation in policy):
         rows += [IDENTITY, *(OPERATIONS[name](magnitude(name, level, sign), size) for sign in (1, -1))]
@@ -112,11 +104,7 @@ class RandAugment(Policy):
 
 
 def randaugment(size: int, slots: int = 3, device: torch.device | str = "cpu") -> RandAugment:
-    """RandAugment with `slots` operations for square images of side `size`, its table on the device.
-
-    >>> randaugment(32).draw(4, torch.Generator().manual_seed(0)).shape
-    torch.Size([3, 4])
-    """
+    """RandAugment with `slots` operations for square images of side `size`, its table on the device."""
     shares = [(k + 0.5) / STRENGTHS for k in range(STRENGTHS)]
     rows = [
         OPERATIONS[name](low + (high - low) * share, size)

@@ -1,1 +1,1 @@
-"""File formats, one each: columns (CSV, Parquet), arrays (npz), mat, idx, cifar."""
+"""File formats, one each: columns (Parquet, Arrow, pandas), delimited (CSV), arrays (npz), mat, idx, cifar; source is what they give."""

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from oneof.candidates.cells import is_missing, sets_of_cells
 from oneof.candidates.mask import Candidates
 from oneof.candidates.read import read
-from oneof.data.files.kinds import check_finite
 from oneof.data.files.mat import read_mat
+from oneof.data.files.source import as_floats
 
 _KEYS = {".npz": ("x", "candidates", "labels"), ".mat": ("data", "partial_target", "target")}
 _DAMAGE = (EOFError, KeyError, zipfile.BadZipFile, zlib.error, SyntaxError, AttributeError, TypeError, ValueError)
@@ -32,9 +32,7 @@ def read_arrays(path: Path, separator: str, empty: str) -> Arrays:
     suffix = path.suffix.lower()
     stored = read_mat(path)._asdict() if suffix == ".mat" else _npz(path)
     of_x, of_sets, of_labels = (f"{path}, key {key!r}" for key in _KEYS[suffix])
-    with np.errstate(over="ignore"):
-        x: NDArray[np.float32] = stored["x"].astype(np.float32)
-    check_finite(x, lambda i, j: f"{of_x}, column x{j}, row {i} is {stored['x'][i, j]:g}")
+    x = as_floats(stored["x"], of_x, names=[f"x{j}" for j in range(stored["x"].shape[1])])
     sets, labels, classes = stored["candidates"], stored.get("labels"), stored.get("classes")
     rows = sets if sets.ndim == 2 else sets_of_cells(sets.tolist(), separator, of_sets)
     try:

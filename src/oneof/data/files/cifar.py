@@ -22,11 +22,11 @@ _VOTES = ("random_label1", "random_label2", "random_label3")
 
 def read_batches(path: str | Path, files: Sequence[str]) -> dict[str, dict[bytes, Any]]:
     """The named batches of a folder or .tar.gz, unpickled; those that are not there are left out."""
-    path = Path(path)
-    there = {name: path / name for name in files if (path / name).is_file()}
-    contents = {name: file.read_bytes() for name, file in there.items()} if path.is_dir() else _unpacked(path, files)
-    batches = {name: pickles.loads(content, f"{path}, {name}") for name, content in contents.items()}
-    for name, batch in batches.items():
+    path, batches = Path(path), {}
+    there = [name for name in files if (path / name).is_file()]
+    contents = {name: (path / name).read_bytes() for name in there} if path.is_dir() else _unpacked(path, files)
+    for name, content in contents.items():
+        batch = pickles.loads(content, f"{path}, {name}")
         if not isinstance(batch, dict):
             raise ValueError(f"{path}, {name} must hold a dict; got {type(batch).__name__}.")
         batches[name] = {key.encode() if isinstance(key, str) else key: part for key, part in batch.items()}
@@ -41,8 +41,8 @@ def images_and_labels(batch: dict[bytes, Any], name: str) -> tuple[NDArray[np.ui
         raise ValueError(f"{name} must hold 'data', uint8 [n, 3072]; got {_describe(data)}.")
     numbered = isinstance(labels, list) and all(type(y) is int and 0 <= y < 256 for y in labels)
     if not numbered or len(labels) != len(data):
-        got = f"got {_describe(labels)}."
-        raise ValueError(f"{name} must hold 'labels', a number from 0 for each of the {len(data)} images; {got}")
+        wanted = f"a number from 0 for each of the {len(data)} images"
+        raise ValueError(f"{name} must hold 'labels', {wanted}; got {_describe(labels)}.")
     return data.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1), np.asarray(labels, dtype=np.intp)
 
 
@@ -105,20 +105,17 @@ def read_cifar10n(path: str | Path) -> HumanVotes:
             content = archive.read(member)
     except (zipfile.BadZipFile, NotImplementedError, StopIteration) as error:
         raise ValueError(f"{path} must be a file that torch wrote; it is not. Download it again.") from error
-    found = pickles.loads(content, str(path))
-    columns = [_column(found, name, path) for name in (*_VOTES, "aggre_label", "clean_label")]
+    found, columns = pickles.loads(content, str(path)), []
+    for name in (*_VOTES, "aggre_label", "clean_label"):
+        column = found.get(name, found.get(name.encode())) if isinstance(found, dict) else None
+        if not isinstance(column, np.ndarray) or column.ndim != 1 or not np.issubdtype(column.dtype, np.integer):
+            raise ValueError(f"{path} must hold {name!r}, whole numbers [n]; it does not. Download it again.")
+        if len(column) == 0 or column.min() < 0 or column.max() > 9:
+            raise ValueError(f"{path}, {name!r} must hold labels from 0 to 9; it holds others. Download it again.")
+        columns.append(column.astype(np.intp))
     if len({len(column) for column in columns}) > 1:
         raise ValueError(f"{path} must hold as many labels in every column; got {[len(one) for one in columns]}.")
     return HumanVotes(np.stack(columns[:3], axis=1), columns[3], columns[4])
-
-
-def _column(found: object, name: str, path: str | Path) -> NDArray[np.intp]:
-    column = found.get(name, found.get(name.encode())) if isinstance(found, dict) else None
-    if not isinstance(column, np.ndarray) or column.ndim != 1 or not np.issubdtype(column.dtype, np.integer):
-        raise ValueError(f"{path} must hold {name!r}, whole numbers [n]; it does not. Download it again.")
-    if len(column) == 0 or column.min() < 0 or column.max() > 9:
-        raise ValueError(f"{path}, {name!r} must hold labels from 0 to 9; it holds others. Download it again.")
-    return column.astype(np.intp)
 
 
 def read_cifar10h(path: str | Path) -> NDArray[np.intp]:

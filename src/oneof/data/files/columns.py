@@ -16,8 +16,7 @@ import pyarrow.parquet
 from numpy.typing import NDArray
 
 from oneof.data.files.delimited import open_delimited
-from oneof.data.files.kinds import check_finite, days, is_text, kind_of, without_blanks
-from oneof.data.files.source import Piece, Source, readable
+from oneof.data.files.source import Piece, Source, as_floats, days, is_text, kind_of, readable, without_blanks
 from oneof.data.images import list_folder
 from oneof.data.roles import Kind, check_column
 
@@ -106,9 +105,6 @@ def _pandas_kind(column: Any) -> Kind:
     return kind_of(values.type, values[:_LOOKED_AT])
 
 
-# ------------------------------------------------------------------------------------------------------- what is read
-
-
 def read_numbers(source: Source, numbers: list[str], others: list[str]) -> tuple[NDArray[np.float32], Cells]:
     """Columns of numbers and dates as x [n, d], written piece by piece into one array; the other columns as lists.
 
@@ -131,20 +127,13 @@ def read_numbers(source: Source, numbers: list[str], others: list[str]) -> tuple
             x.resize((max(end, 3 * len(x) // 2), len(numbers)), refcheck=False)
         where = f"{source.name}, column {name!r}"
         plain = days(values, where, row) if source.kinds[name] == "date" else without_blanks(values)
-        x[row:end, column[name]] = _floats(plain, where, row)
+        floats = pa.compute.cast(plain, pa.float64()).to_numpy(zero_copy_only=False)
+        x[row:end, column[name]] = as_floats(floats, where, first=row, gaps=True)
     if len(set(ends.values())) > 1:
         got = f"got {min(ends.values())} to {max(ends.values())}."
         raise ValueError(f"{source.name} must have as many rows in every column; {got}")
     x.resize((max(ends.values(), default=source.rows), len(numbers)), refcheck=False)
     return x, lists
-
-
-def _floats(column: pa.Array, where: str, first_row: int) -> NDArray[np.float32]:
-    values: NDArray[Any] = pa.compute.cast(column, pa.float64()).to_numpy(zero_copy_only=False)
-    with np.errstate(over="ignore"):
-        floats: NDArray[np.float32] = values.astype(np.float32)
-    check_finite(floats, lambda i: f"{where}, row {first_row + i} is {values[i]:g}", missing=np.isnan(values))
-    return floats
 
 
 def _objects(values: pa.Array) -> list[Any]:

@@ -8,8 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.csv
 
-from oneof.data.files.kinds import kind_of
-from oneof.data.files.source import Piece, Source, Unreadable, readable, wrong_cell
+from oneof.data.files.source import Piece, Source, Unreadable, kind_of, readable, wrong_cell
 from oneof.storage.sheets import as_written
 
 _HEADER = 1 << 22  # bytes in which the first line is looked for

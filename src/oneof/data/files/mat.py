@@ -32,14 +32,7 @@ class Mat(NamedTuple):
 
 
 def read_mat(path: Path) -> Mat:
-    """Read data, candidate sets and, where present, true labels; shapes and values are checked, finiteness is not.
-
-    >>> import tempfile, scipy.io
-    >>> file = Path(tempfile.mkdtemp()) / "small.mat"
-    >>> scipy.io.savemat(file, {"data": np.eye(3, 2), "partial_target": [[1, 0, 1], [1, 1, 0]], "target": [[1, 0, 1], [0, 1, 0]]})
-    >>> read_mat(file).candidates.astype(int).tolist(), read_mat(file).labels
-    ([[1, 1], [0, 1], [1, 0]], array([0, 1, 0]))
-    """
+    """Read data, candidate sets and, where present, true labels; shapes and values are checked, finiteness is not."""
     stored = _load(path)
     for key in ("data", "partial_target"):
         if key not in stored:
@@ -94,9 +87,6 @@ def _dense(value: Any, name: str, n: int | None) -> NDArray[Any]:
         remedy = "Weights are not candidates: threshold them first."
         raise ValueError(f"{name} must hold only 0 and 1; got {value[wrong][0]}. {remedy}")
     return np.asarray(value)
-
-
-# ---------------------------------------------------------------------------------------------------- the format itself
 
 
 class Damaged(Exception):

@@ -11,7 +11,6 @@ import pickletools
 from typing import Any, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 _OPCODES = (
     "PROTO FRAME STOP MARK MEMOIZE PUT BINPUT LONG_BINPUT GET BINGET LONG_BINGET NONE NEWTRUE NEWFALSE INT BININT BININT1 "
@@ -26,14 +25,13 @@ _MOST_MEMO = 1_000_000  # the unpickler allocates up to the highest number asked
 
 
 def loads(content: bytes, name: str) -> Any:
-    """The value that a pickle of plain values and arrays holds; `name` is what messages call it.
-
-    >>> loads(pickle.dumps({b"labels": [3, 1]}), "batch")
-    {b'labels': [3, 1]}
-    """
+    """The value that a pickle of plain values and arrays holds; `name` is what messages call it."""
     try:
         _check_opcodes(content)
-        return _thaw(_Unpickler(io.BytesIO(content), encoding="bytes").load())
+        value = _Unpickler(io.BytesIO(content), encoding="bytes").load()
+        if isinstance(value, dict):  # a data batch is a dict of values, one level deep
+            return {key: _finished(part) for key, part in value.items()}
+        return _finished(value)
     except _Refused as error:
         said = f"{name} must be a pickle of plain values and arrays; {error}. Nothing of it was run."
         raise ValueError(said) from error
@@ -47,8 +45,7 @@ class _Refused(Exception):
 
 
 def _check_opcodes(content: bytes) -> None:
-    scarce = 0
-    allowed = frozenset(_OPCODES.split())
+    scarce, allowed = 0, frozenset(_OPCODES.split())
     for opcode, argument, _ in pickletools.genops(content):
         if opcode.name not in allowed:
             raise _Refused(f"it uses the instruction {opcode.name}")
@@ -89,15 +86,10 @@ class _StandIn:
         self.state = state
 
 
-def _thaw(value: Any) -> Any:
-    """Replace finished stand-ins by arrays, in a dict of values one level deep: all that a data batch is."""
-    if isinstance(value, dict):
-        return {key: _thaw(part) if isinstance(part, _StandIn) else part for key, part in value.items()}
-    return _array(value) if isinstance(value, _StandIn) else value
-
-
-def _array(made: _StandIn) -> NDArray[Any]:
-    """The array in the form of NumPy's own pickling."""
+def _finished(made: Any) -> Any:
+    """A value as it is; the array of a stand-in, in the form of NumPy's own pickling."""
+    if not isinstance(made, _StandIn):
+        return made
     if made.name == _FROM_BUFFER:
         content, dtype, shape, order = made.arguments
     else:

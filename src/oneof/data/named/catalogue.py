@@ -101,9 +101,6 @@ def missing(name: str, folder: Path) -> list[str]:
     return [file for file in files if not (folder / file).is_file()]
 
 
-# ----------------------------------------------------------------------------------------------------------- the readers
-
-
 def _digits(name: str, folder: Path) -> Dataset:
     from sklearn.datasets import load_digits
 
@@ -172,8 +169,6 @@ def _mat(name: str, folder: Path) -> Dataset:
     classes = [str(j) for j in range(mat.candidates.shape[1])]
     return Dataset(name, mat.x.astype(np.float32), labels, classes, mat.candidates, None)
 
-
-# --------------------------------------------------------------------------------------------------------------- the rows
 
 _CLASS_NAMES = {
     "mnist": list("0123456789"),

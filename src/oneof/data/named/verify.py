@@ -32,14 +32,7 @@ def verify(name: str, folder: Path) -> list[Finding]:
 
 
 def content_sha256(path: Path, name: str) -> str:
-    """SHA-256 of a file's content, unpacked where `name` ends in .gz; an archive counts as it is.
-
-    >>> import gzip, tempfile
-    >>> file = Path(tempfile.mkdtemp()) / "a.gz.part"
-    >>> _ = file.write_bytes(gzip.compress(b"abc"))
-    >>> content_sha256(file, "a.gz")[:16]
-    'ba7816bf8f01cfea'
-    """
+    """SHA-256 of a file's content, unpacked where `name` ends in .gz; an archive counts as it is."""
     with open_content(path, name.endswith(".gz") and not name.endswith(".tar.gz")) as content:
         return hashlib.file_digest(content, "sha256").hexdigest()
 

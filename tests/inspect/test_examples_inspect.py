@@ -1,0 +1,34 @@
+"""Small examples of what the functions of this room do; pytest runs them as they stand."""
+
+
+def example_of_find_faults() -> None:
+    """
+    >>> import numpy as np
+    >>> from oneof.candidates.mask import Candidates
+    >>> from oneof.inspect.faults import find_faults
+    >>> sets = Candidates(np.array([[1, 0], [0, 1], [1, 1]], dtype=bool), np.array(["a", "b"]))
+    >>> find_faults(np.array([[1.0, 5.0], [1.0, 5.0], [np.nan, 5.0]]), sets, ["p", "q"])
+    Faults(nonfinite=(NonFinite(column='p', rows=1, first=2),), constant=('q',), duplicates=1, conflicts=((0, 1),))
+    """
+
+
+def example_of_count() -> None:
+    """
+    >>> import numpy as np
+    >>> from oneof.candidates.mask import Candidates
+    >>> from oneof.inspect.identify import count
+    >>> counts = count(Candidates(np.array([[1, 1, 0], [1, 0, 0]], dtype=bool), np.array(["a", "b", "c"])))
+    >>> counts.sizes, counts.singletons, counts.absent, counts.held
+    ((0, 1, 1, 0), 1, ('c',), (2, 1, 0))
+    """
+
+
+def example_of_identify() -> None:
+    r"""
+    >>> import numpy as np
+    >>> from oneof.candidates.mask import Candidates
+    >>> from oneof.inspect.identify import identify
+    >>> sets = Candidates(np.array([[1, 1, 0], [1, 1, 1], [0, 0, 1]], dtype=bool), np.array(["a", "b", "c"]))
+    >>> identify(sets).groups, identify(sets).ambiguity
+    ((('a', 'b'),), Ambiguity(degree=1.0, label='a', other='b'))
+    """

@@ -1,0 +1,48 @@
+"""Small examples of what the functions of this room do; pytest runs them as they stand."""
+
+
+def example_of_smallest_reaching() -> None:
+    """
+    >>> import numpy as np
+    >>> from oneof.votes.policies import smallest_reaching
+    >>> smallest_reaching(np.array([[0.7, 0.2, 0.1], [0.4, 0.2, 0.4]]), 0.3).astype(int)
+    array([[1, 0, 0],
+           [1, 0, 1]])
+    """
+
+
+def example_of_to_table() -> None:
+    """
+    >>> import pyarrow as pa
+    >>> from oneof.votes.policies import to_table
+    >>> from oneof.votes import read_long, union
+    >>> votes = read_long(pa.table({"item": [7, 7], "annotator": ["ann", "bob"], "label": ["cat", "dog"]}))
+    >>> to_table(votes, union(votes)).to_pylist()
+    [{'item': 7, 'candidates': ['cat', 'dog'], 'votes': [{'label': 'cat', 'votes': 1.0}, {'label': 'dog', 'votes': 1.0}]}]
+    """
+
+
+def example_of_understand() -> None:
+    """
+    >>> from oneof.votes.spelling import understand
+    >>> understand([["cat"], ["dog"], ["not cat"], ["fox"], ["Unsure"]], [3, 2, 1, 1, 4], None, None)[0]
+    [['cat'], ['dog'], ['dog', 'fox'], ['fox'], []]
+    """
+
+
+def example_of_taxonomy() -> None:
+    """
+    >>> from oneof.votes.spelling import Taxonomy
+    >>> Taxonomy([("cat", "pet"), ("dog", "pet"), ("pet", "animal"), ("wolf", "animal")]).leaves("animal")
+    ['cat', 'dog', 'wolf']
+    """
+
+
+def example_of_spelling() -> None:
+    """
+    >>> from oneof.votes.spelling import Spelling
+    >>> list(Spelling(separator="|", synonyms={"kitty": "cat"}).reader()("kitty|dog"))
+    ['cat', 'dog']
+    >>> list(Spelling(normalise=True, classes=("Cat", "Dog")).reader()(" DOG"))
+    ['Dog']
+    """
