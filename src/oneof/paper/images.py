@@ -67,7 +67,7 @@ class Run:
     seed: int
     epochs: int
     variant: str = (
-        ""  # joined by "-": upright (never flipped), bare (one plain view), authors (their numbers), POP's schedule
+        ""  # joined by "-": upright (never flipped), bare (one plain view), authors (their numbers), schedule
     )
     images: int | None = None  # of the training part; None: all
     batch: int | None = None  # None: the recipe's

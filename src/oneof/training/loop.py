@@ -28,19 +28,13 @@ def begin(problem: Problem, stack: Stack, seeds: list[int]) -> State:
     candidates = problem.sets_to_train_on()
     steps = math.ceil(problem.total / problem.training.batch)
     return State(
-        epoch=0,
-        position=0,
-        order=problem.rows.new_zeros(len(problem.rows), problem.total),
-        mixing=torch.ones(len(problem.lr), steps, device=problem.lr.device),
-        stack=stack,
-        optimizer=problem.training.optimizer.init(stack.weights.values()),
-        candidates=candidates,
-        memory=problem.first_memory(candidates),
-        shared=problem.method.shared(stack),
-        pop=begin_purifying(problem.purify, candidates) if problem.purify else None,
+        epoch=0, position=0, order=problem.rows.new_zeros(len(problem.rows), problem.total),
+        mixing=torch.ones(len(problem.lr), steps, device=problem.lr.device), stack=stack,
+        optimizer=problem.training.optimizer.init(stack.weights.values()), candidates=candidates,
+        memory=problem.first_memory(candidates), shared=problem.method.shared(stack),
+        pop=begin_purifying(problem.purify, candidates) if problem.purify else None, loss=torch.zeros_like(problem.lr),
         generators=[torch.Generator(problem.drawn_at).manual_seed(seed) for seed in seeds],
-        loss=torch.zeros_like(problem.lr),
-    )
+    )  # fmt: skip
 
 
 def epochs(problem: Problem, state: State) -> Iterator[Record]:

@@ -65,15 +65,10 @@ def cells_of(labels: Tensor, starts: Tensor, shape: tuple[int, int, int]) -> Cel
     """Cells with what is worked out of them once; labels as int64 or narrower, starts as int64."""
     t, m, c = shape
     narrow = torch.int16 if c <= torch.iinfo(torch.int16).max else torch.int32
+    wide = torch.int32 if len(labels) <= torch.iinfo(torch.int32).max else torch.int64
     full = (labels[starts[:-1]] == -1).view(t, m).sum(1)
-    return Cells(
-        labels=labels.to(narrow),
-        starts=starts.to(torch.int32 if len(labels) <= torch.iinfo(torch.int32).max else torch.int64),
-        shape=shape,
-        width=int(starts.diff().max()),
-        bounds=tuple(starts[::m].tolist()),
-        full=tuple(full.tolist()),
-    )
+    longest, bounds = int(starts.diff().max()), tuple(starts[::m].tolist())
+    return Cells(labels.to(narrow), starts.to(wide), shape, longest, bounds, tuple(full.tolist()))
 
 
 def starts_of(lengths: Tensor) -> Tensor:

@@ -189,18 +189,12 @@ class Best:
                 tensor.copy_(self.kept[name])
             state.candidates.values.copy_(self.sets.values)
         sets = state.candidates.gathered(problem.crew)
+        fell = None if state.pop is None else removals(state.pop, sets, problem.crew)
         return Fit(
-            stack=state.stack,
-            shift=problem.shift,
-            scale=problem.scale,
-            look=problem.look,
-            shape=tuple(problem.x.shape[1:]),
-            rows=problem.everyones,
-            sets=sets,
-            removals=None if state.pop is None else removals(state.pop, sets, problem.crew),
-            history=_merged(len(history), history, torch.stack),
-            epoch=self.epoch,
-        )
+            stack=state.stack, shift=problem.shift, scale=problem.scale, look=problem.look,
+            shape=tuple(problem.x.shape[1:]), rows=problem.everyones, sets=sets, removals=fell,
+            history=_merged(len(history), history, torch.stack), epoch=self.epoch,
+        )  # fmt: skip
 
 
 def join(fits: list[Fit]) -> Fit:
