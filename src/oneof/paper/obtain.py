@@ -160,15 +160,9 @@ Place = Callable[[Sequence[Errand], int], Done]
 
 
 def obtain_all(
-    cells: Sequence[Cell],
-    path: Path,
-    data_dir: Any,
-    processes: int,
-    device: str = "cpu",
-    *,
-    place: Place | None = None,
-    deterministic: bool = False,
-) -> Iterator[tuple[Cell, list[Row]]]:
+    cells: Sequence[Cell], path: Path, data_dir: Any, processes: int, device: str = "cpu", *,
+    place: Place | None = None, deterministic: bool = False,
+) -> Iterator[tuple[Cell, list[Row]]]:  # fmt: skip
     """Obtain cells in several processes, or in another place; append each one's rows as soon as it is done, and yield it.
 
     Stopped or killed, the next call goes on where each cell stood: it is checkpointed beside the file of rows. Elsewhere than in

@@ -38,26 +38,12 @@ _log = logging.getLogger(__name__)
 
 
 def fit(
-    x: Any,
-    candidates: Any,
-    *,
-    trials: Sequence[Trial] = (Trial(),),
-    method: Method = Proden(),  # noqa: B008 - frozen
-    purify: Purify | None = None,
-    network: Network = MLP(),  # noqa: B008 - frozen
-    training: Training = Training(),  # noqa: B008 - frozen
-    views: Views | None = None,
-    prior: Any = None,
-    slack: float = 0.0,
-    labels: Any = None,
-    choose: str = "last",
-    device: str | torch.device = "cpu",
-    progress: str | None = None,
-    memory: int | None = None,
-    checkpoint: str | Path | None = None,
-    every: float = 30.0,
-    processes: int | None = None,
-) -> Fit:
+    x: Any, candidates: Any, *, trials: Sequence[Trial] = (Trial(),), method: Method = Proden(),  # noqa: B008 - frozen
+    purify: Purify | None = None, network: Network = MLP(), training: Training = Training(),  # noqa: B008 - frozen
+    views: Views | None = None, prior: Any = None, slack: float = 0.0, labels: Any = None, choose: str = "last",
+    device: str | torch.device = "cpu", progress: str | None = None, memory: int | None = None,
+    checkpoint: str | Path | None = None, every: float = 30.0, processes: int | None = None,
+) -> Fit:  # fmt: skip
     """Train t trials at once.
 
     Parameters

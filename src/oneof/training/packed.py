@@ -242,9 +242,6 @@ class Packed:
     def identity(self) -> tuple[Tensor, ...]:
         return self.cells.labels, self.cells.starts
 
-    def gathered_values(self, crew: Crew) -> Tensor:
-        return crew.gathered(self.values, self.sections)
-
     def gathered(self, crew: Crew) -> Packed:
         if crew.size == 1:
             return self
@@ -252,7 +249,7 @@ class Packed:
         lengths = crew.gathered(self.cells.starts.diff().long(), [m] * t)
         labels = crew.gathered(self.cells.labels, self.sections)
         cells = cells_of(labels, starts_of(lengths), (t, len(lengths) // t, c))
-        return Packed(cells, self.gathered_values(crew))
+        return Packed(cells, crew.gathered(self.values, self.sections))
 
     def joined(self, others: Sequence[Packed]) -> Packed:
         tables = [self, *others]

@@ -192,9 +192,10 @@ def pose(
     )
     return Problem(
         x=features, candidates=sets, prior=log_prior(prior, sets, torch.get_default_dtype()), open=prior.slack > 0,
-        labels=truth, rows=rows, held_out=held_out, test=test, shift=shift, scale=scale, lr=lr, weight_decay=weight_decay,
-        method=method, purify=_rule(trials, purify, device), training=training, everyones=rows,
-        augment=views and varied(views, training.batch, device), look=views and replace(views, kinds=((Plain(), 1),)),
+        labels=truth, rows=rows, held_out=held_out, test=test, shift=shift, scale=scale, lr=lr,
+        weight_decay=weight_decay, method=method, purify=_rule(trials, purify, device), training=training,
+        everyones=rows, augment=views and varied(views, training.batch, device),
+        look=views and replace(views, kinds=((Plain(), 1),)),
         fast=seen_together(views, training.batch, method) if views and device.type == "cuda" else 0,
     )  # fmt: skip
 

@@ -41,10 +41,6 @@ class Portion(NamedTuple):
         at = torch.cat([self.column + start for start in range(0, whole.shape[1], self.size)], 1)
         return rows_at(whole, positions(at, whole.shape[1]))
 
-    def without_fillers(self, *tables: Any) -> list[Any]:
-        """Rows [t, b', ...] of tables, or of tuples of them, as one trial's [1, k, ...]: what may be written."""
-        return [each(lambda part: part[self.own][None], table) for table in tables]
-
 
 def portion(problem: Problem, at: Tensor) -> Portion | None:
     """What this process takes of the batch at positions [t, b] of everyone's tables; None if it is alone and takes all."""
