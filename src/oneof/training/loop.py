@@ -13,10 +13,10 @@ from torch import Tensor
 
 from oneof.methods.base import Method, first
 from oneof.metrics import accuracy, criteria
-from oneof.training.batch_norm import over_all_processes
 from oneof.training.device import Replay
 from oneof.training.events import begin_purifying, event
 from oneof.training.problem import Problem, block_size
+from oneof.training.shard import over_all_processes
 from oneof.training.stack import Stack
 from oneof.training.state import Record, State
 from oneof.training.step import observe, step

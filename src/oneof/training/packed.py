@@ -253,13 +253,10 @@ class Packed:
 
     def joined(self, others: Sequence[Packed]) -> Packed:
         tables = [self, *others]
-        cells = [table.cells for table in tables]
-        ends = starts_of(torch.tensor([len(one.labels) for one in cells]))
-        moved = [one.starts[:-1] + int(end) for one, end in zip(cells, ends[:-1], strict=True)]
-        starts = torch.cat([*moved, ends[-1:]])
-        t, (_, m, c) = sum(one.shape[0] for one in cells), self.cells.shape
-        whole = cells_of(torch.cat([one.labels for one in cells]), starts.long(), (t, m, c))
-        return Packed(whole, torch.cat([table.values for table in tables]))
+        lengths = torch.cat([table.cells.starts.diff().long() for table in tables])
+        labels = torch.cat([table.cells.labels for table in tables])
+        shape = (sum(table.shape[0] for table in tables), *self.shape[1:])
+        return Packed(cells_of(labels, starts_of(lengths), shape), torch.cat([table.values for table in tables]))
 
 
 def pack(mask: Tensor) -> Packed:

@@ -119,18 +119,14 @@ class Fit:
         check_like_trained(x, self.shape if self.ranks is None else self.ranks.knots.shape[1:])
         values = x if self.ranks is None else self.ranks(np.asarray(x))
         values = values if self.origin is None else np.asarray(values, dtype=np.float64) - self.origin
-        features = as_features(values, self.dtype, self.rows.device, self.look)
+        features = as_features(values, self.history.loss.dtype, self.rows.device, self.look)
         with self.stack.evaluating():
-            parts = features.split(block_size(features, self.stack.t))
-            return torch.cat([first(self.stack(self._seen(part.to(self.rows.device)))) for part in parts], dim=1)
+            blocks = features.split(block_size(features, self.stack.t))
+            return torch.cat([first(self.stack(self._seen(part.to(self.rows.device)))) for part in blocks], dim=1)
 
     def probabilities(self, x: Any) -> Tensor:
         """Softmax of the logits, [t, n, c]."""
         return self.logits(x).softmax(-1)
-
-    @property
-    def dtype(self) -> torch.dtype:
-        return self.history.loss.dtype
 
     def save(self, path: str | Path) -> None:
         """Write everything to one file, safetensors with JSON in its header, which `oneof.load` reads."""
