@@ -26,17 +26,12 @@ def rows_of(fitted: Fit, *, seeds: Iterable[int], seconds: float, labels: Any = 
         truth = torch.as_tensor(np.asarray(labels), device=fitted.rows.device)[fitted.rows]
         at_epoch["true_labels_removed"] = true_labels_removed(fitted.candidates, truth).tolist()
     plain = {name: plain_value(value) for name, value in setting.items()}
-    return [
-        {
-            **plain,
-            "seed": seed,
-            "epoch": int(fitted.epoch[i]),
-            **{name: round(column[i], 6) for name, column in at_epoch.items()},
-            "seconds": round(seconds / fitted.stack.t, 4),
-            **origin(str(fitted.rows.device)),
-        }
-        for i, seed in enumerate(seeds)
-    ]
+    spent = {"seconds": round(seconds / fitted.stack.t, 4), **origin(str(fitted.rows.device))}
+    rows = []
+    for i, seed in enumerate(seeds):
+        shown = {name: round(column[i], 6) for name, column in at_epoch.items()}
+        rows.append({**plain, "seed": seed, "epoch": int(fitted.epoch[i]), **shown, **spent})
+    return rows
 
 
 @cache
