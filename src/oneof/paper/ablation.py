@@ -24,9 +24,8 @@ from oneof.paper.tables import typeset
 from oneof.purify import Pop
 from oneof.storage.rows import Row, append
 from oneof.training.fit import fit
-from oneof.training.problem import Training
 from oneof.training.state import Fit, Record
-from oneof.training.trials import Trial
+from oneof.training.trials import Training, Trial
 
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#555555")  # told apart by colour-blind readers
 PANELS = (("accuracy", "test accuracy"), ("set_size", "labels per set"), ("threshold", "threshold"))

@@ -7,7 +7,7 @@ from itertools import product
 from oneof.methods import CAVL, CC, CLPL, LWS, RC, RCR, Method, PiCO, Proden, Valen
 from oneof.networks import GeneratorMLP, Linear, Network
 from oneof.purify import Pop, PopPrinted, Purify
-from oneof.training.problem import Training
+from oneof.training.trials import Training
 
 REAL = ("lost", "birdsong", "msrcv2", "mirflickr", "malagasy", "soccer", "yahoo")
 IMAGES = ("mnist", "kmnist", "fashion-mnist", "cifar10", "cifar100")

@@ -23,10 +23,9 @@ from oneof.paper.sets import DRAWS, sets_of, training_part
 from oneof.selection.choose import rules
 from oneof.storage.rows import Row, append, read
 from oneof.training.fit import fit
-from oneof.training.problem import Training
 from oneof.training.state import Fit
 from oneof.training.teacher import channels_first
-from oneof.training.trials import Trial
+from oneof.training.trials import Training, Trial
 
 Work = Run | Cell
 SETTING = ("method", "purify", "network", "training")

@@ -27,12 +27,12 @@ from oneof.training.dense import Dense, Table
 from oneof.training.device import checked_device, free_memory, on_this_card, own_draws
 from oneof.training.loop import begin, steps
 from oneof.training.prior import Prior
-from oneof.training.problem import Problem, Training, as_features, pose
+from oneof.training.problem import Problem, as_features, pose
 from oneof.training.processes import Crew, check_rows, together
 from oneof.training.set_input import bytes_at_rest, read_sets, worth_packing
 from oneof.training.stack import Stack, build
 from oneof.training.state import Best, Fit, join
-from oneof.training.trials import Trial
+from oneof.training.trials import Training, Trial
 
 _log = logging.getLogger(__name__)
 

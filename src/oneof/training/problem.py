@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,38 +19,12 @@ from oneof.methods.base import first
 from oneof.purify import Purify, stacked
 from oneof.training.checks import check_images, check_labels, check_method, check_unscaled
 from oneof.training.dense import Dense, Table
-from oneof.training.optimize import SGD, Schedule, cosine
 from oneof.training.prior import Prior, log_prior
 from oneof.training.processes import Crew
 from oneof.training.set_input import as_tensor, read_sets
 from oneof.training.stack import Stack
 from oneof.training.tables import each, positions
-from oneof.training.trials import Trial
-
-
-@dataclass(frozen=True)
-class Training:
-    """How a stack is trained, whatever the method."""
-
-    epochs: int = 100
-    batch: int = 100
-    optimizer: SGD = SGD()  # noqa: RUF009 - frozen
-    schedule: Schedule = cosine
-    mixup: float = 0.0  # alpha of the Beta distribution of mixing weights; 0: no mixup
-    noise: float = 0.0  # deviation of Gaussian noise on the scaled features
-
-    def __post_init__(self) -> None:
-        for name in ("epochs", "batch"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1; got {getattr(self, name)}.")
-        for name in ("mixup", "noise"):
-            if getattr(self, name) < 0:
-                raise ValueError(f"{name} must not be negative; got {getattr(self, name)}.")
-
-    @property
-    def alters_input(self) -> bool:
-        return self.mixup > 0 or self.noise > 0
-
+from oneof.training.trials import Training, Trial
 
 Augment = Callable[[Tensor, torch.Generator, Part | None], Tensor]
 """The views of a batch of images, which may be part of a larger one, for all of which is drawn."""

@@ -9,9 +9,8 @@ from oneof.data.augment.views import Views, Weak, views
 from oneof.data.named.catalogue import Dataset
 from oneof.networks import MLP, GeneratorMLP, Network, ResNet32
 from oneof.training.fit import fit
-from oneof.training.problem import Training
 from oneof.training.stack import Stack
-from oneof.training.trials import Trial
+from oneof.training.trials import Training, Trial
 
 
 def dataset_logits(data: Dataset, *, seed: int, epochs: int, device: str, progress: str | None) -> NDArray[np.float64]:
