@@ -22,8 +22,7 @@ from oneof.purify import Pop, PopRatio
 from oneof.runs.fit_table import Task, fit_table
 from oneof.selection.space import Space
 from oneof.training.fit import fit
-from oneof.training.problem import Training
-from oneof.training.trials import Trial
+from oneof.training.trials import Training, Trial
 
 N, C = 61, 12
 DATA = mixture(n=N, d=3, c=C, separation=4.0, seed=1)

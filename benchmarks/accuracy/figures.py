@@ -34,9 +34,9 @@ from oneof.purify import PopRatio, Purify
 from oneof.storage.rows import Row, append, read
 from oneof.training.fit import fit
 from oneof.training.loop import begin, epochs
-from oneof.training.problem import Training, pose
+from oneof.training.problem import pose
 from oneof.training.stack import build
-from oneof.training.trials import Trial
+from oneof.training.trials import Training, Trial
 
 SEEDS = range(10)
 REPORTED = range(100, 110)

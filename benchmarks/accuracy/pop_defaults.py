@@ -25,7 +25,7 @@ from oneof.purify import Pop, PopRatio, Purify
 from oneof.storage.rows import append, read
 from oneof.storage.settings import plain_value
 from oneof.training.fit import fit
-from oneof.training.problem import Training
+from oneof.training.trials import Training
 
 SEEDS = range(10)
 SITUATIONS = [(Proden(), 0.0), (Proden(), 1.0), (CC(), 0.0), (CC(), 1.0)]  # method, mixup

@@ -41,10 +41,9 @@ from oneof.paper.results import origin, rows_of
 from oneof.purify import Pop, Purify
 from oneof.storage.rows import Row, append, read
 from oneof.training.fit import fit
-from oneof.training.problem import Training
 from oneof.training.state import Fit
 from oneof.training.teacher import channels_first
-from oneof.training.trials import Trial
+from oneof.training.trials import Training, Trial
 
 KEY = ("plan", "form", "seed", "epochs")
 C = 10

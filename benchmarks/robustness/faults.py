@@ -32,8 +32,7 @@ def work(folder: Path) -> None:
     from oneof.paper.results import rows_of
     from oneof.purify import Pop
     from oneof.training.fit import fit
-    from oneof.training.problem import Training
-    from oneof.training.trials import Trial
+    from oneof.training.trials import Training, Trial
 
     torch.set_num_threads(1)
     data = mixture(n=400, d=6, c=5, seed=0)

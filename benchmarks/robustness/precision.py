@@ -25,8 +25,7 @@ from oneof.paper.results import rows_of
 from oneof.purify import Pop
 from oneof.storage.rows import Row, append, read
 from oneof.training.fit import fit
-from oneof.training.problem import Training
-from oneof.training.trials import Trial
+from oneof.training.trials import Training, Trial
 
 TRAIN, TEST, EPOCHS, SEEDS = 5000, 2000, 15, (0, 1, 2)
 RULE = Pop(warm_up=5, interval=3, window=3)

@@ -31,7 +31,7 @@ from oneof.paper.experiments import TABLES, TABULAR, Protocol
 from oneof.paper.obtain import FIXED_MEMORY, Cell, obtain, obtain_all, reported
 from oneof.paper.on_ray import on_ray
 from oneof.storage.rows import Row, read
-from oneof.training.problem import Training
+from oneof.training.trials import Training
 
 PROTOCOL = Protocol(Linear(), Training(epochs=100, batch=50), lr=(0.01, 0.1), weight_decay=(1e-3,))
 SYSTEMS = ("proden", "proden+pop", "cc", "cc+pop", "rc", "rc+pop")

@@ -35,10 +35,10 @@ from oneof.training.dense import Dense
 from oneof.training.device import Replay
 from oneof.training.events import event
 from oneof.training.loop import begin, epochs
-from oneof.training.problem import Problem, Training, pose
+from oneof.training.problem import Problem, pose
 from oneof.training.stack import build
 from oneof.training.state import State
-from oneof.training.trials import Trial
+from oneof.training.trials import Training, Trial
 
 SHAPES = {
     "cifar10": (45_000, (3, 32, 32), WideResNet()),

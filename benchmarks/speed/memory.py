@@ -31,12 +31,12 @@ from oneof.purify import Pop
 from oneof.training.checkpoint import Keeper
 from oneof.training.events import event
 from oneof.training.loop import begin, steps
-from oneof.training.problem import Problem, Training, pose
+from oneof.training.problem import Problem, pose
 from oneof.training.processes import Crew
 from oneof.training.set_input import read_sets, worth_packing
 from oneof.training.stack import build
 from oneof.training.state import Best, State
-from oneof.training.trials import Trial
+from oneof.training.trials import Training, Trial
 
 CPU = torch.device("cpu")
 SIZES = [(1_281_167, 1_000, 250e6, np.inf), (10_000_000, 20_000, np.inf, 4e9)]  # n, c, bounds of tables and of the peak

@@ -30,8 +30,7 @@ from oneof.data.on_disk import RowsOnDisk, from_parquet
 from oneof.networks import LeNet, Linear
 from oneof.purify import Pop
 from oneof.training.fit import fit
-from oneof.training.problem import Training
-from oneof.training.trials import Trial
+from oneof.training.trials import Training, Trial
 
 D, C = 256, 10
 

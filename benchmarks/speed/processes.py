@@ -37,10 +37,9 @@ from oneof.selection.search import search
 from oneof.selection.trying import Search
 from oneof.training import problem
 from oneof.training.fit import fit
-from oneof.training.problem import Training
 from oneof.training.processes import Crew, together
 from oneof.training.state import Fit
-from oneof.training.trials import Trial
+from oneof.training.trials import Training, Trial
 
 CLASSES, SHORT, LONG = 50, 2, 8
 

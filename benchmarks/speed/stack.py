@@ -21,8 +21,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from oneof.candidates.generate import Flip, generate
 from oneof.networks import Linear
 from oneof.training.fit import fit
-from oneof.training.problem import Training
-from oneof.training.trials import Trial
+from oneof.training.trials import Training, Trial
 
 N, D, C, BATCH, TRIALS = 898, 108, 16, 100, 60
 STEPS = -(-N // BATCH)

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from oneof.purify import PopPrinted as PopPrinted
     from oneof.purify import PopRatio as PopRatio
     from oneof.training.fit import fit as fit
-    from oneof.training.problem import Training as Training
     from oneof.training.state import load as load
+    from oneof.training.trials import Training as Training
     from oneof.training.trials import Trial as Trial
 
 # torch takes seconds to import, and `oneof --help` must not: a name is fetched when it is first used
@@ -35,7 +35,7 @@ _HOME = {
     "Method": "methods",
     "MLP": "networks",
     "Linear": "networks",
-    "Training": "training.problem",
+    "Training": "training.trials",
     "compare": "paper.own",
     "Pop": "purify",
     "PopPrinted": "purify",

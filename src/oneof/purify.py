@@ -189,19 +189,14 @@ PURIFY: dict[str, type[Pop] | type[PopRatio]] = {"pop": Pop, "pop_printed": PopP
 
 def stacked(rules: Sequence[Purify], device: torch.device) -> Purify:
     """One rule for a stack of trials: its numbers become tensors [t]; everything else must agree."""
-    first = rules[0]
-    numbers = [field.name for field in fields(first) if field.type == "float"]
-    plain = [
-        replace(rule, **{name: getattr(first, name) for name in numbers}) for rule in rules if type(rule) is type(first)
-    ]
-    if len(plain) < len(rules) or any(rule != first for rule in plain):
+    numbers = [field.name for field in fields(rules[0]) if field.type == "float"]
+    rest = {(type(rule), *(getattr(rule, f.name) for f in fields(rule) if f.type != "float")) for rule in rules}
+    if len(rest) > 1:
         raise ValueError(
             "trials of one stack must share the rule, warm_up, interval, window and every_round; fit them apart."
         )
-    columns: dict[str, Any] = {
-        name: torch.tensor([getattr(rule, name) for rule in rules], device=device) for name in numbers
-    }
-    return replace(first, **columns)
+    columns: dict[str, Any] = {n: torch.tensor([getattr(rule, n) for rule in rules], device=device) for n in numbers}
+    return replace(rules[0], **columns)
 
 
 def _begin(candidates: Tensor, threshold: float | Tensor) -> PopState:

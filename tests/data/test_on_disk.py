@@ -20,8 +20,7 @@ from oneof.methods import METHODS
 from oneof.networks import MLP, LeNet
 from oneof.purify import Pop
 from oneof.training.fit import fit
-from oneof.training.problem import Training
-from oneof.training.trials import Trial
+from oneof.training.trials import Training, Trial
 
 N, C = 80, 4
 DATA = mixture(n=N, d=3, c=C, seed=1)

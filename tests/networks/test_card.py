@@ -14,9 +14,9 @@ from oneof.methods import RCR, PiCO, Proden, Valen
 from oneof.networks import LeNet, WideResNet
 from oneof.purify import Pop
 from oneof.training.loop import begin, steps
-from oneof.training.problem import Training, pose
+from oneof.training.problem import pose
 from oneof.training.stack import build
-from oneof.training.trials import Trial
+from oneof.training.trials import Training, Trial
 
 pytestmark = [
     pytest.mark.gpu,

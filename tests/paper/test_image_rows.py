@@ -35,7 +35,8 @@ from oneof.storage.rows import read
 from oneof.storage.settings import plain_value
 from oneof.training import teacher
 from oneof.training.fit import fit
-from oneof.training.problem import Training, pose
+from oneof.training.problem import pose
+from oneof.training.trials import Training
 
 ROOT = Path(__file__).parents[2]
 

@@ -17,7 +17,7 @@ from oneof.paper import own
 from oneof.paper.compare import holm, paired
 from oneof.paper.experiments import TABULAR
 from oneof.storage.rows import read
-from oneof.training.problem import Training
+from oneof.training.trials import Training
 
 METHOD = """
 from dataclasses import dataclass

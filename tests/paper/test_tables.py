@@ -29,8 +29,8 @@ from oneof.paper.obtain import Cell, missing, obtain, run_errand, split
 from oneof.paper.printed import errata, printed
 from oneof.selection.choose import rules, score
 from oneof.storage.rows import append, read
-from oneof.training.problem import Training
 from oneof.training.state import Record
+from oneof.training.trials import Training
 
 ROOT = Path(__file__).parents[2]
 SHORT = Protocol(Linear(), Training(epochs=4, batch=20), lr=(0.01, 0.1), weight_decay=(1e-3,))

@@ -29,8 +29,7 @@ from oneof.runs.review.label_studio import tasks, write_tasks
 from oneof.storage.sheets import check_out
 from oneof.training.dense import Dense
 from oneof.training.fit import fit
-from oneof.training.problem import Training
-from oneof.training.trials import Trial
+from oneof.training.trials import Training, Trial
 
 NAMES = ["ant", "bee", "cow"]
 

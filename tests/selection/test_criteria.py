@@ -21,8 +21,7 @@ from oneof.selection.search import search
 from oneof.selection.space import Space
 from oneof.selection.trying import Search
 from oneof.training.fit import fit
-from oneof.training.problem import Training
-from oneof.training.trials import Trial
+from oneof.training.trials import Training, Trial
 
 DATA = mixture(n=300, d=3, c=3, separation=4.0, seed=0)
 MASK = generate(DATA.labels, 3, Flip(0.4), seed=1)

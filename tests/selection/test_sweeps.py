@@ -30,7 +30,7 @@ from oneof.selection.space import Space
 from oneof.selection.trying import Search
 from oneof.selection.tune import FIRST, Ranges, folds_of, load_optuna, read_setting, scores, search_settings
 from oneof.storage.rows import read
-from oneof.training.problem import Training
+from oneof.training.trials import Training
 
 DATA = mixture(n=300, d=3, c=3, separation=4.0, seed=0)
 MASK = generate(DATA.labels, 3, Flip(0.4), seed=1)

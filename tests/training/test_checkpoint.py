@@ -18,8 +18,7 @@ from oneof.methods import METHODS, RCR, PiCO, Proden, Valen
 from oneof.networks import MLP, LeNet
 from oneof.purify import Pop, PopRatio
 from oneof.training.fit import fit
-from oneof.training.problem import Training
-from oneof.training.trials import Trial
+from oneof.training.trials import Training, Trial
 
 DATA = mixture(n=90, d=3, c=4, seed=1)
 SETS = generate(DATA.labels, 4, Flip(0.4), seed=2)

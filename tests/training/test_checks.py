@@ -16,8 +16,8 @@ from oneof.data.scaling import SCALINGS
 from oneof.methods import RC, RCR, PiCO, Proden, Valen
 from oneof.networks import MLP, Backbone, LeNet, WideResNet
 from oneof.training.fit import fit
-from oneof.training.problem import Training, seen_together
-from oneof.training.trials import Trial
+from oneof.training.problem import seen_together
+from oneof.training.trials import Training, Trial
 
 N, C, PLAIN = 24, 5, Proden()
 RANDOM = np.random.default_rng(0)

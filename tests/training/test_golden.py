@@ -17,8 +17,7 @@ from oneof.methods import METHODS
 from oneof.networks import MLP
 from oneof.purify import Pop
 from oneof.training.fit import fit
-from oneof.training.problem import Training
-from oneof.training.trials import Trial
+from oneof.training.trials import Training, Trial
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "methods.json"
 SYSTEMS = [f"{method}{pop}" for method in METHODS if METHODS[method].views == 1 for pop in ("", "+pop")]

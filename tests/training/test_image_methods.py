@@ -14,9 +14,8 @@ from oneof.methods import RCR, PiCO, Proden, Valen
 from oneof.networks import LeNet
 from oneof.purify import Pop
 from oneof.training.fit import fit
-from oneof.training.problem import Training
 from oneof.training.teacher import channels_first
-from oneof.training.trials import Trial
+from oneof.training.trials import Training, Trial
 
 EPOCHS = 4
 SYSTEMS = {

@@ -39,9 +39,8 @@ from oneof.runs.fit_table import Task, fit_table
 from oneof.runs.folder import Run
 from oneof.training.device import on_this_card
 from oneof.training.fit import fit
-from oneof.training.problem import Training
 from oneof.training.processes import Crew, crew_here
-from oneof.training.trials import Trial
+from oneof.training.trials import Training, Trial
 
 SCRIPT = Path(__file__).parents[1] / "crew.py"
 

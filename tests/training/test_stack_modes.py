@@ -11,10 +11,9 @@ from oneof.data.augment import views
 from oneof.methods.pico import Contrastive
 from oneof.networks import Backbone, LeNet
 from oneof.training.fit import fit
-from oneof.training.problem import Training
 from oneof.training.stack import build
 from oneof.training.state import join
-from oneof.training.trials import Trial
+from oneof.training.trials import Training, Trial
 
 N, C = 24, 5
 RNG = np.random.default_rng(0)

@@ -14,7 +14,7 @@ from oneof.paper import images
 from oneof.paper.experiments import TABLES
 from oneof.paper.images import run_of
 from oneof.purify import PopRatio, Purify
-from oneof.training.problem import Training
+from oneof.training.trials import Training
 
 CHARACTERS = ("mnist", "kmnist")  # which have no mirror images
 LIKES = ("fashion-mnist", "kmnist", "mnist")

@@ -13,20 +13,19 @@ import matplotlib.pyplot as plt
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from rich.console import Console
-from rich.table import Table
 from sklearn.datasets import load_digits
 
 from oneof.candidates.generate import InstanceRate, generate
 from oneof.methods import CC, Proden
-from oneof.paper.experiments import System
+from oneof.paper.experiments import TABULAR, System
+from oneof.paper.obtain import split
 from oneof.paper.results import rows_of
+from oneof.paper.tables import typeset
 from oneof.purify import Pop
 from oneof.storage.rows import Row, append
 from oneof.training.fit import fit
-from oneof.training.problem import Training
 from oneof.training.state import Fit, Record
-from oneof.training.trials import Trial
+from oneof.training.trials import Training, Trial
 
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#555555")  # told apart by colour-blind readers
 PANELS = (("accuracy", "test accuracy"), ("set_size", "labels per set"), ("threshold", "threshold"))
@@ -57,20 +56,13 @@ def digits(seeds: Sequence[int], *, teacher_epochs: int = 20, rate: float = 0.4)
     """Digits, split 80/20 with a tenth of the training rows held out; instance-dependent sets of a clean-trained MLP."""
     source = load_digits()
     x, labels = (source.data / 16).astype(np.float32), source.target
-    trials = [Trial(seed=seed, scaling="feature", **_split(len(x), seed)) for seed in seeds]
+    trials = [Trial(seed, *split(len(x), seed, TABULAR), scaling="feature") for seed in seeds]
     everything = [replace(trial, rows=np.concatenate([trial.rows, trial.held_out])) for trial in trials]
     known, training = np.eye(CLASSES, dtype=bool)[labels], replace(TRAINING, epochs=teacher_epochs)
     logits = fit(x, known, trials=everything, training=training).logits(x).double().numpy()
     kind = InstanceRate(rate=rate)
     sets = [generate(labels, CLASSES, kind, seed=seed, logits=z) for seed, z in zip(seeds, logits, strict=True)]
     return Digits(x, labels, np.stack(sets), trials)
-
-
-def _split(n: int, seed: int) -> dict[str, Any]:
-    order = np.random.default_rng(seed).permutation(n)
-    train, test = order[: int(0.8 * n)], order[int(0.8 * n) :]
-    held = len(train) // 10
-    return {"rows": train[held:], "held_out": train[:held], "test": test}
 
 
 def run(data: Digits, system: System, training: Training, *, show: bool = True) -> tuple[Fit, list[Row]]:
@@ -91,35 +83,33 @@ def run(data: Digits, system: System, training: Training, *, show: bool = True) 
 def show(out: Path, seeds: int, epochs: int | None) -> None:
     """Train every system, print a table, and write the rows and a picture of the curves to a folder."""
     torch.set_num_threads(1)  # its tensors are so small that a second thread only waits
-    console, data = Console(), digits(range(seeds))
-    console.print(
+    data = digits(range(seeds))
+    print(
         f"scikit-learn's digits, {seeds} splits. A classifier's own doubts add wrong labels: "
         f"{data.candidates.sum(-1).mean():.2f} candidates per image, and one of them is right."
     )
     training = replace(TRAINING, epochs=epochs or TRAINING.epochs)
     results = {system.title: run(data, system, training) for system in SYSTEMS}
-    console.print(_table({name: rows for name, (_, rows) in results.items()}))
+    print(f"{typeset(HEAD, [_cells(name, rows) for name, (_, rows) in results.items()], 'text')}\n{BELOW}")
     path = out / "rows.jsonl"
     path.unlink(missing_ok=True)
     append(path, [row for _, rows in results.values() for row in rows])
     histories = {name: fitted.history for name, (fitted, _) in results.items()}
     draw_curves(histories, out / "curves.png", title="Digits, candidate labels")
-    console.print(f"Written to {out}: rows.jsonl (every trial) and curves.png.", highlight=False)
+    print(f"Written to {out}: rows.jsonl (every trial) and curves.png.")
 
 
-def _table(results: dict[str, list[Row]]) -> Table:
-    table = Table(caption="mean ± standard deviation over trials; the last epoch is taken, true labels only report")
-    for heading in ("system", "test accuracy %", "labels per set", "after", "true labels removed %"):
-        table.add_column(heading, justify="left" if heading == "system" else "right")
-    for name, rows in results.items():
-        accuracy, before, after, removed = (
-            np.array([row[key] for row in rows])
-            for key in ("accuracy", "set_size_before", "set_size", "true_labels_removed")
-        )
-        spread = f" ± {100 * accuracy.std(ddof=1):.2f}" if len(rows) > 1 else ""
-        cells = [f"{before.mean():.2f}", f"{after.mean():.2f}", f"{100 * removed.mean():.1f}"]
-        table.add_row(name, f"{100 * accuracy.mean():.2f}{spread}", *cells)
-    return table
+HEAD = ["system", "test accuracy %", "labels per set", "after", "true labels removed %"]
+BELOW = "mean ± standard deviation over trials; the last epoch is taken, true labels only report"
+
+
+def _cells(name: str, rows: list[Row]) -> list[str]:
+    """A line of the table that is printed."""
+    named = ("accuracy", "set_size_before", "set_size", "true_labels_removed")
+    accuracy, before, after, removed = (np.array([row[key] for row in rows]) for key in named)
+    spread = f" ± {100 * accuracy.std(ddof=1):.2f}" if len(rows) > 1 else ""
+    sizes = [f"{before.mean():.2f}", f"{after.mean():.2f}"]
+    return [name, f"{100 * accuracy.mean():.2f}{spread}", *sizes, f"{100 * removed.mean():.1f}"]
 
 
 def draw_curves(histories: Mapping[str, Record], path: Path, *, title: str) -> None:

@@ -32,13 +32,9 @@ def paired(ours: Sequence[float] | Numbers, other: Sequence[float] | Numbers) ->
         return Paired(float(difference.mean()), 1.0, 1.0, 0.0, len(difference))
     spread = float(difference.std(ddof=1))
     gain = float(difference.mean())
-    return Paired(
-        gain,
-        float(stats.ttest_rel(ours, other).pvalue) if spread else 0.0,
-        signed_rank_p(difference),
-        gain / spread if spread else math.copysign(math.inf, gain),
-        len(difference),
-    )
+    t_p = float(stats.ttest_rel(ours, other).pvalue) if spread else 0.0
+    effect = gain / spread if spread else math.copysign(math.inf, gain)
+    return Paired(gain, t_p, signed_rank_p(difference), effect, len(difference))
 
 
 def signed_rank_p(difference: Numbers) -> float:

@@ -7,7 +7,7 @@ from itertools import product
 from oneof.methods import CAVL, CC, CLPL, LWS, RC, RCR, Method, PiCO, Proden, Valen
 from oneof.networks import GeneratorMLP, Linear, Network
 from oneof.purify import Pop, PopPrinted, Purify
-from oneof.training.problem import Training
+from oneof.training.trials import Training
 
 REAL = ("lost", "birdsong", "msrcv2", "mirflickr", "malagasy", "soccer", "yahoo")
 IMAGES = ("mnist", "kmnist", "fashion-mnist", "cifar10", "cifar100")
@@ -106,24 +106,11 @@ def warm_ups(rule: Purify) -> dict[str, System]:
 TABLES: dict[int, Table] = {
     1: Table("Images, with augmentation", IMAGES, {**headline(LATE), **OTHERS, **ALONE}),
     2: Table("Real-world sets, linear model", REAL, {**headline(LATE), **ON_TABLES, **ALONE}),
-    3: Table(
-        "Images, no augmentation: each loss alone and with POP",
-        IMAGES,
-        each_with_and_without(QUICK),
-        each_with_and_without(QUICK),
-        PAIRS,
-    ),
-    4: Table(
-        "Real-world sets: each loss alone and with POP",
-        REAL,
-        {**each_with_and_without(LATE), "proden+pop-printed": System("PRODEN+POP as printed", Proden(), PRINTED)},
-        pairs=PAIRS,
-    ),
-    5: Table(
-        "Epochs of warm-up before POP's first round",
-        ("lost", "birdsong", "msrcv2", "soccer", "yahoo", "kmnist", "fashion-mnist"),
-        warm_ups(LATE),
-        warm_ups(QUICK),
-    ),
+    3: Table("Images, no augmentation: each loss alone and with POP", IMAGES, each_with_and_without(QUICK),
+             each_with_and_without(QUICK), PAIRS),
+    4: Table("Real-world sets: each loss alone and with POP", REAL, {**each_with_and_without(LATE),
+             "proden+pop-printed": System("PRODEN+POP as printed", Proden(), PRINTED)}, pairs=PAIRS),
+    5: Table("Epochs of warm-up before POP's first round", ("lost", "birdsong", "msrcv2", "soccer", "yahoo", "kmnist",
+             "fashion-mnist"), warm_ups(LATE), warm_ups(QUICK)),
 }  # fmt: skip
 CHARACTERISTICS = {6: IMAGES, 7: REAL}  # the appendix: rows, features, classes and average set size of each set

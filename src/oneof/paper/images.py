@@ -7,7 +7,7 @@ from oneof.methods import RCR, CLPLSoftmax, Method, PiCO, Valen
 from oneof.networks import LeNet, Network, WideResNet
 from oneof.paper.experiments import LOSSES, TABLES
 from oneof.purify import Pop, PopPrinted, Purify
-from oneof.training.problem import Training
+from oneof.training.trials import Training
 
 KEY = ("dataset", "difficulty", "system", "variant", "seed", "epochs")  # what sets two rows apart
 EPOCHS = {"cifar10": 100, "cifar100": 100}  # of the tables; MNIST-like images have 50
@@ -67,7 +67,7 @@ class Run:
     seed: int
     epochs: int
     variant: str = (
-        ""  # joined by "-": upright (never flipped), bare (one plain view), authors (their numbers), POP's schedule
+        ""  # joined by "-": upright (never flipped), bare (one plain view), authors (their numbers), schedule
     )
     images: int | None = None  # of the training part; None: all
     batch: int | None = None  # None: the recipe's

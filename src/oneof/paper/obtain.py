@@ -72,8 +72,12 @@ def missing(cells: Iterable[Cell], rows: Iterable[Row]) -> list[Cell]:
     return list(lacking.values())
 
 
-def split(n: int, seed: int, protocol: Protocol) -> tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.intp]]:
-    """Rows to train on, held-out rows and test rows of a seed.
+Parts = tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.intp] | None]
+"""Rows to train on, held-out rows and test rows."""
+
+
+def split(n: int, seed: int, protocol: Protocol) -> Parts:
+    """The parts of n rows for a seed.
 
     >>> from oneof.paper.experiments import TABULAR
     >>> [len(part) for part in split(1122, 0, TABULAR)]
@@ -86,34 +90,18 @@ def split(n: int, seed: int, protocol: Protocol) -> tuple[NDArray[np.intp], NDAr
 
 
 def obtain(
-    cell: Cell,
-    data: Dataset,
-    trials: Sequence[Trial] | None = None,
-    *,
-    device: str = "cpu",
-    checkpoint: Path | None = None,
-    memory: int | None = None,
-) -> list[Row]:
-    """Train every seed with every setting of a cell at once, seed by seed, on a set that has candidates, and give its rows."""
-    if trials is None:
-        parts, scaling = {seed: split(len(data.x), seed, cell.protocol) for seed in cell.seeds}, cell.protocol.scaling
-        trials = [
-            Trial(seed, *parts[seed], lr, decay, scaling) for seed in cell.seeds for lr, decay in cell.protocol.grid
-        ]
+    cell: Cell, data: Dataset, parts: Callable[[int], Parts] | None = None, *,
+    device: str = "cpu", checkpoint: Path | None = None, memory: int | None = None,
+) -> list[Row]:  # fmt: skip
+    """Train every seed with every setting of a cell at once, on a set that has candidates, and give its rows."""
+    protocol, system = cell.protocol, cell.system
+    own = {seed: parts(seed) if parts else split(len(data.x), seed, protocol) for seed in cell.seeds}
+    trials = [Trial(seed, *own[seed], lr, decay, protocol.scaling) for seed in own for lr, decay in protocol.grid]
     started = time.perf_counter(), time.process_time()
     fitted = fit(
-        data.x,
-        data.candidates,
-        trials=trials,
-        method=cell.system.method,
-        purify=cell.system.purify,
-        network=cell.protocol.network,
-        training=cell.protocol.training,
-        labels=data.labels,
-        device=device,
-        checkpoint=checkpoint,
-        memory=memory,
-    )
+        data.x, data.candidates, trials=trials, method=system.method, purify=system.purify, network=protocol.network,
+        training=protocol.training, labels=data.labels, device=device, checkpoint=checkpoint, memory=memory,
+    )  # fmt: skip
     lost = true_labels_removed(fitted.candidates, torch.as_tensor(data.labels, device=fitted.rows.device)[fitted.rows])
     history = Record.of(fitted.history.epoch, {name: one.cpu() for name, one in fitted.history.columns.items()})
     ended = time.perf_counter(), time.process_time()
@@ -172,15 +160,9 @@ Place = Callable[[Sequence[Errand], int], Done]
 
 
 def obtain_all(
-    cells: Sequence[Cell],
-    path: Path,
-    data_dir: Any,
-    processes: int,
-    device: str = "cpu",
-    *,
-    place: Place | None = None,
-    deterministic: bool = False,
-) -> Iterator[tuple[Cell, list[Row]]]:
+    cells: Sequence[Cell], path: Path, data_dir: Any, processes: int, device: str = "cpu", *,
+    place: Place | None = None, deterministic: bool = False,
+) -> Iterator[tuple[Cell, list[Row]]]:  # fmt: skip
     """Obtain cells in several processes, or in another place; append each one's rows as soon as it is done, and yield it.
 
     Stopped or killed, the next call goes on where each cell stood: it is checkpointed beside the file of rows. Elsewhere than in

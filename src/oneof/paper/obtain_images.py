@@ -23,12 +23,12 @@ from oneof.paper.sets import DRAWS, sets_of, training_part
 from oneof.selection.choose import rules
 from oneof.storage.rows import Row, append, read
 from oneof.training.fit import fit
-from oneof.training.problem import Training
 from oneof.training.state import Fit
 from oneof.training.teacher import channels_first
-from oneof.training.trials import Trial
+from oneof.training.trials import Training, Trial
 
 Work = Run | Cell
+SETTING = ("method", "purify", "network", "training")
 
 
 def work_of(
@@ -99,9 +99,6 @@ def with_test_rows(mask: NDArray[np.bool_], data: Dataset) -> NDArray[np.bool_]:
     return np.concatenate([mask, np.ones((len(data.x) - len(mask), mask.shape[1]), dtype=bool)])
 
 
-# ------------------------------------------------------------------------------------------------------------------- runs
-
-
 def trial_of(run: Run, data: Dataset) -> Trial:
     """The split of a seed; the publisher's test part reports."""
     rows, held_out = map(np.sort, halves(data, run.seed))
@@ -116,18 +113,10 @@ def views_of(run: Run, device: str) -> Views:
 def run_row(run: Run, plan: str, data: Dataset, folder: Path, device: str, checkpoint: Path | None = None) -> Row:
     """Train one run, and give its row."""
     start, x = time.perf_counter(), torch.as_tensor(channels_first(data.x).copy(), device=device)
+    sets = with_test_rows(sets_of(folder, data, run.difficulty, device).masks[run.seed], data)
+    what: dict[str, Any] = {name: getattr(run, name) for name in SETTING} | {"views": views_of(run, device)}
     fitted = fit(
-        x,
-        with_test_rows(sets_of(folder, data, run.difficulty, device).masks[run.seed], data),
-        trials=[trial_of(run, data)],
-        method=run.method,
-        purify=run.purify,
-        network=run.network,
-        training=run.training,
-        views=views_of(run, device),
-        labels=data.labels,
-        device=device,
-        checkpoint=checkpoint,
+        x, sets, trials=[trial_of(run, data)], labels=data.labels, device=device, checkpoint=checkpoint, **what
     )
     return row_of(run, plan, fitted, x, data.labels, time.perf_counter() - start)
 
@@ -138,10 +127,10 @@ def row_of(
     """What is kept of a run: its setting, the last epoch, what each signal would have chosen, and the curves."""
     named = {"plan": plan, **{name: getattr(run, name) for name in KEY if name != "seed"}}
     named |= {"views": run.views, "lr": run.lr, "weight_decay": run.recipe.weight_decay, "images": fitted.rows.shape[1]}
-    named |= {name: getattr(run, name) for name in ("method", "purify", "network", "training")}
+    named |= {name: getattr(run, name) for name in SETTING}
     (row,) = rows_of(fitted, seeds=[run.seed], seconds=seconds, labels=labels, shared_epochs=shared, **named)
-    kept = {name: fitted.history.columns[name][:, 0].tolist() for name in ("accuracy", "covering", "set_size")}
-    curves = {name: [round(value, 4) for value in values] for name, values in kept.items()}
+    columns = {name: fitted.history.columns[name][:, 0] for name in ("accuracy", "covering", "set_size")}
+    curves = {name: [round(value, 4) for value in column.tolist()] for name, column in columns.items()}
     return row | {"resolved": resolved(fitted, x, labels)} | by_signal(fitted) | {"curves": curves}
 
 
@@ -164,17 +153,10 @@ def by_signal(fitted: Fit) -> Row:
     return found
 
 
-# ----------------------------------------------------------------------------------------------------------------- stacks
-
-
 def stack_rows(cell: Cell, data: Dataset, folder: Path, device: str, checkpoint: Path | None = None) -> list[Row]:
     """Train all seeds and settings of a cell at once on pixels in [0, 1] as rows."""
-    grid, scaling = cell.protocol.grid, cell.protocol.scaling
-    trials = [
-        Trial(seed, *halves(data, seed), data.test, lr, decay, scaling) for seed in cell.seeds for lr, decay in grid
-    ]
     masks = sets_of(folder, data, "tiny" if cell.protocol.sets == "tiny" else "saturated", device).masks
     by_seed = np.stack([with_test_rows(masks[seed], data) for seed in cell.seeds])
     x: Any = torch.as_tensor(data.x.reshape(len(data.x), -1), device=device).float() / 255
-    flat = replace(data, x=x, candidates=np.repeat(by_seed, len(grid), axis=0))
-    return obtain(cell, flat, trials, device=device, checkpoint=checkpoint)
+    flat = replace(data, x=x, candidates=np.repeat(by_seed, len(cell.protocol.grid), axis=0))
+    return obtain(cell, flat, lambda seed: (*halves(data, seed), data.test), device=device, checkpoint=checkpoint)

@@ -20,41 +20,30 @@ from oneof.version import __version__
 def rows_of(fitted: Fit, *, seeds: Iterable[int], seconds: float, labels: Any = None, **setting: Any) -> list[Row]:
     """One row per trial: the setting, what the chosen epoch showed, and where it ran. Seconds are for the whole stack."""
     columns, chosen = fitted.history.columns, fitted.epoch - 1
-    t = fitted.stack.t
     measured = [name for name in ("set_size", *CRITERIA, "oracle", "accuracy") if name in columns]
     at_epoch = {name: columns[name].gather(0, chosen[None])[0].tolist() for name in measured}
     if labels is not None:
         truth = torch.as_tensor(np.asarray(labels), device=fitted.rows.device)[fitted.rows]
         at_epoch["true_labels_removed"] = true_labels_removed(fitted.candidates, truth).tolist()
     plain = {name: plain_value(value) for name, value in setting.items()}
-    return [
-        {
-            **plain,
-            "seed": seed,
-            "epoch": int(fitted.epoch[i]),
-            **{name: round(column[i], 6) for name, column in at_epoch.items()},
-            "seconds": round(seconds / t, 4),
-            **origin(str(fitted.rows.device)),
-        }
-        for i, seed in enumerate(seeds)
-    ]
+    spent = {"seconds": round(seconds / fitted.stack.t, 4), **origin(str(fitted.rows.device))}
+    rows = []
+    for i, seed in enumerate(seeds):
+        shown = {name: round(column[i], 6) for name, column in at_epoch.items()}
+        rows.append({**plain, "seed": seed, "epoch": int(fitted.epoch[i]), **shown, **spent})
+    return rows
 
 
 @cache
 def origin(device: str) -> Row:
-    """Where a row comes from: device, versions, commit."""
+    """Where a row comes from: device, versions, and the commit, with a + if the source was changed; of a wheel None."""
     name = platform.processor() or platform.machine()
     if device.startswith("cuda"):
         name = torch.cuda.get_device_name(device)
-    return {"device": f"{device} ({name})", "oneof": __version__, "torch": torch.__version__, "commit": _commit()}
-
-
-def _commit() -> str | None:
-    """The commit of the source tree, with a + if it was changed since; None when installed from a wheel."""
-    here = Path(__file__).parent
-    asked = ["git", "-C", str(here), "describe", "--always", "--dirty=+", "--exclude=*"]
+    asked = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty=+", "--exclude=*"]
     try:
-        answer = subprocess.run(asked, capture_output=True, text=True, timeout=10, check=False)
+        answer = subprocess.run(asked, capture_output=True, text=True, timeout=10, check=False).stdout
     except OSError:  # no git on this machine
-        return None
-    return answer.stdout.strip() or None
+        answer = ""
+    versions = {"oneof": __version__, "torch": torch.__version__, "commit": answer.strip() or None}
+    return {"device": f"{device} ({name})", **versions}

@@ -62,7 +62,7 @@ KINDS = {
     "saturated": "",
     "20": "hard sets",
     "printed": "sets as printed",
-}  # drawn by a classifier trained to the end, or early
+}  # by how long the drawing classifier was trained
 
 
 def _place(row: Row, number: int) -> tuple[str, str] | None:

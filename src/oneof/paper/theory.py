@@ -221,14 +221,9 @@ def table(some: Iterable[Row]) -> str:
         last = max(row["round"] for row in rounds)
         before, after = ([row for row in rounds if row["round"] == number] for number in (0, last))
         kept = [row for row in own if row.get("kept") == "true"]
-        imbalance = [row | {"l": row["high"] / row["low"]} for row in known]
-        cells = [
-            name,
-            _mean(known, "t"),
-            _mean(imbalance, "l"),
-            *(_mean(known, one) for one in ("alpha", "e0", "growth")),
-        ]
-        cells.append(f"{_mean(known, 'printed_rounds')} / {_mean(known, 'rounds')}")
+        known = [row | {"l": row["high"] / row["low"]} for row in known]
+        cells = [name, *(_mean(known, one) for one in ("t", "l", "alpha", "e0", "growth"))]
+        cells += [f"{_mean(known, 'printed_rounds')} / {_mean(known, 'rounds')}"]
         cells += [f"{_mean(before, 'boundary')} to {_mean(after, 'boundary')}"]
         cells += [f"{_mean(before, one, 100)} to {_mean(after, one, 100)}" for one in ("region", "agreement")]
         cells += [_mean(known, "final", 100), f"{_mean(before, 'gap')} to {_mean(after, 'gap')}"]

@@ -22,8 +22,7 @@ from oneof.selection.trying import Search, seed_of
 from oneof.storage.did_you_mean import did_you_mean
 from oneof.training.device import best_device, free_memory
 from oneof.training.fit import fit
-from oneof.training.problem import Training
-from oneof.training.trials import Trial
+from oneof.training.trials import Training, Trial
 
 VIEWS = {"upright": "upright", "natural": "pop", "none": "plain"}
 """What pictures may become in training, and the recipe of `oneof.data.augment` for it."""

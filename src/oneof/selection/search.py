@@ -224,7 +224,7 @@ def _with_first_round(fitted: Fit, lead: NDArray[Any]) -> Removals | None:
     """The log of removals with those of step 1 before all others, as round 0."""
     if fitted.removals is None:
         return None
-    fell = torch.as_tensor(lead, dtype=fitted.dtype, device=fitted.rows.device)[fitted.rows]  # [t, m, c]
+    fell = torch.as_tensor(lead, dtype=fitted.history.loss.dtype, device=fitted.rows.device)[fitted.rows]  # [t, m, c]
     trial, row, label = (fell > 0).nonzero(as_tuple=True)
     first = Removals(trial, row, label, torch.zeros_like(label), fell[fell > 0])
     return Removals(*(torch.cat(pair) for pair in zip(first, fitted.removals, strict=True)))

@@ -19,9 +19,8 @@ from oneof.selection.learners import Forest, Seen
 from oneof.selection.leave_one_out import Kernel, ask_others
 from oneof.selection.space import SEEN, Setting, Space, see, widen
 from oneof.storage.rows import Row
-from oneof.training.problem import Training
 from oneof.training.processes import Crew
-from oneof.training.trials import Trial
+from oneof.training.trials import Training, Trial
 
 
 @dataclass(frozen=True, eq=False)

@@ -20,7 +20,7 @@ from torch import Tensor
 from oneof.data.on_disk import RowsOnDisk
 from oneof.storage.files import written_beside
 from oneof.storage.settings import first_difference
-from oneof.training.device import global_draws, set_global_draws
+from oneof.training.device import global_generator
 from oneof.training.problem import Problem
 from oneof.training.processes import Crew
 from oneof.training.state import Best, Record, State
@@ -150,12 +150,15 @@ def _stored(state: State, best: Best) -> Iterator[Stored]:
         yield from best.sets.stored("best.sets")
 
 
+def _generators(state: State) -> dict[str, torch.Generator]:
+    own = {f"generator.{i}": generator for i, generator in enumerate(state.generators)}
+    return own | {"generator.global": global_generator(state.loss.device)}
+
+
 def _pack(state: State, best: Best, history: list[Record], crew: Crew) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    tensors = {
-        name: own if sections is None else crew.gathered(own, sections) for name, own, sections in _stored(state, best)
-    }
-    tensors |= {f"generator.{i}": generator.get_state() for i, generator in enumerate(state.generators)}
-    tensors["generator.global"] = global_draws(state.loss.device)
+    stored = _stored(state, best)
+    tensors = {name: own if several is None else crew.gathered(own, several) for name, own, several in stored}
+    tensors |= {name: generator.get_state() for name, generator in _generators(state).items()}
     columns = list(history[0].columns) if history else []
     for name in columns:
         tensors[f"history.{name}"] = torch.stack([record.columns[name] for record in history])
@@ -166,15 +169,11 @@ def _pack(state: State, best: Best, history: list[Record], crew: Crew) -> tuple[
 def _unpack(facts: dict[str, Any], tensors: dict[str, Tensor], state: State, best: Best, crew: Crew) -> list[Record]:
     for name, own, sections in _stored(state, best):
         own.copy_(tensors[name] if sections is None else crew.part(tensors[name], sections))
-    for i, generator in enumerate(state.generators):
-        generator.set_state(tensors[f"generator.{i}"])
-    device = state.loss.device
-    set_global_draws(tensors["generator.global"], device)
+    for name, generator in _generators(state).items():
+        generator.set_state(tensors[name])
     state.epoch, state.position = facts["epoch"], facts["position"]
     if state.pop is not None:
         state.pop = state.pop._replace(round=facts["round"])
-    columns = {name: tensors[f"history.{name}"].to(device) for name in facts["columns"]}
-    return [
-        Record.of(epoch + 1, {name: column[epoch] for name, column in columns.items()})
-        for epoch in range(facts["epochs_recorded"])
-    ]
+    columns = {name: tensors[f"history.{name}"].to(state.loss.device) for name in facts["columns"]}
+    by_epoch = ({name: column[i] for name, column in columns.items()} for i in range(facts["epochs_recorded"]))
+    return [Record.of(epoch, shown) for epoch, shown in enumerate(by_epoch, 1)]

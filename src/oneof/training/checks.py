@@ -115,13 +115,20 @@ def tried(
         module = _built(network, method, shape, classes).to(device)
         try:
             with evaluating(module), torch.autocast(device.type, torch.bfloat16, enabled=fast):
-                logits = first(module(blank(module, shape, 2)))
+                logits: Any = first(module(blank(module, shape, 2)))
         except Exception as error:  # a user's own code, so anything
             raise ValueError(
                 f"network must take examples {_form('b', shape)}; two blank ones gave: {_line(error)} "
                 "Build it for the shape that it is told."
             ) from error
-    _check_logits(logits, classes)
+    if not isinstance(logits, Tensor):
+        form = f"a tensor [b, {classes}], alone or first in a tuple"
+        raise TypeError(f"network must give logits, {form}; got {type(logits).__name__}.")
+    if logits.shape != (2, classes):
+        raise ValueError(
+            f"network must give logits [b, {classes}], one for each class; got {list(logits.shape)} for two examples. "
+            "Take the number of classes that it is told."
+        )
     return module
 
 
@@ -156,17 +163,6 @@ def _built(network: Network, method: Method, shape: tuple[int, ...], classes: in
     return method.network(module, classes, shape)
 
 
-def _check_logits(logits: Any, classes: int) -> None:
-    if not isinstance(logits, Tensor):
-        form = f"a tensor [b, {classes}], alone or first in a tuple"
-        raise TypeError(f"network must give logits, {form}; got {type(logits).__name__}.")
-    if logits.shape != (2, classes):
-        raise ValueError(
-            f"network must give logits [b, {classes}], one for each class; got {list(logits.shape)} for two examples. "
-            "Take the number of classes that it is told."
-        )
-
-
 def check_last_batch(module: nn.Module, shape: tuple[int, ...], rows: set[int], batch: int) -> None:
     """Can the network learn from the last batch of so many rows, if it is a single one? Batch normalisation cannot."""
     single = next((m for m in sorted(rows) if _last(m, batch) == 1), None)
@@ -186,14 +182,13 @@ def check_last_batch(module: nn.Module, shape: tuple[int, ...], rows: set[int], 
 
 def check_shared(one: nn.Module, trials: int) -> None:
     """What processes that share the rows of a trial do not do, because they would not give what one gives."""
-    draws = any(isinstance(part, _DropoutNd) and part.p > 0 for part in one.modules())
-    reasons = {
-        "a network without dropout, which draws by itself, for a part of a batch": draws,
-        "stacks of one trial where there is batch normalisation": trials > 1 and any(True for _ in one.buffers()),
-    }
-    for need, missing in reasons.items():
-        if missing:
-            raise ValueError(f"processes that share a trial's rows need {need}. Use fewer processes.")
+    if any(isinstance(part, _DropoutNd) and part.p > 0 for part in one.modules()):
+        need = "a network without dropout, which draws by itself, for a part of a batch"
+    elif trials > 1 and any(True for _ in one.buffers()):
+        need = "stacks of one trial where there is batch normalisation"
+    else:
+        return
+    raise ValueError(f"processes that share a trial's rows need {need}. Use fewer processes.")
 
 
 def _last(m: int, batch: int) -> int:

@@ -119,13 +119,9 @@ class Dense:
         """What tells these sets from others."""
         return (self.values,)
 
-    def gathered_values(self, crew: Crew) -> Tensor:
-        """The values of all processes as one."""
-        return crew.gathered_rows(self.values)
-
     def gathered(self, crew: Crew) -> Dense:
-        """The rows that a crew's processes own as one table of sets."""
-        return Dense(self.gathered_values(crew))
+        """The rows that a crew's processes own as one table."""
+        return Dense(crew.gathered_rows(self.values))
 
     def joined(self, others: Sequence[Dense]) -> Dense:
         """With the tables of other stacks of trials as one."""

@@ -81,17 +81,11 @@ def own_draws(seeds: Sequence[int], device: torch.device) -> Iterator[None]:
         yield
 
 
-def global_draws(device: torch.device) -> Tensor:
-    """Where torch's global generator of this device stands."""
-    return torch.cuda.get_rng_state(device) if device.type == "cuda" else torch.get_rng_state()
-
-
-def set_global_draws(state: Tensor, device: torch.device) -> None:
-    """Put it where it stood."""
-    if device.type == "cuda":
-        torch.cuda.set_rng_state(state, device)
-    else:
-        torch.set_rng_state(state)
+def global_generator(device: torch.device) -> torch.Generator:
+    """What torch draws from on this device where no generator is named."""
+    if device.type != "cuda":
+        return torch.default_generator
+    return torch.cuda.default_generators[torch.cuda.current_device() if device.index is None else device.index]
 
 
 class Beside:

@@ -49,7 +49,7 @@ def event(rule: Purify, candidates: Table, state: Purification, crew: Crew, labe
 
 def removals(state: Purification, candidates: Table, crew: Crew) -> Removals:
     """The labels that fell and are still gone from these sets of all processes (perhaps those of an earlier epoch), as they fell."""
-    round, margin = (table.gathered_values(crew).flatten() for table in (state.fell, state.margin))
+    round, margin = (table.gathered(crew).values.flatten() for table in (state.fell, state.margin))
     at = ((round > 0) & ~candidates.values.flatten()).nonzero().squeeze(1)
     at = at[round[at].argsort(stable=True)]
     trial, row, label, when = (column.to(torch.int32) for column in (*candidates.places(at), round[at]))

@@ -27,37 +27,23 @@ from oneof.training.dense import Dense, Table
 from oneof.training.device import checked_device, free_memory, on_this_card, own_draws
 from oneof.training.loop import begin, steps
 from oneof.training.prior import Prior
-from oneof.training.problem import Problem, Training, as_features, pose
+from oneof.training.problem import Problem, as_features, pose
 from oneof.training.processes import Crew, check_rows, together
 from oneof.training.set_input import bytes_at_rest, read_sets, worth_packing
 from oneof.training.stack import Stack, build
 from oneof.training.state import Best, Fit, join
-from oneof.training.trials import Trial
+from oneof.training.trials import Training, Trial
 
 _log = logging.getLogger(__name__)
 
 
 def fit(
-    x: Any,
-    candidates: Any,
-    *,
-    trials: Sequence[Trial] = (Trial(),),
-    method: Method = Proden(),  # noqa: B008 - frozen
-    purify: Purify | None = None,
-    network: Network = MLP(),  # noqa: B008 - frozen
-    training: Training = Training(),  # noqa: B008 - frozen
-    views: Views | None = None,
-    prior: Any = None,
-    slack: float = 0.0,
-    labels: Any = None,
-    choose: str = "last",
-    device: str | torch.device = "cpu",
-    progress: str | None = None,
-    memory: int | None = None,
-    checkpoint: str | Path | None = None,
-    every: float = 30.0,
-    processes: int | None = None,
-) -> Fit:
+    x: Any, candidates: Any, *, trials: Sequence[Trial] = (Trial(),), method: Method = Proden(),  # noqa: B008 - frozen
+    purify: Purify | None = None, network: Network = MLP(), training: Training = Training(),  # noqa: B008 - frozen
+    views: Views | None = None, prior: Any = None, slack: float = 0.0, labels: Any = None, choose: str = "last",
+    device: str | torch.device = "cpu", progress: str | None = None, memory: int | None = None,
+    checkpoint: str | Path | None = None, every: float = 30.0, processes: int | None = None,
+) -> Fit:  # fmt: skip
     """Train t trials at once.
 
     Parameters

@@ -13,10 +13,10 @@ from torch import Tensor
 
 from oneof.methods.base import Method, first
 from oneof.metrics import accuracy, criteria
-from oneof.training.batch_norm import over_all_processes
 from oneof.training.device import Replay
 from oneof.training.events import begin_purifying, event
 from oneof.training.problem import Problem, block_size
+from oneof.training.shard import over_all_processes
 from oneof.training.stack import Stack
 from oneof.training.state import Record, State
 from oneof.training.step import observe, step
@@ -28,19 +28,13 @@ def begin(problem: Problem, stack: Stack, seeds: list[int]) -> State:
     candidates = problem.sets_to_train_on()
     steps = math.ceil(problem.total / problem.training.batch)
     return State(
-        epoch=0,
-        position=0,
-        order=problem.rows.new_zeros(len(problem.rows), problem.total),
-        mixing=torch.ones(len(problem.lr), steps, device=problem.lr.device),
-        stack=stack,
-        optimizer=problem.training.optimizer.init(stack.weights.values()),
-        candidates=candidates,
-        memory=problem.first_memory(candidates),
-        shared=problem.method.shared(stack),
-        pop=begin_purifying(problem.purify, candidates) if problem.purify else None,
+        epoch=0, position=0, order=problem.rows.new_zeros(len(problem.rows), problem.total),
+        mixing=torch.ones(len(problem.lr), steps, device=problem.lr.device), stack=stack,
+        optimizer=problem.training.optimizer.init(stack.weights.values()), candidates=candidates,
+        memory=problem.first_memory(candidates), shared=problem.method.shared(stack),
+        pop=begin_purifying(problem.purify, candidates) if problem.purify else None, loss=torch.zeros_like(problem.lr),
         generators=[torch.Generator(problem.drawn_at).manual_seed(seed) for seed in seeds],
-        loss=torch.zeros_like(problem.lr),
-    )
+    )  # fmt: skip
 
 
 def epochs(problem: Problem, state: State) -> Iterator[Record]:
@@ -53,14 +47,25 @@ def steps(problem: Problem, state: State) -> Iterator[Record | None]:
     # a process's part of a batch varies in size, which no graph can; nor can it read files
     alike = problem.crew.size == 1 and isinstance(problem.x, Tensor)
     replay = Replay(problem.lr.device.type == "cuda" and alike, state.generators)
-    while state.epoch < problem.training.epochs:
+    training, m = problem.training, problem.total
+    while state.epoch < training.epochs:
         if state.position == 0:
             _open_epoch(problem, state)
-        yield from _train(problem, state, replay)
+        lr = problem.lr * training.schedule(state.epoch, training.epochs)
+        observing = problem.purify is not None and problem.purify.observing(state.epoch)
+        epoch = torch.full((), state.epoch, device=lr.device)
+        where = positions(state.order, m)
+        for start in range(state.position, m, training.batch):
+            at = where[:, start : start + training.batch]
+            mixing = state.mixing[:, start // training.batch]
+            with over_all_processes(problem.crew, state.stack.buffers):
+                replay((observing, at.shape[1]), partial(step, problem, state, observing), at, lr, mixing, epoch)
+            state.position = start + training.batch
+            yield None
         removed = _purify(problem, state)
         state.epoch += 1
         state.position = 0
-        yield _record(problem, state, replay, state.loss / problem.total, removed)
+        yield _record(problem, state, replay, state.loss / m, removed)
 
 
 def _open_epoch(problem: Problem, state: State) -> None:
@@ -73,22 +78,6 @@ def _open_epoch(problem: Problem, state: State) -> None:
         weights = [np.random.default_rng(seed).beta(alpha, alpha, state.mixing.shape[1]) for seed in seeds]
         state.mixing = torch.as_tensor(np.stack(weights), dtype=problem.lr.dtype, device=problem.lr.device)
     state.loss.zero_()
-
-
-def _train(problem: Problem, state: State, replay: Replay) -> Iterator[None]:
-    """The rest of this epoch's steps."""
-    training, m = problem.training, problem.total
-    lr = problem.lr * training.schedule(state.epoch, training.epochs)
-    observing = problem.purify is not None and problem.purify.observing(state.epoch)
-    epoch = torch.full((), state.epoch, device=lr.device)
-    where = positions(state.order, m)
-    for start in range(state.position, m, training.batch):
-        at = where[:, start : start + training.batch]
-        mixing = state.mixing[:, start // training.batch]
-        with over_all_processes(problem.crew, state.stack.buffers):
-            replay((observing, at.shape[1]), partial(step, problem, state, observing), at, lr, mixing, epoch)
-        state.position = start + training.batch
-        yield None
 
 
 def _refresh(problem: Problem, state: State) -> None:
@@ -124,24 +113,18 @@ def _purify(problem: Problem, state: State) -> Tensor | None:
         return None
     if not problem.purify.event(state.epoch):
         return torch.zeros_like(problem.lr)
-    if problem.purify.current:
-        _observe_all(problem, state)
+    if problem.purify.current:  # show POP what the networks say now of every training row, some rows at a time
+        t, m = problem.rows.shape
+        size = block_size(problem.x, t)
+        with state.stack.evaluating():
+            for some in torch.arange(m, device=problem.rows.device).split(size):  # type: ignore[no-untyped-call]
+                at = positions(some.expand(t, -1), m)
+                rows = rows_at(problem.rows, at)
+                sets = problem.seen_sets(state.candidates.take(at), rows)
+                observe(problem, state, at, sets, first(state.stack(problem.features(rows))))
     labels = problem.total * problem.classes
     removed, state.pop = event(problem.purify, state.candidates, state.pop, problem.crew, labels)
     return removed
-
-
-def _observe_all(problem: Problem, state: State) -> None:
-    """Show POP what the networks say now of every training row, some rows at a time."""
-    t, m = problem.rows.shape
-    every = torch.arange(m, device=problem.rows.device).expand(t, m)
-    size = block_size(problem.x, t)
-    with state.stack.evaluating():
-        for start in range(0, m, size):
-            at = positions(every[:, start : start + size], m)
-            rows = rows_at(problem.rows, at)
-            sets = problem.seen_sets(state.candidates.take(at), rows)
-            observe(problem, state, at, sets, first(state.stack(problem.features(rows))))
 
 
 def _record(problem: Problem, state: State, replay: Replay, loss: Tensor, removed: Tensor | None) -> Record:

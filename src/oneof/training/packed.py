@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -23,16 +23,7 @@ from torch import Tensor
 from oneof.training.processes import Crew
 from oneof.training.tables import Stored
 
-BLOCK = 2**20
-"""Cells that are worked on together."""
-
-
-class Block(NamedTuple):
-    """Some rows by their cells."""
-
-    rows: Tensor  # [r], counted over the trials
-    at: Tensor  # [r, k] cell numbers; a short row repeats its last cell
-    inside: Tensor  # [r, k] bool: no such repetition
+BLOCK = 2**20  # cells that are worked on together
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,28 +43,23 @@ class Cells:
         steps = torch.arange(width, device=rows.device)
         return torch.minimum(begin[..., None] + steps, end[..., None] - 1)
 
-    def blocks(self) -> Iterator[Block]:
-        """All rows, the short ones first, so that rows of a block are about equally long."""
+    def blocks(self) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+        """Rows [r] of all trials, short ones first, their cells [r, k], and which of these are no repetition."""
         lengths, order = self.starts.diff().sort()
         size = max(1, BLOCK // self.width)
         for some, rows in zip(lengths.split(size), order.split(size), strict=True):  # type: ignore[no-untyped-call]
             width = int(some[-1])
-            yield Block(rows, self.at(rows, width), torch.arange(width, device=rows.device) < some[:, None])
+            yield rows, self.at(rows, width), torch.arange(width, device=rows.device) < some[:, None]
 
 
 def cells_of(labels: Tensor, starts: Tensor, shape: tuple[int, int, int]) -> Cells:
     """Cells with what is worked out of them once; labels as int64 or narrower, starts as int64."""
     t, m, c = shape
     narrow = torch.int16 if c <= torch.iinfo(torch.int16).max else torch.int32
+    wide = torch.int32 if len(labels) <= torch.iinfo(torch.int32).max else torch.int64
     full = (labels[starts[:-1]] == -1).view(t, m).sum(1)
-    return Cells(
-        labels=labels.to(narrow),
-        starts=starts.to(torch.int32 if len(labels) <= torch.iinfo(torch.int32).max else torch.int64),
-        shape=shape,
-        width=int(starts.diff().max()),
-        bounds=tuple(starts[::m].tolist()),
-        full=tuple(full.tolist()),
-    )
+    longest, bounds = int(starts.diff().max()), tuple(starts[::m].tolist())
+    return Cells(labels.to(narrow), starts.to(wide), shape, longest, bounds, tuple(full.tolist()))
 
 
 def starts_of(lengths: Tensor) -> Tensor:
@@ -204,9 +190,9 @@ class Packed:
 
     def _filled(self, init: Callable[..., Tensor], full: Tensor, prior: Packed | None) -> Packed:
         table = self.zeros(full.dtype)
-        for block in self.cells.blocks():
-            weighed = () if prior is None else (prior.values[block.at][None],)
-            table.values[block.at[block.inside]] = init(block.inside[None], *weighed)[0][block.inside]
+        for _, at, inside in self.cells.blocks():
+            weighed = () if prior is None else (prior.values[at][None],)
+            table.values[at[inside]] = init(inside[None], *weighed)[0][inside]
         if any(self.cells.full):
             table.values[self.cells.labels == -1] = full[0, 0, 0]
         return table
@@ -225,17 +211,17 @@ class Packed:
         self, margins: Callable[..., Tensor], seen: Packed, threshold: Tensor
     ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
         assert seen.rest is not None
-        for block in self.cells.blocks():
-            trial = block.rows // self.cells.shape[1]
-            left = self.values[block.at] & block.inside
-            sums = torch.where(block.inside, seen.values[block.at], 0.0)
+        for rows, at, inside in self.cells.blocks():
+            trial = rows // self.cells.shape[1]
+            left = self.values[at] & inside
+            sums = torch.where(inside, seen.values[at], 0.0)
             # all labels off the cells as one, which is no candidate: a row's total needs them
             wide = torch.cat([left, torch.zeros_like(left[:, :1])], 1)[:, None]
-            sums = torch.cat([sums, seen.rest[block.rows, None]], 1)[:, None]
+            sums = torch.cat([sums, seen.rest[rows, None]], 1)[:, None]
             margin = margins(wide, sums, threshold[trial])[:, 0, :-1]  # each row as a trial, with its threshold
             falls = margin > 0
             count = torch.zeros_like(threshold).index_add_(0, trial, falls.sum(1).to(threshold.dtype))
-            yield block.at[falls], margin[falls], count
+            yield at[falls], margin[falls], count
 
     def stored(self, name: str) -> Iterator[Stored]:
         """The cells follow from the data."""
@@ -247,9 +233,6 @@ class Packed:
     def identity(self) -> tuple[Tensor, ...]:
         return self.cells.labels, self.cells.starts
 
-    def gathered_values(self, crew: Crew) -> Tensor:
-        return crew.gathered(self.values, self.sections)
-
     def gathered(self, crew: Crew) -> Packed:
         if crew.size == 1:
             return self
@@ -257,17 +240,14 @@ class Packed:
         lengths = crew.gathered(self.cells.starts.diff().long(), [m] * t)
         labels = crew.gathered(self.cells.labels, self.sections)
         cells = cells_of(labels, starts_of(lengths), (t, len(lengths) // t, c))
-        return Packed(cells, self.gathered_values(crew))
+        return Packed(cells, crew.gathered(self.values, self.sections))
 
     def joined(self, others: Sequence[Packed]) -> Packed:
         tables = [self, *others]
-        cells = [table.cells for table in tables]
-        ends = starts_of(torch.tensor([len(one.labels) for one in cells]))
-        moved = [one.starts[:-1] + int(end) for one, end in zip(cells, ends[:-1], strict=True)]
-        starts = torch.cat([*moved, ends[-1:]])
-        t, (_, m, c) = sum(one.shape[0] for one in cells), self.cells.shape
-        whole = cells_of(torch.cat([one.labels for one in cells]), starts.long(), (t, m, c))
-        return Packed(whole, torch.cat([table.values for table in tables]))
+        lengths = torch.cat([table.cells.starts.diff().long() for table in tables])
+        labels = torch.cat([table.cells.labels for table in tables])
+        shape = (sum(table.shape[0] for table in tables), *self.shape[1:])
+        return Packed(cells_of(labels, starts_of(lengths), shape), torch.cat([table.values for table in tables]))
 
 
 def pack(mask: Tensor) -> Packed:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,38 +19,12 @@ from oneof.methods.base import first
 from oneof.purify import Purify, stacked
 from oneof.training.checks import check_images, check_labels, check_method, check_unscaled
 from oneof.training.dense import Dense, Table
-from oneof.training.optimize import SGD, Schedule, cosine
 from oneof.training.prior import Prior, log_prior
 from oneof.training.processes import Crew
 from oneof.training.set_input import as_tensor, read_sets
 from oneof.training.stack import Stack
 from oneof.training.tables import each, positions
-from oneof.training.trials import Trial
-
-
-@dataclass(frozen=True)
-class Training:
-    """How a stack is trained, whatever the method."""
-
-    epochs: int = 100
-    batch: int = 100
-    optimizer: SGD = SGD()  # noqa: RUF009 - frozen
-    schedule: Schedule = cosine
-    mixup: float = 0.0  # alpha of the Beta distribution of mixing weights; 0: no mixup
-    noise: float = 0.0  # deviation of Gaussian noise on the scaled features
-
-    def __post_init__(self) -> None:
-        for name in ("epochs", "batch"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1; got {getattr(self, name)}.")
-        for name in ("mixup", "noise"):
-            if getattr(self, name) < 0:
-                raise ValueError(f"{name} must not be negative; got {getattr(self, name)}.")
-
-    @property
-    def alters_input(self) -> bool:
-        return self.mixup > 0 or self.noise > 0
-
+from oneof.training.trials import Training, Trial
 
 Augment = Callable[[Tensor, torch.Generator, Part | None], Tensor]
 """The views of a batch of images, which may be part of a larger one, for all of which is drawn."""
@@ -165,55 +139,39 @@ def block_size(x: Features, t: int) -> int:
 
 
 def pose(
-    x: Any,
-    candidates: Any,
-    trials: Sequence[Trial],
-    method: Method,
-    purify: Purify | None,
-    training: Training,
-    views: Views | None = None,
-    labels: Any = None,
-    device: torch.device = torch.device("cpu"),  # noqa: B008 - a plain value
-    packed: bool = False,
-    prior: Prior = Prior(),  # noqa: B008 - frozen
-) -> Problem:
+    x: Any, candidates: Any, trials: Sequence[Trial], method: Method, purify: Purify | None, training: Training,
+    views: Views | None = None, labels: Any = None, device: torch.device = torch.device("cpu"),  # noqa: B008
+    packed: bool = False, prior: Prior = Prior(),  # noqa: B008 - frozen
+) -> Problem:  # fmt: skip
     """Check the inputs of `fit` and put them on the device; the sets packed if asked for."""
     features = as_features(x, torch.get_default_dtype(), device, views)
+    n = len(features)
     check_method(method, views, training.alters_input)
     _check_rates(trials)
-    sets = read_sets(candidates, len(features), len(trials), device)
-    if packed:
-        sets = sets.packed()
+    sets = read_sets(candidates, n, len(trials), device)
+    sets = sets.packed() if packed else sets
     truth = None if labels is None else as_tensor(labels, torch.int64, device)
     if truth is not None:
-        check_labels(truth, len(features), sets.shape[2])
-    rows = _rows([trial.rows for trial in trials], "rows", len(features), device)
+        check_labels(truth, n, sets.shape[2])
+    rows = _rows([trial.rows for trial in trials], "rows", n, device)
     if rows is None:
-        rows = torch.arange(len(features), device=device).expand(len(trials), -1)
+        rows = torch.arange(n, device=device).expand(len(trials), -1)
+    kinds = [trial.scaling for trial in trials]
     if views is not None:
-        check_unscaled([trial.scaling for trial in trials])
-    shift, scale = _scaling(features, rows, [trial.scaling for trial in trials])
-    return Problem(
-        x=features,
-        candidates=sets,
-        prior=log_prior(prior, sets, torch.get_default_dtype()),
-        open=prior.slack > 0,
-        labels=truth,
-        rows=rows,
-        held_out=_rows([trial.held_out for trial in trials], "held_out", len(features), device),
-        test=_rows([trial.test for trial in trials], "test", len(features), device),
-        shift=shift,
-        scale=scale,
-        lr=torch.tensor([trial.lr for trial in trials], device=device),
-        weight_decay=torch.tensor([trial.weight_decay for trial in trials], device=device),
-        method=method,
-        purify=_rule(trials, purify, device),
-        training=training,
-        augment=views and varied(views, training.batch, device),
-        fast=seen_together(views, training.batch, method) if views and device.type == "cuda" else 0,
-        look=views and replace(views, kinds=((Plain(), 1),)),
-        everyones=rows,
+        check_unscaled(kinds)
+    shift, scale = _scaling(features, rows, kinds)
+    held_out, test = (_rows([getattr(trial, of) for trial in trials], of, n, device) for of in ("held_out", "test"))
+    lr, weight_decay = (
+        torch.tensor([getattr(one, of) for one in trials], device=device) for of in ("lr", "weight_decay")
     )
+    return Problem(
+        x=features, candidates=sets, prior=log_prior(prior, sets, torch.get_default_dtype()), open=prior.slack > 0,
+        labels=truth, rows=rows, held_out=held_out, test=test, shift=shift, scale=scale, lr=lr,
+        weight_decay=weight_decay, method=method, purify=_rule(trials, purify, device), training=training,
+        everyones=rows, augment=views and varied(views, training.batch, device),
+        look=views and replace(views, kinds=((Plain(), 1),)),
+        fast=seen_together(views, training.batch, method) if views and device.type == "cuda" else 0,
+    )  # fmt: skip
 
 
 def seen_together(views: Views, batch: int, method: Method) -> int:

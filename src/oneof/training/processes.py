@@ -106,12 +106,7 @@ class Crew:
 
     def agreed(self, number: int) -> int:
         """What the first process says."""
-        if self.size == 1:
-            return number
-        word = torch.tensor([number], dtype=torch.int64)
-        with _others_alive():
-            dist.broadcast(word, 0)
-        return int(word)
+        return int(self.total([torch.tensor(0 if self.rank else int(number))])[0])
 
     def _lengths(self, sections: Sequence[int]) -> list[list[int]]:
         """The sections of every process."""

@@ -12,8 +12,7 @@ from torch import Tensor
 from oneof.training.dense import Dense, Table
 from oneof.training.packed import Packed, cells_of, starts_of, whole_sets
 
-LARGE = 20_000_000
-"""Labels of all rows and trials below which nothing is packed: small tables are faster dense."""
+LARGE = 20_000_000  # labels of all rows and trials below which nothing is packed: small tables are faster dense
 
 
 def read_sets(candidates: Any, n: int, t: int, device: torch.device) -> Table:
@@ -82,8 +81,9 @@ def _check_none_empty(empty: Any) -> None:
 def _from_scipy(matrix: Any, device: torch.device) -> Packed:
     csr = matrix.tocsr()
     if csr.data.dtype != np.bool_ and not np.isin(csr.data, (0, 1)).all():
-        needed = "a sparse mask of candidates must hold only 0 and 1"
-        raise ValueError(f"{needed}; weights are not candidates. Threshold them.")
+        raise ValueError(
+            "a sparse mask of candidates must hold only 0 and 1; weights are not candidates. Threshold them."
+        )
     if not (csr.has_canonical_format and csr.data.all()):  # sorted, nothing twice, no zeros that are stored
         csr = csr.copy()
         csr.sum_duplicates()
@@ -94,9 +94,8 @@ def _from_scipy(matrix: Any, device: torch.device) -> Packed:
 
 def _are_label_lists(candidates: Any) -> bool:
     """Rows that are lists of label numbers or None, and not of bool?"""
-    if not isinstance(candidates, (list, tuple)):
-        return False
-    if not all(row is None or isinstance(row, (list, tuple, set, frozenset)) for row in candidates):
+    sets = (list, tuple, set, frozenset, type(None))
+    if not isinstance(candidates, (list, tuple)) or not all(isinstance(row, sets) for row in candidates):
         return False
     known = next((row for row in candidates if row), ())
     return any(isinstance(label, (int, np.integer)) and not isinstance(label, bool) for label in known)

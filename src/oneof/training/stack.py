@@ -42,7 +42,11 @@ class Stack:
             self.module = self.template
         self.broadcasts = self.t > 1 and getattr(modules[0], "broadcasts", False)
         if self.broadcasts:
-            self.module = _with_parameters(modules[0], own)
+            self.module = copy.deepcopy(modules[0])
+            for name, one in own.items():
+                owner, _, attribute = name.rpartition(".")
+                stacked = nn.Parameter(one, requires_grad=one.requires_grad)
+                setattr(self.module.get_submodule(owner), attribute, stacked)
             own = dict(self.module.named_parameters())
         self.parameters = {name: own[name] for name in own if name in learned}
         self.weights = {name: whole[name] for name in whole if name in learned}
@@ -136,12 +140,9 @@ class Stack:
 
 
 def build(
-    make: Callable[[], nn.Module],
-    seeds: Sequence[int],
-    device: torch.device,
-    fast: int = 0,
+    make: Callable[[], nn.Module], seeds: Sequence[int], device: torch.device, fast: int = 0,
     starts: Sequence[Mapping[str, Tensor] | None] = (),
-) -> Stack:
+) -> Stack:  # fmt: skip
     """A stack of networks, each initialised from its own seed or `starts`; the global generator is left as it was."""
     modules = []
     for seed, start in zip(seeds, starts or [None] * len(seeds), strict=True):
@@ -164,15 +165,6 @@ def _use_kernels(module: nn.Module) -> bool:
 def _tried_out() -> AbstractContextManager[None]:
     """cuDNN tries its algorithms out on the first call with a shape: batches are all alike. Which wins may differ from run to run."""
     return torch.backends.cudnn.flags(enabled=True, benchmark=not torch.are_deterministic_algorithms_enabled())
-
-
-def _with_parameters(module: nn.Module, parameters: Mapping[str, Tensor]) -> nn.Module:
-    """A copy of the module with these parameters, [t, ...] each, in place of its own."""
-    copied = copy.deepcopy(module)
-    for name, parameter in parameters.items():
-        owner, _, attribute = name.rpartition(".")
-        setattr(copied.get_submodule(owner), attribute, nn.Parameter(parameter, requires_grad=parameter.requires_grad))
-    return copied
 
 
 def _map(function: Callable[[Tensor], Tensor], output: Any) -> Any:

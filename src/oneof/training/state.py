@@ -119,18 +119,14 @@ class Fit:
         check_like_trained(x, self.shape if self.ranks is None else self.ranks.knots.shape[1:])
         values = x if self.ranks is None else self.ranks(np.asarray(x))
         values = values if self.origin is None else np.asarray(values, dtype=np.float64) - self.origin
-        features = as_features(values, self.dtype, self.rows.device, self.look)
+        features = as_features(values, self.history.loss.dtype, self.rows.device, self.look)
         with self.stack.evaluating():
-            parts = features.split(block_size(features, self.stack.t))
-            return torch.cat([first(self.stack(self._seen(part.to(self.rows.device)))) for part in parts], dim=1)
+            blocks = features.split(block_size(features, self.stack.t))
+            return torch.cat([first(self.stack(self._seen(part.to(self.rows.device)))) for part in blocks], dim=1)
 
     def probabilities(self, x: Any) -> Tensor:
         """Softmax of the logits, [t, n, c]."""
         return self.logits(x).softmax(-1)
-
-    @property
-    def dtype(self) -> torch.dtype:
-        return self.history.loss.dtype
 
     def save(self, path: str | Path) -> None:
         """Write everything to one file, safetensors with JSON in its header, which `oneof.load` reads."""
@@ -189,18 +185,12 @@ class Best:
                 tensor.copy_(self.kept[name])
             state.candidates.values.copy_(self.sets.values)
         sets = state.candidates.gathered(problem.crew)
+        fell = None if state.pop is None else removals(state.pop, sets, problem.crew)
         return Fit(
-            stack=state.stack,
-            shift=problem.shift,
-            scale=problem.scale,
-            look=problem.look,
-            shape=tuple(problem.x.shape[1:]),
-            rows=problem.everyones,
-            sets=sets,
-            removals=None if state.pop is None else removals(state.pop, sets, problem.crew),
-            history=_merged(len(history), history, torch.stack),
-            epoch=self.epoch,
-        )
+            stack=state.stack, shift=problem.shift, scale=problem.scale, look=problem.look,
+            shape=tuple(problem.x.shape[1:]), rows=problem.everyones, sets=sets, removals=fell,
+            history=_merged(len(history), history, torch.stack), epoch=self.epoch,
+        )  # fmt: skip
 
 
 def join(fits: list[Fit]) -> Fit:

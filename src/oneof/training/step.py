@@ -67,8 +67,9 @@ def _remember(
     problem: Problem, state: State, observing: bool, ours: Portion | None, at: Tensor, candidates: Tensor, logits: Tensor, memory: Any
 ) -> None:  # fmt: skip
     """Write what the batch's forward said: the method's memory, and what POP sees."""
-    if ours is not None:
-        at, candidates, logits, memory = ours.without_fillers(at, candidates, logits, memory)
+    if ours is not None:  # fillers are not written; the others go as one trial's rows [1, k, ...]
+        at, candidates, logits = (rows[ours.own][None] for rows in (at, candidates, logits))
+        memory = each(lambda rows: rows[ours.own][None], memory)
     for table, new in zip(parts(state.memory), parts(memory), strict=True):
         table.put(at, new)
     if observing:

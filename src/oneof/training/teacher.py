@@ -9,9 +9,8 @@ from oneof.data.augment.views import Views, Weak, views
 from oneof.data.named.catalogue import Dataset
 from oneof.networks import MLP, GeneratorMLP, Network, ResNet32
 from oneof.training.fit import fit
-from oneof.training.problem import Training
 from oneof.training.stack import Stack
-from oneof.training.trials import Trial
+from oneof.training.trials import Training, Trial
 
 
 def dataset_logits(data: Dataset, *, seed: int, epochs: int, device: str, progress: str | None) -> NDArray[np.float64]:
@@ -27,16 +26,11 @@ def dataset_logits(data: Dataset, *, seed: int, epochs: int, device: str, progre
     images = data.x.dtype == np.uint8
     x = channels_first(data.x) if images else data.x
     network: Network = MLP() if not images else GeneratorMLP() if x.shape[1] == 1 else ResNet32()
+    trial = Trial(seed, rows, lr=0.05, weight_decay=1e-4, scaling="none" if images else "feature")
     fitted = fit(
-        x,
-        singletons,
-        trials=[Trial(seed, rows, lr=0.05, weight_decay=1e-4, scaling="none" if images else "feature")],
-        network=network,
-        training=Training(epochs=epochs, batch=256 if images else 32),
-        views=_seen(data.name, x.shape[1], device) if images else None,
-        device=device,
-        progress=progress,
-    )
+        x, singletons, trials=[trial], network=network, training=Training(epochs=epochs, batch=256 if images else 32),
+        views=_seen(data.name, x.shape[1], device) if images else None, device=device, progress=progress,
+    )  # fmt: skip
     exact = replace(fitted, stack=Stack(fitted.stack.modules()))
     return exact.logits(x)[0].double().cpu().numpy()
 

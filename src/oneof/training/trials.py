@@ -1,4 +1,4 @@
-"""Trials: what one run of many is given."""
+"""What one run of many is given, and how a stack of them is trained."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,6 +9,7 @@ from torch import Tensor
 
 from oneof.data.scaling import Scaling
 from oneof.purify import Purify
+from oneof.training.optimize import SGD, Schedule, cosine
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,3 +28,27 @@ class Trial:
     scaling: str | Scaling = "none"  # a key of oneof.data.scaling.SCALINGS, or a function like those; fitted on `rows`
     purify: Purify | None = None  # this trial's own numbers, in place of fit's
     start: Mapping[str, Tensor] | None = None  # weights to start from; None: drawn by the seed
+
+
+@dataclass(frozen=True)
+class Training:
+    """How a stack is trained, whatever the method."""
+
+    epochs: int = 100
+    batch: int = 100
+    optimizer: SGD = SGD()  # noqa: RUF009 - frozen
+    schedule: Schedule = cosine
+    mixup: float = 0.0  # alpha of the Beta distribution of mixing weights; 0: no mixup
+    noise: float = 0.0  # deviation of Gaussian noise on the scaled features
+
+    def __post_init__(self) -> None:
+        for name in ("epochs", "batch"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1; got {getattr(self, name)}.")
+        for name in ("mixup", "noise"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name} must not be negative; got {getattr(self, name)}.")
+
+    @property
+    def alters_input(self) -> bool:
+        return self.mixup > 0 or self.noise > 0
