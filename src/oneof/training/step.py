@@ -33,12 +33,7 @@ def step(
     )
     beside.join()
     if problem.training.mixup:
-        if ours is None:  # of each row the one before it in the batch
-            before = each(lambda part: part.roll(1, 1), batch.memory)
-            partners: Any = views.roll(1, 2), batch.candidates.roll(1, 1), before
-        else:
-            partners = *others, *neighbours(problem, ours, batch)
-        done = _mixed_step(problem, state, views, batch, mixing, partners, ours)
+        done = _mixed_step(problem, state, views, others, batch, mixing, ours)
     elif ours is not None and compares_rows(method):
         done = whole_step(problem, state, ours, views, batch)
     else:
@@ -86,12 +81,21 @@ def observe(problem: Problem, state: State, at: Tensor, candidates: Tensor, logi
 
 
 def _mixed_step(
-    problem: Problem, state: State, views: Tensor, batch: Batch, mixing: Tensor, partners: Any, ours: Portion | None
+    problem: Problem,
+    state: State,
+    views: Tensor,
+    others: list[Tensor],
+    batch: Batch,
+    mixing: Tensor,
+    ours: Portion | None,
 ) -> Step:
     """Each example mixed with its neighbour in the (random) order of the epoch: so much of its loss, so much of the other's."""
-    others, sets, memory = partners
-    weight = along(mixing, views[0])
-    mixed = torch.lerp(others, views, weight.to(views.dtype))
+    if ours is None:  # of each row the one before it in the batch
+        others, sets = [views.roll(1, 2)], batch.candidates.roll(1, 1)
+        memory = each(lambda part: part.roll(1, 1), batch.memory)
+    else:
+        sets, memory = neighbours(problem, ours, batch)
+    mixed = torch.lerp(others[0], views, along(mixing, views[0]).to(views.dtype))
     logits = logits_of(state.stack, _with_noise(problem, state, mixed, ours))
     own = problem.method.loss(logits, batch.candidates, batch.memory)
     partner = problem.method.loss(logits, sets, memory)
