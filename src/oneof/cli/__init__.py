@@ -3,26 +3,12 @@
 import logging
 import sys
 from collections.abc import Callable
+from importlib import import_module
 from typing import Annotated, Any, NoReturn, get_args, get_type_hints
 
 import typer
 
-from oneof.cli.clean import clean
-from oneof.cli.compare import compare
-from oneof.cli.data import data
-from oneof.cli.demo import demo
-from oneof.cli.export import export
-from oneof.cli.fit import fit
-from oneof.cli.generate import generate
-from oneof.cli.inspect import inspect
-from oneof.cli.predict import predict
-from oneof.cli.report import report
-from oneof.cli.review import label_studio, review
-from oneof.cli.table import table
 from oneof.cli.terminal import Told, say
-from oneof.cli.theory import theory
-from oneof.cli.tune import tune
-from oneof.cli.votes import votes
 from oneof.version import __version__
 
 app = typer.Typer(
@@ -42,9 +28,12 @@ def _without_metavar(command: Callable[..., None]) -> Callable[..., None]:
 
 
 logging.getLogger("oneof").addHandler(Told())
-_COMMANDS = (demo, data, votes, inspect, generate, fit, predict, clean, review, label_studio, report, export, tune, table, compare, theory)  # fmt: skip
-for command in _COMMANDS:
-    app.command()(_without_metavar(command))
+_COMMANDS = (
+    "demo data votes inspect generate fit predict clean review label_studio report export tune table compare theory"
+)
+for name in _COMMANDS.split():
+    module = import_module(f"oneof.cli.{'review' if name == 'label_studio' else name}")
+    app.command()(_without_metavar(getattr(module, name)))
 
 # typer carries its own click in newer versions and uses the real one in older: this is ClickException of either
 UsageProblem: Any = typer.BadParameter.__mro__[2]
@@ -53,19 +42,14 @@ _GO_ON = ("data", "fit", "tune", "table", "compare")  # what these had done is k
 _INTERRUPTED = 130  # what newer versions of typer return for Ctrl-C, where older raise Abort
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
-        typer.echo(f"oneof {__version__}")
-        raise typer.Exit
-
-
 @app.callback(invoke_without_command=True)
 def _options(
     context: typer.Context,
-    version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.", metavar="")
-    ] = False,
+    version: Annotated[bool, typer.Option("--version", help="Show the version.", metavar="")] = False,
 ) -> None:
+    if version:
+        typer.echo(f"oneof {__version__}")
+        raise typer.Exit
     if context.invoked_subcommand is None:
         typer.echo(context.get_help())
 

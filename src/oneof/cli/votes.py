@@ -21,17 +21,10 @@ if TYPE_CHECKING:
 _FAR = 10  # annotators far from the rest that are shown
 
 
-class Kind(StrEnum):
-    long = "long"
-    wide = "wide"
-    label_studio = "label-studio"
-
-
-class Policy(StrEnum):
-    union = "union"
-    at_least = "at-least"
-    vaguest = "vaguest"
-    dawid_skene = "dawid-skene"
+Kind = StrEnum("Kind", {"long": "long", "wide": "wide", "label_studio": "label-studio"})
+Policy = StrEnum(
+    "Policy", {"union": "union", "at_least": "at-least", "vaguest": "vaguest", "dawid_skene": "dawid-skene"}
+)
 
 
 def votes(

@@ -125,6 +125,7 @@ class PartialLabelClassifier(ClassifierFromSets):
     verbose: bool = False
 
     def _rows(self, X: Any) -> tuple[NDArray[Any], Encoding, NDArray[np.bool_] | None]:
+        """Features [n, d], how they were made, and of pictures which could not be read."""
         if is_frame(X):
             validate_data(self, X, skip_check_array=True)  # the names of the columns
             self._precision: type = np.float32

@@ -79,8 +79,14 @@ def _written(
     path: Path, content: bytes, model: Model, columns: dict[str, NDArray[Any]], found: NDArray[np.float32]
 ) -> float:
     """Write the content, if it has found what the model says of these columns; the largest difference."""
+    encoding, n, vectors = model.encoding, len(found), columns.get(VECTORS)
+    words = dict(zip(encoding.categories, columns.get(CATEGORIES, np.empty((n, 0))).T.tolist(), strict=True))
+    numbers = columns.get(NUMBERS, np.empty((n, 0), dtype=np.float32))
+    x = encoding.plain.transform(Columns("the check", numbers, list(encoding.numbers), words))
+    if vectors is not None:
+        x = np.hstack([x, vectors], dtype=np.float32) if x.size else vectors
     with torch.backends.cudnn.flags(enabled=False):  # on a GPU it would round to TF32
-        said = model.probabilities(_features(model.encoding, columns))
+        said = model.probabilities(x)
     difference = float(np.abs(found - said).max())
     if not difference <= TOLERANCE:
         raise ValueError(
@@ -109,16 +115,6 @@ def _as_tensors(encoding: Encoding, columns: dict[str, NDArray[Any]]) -> dict[st
     words = columns.get(CATEGORIES)
     numbers = columns if words is None else columns | {CATEGORIES: codes(encoding, words)}
     return {name: torch.from_numpy(values) for name, values in numbers.items()}
-
-
-def _features(encoding: Encoding, columns: dict[str, NDArray[Any]]) -> NDArray[Any]:
-    """What predicting makes of such columns."""
-    n = len(next(iter(columns.values())))
-    words = dict(zip(encoding.categories, columns.get(CATEGORIES, np.empty((n, 0))).T.tolist(), strict=True))
-    numbers = columns.get(NUMBERS, np.empty((n, 0), dtype=np.float32))
-    made = encoding.plain.transform(Columns("the check", numbers, list(encoding.numbers), words))
-    vectors = columns.get(VECTORS)
-    return made if vectors is None else vectors if not made.size else np.hstack([made, vectors], dtype=np.float32)
 
 
 def _take_text(onnx: Any, graph: Any, encoding: Encoding) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import hashlib
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -78,12 +78,12 @@ class Run:
         try:
             table = pq.ParquetFile(path).read()
         except (pa.ArrowException, FileNotFoundError) as error:
-            raise _damaged(path) from error
+            raise _refused(path) from error
         absent = next((name for name in _COLUMNS.split() if name not in table.column_names), None)
         if absent is not None:
-            raise _other(path, f"column {absent!r} is missing")
+            raise _refused(path, f"column {absent!r} is missing")
         if table.num_rows != self.facts["n"]:
-            raise _other(path, f"it has {table.num_rows} rows, but {FACTS} says {self.facts['n']}")
+            raise _refused(path, f"it has {table.num_rows} rows, but {FACTS} says {self.facts['n']}")
         return table
 
     @property
@@ -99,9 +99,9 @@ class Run:
         t, epochs = found["trials"], found["epochs"]
         for name, column in found["columns"].items():
             if len(column) != epochs or any(len(row) != t for row in column):
-                raise _other(path, f"columns.{name} must have {epochs} rows of {t} numbers")
+                raise _refused(path, f"columns.{name} must have {epochs} rows of {t} numbers")
         if len(found["chosen"]) != t or not all(1 <= epoch <= epochs for epoch in found["chosen"]):
-            raise _other(path, f"chosen must be epochs from 1 to {epochs}")
+            raise _refused(path, f"chosen must be epochs from 1 to {epochs}")
         return found
 
     @cached_property
@@ -120,30 +120,24 @@ def _read(path: Path, shape: Any, parse: Callable[[str], Any] = json.loads, name
     try:
         found = parse(path.read_text(encoding="utf-8"))
     except (FileNotFoundError, ValueError, RecursionError) as error:
-        raise _damaged(path) from error
+        raise _refused(path) from error
     if misfit := first_misfit(found, shape, name):
-        raise _other(path, misfit)
+        raise _refused(path, misfit)
     return found
 
 
-def _damaged(path: Path) -> ValueError:
-    where = f"in {path.parent} it is missing or damaged"
-    return ValueError(f"a run must hold {path.name}; {where}. Fit it again, in another folder.")
-
-
-def _other(path: Path, misfit: str) -> ValueError:
-    return ValueError(f"{path} must be the file that oneof fit wrote; {misfit}. Fit it again, in another folder.")
+def _refused(path: Path, misfit: str | None = None) -> ValueError:
+    """A file that is missing or damaged, or one that oneof did not write."""
+    must, got = f"a run must hold {path.name}", f"in {path.parent} it is missing or damaged"
+    if misfit:
+        must, got = f"{path} must be the file that oneof fit wrote", misfit
+    return ValueError(f"{must}; {got}. Fit it again, in another folder.")
 
 
 def write_json(value: Any, path: Path) -> None:
     """Write a value as JSON; a NaN, which JSON has not, is refused."""
     with written_beside(path) as file:
         file.write(json.dumps(value, ensure_ascii=False, indent=1, allow_nan=False).encode())
-
-
-def write_rows(rows: Iterable[dict[str, Any]], path: Path) -> None:
-    with written_beside(path) as file:
-        file.writelines(f"{json.dumps(row, ensure_ascii=False)}\n".encode() for row in rows)
 
 
 def fingerprint(path: Path) -> str:

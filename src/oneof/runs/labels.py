@@ -75,10 +75,7 @@ def without_opinion(opinions: Opinions, rows: Mask) -> Opinions:
 def trained_rows(fits: Sequence[Fit], n: int) -> Mask:
     """Which network trained on which row, [t, n]."""
     rows = [own.cpu().numpy() for fitted in fits for own in fitted.rows]
-    trained = np.zeros((len(rows), n), dtype=bool)
-    for t, own in enumerate(rows):
-        trained[t, own] = True
-    return trained
+    return np.array([np.isin(np.arange(n), own) for own in rows], dtype=bool).reshape(-1, n)
 
 
 def kept_sets(fits: Sequence[Fit], candidates: Mask) -> Mask:
@@ -199,10 +196,7 @@ def ensemble_table(
             "original": given,
             "kept": _lists(resolved.kept, names),
             "label": names.take(pa.array(resolved.label)),
-            "probability": pa.array(resolved.probability),
-            "margin": pa.array(resolved.margin),
-            "agreement": pa.array(resolved.agreement),
-            "ask": pa.array(resolved.ask),
+            **{name: pa.array(getattr(resolved, name)) for name in ("probability", "margin", "agreement", "ask")},
             "outside": names.take(outside),
             "removed": falls,
             "trained": pa.array(trained.astype(np.int32)),

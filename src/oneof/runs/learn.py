@@ -1,6 +1,7 @@
 """From features and sets to all that a run holds, in memory: what `oneof fit` writes down and the estimator shows."""
 
 import hashlib
+import json
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -23,7 +24,7 @@ from oneof.runs import labels
 from oneof.runs.accuracy import ENOUGH, SAMPLE, Claim, Judged, claim, drawn_rows, random_sample
 from oneof.runs.calibrate import calibrate
 from oneof.runs.explain import Floats, find_evidence
-from oneof.runs.folder import FACTS, PURIFIED, ROWS, TRAINING, write_json, write_rows, write_sample
+from oneof.runs.folder import FACTS, PURIFIED, ROWS, TRAINING, write_json, write_sample
 from oneof.runs.model import Model, member_of
 from oneof.runs.pictures import BY_SIZE, OnPictures, train_on_pictures
 from oneof.runs.stored_model import FORMAT, save_model
@@ -33,6 +34,7 @@ from oneof.selection.outside import disbelieved
 from oneof.selection.search import Found, search
 from oneof.selection.space import Space, checked_learners, method_for_tables
 from oneof.selection.trying import Search
+from oneof.storage.files import written_beside
 from oneof.storage.rows import Row
 from oneof.storage.settings import plain_value
 from oneof.storage.sheets import write_sheet
@@ -228,7 +230,8 @@ def write_learned(learned: Learned, folder: Path, facts: dict[str, Any]) -> None
     save_model(learned.model, folder)
     write_sheet(learned.purified, folder / PURIFIED)
     write_json(learned.training, folder / TRAINING)
-    write_rows(learned.tried, folder / ROWS)
+    with written_beside(folder / ROWS) as file:
+        file.writelines(f"{json.dumps(row, ensure_ascii=False)}\n".encode() for row in learned.tried)
     write_sample(learned.purified, folder)
     write_json(learned.facts | facts, folder / FACTS)
     shutil.rmtree(folder / "checkpoint", ignore_errors=True)

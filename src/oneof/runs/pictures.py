@@ -103,6 +103,8 @@ def train_on_pictures(
         Trial(seed_of(asked.seed, i), *splits[i % len(splits)], None, plan.lr, plan.weight_decay, start=start)
         for i, start in zip(range(plan.networks), [*starts, *[None] * plan.networks], strict=False)
     ]
+    some: Any = images[rows[:: max(1, len(rows) // 5000)]] / np.float32(255)  # some thousands tell enough of all
+    mean, deviation = (tuple(one.tolist()) for one in (some.mean((0, 2, 3)), np.maximum(some.std((0, 2, 3)), 0.01)))
     fitted = fit(
         RowsOnDisk(str(x.filename)) if isinstance(x, np.memmap) else images,
         sets,
@@ -111,7 +113,7 @@ def train_on_pictures(
         purify=None if asked.space.purify is None else late(plan.epochs),
         network=network_of(plan.network),
         training=Training(plan.epochs, plan.batch),
-        views=views(VIEWS[plan.views], _statistics(images, rows), device=device, dtype=dtype),
+        views=views(VIEWS[plan.views], Pictures(pixels.side, mean, deviation), device=device, dtype=dtype),
         prior=asked.prior,
         device=device,
         progress=asked.progress,
@@ -126,13 +128,6 @@ def late(epochs: int) -> Pop:
     interval, warm_up = max(1, epochs // 20), round(0.8 * epochs)
     events = len(range(warm_up, epochs, interval))
     return Pop(warm_up, interval, interval, True, 0.95, 0.1, 0.85 / max(1, round(0.8 * (events - 1))))
-
-
-def _statistics(images: NDArray[np.uint8], rows: NDArray[np.intp]) -> Pictures:
-    """Side, mean and deviation of the channels, of the pictures that are there; some thousands tell enough."""
-    some: Any = images[rows[:: max(1, len(rows) // 5000)]] / np.float32(255)
-    mean, deviation = some.mean((0, 2, 3)), some.std((0, 2, 3))
-    return Pictures(images.shape[-1], tuple(mean.tolist()), tuple(np.maximum(deviation, 0.01).tolist()))
 
 
 def check_for_pictures(space: Space, default: Space, time_limit: float | None) -> None:

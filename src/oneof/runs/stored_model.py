@@ -60,7 +60,7 @@ _ON_PICTURES = {"networks": int, "network": str, "pixels": [int]}
 def save_model(model: Model, folder: Path) -> None:
     """Write model.safetensors, then model.json, which holds the checksums of the first and of itself."""
     model.check_portable()
-    parts = [(f"{i}.{name}", part) for i, member in enumerate(model.members) for name, part in _tensors(member)]
+    parts = [(f"{i}.{name}", part) for i, member in enumerate(model.members) for name, part in _tensors(member).items()]
     tensors = {name: part.detach().cpu().contiguous() for name, part in parts}
     texts = {f"texts.{name}": torch.from_numpy(array) for name, array in model.encoding.arrays.items()}
     arrays = {f"{one.kind}.{name}": torch.from_numpy(part) for one in model.others for name, part in _arrays(one)}
@@ -140,7 +140,13 @@ def _contradiction(facts: dict[str, Any]) -> str | None:
 
 
 def _model(facts: dict[str, Any], tensors: dict[str, Tensor], folder: Path) -> Model:
-    encoding, c = _encoding(facts["encoding"], _own(tensors, "texts"), folder), len(facts["classes"])
+    plain, texts, c = facts["encoding"], _own(tensors, "texts"), len(facts["classes"])
+    for i, part in enumerate(plain["texts"]):
+        idf, axes = (texts.get(f"{i}.{name}", torch.empty(0)) for name in ("idf", "axes"))
+        wanted = ((len(part["terms"]),), torch.float32, (len(part["terms"]), axes.shape[-1]), torch.float16)
+        if (idf.shape, idf.dtype, axes.shape, axes.dtype) != wanted or not (idf.sum() + axes.sum()).isfinite():
+            raise _refused(folder / "model.json", "describe model.safetensors; the texts there are others")
+    encoding = Encoding.from_json(plain, texts)
     d, parts, kinds, shares = len(encoding.names), facts["members"], facts["others"], facts["shares"]
     own = [_own(tensors, name) for name in (*map(str, range(len(parts))), *kinds)]
     members = [member for i, part in enumerate(parts) if (member := _member(part, own[i], d, c))]
@@ -152,29 +158,18 @@ def _model(facts: dict[str, Any], tensors: dict[str, Tensor], folder: Path) -> M
     return Model(facts["classes"], encoding, tuple(members), facts["calibration"], tuple(others), tuple(shares))
 
 
-def _encoding(plain: dict[str, Any], texts: dict[str, Tensor], folder: Path) -> Encoding:
-    """The encoding, if the arrays of its texts are such as learning makes them."""
-    for i, part in enumerate(plain["texts"]):
-        idf, axes = (texts.get(f"{i}.{name}", torch.empty(0)) for name in ("idf", "axes"))
-        wanted = ((len(part["terms"]),), torch.float32, (len(part["terms"]), axes.shape[-1]), torch.float16)
-        if (idf.shape, idf.dtype, axes.shape, axes.dtype) != wanted or not (idf.sum() + axes.sum()).isfinite():
-            raise _refused(folder / "model.json", "describe model.safetensors; the texts there are others")
-    return Encoding.from_json(plain, texts)
-
-
 def _own(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
     """The tensors whose names begin with a prefix and a dot, without these."""
     return {name.removeprefix(f"{prefix}."): one for name, one in tensors.items() if name.startswith(f"{prefix}.")}
 
 
-def _tensors(member: Member | PictureMember) -> Iterator[tuple[str, Tensor]]:
-    yield from ((f"weight.{name}", tensor) for name, tensor in member.stack.whole.items())
+def _tensors(member: Member | PictureMember) -> dict[str, Tensor]:
+    weights = {f"weight.{name}": tensor for name, tensor in member.stack.whole.items()}
     if isinstance(member, PictureMember):
-        yield from (("scale", member.scale), ("offset", member.offset))
-        return
-    origin, ranks = member.origin, None if member.ranks is None else member.ranks.knots
-    parts = {"shift": member.shift, "scale": member.scale, "origin": origin, "ranks": ranks}
-    yield from ((name, torch.as_tensor(part).clone()) for name, part in parts.items() if part is not None)
+        return weights | {"scale": member.scale, "offset": member.offset}
+    parts = {"shift": member.shift, "scale": member.scale, "origin": member.origin}
+    parts["ranks"] = None if member.ranks is None else member.ranks.knots
+    return weights | {name: torch.as_tensor(part).clone() for name, part in parts.items() if part is not None}
 
 
 def _member(part: dict[str, Any], own: dict[str, Tensor], d: int, c: int) -> Member | PictureMember | None:

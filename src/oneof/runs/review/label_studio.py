@@ -111,15 +111,14 @@ class Backend(ThreadingHTTPServer):
     def predict(self, asked: dict[str, Any]) -> dict[str, Any]:
         """A choice and its score for every task; an empty one where nothing is known."""
         self.set_up(asked)
-        table, tasks = self.review.run.decided, asked.get("tasks") or []
-        return {"results": [self._predicted(task, table) for task in tasks], "model_version": self.version}
-
-    def _predicted(self, task: dict[str, Any], table: pa.Table) -> dict[str, Any]:
-        row = self.row_of(task)
-        known = None if row is None else tuple(table[name][row].as_py() for name in ("label", "probability"))
-        label, score = known or self._from_data(task.get("data") or {}) or (None, 0.0)
-        result = [] if label is None else [choice(label, f"task-{task.get('id')}", *self.names)]
-        return {"result": result, "score": round(float(score), 6), "model_version": self.version}
+        table, results = self.review.run.decided, []
+        for task in asked.get("tasks") or []:
+            row = self.row_of(task)
+            known = None if row is None else tuple(table[name][row].as_py() for name in ("label", "probability"))
+            label, score = known or self._from_data(task.get("data") or {}) or (None, 0.0)
+            result = [] if label is None else [choice(label, f"task-{task.get('id')}", *self.names)]
+            results.append({"result": result, "score": round(float(score), 6), "model_version": self.version})
+        return {"results": results, "model_version": self.version}
 
     def _from_data(self, data: dict[str, Any]) -> tuple[str, float] | None:
         model = self.review.run.model
