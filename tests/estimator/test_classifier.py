@@ -102,7 +102,7 @@ def test_a_classifier_of_ones_own_learns_and_is_not_saved(tmp_path):
     clf = PartialLabelClassifier(learners=(GaussianNB(),), random_state=0).fit(DATA.x, LISTS)
     assert clf.learned_.model.learners == {"GaussianNB": 1.0}
     assert clf.score(DATA.x, NAMES[DATA.labels]) > 0.93
-    with pytest.raises(ValueError, match="learners must be oneof's own in a model that is written; GaussianNB is not"):
+    with pytest.raises(ValueError, match="learners must be oneof's own to be written; GaussianNB is not"):
         clf.save(tmp_path / "run")
     assert list(tmp_path.iterdir()) == []
 

@@ -135,7 +135,6 @@ def _there(wanted: Table, names: tuple[str, ...] | None, data_dir: Path | None) 
     folder = data_folder(data_dir)
     found = [name for name in wanted.datasets if folder and not missing(name, folder)]
     if not found:
-        raise ValueError(
-            "no data set of this table is there; give --data-dir or set ONEOF_DATA ('oneof data' says what is needed), or use --show."
-        )
+        fix = "Give --data-dir or set ONEOF_DATA ('oneof data' says what is needed), or use --show."
+        raise ValueError(f"no data set of this table is there. {fix}")
     return found

@@ -147,18 +147,12 @@ class PartialLabelClassifier(ClassifierFromSets):
         """What is asked: everything that was not said is searched."""
         if self.n_trials < 1:
             raise ValueError(f"n_trials must be at least 1; got {self.n_trials}.")
+        said = {name: getattr(self, name) for name in (*Setting._fields, "mixup")}
+        purify = None if self.purify is None else instance(self.purify, PURIFY, Purify, "purify")
         space = space_for(
-            {name: getattr(self, name) for name in (*Setting._fields, "mixup")},
-            self.method,
-            None if self.purify is None else instance(self.purify, PURIFY, Purify, "purify"),
-            self.learners,
-            self.quick,
-            kernel=SPACE.kernel if self.resolve_first else None,
-            members=self.n_trials,
-            epochs=count(self.epochs, "epochs"),
-            batch=count(self.batch_size, "batch_size"),
-            noise=self.noise,
-        )
+            said, self.method, purify, self.learners, self.quick, kernel=SPACE.kernel if self.resolve_first else None,
+            members=self.n_trials, epochs=count(self.epochs, "epochs"), batch=count(self.batch_size, "batch_size"), noise=self.noise,
+        )  # fmt: skip
         seed, title = seed_of(self.random_state), type(self).__name__ if self.verbose else None
         return Search(space, seed, self.rule, progress=title, device=self.device, processes=self.processes)
 
@@ -174,8 +168,6 @@ class PartialLabelClassifier(ClassifierFromSets):
             return encoding.transform(columns)
         features: NDArray[Any] = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
         if features.shape[1] != len(encoding.names):
-            raise ValueError(
-                f"X must be a frame with the columns that were learned from; got an array of {features.shape[1]} numbers, of which "
-                f"{len(encoding.names)} features were made."
-            )
+            got = f"an array of {features.shape[1]} numbers, of which {len(encoding.names)} features were made"
+            raise ValueError(f"X must be a frame with the columns that were learned from; got {got}.")
         return features.astype(self._precision)

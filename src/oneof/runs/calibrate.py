@@ -55,10 +55,8 @@ def _check(calibration: dict[str, Any], name: str, what: str, wished: float) -> 
     if not 0 < wished < 1:
         raise ValueError(f"{name} between 0 and 1; got {wished}.")
     if calibration["by"] == "nothing":
-        raise ValueError(
-            f"{what} must be known before it can be wished for; this run does not show it: {calibration['reason']}. "
-            "Label the rows in its sample.csv and fit again with --gold-file."
-        )
+        why = f"this run does not show it: {calibration['reason']}"
+        raise ValueError(f"{what} must be known; {why}. Label the rows in its sample.csv and fit with --gold-file.")
 
 
 def threshold(calibration: dict[str, Any], wished: float) -> float:
@@ -67,10 +65,8 @@ def threshold(calibration: dict[str, Any], wished: float) -> float:
     reached = [probability for probability, accuracy in calibration["accuracy"] if accuracy >= wished]
     if not reached:
         best = max((accuracy for _, accuracy in calibration["accuracy"]), default=0.0)
-        raise ValueError(
-            f"accuracy must be one that this model reaches on some rows; {wished} is above its best, {best:.3f} "
-            f"(by {calibration['by']}). Wish for less, or give more gold labels."
-        )
+        got = f"{wished} is above its best, {best:.3f} (by {calibration['by']})"
+        raise ValueError(f"accuracy must be one that this model reaches on some rows; {got}. Wish for less.")
     return float(min(reached))
 
 

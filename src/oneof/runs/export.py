@@ -37,15 +37,10 @@ def export_onnx(model: Model, path: Path) -> float:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the older exporter, which needs no further package, announces its age
         torch.onnx.export(
-            Portable(model).eval(),
-            (),
-            buffer,  # type: ignore[arg-type]  # the older exporter takes any file
-            kwargs=given,
-            input_names=list(given),
-            output_names=["probabilities"],
+            Portable(model).eval(), (), buffer,  # type: ignore[arg-type]  # the older exporter takes any file
+            kwargs=given, input_names=list(given), output_names=["probabilities"], dynamo=False,
             dynamic_axes={name: {0: "n"} for name in (*given, "probabilities")},
-            dynamo=False,
-        )
+        )  # fmt: skip
     graph = onnx.load_from_string(buffer.getvalue())
     if CATEGORIES in columns:
         _take_text(onnx, graph, model.encoding)
@@ -89,9 +84,8 @@ def _written(
         said = model.probabilities(x)
     difference = float(np.abs(found - said).max())
     if not difference <= TOLERANCE:
-        raise ValueError(
-            f"the exported model must give the model's probabilities to {TOLERANCE}; it differs by {difference:.2g}. Nothing was written."
-        )
+        got = f"it differs by {difference:.2g}, and was not written"
+        raise ValueError(f"the exported model must give the model's probabilities to {TOLERANCE}; {got}.")
     with written_beside(path) as file:
         file.write(content)
     return difference

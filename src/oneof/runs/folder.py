@@ -28,21 +28,14 @@ from oneof.storage.sheets import write_sheet
 
 FACTS, PURIFIED, TRAINING, ROWS = "run.json", "purified.parquet", "training.json", "rows.jsonl"
 SAMPLE_CSV = "sample.csv"  # rows to label, drawn at random: fifty labels show how often the model is right on all
+_ESTIMATE = {"verdict": {"interval", "bound", "nothing learned"}, "value": (*NUMBER, NOTHING), "by": str, "reason": str}
 _FACTS = {
     **dict.fromkeys(("format", "seed", "n", "d"), int),
     **dict.fromkeys(("oneof", "torch", "file", "fingerprint", "rule"), str),
     **{name: [str] for name in ("command", "classes", "features", "warnings")},
-    "chosen": [dict],
-    "learners": {str: NUMBER},
-    "estimate": {
-        "verdict": {"interval", "bound", "nothing learned"},
-        "value": (*NUMBER, NOTHING),
-        **dict.fromkeys(("low", "high", "bound", "covering"), NUMBER),
-        **dict.fromkeys(("by", "reason"), str),
-    },
-    "asked": dict,
-    "seconds": NUMBER,
-}
+    "estimate": _ESTIMATE | dict.fromkeys(("low", "high", "bound", "covering"), NUMBER),
+    "chosen": [dict], "learners": {str: NUMBER}, "asked": dict, "seconds": NUMBER,
+}  # fmt: skip
 _TRAINING = {"trials": int, "epochs": int, "columns": {str: [[(*NUMBER, NOTHING)]]}, "chosen": [int]}
 _COLUMNS = (
     "row original kept label probability margin agreement ask outside removed trained neighbours gain distribution"
@@ -66,9 +59,8 @@ class Run:
             raise ValueError(f"the run in {folder} must be finished; it was stopped. Repeat its command to go on.")
         facts = _read(folder / FACTS, _FACTS)
         if facts["format"] != FORMAT:
-            raise ValueError(
-                f"{folder} must be a run of format {FORMAT}; it has {facts['format']}, of oneof {facts['oneof']}. Read it with that version."
-            )
+            got = f"it has {facts['format']}, of oneof {facts['oneof']}. Read it with that version"
+            raise ValueError(f"{folder} must be a run of format {FORMAT}; {got}.")
         return cls(folder, facts)
 
     @cached_property

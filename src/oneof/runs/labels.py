@@ -7,7 +7,7 @@ these numbers from here.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -180,31 +180,14 @@ def resolve(opinions: Opinions, original: Mask, kept: Mask, beside: Judgement | 
     return Resolved(label, shares, probability, margin, agreement, kept, outside, ask)
 
 
-def ensemble_table(
-    resolved: Resolved,
-    original: Mask,
-    falls: pa.ListArray,
-    trained: NDArray[np.intp],
-    evidence: tuple[pa.ListArray, NDArray[np.float32]],
-    names: pa.Array,
-) -> pa.Table:
-    """One row per training row, in the order of the data: the columns of a run's purified.parquet."""
+def ensemble_table(resolved: Resolved, original: Mask, names: pa.Array, more: Mapping[str, pa.Array]) -> pa.Table:
+    """One row per training row, in the order of the data: with the columns that come from elsewhere, those of a run's purified.parquet."""
     given, outside = _lists(original, names), pa.array(resolved.outside, mask=resolved.outside < 0)
-    return pa.table(
-        {
-            "row": pa.array(np.arange(len(original))),
-            "original": given,
-            "kept": _lists(resolved.kept, names),
-            "label": names.take(pa.array(resolved.label)),
-            **{name: pa.array(getattr(resolved, name)) for name in ("probability", "margin", "agreement", "ask")},
-            "outside": names.take(outside),
-            "removed": falls,
-            "trained": pa.array(trained.astype(np.int32)),
-            "neighbours": evidence[0],
-            "gain": pa.array(evidence[1]),
-            "distribution": pa.ListArray.from_arrays(given.offsets, pa.array(resolved.distribution[original])),
-        }
-    )
+    columns = {"row": pa.array(np.arange(len(original))), "original": given, "kept": _lists(resolved.kept, names)}
+    columns["label"] = names.take(pa.array(resolved.label))
+    columns |= {name: pa.array(getattr(resolved, name)) for name in ("probability", "margin", "agreement", "ask")}
+    shares = pa.ListArray.from_arrays(given.offsets, pa.array(resolved.distribution[original]))
+    return pa.table(columns | {"outside": names.take(outside), **more, "distribution": shares})
 
 
 def _lists(mask: Mask, names: pa.Array) -> pa.ListArray:

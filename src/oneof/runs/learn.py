@@ -52,9 +52,7 @@ def space_for(
 ) -> Space:
     """What is tried: everything that was not said."""
     if quick and learners is not None:
-        raise ValueError(
-            "quick must not stand beside learners, which it chooses itself; got both. Leave one of them out."
-        )
+        raise ValueError("quick must not stand beside learners, which it chooses; got both. Leave one of them out.")
     method = SPACE.method if method is None else method_for_tables(method)
     space = replace(SPACE.narrowed(said), method=method, purify=purify, **more)
     if learners is not None:
@@ -199,9 +197,10 @@ def _purified(
     examples: Examples, classes: list[str], found: Found, resolved: labels.Resolved, seen: Floats, device: torch.device
 ) -> pa.Table:
     trained, names = labels.trained_rows(found.fits, len(examples.x)), pa.array(classes, pa.string())
-    evidence = find_evidence(seen, resolved.distribution, resolved.ask, device)
-    falls = labels.gather_falls(found.fits, examples.given, names)
-    table = labels.ensemble_table(resolved, examples.candidates.mask, falls, trained.sum(0), evidence, names)
+    neighbours, gain = find_evidence(seen, resolved.distribution, resolved.ask, device)
+    more = {"removed": labels.gather_falls(found.fits, examples.given, names)}
+    more |= {"trained": pa.array(trained.sum(0).astype(np.int32)), "neighbours": neighbours, "gain": pa.array(gain)}
+    table = labels.ensemble_table(resolved, examples.candidates.mask, names, more)
     if examples.groups is not None:
         table = table.append_column("group", [pa.array(examples.groups, pa.string())])
     if examples.votes is not None:

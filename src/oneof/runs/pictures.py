@@ -24,6 +24,7 @@ from oneof.training.device import best_device, free_memory
 from oneof.training.fit import fit
 from oneof.training.trials import Training, Trial
 
+Mask = NDArray[np.bool_]
 VIEWS = {"upright": "upright", "natural": "pop", "none": "plain"}
 """What pictures may become in training, and the recipe of `oneof.data.augment` for it."""
 LR, WEIGHT_DECAY, BATCH = 0.05, 1e-3, 256  # of the paper, for images
@@ -83,12 +84,7 @@ def streamed(n: int, pixels: Pixels, asked: bool | None) -> bool:
 
 
 def train_on_pictures(
-    x: NDArray[np.uint8],
-    sets: NDArray[np.bool_],
-    asked: Search,
-    how: OnPictures,
-    pixels: Pixels,
-    blank: NDArray[np.bool_],
+    x: NDArray[np.uint8], sets: Mask, asked: Search, how: OnPictures, pixels: Pixels, blank: Mask
 ) -> Found:
     """Train networks on levels x [n, d] with sets [n, c]; rows that are blank [n] are not trained on.
 
@@ -105,21 +101,14 @@ def train_on_pictures(
     ]
     some: Any = images[rows[:: max(1, len(rows) // 5000)]] / np.float32(255)  # some thousands tell enough of all
     mean, deviation = (tuple(one.tolist()) for one in (some.mean((0, 2, 3)), np.maximum(some.std((0, 2, 3)), 0.01)))
+    method = Proden() if asked.space.method == Space.method else asked.space.method  # as the benchmark, unless asked
     fitted = fit(
-        RowsOnDisk(str(x.filename)) if isinstance(x, np.memmap) else images,
-        sets,
-        trials=trials,
-        method=Proden() if asked.space.method == Space.method else asked.space.method,  # as the benchmark, unless asked
-        purify=None if asked.space.purify is None else late(plan.epochs),
-        network=network_of(plan.network),
-        training=Training(plan.epochs, plan.batch),
+        RowsOnDisk(str(x.filename)) if isinstance(x, np.memmap) else images, sets, trials=trials, method=method,
+        purify=None if asked.space.purify is None else late(plan.epochs), network=network_of(plan.network),
+        training=Training(plan.epochs, plan.batch), prior=asked.prior, device=device, processes=asked.processes,
         views=views(VIEWS[plan.views], Pictures(pixels.side, mean, deviation), device=device, dtype=dtype),
-        prior=asked.prior,
-        device=device,
-        progress=asked.progress,
-        checkpoint=None if asked.checkpoint is None else Path(asked.checkpoint) / "pictures",
-        processes=asked.processes,
-    )
+        progress=asked.progress, checkpoint=None if asked.checkpoint is None else Path(asked.checkpoint) / "pictures",
+    )  # fmt: skip
     return Found((fitted,), [], [plan], sets, None, None, [])
 
 
@@ -134,7 +123,7 @@ def check_for_pictures(space: Space, default: Space, time_limit: float | None) -
     """Refuse what only tables have."""
     open_ones = {name: getattr(default, name) for name in ("method", "purify", "members", "epochs")}
     if time_limit is not None or replace(space, **open_ones) != default:
-        raise ValueError(
-            "--learners, --quick, --settings and --time-limit are for tables; a network is trained on these pictures. "
-            "Say --epochs and --networks, or embed them: --image-model NAME."
+        wrong = (
+            "--learners, --quick, --settings and --time-limit are for tables; a network is trained on these pictures"
         )
+        raise ValueError(f"{wrong}. Say --epochs and --networks, or embed them: --image-model NAME.")

@@ -30,26 +30,17 @@ from oneof.version import __version__
 
 FORMAT = 1
 """Of run folders: later versions read every format that a release wrote, and refuse one that they do not know."""
+_ENCODING = {
+    "numbers": [str], "fills": [NUMBER], "gaps": [str], "dates": [str], "categories": {str: [str]},
+    "embedded": [{"column": str, "kind": {"text", "image"}, "model": str, "width": int}],
+    "texts": [{"column": str, "terms": [str]}], "pixels": [{"column": str, "channels": int, "side": int}],
+}  # fmt: skip
 _FACTS = {
-    "sha256": str,
-    "checksum": str,
-    "classes": [str],
+    "sha256": str, "checksum": str, "classes": [str], "encoding": _ENCODING,
     "members": [dict],  # as _MLPS or _ON_PICTURES says
-    "others": [{"trees", "kernel"}],
-    "shares": [NUMBER],
-    "sharpness": NUMBER,
-    "encoding": {
-        "numbers": [str],
-        "fills": [NUMBER],
-        "gaps": [str],
-        "categories": {str: [str]},
-        "embedded": [{"column": str, "kind": {"text", "image"}, "model": str, "width": int}],
-        "dates": [str],
-        "texts": [{"column": str, "terms": [str]}],
-        "pixels": [{"column": str, "channels": int, "side": int}],
-    },
+    "others": [{"trees", "kernel"}], "shares": [NUMBER], "sharpness": NUMBER,
     "calibration": {"by": str, "reason": str, "rows": int, "accuracy": [[NUMBER]], "scores": [NUMBER]},
-}
+}  # fmt: skip
 _FOREST = ("right", "feature", "threshold", "root", "origin")
 _WAY = ("shift", "scale", "landmarks", "coefficients", "mean", "gamma")
 _KINDS = {"right": np.int32, "feature": np.int32, "threshold": np.float32, "root": np.int32}  # others: double precision
@@ -65,18 +56,12 @@ def save_model(model: Model, folder: Path) -> None:
     texts = {f"texts.{name}": torch.from_numpy(array) for name, array in model.encoding.arrays.items()}
     arrays = {f"{one.kind}.{name}": torch.from_numpy(part) for one in model.others for name, part in _arrays(one)}
     content = save(tensors | texts | arrays)
+    sharpness = next((one.sharpness for one in model.others if isinstance(one, Regression)), 1.0)
     facts = {
-        "format": FORMAT,
-        "oneof": __version__,
-        "sha256": _sha256(content),
-        "classes": model.classes,
-        "members": [member.shape for member in model.members],
-        "others": [one.kind for one in model.others],
-        "shares": list(model.shares),
-        "sharpness": next((one.sharpness for one in model.others if isinstance(one, Regression)), 1.0),
-        "encoding": model.encoding.to_json(),
-        "calibration": model.calibration,
-    }
+        "format": FORMAT, "oneof": __version__, "sha256": _sha256(content), "classes": model.classes,
+        "members": [member.shape for member in model.members], "others": [one.kind for one in model.others],
+        "shares": list(model.shares), "sharpness": sharpness, "encoding": model.encoding.to_json(), "calibration": model.calibration,
+    }  # fmt: skip
     facts["checksum"] = checksum(facts)
     with written_beside(folder / "model.safetensors") as file:
         file.write(content)

@@ -38,7 +38,6 @@ _LONGEST = 18  # characters of a label beside an axis
 def plot(
     name: str,
     draw: Callable[[Axes], None],
-    *,
     says: str,
     labels: Sequence[str] = (),
     size: tuple[float, float] = (4.6, 2.9),

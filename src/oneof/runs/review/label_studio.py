@@ -26,7 +26,7 @@ from oneof.votes.label_studio import chosen_labels, is_label_studio, person
 from oneof.votes.tables import load_json
 
 _BLOCK = 1 << 15  # rows as Python objects at a time
-
+Task = dict[str, Any]
 _CHOICES = re.compile(r"<(?:Choices|Taxonomy|Labels)\b([^>]*)>", re.IGNORECASE)
 
 
@@ -37,16 +37,11 @@ def choice(label: str, name: str, from_name: str, to_name: str) -> dict[str, Any
 
 
 def tasks(
-    explained: pa.Table,
-    data: Mapping[str, Sequence[Any]],
-    *,
-    from_name: str,  # of the labelling configuration: <Choices name=from_name toName=to_name>
-    to_name: str,
-    known: Mapping[int, dict[str, Any]] = {},
-) -> Iterator[dict[str, Any]]:
+    explained: pa.Table, data: Mapping[str, Sequence[Any]], from_name: str, to_name: str, known: Mapping[int, Task] = {}
+) -> Iterator[Task]:
     """One task per row: `data` holds the row's number and the given columns, `predictions` the label.
 
-    Rows that were Label Studio's tasks (`known`) keep their `id` and `data`.
+    Rows that were Label Studio's tasks (`known`) keep their `id` and `data`; its configuration has `<Choices name=from_name toName=to_name>`.
     """
     blocks = explained.select(["row", "label", "probability", "why", "queue"]).to_batches(max_chunksize=_BLOCK)
     for row in (row for block in blocks for row in block.to_pylist()):
@@ -59,7 +54,7 @@ def tasks(
         yield identity | {"data": {**task.get("data", {}), **told, **carried}, "predictions": [said]}
 
 
-def tasks_of(run: Run) -> dict[int, dict[str, Any]]:
+def tasks_of(run: Run) -> dict[int, Task]:
     """The tasks of the Label Studio export whose votes a run learned from, by row; none where there was no such export."""
     rows = rows_by_item(run)
     path = Path(run.facts["asked"]["votes"]["path"]) if rows else Path()
@@ -78,7 +73,7 @@ def rows_by_item(run: Run) -> dict[str, int]:
     return {label_text(cell): row for row, cell in enumerate(cells)}
 
 
-def write_tasks(every: Iterator[dict[str, Any]], path: Path) -> None:
+def write_tasks(every: Iterator[Task], path: Path) -> None:
     """Write a list of tasks, one a line."""
     with written_beside(path) as file:
         file.write(b"[\n")
@@ -101,7 +96,7 @@ class Backend(ThreadingHTTPServer):
     def version(self) -> str:
         return f"oneof {self.review.id}"
 
-    def row_of(self, task: dict[str, Any]) -> int | None:
+    def row_of(self, task: Task) -> int | None:
         data = task.get("data")
         row = data.get("row") if isinstance(data, dict) else None
         if isinstance(row, int) and not isinstance(row, bool) and 0 <= row < len(self.review.labels):
