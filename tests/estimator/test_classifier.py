@@ -258,7 +258,7 @@ def test_counts_of_votes_are_taken_as_y():
     named = PartialLabelClassifier(**small).fit(data.x, frame)
     assert named.transduction_.tolist() == [list("abcd")[j] for j in by_counts.transduction_]
     with pytest.raises(
-        ValueError, match=r"prior must be numbers from 0 on \[300, 4\], a column per class; got shape \[300, 3\]"
+        ValueError, match=r"prior must be numbers from 0 on \[300, 4\], a column per class; got \[300, 3\]"
     ):
         PartialLabelClassifier().fit(data.x, votes > 0, prior=votes[:, :3])
 

@@ -11,11 +11,8 @@ import typer
 from oneof.cli.terminal import Told, say
 from oneof.version import __version__
 
-app = typer.Typer(
-    help="Learn classifiers from candidate labels: each example has a set of labels, and one of them is right.",
-    add_completion=False,
-    pretty_exceptions_enable=False,
-)
+_ABOUT = "Learn classifiers from candidate labels: each example has a set of labels, and one of them is right."
+app = typer.Typer(help=_ABOUT, add_completion=False, pretty_exceptions_enable=False)
 
 
 def _without_metavar(command: Callable[..., None]) -> Callable[..., None]:
@@ -28,10 +25,22 @@ def _without_metavar(command: Callable[..., None]) -> Callable[..., None]:
 
 
 logging.getLogger("oneof").addHandler(Told())
-_COMMANDS = (
-    "demo data votes inspect generate fit predict clean review label_studio report export tune table compare theory"
-)
-for name in _COMMANDS.split():
+_COMMANDS = [
+    "demo",
+    "data",
+    "votes",
+    "inspect",
+    "generate",
+    "fit",
+    "predict",
+    "clean",
+    "review",
+    "label_studio",
+    "report",
+    "export",
+    "tune",
+]
+for name in (*_COMMANDS, "table", "compare", "theory"):
     module = import_module(f"oneof.cli.{'review' if name == 'label_studio' else name}")
     app.command()(_without_metavar(getattr(module, name)))
 

@@ -73,9 +73,8 @@ def votes(
     if kind is Kind.wide and confidence is not None:
         raise ValueError(f"confidence must be left out for a wide table; got {confidence!r}. Use the long form.")
     if kind is Kind.long:
-        ballots = voting.read_long(
-            file, item=item, annotator=annotator, label=label, confidence=confidence, spelling=spelling
-        )
+        columns_of: dict[str, Any] = {"item": item, "annotator": annotator, "label": label, "confidence": confidence}
+        ballots = voting.read_long(file, spelling=spelling, **columns_of)
     elif kind is Kind.label_studio:
         ballots = voting.read_label_studio(file, from_name=from_name, confidence=confidence, spelling=spelling)
     else:

@@ -50,12 +50,9 @@ def warn_of_joined(labels: Any) -> None:
         parts = {part.strip() for text in set(joined) for part in re.split(r"[][(){},;|'\"]+", text)}
         alone = {text.strip() for text in set(texts) - set(joined)}
         if 2 * len(joined) > len(labels) or parts & alone - {""}:
-            got = (
-                f"{len(joined)} of {len(labels)} {what}, such as {joined[0][:60]!r}, and count as classes of their own"
-            )
-            _log.warning(
-                f"labels must be single labels or sets; {got}. {remedy}", stacklevel=4
-            )  # the line that calls fit
+            got = f"{len(joined)} of {len(labels)} {what}, such as {joined[0][:60]!r}"
+            told = f"labels must be single labels or sets; {got}, and count as classes of their own. {remedy}"
+            _log.warning(told, stacklevel=4)  # the line that calls fit
             return
 
 

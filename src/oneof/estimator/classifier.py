@@ -149,10 +149,9 @@ class PartialLabelClassifier(ClassifierFromSets):
             raise ValueError(f"n_trials must be at least 1; got {self.n_trials}.")
         said = {name: getattr(self, name) for name in (*Setting._fields, "mixup")}
         purify = None if self.purify is None else instance(self.purify, PURIFY, Purify, "purify")
-        space = space_for(
-            said, self.method, purify, self.learners, self.quick, kernel=SPACE.kernel if self.resolve_first else None,
-            members=self.n_trials, epochs=count(self.epochs, "epochs"), batch=count(self.batch_size, "batch_size"), noise=self.noise,
-        )  # fmt: skip
+        more: dict[str, Any] = {"members": self.n_trials, "noise": self.noise, "epochs": count(self.epochs, "epochs")}
+        more |= {"batch": count(self.batch_size, "batch_size"), "kernel": SPACE.kernel if self.resolve_first else None}
+        space = space_for(said, self.method, purify, self.learners, self.quick, **more)
         seed, title = seed_of(self.random_state), type(self).__name__ if self.verbose else None
         return Search(space, seed, self.rule, progress=title, device=self.device, processes=self.processes)
 

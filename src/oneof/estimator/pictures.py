@@ -91,10 +91,9 @@ def _array_pixels(X: NDArray[Any]) -> Pixels:
     channels = 1 if X.ndim == 3 else X.shape[3] if X.ndim == 4 else 0
     square = X.shape[1] == X.shape[2] and SMALLEST <= X.shape[1] <= LARGEST
     if X.dtype != np.uint8 or channels not in (1, 3) or not square:
-        raise ValueError(
-            f"X must be levels 0 to 255 (uint8) of square pictures, [n, side, side] or [n, side, side, 3], {SMALLEST} to {LARGEST} pixels "
-            f"a side; got {X.dtype} {list(X.shape)}. Files of any size are taken as they are: give a list of their names."
-        )
+        must = f"square pictures, [n, side, side] or [n, side, side, 3], {SMALLEST} to {LARGEST} pixels a side"
+        got = f"{X.dtype} {list(X.shape)}. Files of any size are taken as they are: give a list of their names"
+        raise ValueError(f"X must be levels 0 to 255 (uint8) of {must}; got {got}.")
     return Pixels("X", channels, X.shape[1])
 
 

@@ -94,14 +94,8 @@ def _written(
 def _facts(model: Model) -> dict[str, Any]:
     """What a reader of the file must know; what is empty is left out."""
     encoding = model.encoding
-    vectors = encoding.names[len(encoding.plain.names) :]
-    told = {
-        "classes": model.classes,
-        NUMBERS: list(encoding.numbers),
-        CATEGORIES: encoding.categories,
-        VECTORS: vectors,
-    }
-    told["made"] = encoding.made
+    told: dict[str, Any] = {"classes": model.classes, NUMBERS: list(encoding.numbers), CATEGORIES: encoding.categories}
+    told |= {VECTORS: encoding.names[len(encoding.plain.names) :], "made": encoding.made}
     return {name: lines for name, lines in told.items() if lines}
 
 

@@ -104,12 +104,8 @@ def gather_falls(fits: Sequence[Fit], sets: Mask, names: pa.Array) -> pa.ListArr
     starts = np.flatnonzero(np.diff(key[order], prepend=-1))
     counts = np.diff(np.append(starts, len(order)))
     middle = order[starts + (counts - 1) // 2]
-    columns = (
-        names.take(pa.array(label[middle])),
-        round[middle],
-        np.add.reduceat(margin[order], starts) / counts,
-        counts,
-    )
+    margins = np.add.reduceat(margin[order], starts) / counts
+    columns = (names.take(pa.array(label[middle])), round[middle], margins, counts)
     cast = [pa.array(column).cast(field.type) for column, field in zip(columns, FALL, strict=True)]
     return lists_of(row[middle], len(sets), pa.StructArray.from_arrays(cast, fields=list(FALL)))
 

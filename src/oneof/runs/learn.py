@@ -70,9 +70,7 @@ class Examples:
     gold: NDArray[np.intp] | None = None  # [n] true labels, -1 where unknown
     groups: Sequence[str] | None = None  # [n] rows of one group stay on one side of a split
     prior: NDArray[np.floating[Any]] | None = None  # [n, c] how much votes speak for each label
-    beside: labels.Judgement | None = (
-        None  # what is weighed beside the networks to resolve a row; None: the prior, if any
-    )
+    beside: labels.Judgement | None = None  # what is weighed beside the networks; None: the prior, if any
     votes: pa.Array | None = None  # [n] the votes themselves, for a person to read
     taught: NDArray[np.bool_] | None = None  # [n, c] sets to learn from in place of the candidates: people decided
     unbelieved: NDArray[np.bool_] | None = None  # [n] sets that teach nothing; None: found out
@@ -144,15 +142,9 @@ def learn(examples: Examples, asked: Search, *, train_on_gold: bool = False, how
     said = claim(judged := _judged(examples, seen, opinions, measuring))
     model = replace(ensemble.model.on_cpu(), calibration=calibrate(judged, said))
     purified = _purified(examples, names, found, resolved, seen, device)
-    chosen = plain_value([one._asdict() for one in found.chosen])
-    told = {
-        "seed": asked.seed,
-        "n": len(x),
-        "d": len(model.encoding.names),
-        "classes": names,
-        "features": model.encoding.names,
-    }
-    told |= {"chosen": chosen, "learners": model.learners, "rule": rule, "estimate": asdict(said)}
+    told = {"seed": asked.seed, "n": len(x), "d": len(model.encoding.names), "classes": names}
+    told |= {"features": model.encoding.names, "chosen": plain_value([one._asdict() for one in found.chosen])}
+    told |= {"learners": model.learners, "rule": rule, "estimate": asdict(said)}
     facts = {"format": FORMAT, "oneof": __version__, "torch": torch.__version__, **told}
     tried, left_out = found.tried + ensemble.tried, found.left_out + ensemble.left_out
     return Learned(model, purified, training_record(found.fits), tried, said, facts, left_out)

@@ -94,10 +94,10 @@ def train_on_pictures(
     plan = plan_for(how, asked.space, len(rows), pixels, device)
     images, dtype = x.reshape(-1, *pixels.shape), torch.bfloat16 if device.type == "cuda" else torch.float32
     splits = split_rows(rows, plan.parts, asked.groups, asked.seed + 1)
-    starts = asked.starts.get((), [])
+    starts = [*asked.starts.get((), []), *[None] * plan.networks]
     trials = [
-        Trial(seed_of(asked.seed, i), *splits[i % len(splits)], None, plan.lr, plan.weight_decay, start=start)
-        for i, start in zip(range(plan.networks), [*starts, *[None] * plan.networks], strict=False)
+        Trial(seed_of(asked.seed, i), *splits[i % len(splits)], None, plan.lr, plan.weight_decay, start=starts[i])
+        for i in range(plan.networks)
     ]
     some: Any = images[rows[:: max(1, len(rows) // 5000)]] / np.float32(255)  # some thousands tell enough of all
     mean, deviation = (tuple(one.tolist()) for one in (some.mean((0, 2, 3)), np.maximum(some.std((0, 2, 3)), 0.01)))
@@ -123,7 +123,5 @@ def check_for_pictures(space: Space, default: Space, time_limit: float | None) -
     """Refuse what only tables have."""
     open_ones = {name: getattr(default, name) for name in ("method", "purify", "members", "epochs")}
     if time_limit is not None or replace(space, **open_ones) != default:
-        wrong = (
-            "--learners, --quick, --settings and --time-limit are for tables; a network is trained on these pictures"
-        )
-        raise ValueError(f"{wrong}. Say --epochs and --networks, or embed them: --image-model NAME.")
+        fix = "Say --epochs and --networks, or embed them: --image-model NAME."
+        raise ValueError(f"--learners, --quick, --settings and --time-limit are for tables, not pictures. {fix}")

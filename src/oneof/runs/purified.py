@@ -65,10 +65,7 @@ def read_purified(cells: pa.Table, classes: Sequence[Any]) -> Purified:
     names = tuple(dict.fromkeys([*map(str, classes), *more]))
     known = pa.array(names, pa.string())
     gold = _codes(cells["gold"], known) if has_gold else None
-    probability, ask = (
-        np.asarray(cells["probability"].to_numpy(), dtype=np.float64),
-        np.asarray(cells["ask"].to_numpy()),
-    )
+    probability, ask = cells["probability"].to_numpy().astype(np.float64), cells["ask"].to_numpy()
     original, kept = (_sets(cells[name], known) for name in ("original", "kept"))
     return Purified(cells, names, original, kept, _codes(cells["label"], known), gold, probability, ask)
 

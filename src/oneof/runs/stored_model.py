@@ -185,9 +185,8 @@ def _member(part: dict[str, Any], own: dict[str, Tensor], d: int, c: int) -> Mem
     if pictures:
         return PictureMember(Stack(modules), part["network"], shape, own["scale"].to(device), own["offset"].to(device))
     origin = own["origin"].numpy() if "origin" in own else None
-    return Member(
-        Stack(modules), own.get("shift"), own.get("scale"), origin, None if ranks is None else Ranks(ranks.numpy())
-    )
+    knots = None if ranks is None else Ranks(ranks.numpy())
+    return Member(Stack(modules), own.get("shift"), own.get("scale"), origin, knots)
 
 
 def _arrays(learner: Learner) -> Iterator[tuple[str, NDArray[Any]]]:

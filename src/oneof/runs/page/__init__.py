@@ -27,9 +27,8 @@ def render_page(
     """The page of a run, as HTML: run.json, purified.parquet, training.json and rows.jsonl, and nothing else, decide it."""
     table = read_purified(purified, facts["classes"])
     script = _part("page.js")
-    made = Environment(
-        loader=PackageLoader("oneof.runs.page"), autoescape=True, undefined=StrictUndefined, lstrip_blocks=True
-    )
+    templates = PackageLoader("oneof.runs.page")
+    made = Environment(loader=templates, autoescape=True, undefined=StrictUndefined, lstrip_blocks=True)
     made.filters |= {"count": lambda number: f"{number:,}", "percent": _percent}
     return made.get_template("page.html").render(
         facts=facts, chosen_by=in_words(facts["rule"]), claimed=Claim(**facts["estimate"]).in_words.capitalize(),
