@@ -59,13 +59,9 @@ def votes(
     for source in filter(None, (file, map_file, taxonomy)):
         if out is not None and out.exists() and source.exists() and out.samefile(source):
             raise ValueError(f"out must be another file than those that are read; got {str(out)!r} for both.")
-    spelling = voting.Spelling(
-        separator=separator,
-        synonyms={} if map_file is None else voting.read_map(map_file),
-        normalise=normalise,
-        classes=None if classes is None else [name.strip() for name in classes.split(",")],
-        taxonomy=None if taxonomy is None else voting.read_taxonomy(taxonomy),
-    )
+    synonyms, tree = voting.read_map(map_file) if map_file else {}, voting.read_taxonomy(taxonomy) if taxonomy else None
+    known = None if classes is None else [name.strip() for name in classes.split(",")]
+    spelling = voting.Spelling(separator, synonyms, normalise, known, tree)
     if kind is None:
         is_json = file.name.lower().removesuffix(".gz").endswith(".json")
         exported = is_json and (from_name is not None or voting.is_label_studio(file))

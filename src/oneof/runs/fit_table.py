@@ -21,7 +21,7 @@ from oneof.purify import PURIFY
 from oneof.runs.examples import examples_of, look_at, read_voted, weigh_votes, with_answers
 from oneof.runs.folder import FACTS, Run, fingerprint, write_json
 from oneof.runs.learn import SPACE, Examples, learn, write_learned
-from oneof.runs.pictures import BY_SIZE, OnPictures, check_for_pictures
+from oneof.runs.pictures import BY_SIZE, OnPictures
 from oneof.runs.review.log import Log
 from oneof.runs.review.teach import Again
 from oneof.selection.learners import Trees
@@ -182,7 +182,10 @@ def _settled(file: Path, task: Task, time_limit: float | None, stream: bool | No
     if roles.image and not asked and not roles.image_model and weights_here(MODELS["image"]):
         roles = replace(roles, image_model=MODELS["image"])
     if roles.image and not roles.image_model:
-        check_for_pictures(task.space, SPACE, time_limit)
+        open_ones = {name: getattr(SPACE, name) for name in ("method", "purify", "members", "epochs")}
+        if time_limit is not None or replace(task.space, **open_ones) != SPACE:
+            fix = "Say --epochs and --networks, or embed them: --image-model NAME."
+            raise ValueError(f"--learners, --quick, --settings and --time-limit are for tables, not pictures. {fix}")
     return replace(task, roles=roles)
 
 

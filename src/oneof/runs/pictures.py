@@ -1,7 +1,7 @@
 """Networks trained on pictures: PRODEN with POP late in the training, each network leaving out rows that it is asked about afterwards."""
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -117,11 +117,3 @@ def late(epochs: int) -> Pop:
     interval, warm_up = max(1, epochs // 20), round(0.8 * epochs)
     events = len(range(warm_up, epochs, interval))
     return Pop(warm_up, interval, interval, True, 0.95, 0.1, 0.85 / max(1, round(0.8 * (events - 1))))
-
-
-def check_for_pictures(space: Space, default: Space, time_limit: float | None) -> None:
-    """Refuse what only tables have."""
-    open_ones = {name: getattr(default, name) for name in ("method", "purify", "members", "epochs")}
-    if time_limit is not None or replace(space, **open_ones) != default:
-        fix = "Say --epochs and --networks, or embed them: --image-model NAME."
-        raise ValueError(f"--learners, --quick, --settings and --time-limit are for tables, not pictures. {fix}")

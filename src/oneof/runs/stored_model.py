@@ -1,9 +1,9 @@
 """A model at rest: networks, trees and regressions as safetensors, everything else as JSON; no pickle, so a model from a stranger runs no code."""
 
-import hashlib
 import json
 import math
 from collections.abc import Iterator
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +58,7 @@ def save_model(model: Model, folder: Path) -> None:
     content = save(tensors | texts | arrays)
     sharpness = next((one.sharpness for one in model.others if isinstance(one, Regression)), 1.0)
     facts = {
-        "format": FORMAT, "oneof": __version__, "sha256": _sha256(content), "classes": model.classes,
+        "format": FORMAT, "oneof": __version__, "sha256": sha256(content).hexdigest(), "classes": model.classes,
         "members": [member.shape for member in model.members], "others": [one.kind for one in model.others],
         "shares": list(model.shares), "sharpness": sharpness, "encoding": model.encoding.to_json(), "calibration": model.calibration,
     }  # fmt: skip
@@ -72,11 +72,7 @@ def save_model(model: Model, folder: Path) -> None:
 def checksum(facts: dict[str, Any]) -> str:
     """Of everything else that model.json says."""
     said = {name: part for name, part in facts.items() if name != "checksum"}
-    return _sha256(json.dumps(said, sort_keys=True).encode())
-
-
-def _sha256(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()
+    return sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
 
 
 def load_model(folder: Path) -> Model:
@@ -92,7 +88,7 @@ def load_model(folder: Path) -> Model:
     misfit = first_misfit(facts, _FACTS) or _contradiction(facts)
     if misfit:
         raise _refused(folder / "model.json", f"be the file that was written; {misfit}")
-    sums = {"model.json": ("checksum", checksum(facts)), "model.safetensors": ("sha256", _sha256(content))}
+    sums = {"model.json": ("checksum", checksum(facts)), "model.safetensors": ("sha256", sha256(content).hexdigest())}
     for name, (written, found) in sums.items():
         if found != facts[written]:
             raise _refused(folder / name, "be the file that was written; it was changed")

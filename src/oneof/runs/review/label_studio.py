@@ -145,7 +145,8 @@ class Backend(ThreadingHTTPServer):
             row = self.row_of(task) if isinstance(task, dict) else None
             labels = tuple(dict.fromkeys(chosen_labels(annotation, self.names[0])))
             if row is not None and labels and not annotation.get("was_cancelled"):
-                self._keep(row, labels, annotation)
+                with self.review.lock:
+                    self.review.log.write(self._decision(row, labels, annotation))
         if action == "ANNOTATIONS_DELETED":
             gone = [f"label-studio-{one.get('id')}-" for one in asked.get("annotations") or []]
             with self.review.lock:
@@ -154,14 +155,13 @@ class Backend(ThreadingHTTPServer):
                         self.review.log.retract(decision.id, decision.who)
         return {"status": "ok"}
 
-    def _keep(self, row: int, labels: tuple[str, ...], annotation: dict[str, Any]) -> None:
-        with self.review.lock:
-            before = tuple(self.review.run.purified["original"][row].as_py())
-            kind = "none" if not set(labels) & set(before) else "set" if len(labels) > 1 else "label"
-            name = f"label-studio-{annotation.get('id')}-{annotation.get('updated_at')}"
-            said = labels[:1] if kind == "none" else tuple(label for label in labels if label in before)
-            told = (person(annotation), self.review.id, before, self.review.labels[row], "queue")
-            self.review.log.write(Decision(row, kind, said, *told, float(annotation.get("lead_time") or 0), name))
+    def _decision(self, row: int, labels: tuple[str, ...], annotation: dict[str, Any]) -> Decision:
+        before = tuple(self.review.run.purified["original"][row].as_py())
+        kind = "none" if not set(labels) & set(before) else "set" if len(labels) > 1 else "label"
+        name = f"label-studio-{annotation.get('id')}-{annotation.get('updated_at')}"
+        said = labels[:1] if kind == "none" else tuple(label for label in labels if label in before)
+        told = (person(annotation), self.review.id, before, self.review.labels[row], "queue")
+        return Decision(row, kind, said, *told, float(annotation.get("lead_time") or 0), name)
 
 
 class Handler(Answering):

@@ -100,7 +100,15 @@ class Review:
                 note = "The model has learned again since this page was shown; your answer is kept."
             before = tuple(self.run.purified["original"][row].as_py())
             labels = tuple(label.strip() for label in answer["labels"])
-            _check_labels(answer["kind"], labels, before)
+            fits = {
+                "label": len(labels) == 1 and labels[0] in before,
+                "set": 0 < len(set(labels)) <= len(before) and set(labels) <= set(before),
+                "none": len(labels) <= 1 and not {*labels} & {*before, ""} and all(len(one) <= 200 for one in labels),
+                "skip": not labels,
+            }
+            if not fits[answer["kind"]]:
+                got = f"got {list(labels)!r}. Choose again"
+                raise ValueError(f"labels must fit an answer of kind {answer['kind']!r}; {got}.")
             seen = (answer["run"], before, self.labels[row], answer["drawn"], answer["seconds"], answer["id"])
             self.log.write(Decision(row, answer["kind"], labels, who, *seen))
             self.offers.pop(row, None)
@@ -217,14 +225,3 @@ def agreement(standing: Iterable[Decision]) -> tuple[int, int]:
         if before is not one and (one.drawn == "repeat" or before.who != one.who):
             equal, pairs = equal + (before.label == one.label), pairs + 1
     return equal, pairs
-
-
-def _check_labels(kind: str, labels: tuple[str, ...], before: tuple[str, ...]) -> None:
-    fits = {
-        "label": len(labels) == 1 and labels[0] in before,
-        "set": 0 < len(set(labels)) <= len(before) and set(labels) <= set(before),
-        "none": len(labels) <= 1 and not set(labels) & {*before, ""} and all(len(label) <= 200 for label in labels),
-        "skip": not labels,
-    }[kind]
-    if not fits:
-        raise ValueError(f"labels must fit an answer of kind {kind!r}; got {list(labels)!r}. Choose again.")
