@@ -2,7 +2,6 @@
 
 import logging
 import sys
-from collections.abc import Callable
 from importlib import import_module
 from typing import Annotated, Any, NoReturn, get_args, get_type_hints
 
@@ -13,15 +12,6 @@ from oneof.version import __version__
 
 _ABOUT = "Learn classifiers from candidate labels: each example has a set of labels, and one of them is right."
 app = typer.Typer(help=_ABOUT, add_completion=False, pretty_exceptions_enable=False)
-
-
-def _without_metavar(command: Callable[..., None]) -> Callable[..., None]:
-    """Newer versions of typer would show flags as `--json <bool>`, though they take no value."""
-    command.__annotations__ = get_type_hints(command, include_extras=True)
-    for hint in command.__annotations__.values():
-        if get_args(hint)[:1] == (bool,):
-            get_args(hint)[1].metavar = ""
-    return command
 
 
 logging.getLogger("oneof").addHandler(Told())
@@ -41,8 +31,12 @@ _COMMANDS = [
     "tune",
 ]
 for name in (*_COMMANDS, "table", "compare", "theory"):
-    module = import_module(f"oneof.cli.{'review' if name == 'label_studio' else name}")
-    app.command()(_without_metavar(getattr(module, name)))
+    command = getattr(import_module(f"oneof.cli.{'review' if name == 'label_studio' else name}"), name)
+    command.__annotations__ = get_type_hints(command, include_extras=True)
+    for hint in command.__annotations__.values():
+        if get_args(hint)[:1] == (bool,):  # newer versions of typer would show flags as `--json <bool>`
+            get_args(hint)[1].metavar = ""
+    app.command()(command)
 
 # typer carries its own click in newer versions and uses the real one in older: this is ClickException of either
 UsageProblem: Any = typer.BadParameter.__mro__[2]
