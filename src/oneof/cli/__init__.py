@@ -12,25 +12,12 @@ from oneof.version import __version__
 
 _ABOUT = "Learn classifiers from candidate labels: each example has a set of labels, and one of them is right."
 app = typer.Typer(help=_ABOUT, add_completion=False, pretty_exceptions_enable=False)
-
-
 logging.getLogger("oneof").addHandler(Told())
-_COMMANDS = [
-    "demo",
-    "data",
-    "votes",
-    "inspect",
-    "generate",
-    "fit",
-    "predict",
-    "clean",
-    "review",
-    "label_studio",
-    "report",
-    "export",
-    "tune",
-]
-for name in (*_COMMANDS, "table", "compare", "theory"):
+_COMMANDS = (
+    "demo", "data", "votes", "inspect", "generate", "fit", "predict", "clean", "review", "label_studio", "report", "export",
+    "tune", "table", "compare", "theory",
+)  # fmt: skip
+for name in _COMMANDS:
     command = getattr(import_module(f"oneof.cli.{'review' if name == 'label_studio' else name}"), name)
     command.__annotations__ = get_type_hints(command, include_extras=True)
     for hint in command.__annotations__.values():

@@ -37,21 +37,7 @@ _FACTS = {
     "chosen": [dict], "learners": {str: NUMBER}, "asked": dict, "seconds": NUMBER,
 }  # fmt: skip
 _TRAINING = {"trials": int, "epochs": int, "columns": {str: [[(*NUMBER, NOTHING)]]}, "chosen": [int]}
-_COLUMNS = [
-    "row",
-    "original",
-    "kept",
-    "label",
-    "probability",
-    "margin",
-    "agreement",
-    "ask",
-    "outside",
-    "removed",
-    "trained",
-    "neighbours",
-    "gain",
-]
+_COLUMNS = "original kept label probability margin agreement ask outside removed trained neighbours gain distribution"
 
 
 @dataclass(frozen=True)
@@ -83,7 +69,7 @@ class Run:
             table = pq.ParquetFile(path).read()
         except (pa.ArrowException, FileNotFoundError) as error:
             raise _refused(path) from error
-        absent = next((name for name in (*_COLUMNS, "distribution") if name not in table.column_names), None)
+        absent = next((name for name in f"row {_COLUMNS}".split() if name not in table.column_names), None)
         if absent is not None:
             raise _refused(path, f"column {absent!r} is missing")
         if table.num_rows != self.facts["n"]:
