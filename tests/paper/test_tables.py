@@ -20,6 +20,7 @@ from scipy.io import savemat
 
 import oneof.paper.obtain as obtain_module
 from oneof.cli import main
+from oneof.cli.table import _seeds
 from oneof.data.named.catalogue import NAMED
 from oneof.methods import Proden
 from oneof.networks import Linear
@@ -452,3 +453,7 @@ def test_gains_obey_the_format(scores):
     assert text.startswith("% Settings chosen by")
     assert r"Lost & CC+POP & +2.60 &" in text
     assert text.endswith(r"\end{tabular}")
+
+
+def test_seeds_to_report_are_counted_from_a_hundred_and_a_range_says_others():
+    assert (_seeds("2"), _seeds("0-2")) == ((100, 101), (0, 1, 2))

@@ -111,9 +111,10 @@ def table(world) -> pa.Table:
     trained = trained_rows([fitted], 90)
     opinions, kept = ask_networks(model, x, sets, trained), kept_sets([fitted], sets)
     resolved = resolve(opinions, sets, kept)
-    evidence = find_evidence(x, resolved.distribution, resolved.ask)
+    neighbours, gain = find_evidence(x, resolved.distribution, resolved.ask)
     names = pa.array(NAMES)
-    return ensemble_table(resolved, sets, gather_falls([fitted], sets, names), trained.sum(0), evidence, names)
+    more = {"removed": gather_falls([fitted], sets, names), "trained": pa.array(trained.sum(0))}
+    return ensemble_table(resolved, sets, names, more | {"neighbours": neighbours, "gain": pa.array(gain)})
 
 
 def test_the_table_says_what_became_of_every_row(world):

@@ -2,49 +2,28 @@
 
 import logging
 import sys
-from collections.abc import Callable
+from importlib import import_module
 from typing import Annotated, Any, NoReturn, get_args, get_type_hints
 
 import typer
 
-from oneof.cli.clean import clean
-from oneof.cli.compare import compare
-from oneof.cli.data import data
-from oneof.cli.demo import demo
-from oneof.cli.export import export
-from oneof.cli.fit import fit
-from oneof.cli.generate import generate
-from oneof.cli.inspect import inspect
-from oneof.cli.predict import predict
-from oneof.cli.report import report
-from oneof.cli.review import label_studio, review
-from oneof.cli.table import table
 from oneof.cli.terminal import Told, say
-from oneof.cli.theory import theory
-from oneof.cli.tune import tune
-from oneof.cli.votes import votes
 from oneof.version import __version__
 
-app = typer.Typer(
-    help="Learn classifiers from candidate labels: each example has a set of labels, and one of them is right.",
-    add_completion=False,
-    pretty_exceptions_enable=False,
-)
-
-
-def _without_metavar(command: Callable[..., None]) -> Callable[..., None]:
-    """Newer versions of typer would show flags as `--json <bool>`, though they take no value."""
+_ABOUT = "Learn classifiers from candidate labels: each example has a set of labels, and one of them is right."
+app = typer.Typer(help=_ABOUT, add_completion=False, pretty_exceptions_enable=False)
+logging.getLogger("oneof").addHandler(Told())
+_COMMANDS = (
+    "demo", "data", "votes", "inspect", "generate", "fit", "predict", "clean", "review", "label_studio", "report", "export",
+    "tune", "table", "compare", "theory",
+)  # fmt: skip
+for name in _COMMANDS:
+    command = getattr(import_module(f"oneof.cli.{'review' if name == 'label_studio' else name}"), name)
     command.__annotations__ = get_type_hints(command, include_extras=True)
     for hint in command.__annotations__.values():
-        if get_args(hint)[:1] == (bool,):
+        if get_args(hint)[:1] == (bool,):  # newer versions of typer would show flags as `--json <bool>`
             get_args(hint)[1].metavar = ""
-    return command
-
-
-logging.getLogger("oneof").addHandler(Told())
-_COMMANDS = (demo, data, votes, inspect, generate, fit, predict, clean, review, label_studio, report, export, tune, table, compare, theory)  # fmt: skip
-for command in _COMMANDS:
-    app.command()(_without_metavar(command))
+    app.command()(command)
 
 # typer carries its own click in newer versions and uses the real one in older: this is ClickException of either
 UsageProblem: Any = typer.BadParameter.__mro__[2]
@@ -53,19 +32,14 @@ _GO_ON = ("data", "fit", "tune", "table", "compare")  # what these had done is k
 _INTERRUPTED = 130  # what newer versions of typer return for Ctrl-C, where older raise Abort
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
-        typer.echo(f"oneof {__version__}")
-        raise typer.Exit
-
-
 @app.callback(invoke_without_command=True)
 def _options(
     context: typer.Context,
-    version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.", metavar="")
-    ] = False,
+    version: Annotated[bool, typer.Option("--version", help="Show the version.", metavar="")] = False,
 ) -> None:
+    if version:
+        typer.echo(f"oneof {__version__}")
+        raise typer.Exit
     if context.invoked_subcommand is None:
         typer.echo(context.get_help())
 

@@ -43,21 +43,17 @@ def takes_roles(command: Callable[..., None]) -> Callable[..., None]:
     @wraps(command)
     def with_options(**given: Any) -> None:
         columns = {name: given.pop(name) for name in _OPTIONS}
-        command(roles=_roles(columns), **given)
+        said: dict[str, Any] = {name: tuple(one) if isinstance(one, list) else one for name, one in columns.items()}
+        said = {name: value for name, value in said.items() if value not in (None, ())}
+        for kind in ("text", "image"):
+            if f"{kind}_model" in said and kind not in said:
+                raise ValueError(f"--{kind}-model needs a column to embed. Say --{kind} COLUMN too.")
+        if "exclude" in said:
+            said.setdefault("candidates", None)
+        command(roles=Roles(**said), **given)
 
     required = [one for one in own if one.default is Parameter.empty]
     ordered = [*required, *options, *(one for one in own if one not in required)]
     with_options.__signature__ = signature(command).replace(parameters=ordered)  # type: ignore[attr-defined]
     with_options.__annotations__ = {one.name: one.annotation for one in ordered} | {"return": None}
     return with_options
-
-
-def _roles(given: dict[str, Any]) -> Roles:
-    said: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in given.items()}
-    said = {name: value for name, value in said.items() if value not in (None, ())}
-    for kind in ("text", "image"):
-        if f"{kind}_model" in said and kind not in said:
-            raise ValueError(f"--{kind}-model needs a column to embed. Say --{kind} COLUMN too.")
-    if "exclude" in said:
-        said.setdefault("candidates", None)
-    return Roles(**said)

@@ -29,9 +29,7 @@ def export(
     for path, ending, write, name in asked:
         difference = write(model, path)
         label = " and a label" if ending == ".onnx" else ""
-        say(
-            f"wrote {path}: columns as in the table to {len(model.classes)} probabilities{label}; "
-            f"{name} differs by {difference:.1g} at most"
-        )
+        made = f"columns as in the table to {len(model.classes)} probabilities{label}"
+        say(f"wrote {path}: {made}; {name} differs by {difference:.1g} at most")
     for line in model.encoding.made:
         say(f"{line}: make them before you ask the graph")

@@ -80,14 +80,11 @@ def fit(
     else:
         raise ValueError("fit needs FILE, or --from RUN, which brings table and settings along. Give one of them.")
     how: dict[str, Any] = {"cache": cache_dir, "memory": int(memory * 2**30), "processes": processes, "device": device}
-    how |= {
-        "time_limit": time_limit,
-        "stream": stream,
-        "say": lambda x: console.print(Text(bounded(x), style="yellow")),
-    }
+    how |= {"time_limit": time_limit, "stream": stream, "command": sys.argv, "progress": True}
+    how["say"] = lambda line: console.print(Text(bounded(line), style="yellow"))
     rank = crew_here(processes).rank
     try:
-        run = work(command=sys.argv, progress=True, **how)
+        run = work(**how)
     except (ValueError, TypeError, OSError) as error:
         if rank == 0 or isinstance(error, ChildProcessError):  # the first process may be the one that died
             raise

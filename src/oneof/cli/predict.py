@@ -54,9 +54,8 @@ def predict(
         found = prediction_table(said, model.classes, model.calibration, distribution=distribution, **asked)
         if read and read.fault:
             say(read.fault, err=True)
-            found = found.take(
-                pa.array(range(len(columns)), mask=~read.readable)
-            )  # of what is not seen nothing is said
+            seen = pa.array(range(len(columns)), mask=~read.readable)
+            found = found.take(seen)  # nothing is said of what is not seen
         for name, cells in read_columns_of(source, column or [], found.column_names).items():
             found = found.append_column(name, [cells])
         write_sheet(found, result)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -35,8 +35,11 @@ def table(
     deterministic: Annotated[bool, typer.Option("--deterministic", help="Give the same rows to the bit whenever they are run on one machine. Without it they may differ by rounding.")] = False,
 ) -> None:  # fmt: skip
     """Reproduce a table of the paper: run what is missing, and show ours beside the paper's. Stop it at any time; it resumes."""
+    from oneof.paper import tables
     from oneof.paper.data_sets import data_sets
     from oneof.paper.experiments import CHARACTERISTICS, TABLES
+    from oneof.paper.obtain_images import lacking, work_of
+    from oneof.storage.rows import read
 
     for what, given, known in (("format", form, FORMS), ("on", on, PLACES)):
         if given not in known:
@@ -52,25 +55,21 @@ def table(
         raise ValueError(f"table must be one of {numbers}; got {number}.")
     wanted = TABLES[number]
     names, systems = _names(datasets, wanted.datasets, "data set"), _names(methods, tuple(wanted.systems), "method")
-    asked = Asked(number, wanted, names, systems, _seeds(seeds), file.parent / "tiny" / file.name if tiny else file)
+    some = _seeds(seeds)
+    file = file.parent / "tiny" / file.name if tiny else file
     if not show:
         there = _there(wanted, names if datasets else None, data_dir)
-        _run(asked, there, tiny, data_dir, processes, device, on, deterministic)
+        todo = lacking(work_of(number, there, systems, some, tiny), file)
+        _run(todo, number, file, data_dir, processes, device, on, deterministic)
     if tiny:
-        typer.echo(f"It runs. These rows are in no table: {asked.rows.parent}.")
-    else:
-        _show(asked, form)
-
-
-class Asked(NamedTuple):
-    """What is asked for of a table."""
-
-    number: int
-    table: Table
-    names: tuple[str, ...]  # of data sets
-    systems: tuple[str, ...]
-    seeds: tuple[int, ...]
-    rows: Path
+        typer.echo(f"It runs. These rows are in no table: {file.parent}.")
+        return
+    files = [one for one in (file, file.with_name("images.jsonl")) if one.exists()]
+    scores = tables.scores_of(number, wanted, [row for one in files for row in read(one)], some)
+    typer.echo(tables.whole(number, wanted, tables.lines(number, wanted, scores, names, systems), form))
+    for rule in tables.HEADS:
+        if gains := tables.gains(wanted, scores, rule):
+            typer.echo(f"\n{tables.gains_text(gains, rule, form)}")
 
 
 def _names(given: str, known: tuple[str, ...], what: str) -> tuple[str, ...]:
@@ -98,14 +97,13 @@ def _seeds(given: str) -> tuple[int, ...]:
 
 
 def _run(
-    asked: Asked, there: list[str], tiny: bool, data_dir: Path | None, processes: int, device: str, on: str, deterministic: bool
+    todo: list[Any], number: int, file: Path, data_dir: Path | None, processes: int, device: str, on: str, deterministic: bool
 ) -> None:  # fmt: skip
     from oneof.paper.experiments import REAL
     from oneof.paper.obtain import Cell, obtain_all
-    from oneof.paper.obtain_images import lacking, obtain_images, work_of
+    from oneof.paper.obtain_images import obtain_images
     from oneof.storage.progress import bar
 
-    todo = lacking(work_of(asked.number, there, asked.systems, asked.seeds, tiny), asked.rows)
     if not todo:
         typer.echo("Nothing to run: all rows are there.", err=True)
         return
@@ -117,8 +115,8 @@ def _run(
         place = on_ray
     tables = [one for one in todo if isinstance(one, Cell) and one.dataset in REAL]
     started, trials = time.perf_counter(), sum(one.trials for one in todo)
-    here = obtain_all(tables, asked.rows, data_dir, processes, device, place=place, deterministic=deterministic)
-    images = obtain_images([one for one in todo if one not in tables], asked.number, asked.rows, data_dir, device)
+    here = obtain_all(tables, file, data_dir, processes, device, place=place, deterministic=deterministic)
+    images = obtain_images([one for one in todo if one not in tables], number, file, data_dir, device)
     with bar(f"{trials} trials", trials, True) as advance:
         for one in chain((cell for cell, _ in here), images):
             advance(one.dataset, one.trials)
@@ -137,22 +135,6 @@ def _there(wanted: Table, names: tuple[str, ...] | None, data_dir: Path | None) 
     folder = data_folder(data_dir)
     found = [name for name in wanted.datasets if folder and not missing(name, folder)]
     if not found:
-        raise ValueError(
-            "no data set of this table is there; give --data-dir or set ONEOF_DATA ('oneof data' says what is needed), or use --show."
-        )
+        fix = "Give --data-dir or set ONEOF_DATA ('oneof data' says what is needed), or use --show."
+        raise ValueError(f"no data set of this table is there. {fix}")
     return found
-
-
-def _show(asked: Asked, form: str) -> None:
-    from oneof.paper import tables
-    from oneof.storage.rows import read
-
-    number, wanted = asked.number, asked.table
-    files = [file for file in (asked.rows, asked.rows.with_name("images.jsonl")) if file.exists()]
-    scores = tables.scores_of(number, wanted, [row for file in files for row in read(file)], asked.seeds)
-    some = tables.lines(number, wanted, scores, asked.names, asked.systems)
-    typer.echo(tables.whole(number, wanted, some, form))
-    for rule in tables.HEADS:
-        gains = tables.gains(wanted, scores, rule)
-        if gains:
-            typer.echo(f"\n{tables.gains_text(gains, rule, form)}")

@@ -21,17 +21,10 @@ if TYPE_CHECKING:
 _FAR = 10  # annotators far from the rest that are shown
 
 
-class Kind(StrEnum):
-    long = "long"
-    wide = "wide"
-    label_studio = "label-studio"
-
-
-class Policy(StrEnum):
-    union = "union"
-    at_least = "at-least"
-    vaguest = "vaguest"
-    dawid_skene = "dawid-skene"
+Kind = StrEnum("Kind", {"long": "long", "wide": "wide", "label_studio": "label-studio"})
+Policy = StrEnum(
+    "Policy", {"union": "union", "at_least": "at-least", "vaguest": "vaguest", "dawid_skene": "dawid-skene"}
+)
 
 
 def votes(
@@ -66,13 +59,9 @@ def votes(
     for source in filter(None, (file, map_file, taxonomy)):
         if out is not None and out.exists() and source.exists() and out.samefile(source):
             raise ValueError(f"out must be another file than those that are read; got {str(out)!r} for both.")
-    spelling = voting.Spelling(
-        separator=separator,
-        synonyms={} if map_file is None else voting.read_map(map_file),
-        normalise=normalise,
-        classes=None if classes is None else [name.strip() for name in classes.split(",")],
-        taxonomy=None if taxonomy is None else voting.read_taxonomy(taxonomy),
-    )
+    synonyms, tree = voting.read_map(map_file) if map_file else {}, voting.read_taxonomy(taxonomy) if taxonomy else None
+    known = None if classes is None else [name.strip() for name in classes.split(",")]
+    spelling = voting.Spelling(separator, synonyms, normalise, known, tree)
     if kind is None:
         is_json = file.name.lower().removesuffix(".gz").endswith(".json")
         exported = is_json and (from_name is not None or voting.is_label_studio(file))
@@ -80,9 +69,8 @@ def votes(
     if kind is Kind.wide and confidence is not None:
         raise ValueError(f"confidence must be left out for a wide table; got {confidence!r}. Use the long form.")
     if kind is Kind.long:
-        ballots = voting.read_long(
-            file, item=item, annotator=annotator, label=label, confidence=confidence, spelling=spelling
-        )
+        columns_of: dict[str, Any] = {"item": item, "annotator": annotator, "label": label, "confidence": confidence}
+        ballots = voting.read_long(file, spelling=spelling, **columns_of)
     elif kind is Kind.label_studio:
         ballots = voting.read_label_studio(file, from_name=from_name, confidence=confidence, spelling=spelling)
     else:

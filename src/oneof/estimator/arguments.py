@@ -50,11 +50,9 @@ def warn_of_joined(labels: Any) -> None:
         parts = {part.strip() for text in set(joined) for part in re.split(r"[][(){},;|'\"]+", text)}
         alone = {text.strip() for text in set(texts) - set(joined)}
         if 2 * len(joined) > len(labels) or parts & alone - {""}:
-            _log.warning(
-                f"labels must be single labels or sets; {len(joined)} of {len(labels)} {what}, such as {str(joined[0])[:60]!r}, "
-                f"and count as classes of their own. {remedy}",
-                stacklevel=4,  # the line that calls fit
-            )
+            got = f"{len(joined)} of {len(labels)} {what}, such as {joined[0][:60]!r}"
+            told = f"labels must be single labels or sets; {got}, and count as classes of their own. {remedy}"
+            _log.warning(told, stacklevel=4)  # the line that calls fit
             return
 
 
@@ -92,8 +90,7 @@ def votes_for(prior: Any, n: int, c: int) -> NDArray[np.float64]:
     """The weights of labels [n, c] that a person gives beside the sets."""
     values = np.asarray(prior, dtype=np.float64)
     if values.shape != (n, c) or not (np.isfinite(values) & (values >= 0)).all():
-        got = f"got shape {list(values.shape)}"
-        raise ValueError(f"prior must be numbers from 0 on [{n}, {c}], a column per class; {got}.")
+        raise ValueError(f"prior must be numbers from 0 on [{n}, {c}], a column per class; got {list(values.shape)}.")
     return values
 
 
@@ -106,10 +103,8 @@ def gold_labels(gold: Any, classes: np.ndarray, n: int) -> NDArray[np.intp] | No
     number = {label: j for j, label in enumerate(classes.tolist())}
     strange = next((row for row, cell in enumerate(cells) if not is_missing(cell) and cell not in number), None)
     if strange is not None:
-        raise ValueError(
-            f"gold must hold labels that are in y, or None where unknown; row {strange} is {cells[strange]!r}. "
-            "Name it in classes= if it is in no set."
-        )
+        got = f"row {strange} is {cells[strange]!r}. Name it in classes= if it is in no set"
+        raise ValueError(f"gold must hold labels that are in y, or None where unknown; {got}.")
     return np.array([-1 if is_missing(cell) else number[cell] for cell in cells], dtype=np.intp)
 
 

@@ -125,6 +125,7 @@ class PartialLabelClassifier(ClassifierFromSets):
     verbose: bool = False
 
     def _rows(self, X: Any) -> tuple[NDArray[Any], Encoding, NDArray[np.bool_] | None]:
+        """Features [n, d], how they were made, and of pictures which could not be read."""
         if is_frame(X):
             validate_data(self, X, skip_check_array=True)  # the names of the columns
             self._precision: type = np.float32
@@ -146,18 +147,11 @@ class PartialLabelClassifier(ClassifierFromSets):
         """What is asked: everything that was not said is searched."""
         if self.n_trials < 1:
             raise ValueError(f"n_trials must be at least 1; got {self.n_trials}.")
-        space = space_for(
-            {name: getattr(self, name) for name in (*Setting._fields, "mixup")},
-            self.method,
-            None if self.purify is None else instance(self.purify, PURIFY, Purify, "purify"),
-            self.learners,
-            self.quick,
-            kernel=SPACE.kernel if self.resolve_first else None,
-            members=self.n_trials,
-            epochs=count(self.epochs, "epochs"),
-            batch=count(self.batch_size, "batch_size"),
-            noise=self.noise,
-        )
+        said = {name: getattr(self, name) for name in (*Setting._fields, "mixup")}
+        purify = None if self.purify is None else instance(self.purify, PURIFY, Purify, "purify")
+        more: dict[str, Any] = {"members": self.n_trials, "noise": self.noise, "epochs": count(self.epochs, "epochs")}
+        more |= {"batch": count(self.batch_size, "batch_size"), "kernel": SPACE.kernel if self.resolve_first else None}
+        space = space_for(said, self.method, purify, self.learners, self.quick, **more)
         seed, title = seed_of(self.random_state), type(self).__name__ if self.verbose else None
         return Search(space, seed, self.rule, progress=title, device=self.device, processes=self.processes)
 
@@ -173,8 +167,6 @@ class PartialLabelClassifier(ClassifierFromSets):
             return encoding.transform(columns)
         features: NDArray[Any] = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
         if features.shape[1] != len(encoding.names):
-            raise ValueError(
-                f"X must be a frame with the columns that were learned from; got an array of {features.shape[1]} numbers, of which "
-                f"{len(encoding.names)} features were made."
-            )
+            got = f"an array of {features.shape[1]} numbers, of which {len(encoding.names)} features were made"
+            raise ValueError(f"X must be a frame with the columns that were learned from; got {got}.")
         return features.astype(self._precision)

@@ -13,13 +13,12 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
 from oneof.candidates.read import read_known
-from oneof.data.encode import Encoding
 from oneof.estimator import arguments as given
 from oneof.metrics import approximated_accuracy
 from oneof.runs.accuracy import Claim
 from oneof.runs.explain import asking_order
 from oneof.runs.folder import Run
-from oneof.runs.learn import Examples, Learned, write_learned
+from oneof.runs.learn import Examples, write_learned
 from oneof.runs.model import Model
 from oneof.runs.purified import read_purified
 from oneof.runs.review.decided import decided_table
@@ -27,20 +26,10 @@ from oneof.storage.files import folder_beside
 
 
 class ClassifierFromSets(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """Fit, predict, save and ask; how rows become features, and what learns from them, is for each kind of rows to say."""
+    """Fit, predict, save and ask.
 
-    classes: Any
-
-    def _rows(self, X: Any) -> tuple[NDArray[Any], Encoding, NDArray[np.bool_] | None]:
-        """Features [n, d], how they were made, and of pictures which could not be read."""
-        raise NotImplementedError
-
-    def _learn(self, examples: Examples) -> Learned:
-        raise NotImplementedError
-
-    def _encoded(self, X: Any) -> NDArray[Any]:
-        """Features of new rows."""
-        raise NotImplementedError
+    Each kind of rows says how they become features (`_rows` of training, `_encoded` of new ones) and what learns from them (`_learn`).
+    """
 
     def fit(self, X: Any, y: Any, groups: Any = None, gold: Any = None, prior: Any = None) -> Self:
         """Train.

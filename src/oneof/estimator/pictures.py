@@ -1,7 +1,6 @@
 """The scikit-learn estimator for pictures: a network is trained on them."""
 
 import logging
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -61,8 +60,7 @@ class PartialLabelImageClassifier(ClassifierFromSets):
     verbose: bool = False
 
     def _rows(self, X: Any) -> tuple[NDArray[Any], Encoding, NDArray[np.bool_] | None]:
-        pixels = _array_pixels(X) if _is_array(X) else learn_pixels("X", _cells(X), Path())
-        read = _read(X, pixels)
+        read, pixels = _read(X)
         self.n_features_in_ = read.levels.shape[1]
         return read.levels, Encoding((), (), (), {}, (), pixels=(pixels,)), ~read.readable
 
@@ -73,39 +71,29 @@ class PartialLabelImageClassifier(ClassifierFromSets):
         return learn(examples, asked, how=OnPictures(self.network, self.views, self.networks))
 
     def _encoded(self, X: Any) -> NDArray[Any]:
-        (pixels,) = self.model_.encoding.pixels
-        return _read(X, pixels).levels
+        return _read(X, *self.model_.encoding.pixels)[0].levels
 
 
-def _is_array(X: Any) -> bool:
-    return isinstance(X, np.ndarray) and X.ndim > 2
-
-
-def _cells(X: Any) -> Sequence[Any]:
-    if isinstance(X, (str, bytes)) or not hasattr(X, "__len__"):
-        raise ValueError(f"X must be a list of files, or an array of pictures; got {type(X).__name__}.")
-    return [picture_cell(one) for one in X]
-
-
-def _array_pixels(X: NDArray[Any]) -> Pixels:
+def _read(X: Any, pixels: Pixels | None = None) -> tuple[PictureRows, Pixels]:
+    """Levels [n, d] of pictures for networks on such pixels; without these, on pixels that suit the pictures."""
+    if not isinstance(X, np.ndarray) or X.ndim < 3:
+        if isinstance(X, (str, bytes)) or not hasattr(X, "__len__"):
+            raise ValueError(f"X must be a list of files, or an array of pictures; got {type(X).__name__}.")
+        cells = [picture_cell(one) for one in X]
+        pixels = pixels or learn_pixels("X", cells, Path())
+        read = read_pictures(cells, pixels, Path())
+        if read.fault:
+            _log.warning(read.fault, stacklevel=4)
+        return read, pixels
     channels = 1 if X.ndim == 3 else X.shape[3] if X.ndim == 4 else 0
     square = X.shape[1] == X.shape[2] and SMALLEST <= X.shape[1] <= LARGEST
     if X.dtype != np.uint8 or channels not in (1, 3) or not square:
-        raise ValueError(
-            f"X must be levels 0 to 255 (uint8) of square pictures, [n, side, side] or [n, side, side, 3], {SMALLEST} to {LARGEST} pixels "
-            f"a side; got {X.dtype} {list(X.shape)}. Files of any size are taken as they are: give a list of their names."
-        )
-    return Pixels("X", channels, X.shape[1])
-
-
-def _read(X: Any, pixels: Pixels) -> PictureRows:
-    """Levels [n, d] of pictures for networks on such pixels."""
-    if not _is_array(X):
-        read = read_pictures(_cells(X), pixels, Path())
-        if read.fault:
-            _log.warning(read.fault, stacklevel=4)
-        return read
-    if _array_pixels(X).shape != pixels.shape:
-        raise ValueError(f"X must hold pictures as in training, {pixels.shape}; got {_array_pixels(X).shape}.")
-    channels_first = X.reshape(len(X), pixels.side, pixels.side, -1).transpose(0, 3, 1, 2)
-    return PictureRows(np.ascontiguousarray(channels_first).reshape(len(X), -1), np.ones(len(X), dtype=bool), None)
+        must = f"square pictures, [n, side, side] or [n, side, side, 3], {SMALLEST} to {LARGEST} pixels a side"
+        got = f"{X.dtype} {list(X.shape)}. Files of any size are taken as they are: give a list of their names"
+        raise ValueError(f"X must be levels 0 to 255 (uint8) of {must}; got {got}.")
+    own = Pixels("X", channels, X.shape[1])
+    if pixels and own.shape != pixels.shape:
+        raise ValueError(f"X must hold pictures as in training, {pixels.shape}; got {own.shape}.")
+    channels_first = X.reshape(len(X), own.side, own.side, -1).transpose(0, 3, 1, 2)
+    levels = np.ascontiguousarray(channels_first).reshape(len(X), -1)
+    return PictureRows(levels, np.ones(len(X), dtype=bool), None), own

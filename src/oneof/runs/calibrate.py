@@ -19,36 +19,44 @@ def calibrate(judged: Judged, claim: Claim) -> dict[str, Any]:
     """
     if claim.verdict != "interval":
         return {"by": "nothing", "reason": claim.reason, "rows": 0, "accuracy": [], "scores": []}
-    gold = claim.by == "gold labels"
-    used = judged.known if gold else judged.speaking
-    curves = {"accuracy": _accuracy_above(used, gold), "scores": _scores(used, gold)}
-    return {"by": claim.by, "reason": claim.reason, "rows": len(used.gold), **curves}
+    used = judged.known if claim.by == "gold labels" else judged.speaking
+    least, scores = _by_gold(used) if claim.by == "gold labels" else _by_sets(used)
+    sure, m = np.sort(used.sure)[::-1], len(used.gold)
+    at = np.unique(np.linspace(min(20, m) - 1, m - 1, _LEVELS).astype(int))  # at least 20 rows above
+    accuracy = [[float(sure[i]), float(least[i])] for i in at[::-1]]
+    return {"by": claim.by, "reason": claim.reason, "rows": m, "accuracy": accuracy, "scores": scores.tolist()}
 
 
-def _accuracy_above(judged: Judged, gold: bool) -> list[list[float]]:
-    """[probability, least accuracy of the rows that have at least it], for rising probabilities with at least 20 rows above."""
-    order = np.argsort(-judged.sure, kind="stable")
-    count = np.arange(1, len(order) + 1)
-    if gold:
-        right = np.cumsum((judged.probabilities.argmax(1) == judged.gold)[order])
-        least = beta.ppf(_UNSURE, np.maximum(right, 1e-9), count - right + 1)
-    else:
-        by_chance = chance(judged.candidates)
-        excess, weight = (np.cumsum(part[order]) for part in (judged.covered - by_chance, 1 - by_chance))
-        share = (excess / np.maximum(weight, 1e-9)).clip(0, 1)
-        least = (share - 1.3 * np.sqrt(share * (1 - share) / weight.clip(1)) - 0.5 / count).clip(min=0)
-    at = np.unique(np.linspace(min(20, len(order)) - 1, len(order) - 1, _LEVELS).astype(int))
-    return [[float(judged.sure[order[i]]), float(least[i])] for i in at[::-1]]
+def _by_gold(judged: Judged) -> tuple[Floats, Floats]:
+    """The least accuracy of the surest k rows, for k from 1 on; and quantiles of 1 - p(true label)."""
+    order, count = np.argsort(-judged.sure, kind="stable"), np.arange(1, len(judged.gold) + 1)
+    right = np.cumsum((judged.probabilities.argmax(1) == judged.gold)[order])
+    missing = 1 - judged.probabilities[np.arange(len(judged.gold)), judged.gold]
+    least = beta.ppf(_UNSURE, np.maximum(right, 1e-9), count - right + 1)
+    return least, np.quantile(missing, np.linspace(0, 1, _LEVELS + 1), method="higher")
+
+
+def _by_sets(judged: Judged) -> tuple[Floats, Floats]:
+    """The same without gold labels: every candidate counts as the true one, as far as the networks believe in it."""
+    order, by_chance = np.argsort(-judged.sure, kind="stable"), chance(judged.candidates)
+    excess, weight = (np.cumsum(part[order]) for part in (judged.covered - by_chance, 1 - by_chance))
+    share = (excess / np.maximum(weight, 1e-9)).clip(0, 1)
+    least = share - 1.3 * np.sqrt(share * (1 - share) / weight.clip(1)) - 0.5 / np.arange(1, len(order) + 1)
+    inside = judged.probabilities * judged.candidates
+    belief = (inside / np.maximum(inside.sum(1, keepdims=True), 1e-30)).ravel()
+    score = (1 - judged.probabilities).ravel()
+    order = np.argsort(score)
+    mass = np.cumsum(belief[order]) / belief.sum()
+    at = np.searchsorted(mass, np.linspace(0, 1, _LEVELS + 1)).clip(max=len(order) - 1)
+    return least.clip(min=0), score[order][at]
 
 
 def _check(calibration: dict[str, Any], name: str, what: str, wished: float) -> None:
     if not 0 < wished < 1:
         raise ValueError(f"{name} between 0 and 1; got {wished}.")
     if calibration["by"] == "nothing":
-        raise ValueError(
-            f"{what} must be known before it can be wished for; this run does not show it: {calibration['reason']}. "
-            "Label the rows in its sample.csv and fit again with --gold-file."
-        )
+        why = f"this run does not show it: {calibration['reason']}"
+        raise ValueError(f"{what} must be known; {why}. Label the rows in its sample.csv and fit with --gold-file.")
 
 
 def threshold(calibration: dict[str, Any], wished: float) -> float:
@@ -57,26 +65,9 @@ def threshold(calibration: dict[str, Any], wished: float) -> float:
     reached = [probability for probability, accuracy in calibration["accuracy"] if accuracy >= wished]
     if not reached:
         best = max((accuracy for _, accuracy in calibration["accuracy"]), default=0.0)
-        raise ValueError(
-            f"accuracy must be one that this model reaches on some rows; {wished} is above its best, {best:.3f} "
-            f"(by {calibration['by']}). Wish for less, or give more gold labels."
-        )
+        got = f"{wished} is above its best, {best:.3f} (by {calibration['by']})"
+        raise ValueError(f"accuracy must be one that this model reaches on some rows; {got}. Wish for less.")
     return float(min(reached))
-
-
-def _scores(judged: Judged, gold: bool) -> list[float]:
-    """Quantiles of 1 - p(true label). Without gold labels every candidate counts, as far as the networks believe in it."""
-    levels = np.linspace(0, 1, _LEVELS + 1)
-    if gold:
-        missing = 1 - judged.probabilities[np.arange(len(judged.gold)), judged.gold]
-        return [float(value) for value in np.quantile(missing, levels, method="higher")]
-    inside = judged.probabilities * judged.candidates
-    weight = (inside / np.maximum(inside.sum(1, keepdims=True), 1e-30)).ravel()
-    score = (1 - judged.probabilities).ravel()
-    order = np.argsort(score)
-    mass = np.cumsum(weight[order]) / weight.sum()
-    at = np.searchsorted(mass, levels).clip(max=len(order) - 1)
-    return [float(value) for value in score[order][at]]
 
 
 def prediction_sets(calibration: dict[str, Any], probabilities: Floats, coverage: float) -> Mask:

@@ -107,14 +107,11 @@ def weigh_votes(examples: Examples, voted: Voted, space: Space, seed: int) -> tu
     if voted.stars:
         gold = np.full(len(examples.x), -1) if gold is None else gold.copy()
         gold[list(voted.stars)] = [place[label] for label in voted.stars.values()]
-    weighed = replace(
-        examples,
-        gold=gold,
-        candidates=Candidates(spread(found.candidates, columns, len(classes), False), classes),
-        prior=spread(found.prior, columns, len(classes)),
-        beside=Judgement(found.said, found.opinion, found.judges).over(columns, len(classes)),
-        votes=counted(voted.votes, voted.item),
-    )
+    candidates = Candidates(spread(found.candidates, columns, len(classes), False), classes)
+    prior = spread(found.prior, columns, len(classes))
+    beside = Judgement(found.said, found.opinion, found.judges).over(columns, len(classes))
+    votes = counted(voted.votes, voted.item)
+    weighed = replace(examples, gold=gold, candidates=candidates, prior=prior, beside=beside, votes=votes)
     return weighed, narrowed(space, found), people_of(voted.votes, found)
 
 
@@ -125,10 +122,7 @@ def people_of(votes: Votes, found: VotePrior) -> dict[str, Any]:
     accuracy = (right / np.maximum(count, 1)).round(4).tolist()
     order = np.argsort(-count, kind="stable")
     people = [{"annotator": votes.annotators[a], "votes": int(count[a]), "accuracy": accuracy[a]} for a in order]
-    return {
-        "items": len(votes.items),
-        "votes": len(votes.item),
-        "annotators": people,
-        "mistakes": [one._asdict() for one in mistakes(votes, found.joint.posterior)],
-        "chosen": found.joint.tried[0] if found.joint.tried else {},
-    }
+    taken = [one._asdict() for one in mistakes(votes, found.joint.posterior)]
+    chosen = found.joint.tried[0] if found.joint.tried else {}
+    told = {"items": len(votes.items), "votes": len(votes.item), "annotators": people}
+    return told | {"mistakes": taken, "chosen": chosen}

@@ -32,20 +32,15 @@ def export_onnx(model: Model, path: Path) -> float:
     """
     model.check_portable()
     onnx, runtime = (load_package(name, "export") for name in ("onnx", "onnxruntime"))
-    columns, buffer = _some_columns(model), io.BytesIO()
+    (columns, x), buffer = _some_columns(model), io.BytesIO()
     given = _as_tensors(model.encoding, columns)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the older exporter, which needs no further package, announces its age
         torch.onnx.export(
-            Portable(model).eval(),
-            (),
-            buffer,  # type: ignore[arg-type]  # the older exporter takes any file
-            kwargs=given,
-            input_names=list(given),
-            output_names=["probabilities"],
+            Portable(model).eval(), (), buffer,  # type: ignore[arg-type]  # the older exporter takes any file
+            kwargs=given, input_names=list(given), output_names=["probabilities"], dynamo=False,
             dynamic_axes={name: {0: "n"} for name in (*given, "probabilities")},
-            dynamo=False,
-        )
+        )  # fmt: skip
     graph = onnx.load_from_string(buffer.getvalue())
     if CATEGORIES in columns:
         _take_text(onnx, graph, model.encoding)
@@ -53,7 +48,7 @@ def export_onnx(model: Model, path: Path) -> float:
     onnx.helper.set_model_props(graph, {name: "\n".join(lines) for name, lines in _facts(model).items()})
     content = graph.SerializeToString()
     session = runtime.InferenceSession(content, providers=["CPUExecutionProvider"])
-    return _written(path, content, model, columns, session.run(None, columns)[0])
+    return _written(path, content, model, x, session.run(None, columns)[0])
 
 
 def export_torch(model: Model, path: Path) -> float:
@@ -63,7 +58,7 @@ def export_torch(model: Model, path: Path) -> float:
     which the extra file `oneof.json` lists beside `classes`; -1 for any other. It gives probabilities.
     """
     model.check_portable()
-    columns, buffer = _some_columns(model), io.BytesIO()
+    (columns, x), buffer = _some_columns(model), io.BytesIO()
     given = _as_tensors(model.encoding, columns)
     shapes = {name: {0: torch.export.Dim("n")} for name in given}
     with torch.no_grad(), warnings.catch_warnings():
@@ -72,20 +67,17 @@ def export_torch(model: Model, path: Path) -> float:
         torch.export.save(program, buffer, extra_files={FACTS: json.dumps(_facts(model), ensure_ascii=False)})
         buffer.seek(0)
         found = torch.export.load(buffer).module()(**given)
-    return _written(path, buffer.getvalue(), model, columns, found.numpy())
+    return _written(path, buffer.getvalue(), model, x, found.numpy())
 
 
-def _written(
-    path: Path, content: bytes, model: Model, columns: dict[str, NDArray[Any]], found: NDArray[np.float32]
-) -> float:
-    """Write the content, if it has found what the model says of these columns; the largest difference."""
+def _written(path: Path, content: bytes, model: Model, x: NDArray[Any], found: NDArray[np.float32]) -> float:
+    """Write the content, if it has found what the model says of these features; the largest difference."""
     with torch.backends.cudnn.flags(enabled=False):  # on a GPU it would round to TF32
-        said = model.probabilities(_features(model.encoding, columns))
+        said = model.probabilities(x)
     difference = float(np.abs(found - said).max())
     if not difference <= TOLERANCE:
-        raise ValueError(
-            f"the exported model must give the model's probabilities to {TOLERANCE}; it differs by {difference:.2g}. Nothing was written."
-        )
+        got = f"it differs by {difference:.2g}, and was not written"
+        raise ValueError(f"the exported model must give the model's probabilities to {TOLERANCE}; {got}.")
     with written_beside(path) as file:
         file.write(content)
     return difference
@@ -94,14 +86,8 @@ def _written(
 def _facts(model: Model) -> dict[str, Any]:
     """What a reader of the file must know; what is empty is left out."""
     encoding = model.encoding
-    vectors = encoding.names[len(encoding.plain.names) :]
-    told = {
-        "classes": model.classes,
-        NUMBERS: list(encoding.numbers),
-        CATEGORIES: encoding.categories,
-        VECTORS: vectors,
-    }
-    told["made"] = encoding.made
+    told: dict[str, Any] = {"classes": model.classes, NUMBERS: list(encoding.numbers), CATEGORIES: encoding.categories}
+    told |= {VECTORS: encoding.names[len(encoding.plain.names) :], "made": encoding.made}
     return {name: lines for name, lines in told.items() if lines}
 
 
@@ -109,16 +95,6 @@ def _as_tensors(encoding: Encoding, columns: dict[str, NDArray[Any]]) -> dict[st
     words = columns.get(CATEGORIES)
     numbers = columns if words is None else columns | {CATEGORIES: codes(encoding, words)}
     return {name: torch.from_numpy(values) for name, values in numbers.items()}
-
-
-def _features(encoding: Encoding, columns: dict[str, NDArray[Any]]) -> NDArray[Any]:
-    """What predicting makes of such columns."""
-    n = len(next(iter(columns.values())))
-    words = dict(zip(encoding.categories, columns.get(CATEGORIES, np.empty((n, 0))).T.tolist(), strict=True))
-    numbers = columns.get(NUMBERS, np.empty((n, 0), dtype=np.float32))
-    made = encoding.plain.transform(Columns("the check", numbers, list(encoding.numbers), words))
-    vectors = columns.get(VECTORS)
-    return made if vectors is None else vectors if not made.size else np.hstack([made, vectors], dtype=np.float32)
 
 
 def _take_text(onnx: Any, graph: Any, encoding: Encoding) -> None:
@@ -150,16 +126,19 @@ def _name_label(onnx: Any, graph: Any, classes: list[str]) -> None:
     graph.graph.output.append(make.make_tensor_value_info("label", onnx.TensorProto.STRING, ["n"]))
 
 
-def _some_columns(model: Model) -> dict[str, NDArray[Any]]:
-    """Columns like those of training, with gaps and with values that training had not."""
+def _some_columns(model: Model) -> tuple[dict[str, NDArray[Any]], NDArray[Any]]:
+    """Columns like those of training, with gaps and with values that training had not; and the features that they make."""
     encoding, features = model.encoding, _rows(model)
     rng, n = np.random.default_rng(0), len(features)
     numbers = features[:, : len(encoding.numbers)].copy()
     numbers[rng.random(numbers.shape) < 0.2] = np.nan
     words = [rng.choice([*values, "never seen"], n) for values in encoding.categories.values()]
     vectors = features[:, len(encoding.plain.names) :]
+    told = dict(zip(encoding.categories, map(list, words), strict=True))
+    made = encoding.plain.transform(Columns("the check", numbers, list(encoding.numbers), told))
     columns = {NUMBERS: numbers, CATEGORIES: np.array(words, dtype=object).T, VECTORS: vectors}
-    return {name: values for name, values in columns.items() if values.size}
+    given = {name: values for name, values in columns.items() if values.size}
+    return given, np.hstack([made, vectors], dtype=np.float32)
 
 
 def _rows(model: Model, n: int = 64) -> NDArray[np.float32]:

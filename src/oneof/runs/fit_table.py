@@ -21,7 +21,7 @@ from oneof.purify import PURIFY
 from oneof.runs.examples import examples_of, look_at, read_voted, weigh_votes, with_answers
 from oneof.runs.folder import FACTS, Run, fingerprint, write_json
 from oneof.runs.learn import SPACE, Examples, learn, write_learned
-from oneof.runs.pictures import BY_SIZE, OnPictures, check_for_pictures
+from oneof.runs.pictures import BY_SIZE, OnPictures
 from oneof.runs.review.log import Log
 from oneof.runs.review.teach import Again
 from oneof.selection.learners import Trees
@@ -36,6 +36,7 @@ from oneof.training.processes import check_rows, crew_here
 from oneof.version import __version__
 from oneof.votes.opening import VotesFile
 
+Say = Callable[[str], None]
 ASKED = "asked.json"  # in the checkpoint: what the run was asked for
 LOCK = "lock"  # there too: held while a process is at work
 PIXELS = "pixels.part"  # there too: levels of pictures that are not held in memory; a .npy file
@@ -67,9 +68,9 @@ def fit_table(
     device: str = "auto",  # "cpu", "cuda"; "auto": the GPU, if there is one, for pictures and large tables; no part of the task
     time_limit: float | None = None,  # seconds of learning, about; such a run is not resumed within a stage
     stream: bool
-    | None = None,  # keep pixels of pictures in a file of the run; None: where they take half of what is free
+    | None = None,  # keep levels of pictures in a file of the run; None: where they take half of what is free
     progress: bool = False,  # show bars in a terminal
-    say: Callable[[str], None] = lambda text: None,  # called with a line for a person, as things become known
+    say: Say = lambda text: None,  # called with a line for a person, as things become known
     again: Again | None = None,  # an earlier run of the same task, and what people decided about it: see `fit_again`
 ) -> Run:
     """Learn from a table, or from a folder of pictures whose subfolders are named by candidates, and write the run folder `out`.
@@ -87,18 +88,13 @@ def fit_table(
     if isinstance(examples.x, np.memmap):
         levels = np.load(out / "checkpoint" / PIXELS, mmap_mode="c")
         examples = replace(examples, x=levels.reshape(len(levels), -1))
+    starts = again.search(len(examples.candidates.classes)) if again else {}
+    checkpoint = out / "checkpoint" / "search" if time_limit is None else None
+    until, title = None if time_limit is None else time.monotonic() + time_limit, "fit" if progress else None
     asked = Search(
-        space=space,
-        seed=task.seed,
-        rule=task.rule,
-        progress="fit" if progress else None,
-        checkpoint=out / "checkpoint" / "search" if time_limit is None else None,
-        until=None if time_limit is None else time.monotonic() + time_limit,
-        memory=memory,
-        device=device,
-        processes=processes,
-        **(again.search(len(examples.candidates.classes)) if again else {}),
-    )
+        space, task.seed, task.rule, progress=title, checkpoint=checkpoint, until=until, memory=memory, device=device,
+        processes=processes, **starts,
+    )  # fmt: skip
     with ExitStack() as held:
         crew.told(partial(held.enter_context, alone(out / "checkpoint" / LOCK, str(out))))
         learned = learn(examples, asked, train_on_gold=task.train_on_gold, how=task.pictures)
@@ -114,9 +110,8 @@ def fit_again(folder: Path, out: Path, **how: Any) -> Run:
     run = Run.open(folder)
     file = Path(run.facts["file"])
     if run.facts["asked"].get("kind") != "Task" or not file.exists() or fingerprint(file) != run.facts["fingerprint"]:
-        raise ValueError(
-            f"--from needs the table that {folder} was learned from, unchanged; {file} is gone or another."
-        )
+        gone = f"{file} is gone or another"
+        raise ValueError(f"--from needs the table that {folder} was learned from, unchanged; {gone}.")
     known = (Task, Roles, OnPictures, VotesFile, Space, Kernel, Trees, SGD, *PURIFY.values(), *METHODS.values())
     asked = run.facts["asked"] | {"answers": None}  # the run's gold labels are in its table
     task: Task = restored(asked, {kind.__name__: kind for kind in known})
@@ -132,7 +127,7 @@ def _make_ready(
     task: Task,
     cache: Path | None,
     processes: int,
-    say: Callable[[str], None],
+    say: Say,
     again: Again | None,
     stream: bool | None,
 ) -> tuple[Examples, Space, dict[str, Any]] | None:
@@ -182,13 +177,15 @@ def _settled(file: Path, task: Task, time_limit: float | None, stream: bool | No
     if file.is_dir() and not roles.image:
         roles = replace(roles, image=(FILE,))
     if asked and (roles.image_model or not roles.image):
-        raise ValueError(
-            "--network, --views and --stream are for pictures that a network is trained on. Say --image COLUMN, and no --image-model."
-        )
+        fix = "Say --image COLUMN, and no --image-model."
+        raise ValueError(f"--network, --views and --stream are for pictures that a network is trained on. {fix}")
     if roles.image and not asked and not roles.image_model and weights_here(MODELS["image"]):
         roles = replace(roles, image_model=MODELS["image"])
     if roles.image and not roles.image_model:
-        check_for_pictures(task.space, SPACE, time_limit)
+        open_ones = {name: getattr(SPACE, name) for name in ("method", "purify", "members", "epochs")}
+        if time_limit is not None or replace(task.space, **open_ones) != SPACE:
+            fix = "Say --epochs and --networks, or embed them: --image-model NAME."
+            raise ValueError(f"--learners, --quick, --settings and --time-limit are for tables, not pictures. {fix}")
     return replace(task, roles=roles)
 
 

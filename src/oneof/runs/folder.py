@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import hashlib
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -28,25 +28,16 @@ from oneof.storage.sheets import write_sheet
 
 FACTS, PURIFIED, TRAINING, ROWS = "run.json", "purified.parquet", "training.json", "rows.jsonl"
 SAMPLE_CSV = "sample.csv"  # rows to label, drawn at random: fifty labels show how often the model is right on all
+_ESTIMATE = {"verdict": {"interval", "bound", "nothing learned"}, "value": (*NUMBER, NOTHING), "by": str, "reason": str}
 _FACTS = {
     **dict.fromkeys(("format", "seed", "n", "d"), int),
     **dict.fromkeys(("oneof", "torch", "file", "fingerprint", "rule"), str),
     **{name: [str] for name in ("command", "classes", "features", "warnings")},
-    "chosen": [dict],
-    "learners": {str: NUMBER},
-    "estimate": {
-        "verdict": {"interval", "bound", "nothing learned"},
-        "value": (*NUMBER, NOTHING),
-        **dict.fromkeys(("low", "high", "bound", "covering"), NUMBER),
-        **dict.fromkeys(("by", "reason"), str),
-    },
-    "asked": dict,
-    "seconds": NUMBER,
-}
+    "estimate": _ESTIMATE | dict.fromkeys(("low", "high", "bound", "covering"), NUMBER),
+    "chosen": [dict], "learners": {str: NUMBER}, "asked": dict, "seconds": NUMBER,
+}  # fmt: skip
 _TRAINING = {"trials": int, "epochs": int, "columns": {str: [[(*NUMBER, NOTHING)]]}, "chosen": [int]}
-_COLUMNS = (
-    "row original kept label probability margin agreement ask outside removed trained neighbours gain distribution"
-)
+_COLUMNS = "original kept label probability margin agreement ask outside removed trained neighbours gain distribution"
 
 
 @dataclass(frozen=True)
@@ -66,9 +57,8 @@ class Run:
             raise ValueError(f"the run in {folder} must be finished; it was stopped. Repeat its command to go on.")
         facts = _read(folder / FACTS, _FACTS)
         if facts["format"] != FORMAT:
-            raise ValueError(
-                f"{folder} must be a run of format {FORMAT}; it has {facts['format']}, of oneof {facts['oneof']}. Read it with that version."
-            )
+            got = f"it has {facts['format']}, of oneof {facts['oneof']}. Read it with that version"
+            raise ValueError(f"{folder} must be a run of format {FORMAT}; {got}.")
         return cls(folder, facts)
 
     @cached_property
@@ -78,12 +68,12 @@ class Run:
         try:
             table = pq.ParquetFile(path).read()
         except (pa.ArrowException, FileNotFoundError) as error:
-            raise _damaged(path) from error
-        absent = next((name for name in _COLUMNS.split() if name not in table.column_names), None)
+            raise _refused(path) from error
+        absent = next((name for name in f"row {_COLUMNS}".split() if name not in table.column_names), None)
         if absent is not None:
-            raise _other(path, f"column {absent!r} is missing")
+            raise _refused(path, f"column {absent!r} is missing")
         if table.num_rows != self.facts["n"]:
-            raise _other(path, f"it has {table.num_rows} rows, but {FACTS} says {self.facts['n']}")
+            raise _refused(path, f"it has {table.num_rows} rows, but {FACTS} says {self.facts['n']}")
         return table
 
     @property
@@ -99,9 +89,9 @@ class Run:
         t, epochs = found["trials"], found["epochs"]
         for name, column in found["columns"].items():
             if len(column) != epochs or any(len(row) != t for row in column):
-                raise _other(path, f"columns.{name} must have {epochs} rows of {t} numbers")
+                raise _refused(path, f"columns.{name} must have {epochs} rows of {t} numbers")
         if len(found["chosen"]) != t or not all(1 <= epoch <= epochs for epoch in found["chosen"]):
-            raise _other(path, f"chosen must be epochs from 1 to {epochs}")
+            raise _refused(path, f"chosen must be epochs from 1 to {epochs}")
         return found
 
     @cached_property
@@ -120,30 +110,24 @@ def _read(path: Path, shape: Any, parse: Callable[[str], Any] = json.loads, name
     try:
         found = parse(path.read_text(encoding="utf-8"))
     except (FileNotFoundError, ValueError, RecursionError) as error:
-        raise _damaged(path) from error
+        raise _refused(path) from error
     if misfit := first_misfit(found, shape, name):
-        raise _other(path, misfit)
+        raise _refused(path, misfit)
     return found
 
 
-def _damaged(path: Path) -> ValueError:
-    where = f"in {path.parent} it is missing or damaged"
-    return ValueError(f"a run must hold {path.name}; {where}. Fit it again, in another folder.")
-
-
-def _other(path: Path, misfit: str) -> ValueError:
-    return ValueError(f"{path} must be the file that oneof fit wrote; {misfit}. Fit it again, in another folder.")
+def _refused(path: Path, misfit: str | None = None) -> ValueError:
+    """A file that is missing or damaged, or one that oneof did not write."""
+    must, got = f"a run must hold {path.name}", f"in {path.parent} it is missing or damaged"
+    if misfit:
+        must, got = f"{path} must be the file that oneof fit wrote", misfit
+    return ValueError(f"{must}; {got}. Fit it again, in another folder.")
 
 
 def write_json(value: Any, path: Path) -> None:
     """Write a value as JSON; a NaN, which JSON has not, is refused."""
     with written_beside(path) as file:
         file.write(json.dumps(value, ensure_ascii=False, indent=1, allow_nan=False).encode())
-
-
-def write_rows(rows: Iterable[dict[str, Any]], path: Path) -> None:
-    with written_beside(path) as file:
-        file.writelines(f"{json.dumps(row, ensure_ascii=False)}\n".encode() for row in rows)
 
 
 def fingerprint(path: Path) -> str:

@@ -7,7 +7,7 @@ these numbers from here.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -75,10 +75,7 @@ def without_opinion(opinions: Opinions, rows: Mask) -> Opinions:
 def trained_rows(fits: Sequence[Fit], n: int) -> Mask:
     """Which network trained on which row, [t, n]."""
     rows = [own.cpu().numpy() for fitted in fits for own in fitted.rows]
-    trained = np.zeros((len(rows), n), dtype=bool)
-    for t, own in enumerate(rows):
-        trained[t, own] = True
-    return trained
+    return np.array([np.isin(np.arange(n), own) for own in rows], dtype=bool).reshape(-1, n)
 
 
 def kept_sets(fits: Sequence[Fit], candidates: Mask) -> Mask:
@@ -107,12 +104,8 @@ def gather_falls(fits: Sequence[Fit], sets: Mask, names: pa.Array) -> pa.ListArr
     starts = np.flatnonzero(np.diff(key[order], prepend=-1))
     counts = np.diff(np.append(starts, len(order)))
     middle = order[starts + (counts - 1) // 2]
-    columns = (
-        names.take(pa.array(label[middle])),
-        round[middle],
-        np.add.reduceat(margin[order], starts) / counts,
-        counts,
-    )
+    margins = np.add.reduceat(margin[order], starts) / counts
+    columns = (names.take(pa.array(label[middle])), round[middle], margins, counts)
     cast = [pa.array(column).cast(field.type) for column, field in zip(columns, FALL, strict=True)]
     return lists_of(row[middle], len(sets), pa.StructArray.from_arrays(cast, fields=list(FALL)))
 
@@ -183,34 +176,14 @@ def resolve(opinions: Opinions, original: Mask, kept: Mask, beside: Judgement | 
     return Resolved(label, shares, probability, margin, agreement, kept, outside, ask)
 
 
-def ensemble_table(
-    resolved: Resolved,
-    original: Mask,
-    falls: pa.ListArray,
-    trained: NDArray[np.intp],
-    evidence: tuple[pa.ListArray, NDArray[np.float32]],
-    names: pa.Array,
-) -> pa.Table:
-    """One row per training row, in the order of the data: the columns of a run's purified.parquet."""
+def ensemble_table(resolved: Resolved, original: Mask, names: pa.Array, more: Mapping[str, pa.Array]) -> pa.Table:
+    """One row per training row, in the order of the data: with the columns that come from elsewhere, those of a run's purified.parquet."""
     given, outside = _lists(original, names), pa.array(resolved.outside, mask=resolved.outside < 0)
-    return pa.table(
-        {
-            "row": pa.array(np.arange(len(original))),
-            "original": given,
-            "kept": _lists(resolved.kept, names),
-            "label": names.take(pa.array(resolved.label)),
-            "probability": pa.array(resolved.probability),
-            "margin": pa.array(resolved.margin),
-            "agreement": pa.array(resolved.agreement),
-            "ask": pa.array(resolved.ask),
-            "outside": names.take(outside),
-            "removed": falls,
-            "trained": pa.array(trained.astype(np.int32)),
-            "neighbours": evidence[0],
-            "gain": pa.array(evidence[1]),
-            "distribution": pa.ListArray.from_arrays(given.offsets, pa.array(resolved.distribution[original])),
-        }
-    )
+    columns = {"row": pa.array(np.arange(len(original))), "original": given, "kept": _lists(resolved.kept, names)}
+    columns["label"] = names.take(pa.array(resolved.label))
+    columns |= {name: pa.array(getattr(resolved, name)) for name in ("probability", "margin", "agreement", "ask")}
+    shares = pa.ListArray.from_arrays(given.offsets, pa.array(resolved.distribution[original]))
+    return pa.table(columns | {"outside": names.take(outside), **more, "distribution": shares})
 
 
 def _lists(mask: Mask, names: pa.Array) -> pa.ListArray:

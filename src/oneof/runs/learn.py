@@ -1,6 +1,7 @@
 """From features and sets to all that a run holds, in memory: what `oneof fit` writes down and the estimator shows."""
 
 import hashlib
+import json
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -23,7 +24,7 @@ from oneof.runs import labels
 from oneof.runs.accuracy import ENOUGH, SAMPLE, Claim, Judged, claim, drawn_rows, random_sample
 from oneof.runs.calibrate import calibrate
 from oneof.runs.explain import Floats, find_evidence
-from oneof.runs.folder import FACTS, PURIFIED, ROWS, TRAINING, write_json, write_rows, write_sample
+from oneof.runs.folder import FACTS, PURIFIED, ROWS, TRAINING, write_json, write_sample
 from oneof.runs.model import Model, member_of
 from oneof.runs.pictures import BY_SIZE, OnPictures, train_on_pictures
 from oneof.runs.stored_model import FORMAT, save_model
@@ -33,6 +34,7 @@ from oneof.selection.outside import disbelieved
 from oneof.selection.search import Found, search
 from oneof.selection.space import Space, checked_learners, method_for_tables
 from oneof.selection.trying import Search
+from oneof.storage.files import written_beside
 from oneof.storage.rows import Row
 from oneof.storage.settings import plain_value
 from oneof.storage.sheets import write_sheet
@@ -50,9 +52,7 @@ def space_for(
 ) -> Space:
     """What is tried: everything that was not said."""
     if quick and learners is not None:
-        raise ValueError(
-            "quick must not stand beside learners, which it chooses itself; got both. Leave one of them out."
-        )
+        raise ValueError("quick must not stand beside learners, which it chooses; got both. Leave one of them out.")
     method = SPACE.method if method is None else method_for_tables(method)
     space = replace(SPACE.narrowed(said), method=method, purify=purify, **more)
     if learners is not None:
@@ -70,9 +70,7 @@ class Examples:
     gold: NDArray[np.intp] | None = None  # [n] true labels, -1 where unknown
     groups: Sequence[str] | None = None  # [n] rows of one group stay on one side of a split
     prior: NDArray[np.floating[Any]] | None = None  # [n, c] how much votes speak for each label
-    beside: labels.Judgement | None = (
-        None  # what is weighed beside the networks to resolve a row; None: the prior, if any
-    )
+    beside: labels.Judgement | None = None  # what is weighed beside the networks; None: the prior, if any
     votes: pa.Array | None = None  # [n] the votes themselves, for a person to read
     taught: NDArray[np.bool_] | None = None  # [n, c] sets to learn from in place of the candidates: people decided
     unbelieved: NDArray[np.bool_] | None = None  # [n] sets that teach nothing; None: found out
@@ -144,15 +142,9 @@ def learn(examples: Examples, asked: Search, *, train_on_gold: bool = False, how
     said = claim(judged := _judged(examples, seen, opinions, measuring))
     model = replace(ensemble.model.on_cpu(), calibration=calibrate(judged, said))
     purified = _purified(examples, names, found, resolved, seen, device)
-    chosen = plain_value([one._asdict() for one in found.chosen])
-    told = {
-        "seed": asked.seed,
-        "n": len(x),
-        "d": len(model.encoding.names),
-        "classes": names,
-        "features": model.encoding.names,
-    }
-    told |= {"chosen": chosen, "learners": model.learners, "rule": rule, "estimate": asdict(said)}
+    told = {"seed": asked.seed, "n": len(x), "d": len(model.encoding.names), "classes": names}
+    told |= {"features": model.encoding.names, "chosen": plain_value([one._asdict() for one in found.chosen])}
+    told |= {"learners": model.learners, "rule": rule, "estimate": asdict(said)}
     facts = {"format": FORMAT, "oneof": __version__, "torch": torch.__version__, **told}
     tried, left_out = found.tried + ensemble.tried, found.left_out + ensemble.left_out
     return Learned(model, purified, training_record(found.fits), tried, said, facts, left_out)
@@ -197,9 +189,10 @@ def _purified(
     examples: Examples, classes: list[str], found: Found, resolved: labels.Resolved, seen: Floats, device: torch.device
 ) -> pa.Table:
     trained, names = labels.trained_rows(found.fits, len(examples.x)), pa.array(classes, pa.string())
-    evidence = find_evidence(seen, resolved.distribution, resolved.ask, device)
-    falls = labels.gather_falls(found.fits, examples.given, names)
-    table = labels.ensemble_table(resolved, examples.candidates.mask, falls, trained.sum(0), evidence, names)
+    neighbours, gain = find_evidence(seen, resolved.distribution, resolved.ask, device)
+    more = {"removed": labels.gather_falls(found.fits, examples.given, names)}
+    more |= {"trained": pa.array(trained.sum(0).astype(np.int32)), "neighbours": neighbours, "gain": pa.array(gain)}
+    table = labels.ensemble_table(resolved, examples.candidates.mask, names, more)
     if examples.groups is not None:
         table = table.append_column("group", [pa.array(examples.groups, pa.string())])
     if examples.votes is not None:
@@ -228,7 +221,8 @@ def write_learned(learned: Learned, folder: Path, facts: dict[str, Any]) -> None
     save_model(learned.model, folder)
     write_sheet(learned.purified, folder / PURIFIED)
     write_json(learned.training, folder / TRAINING)
-    write_rows(learned.tried, folder / ROWS)
+    with written_beside(folder / ROWS) as file:
+        file.writelines(f"{json.dumps(row, ensure_ascii=False)}\n".encode() for row in learned.tried)
     write_sample(learned.purified, folder)
     write_json(learned.facts | facts, folder / FACTS)
     shutil.rmtree(folder / "checkpoint", ignore_errors=True)

@@ -181,16 +181,12 @@ class Model:
         """Refuse a classifier of the user's own, which has no form but a pickle."""
         own = next((type(one.fitted[0]).__name__ for one in self.others if isinstance(one, Own)), None)
         if own is not None:
-            raise ValueError(
-                f"learners must be oneof's own in a model that is written; {own} is not. Fit without it to save or export."
-            )
+            raise ValueError(f"learners must be oneof's own to be written; {own} is not. Fit without it to save.")
 
 
 def member_of(fitted: Fit) -> Member | PictureMember:
     """The networks of a fit, without what training left beside them."""
     if fitted.look is None:
         return Member(fitted.stack, fitted.shift, fitted.scale, fitted.origin, fitted.ranks)
-    channels, side, _ = fitted.shape
-    return PictureMember(
-        fitted.stack, name_of(fitted.network), (channels, side, side), fitted.look.scale, fitted.look.offset
-    )
+    name, look = name_of(fitted.network), fitted.look
+    return PictureMember(fitted.stack, name, tuple(fitted.shape), look.scale, look.offset)

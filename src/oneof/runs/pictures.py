@@ -1,7 +1,7 @@
 """Networks trained on pictures: PRODEN with POP late in the training, each network leaving out rows that it is asked about afterwards."""
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,6 +24,7 @@ from oneof.training.device import best_device, free_memory
 from oneof.training.fit import fit
 from oneof.training.trials import Training, Trial
 
+Mask = NDArray[np.bool_]
 VIEWS = {"upright": "upright", "natural": "pop", "none": "plain"}
 """What pictures may become in training, and the recipe of `oneof.data.augment` for it."""
 LR, WEIGHT_DECAY, BATCH = 0.05, 1e-3, 256  # of the paper, for images
@@ -83,12 +84,7 @@ def streamed(n: int, pixels: Pixels, asked: bool | None) -> bool:
 
 
 def train_on_pictures(
-    x: NDArray[np.uint8],
-    sets: NDArray[np.bool_],
-    asked: Search,
-    how: OnPictures,
-    pixels: Pixels,
-    blank: NDArray[np.bool_],
+    x: NDArray[np.uint8], sets: Mask, asked: Search, how: OnPictures, pixels: Pixels, blank: Mask
 ) -> Found:
     """Train networks on levels x [n, d] with sets [n, c]; rows that are blank [n] are not trained on.
 
@@ -98,26 +94,21 @@ def train_on_pictures(
     plan = plan_for(how, asked.space, len(rows), pixels, device)
     images, dtype = x.reshape(-1, *pixels.shape), torch.bfloat16 if device.type == "cuda" else torch.float32
     splits = split_rows(rows, plan.parts, asked.groups, asked.seed + 1)
-    starts = asked.starts.get((), [])
+    starts = [*asked.starts.get((), []), *[None] * plan.networks]
     trials = [
-        Trial(seed_of(asked.seed, i), *splits[i % len(splits)], None, plan.lr, plan.weight_decay, start=start)
-        for i, start in zip(range(plan.networks), [*starts, *[None] * plan.networks], strict=False)
+        Trial(seed_of(asked.seed, i), *splits[i % len(splits)], None, plan.lr, plan.weight_decay, start=starts[i])
+        for i in range(plan.networks)
     ]
+    some: Any = images[rows[:: max(1, len(rows) // 5000)]] / np.float32(255)  # some thousands tell enough of all
+    mean, deviation = (tuple(one.tolist()) for one in (some.mean((0, 2, 3)), np.maximum(some.std((0, 2, 3)), 0.01)))
+    method = Proden() if asked.space.method == Space.method else asked.space.method  # as the benchmark, unless asked
     fitted = fit(
-        RowsOnDisk(str(x.filename)) if isinstance(x, np.memmap) else images,
-        sets,
-        trials=trials,
-        method=Proden() if asked.space.method == Space.method else asked.space.method,  # as the benchmark, unless asked
-        purify=None if asked.space.purify is None else late(plan.epochs),
-        network=network_of(plan.network),
-        training=Training(plan.epochs, plan.batch),
-        views=views(VIEWS[plan.views], _statistics(images, rows), device=device, dtype=dtype),
-        prior=asked.prior,
-        device=device,
-        progress=asked.progress,
-        checkpoint=None if asked.checkpoint is None else Path(asked.checkpoint) / "pictures",
-        processes=asked.processes,
-    )
+        RowsOnDisk(str(x.filename)) if isinstance(x, np.memmap) else images, sets, trials=trials, method=method,
+        purify=None if asked.space.purify is None else late(plan.epochs), network=network_of(plan.network),
+        training=Training(plan.epochs, plan.batch), prior=asked.prior, device=device, processes=asked.processes,
+        views=views(VIEWS[plan.views], Pictures(pixels.side, mean, deviation), device=device, dtype=dtype),
+        progress=asked.progress, checkpoint=None if asked.checkpoint is None else Path(asked.checkpoint) / "pictures",
+    )  # fmt: skip
     return Found((fitted,), [], [plan], sets, None, None, [])
 
 
@@ -126,20 +117,3 @@ def late(epochs: int) -> Pop:
     interval, warm_up = max(1, epochs // 20), round(0.8 * epochs)
     events = len(range(warm_up, epochs, interval))
     return Pop(warm_up, interval, interval, True, 0.95, 0.1, 0.85 / max(1, round(0.8 * (events - 1))))
-
-
-def _statistics(images: NDArray[np.uint8], rows: NDArray[np.intp]) -> Pictures:
-    """Side, mean and deviation of the channels, of the pictures that are there; some thousands tell enough."""
-    some: Any = images[rows[:: max(1, len(rows) // 5000)]] / np.float32(255)
-    mean, deviation = some.mean((0, 2, 3)), some.std((0, 2, 3))
-    return Pictures(images.shape[-1], tuple(mean.tolist()), tuple(np.maximum(deviation, 0.01).tolist()))
-
-
-def check_for_pictures(space: Space, default: Space, time_limit: float | None) -> None:
-    """Refuse what only tables have."""
-    open_ones = {name: getattr(default, name) for name in ("method", "purify", "members", "epochs")}
-    if time_limit is not None or replace(space, **open_ones) != default:
-        raise ValueError(
-            "--learners, --quick, --settings and --time-limit are for tables; a network is trained on these pictures. "
-            "Say --epochs and --networks, or embed them: --image-model NAME."
-        )

@@ -60,10 +60,8 @@ class _Member(nn.Module):
 
     def forward(self, x: Tensor) -> list[Tensor]:
         wide = (x if self.scores is None else torch.cat([x, self.scores(x)], dim=1)) - self.origin
-        return [
-            network((wide - shift) * scale).softmax(-1)
-            for network, shift, scale in zip(self.networks, self.shift, self.scale, strict=True)
-        ]
+        own = zip(self.networks, self.shift, self.scale, strict=True)
+        return [network((wide - shift) * scale).softmax(-1) for network, shift, scale in own]
 
 
 class _OnPictures(nn.Module):
@@ -85,9 +83,8 @@ class _Trees(nn.Module):
     def __init__(self, forest: Forest) -> None:
         super().__init__()
         here, inner = np.arange(len(forest.right)), forest.right > 0
-        self.left, self.right = (
-            torch.from_numpy(np.where(inner, to, here)) for to in (here + 1, forest.right.astype(np.int64))
-        )
+        children = here + 1, forest.right.astype(np.int64)
+        self.left, self.right = (torch.from_numpy(np.where(inner, to, here)) for to in children)
         self.feature = torch.from_numpy(np.where(inner, forest.feature, 0).astype(np.int64))
         self.label = torch.from_numpy(forest.feature.astype(np.int64))
         self.threshold, self.origin = torch.from_numpy(forest.threshold), torch.from_numpy(forest.origin).float()
@@ -142,9 +139,8 @@ class Portable(nn.Module):
         super().__init__()
         encoding, members = model.encoding, model.members
         self.members = nn.ModuleList(_OnPictures(m) if isinstance(m, PictureMember) else _Member(m) for m in members)
-        self.others = nn.ModuleList(
-            _Trees(o) if isinstance(o, Forest) else _Kernels(cast(Regression, o)) for o in model.others
-        )
+        others = [_Trees(one) if isinstance(one, Forest) else _Kernels(cast(Regression, one)) for one in model.others]
+        self.others = nn.ModuleList(others)
         self.shares = model.parts
         self.register_buffer("fills", torch.tensor(encoding.fills))
         self.gaps = [encoding.numbers.index(name) for name in encoding.gaps]

@@ -64,16 +64,10 @@ def read_purified(cells: pa.Table, classes: Sequence[Any]) -> Purified:
     more = (name for column in named for name in pc.unique(column).to_pylist() if name is not None)
     names = tuple(dict.fromkeys([*map(str, classes), *more]))
     known = pa.array(names, pa.string())
-    return Purified(
-        cells,
-        names,
-        _sets(cells["original"], known),
-        _sets(cells["kept"], known),
-        _codes(cells["label"], known),
-        _codes(cells["gold"], known) if has_gold else None,
-        np.asarray(cells["probability"].to_numpy(), dtype=np.float64),
-        np.asarray(cells["ask"].to_numpy(), dtype=np.bool_),
-    )
+    gold = _codes(cells["gold"], known) if has_gold else None
+    probability, ask = cells["probability"].to_numpy().astype(np.float64), cells["ask"].to_numpy()
+    original, kept = (_sets(cells[name], known) for name in ("original", "kept"))
+    return Purified(cells, names, original, kept, _codes(cells["label"], known), gold, probability, ask)
 
 
 def _codes(column: pa.ChunkedArray, names: pa.Array) -> NDArray[np.int64]:

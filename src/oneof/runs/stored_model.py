@@ -1,9 +1,9 @@
 """A model at rest: networks, trees and regressions as safetensors, everything else as JSON; no pickle, so a model from a stranger runs no code."""
 
-import hashlib
 import json
 import math
 from collections.abc import Iterator
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -30,26 +30,17 @@ from oneof.version import __version__
 
 FORMAT = 1
 """Of run folders: later versions read every format that a release wrote, and refuse one that they do not know."""
+_ENCODING = {
+    "numbers": [str], "fills": [NUMBER], "gaps": [str], "dates": [str], "categories": {str: [str]},
+    "embedded": [{"column": str, "kind": {"text", "image"}, "model": str, "width": int}],
+    "texts": [{"column": str, "terms": [str]}], "pixels": [{"column": str, "channels": int, "side": int}],
+}  # fmt: skip
 _FACTS = {
-    "sha256": str,
-    "checksum": str,
-    "classes": [str],
+    "sha256": str, "checksum": str, "classes": [str], "encoding": _ENCODING,
     "members": [dict],  # as _MLPS or _ON_PICTURES says
-    "others": [{"trees", "kernel"}],
-    "shares": [NUMBER],
-    "sharpness": NUMBER,
-    "encoding": {
-        "numbers": [str],
-        "fills": [NUMBER],
-        "gaps": [str],
-        "categories": {str: [str]},
-        "embedded": [{"column": str, "kind": {"text", "image"}, "model": str, "width": int}],
-        "dates": [str],
-        "texts": [{"column": str, "terms": [str]}],
-        "pixels": [{"column": str, "channels": int, "side": int}],
-    },
+    "others": [{"trees", "kernel"}], "shares": [NUMBER], "sharpness": NUMBER,
     "calibration": {"by": str, "reason": str, "rows": int, "accuracy": [[NUMBER]], "scores": [NUMBER]},
-}
+}  # fmt: skip
 _FOREST = ("right", "feature", "threshold", "root", "origin")
 _WAY = ("shift", "scale", "landmarks", "coefficients", "mean", "gamma")
 _KINDS = {"right": np.int32, "feature": np.int32, "threshold": np.float32, "root": np.int32}  # others: double precision
@@ -60,23 +51,17 @@ _ON_PICTURES = {"networks": int, "network": str, "pixels": [int]}
 def save_model(model: Model, folder: Path) -> None:
     """Write model.safetensors, then model.json, which holds the checksums of the first and of itself."""
     model.check_portable()
-    parts = [(f"{i}.{name}", part) for i, member in enumerate(model.members) for name, part in _tensors(member)]
+    parts = [(f"{i}.{name}", part) for i, member in enumerate(model.members) for name, part in _tensors(member).items()]
     tensors = {name: part.detach().cpu().contiguous() for name, part in parts}
     texts = {f"texts.{name}": torch.from_numpy(array) for name, array in model.encoding.arrays.items()}
     arrays = {f"{one.kind}.{name}": torch.from_numpy(part) for one in model.others for name, part in _arrays(one)}
     content = save(tensors | texts | arrays)
+    sharpness = next((one.sharpness for one in model.others if isinstance(one, Regression)), 1.0)
     facts = {
-        "format": FORMAT,
-        "oneof": __version__,
-        "sha256": _sha256(content),
-        "classes": model.classes,
-        "members": [member.shape for member in model.members],
-        "others": [one.kind for one in model.others],
-        "shares": list(model.shares),
-        "sharpness": next((one.sharpness for one in model.others if isinstance(one, Regression)), 1.0),
-        "encoding": model.encoding.to_json(),
-        "calibration": model.calibration,
-    }
+        "format": FORMAT, "oneof": __version__, "sha256": sha256(content).hexdigest(), "classes": model.classes,
+        "members": [member.shape for member in model.members], "others": [one.kind for one in model.others],
+        "shares": list(model.shares), "sharpness": sharpness, "encoding": model.encoding.to_json(), "calibration": model.calibration,
+    }  # fmt: skip
     facts["checksum"] = checksum(facts)
     with written_beside(folder / "model.safetensors") as file:
         file.write(content)
@@ -87,11 +72,7 @@ def save_model(model: Model, folder: Path) -> None:
 def checksum(facts: dict[str, Any]) -> str:
     """Of everything else that model.json says."""
     said = {name: part for name, part in facts.items() if name != "checksum"}
-    return _sha256(json.dumps(said, sort_keys=True).encode())
-
-
-def _sha256(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()
+    return sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
 
 
 def load_model(folder: Path) -> Model:
@@ -107,7 +88,7 @@ def load_model(folder: Path) -> Model:
     misfit = first_misfit(facts, _FACTS) or _contradiction(facts)
     if misfit:
         raise _refused(folder / "model.json", f"be the file that was written; {misfit}")
-    sums = {"model.json": ("checksum", checksum(facts)), "model.safetensors": ("sha256", _sha256(content))}
+    sums = {"model.json": ("checksum", checksum(facts)), "model.safetensors": ("sha256", sha256(content).hexdigest())}
     for name, (written, found) in sums.items():
         if found != facts[written]:
             raise _refused(folder / name, "be the file that was written; it was changed")
@@ -140,7 +121,13 @@ def _contradiction(facts: dict[str, Any]) -> str | None:
 
 
 def _model(facts: dict[str, Any], tensors: dict[str, Tensor], folder: Path) -> Model:
-    encoding, c = _encoding(facts["encoding"], _own(tensors, "texts"), folder), len(facts["classes"])
+    plain, texts, c = facts["encoding"], _own(tensors, "texts"), len(facts["classes"])
+    for i, part in enumerate(plain["texts"]):
+        idf, axes = (texts.get(f"{i}.{name}", torch.empty(0)) for name in ("idf", "axes"))
+        wanted = ((len(part["terms"]),), torch.float32, (len(part["terms"]), axes.shape[-1]), torch.float16)
+        if (idf.shape, idf.dtype, axes.shape, axes.dtype) != wanted or not (idf.sum() + axes.sum()).isfinite():
+            raise _refused(folder / "model.json", "describe model.safetensors; the texts there are others")
+    encoding = Encoding.from_json(plain, texts)
     d, parts, kinds, shares = len(encoding.names), facts["members"], facts["others"], facts["shares"]
     own = [_own(tensors, name) for name in (*map(str, range(len(parts))), *kinds)]
     members = [member for i, part in enumerate(parts) if (member := _member(part, own[i], d, c))]
@@ -152,29 +139,18 @@ def _model(facts: dict[str, Any], tensors: dict[str, Tensor], folder: Path) -> M
     return Model(facts["classes"], encoding, tuple(members), facts["calibration"], tuple(others), tuple(shares))
 
 
-def _encoding(plain: dict[str, Any], texts: dict[str, Tensor], folder: Path) -> Encoding:
-    """The encoding, if the arrays of its texts are such as learning makes them."""
-    for i, part in enumerate(plain["texts"]):
-        idf, axes = (texts.get(f"{i}.{name}", torch.empty(0)) for name in ("idf", "axes"))
-        wanted = ((len(part["terms"]),), torch.float32, (len(part["terms"]), axes.shape[-1]), torch.float16)
-        if (idf.shape, idf.dtype, axes.shape, axes.dtype) != wanted or not (idf.sum() + axes.sum()).isfinite():
-            raise _refused(folder / "model.json", "describe model.safetensors; the texts there are others")
-    return Encoding.from_json(plain, texts)
-
-
 def _own(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
     """The tensors whose names begin with a prefix and a dot, without these."""
     return {name.removeprefix(f"{prefix}."): one for name, one in tensors.items() if name.startswith(f"{prefix}.")}
 
 
-def _tensors(member: Member | PictureMember) -> Iterator[tuple[str, Tensor]]:
-    yield from ((f"weight.{name}", tensor) for name, tensor in member.stack.whole.items())
+def _tensors(member: Member | PictureMember) -> dict[str, Tensor]:
+    weights = {f"weight.{name}": tensor for name, tensor in member.stack.whole.items()}
     if isinstance(member, PictureMember):
-        yield from (("scale", member.scale), ("offset", member.offset))
-        return
-    origin, ranks = member.origin, None if member.ranks is None else member.ranks.knots
-    parts = {"shift": member.shift, "scale": member.scale, "origin": origin, "ranks": ranks}
-    yield from ((name, torch.as_tensor(part).clone()) for name, part in parts.items() if part is not None)
+        return weights | {"scale": member.scale, "offset": member.offset}
+    parts = {"shift": member.shift, "scale": member.scale, "origin": member.origin}
+    parts["ranks"] = None if member.ranks is None else member.ranks.knots
+    return weights | {name: torch.as_tensor(part).clone() for name, part in parts.items() if part is not None}
 
 
 def _member(part: dict[str, Any], own: dict[str, Tensor], d: int, c: int) -> Member | PictureMember | None:
@@ -205,9 +181,8 @@ def _member(part: dict[str, Any], own: dict[str, Tensor], d: int, c: int) -> Mem
     if pictures:
         return PictureMember(Stack(modules), part["network"], shape, own["scale"].to(device), own["offset"].to(device))
     origin = own["origin"].numpy() if "origin" in own else None
-    return Member(
-        Stack(modules), own.get("shift"), own.get("scale"), origin, None if ranks is None else Ranks(ranks.numpy())
-    )
+    knots = None if ranks is None else Ranks(ranks.numpy())
+    return Member(Stack(modules), own.get("shift"), own.get("scale"), origin, knots)
 
 
 def _arrays(learner: Learner) -> Iterator[tuple[str, NDArray[Any]]]:

@@ -38,10 +38,11 @@ class Ensemble(NamedTuple):
 
 def weigh_learners(networks: Model, found: Found, rows: Rows, asked: Search) -> Ensemble:
     """Teach the other learners what networks and rows found, and weigh all; `networks` is the model of all that were trained."""
-    own = zip(networks.members, found.fits, strict=True)
-    parts = [
-        ask_networks(networks.of([one]), rows.x, rows.original, trained_rows([fit], len(rows.x))) for one, fit in own
+    own = [
+        (networks.of([one]), trained_rows([fit], len(rows.x)))
+        for one, fit in zip(networks.members, found.fits, strict=True)
     ]
+    parts = [ask_networks(one, rows.x, rows.original, trained) for one, trained in own]
     late = asked.seconds_left <= 0 and found.weights is not None and "trees" in asked.space.learners
     others = _teach_others(rows, found, parts, asked, late)
     kept = _of_best_kind(networks, parts, rows.known, asked.rule)

@@ -27,31 +27,18 @@ def render_page(
     """The page of a run, as HTML: run.json, purified.parquet, training.json and rows.jsonl, and nothing else, decide it."""
     table = read_purified(purified, facts["classes"])
     script = _part("page.js")
-    made = Environment(
-        loader=PackageLoader("oneof.runs.page"), autoescape=True, undefined=StrictUndefined, lstrip_blocks=True
-    )
+    templates = PackageLoader("oneof.runs.page")
+    made = Environment(loader=templates, autoescape=True, undefined=StrictUndefined, lstrip_blocks=True)
     made.filters |= {"count": lambda number: f"{number:,}", "percent": _percent}
     return made.get_template("page.html").render(
-        facts=facts,
-        chosen_by=in_words(facts["rule"]),
-        claimed=Claim(**facts["estimate"]).in_words.capitalize(),
-        file=PurePath(facts["file"]).name,
-        command=shlex.join(map(str, facts["command"])),
-        table=table,
-        came_in=look_at_sets(table),
-        people=facts.get("people"),
-        training=draw_training(record),
-        settings=list_settings(results, facts["chosen"]),
-        balance=audit_classes(table),
-        pairs=count_pairs(table),
-        gold=compare_gold(table),
-        groups=audit_groups(table),
-        rows=embed_rows(table),
-        queue=line_up(table),
-        style=Markup(_part("page.css")),
-        script=Markup(script),
+        facts=facts, chosen_by=in_words(facts["rule"]), claimed=Claim(**facts["estimate"]).in_words.capitalize(),
+        file=PurePath(facts["file"]).name, command=shlex.join(map(str, facts["command"])), people=facts.get("people"),
+        table=table, came_in=look_at_sets(table), rows=embed_rows(table), queue=line_up(table),
+        training=draw_training(record), settings=list_settings(results, facts["chosen"]),
+        balance=audit_classes(table), pairs=count_pairs(table), gold=compare_gold(table), groups=audit_groups(table),
+        style=Markup(_part("page.css")), script=Markup(script),
         script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
-    )
+    )  # fmt: skip
 
 
 def _part(name: str) -> str:

@@ -20,15 +20,9 @@ def look_at_sets(table: Purified) -> SimpleNamespace:
     """Numbers and plots of the original sets."""
     sizes, labels = table.sizes, len(table.names)
     shown = np.argsort(-table.held, kind="stable")[:_LARGEST]
-    return SimpleNamespace(
-        average=float(sizes.mean()),
-        singletons=int((sizes == 1).sum()),
-        full=int((sizes == labels).sum()),
-        sizes=_sizes(np.bincount(sizes)),
-        together=_map(table, shown),
-        mapped=len(shown),
-        labels=labels,
-    )
+    singletons, full = int((sizes == 1).sum()), int((sizes == labels).sum())
+    drawn = {"sizes": _sizes(np.bincount(sizes)), "together": _map(table, shown), "mapped": len(shown)}
+    return SimpleNamespace(average=float(sizes.mean()), singletons=singletons, full=full, labels=labels, **drawn)
 
 
 def _sizes(rows: NDArray[np.int64]) -> Markup:

@@ -51,10 +51,8 @@ def audit_classes(table: Purified) -> SimpleNamespace:
     ]
     ends = order if len(order) <= _PLOTTED else order[: _PLOTTED // 2] + order[-_PLOTTED // 2 :]
     named = {kind: [each.name for each in classes if each.verdict == kind] for kind in ("gone", "shrunk")}
-    drawing = _draw_balance(table, np.asarray(ends), alone, even)
-    return SimpleNamespace(
-        drawing=drawing, plotted=len(ends), classes=classes[:_LISTED], occurring=len(classes), **named
-    )
+    drawn = {"drawing": _draw_balance(table, np.asarray(ends), alone, even), "plotted": len(ends)}
+    return SimpleNamespace(classes=classes[:_LISTED], occurring=len(classes), **drawn, **named)
 
 
 def _draw_balance(table: Purified, shown: NDArray[Any], alone: NDArray[Any], even: NDArray[Any]) -> Markup:

@@ -38,7 +38,6 @@ _LONGEST = 18  # characters of a label beside an axis
 def plot(
     name: str,
     draw: Callable[[Axes], None],
-    *,
     says: str,
     labels: Sequence[str] = (),
     size: tuple[float, float] = (4.6, 2.9),
@@ -49,9 +48,8 @@ def plot(
         draw(figure.add_subplot())
         drawn = io.StringIO()
         figure.savefig(drawn, format="svg", metadata={"Date": None})
-    svg = re.sub(
-        r"<metadata>.*?</metadata>\s*", "", drawn.getvalue()[drawn.getvalue().index("<svg") :], flags=re.DOTALL
-    )
+    svg = drawn.getvalue()[drawn.getvalue().index("<svg") :]
+    svg = re.sub(r"<metadata>.*?</metadata>\s*", "", svg, flags=re.DOTALL)
     box, inside = re.search(r'viewBox="[^"]+"', svg), svg[svg.index(">") + 1 :]
     inside = re.sub(r'<g id="[^"]*"', "<g", inside)
     inside = re.sub(r'(id="|url\(#|href="#)', rf"\1{name}-", inside).replace("xlink:href", "href")

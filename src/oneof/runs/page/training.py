@@ -56,11 +56,9 @@ def _estimates(columns: Mapping[str, Floats], chosen: list[int]) -> SimpleNamesp
     says = f"Truth-free estimates by epoch; at the chosen epochs: {last}."
     legend = " ".join(f"{stroke.capitalize()}, {name}: {CRITERIA[name].says}." for name, stroke, *_ in lines)
     caption = "Where every set holds the true label, accuracy is not above covering."
-    return SimpleNamespace(
-        title="Truth-free estimates",
-        drawing=plot("estimates", draw, says=says, size=_SIZE),
-        caption=f"On rows that a network did not train on. {legend} {caption}",
-    )
+    about = f"On rows that a network did not train on. {legend} {caption}"
+    drawing = plot("estimates", draw, says=says, size=_SIZE)
+    return SimpleNamespace(title="Truth-free estimates", drawing=drawing, caption=about)
 
 
 def _panel(name: str, column: Floats, chosen: list[int]) -> SimpleNamespace:

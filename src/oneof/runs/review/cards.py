@@ -95,12 +95,7 @@ def card(run: Run, items: Items, row: int) -> dict[str, Any]:
     labels = sorted(share, key=lambda label: (label != found["label"], -share[label]))
     told = [{"label": x, "probability": round(share[x], 4), "votes": votes.get(x), "fell": why.get(x)} for x in labels]
     shown = {i: (items.show(i) or [("", "")])[0][1][:80] for i in found["neighbours"]}
-    return {
-        "row": row,
-        "item": items.show(row),
-        "pictures": [column for column in items.images if items.picture(row, column)],
-        "candidates": told,
-        "suggested": found["label"],
-        "outside": found["outside"],
-        "near": [{"row": i, "label": run.purified["label"][i].as_py(), "item": text} for i, text in shown.items()],
-    }
+    near = [{"row": i, "label": run.purified["label"][i].as_py(), "item": text} for i, text in shown.items()]
+    pictures = [column for column in items.images if items.picture(row, column)]
+    about = {"row": row, "item": items.show(row), "pictures": pictures, "candidates": told}
+    return about | {"suggested": found["label"], "outside": found["outside"], "near": near}

@@ -26,7 +26,7 @@ from oneof.votes.label_studio import chosen_labels, is_label_studio, person
 from oneof.votes.tables import load_json
 
 _BLOCK = 1 << 15  # rows as Python objects at a time
-
+Task = dict[str, Any]
 _CHOICES = re.compile(r"<(?:Choices|Taxonomy|Labels)\b([^>]*)>", re.IGNORECASE)
 
 
@@ -37,16 +37,11 @@ def choice(label: str, name: str, from_name: str, to_name: str) -> dict[str, Any
 
 
 def tasks(
-    explained: pa.Table,
-    data: Mapping[str, Sequence[Any]],
-    *,
-    from_name: str,  # of the labelling configuration: <Choices name=from_name toName=to_name>
-    to_name: str,
-    known: Mapping[int, dict[str, Any]] = {},
-) -> Iterator[dict[str, Any]]:
+    explained: pa.Table, data: Mapping[str, Sequence[Any]], from_name: str, to_name: str, known: Mapping[int, Task] = {}
+) -> Iterator[Task]:
     """One task per row: `data` holds the row's number and the given columns, `predictions` the label.
 
-    Rows that were Label Studio's tasks (`known`) keep their `id` and `data`.
+    Rows that were Label Studio's tasks (`known`) keep their `id` and `data`; its configuration has `<Choices name=from_name toName=to_name>`.
     """
     blocks = explained.select(["row", "label", "probability", "why", "queue"]).to_batches(max_chunksize=_BLOCK)
     for row in (row for block in blocks for row in block.to_pylist()):
@@ -59,7 +54,7 @@ def tasks(
         yield identity | {"data": {**task.get("data", {}), **told, **carried}, "predictions": [said]}
 
 
-def tasks_of(run: Run) -> dict[int, dict[str, Any]]:
+def tasks_of(run: Run) -> dict[int, Task]:
     """The tasks of the Label Studio export whose votes a run learned from, by row; none where there was no such export."""
     rows = rows_by_item(run)
     path = Path(run.facts["asked"]["votes"]["path"]) if rows else Path()
@@ -78,7 +73,7 @@ def rows_by_item(run: Run) -> dict[str, int]:
     return {label_text(cell): row for row, cell in enumerate(cells)}
 
 
-def write_tasks(every: Iterator[dict[str, Any]], path: Path) -> None:
+def write_tasks(every: Iterator[Task], path: Path) -> None:
     """Write a list of tasks, one a line."""
     with written_beside(path) as file:
         file.write(b"[\n")
@@ -101,7 +96,7 @@ class Backend(ThreadingHTTPServer):
     def version(self) -> str:
         return f"oneof {self.review.id}"
 
-    def row_of(self, task: dict[str, Any]) -> int | None:
+    def row_of(self, task: Task) -> int | None:
         data = task.get("data")
         row = data.get("row") if isinstance(data, dict) else None
         if isinstance(row, int) and not isinstance(row, bool) and 0 <= row < len(self.review.labels):
@@ -111,15 +106,14 @@ class Backend(ThreadingHTTPServer):
     def predict(self, asked: dict[str, Any]) -> dict[str, Any]:
         """A choice and its score for every task; an empty one where nothing is known."""
         self.set_up(asked)
-        table, tasks = self.review.run.decided, asked.get("tasks") or []
-        return {"results": [self._predicted(task, table) for task in tasks], "model_version": self.version}
-
-    def _predicted(self, task: dict[str, Any], table: pa.Table) -> dict[str, Any]:
-        row = self.row_of(task)
-        known = None if row is None else tuple(table[name][row].as_py() for name in ("label", "probability"))
-        label, score = known or self._from_data(task.get("data") or {}) or (None, 0.0)
-        result = [] if label is None else [choice(label, f"task-{task.get('id')}", *self.names)]
-        return {"result": result, "score": round(float(score), 6), "model_version": self.version}
+        table, results = self.review.run.decided, []
+        for task in asked.get("tasks") or []:
+            row = self.row_of(task)
+            known = None if row is None else tuple(table[name][row].as_py() for name in ("label", "probability"))
+            label, score = known or self._from_data(task.get("data") or {}) or (None, 0.0)
+            result = [] if label is None else [choice(label, f"task-{task.get('id')}", *self.names)]
+            results.append({"result": result, "score": round(float(score), 6), "model_version": self.version})
+        return {"results": results, "model_version": self.version}
 
     def _from_data(self, data: dict[str, Any]) -> tuple[str, float] | None:
         model = self.review.run.model
@@ -151,7 +145,8 @@ class Backend(ThreadingHTTPServer):
             row = self.row_of(task) if isinstance(task, dict) else None
             labels = tuple(dict.fromkeys(chosen_labels(annotation, self.names[0])))
             if row is not None and labels and not annotation.get("was_cancelled"):
-                self._keep(row, labels, annotation)
+                with self.review.lock:
+                    self.review.log.write(self._decision(row, labels, annotation))
         if action == "ANNOTATIONS_DELETED":
             gone = [f"label-studio-{one.get('id')}-" for one in asked.get("annotations") or []]
             with self.review.lock:
@@ -160,14 +155,13 @@ class Backend(ThreadingHTTPServer):
                         self.review.log.retract(decision.id, decision.who)
         return {"status": "ok"}
 
-    def _keep(self, row: int, labels: tuple[str, ...], annotation: dict[str, Any]) -> None:
-        with self.review.lock:
-            before = tuple(self.review.run.purified["original"][row].as_py())
-            kind = "none" if not set(labels) & set(before) else "set" if len(labels) > 1 else "label"
-            name = f"label-studio-{annotation.get('id')}-{annotation.get('updated_at')}"
-            said = labels[:1] if kind == "none" else tuple(label for label in labels if label in before)
-            told = (person(annotation), self.review.id, before, self.review.labels[row], "queue")
-            self.review.log.write(Decision(row, kind, said, *told, float(annotation.get("lead_time") or 0), name))
+    def _decision(self, row: int, labels: tuple[str, ...], annotation: dict[str, Any]) -> Decision:
+        before = tuple(self.review.run.purified["original"][row].as_py())
+        kind = "none" if not set(labels) & set(before) else "set" if len(labels) > 1 else "label"
+        name = f"label-studio-{annotation.get('id')}-{annotation.get('updated_at')}"
+        said = labels[:1] if kind == "none" else tuple(label for label in labels if label in before)
+        told = (person(annotation), self.review.id, before, self.review.labels[row], "queue")
+        return Decision(row, kind, said, *told, float(annotation.get("lead_time") or 0), name)
 
 
 class Handler(Answering):

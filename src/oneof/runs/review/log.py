@@ -140,17 +140,17 @@ def verdicts(standing: Iterable[Decision]) -> dict[int, Verdict]:
     for one in standing:
         if one.kind != "skip" and one.drawn != "repeat":
             rows.setdefault(one.row, {})[one.who] = one
-    return {row: _verdict(list(answers.values())) for row, answers in rows.items()}
-
-
-def _verdict(answers: list[Decision]) -> Verdict:
-    named = [one.label for one in answers if one.label is not None]
-    excluded = tuple(dict.fromkeys(label for one in answers if one.kind == "none" for label in one.before))
-    if named:
-        label = max(dict.fromkeys(named), key=named.count)  # of equals the first
-        by = tuple(one.who for one in answers if one.label == label)
-        return Verdict(label, (label,), tuple(x for x in excluded if x != label), by, len(set(named)) > 1)
-    sets = [one.labels for one in answers if one.kind == "set"]
-    common = tuple(label for label in (sets or [()])[0] if all(label in other for other in sets))
-    left = common or tuple(dict.fromkeys(label for one in sets for label in one))
-    return Verdict(None, left, excluded, tuple(one.who for one in answers), False)
+    found = {}
+    for row, last in rows.items():
+        answers = list(last.values())
+        named = [one.label for one in answers if one.label is not None]
+        excluded = dict.fromkeys(label for one in answers if one.kind == "none" for label in one.before)
+        sets = [one.labels for one in answers if one.kind == "set"]
+        common = tuple(label for label in (sets or [()])[0] if all(label in other for other in sets))
+        left, label = common or tuple(dict.fromkeys(label for one in sets for label in one)), None
+        if named:
+            label = max(dict.fromkeys(named), key=named.count)  # of equals the first
+            left, excluded = (label,), {other: None for other in excluded if other != label}
+        by = tuple(one.who for one in answers if label is None or one.label == label)
+        found[row] = Verdict(label, left, tuple(excluded), by, len(set(named)) > 1)
+    return found

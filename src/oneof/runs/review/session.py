@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterable, Sequence
-from itertools import islice
+from itertools import count, islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -100,7 +100,15 @@ class Review:
                 note = "The model has learned again since this page was shown; your answer is kept."
             before = tuple(self.run.purified["original"][row].as_py())
             labels = tuple(label.strip() for label in answer["labels"])
-            _check_labels(answer["kind"], labels, before)
+            fits = {
+                "label": len(labels) == 1 and labels[0] in before,
+                "set": 0 < len(set(labels)) <= len(before) and set(labels) <= set(before),
+                "none": len(labels) <= 1 and not {*labels} & {*before, ""} and all(len(one) <= 200 for one in labels),
+                "skip": not labels,
+            }
+            if not fits[answer["kind"]]:
+                got = f"got {list(labels)!r}. Choose again"
+                raise ValueError(f"labels must fit an answer of kind {answer['kind']!r}; {got}.")
             seen = (answer["run"], before, self.labels[row], answer["drawn"], answer["seconds"], answer["id"])
             self.log.write(Decision(row, answer["kind"], labels, who, *seen))
             self.offers.pop(row, None)
@@ -139,19 +147,17 @@ class Review:
         counts = [k + 1 for k, one in enumerate(standing) if one.drawn == "random" and one.run == self.id]
         counts = counts[:: 1 << (len(counts) // 60).bit_length()]
         keys = [(count, standing[count - 1].id) for count in counts]
-        self._points |= {key: self._point(standing[: key[0]]) for key in keys if key not in self._points}
-        return [self._points[key] for key in keys]
-
-    def _point(self, some: list[Decision]) -> tuple[int, float, float, float]:
-        mended = self.labels.copy()
-        for one in some:
-            if one.drawn == "queue" and one.label:
-                mended[one.row] = one.label  # a wrong label that was decided because it was hard is wrong no more
-        found = accuracy_of_labels(self.drawn, mended, some, self.id)
         drawn = len(self.drawn) / len(self.labels)  # the others were taught: they are right
-        limits = (0.5, 0.0, 1.0) if found is None else (found.right / found.rows, found.low, found.high)
-        value, low, high = (1 - drawn * (1 - share) for share in limits)
-        return len(some), value, low, high
+        for key in (key for key in keys if key not in self._points):
+            some, mended = standing[: key[0]], self.labels.copy()
+            for one in some:
+                if one.drawn == "queue" and one.label:
+                    mended[one.row] = one.label  # a wrong label that was decided because it was hard is wrong no more
+            found = accuracy_of_labels(self.drawn, mended, some, self.id)
+            limits = (0.5, 0.0, 1.0) if found is None else (found.right / found.rows, found.low, found.high)
+            value, low, high = (1 - drawn * (1 - share) for share in limits)
+            self._points[key] = len(some), value, low, high
+        return [self._points[key] for key in keys]
 
     def learn(self) -> None:
         """Learn again from what was decided, in a process of its own; the review goes on with the new run when it is there."""
@@ -162,7 +168,11 @@ class Review:
             threading.Thread(target=self._learn, args=(self.run.folder,), daemon=True).start()
 
     def _learn(self, folder: Path) -> None:
-        out = _free_name(folder)
+        stem, _, number = folder.resolve().name.rpartition("-")  # RUN-2 after RUN, RUN-3 after RUN-2
+        if not stem or not number.isdigit():
+            stem, number = folder.resolve().name, "1"
+        names = (folder.resolve().with_name(f"{stem}-{k}") for k in count(int(number) + 1))
+        out = next(path for path in names if not path.exists())
         command = [sys.executable, "-m", "oneof", "fit", "--from", str(folder), "--out", str(out)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         with self.lock:
@@ -215,23 +225,3 @@ def agreement(standing: Iterable[Decision]) -> tuple[int, int]:
         if before is not one and (one.drawn == "repeat" or before.who != one.who):
             equal, pairs = equal + (before.label == one.label), pairs + 1
     return equal, pairs
-
-
-def _check_labels(kind: str, labels: tuple[str, ...], before: tuple[str, ...]) -> None:
-    fits = {
-        "label": len(labels) == 1 and labels[0] in before,
-        "set": 0 < len(set(labels)) <= len(before) and set(labels) <= set(before),
-        "none": len(labels) <= 1 and not set(labels) & {*before, ""} and all(len(label) <= 200 for label in labels),
-        "skip": not labels,
-    }[kind]
-    if not fits:
-        raise ValueError(f"labels must fit an answer of kind {kind!r}; got {list(labels)!r}. Choose again.")
-
-
-def _free_name(folder: Path) -> Path:
-    """RUN-2 after RUN, RUN-3 after RUN-2."""
-    stem, _, number = folder.resolve().name.rpartition("-")
-    if not stem or not number.isdigit():
-        stem, number = folder.resolve().name, "1"
-    names = (folder.resolve().with_name(f"{stem}-{k}") for k in range(int(number) + 1, int(number) + 10_000))
-    return next(path for path in names if not path.exists())

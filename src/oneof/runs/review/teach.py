@@ -87,13 +87,9 @@ class Again:
             gold = np.array([place.get(label, -1) for label in self.run.purified["gold"].to_pylist()])
         unbelieved = np.array(self.run.purified["outside"].is_valid())  # by what its learners said
         unbelieved[rows] = False
+        candidates = Candidates(spread(examples.candidates.mask, known_before, len(names), False), np.array(names))
+        prior = None if examples.prior is None else told(examples.prior)
+        drawn = measured if (measured >= 0).any() else None
         return replace(
-            examples,
-            candidates=Candidates(spread(examples.candidates.mask, known_before, len(names), False), np.array(names)),
-            taught=taught,
-            unbelieved=unbelieved,
-            prior=None if examples.prior is None else told(examples.prior),
-            beside=beside,
-            drawn=measured if (measured >= 0).any() else None,
-            gold=gold,
-        )
+            examples, candidates=candidates, taught=taught, unbelieved=unbelieved, prior=prior, beside=beside, drawn=drawn, gold=gold
+        )  # fmt: skip
