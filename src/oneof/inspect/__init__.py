@@ -15,8 +15,7 @@ from oneof.data.encode import learn_encoding
 from oneof.data.table import Table
 from oneof.inspect.advice import Finding, advise, gravest_first
 from oneof.inspect.dependence import Dependence, find_dependence
-from oneof.inspect.faults import Faults, find_faults
-from oneof.inspect.identify import Counts, Identity, count, identify
+from oneof.inspect.identify import Counts, Faults, Identity, count, find_faults, identify
 
 __all__ = ["Inspection", "inspect_sets", "inspect_table"]
 

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 
 from oneof.candidates.read import show
 from oneof.inspect.dependence import Dependence
-from oneof.inspect.faults import Faults
-from oneof.inspect.identify import Counts, Identity
+from oneof.inspect.identify import Counts, Faults, Identity
 
 _SHOWN = 8  # labels or rows named in a sentence; the values are all in the other fields
 
