@@ -155,17 +155,9 @@ def join(
     said = None if choice.features is None else predictions[choice.features](fitted.posterior)
     prior = softmax(IN_TRAINING * choice.power * fitted.likelihood, axis=1)
     opinion = None if said is None else softmax(choice.sharpness * said, axis=1)
-    tried = [
-        {
-            "strength": model.strength,
-            "balance": model.balance,
-            "features": name,
-            "sharpness": s,
-            "power": p,
-            "score": score,
-        }
-        for (model, name, s, p), score in scores.items()
-    ]
+    names = ("strength", "balance", "features", "sharpness", "power", "score")
+    rows = ((model.strength, model.balance, *rest, score) for (model, *rest), score in scores.items())
+    tried = [dict(zip(names, row, strict=True)) for row in rows]
     return Joint(together(fitted, said, choice), prior, opinion, fitted, choice, tried)
 
 
