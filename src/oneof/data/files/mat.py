@@ -5,7 +5,7 @@ entries as `data` has rows is n. Where n equals c, the orientation in which `tar
 where that does not decide.
 
 SciPy reads these files too, but a damaged one can bring the whole process down inside its compiled reader (found by
-fuzzing: SIGBUS with SciPy 1.17). Here every length is checked against the bytes that there are before anything is made of it.
+fuzzing: SIGBUS with SciPy 1.17, and in the constructor of its sparse arrays). Here every length is checked against the bytes that there are before anything is made of it.
 """
 
 import math
@@ -156,12 +156,14 @@ def _values(kind: int, content: bytes, order: str) -> NDArray[Any]:
 
 def _sparse(shape: tuple[int, ...], stored: list[NDArray[Any]]) -> Any:
     """Compressed columns: row numbers, where each column starts among them, values."""
-    if len(stored) != 3 or len(stored[1]) == 0 or any(part.dtype.kind == "f" for part in stored[:2]):
+    if len(stored) != 3 or len(shape) != 2 or any(part.dtype.kind == "f" for part in stored[:2]):
         raise Damaged("a sparse matrix has not the three parts that it needs")
-    rows, starts, values = stored[0].astype(np.intp), stored[1].astype(np.intp), stored[2]
-    try:
-        matrix = csc_array((values[: starts[-1]], rows[: starts[-1]], starts), shape=shape)
-        matrix.check_format(full_check=True)
-    except ValueError as error:
-        raise Damaged(f"the parts of a sparse matrix do not fit each other ({error})") from error
-    return matrix
+    rows, starts, values = stored
+    starts, count = starts.astype(np.intp), int(starts[-1]) if len(starts) else -1
+    falling = (np.diff(starts) < 0).any()
+    if len(starts) != shape[1] + 1 or starts[0] != 0 or falling or count > min(len(rows), len(values)):
+        raise Damaged("the columns of a sparse matrix do not fit its entries")
+    rows = rows[:count].astype(np.intp)
+    if count and (rows.min() < 0 or rows.max() >= shape[0]):
+        raise Damaged("a sparse matrix has an entry outside its shape")
+    return csc_array((values[:count], rows, starts), shape=shape)
