@@ -1,7 +1,7 @@
 """Candidate sets in any of the forms people have them in, read as a mask [n, c] and the names of its classes.
 
-Cells of labels are `cat|dog`, a list, or a list as Python and JSON print it; what looks like several labels but would be read as one
-is refused.
+Cells of labels are `cat|dog`, a list, or a list as Python and JSON print it; what looks like several labels but would
+be read as one is refused.
 """
 
 import ast
@@ -264,11 +264,9 @@ def _of_value(cell: Any, name: str, row: int) -> list[Any]:
 
 
 def _check_divided(cells: Iterable[Any], separator: str, name: str) -> None:
-    """Refuse sets whose labels are divided in another way: as they are, each set would be a label of its own.
-
-    So it is where every text is a printed list that cannot be read, or where the separator occurs nowhere, another does, and
-    cutting there leaves fewer labels, as they recur.
-    """
+    """Refuse sets whose labels are divided in another way: as they are, each set would be a label of its own."""
+    # So it is where every text is a printed list that cannot be read, or where the separator occurs nowhere, another
+    # does, and cutting there leaves fewer labels, as they recur.
     texts = [cell.strip() for cell in cells if isinstance(cell, str) and cell.strip()]
     if not texts or any(separator in text for text in texts):
         return

@@ -1,8 +1,10 @@
-"""Columns of a table as numbers: gaps filled, categories one-hot, texts by TF-IDF or an embedder, images embedded or as levels.
+"""Columns of a table as numbers: gaps filled, categories one-hot, texts by TF-IDF or an embedder, images embedded or as
+levels.
 
-What was learned from training rows is plain values that JSON holds, and arrays for texts. TF-IDF is of words and of pieces of words, then a
-truncated SVD. Measured on 4,999 sentences with two sentiments (logistic regression, five folds, all learned inside the fold): .733 with 400
-numbers, .68 with 100, .70 without pieces of words; TF-IDF of words without SVD, whose numbers are too many to train on: .743.
+What was learned from training rows is plain values that JSON holds, and arrays for texts. TF-IDF is of words and of
+pieces of words, then a truncated SVD. Measured on 4,999 sentences with two sentiments (logistic regression, five
+folds, all learned inside the fold): .733 with 400 numbers, .68 with 100, .70 without pieces of words; TF-IDF of words
+without SVD, whose numbers are too many to train on: .743.
 """
 
 import math
@@ -170,11 +172,9 @@ class Encoding:
     def transform(
         self, columns: Columns, *, folder: Path = Path(), cache: Path | None = None, named: Collection[str] = ()
     ) -> NDArray[Any]:
-        """Features [n, d] of columns, float32, or uint8 levels of pictures; a category that training did not have is no category at all.
-
-        An embedder is opened if the product knows it or the person has `named` it: an encoding may come from a stranger's
-        folder, and a name in it may be the path of a model that brings code along.
-        """
+        """Features [n, d], float32, or uint8 levels of pictures; a category that training did not have is none at all."""
+        # An embedder is opened if the product knows it or the person has `named` it: an encoding may come from a
+        # stranger's folder, and a name in it may be the path of a model that brings code along.
         if self.pixels:
             return self.pictures(columns, folder).levels
         parts = [self._filled(columns.numbers)]

@@ -104,10 +104,8 @@ Features = Tensor | RowsOnDisk
 
 
 def fitted_scaling(kind: str | Callable[[Tensor], Affine], x: RowsOnDisk, rows: Tensor) -> Affine:
-    """What SCALINGS[kind] is on these rows [m], in double precision, from the file's blocks.
-
-    All but minmax depend on each feature's mean and deviation alone, so two rows that have these stand for the whole.
-    """
+    """What SCALINGS[kind] is on these rows [m], in double precision, from the file's blocks."""
+    # All but minmax depend on each feature's mean and deviation alone, so two rows that have these stand for the whole.
     if not isinstance(kind, str):
         raise ValueError(f"scaling of features on the disk must be one of {', '.join(SCALINGS)}; got a function.")
     if kind == "none":

@@ -69,10 +69,8 @@ def inspect_sets(
 def inspect_table(
     table: Table, x: NDArray[np.floating] | None = None, names: Sequence[str] | None = None, *, seed: int = 0
 ) -> Inspection:
-    """Look at a table as it will be learned from, and say how it was read.
-
-    Its features may come encoded, x [n, d], with their names; else they are encoded here, without texts and images.
-    """
+    """Look at a table as it will be learned from, and say how it was read."""
+    # Its features may come encoded, x [n, d], with their names; else they are encoded here, without texts and images.
     remarks = table.remarks()
     if x is None:
         apart = [*table.roles.text, *table.roles.image]

@@ -93,11 +93,9 @@ def cross_fit(x: NDArray[np.floating], seed: int) -> CrossFit:
 
 
 def guess(fit: CrossFit, sets: Floats) -> tuple[Floats, Floats]:
-    """Posterior [n, c] of a held-out classifier from the features alone, and weights, the same on the sets [n, c].
-
-    Labels are identified by turns: fit the weights, restrict the held-out estimates to the sets, fit these. The turns are
-    PRODEN's, by least squares, because the test has to run them a hundred times.
-    """
+    """Posterior [n, c] of a held-out classifier from the features alone, and weights, the same on the sets [n, c]."""
+    # Labels are identified by turns: fit the weights, restrict the held-out estimates to the sets, fit these. The turns are
+    # PRODEN's, by least squares, because the test has to run them a hundred times.
     weights = sets / sets.sum(1, keepdims=True)
     for _ in range(_ROUNDS):
         posterior = np.maximum(fit.predict(weights), _FLOOR)

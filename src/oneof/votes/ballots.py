@@ -84,7 +84,7 @@ class Cast(NamedTuple):
 
 
 def collect(cast: Cast, spelling: Spelling, source: str, place: Callable[[int], str]) -> Votes:
-    """Turn texts into labels and merge what one annotator says twice of one item; messages say at which place an answer stands."""
+    """Turn texts into labels and merge what one annotator says twice of one item; messages say where an answer stands."""
     labels, row, label, remarks = spell(cast.text, spelling, lambda answer: f"{source}, {place(answer)}")
     if len(row) == 0:
         raise ValueError(f"votes must hold at least one label; {source} has none.")

@@ -42,10 +42,8 @@ def _mean_log(probable: Floats, weight: Floats) -> float:
 
 
 def folds(votes: Votes, *, seed: int = 0) -> Iterator[Fold]:
-    """The votes in five parts, each held out once, or of many votes two of the parts.
-
-    What one annotator says of one item is never divided. Of a single answer nothing can be held out: no fold.
-    """
+    """The votes in five parts, each held out once, or of many votes two of the parts."""
+    # What one annotator says of one item is never divided. Of a single answer nothing can be held out: no fold.
     answer, weight = votes.answer, vote_weights(votes)
     part = np.random.default_rng(seed).permutation(answer[-1] + 1) % 5
     for number in range(5 if len(answer) <= MANY else 2):

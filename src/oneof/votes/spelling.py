@@ -137,10 +137,8 @@ def _remarks(unsure: int, meant: Mapping[str, list[str]], of: Mapping[str, int],
 def spell(
     texts: Any, spelling: Spelling, place: Callable[[int], str]
 ) -> tuple[list[str], Integers, Integers, list[str]]:
-    """All labels [c]; the text (ascending) and the label of each of the m labels that r texts name; remarks.
-
-    Every distinct text of an Arrow array is read once; `place` says where a text stands.
-    """
+    """All labels [c]; the text (ascending) and the label of each of the m labels that r texts name; remarks."""
+    # Every distinct text of an Arrow array is read once; `place` says where a text stands.
     encoded = texts.dictionary_encode()
     code = encoded.indices.to_numpy().astype(np.intp)  # [r]
     read = list(map(list, map(spelling.reader(), encoded.dictionary.to_pylist())))

@@ -1,8 +1,9 @@
 """The operations of AutoAugment and RandAugment, and which of them an image gets, how strong.
 
-An operation is a row of numbers: what an affine map, a table of levels and a blend have to do; it uses one of them and leaves the other two
-neutral. So every image of a batch can have an operation of its own at the price of one gather, one table and one blend. A policy is a table of
-ready operations on the device and a draw of row numbers [slots, b]; applying it is `operate`, once per slot.
+An operation is a row of numbers: what an affine map, a table of levels and a blend have to do; it uses one of them
+and leaves the other two neutral. So every image of a batch can have an operation of its own at the price of one
+gather, one table and one blend. A policy is a table of ready operations on the device and a draw of row numbers
+[slots, b]; applying it is `operate`, once per slot.
 """
 
 import math
@@ -40,10 +41,8 @@ IDENTITY = Operation(*fixed_point((1, 0, 0, 0, 1, 0)), 1, 0, 256, 1, 0, 0, 1, 0)
 
 
 def operate(images: Tensor, rows: Tensor, fill: int) -> Tensor:
-    """Apply to each uint8 image of [b, ch, h, w] the operation in its row of [b, 14]; `fill` comes in from outside.
-
-    Grey and smooth forms are those of the image before the table, which is neutral wherever they are asked for.
-    """
+    """Apply to each uint8 image of [b, ch, h, w] the operation in its row of [b, 14]; `fill` comes in from outside."""
+    # Grey and smooth forms are those of the image before the table, which is neutral wherever they are asked for.
     moved = affine(images, rows[:, :6].view(-1, 2, 3).long(), fill)
     pixels = moved.float()
     levels = grey(pixels)
@@ -111,9 +110,9 @@ AUTOAUGMENT: tuple[tuple[tuple[str, float, int | None], ...], ...] = (
 # RandAugment in the form that FixMatch's PyTorch ports and PiCO share: fourteen operations, magnitude uniform in the range.
 # Its argument m (5 in PiCO) is read by nothing there, so it is not here. Enhancements only ever weaken.
 RANDAUGMENT: dict[str, tuple[float, float]] = {
-    "autocontrast": (0, 1), "brightness": (0.05, 0.95), "colour": (0.05, 0.95), "contrast": (0.05, 0.95), "equalize": (0, 1),
-    "identity": (0, 1), "posterize": (4, 8), "rotate": (-30, 30), "sharpness": (0.05, 0.95), "shear x": (-0.3, 0.3),
-    "shear y": (-0.3, 0.3), "solarize": (0, 256), "translate x": (-0.3, 0.3), "translate y": (-0.3, 0.3),
+    "autocontrast": (0, 1), "brightness": (0.05, 0.95), "colour": (0.05, 0.95), "contrast": (0.05, 0.95),
+    "equalize": (0, 1), "identity": (0, 1), "posterize": (4, 8), "rotate": (-30, 30), "sharpness": (0.05, 0.95),
+    "shear x": (-0.3, 0.3), "shear y": (-0.3, 0.3), "solarize": (0, 256), "translate x": (-0.3, 0.3), "translate y": (-0.3, 0.3),
 }  # fmt: skip
 STRENGTHS = 256  # magnitudes of each: the range is cut into so many equal parts, the middle taken
 

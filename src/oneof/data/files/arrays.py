@@ -64,10 +64,8 @@ def _npz(path: Path) -> dict[str, NDArray[Any]]:
 
 
 def _true_labels(stored: list[Any], sets: Candidates, beside_mask: bool, where: str) -> NDArray[np.intp]:
-    """Labels as columns of the mask, by name, by their text, or by number beside a mask; -1 where missing.
-
-    One outside its row's set is an error.
-    """
+    """Labels as columns of the mask, by name, by their text, or by number beside a mask; -1 where missing."""
+    # One outside its row's set is an error.
     numbers = {name: j for j, name in enumerate(sets.classes.tolist())}
     column = {label: numbers.get(label, numbers.get(str(label).strip(), -1)) for label in set(stored)}
     if beside_mask and all(isinstance(label, int) for label in column):
