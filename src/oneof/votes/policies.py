@@ -81,7 +81,13 @@ def _marked(votes: Votes, item: Integers, label: Integers) -> Mask:
 
 
 def to_table(votes: Votes, sets: Sets) -> Any:
-    """An Arrow table of item, candidates (list of labels) and votes (list of label and its votes); join features on `item`."""
+    """An Arrow table of item, candidates (list of labels) and votes (list of label and its votes); join features on `item`.
+
+    >>> from oneof.votes import read_long, union
+    >>> votes = read_long(pa.table({"item": [7, 7], "annotator": ["ann", "bob"], "label": ["cat", "dog"]}))
+    >>> to_table(votes, union(votes)).to_pylist()
+    [{'item': 7, 'candidates': ['cat', 'dog'], 'votes': [{'label': 'cat', 'votes': 1.0}, {'label': 'dog', 'votes': 1.0}]}]
+    """
     n, labels = len(votes.items), pa.array(votes.labels, pa.string())
     item, label = np.nonzero(sets.mask)
     counted = tally(votes)

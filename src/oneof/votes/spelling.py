@@ -53,6 +53,9 @@ class Spelling:
     """How a text becomes labels: looked up whole, separated, and each part stripped and looked up.
 
     A text that is mapped to nothing ("I cannot tell" -> "") is no answer.
+
+    >>> list(Spelling(separator="|", synonyms={"kitty": "cat"}).reader()("kitty|dog"))
+    ['cat', 'dog']
     """
 
     separator: str | None = None  # between the labels of one answer
