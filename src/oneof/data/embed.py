@@ -135,8 +135,7 @@ def _kept(store: Path) -> Vectors:
     """What the cache holds; a damaged file is as good as none, since what it held can be made again."""
     try:
         tensors = load(store.read_bytes())
-        keys = tensors["keys"].tobytes().decode().split()
-        return dict(zip(keys, tensors["vectors"], strict=True))
+        return dict(zip(tensors["keys"].tobytes().decode().split(), tensors["vectors"], strict=True))
     except (OSError, SafetensorError, KeyError, ValueError):
         return {}
 

@@ -142,12 +142,9 @@ class Encoding:
 
     @classmethod
     def from_json(cls, plain: dict[str, Any], arrays: Mapping[str, Any]) -> Self:
-        texts = [
-            Texts(
-                part["column"], tuple(part["terms"]), *(np.asarray(arrays[f"{i}.{name}"]) for name in ("idf", "axes"))
-            )
-            for i, part in enumerate(plain["texts"])
-        ]
+        own = {name: np.asarray(values) for name, values in arrays.items()}
+        parts = enumerate(plain["texts"])
+        texts = [Texts(p["column"], tuple(p["terms"]), own[f"{i}.idf"], own[f"{i}.axes"]) for i, p in parts]
         return cls(
             **{name: tuple(plain[name]) for name in ("numbers", "fills", "gaps", "dates")},
             categories={column: tuple(values) for column, values in plain["categories"].items()},

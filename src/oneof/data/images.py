@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from io import BytesIO
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -65,8 +66,7 @@ def list_folder(folder: Path) -> pa.Table:
         form = f"pictures ({', '.join(ENDINGS)}), in subfolders named by their candidates, such as 'cat|fox'"
         raise ValueError(f"a folder must hold {form}; {folder} has none.")
     said = [path.parts[0] if len(path.parts) > 1 else None for path in found]
-    names = pa.array([path.as_posix() for path in found])
-    return pa.table({FILE: names, CANDIDATES: pa.array(said, pa.string())})
+    return pa.table({FILE: [path.as_posix() for path in found], CANDIDATES: pa.array(said, pa.string())})
 
 
 def folder_of(file: Path) -> Path:
@@ -112,8 +112,7 @@ def read_pictures(cells: Sequence[Cell], pixels: Pixels, folder: Path, to: Path 
                 levels[row] = found
         return wrong
 
-    blocks = _in_threads("read pictures", read, range(0, len(cells), _BLOCK))
-    wrong = [one for block in blocks for one in block]
+    wrong = [*chain.from_iterable(_in_threads("read pictures", read, range(0, len(cells), _BLOCK)))]
     readable = np.ones(len(cells), dtype=bool)
     readable[[row for row, _ in wrong]] = False
     named = "; ".join(f"row {row}, {cells[row]!r:.80}: {why}" for row, why in wrong[:_NAMED])

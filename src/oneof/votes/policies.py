@@ -67,8 +67,7 @@ def top_p(votes: Votes, p: float = 0.9) -> Sets:
 def smallest_reaching(posterior: Floats, p: float) -> Mask:
     """The smallest sets [n, c] of labels with mass p, from probabilities [n, c]."""
     falling = -np.sort(-posterior, axis=1)
-    reached = np.cumsum(falling, axis=1)
-    last = (reached < p - ROUNDING).sum(1).clip(max=posterior.shape[1] - 1)
+    last = (np.cumsum(falling, axis=1) < p - ROUNDING).sum(1).clip(max=posterior.shape[1] - 1)
     least = np.take_along_axis(falling, last[:, None], axis=1)
     return posterior >= least - ROUNDING
 

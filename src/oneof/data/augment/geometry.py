@@ -75,8 +75,7 @@ def _stretch(pixels: Tensor, position: Tensor, start: Tensor, length: Tensor, ax
     )
     if axis == -2:
         near, far, weight = near.mT, far.mT, weight.mT
-    shape = pixels.shape
-    a, b = (pixels.gather(axis, index.long().expand(shape)) for index in (near, far))
+    a, b = (pixels.gather(axis, index.long().expand(pixels.shape)) for index in (near, far))
     return (a + weight * (b - a) + 0.5).floor()
 
 
