@@ -10,8 +10,7 @@ from PIL import Image, ImageDraw, ImageEnhance, ImageOps
 from oneof.data.augment import draws
 from oneof.data.augment.colour import enhance, grey, hue
 from oneof.data.augment.geometry import Box, crop, erase, resized_crop
-from oneof.data.augment.operations import OPERATIONS, operate, table
-from oneof.data.augment.policies import RANDAUGMENT, magnitude
+from oneof.data.augment.policies import OPERATIONS, RANDAUGMENT, magnitude, operate, table
 
 torch.set_num_threads(1)
 

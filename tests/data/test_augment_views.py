@@ -13,8 +13,7 @@ from torch.utils._pytree import tree_map_only
 
 from oneof.data.augment import DATASETS, RECIPES, autoaugment, draws, randaugment, views
 from oneof.data.augment.geometry import crop, erase
-from oneof.data.augment.operations import IDENTITY, OPERATIONS, table
-from oneof.data.augment.policies import AUTOAUGMENT, RANDAUGMENT, STRENGTHS, magnitude
+from oneof.data.augment.policies import AUTOAUGMENT, IDENTITY, OPERATIONS, RANDAUGMENT, STRENGTHS, magnitude, table
 from oneof.data.augment.views import Part
 
 torch.set_num_threads(1)

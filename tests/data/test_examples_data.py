@@ -41,7 +41,7 @@ def example_of_erase() -> None:
 def example_of_operate() -> None:
     """
     >>> import torch
-    >>> from oneof.data.augment.operations import OPERATIONS, operate, table
+    >>> from oneof.data.augment.policies import OPERATIONS, operate, table
     >>> black = torch.zeros(1, 1, 4, 4, dtype=torch.uint8)
     >>> operate(black, table([OPERATIONS["invert"](0, 4)]), fill=0).unique().item()
     255
@@ -179,7 +179,7 @@ def example_of_resolve_roles() -> None:
 
 def example_of_learn_texts() -> None:
     """
-    >>> from oneof.data.texts import learn_texts
+    >>> from oneof.data.encode import learn_texts
     >>> texts = learn_texts("note", ["a red fox", "the red fox", None, "one blue whale", "a blue whale"], "t.csv")
     >>> [term for term in texts.terms if not term.startswith("#")]
     ['blue', 'blue whale', 'fox', 'red', 'red fox', 'whale']

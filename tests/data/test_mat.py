@@ -111,7 +111,7 @@ def test_mat_values_agree_with_scipy(tmp_path, packed):
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
-        (lambda content: content[:126] + b"XX" + content[128:], "which end of a number comes first"),
+        (lambda content: content[:126] + b"XX" + content[128:], "its header does not say its endianness"),
         (lambda content: content + b"abc", "it ends inside a tag"),
         (lambda content: content + bytes([14, 0, 0, 0, 0, 0, 0, 0]), "a variable has no header"),
         (lambda content: content + bytes([15, 0, 0, 0, 2, 0, 0, 0]) + b"xx", "a compressed part cannot be unpacked"),

@@ -5,7 +5,7 @@ def example_of_find_faults() -> None:
     """
     >>> import numpy as np
     >>> from oneof.candidates.mask import Candidates
-    >>> from oneof.inspect.faults import find_faults
+    >>> from oneof.inspect.identify import find_faults
     >>> sets = Candidates(np.array([[1, 0], [0, 1], [1, 1]], dtype=bool), np.array(["a", "b"]))
     >>> find_faults(np.array([[1.0, 5.0], [1.0, 5.0], [np.nan, 5.0]]), sets, ["p", "q"])
     Faults(nonfinite=(NonFinite(column='p', rows=1, first=2),), constant=('q',), duplicates=1, conflicts=((0, 1),))

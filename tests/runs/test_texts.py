@@ -17,9 +17,8 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from typer.testing import CliRunner
 
 from oneof.cli import app
-from oneof.data.encode import learn_encoding
+from oneof.data.encode import learn_encoding, learn_texts
 from oneof.data.table import Columns, Roles, read_columns
-from oneof.data.texts import learn_texts
 from oneof.estimator.classifier import PartialLabelClassifier
 from oneof.runs.export import export_onnx
 from oneof.runs.folder import Run

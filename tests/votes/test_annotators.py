@@ -21,7 +21,7 @@ from oneof.votes import (
     union,
 )
 from oneof.votes.annotators import mistakes
-from oneof.votes.held_out import MANY, folds
+from oneof.votes.joint import MANY, folds
 
 
 def long(rows: list[tuple[int, str, str]], spelling: Spelling = Spelling(separator="|")) -> Votes:  # noqa: B008

@@ -11,17 +11,6 @@ def example_of_smallest_reaching() -> None:
     """
 
 
-def example_of_to_table() -> None:
-    """
-    >>> import pyarrow as pa
-    >>> from oneof.votes.policies import to_table
-    >>> from oneof.votes import read_long, union
-    >>> votes = read_long(pa.table({"item": [7, 7], "annotator": ["ann", "bob"], "label": ["cat", "dog"]}))
-    >>> to_table(votes, union(votes)).to_pylist()
-    [{'item': 7, 'candidates': ['cat', 'dog'], 'votes': [{'label': 'cat', 'votes': 1.0}, {'label': 'dog', 'votes': 1.0}]}]
-    """
-
-
 def example_of_understand() -> None:
     """
     >>> from oneof.votes.spelling import understand

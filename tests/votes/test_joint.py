@@ -7,8 +7,7 @@ from numpy.typing import NDArray
 from pyarrow import table
 
 from oneof.votes import Annotators, Choice, Votes, choose, fit_annotators, join, read_long
-from oneof.votes.held_out import leave_answers_out
-from oneof.votes.joint import Predict, together
+from oneof.votes.joint import Predict, leave_answers_out, together
 
 Floats = NDArray[np.float64]
 

@@ -40,8 +40,7 @@ class UniformSet:
     """Uniform over all sets that hold the true label, the full set excepted: P(size k) ∝ C(c-1, k-1)."""
 
     def __call__(self, labels: Labels, classes: int, rng: np.random.Generator) -> Mask:
-        sizes = [comb(classes - 1, k - 1) for k in range(1, classes)]
-        return _random_sets(labels, classes, sizes, rng)
+        return _random_sets(labels, classes, [comb(classes - 1, k - 1) for k in range(1, classes)], rng)
 
 
 @dataclass(frozen=True)
@@ -190,8 +189,7 @@ def _random_sets(labels: Labels, classes: int, weights: list[int], rng: np.rando
     extra = rng.choice(len(weights), size=len(labels), p=share / share.sum())
     score = rng.random((len(labels), classes))
     score[np.arange(len(labels)), labels] = 2.0  # the true label ranks first
-    rank = (-score).argsort(1).argsort(1)
-    return np.asarray(rank <= extra[:, None])
+    return np.asarray((-score).argsort(1).argsort(1) <= extra[:, None])
 
 
 def _likelihood(logits: Floats, labels: Labels) -> Floats:

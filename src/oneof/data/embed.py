@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from importlib.util import find_spec
-from io import BytesIO
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.error import HTTPError
@@ -15,11 +14,10 @@ from urllib.request import Request, urlopen
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
-from oneof.data.images import UNREADABLE
+from oneof.data.images import attempt
 from oneof.storage.files import written_beside
 from oneof.storage.packages import load_package
 from oneof.storage.progress import bar
@@ -41,13 +39,8 @@ class Embedder(NamedTuple):
     embed: Callable[[Sequence[str]], NDArray[np.float32]]  # [n] texts, or paths of images -> [n, width]
 
 
-class BadImage(ValueError):
-    """A file that no image can be read from."""
-
-    def __init__(self, path: str | bytes, why: str) -> None:
-        shown = "a cell of bytes" if isinstance(path, bytes) else path
-        super().__init__(f"an image must be whole and of a known format; {shown} is not ({why}).")
-        self.path = path
+class BadImage(Exception):
+    """A file, or bytes, that no image can be read from, and why."""
 
 
 def default_cache() -> Path:
@@ -91,8 +84,10 @@ def embedded(values: Sequence[Any], embedder: Embedder, folder: Path, cache: Pat
     try:
         known = _vectors({key: one for one, key in keys.items()}, embedder, cache or default_cache())
     except BadImage as bad:
-        row = first_row[bad.path]
-        raise ValueError(f"{bad} It is named in row {row}. Replace the file, or empty the cell.") from bad
+        path, why = bad.args
+        shown = "a cell of bytes" if isinstance(path, bytes) else path
+        got = f"{shown} is not ({why}). It is named in row {first_row[path]}. Replace the file, or empty the cell."
+        raise ValueError(f"an image must be whole and of a known format; {got}") from bad
     nothing = np.zeros_like(known[keys[distinct[0]]])
     return np.stack([nothing if one is None else known[keys[one]] for one in inputs])
 
@@ -135,8 +130,7 @@ def _kept(store: Path) -> Vectors:
     """What the cache holds; a damaged file is as good as none, since what it held can be made again."""
     try:
         tensors = load(store.read_bytes())
-        keys = tensors["keys"].tobytes().decode().split()
-        return dict(zip(keys, tensors["vectors"], strict=True))
+        return dict(zip(tensors["keys"].tobytes().decode().split(), tensors["vectors"], strict=True))
     except (OSError, SafetensorError, KeyError, ValueError):
         return {}
 
@@ -178,16 +172,12 @@ def _images(model: str) -> Callable[[Sequence[str]], NDArray[np.float32]]:
     network = package.create_model(name, pretrained=True, num_classes=0, pretrained_cfg_overlay=overlay).eval()
     view = package.data.create_transform(**package.data.resolve_model_data_config(network), is_training=False)
 
-    def opened(path: str | bytes) -> Any:
-        try:
-            with Image.open(BytesIO(path) if isinstance(path, bytes) else path) as image:
-                return image.convert("RGB")
-        except UNREADABLE as error:
-            raise BadImage(path, str(error).rstrip(".")) from error
-
     def embed(paths: Sequence[str]) -> NDArray[np.float32]:
+        seen = {path: attempt(lambda image: view(image.convert("RGB")), path, Path()) for path in paths}
+        if bad := [(path, why) for path, why in seen.items() if isinstance(why, str)]:
+            raise BadImage(*bad[0])
         with torch.no_grad():
-            return network(torch.stack([view(opened(path)) for path in paths])).numpy()  # type: ignore[no-any-return]
+            return network(torch.stack(list(seen.values()))).numpy()  # type: ignore[no-any-return]
 
     return embed
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from io import BytesIO
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,7 +21,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from PIL import Image, ImageOps, UnidentifiedImageError
 
-from oneof.candidates.cells import is_missing
+from oneof.candidates.read import is_missing
 from oneof.storage.progress import bar
 
 ENDINGS = (".png", ".jpg", ".jpeg", ".gif", ".webp", ".bmp", ".tif", ".tiff")
@@ -65,8 +66,7 @@ def list_folder(folder: Path) -> pa.Table:
         form = f"pictures ({', '.join(ENDINGS)}), in subfolders named by their candidates, such as 'cat|fox'"
         raise ValueError(f"a folder must hold {form}; {folder} has none.")
     said = [path.parts[0] if len(path.parts) > 1 else None for path in found]
-    names = pa.array([path.as_posix() for path in found])
-    return pa.table({FILE: names, CANDIDATES: pa.array(said, pa.string())})
+    return pa.table({FILE: [path.as_posix() for path in found], CANDIDATES: pa.array(said, pa.string())})
 
 
 def folder_of(file: Path) -> Path:
@@ -78,7 +78,7 @@ def learn_pixels(column: str, cells: Sequence[Cell], folder: Path) -> Pixels:
     """Side and channels for pictures: the side that most have, 64 at most; one channel where all are grey."""
     there = [cell for cell in cells if cell is not None]
     some = there[:: max(1, len(there) // _LOOKED_AT)][:_LOOKED_AT]
-    looks = _in_threads("look at pictures", lambda cell: _attempt(_looked_at, cell, folder), some)
+    looks = _in_threads("look at pictures", lambda cell: attempt(_looked_at, cell, folder), some)
     known = [look for look in looks if not isinstance(look, str)]
     if not known:
         why = f" ({some[0]!r:.80}: {looks[0]})" if some else ""
@@ -105,15 +105,14 @@ def read_pictures(cells: Sequence[Cell], pixels: Pixels, folder: Path, to: Path 
     def read(start: int) -> list[tuple[int, str]]:
         wrong = []
         for row, cell in enumerate(cells[start : start + _BLOCK], start):
-            found = _attempt(_levels, cell, folder, pixels.channels, pixels.side)
+            found = attempt(_levels, cell, folder, pixels.channels, pixels.side)
             if isinstance(found, str):
                 wrong.append((row, found))
             else:
                 levels[row] = found
         return wrong
 
-    blocks = _in_threads("read pictures", read, range(0, len(cells), _BLOCK))
-    wrong = [one for block in blocks for one in block]
+    wrong = [*chain.from_iterable(_in_threads("read pictures", read, range(0, len(cells), _BLOCK)))]
     readable = np.ones(len(cells), dtype=bool)
     readable[[row for row, _ in wrong]] = False
     named = "; ".join(f"row {row}, {cells[row]!r:.80}: {why}" for row, why in wrong[:_NAMED])
@@ -124,7 +123,7 @@ def read_pictures(cells: Sequence[Cell], pixels: Pixels, folder: Path, to: Path 
 
 def thumbnail(cell: Any, folder: Path) -> str | None:
     """A picture as a small data URI, for a page; None where it cannot be read."""
-    found = _attempt(_levels, picture_cell(cell), folder, 3, THUMBNAIL)
+    found = attempt(_levels, picture_cell(cell), folder, 3, THUMBNAIL)
     if isinstance(found, str):
         return None
     Image.fromarray(found.transpose(1, 2, 0)).save(file := BytesIO(), "JPEG", quality=80)
@@ -153,7 +152,7 @@ def _in_threads(title: str, work: Callable[[Any], Any], items: Sequence[Any]) ->
         return [(found, step())[0] for found in pool.map(work, items)]
 
 
-def _attempt(work: Callable[..., Any], cell: Cell, folder: Path, *rest: int) -> Any:
+def attempt(work: Callable[..., Any], cell: Cell, folder: Path, *rest: int) -> Any:
     """What `work` gives of an open picture; why it cannot be read, in a few words, where it cannot."""
     if cell is None:
         return "none is named"

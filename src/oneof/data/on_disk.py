@@ -43,9 +43,8 @@ class RowsOnDisk:
             array = np.load(self.path, mmap_mode="r")  # reads the header alone
         except (ValueError, EOFError) as error:
             raise ValueError(f"{self.path} must be a whole .npy file; {error}") from error
-        known = isinstance(array, np.memmap) and array.dtype in (np.float32, np.uint8)
-        whole = known and array.flags.c_contiguous
-        if not whole or array.ndim < 2:
+        plain = isinstance(array, np.memmap) and array.flags.c_contiguous and array.dtype in (np.float32, np.uint8)
+        if not plain or array.ndim < 2:
             kind = f"{array.dtype} {list(array.shape)}" if isinstance(array, np.ndarray) else "an archive"
             raise ValueError(f"{self.path} must hold float32 or uint8 [n, ...], row after row; got {kind}.")
         self.shape, self._kind = torch.Size(array.shape), array.dtype
@@ -104,10 +103,8 @@ Features = Tensor | RowsOnDisk
 
 
 def fitted_scaling(kind: str | Callable[[Tensor], Affine], x: RowsOnDisk, rows: Tensor) -> Affine:
-    """What SCALINGS[kind] is on these rows [m], in double precision, from the file's blocks.
-
-    All but minmax depend on each feature's mean and deviation alone, so two rows that have these stand for the whole.
-    """
+    """What SCALINGS[kind] is on these rows [m], in double precision, from the file's blocks."""
+    # All but minmax depend on each feature's mean and deviation alone, so two rows that have these stand for the whole.
     if not isinstance(kind, str):
         raise ValueError(f"scaling of features on the disk must be one of {', '.join(SCALINGS)}; got a function.")
     if kind == "none":
@@ -115,8 +112,7 @@ def fitted_scaling(kind: str | Callable[[Tensor], Affine], x: RowsOnDisk, rows: 
     times = torch.bincount(rows, minlength=len(x)).double()
     if kind == "minmax":
         some = [block[weight > 0].double() for block, weight in _weighted(x, times) if (weight > 0).any()]
-        ends = [torch.stack([block.amin(0), block.amax(0)]) for block in some]
-        return SCALINGS[kind](torch.cat(ends))
+        return SCALINGS[kind](torch.cat([torch.stack([block.amin(0), block.amax(0)]) for block in some]))
     sums = [torch.tensordot(weight, block.double(), 1) for block, weight in _weighted(x, times)]
     mean = torch.stack(sums).sum(0) / len(rows)
     squares = [torch.tensordot(weight, (block.double() - mean).square(), 1) for block, weight in _weighted(x, times)]

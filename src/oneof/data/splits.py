@@ -9,11 +9,9 @@ Split = tuple[NDArray[np.intp], NDArray[np.intp] | None]
 
 
 def split_rows(rows: NDArray[np.intp], k: int, groups: Any = None, seed: int = 0) -> list[Split]:
-    """(rows to train on, rows held out), k times, equally many each time: trials of one stack must agree in that.
-
-    The held-out parts are disjoint as long as there are rows enough; a few rows may be in none. Where there are too few rows or
-    groups to hold any out, None is.
-    """
+    """(rows to train on, rows held out), k times, equally many each time: trials of one stack must agree in that."""
+    # The held-out parts are disjoint as long as there are rows enough; a few rows may be in none. Where there are too
+    # few rows or groups to hold any out, None is.
     rng = np.random.default_rng(seed)
     names = rows if groups is None else np.asarray(groups)[rows]
     _, group = np.unique(names, return_inverse=True)

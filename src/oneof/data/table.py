@@ -13,9 +13,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from oneof.candidates.cells import is_missing, lookalikes
 from oneof.candidates.mask import Candidates
-from oneof.candidates.read import read
+from oneof.candidates.read import is_missing, lookalikes, read
 from oneof.data.files.arrays import read_arrays
 from oneof.data.files.columns import Cells, open_table, read_numbers
 from oneof.data.files.source import Source, Unreadable, days, stray_cell, wrong_cell
@@ -133,10 +132,8 @@ def read_columns(source: Any, roles: Roles) -> Columns:
 
 
 def read_features(X: Any) -> tuple[Columns, Roles]:
-    """Read a frame or an Arrow table of features only, as the same columns are read beside sets in a file.
-
-    What is no feature, such as free text or a column that numbers the rows, is left out with a warning.
-    """
+    """Read a frame or an Arrow table of features only, as the same columns are read beside sets in a file."""
+    # What is no feature, such as free text or a column that numbers the rows, is left out with a warning.
     opened = open_table(X)
     opened.check_distinct(opened.names)
     resolved, left_out = resolve_roles(opened.kinds, opened.name, Roles(candidates=None))

@@ -15,8 +15,7 @@ from oneof.data.encode import learn_encoding
 from oneof.data.table import Table
 from oneof.inspect.advice import Finding, advise, gravest_first
 from oneof.inspect.dependence import Dependence, find_dependence
-from oneof.inspect.faults import Faults, find_faults
-from oneof.inspect.identify import Counts, Identity, count, identify
+from oneof.inspect.identify import Counts, Faults, Identity, count, find_faults, identify
 
 __all__ = ["Inspection", "inspect_sets", "inspect_table"]
 
@@ -70,10 +69,8 @@ def inspect_sets(
 def inspect_table(
     table: Table, x: NDArray[np.floating] | None = None, names: Sequence[str] | None = None, *, seed: int = 0
 ) -> Inspection:
-    """Look at a table as it will be learned from, and say how it was read.
-
-    Its features may come encoded, x [n, d], with their names; else they are encoded here, without texts and images.
-    """
+    """Look at a table as it will be learned from, and say how it was read."""
+    # Its features may come encoded, x [n, d], with their names; else they are encoded here, without texts and images.
     remarks = table.remarks()
     if x is None:
         apart = [*table.roles.text, *table.roles.image]

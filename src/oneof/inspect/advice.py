@@ -5,8 +5,7 @@ from dataclasses import dataclass
 
 from oneof.candidates.read import show
 from oneof.inspect.dependence import Dependence
-from oneof.inspect.faults import Faults
-from oneof.inspect.identify import Counts, Identity
+from oneof.inspect.identify import Counts, Faults, Identity
 
 _SHOWN = 8  # labels or rows named in a sentence; the values are all in the other fields
 
@@ -22,13 +21,11 @@ def advise(counts: Counts, identity: Identity, faults: Faults | None, dependence
     """Everything worth saying, the gravest first."""
     found = [*_on_sets(counts), *_on_labels(counts, identity), *(_on_features(faults) if faults else ())]
     reason = dependence.reason[0].upper() + dependence.reason[1:]
-    said = Finding("info", "dependence", f"{_WHAT_TO_DO[dependence.verdict]} {reason}.")
-    return gravest_first([*found, said])
+    return gravest_first([*found, Finding("info", "dependence", f"{_WHAT_TO_DO[dependence.verdict]} {reason}.")])
 
 
 def gravest_first(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    order = ("stop", "warn", "info")
-    return tuple(sorted(findings, key=lambda finding: order.index(finding.severity)))
+    return tuple(sorted(findings, key=lambda finding: ("stop", "warn", "info").index(finding.severity)))
 
 
 def _on_sets(counts: Counts) -> Iterator[Finding]:

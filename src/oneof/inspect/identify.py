@@ -1,5 +1,6 @@
-"""What the sets hold, and what cannot be told apart: labels that occur together, and the most ambiguous pair."""
+"""What the sets hold, which labels cannot be told apart, and what is wrong with the features."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -8,8 +9,10 @@ from numpy.typing import NDArray
 from oneof.candidates.mask import Candidates
 
 Label = str | int | float
-_BLOCK = 1 << 16  # rows turned to numbers at a time
+_ROWS = 1 << 16  # turned to numbers at a time
 _MOST = 10_000  # labels
+Column = str | int
+_BLOCK = 1024  # sets compared with all others of their group at a time
 
 
 @dataclass(frozen=True)
@@ -113,7 +116,59 @@ def _together(mask: NDArray[np.bool_]) -> NDArray[np.int64]:
         got = f"got {c:,}. Bring answers that mean the same to one form first."
         raise ValueError(f"labels must be at most {_MOST:,} different ones, to be compared pair by pair; {got}")
     total = np.zeros((c, c), dtype=np.int64)
-    for start in range(0, len(mask), _BLOCK):
-        block = mask[start : start + _BLOCK].astype(np.float32)
+    for start in range(0, len(mask), _ROWS):
+        block = mask[start : start + _ROWS].astype(np.float32)
         total += (block.T @ block).astype(np.int64)
     return total
+
+
+@dataclass(frozen=True)
+class NonFinite:
+    column: Column
+    rows: int  # how many
+    first: int
+
+
+@dataclass(frozen=True)
+class Faults:
+    """Faults of the features. Rows count from 0."""
+
+    nonfinite: tuple[NonFinite, ...]
+    constant: tuple[Column, ...]
+    duplicates: int  # rows whose features equal those of an earlier row
+    conflicts: tuple[tuple[int, ...], ...]  # per group of equal rows: those whose set is disjoint from that of another
+
+
+def find_faults(x: NDArray[np.floating], candidates: Candidates, columns: Sequence[Column]) -> Faults:
+    """Look through features x [n, d], whose columns are called `columns`."""
+    wrong, groups = ~np.isfinite(x), _equal_rows(x)
+    constant = (x == x[0]).all(0) & ~wrong.any(0) & (len(x) > 1)
+    bad = ((columns[j], wrong[:, j]) for j in np.flatnonzero(wrong.any(0)).tolist())
+    return Faults(
+        nonfinite=tuple(NonFinite(name, int(rows.sum()), int(rows.argmax())) for name, rows in bad),
+        constant=tuple(columns[j] for j in np.flatnonzero(constant).tolist()),
+        duplicates=sum(len(group) - 1 for group in groups),
+        conflicts=tuple(filter(None, (_disjoint(group, candidates.mask) for group in groups))),
+    )
+
+
+def _equal_rows(x: NDArray[np.floating]) -> list[NDArray[np.intp]]:
+    """Groups of two or more rows with the same features, in the order of their first rows."""
+    exact = np.ascontiguousarray(x + 0.0)  # -0.0 becomes 0.0, so that equal numbers have equal bytes
+    rows = exact.view(np.dtype((np.void, exact.itemsize * exact.shape[1]))).ravel()
+    _, which, size = np.unique(rows, return_inverse=True, return_counts=True)
+    members = np.flatnonzero(size[which] > 1)
+    members = members[np.argsort(which[members], kind="stable")]
+    starts = np.flatnonzero(np.diff(which[members])) + 1
+    return sorted((group for group in np.split(members, starts) if len(group)), key=lambda group: int(group[0]))
+
+
+def _disjoint(group: NDArray[np.intp], mask: NDArray[np.bool_]) -> tuple[int, ...]:
+    """The rows of a group whose set shares no label with the set of some other row of the group."""
+    group = group[mask[group].any(1)]  # an empty set says nothing, so it contradicts nothing
+    if len(group) < 2:
+        return ()
+    sets, which = np.unique(mask[group], axis=0, return_inverse=True)
+    numbers = sets.astype(np.float32)
+    alone = [(numbers[start : start + _BLOCK] @ numbers.T == 0).any(1) for start in range(0, len(sets), _BLOCK)]
+    return tuple(group[np.concatenate(alone)[which.ravel()]].tolist())

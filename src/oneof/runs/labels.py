@@ -18,7 +18,7 @@ from oneof.runs.model import Model
 from oneof.selection.outside import probability_outside
 from oneof.storage.sheets import lists_of
 from oneof.training.state import Fit
-from oneof.votes.held_out import LeftOut
+from oneof.votes.joint import LeftOut
 
 Mask = NDArray[np.bool_]
 FEW = 1e-6  # prior of a label that nobody who voted knows, such as one that only gold labels have

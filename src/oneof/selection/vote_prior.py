@@ -18,8 +18,7 @@ from oneof.methods import BalancedProden
 from oneof.selection.leave_one_out import left_out_regression
 from oneof.selection.space import Space, see
 from oneof.votes.ballots import Votes
-from oneof.votes.held_out import LeftOut, leave_answers_out
-from oneof.votes.joint import Joint, Predict, choose, join
+from oneof.votes.joint import Joint, LeftOut, Predict, choose, join, leave_answers_out
 
 Floats = NDArray[np.float64]
 RIDGES = (0.1, 1.0)

@@ -16,10 +16,8 @@ _FAR = 2**40
 
 @contextmanager
 def locked(file: IO[bytes], shared: bool = False, wait: bool = True) -> Iterator[None]:
-    """Wait until no other process writes to the file, or raise OSError if one does.
-
-    Windows has no shared locks of this kind: there, others do not read it either.
-    """
+    """Wait until no other process writes to the file, or raise OSError if one does."""
+    # Windows has no shared locks of this kind: there, others do not read it either.
     if find_spec("fcntl"):
         fcntl = import_module("fcntl")
         fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | (0 if wait else fcntl.LOCK_NB))

@@ -9,10 +9,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 @contextmanager
 def bar(description: str, total: int, show: bool, done: int = 0) -> Iterator[Callable[..., None]]:
-    """Show a bar of `total` steps, `done` of them behind us, with the time left.
-
-    The value is called at each step with a few words on how it goes, or once for several steps.
-    """
+    """Show a bar of `total` steps, `done` of them behind us, with the time left."""
+    # The value is called at each step with a few words on how it goes, or once for several steps.
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     words = TextColumn("{task.fields[words]}")

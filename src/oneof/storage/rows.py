@@ -14,10 +14,8 @@ Row = dict[str, Any]
 
 
 def append(path: Path, rows: Iterable[Row]) -> None:
-    """Append rows to a file of JSON lines; several processes may do so at once.
-
-    What a writer that was killed left of its last line is moved to a file beside, whose name ends in `.damaged`.
-    """
+    """Append rows to a file of JSON lines; several processes may do so at once."""
+    # What a writer that was killed left of its last line is moved to a file beside, whose name ends in `.damaged`.
     path.parent.mkdir(parents=True, exist_ok=True)
     text = "".join(json.dumps(row) + "\n" for row in rows).encode()
     with path.open("ab+", buffering=0) as file, locked(file):

@@ -12,11 +12,9 @@ from oneof.storage.printable import shortened
 
 
 def plain_value(value: Any) -> Any:
-    """Settings as JSON has them; a dataclass becomes its name and its fields, a function its name.
-
-    A field that was added after rows were written says so, `field(default=..., metadata={"since": "0.2"})`: it is left out while
-    it has its default, so that the digests of those rows stay.
-    """
+    """Settings as JSON has them; a dataclass becomes its name and its fields, a function its name."""
+    # A field that was added after rows were written says so, `field(default=..., metadata={"since": "0.2"})`: it is left
+    # out while it has its default, so that the digests of those rows stay.
     if is_dataclass(value) and not isinstance(value, type):
         given = [(field, getattr(value, field.name)) for field in fields(value)]
         told = {field.name: one for field, one in given if "since" not in field.metadata or one != field.default}

@@ -38,10 +38,8 @@ def lists_of(rows: NDArray[np.integer[Any]], n: int, values: pa.Array) -> pa.Lis
 
 
 def write_sheet(table: pa.Table, path: Path, separator: str = "|") -> None:
-    """Write a table; in CSV the parts of a list are joined by the separator, a struct is `first (rest)`.
-
-    A text that a spreadsheet would run, such as =1+1, gets an apostrophe before it, which the readers of oneof take off again.
-    """
+    """Write a table; in CSV the parts of a list are joined by the separator, a struct is `first (rest)`."""
+    # A text that a spreadsheet would run, such as =1+1, gets an apostrophe before it, which our readers take off again.
     check_out(path)
     with written_beside(path) as file:
         if path.suffix.lower() == ".parquet":

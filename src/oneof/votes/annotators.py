@@ -32,7 +32,7 @@ class Annotators:
     being right of label j in the pool, times those of a against the pool. Both are shrunk to the pool, so that an annotator of few
     votes is the pool's mean. The balance b takes back a part of the class frequencies: without it a label that people use for
     everything swallows its neighbours, and each round makes it more frequent. Where classes are truly rare it does harm (half of
-    the labels, where one class has 90 %), so `oneof.votes.held_out` chooses it.
+    the labels, where one class has 90 %), so `oneof.votes.joint` chooses it.
     """
 
     strength: float = 30.0  # k: votes per true label by which the shape outweighs the annotator's own table

@@ -24,10 +24,8 @@ class Attached(NamedTuple):
 
 
 def attach_votes(source: Source, votes: Votes, on: str) -> Attached:
-    """Give every row of a table the votes on its item, which its column `on` names.
-
-    Rows without votes have an empty set. Items without a row tell careful people from careless ones, and nothing else.
-    """
+    """Give every row of a table the votes on its item, which its column `on` names."""
+    # Rows without votes have an empty set. Items without a row tell careful people from careless ones, and nothing else.
     if CANDIDATES in source.kinds:
         given = "beside votes, which give them. Leave one out."
         raise ValueError(f"{source.name} must have no column 'candidates' {given}")

@@ -55,8 +55,7 @@ class Votes:
     @property
     def answer_size(self) -> Integers:
         """How many labels the answer of each vote names, [m]."""
-        answer = self.answer
-        return np.bincount(answer)[answer]
+        return np.bincount(self.answer)[self.answer]
 
     def only(self, some: NDArray[Any]) -> Self:
         """These votes alone, by their numbers or by a mask [m]."""
@@ -73,45 +72,33 @@ class Votes:
         return replace(kept, items=self.items.take(wanted), item=place[kept.item])
 
 
-class Answers(NamedTuple):
+class Cast(NamedTuple):
     """Answers as they were read: r texts, each naming any number of labels."""
 
-    source: str
     items: Any  # Arrow array of distinct ids
     annotators: list[str]
     item: Integers  # [r]
     annotator: Integers  # [r]
     text: Any  # Arrow array of strings [r], no nulls
-    confidence: Floats | None  # [r]
-    place: Callable[[int], str]  # where in the source an answer stands, for messages
+    confidence: Floats | None = None  # [r]
 
 
-def collect(answers: Answers, spelling: Spelling) -> Votes:
-    """Turn texts into labels and merge what one annotator says twice of one item."""
-    labels, row, label, remarks = spell(answers.text, spelling, answers.place)
+def collect(cast: Cast, spelling: Spelling, source: str, place: Callable[[int], str]) -> Votes:
+    """Turn texts into labels and merge what one annotator says twice of one item; messages say where an answer stands."""
+    labels, row, label, remarks = spell(cast.text, spelling, lambda answer: f"{source}, {place(answer)}")
     if len(row) == 0:
-        raise ValueError(f"votes must hold at least one label; {answers.source} has none.")
-    item, annotator = answers.item[row], answers.annotator[row]
-    key = np.ravel_multi_index((item, annotator, label), (len(answers.items), len(answers.annotators), len(labels)))
+        raise ValueError(f"votes must hold at least one label; {source} has none.")
+    item, annotator = cast.item[row], cast.annotator[row]
+    key = np.ravel_multi_index((item, annotator, label), (len(cast.items), len(cast.annotators), len(labels)))
     order = np.argsort(key, kind="stable")
     starts = np.flatnonzero(np.diff(key[order], prepend=-1))
     first = order[starts]
     present, item = np.unique(item[first], return_inverse=True)
-    confidence = answers.confidence
-    if confidence is not None:  # of a vote given twice, the surer one counts
-        confidence = np.maximum.reduceat(confidence[row][order], starts)
-    return Votes(
-        items=answers.items.take(present),
-        annotators=answers.annotators,
-        labels=labels,
-        item=item,
-        annotator=annotator[first],
-        label=label[first],
-        confidence=confidence,
-        unanswered=len(answers.items) - len(present),
-        repeated=len(order) - len(first),
-        remarks=tuple(remarks),
-    )
+    # of a vote given twice, the surer one counts
+    sure = None if cast.confidence is None else np.maximum.reduceat(cast.confidence[row][order], starts)
+    unanswered, repeated = len(cast.items) - len(present), len(order) - len(first)
+    votes = Votes(cast.items.take(present), cast.annotators, labels, item, annotator[first], label[first], sure)
+    return replace(votes, unanswered=unanswered, repeated=repeated, remarks=tuple(remarks))
 
 
 class Tally(NamedTuple):

@@ -43,10 +43,8 @@ def dawid_skene(votes: Votes, *, smoothing: float = 0.01, tolerance: float = 1e-
 
 
 def ballots(votes: Votes) -> tuple[Any, Any, Integers]:
-    """Weights of the votes as sparse matrices, [n, q] over the pairs (annotator, label) that occur and [n, a] over annotators.
-
-    The pairs themselves come with them: annotator * c + label [q], ascending.
-    """
+    """Weights of the votes as sparse matrices, [n, q] over pairs (annotator, label) that occur, [n, a] over annotators."""
+    # The pairs themselves come with them: annotator * c + label [q], ascending.
     n, c, weight = len(votes.items), len(votes.labels), vote_weights(votes)
     pair, column = np.unique(votes.annotator * c + votes.label, return_inverse=True)
     by_label = csr_array((weight, (votes.item, column)), shape=(n, len(pair)))

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from oneof.votes.ballots import Answers, Votes, collect
+from oneof.votes.ballots import Cast, Votes, collect
 from oneof.votes.spelling import AS_WRITTEN, Spelling
 from oneof.votes.tables import load_json
 
@@ -46,14 +46,10 @@ def read_label_studio(
     position, _, people, texts, sure = zip(*(choice for choice in every if choice[1] == control), strict=True)
     ids = _ids(path, tasks)
     item, annotator = ids.dictionary_encode(), pa.array(people, pa.string()).dictionary_encode()
-
-    def place(answer: int) -> str:
-        return f"{path}, task {ids[position[answer]]}"
-
     names, number = annotator.dictionary.to_pylist(), annotator.indices.to_numpy().astype(np.intp)
     task, text = item.indices.to_numpy()[list(position)].astype(np.intp), pa.array(texts, pa.string())
-    confidences = None if confidence is None else np.array(sure)
-    return collect(Answers(str(path), item.dictionary, names, task, number, text, confidences, place), spelling)
+    cast = Cast(item.dictionary, names, task, number, text, None if confidence is None else np.array(sure))
+    return collect(cast, spelling, str(path), lambda i: f"task {ids[position[i]]}")
 
 
 def is_label_studio(path: str | Path) -> bool:

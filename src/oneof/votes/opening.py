@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from oneof.data.files.columns import open_table
 from oneof.storage.did_you_mean import did_you_mean
-from oneof.votes.ballots import Answers, Votes, collect
+from oneof.votes.ballots import Cast, Votes, collect
 from oneof.votes.label_studio import is_label_studio, read_label_studio
 from oneof.votes.spelling import AS_WRITTEN, Spelling, read_taxonomy
 from oneof.votes.tables import load, read_records
@@ -52,13 +52,9 @@ def read_long(
     row, text = table.texts(label)
     item_of, items = table.keys(item)
     people = table.strings(annotator).dictionary_encode()
-
-    def place(answer: int) -> str:
-        return f"{table.name}, column {label!r}, {table.row(int(row[answer]))}"
-
     sure = None if confidence is None else table.confidences(confidence)[row]
-    names, number = people.dictionary.to_pylist(), people.indices.to_numpy()
-    return collect(Answers(table.name, items, names, item_of[row], number[row], text, sure, place), spelling)
+    cast = Cast(items, people.dictionary.to_pylist(), item_of[row], people.indices.to_numpy()[row], text, sure)
+    return collect(cast, spelling, table.name, lambda i: f"column {label!r}, {table.row(int(row[i]))}")
 
 
 def read_wide(source: Any, *, columns: Sequence[str], item: str = "item", spelling: Spelling = AS_WRITTEN) -> Votes:
@@ -82,12 +78,8 @@ def read_wide(source: Any, *, columns: Sequence[str], item: str = "item", spelli
     cells = [table.texts(column) for column in people]
     row = np.concatenate([rows for rows, _ in cells])
     annotator = np.repeat(np.arange(len(cells)), [len(rows) for rows, _ in cells])
-
-    def place(answer: int) -> str:
-        return f"{table.name}, column {people[annotator[answer]]!r}, {table.row(int(row[answer]))}"
-
-    text = pa.concat_arrays([values for _, values in cells])
-    return collect(Answers(table.name, items, people, item_of[row], annotator, text, None, place), spelling)
+    cast = Cast(items, people, item_of[row], annotator, pa.concat_arrays([values for _, values in cells]))
+    return collect(cast, spelling, table.name, lambda i: f"column {people[annotator[i]]!r}, {table.row(int(row[i]))}")
 
 
 @dataclass(frozen=True)

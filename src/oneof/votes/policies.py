@@ -67,8 +67,7 @@ def top_p(votes: Votes, p: float = 0.9) -> Sets:
 def smallest_reaching(posterior: Floats, p: float) -> Mask:
     """The smallest sets [n, c] of labels with mass p, from probabilities [n, c]."""
     falling = -np.sort(-posterior, axis=1)
-    reached = np.cumsum(falling, axis=1)
-    last = (reached < p - ROUNDING).sum(1).clip(max=posterior.shape[1] - 1)
+    last = (np.cumsum(falling, axis=1) < p - ROUNDING).sum(1).clip(max=posterior.shape[1] - 1)
     least = np.take_along_axis(falling, last[:, None], axis=1)
     return posterior >= least - ROUNDING
 
@@ -81,7 +80,13 @@ def _marked(votes: Votes, item: Integers, label: Integers) -> Mask:
 
 
 def to_table(votes: Votes, sets: Sets) -> Any:
-    """An Arrow table of item, candidates (list of labels) and votes (list of label and its votes); join features on `item`."""
+    """An Arrow table of item, candidates (list of labels) and votes (list of label and its votes); join features on `item`.
+
+    >>> from oneof.votes import read_long, union
+    >>> votes = read_long(pa.table({"item": [7, 7], "annotator": ["ann", "bob"], "label": ["cat", "dog"]}))
+    >>> to_table(votes, union(votes)).to_pylist()
+    [{'item': 7, 'candidates': ['cat', 'dog'], 'votes': [{'label': 'cat', 'votes': 1.0}, {'label': 'dog', 'votes': 1.0}]}]
+    """
     n, labels = len(votes.items), pa.array(votes.labels, pa.string())
     item, label = np.nonzero(sets.mask)
     counted = tally(votes)

@@ -53,6 +53,9 @@ class Spelling:
     """How a text becomes labels: looked up whole, separated, and each part stripped and looked up.
 
     A text that is mapped to nothing ("I cannot tell" -> "") is no answer.
+
+    >>> list(Spelling(separator="|", synonyms={"kitty": "cat"}).reader()("kitty|dog"))
+    ['cat', 'dog']
     """
 
     separator: str | None = None  # between the labels of one answer
@@ -68,14 +71,11 @@ class Spelling:
         known = self._folded("classes", {name: name for name in self.classes or ()})
         synonyms = self._folded("synonyms", self.synonyms)
 
-        def one(text: str) -> str:
-            to = synonyms.get(self._fold(text), self._fold(text))
-            return known.get(self._fold(to), to)
-
         def read(text: str) -> Iterable[str]:
             whole = synonyms.get(self._fold(text), text)
-            parts = whole.split(self.separator) if self.separator else [whole]
-            return dict.fromkeys(label for label in map(one, parts) if label)
+            parts = map(self._fold, whole.split(self.separator) if self.separator else [whole])
+            meant = (synonyms.get(part, part) for part in parts)
+            return dict.fromkeys(label for label in (known.get(self._fold(to), to) for to in meant) if label)
 
         return read
 
@@ -101,17 +101,14 @@ def understand(
 ) -> tuple[list[list[str]], list[str]]:
     """The labels that every distinct answer means, of the names in it, and remarks; `count` says how many gave it."""
     known, tree = set(classes or ()), taxonomy or Taxonomy(())
-    unsure = [len(names) == 1 and names[0].casefold() in UNSURE - known for names in named]
-    spread = [
-        [] if nothing else list(dict.fromkeys(chain.from_iterable(map(tree.leaves, names))))
-        for names, nothing in zip(named, unsure, strict=True)
-    ]
-    of = Counter[str]()
-    for names, times in zip(spread, count, strict=True):
-        of.update(dict.fromkeys(names, times))
+    silent, of, spread = 0, Counter[str](), []
+    for names, times in zip(named, count, strict=True):
+        unsure = len(names) == 1 and names[0].casefold() in UNSURE - known
+        silent += times * unsure
+        spread.append({} if unsure else dict.fromkeys(chain.from_iterable(map(tree.leaves, names)), times))
+        of.update(spread[-1])
     meant = _negations(known | of.keys(), known, tree)
     found = [list(dict.fromkeys(chain.from_iterable(meant.get(name, [name]) for name in names))) for names in spread]
-    silent = sum(times for times, nothing in zip(count, unsure, strict=True) if nothing)
     return found, list(_remarks(silent, meant, of, known))
 
 
@@ -143,18 +140,16 @@ def _remarks(unsure: int, meant: Mapping[str, list[str]], of: Mapping[str, int],
 def spell(
     texts: Any, spelling: Spelling, place: Callable[[int], str]
 ) -> tuple[list[str], Integers, Integers, list[str]]:
-    """All labels [c]; the text (ascending) and the label of each of the m labels that r texts name; remarks.
-
-    Every distinct text of an Arrow array is read once; `place` says where a text stands.
-    """
+    """All labels [c]; the text (ascending) and the label of each of the m labels that r texts name; remarks."""
+    # Every distinct text of an Arrow array is read once; `place` says where a text stands.
     encoded = texts.dictionary_encode()
     code = encoded.indices.to_numpy().astype(np.intp)  # [r]
     read = list(map(list, map(spelling.reader(), encoded.dictionary.to_pylist())))
     often = np.bincount(code, minlength=len(read)).tolist()
     named, remarks = understand(read, often, spelling.classes, spelling.taxonomy)
     labels = sorted(set(chain.from_iterable(named))) if spelling.classes is None else list(spelling.classes)
-    wrong = next((name for j, name in enumerate(labels) if not name or name in labels[:j]), None)
-    if wrong is not None and spelling.classes is not None:
+    wrong = next((name for j, name in enumerate(spelling.classes or ()) if not name or name in labels[:j]), None)
+    if wrong is not None:
         raise ValueError(f"classes must be distinct names; got {wrong!r}{' twice' if wrong else ''}.")
     column = {name: j for j, name in enumerate(labels)}
     for u, name in ((u, name) for u, names in enumerate(named) for name in names if name not in column):

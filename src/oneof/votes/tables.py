@@ -52,10 +52,8 @@ class VoteTable(NamedTuple):
             raise TypeError(f"column {column!r} must hold text or numbers; {self.name} has {array.type}.") from error
 
     def keys(self, column: str) -> tuple[NDArray[np.intp], Any]:
-        """The number of each row's item, and the distinct ids in order of first appearance.
-
-        Ids of a text file that are whole numbers, plainly written, become numbers.
-        """
+        """The number of each row's item, and the distinct ids in order of first appearance."""
+        # Ids of a text file that are whole numbers, plainly written, become numbers.
         array = self.columns[column]
         if pa.types.is_nested(array.type):
             raise TypeError(f"column {column!r} must hold text or numbers; {self.name} has {array.type}.")

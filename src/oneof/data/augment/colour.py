@@ -41,10 +41,8 @@ def blend(degenerate: Tensor, pixels: Tensor, factor: Tensor) -> Tensor:
 
 
 def tone(images: Tensor, levels: Tensor, how: Tensor) -> Tensor:
-    """Float pixels after a table of levels [b, ch, 256]; `levels` [b, 1, h, w] is the images' grey.
-
-    The rows of `how` [6, b] are the fields of `operations.Operation` from `factor` to `equalize`.
-    """
+    """Float pixels after a table of levels [b, ch, 256]; `levels` [b, 1, h, w] is the images' grey."""
+    # The rows of `how` [6, b] are the fields of `policies.Operation` from `factor` to `equalize`.
     values, mean = images.flatten(2).long(), mean_level(levels)[..., 0]
     factor, contrast, threshold, step, stretch, equalize = (value[:, None, None] for value in how)
     old = torch.arange(256, device=values.device, dtype=torch.float32)
@@ -94,10 +92,8 @@ def hue(images: Tensor, shift: Tensor) -> Tensor:
 
 
 def _rgb(angle: Tensor, saturation: Tensor, value: Tensor) -> Tensor:
-    """Pixels [b, 3, h, w] from 8-bit hue, saturation and value [b, h, w].
-
-    A channel falls from `value` by the share of saturation that its distance to the hue on the colour wheel asks for.
-    """
+    """Pixels [b, 3, h, w] from 8-bit hue, saturation and value [b, h, w]."""
+    # A channel falls from `value` by the share of saturation that its distance to the hue on the colour wheel asks for.
     sixth = angle * 6 / 255
     offset = torch.arange(5, 0, -2, device=angle.device)  # red, green, blue; made there, since copying would wait
     distance = torch.remainder(sixth[:, None] + offset[:, None, None], 6)

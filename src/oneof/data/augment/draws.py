@@ -47,10 +47,8 @@ def cutout(b: int, side: int, h: int, w: int, generator: torch.Generator) -> Hol
 
 
 def cutout_up_to(b: int, share: float, h: int, w: int, generator: torch.Generator) -> Hole:
-    """A square hole of a side up to `share` of the width, as at the end of PiCO's RandAugment.
-
-    The corner is kept inside the image before the side is added, and the far edge is painted too.
-    """
+    """A square hole of a side up to `share` of the width, as at the end of PiCO's RandAugment."""
+    # The corner is kept inside the image before the side is added, and the far edge is painted too.
     side, *centres = torch.rand((3, b), generator=generator, device=generator.device)
     side = side * (share * w)
     firsts = [((centre * n - side / 2).clamp(min=0).floor(), n) for centre, n in zip(centres, (h, w), strict=True)]
@@ -59,10 +57,8 @@ def cutout_up_to(b: int, share: float, h: int, w: int, generator: torch.Generato
 
 
 def box(b: int, h: int, w: int, generator: torch.Generator, smallest: float = 0.2) -> Box:
-    """A box with a share of the area in [smallest, 1], uniform, and a ratio of sides in [3/4, 4/3], uniform in its log.
-
-    Drawn again, ten times at most, if it does not fit; should none fit (about one image in 10^9), the first is cut down.
-    """
+    """A box with a share of the area uniform in [smallest, 1] and a ratio of sides in [3/4, 4/3], uniform in its log."""
+    # Drawn again, ten times at most, if it does not fit; if none fits (about one image in 10^9), the first is cut down.
     area, ratio, *corner = torch.rand((4, TRIES, b), generator=generator, device=generator.device)
     area = h * w * (smallest + (1 - smallest) * area)
     ratio = ((2 * ratio - 1) * math.log(4 / 3)).exp()
@@ -74,11 +70,9 @@ def box(b: int, h: int, w: int, generator: torch.Generator, smallest: float = 0.
 
 
 def jitter(b: int, generator: torch.Generator, p: float = 0.8, strength: float = 0.4, hue: float = 0.1) -> Jitter:
-    """Factors uniform in 1 ± strength and a turn of the hue uniform in ± hue, with probability p.
-
-    Brightness, contrast and saturation come in a random order per image. Hue comes last always: it is the one that needs
-    another colour space, and in a random place every image would pay for it three times more.
-    """
+    """Factors uniform in 1 ± strength and a turn of the hue uniform in ± hue, with probability p."""
+    # Brightness, contrast and saturation come in a random order per image. Hue comes last always: it is the one that needs
+    # another colour space, and in a random place every image would pay for it three times more.
     device = generator.device
     on = coin(b, generator, p)
     order = torch.randint(6, (b,), generator=generator, device=device)

@@ -15,7 +15,7 @@ FIXED = 16  # Pillow's nearest-neighbour maps have this many binary places
 
 
 def crop(images: Tensor, flip: Tensor, top: Tensor, left: Tensor, pad: int) -> Tensor:
-    """Mirror where `flip` [b], pad by reflection, and cut the original size out at (top, left) [b], each 0 ... 2 pad."""
+    """Mirror where `flip` [b], pad by reflection, cut the original size out at (top, left) [b], each 0 ... 2 pad."""
     h, w = images.shape[-2:]
     row = _reflect(torch.arange(-pad, h - pad, device=images.device) + top[:, None], h)
     column = _reflect(torch.arange(-pad, w - pad, device=images.device) + left[:, None], w)
@@ -24,10 +24,8 @@ def crop(images: Tensor, flip: Tensor, top: Tensor, left: Tensor, pad: int) -> T
 
 
 def affine(images: Tensor, matrix: Tensor, fill: int) -> Tensor:
-    """Nearest-neighbour affine map, [b, 2, 3] integers as `fixed_point` gives; grey level `fill` comes in from outside.
-
-    source column = (m00 x + m01 y + m02) >> 16,   source row = (m10 x + m11 y + m12) >> 16
-    """
+    """Nearest-neighbour affine map, [b, 2, 3] integers as `fixed_point` gives; grey level `fill` comes from outside."""
+    # source column = (m00 x + m01 y + m02) >> 16,   source row = (m10 x + m11 y + m12) >> 16
     h, w = images.shape[-2:]
     # A frame of `fill` stands for all that lies outside: coordinates are shifted by one and clamped into it.
     padded = F.pad(images, (1, 1, 1, 1), value=fill)
@@ -55,11 +53,9 @@ class Box(NamedTuple):
 
 
 def resized_crop(images: Tensor, box: Box, flip: Tensor) -> Tensor:
-    """Cut `box` out of every image, stretch it to the original size (bilinear), and mirror where `flip` [b].
-
-    A box never exceeds the image, so nothing shrinks and anti-aliasing has no part. Columns first, then rows, rounded
-    to grey levels after each, as Pillow does.
-    """
+    """Cut `box` out of every image, stretch it to the original size (bilinear), and mirror where `flip` [b]."""
+    # A box never exceeds the image, so nothing shrinks and anti-aliasing has no part. Columns first, then rows, rounded
+    # to grey levels after each, as Pillow does.
     h, w = images.shape[-2:]
     column = torch.arange(w, device=images.device)
     column = torch.where(flip[:, None], w - 1 - column, column)
@@ -79,8 +75,7 @@ def _stretch(pixels: Tensor, position: Tensor, start: Tensor, length: Tensor, ax
     )
     if axis == -2:
         near, far, weight = near.mT, far.mT, weight.mT
-    shape = pixels.shape
-    a, b = (pixels.gather(axis, index.long().expand(shape)) for index in (near, far))
+    a, b = (pixels.gather(axis, index.long().expand(pixels.shape)) for index in (near, far))
     return (a + weight * (b - a) + 0.5).floor()
 
 

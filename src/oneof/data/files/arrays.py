@@ -8,9 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from oneof.candidates.cells import is_missing, sets_of_cells
 from oneof.candidates.mask import Candidates
-from oneof.candidates.read import read
+from oneof.candidates.read import is_missing, read, sets_of_cells
 from oneof.data.files.mat import read_mat
 from oneof.data.files.source import as_floats
 
@@ -65,10 +64,8 @@ def _npz(path: Path) -> dict[str, NDArray[Any]]:
 
 
 def _true_labels(stored: list[Any], sets: Candidates, beside_mask: bool, where: str) -> NDArray[np.intp]:
-    """Labels as columns of the mask, by name, by their text, or by number beside a mask; -1 where missing.
-
-    One outside its row's set is an error.
-    """
+    """Labels as columns of the mask, by name, by their text, or by number beside a mask; -1 where missing."""
+    # One outside its row's set is an error.
     numbers = {name: j for j, name in enumerate(sets.classes.tolist())}
     column = {label: numbers.get(label, numbers.get(str(label).strip(), -1)) for label in set(stored)}
     if beside_mask and all(isinstance(label, int) for label in column):

@@ -33,6 +33,21 @@ def read_batches(path: str | Path, files: Sequence[str]) -> dict[str, dict[bytes
     return batches
 
 
+def read_cifar(path: Path, files: Sequence[str]) -> tuple[NDArray[np.uint8], NDArray[np.intp], list[str], int]:
+    """Images, labels and class names of (training parts, test part, names), and how many images are the test part's."""
+    *parts, meta = files
+    batches = read_batches(path, files)
+    if absent := [part for part in parts if part not in batches]:
+        raise ValueError(f"{path} must hold {', '.join(absent)}; it does not. Download it again.")
+    images, labels = zip(*(images_and_labels(batches[part], f"{path}, {part}") for part in parts), strict=True)
+    x, y = np.concatenate(images), np.concatenate(labels)
+    count = 1 + int(y.max(initial=-1))
+    classes = class_names(batches[meta], f"{path}, {meta}") if meta in batches else [str(j) for j in range(count)]
+    if count > len(classes):
+        raise ValueError(f"{path}, {meta} must name every label; it has {len(classes)} names for {count} labels.")
+    return x, y, classes, len(labels[-1])
+
+
 def images_and_labels(batch: dict[bytes, Any], name: str) -> tuple[NDArray[np.uint8], NDArray[np.intp]]:
     """Images [n, 32, 32, 3] and labels [n] of one batch; CIFAR-100's fine labels."""
     data: Any = batch.get(b"data")

@@ -106,10 +106,8 @@ def _pandas_kind(column: Any) -> Kind:
 
 
 def read_numbers(source: Source, numbers: list[str], others: list[str]) -> tuple[NDArray[np.float32], Cells]:
-    """Columns of numbers and dates as x [n, d], written piece by piece into one array; the other columns as lists.
-
-    A missing number becomes NaN, a date the number of days since 1970.
-    """
+    """Columns of numbers and dates as x [n, d], written piece by piece into one array; the other columns as lists."""
+    # A missing number becomes NaN, a date the number of days since 1970.
     try:
         x = np.empty((source.rows, len(numbers)), dtype=np.float32)
     except (MemoryError, ValueError) as error:

@@ -1,11 +1,12 @@
 """MATLAB .mat files (version 5 to 7) as the partial-label community ships them.
 
-Keys: `data` [n, d], `partial_target` and `target` [c, n], sparse or dense. Some files are transposed: the axis that has as many
-entries as `data` has rows is n. Where n equals c, the orientation in which `target` marks one label per row is taken, and [c, n]
-where that does not decide.
+Keys: `data` [n, d], `partial_target` and `target` [c, n], sparse or dense. Some files are transposed: the axis that
+has as many entries as `data` has rows is n. Where n equals c, the orientation in which `target` marks one label per
+row is taken, and [c, n] where that does not decide.
 
 SciPy reads these files too, but a damaged one can bring the whole process down inside its compiled reader (found by
-fuzzing: SIGBUS with SciPy 1.17). Here every length is checked against the bytes that there are before anything is made of it.
+fuzzing: SIGBUS with SciPy 1.17, and in the constructor of its sparse arrays). Here every length is checked against
+the bytes that there are before anything is made of it.
 """
 
 import math
@@ -97,7 +98,7 @@ def variables(content: bytes) -> dict[str, Any]:
     """Every variable of a file's bytes: an array, a sparse matrix, or None for what holds no plain numbers."""
     order = {b"IM": "<", b"MI": ">"}.get(content[126:128])
     if order is None:
-        raise Damaged("its header does not say which end of a number comes first")
+        raise Damaged("its header does not say its endianness")
     return dict(_matrix(element, order) for element in _matrices(content[128:], order))
 
 

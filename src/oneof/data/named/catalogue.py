@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from oneof.data.files.cifar import class_names, images_and_labels, read_batches, read_cifar10h, read_cifar10n
+from oneof.data.files.cifar import read_cifar, read_cifar10h, read_cifar10n
 from oneof.data.files.idx import read_idx
 from oneof.data.files.mat import read_mat
 from oneof.storage.did_you_mean import did_you_mean
@@ -110,32 +110,18 @@ def _digits(name: str, folder: Path) -> Dataset:
 
 def _idx(name: str, folder: Path) -> Dataset:
     images, labels, test_images, test_labels = (read_idx(folder / file) for file in NAMED[name].files)
-    x, y = _join(name, [(images, labels), (test_images, test_labels)])
-    return Dataset(name, x, y, _CLASS_NAMES[name], None, np.arange(len(images), len(x)))
-
-
-def _join(name: str, parts: list[tuple[NDArray[Any], NDArray[Any]]]) -> tuple[NDArray[Any], NDArray[np.intp]]:
-    shapes = {images.shape[1:] for images, _ in parts}
-    counts = [(len(images), labels.shape) for images, labels in parts]
+    counts = [(len(images), labels.shape), (len(test_images), test_labels.shape)]
+    shapes = {images.shape[1:], test_images.shape[1:]}
     if len(shapes) > 1 or any(shape != (n,) for n, shape in counts):
         got = f"got {counts} and {sorted(shapes)}."
         raise ValueError(f"{name} must hold one label per image, and images of one size; {got}")
-    return np.concatenate([images for images, _ in parts]), np.concatenate([y for _, y in parts]).astype(np.intp)
+    x, y = np.concatenate([images, test_images]), np.concatenate([labels, test_labels]).astype(np.intp)
+    return Dataset(name, x, y, _CLASS_NAMES[name], None, np.arange(len(images), len(x)))
 
 
 def _cifar(name: str, folder: Path) -> Dataset:
-    *train, test, meta = _BATCHES[name]
-    path = cifar_path(name, folder)
-    batches = read_batches(path, _BATCHES[name])
-    if absent := [part for part in (*train, test) if part not in batches]:
-        raise ValueError(f"{path} must hold {', '.join(absent)}; it does not. Download it again.")
-    parts = [images_and_labels(batches[part], f"{path}, {part}") for part in (*train, test)]
-    x, labels = _join(name, list(parts))
-    count = 1 + int(labels.max())
-    classes = class_names(batches[meta], f"{path}, {meta}") if meta in batches else [str(j) for j in range(count)]
-    if count > len(classes):
-        raise ValueError(f"{path}, {meta} must name every label; it has {len(classes)} names for {count} labels.")
-    return Dataset(name, x, labels, classes, None, np.arange(len(x) - len(parts[-1][0]), len(x)))
+    x, labels, classes, test = read_cifar(cifar_path(name, folder), _BATCHES[name])
+    return Dataset(name, x, labels, classes, None, np.arange(len(x) - test, len(x)))
 
 
 def cifar_path(name: str, folder: Path) -> Path:

@@ -26,8 +26,7 @@ class Finding(NamedTuple):
 
 def verify(name: str, folder: Path) -> list[Finding]:
     """Check the files of a set that is present: checksums, the paper's figures, and that the rows make sense."""
-    data = load(name, folder)
-    named = find(name)
+    data, named = load(name, folder), find(name)
     return [*_checksums(name, named, folder), *_figures(data, named), *_rows(data, named)]
 
 
