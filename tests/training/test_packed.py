@@ -304,7 +304,7 @@ def test_only_large_tables_that_shrink_by_half_are_packed(packing):
 @pytest.mark.parametrize(
     ("sets", "message"),
     [
-        (sparse.csr_array(SETS * 0.5), r"sparse mask of candidates must hold only 0 and 1; weights are not candidates"),
+        (sparse.csr_array(SETS * 0.5), r"sparse mask of candidates must hold only 0 and 1, no weights\. Threshold"),
         (
             sparse.csr_array(SETS & (np.arange(N) != 7)[:, None]),
             r"at least one label per row; row 7 is empty\. Drop it",

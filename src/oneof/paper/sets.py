@@ -45,10 +45,8 @@ def sets_of(folder: Path, data: Dataset, difficulty: str, device: str, describe:
     if not path.exists():
         write(path, draw(data, difficulty, device, describe))
     sets = read(path)
-    if len(sets.masks[DRAWS[0]]) != training_part(data):
-        raise ValueError(
-            f"{path} must hold a set per training image ({training_part(data)}); got {len(sets.masks[DRAWS[0]])}. Remove it."
-        )
+    if (there := len(sets.masks[DRAWS[0]])) != (m := training_part(data)):
+        raise ValueError(f"{path} must hold a set per training image ({m}); got {there}. Remove it.")
     return sets
 
 

@@ -65,7 +65,7 @@ def _mask(candidates: Any, n: int, t: int, device: torch.device) -> Tensor:
         raise ValueError(f"candidates must have sets for every trial ({t}); got {len(mask)}.")
     if mask.dim() not in (2, 3) or mask.shape[-2] != n:
         raise ValueError(
-            f"candidates must be a mask [{n}, c] or [{t}, {n}, c] to match x and the trials; got shape {list(mask.shape)}."
+            f"candidates must be a mask [{n}, c] or [{t}, {n}, c] to match x and trials; got {list(mask.shape)}."
         )
     whole = mask.view(-1, *mask.shape[-2:])
     _check_none_empty(~whole.any(-1).all(0))
@@ -81,9 +81,7 @@ def _check_none_empty(empty: Any) -> None:
 def _from_scipy(matrix: Any, device: torch.device) -> Packed:
     csr = matrix.tocsr()
     if csr.data.dtype != np.bool_ and not np.isin(csr.data, (0, 1)).all():
-        raise ValueError(
-            "a sparse mask of candidates must hold only 0 and 1; weights are not candidates. Threshold them."
-        )
+        raise ValueError("a sparse mask of candidates must hold only 0 and 1, no weights. Threshold them.")
     if not (csr.has_canonical_format and csr.data.all()):  # sorted, nothing twice, no zeros that are stored
         csr = csr.copy()
         csr.sum_duplicates()

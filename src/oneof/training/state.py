@@ -249,10 +249,8 @@ def load(path: str | Path, network: Network | None = None) -> Fit:
         for i, module in enumerate(modules):
             module.load_state_dict({name: weight[i] for name, weight in own["weight"].items()})
     except (OSError, SafetensorError, LookupError, TypeError, ValueError, RuntimeError) as error:
-        why = "" if network else " If its network was your own, say network=."
-        raise ValueError(
-            f"{path} must be a file that Fit.save wrote; it is not, or not whole ({error}).{why}"
-        ) from error
+        why = f"({error})." if network else f"({error}). If its network was your own, say network=."
+        raise ValueError(f"{path} must be a file that Fit.save wrote; it is not, or not whole {why}") from error
     look = Views(((Plain(), 1),), own["look"]["scale"], own["look"]["offset"], torch.float32) if own["look"] else None
     origin, ranks = (tensors[name].numpy() if name in tensors else None for name in ("origin", "ranks"))
     removals = Removals(**own["removals"]) if own["removals"] else None
