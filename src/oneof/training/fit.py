@@ -203,10 +203,13 @@ def _origin(x: Any, trials: Sequence[Trial]) -> NDArray[np.float64] | None:
 
 def _keeper(number: int, asked: Request, problem: Problem, trials: Sequence[Trial], crew: Crew) -> Keeper:
     setting = {name: getattr(asked, name) for name in ("method", "purify", "network", "training", "choose")}
-    views, setting["views"] = asked.views, None
-    if views:
-        seen = {"kinds": views.names, "scale": views.scale, "offset": views.offset, "dtype": str(views.dtype)}
-        setting["views"] = seen
+    seen = asked.views
+    setting["views"] = seen and {
+        "kinds": seen.names,
+        "scale": seen.scale,
+        "offset": seen.offset,
+        "dtype": str(seen.dtype),
+    }
     if asked.prior.slack:
         setting["slack"] = asked.prior.slack
     numbers = ("seed", "lr", "weight_decay", "scaling", "purify")
