@@ -35,8 +35,8 @@ def table(
     deterministic: Annotated[bool, typer.Option("--deterministic", help="Give the same rows to the bit whenever they are run on one machine. Without it they may differ by rounding.")] = False,
 ) -> None:  # fmt: skip
     """Reproduce a table of the paper: run what is missing, and show ours beside the paper's. Stop it at any time; it resumes."""
-    from oneof.paper.data_sets import data_sets
     from oneof.paper.experiments import CHARACTERISTICS, TABLES
+    from oneof.paper.tables import data_sets
 
     for what, given, known in (("format", form, FORMS), ("on", on, PLACES)):
         if given not in known:

@@ -153,15 +153,13 @@ def constants(world: World, epsilon: float = EPSILON) -> Constants:
 
 
 def purified(world: World, known: Constants, keep: Tensor | None = None, epsilon: float = EPSILON) -> Iterator[Row]:
-    """Round by round: learn, look, remove what the best candidate leads by a threshold, but never a label of `keep` [k, n, c].
-
-    The threshold is e + epsilon, where e falls as Theorem 1 lets it, or one of THRESHOLDS where the theorem's e0 does not exist.
-    """
+    """Round by round: learn, look, remove what the best candidate leads by enough, but no label of `keep` [k, n, c]."""
     sets, e, fallen = world.sets, known.e0, torch.zeros_like(world.sets)
     promised = not math.isnan(known.rounds)
     for number in range((math.ceil(known.rounds) if promised else len(THRESHOLDS)) + 1):
         f = learned(world, sets)
         yield {"round": number, "e": e if promised else None, **_seen(world, f, sets, fallen, epsilon)}
+        # e falls as Theorem 1 lets it, where its e0 exists
         threshold = max(e, epsilon) + epsilon if promised else THRESHOLDS[min(number, len(THRESHOLDS) - 1)]
         now = sets & ((f * sets).amax(-1, keepdim=True) - f >= threshold)
         now = now if keep is None else now & ~keep
