@@ -16,14 +16,13 @@ from oneof.data.synthetic import mixture
 from oneof.methods import METHODS, RCR, PiCO, Proden
 from oneof.networks import MLP, LeNet
 from oneof.purify import Pop, PopPrinted, PopRatio
-from oneof.training.dense import Dense
 from oneof.training.events import begin_purifying, event, removals
 from oneof.training.fit import fit
 from oneof.training.packed import Packed, pack
 from oneof.training.problem import pose
 from oneof.training.processes import Crew
 from oneof.training.set_input import read_sets, worth_packing
-from oneof.training.tables import positions
+from oneof.training.tables import Dense, positions
 from oneof.training.trials import Training, Trial
 
 CPU = torch.device("cpu")

@@ -23,7 +23,6 @@ from oneof.storage.progress import bar
 from oneof.storage.settings import plain_value
 from oneof.training.checkpoint import Keeper, cut_as_before, fingerprint
 from oneof.training.checks import check_last_batch, check_shared, check_views, tried
-from oneof.training.dense import Dense, Table
 from oneof.training.device import checked_device, free_memory, on_this_card, own_draws
 from oneof.training.loop import begin, steps
 from oneof.training.prior import Prior
@@ -32,6 +31,7 @@ from oneof.training.processes import Crew, check_rows, together
 from oneof.training.set_input import bytes_at_rest, read_sets, worth_packing
 from oneof.training.stack import Stack, build
 from oneof.training.state import Best, Fit, join
+from oneof.training.tables import Dense, Table
 from oneof.training.trials import Training, Trial
 
 _log = logging.getLogger(__name__)

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -21,9 +21,16 @@ from scipy.sparse import csr_array
 from torch import Tensor
 
 from oneof.training.processes import Crew
-from oneof.training.tables import Stored
 
 BLOCK = 2**20  # cells that are worked on together
+
+
+class Stored(NamedTuple):
+    """A tensor that training changes, as a checkpoint keeps it."""
+
+    name: str
+    tensor: Tensor
+    sections: list[int] | None = None  # of a process's own rows: how many belong to each trial; None: all have the same
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,7 +76,7 @@ def starts_of(lengths: Tensor) -> Tensor:
 
 @dataclass(frozen=True, eq=False)
 class Packed:
-    """A table [t, m, c] with values at its cells alone; its methods are those of `oneof.training.dense.Dense`.
+    """A table [t, m, c] with values at its cells alone; its methods are those of `oneof.training.tables.Dense`.
 
     >>> sets = pack(torch.tensor([[[True, False, True], [True, True, True]]]))
     >>> sets.cells.labels

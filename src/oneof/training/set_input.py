@@ -9,8 +9,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from oneof.training.dense import Dense, Table
 from oneof.training.packed import Packed, cells_of, starts_of, whole_sets
+from oneof.training.tables import Dense, Table
 
 LARGE = 20_000_000  # labels of all rows and trials below which nothing is packed: small tables are faster dense
 

@@ -27,12 +27,12 @@ from oneof.purify import Removals
 from oneof.storage.files import written_beside
 from oneof.storage.settings import plain_value, restored
 from oneof.training.checks import check_like_trained
-from oneof.training.dense import Dense, Table
 from oneof.training.device import free_memory
 from oneof.training.events import Purification, removals
 from oneof.training.optimize import along
 from oneof.training.problem import Problem, as_features, block_size
 from oneof.training.stack import Stack
+from oneof.training.tables import Dense, Table
 
 
 @dataclass
