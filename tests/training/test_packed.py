@@ -331,7 +331,9 @@ def test_a_method_that_weighs_every_label_refuses_what_does_not_fit(monkeypatch)
 def test_a_mask_that_does_not_fit_is_refused(packing, monkeypatch):
     packing()
     fitted = run()
-    monkeypatch.setattr("oneof.training.state.free_memory", lambda device: 100)
-    with pytest.raises(ValueError, match=r"sets as a mask would take 0 GB and 0 GB are free\. Use sparse\(trial\)"):
+    monkeypatch.setattr("oneof.training.packed.free_memory", lambda device: 100)
+    with pytest.raises(
+        ValueError, match=r"sets as a mask would take 0 GB and 0 GB are free\. Use sparse\(trial\) of a fit"
+    ):
         _ = fitted.candidates
     assert fitted.sparse(1).shape == (60, C)

@@ -187,12 +187,10 @@ def check_shared(one: nn.Module, trials: int) -> None:
 
 
 def _last(m: int, batch: int) -> int:
-    """Rows of the last batch of m."""
     return m % batch or batch
 
 
 def _form(axis: str, shape: tuple[int, ...]) -> str:
-    """The shape of rows along an axis, in words."""
     return f"[{', '.join([axis, *map(str, shape)])}]"
 
 

@@ -25,6 +25,7 @@ from oneof.training.checkpoint import Keeper, cut_as_before, fingerprint
 from oneof.training.checks import check_last_batch, check_shared, check_views, tried
 from oneof.training.device import checked_device, free_memory, on_this_card, own_draws
 from oneof.training.loop import begin, steps
+from oneof.training.packed import Packed
 from oneof.training.prior import Prior
 from oneof.training.problem import Problem, as_features, pose
 from oneof.training.processes import Crew, check_rows, together
@@ -172,15 +173,14 @@ def _place(device: str | torch.device, crew: Crew) -> torch.device:
 def _limit(asked: Request, one: nn.Module, place: torch.device, crew: Crew) -> int:
     """Bytes that a stack may take; 0 for one trial at a time."""
     shared_statistics = len(asked.trials) < crew.size and any(True for _ in one.buffers())
-    if asked.views or shared_statistics:  # convolutions gain nothing from a stack
-        return 0
-    return asked.memory or free_memory(place) // 2
+    alone = asked.views or shared_statistics  # convolutions gain nothing from a stack
+    return 0 if alone else asked.memory or free_memory(place) // 2
 
 
 def _dense(sets: Table, method: Method, prior: Prior, device: torch.device) -> Dense:
     """The sets as a mask, if what is kept of every label fits."""
     needed, free = bytes_at_rest(sets, packed=False), free_memory(device)
-    if sets.to_unpack() and needed > free:
+    if isinstance(sets, Packed) and needed > free:
         n, c = sets.shape[1:]
         remedy = "Give no slack" if prior.slack else "Use a method that keeps candidates alone, such as Proden"
         raise ValueError(

@@ -125,5 +125,4 @@ def _packed(
         labels[~full.repeat(lengths_told)] = told
         lengths = lengths_told
     starts = starts_of(torch.from_numpy(lengths).to(device))
-    narrow = labels.astype(np.int16) if c <= np.iinfo(np.int16).max else labels
-    return whole_sets(cells_of(torch.as_tensor(narrow, device=device), starts, (1, len(lengths), c)))
+    return whole_sets(cells_of(torch.as_tensor(labels, device=device), starts, (1, len(lengths), c)))

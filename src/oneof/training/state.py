@@ -27,7 +27,6 @@ from oneof.purify import Removals
 from oneof.storage.files import written_beside
 from oneof.storage.settings import plain_value, restored
 from oneof.training.checks import check_like_trained
-from oneof.training.device import free_memory
 from oneof.training.events import Purification, removals
 from oneof.training.optimize import along
 from oneof.training.problem import Problem, as_features, block_size
@@ -101,12 +100,6 @@ class Fit:
     @property
     def candidates(self) -> Tensor:
         """What is left of the sets, as a mask [t, m, c]; `sparse` is for sizes at which that is too much."""
-        needed, free = self.sets.to_unpack(), free_memory(self.rows.device)
-        if needed > free:
-            raise ValueError(
-                f"the sets as a mask would take {needed / 1e9:,.0f} GB and {free / 1e9:,.0f} GB are free. "
-                "Use sparse(trial), which has them as a SciPy matrix."
-            )
         return self.sets.dense()
 
     def sparse(self, trial: int) -> csr_array:

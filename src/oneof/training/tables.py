@@ -64,10 +64,6 @@ class Dense:
         """The same sets, packed."""
         return pack(self.values)
 
-    def to_unpack(self) -> int:
-        """Numbers that `dense` has to make room for."""
-        return 0
-
     def count_cells(self) -> int:
         """Cells that the sets of a trial take when packed; of several trials, the mean."""
         size = self.values.sum(-1)
