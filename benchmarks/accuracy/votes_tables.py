@@ -43,8 +43,8 @@ from oneof.data.encode import Encoding
 from oneof.data.named.catalogue import data_folder, load
 from oneof.paper.compare import holm, paired
 from oneof.paper.results import origin
-from oneof.runs.learn import SPACE, Examples, Learned, learn
 from oneof.runs.examples import Voted, weigh_votes
+from oneof.runs.learn import SPACE, Examples, Learned, learn
 from oneof.selection.space import Space
 from oneof.selection.trying import Search
 from oneof.storage.rows import append, read

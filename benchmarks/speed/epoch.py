@@ -31,13 +31,13 @@ from oneof.methods import RCR, Method, PiCO, Proden, Valen
 from oneof.networks import LeNet, WideResNet
 from oneof.paper.results import origin
 from oneof.purify import Pop
-from oneof.training.dense import Dense
 from oneof.training.device import Replay
 from oneof.training.events import event
 from oneof.training.loop import begin, epochs
 from oneof.training.problem import Problem, pose
 from oneof.training.stack import build
 from oneof.training.state import State
+from oneof.training.tables import Dense
 from oneof.training.trials import Training, Trial
 
 SHAPES = {

@@ -553,7 +553,7 @@ def test_learns_a_mixture(method, epochs):
         (lambda: PiCO(epochs=-1), "epochs must be positive; got -1."),
         (
             lambda: Valen().init(torch.ones(1, 3, 2, dtype=torch.bool)),
-            "neighbours must lie between 1 and the number of training rows less one \\(2\\); got 3.",
+            "neighbours must lie between 1 and the training rows less one \\(2\\); got 3.",
         ),
     ],
 )

@@ -27,8 +27,8 @@ from oneof.runs.model import Model, member_of
 from oneof.runs.predict import prediction_table
 from oneof.runs.review.label_studio import tasks, write_tasks
 from oneof.storage.sheets import check_out
-from oneof.training.dense import Dense
 from oneof.training.fit import fit
+from oneof.training.tables import Dense
 from oneof.training.trials import Training, Trial
 
 NAMES = ["ant", "bee", "cow"]

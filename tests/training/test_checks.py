@@ -64,7 +64,7 @@ def test_so_are_those_to_predict():
 
 @pytest.mark.parametrize(("scaling", "given"), [("feature", "'feature'"), (SCALINGS["minmax"], "a function")])
 def test_scaling_beside_views_is_refused(scaling, given):
-    message = rf"scaling must be 'none' where views are given, .* themselves; got {given}\. Leave it out"
+    message = rf"scaling must be 'none' where views, which normalise, are given; got {given}\. Leave it out"
     with pytest.raises(ValueError, match=message):
         run(trials=[Trial(0), Trial(1, scaling=scaling)])
 
@@ -72,10 +72,10 @@ def test_scaling_beside_views_is_refused(scaling, given):
 # ------------------------------------------------------------------------------------------------------------ 3. views
 
 VIEWS = [
-    (pictures(), "pop", TypeError, r"views must be what oneof\.data\.augment\.views makes; got str\. Give views\('pop', 'mnist'\)"),
-    (pictures(), views("plain", "mnist", device="meta"), ValueError, r"views must be on the device of the training, cpu; they are on meta\. Give views\(\.\.\., device='cpu'\)"),
-    (pictures(), views("pop", "mnist", dtype=torch.bfloat16), ValueError, r"views must be torch\.float32 on cpu, as weights are; they are torch\.bfloat16\. Give"),
-    (pictures(), views("pop", "mnist", dtype=torch.float64), ValueError, r"they are torch\.float64\. Give views\(\.\.\., dtype=torch\.float32\)"),
+    (pictures(), "pop", TypeError, r"views must be such as oneof\.data\.augment\.views\('pop', 'mnist'\); got str\."),
+    (pictures(), views("plain", "mnist", device="meta"), ValueError, r"views must be on cpu, where training is; they are on meta\. Give views\(\.\.\., device='cpu'\)"),
+    (pictures(), views("pop", "mnist", dtype=torch.bfloat16), ValueError, r"views must be torch\.float32 on cpu, as weights are; got torch\.bfloat16\. Give"),
+    (pictures(), views("pop", "mnist", dtype=torch.float64), ValueError, r"got torch\.float64\. Give views\(\.\.\., dtype=torch\.float32\)"),
     (pictures()[:, 0], views("plain", "mnist"), ValueError, r"\[n, channels, height, width\] where views are given; got \[24, 28, 28\]\. Of grey images .* give x\[:, None\]"),
     (pictures(3), views("pop", "mnist"), ValueError, r"as many channels as x has; they are for 1, x is \[24, 3, 28, 28\]"),
     (pictures(1, 32), views("plain", "cifar10"), ValueError, r"they are for 3, x is \[24, 1, 32, 32\]\. Put the channels first, or take the views of another data set"),
@@ -110,11 +110,11 @@ def test_on_a_card_views_may_be_of_less_precision_and_must_lie_there():
         assert (
             run(views=views("plain", "mnist", device="cuda", dtype=dtype), device="cuda").history.loss.isfinite().all()
         )
-    with pytest.raises(
-        ValueError, match=r"views must be torch\.float32 on cuda:0, as weights are; they are torch\.float64"
-    ):
+    with pytest.raises(ValueError, match=r"views must be torch\.float32 on cuda:0, as weights are; got torch\.float64"):
         run(views=views("plain", "mnist", device="cuda", dtype=torch.float64), device="cuda")
-    with pytest.raises(ValueError, match=r"device of the training, cuda:0; they are on cpu\. Give .* device='cuda'\)"):
+    with pytest.raises(
+        ValueError, match=r"views must be on cuda:0, where training is; they are on cpu\. Give .* device='cuda'\)"
+    ):
         run(device="cuda")
 
 

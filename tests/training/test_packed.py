@@ -16,14 +16,13 @@ from oneof.data.synthetic import mixture
 from oneof.methods import METHODS, RCR, PiCO, Proden
 from oneof.networks import MLP, LeNet
 from oneof.purify import Pop, PopPrinted, PopRatio
-from oneof.training.dense import Dense
 from oneof.training.events import begin_purifying, event, removals
 from oneof.training.fit import fit
 from oneof.training.packed import Packed, pack
 from oneof.training.problem import pose
 from oneof.training.processes import Crew
 from oneof.training.set_input import read_sets, worth_packing
-from oneof.training.tables import positions
+from oneof.training.tables import Dense, positions
 from oneof.training.trials import Training, Trial
 
 CPU = torch.device("cpu")
@@ -304,7 +303,7 @@ def test_only_large_tables_that_shrink_by_half_are_packed(packing):
 @pytest.mark.parametrize(
     ("sets", "message"),
     [
-        (sparse.csr_array(SETS * 0.5), r"sparse mask of candidates must hold only 0 and 1; weights are not candidates"),
+        (sparse.csr_array(SETS * 0.5), r"sparse mask of candidates must hold only 0 and 1, no weights\. Threshold"),
         (
             sparse.csr_array(SETS & (np.arange(N) != 7)[:, None]),
             r"at least one label per row; row 7 is empty\. Drop it",
@@ -332,7 +331,9 @@ def test_a_method_that_weighs_every_label_refuses_what_does_not_fit(monkeypatch)
 def test_a_mask_that_does_not_fit_is_refused(packing, monkeypatch):
     packing()
     fitted = run()
-    monkeypatch.setattr("oneof.training.state.free_memory", lambda device: 100)
-    with pytest.raises(ValueError, match=r"sets as a mask would take 0 GB and 0 GB are free\. Use sparse\(trial\)"):
+    monkeypatch.setattr("oneof.training.packed.free_memory", lambda device: 100)
+    with pytest.raises(
+        ValueError, match=r"sets as a mask would take 0 GB and 0 GB are free\. Use sparse\(trial\) of a fit"
+    ):
         _ = fitted.candidates
     assert fitted.sparse(1).shape == (60, C)

@@ -13,12 +13,12 @@ from oneof.candidates.mask import posterior, restrict
 from oneof.data.synthetic import mixture
 from oneof.methods import CAVL, CC, METHODS, Batch, Proden
 from oneof.networks import Linear
-from oneof.training.dense import Dense
 from oneof.training.loop import begin, epochs
 from oneof.training.packed import Packed, pack
 from oneof.training.prior import Prior, log_prior
 from oneof.training.problem import pose
 from oneof.training.stack import build
+from oneof.training.tables import Dense
 
 N, C = 60, 4
 DATA = mixture(n=N, d=3, c=C, separation=2.0, seed=0)

@@ -130,30 +130,22 @@ class PiCO(Method):
         by_label = supervised_contrast(similarity, labels, torch.cat([labels, labels, queue_labels], 1))
         contrast = torch.where(batch.epoch >= self.start, by_label, instance_contrast(similarity))
         after = moved(prototypes, query.detach(), labels, self.prototype_momentum)
-        return Step(
-            weighted_cross_entropy(logits, weights) + self.weight * contrast,
-            logits.detach(),
-            weights,
-            (after, *_enqueued(queue, queue_labels, at, key, labels), *keys),
-        )
+        loss = weighted_cross_entropy(logits, weights) + self.weight * contrast
+        enqueued = _enqueued(queue, queue_labels, at, key, labels)
+        return Step(loss, logits.detach(), weights, (after, *enqueued, *keys))
 
     def _weights(self, batch: Batch, query: Tensor, prototypes: Tensor) -> Tensor:
         """What the classifier is taught: the remembered weights, moved towards the nearest candidate prototype."""
         weights = restrict(batch.memory, batch.candidates)
         nearest = masked(query @ prototypes.mT, batch.candidates).argmax(-1, keepdim=True)
         chosen = torch.zeros_like(weights).scatter(-1, nearest, 1.0)
-        phi = self._phi(batch.epoch)
+        # the authors set phi at the end of an epoch by that epoch's number, hence the lag of one
+        way = ((batch.epoch - 1) / self.epochs).clamp(max=1)
+        phi = torch.where(batch.epoch == 0, 0.99, self.phi_start + way * (self.phi_end - self.phi_start))
         return torch.where(batch.epoch >= self.start, phi * weights + (1 - phi) * chosen, weights)
 
-    def _phi(self, epoch: Tensor) -> Tensor:
-        # the authors set phi at the end of an epoch by that epoch's number, hence the lag of one
-        way = ((epoch - 1) / self.epochs).clamp(max=1)
-        return torch.where(epoch == 0, 0.99, self.phi_start + way * (self.phi_end - self.phi_start))
 
-
-def _enqueued(
-    queue: Tensor, queue_labels: Tensor, at: Tensor, key: Tensor, labels: Tensor
-) -> tuple[Tensor, Tensor, Tensor]:
+def _enqueued(queue: Tensor, queue_labels: Tensor, at: Tensor, key: Tensor, labels: Tensor) -> tuple[Tensor, ...]:
     """The queue with the newest keys over the oldest, its labels, and where it is written next."""
     q = queue.shape[1]
     key, labels = key[:, -q:].to(queue.dtype), labels[:, -q:]

@@ -125,7 +125,7 @@ class Valen(Method):
         n = candidates.shape[-2]
         if not 1 <= self.neighbours < n:
             raise ValueError(
-                f"neighbours must lie between 1 and the number of training rows less one ({n - 1}); got {self.neighbours}."
+                f"neighbours must lie between 1 and the training rows less one ({n - 1}); got {self.neighbours}."
             )
         own = torch.arange(n, device=candidates.device).expand(candidates.shape[:-1])[..., None]
         alone = own.expand(*own.shape[:-1], self.neighbours)

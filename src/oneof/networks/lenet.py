@@ -26,14 +26,9 @@ class LeNet:
 
     def __call__(self, shape: tuple[int, ...], classes: int) -> Classifier:
         channels, height, width = check_images("LeNet", shape)
-        body = Body(
-            *_convolved(channels, 20),
-            *_convolved(20, 50),
-            nn.Flatten(),
-            nn.Linear(50 * (height // 4) * (width // 4), 500, bias=False),
-            nn.BatchNorm1d(500),
-            nn.ReLU(),
-        )
+        pixels = 50 * (height // 4) * (width // 4)
+        affine = [nn.Flatten(), nn.Linear(pixels, 500, bias=False), nn.BatchNorm1d(500), nn.ReLU()]
+        body = Body(*_convolved(channels, 20), *_convolved(20, 50), *affine)
         return Classifier(body, 500, classes)
 
 

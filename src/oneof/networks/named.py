@@ -20,11 +20,10 @@ class Timm:
     name: str
 
     def __post_init__(self) -> None:
-        known = load_package("timm", f"network {self.name[:60]!r}, not {', '.join(NAMES)},").is_model
-        if not known(self.name):  # hf-hub: would be fetched
-            raise ValueError(
-                f"network must be one of {', '.join(NAMES)}, or a name that timm knows, such as resnet18; got {self.name[:60]!r}."
-            )
+        timm = load_package("timm", f"network {self.name[:60]!r}, not {', '.join(NAMES)},")
+        if not timm.is_model(self.name):  # hf-hub: would be fetched
+            known = f"{', '.join(NAMES)}, or a name that timm knows, such as resnet18"
+            raise ValueError(f"network must be one of {known}; got {self.name[:60]!r}.")
 
     def __call__(self, shape: tuple[int, ...], classes: int) -> Classifier:
         create = load_package("timm", "a network", "create_model")

@@ -44,12 +44,9 @@ class Digits(NamedTuple):
 
 CEILING = "true labels (ceiling)"  # trained on true labels
 SYSTEMS = (
-    System("PRODEN", Proden()),
-    System("PRODEN + POP", Proden(), Pop()),
-    System("CC", CC()),
-    System("CC + POP", CC(), Pop()),
-    System(CEILING, Proden()),
-)
+    System("PRODEN", Proden()), System("PRODEN + POP", Proden(), Pop()), System("CC", CC()),
+    System("CC + POP", CC(), Pop()), System(CEILING, Proden()),
+)  # fmt: skip
 
 
 def digits(seeds: Sequence[int], *, teacher_epochs: int = 20, rate: float = 0.4) -> Digits:

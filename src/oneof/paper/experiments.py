@@ -63,13 +63,9 @@ class Table:
 
 TABULAR = Protocol(Linear(), Training(epochs=200, batch=100))
 FLAT = Protocol(  # MNIST-like images as rows of pixels, as Tables 3 and 5 must have had them
-    GeneratorMLP(),
-    Training(epochs=30, batch=256),
-    scaling="global",
-    lr=(0.03, 0.1),
-    weight_decay=(1e-4, 1e-3),
+    GeneratorMLP(), Training(epochs=30, batch=256), scaling="global", lr=(0.03, 0.1), weight_decay=(1e-4, 1e-3),
     sets="drawn by a classifier trained for 200 epochs",
-)
+)  # fmt: skip
 
 
 # Late and cautious, the same for every loss: docs/decisions/0010-pop-in-the-tables.md has how it was chosen on seeds 0-9.

@@ -26,13 +26,10 @@ class Recipe:
 
 
 def recipe(title: str, dataset: str, epochs: int, *, authors: bool = True) -> Recipe:
-    """What a loss of Table 1 is on a data set, for a length of training.
-
-    RCR, PiCO and VALEN have their authors' numbers, or else those that all others have: the paper's own. The authors of RCR train 200
-    epochs, in the first half of which its second term rises.
-    """
+    """What a loss of Table 1 is on a data set; RCR, PiCO, VALEN with their authors' numbers or those of the others."""
     colour: Any = {"gamma": 10.0, "kappa": 0.2} if dataset.startswith("cifar") else {}
     if title == "RCR":
+        # its authors train 200 epochs, in the first half of which its second term rises
         return Recipe(RCR(ramp=epochs / 2), "rcr", 0.1, 1e-4, 64) if authors else Recipe(RCR(ramp=5.0), "rcr")
     if title == "PiCO":
         return Recipe(PiCO(epochs=epochs), "pico", lr=0.01 if authors else 0.05)

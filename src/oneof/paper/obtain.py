@@ -72,8 +72,7 @@ def missing(cells: Iterable[Cell], rows: Iterable[Row]) -> list[Cell]:
     return list(lacking.values())
 
 
-Parts = tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.intp] | None]
-"""Rows to train on, held-out rows and test rows."""
+Parts = tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.intp] | None]  # rows to train on, held out, to test on
 
 
 def split(n: int, seed: int, protocol: Protocol) -> Parts:

@@ -20,7 +20,7 @@ from oneof.paper.images import KEY, SMALL, Run, run_of
 from oneof.paper.obtain import Cell, missing, obtain
 from oneof.paper.results import rows_of
 from oneof.paper.sets import DRAWS, sets_of, training_part
-from oneof.selection.choose import rules
+from oneof.selection.choose import latest_best, rules
 from oneof.storage.rows import Row, append, read
 from oneof.training.fit import fit
 from oneof.training.state import Fit
@@ -144,12 +144,10 @@ def resolved(fitted: Fit, x: torch.Tensor, labels: NDArray[np.intp]) -> float:
 
 def by_signal(fitted: Fit) -> Row:
     """The epoch that each signal would have chosen, of equals the latest, and the test accuracy there."""
-    found = {}
+    found, columns = {}, fitted.history.columns
     for signal in rules():
-        column = fitted.history.columns[signal][:, 0]
-        best = int((column == column.max()).nonzero()[-1])
-        accuracy = float(fitted.history.columns["accuracy"][best, 0])
-        found[f"by_{signal}"] = {"epoch": best + 1, "accuracy": round(accuracy, 6)}
+        at = int(latest_best(columns[signal])[0])
+        found[f"by_{signal}"] = {"epoch": at + 1, "accuracy": round(float(columns["accuracy"][at, 0]), 6)}
     return found
 
 

@@ -27,9 +27,8 @@ def own_method(given: str) -> Method:
     file, _, name = given.rpartition(":")
     if not file:
         if given not in METHODS:
-            raise ValueError(
-                f"method must be FILE.py:NAME or one of {', '.join(METHODS)}; got {given!r}.{did_you_mean(given, METHODS)}"
-            )
+            known, hint = ", ".join(METHODS), did_you_mean(given, METHODS)
+            raise ValueError(f"method must be FILE.py:NAME or one of {known}; got {given!r}.{hint}")
         return METHODS[given]()
     spec = spec_from_file_location(Path(file).stem, file)
     if not Path(file).is_file() or spec is None or spec.loader is None:
@@ -48,15 +47,12 @@ def opened(data: str, gold: str, data_dir: Path | None) -> Dataset:
     if data in NAMED:
         found = load(data, data_dir)
     else:
-        table = read_table(Path(data), Roles(gold=gold))
-        examples, _ = examples_of(table, Path(data).parent)
-        truth = np.asarray(examples.gold)
-        found = Dataset(
-            Path(data).name, examples.x, truth, examples.candidates.classes.tolist(), examples.candidates.mask, None
-        )
+        examples, _ = examples_of(read_table(Path(data), Roles(gold=gold)), Path(data).parent)
+        truth, sets = np.asarray(examples.gold), examples.candidates
+        found = Dataset(Path(data).name, examples.x, truth, sets.classes.tolist(), sets.mask, None)
     if found.candidates is None or (found.labels < 0).any():
         raise ValueError(
-            f"data must have candidate sets and a true label in every row; {data} does not. Use lost, msrcv2, birdsong or a table."
+            f"data must have candidate sets and a true label in every row; {data} does not. Use lost or a table."
         )
     return found
 

@@ -45,10 +45,8 @@ def sets_of(folder: Path, data: Dataset, difficulty: str, device: str, describe:
     if not path.exists():
         write(path, draw(data, difficulty, device, describe))
     sets = read(path)
-    if len(sets.masks[DRAWS[0]]) != training_part(data):
-        raise ValueError(
-            f"{path} must hold a set per training image ({training_part(data)}); got {len(sets.masks[DRAWS[0]])}. Remove it."
-        )
+    if (there := len(sets.masks[DRAWS[0]])) != (m := training_part(data)):
+        raise ValueError(f"{path} must hold a set per training image ({m}); got {there}. Remove it.")
     return sets
 
 
@@ -69,19 +67,14 @@ def draw(data: Dataset, difficulty: str, device: str, describe: Describe = lambd
     masks = {seed: generate(labels, classes, kind, seed=seed, logits=logits) for seed in DRAWS}
     right = every.argmax(1) == data.labels
     card = {
-        "dataset": data.name,
+        "dataset": data.name, "generator_seed": 0, "epochs": epochs,
         "generator": "GeneratorMLP, plain view" if data.x.ndim == 3 else "ResNet32, flips and crops",
-        "generator_seed": 0,
-        "epochs": epochs,
         "train_accuracy": round(float(right[:m].mean()), 4),
-        "test_accuracy": round(float(right[m:].mean()), 4),
-        "kind": plain_value(kind),
-        "paper_average": wished,
+        "test_accuracy": round(float(right[m:].mean()), 4), "kind": plain_value(kind), "paper_average": wished,
         "paper_average_reached": reached,
         "average": {seed: round(float(mask.sum(1).mean()), 4) for seed, mask in masks.items()},
-        **describe(data.x[:m], labels, masks[DRAWS[0]], logits, kind),
-        **origin(device),
-    }
+        **describe(data.x[:m], labels, masks[DRAWS[0]], logits, kind), **origin(device),
+    }  # fmt: skip
     return Sets(masks, card)
 
 

@@ -71,16 +71,14 @@ def line(t: float = 0.9, one_sided: bool = True, m: int = 2000) -> World:
 def sampled(generator: str, seed: int, n: int = 1500) -> World:
     """A mixture of six Gaussians with sets by one of GENERATORS."""
     data = mixture(n=n, d=5, c=6, separation=1.2, seed=seed)
-    logits, flat = np.log(data.posterior), np.full(data.posterior.shape, 0.3)
-    kind = InstancePaper() if generator == "printed" else InstanceRate(0.12)
-    bounded = np.minimum(1.0, 0.9 * data.posterior)
-    xi = {"uniform": flat, "within the bound": bounded}.get(generator)
-    if xi is None:
-        sets, xi = generate(data.labels, 6, kind, seed=seed, logits=logits), kind.probabilities(logits, data.labels)
-    elif generator == "uniform":
-        sets = generate(data.labels, 6, Flip(0.3), seed=seed)
+    if generator == "uniform":
+        xi, sets = np.full(data.posterior.shape, 0.3), generate(data.labels, 6, Flip(0.3), seed=seed)
+    elif generator == "within the bound":
+        xi = np.minimum(1.0, 0.9 * data.posterior)
+        sets = draw(xi, data.labels, np.random.default_rng(seed))
     else:
-        sets = draw(bounded, data.labels, np.random.default_rng(seed))
+        kind, logits = InstancePaper() if generator == "printed" else InstanceRate(0.12), np.log(data.posterior)
+        xi, sets = kind.probabilities(logits, data.labels), generate(data.labels, 6, kind, seed=seed, logits=logits)
     x = torch.as_tensor((data.x - data.x.mean(0)) / data.x.std(0))
     labels = torch.as_tensor(data.labels)
     flips = torch.as_tensor(xi).scatter(1, labels[:, None], 0.0)
@@ -153,15 +151,13 @@ def constants(world: World, epsilon: float = EPSILON) -> Constants:
 
 
 def purified(world: World, known: Constants, keep: Tensor | None = None, epsilon: float = EPSILON) -> Iterator[Row]:
-    """Round by round: learn, look, remove what the best candidate leads by a threshold, but never a label of `keep` [k, n, c].
-
-    The threshold is e + epsilon, where e falls as Theorem 1 lets it, or one of THRESHOLDS where the theorem's e0 does not exist.
-    """
+    """Round by round: learn, look, remove what the best candidate leads by enough, but no label of `keep` [k, n, c]."""
     sets, e, fallen = world.sets, known.e0, torch.zeros_like(world.sets)
     promised = not math.isnan(known.rounds)
     for number in range((math.ceil(known.rounds) if promised else len(THRESHOLDS)) + 1):
         f = learned(world, sets)
         yield {"round": number, "e": e if promised else None, **_seen(world, f, sets, fallen, epsilon)}
+        # e falls as Theorem 1 lets it, where its e0 exists
         threshold = max(e, epsilon) + epsilon if promised else THRESHOLDS[min(number, len(THRESHOLDS) - 1)]
         now = sets & ((f * sets).amax(-1, keepdim=True) - f >= threshold)
         now = now if keep is None else now & ~keep

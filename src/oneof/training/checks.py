@@ -23,20 +23,17 @@ def check_views(views: Any, device: torch.device) -> None:
     if views is None:
         return
     if not isinstance(views, Views):
-        raise TypeError(
-            f"views must be what oneof.data.augment.views makes; got {type(views).__name__}. "
-            "Give views('pop', 'mnist'), for instance."
-        )
+        raise TypeError(f"views must be such as oneof.data.augment.views('pop', 'mnist'); got {type(views).__name__}.")
     here, there = torch.empty(0, device=device).device, views.scale.device
     if here != there:
         raise ValueError(
-            f"views must be on the device of the training, {here}; they are on {there}. Give views(..., device='{device}')."
+            f"views must be on {here}, where training is; they are on {there}. Give views(..., device='{device}')."
         )
     weights = torch.get_default_dtype()
     mixes = device.type == "cuda" and views.dtype.itemsize <= weights.itemsize  # there networks run in bfloat16
     if views.dtype != weights and not mixes:
         raise ValueError(
-            f"views must be {weights} on {here}, as weights are; they are {views.dtype}. Give views(..., dtype={weights})."
+            f"views must be {weights} on {here}, as weights are; got {views.dtype}. Give views(..., dtype={weights})."
         )
 
 
@@ -88,9 +85,7 @@ def check_unscaled(kinds: Sequence[str | Scaling]) -> None:
     asked = next((kind for kind in kinds if kind != "none"), None)
     if asked is not None:
         given = repr(asked) if isinstance(asked, str) else "a function"
-        raise ValueError(
-            f"scaling must be 'none' where views are given, as they normalise images themselves; got {given}. Leave it out."
-        )
+        raise ValueError(f"scaling must be 'none' where views, which normalise, are given; got {given}. Leave it out.")
 
 
 def check_labels(labels: Tensor, n: int, classes: int) -> None:
@@ -192,12 +187,10 @@ def check_shared(one: nn.Module, trials: int) -> None:
 
 
 def _last(m: int, batch: int) -> int:
-    """Rows of the last batch of m."""
     return m % batch or batch
 
 
 def _form(axis: str, shape: tuple[int, ...]) -> str:
-    """The shape of rows along an axis, in words."""
     return f"[{', '.join([axis, *map(str, shape)])}]"
 
 

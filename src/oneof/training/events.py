@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from oneof.purify import Purify, Removals
-from oneof.training.dense import Table
 from oneof.training.processes import Crew
+from oneof.training.tables import Table
 
 
 class Purification(NamedTuple):

@@ -23,15 +23,16 @@ from oneof.storage.progress import bar
 from oneof.storage.settings import plain_value
 from oneof.training.checkpoint import Keeper, cut_as_before, fingerprint
 from oneof.training.checks import check_last_batch, check_shared, check_views, tried
-from oneof.training.dense import Dense, Table
 from oneof.training.device import checked_device, free_memory, on_this_card, own_draws
 from oneof.training.loop import begin, steps
+from oneof.training.packed import Packed
 from oneof.training.prior import Prior
 from oneof.training.problem import Problem, as_features, pose
 from oneof.training.processes import Crew, check_rows, together
 from oneof.training.set_input import bytes_at_rest, read_sets, worth_packing
 from oneof.training.stack import Stack, build
 from oneof.training.state import Best, Fit, join
+from oneof.training.tables import Dense, Table
 from oneof.training.trials import Training, Trial
 
 _log = logging.getLogger(__name__)
@@ -172,15 +173,14 @@ def _place(device: str | torch.device, crew: Crew) -> torch.device:
 def _limit(asked: Request, one: nn.Module, place: torch.device, crew: Crew) -> int:
     """Bytes that a stack may take; 0 for one trial at a time."""
     shared_statistics = len(asked.trials) < crew.size and any(True for _ in one.buffers())
-    if asked.views or shared_statistics:  # convolutions gain nothing from a stack
-        return 0
-    return asked.memory or free_memory(place) // 2
+    alone = asked.views or shared_statistics  # convolutions gain nothing from a stack
+    return 0 if alone else asked.memory or free_memory(place) // 2
 
 
 def _dense(sets: Table, method: Method, prior: Prior, device: torch.device) -> Dense:
     """The sets as a mask, if what is kept of every label fits."""
     needed, free = bytes_at_rest(sets, packed=False), free_memory(device)
-    if sets.to_unpack() and needed > free:
+    if isinstance(sets, Packed) and needed > free:
         n, c = sets.shape[1:]
         remedy = "Give no slack" if prior.slack else "Use a method that keeps candidates alone, such as Proden"
         raise ValueError(
@@ -203,10 +203,13 @@ def _origin(x: Any, trials: Sequence[Trial]) -> NDArray[np.float64] | None:
 
 def _keeper(number: int, asked: Request, problem: Problem, trials: Sequence[Trial], crew: Crew) -> Keeper:
     setting = {name: getattr(asked, name) for name in ("method", "purify", "network", "training", "choose")}
-    views, setting["views"] = asked.views, None
-    if views:
-        seen = {"kinds": views.names, "scale": views.scale, "offset": views.offset, "dtype": str(views.dtype)}
-        setting["views"] = seen
+    seen = asked.views
+    setting["views"] = seen and {
+        "kinds": seen.names,
+        "scale": seen.scale,
+        "offset": seen.offset,
+        "dtype": str(seen.dtype),
+    }
     if asked.prior.slack:
         setting["slack"] = asked.prior.slack
     numbers = ("seed", "lr", "weight_decay", "scaling", "purify")

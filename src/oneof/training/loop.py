@@ -1,7 +1,4 @@
-"""The only training loop: `steps` takes the state from step to step, `epochs` yields a record per epoch.
-
-The loop knows the protocols of a method and of a purification rule, and the name of none. It alone writes to the tables.
-"""
+"""The only training loop. It knows the protocols of methods and rules, the name of none, and alone writes to tables."""
 
 import math
 from collections.abc import Iterator, Sequence

@@ -13,17 +13,25 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from scipy.sparse import csr_array
 from torch import Tensor
 
+from oneof.training.device import free_memory
 from oneof.training.processes import Crew
-from oneof.training.tables import Stored
 
 BLOCK = 2**20  # cells that are worked on together
+
+
+class Stored(NamedTuple):
+    """A tensor that training changes, as a checkpoint keeps it."""
+
+    name: str
+    tensor: Tensor
+    sections: list[int] | None = None  # of a process's own rows: how many belong to each trial; None: all have the same
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,7 +77,7 @@ def starts_of(lengths: Tensor) -> Tensor:
 
 @dataclass(frozen=True, eq=False)
 class Packed:
-    """A table [t, m, c] with values at its cells alone; its methods are those of `oneof.training.dense.Dense`.
+    """A table [t, m, c] with values at its cells alone; its methods are those of `oneof.training.tables.Dense`.
 
     >>> sets = pack(torch.tensor([[[True, False, True], [True, True, True]]]))
     >>> sets.cells.labels
@@ -132,8 +140,12 @@ class Packed:
         return Packed(self.cells, values, values.new_zeros(t * m) if rest else None)
 
     def dense(self) -> Tensor:
-        """Some rows at a time."""
+        """Some rows at a time, if all of them fit."""
         t, m, c = self.cells.shape
+        free = free_memory(self.values.device)
+        if t * m * c > free:
+            needed = f"{t * m * c / 1e9:,.0f} GB and {free / 1e9:,.0f} GB are free"
+            raise ValueError(f"the sets as a mask would take {needed}. Use sparse(trial) of a fit: a SciPy matrix.")
         whole = self.values.new_empty(t * m, c)
         for rows in torch.arange(t * m, device=whole.device).split(max(1, BLOCK // self.cells.width)):  # type: ignore[no-untyped-call]
             whole[rows] = self.take(rows)
@@ -141,10 +153,6 @@ class Packed:
 
     def packed(self) -> Packed:
         return self
-
-    def to_unpack(self) -> int:
-        t, m, c = self.cells.shape
-        return t * m * c
 
     def count_cells(self) -> int:
         return len(self.values) // self.cells.shape[0]

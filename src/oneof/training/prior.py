@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from oneof.training.dense import Table
+from oneof.training.tables import Table
 
 LEAST = 1e-6  # of a row's largest weight: a candidate without votes stays possible
 
@@ -41,7 +41,7 @@ class Prior:
 def log_prior(prior: Prior, sets: Table, dtype: torch.dtype) -> Table | None:
     """The prior as training uses it, in the form of the sets; None if there is none.
 
-    >>> from oneof.training.dense import Dense
+    >>> from oneof.training.tables import Dense
     >>> sets = Dense(torch.tensor([[[True, True, False]]]))
     >>> log_prior(Prior([[2, 1, 0]]), sets, torch.float32).values.exp()
     tensor([[[1.0000, 0.5000, 1.0000]]])

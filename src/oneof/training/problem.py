@@ -18,12 +18,11 @@ from oneof.methods import Method
 from oneof.methods.base import first
 from oneof.purify import Purify, stacked
 from oneof.training.checks import check_images, check_labels, check_method, check_unscaled
-from oneof.training.dense import Dense, Table
 from oneof.training.prior import Prior, log_prior
 from oneof.training.processes import Crew
 from oneof.training.set_input import as_tensor, read_sets
 from oneof.training.stack import Stack
-from oneof.training.tables import each, positions
+from oneof.training.tables import Dense, Table, each, positions
 from oneof.training.trials import Training, Trial
 
 Augment = Callable[[Tensor, torch.Generator, Part | None], Tensor]

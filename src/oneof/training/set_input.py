@@ -9,8 +9,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from oneof.training.dense import Dense, Table
 from oneof.training.packed import Packed, cells_of, starts_of, whole_sets
+from oneof.training.tables import Dense, Table
 
 LARGE = 20_000_000  # labels of all rows and trials below which nothing is packed: small tables are faster dense
 
@@ -65,7 +65,7 @@ def _mask(candidates: Any, n: int, t: int, device: torch.device) -> Tensor:
         raise ValueError(f"candidates must have sets for every trial ({t}); got {len(mask)}.")
     if mask.dim() not in (2, 3) or mask.shape[-2] != n:
         raise ValueError(
-            f"candidates must be a mask [{n}, c] or [{t}, {n}, c] to match x and the trials; got shape {list(mask.shape)}."
+            f"candidates must be a mask [{n}, c] or [{t}, {n}, c] to match x and trials; got {list(mask.shape)}."
         )
     whole = mask.view(-1, *mask.shape[-2:])
     _check_none_empty(~whole.any(-1).all(0))
@@ -81,9 +81,7 @@ def _check_none_empty(empty: Any) -> None:
 def _from_scipy(matrix: Any, device: torch.device) -> Packed:
     csr = matrix.tocsr()
     if csr.data.dtype != np.bool_ and not np.isin(csr.data, (0, 1)).all():
-        raise ValueError(
-            "a sparse mask of candidates must hold only 0 and 1; weights are not candidates. Threshold them."
-        )
+        raise ValueError("a sparse mask of candidates must hold only 0 and 1, no weights. Threshold them.")
     if not (csr.has_canonical_format and csr.data.all()):  # sorted, nothing twice, no zeros that are stored
         csr = csr.copy()
         csr.sum_duplicates()
@@ -127,5 +125,4 @@ def _packed(
         labels[~full.repeat(lengths_told)] = told
         lengths = lengths_told
     starts = starts_of(torch.from_numpy(lengths).to(device))
-    narrow = labels.astype(np.int16) if c <= np.iinfo(np.int16).max else labels
-    return whole_sets(cells_of(torch.as_tensor(narrow, device=device), starts, (1, len(lengths), c)))
+    return whole_sets(cells_of(torch.as_tensor(labels, device=device), starts, (1, len(lengths), c)))

@@ -19,10 +19,7 @@ from oneof.training.tables import each, parts, positions, rows_at
 
 
 class Portion(NamedTuple):
-    """Rows [t, b'] of a batch [t, b]. A trial of which this process owns fewer than of another is filled up.
-
-    Fillers are rows of the tables like others, so their numbers are sound; they count nothing in a loss and are not written.
-    """
+    """Rows [t, b'] of a batch [t, b]; fillers, where a trial has fewer, count in no loss and are not written."""
 
     at: Tensor  # [t, b'] where they lie in the tables of this process
     column: Tensor  # [t, b'] where they stand in the batch

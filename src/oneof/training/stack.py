@@ -57,10 +57,7 @@ class Stack:
         self.twin: nn.Module | None = None
 
     def __call__(self, x: Tensor, part: str = "", weights: Mapping[str, Tensor] | None = None) -> Any:
-        """Output [t, b, ...] of the module, or of its submodule `part`, for x [t, b, ...].
-
-        With other weights neither a gradient nor a BN statistic of the network's own moves: it works on copies of the buffers.
-        """
+        """Output [t, b, ...] of the module, or of its submodule `part`, for x [t, b, ...], as `Net` says."""
         if not self.fast or x.device.type != "cuda":
             return self._call(x, part, weights)
         with torch.autocast(x.device.type, torch.bfloat16), _tried_out() if self.fast > 0 else nullcontext():

@@ -27,12 +27,11 @@ from oneof.purify import Removals
 from oneof.storage.files import written_beside
 from oneof.storage.settings import plain_value, restored
 from oneof.training.checks import check_like_trained
-from oneof.training.dense import Dense, Table
-from oneof.training.device import free_memory
 from oneof.training.events import Purification, removals
 from oneof.training.optimize import along
 from oneof.training.problem import Problem, as_features, block_size
 from oneof.training.stack import Stack
+from oneof.training.tables import Dense, Table
 
 
 @dataclass
@@ -101,12 +100,6 @@ class Fit:
     @property
     def candidates(self) -> Tensor:
         """What is left of the sets, as a mask [t, m, c]; `sparse` is for sizes at which that is too much."""
-        needed, free = self.sets.to_unpack(), free_memory(self.rows.device)
-        if needed > free:
-            raise ValueError(
-                f"the sets as a mask would take {needed / 1e9:,.0f} GB and {free / 1e9:,.0f} GB are free. "
-                "Use sparse(trial), which has them as a SciPy matrix."
-            )
         return self.sets.dense()
 
     def sparse(self, trial: int) -> csr_array:
@@ -249,10 +242,8 @@ def load(path: str | Path, network: Network | None = None) -> Fit:
         for i, module in enumerate(modules):
             module.load_state_dict({name: weight[i] for name, weight in own["weight"].items()})
     except (OSError, SafetensorError, LookupError, TypeError, ValueError, RuntimeError) as error:
-        why = "" if network else " If its network was your own, say network=."
-        raise ValueError(
-            f"{path} must be a file that Fit.save wrote; it is not, or not whole ({error}).{why}"
-        ) from error
+        why = f"({error})." if network else f"({error}). If its network was your own, say network=."
+        raise ValueError(f"{path} must be a file that Fit.save wrote; it is not, or not whole {why}") from error
     look = Views(((Plain(), 1),), own["look"]["scale"], own["look"]["offset"], torch.float32) if own["look"] else None
     origin, ranks = (tensors[name].numpy() if name in tensors else None for name in ("origin", "ranks"))
     removals = Removals(**own["removals"]) if own["removals"] else None

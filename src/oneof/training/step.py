@@ -29,7 +29,7 @@ def step(
         memory = each(lambda table: table.take(at), state.memory)
         batch = Batch(sets, memory, epoch, state.generators, prior)
     views, *others = (
-        [problem.views(rows, state.generators)] if ours is None else views_of(problem, ours, state.generators)
+        (problem.views(rows, state.generators),) if ours is None else views_of(problem, ours, state.generators)
     )
     beside.join()
     if problem.training.mixup:
@@ -81,13 +81,7 @@ def observe(problem: Problem, state: State, at: Tensor, candidates: Tensor, logi
 
 
 def _mixed_step(
-    problem: Problem,
-    state: State,
-    views: Tensor,
-    others: list[Tensor],
-    batch: Batch,
-    mixing: Tensor,
-    ours: Portion | None,
+    problem: Problem, state: State, views: Tensor, others: Any, batch: Batch, mixing: Tensor, ours: Portion | None
 ) -> Step:
     """Each example mixed with its neighbour in the (random) order of the epoch: so much of its loss, so much of the other's."""
     if ours is None:  # of each row the one before it in the batch

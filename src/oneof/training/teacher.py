@@ -14,9 +14,8 @@ from oneof.training.trials import Training, Trial
 
 
 def dataset_logits(data: Dataset, *, seed: int, epochs: int, device: str, progress: str | None) -> NDArray[np.float64]:
-    """Logits [n, c] of a classifier fitted on the clean training rows of a named set, as the paper's generators are.
+    """Logits [n, c] of the paper's generators, or of an MLP on a table, fitted on clean training rows of a named set.
 
-    MNIST-like images: the MLP 784-300-301-302-303; CIFAR: ResNet-32, flipped and cropped; tables: an MLP on scaled features.
     Evaluation mode, in full precision whatever it was trained in: sets are drawn from differences of small logits.
     """
     test = np.empty(0, dtype=np.intp) if data.test is None else data.test
