@@ -22,7 +22,7 @@ from oneof.runs.examples import examples_of, look_at, read_voted, weigh_votes, w
 from oneof.runs.folder import FACTS, Run, fingerprint, write_json
 from oneof.runs.learn import SPACE, Examples, learn, write_learned
 from oneof.runs.pictures import BY_SIZE, OnPictures
-from oneof.runs.review.log import Log
+from oneof.runs.review.decisions import Log
 from oneof.runs.review.teach import Again
 from oneof.selection.learners import Trees
 from oneof.selection.leave_one_out import Kernel

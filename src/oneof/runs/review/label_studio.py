@@ -17,7 +17,7 @@ from oneof.data.files.columns import open_table, read_numbers
 from oneof.data.supervision import label_text
 from oneof.data.table import read_columns
 from oneof.runs.folder import Run
-from oneof.runs.review.log import Decision
+from oneof.runs.review.decisions import Decision
 from oneof.runs.review.server import HOST, Answering, Ways
 from oneof.runs.review.session import Review
 from oneof.storage.files import written_beside

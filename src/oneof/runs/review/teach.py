@@ -14,8 +14,7 @@ from oneof.runs.accuracy import random_sample
 from oneof.runs.folder import FACTS, Run, fingerprint
 from oneof.runs.labels import FEW, spread
 from oneof.runs.learn import Examples
-from oneof.runs.review.decided import decided_sets
-from oneof.runs.review.log import Decision, Verdict, verdicts
+from oneof.runs.review.decisions import Decision, Verdict, decided_sets, verdicts
 from oneof.selection.learners import Forest
 from oneof.selection.space import Setting, Space
 from oneof.storage.settings import digest
