@@ -131,7 +131,7 @@ def _make_ready(
     again: Again | None,
     stream: bool | None,
 ) -> tuple[Examples, Space, dict[str, Any]] | None:
-    """Read the table and begin the run: what is learned from, what is tried, and what run.json says beside what is learned; None if it is finished."""
+    """Read the table and begin the run; what is learned from, what is tried, and facts for run.json. None: it is finished."""
     asked = {"oneof": __version__, "data": fingerprint(file), **plain_value(task), **(again.asked if again else {})}
     if task.votes is not None:
         read = {"data": task.votes.path, "tree": task.votes.taxonomy}
