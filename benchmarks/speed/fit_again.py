@@ -26,7 +26,7 @@ from oneof.candidates.generate import InstanceRate, generate
 from oneof.data.named.catalogue import load
 from oneof.runs.fit_table import Task, fit_again, fit_table
 from oneof.runs.folder import Run
-from oneof.runs.review.log import Decision, Log
+from oneof.runs.review.decisions import Decision, Log
 
 SETS = ("digits", "birdsong", "msrcv2")
 

@@ -33,8 +33,8 @@ from oneof.runs.model import PictureMember
 from oneof.runs.page import render_page
 from oneof.runs.pictures import OnPictures, late, plan_for, streamed
 from oneof.runs.review.cards import Items, card, shown_table
+from oneof.runs.review.decisions import Decision, Log
 from oneof.runs.review.label_studio import Backend
-from oneof.runs.review.log import Decision, Log
 from oneof.runs.review.session import Review
 from oneof.selection.space import Space
 from oneof.votes.opening import VotesFile

@@ -13,8 +13,8 @@ import pytest
 from run_folder import write_run
 from test_review_label_studio import CONFIG
 
+from oneof.runs.review.decisions import Log
 from oneof.runs.review.label_studio import Backend
-from oneof.runs.review.log import Log
 from oneof.runs.review.session import Review
 
 NAMES = ["cat", "dog", "fox", "cow"]

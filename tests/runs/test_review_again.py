@@ -21,7 +21,7 @@ from oneof.runs.examples import examples_of
 from oneof.runs.fit_table import Task, fit_again, fit_table
 from oneof.runs.folder import Run
 from oneof.runs.review import session
-from oneof.runs.review.log import Decision, Log
+from oneof.runs.review.decisions import Decision, Log
 from oneof.runs.review.session import Review
 from oneof.runs.review.teach import QUICK, Again
 from oneof.storage.settings import restored

@@ -12,7 +12,7 @@ import pytest
 from run_folder import write_run
 from test_page_browser import browser
 
-from oneof.runs.review.log import Decision, Log
+from oneof.runs.review.decisions import Decision, Log
 from oneof.runs.review.server import ReviewServer
 from oneof.runs.review.session import Review
 

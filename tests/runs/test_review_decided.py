@@ -16,8 +16,7 @@ from oneof.runs.explain import explained
 from oneof.runs.folder import Run, fingerprint
 from oneof.runs.page import render_page
 from oneof.runs.review.cards import shown_table
-from oneof.runs.review.decided import decided_sets
-from oneof.runs.review.log import Decision, Log, Verdict, verdicts
+from oneof.runs.review.decisions import Decision, Log, Verdict, decided_sets, verdicts
 
 
 @pytest.fixture

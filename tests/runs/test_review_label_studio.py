@@ -18,8 +18,8 @@ from test_fit_table import ROLES, SMALL, command, frame
 
 from oneof.runs.fit_table import Task, fit_table
 from oneof.runs.folder import Run, fingerprint
+from oneof.runs.review.decisions import Log
 from oneof.runs.review.label_studio import Backend
-from oneof.runs.review.log import Log
 from oneof.runs.review.session import Review
 from oneof.votes.opening import VotesFile
 

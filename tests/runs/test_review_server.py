@@ -21,7 +21,7 @@ from run_folder import NASTY, write_run
 from oneof.cli.review import review as review_command
 from oneof.runs.accuracy import drawn_rows
 from oneof.runs.folder import Run, fingerprint
-from oneof.runs.review.log import Decision, Log, verdicts
+from oneof.runs.review.decisions import Decision, Log, verdicts
 from oneof.runs.review.server import Answering, ReviewServer
 from oneof.runs.review.session import REPEAT_EVERY, Review, accuracy_of_labels, agreement
 

@@ -21,7 +21,7 @@ from oneof.runs.folder import Run
 from oneof.runs.learn import Examples, write_learned
 from oneof.runs.model import Model
 from oneof.runs.purified import read_purified
-from oneof.runs.review.decided import decided_table
+from oneof.runs.review.decisions import decided_table
 from oneof.storage.files import folder_beside
 
 

@@ -62,7 +62,7 @@ class Judged(NamedTuple):
     probabilities: Floats  # [m, c]
     candidates: Mask  # [m, c]
     gold: NDArray[np.intp]  # [m], -1 where unknown; of a random sample
-    plain: Floats  # [m, c] scores that owe least to the row's own set: of a learner that saw nothing of it, not even by way of other rows
+    plain: Floats  # [m, c] of a learner that saw nothing of the row's own set, not even by way of other rows
     voted: bool = False  # are the sets what people voted for? Then the truth may be in none
 
     @property

@@ -26,9 +26,7 @@ FACTS = "oneof.json"  # in a program of torch.export: the names of columns, cate
 def export_onnx(model: Model, path: Path) -> float:
     """Write the model as ONNX, if onnxruntime finds the same probabilities; the largest difference that it found.
 
-    The graph takes columns as they stand in a table: `numbers` with NaN where missing (dates are days since 1970), `categories` as text ("" where missing),
-    and `vectors`, which are made from texts and pictures: the metadata of these names list the columns, and `made` says how vectors are made. It gives
-    `probabilities`, whose columns the metadata `classes` names, and `label`.
+    docs/serving.md says what the graph takes and gives; its metadata name the columns, the classes, and how vectors are made.
     """
     model.check_portable()
     onnx, runtime = (load_package(name, "export") for name in ("onnx", "onnxruntime"))
@@ -54,8 +52,7 @@ def export_onnx(model: Model, path: Path) -> float:
 def export_torch(model: Model, path: Path) -> float:
     """Write the model as a program of `torch.export`, if the file read back gives the same probabilities; the largest difference.
 
-    It takes what the graph of `export_onnx` takes, by the same names; but `categories` are whole numbers: the place of a value among those of its column,
-    which the extra file `oneof.json` lists beside `classes`; -1 for any other. It gives probabilities.
+    It takes what the graph takes, but categories as `codes` of the values that the extra file `oneof.json` lists beside classes.
     """
     model.check_portable()
     (columns, x), buffer = _some_columns(model), io.BytesIO()

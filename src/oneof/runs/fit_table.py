@@ -22,7 +22,7 @@ from oneof.runs.examples import examples_of, look_at, read_voted, weigh_votes, w
 from oneof.runs.folder import FACTS, Run, fingerprint, write_json
 from oneof.runs.learn import SPACE, Examples, learn, write_learned
 from oneof.runs.pictures import BY_SIZE, OnPictures
-from oneof.runs.review.log import Log
+from oneof.runs.review.decisions import Log
 from oneof.runs.review.teach import Again
 from oneof.selection.learners import Trees
 from oneof.selection.leave_one_out import Kernel
@@ -131,7 +131,7 @@ def _make_ready(
     again: Again | None,
     stream: bool | None,
 ) -> tuple[Examples, Space, dict[str, Any]] | None:
-    """Read the table and begin the run: what is learned from, what is tried, and what run.json says beside what is learned; None if it is finished."""
+    """Read the table and begin the run; what is learned from, what is tried, and facts for run.json. None: it is finished."""
     asked = {"oneof": __version__, "data": fingerprint(file), **plain_value(task), **(again.asked if again else {})}
     if task.votes is not None:
         read = {"data": task.votes.path, "tree": task.votes.taxonomy}

@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 from oneof.data.images import list_folder
 from oneof.runs.accuracy import SAMPLE, drawn_rows
 from oneof.runs.model import Model
-from oneof.runs.review.decided import decided_table
-from oneof.runs.review.log import Log, verdicts
+from oneof.runs.review.decisions import Log, decided_table, verdicts
 from oneof.runs.stored_model import FORMAT, load_model
 from oneof.storage.files import written_beside
 from oneof.storage.schema import NOTHING, NUMBER, first_misfit
@@ -78,7 +77,7 @@ class Run:
 
     @property
     def decided(self) -> pa.Table:
-        """`purified` as people left it: their decisions and gold labels are final; see `oneof.runs.review.decided`."""
+        """`purified` as people left it: their decisions and gold labels are final; see `oneof.runs.review.decisions`."""
         return decided_table(self.purified, verdicts(Log(self.folder).standing))
 
     @cached_property

@@ -60,7 +60,8 @@ def save_model(model: Model, folder: Path) -> None:
     facts = {
         "format": FORMAT, "oneof": __version__, "sha256": sha256(content).hexdigest(), "classes": model.classes,
         "members": [member.shape for member in model.members], "others": [one.kind for one in model.others],
-        "shares": list(model.shares), "sharpness": sharpness, "encoding": model.encoding.to_json(), "calibration": model.calibration,
+        "shares": list(model.shares), "sharpness": sharpness,
+        "encoding": model.encoding.to_json(), "calibration": model.calibration,
     }  # fmt: skip
     facts["checksum"] = checksum(facts)
     with written_beside(folder / "model.safetensors") as file:

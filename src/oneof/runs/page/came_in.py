@@ -4,7 +4,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-from markupsafe import Markup
 from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import FuncFormatter, MaxNLocator
@@ -25,7 +24,7 @@ def look_at_sets(table: Purified) -> SimpleNamespace:
     return SimpleNamespace(average=float(sizes.mean()), singletons=singletons, full=full, labels=labels, **drawn)
 
 
-def _sizes(rows: NDArray[np.int64]) -> Markup:
+def _sizes(rows: NDArray[np.int64]) -> str:
     def draw(axes: Axes) -> None:
         axes.bar(range(len(rows)), rows, width=0.75, color=ACCENT, alpha=0.85)
         axes.set(xlabel="labels in the set", ylabel="rows", xlim=(0.4, max(len(rows), 5) - 0.4))
@@ -37,7 +36,7 @@ def _sizes(rows: NDArray[np.int64]) -> Markup:
     return plot("sizes", draw, says=f"Rows by labels in their set: {counted}.")
 
 
-def _map(table: Purified, shown: NDArray[np.int64]) -> Markup:
+def _map(table: Purified, shown: NDArray[np.int64]) -> str:
     columns: Any = table.original[:, shown]
     together = np.asarray((columns.T @ columns).todense())
     share = together / np.maximum(together.diagonal(), 1)[:, None]

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow.compute as pc
-from markupsafe import Markup
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, PercentFormatter
 from numpy.typing import NDArray
@@ -39,23 +38,19 @@ def audit_classes(table: Purified) -> SimpleNamespace:
     verdict = np.where(after == 0, "gone", np.where(after < _SHRUNK * even, "shrunk", ""))
     classes = [
         SimpleNamespace(
-            name=table.names[j],
-            least=int(alone[j]),  # rows where it is the only candidate
-            share=float(even[j]),  # rows, when every set is split evenly
-            most=int(held[j]),  # rows where it is a candidate
-            resolved=int(after[j]),
-            change=float(after[j] / even[j] - 1),
+            name=table.names[j], share=float(even[j]), resolved=int(after[j]), change=float(after[j] / even[j] - 1),
+            least=int(alone[j]), most=int(held[j]),  # rows where it is the only candidate, and where it is one
             verdict=str(verdict[j]),
         )
         for j in order
-    ]
+    ]  # fmt: skip
     ends = order if len(order) <= _PLOTTED else order[: _PLOTTED // 2] + order[-_PLOTTED // 2 :]
     named = {kind: [each.name for each in classes if each.verdict == kind] for kind in ("gone", "shrunk")}
     drawn = {"drawing": _draw_balance(table, np.asarray(ends), alone, even), "plotted": len(ends)}
     return SimpleNamespace(classes=classes[:_LISTED], occurring=len(classes), **drawn, **named)
 
 
-def _draw_balance(table: Purified, shown: NDArray[Any], alone: NDArray[Any], even: NDArray[Any]) -> Markup:
+def _draw_balance(table: Purified, shown: NDArray[Any], alone: NDArray[Any], even: NDArray[Any]) -> str:
     """Per class a line from the least to the most rows it can have, a ring at the even share, a dot at what it got."""
 
     def draw(axes: Axes) -> None:
@@ -104,17 +99,10 @@ def _group(table: Purified, name: str, own: NDArray[np.bool_]) -> SimpleNamespac
     right = int((known & (table.label == table.gold)).sum())
     low, high = wilson(right, int(known.sum())) if known.any() else (0.0, 1.0)
     return SimpleNamespace(
-        name=name,
-        rows=int(own.sum()),
-        before=float(table.sizes[own].mean()),  # labels per set
-        after=float(table.kept_sizes[own].mean()),
-        probability=float(table.probability[own].mean()),
-        asked=int((own & table.ask).sum()),
-        gold=int(known.sum()),  # rows with a gold label
-        right=right,
-        low=low,  # of the share that is right, 95 %; 0 and 1 where nothing is known
-        high=high,
-    )
+        name=name, rows=int(own.sum()), asked=int((own & table.ask).sum()), probability=table.probability[own].mean(),
+        before=float(table.sizes[own].mean()), after=float(table.kept_sizes[own].mean()),  # labels per set
+        gold=int(known.sum()), right=right, low=low, high=high,  # with gold labels; the share that is right, 95 %
+    )  # fmt: skip
 
 
 def _lost(table: Purified, names: list[str], place: NDArray[np.int64]) -> list[SimpleNamespace]:
@@ -145,17 +133,11 @@ def compare_gold(table: Purified) -> SimpleNamespace | None:
     place = np.minimum((table.probability[rows] * _BINS).astype(int), _BINS - 1)
     bins = [_bin(table.probability[rows][place == k], right[place == k]) for k in np.unique(place)]
     return SimpleNamespace(
-        rows=len(rows),
-        right=int(right.sum()),
-        accuracy=float(right.mean()),
-        drawn=int(drawn.sum()),  # of these rows were drawn at random; 0: a person chose which to label
-        low=low,  # of the share of all rows that were resolved rightly, by the drawn ones, 95 %
-        high=high,
-        outside=int((~at_first).sum()),  # gold label not in the original set
-        removed=int((at_first & ~at_last).sum()),  # gold label in the original set, and removed
+        rows=len(rows), right=int(right.sum()), accuracy=float(right.mean()), drawing=_draw_calibration(bins),
+        drawn=int(drawn.sum()), low=low, high=high,  # at random, and what these say of all rows, 95 %
+        outside=int((~at_first).sum()), removed=int((at_first & ~at_last).sum()),  # from the set
         error=float(sum(each.rows * abs(each.said - each.found) for each in bins) / len(rows)),  # of calibration
-        drawing=_draw_calibration(bins),
-    )
+    )  # fmt: skip
 
 
 def _bin(probability: NDArray[np.float64], right: NDArray[np.bool_]) -> SimpleNamespace:
@@ -165,7 +147,7 @@ def _bin(probability: NDArray[np.float64], right: NDArray[np.bool_]) -> SimpleNa
     return SimpleNamespace(rows=len(right), said=said, found=found, low=float(low), high=float(high))
 
 
-def _draw_calibration(bins: list[SimpleNamespace]) -> Markup:
+def _draw_calibration(bins: list[SimpleNamespace]) -> str:
     def draw(axes: Axes) -> None:
         axes.plot([0, 1], [0, 1], color=INK, linewidth=1, linestyle=(0, (1, 3)))
         said, found, low, high = ([getattr(each, name) for each in bins] for name in ("said", "found", "low", "high"))

@@ -61,8 +61,9 @@ def _row(row: dict[str, Any], place: dict[str, int]) -> list[Any]:
     removed = [[place[x["label"]], x["round"], round(x["margin"], 3), x["trials"]] for x in row["removed"]]
     votes = [[vote["label"], round(vote["votes"], 2)] for vote in row.get("votes") or ()]
     return [
-        row["row"], *(sorted(place[label] for label in row[name]) for name in ("original", "kept")), place[row["label"]],
-        *(round(row[name], 3) for name in ("probability", "margin", "agreement")), int(row["ask"]), round(row["gain"], 4),
-        row["trained"], place.get(row["outside"], NOBODY), sorted(removed, key=lambda fall: (fall[1], fall[0])),
-        place.get(row.get("gold", ""), NOBODY), row.get("group"), votes, *map(row.get, ("item", "decision", "picture")),
+        row["row"], *(sorted(place[label] for label in row[name]) for name in ("original", "kept")),
+        place[row["label"]], *(round(row[name], 3) for name in ("probability", "margin", "agreement")), int(row["ask"]),
+        round(row["gain"], 4), row["trained"], place.get(row["outside"], NOBODY),
+        sorted(removed, key=lambda fall: (fall[1], fall[0])), place.get(row.get("gold", ""), NOBODY),
+        row.get("group"), votes, *map(row.get, ("item", "decision", "picture")),
     ]  # fmt: skip

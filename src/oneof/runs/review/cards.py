@@ -12,7 +12,7 @@ from oneof.data.images import folder_of, thumbnail
 from oneof.data.roles import check_column
 from oneof.runs.explain import fell
 from oneof.runs.folder import Run, fingerprint
-from oneof.runs.review.decided import GOLD
+from oneof.runs.review.decisions import GOLD
 
 PICTURES = {f".{kind}": f"image/{kind}" for kind in ("png", "jpeg", "gif", "webp")} | {".jpg": "image/jpeg"}
 _FEW = 6  # columns that are shown when nobody says which, and few are texts, pictures or left out of the features

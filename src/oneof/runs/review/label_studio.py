@@ -17,7 +17,7 @@ from oneof.data.files.columns import open_table, read_numbers
 from oneof.data.supervision import label_text
 from oneof.data.table import read_columns
 from oneof.runs.folder import Run
-from oneof.runs.review.log import Decision
+from oneof.runs.review.decisions import Decision
 from oneof.runs.review.server import HOST, Answering, Ways
 from oneof.runs.review.session import Review
 from oneof.storage.files import written_beside
@@ -26,7 +26,7 @@ from oneof.votes.label_studio import chosen_labels, is_label_studio, person
 from oneof.votes.tables import load_json
 
 _BLOCK = 1 << 15  # rows as Python objects at a time
-Task = dict[str, Any]
+Json = dict[str, Any]
 _CHOICES = re.compile(r"<(?:Choices|Taxonomy|Labels)\b([^>]*)>", re.IGNORECASE)
 
 
@@ -37,11 +37,11 @@ def choice(label: str, name: str, from_name: str, to_name: str) -> dict[str, Any
 
 
 def tasks(
-    explained: pa.Table, data: Mapping[str, Sequence[Any]], from_name: str, to_name: str, known: Mapping[int, Task] = {}
-) -> Iterator[Task]:
+    explained: pa.Table, data: Mapping[str, Sequence[Any]], from_name: str, to_name: str, known: Mapping[int, Json] = {}
+) -> Iterator[Json]:
     """One task per row: `data` holds the row's number and the given columns, `predictions` the label.
 
-    Rows that were Label Studio's tasks (`known`) keep their `id` and `data`; its configuration has `<Choices name=from_name toName=to_name>`.
+    Rows that were its tasks (`known`) keep their `id` and `data`. Its configuration has `<Choices name=from_name toName=to_name>`.
     """
     blocks = explained.select(["row", "label", "probability", "why", "queue"]).to_batches(max_chunksize=_BLOCK)
     for row in (row for block in blocks for row in block.to_pylist()):
@@ -54,7 +54,7 @@ def tasks(
         yield identity | {"data": {**task.get("data", {}), **told, **carried}, "predictions": [said]}
 
 
-def tasks_of(run: Run) -> dict[int, Task]:
+def tasks_of(run: Run) -> dict[int, Json]:
     """The tasks of the Label Studio export whose votes a run learned from, by row; none where there was no such export."""
     rows = rows_by_item(run)
     path = Path(run.facts["asked"]["votes"]["path"]) if rows else Path()
@@ -73,7 +73,7 @@ def rows_by_item(run: Run) -> dict[str, int]:
     return {label_text(cell): row for row, cell in enumerate(cells)}
 
 
-def write_tasks(every: Iterator[Task], path: Path) -> None:
+def write_tasks(every: Iterator[Json], path: Path) -> None:
     """Write a list of tasks, one a line."""
     with written_beside(path) as file:
         file.write(b"[\n")
@@ -96,14 +96,14 @@ class Backend(ThreadingHTTPServer):
     def version(self) -> str:
         return f"oneof {self.review.id}"
 
-    def row_of(self, task: Task) -> int | None:
+    def row_of(self, task: Json) -> int | None:
         data = task.get("data")
         row = data.get("row") if isinstance(data, dict) else None
         if isinstance(row, int) and not isinstance(row, bool) and 0 <= row < len(self.review.labels):
             return row
         return self.rows.get(label_text(task.get("id")))
 
-    def predict(self, asked: dict[str, Any]) -> dict[str, Any]:
+    def predict(self, asked: Json) -> Json:
         """A choice and its score for every task; an empty one where nothing is known."""
         self.set_up(asked)
         table, results = self.review.run.decided, []
@@ -126,7 +126,7 @@ class Backend(ThreadingHTTPServer):
         found = model.probabilities(model.encoding.transform(columns))[0]
         return model.classes[int(found.argmax())], float(found.max())
 
-    def set_up(self, asked: dict[str, Any]) -> dict[str, Any]:
+    def set_up(self, asked: Json) -> Json:
         """Read the names of the control from the labelling configuration."""
         config = str(asked.get("schema") or asked.get("label_config") or "")
         for given in _CHOICES.findall(config):
@@ -136,7 +136,7 @@ class Backend(ThreadingHTTPServer):
                 break
         return {"model_version": self.version}
 
-    def hear(self, asked: dict[str, Any]) -> dict[str, Any]:
+    def hear(self, asked: Json) -> Json:
         """Keep what people annotated: an annotation is an answer of its person, and one that is deleted is undone."""
         action, task, annotation = (asked.get(name) for name in ("action", "task", "annotation"))
         if action == "START_TRAINING":
@@ -155,7 +155,7 @@ class Backend(ThreadingHTTPServer):
                         self.review.log.retract(decision.id, decision.who)
         return {"status": "ok"}
 
-    def _decision(self, row: int, labels: tuple[str, ...], annotation: dict[str, Any]) -> Decision:
+    def _decision(self, row: int, labels: tuple[str, ...], annotation: Json) -> Decision:
         before = tuple(self.review.run.purified["original"][row].as_py())
         kind = "none" if not set(labels) & set(before) else "set" if len(labels) > 1 else "label"
         name = f"label-studio-{annotation.get('id')}-{annotation.get('updated_at')}"

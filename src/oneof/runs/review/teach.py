@@ -14,8 +14,7 @@ from oneof.runs.accuracy import random_sample
 from oneof.runs.folder import FACTS, Run, fingerprint
 from oneof.runs.labels import FEW, spread
 from oneof.runs.learn import Examples
-from oneof.runs.review.decided import decided_sets
-from oneof.runs.review.log import Decision, Verdict, verdicts
+from oneof.runs.review.decisions import Decision, Verdict, decided_sets, verdicts
 from oneof.selection.learners import Forest
 from oneof.selection.space import Setting, Space
 from oneof.storage.settings import digest
@@ -43,7 +42,8 @@ class Again:
     def search(self, classes: int) -> dict[str, Any]:
         """What a search starts from: the settings that the run chose, its networks' weights by hidden layers, and its trees.
 
-        Of linear models, where these were better than networks; networks on pictures have no settings. Where a label was added, weights and trees have no output for it.
+        Settings are those of linear models, where these were better than networks; networks on pictures have none. Weights and trees
+        have no output for a label that was added.
         """
         model, hidden = self.run.model, "networks" in self.run.model.learners
         chosen = () if model.encoding.pixels else self.run.facts["chosen"]
@@ -90,6 +90,5 @@ class Again:
         candidates = Candidates(spread(examples.candidates.mask, known_before, len(names), False), np.array(names))
         prior = None if examples.prior is None else told(examples.prior)
         drawn = measured if (measured >= 0).any() else None
-        return replace(
-            examples, candidates=candidates, taught=taught, unbelieved=unbelieved, prior=prior, beside=beside, drawn=drawn, gold=gold
-        )  # fmt: skip
+        given = replace(examples, candidates=candidates, taught=taught, unbelieved=unbelieved)
+        return replace(given, prior=prior, beside=beside, drawn=drawn, gold=gold)
