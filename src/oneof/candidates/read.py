@@ -61,7 +61,8 @@ def read(
         remedy = "Give classes= if some are in no set." if classes is None else "Add rows with another label."
         got = f"got {'1 class' if len(names) else 'none'} ({show(names)}). {remedy}"
         raise ValueError(f"candidates must have at least two classes; {got}")
-    mask = mask ^ complementary
+    if complementary:
+        mask = ~mask
     blank: Mask = np.logical_not(mask.any(axis=1))
     if empty == "unlabelled" and not complementary:
         mask = mask | blank[:, None]

@@ -84,8 +84,6 @@ def read_wide(source: Any, *, columns: Sequence[str], item: str = "item", spelli
 
 @dataclass(frozen=True)
 class VotesFile:
-    """A file of votes, and how it is read."""
-
     path: str
     item: str = "item"  # the column by which votes and features belong together
     annotator: str = "annotator"
