@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from decimal import Decimal
 
 import numpy as np
 import pyarrow as pa
@@ -186,3 +187,12 @@ def test_messages_of_parquet_and_of_what_needs_memory(rows, tmp_path):
     np.save(tmp_path / "images.npy", IMAGES)
     with pytest.raises(ValueError, match=r"a table on the disk must be float32 for the CPU; got uint8 for cpu\. Of im"):
         fit(RowsOnDisk(tmp_path / "images.npy"), SETS)
+
+
+def test_decimals_are_numbers_and_their_gaps_are_named(tmp_path):
+    column = pa.array([Decimal("1.5"), Decimal("2.25")], pa.decimal128(5, 2))
+    pq.write_table(pa.table({"a": column}), tmp_path / "x.parquet")
+    assert from_parquet(tmp_path / "x.parquet", tmp_path / "x.npy")[1].tolist() == [2.25]
+    pq.write_table(pa.table({"a": pa.array([Decimal("1.5"), None], pa.decimal128(5, 2))}), tmp_path / "x.parquet")
+    with pytest.raises(ValueError, match=r"x\.parquet, column 'a', row 1 is None"):
+        from_parquet(tmp_path / "x.parquet", tmp_path / "x.npy")

@@ -1,14 +1,6 @@
 """Small examples of what the functions of this room do; pytest runs them as they stand."""
 
 
-def example_of_nearest() -> None:
-    """
-    >>> from oneof.storage.did_you_mean import nearest
-    >>> nearest("Prodn", ["cc", "proden"]), nearest("x", ["cc", "proden"])
-    ('proden', None)
-    """
-
-
 def example_of_written_beside() -> None:
     """
     >>> from pathlib import Path

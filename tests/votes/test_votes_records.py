@@ -15,6 +15,7 @@ from test_votes_command import invoke
 from test_votes_reading import said
 
 from oneof.votes import is_label_studio, read_long, read_wide
+from oneof.votes.opening import VotesFile, read_votes
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "votes"
 JURY = [
@@ -130,6 +131,15 @@ def test_bad_json_is_refused_by_the_command(tmp_path: Path, content: str, messag
     path.write_bytes(content.encode("latin-1"))
     with pytest.raises(ValueError, match=message):
         invoke(path)
+
+
+def test_nested_votes_may_be_one_label_or_several(tmp_path: Path) -> None:
+    path = written(
+        tmp_path / "v.jsonl", [{"item": 1, "votes": {"a": "x", "b": ["y", "x"]}}, {"item": 2, "votes": {"a": ""}}]
+    )
+    assert said(read_votes(VotesFile(str(path)))) == {("1", "a"): ["x"], ("1", "b"): ["x", "y"]}
+    with pytest.raises(ValueError, match="votes must have at least one row"):
+        read_votes(VotesFile(str(written(path, [{"item": 2, "votes": {"a": ""}}]))))
 
 
 def test_a_label_studio_export_is_told_from_a_list_of_objects(tmp_path: Path) -> None:

@@ -66,8 +66,6 @@ def masked(logits: Tensor, candidates: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Statistics:
-    """What a mask looks like in numbers."""
-
     rows: int
     classes: int
     average: float  # labels per set

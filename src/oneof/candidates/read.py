@@ -61,7 +61,8 @@ def read(
         remedy = "Give classes= if some are in no set." if classes is None else "Add rows with another label."
         got = f"got {'1 class' if len(names) else 'none'} ({show(names)}). {remedy}"
         raise ValueError(f"candidates must have at least two classes; {got}")
-    mask = mask ^ complementary
+    if complementary:
+        mask = ~mask
     blank: Mask = np.logical_not(mask.any(axis=1))
     if empty == "unlabelled" and not complementary:
         mask = mask | blank[:, None]
@@ -129,7 +130,7 @@ def _from_mask(values: NDArray[Any], classes: Iterable[Any] | None) -> tuple[Mas
         if not (np.issubdtype(values.dtype, np.number) or values.dtype == object):
             raise TypeError(f"a mask of candidates must be of bool or 0/1; got dtype {values.dtype}.")
         # None and pandas.NA among objects may be compared with nothing
-        number = np.vectorize(lambda cell: isinstance(cell, (numbers.Number, np.bool_)), [bool])
+        number = np.vectorize(lambda cell: isinstance(cell, (numbers.Real, np.bool_)), [bool])
         plain = np.where(number(values), values, np.nan).astype(float) if values.dtype == object else values
         wrong = ~np.isin(plain, (0, 1))
         if wrong.any():

@@ -99,7 +99,10 @@ def _checksum(value: str | bytes, kind: str) -> str:
 
 def _vectors(inputs: dict[str, str], embedder: Embedder, cache: Path) -> Vectors:
     """The vectors of inputs by their keys: those that are kept, and new ones, which are kept as they come."""
-    network = f"{embedder.kind} {embedder.model}{_version(Path(embedder.model))}"
+    path = Path(embedder.model)  # a network in a file or a folder is told from a later one of the same name
+    files = [(file.name, file.stat()) for file in sorted((path, *path.rglob("*"))) if file.is_file()]
+    version = "".join(f" {name} {facts.st_size} {facts.st_mtime_ns}" for name, facts in files)
+    network = f"{embedder.kind} {embedder.model}{version}"
     store = cache / f"{_checksum(network.encode(), embedder.kind)[:16]}.safetensors"
     known = _kept(store)
     new = [key for key in inputs if key not in known]
@@ -118,12 +121,6 @@ def _vectors(inputs: dict[str, str], embedder: Embedder, cache: Path) -> Vectors
         if len(known) > kept:
             _write(store, known)
     return known
-
-
-def _version(path: Path) -> str:
-    """What tells a network in a file or a folder from a later one of the same name."""
-    files = sorted(file for file in (path, *path.rglob("*")) if file.is_file())
-    return "".join(f" {file.name} {file.stat().st_size} {file.stat().st_mtime_ns}" for file in files)
 
 
 def _kept(store: Path) -> Vectors:

@@ -52,8 +52,6 @@ class Pixels:
 
 
 class PictureRows(NamedTuple):
-    """n pictures as levels."""
-
     levels: NDArray[np.uint8]  # [n, d]; zeros where there is no picture
     readable: NDArray[np.bool_]  # [n]
     fault: str | None  # what could not be read, in words

@@ -10,7 +10,7 @@ from oneof.candidates.mask import Candidates
 from oneof.candidates.read import empty_message, read, sets_of_cells, split_cells
 from oneof.data.files.columns import Cells
 from oneof.data.roles import Roles
-from oneof.storage.did_you_mean import nearest
+from oneof.storage.did_you_mean import did_you_mean
 
 
 def read_supervision(name: str, others: Cells, roles: Roles, n: int) -> tuple[Candidates, NDArray[np.intp] | None]:
@@ -57,6 +57,5 @@ def strange_gold(candidates: Candidates, gold: NDArray[np.intp]) -> list[str]:
     if not len(strange):
         return []
     first = classes[gold[strange[0]]]
-    near = nearest(first, candidates.classes[held].tolist())
-    advice = f"Write them as the sets do{f', such as {near!r}' if near else ''}."
+    advice = f"Write them as the sets do.{did_you_mean(first, candidates.classes[held].tolist())}"
     return [f"{len(strange)} gold labels are in no set, the first in row {strange[0]}: {first!r}. {advice}"]

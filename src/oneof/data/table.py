@@ -217,7 +217,7 @@ def _read(source: Source, roles: Roles, others: list[str], rowless: bool = False
     x, lists = read_numbers(source, list(roles.features), [*roles.words, *others])
     if not rowless and not len(x):
         raise ValueError(f"{source.name} must have at least one row; got none.")
-    kinds = {name: [_category(cell) for cell in lists[name]] for name in roles.categories}
+    kinds = {name: [None if is_missing(cell) else _category(cell) for cell in lists[name]] for name in roles.categories}
     texts = {name: [None if is_missing(cell) else str(cell) for cell in lists[name]] for name in roles.text}
     pictures = {name: [picture_cell(cell) for cell in lists[name]] for name in roles.image}
     return Columns(source.name, x, list(roles.features), kinds | texts | pictures), lists
@@ -248,7 +248,6 @@ def _check_features(columns: Columns, left_out: list[str]) -> None:
         raise ValueError(" ".join([needed, *left_out]))
 
 
-def _category(cell: Any) -> str | None:
+def _category(cell: Any) -> str:
     """A name; a whole number is the same one as a float, which gaps make of it, and as the text of either."""
-    text = None if is_missing(cell) else label_text(cell)
-    return text if text is None else re.sub(r"^(-?\d+)\.0+$", r"\1", text)
+    return re.sub(r"^(-?\d+)\.0+$", r"\1", label_text(cell))

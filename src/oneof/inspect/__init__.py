@@ -57,10 +57,15 @@ def inspect_sets(
     warn - labels ant, bee always occur together: merge them, or get one row whose set separates them.
     info - what the sets depend on was not tested. There are no features to guess classes from.
     """
-    if x is not None:
-        _check(x, candidates, features)
+    n, d = len(candidates.mask), 0 if x is None else x.shape[-1]
+    if x is not None and (x.ndim != 2 or d == 0 or not np.issubdtype(x.dtype, np.floating)):
+        raise ValueError(f"x must be an array of floats [n, d]; got {x.dtype} of shape {x.shape}.")
+    if x is not None and len(x) != n:
+        raise ValueError(f"x must have one row per candidate set; got {len(x)} rows for {n} sets.")
+    if x is not None and features is not None and len(features) != d:
+        raise ValueError(f"features must name every column of x; got {len(features)} names for {d} columns.")
     counts, identity = count(candidates), identify(candidates)
-    columns = features if features is not None else range(0 if x is None else x.shape[1])
+    columns = features if features is not None else range(d)
     faults = None if x is None else find_faults(x, candidates, columns)
     dependence = find_dependence(x, candidates.mask, seed)
     return Inspection(counts, identity, faults, dependence, advise(counts, identity, faults, dependence))
@@ -81,12 +86,3 @@ def inspect_table(
     found = inspect_sets(x, table.candidates, features=names if x is not None else None, seed=seed)
     said = [Finding("warn", "reading", line) for line in remarks]
     return replace(found, findings=gravest_first([*found.findings, *said]))
-
-
-def _check(x: NDArray[np.floating], candidates: Candidates, features: Sequence[str] | None) -> None:
-    if x.ndim != 2 or x.shape[1] == 0 or not np.issubdtype(x.dtype, np.floating):
-        raise ValueError(f"x must be an array of floats [n, d]; got {x.dtype} of shape {x.shape}.")
-    if len(x) != len(candidates.mask):
-        raise ValueError(f"x must have one row per candidate set; got {len(x)} rows for {len(candidates.mask)} sets.")
-    if features is not None and len(features) != x.shape[1]:
-        raise ValueError(f"features must name every column of x; got {len(features)} names for {x.shape[1]} columns.")

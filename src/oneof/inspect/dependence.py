@@ -6,7 +6,7 @@ With y the true label and D = S \ {y} its distractors:
     class-dependent      D depends on y, but not on x given y
     instance-dependent   D depends on x given y
 
-What is computed. `proxy.guess` gives each row weights over its set and so a guess of y, held out by folds. The quarter of rows with the
+What is computed. `guess` gives each row weights over its set and so a guess of y, held out by folds. The quarter of rows with the
 least sure guesses is left aside, but no more than half of the sets of several labels (sets of one are sure by themselves and have no distractor); on the others, with r_ik = 1[k in S_i] minus its average over the rows that have the same guess,
 
     by features   the share of the sum of r_ik^2 that a held-out regression of r on x explains

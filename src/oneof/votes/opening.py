@@ -84,8 +84,6 @@ def read_wide(source: Any, *, columns: Sequence[str], item: str = "item", spelli
 
 @dataclass(frozen=True)
 class VotesFile:
-    """A file of votes, and how it is read."""
-
     path: str
     item: str = "item"  # the column by which votes and features belong together
     annotator: str = "annotator"
@@ -103,9 +101,13 @@ def read_votes(asked: VotesFile) -> Votes:
     if ending.endswith(".json") and is_label_studio(path):
         return read_label_studio(path, spelling=spelling)
     if ending.endswith((".json", ".jsonl", ".ndjson")):
-        nested = _nested(path, asked.item)
-        if nested is not None:
-            return read_long(nested, item=asked.item, spelling=spelling)
+        rows, _ = read_records(path)
+        if all(isinstance(row.get("votes"), dict) and asked.item in row for row in rows):
+            every = [(str(row[asked.item]), *vote) for row in rows for vote in row["votes"].items()]
+            cast = [(key, who, said) for key, who, said in every if said not in (None, "")]
+            labels = [list(map(str, said if isinstance(said, list) else [said])) for _, _, said in cast]
+            columns = {asked.item: [key for key, *_ in cast], "annotator": [who for _, who, _ in cast], "label": labels}
+            return read_long(pa.table(columns), item=asked.item, spelling=spelling)
     elif wide := annotator_columns(asked):
         return read_wide(path, columns=wide, item=asked.item, spelling=spelling)
     return read_long(path, item=asked.item, annotator=asked.annotator, label=asked.label, spelling=spelling)
@@ -140,13 +142,3 @@ def _guessed(path: Path, names: list[str]) -> list[str]:
     others = {name: set().union(*(own for key, own in few.items() if key != name)) for name in few}
     found = [name for name, own in few.items() if len(own & others[name]) >= _ALIKE * len(own)]
     return found if len(found) > 1 else []
-
-
-def _nested(path: Path, item: str) -> pa.Table | None:
-    """Records {item, votes: {who: label}} as a row per vote; None if the file holds others."""
-    rows, _ = read_records(path)
-    if not all(isinstance(row.get("votes"), dict) and item in row for row in rows):
-        return None
-    cast = [(row[item], who, label) for row in rows for who, label in row["votes"].items() if label not in (None, "")]
-    labels = [label if isinstance(label, list) else str(label) for _, _, label in cast]
-    return pa.table({item: [str(key) for key, _, _ in cast], "annotator": [who for _, who, _ in cast], "label": labels})

@@ -59,9 +59,10 @@ class VoteTable(NamedTuple):
             raise TypeError(f"column {column!r} must hold text or numbers; {self.name} has {array.type}.")
         encoded = array.dictionary_encode()
         ids = encoded.dictionary
-        with suppress(pa.ArrowInvalid):
-            numbers = ids if self.typed else ids.cast(pa.int64())
-            ids = numbers if numbers.cast(pa.string()).equals(ids) else ids
+        if not self.typed:
+            with suppress(pa.ArrowInvalid):
+                numbers = ids.cast(pa.int64())
+                ids = numbers if numbers.cast(pa.string()).equals(ids) else ids
         return encoded.indices.to_numpy().astype(np.intp), ids
 
     def confidences(self, column: str) -> NDArray[np.float64]:
@@ -83,8 +84,9 @@ class VoteTable(NamedTuple):
 def load(source: Any, full: Sequence[str], gappy: Sequence[str] = ()) -> VoteTable:
     """Read columns of a file, an Arrow table or a data frame, with a row at least; those that are `full` have no gaps."""
     wanted = list(dict.fromkeys([*full, *gappy]))
-    ending = Path(source).name.lower().removesuffix(".gz").rpartition(".")[2] if isinstance(source, (str, Path)) else ""
-    if ending not in ("", *ENDINGS):
+    is_file = isinstance(source, (str, Path))
+    ending = Path(source).name.lower().removesuffix(".gz").rpartition(".")[2] if is_file else ""
+    if is_file and ending not in ENDINGS:
         known = ", ".join(f".{ending}" for ending in ENDINGS)
         raise ValueError(f"a file of votes must end in one of {known}, or in such an ending and .gz; got {source}.")
     opened, lines = _records(Path(source), wanted) if "json" in ending else (open_table(source), None)

@@ -25,8 +25,6 @@ _SPARSE, _NUMERIC = 5, range(6, 16)  # classes of arrays: double, single, int8 .
 
 
 class Mat(NamedTuple):
-    """What a file holds, rows first."""
-
     x: NDArray[Any]  # [n, d], as stored
     candidates: NDArray[np.bool_]  # [n, c]
     labels: NDArray[np.intp] | None  # [n], -1 where a row's truth is unknown; none where the file has no key for it

@@ -81,11 +81,13 @@ def as_floats(
     """Features [n] or [n, d], of the rows from the first on, as float32, which must hold them; NaN may stand for gaps."""
     with np.errstate(over="ignore"):
         floats: NDArray[np.float32] = values.astype(np.float32)
-    bad = ~np.isfinite(floats) & ~(np.isnan(values) & gaps)
+    bad = ~np.isfinite(floats)
+    if gaps:
+        bad &= ~np.isnan(values)
     if bad.any():
         row, *column = at = tuple(np.argwhere(bad)[0].tolist())
         place = "".join(f", column {names[j]!r}" for j in column)
-        got = f"{where}{place}, row {first + row} is {values[at]:g}. Fill or drop such rows."
+        got = f"{where}{place}, row {first + row} is {values[at]}. Fill or drop such rows."
         raise ValueError(f"features must be finite numbers within float32; {got}")
     return floats
 

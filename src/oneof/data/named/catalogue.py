@@ -43,8 +43,6 @@ Notes = dict[str, tuple[str, str]]  # figure -> what is found instead, and why
 
 @dataclass(frozen=True)
 class Named:
-    """One data set: facts, not data."""
-
     title: str
     address: str  # the publisher's page
     licence: str

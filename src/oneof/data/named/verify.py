@@ -14,8 +14,6 @@ _SPLIT = "the paper's train and test are an 80/20 split of the file"
 
 
 class Finding(NamedTuple):
-    """One thing that was checked."""
-
     name: str  # of the data set
     what: str
     expected: str
