@@ -381,3 +381,18 @@ def test_a_backbone_must_give_features(make, given):
         match=rf"a backbone must give features \[b, width\] or \[b, width, h, w\]; got {given} for a batch of one\. Wrap it",
     ):
         Backbone(make)((3, 8), 10)
+
+
+def test_lenet_draws_its_weights_in_the_order_of_its_layers():
+    torch.manual_seed(0)
+    net = LeNet()((1, 28, 28), 10)
+    torch.manual_seed(0)
+    wished = [
+        nn.Conv2d(1, 20, 5, padding=2, bias=False),
+        nn.Conv2d(20, 50, 5, padding=2, bias=False),
+        nn.Linear(2450, 500, bias=False),
+        nn.Linear(500, 10),
+    ]
+    drawn = [layer for layer in net.modules() if isinstance(layer, nn.Conv2d | nn.Linear)]
+    for own, other in zip(drawn, wished, strict=True):
+        assert torch.equal(own.weight, other.weight)

@@ -26,10 +26,9 @@ class LeNet:
 
     def __call__(self, shape: tuple[int, ...], classes: int) -> Classifier:
         channels, height, width = check_images("LeNet", shape)
-        pixels = 50 * (height // 4) * (width // 4)
-        affine = [nn.Flatten(), nn.Linear(pixels, 500, bias=False), nn.BatchNorm1d(500), nn.ReLU()]
-        body = Body(*_convolved(channels, 20), *_convolved(20, 50), *affine)
-        return Classifier(body, 500, classes)
+        layers = [*_convolved(channels, 20), *_convolved(20, 50), nn.Flatten()]  # weights are drawn in this order
+        layers += [nn.Linear(50 * (height // 4) * (width // 4), 500, bias=False), nn.BatchNorm1d(500), nn.ReLU()]
+        return Classifier(Body(*layers), 500, classes)
 
 
 class Body(nn.Sequential):

@@ -63,9 +63,7 @@ class Run:
     system: str
     seed: int
     epochs: int
-    variant: str = (
-        ""  # joined by "-": upright (never flipped), bare (one plain view), authors (their numbers), schedule
-    )
+    variant: str = ""  # joined by "-": upright (never flipped), bare (plain view), authors (their numbers), schedule
     images: int | None = None  # of the training part; None: all
     batch: int | None = None  # None: the recipe's
 

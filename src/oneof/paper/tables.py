@@ -60,11 +60,7 @@ def scores_of(number: int, table: Table, rows: Iterable[Row], seeds: Iterable[in
     return scores
 
 
-KINDS = {
-    "saturated": "",
-    "20": "hard sets",
-    "printed": "sets as printed",
-}  # by how long the drawing classifier was trained
+KINDS = {"saturated": "", "20": "hard sets", "printed": "sets as printed"}  # by the classifier that drew the sets
 
 
 def _place(row: Row, number: int) -> tuple[str, str] | None:
@@ -160,7 +156,8 @@ def whole(number: int, table: Table, some: Sequence[Line], form: str) -> str:
         return f"**{title}**\n\n{typeset(head, rows, form)}\n\n{listed(below, form)}"
     if form == "latex":
         return f"{listed([title, *below], form)}\n{typeset(head, rows, form)}"
-    rows = [[cell.replace(" ± ", "±").replace(" as printed", " printed") for cell in row] for row in rows]
+    for long, short in ((" ± 0", "±"), (" ± ", "±"), (" as printed", " printed")):  # 80 columns are few
+        rows = [[cell.replace(long, short) for cell in row] for row in rows]
     first, *aligned = typeset(head[1:], [row[1:] for row in rows], form).splitlines()
     parts = [title, "", f" {first}"]
     for name, block in groupby(zip(rows, aligned, strict=True), key=lambda pair: pair[0][0]):

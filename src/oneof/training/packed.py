@@ -24,6 +24,7 @@ from oneof.training.device import free_memory
 from oneof.training.processes import Crew
 
 BLOCK = 2**20  # cells that are worked on together
+Fallen = tuple[Tensor, Tensor, Tensor]  # labels at an event: where in a table's values, by which margins, how many [t]
 
 
 class Stored(NamedTuple):
@@ -215,9 +216,7 @@ class Packed:
         largest = own.new_zeros(len(lengths)).scatter_reduce_(0, row, own, "amax")
         return Packed(self.cells, torch.where(named, log(own, largest[row]), 0.0))
 
-    def falls(
-        self, margins: Callable[..., Tensor], seen: Packed, threshold: Tensor
-    ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+    def falls(self, margins: Callable[..., Tensor], seen: Packed, threshold: Tensor) -> Iterator[Fallen]:
         assert seen.rest is not None
         for rows, at, inside in self.cells.blocks():
             trial = rows // self.cells.shape[1]

@@ -160,13 +160,11 @@ def pose(
         check_unscaled(kinds)
     shift, scale = _scaling(features, rows, kinds)
     held_out, test = (_rows([getattr(trial, of) for trial in trials], of, n, device) for of in ("held_out", "test"))
-    lr, weight_decay = (
-        torch.tensor([getattr(one, of) for one in trials], device=device) for of in ("lr", "weight_decay")
-    )
+    lr, decay = (torch.tensor([getattr(one, of) for one in trials], device=device) for of in ("lr", "weight_decay"))
     return Problem(
         x=features, candidates=sets, prior=log_prior(prior, sets, torch.get_default_dtype()), open=prior.slack > 0,
         labels=truth, rows=rows, held_out=held_out, test=test, shift=shift, scale=scale, lr=lr,
-        weight_decay=weight_decay, method=method, purify=_rule(trials, purify, device), training=training,
+        weight_decay=decay, method=method, purify=_rule(trials, purify, device), training=training,
         everyones=rows, augment=views and varied(views, training.batch, device),
         look=views and replace(views, kinds=((Plain(), 1),)),
         fast=seen_together(views, training.batch, method) if views and device.type == "cuda" else 0,

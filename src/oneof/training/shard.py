@@ -57,8 +57,12 @@ def portion(problem: Problem, at: Tensor) -> Portion | None:
     return Portion(positions(near, end - first), column, own, at)
 
 
-def views_of(problem: Problem, ours: Portion, generators: list[torch.Generator]) -> tuple[Tensor, ...]:
+def views_of(
+    problem: Problem, rows: Tensor, ours: Portion | None, generators: list[torch.Generator]
+) -> tuple[Tensor, ...]:
     """Views [v, t, b', ...] of these rows and, in mixup, of those before them; draws are for the whole batch."""
+    if ours is None:
+        return (problem.views(rows, generators),)
     column = torch.cat([ours.column, ours.before], 1) if problem.training.mixup else ours.column
     rows = rows_at(problem.everyones, ours.batch.gather(1, column))
     views = problem.views(rows, generators, [Part(ours.size, one) for one in column])

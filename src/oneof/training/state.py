@@ -151,11 +151,8 @@ class Best:
         self.choose = choose
         self.score = torch.full_like(state.loss, -torch.inf)
         self.epoch = torch.zeros_like(state.loss, dtype=torch.int64)
-        self.kept = (
-            {name: one.clone() for name, one in (state.stack.weights | state.stack.buffers).items()}
-            if choose != "last"
-            else {}
-        )
+        moved = (state.stack.weights | state.stack.buffers).items() if choose != "last" else ()
+        self.kept = {name: tensor.clone() for name, tensor in moved}
         self.sets = state.candidates.zeros(torch.bool) if choose != "last" else None
 
     def see(self, record: Record, state: State) -> None:

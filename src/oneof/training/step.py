@@ -28,9 +28,7 @@ def step(
         prior = problem.votes_for(rows) if method.weighs else None
         memory = each(lambda table: table.take(at), state.memory)
         batch = Batch(sets, memory, epoch, state.generators, prior)
-    views, *others = (
-        (problem.views(rows, state.generators),) if ours is None else views_of(problem, ours, state.generators)
-    )
+    views, *others = views_of(problem, rows, ours, state.generators)
     beside.join()
     if problem.training.mixup:
         done = _mixed_step(problem, state, views, others, batch, mixing, ours)

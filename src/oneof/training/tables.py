@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from oneof.training.packed import Packed, Stored, pack
+from oneof.training.packed import Fallen, Packed, Stored, pack
 from oneof.training.processes import Crew
 
 
@@ -98,10 +98,8 @@ class Dense:
         weight = torch.as_tensor(numbers).to(named.device, dtype) * named
         return Dense(torch.where(named, log(weight, weight.amax(-1, keepdim=True)), 0.0))
 
-    def falls(
-        self, margins: Callable[..., Tensor], seen: Dense, threshold: Tensor
-    ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-        """What falls, by margins(sets, seen, threshold) above zero: where in the values, the margins, how many [t]."""
+    def falls(self, margins: Callable[..., Tensor], seen: Dense, threshold: Tensor) -> Iterator[Fallen]:
+        """What falls, by margins(sets, seen, threshold) above zero, some rows at a time."""
         margin = margins(self.values, seen.values, threshold)
         falls = margin > 0
         yield falls, margin[falls], falls.sum((1, 2))
