@@ -235,7 +235,7 @@ def test_command_lists_and_verifies(tmp_path):
 def test_command_errors(tmp_path):
     with pytest.raises(ValueError, match="must name the folder of data sets; neither does"):
         run("--verify")
-    with pytest.raises(ValueError, match="must name the folder to download to; neither does"):
+    with pytest.raises(ValueError, match="must name the folder of data sets; neither does"):
         run("--get", "mnist")
     with pytest.raises(ValueError, match="Did you mean 'yahoo'"):
         run("yaho")

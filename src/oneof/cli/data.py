@@ -31,12 +31,14 @@ def data(
     chosen = names or list(NAMED)
     for name in (*chosen, *filter(None, [get])):
         find(name)
-    if get is not None:
-        _get(get, folder)
-    elif verify:
-        _verify(chosen, folder, as_json)
-    else:
+    if not get and not verify:
         _list(chosen, folder, as_json)
+    elif folder is None:
+        raise ValueError("data_dir or ONEOF_DATA must name the folder of data sets; neither does.")
+    elif get:
+        _get(get, folder)
+    else:
+        _verify(chosen, folder, as_json)
 
 
 def _list(names: list[str], folder: Path | None, as_json: bool) -> None:
@@ -63,12 +65,10 @@ def _list(names: list[str], folder: Path | None, as_json: bool) -> None:
     return typer.echo(f"Figures are the paper's. Folder: {folder or 'none; give --data-dir or set ONEOF_DATA'}.")
 
 
-def _verify(names: list[str], folder: Path | None, as_json: bool) -> None:
+def _verify(names: list[str], folder: Path, as_json: bool) -> None:
     from oneof.data.named.catalogue import NAMED, missing
     from oneof.data.named.verify import verify
 
-    if folder is None:
-        raise ValueError("data_dir or ONEOF_DATA must name the folder of data sets; neither does.")
     if not folder.is_dir():
         raise ValueError(f"data_dir must be a folder; {folder} is not.")
     absent = [name for name in names if NAMED[name].files and missing(name, folder)]
@@ -88,11 +88,9 @@ def _verify(names: list[str], folder: Path | None, as_json: bool) -> None:
         raise typer.Exit(1)
 
 
-def _get(name: str, folder: Path | None) -> None:
+def _get(name: str, folder: Path) -> None:
     from oneof.data.named.fetch import get
 
-    if folder is None:
-        raise ValueError("data_dir or ONEOF_DATA must name the folder to download to; neither does.")
     console = Terminal(stderr=True)
     columns = (BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
     with Progress(TextColumn("{task.description}"), *columns, console=console, disable=not console.is_terminal) as bars:
