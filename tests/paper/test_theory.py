@@ -95,7 +95,7 @@ def test_the_bound_on_flips_fails_for_the_printed_generator():
 
 def test_the_command_prints_every_world(monkeypatch, capsys):
     monkeypatch.setattr(theory, "WORLDS", {"line, one side": lambda: theory.line(m=100)})
-    cli.theory()
+    cli.theory.theory()
     head, _, line = capsys.readouterr().out.strip().splitlines()
     assert head.count("|") == line.count("|") == len(theory.HEADER) + 1
     assert line.startswith("| line, one side | 0.9 | 1")
