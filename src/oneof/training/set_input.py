@@ -47,7 +47,7 @@ def as_tensor(values: Any, dtype: torch.dtype | None, device: torch.device) -> T
 def bytes_at_rest(sets: Table, packed: bool) -> int:
     """What a trial's sets, a method's memory and POP's state take, dense or packed."""
     n, c = sets.shape[1:]
-    # a label: 1 for the set, 4 each for memory and POP's sum, 6 for its fall; dense ones 4 more while they change
+    # a label: set 1, memory 4, POP's sum 4, its fall 6; if dense 4 more while they change, if packed 2 for its number
     return 17 * sets.count_cells() + 8 * n if packed else 19 * n * c
 
 
