@@ -29,6 +29,7 @@ from oneof import PartialLabelClassifier
 from oneof.candidates.generate import Flip, generate
 from oneof.metrics import criteria
 from oneof.paper.results import origin
+from oneof.purify import Pop
 from oneof.selection.as_given import likelihood
 from oneof.selection.space import Space
 from oneof.selection.trying import Search
@@ -36,11 +37,12 @@ from oneof.storage.rows import Row, append, read
 
 TABLES = ("lost", "msrcv2", "birdsong", "digits", "ten classes", "five classes")
 SIGNALS = ("likelihood", "sets", "covering", "approximated")
+Change = Callable[[Space, int], Space]  # of a space, for so many rows
 BEFORE = "as before"  # candidates resolved in rounds are what the kernel learns, always
 
 
-def _trees(space: Space, n: int) -> Space:
-    return replace(space, trees=replace(space.trees, count=150))
+def _trees(count: int) -> Change:
+    return lambda space, n: replace(space, trees=replace(space.trees, count=count))
 
 
 def _batch(space: Space, n: int) -> Space:
@@ -53,27 +55,32 @@ def _narrow(space: Space, n: int) -> Space:
     return replace(space, hidden=((128, 128),))
 
 
+def _short(space: Space, n: int) -> Space:
+    """Two events of POP, as in thirty epochs."""
+    return replace(space, epochs=20, purify=Pop(warm_up=13))
+
+
 def _rounds(space: Space, n: int) -> Space:
     assert space.kernel is not None
     return replace(space, kernel=replace(space.kernel, rounds=10))
 
 
-SETTINGS: dict[str, tuple[Callable[[Space, int], Space], ...]] = {
+SETTINGS: dict[str, tuple[Change, ...]] = {
     BEFORE: (),
     "sets as given": (),
-    "150 trees": (_trees,),
-    "batch 160": (_batch,),
+    "150 trees": (_trees(150),),
     "hidden 128, 128": (_narrow,),
-    "150 trees, batch 160": (_trees, _batch),
-    "150 trees, batch 160, hidden 128, 128": (_trees, _batch, _narrow),
-    "150 trees, batch 160, hidden 128, 128, 10 rounds": (_trees, _batch, _narrow, _rounds),
+    "20 epochs": (_short,),
+    "150 trees, batch 160, hidden 128, 128": (_trees(150), _batch, _narrow),
+    "100 trees, batch 160, hidden 128, 128, 10 rounds": (_trees(100), _batch, _narrow, _rounds),
+    "150 trees, batch 160, hidden 128, 128, 20 epochs": (_trees(150), _batch, _narrow, _short),
 }  # all but the first: the kernel may learn the sets as they are given
 
 
 class Changed(PartialLabelClassifier):
     """The estimator with other numbers in its space."""
 
-    changes: tuple[Callable[[Space, int], Space], ...] = ()
+    changes: tuple[Change, ...] = ()
     n = 0
 
     def _search(self) -> Search:

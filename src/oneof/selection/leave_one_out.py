@@ -172,12 +172,12 @@ class _Sets(NamedTuple):
 
 def _rounds(hat: _Hat, mask: NDArray[np.bool_], prior: Floats | None, kernel: Kernel) -> tuple[Floats, Floats]:
     """Weights [n, c] after so many rounds, and those that the last round was asked with."""
-    sets, own = _Sets.of(mask, prior), hat.own[:, 0]
-    weights, total = sets.softmax(np.zeros(len(sets.row)) + sets.prior), hat.left.sum(0)
-    before = weights
+    sets, own, left = _Sets.of(mask, prior), hat.own[:, 0], hat.left.astype(np.float32)  # half the time, and as good
+    before = weights = sets.softmax(np.zeros(len(sets.row)) + sets.prior)
+    of_one = hat.left @ hat.left.sum(0)  # what it says where all weights are one
     for _ in range(kernel.rounds):
         before, mean = weights, np.bincount(sets.label, weights, mask.shape[1]) / len(mask)
-        said = _said(hat.left, sets, weights) - (hat.left @ total)[sets.row] * mean[sets.label]
+        said = _said(left, sets, weights) - of_one[sets.row] * mean[sets.label]
         centred, mine = weights - mean[sets.label], own[sets.row]
         scores = (said - mine * centred) / (1 - mine) + mean[sets.label]
         weights = (weights + _weights(scores, sets, mean, kernel)) / 2  # half a step: whole ones swing
@@ -187,8 +187,8 @@ def _rounds(hat: _Hat, mask: NDArray[np.bool_], prior: Floats | None, kernel: Ke
 def _said(left: Floats, sets: _Sets, weights: Floats) -> Floats:
     """H w at the candidates; where these are few among many classes, for them alone."""
     if 20 * len(weights) > np.prod(sets.shape):
-        return np.asarray((left @ (left.T @ sets.dense(weights)))[sets.row, sets.label])
-    inside = csr_array((weights, (sets.label, sets.row)), shape=sets.shape[::-1]) @ left  # [c, m]
+        return np.asarray((left @ (left.T @ sets.dense(weights).astype(left.dtype)))[sets.row, sets.label])
+    inside = csr_array((weights.astype(left.dtype), (sets.label, sets.row)), shape=sets.shape[::-1]) @ left  # [c, m]
     blocks = [slice(start, start + BLOCK) for start in range(0, len(weights), BLOCK)]
     return np.concatenate([np.einsum("em,em->e", left[sets.row[at]], inside[sets.label[at]]) for at in blocks])
 
