@@ -261,6 +261,6 @@ def influence(x: Floats, rows: NDArray[np.intp], kernel: Kernel = USUAL, seed: i
     some, landmarks = x[order[:_ENOUGH]], x[order[: kernel.landmarks]]
     share = len(some) / len(x)  # the others crowd the same places
     hat = _hat(some, landmarks, share * kernel.ridge, kernel.width, x)
-    own = solve_triangular(hat.upper, _similarity(x[rows], landmarks, hat.gamma).T, trans="T").T
-    moved = share * own @ own.T
+    own = solve_triangular(hat.upper, _similarity(x[rows], landmarks, hat.gamma).T, trans="T").T.astype(np.float32)
+    moved = share * (own @ own.T)
     return np.asarray(moved / (1 - moved.diagonal().clip(max=1 - 1e-6))[:, None])
