@@ -37,6 +37,7 @@ def test_the_better_of_two_opinions_is_taken():
     good, poor = 0.2 * TRUTH + 0.01 * noise, 0.1 * noise
     assert sharpness_as_given((good, poor), TOGETHER) is None
     assert sharpness_as_given((poor, good), TOGETHER) in (24.0, 36.0, 48.0)
+    assert sharpness_as_given((good, good), TOGETHER) is None  # as where every set has one label
 
 
 def test_no_rounds_leave_the_sets_as_given():

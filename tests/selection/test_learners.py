@@ -39,6 +39,14 @@ def test_trees_say_of_a_row_what_those_say_that_did_not_see_it():
     assert (taught.left_out.argmax(1) == DATA.labels).mean() > 0.9
 
 
+def test_trees_that_are_of_no_use_are_not_grown():
+    asked = []
+    taught = grow_trees(LESSON, 4, FEW, useful=lambda left_out: asked.append(left_out.any(1).mean()))
+    assert asked == [pytest.approx(0.6, abs=0.01)]  # three parts of five
+    assert len(taught.learner.root) == 18
+    assert (taught.left_out.any(1).mean()) == asked[0]
+
+
 def test_same_seed_same_trees():
     first, second, other = (grow_trees(replace(LESSON, seed=seed), 4, FEW).learner for seed in (3, 3, 4))
     np.testing.assert_array_equal(first.threshold, second.threshold)
@@ -99,7 +107,7 @@ def test_arrays_that_are_no_trees_are_known(part, change):
 
 
 def test_trees_are_fewer_and_then_left_out_of_many_classes():
-    assert [Trees().each(c) for c in (2, 25, 50, 5000)] == [30, 30, 15, 5]
+    assert [Trees().each(c) for c in (2, 50, 100, 5000)] == [15, 15, 8, 5]
     assert Trees().affordable(100_000, 20)
     assert not Trees().affordable(5000, 5000)
 

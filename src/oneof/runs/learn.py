@@ -141,7 +141,9 @@ def learn(examples: Examples, asked: Search, *, train_on_gold: bool = False, how
     beside = examples.beside or (None if examples.prior is None else labels.Judgement(examples.prior))
     kept = (labels.kept_sets(found.fits, found.candidates) if found.fits else original) & examples.given
     resolved = labels.resolve(opinions, original, np.where(kept.any(1, keepdims=True), kept, original), beside)
-    said = claim(judged := _judged(examples, some, plain, opinions, measuring))
+    measured = np.full(len(some), -1) if measuring is None else measuring[some]
+    judged = Judged(opinions.mean[some], original[some], measured, plain, examples.prior is not None)
+    said = claim(judged := judged.where(opinions.held_out[some]))
     model = replace(ensemble.model.on_cpu(), calibration=calibrate(judged, said))
     purified = _purified(examples, names, found, resolved, seen, device)
     told = {"seed": asked.seed, "n": len(x), "d": len(model.encoding.names), "classes": names}
@@ -163,15 +165,6 @@ def _ask_strangers(
     if found.regression and asked.prior is None and (sharpness := sharpness_as_given(strangers, mask)):
         found = regression_as_given(found, examples.x, sets, asked, sharpness)
     return found, some, strangers[0]
-
-
-def _judged(
-    examples: Examples, some: NDArray[np.intp], plain: Floats, opinions: labels.Opinions, gold: NDArray[np.intp] | None
-) -> Judged:
-    """Held-out rows to judge the networks by."""
-    known = np.full(len(some), -1) if gold is None else gold[some]
-    mask, voted = examples.candidates.mask[some], examples.prior is not None
-    return Judged(opinions.mean[some], mask, known, plain, voted).where(opinions.held_out[some])
 
 
 def _believed(examples: Examples, asked: Search) -> NDArray[np.bool_]:

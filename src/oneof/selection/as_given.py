@@ -11,10 +11,13 @@ from scipy.special import logsumexp, softmax
 from oneof.selection.outside import Floats, Mask
 
 SHARPNESS = (6.0, 12.0, 18.0, 24.0, 36.0, 48.0)
+MOST = 500  # classes: pairs of them are counted
 
 
 def sharpness_as_given(strangers: tuple[Floats, Floats], sets: Mask) -> float | None:
     """How sharp a regression on the sets as given should be, by the sets; None: on resolved candidates it is better."""
+    if sets.shape[1] > MOST:
+        return None
     resolved, given = (max((likelihood(softmax(a * said, axis=1), sets), a) for a in SHARPNESS) for said in strangers)
     return given[1] if given[0] > resolved[0] else None
 

@@ -6,7 +6,7 @@ Each gives what it says of every training row without having learned from it, an
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import isqrt
 from typing import Any, ClassVar, NamedTuple
@@ -37,14 +37,15 @@ _CELLS = 2**18  # (row, tree) pairs at a time; on a GPU 16 times as many
 class Trees:
     """Extremely randomised trees on resolved labels."""
 
-    count: int = 300  # fewer above 25 classes, down to a sixth: the cost grows as their number
+    count: int = 150  # fewer above 50 classes, down to a third: the cost grows as their number
     parts: int = 10  # of the rows, each held out by a tenth of the trees
+    first: int = 3  # parts that say whether trees are of any use
     rows: int = 20_000  # a tree learns from at most
     cells: int = 2_000_000  # rows x classes above which trees are left out: their cost grows as both
 
     def each(self, c: int) -> int:
         """Trees that hold out a part."""
-        return max(1, round(self.count / self.parts * min(1, max(25 / c, 1 / 6))))
+        return max(1, round(self.count / self.parts * min(1, max(50 / c, 1 / 3))))
 
     def affordable(self, n: int, c: int) -> bool:
         return min(n, self.rows) * c <= self.cells
@@ -149,10 +150,12 @@ def grow_trees(
     trees: Trees = Trees(),  # noqa: B008 - frozen
     before: Forest | None = None,
     device: Any = "cpu",
+    useful: Callable[[Floats], bool] = lambda left_out: True,
 ) -> Taught:
     """Grow trees on the rows' most probable labels, sure ones weighing more; every row is held out by a part of them.
 
     Of a forest that was grown before on the same rows and parts, the oldest third of each part is grown anew.
+    If what the first trees say of rows left out, zero elsewhere, is of no use, no more are grown.
     """
     each = trees.each(classes)
     fresh, turn = (each, 0) if before is None else (-(-each // ANEW), len(before.right))
@@ -172,6 +175,8 @@ def grow_trees(
         new = [_flat(one.tree_, grown.classes_, origin, classes) for one in grown.estimators_]
         forests.append(_joined([*kept, *new]))
         left_out[held] = forests[-1](lesson.x[held], device)
+        if number + 1 == trees.first and not useful(left_out):
+            break
     return Taught(_joined(forests), left_out)
 
 

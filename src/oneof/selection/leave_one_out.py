@@ -238,7 +238,7 @@ def ask_strangers(
     """
     x = np.asarray(x, dtype=np.float64)
     order = np.random.default_rng(seed).permutation(len(x))
-    scores = np.empty((len(x), 2 * mask.shape[1]))
+    scores = np.zeros((len(x), 2 * mask.shape[1]))
     for part in np.array_split(order, min(parts, len(x))):
         rest = np.setdiff1d(order, part)
         if len(rest):
