@@ -14,6 +14,7 @@ sys.path.insert(0, str(Path(__file__).parent / "accuracy"))
 sys.path.insert(0, str(Path(__file__).parent / "robustness"))
 
 import balance_signal
+import default_study
 import digits
 import missing_truth
 import numpy as np
@@ -120,6 +121,7 @@ def made() -> dict[str, str]:
         "results": section(read(ROOT / "results/tables.jsonl")),
         "realworld": realworld.table(_reported("realworld", DEFAULTS)),
         "rivals": rivals.report(read(ROOT / "results/rivals.jsonl"), [*rivals.REAL, *rivals.MADE]),
+        "default-study": default_study.report(read(ROOT / "results/default_study.jsonl")),
         "balance": balance_signal.report(read(ROOT / "results/balance_signal.jsonl")),
         "missing-truth": missing_truth.report(ROOT / "results/missing_truth.jsonl"),
         "digits": digits.table(_reported("digits")),

@@ -11,7 +11,7 @@ from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier
 
 from oneof.data.synthetic import mixture
-from oneof.selection.learners import Lesson, Trees, _flat, believed, grow_trees, shares, teach_own
+from oneof.selection.learners import Lesson, Trees, _flat, _joined, believed, grow_trees, shares, teach_own
 from oneof.selection.space import checked_learners
 
 DATA = mixture(n=300, d=3, c=4, separation=6.0, seed=0)
@@ -22,7 +22,7 @@ FEW = Trees(count=30, parts=5)
 def test_arrays_say_what_scikit_learns_trees_say():
     x = LESSON.x.astype(np.float32)
     grown = ExtraTreesClassifier(20, random_state=0).fit(x, DATA.labels)
-    flat = _flat(grown, np.zeros(3), 4)
+    flat = _joined([_flat(one.tree_, grown.classes_, np.zeros(3), 4) for one in grown.estimators_])
     near = np.concatenate([x, np.float32(0.5) * (x[1:] + x[:-1])])
     np.testing.assert_allclose(flat(near), grown.predict_proba(near), atol=1e-6)
     assert not flat.misfit(3, 4)
@@ -37,6 +37,14 @@ def test_trees_say_of_a_row_what_those_say_that_did_not_see_it():
     assert (taught.left_out[:5].argmax(1) == truth).mean() >= 0.8
     assert (taught.learner(LESSON.x[:5]).argmax(1) != truth).all()
     assert (taught.left_out.argmax(1) == DATA.labels).mean() > 0.9
+
+
+def test_trees_that_are_of_no_use_are_not_grown():
+    asked = []
+    taught = grow_trees(LESSON, 4, FEW, useful=lambda left_out: asked.append(left_out.any(1).mean()))
+    assert asked == [pytest.approx(0.6, abs=0.01)]  # three parts of five
+    assert len(taught.learner.root) == 18
+    assert (taught.left_out.any(1).mean()) == asked[0]
 
 
 def test_same_seed_same_trees():
@@ -99,7 +107,7 @@ def test_arrays_that_are_no_trees_are_known(part, change):
 
 
 def test_trees_are_fewer_and_then_left_out_of_many_classes():
-    assert [Trees().each(c) for c in (2, 25, 50, 5000)] == [30, 30, 15, 5]
+    assert [Trees().each(c) for c in (2, 50, 100, 5000)] == [15, 15, 8, 5]
     assert Trees().affordable(100_000, 20)
     assert not Trees().affordable(5000, 5000)
 

@@ -39,7 +39,7 @@ class PartialLabelClassifier(ClassifierFromSets):
     resolve_first : bool, default=True
         Let the other rows of the table purify the sets before any network is trained.
     hidden : tuple of int or None, default=None
-        Widths of the hidden layers; () for a linear model. None: 256.
+        Widths of the hidden layers; () for a linear model. None: two of 128.
     scaling : {"feature", "global", "root", "minmax", "none", "ranks", "both"} or None, default=None
         How features are seen, fitted on training rows. "global" for features whose scales mean something, such as principal
         components; "ranks" for skewed ones. None: held-out sets choose.

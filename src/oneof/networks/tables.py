@@ -16,7 +16,7 @@ class Affine(nn.Linear):
     def forward(self, x: Tensor) -> Tensor:
         if self.weight.dim() == 2:
             return super().forward(x)
-        return torch.baddbmm(self.bias[:, None], x, self.weight.mT)
+        return torch.baddbmm(self.bias[:, :, None], self.weight, x.mT).mT  # so that gradients lie as weights do
 
 
 @dataclass(frozen=True)

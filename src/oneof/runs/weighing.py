@@ -44,12 +44,10 @@ def weigh_learners(networks: Model, found: Found, rows: Rows, asked: Search) -> 
     ]
     parts = [ask_networks(one, rows.x, rows.original, trained) for one, trained in own]
     late = asked.seconds_left <= 0 and found.weights is not None and "trees" in asked.space.learners
-    others = _teach_others(rows, found, parts, asked, late)
     kept = _of_best_kind(networks, parts, rows.known, asked.rule)
+    others = _teach_others(rows, found, parts, kept, asked, late)
     heard = [parts[i] for i in kept] + [heard_once(one.left_out, rows.known) for one in others]
-    held_out = np.all([one.held_out for one in heard], axis=0)
-    prior = None if asked.prior is None else asked.prior[held_out]
-    share = shares([one.mean[held_out] for one in heard], rows.known[held_out], prior)
+    share = _shares(heard, rows, asked)
     members, learners = [networks.members[i] for i in kept], [one.learner for one in others]
     named, counts = networks.of(members, learners, share.tolist()).learners, share > 0
     voices = [member.stack.t for member in members] + [1] * len(others)
@@ -60,6 +58,13 @@ def weigh_learners(networks: Model, found: Found, rows: Rows, asked: Search) -> 
         [{"stage": "learners", "learner": name, "share": one} for name, one in named.items()],
         ["--time-limit: there was no time for trees."] if late else [],
     )
+
+
+def _shares(heard: list[Opinions], rows: Rows, asked: Search) -> NDArray[np.floating[Any]]:
+    """How much each learner counts, by rows that all held out."""
+    held_out = np.all([one.held_out for one in heard], axis=0)
+    prior = None if asked.prior is None else asked.prior[held_out]
+    return shares([one.mean[held_out] for one in heard], rows.known[held_out], prior)
 
 
 def _of_best_kind(model: Model, parts: list[Opinions], sets: Mask, rule: str) -> list[int]:
@@ -76,7 +81,9 @@ def _of_best_kind(model: Model, parts: list[Opinions], sets: Mask, rule: str) ->
     return [i for i, member in enumerate(model.members) if not scores or member.is_linear == best]
 
 
-def _teach_others(rows: Rows, found: Found, parts: list[Opinions], asked: Search, late: bool) -> list[Taught]:
+def _teach_others(
+    rows: Rows, found: Found, parts: list[Opinions], kept: list[int], asked: Search, late: bool
+) -> list[Taught]:
     """Teach the learners that need a label for each row: by networks and by what the other rows say."""
     beliefs: NDArray[np.floating[Any]] | None = found.weights
     if beliefs is None or parts:
@@ -84,8 +91,15 @@ def _teach_others(rows: Rows, found: Found, parts: list[Opinions], asked: Search
         beliefs = by_networks if beliefs is None else np.asarray((by_networks + beliefs) / 2)
     lesson, c = Lesson(rows.x, beliefs, asked.groups, asked.seed), beliefs.shape[1]
     wanted, others = asked.space.learners, []
+    kernel = found.regression if "kernel" in wanted else None
+    beside = [parts[i] for i in kept] + ([heard_once(kernel.left_out, rows.known)] if kernel else [])
+
+    def useful(said: NDArray[np.float32]) -> bool:
+        heard = [*beside, heard_once(said, rows.known)._replace(held_out=np.asarray(said.any(1)))]
+        return not beside or bool(_shares(heard, rows, asked)[-1] > 0)
+
     if "trees" in wanted and not late and asked.space.trees.affordable(*beliefs.shape):
-        others.append(grow_trees(lesson, c, asked.space.trees, asked.forest, asked.device))
+        others.append(grow_trees(lesson, c, asked.space.trees, asked.forest, asked.device, useful))
     others += [teach_own(lesson, one, c) for one in wanted if not isinstance(one, str)]
     if found.regression is not None and ("kernel" in wanted or not (found.fits or others)):
         others.append(found.regression)

@@ -65,7 +65,7 @@ class Setting(NamedTuple):
 class Space:
     """What is tried, and how the ensemble is made."""
 
-    hidden: tuple[tuple[int, ...], ...] = ((256, 128),)
+    hidden: tuple[tuple[int, ...], ...] = ((128, 128),)
     scaling: tuple[str, ...] = ("feature", "global", "root", "ranks", "both")
     lr: tuple[float, ...] = (0.3,)
     weight_decay: tuple[float, ...] = (3e-4,)

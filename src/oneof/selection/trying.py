@@ -25,44 +25,19 @@ from oneof.training.trials import Training, Trial
 
 @dataclass(frozen=True, eq=False)
 class Search:
-    """What is asked of a search, and how it is run.
+    """What is asked of a search, and how it is run; the last five as for `oneof.fit`. Processes are started once for all of it."""
 
-    Parameters
-    ----------
-    space
-        What is tried.
-    seed
-        Of samples, folds and networks.
-    rule
-        What held-out sets are asked: a key of `oneof.metrics.CRITERIA`, or of `oneof.metrics.MEANS`.
-    groups
-        Rows of one group [n] are never on both sides of a split.
-    settings
-        To take as they are: nothing is tried then. (): searched.
-    starts
-        Weights from which the networks of the ensemble start, by the widths of their hidden layers; others are drawn.
-    forest
-        Trees that were grown before on the same rows: only some are grown anew.
-    prior
-        How much votes speak for each label [n, c], as for `oneof.fit`.
-    gold
-        True labels [n] of some rows, -1 elsewhere: they choose the settings, in place of the rule, and train nothing.
-    until
-        When learning should end, by `time.monotonic`: networks get as many epochs as fit, or are left out.
-    progress, checkpoint, memory, device, processes
-        As for `oneof.fit`; processes are started once for the whole search.
-    """
-
-    space: Space = Space()  # noqa: RUF009 - frozen
-    seed: int = 0
-    rule: str = "both"
-    groups: Any = None
-    settings: tuple[Setting, ...] = ()
+    space: Space = Space()  # noqa: RUF009 - frozen; what is tried
+    seed: int = 0  # of samples, folds and networks
+    rule: str = "both"  # what held-out sets are asked: a key of `oneof.metrics.CRITERIA`, or of `oneof.metrics.MEANS`
+    groups: Any = None  # [n] rows of one group are never on both sides of a split
+    settings: tuple[Setting, ...] = ()  # to take as they are: nothing is tried then. (): searched
+    # weights from which the networks of the ensemble start, by the widths of their hidden layers; others are drawn
     starts: Mapping[tuple[int, ...], Sequence[Mapping[str, Tensor]]] = field(default_factory=dict)
-    forest: Forest | None = None
-    prior: NDArray[np.floating[Any]] | None = None
-    gold: NDArray[np.intp] | None = None
-    until: float | None = None
+    forest: Forest | None = None  # trees that were grown before on the same rows: only some are grown anew
+    prior: NDArray[np.floating[Any]] | None = None  # [n, c] how much votes speak for each label, as for `oneof.fit`
+    gold: NDArray[np.intp] | None = None  # [n] true labels, -1 where unknown: they choose in place of the rule
+    until: float | None = None  # when to end, by `time.monotonic`: networks get as many epochs as fit, or are left out
     progress: str | None = None
     checkpoint: str | Path | None = None
     memory: int | None = None
@@ -74,8 +49,7 @@ class Search:
         return math.inf if self.until is None else self.until - time.monotonic()
 
 
-FEWEST = 200
-"""Rows; the sets of fewer, held out, tell nothing about a setting."""
+FEWEST = 200  # rows: the sets of fewer, held out, tell nothing about a setting
 
 
 class Prepared(NamedTuple):
