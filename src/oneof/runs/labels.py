@@ -18,7 +18,7 @@ from oneof.runs.model import Model
 from oneof.selection.outside import probability_outside
 from oneof.storage.sheets import lists_of
 from oneof.training.state import Fit
-from oneof.votes.joint import LeftOut
+from oneof.votes.joint import HeldOutVotes
 
 Mask = NDArray[np.bool_]
 FEW = 1e-6  # prior of a label that nobody who voted knows, such as one that only gold labels have
@@ -115,7 +115,7 @@ class Judgement(NamedTuple):
 
     prior: NDArray[np.floating[Any]]  # [n, c] what the votes say
     opinion: NDArray[np.floating[Any]] | None = None  # [n, c] what other rows say, NaN where they say nothing
-    votes: LeftOut | None = None  # by which opinions are weighed
+    votes: HeldOutVotes | None = None  # by which opinions are weighed
 
     def joined(self, networks: NDArray[np.float32]) -> NDArray[np.float32]:
         """prior x opinion^power [n, c], the opinion and the power that held-out votes find best.

@@ -18,7 +18,7 @@ from oneof.methods import BalancedProden
 from oneof.selection.leave_one_out import left_out_regression
 from oneof.selection.space import Space, see
 from oneof.votes.ballots import Votes
-from oneof.votes.joint import Joint, LeftOut, Predict, choose, join, leave_answers_out
+from oneof.votes.joint import HeldOutVotes, Joint, Predict, choose, join, leave_answers_out
 
 Floats = NDArray[np.float64]
 RIDGES = (0.1, 1.0)
@@ -37,7 +37,7 @@ class VotePrior(NamedTuple):
     said: Floats  # [n, c] for resolving: what the votes say, less flattened, since no network judges a row that it was taught
     opinion: Floats | None  # [n, c] what other rows say of each row, where held-out votes find that they help
     joint: Joint
-    judges: LeftOut  # votes by which opinions of the rows are judged
+    judges: HeldOutVotes  # votes by which opinions of the rows are judged
     way: str | None  # in which held-out votes want the features seen; None: features do not help
 
 

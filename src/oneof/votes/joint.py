@@ -52,7 +52,7 @@ def folds(votes: Votes, *, seed: int = 0) -> Iterator[Fold]:
             yield Fold(votes.only(~out), votes.item[out], votes.annotator[out], votes.label[out], weight[out])
 
 
-class LeftOut(NamedTuple):
+class HeldOutVotes(NamedTuple):
     """Answers, each set against what the other votes on its item say: they judge opinions that never saw the item's votes."""
 
     row: Integers  # [h] of the opinion
@@ -68,7 +68,7 @@ class LeftOut(NamedTuple):
         return _mean_log(np.einsum("hj,hj->h", joined, self.said) / joined.sum(1), self.weight)
 
 
-def leave_answers_out(votes: Votes, fitted: AnnotatorFit, power: float, row: Integers, seed: int = 0) -> LeftOut:
+def leave_answers_out(votes: Votes, fitted: AnnotatorFit, power: float, row: Integers, seed: int = 0) -> HeldOutVotes:
     """Every answer on items that have a row (`row` [items], -1: none), or MANY votes of them by chance."""
     answer, weight = votes.answer, vote_weights(votes)
     some = np.flatnonzero((row[votes.item] >= 0) & (weight > 0))
@@ -80,7 +80,7 @@ def leave_answers_out(votes: Votes, fitted: AnnotatorFit, power: float, row: Int
     np.add.at(spoken, place, weight[whole, None] * logs)
     others = power * (fitted.likelihood[votes.item[some]] - spoken[np.searchsorted(own, answer[some])])
     said = fitted.confusions.of(votes.annotator[some], votes.label[some])
-    return LeftOut(row[votes.item[some]], others, said, weight[some])
+    return HeldOutVotes(row[votes.item[some]], others, said, weight[some])
 
 
 Predict = Callable[[Floats], Floats]

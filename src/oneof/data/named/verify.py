@@ -13,7 +13,7 @@ from oneof.data.named.catalogue import NO_SETS, Dataset, Named, cifar_path, find
 _SPLIT = "the paper's train and test are an 80/20 split of the file"
 
 
-class Finding(NamedTuple):
+class Comparison(NamedTuple):
     name: str  # of the data set
     what: str
     expected: str
@@ -22,7 +22,7 @@ class Finding(NamedTuple):
     note: str = ""
 
 
-def verify(name: str, folder: Path) -> list[Finding]:
+def verify(name: str, folder: Path) -> list[Comparison]:
     """Check the files of a set that is present: checksums, the paper's figures, and that the rows make sense."""
     data, named = load(name, folder), find(name)
     return [*_checksums(name, named, folder), *_figures(data, named), *_rows(data, named)]
@@ -34,7 +34,7 @@ def content_sha256(path: Path, name: str) -> str:
         return hashlib.file_digest(content, "sha256").hexdigest()
 
 
-def _checksums(name: str, named: Named, folder: Path) -> list[Finding]:
+def _checksums(name: str, named: Named, folder: Path) -> list[Comparison]:
     known = named.checksums
     if named.folder and (folder / named.folder).is_dir():
         batches = read_batches(cifar_path(name, folder), list(known))
@@ -44,14 +44,14 @@ def _checksums(name: str, named: Named, folder: Path) -> list[Finding]:
         found = {file: content_sha256(folder / file, file) for file in named.files if file in known}
     if named.files and not found:
         why = "no copy was at hand when this was written"
-        return [Finding(name, "checksum", "none known", "not checked", "explained", why)]
+        return [Comparison(name, "checksum", "none known", "not checked", "explained", why)]
     return [_compare(name, f"SHA-256 of {part}", known[part][:12], digest[:12]) for part, digest in found.items()]
 
 
-def _figures(data: Dataset, named: Named) -> list[Finding]:
+def _figures(data: Dataset, named: Named) -> list[Comparison]:
     paper = named.paper
     if paper is None:
-        return [Finding(data.name, "figures", "none", "-", "explained", "the paper does not use this set")]
+        return [Comparison(data.name, "figures", "none", "-", "explained", "the paper does not use this set")]
     rows = len(data.x)
     pairs = [("rows", f"{paper.train} + {paper.test} = {paper.train + paper.test}", str(rows))]
     if data.test is not None:
@@ -70,16 +70,16 @@ def _figures(data: Dataset, named: Named) -> list[Finding]:
     return [f._replace(note=_SPLIT) if f.what == "rows" and f.verdict == "equal" else f for f in findings]
 
 
-def _compare(name: str, what: str, expected: str, found: str, note: tuple[str, str] | None = None) -> Finding:
+def _compare(name: str, what: str, expected: str, found: str, note: tuple[str, str] | None = None) -> Comparison:
     """A difference is explained only where it is the very one that the note is about."""
     if expected.split("= ")[-1] == found:
-        return Finding(name, what, expected, found, "equal")
+        return Comparison(name, what, expected, found, "equal")
     if note is not None and note[0] == found:
-        return Finding(name, what, expected, found, "explained", note[1])
-    return Finding(name, what, expected, found, "differs")
+        return Comparison(name, what, expected, found, "explained", note[1])
+    return Comparison(name, what, expected, found, "differs")
 
 
-def _rows(data: Dataset, named: Named) -> list[Finding]:
+def _rows(data: Dataset, named: Named) -> list[Comparison]:
     """What no table prints but every row must satisfy."""
     known = data.labels >= 0
     numbers = data.x[:0] if data.x.dtype == np.uint8 else data.x  # [n, d]; images hold whole levels
