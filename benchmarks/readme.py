@@ -121,6 +121,7 @@ def made() -> dict[str, str]:
         "results": section(read(ROOT / "results/tables.jsonl")),
         "realworld": realworld.table(_reported("realworld", DEFAULTS)),
         "rivals": rivals.report(read(ROOT / "results/rivals.jsonl"), [*rivals.REAL, *rivals.MADE]),
+        "strangers": default_study.report_strangers(read(ROOT / "results/default_study.jsonl")),
         "default-study": default_study.report(read(ROOT / "results/default_study.jsonl")),
         "balance": balance_signal.report(read(ROOT / "results/balance_signal.jsonl")),
         "missing-truth": missing_truth.report(ROOT / "results/missing_truth.jsonl"),

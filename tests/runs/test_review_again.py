@@ -30,6 +30,7 @@ from oneof.votes.opening import VotesFile
 pytestmark = pytest.mark.usefixtures("small_forests")
 *DRAWN, FIRST, SECOND = drawn_rows(150)[:42].tolist()
 ONE_LAYER = replace(SMALL, hidden=((256,),), weight_decay=(1e-3,))  # few rows: deeper networks turn one in doubt
+ONE_LAYER = replace(ONE_LAYER, learners=("networks", "trees", "kernel"))  # linear models would take the networks' place
 UNSURE, LATE = [FIRST, SECOND], int(drawn_rows(150)[-1])
 
 

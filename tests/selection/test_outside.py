@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from oneof.selection.outside import disbelieved, probability_outside
+from oneof.selection.trying import Search, ask, prepare
 
 
 def world(seed, share, n=1200, c=6, sharp=4.0):
@@ -66,10 +67,10 @@ def blobs(share, seed=0, n=400, c=4):
 
 def test_sets_that_lost_the_truth_are_not_believed():
     x, sets, wrong = blobs(0.1)
-    found = disbelieved(x, sets)
+    found, _ = disbelieved(x, sets)
     assert wrong[found].mean() > 0.9
     assert found[wrong].mean() > 0.8
-    assert not disbelieved(*blobs(0.0)[:2]).any()
+    assert not disbelieved(*blobs(0.0)[:2])[0].any()
 
 
 def test_a_size_whose_sets_are_mostly_wrong_is_known_as_such():
@@ -84,3 +85,14 @@ def test_a_size_whose_sets_are_mostly_wrong_is_known_as_such():
     said = probability_outside(p, sets)
     assert said[lone].min() > 0.9
     assert said[~lone].max() < 0.2
+
+
+def test_what_was_heard_is_what_the_search_would_ask():
+    x, sets, _ = blobs(0.2)
+    wrong, said = disbelieved(x, sets)
+    mask = sets | wrong[:, None]
+    asked, again = (ask(prepare(x, mask, Search(heard=one)), "both") for one in (said, None))
+    assert said is not None
+    assert asked.row == again.row
+    np.testing.assert_array_equal(asked.weights, again.weights)
+    np.testing.assert_array_equal(asked.scores, again.scores)

@@ -30,7 +30,7 @@ from oneof.runs.pictures import BY_SIZE, OnPictures, train_on_pictures
 from oneof.runs.stored_model import FORMAT, save_model
 from oneof.runs.weighing import Rows, weigh_learners
 from oneof.selection.as_given import sharpness_as_given
-from oneof.selection.leave_one_out import ask_strangers
+from oneof.selection.leave_one_out import Kernel, Opinion, ask_strangers
 from oneof.selection.outside import disbelieved
 from oneof.selection.search import Found, regression_as_given, search
 from oneof.selection.space import Space, checked_learners, method_for_tables
@@ -129,8 +129,10 @@ def learn(examples: Examples, asked: Search, *, train_on_gold: bool = False, how
     if pixels:  # networks learn alone there: single pixels of other rows say little
         asked = replace(asked, space=replace(asked.space, learners=("networks",), kernel=None))
         rule, train = "size and device", partial(train_on_pictures, how=how, pixels=pixels[0], blank=blank)
-    sets = _taught(_believed(examples, asked), gold if train_on_gold else None)
-    found = train(x, sets, asked)
+    sets, heard = _believed(examples, asked)
+    if train_on_gold and gold is not None:
+        sets, heard = _taught(sets, gold), None
+    found = train(x, sets, replace(asked, heard=heard))
     _check_finite(found)
     names = [str(name) for name in examples.candidates.classes.tolist()]
     networks = Model(names, examples.encoding, tuple(map(member_of, found.fits)), {})
@@ -167,14 +169,15 @@ def _ask_strangers(
     return found, some, strangers[0]
 
 
-def _believed(examples: Examples, asked: Search) -> NDArray[np.bool_]:
-    """The sets to learn from: one that seems to miss the truth, by other rows, teaches nothing."""
-    sets, wrong = examples.given, examples.unbelieved
+def _believed(examples: Examples, asked: Search) -> tuple[NDArray[np.bool_], Opinion | None]:
+    """The sets to learn from: one that seems to miss the truth, by other rows, teaches nothing. And what these say, if the search would ask the same."""
+    sets, wrong, heard = examples.given, examples.unbelieved, None
     if examples.prior is not None or asked.space.kernel is None:
-        return sets
+        return sets, None
     if wrong is None:
-        wrong = disbelieved(examples.x, sets, rows=asked.space.rows, seed=asked.seed, device=asked.device)
-    return np.asarray(sets | wrong[:, None])
+        wrong, heard = disbelieved(examples.x, sets, rows=asked.space.rows, seed=asked.seed, device=asked.device)
+    alike = asked.space.kernel == Kernel() and asked.groups is None
+    return np.asarray(sets | wrong[:, None]), heard if alike else None
 
 
 def _taught(mask: NDArray[np.bool_], gold: NDArray[np.intp] | None) -> NDArray[np.bool_]:

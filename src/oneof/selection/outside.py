@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 from scipy.special import softmax
 
-from oneof.selection.leave_one_out import Kernel, ask_others
+from oneof.selection.leave_one_out import Kernel, Opinion, ask_others
 from oneof.selection.space import see, widen
 
 Floats = NDArray[np.floating[Any]]
@@ -75,14 +75,16 @@ def _fitted(inside: Floats, past: Floats, size: NDArray[np.intp]) -> tuple[float
     return float(np.log(np.maximum((1 - e) * inside + e * past, 1e-12)).sum()), before
 
 
-def disbelieved(x: NDArray[Any], candidates: Mask, *, rows: int = 5000, seed: int = 0, device: Any = "cpu") -> Mask:
-    """Rows [n] whose sets are to be learned from as if nothing were known, by what all other rows say of x [n, d]."""
+def disbelieved(
+    x: NDArray[Any], candidates: Mask, *, rows: int = 5000, seed: int = 0, device: Any = "cpu"
+) -> tuple[Mask, Opinion | None]:
+    """Rows [n] whose sets are to be learned from as if nothing were known, by what all other rows say of x [n, d]; and what they say then, if it was asked."""
     seen, _ = see("both", widen(x, torch.device(device))[1])
     kernel, wrong = Kernel(), np.zeros(len(x), dtype=bool)
     for _ in range(TIMES):
-        scores = ask_others(seen, candidates | wrong[:, None], kernel, rows=rows, seed=seed).scores
-        missing = probability_outside(softmax(kernel.sharpness * scores, axis=1), candidates)
+        said = ask_others(seen, candidates | wrong[:, None], kernel, rows=rows, seed=seed)
+        missing = probability_outside(softmax(kernel.sharpness * said.scores, axis=1), candidates)
         before, wrong = wrong, (missing >= DISBELIEVED) & (missing.mean() >= SELDOM)
         if (wrong == before).all():
-            break
-    return wrong
+            return wrong, said
+    return wrong, None

@@ -97,7 +97,7 @@ def _search(x: NDArray[Any], mask: NDArray[np.bool_], asked: Search, crew: Crew)
     if "linear" in networks and () not in hidden:
         linear = list(dict.fromkeys(one._replace(hidden=()) for one in chosen))
         # steps of linear models are all overhead
-        wide = replace(rows.asked, space=replace(rows.space, batch=2 * (space.batch or 50)))
+        wide = replace(rows.asked, space=replace(rows.space, batch=4 * (space.batch or 50)))
         fits += _ensemble(rows._replace(mask=kept, asked=wide), linear, "linear")
     fits = tuple(replace(one, removals=_with_first_round(one, lead)) for one in fits)
     return Found(fits, [one.row for one in heard] + tried, chosen, kept, weights, regression, left_out)
@@ -130,7 +130,7 @@ def _regression(rows: Prepared, heard: list[Asked]) -> Taught | None:
 def regression_as_given(found: Found, x: NDArray[Any], mask: NDArray[np.bool_], asked: Search, sharp: float) -> Found:
     """With regressions on the sets as given in place of those on resolved candidates."""
     kernel = replace(asked.space.kernel or Kernel(), rounds=0, sharpness=sharp)
-    rows = prepare(x, mask, replace(asked, space=replace(asked.space, kernel=kernel)))
+    rows = prepare(x, mask, replace(asked, heard=None, space=replace(asked.space, kernel=kernel)))
     ways = [row["scaling"] for row in found.tried if row["stage"] == "others"]
     return found._replace(regression=_regression(rows, [ask(rows, way) for way in ways[: asked.space.scalings]]))
 

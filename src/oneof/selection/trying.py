@@ -16,7 +16,7 @@ from oneof.data.ranks import Ranks
 from oneof.data.splits import Split
 from oneof.metrics import criteria, with_means
 from oneof.selection.learners import Forest, Seen
-from oneof.selection.leave_one_out import Kernel, ask_others
+from oneof.selection.leave_one_out import Kernel, Opinion, ask_others
 from oneof.selection.space import SEEN, Setting, Space, see, widen
 from oneof.storage.rows import Row
 from oneof.training.processes import Crew
@@ -37,6 +37,7 @@ class Search:
     forest: Forest | None = None  # trees that were grown before on the same rows: only some are grown anew
     prior: NDArray[np.floating[Any]] | None = None  # [n, c] how much votes speak for each label, as for `oneof.fit`
     gold: NDArray[np.intp] | None = None  # [n] true labels, -1 where unknown: they choose in place of the rule
+    heard: Opinion | None = None  # what other rows say of features seen as "both", where that is known
     until: float | None = None  # when to end, by `time.monotonic`: networks get as many epochs as fit, or are left out
     progress: str | None = None
     checkpoint: str | Path | None = None
@@ -87,9 +88,10 @@ def ask(rows: Prepared, scaling: str) -> Asked:
     x, (shift, scale) = see(scaling, rows.wide)
     kernel, gold = rows.space.kernel or Kernel(), rows.asked.gold
     prior = None if rows.asked.prior is None else np.log(np.maximum(rows.asked.prior, 1e-12))
-    opinion = ask_others(
-        x, rows.mask, kernel, prior=prior, rows=rows.space.rows, seed=rows.asked.seed, groups=rows.asked.groups
-    )
+    opinion = rows.asked.heard if scaling == "both" else None
+    if opinion is None:
+        among, groups = rows.space.rows, rows.asked.groups
+        opinion = ask_others(x, rows.mask, kernel, prior=prior, rows=among, seed=rows.asked.seed, groups=groups)
     logits = torch.as_tensor(kernel.sharpness * opinion.scores)
     scores = rounded({name: one.item() for name, one in criteria(logits, torch.as_tensor(rows.mask)).items()})
     if gold is not None:
