@@ -28,9 +28,10 @@ from oneof.runs.model import Model, member_of
 from oneof.runs.pictures import BY_SIZE, OnPictures, train_on_pictures
 from oneof.runs.stored_model import FORMAT, save_model
 from oneof.runs.weighing import Rows, weigh_learners
+from oneof.selection.as_given import sharpness_as_given
 from oneof.selection.leave_one_out import ask_strangers
 from oneof.selection.outside import disbelieved
-from oneof.selection.search import Found, search
+from oneof.selection.search import Found, regression_as_given, search
 from oneof.selection.space import Space, checked_learners, method_for_tables
 from oneof.selection.trying import Search
 from oneof.storage.rows import Row
@@ -135,13 +136,14 @@ def learn(examples: Examples, asked: Search, *, train_on_gold: bool = False, how
     _check_finite(found)
     names = [str(name) for name in examples.candidates.classes.tolist()]
     networks = Model(names, examples.encoding, tuple(map(member_of, found.fits)), {})
+    seen = networks.features(x)
+    found, some, plain = _ask_strangers(examples, found, sets, asked, seen)
     ensemble = weigh_learners(networks, found, Rows(x, original, sets, _taught(original, choosing)), asked)
     found, opinions = found._replace(fits=ensemble.fits), labels.without_opinion(ensemble.opinions, blank)
     beside = examples.beside or (None if examples.prior is None else labels.Judgement(examples.prior))
     kept = (labels.kept_sets(found.fits, found.candidates) if found.fits else original) & examples.given
     resolved = labels.resolve(opinions, original, np.where(kept.any(1, keepdims=True), kept, original), beside)
-    seen = ensemble.model.features(x)
-    said = claim(judged := _judged(examples, seen, opinions, measuring))
+    said = claim(judged := _judged(examples, some, plain, opinions, measuring))
     model = replace(ensemble.model.on_cpu(), calibration=calibrate(judged, said))
     purified = _purified(examples, names, found, resolved, seen, device)
     chosen = plain_value([one._asdict() for one in found.chosen])
@@ -158,14 +160,26 @@ def learn(examples: Examples, asked: Search, *, train_on_gold: bool = False, how
     return Learned(model, purified, training_record(found.fits), tried, said, facts, left_out)
 
 
-def _judged(examples: Examples, seen: Floats, opinions: labels.Opinions, gold: NDArray[np.intp] | None) -> Judged:
-    """Held-out rows to judge the networks by: all, or of a large table those that are drawn first."""
+def _ask_strangers(
+    examples: Examples, found: Found, sets: NDArray[np.bool_], asked: Search, seen: Floats
+) -> tuple[Found, NDArray[np.intp], Floats]:
+    """With the kernel that they prefer; rows to judge by, all or of a large table those that are drawn first, and what strangers say of them."""
     n, c = examples.candidates.mask.shape
     some = np.sort(drawn_rows(n)[: max(min(_JUDGED, _CELLS // c), SAMPLE)])
-    mask, known = examples.candidates.mask[some], np.full(n, -1) if gold is None else gold
-    plain = ask_strangers((examples.plain if examples.encoding.pixels else seen)[some], mask)
-    judged = Judged(opinions.mean[some], mask, known[some], plain, examples.prior is not None)
-    return judged.where(opinions.held_out[some])
+    mask = examples.candidates.mask[some]
+    strangers = ask_strangers((examples.plain if examples.encoding.pixels else seen)[some], mask)
+    if found.regression and asked.prior is None and (sharpness := sharpness_as_given(strangers, mask)):
+        found = regression_as_given(found, examples.x, sets, asked, sharpness)
+    return found, some, strangers[0]
+
+
+def _judged(
+    examples: Examples, some: NDArray[np.intp], plain: Floats, opinions: labels.Opinions, gold: NDArray[np.intp] | None
+) -> Judged:
+    """Held-out rows to judge the networks by."""
+    known = np.full(len(some), -1) if gold is None else gold[some]
+    mask, voted = examples.candidates.mask[some], examples.prior is not None
+    return Judged(opinions.mean[some], mask, known, plain, voted).where(opinions.held_out[some])
 
 
 def _believed(examples: Examples, asked: Search) -> NDArray[np.bool_]:

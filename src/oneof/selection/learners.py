@@ -115,9 +115,8 @@ class Forest:
         """The trees from the first to before the last."""
         start, end = (int(np.append(self.root, len(self.right))[at]) for at in (first, last))
         nodes = {name: getattr(self, name)[start:end] for name in ("right", "feature", "threshold")}
-        return replace(
-            self, **nodes | {"right": np.maximum(nodes["right"] - start, 0), "root": self.root[first:last] - start}
-        )
+        nodes |= {"right": np.maximum(nodes["right"] - start, 0), "root": self.root[first:last] - start}
+        return replace(self, **nodes)
 
     def misfit(self, d: int, c: int) -> bool:
         """Are these arrays no trees over d features and c classes? A step leads on in the arrays, so that every walk ends."""
@@ -159,53 +158,39 @@ def grow_trees(
     fresh, turn = (each, 0) if before is None else (-(-each // ANEW), len(before.right))
     origin = lesson.x.mean(0, dtype=np.float64) if lesson.x.dtype == np.float64 else np.zeros(lesson.x.shape[1])
     x, label, sure = (lesson.x - origin).astype(np.float32), lesson.label, lesson.sure
-    d = x.shape[1]
+    d, jobs = x.shape[1], None if torch.device(device).type == "cpu" else -1  # beside a GPU all cores
     left_out = np.zeros(lesson.beliefs.shape, dtype=np.float32)
     forests = []
     for number, (train, held) in enumerate(lesson.folds(trees.parts)):
-        grown = ExtraTreesClassifier(
-            fresh,
-            max_features=max(isqrt(d), min(-(-d // 2), 32)),
-            random_state=(lesson.seed + turn) % 2**20 * trees.parts + number,
-            n_jobs=None if torch.device(device).type == "cpu" else -1,  # beside a GPU all cores
-        )
+        seed, most = (lesson.seed + turn) % 2**20 * trees.parts + number, max(isqrt(d), min(-(-d // 2), 32))
+        grown = ExtraTreesClassifier(fresh, max_features=most, random_state=seed, n_jobs=jobs)
         rows = train[: trees.rows]
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # of many classes, which may be all that there is
             grown.fit(x[rows], label[rows], sure[rows])
         kept = [] if before is None else [before.some(number * each + fresh, (number + 1) * each)]
-        forests.append(_joined([*kept, _flat(grown, origin, classes)]))
+        new = [_flat(one.tree_, grown.classes_, origin, classes) for one in grown.estimators_]
+        forests.append(_joined([*kept, *new]))
         left_out[held] = forests[-1](lesson.x[held], device)
     return Taught(_joined(forests), left_out)
 
 
-def _flat(grown: Any, origin: NDArray[np.float64], classes: int) -> Forest:
-    trees = [one.tree_ for one in grown.estimators_]
-    start = np.cumsum([0, *(tree.node_count for tree in trees)])
-    leaf = np.concatenate([tree.children_left < 0 for tree in trees])
-    label = np.concatenate([grown.classes_[tree.value[:, 0].argmax(1)] for tree in trees])
-    right = np.concatenate([tree.children_right + first for tree, first in zip(trees, start, strict=False)])
-    feature, threshold = (np.concatenate([getattr(tree, name) for tree in trees]) for name in ("feature", "threshold"))
-    single = threshold.astype(np.float32)
-    down = np.where(single > threshold, np.nextafter(single, np.float32(-np.inf)), single)  # so no row changes sides
-    return Forest(
-        np.where(leaf, 0, right).astype(np.int32),
-        np.where(leaf, label, feature).astype(np.int32),
-        np.where(leaf, np.float32(0), down),
-        start[:-1].astype(np.int32),
-        origin,
-        classes,
-    )
+def _flat(tree: Any, names: NDArray[Any], origin: NDArray[np.float64], classes: int) -> Forest:
+    """A tree of scikit-learn, whose labels have these names, as a forest of one."""
+    leaf, single = tree.children_left < 0, tree.threshold.astype(np.float32)
+    below = np.nextafter(single, np.float32(-np.inf))  # so no row changes sides
+    threshold = np.where(leaf, np.float32(0), np.where(single > tree.threshold, below, single))
+    right = np.where(leaf, 0, tree.children_right).astype(np.int32)
+    feature = np.where(leaf, names[tree.value[:, 0].argmax(1)], tree.feature).astype(np.int32)
+    return Forest(right, feature, threshold, np.zeros(1, np.int32), origin, classes)
 
 
 def _joined(forests: Sequence[Forest]) -> Forest:
     start = np.cumsum([0, *(len(one.right) for one in forests)]).astype(np.int32)
     right = [np.where(one.right > 0, one.right + first, 0) for one, first in zip(forests, start, strict=False)]
-    root = [one.root + first for one, first in zip(forests, start, strict=False)]
+    root = np.concatenate([one.root + first for one, first in zip(forests, start, strict=False)])
     feature, threshold = (np.concatenate([getattr(one, name) for one in forests]) for name in ("feature", "threshold"))
-    return replace(
-        forests[0], right=np.concatenate(right), feature=feature, threshold=threshold, root=np.concatenate(root)
-    )
+    return replace(forests[0], right=np.concatenate(right), feature=feature, threshold=threshold, root=root)
 
 
 # --------------------------------------------------------------------------------------------------------------- the kernel

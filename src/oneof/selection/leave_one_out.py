@@ -39,7 +39,10 @@ class Kernel:
     sharpness: float = 6.0  # a
     balance: float = 0.5  # b; 0: none
     landmarks: int = 600
-    rounds: int = 20
+    rounds: int = 20  # 0: weights are those of the sets as they are given
+
+
+USUAL = Kernel()
 
 
 class Machine(NamedTuple):
@@ -52,18 +55,10 @@ class Machine(NamedTuple):
 
     def __call__(self, x: Floats | Tensor) -> Floats:
         """Scores [n, c] of rows x [n, d] that are scaled as the landmarks are; of a tensor, worked out where it lies."""
-        if isinstance(x, Tensor):
-            return self._on_device(x).cpu().numpy()
-        said = [part @ self.coefficients + self.mean for part in _similar(x, self.landmarks, self.gamma)]
-        return np.concatenate(said) if said else np.empty((0, len(self.mean)))
-
-    def _on_device(self, x: Tensor) -> Tensor:
-        landmarks, coefficients, mean = (torch.as_tensor(part, device=x.device) for part in self[:3])
-        ends, said = (landmarks * landmarks).sum(1), []
-        for block in (x[start : start + LARGE_BLOCK] for start in range(0, len(x), LARGE_BLOCK)):
-            squares = (block * block).sum(1)[:, None] + ends - 2 * block @ landmarks.T
-            said.append((-self.gamma * squares.clamp_min(0)).exp() @ coefficients + mean)
-        return torch.cat(said)
+        rows = torch.as_tensor(x)
+        landmarks, coefficients, mean = (torch.as_tensor(part).to(rows) for part in self[:3])
+        said = [part @ coefficients + mean for part in _similar(rows, landmarks, self.gamma)]
+        return torch.cat(said).cpu().numpy()
 
 
 class Opinion(NamedTuple):
@@ -77,7 +72,7 @@ class Opinion(NamedTuple):
 def ask_others(
     x: Floats | Tensor,
     mask: NDArray[np.bool_],
-    kernel: Kernel = Kernel(),  # noqa: B008 - frozen
+    kernel: Kernel = USUAL,
     *,
     prior: Floats | None = None,
     rows: int = 5000,
@@ -139,18 +134,15 @@ def _machine(hat: _Hat, weights: Floats) -> Machine:
 
 
 def _similarity(a: Floats, b: Floats, gamma: float) -> Floats:
-    return np.concatenate(list(_similar(a, b, gamma)))
+    return torch.cat(list(_similar(torch.as_tensor(a), torch.as_tensor(b), gamma))).numpy()
 
 
-def _similar(a: Floats, b: Floats, gamma: float) -> Iterator[Floats]:
+def _similar(a: Tensor, b: Tensor, gamma: float) -> Iterator[Tensor]:
     """exp(-gamma |a - b|^2), some rows of a at a time and in place: memory, not arithmetic, is what takes time here."""
     ends = (b * b).sum(1)
-    for block in (a[start : start + BLOCK] for start in range(0, len(a), BLOCK)):
-        squares = (block * block).sum(1)[:, None] + ends
-        squares -= 2 * block @ b.T
-        np.maximum(squares, 0.0, out=squares)
-        squares *= -gamma
-        yield np.exp(squares, out=squares)
+    for block in torch.split(a, BLOCK if a.device.type == "cpu" else LARGE_BLOCK):
+        squares = torch.addmm((block * block).sum(1)[:, None] + ends, block, b.T, alpha=-2)
+        yield squares.clamp_min_(0).mul_(-gamma).exp_()
 
 
 class _Sets(NamedTuple):
@@ -182,6 +174,7 @@ def _rounds(hat: _Hat, mask: NDArray[np.bool_], prior: Floats | None, kernel: Ke
     """Weights [n, c] after so many rounds, and those that the last round was asked with."""
     sets, own = _Sets.of(mask, prior), hat.own[:, 0]
     weights, total = sets.softmax(np.zeros(len(sets.row)) + sets.prior), hat.left.sum(0)
+    before = weights
     for _ in range(kernel.rounds):
         before, mean = weights, np.bincount(sets.label, weights, mask.shape[1]) / len(mask)
         said = _said(hat.left, sets, weights) - (hat.left @ total)[sets.row] * mean[sets.label]
@@ -237,44 +230,32 @@ def _members(groups: NDArray[Any]) -> list[NDArray[np.intp]]:
 
 
 def ask_strangers(
-    x: Floats,
-    mask: NDArray[np.bool_],
-    kernel: Kernel = Kernel(),  # noqa: B008 - frozen
-    parts: int = 3,
-    seed: int = 0,
-) -> Floats:
-    """What rows say that saw nothing of a row, not even by way of the weights of others: scores [n, c], fold by fold.
+    x: Floats, mask: NDArray[np.bool_], kernel: Kernel = USUAL, parts: int = 3, seed: int = 0
+) -> tuple[Floats, Floats]:
+    """What rows say that saw nothing of a row, not even by way of others' weights: scores [n, c] by weights after the rounds, and by the sets as given.
 
     `ask_others` leaves a row out of each regression, but its set has moved the weights of its neighbours in the round before.
     """
     x = np.asarray(x, dtype=np.float64)
     order = np.random.default_rng(seed).permutation(len(x))
-    scores = np.empty(mask.shape)
+    scores = np.empty((len(x), 2 * mask.shape[1]))
     for part in np.array_split(order, min(parts, len(x))):
         rest = np.setdiff1d(order, part)
         if len(rest):
             hat = _hat(x[rest], x[order[: kernel.landmarks]], kernel.ridge, kernel.width, x)
-            scores[part] = _machine(hat, _rounds(hat, mask[rest], None, kernel)[1])(x[part])
-    return scores
+            given = mask[rest] / mask[rest].sum(1, keepdims=True)
+            scores[part] = _machine(hat, np.hstack([_rounds(hat, mask[rest], None, kernel)[1], given]))(x[part])
+    return scores[:, : mask.shape[1]], scores[:, mask.shape[1] :]
 
 
-def left_out_regression(
-    x: Floats,
-    kernel: Kernel = Kernel(),  # noqa: B008 - frozen
-    seed: int = 0,
-) -> Callable[[float, Floats], Floats]:
+def left_out_regression(x: Floats, kernel: Kernel = USUAL, seed: int = 0) -> Callable[[float, Floats], Floats]:
     """Kernel regression as a function: from a ridge and weights [n, c] to what all *other* rows say of each row's [n, c]."""
     landmarks = x[np.random.default_rng(seed).permutation(len(x))[: kernel.landmarks]]
     with_ridge = cache(lambda ridge: _hat(x, landmarks, ridge, kernel.width, x))
     return lambda ridge, weights: _left_out(with_ridge(ridge), weights)
 
 
-def influence(
-    x: Floats,
-    rows: NDArray[np.intp],
-    kernel: Kernel = Kernel(),  # noqa: B008 - frozen
-    seed: int = 0,
-) -> Floats:
+def influence(x: Floats, rows: NDArray[np.intp], kernel: Kernel = USUAL, seed: int = 0) -> Floats:
     """How far what the regression on all other rows says of some row moves with the weight of another one, [m, m] for m rows."""
     order = np.random.default_rng(seed).permutation(len(x))
     some, landmarks = x[order[:_ENOUGH]], x[order[: kernel.landmarks]]

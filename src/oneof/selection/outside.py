@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy.special import softmax
 
 from oneof.selection.leave_one_out import Kernel, ask_others
 from oneof.selection.space import see, widen
@@ -79,9 +80,8 @@ def disbelieved(x: NDArray[Any], candidates: Mask, *, rows: int = 5000, seed: in
     seen, _ = see("both", widen(x, torch.device(device))[1])
     kernel, wrong = Kernel(), np.zeros(len(x), dtype=bool)
     for _ in range(TIMES):
-        scores = kernel.sharpness * ask_others(seen, candidates | wrong[:, None], kernel, rows=rows, seed=seed).scores
-        said = np.exp(scores - scores.max(1, keepdims=True))
-        missing = probability_outside(said / said.sum(1, keepdims=True), candidates)
+        scores = ask_others(seen, candidates | wrong[:, None], kernel, rows=rows, seed=seed).scores
+        missing = probability_outside(softmax(kernel.sharpness * scores, axis=1), candidates)
         before, wrong = wrong, (missing >= DISBELIEVED) & (missing.mean() >= SELDOM)
         if (wrong == before).all():
             break

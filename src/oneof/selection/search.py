@@ -31,18 +31,7 @@ from oneof.purify import Purify, Removals
 from oneof.selection.learners import Regression, Taught, sharpened
 from oneof.selection.leave_one_out import Kernel
 from oneof.selection.space import Setting
-from oneof.selection.trying import (
-    FEWEST,
-    Asked,
-    Prepared,
-    Search,
-    ask,
-    prepare,
-    purified,
-    rounded,
-    training,
-    trial_of,
-)
+from oneof.selection.trying import FEWEST, Asked, Prepared, Search, ask, prepare, purified, rounded, training, trial_of
 from oneof.storage.rows import Row
 from oneof.storage.settings import plain_value
 from oneof.training.fit import fit
@@ -138,6 +127,14 @@ def _regression(rows: Prepared, heard: list[Asked]) -> Taught | None:
     return Taught(learner, sharpened([one.scores for one in heard], sharpness))
 
 
+def regression_as_given(found: Found, x: NDArray[Any], mask: NDArray[np.bool_], asked: Search, sharp: float) -> Found:
+    """With regressions on the sets as given in place of those on resolved candidates."""
+    kernel = replace(asked.space.kernel or Kernel(), rounds=0, sharpness=sharp)
+    rows = prepare(x, mask, replace(asked, space=replace(asked.space, kernel=kernel)))
+    ways = [row["scaling"] for row in found.tried if row["stage"] == "others"]
+    return found._replace(regression=_regression(rows, [ask(rows, way) for way in ways[: asked.space.scalings]]))
+
+
 # ------------------------------------------------------------------------------------------------ 2. settings of networks
 
 
@@ -151,9 +148,8 @@ def _try(rows: Prepared, settings: list[Setting], rule: str) -> tuple[list[Row],
     tried: list[tuple[Row, Setting]] = []
     for number, hidden in enumerate(space.hidden):
         own = [one for one in settings if one.hidden == hidden]
-        trials = [
-            trial_of(one, (asked.seed, i, k), split) for i, one in enumerate(own) for k, split in enumerate(splits)
-        ]
+        cases = product(enumerate(own), enumerate(splits))
+        trials = [trial_of(one, (asked.seed, i, k), split) for (i, one), (k, split) in cases]
         fitted = _fit(rows, trials, hidden, None, space.trial_epochs, f"try-{number}")
         columns = fitted.history.columns
         by_sets = {name: _last(columns.get(name), len(own)) for name in CRITERIA}
@@ -181,22 +177,13 @@ def _fit(
     if isinstance(x, Tensor):  # before it is rounded; of arrays `fit` does the same
         middle = x.sort(0).values[[(len(x) - 1) // 2, len(x) // 2]].mean(0)
         x = x - middle
+    checkpoint = None if asked.checkpoint is None else Path(asked.checkpoint) / name
+    how = training(rows.space, epochs)
     fitted = fit(
-        x,
-        rows.mask,
-        trials=trials,
-        method=rows.space.method,
-        purify=purify,
-        network=MLP(hidden),
-        prior=asked.prior,
-        labels=asked.gold,
-        training=training(rows.space, epochs),
-        device=asked.device,
-        progress=asked.progress,
-        memory=asked.memory,
-        checkpoint=None if asked.checkpoint is None else Path(asked.checkpoint) / name,
-        processes=rows.crew.size,
-    )
+        x, rows.mask, trials=trials, method=rows.space.method, purify=purify, network=MLP(hidden), prior=asked.prior,
+        labels=asked.gold, training=how, device=asked.device, progress=asked.progress, memory=asked.memory,
+        checkpoint=checkpoint, processes=rows.crew.size,
+    )  # fmt: skip
     return replace(fitted, ranks=rows.ranks, origin=fitted.origin if middle is None else middle.cpu().numpy())
 
 

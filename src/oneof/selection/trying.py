@@ -74,8 +74,7 @@ class Search:
         return math.inf if self.until is None else self.until - time.monotonic()
 
 
-FEWEST = 200
-"""Rows; the sets of fewer, held out, tell nothing about a setting."""
+FEWEST = 200  # rows: the sets of fewer, held out, tell nothing about a setting
 
 
 class Prepared(NamedTuple):

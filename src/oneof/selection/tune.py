@@ -29,8 +29,6 @@ from oneof.training.loop import begin, epochs
 from oneof.training.problem import Problem, pose
 from oneof.training.stack import build
 
-STUDY = "oneof"  # its name in the storage
-
 
 @dataclass(frozen=True)
 class Ranges:
@@ -166,7 +164,7 @@ def _study(optuna: Any, storage: str, asked: Row, length: int) -> Any:
     pruner = optuna.pruners.MedianPruner(n_startup_trials=4, n_warmup_steps=length // 3)
     try:
         study = optuna.create_study(
-            study_name=STUDY, storage=storage, direction="maximize", pruner=pruner, load_if_exists=True
+            study_name="oneof", storage=storage, direction="maximize", pruner=pruner, load_if_exists=True
         )
     except Exception as error:  # SQLAlchemy's many; it is not ours to import
         reason = str(error).splitlines()[0]
