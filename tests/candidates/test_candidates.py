@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
+
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -34,6 +36,7 @@ CLASSES = ["cat", "dog", "fox"]
         MASK,
         MASK.astype(int),
         MASK.astype(float),
+        np.vectorize(Decimal)(MASK.astype(object)),
         torch.tensor(MASK),
         scipy.sparse.csr_matrix(MASK.astype(float)),
         pd.DataFrame(MASK, columns=CLASSES),
@@ -49,6 +52,7 @@ CLASSES = ["cat", "dog", "fox"]
         "bool",
         "int",
         "float",
+        "decimal",
         "torch",
         "sparse",
         "frame",
@@ -98,6 +102,8 @@ BAD = [
     (np.array([[1, 0], [1, np.nan]]), {}, ValueError, r"only 0 and 1; got nan in row 1, column 1"),
     (pd.DataFrame({"a": [1, 0], "b": [1, None]}, dtype="Int64"), {}, ValueError, r"only 0 and 1; got <NA> in row 1, column 1\. A mask has no gaps: write 0 or 1, or leave the row out"),
     (np.array([[1, 0], [1, None]], dtype=object), {}, ValueError, r"only 0 and 1; got None in row 1, column 1\. A mask has no gaps"),
+    (np.array([[1, 0], [1, 10**400]], dtype=object), {}, ValueError, r"only 0 and 1; got 10{56}\.\.\. in row 1, column 1\. Weights are not"),
+    (np.array([[1, 0], [1, 1j]], dtype=object), {}, ValueError, r"only 0 and 1; got 1j in row 1, column 1"),
     (scipy.sparse.csr_matrix([[1.0, 2.0]]), {}, ValueError, r"got 2\.0 in row 0, column 1"),
     (np.array([["x", "y"]]), {}, TypeError, r"mask of candidates must be of bool or 0/1; got dtype <U1"),
     (np.ones((2, 3)), {"classes": ["a", "b"]}, ValueError, r"every column of the mask; got 2 names for 3 columns"),

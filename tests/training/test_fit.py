@@ -271,6 +271,7 @@ BAD = [
     ({"sets": SETS.astype(int)}, TypeError, r"candidates must be a bool mask; got torch\.int64\. oneof\.read"),
     ({"sets": SETS[:-1]}, ValueError, r"mask \[90, c\] or \[1, 90, c\] to match x and trials; got \[89, 4\]"),
     ({"sets": SETS & (np.arange(N) != 7)[:, None]}, ValueError, r"at least one label per row; row 7 is empty"),
+    ({"sets": SETS[:, :0]}, ValueError, r"^candidates must hold at least one label per row; row 0 is empty\. Drop it\."),
     ({"labels": DATA.labels[:5]}, ValueError, r"labels must have one entry per row of x \(90\); got shape \(5,\)"),
     ({"trials": [trial(0, purify=Pop()), trial(1)]}, ValueError, r"must all purify or none; fit them apart"),
     ({"trials": [trial(0), replace(trial(1), rows=np.arange(5))]}, ValueError, r"same number of rows; trim them"),

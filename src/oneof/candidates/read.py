@@ -9,6 +9,7 @@ import numbers
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from decimal import Decimal
 from itertools import chain
 from typing import Any
 from unicodedata import category, normalize
@@ -18,6 +19,7 @@ import torch
 from numpy.typing import NDArray
 
 from oneof.candidates.mask import Candidates
+from oneof.storage.printable import shortened
 
 Mask = NDArray[np.bool_]
 _ENOUGH = 0.05  # of the texts hold a divider before it is taken for one
@@ -129,22 +131,28 @@ def _from_mask(values: NDArray[Any], classes: Iterable[Any] | None) -> tuple[Mas
     if values.dtype != np.bool_:
         if not (np.issubdtype(values.dtype, np.number) or values.dtype == object):
             raise TypeError(f"a mask of candidates must be of bool or 0/1; got dtype {values.dtype}.")
-        # None and pandas.NA among objects may be compared with nothing
-        number = np.vectorize(lambda cell: isinstance(cell, (numbers.Real, np.bool_)), [bool])
-        plain = np.where(number(values), values, np.nan).astype(float) if values.dtype == object else values
-        wrong = ~np.isin(plain, (0, 1))
+        wrong = ~(np.vectorize(_is_mark, [bool])(values) if values.dtype == object else np.isin(values, (0, 1)))
         if wrong.any():
             row, column = np.argwhere(wrong)[0].tolist()
-            remedy = "Weights are not candidates: threshold them first."
-            if plain[row, column] != plain[row, column]:
+            cell, remedy = values[row, column], "Weights are not candidates: threshold them first."
+            if not _is_real(cell) or cell != cell:
                 remedy = "A mask has no gaps: write 0 or 1, or leave the row out."
-            place = f"{values[row, column]} in row {row}, column {column}"
+            place = f"{shortened(str(cell))} in row {row}, column {column}"
             raise ValueError(f"a mask of candidates must hold only 0 and 1; got {place}. {remedy}")
     names = np.arange(values.shape[1]) if classes is None else _distinct(classes)
     if len(names) != values.shape[1]:
         got = f"{len(names)} names for {values.shape[1]} columns"
         raise ValueError(f"classes must name every column of the mask; got {got}.")
     return values.astype(bool), names
+
+
+def _is_mark(cell: Any) -> bool:
+    return _is_real(cell) and cell in (0, 1)
+
+
+def _is_real(cell: Any) -> bool:
+    """Not so None and pandas.NA, which may be compared with nothing."""
+    return isinstance(cell, (numbers.Real, Decimal, np.bool_))
 
 
 def _rows_and_labels(sets: Any) -> tuple[int, NDArray[np.intp], list[Any]]:

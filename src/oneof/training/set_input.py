@@ -67,7 +67,7 @@ def _mask(candidates: Any, n: int, t: int, device: torch.device) -> Tensor:
         raise ValueError(
             f"candidates must be a mask [{n}, c] or [{t}, {n}, c] to match x and trials; got {list(mask.shape)}."
         )
-    whole = mask.view(-1, *mask.shape[-2:])
+    whole = mask if mask.dim() == 3 else mask[None]
     _check_none_empty(~whole.any(-1).all(0))
     return whole
 

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from oneof.data.files.columns import open_table
 from oneof.storage.did_you_mean import did_you_mean
+from oneof.storage.printable import shortened
 from oneof.votes.ballots import Cast, Votes, collect
 from oneof.votes.label_studio import is_label_studio, read_label_studio
 from oneof.votes.spelling import AS_WRITTEN, Spelling, read_taxonomy
@@ -103,14 +104,31 @@ def read_votes(asked: VotesFile) -> Votes:
     if ending.endswith((".json", ".jsonl", ".ndjson")):
         rows, _ = read_records(path)
         if all(isinstance(row.get("votes"), dict) and asked.item in row for row in rows):
-            every = [(str(row[asked.item]), *vote) for row in rows for vote in row["votes"].items()]
-            cast = [(key, who, said) for key, who, said in every if said not in (None, "")]
-            labels = [list(map(str, said if isinstance(said, list) else [said])) for _, _, said in cast]
-            columns = {asked.item: [key for key, *_ in cast], "annotator": [who for _, who, _ in cast], "label": labels}
-            return read_long(pa.table(columns), item=asked.item, spelling=spelling)
+            return read_long(_nested(rows, asked.item, path), item=asked.item, spelling=spelling)
     elif wide := annotator_columns(asked):
         return read_wide(path, columns=wide, item=asked.item, spelling=spelling)
     return read_long(path, item=asked.item, annotator=asked.annotator, label=asked.label, spelling=spelling)
+
+
+def _nested(rows: list[dict[str, Any]], item: str, path: Path) -> pa.Table:
+    """Records {item, votes: {who: a label, or a list of them}} as a row per vote."""
+    every = [(str(row[item]), *vote) for row in rows for vote in row["votes"].items()]
+    cast = [(key, who, said) for key, who, said in every if said not in (None, "")]
+    lists = any(isinstance(said, list) for *_, said in cast)
+    labels: list[list[str]] = []
+    for key, who, said in cast:
+        given = [label for label in (said if isinstance(said, list) else [said]) if label is not None]
+        wrong = [label for label in given if isinstance(label, (list, dict)) or label != label]
+        if wrong:
+            got = f"{path}, item {key}, {who!r} has {shortened(repr(wrong[0]))}. Take it out, or write its name."
+            raise ValueError(f"votes must be texts, numbers or lists of them; {got}")
+        labels.append([_text(label) if lists else str(label) for label in given])
+    return pa.table({item: [key for key, *_ in cast], "annotator": [who for _, who, _ in cast], "label": labels})
+
+
+def _text(label: Any) -> str:
+    """As Arrow writes it, which has lists elsewhere: 1.0 is 1."""
+    return str(pa.scalar(label).cast(pa.string()) if isinstance(label, (bool, float)) else label)
 
 
 def annotator_columns(asked: VotesFile) -> list[str]:
