@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -89,6 +90,17 @@ def test_sparse_sets_with_indices_outside_are_refused(tmp_path):
     claimed = scipy.sparse.csc_matrix((10**6, 4))
     with pytest.raises(ValueError, match="must hold marks; got a sparse matrix"):
         read_mat(mat(tmp_path / "a.mat", data=X, partial_target=claimed))
+
+
+def test_sparse_marks_do_not_become_dense_floats(tmp_path):
+    sets = scipy.sparse.random_array((500, 2000), density=0.01, format="csc", rng=np.random.default_rng(0))
+    path = mat(tmp_path / "a.mat", data=np.zeros((2000, 1)), partial_target=sets.astype(bool).astype(float))
+    tracemalloc.start()
+    found = read_mat(path).candidates
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    np.testing.assert_array_equal(found, sets.toarray().T != 0)
+    assert most < 3 * found.size  # bytes: dense floats alone are eight times as many
 
 
 @pytest.mark.parametrize("packed", [True, False])

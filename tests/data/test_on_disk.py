@@ -136,6 +136,12 @@ def test_parquet_becomes_a_file_of_rows(tmp_path, monkeypatch):
     assert np.array_equal(np.load(two.path), X[:, :2])
 
 
+def test_large_whole_numbers_of_parquet_are_rounded_once(tmp_path):
+    large = 2**60 + 2**36 + 1  # through float64 it would be a tie, and rounded down
+    pq.write_table(pa.table({"k": [large], "a": [0.5]}), tmp_path / "x.parquet")
+    assert from_parquet(tmp_path / "x.parquet", tmp_path / "x.npy")[0].tolist() == [2.0**60 + 2.0**37, 0.5]
+
+
 # ------------------------------------------------------------------------------------------------------------- messages
 
 

@@ -249,6 +249,7 @@ def test_long_lists_are_cut_in_words_and_whole_in_values() -> None:
     ("x", "features", "message"),
     [
         (np.zeros((24, 2, 2)), None, r"x must be an array of floats \[n, d\]; got float64 of shape \(24, 2, 2\)\."),
+        (np.array(5.0), None, r"x must be an array of floats \[n, d\]; got float64 of shape \(\)\."),
         (np.zeros((24, 2), dtype=int), None, r"x must be an array of floats \[n, d\]; got int64"),
         (np.zeros((5, 2)), None, r"x must have one row per candidate set; got 5 rows for 24 sets\."),
         (np.zeros((24, 2)), ["one"], r"features must name every column of x; got 1 names for 2 columns\."),

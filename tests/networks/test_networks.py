@@ -340,7 +340,7 @@ def test_images_must_have_three_axes(network, shape):
     name, given = type(network).__name__, str(shape).replace("(", r"\(").replace(")", r"\)")
     with pytest.raises(
         ValueError,
-        match=rf"^{name} needs images \[channels, height, width\] of at least 4 x 4 pixels; got shape {given}\. "
+        match=rf"^{name} needs images \[channels, height, width\]; got shape {given}\. "
         r"Reshape x to \[n, channels, height, width\], or use MLP\.$",
     ):
         network(shape, 10)
@@ -350,10 +350,10 @@ def test_images_must_have_three_axes(network, shape):
 def test_channels_come_first(network):
     with pytest.raises(
         ValueError,
-        match=r"needs images \[channels, height, width\] of at least 4 x 4 pixels; got shape \(32, 32, 3\)\. "
-        r"Reshape x to \[n, channels, height, width\], or use MLP\.$",
+        match=r"needs images \[channels, height, width\] of at least 4 x 4 pixels; got shape \(28, 28, 1\)\. "
+        r"Put the channels first, or use MLP\.$",
     ):
-        network((32, 32, 3), 10)
+        network((28, 28, 1), 10)
 
 
 @pytest.mark.parametrize("depth", [4, 27, -2])

@@ -169,6 +169,7 @@ def test_a_run_of_another_format_is_refused(run: Path) -> None:
         ("0.scale", torch.zeros(2, 1, 8, dtype=torch.float64)),
         ("0.ranks", torch.zeros(2)),
         ("0.stranger", torch.zeros(1)),
+        ("texts.9.foo", torch.zeros(1, dtype=torch.bfloat16)),
     ],
 )
 def test_tensors_of_other_shapes_are_refused_though_their_checksum_is_right(

@@ -117,6 +117,15 @@ def test_what_an_annotation_says_of_the_set(backend: Backend) -> None:
     assert found == [(rows[0]["row"], "set", rows[0]["original"]), (rows[1]["row"], "none", [missing])]
 
 
+def test_what_is_ignored_may_have_choices_that_cannot_be_read(backend: Backend) -> None:
+    unread = [{"value": {"choices": None}, "from_name": "animal"}]
+    unknown = {"id": 900, "data": {"row": 10**6}}
+    for task, cancelled in [(task_of(3), True), (unknown, False)]:
+        told = {"task": task, "annotation": annotation(9, result=unread, was_cancelled=cancelled)}
+        assert ask(backend, "/webhook", {"action": "ANNOTATION_CREATED", **told}) == (200, {"status": "ok"})
+    assert Log(backend.review.run.folder).standing == []
+
+
 def test_training_goes_to_the_background(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
     begun = threading.Event()
     monkeypatch.setattr(backend.review, "_learn", lambda folder: begun.set())

@@ -142,9 +142,10 @@ class Encoding:
 
     @classmethod
     def from_json(cls, plain: dict[str, Any], arrays: Mapping[str, Any]) -> Self:
-        own = {name: np.asarray(values) for name, values in arrays.items()}
-        parts = enumerate(plain["texts"])
-        texts = [Texts(p["column"], tuple(p["terms"]), own[f"{i}.idf"], own[f"{i}.axes"]) for i, p in parts]
+        texts = []
+        for i, part in enumerate(plain["texts"]):
+            idf, axes = (np.asarray(arrays[f"{i}.{name}"]) for name in ("idf", "axes"))
+            texts.append(Texts(part["column"], tuple(part["terms"]), idf, axes))
         return cls(
             **{name: tuple(plain[name]) for name in ("numbers", "fills", "gaps", "dates")},
             categories={column: tuple(values) for column, values in plain["categories"].items()},

@@ -140,7 +140,10 @@ def from_parquet(path: str | Path, to: str | Path, columns: Sequence[str] | None
         with written_beside(Path(to)) as out:
             np.lib.format.write_array_header_1_0(out, {"descr": "<f4", "fortran_order": False, "shape": shape})
             for batch in file.iter_batches(batch_size=max(1, BLOCK // len(names) // 4), columns=names):
-                values = [column.to_numpy(zero_copy_only=False) for column in batch.select(names).columns]
-                out.write(as_floats(np.stack(values, axis=1), str(path), first=row, names=names).data)
+                rows = np.empty((len(batch), len(names)), dtype=np.float32)
+                for j, column in enumerate(batch.select(names).columns):  # one by one: each is rounded once
+                    values = column.to_numpy(zero_copy_only=False)
+                    rows[:, j] = as_floats(values, f"{path}, column {names[j]!r}", first=row)
+                out.write(rows.data)
                 row += len(batch)
     return RowsOnDisk(to)

@@ -57,8 +57,8 @@ def inspect_sets(
     warn - labels ant, bee always occur together: merge them, or get one row whose set separates them.
     info - what the sets depend on was not tested. There are no features to guess classes from.
     """
-    n, d = len(candidates.mask), 0 if x is None else x.shape[-1]
-    if x is not None and (x.ndim != 2 or d == 0 or not np.issubdtype(x.dtype, np.floating)):
+    n, d = len(candidates.mask), 0 if x is None or x.ndim != 2 else x.shape[1]
+    if x is not None and (d == 0 or not np.issubdtype(x.dtype, np.floating)):
         raise ValueError(f"x must be an array of floats [n, d]; got {x.dtype} of shape {x.shape}.")
     if x is not None and len(x) != n:
         raise ValueError(f"x must have one row per candidate set; got {len(x)} rows for {n} sets.")

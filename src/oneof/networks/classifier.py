@@ -30,10 +30,15 @@ class Classifier(nn.Module):
 
 def check_images(network: str, shape: tuple[int, ...]) -> tuple[int, int, int]:
     """The shape as (channels, height, width), each side at least 4 pixels: it is halved twice."""
-    if len(shape) != 3 or min(shape[1:]) < 4:
+    if len(shape) != 3:
         raise ValueError(
-            f"{network} needs images [channels, height, width] of at least 4 x 4 pixels; got shape {tuple(shape)}. "
+            f"{network} needs images [channels, height, width]; got shape {tuple(shape)}. "
             "Reshape x to [n, channels, height, width], or use MLP."
         )
     channels, height, width = shape
+    if min(height, width) < 4:
+        raise ValueError(
+            f"{network} needs images [channels, height, width] of at least 4 x 4 pixels; got shape {tuple(shape)}. "
+            "Put the channels first, or use MLP."
+        )
     return channels, height, width

@@ -38,8 +38,8 @@ def read_mat(path: Path) -> Mat:
             got = f"it has {', '.join(sorted(stored)) or 'none that is known'}."
             raise ValueError(f"{path} must hold the key {key!r}; {got}")
     x = _dense(stored["data"], f"{path}, key 'data'", None)
-    sets = _dense(stored["partial_target"], f"{path}, key 'partial_target'", len(x)).astype(bool)
-    target = _dense(stored["target"], f"{path}, key 'target'", len(x)).astype(bool) if "target" in stored else None
+    sets = _dense(stored["partial_target"], f"{path}, key 'partial_target'", len(x))
+    target = _dense(stored["target"], f"{path}, key 'target'", len(x)) if "target" in stored else None
     if target is not None and target.shape != sets.shape:
         got = f"got {list(target.shape)}."
         raise ValueError(f"{path}, key 'target' must have the shape of 'partial_target', {list(sets.shape)}; {got}")
@@ -70,22 +70,24 @@ def _load(path: Path) -> dict[str, Any]:
 
 
 def _dense(value: Any, name: str, n: int | None) -> NDArray[Any]:
-    """A matrix that is not empty; marks, 0 or 1, with an axis of n rows where n is given."""
+    """A matrix that is not empty; marks, as bool, with an axis of n rows where n is given."""
     if value is None or value.ndim != 2 or 0 in value.shape or n not in (None, *value.shape):
         wanted = "of numbers [n, d]" if n is None else f"with an axis of the {n} rows of 'data'"
         got = "no plain numbers" if value is None else f"shape {list(value.shape)}"
         raise ValueError(f"{name} must be a matrix {wanted}; got {got}.")
-    if not isinstance(value, np.ndarray):
-        # A few entries do not make a matrix of millions: such a shape is damage, and would fill the memory.
-        if max(value.shape) > max(value.nnz, 1) * 64:
-            got = f"got a sparse matrix {list(value.shape)} with {value.nnz} entries."
-            raise ValueError(f"{name} must hold marks; {got}")
-        value = value.toarray()
-    wrong = (value != 0) & (value != 1)
-    if n is not None and wrong.any():
-        remedy = "Weights are not candidates: threshold them first."
-        raise ValueError(f"{name} must hold only 0 and 1; got {value[wrong][0]}. {remedy}")
-    return np.asarray(value)
+    dense = isinstance(value, np.ndarray)
+    # A few entries do not make a matrix of millions: such a shape is damage, and would fill the memory.
+    if not dense and max(value.shape) > max(value.nnz, 1) * 64:
+        got = f"got a sparse matrix {list(value.shape)} with {value.nnz} entries."
+        raise ValueError(f"{name} must hold marks; {got}")
+    if n is not None:
+        values = value if dense else value.data
+        wrong = (values != 0) & (values != 1)
+        if wrong.any():
+            remedy = "Weights are not candidates: threshold them first."
+            raise ValueError(f"{name} must hold only 0 and 1; got {values[wrong][0]}. {remedy}")
+        value = value.astype(bool)  # while it is sparse: dense floats would take eight times the memory
+    return np.asarray(value if dense else value.toarray())
 
 
 class Damaged(Exception):

@@ -143,8 +143,9 @@ class Backend(ThreadingHTTPServer):
             self.review.learn()
         if action in ("ANNOTATION_CREATED", "ANNOTATION_UPDATED") and isinstance(annotation, dict):
             row = self.row_of(task) if isinstance(task, dict) else None
-            labels = tuple(dict.fromkeys(chosen_labels(annotation, self.names[0])))
-            if row is not None and labels and not annotation.get("was_cancelled"):
+            ignored = row is None or annotation.get("was_cancelled")
+            labels = () if ignored else tuple(dict.fromkeys(chosen_labels(annotation, self.names[0])))
+            if row is not None and labels:
                 with self.review.lock:
                     self.review.log.write(self._decision(row, labels, annotation))
         if action == "ANNOTATIONS_DELETED":
