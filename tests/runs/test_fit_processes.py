@@ -72,12 +72,12 @@ def test_deterministic_runs_of_two_processes_are_equal_to_the_bit(table, tmp_pat
 
 @pytest.mark.slow
 def test_a_killed_process_ends_the_command_with_a_message_and_one_process_goes_on(table, tmp_path):
-    double = tmp_path / "double.py"  # over so many epochs float32 would tell apart what differs by a rounding
+    double = tmp_path / "double.py"  # in float32 so many epochs would make a rounding visible; in float64, some 1,500
     double.write_text(
         "import torch\nfrom oneof.cli import main\n\nif __name__ == '__main__':\n"
         "    torch.set_default_dtype(torch.float64)\n    main()\n"
     )
-    command, long = [sys.executable, double, "fit"], ["--networks", "3", "--epochs", "1500"]
+    command, long = [sys.executable, double, "fit"], ["--networks", "3", "--epochs", "600"]
     words = [*command, table, "--out", tmp_path / "run", *long, "--processes", "2"]
     with subprocess.Popen(words, stderr=subprocess.PIPE, text=True) as started:
         note = tmp_path / "run" / "checkpoint" / "search" / "ensemble-0" / "stacks.json"

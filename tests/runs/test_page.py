@@ -405,3 +405,15 @@ def test_what_stands_for_a_label_is_about_as_wide():
 def test_every_value_that_a_setting_takes_is_shown():
     chosen = [{"lr": 0.1, "scaling": "ranks"}, {"lr": 0.1, "scaling": "root"}]
     assert training.list_settings([], chosen).chosen == [("lr", "0.1"), ("scaling", "ranks; root")]
+
+
+# -------------------------------------------------------------------------------------------------------- no network at all
+
+
+def test_a_run_without_networks_has_a_page(tmp_path):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(60, 2))
+    table = pa.table({"a": x[:, 0], "b": x[:, 1], "candidates": np.where(x[:, 0] > 0, "u", "v|w").tolist()})
+    pq.write_table(table, tmp_path / "table.parquet")
+    assert not call("fit", str(tmp_path / "table.parquet"), "--out", str(tmp_path / "run"), "--quick").returncode
+    assert "0 networks" in render(tmp_path / "run")

@@ -65,6 +65,12 @@ def test_of_trees_that_were_grown_before_the_oldest_third_of_each_part_is_grown_
     assert len(new[0]) != len(new[1]) or (new[0] != new[1]).any()  # not the same trees round after round
 
 
+def test_a_forest_of_another_number_of_trees_is_grown_anew():
+    other = grow_trees(LESSON, 4, replace(FEW, count=2 * FEW.count)).learner
+    again, fresh = (grow_trees(LESSON, 4, FEW, before).learner for before in (other, None))
+    np.testing.assert_array_equal(again.threshold, fresh.threshold)
+
+
 def test_kept_trees_still_hold_their_rows_out():
     wrong = LESSON.beliefs.copy()
     wrong[:5] = np.roll(wrong[:5], 1, axis=1)

@@ -158,6 +158,8 @@ def grow_trees(
     If what the first trees say of rows left out, zero elsewhere, is of no use, no more are grown.
     """
     each = trees.each(classes)
+    if before is not None and len(before.root) != each * trees.parts:  # of a version that grew other numbers
+        before = None
     fresh, turn = (each, 0) if before is None else (-(-each // ANEW), len(before.right))
     origin = lesson.x.mean(0, dtype=np.float64) if lesson.x.dtype == np.float64 else np.zeros(lesson.x.shape[1])
     x, label, sure = (lesson.x - origin).astype(np.float32), lesson.label, lesson.sure
