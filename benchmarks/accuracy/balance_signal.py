@@ -28,8 +28,8 @@ from oneof.methods import METHODS
 from oneof.metrics import criteria
 from oneof.paper.results import origin
 from oneof.runs.learn import SPACE
+from oneof.runs.learner_weights import Ensemble, Rows, weigh_learners
 from oneof.runs.model import Model, member_of
-from oneof.runs.weighing import Ensemble, Rows, weigh_learners
 from oneof.selection.search import search
 from oneof.selection.space import Space
 from oneof.selection.trying import Search

@@ -4,7 +4,7 @@
     python benchmarks/accuracy/default_study.py --rows results/default_study.jsonl --report
 
 Development seeds 0 to 9 of six tables; four fifths of the rows are learned from, and the *sets* of the others judge. Signals: `likelihood`,
-the mean of log sum_{j in S} p_j; `sets`, that of `oneof.selection.as_given`, which tells labels within a set apart; covering and approximated accuracy.
+the mean of log sum_{j in S} p_j; `sets`, that of `oneof.selection.set_likelihood`, which tells labels within a set apart; covering and approximated accuracy.
 Accuracy on true labels is a column that chose nothing. Parts i/k share the work out; a row is written as soon as it is there, and what is there is not run again.
 The stored rows are of the commit that added this script: since then no more trees are grown where the first are of no use.
 """
@@ -31,8 +31,8 @@ from oneof import PartialLabelClassifier
 from oneof.candidates.generate import Flip, generate
 from oneof.metrics import criteria
 from oneof.paper.results import origin
-from oneof.selection.as_given import SHARPNESS, likelihood
 from oneof.selection.leave_one_out import ask_strangers
+from oneof.selection.set_likelihood import SHARPNESS, likelihood
 from oneof.selection.space import Space, see, widen
 from oneof.selection.trying import Search
 from oneof.storage.rows import Row, append, read

@@ -7,7 +7,7 @@ import torch
 from oneof.data.ranks import learn_ranks, learn_ranks_on
 from oneof.data.synthetic import mixture
 from oneof.runs.model import member_of
-from oneof.selection import outside, search, trying
+from oneof.selection import search, trying
 from oneof.selection.leave_one_out import ask_others
 from oneof.selection.search import Search
 from oneof.selection.space import Space, see, widen
@@ -41,12 +41,12 @@ def test_leave_one_out_regression(rows, votes):
 def test_a_search_with_tensors(monkeypatch):
     asked = Search(Space(scaling=("feature", "ranks"), epochs=3, members=2, rows=300), seed=3)
     ours = search.search(DATA.x, MASK, asked)
-    believed, _ = outside.disbelieved(DATA.x, MASK, rows=300)
-    for room in (trying, outside):
+    believed, _ = missing_truth.disbelieved(DATA.x, MASK, rows=300)
+    for room in (trying, missing_truth):
         monkeypatch.setattr(room, "widen", _as_on_a_gpu)
     theirs = search.search(DATA.x, MASK, asked)
     assert [one.scaling for one in theirs.chosen] == [one.scaling for one in ours.chosen]
-    assert (outside.disbelieved(DATA.x, MASK, rows=300)[0] == believed).all()
+    assert (missing_truth.disbelieved(DATA.x, MASK, rows=300)[0] == believed).all()
     np.testing.assert_allclose(theirs.weights, ours.weights, atol=1e-10)
     for left, right in zip(ours.fits, theirs.fits, strict=True):
         np.testing.assert_allclose(member_of(left).logits(DATA.x), member_of(right).logits(DATA.x), atol=1e-3)
@@ -73,6 +73,6 @@ def test_an_unknown_device_is_refused():
 
 def test_large_tables_are_weighed_by_a_sample(monkeypatch):
     p = np.random.default_rng(0).dirichlet(np.ones(4), size=400)
-    whole = outside.probability_outside(p, MASK)
-    monkeypatch.setattr(outside, "SAMPLE", 200)
-    assert np.abs(outside.probability_outside(p, MASK) - whole).mean() < 0.05
+    whole = missing_truth.probability_outside(p, MASK)
+    monkeypatch.setattr(missing_truth, "SAMPLE", 200)
+    assert np.abs(missing_truth.probability_outside(p, MASK) - whole).mean() < 0.05

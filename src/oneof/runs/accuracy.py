@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from scipy.stats import beta
 
 from oneof.runs.by_chance import Floats, Mask, chance, inside, refuted
-from oneof.selection.outside import probability_outside
+from oneof.selection.missing_truth import probability_outside
 
 ENOUGH = 30  # gold labels of a random sample, to go by them and not by candidate sets
 SAMPLE = 50  # rows that are drawn for a person to label

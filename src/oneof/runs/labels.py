@@ -15,7 +15,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from oneof.runs.model import Model
-from oneof.selection.outside import probability_outside
+from oneof.selection.missing_truth import probability_outside
 from oneof.storage.sheets import lists_of
 from oneof.training.state import Fit
 from oneof.votes.joint import HeldOutVotes

@@ -25,14 +25,14 @@ from oneof.runs.accuracy import ENOUGH, SAMPLE, Claim, Judged, claim, drawn_rows
 from oneof.runs.calibrate import calibrate
 from oneof.runs.explain import Floats, find_evidence
 from oneof.runs.folder import FACTS, PURIFIED, ROWS, TRAINING, write_json, write_sample
+from oneof.runs.learner_weights import Rows, weigh_learners
 from oneof.runs.model import Model, member_of
 from oneof.runs.pictures import BY_SIZE, OnPictures, train_on_pictures
 from oneof.runs.stored_model import FORMAT, save_model
-from oneof.runs.weighing import Rows, weigh_learners
-from oneof.selection.as_given import sharpness_as_given
 from oneof.selection.leave_one_out import Kernel, Opinion, ask_strangers
-from oneof.selection.outside import disbelieved
+from oneof.selection.missing_truth import disbelieved
 from oneof.selection.search import Found, regression_as_given, search
+from oneof.selection.set_likelihood import sharpness_as_given
 from oneof.selection.space import Space, checked_learners, method_for_tables
 from oneof.selection.trying import Search
 from oneof.storage.files import written_beside

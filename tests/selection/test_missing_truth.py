@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from oneof.selection.outside import disbelieved, probability_outside
+from oneof.selection.missing_truth import disbelieved, probability_outside
 from oneof.selection.trying import Search, ask, prepare
 
 

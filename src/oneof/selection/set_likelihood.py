@@ -8,7 +8,7 @@ What strangers say decides, by a model of how sets came about: given the truth j
 import numpy as np
 from scipy.special import logsumexp, softmax
 
-from oneof.selection.outside import Floats, Mask
+from oneof.selection.missing_truth import Floats, Mask
 
 SHARPNESS = (6.0, 12.0, 18.0, 24.0, 36.0, 48.0)
 MOST = 500  # classes: pairs of them are counted
