@@ -7,7 +7,7 @@ import torch
 from oneof.data.ranks import learn_ranks, learn_ranks_on
 from oneof.data.synthetic import mixture
 from oneof.runs.model import member_of
-from oneof.selection import search, trying
+from oneof.selection import missing_truth, search, trying
 from oneof.selection.leave_one_out import ask_others
 from oneof.selection.search import Search
 from oneof.selection.space import Space, see, widen
