@@ -289,7 +289,7 @@ def the_default() -> list[str]:
     return [
         "Lost {:.2f}, MSRCv2 {:.2f}, BirdSong {:.2f}".format(*(one.mean() for one in own.values())),
         "has {:.2f}, {:.2f} and {:.2f} on these seeds".format(*(one.mean() for one in before.values())),
-        f"the differences are {gained[0]}, {gained[1]} and {gained[2]}",
+        f"So the differences are {gained[0]}, {gained[1]} and {gained[2]}",
     ]
 
 
