@@ -416,4 +416,4 @@ def test_a_run_without_networks_has_a_page(tmp_path):
     table = pa.table({"a": x[:, 0], "b": x[:, 1], "candidates": np.where(x[:, 0] > 0, "u", "v|w").tolist()})
     pq.write_table(table, tmp_path / "table.parquet")
     assert not call("fit", str(tmp_path / "table.parquet"), "--out", str(tmp_path / "run"), "--quick").returncode
-    assert "0 networks" in render(tmp_path / "run")
+    assert "No network was trained." in render(tmp_path / "run")
