@@ -92,6 +92,14 @@ def test_sparse_sets_with_indices_outside_are_refused(tmp_path):
         read_mat(mat(tmp_path / "a.mat", data=X, partial_target=claimed))
 
 
+def test_a_damaged_name_is_told_on_one_line(tmp_path):
+    scipy.io.savemat(tmp_path / "a.mat", {"data": X, "partial_target": SETS.T})
+    damaged = (tmp_path / "a.mat").read_bytes().replace(b"partial_target", b"partial_t\nrget")
+    (tmp_path / "a.mat").write_bytes(damaged)
+    with pytest.raises(ValueError, match=r"it has data, partial_t rget\.$"):
+        read_mat(tmp_path / "a.mat")
+
+
 def test_sparse_marks_do_not_become_dense_floats(tmp_path):
     sets = scipy.sparse.random_array((500, 2000), density=0.01, format="csc", rng=np.random.default_rng(0))
     path = mat(tmp_path / "a.mat", data=np.zeros((2000, 1)), partial_target=sets.astype(bool).astype(float))

@@ -12,6 +12,7 @@ from oneof.candidates.mask import Candidates
 from oneof.candidates.read import is_missing, read, sets_of_cells
 from oneof.data.files.mat import read_mat
 from oneof.data.files.source import as_floats
+from oneof.storage.printable import bounded
 
 _KEYS = {".npz": ("x", "candidates", "labels"), ".mat": ("data", "partial_target", "target")}
 _DAMAGE = (EOFError, KeyError, zipfile.BadZipFile, zlib.error, SyntaxError, AttributeError, TypeError, ValueError)
@@ -51,7 +52,7 @@ def _npz(path: Path) -> dict[str, NDArray[Any]]:
         raise ValueError(f"{path} must be a whole npz file of plain arrays; {reason}") from error
     for key in ("x", "candidates"):
         if key not in arrays:
-            raise ValueError(f"{path} must hold the key {key!r}; it has {', '.join(arrays) or 'none'}.")
+            raise ValueError(f"{path} must hold the key {key!r}; it has {bounded(', '.join(arrays)) or 'none'}.")
     x, sets, labels = arrays["x"], arrays["candidates"], arrays.get("labels")
     if x.ndim != 2 or x.dtype.kind not in "biuf" or 0 in x.shape:
         raise ValueError(f"{path}, key 'x' must hold numbers [n, d]; got {x.dtype} {list(x.shape)}.")

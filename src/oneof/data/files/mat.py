@@ -19,6 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csc_array
 
+from oneof.storage.printable import bounded
+
 _TYPES = {1: "i1", 2: "u1", 3: "i2", 4: "u2", 5: "i4", 6: "u4", 7: "f4", 9: "f8", 12: "i8", 13: "u8"}
 _MATRIX, _COMPRESSED = 14, 15
 _SPARSE, _NUMERIC = 5, range(6, 16)  # classes of arrays: double, single, int8 ... uint64
@@ -35,7 +37,7 @@ def read_mat(path: Path) -> Mat:
     stored = _load(path)
     for key in ("data", "partial_target"):
         if key not in stored:
-            got = f"it has {', '.join(sorted(stored)) or 'none that is known'}."
+            got = f"it has {bounded(', '.join(sorted(stored))) or 'none that is known'}."
             raise ValueError(f"{path} must hold the key {key!r}; {got}")
     x = _dense(stored["data"], f"{path}, key 'data'", None)
     sets = _dense(stored["partial_target"], f"{path}, key 'partial_target'", len(x))
