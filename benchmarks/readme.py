@@ -28,6 +28,7 @@ from oneof.data.named.catalogue import NAMED
 from oneof.paper import tables, theory
 from oneof.paper.experiments import TABLES
 from oneof.paper.printed import printed
+from oneof.paper.typeset import typeset
 from oneof.storage.rows import Row, read
 
 ROOT = Path(__file__).parents[1]
@@ -192,7 +193,7 @@ def tables_page() -> str:
     some = [line for line in tables.lines(2, TABLES[2], scores, SETS, list(TABLES[2].systems)) if line.ours]
     parts += [
         f"## Table 2 on seeds {FRESH[0]}-{FRESH[-1]}, which nothing was ever chosen on",
-        tables.typeset(
+        typeset(
             tables.header(some),
             [tables.cells(line, ("covering", "approximated", "oracle")) for line in some],
             "markdown",

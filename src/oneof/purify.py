@@ -51,8 +51,9 @@ class Rounds:
     """Is the classifier asked anew about all rows at an event, in place of a mean over what the window's steps saw?"""
 
     def __post_init__(self) -> None:
-        if not 1 <= self.window <= self.interval:  # a longer one would average removed labels in
-            raise ValueError(f"window must lie between 1 and interval ({self.interval}); got {self.window}.")
+        if not 1 <= self.window <= self.interval:
+            why = "so that no removed label is averaged in"
+            raise ValueError(f"window must lie between 1 and interval ({self.interval}), {why}; got {self.window}.")
         if self.warm_up < 0:
             raise ValueError(f"warm_up must not be negative; got {self.warm_up}.")
 
@@ -93,8 +94,9 @@ class Pop(Rounds):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not _holds(self.e_end > 0) or not _holds(self.e_end <= self.e0):  # or best candidates would fall
-            raise ValueError(f"e_end must be positive and at most e0 ({self.e0}); got {self.e_end}.")
+        if not _holds(self.e_end > 0) or not _holds(self.e_end <= self.e0):
+            why = "or best candidates would fall"
+            raise ValueError(f"e_end must be positive and at most e0 ({self.e0}), {why}; got {self.e_end}.")
         if not _holds(self.e_s >= 0):
             raise ValueError(f"e_s must not be negative; got {self.e_s}.")
 

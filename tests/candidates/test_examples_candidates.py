@@ -3,7 +3,7 @@
 
 def example_of_split_cells() -> None:
     """
-    >>> from oneof.candidates.read import split_cells
+    >>> from oneof.candidates.cells import split_cells
     >>> split_cells(["cat|dog", None, ["cat"], "['dog', 'fox']"], "|", "the table")
     [['cat', 'dog'], [], ['cat'], ['dog', 'fox']]
     """
@@ -11,7 +11,7 @@ def example_of_split_cells() -> None:
 
 def example_of_lookalikes() -> None:
     """
-    >>> from oneof.candidates.read import lookalikes
+    >>> from oneof.candidates.cells import lookalikes
     >>> lookalikes(["cat", "Cat ", "dog", "caf\u00e9", "cafe\u0301", "do\u200bg"])
     [['cat', 'Cat '], ['dog', 'do\u200bg'], ['caf\u00e9', 'cafe\u0301']]
     """

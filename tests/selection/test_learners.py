@@ -11,7 +11,9 @@ from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier
 
 from oneof.data.synthetic import mixture
-from oneof.selection.learners import Lesson, Trees, _flat, _joined, believed, grow_trees, shares, teach_own
+from oneof.selection.forest import flat, joined
+from oneof.selection.learners import Lesson, Trees, grow_trees, teach_own
+from oneof.selection.shares import believed, shares
 from oneof.selection.space import checked_learners
 
 DATA = mixture(n=300, d=3, c=4, separation=6.0, seed=0)
@@ -22,10 +24,10 @@ FEW = Trees(count=30, parts=5)
 def test_arrays_say_what_scikit_learns_trees_say():
     x = LESSON.x.astype(np.float32)
     grown = ExtraTreesClassifier(20, random_state=0).fit(x, DATA.labels)
-    flat = _joined([_flat(one.tree_, grown.classes_, np.zeros(3), 4) for one in grown.estimators_])
+    forest = joined([flat(one.tree_, grown.classes_, np.zeros(3), 4) for one in grown.estimators_])
     near = np.concatenate([x, np.float32(0.5) * (x[1:] + x[:-1])])
-    np.testing.assert_allclose(flat(near), grown.predict_proba(near), atol=1e-6)
-    assert not flat.misfit(3, 4)
+    np.testing.assert_allclose(forest(near), grown.predict_proba(near), atol=1e-6)
+    assert not forest.misfit(3, 4)
 
 
 def test_trees_say_of_a_row_what_those_say_that_did_not_see_it():

@@ -36,6 +36,7 @@ def table(
 ) -> None:  # fmt: skip
     """Reproduce a table of the paper: run what is missing, and show ours beside the paper's. Stop it at any time; it resumes."""
     from oneof.paper import tables
+    from oneof.paper.data_sets import data_sets
     from oneof.paper.experiments import CHARACTERISTICS, TABLES
     from oneof.paper.obtain_images import lacking, work_of
     from oneof.storage.rows import read
@@ -47,7 +48,7 @@ def table(
     beside_source = Path(__file__).parents[3] / here
     file = rows or (beside_source if beside_source.exists() and not here.exists() else here)
     if number in CHARACTERISTICS:
-        typer.echo(tables.data_sets(number, data_dir, file.with_name("sets"), form))
+        typer.echo(data_sets(number, data_dir, file.with_name("sets"), form))
         return
     if number not in TABLES:
         numbers = ", ".join(map(str, [*TABLES, *CHARACTERISTICS]))

@@ -21,7 +21,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from PIL import Image, ImageOps, UnidentifiedImageError
 
-from oneof.candidates.read import is_missing
+from oneof.candidates.cells import is_missing
 from oneof.storage.progress import bar
 
 ENDINGS = (".png", ".jpg", ".jpeg", ".gif", ".webp", ".bmp", ".tif", ".tiff")

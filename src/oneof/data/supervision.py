@@ -6,8 +6,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from oneof.candidates.cells import sets_of_cells, split_cells
 from oneof.candidates.mask import Candidates
-from oneof.candidates.read import empty_message, read, sets_of_cells, split_cells
+from oneof.candidates.read import empty_message, read
 from oneof.data.files.columns import Cells
 from oneof.data.roles import Roles
 from oneof.storage.did_you_mean import did_you_mean

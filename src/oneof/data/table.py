@@ -13,8 +13,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from oneof.candidates.cells import is_missing, lookalikes
 from oneof.candidates.mask import Candidates
-from oneof.candidates.read import is_missing, lookalikes, read
+from oneof.candidates.read import read
 from oneof.data.files.arrays import read_arrays
 from oneof.data.files.columns import Cells, open_table, read_numbers
 from oneof.data.files.source import Source, Unreadable, days, stray_cell, wrong_cell

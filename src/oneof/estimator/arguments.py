@@ -14,8 +14,9 @@ from sklearn.utils import check_array, check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d
 
+from oneof.candidates.cells import is_missing
 from oneof.candidates.mask import Candidates
-from oneof.candidates.read import is_missing, read
+from oneof.candidates.read import read
 
 _log = logging.getLogger(__name__)
 _PRINTED = r"(?s)^\s*(\[.*\]|\{.*\}|\(.*,.*\))\s*$"

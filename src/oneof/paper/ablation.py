@@ -20,7 +20,7 @@ from oneof.methods import CC, Proden
 from oneof.paper.experiments import TABULAR, System
 from oneof.paper.obtain import split
 from oneof.paper.results import rows_of
-from oneof.paper.tables import typeset
+from oneof.paper.typeset import typeset
 from oneof.purify import Pop
 from oneof.storage.rows import Row, append
 from oneof.training.fit import fit

@@ -13,7 +13,8 @@ from oneof.methods import METHODS, Method
 from oneof.paper.compare import holm, paired
 from oneof.paper.experiments import TABLES, TABULAR, System
 from oneof.paper.obtain import Cell, missing, obtain
-from oneof.paper.tables import HEADS, typeset
+from oneof.paper.tables import HEADS
+from oneof.paper.typeset import typeset
 from oneof.runs.examples import examples_of
 from oneof.selection.choose import rules
 from oneof.storage.did_you_mean import did_you_mean
@@ -52,7 +53,7 @@ def opened(data: str, gold: str, data_dir: Path | None) -> Dataset:
         found = Dataset(Path(data).name, examples.x, truth, sets.classes.tolist(), sets.mask, None)
     if found.candidates is None or (found.labels < 0).any():
         raise ValueError(
-            f"data must have candidate sets and a true label in every row; {data} does not. Use lost or a table."
+            f"data must have candidate sets and a true label in every row; {data} does not. Use lost, msrcv2, birdsong or a table."
         )
     return found
 

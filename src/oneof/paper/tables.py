@@ -2,20 +2,19 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby, product
-from pathlib import Path
 from textwrap import fill
 from typing import NamedTuple
 
 import numpy as np
 
-from oneof.data.named.catalogue import NAMED, Dataset, data_folder, load, missing
+from oneof.data.named.catalogue import NAMED
 from oneof.metrics import CRITERIA
 from oneof.paper.compare import Paired, holm, paired
-from oneof.paper.experiments import CHARACTERISTICS, REAL, Table
+from oneof.paper.experiments import REAL, Table
 from oneof.paper.images import EPOCHS
 from oneof.paper.obtain import Cell
 from oneof.paper.printed import Printed, errata, printed
-from oneof.paper.sets import path_of, read
+from oneof.paper.typeset import listed, typeset
 from oneof.storage.rows import Row
 
 HEADS = {name: one.title for name, one in CRITERIA.items()} | {"last": "last epoch", "oracle": "oracle"}
@@ -165,35 +164,6 @@ def whole(number: int, table: Table, some: Sequence[Line], form: str) -> str:
     return "\n".join([*parts, "", listed(["Differs: oracle - paper. n: seeds.", *below], form)])
 
 
-TEX = str.maketrans({"&": r"\&", "%": r"\%", "_": r"\_", "±": r"$\pm$"})
-SHORT = {  # heads where columns are scarce
-    "covering rate": "covering", "approximated accuracy": "approx.", "paper (oracle)": "paper", "oracle - paper": "differs",
-    "trials": "n", "p (Wilcoxon)": "Wilcoxon", "effect size": "effect",
-}  # fmt: skip
-
-
-def typeset(head: Sequence[str], rows: Sequence[Sequence[str]], form: str) -> str:
-    """Cells as a Markdown table, as one of LaTeX's booktabs, or in plain columns."""
-    if form == "text":
-        head = [SHORT.get(name, name) for name in head]
-        widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
-        padded = [[row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])] for row in (head, *rows)]
-        return "\n".join("  ".join(row) for row in padded)
-    if form == "markdown":
-        lines = [f"| {' | '.join(row)} |" for row in (head, *rows)]
-        return "\n".join([lines[0], f"|{'---|' * len(head)}", *lines[1:]])
-    body = [" & ".join(cell.translate(TEX) for cell in row) + r" \\" for row in (head, *rows)]
-    begin = r"\begin{tabular}{ll" + "r" * (len(head) - 2) + "}"
-    return "\n".join([begin, r"\toprule", body[0], r"\midrule", *body[1:], r"\bottomrule", r"\end{tabular}"])
-
-
-def listed(some: Sequence[str], form: str) -> str:
-    """Notes below a table: a list, or in LaTeX comments."""
-    if form == "text":
-        return "\n".join(fill(note, 79, initial_indent="- ", subsequent_indent="  ") for note in some)
-    return "\n".join(f"{'%' if form == 'latex' else '-'} {note}" for note in some)
-
-
 class Gain(NamedTuple):
     """What POP adds to a loss on a data set."""
 
@@ -227,37 +197,3 @@ def gains_text(some: Sequence[Gain], rule: str, form: str = "markdown") -> str:
     said = f"Settings chosen by {HEADS[rule]}: POP above its plain loss in the mean in {above} of {len(some)} pairs."
     said = {"latex": f"% {said}", "text": f"{fill(said, 79)}\n"}.get(form, f"{said}\n")
     return f"{said}\n{typeset(head, body, form)}"
-
-
-CHARACTERS = ["data set", "whose", "train", "test", "features", "classes", "labels per set"]
-
-
-def data_sets(number: int, data_dir: Path | None, sets: Path, form: str) -> str:
-    """Table 6 or 7: each set as printed and as its files are here, with sets of a saturated classifier on images."""
-    folder, names, rows, empty = data_folder(data_dir), CHARACTERISTICS[number], [], []
-    for name in names:
-        title, figures = NAMED[name].title, NAMED[name].paper or ()
-        rows.append([title, "paper", *map(str, figures)])
-        if folder and not missing(name, folder):
-            rows.append([title, "ours", *_figures(load(name, folder), path_of(sets, name, "saturated"))])
-        else:
-            empty.append(title)
-    notes = [f"Filled: {len(names) - len(empty)} of {len(names)} sets."]
-    if empty:
-        where = folder or "a folder that --data-dir or ONEOF_DATA names"
-        notes += [f"Empty: {', '.join(empty)}: the files are not in {where}; 'oneof data' says where to take them."]
-    notes += [f"Paper: {note}" for note in errata(number)]
-    notes += ["'oneof data --verify' compares the files with these figures."]
-    return f"{typeset(CHARACTERS, rows, form)}\n\n{listed(notes, form)}"
-
-
-def _figures(data: Dataset, sets: Path) -> list[str]:
-    """Rows to train on and to test (80/20 where the publisher has no split), features, classes, labels per set."""
-    n = len(data.x)
-    test = n - int(0.8 * n) if data.test is None else len(data.test)
-    average = "no sets drawn yet"
-    if data.candidates is not None:
-        average = f"{data.candidates.sum(1).mean():.2f}"
-    elif sets.exists():
-        average = f"{np.mean(list(read(sets).card['average'].values())):.2f}"
-    return [*map(str, (n - test, test, int(np.prod(data.x.shape[1:])), len(data.classes))), average]

@@ -19,7 +19,7 @@ from oneof.candidates.generate import Flip, InstancePaper, InstanceRate, draw, g
 from oneof.data.synthetic import mixture
 from oneof.methods import CC
 from oneof.metrics import purified_region
-from oneof.paper.tables import typeset
+from oneof.paper.typeset import typeset
 from oneof.storage.rows import Row
 
 EPSILON = 0.1

@@ -66,7 +66,9 @@ def threshold(calibration: dict[str, Any], wished: float) -> float:
     if not reached:
         best = max((accuracy for _, accuracy in calibration["accuracy"]), default=0.0)
         got = f"{wished} is above its best, {best:.3f} (by {calibration['by']})"
-        raise ValueError(f"accuracy must be one that this model reaches on some rows; {got}. Wish for less.")
+        raise ValueError(
+            f"accuracy must be one that this model reaches on some rows; {got}. Wish for less, or give more gold labels."
+        )
     return float(min(reached))
 
 

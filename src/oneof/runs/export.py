@@ -14,7 +14,8 @@ from oneof.data.encode import Encoding
 from oneof.data.table import Columns
 from oneof.runs.model import Member, Model, PictureMember
 from oneof.runs.portable import Portable, codes
-from oneof.selection.learners import Forest, Regression
+from oneof.selection.forest import Forest
+from oneof.selection.learners import Regression
 from oneof.storage.files import written_beside
 from oneof.storage.packages import load_package
 

@@ -181,7 +181,9 @@ class Model:
         """Refuse a classifier of the user's own, which has no form but a pickle."""
         own = next((type(one.fitted[0]).__name__ for one in self.others if isinstance(one, Own)), None)
         if own is not None:
-            raise ValueError(f"learners must be oneof's own to be written; {own} is not. Fit without it to save.")
+            raise ValueError(
+                f"learners must be oneof's own to be written; {own} is not. Fit without it to save or export."
+            )
 
 
 def member_of(fitted: Fit) -> Member | PictureMember:

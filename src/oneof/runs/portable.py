@@ -11,7 +11,8 @@ from torch import Tensor, nn
 from oneof.data.encode import Encoding
 from oneof.data.ranks import FARTHEST, Ranks
 from oneof.runs.model import Member, Model, PictureMember
-from oneof.selection.learners import Forest, Regression
+from oneof.selection.forest import Forest
+from oneof.selection.learners import Regression
 
 
 class Scores(nn.Module):

@@ -20,7 +20,8 @@ from oneof.data.ranks import Ranks
 from oneof.networks import MLP, Network
 from oneof.networks.named import network_of
 from oneof.runs.model import Member, Model, PictureMember
-from oneof.selection.learners import Forest, Learner, Regression, Seen
+from oneof.selection.forest import Forest
+from oneof.selection.learners import Learner, Regression, Seen
 from oneof.selection.leave_one_out import Machine
 from oneof.storage.files import written_beside
 from oneof.storage.schema import NUMBER, first_misfit

@@ -15,7 +15,8 @@ from torch import Tensor
 from oneof.data.ranks import Ranks
 from oneof.data.splits import Split
 from oneof.metrics import criteria, with_means
-from oneof.selection.learners import Forest, Seen
+from oneof.selection.forest import Forest
+from oneof.selection.learners import Seen
 from oneof.selection.leave_one_out import Kernel, Opinion, ask_others
 from oneof.selection.space import SEEN, Setting, Space, see, widen
 from oneof.storage.rows import Row

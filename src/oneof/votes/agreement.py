@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from oneof.candidates.cells import lookalikes
 from oneof.candidates.mask import Statistics, statistics
-from oneof.candidates.read import lookalikes
 from oneof.metrics import wilson
 from oneof.votes.annotators import Mistake, fit_annotators, mistakes
 from oneof.votes.ballots import Integers, Votes, tally

@@ -8,8 +8,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from oneof.candidates.cells import is_missing, sets_of_cells
 from oneof.candidates.mask import Candidates
-from oneof.candidates.read import is_missing, read, sets_of_cells
+from oneof.candidates.read import read
 from oneof.data.files.mat import read_mat
 from oneof.data.files.source import as_floats
 from oneof.storage.printable import bounded

@@ -15,7 +15,7 @@ from oneof.runs.folder import FACTS, Run, fingerprint
 from oneof.runs.labels import FEW, spread
 from oneof.runs.learn import Examples
 from oneof.runs.review.decisions import Decision, Verdict, decided_sets, verdicts
-from oneof.selection.learners import Forest
+from oneof.selection.forest import Forest
 from oneof.selection.space import Setting, Space
 from oneof.storage.settings import digest
 
