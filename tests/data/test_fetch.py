@@ -203,7 +203,7 @@ def test_the_command_gets_what_is_missing(tmp_path, server, monkeypatch, capsys)
     old = NAMED["mnist"]
     sums = dict.fromkeys(old.files, SHA256)
     server.content = gzip.compress(CONTENT)
-    named = Named(old.title, old.address, old.licence, old.read, old.files, server.address, sums)
+    named = Named(old.title, old.address, old.licence, old.form, old.files, server.address, sums)
     monkeypatch.setitem(NAMED, "mnist", named)
     (tmp_path / "mnist").mkdir()
     (tmp_path / old.files[0]).write_bytes(b"here already")

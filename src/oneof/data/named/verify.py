@@ -8,8 +8,9 @@ import numpy as np
 
 from oneof.data.files.cifar import binary_rows, images_and_labels, read_batches
 from oneof.data.files.idx import open_content
-from oneof.data.named.catalogue import NO_SETS, Dataset, Named, cifar_path, find, load
+from oneof.data.named.catalogue import Dataset, Named, cifar_path, find, load
 
+NO_SETS = "no sets"
 _SPLIT = "the paper's train and test are an 80/20 split of the file"
 
 
@@ -70,7 +71,7 @@ def _figures(data: Dataset, named: Named) -> list[Comparison]:
     return [f._replace(note=_SPLIT) if f.what == "rows" and f.verdict == "equal" else f for f in findings]
 
 
-def _compare(name: str, what: str, expected: str, found: str, note: tuple[str, str] | None = None) -> Comparison:
+def _compare(name: str, what: str, expected: str, found: str, note: list[str] | None = None) -> Comparison:
     """A difference is explained only where it is the very one that the note is about."""
     if expected.split("= ")[-1] == found:
         return Comparison(name, what, expected, found, "equal")
