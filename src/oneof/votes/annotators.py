@@ -70,16 +70,6 @@ class Confusions(NamedTuple):
         c = self.seen.shape[1]
         return self.of(np.full(c, annotator), np.arange(c)).T
 
-    @property
-    def accuracy(self) -> Floats:
-        """How often each annotator is right, [a], over the true labels that this annotator saw and the pool's shape."""
-        a, c = self.seen.shape
-        hits = np.zeros(a)
-        annotator, label = np.divmod(self.pair, c)
-        np.add.at(hits, annotator, self.counts[np.arange(len(label)), label])
-        rate: Floats = (hits + OWN * self.right.mean(1)) / (self.seen.sum(1) + OWN)
-        return rate
-
 
 class AnnotatorFit(NamedTuple):
     """Where EM ended."""

@@ -72,33 +72,34 @@ class Votes:
         return replace(kept, items=self.items.take(wanted), item=place[kept.item])
 
 
-class Cast(NamedTuple):
+class Answers(NamedTuple):
     """Answers as they were read: r texts, each naming any number of labels."""
 
-    items: Any  # Arrow array of distinct ids
-    annotators: list[str]
-    item: Integers  # [r]
-    annotator: Integers  # [r]
+    source: str  # what messages call it
+    item: Any  # Arrow dictionary array [r]
+    annotator: Any  # Arrow dictionary array [r]
     text: Any  # Arrow array of strings [r], no nulls
+    place: Callable[[int], str]  # where in the source an answer stands
     confidence: Floats | None = None  # [r]
 
 
-def collect(cast: Cast, spelling: Spelling, source: str, place: Callable[[int], str]) -> Votes:
-    """Turn texts into labels and merge what one annotator says twice of one item; messages say where an answer stands."""
-    labels, row, label, remarks = spell(cast.text, spelling, lambda answer: f"{source}, {place(answer)}")
+def collect(answers: Answers, spelling: Spelling) -> Votes:
+    """Turn texts into labels and merge what one annotator says twice of one item."""
+    source, items, people = answers.source, answers.item.dictionary, answers.annotator.dictionary.to_pylist()
+    labels, row, label, remarks = spell(answers.text, spelling, lambda i: f"{source}, {answers.place(i)}")
     if len(row) == 0:
         raise ValueError(f"votes must hold at least one label; {source} has none.")
-    item, annotator = cast.item[row], cast.annotator[row]
-    key = np.ravel_multi_index((item, annotator, label), (len(cast.items), len(cast.annotators), len(labels)))
+    item, annotator = (part.indices.to_numpy()[row].astype(np.intp) for part in (answers.item, answers.annotator))
+    key = np.ravel_multi_index((item, annotator, label), (len(items), len(people), len(labels)))
     order = np.argsort(key, kind="stable")
     starts = np.flatnonzero(np.diff(key[order], prepend=-1))
     first = order[starts]
     present, item = np.unique(item[first], return_inverse=True)
     # of a vote given twice, the surer one counts
-    sure = None if cast.confidence is None else np.maximum.reduceat(cast.confidence[row][order], starts)
-    unanswered, repeated = len(cast.items) - len(present), len(order) - len(first)
-    votes = Votes(cast.items.take(present), cast.annotators, labels, item, annotator[first], label[first], sure)
-    return replace(votes, unanswered=unanswered, repeated=repeated, remarks=tuple(remarks))
+    sure = None if answers.confidence is None else np.maximum.reduceat(answers.confidence[row][order], starts)
+    counts = len(items) - len(present), len(order) - len(first)  # unanswered, repeated
+    voted = items.take(present), people, labels, item, annotator[first], label[first]
+    return Votes(*voted, sure, *counts, tuple(remarks))
 
 
 class Tally(NamedTuple):

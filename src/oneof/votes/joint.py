@@ -23,33 +23,20 @@ TOLERANCE = 1e-3  # of EM while models are compared
 IN_TRAINING = 0.5  # of the power is left in the prior: training multiplies it with an opinion that has seen the row, votes and all
 
 
-class Fold(NamedTuple):
-    """Votes without some of the answers, and the votes of these answers."""
-
-    kept: Votes
-    item: Integers  # [h]
-    annotator: Integers  # [h]
-    label: Integers  # [h]
-    weight: Floats  # [h]
-
-    def score(self, posterior: Floats, said: Floats) -> float:
-        """Mean over the held-out votes of log sum_j T_ij pi_a(j -> l), weighted; `said` [h, c] is pi of these votes."""
-        return _mean_log(np.einsum("hj,hj->h", posterior[self.item], said), self.weight)
-
-
-def _mean_log(probable: Floats, weight: Floats) -> float:
+def mean_log(probable: Floats, weight: Floats) -> float:
+    """How probable held-out votes are: the weighted mean of the logs of their probabilities [h]."""
     return float(np.average(np.log(np.maximum(probable, 1e-12)), weights=weight))
 
 
-def folds(votes: Votes, *, seed: int = 0) -> Iterator[Fold]:
-    """The votes in five parts, each held out once, or of many votes two of the parts."""
+def folds(votes: Votes, *, seed: int = 0) -> Iterator[tuple[Votes, Votes]]:
+    """The votes in five parts, each held out once, or of many votes two of the parts: (those kept, those held out)."""
     # What one annotator says of one item is never divided. Of a single answer nothing can be held out: no fold.
     answer, weight = votes.answer, vote_weights(votes)
     part = np.random.default_rng(seed).permutation(answer[-1] + 1) % 5
     for number in range(5 if len(answer) <= MANY else 2):
         out = part[answer] == number
         if weight[out].sum() > 0 and not out.all():
-            yield Fold(votes.only(~out), votes.item[out], votes.annotator[out], votes.label[out], weight[out])
+            yield votes.only(~out), votes.only(out)
 
 
 class HeldOutVotes(NamedTuple):
@@ -65,7 +52,7 @@ class HeldOutVotes(NamedTuple):
         joined = self.others + logs[self.row]
         joined -= joined.max(1, keepdims=True)
         np.exp(joined, out=joined)
-        return _mean_log(np.einsum("hj,hj->h", joined, self.said) / joined.sum(1), self.weight)
+        return mean_log(np.einsum("hj,hj->h", joined, self.said) / joined.sum(1), self.weight)
 
 
 def leave_answers_out(votes: Votes, fitted: AnnotatorFit, power: float, row: Integers, seed: int = 0) -> HeldOutVotes:
@@ -122,7 +109,7 @@ def choose(
         # Votes alone come first, so that of equals they are taken.
         choices = [Choice(model, None, 0.0, power) for power in powers]
         choices += [Choice(model, name, s, power) for name in predictions for s in SHARPNESS for power in powers]
-        means = np.mean([_scores(fold, predictions, choices) for fold in cut], axis=0)
+        means = np.mean([_scores(*fold, predictions, choices) for fold in cut], axis=0)
         scores |= dict(zip(choices, means.tolist(), strict=True))
     return dict(sorted(scores.items(), key=lambda one: -one[1]))
 
@@ -168,11 +155,12 @@ def together(fitted: AnnotatorFit, scores: Floats | None, choice: Choice) -> Flo
     return np.asarray(softmax(alone, axis=1))
 
 
-def _scores(fold: Fold, predictions: Predictions, choices: list[Choice]) -> list[float]:
-    """How probable each choice of one model finds the fold's votes."""
-    fitted = fit_annotators(fold.kept, replace(choices[0].model, tolerance=TOLERANCE))
-    pi = fitted.confusions.of(fold.annotator, fold.label)  # of every held-out vote, [h, c]
-    item, place = np.unique(fold.item, return_inverse=True)  # of the others nothing is asked
-    asked, fitted = fold._replace(item=place), fitted._replace(likelihood=fitted.likelihood[item])
+def _scores(kept: Votes, out: Votes, predictions: Predictions, choices: list[Choice]) -> list[float]:
+    """How probable each choice of one model finds held-out votes: the mean of log sum_j T_ij pi_a(j -> l)."""
+    fitted = fit_annotators(kept, replace(choices[0].model, tolerance=TOLERANCE))
+    pi, weight = fitted.confusions.of(out.annotator, out.label), vote_weights(out)  # [h, c], [h]
+    item, place = np.unique(out.item, return_inverse=True)  # of the others nothing is asked
+    fitted = fitted._replace(likelihood=fitted.likelihood[item])
     said: dict[str | None, Floats] = {name: predict(fitted.posterior)[item] for name, predict in predictions.items()}
-    return [asked.score(together(fitted, said.get(one.features), one), pi) for one in choices]
+    found = (together(fitted, said.get(one.features), one)[place] for one in choices)
+    return [mean_log(np.einsum("hj,hj->h", posterior, pi), weight) for posterior in found]

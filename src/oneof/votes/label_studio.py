@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from oneof.votes.ballots import Cast, Votes, collect
+from oneof.votes.ballots import Answers, Votes, collect
 from oneof.votes.spelling import AS_WRITTEN, Spelling
 from oneof.votes.tables import load_json
 
@@ -45,11 +45,10 @@ def read_label_studio(
         raise ValueError(f"from_name must be a control with choices; got {control!r}, {path} has {', '.join(present)}.")
     position, _, people, texts, sure = zip(*(choice for choice in every if choice[1] == control), strict=True)
     ids = _ids(path, tasks)
-    item, annotator = ids.dictionary_encode(), pa.array(people, pa.string()).dictionary_encode()
-    names, number = annotator.dictionary.to_pylist(), annotator.indices.to_numpy().astype(np.intp)
-    task, text = item.indices.to_numpy()[list(position)].astype(np.intp), pa.array(texts, pa.string())
-    cast = Cast(item.dictionary, names, task, number, text, None if confidence is None else np.array(sure))
-    return collect(cast, spelling, str(path), lambda i: f"task {ids[position[i]]}")
+    item, annotator = ids.dictionary_encode().take(position), pa.array(people, pa.string()).dictionary_encode()
+    text, known = pa.array(texts, pa.string()), None if confidence is None else np.array(sure)
+    answers = Answers(str(path), item, annotator, text, lambda i: f"task {ids[position[i]]}", known)
+    return collect(answers, spelling)
 
 
 def is_label_studio(path: str | Path) -> bool:

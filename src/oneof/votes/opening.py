@@ -12,7 +12,7 @@ import pyarrow as pa
 from oneof.data.files.columns import open_table
 from oneof.storage.did_you_mean import did_you_mean
 from oneof.storage.printable import shortened
-from oneof.votes.ballots import Cast, Votes, collect
+from oneof.votes.ballots import Answers, Votes, collect
 from oneof.votes.label_studio import is_label_studio, read_label_studio
 from oneof.votes.spelling import AS_WRITTEN, Spelling, read_taxonomy
 from oneof.votes.tables import load, read_records
@@ -51,11 +51,10 @@ def read_long(
     """
     table = load(source, [item, annotator, label] + ([] if confidence is None else [confidence]))
     row, text = table.texts(label)
-    item_of, items = table.keys(item)
-    people = table.strings(annotator).dictionary_encode()
+    said = table.keys(item).take(row), table.strings(annotator).dictionary_encode().take(row), text
     sure = None if confidence is None else table.confidences(confidence)[row]
-    cast = Cast(items, people.dictionary.to_pylist(), item_of[row], people.indices.to_numpy()[row], text, sure)
-    return collect(cast, spelling, table.name, lambda i: f"column {label!r}, {table.row(int(row[i]))}")
+    answers = Answers(table.name, *said, lambda i: f"column {label!r}, {table.row(int(row[i]))}", sure)
+    return collect(answers, spelling)
 
 
 def read_wide(source: Any, *, columns: Sequence[str], item: str = "item", spelling: Spelling = AS_WRITTEN) -> Votes:
@@ -69,18 +68,20 @@ def read_wide(source: Any, *, columns: Sequence[str], item: str = "item", spelli
     if not columns:
         raise ValueError("columns must name at least one annotator's column of a wide table; got none.")
     table = load(source, [item], columns)
-    item_of, items = table.keys(item)
-    if len(items) < len(item_of):
-        twice = item_of[np.argmax(np.bincount(item_of)[item_of] > 1)]
-        first, second = map(table.row, np.flatnonzero(item_of == twice)[:2].tolist())
-        got = f"{table.name} has {items[int(twice)]} in {first} and {second}. Drop one, or use the long form."
-        raise ValueError(f"column {item!r} of a wide table must hold each item once; {got}")
+    item_of = table.keys(item)
+    if len(item_of.dictionary) < len(item_of):
+        number = item_of.indices.to_numpy()
+        twice = number[np.argmax(np.bincount(number)[number] > 1)]
+        first, second = map(table.row, np.flatnonzero(number == twice)[:2])
+        got = f"{table.name} has {item_of.dictionary[int(twice)]} in {first} and {second}"
+        remedy = "Drop one, or use the long form."
+        raise ValueError(f"column {item!r} of a wide table must hold each item once; {got}. {remedy}")
     people = list(dict.fromkeys(columns))
-    cells = [table.texts(column) for column in people]
-    row = np.concatenate([rows for rows, _ in cells])
-    annotator = np.repeat(np.arange(len(cells)), [len(rows) for rows, _ in cells])
-    cast = Cast(items, people, item_of[row], annotator, pa.concat_arrays([values for _, values in cells]))
-    return collect(cast, spelling, table.name, lambda i: f"column {people[annotator[i]]!r}, {table.row(int(row[i]))}")
+    rows, texts = zip(*(table.texts(column) for column in people), strict=True)
+    row, annotator = np.concatenate(rows), np.repeat(np.arange(len(people)), [*map(len, rows)])
+    said = item_of.take(row), pa.DictionaryArray.from_arrays(annotator, people), pa.concat_arrays(texts)
+    answers = Answers(table.name, *said, lambda i: f"column {people[annotator[i]]!r}, {table.row(row[i])}")
+    return collect(answers, spelling)
 
 
 @dataclass(frozen=True)

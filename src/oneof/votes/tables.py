@@ -51,8 +51,8 @@ class VoteTable(NamedTuple):
         except pa.ArrowException as error:
             raise TypeError(f"column {column!r} must hold text or numbers; {self.name} has {array.type}.") from error
 
-    def keys(self, column: str) -> tuple[NDArray[np.intp], Any]:
-        """The number of each row's item, and the distinct ids in order of first appearance."""
+    def keys(self, column: str) -> Any:
+        """The ids of the rows' items as an Arrow dictionary array, the distinct ones in order of first appearance."""
         # Ids of a text file that are whole numbers, plainly written, become numbers.
         array = self.columns[column]
         if pa.types.is_nested(array.type):
@@ -63,7 +63,7 @@ class VoteTable(NamedTuple):
             with suppress(pa.ArrowInvalid):
                 numbers = ids.cast(pa.int64())
                 ids = numbers if numbers.cast(pa.string()).equals(ids) else ids
-        return encoded.indices.to_numpy().astype(np.intp), ids
+        return pa.DictionaryArray.from_arrays(encoded.indices, ids)
 
     def confidences(self, column: str) -> NDArray[np.float64]:
         """A column of numbers in [0, 1]."""
