@@ -121,7 +121,7 @@ def example_of_read_mat() -> None:
     >>> import tempfile, scipy.io
     >>> file = Path(tempfile.mkdtemp()) / "small.mat"
     >>> scipy.io.savemat(file, {"data": np.eye(3, 2), "partial_target": [[1, 0, 1], [1, 1, 0]], "target": [[1, 0, 1], [0, 1, 0]]})
-    >>> read_mat(file).candidates.astype(int).tolist(), read_mat(file).labels
+    >>> read_mat(file)["candidates"].astype(int).tolist(), read_mat(file)["labels"]
     ([[1, 1], [0, 1], [1, 0]], array([0, 1, 0]))
     """
 

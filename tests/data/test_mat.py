@@ -45,9 +45,9 @@ def test_square_sets_are_read_by_their_truth(tmp_path):
     sets, true, x = SETS[:3], np.array([[1, 0, 0], [0, 1, 0], [1, 0, 0]]), X[:3]
     for turn in (np.transpose, np.asarray):
         path = mat(tmp_path / "a.mat", data=x, partial_target=turn(sets), target=turn(true))
-        np.testing.assert_array_equal(read_mat(path).candidates, sets)
+        np.testing.assert_array_equal(read_mat(path)["candidates"], sets)
     path = mat(tmp_path / "a.mat", data=x, partial_target=sets.T)
-    np.testing.assert_array_equal(read_mat(path).candidates, sets)  # nothing decides: [c, n] is the custom
+    np.testing.assert_array_equal(read_mat(path)["candidates"], sets)  # nothing decides: [c, n] is the custom
     with pytest.raises(ValueError, match="column 'target' must be in a table of columns"):
         read_table(path, Roles(gold="target"))
 
@@ -104,7 +104,7 @@ def test_sparse_marks_do_not_become_dense_floats(tmp_path):
     sets = scipy.sparse.random_array((500, 2000), density=0.01, format="csc", rng=np.random.default_rng(0))
     path = mat(tmp_path / "a.mat", data=np.zeros((2000, 1)), partial_target=sets.astype(bool).astype(float))
     tracemalloc.start()
-    found = read_mat(path).candidates
+    found = read_mat(path)["candidates"]
     most = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     np.testing.assert_array_equal(found, sets.toarray().T != 0)

@@ -120,7 +120,8 @@ def _from_mask(values: NDArray[Any], classes: Iterable[Any] | None) -> tuple[Mas
     if values.dtype != np.bool_:
         if not (np.issubdtype(values.dtype, np.number) or values.dtype == object):
             raise TypeError(f"a mask of candidates must be of bool or 0/1; got dtype {values.dtype}.")
-        wrong = ~(np.vectorize(_is_mark, [bool])(values) if values.dtype == object else np.isin(values, (0, 1)))
+        marked = np.vectorize(lambda cell: _is_real(cell) and cell in (0, 1), [bool])
+        wrong = ~(marked(values) if values.dtype == object else np.isin(values, (0, 1)))
         if wrong.any():
             row, column = np.argwhere(wrong)[0].tolist()
             cell, remedy = values[row, column], "Weights are not candidates: threshold them first."
@@ -133,10 +134,6 @@ def _from_mask(values: NDArray[Any], classes: Iterable[Any] | None) -> tuple[Mas
         got = f"{len(names)} names for {values.shape[1]} columns"
         raise ValueError(f"classes must name every column of the mask; got {got}.")
     return values.astype(bool), names
-
-
-def _is_mark(cell: Any) -> bool:
-    return _is_real(cell) and cell in (0, 1)
 
 
 def _is_real(cell: Any) -> bool:

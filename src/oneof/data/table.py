@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from oneof.candidates.cells import is_missing, lookalikes
 from oneof.candidates.mask import Candidates
 from oneof.candidates.read import read
-from oneof.data.files.arrays import read_arrays
+from oneof.data.files.arrays import KEYS, read_arrays
 from oneof.data.files.columns import Cells, open_table, read_numbers
 from oneof.data.files.source import Source, Unreadable, days, stray_cell, wrong_cell
 from oneof.data.images import picture_cell
@@ -197,20 +197,19 @@ def _check_unpacked(path: Path, gigabytes: float) -> None:
 
 def _from_arrays(path: Path, roles: Roles) -> Table:
     """Files of arrays have features, sets and perhaps true labels, and no other part."""
-    arrays = read_arrays(path, roles.separator, roles.empty)
-    known = roles.gold == arrays.labels_key and arrays.labels is not None
+    x, sets, labels = read_arrays(path, roles.separator, roles.empty)
+    known = roles.gold == KEYS[path.suffix.lower()][2] and labels is not None
     parts = (roles.exclude, None if known else roles.gold, roles.group, *roles.words)
     other = next((name for name in parts if name), None)
     if other is not None:
         raise ValueError(f"column {other!r} must be in a table of columns; {path} has features and sets only.")
     asked = replace(roles, candidates=None, gold=None)
-    features = [f"x{j}" for j in range(arrays.x.shape[1])]
+    features = [f"x{j}" for j in range(x.shape[1])]
     resolved, left_out = resolve_roles(dict.fromkeys(features, "number"), str(path), asked)
     kept = np.isin(features, resolved.features)
-    x = arrays.x if kept.all() else np.ascontiguousarray(arrays.x[:, kept])
-    candidates = read(arrays.candidates.mask, classes=map(label_text, arrays.candidates.classes.tolist()))
-    columns = Columns(str(path), x, list(resolved.features), {})
-    return Table(columns, resolved, candidates, arrays.labels if known else None, None, left_out)
+    columns = Columns(str(path), x if kept.all() else np.ascontiguousarray(x[:, kept]), list(resolved.features), {})
+    candidates = read(sets.mask, classes=map(label_text, sets.classes.tolist()))
+    return Table(columns, resolved, candidates, labels if known else None, None, left_out)
 
 
 def _read(source: Source, roles: Roles, others: list[str], rowless: bool = False) -> tuple[Columns, Cells]:
@@ -218,7 +217,11 @@ def _read(source: Source, roles: Roles, others: list[str], rowless: bool = False
     x, lists = read_numbers(source, list(roles.features), [*roles.words, *others])
     if not rowless and not len(x):
         raise ValueError(f"{source.name} must have at least one row; got none.")
-    kinds = {name: [None if is_missing(cell) else _category(cell) for cell in lists[name]] for name in roles.categories}
+    # Of categories a whole number is the same one as a float, which gaps make of it, and as the text of either.
+    kinds = {
+        name: [None if is_missing(cell) else re.sub(r"^(-?\d+)\.0+$", r"\1", label_text(cell)) for cell in lists[name]]
+        for name in roles.categories
+    }
     texts = {name: [None if is_missing(cell) else str(cell) for cell in lists[name]] for name in roles.text}
     pictures = {name: [picture_cell(cell) for cell in lists[name]] for name in roles.image}
     return Columns(source.name, x, list(roles.features), kinds | texts | pictures), lists
@@ -247,8 +250,3 @@ def _check_features(columns: Columns, left_out: list[str]) -> None:
     if not columns.names and not columns.words:
         needed = f"features must be columns to learn from; {columns.source} has none. Join your features to it."
         raise ValueError(" ".join([needed, *left_out]))
-
-
-def _category(cell: Any) -> str:
-    """A name; a whole number is the same one as a float, which gaps make of it, and as the text of either."""
-    return re.sub(r"^(-?\d+)\.0+$", r"\1", label_text(cell))

@@ -90,13 +90,12 @@ class Voted:
 def read_voted(file: Path, asked: VotesFile) -> Voted:
     """Read the votes and find each row's; the stars of a Label Studio export say which labels are true."""
     votes, source, path = read_votes(asked), open_table(file), Path(asked.path)
-    attached = attach_votes(source, votes, asked.item)
+    with_sets, item, remarks = attach_votes(source, votes, asked.item)
     own = annotator_columns(asked) if path.resolve() == file.resolve() else []
     starred = path.name.lower().removesuffix(".gz").endswith(".json") and is_label_studio(path)
     said, items = read_stars(path) if starred else {}, votes.items.to_pylist()
-    stars = {row: said[items[i]] for row, i in enumerate(attached.item) if i >= 0 and items[i] in said}
-    remarks = [*votes.remarks, *attached.remarks]
-    return Voted(attached.source, votes, attached.item, remarks, stars, (asked.item, *own))
+    stars = {row: said[items[i]] for row, i in enumerate(item) if i >= 0 and items[i] in said}
+    return Voted(with_sets, votes, item, [*votes.remarks, *remarks], stars, (asked.item, *own))
 
 
 def weigh_votes(examples: Examples, voted: Voted, space: Space, seed: int) -> tuple[Examples, Space, dict[str, Any]]:

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -17,15 +16,10 @@ from oneof.votes.ballots import Votes, tally
 CANDIDATES = "candidates"  # the column that votes add to a table
 
 
-class Attached(NamedTuple):
-    source: Source  # with a column of candidates: what somebody named; nothing where nobody was asked
-    item: NDArray[np.intp]  # [n] number of each row's item among those of the votes, -1 where nobody voted
-    remarks: list[str]
-
-
-def attach_votes(source: Source, votes: Votes, on: str) -> Attached:
-    """Give every row of a table the votes on its item, which its column `on` names."""
-    # Rows without votes have an empty set. Items without a row tell careful people from careless ones, and nothing else.
+def attach_votes(source: Source, votes: Votes, on: str) -> tuple[Source, NDArray[np.intp], list[str]]:
+    """The table with a column of candidates, what somebody named; each row's item among those of the votes [n]; remarks."""
+    # The column `on` names the item. Rows without votes have an empty set and the item -1. Items without a row tell careful
+    # people from careless ones, and nothing else.
     if CANDIDATES in source.kinds:
         given = "beside votes, which give them. Leave one out."
         raise ValueError(f"{source.name} must have no column 'candidates' {given}")
@@ -56,8 +50,7 @@ def attach_votes(source: Source, votes: Votes, on: str) -> Attached:
             yield CANDIDATES, 0, named
 
     kinds: dict[str, Kind] = {**source.kinds, CANDIDATES: "text"}
-    with_sets = replace(source, names=[*source.names, CANDIDATES], kinds=kinds, pieces=pieces)
-    return Attached(with_sets, item, remarks)
+    return replace(source, names=[*source.names, CANDIDATES], kinds=kinds, pieces=pieces), item, remarks
 
 
 def counted(votes: Votes, item: NDArray[np.intp]) -> pa.Array:

@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from oneof.storage.sheets import check_out, lists_of, write_sheet
+from oneof.storage.sheets import lists_of, write_sheet
 from oneof.votes.ballots import ROUNDING, Floats, Integers, Votes, refuse_without_room, tally
 from oneof.votes.dawid_skene import dawid_skene
 
@@ -101,7 +101,6 @@ def write(votes: Votes, sets: Sets, path: str | Path) -> None:
     It is written beside `path` and renamed, so that no half-written file is ever there.
     """
     path = Path(path)
-    check_out(path)
     wrong = [label for label in votes.labels if SEPARATOR in label or label != label.strip()]
     if wrong and path.suffix.lower() == ".csv":  # a reader would cut or strip them into others
         got = f"got {wrong[0]!r}"

@@ -3,7 +3,7 @@
 import zipfile
 import zlib
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,24 +15,21 @@ from oneof.data.files.mat import read_mat
 from oneof.data.files.source import as_floats
 from oneof.storage.printable import bounded
 
-_KEYS = {".npz": ("x", "candidates", "labels"), ".mat": ("data", "partial_target", "target")}
+KEYS = {".npz": ("x", "candidates", "labels"), ".mat": ("data", "partial_target", "target")}
 _DAMAGE = (EOFError, KeyError, zipfile.BadZipFile, zlib.error, SyntaxError, AttributeError, TypeError, ValueError)
 
 
-class Arrays(NamedTuple):
-    x: NDArray[np.float32]  # [n, d]
-    candidates: Candidates
-    labels: NDArray[np.intp] | None  # [n], columns of the sets; -1 where unknown
-    labels_key: str  # what the file calls its labels
+def read_arrays(
+    path: Path, separator: str, empty: str
+) -> tuple[NDArray[np.float32], Candidates, NDArray[np.intp] | None]:
+    """Features [n, d], sets, and true labels [n], columns of the sets or -1 where unknown, if the file has them.
 
-
-def read_arrays(path: Path, separator: str, empty: str) -> Arrays:
-    """Read an npz, which holds `x` [n, d], `candidates` (a mask [n, c], or [n] texts) and perhaps `labels` [n] (names, or
-    columns of the mask; -1 unknown) and `classes` [c]; or a .mat, which holds `data`, `partial_target` and perhaps `target`.
+    An npz holds `x`, `candidates` (a mask [n, c], or [n] texts) and perhaps `labels` [n] (names, or columns of the mask; -1
+    unknown) and `classes` [c]; a .mat holds `data`, `partial_target` and perhaps `target`.
     """
     suffix = path.suffix.lower()
-    stored = read_mat(path)._asdict() if suffix == ".mat" else _npz(path)
-    of_x, of_sets, of_labels = (f"{path}, key {key!r}" for key in _KEYS[suffix])
+    stored = read_mat(path) if suffix == ".mat" else _npz(path)
+    of_x, of_sets, of_labels = (f"{path}, key {key!r}" for key in KEYS[suffix])
     x = as_floats(stored["x"], of_x, names=[f"x{j}" for j in range(stored["x"].shape[1])])
     sets, labels, classes = stored["candidates"], stored.get("labels"), stored.get("classes")
     rows = sets if sets.ndim == 2 else sets_of_cells(sets.tolist(), separator, of_sets)
@@ -40,8 +37,11 @@ def read_arrays(path: Path, separator: str, empty: str) -> Arrays:
         candidates = read(rows, classes=None if classes is None else classes.ravel().tolist(), empty=empty)
     except (ValueError, TypeError) as error:
         raise type(error)(f"{of_sets}: {error}") from error
-    known = None if labels is None else _true_labels(labels.tolist(), candidates, sets.ndim == 2, of_labels)
-    return Arrays(x, candidates, known, _KEYS[suffix][2])
+    return (
+        x,
+        candidates,
+        None if labels is None else _true_labels(labels.tolist(), candidates, sets.ndim == 2, of_labels),
+    )
 
 
 def _npz(path: Path) -> dict[str, NDArray[Any]]:

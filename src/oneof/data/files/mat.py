@@ -13,7 +13,7 @@ import math
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,14 +26,9 @@ _MATRIX, _COMPRESSED = 14, 15
 _SPARSE, _NUMERIC = 5, range(6, 16)  # classes of arrays: double, single, int8 ... uint64
 
 
-class Mat(NamedTuple):
-    x: NDArray[Any]  # [n, d], as stored
-    candidates: NDArray[np.bool_]  # [n, c]
-    labels: NDArray[np.intp] | None  # [n], -1 where a row's truth is unknown; none where the file has no key for it
-
-
-def read_mat(path: Path) -> Mat:
-    """Read data, candidate sets and, where present, true labels; shapes and values are checked, finiteness is not."""
+def read_mat(path: Path) -> dict[str, NDArray[Any]]:
+    """`x` [n, d] as stored, `candidates` [n, c] and, where the file has them, `labels` [n], -1 where a row's truth is unknown."""
+    # Shapes and values are checked, finiteness is not.
     stored = _load(path)
     for key in ("data", "partial_target"):
         if key not in stored:
@@ -51,11 +46,11 @@ def read_mat(path: Path) -> Mat:
     if customary:
         sets, target = sets.T, None if target is None else target.T
     if target is None:
-        return Mat(x, sets, None)
+        return {"x": x, "candidates": sets}
     if (many := target.sum(1) > 1).any():
         row = int(many.argmax())
         raise ValueError(f"{path}, key 'target' must mark at most one label per row; row {row} has several.")
-    return Mat(x, sets, np.where(target.any(1), target.argmax(1), -1))
+    return {"x": x, "candidates": sets, "labels": np.where(target.any(1), target.argmax(1), -1)}
 
 
 def _load(path: Path) -> dict[str, Any]:

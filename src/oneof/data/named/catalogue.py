@@ -150,9 +150,9 @@ def _with_votes(name: str, folder: Path) -> Dataset:
 
 def _mat(name: str, folder: Path) -> Dataset:
     mat = read_mat(folder / NAMED[name].files[0])
-    labels = np.full(len(mat.x), -1) if mat.labels is None else mat.labels
-    classes = [str(j) for j in range(mat.candidates.shape[1])]
-    return Dataset(name, mat.x.astype(np.float32), labels, classes, mat.candidates, None)
+    x, sets = mat["x"].astype(np.float32), mat["candidates"]
+    labels = mat.get("labels", np.full(len(x), -1))
+    return Dataset(name, x, labels, [str(j) for j in range(sets.shape[1])], sets, None)
 
 
 _READERS: dict[str, Callable[[str, Path], Dataset]] = {

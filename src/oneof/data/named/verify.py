@@ -2,7 +2,7 @@
 
 import hashlib
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -10,7 +10,6 @@ from oneof.data.files.cifar import binary_rows, images_and_labels, read_batches
 from oneof.data.files.idx import open_content
 from oneof.data.named.catalogue import Dataset, Named, cifar_path, find, load
 
-NO_SETS = "no sets"
 _SPLIT = "the paper's train and test are an 80/20 split of the file"
 
 
@@ -53,21 +52,16 @@ def _figures(data: Dataset, named: Named) -> list[Comparison]:
     paper = named.paper
     if paper is None:
         return [Comparison(data.name, "figures", "none", "-", "explained", "the paper does not use this set")]
-    rows = len(data.x)
-    pairs = [("rows", f"{paper.train} + {paper.test} = {paper.train + paper.test}", str(rows))]
+    rows, sets = len(data.x), data.candidates
+    pairs: list[tuple[str, Any, Any]] = [("rows", f"{paper.train} + {paper.test} = {paper.train + paper.test}", rows)]
     if data.test is not None:
-        test = len(data.test)
-        pairs = [("train", str(paper.train), str(rows - test)), ("test", str(paper.test), str(test))]
+        pairs = [("train", paper.train, rows - len(data.test)), ("test", paper.test, len(data.test))]
     pairs += [
-        ("features", str(paper.features), str(int(np.prod(data.x.shape[1:])))),
-        ("classes", str(paper.classes), str(len(data.classes))),
-        (
-            "average",
-            f"{paper.average:.2f}",
-            NO_SETS if data.candidates is None else f"{data.candidates.sum(1).mean():.2f}",
-        ),
+        ("features", paper.features, int(np.prod(data.x.shape[1:]))),
+        ("classes", paper.classes, len(data.classes)),
+        ("average", f"{paper.average:.2f}", "no sets" if sets is None else f"{sets.sum(1).mean():.2f}"),
     ]
-    findings = [_compare(data.name, what, expected, found, named.notes.get(what)) for what, expected, found in pairs]
+    findings = [_compare(data.name, what, str(due), str(got), named.notes.get(what)) for what, due, got in pairs]
     return [f._replace(note=_SPLIT) if f.what == "rows" and f.verdict == "equal" else f for f in findings]
 
 
