@@ -3,12 +3,14 @@
 An operation is a row of numbers: what an affine map, a table of levels and a blend have to do; it uses one of them
 and leaves the other two neutral. So every image of a batch can have an operation of its own at the price of one
 gather, one table and one blend. A policy is a table of ready operations on the device and a draw of row numbers
-[slots, b]; applying it is `operate`, once per slot.
+[slots, b]; applying it is `operate`, once per slot. `policies.toml` has what the policies draw from.
 """
 
 import math
+import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib import resources
 from typing import NamedTuple
 
 import torch
@@ -89,37 +91,15 @@ OPERATIONS: dict[str, Callable[[float, int], Operation]] = {
 }
 
 
-# The 25 sub-policies for CIFAR-10 of Cubuk et al. (CVPR 2019, appendix): two operations each, with the probability that it is
-# applied and its level 0 ... 9 (None: it has no magnitude).
-AUTOAUGMENT: tuple[tuple[tuple[str, float, int | None], ...], ...] = (
-    (("invert", 0.1, None), ("contrast", 0.2, 6)), (("rotate", 0.7, 2), ("translate x", 0.3, 9)),
-    (("sharpness", 0.8, 1), ("sharpness", 0.9, 3)), (("shear y", 0.5, 8), ("translate y", 0.7, 9)),
-    (("autocontrast", 0.5, None), ("equalize", 0.9, None)), (("shear y", 0.2, 7), ("posterize", 0.3, 7)),
-    (("colour", 0.4, 3), ("brightness", 0.6, 7)), (("sharpness", 0.3, 9), ("brightness", 0.7, 9)),
-    (("equalize", 0.6, None), ("equalize", 0.5, None)), (("contrast", 0.6, 7), ("sharpness", 0.6, 5)),
-    (("colour", 0.7, 7), ("translate x", 0.5, 8)), (("equalize", 0.3, None), ("autocontrast", 0.4, None)),
-    (("translate y", 0.4, 3), ("sharpness", 0.2, 6)), (("brightness", 0.9, 6), ("colour", 0.2, 8)),
-    (("solarize", 0.5, 2), ("invert", 0.0, None)), (("equalize", 0.2, None), ("autocontrast", 0.6, None)),
-    (("equalize", 0.2, None), ("equalize", 0.6, None)), (("colour", 0.9, 9), ("equalize", 0.6, None)),
-    (("autocontrast", 0.8, None), ("solarize", 0.2, 8)), (("brightness", 0.1, 3), ("colour", 0.7, 0)),
-    (("solarize", 0.4, 5), ("autocontrast", 0.9, None)), (("translate y", 0.9, 9), ("translate y", 0.7, 9)),
-    (("autocontrast", 0.9, None), ("solarize", 0.8, 3)), (("equalize", 0.8, None), ("invert", 0.1, None)),
-    (("translate y", 0.7, 9), ("autocontrast", 0.9, None)),
-)  # fmt: skip
-
-# RandAugment in the form that FixMatch's PyTorch ports and PiCO share: fourteen operations, magnitude uniform in the range.
-# Its argument m (5 in PiCO) is read by nothing there, so it is not here. Enhancements only ever weaken.
-RANDAUGMENT: dict[str, tuple[float, float]] = {
-    "autocontrast": (0, 1), "brightness": (0.05, 0.95), "colour": (0.05, 0.95), "contrast": (0.05, 0.95),
-    "equalize": (0, 1), "identity": (0, 1), "posterize": (4, 8), "rotate": (-30, 30), "sharpness": (0.05, 0.95),
-    "shear x": (-0.3, 0.3), "shear y": (-0.3, 0.3), "solarize": (0, 256), "translate x": (-0.3, 0.3), "translate y": (-0.3, 0.3),
-}  # fmt: skip
+_TABLES = tomllib.loads(resources.files("oneof.data.augment").joinpath("policies.toml").read_text(encoding="utf-8"))
+AUTOAUGMENT: list[list[tuple[str, float, int]]] = _TABLES["autoaugment"]
+RANDAUGMENT: dict[str, tuple[float, float]] = _TABLES["randaugment"]
 STRENGTHS = 256  # magnitudes of each: the range is cut into so many equal parts, the middle taken
 
 
-def magnitude(operation: str, level: int | None, sign: int) -> float:
+def magnitude(operation: str, level: int, sign: int) -> float:
     """AutoAugment's magnitude of a level 0 ... 9, for the sign +1 or -1 where the operation has one."""
-    share = (level or 0) / 9
+    share = level / 9
     if operation == "posterize":
         return 8 - round(4 * share)
     if operation == "solarize":
