@@ -172,8 +172,8 @@ def example_of_resolve_roles() -> None:
     """
     >>> from oneof.data.roles import Roles, resolve_roles
     >>> roles, left = resolve_roles({"size": "number", "hue": "text", "sets": "text"}, "t.csv", Roles(candidates="sets"))
-    >>> roles.features, left.texts
-    (('size',), ('hue',))
+    >>> roles.features, left
+    (('size',), {'hue': 'text'})
     """
 
 

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from oneof.data.not_features import left_out_lines
 from oneof.data.table import Roles, read_columns, read_features, read_table
 
 TABLE = pa.table(
@@ -56,7 +57,7 @@ def test_every_part_is_read_from_every_form(table: Any) -> None:
 def test_a_glob_takes_numbers_and_says_which_texts_it_left() -> None:
     read = read_table(TABLE, Roles(exclude="not", ignore=("gold",)))
     assert read.roles.features == ("size", "zip")
-    assert read.left_out.texts == ("hue", "note", "who")
+    assert read.left_out == {"hue": "text", "note": "text", "who": "text"}
 
 
 def test_unlabelled_rows_get_the_full_set() -> None:
@@ -174,7 +175,8 @@ def columns_of(table: Any, **roles: Any) -> Any:
 def test_columns_that_number_the_rows_are_no_features_unless_named(name: str, values: Any, is_feature: bool) -> None:
     table = pa.table({name: values, "size": np.linspace(0, 1, 40), "candidates": ["cat|dog", "cat"] * 20})
     read = columns_of(table)
-    assert (name in read.columns.names, read.left_out.row_numbers) == ((True, ()) if is_feature else (False, (name,)))
+    expected = (True, {}) if is_feature else (False, {name: "row numbers"})
+    assert (name in read.columns.names, read.left_out) == expected
     assert read.columns.numbers.shape[1] == len(read.columns.names) == len(read.roles.features)
     np.testing.assert_allclose(read.columns.numbers[:, -1], np.linspace(0, 1, 40), rtol=1e-6)
     assert name in columns_of(table, features=("size", name)).columns.names
@@ -380,7 +382,7 @@ def test_a_column_that_says_it_is_a_category_is_one_unless_it_names_the_rows() -
     frame = pd.DataFrame({"hue": ["red", "blue"] * 20, "who": names, "candidates": ["cat|dog", "cat"] * 20})
     table = read_table(frame.astype({"hue": "category", "who": "category"}))
     assert table.columns.words == {"hue": ["red", "blue"] * 20}
-    assert (table.roles.categories, table.left_out.texts) == (("hue",), ("who",))
+    assert (table.roles.categories, table.left_out) == (("hue",), {"who": "text"})
 
 
 # ---------------------------------------------------------------------------------------------- the truth is no feature
@@ -412,11 +414,11 @@ def test_a_column_that_holds_a_label_of_its_own_set_in_nearly_every_row_is_no_fe
     if form != "category":
         frame.loc[3, "code"] = np.nan if form == "floats with gaps" else (TRUTH[3] + 1) % 3
     read = read_table(frame)
-    assert read.left_out.truths == ("code",)
+    assert read.left_out == {"code": "truth"}
     assert read.columns.names == ["size", "other"]  # values of the same range, which agree by chance only
     full = frame.assign(candidates="0|1|2")
     full.loc[0, "candidates"] = "0"
-    assert "code" not in read_table(full).left_out.truths  # in full sets every value is a label of its set
+    assert "code" not in read_table(full).left_out  # in full sets every value is a label of its set
 
 
 # ------------------------------------------------------------------------------------------------------ frames of features
@@ -444,7 +446,7 @@ def test_a_frame_of_features_is_read_as_the_same_columns_of_a_file(
         caplog.clear()
         columns, roles = read_features(given)
         assert "are left out" in caplog.text
-        assert caplog.messages == file.left_out.lines(of_a_frame=True)
+        assert caplog.messages == left_out_lines(file.left_out, of_a_frame=True)
         np.testing.assert_array_equal(columns.numbers, file.columns.numbers)
         assert columns.names == file.columns.names == ["size", "old", "day"]
         assert (roles.features, roles.dates) == (file.roles.features, file.roles.dates)

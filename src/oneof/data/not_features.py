@@ -4,7 +4,7 @@ Whoever learns from them learns the order of the table, or the answer itself.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,31 +20,48 @@ _EXACT = 2**24  # whole numbers that float32 can hold
 _FEW = 20  # rows: in a small table anything may be distinct
 _SAMPLE = 1024  # rows that are looked at for true labels
 _SURE = 10  # rows more than chance gives must agree with their set
+_REASONS = {  # what such columns are called, and what to do on the command line, or with a frame in Python
+    "text": ("columns of text", "To use one, make it a category (--category NAME, or dtype 'category' in a frame), or take it as text (--text NAME).", "To use one, give it the dtype 'category'."),
+    "blank": ("columns without a value", "", ""),
+    "row numbers": ("columns that number the rows", "To use them beside the others, say {flags}.", "To use them too, give X as an array."),
+    "truth": ("columns that look like true labels", "If they are, say --gold NAME; if they are features, say {flags}.", "If they are features, rename them."),
+}  # fmt: skip
+
+
+def left_out_lines(left_out: Mapping[str, str], of_a_frame: bool = False) -> list[str]:
+    """What to tell a person of columns that are left out, by why they are: a line for every key of _REASONS, or the reason itself."""
+    lines = []
+    for reason, (what, *advice) in _REASONS.items():
+        names = [name for name, why in left_out.items() if why == reason]
+        flags = " ".join(f"--features {name!r}" for name in ("*", *names))
+        shown = ", ".join(name or "(unnamed)" for name in names)
+        lines += [f"{what} are left out: {shown}. {advice[of_a_frame].format(flags=flags)}".rstrip()] * bool(names)
+    return lines + [why for why in left_out.values() if why not in _REASONS]
 
 
 def why_no_feature(name: str, values: NDArray[np.float32], sets: Candidates | None) -> str | None:
-    """Why a column of numbers [n] is no feature: a field of `LeftOut`; None if it may be one."""
+    """Why a column of numbers [n] is no feature, a key of _REASONS; None if it may be one."""
     if np.isnan(values[0]) and np.isnan(values).all():
         return "blank"
     if numbers_rows(name, values):
-        return "row_numbers"
+        return "row numbers"
     sample = values[_sampled(len(values))]
     if (np.round(sample) != sample)[~np.isnan(sample)].any():
         return None
     if _TRUTHS.fullmatch(name.lower()):
-        return "truths"
+        return "truth"
     if sets is None or len(np.unique(sample)) > len(sets.classes) + 1:  # a gap counts as one
         return None
     words = [None if np.isnan(value) else str(int(value)) for value in sample.tolist()]
-    return "truths" if _in_its_set(words, sets) else None
+    return "truth" if _in_its_set(words, sets) else None
 
 
 def why_no_category(name: str, words: Sequence[str | None], sets: Candidates | None) -> str | None:
     """The same for a column of categories."""
     sample = [words[row] for row in _sampled(len(words)).tolist()]
     if _TRUTHS.fullmatch(name.lower()) or (sets is not None and _in_its_set(sample, sets)):
-        return "truths"
-    return "texts" if len(words) >= _FEW and len(set(words)) > min(MOST_VALUES, len(words) / 2) else None
+        return "truth"
+    return "text" if len(words) >= _FEW and len(set(words)) > min(MOST_VALUES, len(words) / 2) else None
 
 
 def numbers_rows(name: str, values: NDArray[np.float32]) -> bool:

@@ -3,7 +3,7 @@
 import fnmatch
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from oneof.storage.did_you_mean import did_you_mean
 
@@ -44,36 +44,8 @@ class Roles:
         return [*self.categories, *self.text, *self.image]
 
 
-class LeftOut(NamedTuple):
-    """Columns that a glob names but does not take, by why they are no features."""
-
-    texts: tuple[str, ...] = ()
-    blank: tuple[str, ...] = ()
-    row_numbers: tuple[str, ...] = ()
-    truths: tuple[str, ...] = ()
-    strays: tuple[str, ...] = ()  # lines on columns of numbers with a cell that is none
-
-    def lines(self, of_a_frame: bool = False) -> list[str]:
-        """A line for a person on every kind of them: what to do on the command line, or with a frame in Python."""
-        said = {
-            "columns of text": (self.texts, "To use one, make it a category (--category NAME, or dtype 'category' in a frame), or take it as text (--text NAME).", "To use one, give it the dtype 'category'."),
-            "columns without a value": (self.blank, "", ""),
-            "columns that number the rows": (self.row_numbers, f"To use them beside the others, say {_all_and(self.row_numbers)}.", "To use them too, give X as an array."),
-            "columns that look like true labels": (self.truths, f"If they are, say --gold NAME; if they are features, say {_all_and(self.truths)}.", "If they are features, rename them."),
-        }  # fmt: skip
-        return [
-            f"{what} are left out: {', '.join(name or '(unnamed)' for name in names)}. {advice[of_a_frame]}".rstrip()
-            for what, (names, *advice) in said.items()
-            if names
-        ] + list(self.strays)
-
-
-def _all_and(names: tuple[str, ...]) -> str:
-    return " ".join(f"--features {name!r}" for name in ("*", *names))
-
-
-def resolve_roles(kinds: Mapping[str, Kind], where: str, roles: Roles) -> tuple[Roles, LeftOut]:
-    """The roles with every glob replaced by the columns that it takes, and what is left of a table that holds such kinds."""
+def resolve_roles(kinds: Mapping[str, Kind], where: str, roles: Roles) -> tuple[Roles, dict[str, str]]:
+    """The roles with every glob replaced by the columns that it takes, and the texts and blank columns that it does not take."""
     parts = [roles.candidates, roles.exclude, roles.gold, roles.group, *roles.words, *roles.ignore]
     taken = [name for name in parts if name]
     for i, name in enumerate(taken):
@@ -91,8 +63,7 @@ def resolve_roles(kinds: Mapping[str, Kind], where: str, roles: Roles) -> tuple[
     )
     globs = [pattern for pattern in roles.features if pattern not in free]
     untaken = [name for name in free if name not in chosen and any(fnmatch.fnmatchcase(name, glob) for glob in globs)]
-    texts, blank = (tuple(name for name in untaken if free[name] == kind) for kind in ("text", "blank"))
-    return found, LeftOut(texts, blank)
+    return found, {name: free[name] for name in untaken if free[name] in ("text", "blank")}
 
 
 def check_column(name: str, columns: Sequence[str], where: str) -> None:

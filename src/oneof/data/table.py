@@ -20,12 +20,12 @@ from oneof.data.files.arrays import KEYS, read_arrays
 from oneof.data.files.columns import Cells, open_table, read_numbers
 from oneof.data.files.source import Source, Unreadable, days, stray_cell, wrong_cell
 from oneof.data.images import picture_cell
-from oneof.data.not_features import why_no_category, why_no_feature
-from oneof.data.roles import LeftOut, Roles, check_column, resolve_roles
+from oneof.data.not_features import left_out_lines, why_no_category, why_no_feature
+from oneof.data.roles import Roles, check_column, resolve_roles
 from oneof.data.supervision import label_text, read_supervision, strange_gold
 
 _log = logging.getLogger(__name__)
-__all__ = ["Columns", "LeftOut", "Roles", "Table", "Words", "read_columns", "read_features", "read_table"]
+__all__ = ["Columns", "Roles", "Table", "Words", "read_columns", "read_features", "read_table"]
 
 Words = list[Any]  # texts, or None; of pictures also bytes
 _ARRAYS = (".npz", ".mat")
@@ -54,11 +54,11 @@ class Table:
     candidates: Candidates
     gold: NDArray[np.intp] | None  # [n], -1 where unknown
     groups: list[str] | None  # [n]
-    left_out: LeftOut
+    left_out: dict[str, str]  # columns that are no features, and why: see `not_features`
 
     def remarks(self) -> list[str]:
         """What a person should know about how the table was read."""
-        lines = self.left_out.lines()
+        lines = left_out_lines(self.left_out)
         if self.roles.dates:
             lines.append(f"columns of dates are read as numbers of days: {', '.join(self.roles.dates)}.")
         lines += [] if self.gold is None else strange_gold(self.candidates, self.gold)
@@ -101,14 +101,15 @@ def read_table(source: Any, roles: Roles = Roles(), *, bare: bool = False) -> Ta
         roles = replace(roles, candidates="candidates")
     resolved, left_out = resolve_roles(opened.kinds, opened.name, roles)
     supervision = [name for name in (roles.candidates, roles.exclude, roles.gold, roles.group) if name]
-    left_out = _with_strays(opened, left_out)
+    left_out |= _strays(opened, [name for name, why in left_out.items() if why == "text"][:_TEXTS])
     columns, others = _read(opened, resolved, supervision)
     candidates, gold = read_supervision(opened.name, others, roles, len(columns))
     groups = [str(cell) for cell in others[roles.group]] if roles.group else None
     named = {*roles.features, *roles.categories}
-    columns, resolved, left_out = _without_suspects(columns, resolved, left_out, named, candidates)
+    columns, resolved, suspects = _without_suspects(columns, resolved, named, candidates)
+    left_out |= suspects
     if not bare:
-        _check_features(columns, left_out.lines())
+        _check_features(columns, left_out_lines(left_out))
     return Table(columns, resolved, candidates, gold, groups, left_out)
 
 
@@ -139,24 +140,22 @@ def read_features(X: Any) -> tuple[Columns, Roles]:
     opened.check_distinct(opened.names)
     resolved, left_out = resolve_roles(opened.kinds, opened.name, Roles(candidates=None))
     columns, _ = _read(opened, resolved, [])
-    columns, resolved, left_out = _without_suspects(columns, resolved, left_out, set(), None)
-    said = left_out.lines(of_a_frame=True)
+    columns, resolved, suspects = _without_suspects(columns, resolved, set(), None)
+    said = left_out_lines(left_out | suspects, of_a_frame=True)
     _check_features(columns, said)
     for line in said:
         _log.warning(line, stacklevel=3)
     return columns, resolved
 
 
-def _with_strays(opened: Source, left_out: LeftOut) -> LeftOut:
-    """What is left out, without the texts that are numbers but for a few cells: of these the first such cell is told."""
+def _strays(opened: Source, texts: list[str]) -> dict[str, str]:
+    """The texts that are numbers but for a few cells, and a line on the first such cell."""
     found: dict[str, str | None] = {}
-    for name in left_out.texts[:_TEXTS]:
+    for name in texts:
         with suppress(Unreadable):  # objects of several kinds in a frame
             found[name] = stray_cell(opened, name)
     why = "nearly all of its cells are numbers. Write a number there, or nothing."
-    lines = [f"column {name!r} is left out, since {cell}; {why}" for name, cell in found.items() if cell]
-    texts = tuple(name for name in left_out.texts if not found.get(name))
-    return left_out._replace(texts=texts, strays=tuple(lines))
+    return {name: f"column {name!r} is left out, since {cell}; {why}" for name, cell in found.items() if cell}
 
 
 def _is_arrays(source: Any) -> bool:
@@ -228,22 +227,21 @@ def _read(source: Source, roles: Roles, others: list[str], rowless: bool = False
 
 
 def _without_suspects(
-    columns: Columns, roles: Roles, left_out: LeftOut, named: set[str], sets: Candidates | None
-) -> tuple[Columns, Roles, LeftOut]:
-    """Without what globs took and is no feature; what a person named stays."""
+    columns: Columns, roles: Roles, named: set[str], sets: Candidates | None
+) -> tuple[Columns, Roles, dict[str, str]]:
+    """Without what globs took and is no feature, which is told with its reason; what a person named stays."""
     numbers = {name: columns.numbers[:, j] for j, name in enumerate(columns.names) if name not in roles.dates}
     found = {name: why_no_feature(name, values, sets) for name, values in numbers.items() if name not in named}
     kinds = [name for name in roles.categories if name not in named]
     found |= {name: why_no_category(name, columns.words[name], sets) for name in kinds}
     why = {name: reason for name, reason in found.items() if reason}
     if not why:
-        return columns, roles, left_out
+        return columns, roles, {}
     kept = [j for j, name in enumerate(columns.names) if name not in why]
     names = [columns.names[j] for j in kept]
     words = {name: cells for name, cells in columns.words.items() if name not in why}
-    more = {field: (*had, *(n for n in why if why[n] == field)) for field, had in left_out._asdict().items()}
     roles = replace(roles, features=tuple(names), categories=tuple(n for n in roles.categories if n in words))
-    return Columns(columns.source, np.ascontiguousarray(columns.numbers[:, kept]), names, words), roles, LeftOut(**more)
+    return Columns(columns.source, np.ascontiguousarray(columns.numbers[:, kept]), names, words), roles, why
 
 
 def _check_features(columns: Columns, left_out: list[str]) -> None:
