@@ -92,8 +92,7 @@ def read_voted(file: Path, asked: VotesFile) -> Voted:
     votes, source, path = read_votes(asked), open_table(file), Path(asked.path)
     with_sets, item, remarks = attach_votes(source, votes, asked.item)
     own = annotator_columns(asked) if path.resolve() == file.resolve() else []
-    starred = path.name.lower().removesuffix(".gz").endswith(".json") and is_label_studio(path)
-    said, items = read_stars(path) if starred else {}, votes.items.to_pylist()
+    said, items = read_stars(path) if is_label_studio(path) else {}, votes.items.to_pylist()
     stars = {row: said[items[i]] for row, i in enumerate(item) if i >= 0 and items[i] in said}
     return Voted(with_sets, votes, item, [*votes.remarks, *remarks], stars, (asked.item, *own))
 

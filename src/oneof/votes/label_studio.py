@@ -52,8 +52,9 @@ def read_label_studio(
 
 
 def is_label_studio(path: str | Path) -> bool:
-    """Is a JSON file a Label Studio export, and not a list of flat objects?"""
-    tasks = load_json(Path(path))
+    """Is a file a Label Studio export: JSON, and not a list of flat objects?"""
+    is_json = Path(path).name.lower().removesuffix(".gz").endswith(".json")
+    tasks = load_json(Path(path)) if is_json else None
     if not isinstance(tasks, list):
         return False
     objects = [task for task in tasks if isinstance(task, dict)]

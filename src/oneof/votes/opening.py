@@ -99,10 +99,9 @@ def read_votes(asked: VotesFile) -> Votes:
     """Read votes: Label Studio's JSON, {"votes": {who: label}} per item, a row per vote, or a column per annotator."""
     taxonomy = None if asked.taxonomy is None else read_taxonomy(asked.taxonomy)
     path, spelling = Path(asked.path), Spelling(separator=asked.separator, taxonomy=taxonomy)
-    ending = path.name.lower().removesuffix(".gz")
-    if ending.endswith(".json") and is_label_studio(path):
+    if is_label_studio(path):
         return read_label_studio(path, spelling=spelling)
-    if ending.endswith((".json", ".jsonl", ".ndjson")):
+    if path.name.lower().removesuffix(".gz").endswith((".json", ".jsonl", ".ndjson")):
         rows, _ = read_records(path)
         if all(isinstance(row.get("votes"), dict) and asked.item in row for row in rows):
             return read_long(_nested(rows, asked.item, path), item=asked.item, spelling=spelling)
