@@ -12,11 +12,11 @@ import pytest
 
 from oneof.cli.data import data
 from oneof.data.named.catalogue import NAMED, Named
-from oneof.data.named.fetch import Patience, download
+from oneof.data.named import fetch as fetching
+from oneof.data.named.fetch import download
 
 CONTENT = bytes(range(256)) * 2000
 SHA256 = hashlib.sha256(CONTENT).hexdigest()
-QUICK = Patience(attempts=3, wait=0.01, silence=5.0, total=20.0)
 
 
 class Server:
@@ -71,11 +71,15 @@ def server() -> Iterator[Server]:
     thread.join()
 
 
-def fetch(
-    server: Server, target, sha256: str | None = SHA256, patience: Patience = QUICK
-) -> list[tuple[int, int | None]]:
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch):
+    for name, value in {"ATTEMPTS": 3, "WAIT": 0.01, "SILENCE": 5.0, "TOTAL": 20.0}.items():
+        monkeypatch.setattr(fetching, name, value)
+
+
+def fetch(server: Server, target, sha256: str | None = SHA256) -> list[tuple[int, int | None]]:
     seen: list[tuple[int, int | None]] = []
-    download(server.address + "a.bin", target, sha256, lambda done, whole: seen.append((done, whole)), patience)
+    download(server.address + "a.bin", target, sha256, lambda done, whole: seen.append((done, whole)))
     return seen
 
 
@@ -165,9 +169,11 @@ def test_patience_ends_and_keeps_the_part(tmp_path, server):
     assert [path.name for path in tmp_path.iterdir()] == ["a.bin.part"]
 
 
-def test_time_is_bounded(tmp_path, server):
+def test_time_is_bounded(tmp_path, server, monkeypatch):
+    monkeypatch.setattr(fetching, "ATTEMPTS", 100)
+    monkeypatch.setattr(fetching, "TOTAL", -1.0)
     with pytest.raises(ValueError, match=r"must come whole; .*out of time"):
-        fetch(server, tmp_path / "a.bin", patience=Patience(attempts=100, wait=0.01, total=-1.0))
+        fetch(server, tmp_path / "a.bin")
 
 
 def test_a_missing_file_is_not_asked_for_again(tmp_path, server):
@@ -219,5 +225,5 @@ def test_a_part_that_is_a_link_is_refused(tmp_path):
     (tmp_path / "precious").write_text("mine")
     (tmp_path / "a.bin.part").symlink_to(tmp_path / "precious")
     with pytest.raises(ValueError, match="must be a part of a download; it is a link"):
-        download("http://127.0.0.1:9/a.bin", tmp_path / "a.bin", None, lambda *_: None, Patience(attempts=1))
+        download("http://127.0.0.1:9/a.bin", tmp_path / "a.bin", None, lambda *_: None)
     assert (tmp_path / "precious").read_text() == "mine"

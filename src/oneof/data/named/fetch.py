@@ -7,24 +7,17 @@ import urllib.error
 import urllib.request
 import zlib
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 from oneof.data.named.catalogue import find
 from oneof.data.named.verify import content_sha256
 
 _CHUNK = 1 << 16
+ATTEMPTS = 5  # in a row that bring nothing
+WAIT = 1.0  # seconds before the second attempt, doubled each time
+SILENCE = 30.0  # seconds without a byte
+TOTAL = 3600.0  # seconds for one file
 Progress = Callable[[int, int | None], None]  # bytes so far, bytes in all
-
-
-@dataclass(frozen=True)
-class Patience:
-    """How long a broken transfer is tried again."""
-
-    attempts: int = 5  # in a row that bring nothing
-    wait: float = 1.0  # seconds before the second attempt, doubled each time
-    silence: float = 30.0  # seconds without a byte
-    total: float = 3600.0  # seconds for one file
 
 
 def get(name: str, folder: Path, progress: Callable[[str], Progress]) -> list[Path]:
@@ -38,17 +31,17 @@ def get(name: str, folder: Path, progress: Callable[[str], Progress]) -> list[Pa
     absent = [file for file in named.files if not (folder / file).is_file()]
     for file in absent:
         address = named.download + Path(file).name
-        download(address, folder / file, named.checksums.get(file), progress(file), Patience())
+        download(address, folder / file, named.checksums.get(file), progress(file))
     return [folder / file for file in absent]
 
 
-def download(address: str, target: Path, sha256: str | None, progress: Progress, patience: Patience) -> None:
+def download(address: str, target: Path, sha256: str | None, progress: Progress) -> None:
     """Bring one file to `target` by way of `target`.part; a wrong checksum removes the part and is an error."""
     part = target.with_name(target.name + ".part")
     part.parent.mkdir(parents=True, exist_ok=True)
     if part.is_symlink():
         raise ValueError(f"{part} must be a part of a download; it is a link. Delete it.")
-    _persist(address, part, progress, patience)
+    _persist(address, part, progress)
     try:
         found = sha256 and content_sha256(part, target.name)
     except (EOFError, zlib.error, gzip.BadGzipFile):
@@ -61,32 +54,32 @@ def download(address: str, target: Path, sha256: str | None, progress: Progress,
     part.replace(target)
 
 
-def _persist(address: str, part: Path, progress: Progress, patience: Patience) -> None:
-    """Try until the part is whole; an attempt that brought bytes does not count against patience."""
-    end, failures, most = time.monotonic() + patience.total, 0, _size(part)
+def _persist(address: str, part: Path, progress: Progress) -> None:
+    """Try until the part is whole; an attempt that brought bytes is not counted among ATTEMPTS."""
+    end, failures, most = time.monotonic() + TOTAL, 0, _size(part)
     while True:
         try:
-            return _attempt(address, part, progress, patience.silence, end)
+            return _attempt(address, part, progress, end)
         except (OSError, http.client.HTTPException) as error:
             if isinstance(error, urllib.error.HTTPError) and error.code < 500 and error.code not in (408, 429):
                 raise ValueError(f"{address} must be there; the server answers {error.code} {error.reason}.") from error
             failures, most = 0 if _size(part) > most else failures + 1, max(most, _size(part))
-            if failures >= patience.attempts or time.monotonic() > end:
+            if failures >= ATTEMPTS or time.monotonic() > end:
                 reason = " ".join(str(error).split()) or type(error).__name__
                 got = f"{failures} attempts in a row brought nothing ({reason})"
                 remedy = f"Run it again to go on from {_size(part)} bytes."
                 raise ValueError(f"{address} must come whole; {got}. {remedy}") from error
-            time.sleep(min(patience.wait * 2**failures, 30.0))
+            time.sleep(min(WAIT * 2**failures, 30.0))
 
 
-def _attempt(address: str, part: Path, progress: Progress, silence: float, end: float) -> None:
+def _attempt(address: str, part: Path, progress: Progress, end: float) -> None:
     """One request for what is still missing; raises OSError where it ends too soon."""
     have = _size(part)
     request = urllib.request.Request(address, headers={"Accept-Encoding": "identity"})
     if have:
         request.add_header("Range", f"bytes={have}-")
     try:
-        response = urllib.request.urlopen(request, timeout=silence)
+        response = urllib.request.urlopen(request, timeout=SILENCE)
     except urllib.error.HTTPError as error:
         if error.code == 416 and have:  # nothing beyond what we have: whole, or longer than the file
             if error.headers.get("Content-Range") == f"bytes */{have}":
