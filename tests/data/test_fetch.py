@@ -11,8 +11,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from oneof.cli.data import data
-from oneof.data.named.catalogue import NAMED, Named
 from oneof.data.named import fetch as fetching
+from oneof.data.named.catalogue import NAMED, Named
 from oneof.data.named.fetch import download
 
 CONTENT = bytes(range(256)) * 2000
