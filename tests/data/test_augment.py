@@ -9,7 +9,7 @@ from PIL import Image, ImageDraw, ImageEnhance, ImageOps
 
 from oneof.data.augment import draws
 from oneof.data.augment.colour import enhance, grey, hue
-from oneof.data.augment.geometry import Box, crop, erase, resized_crop
+from oneof.data.augment.geometry import crop, erase, resized_crop
 from oneof.data.augment.policies import OPERATIONS, RANDAUGMENT, magnitude, operate, table
 
 torch.set_num_threads(1)
@@ -160,7 +160,7 @@ def test_resized_crop_equals_pillow_within_a_level():
     b = 60
     images = pictures(b)
     box, flip = draws.box(b, SIDE, SIDE, generator()), draws.coin(b, generator(1))
-    box = Box(*(torch.cat((a, torch.tensor([whole]))) for a, whole in zip(box, (0.0, 0.0, 32.0, 32.0), strict=True)))
+    box = tuple(torch.cat((a, torch.tensor([b]))) for a, b in zip(box, (0.0, 0.0, 32.0, 32.0), strict=True))
     images, flip = torch.cat((images, images[:1])), torch.cat((flip, torch.tensor([False])))
     theirs = []
     for i, image in enumerate(images):

@@ -85,34 +85,34 @@ def test_randaugment_draws_operations_and_magnitudes_uniformly():
 
 def test_boxes_fit_and_have_the_areas_and_ratios_asked_for():
     n = 20_000
-    box = draws.box(n, 320, 320, generator())
-    assert bool(((box.top >= 0) & (box.left >= 0)).all())
-    assert bool(((box.top + box.height <= 320) & (box.left + box.width <= 320)).all())
-    area, ratio = (box.height * box.width).numpy() / 320**2, (box.width / box.height).numpy()
+    top, left, height, width = draws.box(n, 320, 320, generator())
+    assert bool(((top >= 0) & (left >= 0)).all())
+    assert bool(((top + height <= 320) & (left + width <= 320)).all())
+    area, ratio = (height * width).numpy() / 320**2, (width / height).numpy()
     rng = np.random.default_rng(0)
     a, r = rng.uniform(0.2, 1, 10 * n), np.exp(rng.uniform(math.log(3 / 4), math.log(4 / 3), 10 * n))
     fits = (a * r <= 1) & (a / r <= 1)
     assert stats.ks_2samp(area, a[fits]).pvalue > 0.01
     assert stats.ks_2samp(ratio, r[fits]).pvalue > 0.01
-    room = (320 - box.height).numpy()
-    assert stats.kstest(box.top.numpy()[room > 100] / room[room > 100], "uniform").statistic < 0.02
+    room = (320 - height).numpy()
+    assert stats.kstest(top.numpy()[room > 100] / room[room > 100], "uniform").statistic < 0.02
 
 
 def test_jitter_is_drawn_with_its_probability_order_and_ranges():
     n = 30_000
-    drawn = draws.jitter(n, generator())
-    on = drawn.on.numpy()
+    drawn, kinds, every, hue = draws.jitter(n, generator())
+    on = drawn.numpy()
     assert on.mean() == pytest.approx(0.8, abs=0.01)
-    assert bool((drawn.kinds.sort(0).values == torch.arange(3)[:, None]).all())
-    orders = (drawn.kinds * torch.tensor([[9], [3], [1]])).sum(0).unique(return_counts=True)[1]
+    assert bool((kinds.sort(0).values == torch.arange(3)[:, None]).all())
+    orders = (kinds * torch.tensor([[9], [3], [1]])).sum(0).unique(return_counts=True)[1]
     assert len(orders) == 6
     assert stats.chisquare(orders.numpy()).pvalue > 0.01
-    for factors in drawn.factors.numpy():
+    for factors in every.numpy():
         assert stats.kstest(factors[on], stats.uniform(0.6, 0.8).cdf).pvalue > 0.01
         assert (factors[~on] == 1).all()
-    turns = (drawn.hue + 128) % 256 - 128
+    turns = (hue + 128) % 256 - 128
     assert (turns.min(), turns.max()) == (-25, 25)
-    assert not drawn.hue[~drawn.on].any()
+    assert not hue[~drawn].any()
 
 
 # ------------------------------------------------------------------------------------------------------------- the views

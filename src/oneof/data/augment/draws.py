@@ -4,7 +4,6 @@ Everything is made on the generator's device with fixed shapes; nothing is copie
 """
 
 import math
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -12,20 +11,10 @@ from torch import Tensor
 from oneof.data.augment.geometry import Box
 
 TRIES = 10  # boxes drawn per image; the first that fits is taken
-
-
 Shift = tuple[Tensor, Tensor, Tensor]  # flip, top and left of geometry.crop, [b] each
 Span = tuple[Tensor, Tensor]  # the first row or column of a hole, and the one after its last, [b] each
 Hole = tuple[Span, Span]  # its rows and columns
-
-
-class Jitter(NamedTuple):
-    """Brightness (0), contrast (1) and saturation (2) in the order of `kinds` with their `factors` [3, b], then hue."""
-
-    on: Tensor  # [b]; where not, the factors are 1 and the hue stays
-    kinds: Tensor
-    factors: Tensor
-    hue: Tensor  # [b], in 1/256 of the circle
+Jitter = tuple[Tensor, Tensor, Tensor, Tensor]  # see `jitter`
 
 
 def coin(b: int, generator: torch.Generator, p: float = 0.5) -> Tensor:
@@ -66,11 +55,15 @@ def box(b: int, h: int, w: int, generator: torch.Generator, smallest: float = 0.
     first = ((height <= h) & (width <= w)).int().argmax(0, keepdim=True)
     height, width = (side.gather(0, first)[0].clamp(max=n) for side, n in ((height, h), (width, w)))
     top, left = ((n - side + 1) * u[0] for n, side, u in ((h, height, corner[0]), (w, width, corner[1])))
-    return Box(top.floor(), left.floor(), height, width)
+    return top.floor(), left.floor(), height, width
 
 
 def jitter(b: int, generator: torch.Generator, p: float = 0.8, strength: float = 0.4, hue: float = 0.1) -> Jitter:
-    """Factors uniform in 1 ± strength and a turn of the hue uniform in ± hue, with probability p."""
+    """Factors uniform in 1 ± strength and a turn of the hue uniform in ± hue, with probability p.
+
+    Whether there is one [b]; brightness (0), contrast (1) and saturation (2) in their order [3, b]; the factors of these [3, b],
+    1 where there is none; the turn of the hue [b] in 1/256 of the circle, 0 where there is none.
+    """
     # Brightness, contrast and saturation come in a random order per image. Hue comes last always: it is the one that needs
     # another colour space, and in a random place every image would pay for it three times more.
     device = generator.device
@@ -80,4 +73,4 @@ def jitter(b: int, generator: torch.Generator, p: float = 0.8, strength: float =
     second = (first + 1 + order // 3) % 3
     kinds = torch.stack((first, second, 3 - first - second))
     u = (2 * torch.rand((4, b), generator=generator, device=device) - 1) * on
-    return Jitter(on, kinds, 1 + strength * u[:3], (u[3] * hue * 255).trunc() % 256)
+    return on, kinds, 1 + strength * u[:3], (u[3] * hue * 255).trunc() % 256

@@ -5,13 +5,13 @@ so that every shape is fixed and nothing waits for the device.
 """
 
 import math
-from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 FIXED = 16  # Pillow's nearest-neighbour maps have this many binary places
+Box = tuple[Tensor, Tensor, Tensor, Tensor]  # top, left, height and width of a rectangle per image, in pixels, [b] each
 
 
 def crop(images: Tensor, flip: Tensor, top: Tensor, left: Tensor, pad: int) -> Tensor:
@@ -43,25 +43,16 @@ def fixed_point(matrix: tuple[float, float, float, float, float, float]) -> tupl
     return xx, xy, x, yx, yy, y
 
 
-class Box(NamedTuple):
-    """A rectangle per image, in pixels, [b] each."""
-
-    top: Tensor
-    left: Tensor
-    height: Tensor
-    width: Tensor
-
-
 def resized_crop(images: Tensor, box: Box, flip: Tensor) -> Tensor:
     """Cut `box` out of every image, stretch it to the original size (bilinear), and mirror where `flip` [b]."""
     # A box never exceeds the image, so nothing shrinks and anti-aliasing has no part. Columns first, then rows, rounded
     # to grey levels after each, as Pillow does.
-    h, w = images.shape[-2:]
+    (top, left, height, width), (h, w) = box, images.shape[-2:]
     column = torch.arange(w, device=images.device)
     column = torch.where(flip[:, None], w - 1 - column, column)
     row = torch.arange(h, device=images.device).expand(len(images), h)
-    wide = _stretch(images.float(), column, box.left, box.width, -1)
-    return _stretch(wide, row, box.top, box.height, -2).to(torch.uint8)
+    wide = _stretch(images.float(), column, left, width, -1)
+    return _stretch(wide, row, top, height, -2).to(torch.uint8)
 
 
 def _stretch(pixels: Tensor, position: Tensor, start: Tensor, length: Tensor, axis: int) -> Tensor:

@@ -76,11 +76,11 @@ class Query:
         return box, flip, draws.jitter(b, generator), draws.coin(b, generator, 0.2)
 
     def apply(self, images: Tensor, draw: tuple[Any, ...]) -> Tensor:
-        box, flip, jitter, greyed = draw
+        box, flip, (on, kinds, factors, turn), greyed = draw
         images = resized_crop(images, box, flip)
-        for kind, factor in zip(jitter.kinds.unbind(), jitter.factors.unbind(), strict=True):
+        for kind, factor in zip(kinds.unbind(), factors.unbind(), strict=True):
             images = enhance(images, kind, factor)
-        images = torch.where(jitter.on[:, None, None, None], hue(images, jitter.hue), images)
+        images = torch.where(on[:, None, None, None], hue(images, turn), images)
         return torch.where(greyed[:, None, None, None], grey(images.float()).to(torch.uint8), images)
 
 
@@ -114,8 +114,7 @@ class Part(NamedTuple):
 def _cut(draw: Any, at: Tensor) -> Any:
     """A view's draws of the images at these places; images are the last axis of all that is drawn."""
     if isinstance(draw, tuple):
-        cut = [_cut(one, at) for one in draw]
-        return type(draw)(*cut) if hasattr(draw, "_fields") else tuple(cut)
+        return tuple(_cut(one, at) for one in draw)
     return None if draw is None else draw[..., at]
 
 
