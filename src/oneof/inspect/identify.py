@@ -93,16 +93,14 @@ def identify(candidates: Candidates) -> Identity:
     """
     together, names = _together(candidates.mask), candidates.classes.tolist()
     held = together.diagonal()
-    # Does every set with label j hold k too, [c, c]? Only for labels that occur, and never of a label with itself.
-    implies = (together == held[:, None]) & (held[:, None] > 0) & ~np.eye(len(held), dtype=bool)
+    asked = (held[:, None] > 0) & ~np.eye(len(held), dtype=bool)  # of labels that occur, never of a label with itself
+    implies = (together == held[:, None]) & asked  # does every set with label j hold k too, [c, c]?
     same = implies & implies.T  # an equivalence, so a group is the row of its first label
     firsts = [j for j in np.flatnonzero(same.any(1)).tolist() if not same[j, :j].any()]
     groups = tuple(tuple(names[k] for k in [j, *np.flatnonzero(same[j]).tolist()]) for j in firsts)
     pairs = np.argwhere(implies & ~implies.T).tolist()
     one_sided = sorted((OneSided(names[j], names[k], int(held[j])) for j, k in pairs), key=lambda pair: -pair.sets)
-    probability = np.where(
-        (held[:, None] > 0) & ~np.eye(len(held), dtype=bool), together / np.maximum(held, 1)[:, None], -1
-    )
+    probability = np.where(asked, together / np.maximum(held, 1)[:, None], -1)
     best = np.argwhere(probability == probability.max())
     j, k = best[held[best[:, 0]].argmax()].tolist()
     ambiguity = Ambiguity(float(probability[j, k]), names[j], names[k]) if (held > 0).sum() > 1 else None

@@ -37,11 +37,8 @@ def read_arrays(
         candidates = read(rows, classes=None if classes is None else classes.ravel().tolist(), empty=empty)
     except (ValueError, TypeError) as error:
         raise type(error)(f"{of_sets}: {error}") from error
-    return (
-        x,
-        candidates,
-        None if labels is None else _true_labels(labels.tolist(), candidates, sets.ndim == 2, of_labels),
-    )
+    known = None if labels is None else _true_labels(labels.tolist(), candidates, sets.ndim == 2, of_labels)
+    return x, candidates, known
 
 
 def _npz(path: Path) -> dict[str, NDArray[Any]]:
