@@ -129,12 +129,11 @@ def days(values: pa.Array, where: str, first_row: int) -> pa.Array:
 
 def wrong_cell(source: Source, names: list[str]) -> tuple[str, int, Any] | None:
     """Column, row and value of the first cell in these columns that is no number."""
-    cells = (
-        (name, row, cell)
-        for name, first, values in source.pieces([], names)
-        for row, cell in enumerate(values.to_pylist(), first)
-    )
-    return next((found for found in cells if not is_number(found[2])), None)
+    for name, first, values in source.pieces([], names):
+        for row, cell in enumerate(values.to_pylist(), first):
+            if not is_number(cell):
+                return name, row, cell
+    return None
 
 
 def stray_cell(source: Source, name: str) -> str | None:
