@@ -13,7 +13,7 @@ from sklearn.neighbors import KNeighborsClassifier
 from oneof.data.synthetic import mixture
 from oneof.selection.forest import flat, joined
 from oneof.selection.learners import Lesson, Trees, grow_trees, teach_own
-from oneof.selection.shares import believed, shares
+from oneof.selection.shares import believed, clearly_better, shares
 from oneof.selection.space import checked_learners
 
 DATA = mixture(n=300, d=3, c=4, separation=6.0, seed=0)
@@ -170,3 +170,15 @@ def test_messages(learners, message):
 
 def test_one_learner_may_be_named_alone():
     assert checked_learners("trees") == ("trees",)
+
+
+def test_a_learner_is_clearly_better_only_beyond_the_error_of_the_difference():
+    """Ten wrong rows against none are no chance; ten against twelve others are."""
+    sets = np.tile([True, False], (100, 1))
+    right = np.tile([0.9, 0.1], (100, 1))
+    ten_wrong, twelve_wrong = right.copy(), right.copy()
+    ten_wrong[:10], twelve_wrong[10:22] = [0.1, 0.9], [0.1, 0.9]
+    assert clearly_better(right, ten_wrong, sets, "both")
+    assert not clearly_better(ten_wrong, twelve_wrong, sets, "both")
+    assert not clearly_better(ten_wrong, right, sets, "covering")
+    assert not clearly_better(right, right, sets, "both")

@@ -164,8 +164,11 @@ def _ask_strangers(
     some = np.sort(drawn_rows(n)[: max(min(_JUDGED, _CELLS // c), SAMPLE)])
     mask = examples.candidates.mask[some]
     strangers = ask_strangers((examples.plain if examples.encoding.pixels else seen)[some], mask)
-    if found.regression and asked.prior is None and (sharpness := sharpness_as_given(strangers, mask)):
-        found = regression_as_given(found, examples.x, sets, asked, sharpness)
+    believed = ~(sets[some] & ~mask).any(1)  # a set that misses the truth is unlikely by whoever is right
+    if found.regression and asked.prior is None and believed.any():
+        resolved, given = (said[believed] for said in strangers)
+        if sharpness := sharpness_as_given((resolved, given), mask[believed]):
+            found = regression_as_given(found, examples.x, sets, asked, sharpness)
     return found, some, strangers[0]
 
 

@@ -4,15 +4,13 @@ from itertools import compress
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
-from oneof.metrics import criteria, with_means
 from oneof.runs.labels import Mask, Opinions, ask_networks, heard_once, join_opinions, trained_rows
 from oneof.runs.model import Model
 from oneof.selection.learners import Lesson, Taught, grow_trees, teach_own
 from oneof.selection.search import Found
-from oneof.selection.shares import believed, shares
+from oneof.selection.shares import believed, clearly_better, shares
 from oneof.selection.trying import Search
 from oneof.storage.rows import Row
 from oneof.training.state import Fit
@@ -69,17 +67,13 @@ def _shares(heard: list[Opinions], rows: Rows, asked: Search) -> NDArray[np.floa
 
 
 def _of_best_kind(model: Model, parts: list[Opinions], sets: Mask, rule: str) -> list[int]:
-    """The members that are linear, or those that are not, whichever held-out sets prefer: together the worse would spoil the better."""
-    scores: dict[bool, float] = {}
-    for linear in {member.is_linear for member in model.members}:
-        said = [part for part, member in zip(parts, model.members, strict=True) if member.is_linear == linear]
-        rows = np.all([part.held_out for part in said], axis=0)
-        if rows.any():
-            logs = torch.from_numpy(np.log(np.mean([part.mean[rows] for part in said], axis=0) + 1e-9))
-            by_sets = criteria(logs, torch.from_numpy(sets[rows]))
-            scores[linear] = with_means({name: one.item() for name, one in by_sets.items()})[rule]
-    best = max(scores, key=lambda linear: scores[linear]) if scores else False
-    return [i for i, member in enumerate(model.members) if not scores or member.is_linear == best]
+    """The members that are not linear, or those that are where they are clearly better: together the worse would spoil the better."""
+    linear = np.array([member.is_linear for member in model.members])
+    rows = np.all([part.held_out for part in parts], axis=0) if parts else np.zeros(0, dtype=bool)
+    if linear.all() or not linear.any() or not rows.any():
+        return list(range(len(parts)))
+    straight, bent = (np.mean([one.mean[rows] for one in compress(parts, kind)], axis=0) for kind in (linear, ~linear))
+    return [int(i) for i in np.flatnonzero(linear == clearly_better(straight, bent, sets[rows], rule))]
 
 
 def _teach_others(

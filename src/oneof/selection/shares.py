@@ -4,7 +4,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+
+from oneof.metrics import MEANS, criteria
 
 Floats = NDArray[np.floating[Any]]
 Mask = NDArray[np.bool_]
@@ -40,6 +43,16 @@ def shares(left_out: Sequence[Floats], mask: Mask, prior: Floats | None = None) 
     found = np.zeros(len(kept))
     found[kept] = (_mixed(inside[:, kept], PSEUDO) + 1 / kept.sum()) / 2
     return found
+
+
+def clearly_better(one: Floats, other: Floats, mask: Mask, rule: str) -> bool:
+    """Do sets [n, c] prefer probabilities [n, c] to others by a rule of the search, and by more than the standard error of the difference?"""
+    logs = torch.from_numpy(np.log(np.stack([one, other]) + 1e-9))
+    sets = torch.from_numpy(mask).expand(2, -1, -1)
+    scores = criteria(logs[:, :, None], sets[:, :, None])  # of each row by itself: [2, n]
+    ours, others = np.mean([scores[name].numpy() for name in MEANS.get(rule, (rule,))], axis=0)
+    gap = ours - others
+    return bool(gap.mean() > gap.std() / len(gap) ** 0.5)
 
 
 def _mixed(inside: Floats, alike: int) -> Floats:
