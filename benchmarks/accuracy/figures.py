@@ -1,15 +1,16 @@
-"""The paper's figures, ours: purified region and sensitivity on Lost (seeds 0-9), warm-up and ranks from the rows of the tables.
+"""The paper's figures, ours: purified region and sensitivity on Lost, accuracy by the size of the sets on digits (seeds 0-9); warm-up and ranks from the rows of the tables.
 
     python benchmarks/accuracy/figures.py --data-dir DIR            # trains what has no rows yet, then draws everything to docs/figures/
     python benchmarks/accuracy/figures.py --draw                    # draws from rows only
 
-Sensitivity on CIFAR-10, which the paper also shows, waits for GPU hours.
+Sensitivity on CIFAR-10, which the paper also shows, is drawn by `image_figures.py`.
 """
 
 from __future__ import annotations
 
 import argparse
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -25,7 +26,7 @@ from oneof.data.synthetic import mixture
 from oneof.methods import CC, Proden
 from oneof.metrics import purified_region
 from oneof.networks import MLP, Linear
-from oneof.paper import tables
+from oneof.paper import ablation, tables
 from oneof.paper.experiments import LATE, PRINTED, TABLES, TABULAR
 from oneof.paper.obtain import split
 from oneof.paper.printed import printed
@@ -51,6 +52,15 @@ RATIO = {
     "theta": (1e-4, 1e-3, 3e-3, 1e-2, 3e-2, 0.1, 0.3),
     "inc": (1e-3, 1e-2, 0.03, 0.1, 0.3, 0.6, 1.0),
 }
+RATES = (
+    0.05,
+    0.1,
+    0.2,
+    0.4,
+    0.6,
+    0.8,
+    0.95,
+)  # of the wrong label that a classifier likes best; more labels come with it
 VARIED = {"margin": (LATE, MARGIN), "ratio": (PopRatio(warm_up=80, theta=1e-2, inc=0.3), RATIO)}  # one number at a time
 
 
@@ -99,6 +109,22 @@ def _accuracies(data: Any, rules: list[Purify | None], rule: str, name: str) -> 
         }
         for t, purify, a in zip(trials, [p for p in rules for _ in SEEDS], accuracy, strict=True)
     ]
+
+
+# ------------------------------------------------------------------------------------------------------- size of the sets
+
+
+def sizes(found: list[Row]) -> Iterator[list[Row]]:
+    """Each system of the ablation on digits with sets from small to large, where it has no rows: is POP's advantage stable, as the paper says?"""
+    done = {(row["rate"], row["system"]) for row in found if row["figure"] == "sizes"}
+    for rate in RATES:
+        systems = [one for one in ablation.SYSTEMS if (rate, one.title) not in done]
+        data = ablation.digits(SEEDS, rate=rate) if systems else None
+        for system in systems:
+            about = {"figure": "sizes", "dataset": "digits", "rate": rate, "system": system.title}
+            kept = ("seed", "accuracy", "set_size_before", "true_labels_removed", "seconds")
+            rows = ablation.run(data, system, ablation.TRAINING, show=False)[1]
+            yield [about | {name: row[name] for name in kept} | origin("cpu") for row in rows]
 
 
 # ----------------------------------------------------------------------------------------------------------------- region
@@ -157,8 +183,19 @@ def draw(rows: list[Row], table_rows: list[Row], folder: Path) -> None:
             own = [[row["accuracy"] for row in varied if row["rule"] == rule and row["name"] == name and row["value"] == value] for value in values]  # fmt: skip
             shown[name] = (values, np.array(own), getattr(usual, name))
         drawing.save(drawing.draw_sensitivity(shown, without), folder / f"sensitivity-{rule}")
+    draw_sizes([row for row in rows if row["figure"] == "sizes"], folder)
     draw_warm_up(table_rows, folder)
     draw_ranks(table_rows, folder)
+
+
+def draw_sizes(rows: list[Row], folder: Path) -> None:
+    lines = {}
+    for system in (one.title for one in ablation.SYSTEMS):
+        own = [[r for r in rows if (r["system"], r["rate"]) == (system, rate)] for rate in RATES]
+        given = [[r for r in rows if (r["system"], r["rate"]) == ("PRODEN", rate)] for rate in RATES]
+        at = [float(np.mean([r["set_size_before"] for r in one])) for one in given]
+        lines[system] = (at, np.array([[r["accuracy"] for r in one] for one in own]))
+    drawing.save(drawing.draw_sizes(lines), folder / "set-size")
 
 
 def draw_warm_up(rows: list[Row], folder: Path) -> None:
@@ -200,6 +237,8 @@ def main() -> None:
     for name, make in (("sensitivity", sensitivity), ("region", region)):
         if not given.draw and not any(row["figure"] == name for row in found):
             append(given.rows, make(given.data_dir))
+    for rows in () if given.draw else sizes(found):
+        append(given.rows, rows)
     draw(read(given.rows), read(given.tables), given.out)
 
 

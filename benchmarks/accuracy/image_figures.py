@@ -1,4 +1,4 @@
-"""The pictures of docs/findings.md from the rows on images: accuracy by difficulty, gain by true labels lost, seconds by system.
+"""The pictures of docs/findings.md from the rows on images: accuracy by difficulty, gain by true labels lost, sensitivity to POP's numbers, seconds by system.
 
 python benchmarks/accuracy/image_figures.py
 """
@@ -11,10 +11,10 @@ from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
-from drawing import save
+from drawing import draw_sensitivity, save
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from on_images.plans import CHOSEN, bases_of
+from on_images.plans import CHOSEN, SCHEDULES, SENSITIVE, bases_of
 from on_images.report import reported
 
 from oneof.data.named.catalogue import NAMED
@@ -69,6 +69,18 @@ def by_loss_of_truth(rows: list[Row]) -> Figure:
         _plain(axis)
     axes[0].set_ylabel("accuracy against PRODEN, points")
     return _with_legend(figure, axes, 4)
+
+
+def by_threshold(rows: list[Row]) -> Figure:
+    """The paper's sensitivity figure on CIFAR-10: POP's first and last threshold, one seed."""
+    found = {r["variant"]: r["accuracy"] for r in rows if r["plan"] == "sensitivity"}
+    usual, shown = SCHEDULES["last"], {}
+    for title, prefix, name in (("first threshold", "first", "first"), ("last threshold", "end", "last")):
+        tried = {"last": usual} | {variant: one for variant, one in SENSITIVE.items() if variant.startswith(prefix)}
+        points = sorted((getattr(one, name), found[variant]) for variant, one in tried.items())
+        values, accuracies = zip(*points, strict=True)
+        shown[title] = (values, np.array(accuracies)[:, None], getattr(usual, name))
+    return draw_sensitivity(shown, found[""])
 
 
 def by_seconds(rows: list[Row]) -> Figure:
@@ -127,6 +139,7 @@ def _with_legend(figure: Figure, axes: np.ndarray, columns: int) -> Figure:
 def draw(rows: list[Row], folder: Path) -> None:
     save(by_difficulty(reported(rows)), folder / "images-difficulty")
     save(by_loss_of_truth(rows), folder / "images-gain")
+    save(by_threshold(rows), folder / "images-sensitivity")
     save(by_seconds(rows), folder / "images-seconds")
 
 

@@ -1,7 +1,7 @@
 """The default estimator against the world: Lost, BirdSong and MSRCv2, 80/20 split per seed, no true label used but to report.
 
     python benchmarks/accuracy/realworld.py --seeds 0-9 --data-dir DIR       # to develop on
-    python benchmarks/accuracy/realworld.py --seeds 180-189 --data-dir DIR --jobs 16   # to report; look once
+    python benchmarks/accuracy/realworld.py --seeds 300-309 --data-dir DIR --jobs 9   # to report; look once
 
 Runs `PartialLabelClassifier()` first, then with each ingredient taken out on the first three seeds; writes a row per seed as it
 goes and runs only what is missing. Prints Markdown beside the public figures. With --grouped whole runs of equal consecutive sets,

@@ -50,10 +50,12 @@ def test_ranks_are_joined_where_they_cannot_be_told_apart():
         "region",
         "sensitivity-margin",
         "sensitivity-ratio",
+        "set-size",
         "warm-up",
         "ranks",
         "images-difficulty",
         "images-gain",
+        "images-sensitivity",
         "images-seconds",
     ],
 )

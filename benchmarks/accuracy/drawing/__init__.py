@@ -72,7 +72,8 @@ def draw_sensitivity(panels: Mapping[str, tuple[Sequence[float], Numbers, float]
     figure, axes = plt.subplots(1, len(panels), figsize=(3.4 * len(panels), 3.4), layout="constrained", sharey=True)
     for axis, (name, (values, accuracies, usual)) in zip(axes, panels.items(), strict=True):
         mean = 100 * accuracies.mean(1)
-        error = 100 * accuracies.std(1, ddof=1) / np.sqrt(accuracies.shape[1])
+        seeds = accuracies.shape[1]
+        error = 100 * accuracies.std(1, ddof=1) / np.sqrt(seeds) if seeds > 1 else None
         axis.errorbar(range(len(values)), mean, error, marker="o", markersize=4, color=COLOURS[0], capsize=2)
         axis.axhline(100 * baseline, linestyle="--", color=COLOURS[4], label="without POP")
         if usual in values:
@@ -81,8 +82,23 @@ def draw_sensitivity(panels: Mapping[str, tuple[Sequence[float], Numbers, float]
         axis.set_xticks(range(len(values)), [f"{value:g}" for value in values], rotation=45)
         axis.set(title=name)
         _plain(axis)
-    axes[0].set_ylabel("test accuracy, % (standard error)")
+    axes[0].set_ylabel("test accuracy, %" + (" (standard error)" if error is not None else ""))
     axes[0].legend(frameon=False)
+    return figure
+
+
+def draw_sizes(lines: Mapping[str, tuple[Sequence[float], Numbers]]) -> Figure:
+    """For each system the labels per set, and accuracies [sizes, seeds] with standard errors."""
+    figure, axis = plt.subplots(figsize=(6.4, 4), layout="constrained")
+    for (system, (at, accuracies)), colour in zip(lines.items(), COLOURS, strict=True):
+        error = 100 * accuracies.std(1, ddof=1) / np.sqrt(accuracies.shape[1])
+        style = "o-" if "POP" in system else "s--"
+        axis.errorbar(
+            at, 100 * accuracies.mean(1), error, fmt=style, markersize=4, color=colour, capsize=2, label=system
+        )
+    axis.set(xlabel="labels per set", ylabel="test accuracy, % (standard error)")
+    axis.legend(frameon=False)
+    _plain(axis)
     return figure
 
 
