@@ -8,7 +8,7 @@ is exchanged for the escaped name.
 import io
 import re
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import matplotlib as mpl
 from markupsafe import Markup, escape
@@ -35,14 +35,17 @@ _STYLE: dict[Any, Any] = {
 _LONGEST = 18  # characters of a label beside an axis
 
 
+class Drawing(NamedTuple):
+    """An SVG without its first tag: the page writes that, with words for those who cannot see it."""
+
+    box: Markup  # its attribute viewBox
+    inside: Markup
+
+
 def plot(
-    name: str,
-    draw: Callable[[Axes], None],
-    says: str,
-    labels: Sequence[str] = (),
-    size: tuple[float, float] = (4.6, 2.9),
-) -> Markup:
-    """The SVG that `draw` makes of its axes; `says` is read to those who cannot see it, `labels` are what `stand_in` stands for."""
+    name: str, draw: Callable[[Axes], None], labels: Sequence[str] = (), size: tuple[float, float] = (4.6, 2.9)
+) -> Drawing:
+    """What `draw` makes of its axes; `labels` are what `stand_in` stands for."""
     with mpl.rc_context(_STYLE):
         figure = Figure(figsize=size, layout="constrained")
         draw(figure.add_subplot())
@@ -56,7 +59,7 @@ def plot(
     for colour, variable in _VARIABLES.items():
         inside = inside.replace(colour, variable)
     inside = re.sub(r"@(\d+)n*@", lambda found: _name(labels[int(found[1])]), inside.strip())
-    return Markup(f'<svg {box[0] if box else ""} role="img" aria-label="{escape(says)}">{inside}')
+    return Drawing(Markup(box[0] if box else ""), Markup(inside))
 
 
 def stand_in(label: int, name: str) -> str:
