@@ -23,7 +23,7 @@ from oneof.networks import MLP
 from oneof.networks.named import network_of
 from oneof.runs.export import export_onnx, export_torch
 from oneof.runs.model import Member, Model, PictureMember
-from oneof.runs.portable import Scores, codes, normal_quantile
+from oneof.runs.portable import codes, normal_quantile, normal_scores
 from oneof.selection.learners import Lesson, Trees, grow_trees, teach_own
 from oneof.selection.search import search
 from oneof.selection.space import Space
@@ -55,7 +55,7 @@ def model(ranks: bool = True) -> Model:
 
 def test_scores_are_those_of_the_ranks():
     ranks = learn_ranks(X)
-    ours = Scores(ranks)(torch.from_numpy(X)).numpy()
+    ours = normal_scores(ranks, torch.from_numpy(X)).numpy()
     np.testing.assert_allclose(ours, ranks(X)[:, 3:], atol=1e-4)
 
 
