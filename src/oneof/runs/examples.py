@@ -16,7 +16,6 @@ from oneof.data.roles import Roles
 from oneof.data.table import Table
 from oneof.inspect import inspect_sets, inspect_table
 from oneof.inspect.advice import Finding
-from oneof.runs.folder import read_sample
 from oneof.runs.labels import Judgement, spread
 from oneof.runs.learn import Examples
 from oneof.runs.pictures import streamed
@@ -48,14 +47,6 @@ def examples_of(
     told = [f"columns beside the pictures are not learned from: {', '.join(beside)}. To use both, say --image-model NAME."] * bool(beside)  # fmt: skip
     told += [read.fault] if read.fault else []
     return Examples(read.levels, mixed.candidates, encoding, mixed.gold, mixed.groups, blank=~read.readable), told
-
-
-def with_answers(examples: Examples, path: str | None) -> Examples:
-    """The examples with the answers of a person beside the gold labels that the table has."""
-    if path is None:
-        return examples
-    said = read_sample(Path(path), examples.candidates.classes, len(examples.x))
-    return replace(examples, gold=said if examples.gold is None else np.where(said >= 0, said, examples.gold))
 
 
 def look_at(examples: Examples, mixed: Table, seed: int) -> list[str]:

@@ -18,8 +18,8 @@ from oneof.data.roles import Roles
 from oneof.data.table import read_table
 from oneof.methods import METHODS
 from oneof.purify import PURIFY
-from oneof.runs.examples import examples_of, look_at, read_voted, weigh_votes, with_answers
-from oneof.runs.folder import FACTS, Run, fingerprint, write_json
+from oneof.runs.examples import examples_of, look_at, read_voted, weigh_votes
+from oneof.runs.folder import FACTS, Run, fingerprint, read_sample, write_json
 from oneof.runs.learn import SPACE, Examples, learn, write_learned
 from oneof.runs.pictures import BY_SIZE, OnPictures
 from oneof.runs.review.decisions import Log
@@ -147,7 +147,8 @@ def _make_ready(
         raise ValueError(f"{file} must not change while it is read; it did. Repeat the command.")
     check_rows(len(mixed.columns), processes)
     examples, remarks = examples_of(mixed, folder_of(file), cache, out / "checkpoint" / PIXELS, stream)
-    examples = with_answers(examples, task.answers)
+    if task.answers is not None:
+        examples = replace(examples, gold=read_sample(Path(task.answers), examples.candidates, examples.gold))
     if again is None:
         warnings = look_at(examples, mixed, task.seed) + remarks + (voted.remarks if voted else [])
         for text in warnings:
