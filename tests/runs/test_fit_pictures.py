@@ -25,7 +25,7 @@ from oneof.data.roles import Roles
 from oneof.purify import Pop
 from oneof.runs import fit_table as fitting
 from oneof.runs.examples import examples_of
-from oneof.runs.export import export_onnx
+from oneof.runs.export import export_model
 from oneof.runs.fit_table import How, Task, fit_again, fit_table
 from oneof.runs.folder import Run
 from oneof.runs.learn import SPACE
@@ -201,7 +201,7 @@ def test_the_page_shows_pictures_and_the_review_too(run: Run) -> None:
 def test_the_exported_graph_says_the_same(run: Run, tmp_path: Path) -> None:
     pytest.importorskip("onnx")
     pytest.importorskip("onnxruntime")
-    assert export_onnx(run.model, tmp_path / "model.onnx") < 1e-4
+    assert export_model(run.model, tmp_path / "model.onnx") < 1e-4
 
 
 def test_label_studio_opens_no_file_for_others(run: Run) -> None:
