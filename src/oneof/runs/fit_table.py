@@ -140,8 +140,8 @@ def _make_ready(
     if _is_finished(out, asked):
         how.say(f"{out} is finished already; nothing to do.")
         return None
-    voted = None if task.votes is None else read_voted(file, task.votes)
-    mixed = read_table(file, task.roles) if voted is None else read_table(voted.source, voted.roles(task.roles))
+    voted = None if task.votes is None else read_voted(file, task.votes, task.roles)
+    mixed = read_table(file, task.roles) if voted is None else read_table(voted.source, voted.roles)
     if fingerprint(file) != asked["data"]:
         raise ValueError(f"{file} must not change while it is read; it did. Repeat the command.")
     check_rows(len(mixed.columns), how.processes or 1)
