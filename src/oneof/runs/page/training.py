@@ -101,8 +101,6 @@ def _plain(value: Any) -> str:
         return ""
     if isinstance(value, float):
         return f"{value:.4g}"
-    if isinstance(value, Mapping):
-        return ", ".join(f"{name} {_plain(inner)}" for name, inner in value.items())
     if isinstance(value, list | tuple):
         return "(" + ", ".join(map(_plain, value)) + ")"
     return str(value)
