@@ -109,7 +109,7 @@ def _write_tables(digits: Digits, out: Path) -> None:
 
 
 def _show(digits: Digits, out: Path) -> None:
-    """How often labels are right, and what is learned from them, of new digits.
+    """Print how often labels are right, and how often what learned from them is right about new digits.
 
     What one would do without this package is followed by logistic regression; last, what that learns from the truth.
     """
