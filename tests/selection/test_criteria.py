@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from html import unescape
+
 import numpy as np
 import pytest
 import torch
@@ -16,7 +18,7 @@ from oneof.paper.experiments import TABLES, Protocol
 from oneof.paper.obtain import Cell, obtain
 from oneof.paper.results import rows_of
 from oneof.runs.learn import training_record
-from oneof.runs.page.training import draw_training
+from oneof.runs.page import render_page
 from oneof.selection.search import search
 from oneof.selection.space import Space
 from oneof.selection.trying import Search
@@ -92,9 +94,9 @@ def test_the_page_shows_every_criterion(tmp_path, monkeypatch):
 
     monkeypatch.setitem(CRITERIA, "loss", Criterion("loss", doubt, "what it paid"))  # a column that the folder has
     run = Run.open(write_run(tmp_path / "run"))
-    estimates = draw_training(run.training).panels[0]
-    assert "Solid, covering: its label lies in the row's set." in estimates.caption
-    assert "Dotted, loss: what it paid." in estimates.caption
+    page = unescape(render_page(run.facts, run.purified, run.training, run.rows))
+    assert "Solid, covering: its label lies in the row's set. " in page
+    assert "Dotted, loss: what it paid. " in page
 
 
 def test_both_is_the_mean_of_two_whatever_else_there_is():

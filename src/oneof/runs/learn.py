@@ -23,11 +23,11 @@ from oneof.purify import Purify
 from oneof.runs import labels
 from oneof.runs.accuracy import ENOUGH, SAMPLE, Claim, Judged, claim, drawn_rows, random_sample
 from oneof.runs.calibrate import calibrate
-from oneof.runs.explain import Floats, find_evidence
 from oneof.runs.folder import FACTS, PURIFIED, ROWS, TRAINING, write_json, write_sample
 from oneof.runs.learner_weights import Rows, weigh_learners
 from oneof.runs.model import Model, member_of
 from oneof.runs.pictures import BY_SIZE, OnPictures, train_on_pictures
+from oneof.runs.review.order import Floats, find_evidence
 from oneof.runs.stored_model import FORMAT, save_model
 from oneof.selection.leave_one_out import Kernel, Opinion, ask_strangers
 from oneof.selection.missing_truth import disbelieved
