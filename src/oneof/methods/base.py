@@ -14,6 +14,16 @@ Each method knows which of these it made in `init`, so its own signatures may sa
 """
 
 
+def parts(memory: Memory) -> tuple[Any, ...]:
+    """What memory is made of: one table, several, or none."""
+    return memory if isinstance(memory, tuple) else (memory,)
+
+
+def each(change: Callable[[Any], Any], memory: Memory) -> Memory:
+    """Memory, in its form, after a change to every part."""
+    return tuple(map(change, memory)) if isinstance(memory, tuple) else change(memory)
+
+
 class Batch(NamedTuple):
     """The rows of one step, for t trials."""
 

@@ -18,6 +18,7 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 from oneof.data.on_disk import RowsOnDisk
+from oneof.methods.base import parts
 from oneof.storage.files import written_beside
 from oneof.storage.settings import first_difference
 from oneof.training.device import global_generator
@@ -25,7 +26,6 @@ from oneof.training.packed import Stored
 from oneof.training.problem import Problem
 from oneof.training.processes import Crew
 from oneof.training.state import Best, Record, State
-from oneof.training.tables import parts
 from oneof.training.trials import Trial
 from oneof.version import __version__
 

@@ -133,7 +133,11 @@ class Replay:
             return self._replay(key, inputs)
         if self.calls.setdefault(key, 0) < self.warm_up:
             self.calls[key] += 1
-            return self._beside(function, inputs)
+            beside = Beside(torch.device("cuda"))  # as what will be captured must have been warmed up
+            with beside:
+                result = function(*inputs)
+            beside.join()
+            return result
         self._capture(key, function, inputs)
         return self._replay(key, inputs)
 
@@ -144,15 +148,6 @@ class Replay:
                 place.copy_(value)
                 self.copied[key, i] = value
         graph.replay()
-        return result
-
-    def _beside(self, function: Callable[..., Any], inputs: tuple[Tensor, ...]) -> Any:
-        """On a side stream, as what will be captured must have been warmed up."""
-        stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
-        stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(stream):
-            result = function(*inputs)
-        torch.cuda.current_stream().wait_stream(stream)
         return result
 
     def _capture(self, key: Hashable, function: Callable[..., Any], inputs: tuple[Tensor, ...]) -> None:

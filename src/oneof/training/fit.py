@@ -147,7 +147,8 @@ def _fit(x: Any, candidates: Any, asked: Request, crew: Crew) -> Fit:
     def fit_one(number: int) -> Fit:
         some, start = stacks[number], sum(map(len, stacks[:number]))
         rest = (method, asked.purify, asked.training, views, asked.labels, place, packed, asked.prior)
-        problem = pose(features, sets.of_trials(start, start + len(some)), some, *rest)
+        own = sets if sets.shape[0] == 1 else Dense(sets.values[start : start + len(some)])
+        problem = pose(features, own, some, *rest)
         team = Crew() if apart else crew
         keeper = _keeper(number, asked, problem, some, team) if asked.checkpoint else None
         which = f" ({number + 1} of {len(stacks)})" if len(stacks) > 1 else ""

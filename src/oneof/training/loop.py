@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from oneof.methods.base import Method, first
+from oneof.methods.base import Method, each, first, parts
 from oneof.metrics import accuracy, criteria
 from oneof.training.device import Replay
 from oneof.training.events import begin_purifying, event
@@ -17,7 +17,7 @@ from oneof.training.shard import over_all_processes
 from oneof.training.stack import Stack
 from oneof.training.state import Record, State
 from oneof.training.step import observe, step
-from oneof.training.tables import each, parts, positions, rows_at
+from oneof.training.tables import positions, rows_at
 
 
 def begin(problem: Problem, stack: Stack, seeds: list[int]) -> State:

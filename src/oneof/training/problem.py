@@ -15,14 +15,14 @@ from oneof.data.augment.views import Part, Plain, Views
 from oneof.data.on_disk import Features, RowsOnDisk, fitted_scaling
 from oneof.data.scaling import SCALINGS, Scaling
 from oneof.methods import Method
-from oneof.methods.base import first
+from oneof.methods.base import each, first
 from oneof.purify import Purify, stacked
 from oneof.training.checks import check_images, check_labels, check_method, check_unscaled
 from oneof.training.prior import Prior, log_prior
 from oneof.training.processes import Crew
 from oneof.training.set_input import as_tensor, read_sets
 from oneof.training.stack import Stack
-from oneof.training.tables import Dense, Table, each, positions
+from oneof.training.tables import Dense, Table, positions
 from oneof.training.trials import Training, Trial
 
 Augment = Callable[[Tensor, torch.Generator, Part | None], Tensor]

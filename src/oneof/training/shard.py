@@ -10,12 +10,12 @@ from torch.nn.functional import batch_norm
 from torch.overrides import TorchFunctionMode
 
 from oneof.data.augment.views import Part
-from oneof.methods.base import Batch, Memory, Method, Step
+from oneof.methods.base import Batch, Memory, Method, Step, each, parts
 from oneof.training.problem import Problem
 from oneof.training.processes import Crew
 from oneof.training.stack import Stack
 from oneof.training.state import State
-from oneof.training.tables import each, parts, positions, rows_at
+from oneof.training.tables import positions, rows_at
 
 
 class Portion(NamedTuple):

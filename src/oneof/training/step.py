@@ -6,13 +6,13 @@ import torch
 from torch import Tensor
 
 from oneof.methods import Batch, Step
-from oneof.methods.base import logits_of
+from oneof.methods.base import each, logits_of, parts
 from oneof.training.device import Beside
 from oneof.training.optimize import along
 from oneof.training.problem import Problem
 from oneof.training.shard import Portion, compares_rows, neighbours, portion, views_of, whole_step
 from oneof.training.state import State
-from oneof.training.tables import each, parts, rows_at
+from oneof.training.tables import rows_at
 
 
 def step(
