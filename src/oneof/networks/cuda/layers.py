@@ -39,7 +39,7 @@ def _warps(c: int) -> int:
     return 8 if c < 128 else 4
 
 
-def moments(layer: nn.BatchNorm2d, x: Tensor, kept: Tensor | None, room: Scratch) -> tuple[Tensor, Tensor]:
+def moments(room: Scratch, layer: nn.BatchNorm2d, x: Tensor, kept: Tensor | None) -> tuple[Tensor, Tensor]:
     """x (plus what was kept), and the numbers [4, c] that normalise it; the layer's running statistics move."""
     from oneof.networks.cuda import kernels
 
@@ -55,14 +55,14 @@ def moments(layer: nn.BatchNorm2d, x: Tensor, kept: Tensor | None, room: Scratch
     return summed, norm
 
 
-def settled(layer: nn.BatchNorm2d) -> Tensor:
-    """The numbers [4, c] that normalise in evaluation, from the running statistics."""
+def settled(layer: nn.BatchNorm2d, x: Tensor, kept: Tensor | None) -> tuple[Tensor, Tensor]:
+    """The same in evaluation, from the running statistics."""
     mean, var = layer.running_mean, layer.running_var
     if mean is None or var is None:
         raise AssertionError("batch normalisation of these networks keeps running statistics")
     inverse = (var + layer.eps).rsqrt()
     scale = layer.weight * inverse
-    return torch.stack((mean, inverse, scale, layer.bias - mean * scale))
+    return x if kept is None else x.add_(kept), torch.stack((mean, inverse, scale, layer.bias - mean * scale))
 
 
 def rectify(x: Tensor, norm: Tensor, frame: bool) -> Tensor:
@@ -77,7 +77,7 @@ def rectify(x: Tensor, norm: Tensor, frame: bool) -> Tensor:
 
 
 def rectify_backward(
-    x: Tensor, gradient: Tensor, norm: Tensor, kept: Tensor | None, out: Tensor, again: Tensor | None, room: Scratch
+    room: Scratch, x: Tensor, gradient: Tensor, norm: Tensor, kept: Tensor | None, out: Tensor, again: Tensor | None
 ) -> Tensor:
     """Writes to `out` (and `again`) the gradient of x from that of the rectified, plus what was kept; gives those of beta and gamma."""
     from oneof.networks.cuda import kernels
