@@ -155,7 +155,7 @@ def _fit(x: Any, candidates: Any, asked: Request, crew: Crew) -> Fit:
         title = None if crew.rank or asked.progress is None else asked.progress + which
         with own_draws(seeds := [trial.seed for trial in some], place):
             problem = problem.shared_with(team)
-            make = partial(_network, method, asked.network, shape, classes)
+            make = partial(problem.network, asked.network)
             stack = build(make, seeds, place, problem.fast, [trial.start for trial in some])
             return _fit_stack(problem, stack, seeds, asked.choose, title, keeper)
 
@@ -217,10 +217,6 @@ def _keeper(number: int, asked: Request, problem: Problem, trials: Sequence[Tria
     setting["trials"] = [{name: getattr(trial, name) for name in numbers} for trial in trials]
     folder = Path(str(asked.checkpoint)) / f"stack-{number + 1}"
     return Keeper(folder, plain_value(setting) | {"data": fingerprint(problem)}, asked.every, crew)
-
-
-def _network(method: Method, network: Network, shape: tuple[int, ...], classes: int) -> nn.Module:
-    return method.network(network(shape, classes), classes, shape)
 
 
 def _looked_at(asked: Request, shape: tuple[int, ...], classes: int, rows: set[int], place: torch.device) -> nn.Module:

@@ -60,11 +60,12 @@ class Program:
         """Features [b, width] of x [b, channels, h, w] in bfloat16."""
         if not self.ready:
             self.prepare(x.device, x.shape[3])
-        if not self.last.training:
-            return self.look(x.permute(0, 2, 3, 1).contiguous())
+        images = x.permute(0, 2, 3, 1).contiguous()
+        if not self.last.training:  # running statistics normalise, and nothing is kept
+            return layers.rectify(*self.forward(images, self.weights(images.dtype), None), frame=False).mean((1, 2))
         weights = [one.weight for one in self.convolutions]
         affine = [parameter for norm in self.norms for parameter in (norm.weight, norm.bias)]
-        return _Run.apply(self, x.permute(0, 2, 3, 1).contiguous(), *weights, *affine)  # type: ignore[no-any-return, no-untyped-call]
+        return _Run.apply(self, images, *weights, *affine)  # type: ignore[no-any-return, no-untyped-call]
 
     def prepare(self, device: torch.device, width: int) -> None:
         """What is the same in every step: room for sums, and where the weights of the kernels are found among the parameters."""
@@ -109,13 +110,8 @@ class Program:
             found += [one[:c], two, one[c:, :, 1:2, 1:2]] if block.shortcut else [one, two]
         return found
 
-    def look(self, images: Tensor) -> Tensor:
-        """The same in evaluation: running statistics normalise, and nothing is kept."""
-        x, norm = self.forward(images, self.weights(images.dtype), None)
-        return layers.rectify(x, norm, frame=False).mean((1, 2))
-
     def forward(self, images: Tensor, weights: list[Tensor], kept: list[Kept] | None) -> tuple[Tensor, Tensor]:
-        """What the last layer normalises, and the numbers for it; what a backward needs is kept, unless nothing is (None)."""
+        """What the last layer normalises, and the numbers for it; what a backward needs is kept, in evaluation (None) nothing."""
         normalise = layers.settled if kept is None else partial(layers.moments, self.room)
         x, norm = normalise(self.norms[0], layers.convolve(images, weights[0], 1), None)
         following = [*(block.norm1 for block in self.blocks[1:]), self.last]
