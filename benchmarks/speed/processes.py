@@ -228,7 +228,7 @@ def epoch(rows: int, width: int) -> None:
     one, two = ends[1], ends[2]
     apart = (one.candidates != two.candidates).sum().item()
     print(f"two against one: {seconds[1] / seconds[2]:.2f} x as fast")
-    print(f"accuracy {one.history.accuracy[-1].item():.4f} and {two.history.accuracy[-1].item():.4f}; ", end="")
+    print(f"accuracy {one.history['accuracy'][-1].item():.4f} and {two.history['accuracy'][-1].item():.4f}; ", end="")
     print(
         f"{len(one.removals.row):,} and {len(two.removals.row):,} labels removed, sets differ in {apart} of {one.candidates.numel():,} entries (float32)"
     )

@@ -261,7 +261,7 @@ def test_a_branch_is_the_run_it_would_have_been_alone(folder, tmp_path, monkeypa
         setting = {"method": run.method, "purify": run.purify, "network": network, "training": training}
         solo = fit(x, mask, trials=[own], views=seen, labels=data.labels, **setting)
         assert torch.equal(fitted.candidates, solo.candidates)
-        assert torch.equal(fitted.history.accuracy, solo.history.accuracy)
+        assert torch.equal(fitted.history["accuracy"], solo.history["accuracy"])
         for name, weight in solo.stack.weights.items():
             assert torch.equal(fitted.stack.weights[name], weight)
 

@@ -46,7 +46,7 @@ def run(**options):
 @pytest.mark.usefixtures("third")
 def test_a_new_criterion_is_measured_and_may_choose_the_epoch():
     fitted = run(choose="doubt")
-    column = fitted.history.columns["doubt"]
+    column = fitted.history["doubt"]
     assert column.shape == (6, 2)
     assert fitted.epoch.tolist() == (column.argmax(0) + 1).tolist()
     assert (fitted.epoch < 6).all()  # another epoch than the last, which accuracy would take
@@ -58,14 +58,14 @@ def test_a_new_criterion_is_measured_and_may_choose_the_epoch():
 def test_a_new_criterion_survives_a_checkpoint(tmp_path):
     once = run(choose="doubt", checkpoint=tmp_path)
     again = run(choose="doubt", checkpoint=tmp_path)
-    torch.testing.assert_close(again.history.columns["doubt"], once.history.columns["doubt"], rtol=0, atol=0)
+    torch.testing.assert_close(again.history["doubt"], once.history["doubt"], rtol=0, atol=0)
 
 
 @pytest.mark.usefixtures("third")
 def test_a_new_criterion_is_in_every_kind_of_row():
     fitted = run()
     assert rows_of(fitted, seeds=range(2), seconds=1.0)[1]["doubt"] == pytest.approx(
-        float(fitted.history.columns["doubt"][-1, 1]), abs=1e-6
+        float(fitted.history["doubt"][-1, 1]), abs=1e-6
     )
     protocol = Protocol(Linear(), Training(epochs=3, batch=20), lr=(0.01, 0.5), weight_decay=(1e-3,))
     data = Dataset("lost", DATA.x, DATA.labels, ["a", "b", "c"], MASK, None)

@@ -102,7 +102,7 @@ def obtain(
         training=protocol.training, labels=data.labels, device=device, checkpoint=checkpoint, memory=memory,
     )  # fmt: skip
     lost = true_labels_removed(fitted.candidates, torch.as_tensor(data.labels, device=fitted.rows.device)[fitted.rows])
-    history = Record.of(fitted.history.epoch, {name: one.cpu() for name, one in fitted.history.columns.items()})
+    history = {name: one.cpu() for name, one in fitted.history.items()}
     ended = time.perf_counter(), time.process_time()
     seconds = tuple((after - before) / len(trials) for before, after in zip(started, ended, strict=True))
     return _rows(cell, history, lost.tolist(), seconds, str(fitted.rows.device))
@@ -112,7 +112,7 @@ def _rows(cell: Cell, history: Record, lost: list[float], seconds: tuple[float, 
     shape = (len(cell.seeds), len(cell.protocol.grid))
     by_rule = {rule: score(history, rule) for rule in rules()}
     taken = {rule: best(scored.score.view(shape)) for rule, scored in by_rule.items()}
-    last = torch.full_like(by_rule["oracle"].epoch, history.epoch)
+    last = torch.full_like(by_rule["oracle"].epoch, len(history["loss"]))
     named = {"system": cell.system.title, "setting": cell.setting}
     spent = {"seconds": round(seconds[0], 4), "cpu_seconds": round(seconds[1], 4)}  # of one trial
     rows: list[Row] = []
@@ -121,13 +121,13 @@ def _rows(cell: Cell, history: Record, lost: list[float], seconds: tuple[float, 
             at = s * shape[1] + int(taken[rule][s])
             lr, decay, epoch = *cell.protocol.grid[at % shape[1]], int(by_rule[rule].epoch[at])
             own = {"rule": rule, "seed": seed, "lr": lr, "weight_decay": decay, "epoch": epoch}
-            own |= {name: round(float(history.columns[name][epoch - 1, at]), 6) for name in reported()}
-            own |= {"true_labels_removed": round(lost[at], 6)} if epoch == history.epoch else {}
+            own |= {name: round(float(history[name][epoch - 1, at]), 6) for name in reported()}
+            own |= {"true_labels_removed": round(lost[at], 6)} if epoch == len(history["loss"]) else {}
             rows.append({"kind": "chosen", **named, **cell.identity, **own, **spent, **origin(device)})
         row: Row = {"kind": "grid", **named, "dataset": cell.dataset, "seed": seed}
         for name, epochs in (("last", last), ("best_oracle", by_rule["oracle"].epoch)):
             at_epoch = [(int(epochs[t]), t) for t in range(s * shape[1], (s + 1) * shape[1])]
-            short = {one: [round(float(history.columns[one][e - 1, t]), 4) for e, t in at_epoch] for one in reported()}
+            short = {one: [round(float(history[one][e - 1, t]), 4) for e, t in at_epoch] for one in reported()}
             row[name] = {"epoch": [e for e, _ in at_epoch], **short}
         rows.append(row)
     return rows

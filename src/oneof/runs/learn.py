@@ -214,8 +214,8 @@ def _purified(
 
 def training_record(fits: Sequence[Fit]) -> dict[str, Any]:
     """Every column that all histories have as lists [epochs][t]; None after the last epoch of a network that had fewer."""
-    epochs = max((fitted.history.epoch for fitted in fits), default=0)
-    histories = [fitted.history.columns for fitted in fits]
+    histories = [fitted.history for fitted in fits]
+    epochs = max((len(history["loss"]) for history in histories), default=0)
     columns: dict[str, list[Any]] = {}
     for name in ("loss", "set_size", "threshold", "removed", *CRITERIA):
         if fits and all(name in history for history in histories):

@@ -27,7 +27,7 @@ class Scored(NamedTuple):
 
 def score(history: Record, rule: str) -> Scored:
     """Which epoch the rule takes of every trial of a history [epochs, t], and its score there."""
-    column = history.columns.get(rule)
+    column = history.get(rule)
     if column is None:
         raise ValueError(f"rule {rule!r} needs held-out rows (and for 'oracle' their labels); the history has none.")
     epochs, t = column.shape

@@ -151,7 +151,7 @@ def _try(rows: Prepared, settings: list[Setting], rule: str) -> tuple[list[Row],
         cases = product(enumerate(own), enumerate(splits))
         trials = [trial_of(one, (asked.seed, i, k), split) for (i, one), (k, split) in cases]
         fitted = _fit(rows, trials, hidden, None, space.trial_epochs, f"try-{number}")
-        columns = fitted.history.columns
+        columns = fitted.history
         by_sets = {name: _last(columns.get(name), len(own)) for name in CRITERIA}
         right = _last(columns.get("oracle"), len(own))
         for i, one in enumerate(own):
@@ -211,7 +211,9 @@ def _with_first_round(fitted: Fit, lead: NDArray[Any]) -> Removals | None:
     """The log of removals with those of step 1 before all others, as round 0."""
     if fitted.removals is None:
         return None
-    fell = torch.as_tensor(lead, dtype=fitted.history.loss.dtype, device=fitted.rows.device)[fitted.rows]  # [t, m, c]
+    fell = torch.as_tensor(lead, dtype=fitted.history["loss"].dtype, device=fitted.rows.device)[
+        fitted.rows
+    ]  # [t, m, c]
     trial, row, label = (fell > 0).nonzero(as_tuple=True)
     first = Removals(trial, row, label, torch.zeros_like(label), fell[fell > 0])
     return Removals(*(torch.cat(pair) for pair in zip(first, fitted.removals, strict=True)))

@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 
 from oneof.data.splits import Split, split_rows
-from oneof.metrics import with_means
+from oneof.metrics import CRITERIA, with_means
 from oneof.networks import MLP
 from oneof.selection.space import SEEN, Setting
 from oneof.selection.trying import FEWEST, Prepared, Search, ask, prepare, purified, seed_of, training, trial_of
@@ -96,7 +96,7 @@ def scores(folds: Folds, drawn: Row) -> Iterator[float]:
     seeds = [one.seed for one in trials]
     state = begin(problem, build(partial(problem.network, MLP(setting.hidden)), seeds, torch.device("cpu")), seeds)
     for record in epochs(problem, state):
-        said = {name: float(one.double().nan_to_num(0.0).mean()) for name, one in record.criteria.items()}
+        said = {name: float(one.double().nan_to_num(0.0).mean()) for name, one in record.items() if name in CRITERIA}
         yield with_means(said)[rows.asked.rule]
 
 

@@ -251,7 +251,7 @@ def _fit_stack(
             if record is not None:
                 history.append(record)
                 best.see(record, state)
-                advance(f"set size {float(record.set_size.mean()):.2f}")
+                advance(f"set size {float(record['set_size'].mean()):.2f}")
             if keeper:
                 keeper.save(state, best, history)
     if keeper:
