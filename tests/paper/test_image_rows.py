@@ -286,7 +286,7 @@ def test_a_row_is_resolved_to_a_label_of_its_set():
 def test_of_equal_epochs_the_latest_is_taken():
     column = torch.tensor([[0.5], [0.9], [0.9], [0.1]])
     accuracy = torch.arange(4.0)[:, None]
-    history = SimpleNamespace(columns={**dict.fromkeys(rules(), column), "accuracy": accuracy})
+    history = {**dict.fromkeys(rules(), column), "accuracy": accuracy}
     found = by_signal(SimpleNamespace(history=history))
     assert found["by_covering"] == {"epoch": 3, "accuracy": 2.0}
 

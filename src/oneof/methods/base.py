@@ -14,14 +14,14 @@ Each method knows which of these it made in `init`, so its own signatures may sa
 """
 
 
-def parts(memory: Memory) -> tuple[Any, ...]:
-    """What memory is made of: one table, several, or none."""
-    return memory if isinstance(memory, tuple) else (memory,)
+def parts(several: Any) -> tuple[Any, ...]:
+    """What memory, or a network's output, is made of: one tensor, several, or none."""
+    return several if isinstance(several, tuple) else (several,)
 
 
-def each(change: Callable[[Any], Any], memory: Memory) -> Memory:
-    """Memory, in its form, after a change to every part."""
-    return tuple(map(change, memory)) if isinstance(memory, tuple) else change(memory)
+def each(change: Callable[[Any], Any], several: Any) -> Any:
+    """The same, in its form, after a change to every part."""
+    return tuple(map(change, several)) if isinstance(several, tuple) else change(several)
 
 
 class Batch(NamedTuple):

@@ -5,10 +5,10 @@ from typing import Any, cast
 
 from torch import Tensor, nn
 
-from oneof.networks.classifier import Classifier, check_images
+from oneof.networks.classifier import Classifier, check_images, pooled
 from oneof.networks.cuda.fused import Block, Program
 from oneof.networks.cuda.layers import WIDEST
-from oneof.networks.resnet import convolution, pooled
+from oneof.networks.resnet import convolution
 
 
 @dataclass(frozen=True)
