@@ -79,10 +79,10 @@ def test_a_new_criterion_is_in_every_kind_of_row():
 
 
 @pytest.mark.usefixtures("third")
-def test_a_new_criterion_chooses_the_settings_of_a_search():
-    space = Space(scaling=("feature",), lr=(0.001, 0.3), weight_decay=(1e-3,), members=2, epochs=2, settings=1)
+def test_a_new_criterion_chooses_how_a_search_sees_the_features():
+    space = Space(scaling=("feature", "both", "minmax"), members=2, epochs=2, settings=1)
     by_doubt, by_both = (search(DATA.x, MASK, Search(space, rule=rule)) for rule in ("doubt", "both"))
-    assert [found.chosen[0].lr for found in (by_doubt, by_both)] == [0.001, 0.3]
+    assert [found.chosen[0].scaling for found in (by_doubt, by_both)] == ["minmax", "both"]
     assert all({"covering", "approximated", "doubt", "both"} <= row.keys() for row in by_both.tried)
     assert "doubt" in training_record(by_both.fits)["columns"]
 

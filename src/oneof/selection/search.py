@@ -1,13 +1,10 @@
-"""The truth-free search: what held-out candidate sets say chooses the settings, and an ensemble of the best is trained.
+"""The truth-free search: what candidate sets say chooses how the features are seen, and an ensemble is trained.
 
 1. Kernel regression that leaves each row out (`oneof.selection.leave_one_out`) weighs the candidates, once for every way to see the features.
    How often its prediction lies in the row's set ranks these ways; their mean purifies the sets.
-2. Settings of networks are tried for a few epochs on folds of the purified sets, all as one stack, and scored on held-out sets.
-3. An ensemble of the best settings is trained, and linear models beside it; every network holds out other rows.
+2. An ensemble of networks is trained on features seen in the best ways, and linear models beside it; every network holds out other rows.
 
-By default there is one setting for each of the two best ways to see the features, so nothing is tried in step 2.
-
-No true label is used anywhere. Docs: docs/decisions/0006-default-estimator.md.
+No true label is used anywhere. Docs: docs/decisions/0006-default-estimator.md. `oneof.selection.tune` searches the other settings.
 """
 
 import math
@@ -27,13 +24,12 @@ from torch import Tensor
 from oneof.data.splits import split_rows
 from oneof.metrics import CRITERIA, MEANS
 from oneof.networks import MLP
-from oneof.purify import Purify, Removals
+from oneof.purify import Removals
 from oneof.selection.learners import Regression, Taught, sharpened
 from oneof.selection.leave_one_out import Kernel
 from oneof.selection.space import Setting
-from oneof.selection.trying import FEWEST, Asked, Prepared, Search, ask, prepare, purified, rounded, training, trial_of
+from oneof.selection.trying import Asked, Prepared, Search, ask, prepare, purified, training, trial_of
 from oneof.storage.rows import Row
-from oneof.storage.settings import plain_value
 from oneof.training.fit import fit
 from oneof.training.processes import Crew, check_rows, together
 from oneof.training.state import Fit
@@ -44,7 +40,7 @@ class Found(NamedTuple):
     """What a search leaves behind."""
 
     fits: tuple[Fit, ...]  # the ensemble, one stack per architecture; none where only other learners are asked for
-    tried: list[Row]  # with truth-free scores: ways to see the features, then settings, best first
+    tried: list[Row]  # ways to see the features with truth-free scores, best first
     chosen: list[Any]  # those in the ensemble: a `Setting` each; of pictures a `Plan`
     candidates: NDArray[np.bool_]  # [n, c] the sets that the ensemble was trained on
     weights: NDArray[np.float64] | None  # [n, c] of the candidates, by what the other rows say
@@ -53,7 +49,7 @@ class Found(NamedTuple):
 
 
 def search(x: NDArray[Any], mask: NDArray[np.bool_], asked: Search = Search()) -> Found:  # noqa: B008 - frozen
-    """Choose settings for features x [n, d] by what held-out candidate sets [n, c] say, and train an ensemble of the best.
+    """Choose how features x [n, d] are seen by what candidate sets [n, c] say, and train an ensemble.
 
     >>> from oneof.data.synthetic import mixture
     >>> from oneof.selection.space import Space
@@ -85,14 +81,14 @@ def _search(x: NDArray[Any], mask: NDArray[np.bool_], asked: Search, crew: Crew)
     kept, lead = purified(mask, weights, space.margin)
     ways = [one.row["scaling"] for one in heard[: space.scalings]] or list(space.scaling)
     hidden = space.hidden if "networks" in networks else ((),)
-    settings = [Setting(*one) for one in product(hidden, ways, space.lr, space.weight_decay)]
+    settings = [Setting(*one) for one in product(hidden, ways, space.lr, space.weight_decay)][: space.settings]
     epochs = crew.agreed(_affordable(rows._replace(mask=kept), settings))
     left_out = [] if epochs == space.epochs else [f"--time-limit: networks had {epochs} of {space.epochs} epochs."]
     if not epochs and heard:
         left_out = ["--time-limit: there was no time for networks."]
         return Found((), [one.row for one in heard], [], mask, weights, regression, left_out)
     rows = rows._replace(asked=replace(rows.asked, space=replace(space, epochs=max(epochs, 1))))
-    tried, chosen = ([], list(asked.settings)) if asked.settings else _try(rows._replace(mask=kept), settings, rule)
+    chosen = list(asked.settings) or settings
     fits = _ensemble(rows._replace(mask=kept), chosen)
     if "linear" in networks and () not in hidden:
         linear = list(dict.fromkeys(one._replace(hidden=()) for one in chosen))
@@ -100,7 +96,7 @@ def _search(x: NDArray[Any], mask: NDArray[np.bool_], asked: Search, crew: Crew)
         wide = replace(rows.asked, space=replace(rows.space, batch=4 * (space.batch or 50)))
         fits += _ensemble(rows._replace(mask=kept, asked=wide), linear, "linear")
     fits = tuple(replace(one, removals=_with_first_round(one, lead)) for one in fits)
-    return Found(fits, [one.row for one in heard] + tried, chosen, kept, weights, regression, left_out)
+    return Found(fits, [one.row for one in heard], chosen, kept, weights, regression, left_out)
 
 
 def _affordable(rows: Prepared, settings: list[Setting]) -> int:
@@ -113,7 +109,7 @@ def _affordable(rows: Prepared, settings: list[Setting]) -> int:
         return epochs
     begun = time.monotonic()
     short = replace(rows.asked, space=replace(rows.space, epochs=1, purify=None), progress=None)
-    _ensemble(rows._replace(asked=short), settings[: rows.space.settings])
+    _ensemble(rows._replace(asked=short), settings)
     some = int(min(epochs, (left / 2) // max(time.monotonic() - begun, 1e-3)))
     return some if some >= min(epochs, 5) else 0
 
@@ -135,59 +131,18 @@ def regression_as_given(found: Found, x: NDArray[Any], mask: NDArray[np.bool_], 
     return found._replace(regression=_regression(rows, [ask(rows, way) for way in ways[: asked.space.scalings]]))
 
 
-# ------------------------------------------------------------------------------------------------ 2. settings of networks
-
-
-def _try(rows: Prepared, settings: list[Setting], rule: str) -> tuple[list[Row], list[Setting]]:
-    """Every setting with its scores on held-out sets, best first; and the best few."""
-    space, asked, n = rows.space, rows.asked, len(rows.wide)
-    if len(settings) <= space.settings or n < FEWEST:
-        return [], settings[: space.settings]
-    some = np.sort(np.random.default_rng(asked.seed).permutation(n)[: space.rows])
-    splits = split_rows(some, space.folds, asked.groups, asked.seed)
-    tried: list[tuple[Row, Setting]] = []
-    for number, hidden in enumerate(space.hidden):
-        own = [one for one in settings if one.hidden == hidden]
-        cases = product(enumerate(own), enumerate(splits))
-        trials = [trial_of(one, (asked.seed, i, k), split) for (i, one), (k, split) in cases]
-        fitted = _fit(rows, trials, hidden, None, space.trial_epochs, f"try-{number}")
-        columns = fitted.history
-        by_sets = {name: _last(columns.get(name), len(own)) for name in CRITERIA}
-        right = _last(columns.get("oracle"), len(own))
-        for i, one in enumerate(own):
-            # a gold label that is unknown is met by no setting, so the order is that of the known ones
-            gold = {} if asked.gold is None else {"gold": round(right[i], 6)}
-            scores = rounded({name: values[i] for name, values in by_sets.items()})
-            tried.append(({"stage": "networks", **plain_value(one._asdict()), **scores, **gold}, one))
-    tried.sort(key=lambda pair: -pair[0][rule])
-    return [row for row, _ in tried], [one for _, one in tried[: space.settings]]
-
-
-def _last(column: Tensor | None, settings: int) -> list[float]:
-    """The last epoch's score of each setting, the mean over folds; a network that diverged has none."""
-    if column is None:
-        return [0.0] * settings
-    return column[-1].double().nan_to_num(0.0).view(settings, -1).mean(1).tolist()
-
-
-def _fit(
-    rows: Prepared, trials: Sequence[Trial], hidden: tuple[int, ...], purify: Purify | None, epochs: int, name: str
-) -> Fit:
-    asked, x, middle = rows.asked, rows.wide, None
+def _fit(rows: Prepared, trials: Sequence[Trial], hidden: tuple[int, ...], name: str) -> Fit:
+    asked, space, x, middle = rows.asked, rows.space, rows.wide, None
     if isinstance(x, Tensor):  # before it is rounded; of arrays `fit` does the same
         middle = x.sort(0).values[[(len(x) - 1) // 2, len(x) // 2]].mean(0)
         x = x - middle
     checkpoint = None if asked.checkpoint is None else Path(asked.checkpoint) / name
-    how = training(rows.space, epochs)
     fitted = fit(
-        x, rows.mask, trials=trials, method=rows.space.method, purify=purify, network=MLP(hidden), prior=asked.prior,
-        labels=asked.gold, training=how, device=asked.device, progress=asked.progress, memory=asked.memory,
-        checkpoint=checkpoint, processes=rows.crew.size,
+        x, rows.mask, trials=trials, method=space.method, purify=space.purify, network=MLP(hidden), prior=asked.prior,
+        labels=asked.gold, training=training(space, space.epochs or 60), device=asked.device, progress=asked.progress,
+        memory=asked.memory, checkpoint=checkpoint, processes=rows.crew.size,
     )  # fmt: skip
     return replace(fitted, ranks=rows.ranks, origin=fitted.origin if middle is None else middle.cpu().numpy())
-
-
-# ---------------------------------------------------------------------------------------------------------- 3. the ensemble
 
 
 def _ensemble(rows: Prepared, chosen: list[Setting], name: str = "ensemble") -> tuple[Fit, ...]:
@@ -203,7 +158,7 @@ def _ensemble(rows: Prepared, chosen: list[Setting], name: str = "ensemble") -> 
             replace(trial_of(one, (asked.seed, len(chosen), i), split), start=start)
             for (one, i, split), start in zip(own, starts, strict=True)
         ]
-        fits.append(_fit(rows, trials, hidden, space.purify, space.epochs or 60, f"{name}-{number}"))
+        fits.append(_fit(rows, trials, hidden, f"{name}-{number}"))
     return tuple(fits)
 
 

@@ -94,17 +94,12 @@ def ask(rows: Prepared, scaling: str) -> Asked:
         among, groups = rows.space.rows, rows.asked.groups
         opinion = ask_others(x, rows.mask, kernel, prior=prior, rows=among, seed=rows.asked.seed, groups=groups)
     logits = torch.as_tensor(kernel.sharpness * opinion.scores)
-    scores = rounded({name: one.item() for name, one in criteria(logits, torch.as_tensor(rows.mask)).items()})
+    scores = with_means({name: one.item() for name, one in criteria(logits, torch.as_tensor(rows.mask)).items()})
     if gold is not None:
-        scores["gold"] = round(float((opinion.scores.argmax(1) == gold)[gold >= 0].mean()), 6)
+        scores["gold"] = float((opinion.scores.argmax(1) == gold)[gold >= 0].mean())
     seen = Seen(shift.numpy(), scale.numpy(), opinion.machine)
-    row = {"stage": "others", "scaling": scaling, **scores}
+    row = {"stage": "others", "scaling": scaling} | {name: round(score, 6) for name, score in scores.items()}
     return Asked(row, opinion.weights, opinion.scores.astype(np.float32), seen)
-
-
-def rounded(scores: dict[str, float]) -> Row:
-    """Scores by every criterion and mean of criteria, as rows have them."""
-    return {name: round(value, 6) for name, value in with_means(scores).items()}
 
 
 def purified(
