@@ -2,8 +2,7 @@
 
 import io
 import os
-from collections.abc import Callable, Hashable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Hashable
 from typing import Any
 
 import torch
@@ -71,14 +70,6 @@ def _brought(value: Any, where: Any) -> Any:
     torch.save(value, file)
     file.seek(0)
     return torch.load(file, where, weights_only=False)
-
-
-@contextmanager
-def own_draws(seeds: Sequence[int], device: torch.device) -> Iterator[None]:
-    """Inside, torch's global generators, which modules such as dropout use, follow from the seeds; then as before."""
-    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
-        torch.manual_seed(seeds[0])
-        yield
 
 
 def global_generator(device: torch.device) -> torch.Generator:

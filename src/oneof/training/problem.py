@@ -14,8 +14,7 @@ from torch import Tensor, nn
 from oneof.data.augment.views import Part, Plain, Views
 from oneof.data.on_disk import Features, RowsOnDisk, fitted_scaling
 from oneof.data.scaling import SCALINGS, Scaling
-from oneof.methods import Method
-from oneof.methods.base import each, first
+from oneof.methods.base import Method, each, first
 from oneof.networks import Network
 from oneof.purify import Purify, stacked
 from oneof.training.checks import check_images, check_labels, check_method, check_unscaled
