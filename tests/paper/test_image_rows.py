@@ -28,9 +28,9 @@ from oneof.networks import MLP, LeNet
 from oneof.paper import sets
 from oneof.paper.experiments import TABLES
 from oneof.paper.images import EPOCHS, KEY, run_of
+from oneof.paper.obtain import rules
 from oneof.paper.obtain_images import by_signal, resolved, run_row, trial_of
 from oneof.purify import PopPrinted, PopRatio
-from oneof.selection.choose import rules
 from oneof.storage.rows import read
 from oneof.storage.settings import plain_value
 from oneof.training import teacher

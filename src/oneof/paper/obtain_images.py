@@ -17,10 +17,9 @@ from oneof.data.augment.views import Views
 from oneof.data.named.catalogue import Dataset, load
 from oneof.paper.experiments import REAL, TABLES
 from oneof.paper.images import KEY, SMALL, Run, run_of
-from oneof.paper.obtain import Cell, missing, obtain
+from oneof.paper.obtain import Cell, latest_best, missing, obtain, rules
 from oneof.paper.results import rows_of
 from oneof.paper.sets import DRAWS, sets_of, training_part
-from oneof.selection.choose import latest_best, rules
 from oneof.storage.rows import Row, append, read
 from oneof.training.fit import fit
 from oneof.training.state import Fit
