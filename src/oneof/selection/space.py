@@ -23,15 +23,8 @@ from oneof.storage.did_you_mean import did_you_mean
 from oneof.training.optimize import SGD
 from oneof.training.set_input import as_tensor
 
-SEEN: dict[str, Beside] = {
-    "feature": Beside("feature", ranks=False),
-    "global": Beside("global", ranks=False),
-    "root": Beside("root", ranks=False),
-    "minmax": Beside("minmax", ranks=False),
-    "none": Beside("none", ranks=False),
-    "ranks": Beside(None),
-    "both": Beside("feature"),
-}
+SEEN = {way: Beside(way, ranks=False) for way in ("feature", "global", "root", "minmax", "none")}
+SEEN |= {"ranks": Beside(None), "both": Beside("feature")}
 """How features that stand beside their ranks may be seen; "both": each feature's deviation made one, and its ranks."""
 
 

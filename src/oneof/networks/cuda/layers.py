@@ -4,7 +4,7 @@ All images are [n, h, w, c] in memory. `framed` ones have a column of zeros on e
 where two neighbouring pixels are read as one of twice the channels (`paired`), which fills the matrix units.
 """
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -18,15 +18,12 @@ WIDEST = 1024  # channels for whose sums there is room
 NARROW = 32  # channels up to which convolutions are paired
 
 
-class Scratch(NamedTuple):
-    """What kernels need beside their tensors: places for parts of sums, and the count of programs that have left theirs."""
-
-    parts: Tensor
-    left: Tensor
+Scratch = tuple[Tensor, Tensor]
 
 
 def scratch(device: torch.device) -> Scratch:
-    return Scratch(torch.empty(PROGRAMS * 2 * WIDEST, device=device), torch.zeros(1, dtype=torch.int32, device=device))
+    """What kernels need beside their tensors: places for parts of sums, and the count of programs that have left theirs."""
+    return torch.empty(PROGRAMS * 2 * WIDEST, device=device), torch.zeros(1, dtype=torch.int32, device=device)
 
 
 def _tile(c: int) -> tuple[int, int, int, int]:
