@@ -17,9 +17,8 @@ from oneof.paper.obtain import Cell, obtain
 from oneof.paper.results import rows_of
 from oneof.runs.learn import training_record
 from oneof.runs.page.training import draw_training
-from oneof.selection.search import search
+from oneof.selection.search import Search, search
 from oneof.selection.space import Space
-from oneof.selection.trying import Search
 from oneof.training.fit import fit
 from oneof.training.trials import Training, Trial
 

@@ -15,9 +15,8 @@ from oneof.data.splits import split_rows
 from oneof.data.synthetic import mixture
 from oneof.methods import BalancedProden, Proden
 from oneof.selection.leave_one_out import Kernel, ask_others
-from oneof.selection.search import search
+from oneof.selection.search import Search, search
 from oneof.selection.space import SEEN, Setting, Space
-from oneof.selection.trying import Search
 
 DATA = mixture(n=400, d=3, c=4, separation=4.0, seed=0)
 MASK = generate(DATA.labels, 4, Flip(0.4), seed=1)

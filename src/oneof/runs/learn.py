@@ -31,10 +31,9 @@ from oneof.runs.pictures import BY_SIZE, OnPictures, train_on_pictures
 from oneof.runs.stored_model import FORMAT, save_model
 from oneof.selection.leave_one_out import Kernel, Opinion, ask_strangers
 from oneof.selection.missing_truth import disbelieved
-from oneof.selection.search import Found, regression_as_given, search
+from oneof.selection.search import Found, Search, regression_as_given, search
 from oneof.selection.set_likelihood import sharpness_as_given
 from oneof.selection.space import Space, checked_learners, method_for_tables
-from oneof.selection.trying import Search
 from oneof.storage.files import written_beside
 from oneof.storage.rows import Row
 from oneof.storage.settings import plain_value

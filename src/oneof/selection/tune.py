@@ -19,14 +19,16 @@ from numpy.typing import NDArray
 from oneof.data.splits import Split, split_rows
 from oneof.metrics import CRITERIA, with_means
 from oneof.networks import MLP
+from oneof.selection.search import Prepared, Search, ask, prepare, purified, seed_of, training, trial_of
 from oneof.selection.space import SEEN, Setting
-from oneof.selection.trying import FEWEST, Prepared, Search, ask, prepare, purified, seed_of, training, trial_of
 from oneof.storage.packages import load_package
 from oneof.storage.rows import Row
 from oneof.storage.settings import first_difference
 from oneof.training.loop import begin, epochs
 from oneof.training.problem import pose
 from oneof.training.stack import build
+
+FEWEST = 200  # rows: the sets of fewer, held out, tell nothing about a setting
 
 RANGES: dict[str, Any] = {
     "hidden": ["", "64", "256", "1024", "256,256"],  # layers as text, which every storage holds
