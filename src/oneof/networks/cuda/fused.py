@@ -17,24 +17,6 @@ from oneof.networks.cuda import layers
 from oneof.networks.cuda.layers import NARROW
 
 
-class Block(NamedTuple):
-    """The layers of one block."""
-
-    norm1: nn.BatchNorm2d
-    convolution1: nn.Conv2d
-    norm2: nn.BatchNorm2d
-    convolution2: nn.Conv2d
-    shortcut: nn.Conv2d | None
-
-    @property
-    def convolutions(self) -> list[nn.Conv2d]:
-        return [self.convolution1, self.convolution2] + ([self.shortcut] if self.shortcut else [])
-
-    @property
-    def stride(self) -> int:
-        return self.convolution1.stride[0]
-
-
 class Kept(NamedTuple):
     """What a block's backward needs."""
 
@@ -47,12 +29,13 @@ class Kept(NamedTuple):
 
 
 class Program:
-    """The body: a first convolution, blocks, a last normalisation with ReLU and the mean over the image."""
+    """The body: a first convolution, blocks (`PreActivation` modules), a last normalisation with ReLU and the mean over the image."""
 
-    def __init__(self, first: nn.Conv2d, blocks: Sequence[Block], last: nn.BatchNorm2d) -> None:
+    def __init__(self, first: nn.Conv2d, blocks: Sequence[Any], last: nn.BatchNorm2d) -> None:
         self.first, self.blocks, self.last = first, list(blocks), last
         self.norms = [norm for block in blocks for norm in (block.norm1, block.norm2)] + [last]
-        self.convolutions = [first] + [one for block in blocks for one in block.convolutions]
+        inside = [(block.convolution1, block.convolution2, block.shortcut) for block in blocks]
+        self.convolutions = [first] + [one for several in inside for one in several if one is not None]
         self.room: layers.Scratch
         self.ready = False
 
@@ -90,7 +73,11 @@ class Program:
             if block.shortcut:
                 one = torch.cat([one, F.pad(next(rest), (1, 1, 1, 1), value=nothing)])
             pairs = width % 4 == 0  # so that a row has pairs in the second stage too
-            found.append(layers.paired(one, nothing) if pairs and block.stride == 1 and one.shape[1] <= NARROW else one)
+            found.append(
+                layers.paired(one, nothing)
+                if pairs and block.convolution1.stride[0] == 1 and one.shape[1] <= NARROW
+                else one
+            )
             found.append(layers.paired(two, nothing) if pairs and two.shape[1] <= NARROW else two)
         return found
 
@@ -116,9 +103,9 @@ class Program:
         x, norm = normalise(self.norms[0], layers.convolve(images, weights[0], 1), None)
         following = [*(block.norm1 for block in self.blocks[1:]), self.last]
         for block, after, one, two in zip(self.blocks, following, weights[1::2], weights[2::2], strict=True):
-            c = block.convolution1.out_channels
+            c, stride = block.convolution1.out_channels, block.convolution1.stride[0]
             active1 = layers.rectify(x, norm, frame=one.shape[3] == 2)
-            both = layers.convolve(active1, one, block.stride)
+            both = layers.convolve(active1, one, stride)
             change, norm2 = normalise(block.norm2, both[..., :c], None)
             active2 = layers.rectify(change, norm2, frame=two.shape[3] == 2)
             if kept is not None:
@@ -128,18 +115,18 @@ class Program:
         return x, norm
 
     def backward(
-        self, block: Block, kept: Kept, d: Tensor, both: Tensor, again: Tensor | None, one: Tensor, two: Tensor
+        self, block: Any, kept: Kept, d: Tensor, both: Tensor, again: Tensor | None, one: Tensor, two: Tensor
     ) -> tuple[Tensor, list[Tensor], list[Tensor]]:
         """Gradients of a block's input (written to `again` too), of its two convolutions' weights, of its norms' [2, c].
 
         d is that of its result; where the block has a shortcut it lies in its side of `both` already.
         """
-        c = kept.change.shape[3]
+        c, stride = kept.change.shape[3], block.convolution1.stride[0]
         for_two = layers.weight_gradient(kept.active2, d, two, 1)
         g = layers.convolve_backward(kept.active2, d, two, 1)
         sums2 = layers.rectify_backward(self.room, kept.change, g, kept.norm2, None, both[..., :c], None)
-        for_one = layers.weight_gradient(kept.active1, both, one, block.stride)
-        g = layers.convolve_backward(kept.active1, both, one, block.stride)
+        for_one = layers.weight_gradient(kept.active1, both, one, stride)
+        g = layers.convolve_backward(kept.active1, both, one, stride)
         before, beside = torch.empty_like(kept.x), None if block.shortcut else d
         sums1 = layers.rectify_backward(self.room, kept.x, g, kept.norm1, beside, before, again)
         return before, [for_one, for_two], [sums1, sums2]
@@ -173,7 +160,7 @@ class _Run(torch.autograd.Function):
         return None, None, *program.parted(found), *affine
 
 
-def _room_for_both(block: Block | None, like: Tensor) -> Tensor:
+def _room_for_both(block: Any, like: Tensor) -> Tensor:
     """For the gradients of a block's first convolution and of its shortcut, side by side; like the block's result."""
     *size, c = like.shape
     return like.new_empty((*size, 2 * c if block and block.shortcut else c))

@@ -100,35 +100,32 @@ def paired(weight: Tensor, fill: int = 0) -> Tensor:
     return torch.stack(two).view(2, o, i, 3, 2, 2).permute(0, 1, 5, 2, 3, 4).reshape(2 * o, 2 * i, 3, 2)
 
 
-def as_pairs(x: Tensor) -> Tensor:
-    """[n, h, w, c] as channels-first pairs [n, 2 c, h, w/2], the same memory."""
+def channels_first(x: Tensor, pixels: int) -> Tensor:
+    """[n, h, w, c] as channels-first [n, pixels c, h, w/pixels], the same memory: neighbours in a row are one."""
     n, h, w, c = x.shape
-    return x.view(n, h, w // 2, 2 * c).permute(0, 3, 1, 2)
+    return x.view(n, h, w // pixels, pixels * c).permute(0, 3, 1, 2)
 
 
 def convolve(x: Tensor, weight: Tensor, stride: int) -> Tensor:
     """A 3x3 convolution; paired if x is framed, which the weight's shape says."""
-    if weight.shape[3] == 2:
-        return as_images(torch.ops.aten.convolution(as_pairs(x), weight, *_settings(1, 0)), 2)
-    return as_images(torch.ops.aten.convolution(x.permute(0, 3, 1, 2), weight, *_settings(stride, 1)), 1)
+    pixels, settings = _form(weight, stride)
+    return as_images(torch.ops.aten.convolution(channels_first(x, pixels), weight, *settings), pixels)
 
 
 def convolve_backward(x: Tensor, gradient: Tensor, weight: Tensor, stride: int) -> Tensor:
     """The gradient of x, framed if x is."""
-    back, which = torch.ops.aten.convolution_backward, [True, False, False]
-    if weight.shape[3] == 2:
-        return as_images(back(as_pairs(gradient), as_pairs(x), weight, *_settings(1, 0), which)[0], 2)
-    y, g = x.permute(0, 3, 1, 2), gradient.permute(0, 3, 1, 2)
-    return as_images(back(g, y, weight, *_settings(stride, 1), which)[0], 1)
+    pixels, settings = _form(weight, stride)
+    both = channels_first(gradient, pixels), channels_first(x, pixels)
+    return as_images(torch.ops.aten.convolution_backward(*both, weight, *settings, [True, False, False])[0], pixels)
 
 
 def weight_gradient(x: Tensor, gradient: Tensor, weight: Tensor, stride: int) -> Tensor:
     """The gradient [o, i, 3, 3] of the weight, as it was before it was paired."""
-    if weight.shape[3] == 2:
+    pixels, settings = _form(weight, stride)
+    if pixels == 2:
         return _narrow_gradient(x, gradient)
-    back, which = torch.ops.aten.convolution_backward, [False, True, False]
-    y, g = x.permute(0, 3, 1, 2), gradient.permute(0, 3, 1, 2)
-    return back(g, y, weight, *_settings(stride, 1), which)[1]  # type: ignore[no-any-return]
+    both = channels_first(gradient, 1), channels_first(x, 1)
+    return torch.ops.aten.convolution_backward(*both, weight, *settings, [False, True, False])[1]  # type: ignore[no-any-return]
 
 
 def _narrow_gradient(x: Tensor, gradient: Tensor) -> Tensor:
@@ -160,6 +157,10 @@ def in_float32(found: list[Tensor]) -> list[Tensor]:
     return [one if one.dtype == torch.float32 else next(converted) for one in found]
 
 
-def _settings(stride: int, beside: int) -> tuple[Any, ...]:
-    """What aten wants beside its tensors: no bias, stride, padding (a row above and below), dilation, no transposition, groups."""
-    return None, [stride, stride], [1, beside], [1, 1], False, [0, 0], 1
+def _form(weight: Tensor, stride: int) -> tuple[int, tuple[Any, ...]]:
+    """Pixels that are read as one; and what aten wants beside its tensors: no bias, stride, padding, dilation, no transposition, groups.
+
+    A row above and below is filled up, beside only where there is no frame.
+    """
+    paired = weight.shape[3] == 2
+    return 1 + paired, (None, [stride, stride], [1, int(not paired)], [1, 1], False, [0, 0], 1)
