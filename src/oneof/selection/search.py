@@ -47,7 +47,7 @@ class Search:
     seed: int = 0  # of samples, folds and networks
     rule: str = "both"  # what held-out sets are asked: a key of `oneof.metrics.CRITERIA`, or of `oneof.metrics.MEANS`
     groups: Any = None  # [n] rows of one group are never on both sides of a split
-    settings: tuple[Setting, ...] = ()  # to take as they are: nothing is tried then. (): searched
+    settings: tuple[Setting, ...] = ()  # of the ensemble, to take as they are. (): those of the space
     # weights from which the networks of the ensemble start, by the widths of their hidden layers; others are drawn
     starts: Mapping[tuple[int, ...], Sequence[Mapping[str, Tensor]]] = field(default_factory=dict)
     forest: Forest | None = None  # trees that were grown before on the same rows: only some are grown anew
