@@ -142,7 +142,7 @@ def outcome(fitted):
     numbers = {
         **fitted.stack.weights,
         **fitted.stack.buffers,
-        **fitted.history.columns,
+        **fitted.history,
         "margin": removals.pop("margin", torch.empty(0)),
     }
     x = DATA.x if fitted.look is None else IMAGES

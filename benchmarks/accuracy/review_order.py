@@ -34,8 +34,8 @@ from oneof.data.named.catalogue import data_folder, load
 from oneof.paper.ablation import COLOURS
 from oneof.paper.results import origin
 from oneof.runs.review.order import expected_gain
+from oneof.selection.search import Prepared, Search, ask, prepare
 from oneof.selection.space import SEEN
-from oneof.selection.trying import Prepared, Search, ask, prepare
 from oneof.storage.rows import Row, append, read
 
 ROOT = Path(__file__).parents[2]
