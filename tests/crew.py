@@ -19,7 +19,7 @@ from oneof.estimator.classifier import PartialLabelClassifier
 from oneof.methods import METHODS
 from oneof.networks import MLP, GeneratorMLP, LeNet
 from oneof.purify import Pop, PopRatio
-from oneof.runs.fit_table import Task, fit_table
+from oneof.runs.fit_table import How, Task, fit_table
 from oneof.selection.space import Space
 from oneof.training.fit import fit
 from oneof.training.trials import Training, Trial
@@ -142,7 +142,7 @@ def outcome(fitted):
     numbers = {
         **fitted.stack.weights,
         **fitted.stack.buffers,
-        **fitted.history.columns,
+        **fitted.history,
         "margin": removals.pop("margin", torch.empty(0)),
     }
     x = DATA.x if fitted.look is None else IMAGES
@@ -225,9 +225,9 @@ def main(folder: Path) -> None:
     results["classified"] = classified()
     said: list[str] = []
     for _ in range(2):  # the second time it is finished already
-        fit_table(folder / "table.csv", folder / "run", Task(space=SPACE), say=said.append)
+        fit_table(folder / "table.csv", folder / "run", Task(space=SPACE), How(say=said.append))
     try:
-        fit_table(folder / "missing.csv", folder / "other", say=said.append)
+        fit_table(folder / "missing.csv", folder / "other", how=How(say=said.append))
     except OSError as error:
         results["missing"] = str(error)
     results["said"] = said

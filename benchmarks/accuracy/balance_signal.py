@@ -30,9 +30,8 @@ from oneof.paper.results import origin
 from oneof.runs.learn import SPACE
 from oneof.runs.learner_weights import Ensemble, Rows, weigh_learners
 from oneof.runs.model import Model, member_of
-from oneof.selection.search import search
+from oneof.selection.search import Search, search
 from oneof.selection.space import Space
-from oneof.selection.trying import Search
 from oneof.storage.rows import append, read
 
 SKEWED = ("two digits in ten", "one class in five, by chance", "one class in five, by the row")

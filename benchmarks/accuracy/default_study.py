@@ -34,9 +34,9 @@ from oneof.candidates.generate import Flip, generate
 from oneof.metrics import criteria
 from oneof.paper.results import origin
 from oneof.selection.leave_one_out import ask_strangers
+from oneof.selection.search import Search
 from oneof.selection.set_likelihood import SHARPNESS, likelihood
 from oneof.selection.space import Space, see, widen
-from oneof.selection.trying import Search
 from oneof.storage.rows import Row, append, read
 
 STRANGE = ("ten classes", "five classes", *SKEWED, "msrcv2", "lost", "birdsong", "digits")

@@ -93,7 +93,7 @@ def _accuracies(data: Any, rules: list[Purify | None], rule: str, name: str) -> 
     start = time.perf_counter()
     fitted = fit(data.x, data.candidates, trials=trials, method=Proden(), purify=rules[0], network=Linear(), training=TABULAR.training, labels=data.labels)  # fmt: skip
     shared = {"seconds": round((time.perf_counter() - start) / len(trials), 4), **origin("cpu")}
-    accuracy = fitted.history.accuracy[-1].tolist()
+    accuracy = fitted.history["accuracy"][-1].tolist()
     return [
         {
             "figure": "sensitivity",

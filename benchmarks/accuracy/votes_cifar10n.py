@@ -213,7 +213,7 @@ def perform(run: Run, asked: Asked) -> Row:
     form = form_of(run.form, people, counts_of(people, held_out), run.epochs, asked.labels)
     start = time.perf_counter()
     fitted = trained(form, np.arange(n), run, asked)
-    fitted.history.loss.tolist()  # waits for the device
+    fitted.history["loss"].tolist()  # waits for the device
     seconds = time.perf_counter() - start
     setting = {
         "method": form.method,

@@ -41,12 +41,13 @@ from oneof import PartialLabelClassifier
 from oneof.candidates.mask import Candidates
 from oneof.data.encode import Encoding
 from oneof.data.named.catalogue import data_folder, load
+from oneof.data.roles import Roles
 from oneof.paper.compare import holm, paired
 from oneof.paper.results import origin
 from oneof.runs.examples import Voted, weigh_votes
 from oneof.runs.learn import SPACE, Examples, Learned, learn
+from oneof.selection.search import Search
 from oneof.selection.space import Space
-from oneof.selection.trying import Search
 from oneof.storage.rows import append, read
 from oneof.votes import Spelling, Votes, dawid_skene, join, read_long, top_p, union
 
@@ -165,7 +166,7 @@ def weighed(name: str, each: int | None, seed: int) -> tuple[Examples, Space, di
     sets = Candidates(union(data.votes).mask, np.array(data.votes.labels))
     names = tuple(f"x{k}" for k in range(data.x.shape[1]))
     examples = Examples(data.x, sets, Encoding(names, (0.0,) * len(names), (), {}, ()))
-    return weigh_votes(examples, Voted(pa.table({}), data.votes, np.arange(len(data.x)), [], {}, ()), SPACE, seed)
+    return weigh_votes(examples, Voted(pa.table({}), Roles(), data.votes, np.arange(len(data.x)), [], {}), SPACE, seed)
 
 
 @cache

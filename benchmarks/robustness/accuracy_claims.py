@@ -26,8 +26,8 @@ from oneof.data.encode import Encoding
 from oneof.data.named.catalogue import load
 from oneof.paper.results import origin
 from oneof.runs.learn import SPACE, Examples, learn
+from oneof.selection.search import Search
 from oneof.selection.space import Space
-from oneof.selection.trying import Search
 from oneof.storage.rows import Row, append, read
 
 ROWS = Path(__file__).parents[2] / "results" / "accuracy_claims.jsonl"

@@ -48,7 +48,7 @@ def work(folder: Path) -> None:
         *fitted.stack.weights.values(),
         fitted.candidates,
         *fitted.removals,
-        *fitted.history.columns.values(),
+        *fitted.history.values(),
     ]:
         digest.update(tensor.numpy().tobytes())
     rows = rows_of(fitted, seeds=[0, 1], seconds=0.0, labels=data.labels)

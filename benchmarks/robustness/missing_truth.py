@@ -27,7 +27,7 @@ from oneof.data.encode import Encoding
 from oneof.data.named.catalogue import load
 from oneof.paper.results import origin
 from oneof.runs.learn import SPACE, Examples, learn
-from oneof.selection.trying import Search
+from oneof.selection.search import Search
 from oneof.storage.rows import append, read
 
 TABLES = ("digits", "lost", "msrcv2", "birdsong")

@@ -42,7 +42,7 @@ def perform(seed: int, folder: str, device: str, commit: str | None) -> Row:
     setting = {"method": Proden(), "purify": RULE, "network": LeNet(), "training": Training(EPOCHS, 256)}
     seen, start = views("pop", "mnist", device=device, dtype=dtype), time.perf_counter()
     fitted = fit(x, sets, trials=[trial], views=seen, labels=labels, device=device, **setting)
-    history = {name: [round(v, 5) for v in fitted.history.columns[name][:, 0].tolist()] for name in CURVES}
+    history = {name: [round(v, 5) for v in fitted.history[name][:, 0].tolist()] for name in CURVES}
     took = time.perf_counter() - start
     (row,) = rows_of(fitted, seeds=[seed], seconds=took, labels=labels, images=TRAIN, dtype=str(dtype), **setting)
     return row | {"curves": history} | ({"commit": commit} if commit else {})

@@ -38,7 +38,7 @@ def channels_first(x: Tensor) -> Tensor:
 # ------------------------------------------------------------------------------------------------ the same, done by torch
 
 
-def moments(layer: nn.BatchNorm2d, x: Tensor, kept: Tensor | None, room: object) -> tuple[Tensor, Tensor]:
+def moments(room: object, layer: nn.BatchNorm2d, x: Tensor, kept: Tensor | None) -> tuple[Tensor, Tensor]:
     summed = x if kept is None else x + kept
     if x.is_cuda:
         mean, inverse = torch.batch_norm_stats(channels_first(summed), layer.eps)
@@ -67,7 +67,7 @@ def rectify(x: Tensor, norm: Tensor, frame: bool) -> Tensor:
     return F.pad(y, (0, 0, 1, 1)) if frame else y
 
 
-def rectify_backward(x, gradient, norm, kept, out, again, room) -> Tensor:
+def rectify_backward(room, x, gradient, norm, kept, out, again) -> Tensor:
     mean, inverse, scale, _ = norm
     g = gradient if gradient.shape[2] == x.shape[2] else gradient[:, :, 1:-1]
     g = g.masked_fill(normalised(x, norm) <= 0, 0)

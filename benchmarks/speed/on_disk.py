@@ -76,7 +76,7 @@ def run_on_images(path: Path, on_disk: bool, device: str) -> None:
     done = fit(x, sets, trials=[trial], network=LeNet(), views=seen, training=Training(1, 256), device=device)
     seconds = time.perf_counter() - start
     there = torch.cuda.max_memory_allocated() if device != "cpu" else 0
-    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024, there, seconds, done.history.loss.item())
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024, there, seconds, done.history["loss"].item())
 
 
 def images(gigabytes: float, device: str) -> None:

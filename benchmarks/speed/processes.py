@@ -33,8 +33,7 @@ from oneof.methods import METHODS, Method
 from oneof.networks import MLP, Classifier, LeNet, Network
 from oneof.purify import Pop
 from oneof.runs.learn import SPACE
-from oneof.selection.search import search
-from oneof.selection.trying import Search
+from oneof.selection.search import Search, search
 from oneof.training import problem
 from oneof.training.fit import fit
 from oneof.training.processes import Crew, together
@@ -228,7 +227,7 @@ def epoch(rows: int, width: int) -> None:
     one, two = ends[1], ends[2]
     apart = (one.candidates != two.candidates).sum().item()
     print(f"two against one: {seconds[1] / seconds[2]:.2f} x as fast")
-    print(f"accuracy {one.history.accuracy[-1].item():.4f} and {two.history.accuracy[-1].item():.4f}; ", end="")
+    print(f"accuracy {one.history['accuracy'][-1].item():.4f} and {two.history['accuracy'][-1].item():.4f}; ", end="")
     print(
         f"{len(one.removals.row):,} and {len(two.removals.row):,} labels removed, sets differ in {apart} of {one.candidates.numel():,} entries (float32)"
     )

@@ -54,7 +54,7 @@ def test_training_gives_what_it_gives_in_memory(rows, scaling, method):
     disk, memory = run(rows, scaling, method), run(X, scaling, method)
     np.testing.assert_allclose(disk.logits(rows), memory.logits(X), rtol=0, atol=1e-10)
     assert torch.equal(disk.candidates, memory.candidates)
-    for one, other in zip(disk.history.columns.values(), memory.history.columns.values(), strict=True):
+    for one, other in zip(disk.history.values(), memory.history.values(), strict=True):
         np.testing.assert_allclose(one, other, rtol=0, atol=1e-10)
 
 
@@ -85,7 +85,7 @@ def test_images_give_what_they_give_in_memory_to_the_bit(tmp_path, monkeypatch, 
     disk, memory = train(RowsOnDisk(tmp_path / "images.npy")), train(IMAGES)
     assert torch.equal(disk.logits(RowsOnDisk(tmp_path / "images.npy")), memory.logits(IMAGES))
     assert torch.equal(disk.candidates, memory.candidates)
-    for one, other in zip(disk.history.columns.values(), memory.history.columns.values(), strict=True):
+    for one, other in zip(disk.history.values(), memory.history.values(), strict=True):
         assert torch.equal(one, other)
 
 

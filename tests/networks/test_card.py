@@ -130,7 +130,7 @@ def test_a_captured_evaluation_sees_the_network_as_it_is_now():
     for record in (step for step in steps(problem, state) if step is not None):
         logits = problem.logits(state.stack, problem.test)
         right = (logits.argmax(-1) == problem.labels[problem.test]).float().mean(-1)
-        torch.testing.assert_close(record.accuracy, right)
+        torch.testing.assert_close(record["accuracy"], right)
 
 
 @pytest.mark.parametrize(("method", "kind"), [(PiCO(queue=512), "pico"), (Valen(warm_up=1), "plain"), (RCR(), "rcr")])
@@ -148,5 +148,5 @@ def test_methods_on_views_take_the_kernels_too(method, kind):
         state = begin(problem, build(make, [0], device, problem.fast if kernels else -1), [0])
         programs = [part.program for part in state.stack.module.modules() if hasattr(part, "program")]
         assert all((program is not None) == kernels for program in programs)
-        found.append([float(record.loss) for record in steps(problem, state) if record is not None])
+        found.append([float(record["loss"]) for record in steps(problem, state) if record is not None])
     assert found[1] == pytest.approx(found[0], rel=2e-3)

@@ -28,9 +28,9 @@ from oneof.networks import MLP, LeNet
 from oneof.paper import sets
 from oneof.paper.experiments import TABLES
 from oneof.paper.images import EPOCHS, KEY, run_of
+from oneof.paper.obtain import rules
 from oneof.paper.obtain_images import by_signal, resolved, run_row, trial_of
 from oneof.purify import PopPrinted, PopRatio
-from oneof.selection.choose import rules
 from oneof.storage.rows import read
 from oneof.storage.settings import plain_value
 from oneof.training import teacher
@@ -261,7 +261,7 @@ def test_a_branch_is_the_run_it_would_have_been_alone(folder, tmp_path, monkeypa
         setting = {"method": run.method, "purify": run.purify, "network": network, "training": training}
         solo = fit(x, mask, trials=[own], views=seen, labels=data.labels, **setting)
         assert torch.equal(fitted.candidates, solo.candidates)
-        assert torch.equal(fitted.history.accuracy, solo.history.accuracy)
+        assert torch.equal(fitted.history["accuracy"], solo.history["accuracy"])
         for name, weight in solo.stack.weights.items():
             assert torch.equal(fitted.stack.weights[name], weight)
 
@@ -286,7 +286,7 @@ def test_a_row_is_resolved_to_a_label_of_its_set():
 def test_of_equal_epochs_the_latest_is_taken():
     column = torch.tensor([[0.5], [0.9], [0.9], [0.1]])
     accuracy = torch.arange(4.0)[:, None]
-    history = SimpleNamespace(columns={**dict.fromkeys(rules(), column), "accuracy": accuracy})
+    history = {**dict.fromkeys(rules(), column), "accuracy": accuracy}
     found = by_signal(SimpleNamespace(history=history))
     assert found["by_covering"] == {"epoch": 3, "accuracy": 2.0}
 

@@ -21,13 +21,12 @@ from oneof.data.images import Pixels
 from oneof.data.ranks import learn_ranks
 from oneof.networks import MLP
 from oneof.networks.named import network_of
-from oneof.runs.export import export_onnx, export_torch
+from oneof.runs.export import export_model
 from oneof.runs.model import Member, Model, PictureMember
-from oneof.runs.portable import Scores, codes, normal_quantile
+from oneof.runs.portable import codes, normal_quantile, normal_scores
 from oneof.selection.learners import Lesson, Trees, grow_trees, teach_own
-from oneof.selection.search import search
+from oneof.selection.search import Search, search
 from oneof.selection.space import Space
-from oneof.selection.trying import Search
 from oneof.training.stack import Stack
 
 RNG = np.random.default_rng(0)
@@ -55,7 +54,7 @@ def model(ranks: bool = True) -> Model:
 
 def test_scores_are_those_of_the_ranks():
     ranks = learn_ranks(X)
-    ours = Scores(ranks)(torch.from_numpy(X)).numpy()
+    ours = normal_scores(ranks, torch.from_numpy(X)).numpy()
     np.testing.assert_allclose(ours, ranks(X)[:, 3:], atol=1e-4)
 
 
@@ -69,7 +68,7 @@ def test_onnxruntime_finds_the_same_probabilities(tmp_path: Path, ranks: bool):
     onnx = pytest.importorskip("onnx", reason="the extra 'export' is not installed")
     runtime = pytest.importorskip("onnxruntime", reason="the extra 'export' is not installed")
     whole = model(ranks)
-    assert export_onnx(whole, tmp_path / "m.onnx") < 1e-4
+    assert export_model(whole, tmp_path / "m.onnx") < 1e-4
     session = runtime.InferenceSession(tmp_path / "m.onnx")
     for n in (1, 300):
         found, label = session.run(None, {"numbers": X[:n]})
@@ -81,7 +80,7 @@ def test_onnxruntime_finds_the_same_probabilities(tmp_path: Path, ranks: bool):
 
 def test_torch_finds_the_same_probabilities(tmp_path: Path):
     whole = model()
-    assert export_torch(whole, tmp_path / "m.pt2") < 1e-4
+    assert export_model(whole, tmp_path / "m.pt2") < 1e-4
     found = torch.export.load(tmp_path / "m.pt2").module()(numbers=torch.from_numpy(X))
     np.testing.assert_allclose(found.detach().numpy(), whole.probabilities(X), atol=1e-4)
 
@@ -90,7 +89,7 @@ def test_a_graph_that_differs_is_not_written(tmp_path: Path, monkeypatch: pytest
     pytest.importorskip("onnxruntime", reason="the extra 'export' is not installed")
     monkeypatch.setattr("oneof.runs.export.TOLERANCE", -1.0)
     with pytest.raises(ValueError, match="the exported model must give the model's probabilities"):
-        export_onnx(model(), tmp_path / "m.onnx")
+        export_model(model(), tmp_path / "m.onnx")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -99,7 +98,7 @@ def test_a_missing_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     with pytest.raises(
         ValueError, match=r"export needs the package onnx; it is not installed\. Run: pip install onnx\."
     ):
-        export_onnx(model(), tmp_path / "m.onnx")
+        export_model(model(), tmp_path / "m.onnx")
 
 
 @pytest.mark.parametrize("kinds", [("trees",), ("kernel",), ("networks", "trees", "kernel")])
@@ -111,7 +110,7 @@ def test_trees_and_kernels_are_exported(tmp_path: Path, kinds: tuple[str, ...]):
     whole = replace(
         model(), members=networks, others=others, shares=tuple(np.arange(1, parts + 1) / sum(range(parts + 1)))
     )
-    assert export_onnx(whole, tmp_path / "m.onnx") < 1e-4
+    assert export_model(whole, tmp_path / "m.onnx") < 1e-4
     found, _ = runtime.InferenceSession(tmp_path / "m.onnx").run(None, {"numbers": X})
     np.testing.assert_allclose(found, whole.probabilities(X), atol=1e-4)
 
@@ -119,7 +118,7 @@ def test_trees_and_kernels_are_exported(tmp_path: Path, kinds: tuple[str, ...]):
 def test_a_classifier_of_ones_own_is_not_exported(tmp_path: Path):
     own = teach_own(LESSON, GaussianNB(), 4).learner
     with pytest.raises(ValueError, match="learners must be oneof's own to be written; GaussianNB is"):
-        export_onnx(replace(model(), others=(own,), shares=(0.3, 0.3, 0.4)), tmp_path / "m.onnx")
+        export_model(replace(model(), others=(own,), shares=(0.3, 0.3, 0.4)), tmp_path / "m.onnx")
 
 
 def test_the_graph_takes_a_table_as_it_stands_gaps_and_categories_included(
@@ -138,7 +137,7 @@ def test_the_graph_takes_a_table_as_it_stands_gaps_and_categories_included(
         }
     )
     clf = PartialLabelClassifier(quick=True, random_state=0).fit(table, [[y, (y + 1) % 3] for y in truth.tolist()])
-    export_onnx(clf.model_, tmp_path / "m.onnx")
+    export_model(clf.model_, tmp_path / "m.onnx")
     new = table.head(20).astype({"hue": object})
     new.loc[0, "hue"], new.loc[1, "length"] = "mauve", np.nan  # training had no such value, and no such gap
     session = runtime.InferenceSession(tmp_path / "m.onnx")
@@ -151,7 +150,7 @@ def test_the_graph_takes_a_table_as_it_stands_gaps_and_categories_included(
     assert "'mauve'" in caplog.text
     np.testing.assert_allclose(found, expected, atol=1e-5)
     assert [int(one) for one in label] == clf.classes_[expected.argmax(1)].tolist()
-    export_torch(clf.model_, tmp_path / "m.pt2")
+    export_model(clf.model_, tmp_path / "m.pt2")
     facts = {"oneof.json": ""}
     program = torch.export.load(tmp_path / "m.pt2", extra_files=facts).module()
     told = json.loads(facts["oneof.json"])
@@ -173,12 +172,12 @@ def on_pictures(name: str) -> Model:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["wrn", "resnet32"])
 def test_deeper_networks_as_programs_of_torch(tmp_path: Path, name: str):
-    assert export_torch(on_pictures(name), tmp_path / "m.pt2") < 1e-5
+    assert export_model(on_pictures(name), tmp_path / "m.pt2") < 1e-5
 
 
 def test_a_program_of_torch_takes_pixels_where_oneof_is_not_installed(tmp_path: Path):
     whole = on_pictures("lenet")
-    assert export_torch(whole, tmp_path / "m.pt2") < 1e-5
+    assert export_model(whole, tmp_path / "m.pt2") < 1e-5
     np.save(tmp_path / "x.npy", RNG.integers(0, 256, (3, 3 * 16 * 16)).astype(np.float32))
     script = """if True:
         import sys

@@ -25,8 +25,8 @@ from oneof.data.roles import Roles
 from oneof.purify import Pop
 from oneof.runs import fit_table as fitting
 from oneof.runs.examples import examples_of
-from oneof.runs.export import export_onnx
-from oneof.runs.fit_table import Task, fit_again, fit_table
+from oneof.runs.export import export_model
+from oneof.runs.fit_table import How, Task, fit_again, fit_table
 from oneof.runs.folder import Run
 from oneof.runs.learn import SPACE
 from oneof.runs.model import PictureMember
@@ -75,7 +75,7 @@ def told() -> list[str]:
 @pytest.fixture(scope="module")
 def run(folder: Path, told: list[str]) -> Run:
     torch.set_num_threads(1)
-    return fit_table(folder / "table.csv", folder / "run", TASK, say=told.append)
+    return fit_table(folder / "table.csv", folder / "run", TASK, How(say=told.append))
 
 
 def command(
@@ -201,7 +201,7 @@ def test_the_page_shows_pictures_and_the_review_too(run: Run) -> None:
 def test_the_exported_graph_says_the_same(run: Run, tmp_path: Path) -> None:
     pytest.importorskip("onnx")
     pytest.importorskip("onnxruntime")
-    assert export_onnx(run.model, tmp_path / "model.onnx") < 1e-4
+    assert export_model(run.model, tmp_path / "model.onnx") < 1e-4
 
 
 def test_label_studio_opens_no_file_for_others(run: Run) -> None:
@@ -243,7 +243,7 @@ def test_stopped_it_goes_on_where_it_was(
         fit_table(folder / "table.csv", tmp_path / "run", TASK)
     first = tmp_path / "run" / "checkpoint" / "search" / "pictures" / "stack-1"
     assert list(first.glob("step-000006-*.safetensors"))
-    fit_table(folder / "table.csv", tmp_path / "run", TASK, stream=True)
+    fit_table(folder / "table.csv", tmp_path / "run", TASK, How(stream=True))
     assert (tmp_path / "run" / "model.safetensors").read_bytes() == (run.folder / "model.safetensors").read_bytes()
 
 
@@ -252,7 +252,7 @@ def test_pixels_in_a_file_give_the_same_run_to_the_bit(
 ) -> None:
     seen = []
     monkeypatch.setattr("oneof.runs.pictures.RowsOnDisk", lambda path: (seen.append(Path(path)), RowsOnDisk(path))[1])
-    fit_table(folder / "table.csv", tmp_path / "run", TASK, stream=True)
+    fit_table(folder / "table.csv", tmp_path / "run", TASK, How(stream=True))
     assert seen == [tmp_path / "run" / "checkpoint" / "pixels.part"]
     assert not seen[0].exists()
     assert (tmp_path / "run" / "model.safetensors").read_bytes() == (run.folder / "model.safetensors").read_bytes()
@@ -315,7 +315,7 @@ def test_votes_gold_groups_and_bytes_come_along(folder: Path, tmp_path: Path) ->
 )  # fmt: skip
 def test_what_does_not_go_together_is_refused(folder: Path, tmp_path: Path, task: Task, how: dict, why: str) -> None:
     with pytest.raises(ValueError, match=why):
-        fit_table(folder / "table.csv", tmp_path / "run", task, **how)
+        fit_table(folder / "table.csv", tmp_path / "run", task, How(**how))
     assert not (tmp_path / "run").exists()
 
 

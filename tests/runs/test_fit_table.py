@@ -24,7 +24,7 @@ from oneof.data.table import Roles, read_columns, read_table
 from oneof.estimator.classifier import PartialLabelClassifier
 from oneof.runs.accuracy import drawn_rows
 from oneof.runs.examples import examples_of, look_at
-from oneof.runs.fit_table import Task, fit_table
+from oneof.runs.fit_table import How, Task, fit_table
 from oneof.runs.folder import Run, write_json
 from oneof.selection.space import Space
 
@@ -296,7 +296,7 @@ def test_exact_sets_exclusions_and_unlabelled_rows_mix(folder: Path) -> None:
 
 def test_a_finished_run_is_not_done_again(run: Run, table: Path) -> None:
     said: list[str] = []
-    fit_table(table, run.folder, TASK, say=said.append)
+    fit_table(table, run.folder, TASK, How(say=said.append))
     assert said == [f"{run.folder} is finished already; nothing to do."]
     with pytest.raises(ValueError, match=r"holds a run of another task: seed was 0, now 1\. Give another folder"):
         fit_table(table, run.folder, replace(TASK, seed=1))
@@ -447,7 +447,7 @@ def test_a_time_limit_leaves_out_what_does_not_fit_and_says_so(folder: Path) -> 
     roles = Roles(features=("x*",), ignore=("truth", "hue"))
     said: list[str] = []
     run = fit_table(
-        folder / "limited.csv", folder / "limited", Task(roles, space=SMALL), time_limit=0.0, say=said.append
+        folder / "limited.csv", folder / "limited", Task(roles, space=SMALL), How(time_limit=0.0, say=said.append)
     )
     assert said[-2:] == [
         "--time-limit: there was no time for networks.",
@@ -455,5 +455,5 @@ def test_a_time_limit_leaves_out_what_does_not_fit_and_says_so(folder: Path) -> 
     ]
     assert run.facts["learners"] == {"kernel": 1.0}
     assert run.facts["warnings"][-2:] == said[-2:]
-    whole = fit_table(folder / "limited.csv", folder / "whole", Task(roles, space=SMALL), time_limit=600.0)
+    whole = fit_table(folder / "limited.csv", folder / "whole", Task(roles, space=SMALL), How(time_limit=600.0))
     assert whole.training["epochs"] == SMALL.epochs

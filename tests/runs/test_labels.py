@@ -13,7 +13,7 @@ import torch
 
 from oneof.data.encode import Encoding
 from oneof.purify import Pop
-from oneof.runs.explain import expected_gain, explained, find_evidence, nearest, queue, reason
+from oneof.runs.explain import explained, reason
 from oneof.runs.labels import (
     Opinions,
     ask_networks,
@@ -26,6 +26,7 @@ from oneof.runs.labels import (
 from oneof.runs.model import Model, member_of
 from oneof.runs.predict import prediction_table
 from oneof.runs.review.label_studio import tasks, write_tasks
+from oneof.runs.review.order import expected_gain, find_evidence, nearest, queue
 from oneof.storage.sheets import check_out
 from oneof.training.fit import fit
 from oneof.training.tables import Dense

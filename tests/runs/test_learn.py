@@ -24,8 +24,8 @@ from oneof.estimator.classifier import PartialLabelClassifier
 from oneof.runs.fit_table import Task, fit_table
 from oneof.runs.folder import Run
 from oneof.runs.learn import SPACE, Examples, learn
+from oneof.selection.search import Search
 from oneof.selection.set_likelihood import sharpness_as_given
-from oneof.selection.trying import Search
 
 pytestmark = pytest.mark.usefixtures("small_forests")
 DATA = mixture(n=240, d=3, c=4, separation=4.0, seed=0)

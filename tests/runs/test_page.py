@@ -22,7 +22,7 @@ from oneof.runs.accuracy import drawn_rows, share_limits
 from oneof.runs.folder import Run
 from oneof.runs.page import _percent, came_in, came_out, render_page, training
 from oneof.runs.page.came_out import audit_classes, audit_groups, compare_gold, count_pairs
-from oneof.runs.page.plots import stand_in
+from oneof.runs.page.plots import Drawing, stand_in
 from oneof.runs.page.rows import inert, line_up
 from oneof.runs.purified import read_purified
 from oneof.runs.review.cards import shown_table
@@ -76,7 +76,7 @@ def html(run):
 def undrawn(monkeypatch):
     """For tests of the words alone: drawing takes most of the time."""
     for module in (came_in, training, came_out):
-        monkeypatch.setattr(module, "plot", lambda *_, **__: Markup("<svg></svg>"))
+        monkeypatch.setattr(module, "plot", lambda *_, **__: Drawing(Markup(), Markup("</svg>")))
 
 
 @pytest.fixture(scope="module")

@@ -22,7 +22,7 @@ from oneof.cli.review import review as review_command
 from oneof.runs.accuracy import drawn_rows
 from oneof.runs.folder import Run, fingerprint
 from oneof.runs.review.decisions import Decision, Log, verdicts
-from oneof.runs.review.server import Answering, ReviewServer
+from oneof.runs.review.server import Answering, LocalServer, ReviewServer
 from oneof.runs.review.session import REPEAT_EVERY, Review, accuracy_of_labels, agreement
 
 CARD = ["row", "item", "pictures", "candidates", "suggested", "outside", "near", "drawn", "run"]
@@ -339,6 +339,6 @@ def test_a_page_that_was_closed_meanwhile_is_no_news():
             raise BrokenPipeError
 
     handler = object.__new__(Answering)
-    handler.wfile, handler.close_connection = Closed(), True
+    handler.wfile, handler.close_connection, handler.server = Closed(), True, LocalServer
     handler.send_response = handler.send_header = handler.end_headers = lambda *said: None
     handler.send(b"a card", "text/plain")

@@ -20,7 +20,7 @@ from oneof.cli import app
 from oneof.data.encode import learn_encoding, learn_texts
 from oneof.data.table import Columns, Roles, read_columns
 from oneof.estimator.classifier import PartialLabelClassifier
-from oneof.runs.export import export_onnx
+from oneof.runs.export import export_model
 from oneof.runs.folder import Run
 from oneof.runs.stored_model import checksum, load_model
 
@@ -147,7 +147,7 @@ def test_nothing_of_a_run_is_a_pickle(run: Run) -> None:
 
 
 def test_export_says_that_texts_enter_as_numbers(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("oneof.runs.export.export_onnx", lambda model, path: 1e-7)
+    monkeypatch.setattr("oneof.runs.export.export_model", lambda model, path: 1e-7)
     done = CliRunner().invoke(app, ["export", str(run.folder), "--onnx", str(tmp_path / "m.onnx")])
     assert done.output.endswith(
         "note[0] to note[49] are made from the text by TF-IDF: make them before you ask the graph\n"
@@ -157,7 +157,7 @@ def test_export_says_that_texts_enter_as_numbers(run: Run, tmp_path: Path, monke
 def test_the_exported_file_says_it_too(run: Run, tmp_path: Path) -> None:
     onnx = pytest.importorskip("onnx", reason="the extra 'export' is not installed")
     pytest.importorskip("onnxruntime", reason="the extra 'export' is not installed")
-    export_onnx(run.model, tmp_path / "m.onnx")
+    export_model(run.model, tmp_path / "m.onnx")
     told = {entry.key: entry.value for entry in onnx.load(tmp_path / "m.onnx").metadata_props}
     assert told["made"] == "note[0] to note[49] are made from the text by TF-IDF"
 

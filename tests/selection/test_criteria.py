@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from html import unescape
+
 import numpy as np
 import pytest
 import torch
@@ -16,10 +18,9 @@ from oneof.paper.experiments import TABLES, Protocol
 from oneof.paper.obtain import Cell, obtain
 from oneof.paper.results import rows_of
 from oneof.runs.learn import training_record
-from oneof.runs.page.training import draw_training
-from oneof.selection.search import search
+from oneof.runs.page import render_page
+from oneof.selection.search import Search, search
 from oneof.selection.space import Space
-from oneof.selection.trying import Search
 from oneof.training.fit import fit
 from oneof.training.trials import Training, Trial
 
@@ -46,7 +47,7 @@ def run(**options):
 @pytest.mark.usefixtures("third")
 def test_a_new_criterion_is_measured_and_may_choose_the_epoch():
     fitted = run(choose="doubt")
-    column = fitted.history.columns["doubt"]
+    column = fitted.history["doubt"]
     assert column.shape == (6, 2)
     assert fitted.epoch.tolist() == (column.argmax(0) + 1).tolist()
     assert (fitted.epoch < 6).all()  # another epoch than the last, which accuracy would take
@@ -58,14 +59,14 @@ def test_a_new_criterion_is_measured_and_may_choose_the_epoch():
 def test_a_new_criterion_survives_a_checkpoint(tmp_path):
     once = run(choose="doubt", checkpoint=tmp_path)
     again = run(choose="doubt", checkpoint=tmp_path)
-    torch.testing.assert_close(again.history.columns["doubt"], once.history.columns["doubt"], rtol=0, atol=0)
+    torch.testing.assert_close(again.history["doubt"], once.history["doubt"], rtol=0, atol=0)
 
 
 @pytest.mark.usefixtures("third")
 def test_a_new_criterion_is_in_every_kind_of_row():
     fitted = run()
     assert rows_of(fitted, seeds=range(2), seconds=1.0)[1]["doubt"] == pytest.approx(
-        float(fitted.history.columns["doubt"][-1, 1]), abs=1e-6
+        float(fitted.history["doubt"][-1, 1]), abs=1e-6
     )
     protocol = Protocol(Linear(), Training(epochs=3, batch=20), lr=(0.01, 0.5), weight_decay=(1e-3,))
     data = Dataset("lost", DATA.x, DATA.labels, ["a", "b", "c"], MASK, None)
@@ -79,10 +80,10 @@ def test_a_new_criterion_is_in_every_kind_of_row():
 
 
 @pytest.mark.usefixtures("third")
-def test_a_new_criterion_chooses_the_settings_of_a_search():
-    space = Space(scaling=("feature",), lr=(0.001, 0.3), weight_decay=(1e-3,), members=2, epochs=2, settings=1)
+def test_a_new_criterion_chooses_how_a_search_sees_the_features():
+    space = Space(scaling=("feature", "both", "minmax"), members=2, epochs=2, settings=1)
     by_doubt, by_both = (search(DATA.x, MASK, Search(space, rule=rule)) for rule in ("doubt", "both"))
-    assert [found.chosen[0].lr for found in (by_doubt, by_both)] == [0.001, 0.3]
+    assert [found.chosen[0].scaling for found in (by_doubt, by_both)] == ["minmax", "both"]
     assert all({"covering", "approximated", "doubt", "both"} <= row.keys() for row in by_both.tried)
     assert "doubt" in training_record(by_both.fits)["columns"]
 
@@ -92,9 +93,9 @@ def test_the_page_shows_every_criterion(tmp_path, monkeypatch):
 
     monkeypatch.setitem(CRITERIA, "loss", Criterion("loss", doubt, "what it paid"))  # a column that the folder has
     run = Run.open(write_run(tmp_path / "run"))
-    estimates = draw_training(run.training).panels[0]
-    assert "Solid, covering: its label lies in the row's set." in estimates.caption
-    assert "Dotted, loss: what it paid." in estimates.caption
+    page = unescape(render_page(run.facts, run.purified, run.training, run.rows))
+    assert "Solid, covering: its label lies in the row's set. " in page
+    assert "Dotted, loss: what it paid. " in page
 
 
 def test_both_is_the_mean_of_two_whatever_else_there_is():

@@ -26,9 +26,9 @@ from oneof.paper.experiments import TABLES, Protocol
 from oneof.paper.obtain import Cell, obtain_all, run_errand, seed_by_seed
 from oneof.paper.on_ray import load_ray
 from oneof.runs.folder import Run
+from oneof.selection.search import Search
 from oneof.selection.space import Space
-from oneof.selection.trying import Search
-from oneof.selection.tune import FIRST, Ranges, folds_of, load_optuna, read_setting, scores, search_settings
+from oneof.selection.tune import FIRST, RANGES, folds_of, load_optuna, read_setting, scores, search_settings
 from oneof.storage.rows import read
 from oneof.training.trials import Training
 
@@ -167,7 +167,12 @@ def write_table(folder: Path, rows: int = 300) -> Path:
 # -------------------------------------------------------------------------------------------------------------- search
 
 SMALL = Space(trial_epochs=4)
-FEW = Ranges(hidden=((), (16,), (256,)), scaling=("feature", "ranks"))
+
+
+@pytest.fixture
+def _few_settings(monkeypatch):
+    few = RANGES | {"hidden": ["", "16", "256"], "scaling": ["feature", "ranks"]}
+    monkeypatch.setattr("oneof.selection.tune.RANGES", few)
 
 
 @pytest.fixture(scope="module")
@@ -192,28 +197,28 @@ def test_scores_rise_and_a_diverging_rate_scores_nothing(folds):
     assert list(scores(folds, setting | {"lr": 1e6}))[-1] < values[-1]
 
 
+@pytest.mark.usefixtures("_few_settings")
 def test_a_search_goes_on_and_ends_as_an_undisturbed_one(folds, tmp_path):
     optuna = pytest.importorskip("optuna", reason="Optuna is not installed: the extra sweep has it")
     storages = [f"sqlite:///{tmp_path / name}.db" for name in ("whole", "cut")]
-    whole = search_settings(folds, 7, storages[0], {"seed": 0}, ranges=FEW)
-    search_settings(folds, 3, storages[1], {"seed": 0}, ranges=FEW)
+    whole = search_settings(folds, 7, storages[0], {"seed": 0})
+    search_settings(folds, 3, storages[1], {"seed": 0})
     begun = optuna.load_study(study_name="oneof", storage=storages[1])
     begun.ask()  # a trial whose process was killed
-    again = search_settings(folds, 7, storages[1], {"seed": 0}, ranges=FEW)
+    again = search_settings(folds, 7, storages[1], {"seed": 0})
     assert again == whole
     assert whole.tried == 7
-    assert search_settings(folds, 5, storages[1], {"seed": 0}, ranges=FEW) == whole
+    assert search_settings(folds, 5, storages[1], {"seed": 0}) == whole
     with pytest.raises(ValueError, match=r"holds another search: seed was 0, now 1. Give another storage"):
-        search_settings(folds, 7, storages[1], {"seed": 1}, ranges=FEW)
+        search_settings(folds, 7, storages[1], {"seed": 1})
     with pytest.raises(ValueError, match="storage must be a database that Optuna can open, such as sqlite"):
         search_settings(folds, 7, "nonsense", {"seed": 0})
 
 
+@pytest.mark.usefixtures("_few_settings")
 def test_a_poor_setting_is_stopped_early(tmp_path):
     pytest.importorskip("optuna", reason="Optuna is not installed: the extra sweep has it")
-    many = search_settings(
-        folds_of(DATA.x, MASK, Search(Space(trial_epochs=6))), 14, f"sqlite:///{tmp_path}/x.db", {}, ranges=FEW
-    )
+    many = search_settings(folds_of(DATA.x, MASK, Search(Space(trial_epochs=6))), 14, f"sqlite:///{tmp_path}/x.db", {})
     assert 0 < many.stopped < many.tried == 14
 
 

@@ -78,7 +78,7 @@ def assert_same(one, other, x=DATA.x):
     assert torch.equal(one.logits(x), other.logits(x))
     assert torch.equal(one.candidates, other.candidates)
     assert torch.equal(one.epoch, other.epoch)
-    for a, b in zip(one.history.columns.values(), other.history.columns.values(), strict=True):
+    for a, b in zip(one.history.values(), other.history.values(), strict=True):
         assert torch.equal(a, b)
     for a, b in zip(one.removals or (), other.removals or (), strict=True):
         assert torch.equal(a, b)

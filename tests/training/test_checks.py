@@ -108,7 +108,10 @@ def test_double_precision_takes_views_of_double_precision():
 def test_on_a_card_views_may_be_of_less_precision_and_must_lie_there():
     for dtype in (torch.float32, torch.bfloat16):
         assert (
-            run(views=views("plain", "mnist", device="cuda", dtype=dtype), device="cuda").history.loss.isfinite().all()
+            run(views=views("plain", "mnist", device="cuda", dtype=dtype), device="cuda")
+            .history["loss"]
+            .isfinite()
+            .all()
         )
     with pytest.raises(ValueError, match=r"views must be torch\.float32 on cuda:0, as weights are; got torch\.float64"):
         run(views=views("plain", "mnist", device="cuda", dtype=torch.float64), device="cuda")
@@ -229,7 +232,7 @@ def test_a_single_row_left_over_is_refused_with_batch_normalisation(method, reci
     message = r"batch must not leave a single row over .* normalisation; 25 rows in batches of 12 do\. Take batch=13\."
     with pytest.raises(ValueError, match=message):
         left_over(25, 12, method, recipe)
-    assert left_over(25, 13, method, recipe).history.loss.isfinite().all()
+    assert left_over(25, 13, method, recipe).history["loss"].isfinite().all()
 
 
 def test_the_batch_that_is_proposed_leaves_none_over():
@@ -243,14 +246,14 @@ def test_the_batch_that_is_proposed_leaves_none_over():
 
 @pytest.mark.parametrize("method", [PLAIN, RCR()])
 def test_views_that_go_together_are_more_than_one(method):
-    assert left_over(25, 12, method, "pop").history.loss.isfinite().all()
+    assert left_over(25, 12, method, "pop").history["loss"].isfinite().all()
 
 
 def test_a_single_row_is_enough_for_other_networks():
     """Without batch normalisation, or with one over the pixels of an image."""
     maps = Backbone(lambda: nn.Sequential(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4)))
     for network in (MLP(), maps):
-        assert left_over(25, 12, network=network).history.loss.isfinite().all()
+        assert left_over(25, 12, network=network).history["loss"].isfinite().all()
 
 
 # ------------------------------------------------------------------------------------------------------------ 7. labels
@@ -263,7 +266,7 @@ def test_labels_beyond_the_classes_are_refused():
     with pytest.raises(ValueError, match=message):
         run(labels=labels)
     labels[3] = -1
-    assert run(labels=labels, trials=[Trial(test=np.array([3, 7]))]).history.accuracy.item() == 0
+    assert run(labels=labels, trials=[Trial(test=np.array([3, 7]))]).history["accuracy"].item() == 0
 
 
 def test_a_compiled_network_is_made_for_the_images_that_it_sees_together():

@@ -34,8 +34,8 @@ def measure(system: str) -> dict[str, list[float]]:
     )
     truth = torch.as_tensor(data.labels)
     return {
-        "loss": fitted.history.loss[-1].tolist(),
-        "set_size": fitted.history.set_size[-1].tolist(),
+        "loss": fitted.history["loss"][-1].tolist(),
+        "set_size": fitted.history["set_size"][-1].tolist(),
         "accuracy": (fitted.logits(data.x).argmax(-1) == truth).double().mean(1).tolist(),
     }
 

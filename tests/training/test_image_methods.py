@@ -41,5 +41,5 @@ def test_learns_five_thousand_digits(system):
         x, sets, trials=[trial], method=method, purify=purify, network=LeNet(), training=Training(EPOCHS, 100),
         views=views(recipe, "mnist"), labels=labels,
     )  # fmt: skip
-    print(system, fitted.history.accuracy[:, 0].tolist())
-    assert fitted.history.accuracy[-1, 0] > 0.9
+    print(system, fitted.history["accuracy"][:, 0].tolist())
+    assert fitted.history["accuracy"][-1, 0] > 0.9

@@ -67,8 +67,8 @@ def assert_same(packed, dense, atol=1e-12):
     assert torch.equal(packed.epoch, dense.epoch)
     for name, weight in dense.stack.weights.items():
         np.testing.assert_allclose(packed.stack.weights[name], weight, rtol=0, atol=atol)
-    for name, column in dense.history.columns.items():
-        np.testing.assert_allclose(packed.history.columns[name], column, rtol=0, atol=atol, err_msg=name)
+    for name, column in dense.history.items():
+        np.testing.assert_allclose(packed.history[name], column, rtol=0, atol=atol, err_msg=name)
     for ours, theirs in zip(packed.removals or (), dense.removals or (), strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=0, atol=atol)
 
@@ -83,7 +83,7 @@ def test_packed_and_dense_give_the_same(packing, method, purify):
     packed = run(OWN, **options)
     assert_same(packed, dense)
     if purify != "plain":
-        assert dense.history.removed.sum() > 10
+        assert dense.history["removed"].sum() > 10
 
 
 @pytest.mark.parametrize("purify", PURIFY)

@@ -47,8 +47,8 @@ def test_a_fit_read_back_is_the_same(kind: str, tmp_path: Path) -> None:
     assert (again.candidates == fitted.candidates).all()
     assert (again.rows == fitted.rows).all()
     assert (again.epoch == fitted.epoch).all()
-    assert {name: one.tolist() for name, one in again.history.columns.items()} == {
-        name: one.tolist() for name, one in fitted.history.columns.items()
+    assert {name: one.tolist() for name, one in again.history.items()} == {
+        name: one.tolist() for name, one in fitted.history.items()
     }
     assert (again.removals is None) == (fitted.removals is None)
     if fitted.removals is not None and again.removals is not None:

@@ -63,7 +63,7 @@ def run(
             history = keeper.restore(state, best)
             state.pop = begin_purifying(own.purify, state.candidates)  # type: ignore[arg-type]
             fitted = best.fit(own, state, train(own, state, history, until=length))
-            fitted.history.loss.tolist()  # waits for the device
+            fitted.history["loss"].tolist()  # waits for the device
             yield name, fitted, beginning + time.perf_counter() - start, shared
 
 
@@ -71,7 +71,7 @@ def alone(problem: Problem, network: Network, seed: int) -> Fit:
     """A run that shares nothing with others, without purification."""
     state = _begun(problem, network, seed)
     fitted = Best(state, "last").fit(problem, state, train(problem, state, [], until=problem.training.epochs))
-    fitted.history.loss.tolist()  # waits for the device
+    fitted.history["loss"].tolist()  # waits for the device
     return fitted
 
 

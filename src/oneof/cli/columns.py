@@ -36,9 +36,11 @@ _OPTIONS: dict[str, tuple[Any, Any]] = {
 def takes_roles(command: Callable[..., None]) -> Callable[..., None]:
     """The command with these options in place of its argument `roles`."""
     hints, alone = get_type_hints(command, include_extras=True), Parameter.KEYWORD_ONLY
-    given = [one for one in signature(command).parameters.values() if one.name != "roles"]
-    own = [one.replace(annotation=hints[one.name], kind=alone) for one in given]
     options = [Parameter(name, alone, annotation=kind, default=value) for name, (kind, value) in _OPTIONS.items()]
+    own = {
+        name: [one.replace(annotation=hints[name], kind=alone)] for name, one in signature(command).parameters.items()
+    }
+    ordered = [one for parts in (own | {"roles": options}).values() for one in parts]
 
     @wraps(command)
     def with_options(**given: Any) -> None:
@@ -52,8 +54,6 @@ def takes_roles(command: Callable[..., None]) -> Callable[..., None]:
             said.setdefault("candidates", None)
         command(roles=Roles(**said), **given)
 
-    required = [one for one in own if one.default is Parameter.empty]
-    ordered = [*required, *options, *(one for one in own if one not in required)]
     with_options.__signature__ = signature(command).replace(parameters=ordered)  # type: ignore[attr-defined]
     with_options.__annotations__ = {one.name: one.annotation for one in ordered} | {"return": None}
     return with_options

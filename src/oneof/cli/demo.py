@@ -46,11 +46,9 @@ def demo(
     _run(clean, out / "run", out=out / "labels.csv")
     _run(predict, out / "run", out / "new.csv", out=out / "predictions.csv")
     _run(report, out / "run", out=out / "report.html")
-    results = _results(digits, out)
-    _show(digits, results)
-    _draw(digits, results, out / "demo.png")
+    _show(digits, out)
     return typer.echo(
-        f"Open {out}/report.html in a browser. {out}/demo.png shows the labels as a picture.\n"
+        f"Open {out}/report.html in a browser.\n"
         "The commands above do the same with your own votes.csv (item, annotator, label) and features."
     )
 
@@ -110,77 +108,38 @@ def _write_tables(digits: Digits, out: Path) -> None:
         write_sheet(pa.table({"item": item[rows], **pixels}), out / name)
 
 
-def _results(digits: Digits, out: Path) -> dict[str, tuple[Words, str, Words]]:
-    """Whose labels, these, what learned from them, and what that says of the new digits.
+def _show(digits: Digits, out: Path) -> None:
+    """Print how often labels are right, and how often what learned from them is right about new digits.
 
     What one would do without this package is followed by logistic regression; last, what that learns from the truth.
     """
     import numpy as np
     from pyarrow.csv import read_csv
+    from rich.console import Console
+    from rich.table import Table
     from sklearn.linear_model import LogisticRegression
 
     from oneof.votes import dawid_skene, read_long
 
-    n = len(digits.votes)
-    counts = (digits.votes[..., None] == np.array(NAMES)).sum(1)
+    n, names, read = len(digits.votes), np.array(NAMES), read_long(out / "votes.csv")
+    counts = (digits.votes[..., None] == names).sum(1)
     at_random = np.random.default_rng(0).random(counts.shape)  # ties
-    read = read_long(out / "votes.csv")
     sheets = (read_csv(out / f"{name}.csv") for name in ("labels", "predictions"))
     ours, predicted = (np.array(sheet["label"].to_pylist()) for sheet in sheets)
-
-    def learned_from(labels: Words) -> tuple[Words, str, Words]:
-        learner = LogisticRegression(max_iter=1000).fit(digits.pixels[:n] / 16, labels)
-        return labels, "logistic regression", learner.predict(digits.pixels[n:] / 16)
-
-    return {
-        "majority vote": learned_from(np.array(NAMES)[(counts + 0.1 * at_random).argmax(1)]),
-        "Dawid-Skene": learned_from(np.array(read.labels)[dawid_skene(read).posterior.argmax(1)]),
-        "oneof": (ours, "its networks", predicted),
-        "the truth": learned_from(digits.labels[:n]),
+    ways = {
+        "majority vote": names[(counts + 0.1 * at_random).argmax(1)],
+        "Dawid-Skene": np.array(read.labels)[dawid_skene(read).posterior.argmax(1)],
+        "oneof": ours,
+        "the truth": digits.labels[:n],
     }
-
-
-def _show(digits: Digits, results: dict[str, tuple[Words, str, Words]]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    n = len(digits.votes)
     title = f"\nWhich labels are right? The truth of {n:,} digits with votes, {NEW} new ones; no command above saw it."
     table = Table("labels from", "right", "learner", "new digits right", title=title, title_justify="left")
-    for whose, (labels, learner, predicted) in results.items():
-        hits = (labels == digits.labels[:n], predicted == digits.labels[n:])
-        right, later = (f"{100 * hit.mean():.1f} %" for hit in hits)
-        table.add_row(whose, right, learner, later, style="bold" if whose == "oneof" else None)
+    for whose, labels in ways.items():
+        learner, later, style = "its networks", predicted, "bold"
+        if whose != "oneof":
+            learned = LogisticRegression(max_iter=1000).fit(digits.pixels[:n] / 16, labels)
+            learner, later, style = "logistic regression", learned.predict(digits.pixels[n:] / 16), ""
+        hits = (labels == digits.labels[:n], later == digits.labels[n:])
+        right, new = (f"{100 * hit.mean():.1f} %" for hit in hits)
+        table.add_row(whose, right, learner, new, style=style)
     Console().print(table)
-
-
-def _draw(digits: Digits, results: dict[str, tuple[Words, str, Words]], path: Path) -> None:
-    """How often each person and each way is right, and the first pictures on which majority and oneof differ."""
-    import matplotlib.pyplot as plt
-    import numpy as np
-
-    from oneof.paper.ablation import COLOURS
-
-    truth = digits.labels[: len(digits.votes)]
-    ways = {whose: labels for whose, (labels, *_) in results.items() if whose != "the truth"}
-    said = dict(zip(CARE, digits.votes.T, strict=True)) | ways
-    right = {who: 100 * (labels == truth).mean() for who, labels in said.items()}
-    figure = plt.figure(figsize=(11, 4), layout="constrained")
-    left, pictures = figure.subfigures(1, 2, squeeze=False, width_ratios=(2, 3))[0]
-    axis = left.subplots()
-    colours = [COLOURS[4]] * len(CARE) + [COLOURS[0]] * (len(ways) - 1) + [COLOURS[1]]
-    bars = axis.barh(list(right), list(right.values()), color=colours)
-    axis.bar_label(bars, fmt="%.1f", padding=3)
-    axis.invert_yaxis()
-    axis.set(title="labels that are right, %", xlim=(0, 110))
-    axis.spines[["top", "right"]].set_visible(False)
-    pictures.suptitle("the first digits on which majority vote and oneof differ")
-    differ = np.flatnonzero(ways["majority vote"] != ways["oneof"])
-    for axis, row in zip(pictures.subplots(2, 3).flat, differ, strict=False):
-        axis.imshow(digits.pixels[row].reshape(8, 8), cmap="gray_r")
-        axis.set(xticks=[], yticks=[])
-        axis.set_title(", ".join(digits.votes[row]), fontsize=8)
-        both = f"majority {ways['majority vote'][row]}, oneof {ways['oneof'][row]}"
-        axis.set_xlabel(f"{both}\ntruth {truth[row]}", fontsize=8)
-    figure.savefig(path, dpi=130)
-    plt.close(figure)

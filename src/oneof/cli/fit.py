@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.table import Table
@@ -58,7 +56,7 @@ def fit(
     screen = Terminal(stderr=True)
     if screen.is_terminal:  # what follows imports and reads for seconds
         screen.print(Text(f"Reading {file or from_run} ..."))
-    from oneof.runs.fit_table import Task, fit_again, fit_table
+    from oneof.runs.fit_table import How, Task, fit_again, fit_table
     from oneof.runs.learn import SPACE, space_for
     from oneof.runs.pictures import OnPictures
     from oneof.selection.tune import read_setting
@@ -72,19 +70,16 @@ def fit(
     voted, answers = _votes(votes, on, annotators, taxonomy, roles.separator), str(gold_file) if gold_file else None
     pictures = OnPictures(network, views, networks if on_levels else None)
     task = Task(roles, seed, train_on_gold, space=space, votes=voted, answers=answers, pictures=pictures)
-    work: Callable[..., Run]
-    if file and not from_run:
-        work = partial(fit_table, file, out, task)
-    elif from_run and not file and task == Task():
-        work = partial(fit_again, from_run, out)
-    else:
-        raise ValueError("fit needs FILE, or --from RUN, which brings table and settings along. Give one of them.")
-    how: dict[str, Any] = {"cache": cache_dir, "memory": int(memory * 2**30), "processes": processes, "device": device}
-    how |= {"time_limit": time_limit, "stream": stream, "command": sys.argv, "progress": True}
-    how["say"] = lambda line: console.print(Text(bounded(line), style="yellow"))
+    asked = cache_dir, int(memory * 2**30), processes, device, time_limit, stream, tuple(sys.argv)
+    how = How(*asked, progress=True, say=lambda line: console.print(Text(bounded(line), style="yellow")))
     rank = crew_here(processes).rank
     try:
-        run = work(**how)
+        if file and not from_run:
+            run = fit_table(file, out, task, how)
+        elif from_run and not file and task == Task():
+            run = fit_again(from_run, out, how)
+        else:
+            raise ValueError("fit needs FILE, or --from RUN, which brings table and settings along. Give one of them.")
     except (ValueError, TypeError, OSError) as error:
         if rank == 0 or isinstance(error, ChildProcessError):  # the first process may be the one that died
             raise

@@ -16,12 +16,12 @@ from oneof.candidates.read import read_known
 from oneof.estimator import arguments as given
 from oneof.metrics import approximated_accuracy
 from oneof.runs.accuracy import Claim
-from oneof.runs.explain import asking_order
 from oneof.runs.folder import Run
 from oneof.runs.learn import Examples, write_learned
 from oneof.runs.model import Model
 from oneof.runs.purified import read_purified
 from oneof.runs.review.decisions import decided_table
+from oneof.runs.review.order import asking_order
 from oneof.storage.files import folder_beside
 
 

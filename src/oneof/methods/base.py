@@ -14,6 +14,16 @@ Each method knows which of these it made in `init`, so its own signatures may sa
 """
 
 
+def parts(several: Any) -> tuple[Any, ...]:
+    """What memory, or a network's output, is made of: one tensor, several, or none."""
+    return several if isinstance(several, tuple) else (several,)
+
+
+def each(change: Callable[[Any], Any], several: Any) -> Any:
+    """The same, in its form, after a change to every part."""
+    return tuple(map(change, several)) if isinstance(several, tuple) else change(several)
+
+
 class Batch(NamedTuple):
     """The rows of one step, for t trials."""
 

@@ -1,7 +1,6 @@
 """Networks: anything that, called with the shape of an example and the number of classes, builds a module."""
 
-from oneof.networks.backbone import Backbone
-from oneof.networks.classifier import Classifier, Network
+from oneof.networks.classifier import Backbone, Classifier, Network
 from oneof.networks.lenet import LeNet
 from oneof.networks.resnet import ResNet32
 from oneof.networks.tables import MLP, GeneratorMLP, Linear

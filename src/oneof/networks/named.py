@@ -3,8 +3,7 @@
 from dataclasses import dataclass
 from functools import partial
 
-from oneof.networks.backbone import Backbone
-from oneof.networks.classifier import Classifier, Network
+from oneof.networks.classifier import Backbone, Classifier, Network
 from oneof.networks.lenet import LeNet
 from oneof.networks.resnet import ResNet32
 from oneof.networks.wide_resnet import WideResNet

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
-from oneof.networks.classifier import Classifier, check_images
+from oneof.networks.classifier import Classifier, check_images, pooled
 
 
 @dataclass(frozen=True)
@@ -52,8 +52,3 @@ def convolution(before: int, after: int, size: int = 3, stride: int = 1) -> nn.C
     made = nn.Conv2d(before, after, size, stride=stride, padding=size // 2, bias=False)
     nn.init.kaiming_normal_(made.weight, mode="fan_out", nonlinearity="relu")
     return made
-
-
-def pooled() -> list[nn.Module]:
-    """Layers that take the mean over the image: [b, width, h, w] to [b, width]."""
-    return [nn.AdaptiveAvgPool2d(1), nn.Flatten()]

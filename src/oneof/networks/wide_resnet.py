@@ -5,10 +5,10 @@ from typing import Any, cast
 
 from torch import Tensor, nn
 
-from oneof.networks.classifier import Classifier, check_images
-from oneof.networks.cuda.fused import Block, Program
+from oneof.networks.classifier import Classifier, check_images, pooled
+from oneof.networks.cuda.fused import Program
 from oneof.networks.cuda.layers import WIDEST
-from oneof.networks.resnet import convolution, pooled
+from oneof.networks.resnet import convolution
 
 
 @dataclass(frozen=True)
@@ -52,10 +52,9 @@ class Body(nn.Sequential):
     def use_kernels(self) -> bool:
         """Is there such a program? Not if a width is no power of two, or beyond the kernels' room for sums."""
         first, *blocks, last, _, _, _ = list(cast(Any, self))
-        layers = [Block(b.norm1, b.convolution1, b.norm2, b.convolution2, b.shortcut) for b in blocks]
-        widths = [block.norm2.num_features for block in layers]
+        widths = [block.norm2.num_features for block in blocks]
         if all(width.bit_count() == 1 and width <= WIDEST for width in widths):
-            self.program = Program(first, layers, last)
+            self.program = Program(first, blocks, last)
         return self.program is not None
 
     def forward(self, x: Tensor) -> Tensor:

@@ -114,7 +114,7 @@ def draw_curves(histories: Mapping[str, Record], path: Path, *, title: str) -> N
     figure, axes = plt.subplots(1, len(PANELS), figsize=(12, 3.8), layout="constrained")
     for axis, (name, label) in zip(axes, PANELS, strict=True):
         for (system, history), colour in zip(histories.items(), COLOURS, strict=False):
-            if (column := getattr(history, name)) is None:
+            if (column := history.get(name)) is None:
                 continue
             mean, spread = (values.cpu().double().numpy() for values in (column.mean(1), column.std(1, correction=0)))
             at = range(1, len(mean) + 1)

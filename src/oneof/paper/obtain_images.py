@@ -17,10 +17,9 @@ from oneof.data.augment.views import Views
 from oneof.data.named.catalogue import Dataset, load
 from oneof.paper.experiments import REAL, TABLES
 from oneof.paper.images import KEY, SMALL, Run, run_of
-from oneof.paper.obtain import Cell, missing, obtain
+from oneof.paper.obtain import Cell, latest_best, missing, obtain, rules
 from oneof.paper.results import rows_of
 from oneof.paper.sets import DRAWS, sets_of, training_part
-from oneof.selection.choose import latest_best, rules
 from oneof.storage.rows import Row, append, read
 from oneof.training.fit import fit
 from oneof.training.state import Fit
@@ -129,7 +128,7 @@ def row_of(
     named |= {"views": run.views, "lr": run.lr, "weight_decay": run.recipe.weight_decay, "images": fitted.rows.shape[1]}
     named |= {name: getattr(run, name) for name in SETTING}
     (row,) = rows_of(fitted, seeds=[run.seed], seconds=seconds, labels=labels, shared_epochs=shared, **named)
-    columns = {name: fitted.history.columns[name][:, 0] for name in ("accuracy", "covering", "set_size")}
+    columns = {name: fitted.history[name][:, 0] for name in ("accuracy", "covering", "set_size")}
     curves = {name: [round(value, 4) for value in column.tolist()] for name, column in columns.items()}
     return row | {"resolved": resolved(fitted, x, labels)} | by_signal(fitted) | {"curves": curves}
 
@@ -144,7 +143,7 @@ def resolved(fitted: Fit, x: torch.Tensor, labels: NDArray[np.intp]) -> float:
 
 def by_signal(fitted: Fit) -> Row:
     """The epoch that each signal would have chosen, of equals the latest, and the test accuracy there."""
-    found, columns = {}, fitted.history.columns
+    found, columns = {}, fitted.history
     for signal in rules():
         at = int(latest_best(columns[signal])[0])
         found[f"by_{signal}"] = {"epoch": at + 1, "accuracy": round(float(columns["accuracy"][at, 0]), 6)}

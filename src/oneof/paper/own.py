@@ -12,11 +12,10 @@ from oneof.data.table import read_table
 from oneof.methods import METHODS, Method
 from oneof.paper.compare import holm, paired
 from oneof.paper.experiments import TABLES, TABULAR, System
-from oneof.paper.obtain import Cell, missing, obtain
+from oneof.paper.obtain import Cell, missing, obtain, rules
 from oneof.paper.tables import HEADS
 from oneof.paper.typeset import typeset
 from oneof.runs.examples import examples_of
-from oneof.selection.choose import rules
 from oneof.storage.did_you_mean import did_you_mean
 from oneof.storage.rows import Row, append, read
 

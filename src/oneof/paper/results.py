@@ -19,7 +19,7 @@ from oneof.version import __version__
 
 def rows_of(fitted: Fit, *, seeds: Iterable[int], seconds: float, labels: Any = None, **setting: Any) -> list[Row]:
     """One row per trial: the setting, what the chosen epoch showed, and where it ran. Seconds are for the whole stack."""
-    columns, chosen = fitted.history.columns, fitted.epoch - 1
+    columns, chosen = fitted.history, fitted.epoch - 1
     measured = [name for name in ("set_size", *CRITERIA, "oracle", "accuracy") if name in columns]
     at_epoch = {name: columns[name].gather(0, chosen[None])[0].tolist() for name in measured}
     if labels is not None:

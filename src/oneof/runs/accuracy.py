@@ -165,18 +165,15 @@ def _learned(judged: Judged) -> bool:
 
 
 def _too_little(judged: Judged) -> str | None:
-    several = int((judged.candidates.sum(1) > 1).sum())
-    if not len(judged.gold):
-        return "every set that was held out is full"
-    if judged.voted:
-        return "the sets are people's votes, which may all err alike"
-    if len(judged.gold) < _FEW:
-        return f"only {len(judged.gold)} held-out sets say something"
-    if judged.candidates.shape[1] == 2:
-        return "of two labels, sets show nothing that could be tested"
-    if several < _FEW / 2:
-        return f"only {several} sets have several labels, too few to test how wrong ones come in"
-    return None
+    m, several = len(judged.gold), int((judged.candidates.sum(1) > 1).sum())
+    reasons = {
+        "every set that was held out is full": m == 0,
+        "the sets are people's votes, which may all err alike": judged.voted,
+        f"only {m} held-out sets say something": m < _FEW,
+        "of two labels, sets show nothing that could be tested": judged.candidates.shape[1] == 2,
+        f"only {several} sets have several labels, too few to test how wrong ones come in": several < _FEW / 2,
+    }
+    return next((reason for reason, holds in reasons.items() if holds), None)
 
 
 def _interval(judged: Judged) -> tuple[float, float, float]:

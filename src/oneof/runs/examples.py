@@ -16,7 +16,6 @@ from oneof.data.roles import Roles
 from oneof.data.table import Table
 from oneof.inspect import inspect_sets, inspect_table
 from oneof.inspect.advice import Finding
-from oneof.runs.folder import read_sample
 from oneof.runs.labels import Judgement, spread
 from oneof.runs.learn import Examples
 from oneof.runs.pictures import streamed
@@ -50,14 +49,6 @@ def examples_of(
     return Examples(read.levels, mixed.candidates, encoding, mixed.gold, mixed.groups, blank=~read.readable), told
 
 
-def with_answers(examples: Examples, path: str | None) -> Examples:
-    """The examples with the answers of a person beside the gold labels that the table has."""
-    if path is None:
-        return examples
-    said = read_sample(Path(path), examples.candidates.classes, len(examples.x))
-    return replace(examples, gold=said if examples.gold is None else np.where(said >= 0, said, examples.gold))
-
-
 def look_at(examples: Examples, mixed: Table, seed: int) -> list[str]:
     """What to warn of; what cannot be learned is an error. Of pictures the sets alone are looked at: no single pixel says much."""
     if not examples.encoding.pixels:
@@ -76,25 +67,23 @@ class Voted:
     """A table and the votes on its rows."""
 
     source: Source
+    roles: Roles  # its columns' parts; the item's, and those of annotators in the table, are no features
     votes: Votes
     item: NDArray[np.intp]  # [n] of each row, -1 where nobody voted
     remarks: list[str]
     stars: dict[int, str]  # labels that Label Studio's stars say are true, by row
-    ignored: tuple[str, ...]  # columns that are no features: the item's, and those of annotators in the table
-
-    def roles(self, asked: Roles) -> Roles:
-        ignore = tuple({*asked.ignore, *self.ignored} - {""})
-        return replace(asked, candidates=CANDIDATES, empty="unlabelled", ignore=ignore)
 
 
-def read_voted(file: Path, asked: VotesFile) -> Voted:
+def read_voted(file: Path, asked: VotesFile, roles: Roles) -> Voted:
     """Read the votes and find each row's; the stars of a Label Studio export say which labels are true."""
     votes, source, path = read_votes(asked), open_table(file), Path(asked.path)
     with_sets, item, remarks = attach_votes(source, votes, asked.item)
     own = annotator_columns(asked) if path.resolve() == file.resolve() else []
     said, items = read_stars(path) if is_label_studio(path) else {}, votes.items.to_pylist()
     stars = {row: said[items[i]] for row, i in enumerate(item) if i >= 0 and items[i] in said}
-    return Voted(with_sets, votes, item, [*votes.remarks, *remarks], stars, (asked.item, *own))
+    ignore = tuple({*roles.ignore, asked.item, *own} - {""})
+    roles = replace(roles, candidates=CANDIDATES, empty="unlabelled", ignore=ignore)
+    return Voted(with_sets, roles, votes, item, [*votes.remarks, *remarks], stars)
 
 
 def weigh_votes(examples: Examples, voted: Voted, space: Space, seed: int) -> tuple[Examples, Space, dict[str, Any]]:

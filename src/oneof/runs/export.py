@@ -4,11 +4,12 @@ import io
 import json
 import warnings
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from oneof.data.encode import Encoding
 from oneof.data.table import Columns
@@ -24,55 +25,22 @@ NUMBERS, CATEGORIES, VECTORS = "numbers", "categories", "vectors"
 FACTS = "oneof.json"  # in a program of torch.export: the names of columns, categories and classes
 
 
-def export_onnx(model: Model, path: Path) -> float:
-    """Write the model as ONNX, if onnxruntime finds the same probabilities; the largest difference that it found.
+def export_model(model: Model, path: Path) -> float:
+    """Write the model as ONNX or, where the file ends in .pt2, as a program of `torch.export`; the largest difference that was found.
 
-    docs/serving.md says what the graph takes and gives; its metadata name the columns, the classes, and how vectors are made.
+    It is written only if the file, run by onnxruntime or read back by torch, gives the model's probabilities. docs/serving.md says what
+    both take and give. A program takes categories as `codes` of the values that its extra file `oneof.json` lists beside classes.
     """
     model.check_portable()
-    onnx, runtime = (load_package(name, "export") for name in ("onnx", "onnxruntime"))
-    (columns, x), buffer = _some_columns(model), io.BytesIO()
-    given = _as_tensors(model.encoding, columns)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the older exporter, which needs no further package, announces its age
-        torch.onnx.export(
-            Portable(model).eval(), (), buffer,  # type: ignore[arg-type]  # the older exporter takes any file
-            kwargs=given, input_names=list(given), output_names=["probabilities"], dynamo=False,
-            dynamic_axes={name: {0: "n"} for name in (*given, "probabilities")},
-        )  # fmt: skip
-    graph = onnx.load_from_string(buffer.getvalue())
-    if CATEGORIES in columns:
-        _take_text(onnx, graph, model.encoding)
-    _name_label(onnx, graph, model.classes)
-    onnx.helper.set_model_props(graph, {name: "\n".join(lines) for name, lines in _facts(model).items()})
-    content = graph.SerializeToString()
-    session = runtime.InferenceSession(content, providers=["CPUExecutionProvider"])
-    return _written(path, content, model, x, session.run(None, columns)[0])
-
-
-def export_torch(model: Model, path: Path) -> float:
-    """Write the model as a program of `torch.export`, if the file read back gives the same probabilities; the largest difference.
-
-    It takes what the graph takes, but categories as `codes` of the values that the extra file `oneof.json` lists beside classes.
-    """
-    model.check_portable()
-    (columns, x), buffer = _some_columns(model), io.BytesIO()
-    given = _as_tensors(model.encoding, columns)
-    shapes = {name: {0: torch.export.Dim("n")} for name in given}
+    columns, x = _some_columns(model)
+    words = columns.get(CATEGORIES)
+    numbers = columns if words is None else columns | {CATEGORIES: codes(model.encoding, words)}
+    given = {name: torch.from_numpy(values) for name, values in numbers.items()}
     with torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of what will change in later versions of torch
-        program = torch.export.export(Portable(model).eval(), (), given, dynamic_shapes=shapes)
-        torch.export.save(program, buffer, extra_files={FACTS: json.dumps(_facts(model), ensure_ascii=False)})
-        buffer.seek(0)
-        found = torch.export.load(buffer).module()(**given)
-    return _written(path, buffer.getvalue(), model, x, found.numpy())
-
-
-def _written(path: Path, content: bytes, model: Model, x: NDArray[Any], found: NDArray[np.float32]) -> float:
-    """Write the content, if it has found what the model says of these features; the largest difference."""
+        content, found = _as_program(model, given) if path.suffix.lower() == ".pt2" else _as_onnx(model, given, columns)
     with torch.backends.cudnn.flags(enabled=False):  # on a GPU it would round to TF32
-        said = model.probabilities(x)
-    difference = float(np.abs(found - said).max())
+        difference = float(np.abs(found - model.probabilities(x)).max())
     if not difference <= TOLERANCE:
         got = f"it differs by {difference:.2g}, and was not written"
         raise ValueError(f"the exported model must give the model's probabilities to {TOLERANCE}; {got}.")
@@ -81,18 +49,40 @@ def _written(path: Path, content: bytes, model: Model, x: NDArray[Any], found: N
     return difference
 
 
+def _as_onnx(model: Model, given: dict[str, Tensor], columns: dict[str, NDArray[Any]]) -> tuple[bytes, NDArray[Any]]:
+    """The model as an ONNX graph, whose metadata are its facts, and the probabilities that onnxruntime finds by it."""
+    onnx, runtime = (load_package(name, "export") for name in ("onnx", "onnxruntime"))
+    buffer = io.BytesIO()
+    torch.onnx.export(
+        Portable(model).eval(), (), buffer,  # type: ignore[arg-type]  # the older exporter takes any file, and needs no further package
+        kwargs=given, input_names=list(given), output_names=["probabilities"], dynamo=False,
+        dynamic_axes={name: {0: "n"} for name in (*given, "probabilities")},
+    )  # fmt: skip
+    graph = onnx.load_from_string(buffer.getvalue())
+    if CATEGORIES in columns:
+        _take_text(onnx, graph, model.encoding)
+    _name_label(onnx, graph, model.classes)
+    onnx.helper.set_model_props(graph, {name: "\n".join(lines) for name, lines in _facts(model).items()})
+    content = graph.SerializeToString()
+    session = runtime.InferenceSession(content, providers=["CPUExecutionProvider"])
+    return content, session.run(None, columns)[0]
+
+
+def _as_program(model: Model, given: dict[str, Tensor]) -> tuple[bytes, NDArray[Any]]:
+    """The model as a program of `torch.export`, and the probabilities that it gives when it is read back."""
+    buffer, shapes = io.BytesIO(), {name: {0: torch.export.Dim("n")} for name in given}
+    program = torch.export.export(Portable(model).eval(), (), given, dynamic_shapes=shapes)
+    torch.export.save(program, buffer, extra_files={FACTS: json.dumps(_facts(model), ensure_ascii=False)})
+    buffer.seek(0)
+    return buffer.getvalue(), torch.export.load(buffer).module()(**given).numpy()
+
+
 def _facts(model: Model) -> dict[str, Any]:
     """What a reader of the file must know; what is empty is left out."""
     encoding = model.encoding
     told: dict[str, Any] = {"classes": model.classes, NUMBERS: list(encoding.numbers), CATEGORIES: encoding.categories}
     told |= {VECTORS: encoding.names[len(encoding.plain.names) :], "made": encoding.made}
     return {name: lines for name, lines in told.items() if lines}
-
-
-def _as_tensors(encoding: Encoding, columns: dict[str, NDArray[Any]]) -> dict[str, torch.Tensor]:
-    words = columns.get(CATEGORIES)
-    numbers = columns if words is None else columns | {CATEGORIES: codes(encoding, words)}
-    return {name: torch.from_numpy(values) for name, values in numbers.items()}
 
 
 def _take_text(onnx: Any, graph: Any, encoding: Encoding) -> None:
@@ -141,21 +131,20 @@ def _some_columns(model: Model) -> tuple[dict[str, NDArray[Any]], NDArray[Any]]:
 
 def _rows(model: Model, n: int = 64) -> NDArray[np.float32]:
     """Rows like those of training: drawn between knots or thresholds, or normal where the first network expects it."""
-    d, rng = len(model.encoding.names), np.random.default_rng(0)
-    member = model.members[0] if model.members else None
-    learners = [one for one in (*model.members, *model.others) if isinstance(one, (Member, Regression))]
-    knots = next((one.ranks.knots for one in learners if one.ranks), None)
-    if isinstance(member, PictureMember):
+    d, rng, learners = len(model.encoding.names), np.random.default_rng(0), (*model.members, *model.others)
+    first, ranked = learners[0], (one.ranks for one in learners if isinstance(one, (Member, Regression)))
+    ranks = next(filter(None, ranked), None)
+    if isinstance(first, PictureMember):
         x = rng.integers(0, 256, (n, d)).astype(np.float64)
-    elif knots is not None:
-        x = knots[rng.integers(len(knots), size=(n, d)), np.arange(d)]
-        x = x + (knots[-1] - knots[0]) * rng.normal(0, 0.05, (n, d))
-    elif member is None:
-        (forest,) = (one for one in model.others if isinstance(one, Forest))
-        inner = forest.right > 0
-        levels = [forest.threshold[inner & (forest.feature == j)] for j in range(d)]
-        x = np.stack([rng.choice(one if len(one) else np.zeros(1), n) for one in levels], axis=1) + forest.origin
+    elif ranks:
+        x = ranks.knots[rng.integers(len(ranks.knots), size=(n, d)), np.arange(d)]
+        x = x + np.ptp(ranks.knots, axis=0) * rng.normal(0, 0.05, (n, d))
+    elif isinstance(first, Forest):
+        inner = first.right > 0
+        levels = [first.threshold[inner & (first.feature == j)] for j in range(d)]
+        x = np.stack([rng.choice(one if len(one) else np.zeros(1), n) for one in levels], axis=1) + first.origin
     else:
+        member = cast(Member, first)
         shift, scale = (np.zeros(d) if part is None else part[0, 0].numpy() for part in (member.shift, member.scale))
         x = rng.normal(size=(n, d)) / np.where(scale == 0, 1, scale) + shift
         x = x if member.origin is None else x + member.origin

@@ -3,7 +3,7 @@
 import json
 import shutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
@@ -18,16 +18,16 @@ from oneof.data.roles import Roles
 from oneof.data.table import read_table
 from oneof.methods import METHODS
 from oneof.purify import PURIFY
-from oneof.runs.examples import examples_of, look_at, read_voted, weigh_votes, with_answers
-from oneof.runs.folder import FACTS, Run, fingerprint, write_json
+from oneof.runs.examples import examples_of, look_at, read_voted, weigh_votes
+from oneof.runs.folder import FACTS, Run, fingerprint, read_sample, write_json
 from oneof.runs.learn import SPACE, Examples, learn, write_learned
 from oneof.runs.pictures import BY_SIZE, OnPictures
 from oneof.runs.review.decisions import Log
 from oneof.runs.review.teach import Again
 from oneof.selection.learners import Trees
 from oneof.selection.leave_one_out import Kernel
+from oneof.selection.search import Search
 from oneof.selection.space import Space
-from oneof.selection.trying import Search
 from oneof.storage.locks import alone
 from oneof.storage.settings import first_difference, plain_value, restored
 from oneof.training.device import device_for
@@ -36,7 +36,6 @@ from oneof.training.processes import check_rows, crew_here
 from oneof.version import __version__
 from oneof.votes.opening import VotesFile
 
-Say = Callable[[str], None]
 ASKED = "asked.json"  # in the checkpoint: what the run was asked for
 LOCK = "lock"  # there too: held while a process is at work
 PIXELS = "pixels.part"  # there too: levels of pictures that are not held in memory; a .npy file
@@ -56,21 +55,28 @@ class Task:
     pictures: OnPictures = BY_SIZE
 
 
+@dataclass(frozen=True)
+class How:
+    """How a run is made, which is no part of its task."""
+
+    cache: Path | None = None  # where embeddings of texts and images are kept; None: ~/.cache/oneof
+    memory: int | None = None  # bytes that training may take
+    processes: int | None = None  # as for `oneof.fit`; of those that torchrun started, the first says and writes
+    device: str = "auto"  # "cpu", "cuda"; "auto": the GPU, if there is one, for pictures and large tables
+    time_limit: float | None = None  # seconds of learning, about; such a run is not resumed within a stage
+    stream: bool | None = (
+        None  # keep levels of pictures in a file of the run; None: where they take half of what is free
+    )
+    command: tuple[str, ...] = ()  # recorded in run.json
+    progress: bool = False  # show bars in a terminal
+    say: Callable[[str], None] = lambda text: None  # called with a line for a person, as things become known
+
+
 def fit_table(
     file: Path,
     out: Path,
     task: Task = Task(),  # noqa: B008 - frozen
-    *,
-    command: Sequence[str] = (),  # recorded in run.json
-    cache: Path | None = None,  # where embeddings of texts and images are kept; None: ~/.cache/oneof
-    memory: int | None = None,  # bytes that training may take
-    processes: int | None = None,  # as for `oneof.fit`; of those that torchrun started, the first says and writes
-    device: str = "auto",  # "cpu", "cuda"; "auto": the GPU, if there is one, for pictures and large tables; no part of the task
-    time_limit: float | None = None,  # seconds of learning, about; such a run is not resumed within a stage
-    stream: bool
-    | None = None,  # keep levels of pictures in a file of the run; None: where they take half of what is free
-    progress: bool = False,  # show bars in a terminal
-    say: Say = lambda text: None,  # called with a line for a person, as things become known
+    how: How = How(),  # noqa: B008 - frozen
     again: Again | None = None,  # an earlier run of the same task, and what people decided about it: see `fit_again`
 ) -> Run:
     """Learn from a table, or from a folder of pictures whose subfolders are named by candidates, and write the run folder `out`.
@@ -78,10 +84,10 @@ def fit_table(
     A run that was stopped there goes on; a finished one is opened.
     """
     begun = time.monotonic()
-    crew = crew_here(processes)
-    task = _settled(file, task, time_limit, stream)
-    device_for(device, 0, 0)  # one that is not there is refused before anything is read
-    ready = crew.told(partial(_make_ready, file, out, task, cache, processes or crew.size, say, again, stream))
+    crew, limit = crew_here(how.processes), how.time_limit
+    task = _settled(file, task, how)
+    device_for(how.device, 0, 0)  # one that is not there is refused before anything is read
+    ready = crew.told(partial(_make_ready, file, out, task, replace(how, processes=how.processes or crew.size), again))
     if ready is None:
         return Run.open(out)
     examples, space, facts = ready
@@ -89,23 +95,23 @@ def fit_table(
         levels = np.load(out / "checkpoint" / PIXELS, mmap_mode="c")
         examples = replace(examples, x=levels.reshape(len(levels), -1))
     starts = again.search(len(examples.candidates.classes)) if again else {}
-    checkpoint = out / "checkpoint" / "search" if time_limit is None else None
-    until, title = None if time_limit is None else time.monotonic() + time_limit, "fit" if progress else None
+    checkpoint = out / "checkpoint" / "search" if limit is None else None
+    until, title = None if limit is None else time.monotonic() + limit, "fit" if how.progress else None
     asked = Search(
-        space, task.seed, task.rule, progress=title, checkpoint=checkpoint, until=until, memory=memory, device=device,
-        processes=processes, **starts,
+        space, task.seed, task.rule, progress=title, checkpoint=checkpoint, until=until, memory=how.memory,
+        device=how.device, processes=how.processes, **starts,
     )  # fmt: skip
     with ExitStack() as held:
         crew.told(partial(held.enter_context, alone(out / "checkpoint" / LOCK, str(out))))
         learned = learn(examples, asked, train_on_gold=task.train_on_gold, how=task.pictures)
         for text in learned.left_out:
-            say(text)
+            how.say(text)
         facts |= {"warnings": facts["warnings"] + learned.left_out, "seconds": round(time.monotonic() - begun, 1)}
-        crew.told(partial(write_learned, learned, out, facts | {"command": list(command)}))
+        crew.told(partial(write_learned, learned, out, facts | {"command": list(how.command)}))
     return Run.open(out)
 
 
-def fit_again(folder: Path, out: Path, **how: Any) -> Run:
+def fit_again(folder: Path, out: Path, how: How = How()) -> Run:  # noqa: B008 - frozen
     """Learn again from the table of a run and what people decided about it, from its settings and weights on; else as `fit_table`."""
     run = Run.open(folder)
     file = Path(run.facts["file"])
@@ -116,20 +122,13 @@ def fit_again(folder: Path, out: Path, **how: Any) -> Run:
     asked = run.facts["asked"] | {"answers": None}  # the run's gold labels are in its table
     task: Task = restored(asked, {kind.__name__: kind for kind in known})
     again = Again(run, tuple(Log(run.folder).standing))
-    made = fit_table(file, out, task, again=again, **how)
+    made = fit_table(file, out, task, how, again)
     Log(out).write(*again.standing)
     return made
 
 
 def _make_ready(
-    file: Path,
-    out: Path,
-    task: Task,
-    cache: Path | None,
-    processes: int,
-    say: Say,
-    again: Again | None,
-    stream: bool | None,
+    file: Path, out: Path, task: Task, how: How, again: Again | None
 ) -> tuple[Examples, Space, dict[str, Any]] | None:
     """Read the table and begin the run; what is learned from, what is tried, and facts for run.json. None: it is finished."""
     asked = {"oneof": __version__, "data": fingerprint(file), **plain_value(task), **(again.asked if again else {})}
@@ -139,19 +138,20 @@ def _make_ready(
     if task.answers is not None:
         asked["answers"] = fingerprint(Path(task.answers))
     if _is_finished(out, asked):
-        say(f"{out} is finished already; nothing to do.")
+        how.say(f"{out} is finished already; nothing to do.")
         return None
-    voted = None if task.votes is None else read_voted(file, task.votes)
-    mixed = read_table(file, task.roles) if voted is None else read_table(voted.source, voted.roles(task.roles))
+    voted = None if task.votes is None else read_voted(file, task.votes, task.roles)
+    mixed = read_table(file, task.roles) if voted is None else read_table(voted.source, voted.roles)
     if fingerprint(file) != asked["data"]:
         raise ValueError(f"{file} must not change while it is read; it did. Repeat the command.")
-    check_rows(len(mixed.columns), processes)
-    examples, remarks = examples_of(mixed, folder_of(file), cache, out / "checkpoint" / PIXELS, stream)
-    examples = with_answers(examples, task.answers)
+    check_rows(len(mixed.columns), how.processes or 1)
+    examples, remarks = examples_of(mixed, folder_of(file), how.cache, out / "checkpoint" / PIXELS, how.stream)
+    if task.answers is not None:
+        examples = replace(examples, gold=read_sample(Path(task.answers), examples.candidates, examples.gold))
     if again is None:
         warnings = look_at(examples, mixed, task.seed) + remarks + (voted.remarks if voted else [])
         for text in warnings:
-            say(text)
+            how.say(text)
     note = out / "checkpoint" / ASKED
     note.parent.mkdir(parents=True, exist_ok=True)  # only now, so that a mistake in the command leaves nothing behind
     if not note.exists():
@@ -171,9 +171,9 @@ def _make_ready(
     return examples, space, facts | {"warnings": warnings}
 
 
-def _settled(file: Path, task: Task, time_limit: float | None, stream: bool | None) -> Task:
+def _settled(file: Path, task: Task, how: How) -> Task:
     """The task with how pictures are learned from: embedded where that is asked for, or where weights for it are on this machine."""
-    roles, asked = task.roles, stream is not None or replace(task.pictures, networks=None) != BY_SIZE
+    roles, asked = task.roles, how.stream is not None or replace(task.pictures, networks=None) != BY_SIZE
     if file.is_dir() and not roles.image:
         roles = replace(roles, image=(FILE,))
     if asked and (roles.image_model or not roles.image):
@@ -183,7 +183,7 @@ def _settled(file: Path, task: Task, time_limit: float | None, stream: bool | No
         roles = replace(roles, image_model=MODELS["image"])
     if roles.image and not roles.image_model:
         open_ones = {name: getattr(SPACE, name) for name in ("method", "purify", "members", "epochs")}
-        if time_limit is not None or replace(task.space, **open_ones) != SPACE:
+        if how.time_limit is not None or replace(task.space, **open_ones) != SPACE:
             fix = "Say --epochs and --networks, or embed them: --image-model NAME."
             raise ValueError(f"--learners, --quick, --settings and --time-limit are for tables, not pictures. {fix}")
     return replace(task, roles=roles)

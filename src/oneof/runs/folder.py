@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from oneof.candidates.mask import Candidates
 from oneof.data.images import list_folder
 from oneof.runs.accuracy import SAMPLE, drawn_rows
 from oneof.runs.model import Model
@@ -146,10 +147,10 @@ def write_sample(purified: pa.Table, folder: Path) -> None:
     write_sheet(pa.table({"row": rows, "candidates": sets, "gold": empty}), folder / SAMPLE_CSV)
 
 
-def read_sample(path: Path, classes: NDArray[np.str_], n: int) -> NDArray[np.intp]:
-    """Gold labels [n] from the columns `row` and `gold` of a CSV file, -1 where there is none."""
-    place = {str(name): j for j, name in enumerate(classes.tolist())}
-    found = np.full(n, -1)
+def read_sample(path: Path, candidates: Candidates, gold: NDArray[np.intp] | None) -> NDArray[np.intp]:
+    """Gold labels [n], -1 where there is none: those of the columns `row` and `gold` of a CSV file before those at hand."""
+    place, n = {str(name): j for j, name in enumerate(candidates.classes.tolist())}, len(candidates.mask)
+    found = np.full(n, -1) if gold is None else gold.copy()
     with path.open(newline="", encoding="utf-8-sig") as file:
         lines = csv.DictReader(file)
         if not {"row", "gold"} <= set(lines.fieldnames or ()):
@@ -160,5 +161,6 @@ def read_sample(path: Path, classes: NDArray[np.str_], n: int) -> NDArray[np.int
                 raise ValueError(f"{path} must name rows from 0 to {n - 1}; line {number} has {row!r}.")
             if label and label not in place:
                 raise ValueError(f"{path} must hold labels that the sets have; line {number} has {label!r}.")
-            found[int(row)] = place.get(label, -1)
+            if label:
+                found[int(row)] = place[label]
     return found

@@ -23,18 +23,17 @@ from oneof.purify import Purify
 from oneof.runs import labels
 from oneof.runs.accuracy import ENOUGH, SAMPLE, Claim, Judged, claim, drawn_rows, random_sample
 from oneof.runs.calibrate import calibrate
-from oneof.runs.explain import Floats, find_evidence
 from oneof.runs.folder import FACTS, PURIFIED, ROWS, TRAINING, write_json, write_sample
 from oneof.runs.learner_weights import Rows, weigh_learners
 from oneof.runs.model import Model, member_of
 from oneof.runs.pictures import BY_SIZE, OnPictures, train_on_pictures
+from oneof.runs.review.order import Floats, find_evidence
 from oneof.runs.stored_model import FORMAT, save_model
 from oneof.selection.leave_one_out import Kernel, Opinion, ask_strangers
 from oneof.selection.missing_truth import disbelieved
-from oneof.selection.search import Found, regression_as_given, search
+from oneof.selection.search import Found, Search, regression_as_given, search
 from oneof.selection.set_likelihood import sharpness_as_given
 from oneof.selection.space import Space, checked_learners, method_for_tables
-from oneof.selection.trying import Search
 from oneof.storage.files import written_beside
 from oneof.storage.rows import Row
 from oneof.storage.settings import plain_value
@@ -217,8 +216,8 @@ def _purified(
 
 def training_record(fits: Sequence[Fit]) -> dict[str, Any]:
     """Every column that all histories have as lists [epochs][t]; None after the last epoch of a network that had fewer."""
-    epochs = max((fitted.history.epoch for fitted in fits), default=0)
-    histories = [fitted.history.columns for fitted in fits]
+    histories = [fitted.history for fitted in fits]
+    epochs = max((len(history["loss"]) for history in histories), default=0)
     columns: dict[str, list[Any]] = {}
     for name in ("loss", "set_size", "threshold", "removed", *CRITERIA):
         if fits and all(name in history for history in histories):

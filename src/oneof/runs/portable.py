@@ -1,6 +1,7 @@
 """The whole model as one torch module, in operations that other programs have too: columns in, probabilities out."""
 
 import math
+from collections.abc import Callable
 from typing import Any, cast
 
 import numpy as np
@@ -15,25 +16,17 @@ from oneof.selection.forest import Forest
 from oneof.selection.learners import Regression
 
 
-class Scores(nn.Module):
-    """The normal scores of `oneof.data.ranks`, in operations that ONNX has."""
+def normal_scores(ranks: Ranks, x: Tensor) -> Tensor:
+    """The scores of `oneof.data.ranks`, in operations that ONNX has.
 
-    low: Tensor
-    width: Tensor
-
-    def __init__(self, ranks: Ranks) -> None:
-        super().__init__()
-        knots = torch.from_numpy(ranks.knots.T).float()  # [d, knots]
-        self.register_buffer("low", knots[:, :-1])
-        self.register_buffer("width", knots.diff(dim=1))
-
-    def forward(self, x: Tensor) -> Tensor:
-        """The share of segments between knots that a value has passed is its level; a segment without width is half passed at it."""
-        ahead = x[..., None] - self.low
-        within = (ahead / self.width.clamp_min(1e-30)).clamp(0, 1)
-        level = torch.where(self.width > 0, within, (ahead.sign() + 1) / 2).mean(-1)
-        end = 0.5 * math.erfc(FARTHEST / 2**0.5)
-        return normal_quantile(level.clamp(end, 1 - end))
+    The share of segments between knots that a value has passed is its level; a segment without width is half passed at it.
+    """
+    knots = torch.from_numpy(ranks.knots.T).float()  # [d, knots]
+    ahead, width = x[..., None] - knots[:, :-1], knots.diff(dim=1)
+    within = (ahead / width.clamp_min(1e-30)).clamp(0, 1)
+    level = torch.where(width > 0, within, (ahead.sign() + 1) / 2).mean(-1)
+    end = 0.5 * math.erfc(FARTHEST / 2**0.5)
+    return normal_quantile(level.clamp(end, 1 - end))
 
 
 def normal_quantile(level: Tensor) -> Tensor:
@@ -45,85 +38,76 @@ def normal_quantile(level: Tensor) -> Tensor:
     return score
 
 
-class _Member(nn.Module):
+def _seen(member: Member | PictureMember) -> Callable[[Tensor], list[Tensor]]:
+    """How each network of a member sees features; those of pictures are levels 0 to 255."""
+    t = member.stack.t
+    if isinstance(member, PictureMember):
+        pixels, scale, offset = member.pixels, *(one.cpu()[:, None, None] for one in (member.scale, member.offset))
+        return lambda x: [x.view(-1, *pixels) * scale + offset] * t
+    shifts = [torch.zeros(1)] * t if member.shift is None else list(member.shift)
+    scales = [torch.ones(1)] * t if member.scale is None else list(member.scale)
+    origin = torch.zeros(1) if member.origin is None else torch.from_numpy(member.origin).float()
+    ranks = member.ranks
+
+    def seen(x: Tensor) -> list[Tensor]:
+        wide = (x if ranks is None else torch.cat([x, normal_scores(ranks, x)], dim=1)) - origin
+        return [(wide - shift) * scale for shift, scale in zip(shifts, scales, strict=True)]
+
+    return seen
+
+
+class _Networks(nn.Module):
     """The networks of one architecture, with how they see features."""
 
-    origin: Tensor
-
-    def __init__(self, member: Member) -> None:
+    def __init__(self, member: Member | PictureMember) -> None:
         super().__init__()
-        self.scores = None if member.ranks is None else Scores(member.ranks)
-        origin = torch.zeros(1) if member.origin is None else torch.from_numpy(member.origin).float()
-        self.register_buffer("origin", origin)
-        self.networks = nn.ModuleList(module.eval() for module in member.stack.modules())
-        self.shift = [torch.zeros(1)] * member.stack.t if member.shift is None else list(member.shift)
-        self.scale = [torch.ones(1)] * member.stack.t if member.scale is None else list(member.scale)
+        self.networks = nn.ModuleList(one.cpu().eval() for one in member.stack.modules())
+        self.seen = _seen(member)
 
-    def forward(self, x: Tensor) -> list[Tensor]:
-        wide = (x if self.scores is None else torch.cat([x, self.scores(x)], dim=1)) - self.origin
-        own = zip(self.networks, self.shift, self.scale, strict=True)
-        return [network((wide - shift) * scale).softmax(-1) for network, shift, scale in own]
+    def forward(self, x: Tensor) -> Tensor:
+        each = zip(self.networks, self.seen(x), strict=True)
+        return torch.stack([network(seen).softmax(-1) for network, seen in each]).mean(0)
 
 
-class _OnPictures(nn.Module):
-    """Networks on pictures, whose features are levels 0 to 255."""
-
-    def __init__(self, member: PictureMember) -> None:
-        super().__init__()
-        self.networks, self.pixels = nn.ModuleList(one.cpu().eval() for one in member.stack.modules()), member.pixels
-        self.scale, self.offset = (one.cpu()[:, None, None] for one in (member.scale, member.offset))
-
-    def forward(self, x: Tensor) -> list[Tensor]:
-        seen = x.view(-1, *self.pixels) * self.scale + self.offset
-        return [network(seen).softmax(-1) for network in self.networks]
-
-
-class _Trees(nn.Module):
+def _trees(forest: Forest) -> Callable[[Tensor], Tensor]:
     """Trees as gathers: as many steps as the deepest one has levels; a leaf leads to itself."""
+    here, inner = np.arange(len(forest.right)), forest.right > 0
+    children = here + 1, forest.right.astype(np.int64)
+    left, right = (torch.from_numpy(np.where(inner, to, here)) for to in children)
+    feature = torch.from_numpy(np.where(inner, forest.feature, 0).astype(np.int64))
+    label, root = (torch.from_numpy(one.astype(np.int64)) for one in (forest.feature, forest.root))
+    threshold, origin = torch.from_numpy(forest.threshold), torch.from_numpy(forest.origin).float()
+    one_hot, depth, level = torch.eye(forest.classes), 0, forest.root.astype(np.int64)
+    while (level := level[inner[level]]).size:
+        level, depth = np.concatenate([level + 1, forest.right[level]]), depth + 1
 
-    def __init__(self, forest: Forest) -> None:
-        super().__init__()
-        here, inner = np.arange(len(forest.right)), forest.right > 0
-        children = here + 1, forest.right.astype(np.int64)
-        self.left, self.right = (torch.from_numpy(np.where(inner, to, here)) for to in children)
-        self.feature = torch.from_numpy(np.where(inner, forest.feature, 0).astype(np.int64))
-        self.label = torch.from_numpy(forest.feature.astype(np.int64))
-        self.threshold, self.origin = torch.from_numpy(forest.threshold), torch.from_numpy(forest.origin).float()
-        self.root, self.one_hot = torch.from_numpy(forest.root.astype(np.int64)), torch.eye(forest.classes)
-        self.depth = 0
-        level = forest.root.astype(np.int64)
-        while (level := level[inner[level]]).size:
-            level, self.depth = np.concatenate([level + 1, forest.right[level]]), self.depth + 1
+    def say(x: Tensor) -> Tensor:
+        seen, node = x - origin, root.expand(x.shape[0], -1)
+        for _ in range(depth):
+            goes_left = seen.gather(1, feature[node]) <= threshold[node]
+            node = torch.where(goes_left, left[node], right[node])
+        return one_hot[torch.where(right[node] == node, label[node], 0)].mean(1)
 
-    def forward(self, x: Tensor) -> Tensor:
-        seen = x - self.origin
-        node = self.root.expand(x.shape[0], -1)
-        for _ in range(self.depth):
-            goes_left = seen.gather(1, self.feature[node]) <= self.threshold[node]
-            node = torch.where(goes_left, self.left[node], self.right[node])
-        return self.one_hot[torch.where(self.right[node] == node, self.label[node], 0)].mean(1)
+    return say
 
 
-class _Kernels(nn.Module):
+def _kernels(regression: Regression) -> Callable[[Tensor], Tensor]:
     """Kernel regressions, each with how it sees features."""
+    ways: list[tuple[Any, ...]] = []
+    for way in regression.ways:
+        parts = [torch.from_numpy(part).float() for part in (way.shift, way.scale, *way.machine[:3])]
+        ways.append((*parts, torch.from_numpy(np.flatnonzero(way.scale)), way.machine.gamma))
 
-    def __init__(self, regression: Regression) -> None:
-        super().__init__()
-        self.scores, self.sharpness = Scores(regression.ranks), regression.sharpness
-        self.ways: list[tuple[Any, ...]] = []
-        for way in regression.ways:
-            parts = [torch.from_numpy(part).float() for part in (way.shift, way.scale, *way.machine[:3])]
-            self.ways.append((*parts, torch.from_numpy(np.flatnonzero(way.scale)), way.machine.gamma))
-
-    def forward(self, x: Tensor) -> Tensor:
-        wide = torch.cat([x, self.scores(x)], dim=1)
-        said = []
-        for shift, scale, marks, coefficients, mean, used, gamma in self.ways:
+    def say(x: Tensor) -> Tensor:
+        wide, said = torch.cat([x, normal_scores(regression.ranks, x)], dim=1), []
+        for shift, scale, marks, coefficients, mean, used, gamma in ways:
             seen = ((wide - shift) * scale)[:, used]
             squares = (seen * seen).sum(1, keepdim=True) + (marks * marks).sum(1) - 2 * seen @ marks.T
             scores = (-gamma * squares.clamp_min(0)).exp() @ coefficients + mean
-            said.append((self.sharpness * scores).softmax(-1))
+            said.append((regression.sharpness * scores).softmax(-1))
         return torch.stack(said).mean(0)
+
+    return say
 
 
 class Portable(nn.Module):
@@ -138,10 +122,10 @@ class Portable(nn.Module):
 
     def __init__(self, model: Model) -> None:
         super().__init__()
-        encoding, members = model.encoding, model.members
-        self.members = nn.ModuleList(_OnPictures(m) if isinstance(m, PictureMember) else _Member(m) for m in members)
-        others = [_Trees(one) if isinstance(one, Forest) else _Kernels(cast(Regression, one)) for one in model.others]
-        self.others = nn.ModuleList(others)
+        encoding = model.encoding
+        self.members = nn.ModuleList(map(_Networks, model.members))
+        others = model.others
+        self.others = [_trees(one) if isinstance(one, Forest) else _kernels(cast(Regression, one)) for one in others]
         self.shares = model.parts
         self.register_buffer("fills", torch.tensor(encoding.fills))
         self.gaps = [encoding.numbers.index(name) for name in encoding.gaps]
@@ -160,7 +144,7 @@ class Portable(nn.Module):
         if vectors is not None:
             parts.append(vectors)
         x = torch.cat(parts, 1)
-        said = [torch.stack(member(x)).mean(0) for member in self.members] + [other(x) for other in self.others]
+        said = [learner(x) for learner in (*self.members, *self.others)]
         return torch.stack([share * one for share, one in zip(self.shares, said, strict=True)]).sum(0)
 
 

@@ -19,36 +19,20 @@ class Purified:
 
     cells: pa.Table  # as it is stored
     names: tuple[str, ...]
-    original: Any  # sparse 0/1 [n, c]: scipy has no types
-    kept: Any
     label: NDArray[np.int64]
     gold: NDArray[np.int64] | None  # NOBODY where a row has none; None when the run has no gold labels
     probability: NDArray[np.float64]
     ask: NDArray[np.bool_]
+    original: Any  # sparse 0/1 [n, c]: scipy has no types
+    kept: Any
+    sizes: NDArray[np.int64]  # labels per original set [n]
+    kept_sizes: NDArray[np.int64]  # labels per kept set [n]
+    held: NDArray[np.int64]  # sets that each label is in at first [c]
+    resolved: NDArray[np.int64]  # rows resolved to each label [c]
 
     @property
     def n(self) -> int:
         return len(self.label)
-
-    @property
-    def sizes(self) -> NDArray[np.int64]:
-        """Labels per original set [n]."""
-        return np.asarray(np.diff(self.original.indptr))
-
-    @property
-    def kept_sizes(self) -> NDArray[np.int64]:
-        """Labels per kept set [n]."""
-        return np.asarray(np.diff(self.kept.indptr))
-
-    @property
-    def held(self) -> NDArray[np.int64]:
-        """Sets that each label is in at first [c]."""
-        return np.asarray(self.original.sum(0)).astype(np.int64)
-
-    @property
-    def resolved(self) -> NDArray[np.int64]:
-        """Rows resolved to each label [c]."""
-        return np.bincount(self.label, minlength=len(self.names))
 
     @property
     def distribution(self) -> Any:
@@ -64,10 +48,12 @@ def read_purified(cells: pa.Table, classes: Sequence[Any]) -> Purified:
     more = (name for column in named for name in pc.unique(column).to_pylist() if name is not None)
     names = tuple(dict.fromkeys([*map(str, classes), *more]))
     known = pa.array(names, pa.string())
-    gold = _codes(cells["gold"], known) if has_gold else None
+    label, gold = _codes(cells["label"], known), _codes(cells["gold"], known) if has_gold else None
     probability, ask = cells["probability"].to_numpy().astype(np.float64), cells["ask"].to_numpy()
     original, kept = (_sets(cells[name], known) for name in ("original", "kept"))
-    return Purified(cells, names, original, kept, _codes(cells["label"], known), gold, probability, ask)
+    sizes, kept_sizes = (np.asarray(np.diff(sets.indptr)) for sets in (original, kept))
+    held, resolved = np.asarray(original.sum(0)).astype(np.int64), np.bincount(label, minlength=len(names))
+    return Purified(cells, names, label, gold, probability, ask, original, kept, sizes, kept_sizes, held, resolved)
 
 
 def _codes(column: pa.ChunkedArray, names: pa.Array) -> NDArray[np.int64]:

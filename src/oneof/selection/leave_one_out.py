@@ -217,16 +217,11 @@ def _left_out(hat: _Hat, weights: Floats, groups: NDArray[Any] | None = None) ->
     rest = centred - hat.left @ (hat.left.T @ centred)
     if groups is None:
         return np.asarray(weights - rest / (1 - hat.own))
-    for rows in _members(groups):
+    _, number, size = np.unique(groups, return_inverse=True, return_counts=True)
+    for rows in np.split(np.argsort(number, kind="stable"), np.cumsum(size)[:-1]):  # of every group
         matrix = np.eye(len(rows)) - hat.left[rows] @ hat.left[rows].T
         rest[rows] = np.linalg.solve(matrix + 1e-6 * np.eye(len(rows)), rest[rows])
     return np.asarray(weights - rest)
-
-
-def _members(groups: NDArray[Any]) -> list[NDArray[np.intp]]:
-    """The rows of every group."""
-    _, number, size = np.unique(groups, return_inverse=True, return_counts=True)
-    return np.split(np.argsort(number, kind="stable"), np.cumsum(size)[:-1])
 
 
 def ask_strangers(

@@ -23,15 +23,8 @@ from oneof.storage.did_you_mean import did_you_mean
 from oneof.training.optimize import SGD
 from oneof.training.set_input import as_tensor
 
-SEEN: dict[str, Beside] = {
-    "feature": Beside("feature", ranks=False),
-    "global": Beside("global", ranks=False),
-    "root": Beside("root", ranks=False),
-    "minmax": Beside("minmax", ranks=False),
-    "none": Beside("none", ranks=False),
-    "ranks": Beside(None),
-    "both": Beside("feature"),
-}
+SEEN = {way: Beside(way, ranks=False) for way in ("feature", "global", "root", "minmax", "none")}
+SEEN |= {"ranks": Beside(None), "both": Beside("feature")}
 """How features that stand beside their ranks may be seen; "both": each feature's deviation made one, and its ranks."""
 
 
@@ -63,7 +56,7 @@ class Setting(NamedTuple):
 
 @dataclass(frozen=True)
 class Space:
-    """What is tried, and how the ensemble is made."""
+    """What is tried, and what the ensemble is made of."""
 
     hidden: tuple[tuple[int, ...], ...] = ((128, 128),)
     scaling: tuple[str, ...] = ("feature", "global", "root", "ranks", "both")
@@ -79,11 +72,11 @@ class Space:
     mixup: float = 1.0
     noise: float = 0.0
     batch: int | None = None  # None: a tenth of the rows, 16 to 80; more for more than 8,000 rows; all about equal
-    scalings: int = 2  # ways to see the features that networks are tried with
+    scalings: int = 2  # ways to see the features that networks are trained with: the best
     rows: int = 5000  # of a larger table a sample speaks for it until the ensemble is trained
-    folds: int = 3
-    trial_epochs: int = 15
-    settings: int = 3  # that the ensemble is made of
+    folds: int = 3  # on which `oneof tune` tries a setting
+    trial_epochs: int = 15  # ... for so long
+    settings: int = 3  # that the ensemble is made of: the first of hidden x scaling x lr x weight_decay
     members: int = 5  # networks in the ensemble, and linear ones beside them
     parts: int | None = None  # of the rows, each held out by other networks; None: as many as there are networks
     epochs: int | None = None  # None: 30, fewer for more than 40,000 rows or 5,000,000 cells [n, c]

@@ -7,7 +7,7 @@ for every setting. The score is the mean of covering rate and approximated accur
 
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,31 +15,29 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import nn
 
 from oneof.data.splits import Split, split_rows
-from oneof.metrics import with_means
+from oneof.metrics import CRITERIA, with_means
 from oneof.networks import MLP
+from oneof.selection.search import Prepared, Search, ask, prepare, purified, seed_of, training, trial_of
 from oneof.selection.space import SEEN, Setting
-from oneof.selection.trying import FEWEST, Prepared, Search, ask, prepare, purified, seed_of, training, trial_of
 from oneof.storage.packages import load_package
 from oneof.storage.rows import Row
 from oneof.storage.settings import first_difference
 from oneof.training.loop import begin, epochs
-from oneof.training.problem import Problem, pose
+from oneof.training.problem import pose
 from oneof.training.stack import build
 
+FEWEST = 200  # rows: the sets of fewer, held out, tell nothing about a setting
 
-@dataclass(frozen=True)
-class Ranges:
-    """What settings are drawn from."""
-
-    hidden: tuple[tuple[int, ...], ...] = ((), (64,), (256,), (1024,), (256, 256))
-    scaling: tuple[str, ...] = tuple(SEEN)
-    lr: tuple[float, float] = (0.01, 1.0)
-    weight_decay: tuple[float, float] = (1e-5, 1e-2)
-    mixup: tuple[float, ...] = (0.0, 1.0)
-
+RANGES: dict[str, Any] = {
+    "hidden": ["", "64", "256", "1024", "256,256"],  # layers as text, which every storage holds
+    "scaling": list(SEEN),
+    "lr": (0.01, 1.0),
+    "weight_decay": (1e-5, 1e-2),
+    "mixup": [0.0, 1.0],
+}
+"""What settings are drawn from: lists, or two ends between which the logarithm is drawn."""
 
 FIRST = {"hidden": "256", "scaling": "feature", "lr": 0.1, "weight_decay": 1e-3, "mixup": 1.0}
 """The setting that is tried first, near the estimator's own: so what is found is no worse by the score."""
@@ -98,28 +96,17 @@ def scores(folds: Folds, drawn: Row) -> Iterator[float]:
     sets = folds.sets(setting.scaling)
     problem = pose(x, sets, trials, space.method, None, training(space, space.trial_epochs))
     seeds = [one.seed for one in trials]
-    state = begin(problem, build(partial(_network, problem, setting.hidden), seeds, torch.device("cpu")), seeds)
+    state = begin(problem, build(partial(problem.network, MLP(setting.hidden)), seeds, torch.device("cpu")), seeds)
     for record in epochs(problem, state):
-        said = {name: float(one.double().nan_to_num(0.0).mean()) for name, one in record.criteria.items()}
+        said = {name: float(one.double().nan_to_num(0.0).mean()) for name, one in record.items() if name in CRITERIA}
         yield with_means(said)[rows.asked.rule]
-
-
-def _network(problem: Problem, hidden: tuple[int, ...]) -> nn.Module:
-    shape = tuple(problem.x.shape[1:])
-    return problem.method.network(MLP(hidden)(shape, problem.classes), problem.classes, shape)
 
 
 # ------------------------------------------------------------------------------------------------------------- with Optuna
 
 
 def search_settings(
-    folds: Folds,
-    trials: int,
-    storage: str,
-    asked: Row,
-    *,
-    ranges: Ranges = Ranges(),  # noqa: B008 - frozen
-    say: Callable[[str], None] = lambda line: None,
+    folds: Folds, trials: int, storage: str, asked: Row, *, say: Callable[[str], None] = lambda line: None
 ) -> Tuned:
     """Try settings until there are so many in the storage, which must be of the same search (`asked`), and take the best.
 
@@ -133,7 +120,7 @@ def search_settings(
         if number == 0:
             study.enqueue_trial(FIRST)
         trial = study.ask()
-        setting = _drawn(trial, ranges)
+        setting = _as_setting({name: _drawn(trial, name, some) for name, some in RANGES.items()})
         value = _try(optuna, study, trial, scores(folds, setting))
         say(f"{number + 1}/{trials}: {value:.4f} {setting}" if value else f"{number + 1}/{trials}: stopped early")
     best, finished = study.best_trial, _finished(study)
@@ -184,18 +171,10 @@ def _finished(study: Any) -> list[Any]:
     return [trial for trial in study.get_trials(deepcopy=False) if trial.state.name in ("COMPLETE", "PRUNED")]
 
 
-def _drawn(trial: Any, ranges: Ranges) -> Row:
-    """A setting; layers are drawn as text, which every storage holds."""
-    layers = [",".join(map(str, widths)) for widths in ranges.hidden]
-    return _as_setting(
-        {
-            "hidden": trial.suggest_categorical("hidden", layers),
-            "scaling": trial.suggest_categorical("scaling", list(ranges.scaling)),
-            "lr": trial.suggest_float("lr", *ranges.lr, log=True),
-            "weight_decay": trial.suggest_float("weight_decay", *ranges.weight_decay, log=True),
-            "mixup": trial.suggest_categorical("mixup", list(ranges.mixup)),
-        }
-    )
+def _drawn(trial: Any, name: str, some: Any) -> Any:
+    if isinstance(some, list):
+        return trial.suggest_categorical(name, some)
+    return trial.suggest_float(name, *some, log=True)
 
 
 def _as_setting(drawn: Row) -> Row:

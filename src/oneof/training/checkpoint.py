@@ -18,6 +18,7 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 from oneof.data.on_disk import RowsOnDisk
+from oneof.methods.base import parts
 from oneof.storage.files import written_beside
 from oneof.storage.settings import first_difference
 from oneof.training.device import global_generator
@@ -25,7 +26,6 @@ from oneof.training.packed import Stored
 from oneof.training.problem import Problem
 from oneof.training.processes import Crew
 from oneof.training.state import Best, Record, State
-from oneof.training.tables import parts
 from oneof.training.trials import Trial
 from oneof.version import __version__
 
@@ -160,9 +160,8 @@ def _pack(state: State, best: Best, history: list[Record], crew: Crew) -> tuple[
     stored = _stored(state, best)
     tensors = {name: own if several is None else crew.gathered(own, several) for name, own, several in stored}
     tensors |= {name: generator.get_state() for name, generator in _generators(state).items()}
-    columns = list(history[0].columns) if history else []
-    for name in columns:
-        tensors[f"history.{name}"] = torch.stack([record.columns[name] for record in history])
+    columns = list(history[0]) if history else []
+    tensors |= {f"history.{name}": torch.stack([record[name] for record in history]) for name in columns}
     facts = {"epoch": state.epoch, "position": state.position, "round": state.pop.round if state.pop else 0}
     return facts | {"epochs_recorded": len(history), "columns": columns}, tensors
 
@@ -176,5 +175,4 @@ def _unpack(facts: dict[str, Any], tensors: dict[str, Tensor], state: State, bes
     if state.pop is not None:
         state.pop = state.pop._replace(round=facts["round"])
     columns = {name: tensors[f"history.{name}"].to(state.loss.device) for name in facts["columns"]}
-    by_epoch = ({name: column[i] for name, column in columns.items()} for i in range(facts["epochs_recorded"]))
-    return [Record.of(epoch, shown) for epoch, shown in enumerate(by_epoch, 1)]
+    return [{name: column[i] for name, column in columns.items()} for i in range(facts["epochs_recorded"])]

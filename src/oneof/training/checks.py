@@ -12,10 +12,9 @@ from torch.nn.modules.dropout import _DropoutNd
 
 from oneof.data.augment.views import Views
 from oneof.data.scaling import Scaling
-from oneof.methods import Method
-from oneof.methods.base import first
+from oneof.methods.base import Method, first
 from oneof.networks import Network
-from oneof.networks.backbone import blank, evaluating
+from oneof.networks.classifier import blank, evaluating
 
 
 def check_views(views: Any, device: torch.device) -> None:

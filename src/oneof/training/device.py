@@ -2,8 +2,7 @@
 
 import io
 import os
-from collections.abc import Callable, Hashable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Hashable
 from typing import Any
 
 import torch
@@ -73,14 +72,6 @@ def _brought(value: Any, where: Any) -> Any:
     return torch.load(file, where, weights_only=False)
 
 
-@contextmanager
-def own_draws(seeds: Sequence[int], device: torch.device) -> Iterator[None]:
-    """Inside, torch's global generators, which modules such as dropout use, follow from the seeds; then as before."""
-    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
-        torch.manual_seed(seeds[0])
-        yield
-
-
 def global_generator(device: torch.device) -> torch.Generator:
     """What torch draws from on this device where no generator is named."""
     if device.type != "cuda":
@@ -133,7 +124,11 @@ class Replay:
             return self._replay(key, inputs)
         if self.calls.setdefault(key, 0) < self.warm_up:
             self.calls[key] += 1
-            return self._beside(function, inputs)
+            beside = Beside(torch.device("cuda"))  # as what will be captured must have been warmed up
+            with beside:
+                result = function(*inputs)
+            beside.join()
+            return result
         self._capture(key, function, inputs)
         return self._replay(key, inputs)
 
@@ -144,15 +139,6 @@ class Replay:
                 place.copy_(value)
                 self.copied[key, i] = value
         graph.replay()
-        return result
-
-    def _beside(self, function: Callable[..., Any], inputs: tuple[Tensor, ...]) -> Any:
-        """On a side stream, as what will be captured must have been warmed up."""
-        stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
-        stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(stream):
-            result = function(*inputs)
-        torch.cuda.current_stream().wait_stream(stream)
         return result
 
     def _capture(self, key: Hashable, function: Callable[..., Any], inputs: tuple[Tensor, ...]) -> None:

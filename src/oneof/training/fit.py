@@ -23,14 +23,14 @@ from oneof.storage.progress import bar
 from oneof.storage.settings import plain_value
 from oneof.training.checkpoint import Keeper, cut_as_before, fingerprint
 from oneof.training.checks import check_last_batch, check_shared, check_views, tried
-from oneof.training.device import checked_device, free_memory, on_this_card, own_draws
+from oneof.training.device import checked_device, free_memory, on_this_card
 from oneof.training.loop import begin, steps
 from oneof.training.packed import Packed
 from oneof.training.prior import Prior
 from oneof.training.problem import Problem, as_features, pose
 from oneof.training.processes import Crew, check_rows, together
 from oneof.training.set_input import bytes_at_rest, read_sets, worth_packing
-from oneof.training.stack import Stack, build
+from oneof.training.stack import build
 from oneof.training.state import Best, Fit, join
 from oneof.training.tables import Dense, Table
 from oneof.training.trials import Training, Trial
@@ -147,16 +147,15 @@ def _fit(x: Any, candidates: Any, asked: Request, crew: Crew) -> Fit:
     def fit_one(number: int) -> Fit:
         some, start = stacks[number], sum(map(len, stacks[:number]))
         rest = (method, asked.purify, asked.training, views, asked.labels, place, packed, asked.prior)
-        problem = pose(features, sets.of_trials(start, start + len(some)), some, *rest)
+        own = sets if sets.shape[0] == 1 else Dense(sets.values[start : start + len(some)])
+        problem = pose(features, own, some, *rest)
         team = Crew() if apart else crew
         keeper = _keeper(number, asked, problem, some, team) if asked.checkpoint else None
         which = f" ({number + 1} of {len(stacks)})" if len(stacks) > 1 else ""
         title = None if crew.rank or asked.progress is None else asked.progress + which
-        with own_draws(seeds := [trial.seed for trial in some], place):
-            problem = problem.shared_with(team)
-            make = partial(_network, method, asked.network, shape, classes)
-            stack = build(make, seeds, place, problem.fast, [trial.start for trial in some])
-            return _fit_stack(problem, stack, seeds, asked.choose, title, keeper)
+        with torch.random.fork_rng(devices=[place] if place.type == "cuda" else []):
+            torch.manual_seed(some[0].seed)  # modules such as dropout draw from torch's own generators
+            return _fit_stack(problem.shared_with(team), some, asked, title, keeper)
 
     fits = crew.each(fit_one, range(len(stacks))) if apart else [fit_one(number) for number in range(len(stacks))]
     return replace(join(fits), origin=origin, network=asked.network, method=method)
@@ -203,23 +202,13 @@ def _origin(x: Any, trials: Sequence[Trial]) -> NDArray[np.float64] | None:
 
 def _keeper(number: int, asked: Request, problem: Problem, trials: Sequence[Trial], crew: Crew) -> Keeper:
     setting = {name: getattr(asked, name) for name in ("method", "purify", "network", "training", "choose")}
-    seen = asked.views
-    setting["views"] = seen and {
-        "kinds": seen.names,
-        "scale": seen.scale,
-        "offset": seen.offset,
-        "dtype": str(seen.dtype),
-    }
-    if asked.prior.slack:
-        setting["slack"] = asked.prior.slack
+    look = asked.views
+    seen = look and {"kinds": look.names, "scale": look.scale, "offset": look.offset, "dtype": str(look.dtype)}
+    setting |= {"views": seen} | ({"slack": asked.prior.slack} if asked.prior.slack else {})
     numbers = ("seed", "lr", "weight_decay", "scaling", "purify")
     setting["trials"] = [{name: getattr(trial, name) for name in numbers} for trial in trials]
     folder = Path(str(asked.checkpoint)) / f"stack-{number + 1}"
     return Keeper(folder, plain_value(setting) | {"data": fingerprint(problem)}, asked.every, crew)
-
-
-def _network(method: Method, network: Network, shape: tuple[int, ...], classes: int) -> nn.Module:
-    return method.network(network(shape, classes), classes, shape)
 
 
 def _looked_at(asked: Request, shape: tuple[int, ...], classes: int, rows: set[int], place: torch.device) -> nn.Module:
@@ -236,15 +225,17 @@ def _looked_at(asked: Request, shape: tuple[int, ...], classes: int, rows: set[i
 
 
 def _fit_stack(
-    problem: Problem, stack: Stack, seeds: list[int], choose: str, title: str | None, keeper: Keeper | None
+    problem: Problem, trials: Sequence[Trial], asked: Request, title: str | None, keeper: Keeper | None
 ) -> Fit:
-    choices = ("last", *CRITERIA, "oracle")
+    choose, choices = asked.choose, ("last", *CRITERIA, "oracle")
     if choose not in choices:
         raise ValueError(f"choose must be one of {', '.join(choices)}; got {choose!r}.")
     if choose != "last" and problem.held_out is None:
         raise ValueError(f"choose={choose!r} needs held_out rows in every trial. Give them, or choose='last'.")
     if choose == "oracle" and problem.labels is None:
         raise ValueError("choose='oracle' needs labels. Give them, or choose without true labels.")
+    seeds, starts = [trial.seed for trial in trials], [trial.start for trial in trials]
+    stack = build(partial(problem.network, asked.network), seeds, problem.lr.device, problem.fast, starts)
     state = begin(problem, stack, seeds)
     best = Best(state, choose)
     history = keeper.restore(state, best) if keeper else []
@@ -254,7 +245,7 @@ def _fit_stack(
             if record is not None:
                 history.append(record)
                 best.see(record, state)
-                advance(f"set size {float(record.set_size.mean()):.2f}")
+                advance(f"set size {float(record['set_size'].mean()):.2f}")
             if keeper:
                 keeper.save(state, best, history)
     if keeper:

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from oneof.methods.base import Method, first
+from oneof.methods.base import Method, each, first, parts
 from oneof.metrics import accuracy, criteria
 from oneof.training.device import Replay
 from oneof.training.events import begin_purifying, event
@@ -17,7 +17,7 @@ from oneof.training.shard import over_all_processes
 from oneof.training.stack import Stack
 from oneof.training.state import Record, State
 from oneof.training.step import observe, step
-from oneof.training.tables import each, parts, positions, rows_at
+from oneof.training.tables import positions, rows_at
 
 
 def begin(problem: Problem, stack: Stack, seeds: list[int]) -> State:
@@ -125,16 +125,16 @@ def _purify(problem: Problem, state: State) -> Tensor | None:
 
 
 def _record(problem: Problem, state: State, replay: Replay, loss: Tensor, removed: Tensor | None) -> Record:
-    look = partial(problem.logits, state.stack)
-    by_sets: dict[str, Tensor] = {}
-    oracle = test_accuracy = None
+    look, labels = partial(problem.logits, state.stack), problem.labels
+    set_size = problem.crew.total([state.candidates.sizes()])[0].to(loss.dtype) / problem.total
+    record: Record = {"loss": loss, "set_size": set_size}
+    by_sets: Record = {}
+    if state.pop is not None and removed is not None:  # a threshold is a new tensor at every event, so safe to keep
+        record |= {"threshold": state.pop.threshold, "removed": removed}
     if problem.held_out is not None:
         logits = replay("held out", look, problem.held_out)
         by_sets = criteria(logits, problem.sets(problem.held_out))
-        if problem.labels is not None:
-            oracle = accuracy(logits, problem.labels[problem.held_out])
-    if problem.test is not None and problem.labels is not None:
-        test_accuracy = accuracy(replay("test", look, problem.test), problem.labels[problem.test])
-    set_size = problem.crew.total([state.candidates.sizes()])[0].to(loss.dtype) / problem.total
-    threshold = state.pop.threshold if state.pop else None  # a new tensor at every event, so safe to keep
-    return Record(state.epoch, loss, set_size, threshold, removed, oracle, test_accuracy, by_sets)
+        record |= {} if labels is None else {"oracle": accuracy(logits, labels[problem.held_out])}
+    if problem.test is not None and labels is not None:
+        record["accuracy"] = accuracy(replay("test", look, problem.test), labels[problem.test])
+    return record | by_sets

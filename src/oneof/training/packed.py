@@ -20,6 +20,7 @@ import torch
 from scipy.sparse import csr_array
 from torch import Tensor
 
+from oneof.methods.base import each, parts
 from oneof.training.device import free_memory
 from oneof.training.processes import Crew
 
@@ -98,6 +99,7 @@ class Packed:
 
     @property
     def sections(self) -> list[int]:
+        """How many of the values, trials one after the other, belong to each trial."""
         return [b - a for a, b in pairwise(self.cells.bounds)]
 
     def take(self, where: Tensor) -> Tensor:
@@ -158,9 +160,6 @@ class Packed:
     def count_cells(self) -> int:
         return len(self.values) // self.cells.shape[0]
 
-    def of_trials(self, start: int, end: int) -> Packed:
-        return self  # sets that are given packed are the same for all
-
     def sparse(self, trial: int) -> csr_array:
         """A trial's sets as a SciPy matrix [m, c] of bool; of a full set every label is stored."""
         _, m, c = self.cells.shape
@@ -191,20 +190,15 @@ class Packed:
     def first_memory(self, init: Callable[..., Any], prior: Packed | None) -> Any:
         """A full set names no label, and gets what `init` makes of any of its labels."""
         full = torch.ones(1, 1, self.cells.shape[2], dtype=torch.bool, device=self.values.device)
-        first = init(full)
-        if isinstance(first, tuple):
-            ways = [lambda *some, i=i: init(*some)[i] for i in range(len(first))]
-            return tuple(self._filled(way, part, prior) for way, part in zip(ways, first, strict=True))
-        return self._filled(init, first, prior)
-
-    def _filled(self, init: Callable[..., Tensor], full: Tensor, prior: Packed | None) -> Packed:
-        table = self.zeros(full.dtype)
+        of_full = init(full)
+        memory = each(lambda part: self.zeros(part.dtype), of_full)
         for _, at, inside in self.cells.blocks():
             weighed = () if prior is None else (prior.values[at][None],)
-            table.values[at[inside]] = init(inside[None], *weighed)[0][inside]
-        if any(self.cells.full):
-            table.values[self.cells.labels == -1] = full[0, 0, 0]
-        return table
+            for table, rows in zip(parts(memory), parts(init(inside[None], *weighed)), strict=True):
+                table.values[at[inside]] = rows[0][inside]
+        for table, rows in zip(parts(memory), parts(of_full), strict=True):
+            table.values[self.cells.labels == -1] = rows[0, 0, 0]
+        return memory
 
     def weighed(self, weights: Any, dtype: torch.dtype, log: Callable[[Tensor, Tensor], Tensor]) -> Packed:
         named, lengths = self.cells.labels >= 0, self.cells.starts.diff().long()

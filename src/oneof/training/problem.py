@@ -9,20 +9,20 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
 from oneof.data.augment.views import Part, Plain, Views
 from oneof.data.on_disk import Features, RowsOnDisk, fitted_scaling
 from oneof.data.scaling import SCALINGS, Scaling
-from oneof.methods import Method
-from oneof.methods.base import first
+from oneof.methods.base import Method, each, first
+from oneof.networks import Network
 from oneof.purify import Purify, stacked
 from oneof.training.checks import check_images, check_labels, check_method, check_unscaled
 from oneof.training.prior import Prior, log_prior
 from oneof.training.processes import Crew
 from oneof.training.set_input import as_tensor, read_sets
 from oneof.training.stack import Stack
-from oneof.training.tables import Dense, Table, each, positions
+from oneof.training.tables import Dense, Table, positions
 from oneof.training.trials import Training, Trial
 
 Augment = Callable[[Tensor, torch.Generator, Part | None], Tensor]
@@ -76,6 +76,11 @@ class Problem(NamedTuple):
     @property
     def classes(self) -> int:
         return self.candidates.shape[2]
+
+    def network(self, make: Network) -> nn.Module:
+        """A network that `make` builds, as the method trains it."""
+        shape = tuple(self.x.shape[1:])
+        return self.method.network(make(shape, self.classes), self.classes, shape)
 
     @property
     def drawn_at(self) -> torch.device:

@@ -98,23 +98,12 @@ class Crew:
             if isinstance(one, Exception):
                 raise one
         dealt = on_this_card(dealt)
+        dealt[self.rank] = own  # itself, not the copy that went round
         return [dealt[i % self.size][i // self.size] for i in range(len(items))]
 
     def told(self, work: Callable[[], Any]) -> Any:
         """What `work` gives in the first process, which alone does it; bad input that it finds is raised in all."""
-        if self.size == 1:
-            return work()
-        word: list[Any] = [None]
-        if self.rank == 0:
-            try:
-                word = [work()]
-            except (ValueError, TypeError, OSError) as error:
-                word = [error]
-        with _others_alive():
-            dist.broadcast_object_list(word, 0)
-        if isinstance(word[0], Exception):
-            raise word[0]
-        return word[0]
+        return self.each(lambda _: work(), [None])[0]
 
     def agreed(self, number: int) -> int:
         """What the first process says."""

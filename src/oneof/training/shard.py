@@ -10,12 +10,12 @@ from torch.nn.functional import batch_norm
 from torch.overrides import TorchFunctionMode
 
 from oneof.data.augment.views import Part
-from oneof.methods.base import Batch, Memory, Method, Step
+from oneof.methods.base import Batch, Memory, Step, each, parts
 from oneof.training.problem import Problem
 from oneof.training.processes import Crew
 from oneof.training.stack import Stack
 from oneof.training.state import State
-from oneof.training.tables import each, parts, positions, rows_at
+from oneof.training.tables import positions, rows_at
 
 
 class Portion(NamedTuple):
@@ -74,11 +74,6 @@ def neighbours(problem: Problem, ours: Portion, batch: Batch) -> tuple[Tensor, M
     whole = _whole(problem.crew, ours, batch)
     at = positions(ours.before, ours.size)
     return rows_at(whole.candidates, at), each(lambda part: rows_at(part, at), whole.memory)
-
-
-def compares_rows(method: Method) -> bool:
-    """Does a step of the method look from one row of the batch to another, as far as the engine can know?"""
-    return type(method).step is not Method.step and not method.by_row
 
 
 def whole_step(problem: Problem, state: State, ours: Portion, views: Tensor, batch: Batch) -> Step:

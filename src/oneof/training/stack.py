@@ -12,7 +12,8 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, stack_module_state, vmap
 
-from oneof.networks.backbone import evaluating
+from oneof.methods.base import each
+from oneof.networks.classifier import evaluating
 
 
 class Stack:
@@ -61,7 +62,7 @@ class Stack:
         if not self.fast or x.device.type != "cuda":
             return self._call(x, part, weights)
         with torch.autocast(x.device.type, torch.bfloat16), _tried_out() if self.fast > 0 else nullcontext():
-            return _map(lambda one: one.float(), self._call(x, part, weights))
+            return each(lambda one: one.float(), self._call(x, part, weights))
 
     def _call(self, x: Tensor, part: str, weights: Mapping[str, Tensor] | None) -> Any:
         if weights is None and self.broadcasts:
@@ -72,7 +73,7 @@ class Stack:
         module = self.module if weights is None else self._twin(weights)
         full = x.device.type == "cuda" and self.module.training and x.shape[1] == self.fast
         called = self.compiled if full and module is self.module and not part else module.get_submodule(part)
-        return _map(lambda one: one[None], called(x[0]))
+        return each(lambda one: one[None], called(x[0]))
 
     def _twin(self, weights: Mapping[str, Tensor]) -> nn.Module:
         """A second network with these weights, and kernels; in training nothing reads its running statistics."""
@@ -162,7 +163,3 @@ def _use_kernels(module: nn.Module) -> bool:
 def _tried_out() -> AbstractContextManager[None]:
     """cuDNN tries its algorithms out on the first call with a shape: batches are all alike. Which wins may differ from run to run."""
     return torch.backends.cudnn.flags(enabled=True, benchmark=not torch.are_deterministic_algorithms_enabled())
-
-
-def _map(function: Callable[[Tensor], Tensor], output: Any) -> Any:
-    return tuple(map(function, output)) if isinstance(output, tuple) else function(output)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -52,30 +52,12 @@ class State:
     loss: Tensor  # [t] summed over the examples of this epoch
 
 
-class Record(NamedTuple):
-    """What one epoch showed, a number per trial [t]; None where it was not asked for."""
+Record = dict[str, Tensor]
+"""What one epoch showed, a number per trial [t] by name; of a fit's history, of every epoch [epochs, t].
 
-    epoch: int
-    loss: Tensor
-    set_size: Tensor
-    threshold: Tensor | None
-    removed: Tensor | None  # labels that fell at the end of this epoch
-    oracle: Tensor | None  # accuracy on held-out rows: needs their true labels
-    accuracy: Tensor | None  # on test rows
-    criteria: dict[str, Tensor]  # oneof.metrics.CRITERIA on held-out sets; none where no row is held out
-
-    @property
-    def columns(self) -> dict[str, Tensor]:
-        """Everything that was asked for, by its name."""
-        named = {name: value for name, value in self._asdict().items() if isinstance(value, Tensor)}
-        return named | self.criteria
-
-    @classmethod
-    def of(cls, epoch: int, columns: Mapping[str, Tensor]) -> Record:
-        """The record with these columns: what is no field is a criterion."""
-        fields = cls._fields[1:-1]
-        named: dict[str, Any] = {name: columns.get(name) for name in fields}
-        return cls(epoch, **named, criteria={name: one for name, one in columns.items() if name not in fields})
+loss and set_size; with POP threshold and removed, the labels that fell at the end of this epoch; of held-out rows oracle, the accuracy
+if their true labels are given, and every one of oneof.metrics.CRITERIA; accuracy, if labels of test rows are given.
+"""
 
 
 @dataclass(frozen=True)
@@ -90,7 +72,7 @@ class Fit:
     rows: Tensor  # [t, m] the rows trained on
     sets: Table  # [t, m, c] what is left of their sets
     removals: Removals | None  # up to the chosen epoch
-    history: Record  # every field [epochs, t]
+    history: Record
     epoch: Tensor  # [t] the chosen one, counted from 1
     origin: NDArray[np.float64] | None = None  # subtracted from features before they are rounded to float32
     ranks: Ranks | None = None  # put beside the features before all else
@@ -112,7 +94,7 @@ class Fit:
         check_like_trained(x, self.shape if self.ranks is None else self.ranks.knots.shape[1:])
         values = x if self.ranks is None else self.ranks(np.asarray(x))
         values = values if self.origin is None else np.asarray(values, dtype=np.float64) - self.origin
-        features = as_features(values, self.history.loss.dtype, self.rows.device, self.look)
+        features = as_features(values, self.history["loss"].dtype, self.rows.device, self.look)
         with self.stack.evaluating():
             blocks = features.split(block_size(features, self.stack.t))
             return torch.cat([first(self.stack(self._seen(part.to(self.rows.device)))) for part in blocks], dim=1)
@@ -126,13 +108,13 @@ class Fit:
         tensors: dict[str, Any] = {n: getattr(self, n) for n in ("shift", "scale", "rows", "epoch", "candidates")}
         tensors["origin"] = None if self.origin is None else torch.from_numpy(self.origin)
         tensors["ranks"] = None if self.ranks is None else torch.from_numpy(self.ranks.knots)
-        parts = {"weight": self.stack.whole, "history": self.history.columns}
+        parts = {"weight": self.stack.whole, "history": self.history}
         parts["removals"] = {} if self.removals is None else self.removals._asdict()
         parts["look"] = {} if self.look is None else {"scale": self.look.scale, "offset": self.look.offset}
         tensors |= {f"{kind}.{name}": one for kind, named in parts.items() for name, one in named.items()}
         plain = type(self.method).network is Method.network
         told = {"network": self.network, "method": None if plain else self.method, "shape": self.shape}
-        facts = json.dumps(plain_value(told | {"epochs": self.history.epoch}))
+        facts = json.dumps(plain_value(told | {"epochs": len(self.history["loss"])}))
         there = {name: one.detach().cpu().contiguous().clone() for name, one in tensors.items() if one is not None}
         with written_beside(Path(path)) as file:
             file.write(save(there, {"fit": facts}))
@@ -158,10 +140,10 @@ class Best:
     def see(self, record: Record, state: State) -> None:
         if self.sets is None:
             return
-        score = record.columns[self.choose]
+        score = record[self.choose]
         better = (score >= self.score) | (self.epoch == 0)  # a first epoch counts even if it diverged
         self.score = torch.where(better, score, self.score)
-        self.epoch = torch.where(better, record.epoch, self.epoch)
+        self.epoch = torch.where(better, state.epoch, self.epoch)
         for name, tensor in (state.stack.weights | state.stack.buffers).items():
             self.kept[name] = torch.where(along(better, tensor), tensor, self.kept[name])
         left, kept = state.candidates, self.sets.values
@@ -179,7 +161,7 @@ class Best:
         return Fit(
             stack=state.stack, shift=problem.shift, scale=problem.scale, look=problem.look,
             shape=tuple(problem.x.shape[1:]), rows=problem.everyones, sets=sets, removals=fell,
-            history=_merged(len(history), history, torch.stack), epoch=self.epoch,
+            history=_merged(history, torch.stack), epoch=self.epoch,
         )  # fmt: skip
 
 
@@ -195,7 +177,7 @@ def join(fits: list[Fit]) -> Fit:
         stack=Stack([module for part in fits for module in part.stack.modules()], one.stack.fast),
         sets=one.sets.joined([part.sets for part in fits[1:]]),  # type: ignore[misc]
         removals=None if one.removals is None else _joined_removals(fits),
-        history=_merged(one.history.epoch, [part.history for part in fits], partial(torch.cat, dim=1)),
+        history=_merged([part.history for part in fits], partial(torch.cat, dim=1)),
         **whole,
     )
 
@@ -211,10 +193,9 @@ def _joined_removals(fits: list[Fit]) -> Removals:
     return Removals(*(column[order] for column in whole))
 
 
-def _merged(epochs: int, records: list[Record], merge: Callable[[list[Tensor]], Tensor]) -> Record:
+def _merged(records: list[Record], merge: Callable[[list[Tensor]], Tensor]) -> Record:
     """Several records as one, column by column."""
-    columns = [record.columns for record in records]
-    return Record.of(epochs, {name: merge([one[name] for one in columns]) for name in columns[0]})
+    return {name: merge([one[name] for one in records]) for name in records[0]}
 
 
 KINDS = {one.__name__: one for one in (MLP, Linear, GeneratorMLP, LeNet, ResNet32, WideResNet, Timm, *METHODS.values())}
@@ -246,5 +227,5 @@ def load(path: str | Path, network: Network | None = None) -> Fit:
     removals = Removals(**own["removals"]) if own["removals"] else None
     return Fit(
         Stack(modules), tensors.get("shift"), tensors.get("scale"), look, shape, tensors["rows"], Dense(tensors["candidates"]),
-        removals, Record.of(facts["epochs"], own["history"]), tensors["epoch"], origin, None if ranks is None else Ranks(ranks), make, method,
+        removals, own["history"], tensors["epoch"], origin, None if ranks is None else Ranks(ranks), make, method,
     )  # fmt: skip

@@ -5,14 +5,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from oneof.methods import Batch, Step
-from oneof.methods.base import logits_of
+from oneof.methods.base import Batch, Method, Step, each, logits_of, parts
 from oneof.training.device import Beside
 from oneof.training.optimize import along
 from oneof.training.problem import Problem
-from oneof.training.shard import Portion, compares_rows, neighbours, portion, views_of, whole_step
+from oneof.training.shard import Portion, neighbours, portion, views_of, whole_step
 from oneof.training.state import State
-from oneof.training.tables import each, parts, rows_at
+from oneof.training.tables import rows_at
 
 
 def step(
@@ -32,7 +31,7 @@ def step(
     beside.join()
     if problem.training.mixup:
         done = _mixed_step(problem, state, views, others, batch, mixing, ours)
-    elif ours is not None and compares_rows(method):
+    elif ours is not None and type(method).step is not Method.step and not method.by_row:
         done = whole_step(problem, state, ours, views, batch)
     else:
         done = method.step(stack, _with_noise(problem, state, views, ours), batch, state.shared)

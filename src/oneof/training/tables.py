@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from oneof.methods.base import each
 from oneof.training.packed import Fallen, Packed, Stored, pack
 from oneof.training.processes import Crew
 
@@ -34,11 +35,6 @@ class Dense:
     def shape(self) -> tuple[int, ...]:
         """t, m, c."""
         return self.values.shape
-
-    @property
-    def sections(self) -> list[int]:
-        """How many entries of the values, trials one after the other, belong to each trial."""
-        return [self.values.shape[1]] * self.values.shape[0]
 
     def take(self, where: Tensor) -> Tensor:
         """Rows at `positions` [t, b], as [t, b, c]."""
@@ -69,10 +65,6 @@ class Dense:
         size = self.values.sum(-1)
         return int(torch.where(size == self.values.shape[-1], 1, size).sum()) // len(self.values)
 
-    def of_trials(self, start: int, end: int) -> Dense:
-        """The sets as given of some trials; where all have the same, these."""
-        return self if len(self.values) == 1 else Dense(self.values[start:end])
-
     def sizes(self) -> Tensor:
         """Labels of all sets of a trial [t]."""
         return self.values.sum((1, 2))
@@ -88,8 +80,7 @@ class Dense:
 
     def first_memory(self, init: Callable[..., Any], prior: Dense | None) -> Any:
         """What a method's `init` makes of all rows: a table, a tuple of them, or ()."""
-        memory = init(self.values) if prior is None else init(self.values, prior.values)
-        return tuple(map(Dense, memory)) if isinstance(memory, tuple) else Dense(memory)
+        return each(Dense, init(self.values) if prior is None else init(self.values, prior.values))
 
     def weighed(self, weights: Any, dtype: torch.dtype, log: Callable[[Tensor, Tensor], Tensor]) -> Dense:
         """log(weight, largest of its row) of weights [n, c] at the labels of any trial's set; zero elsewhere."""
@@ -106,7 +97,8 @@ class Dense:
 
     def stored(self, name: str) -> Iterator[Stored]:
         """The tensors that change during training."""
-        yield Stored(name, self.values.flatten(0, 1), self.sections)
+        t, m = self.values.shape[:2]
+        yield Stored(name, self.values.flatten(0, 1), [m] * t)
 
     def identity(self) -> tuple[Tensor, ...]:
         """What tells these sets from others."""
@@ -137,13 +129,3 @@ def rows_at(values: Tensor, where: Tensor) -> Tensor:
             [4, 4]])
     """
     return values.flatten(0, 1).index_select(0, where.reshape(-1)).view(*where.shape, *values.shape[2:])
-
-
-def parts(memory: Any) -> tuple[Any, ...]:
-    """What a method's memory is made of: one table, several, or none."""
-    return memory if isinstance(memory, tuple) else (memory,)
-
-
-def each(change: Callable[[Any], Any], memory: Any) -> Any:
-    """A method's memory, in its form, after a change to every part."""
-    return tuple(map(change, memory)) if isinstance(memory, tuple) else change(memory)

@@ -6,6 +6,7 @@ kernel is the centre of a 3x3, its channels come after the others.
 """
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -14,24 +15,6 @@ from torch.nn import functional as F
 
 from oneof.networks.cuda import layers
 from oneof.networks.cuda.layers import NARROW
-
-
-class Block(NamedTuple):
-    """The layers of one block."""
-
-    norm1: nn.BatchNorm2d
-    convolution1: nn.Conv2d
-    norm2: nn.BatchNorm2d
-    convolution2: nn.Conv2d
-    shortcut: nn.Conv2d | None
-
-    @property
-    def convolutions(self) -> list[nn.Conv2d]:
-        return [self.convolution1, self.convolution2] + ([self.shortcut] if self.shortcut else [])
-
-    @property
-    def stride(self) -> int:
-        return self.convolution1.stride[0]
 
 
 class Kept(NamedTuple):
@@ -46,12 +29,13 @@ class Kept(NamedTuple):
 
 
 class Program:
-    """The body: a first convolution, blocks, a last normalisation with ReLU and the mean over the image."""
+    """The body: a first convolution, blocks (`PreActivation` modules), a last normalisation with ReLU and the mean over the image."""
 
-    def __init__(self, first: nn.Conv2d, blocks: Sequence[Block], last: nn.BatchNorm2d) -> None:
+    def __init__(self, first: nn.Conv2d, blocks: Sequence[Any], last: nn.BatchNorm2d) -> None:
         self.first, self.blocks, self.last = first, list(blocks), last
         self.norms = [norm for block in blocks for norm in (block.norm1, block.norm2)] + [last]
-        self.convolutions = [first] + [one for block in blocks for one in block.convolutions]
+        inside = [(block.convolution1, block.convolution2, block.shortcut) for block in blocks]
+        self.convolutions = [first] + [one for several in inside for one in several if one is not None]
         self.room: layers.Scratch
         self.ready = False
 
@@ -59,11 +43,12 @@ class Program:
         """Features [b, width] of x [b, channels, h, w] in bfloat16."""
         if not self.ready:
             self.prepare(x.device, x.shape[3])
-        if not self.last.training:
-            return self.look(x.permute(0, 2, 3, 1).contiguous())
+        images = x.permute(0, 2, 3, 1).contiguous()
+        if not self.last.training:  # running statistics normalise, and nothing is kept
+            return layers.rectify(*self.forward(images, self.weights(images.dtype), None), frame=False).mean((1, 2))
         weights = [one.weight for one in self.convolutions]
         affine = [parameter for norm in self.norms for parameter in (norm.weight, norm.bias)]
-        return _Run.apply(self, x.permute(0, 2, 3, 1).contiguous(), *weights, *affine)  # type: ignore[no-any-return, no-untyped-call]
+        return _Run.apply(self, images, *weights, *affine)  # type: ignore[no-any-return, no-untyped-call]
 
     def prepare(self, device: torch.device, width: int) -> None:
         """What is the same in every step: room for sums, and where the weights of the kernels are found among the parameters."""
@@ -88,7 +73,11 @@ class Program:
             if block.shortcut:
                 one = torch.cat([one, F.pad(next(rest), (1, 1, 1, 1), value=nothing)])
             pairs = width % 4 == 0  # so that a row has pairs in the second stage too
-            found.append(layers.paired(one, nothing) if pairs and block.stride == 1 and one.shape[1] <= NARROW else one)
+            found.append(
+                layers.paired(one, nothing)
+                if pairs and block.convolution1.stride[0] == 1 and one.shape[1] <= NARROW
+                else one
+            )
             found.append(layers.paired(two, nothing) if pairs and two.shape[1] <= NARROW else two)
         return found
 
@@ -108,17 +97,39 @@ class Program:
             found += [one[:c], two, one[c:, :, 1:2, 1:2]] if block.shortcut else [one, two]
         return found
 
-    def look(self, images: Tensor) -> Tensor:
-        """The same in evaluation: running statistics normalise, and nothing is kept."""
-        first, *rest = self.weights(images.dtype)
-        x = layers.convolve(images, first, 1)
-        for block, one, two in zip(self.blocks, rest[::2], rest[1::2], strict=True):
-            c = block.convolution1.out_channels
-            active = layers.rectify(x, layers.settled(block.norm1), frame=one.shape[3] == 2)
-            both = layers.convolve(active, one, block.stride)
-            active = layers.rectify(both[..., :c], layers.settled(block.norm2), frame=two.shape[3] == 2)
-            x = layers.convolve(active, two, 1).add_(both[..., c:] if block.shortcut else x)
-        return layers.rectify(x, layers.settled(self.last), frame=False).mean((1, 2))
+    def forward(self, images: Tensor, weights: list[Tensor], kept: list[Kept] | None) -> tuple[Tensor, Tensor]:
+        """What the last layer normalises, and the numbers for it; what a backward needs is kept, in evaluation (None) nothing."""
+        normalise = layers.settled if kept is None else partial(layers.moments, self.room)
+        x, norm = normalise(self.norms[0], layers.convolve(images, weights[0], 1), None)
+        following = [*(block.norm1 for block in self.blocks[1:]), self.last]
+        for block, after, one, two in zip(self.blocks, following, weights[1::2], weights[2::2], strict=True):
+            c, stride = block.convolution1.out_channels, block.convolution1.stride[0]
+            active1 = layers.rectify(x, norm, frame=one.shape[3] == 2)
+            both = layers.convolve(active1, one, stride)
+            change, norm2 = normalise(block.norm2, both[..., :c], None)
+            active2 = layers.rectify(change, norm2, frame=two.shape[3] == 2)
+            if kept is not None:
+                kept.append(Kept(x, norm, active1, change, norm2, active2))
+            more = layers.convolve(active2, two, 1)
+            x, norm = normalise(after, more, both[..., c:] if block.shortcut else x)
+        return x, norm
+
+    def backward(
+        self, block: Any, kept: Kept, d: Tensor, both: Tensor, again: Tensor | None, one: Tensor, two: Tensor
+    ) -> tuple[Tensor, list[Tensor], list[Tensor]]:
+        """Gradients of a block's input (written to `again` too), of its two convolutions' weights, of its norms' [2, c].
+
+        d is that of its result; where the block has a shortcut it lies in its side of `both` already.
+        """
+        c, stride = kept.change.shape[3], block.convolution1.stride[0]
+        for_two = layers.weight_gradient(kept.active2, d, two, 1)
+        g = layers.convolve_backward(kept.active2, d, two, 1)
+        sums2 = layers.rectify_backward(self.room, kept.change, g, kept.norm2, None, both[..., :c], None)
+        for_one = layers.weight_gradient(kept.active1, both, one, stride)
+        g = layers.convolve_backward(kept.active1, both, one, stride)
+        before, beside = torch.empty_like(kept.x), None if block.shortcut else d
+        sums1 = layers.rectify_backward(self.room, kept.x, g, kept.norm1, beside, before, again)
+        return before, [for_one, for_two], [sums1, sums2]
 
 
 class _Run(torch.autograd.Function):
@@ -127,11 +138,7 @@ class _Run(torch.autograd.Function):
         ctx.program, ctx.images = program, images
         ctx.weights = weights = program.weights(images.dtype)
         ctx.kept = []
-        x, norm = layers.moments(program.norms[0], layers.convolve(images, weights[0], 1), None, program.room)
-        following = [*(block.norm1 for block in program.blocks[1:]), program.last]
-        for block, after, one, two in zip(program.blocks, following, weights[1::2], weights[2::2], strict=True):
-            x, norm = _forward(block, after, x, norm, one, two, program.room, ctx.kept)
-        ctx.last = x, norm
+        ctx.last = x, norm = program.forward(images, weights, ctx.kept)
         return layers.rectify(x, norm, frame=False).mean((1, 2))
 
     @staticmethod
@@ -139,13 +146,13 @@ class _Run(torch.autograd.Function):
         program, (x, norm) = ctx.program, ctx.last
         spread = (gradient / x[0, ..., 0].numel()).to(x.dtype)[:, None, None].expand_as(x).contiguous()
         d, both = torch.empty_like(x), _room_for_both(program.blocks[-1], x)
-        sums = [layers.rectify_backward(x, spread, norm, None, d, _beyond(both, x), program.room)]
+        sums = [layers.rectify_backward(program.room, x, spread, norm, None, d, _beyond(both, x))]
         found: list[Tensor] = []
         before = [None, *program.blocks[:-1]]
         for block, previous, kept in zip(program.blocks[::-1], before[::-1], ctx.kept[::-1], strict=True):
             two, one = ctx.weights.pop(), ctx.weights.pop()
             following = _room_for_both(previous, kept.x)
-            d, own, moved = _backward(block, kept, d, both, _beyond(following, kept.x), one, two, program.room)
+            d, own, moved = program.backward(block, kept, d, both, _beyond(following, kept.x), one, two)
             both, found, sums = following, own + found, moved + sums
         found = layers.in_float32([layers.weight_gradient(ctx.images, d, ctx.weights[0], 1), *found])
         ctx.kept = ctx.last = ctx.images = None
@@ -153,29 +160,7 @@ class _Run(torch.autograd.Function):
         return None, None, *program.parted(found), *affine
 
 
-def _forward(
-    block: Block,
-    after: nn.BatchNorm2d,
-    x: Tensor,
-    norm: Tensor,
-    one: Tensor,
-    two: Tensor,
-    room: layers.Scratch,
-    keep: list[Kept],
-) -> tuple[Tensor, Tensor]:
-    """The block's result, and the numbers with which the layer after it normalises that."""
-    active1 = layers.rectify(x, norm, frame=one.shape[3] == 2)
-    both = layers.convolve(active1, one, block.stride)
-    c = block.convolution1.out_channels
-    change = both[..., :c]
-    _, norm2 = layers.moments(block.norm2, change, None, room)
-    active2 = layers.rectify(change, norm2, frame=two.shape[3] == 2)
-    more = layers.convolve(active2, two, 1)
-    keep.append(Kept(x, norm, active1, change, norm2, active2))
-    return layers.moments(after, more, both[..., c:] if block.shortcut else x, room)
-
-
-def _room_for_both(block: Block | None, like: Tensor) -> Tensor:
+def _room_for_both(block: Any, like: Tensor) -> Tensor:
     """For the gradients of a block's first convolution and of its shortcut, side by side; like the block's result."""
     *size, c = like.shape
     return like.new_empty((*size, 2 * c if block and block.shortcut else c))
@@ -185,28 +170,3 @@ def _beyond(both: Tensor, like: Tensor) -> Tensor | None:
     """The shortcut's side of that room, if there is one."""
     c = like.shape[3]
     return both[..., c:] if both.shape[3] > c else None
-
-
-def _backward(
-    block: Block,
-    kept: Kept,
-    d: Tensor,
-    both: Tensor,
-    again: Tensor | None,
-    one: Tensor,
-    two: Tensor,
-    room: layers.Scratch,
-) -> tuple[Tensor, list[Tensor], list[Tensor]]:
-    """Gradients of the block's input (written to `again` too), of its two convolutions' weights, of its norms' [2, c].
-
-    d is that of its result; where the block has a shortcut it lies in its side of `both` already.
-    """
-    c = kept.change.shape[3]
-    for_two = layers.weight_gradient(kept.active2, d, two, 1)
-    g = layers.convolve_backward(kept.active2, d, two, 1)
-    sums2 = layers.rectify_backward(kept.change, g, kept.norm2, None, both[..., :c], None, room)
-    for_one = layers.weight_gradient(kept.active1, both, one, block.stride)
-    g = layers.convolve_backward(kept.active1, both, one, block.stride)
-    before = torch.empty_like(kept.x)
-    sums1 = layers.rectify_backward(kept.x, g, kept.norm1, None if block.shortcut else d, before, again, room)
-    return before, [for_one, for_two], [sums1, sums2]

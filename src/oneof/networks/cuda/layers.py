@@ -4,7 +4,7 @@ All images are [n, h, w, c] in memory. `framed` ones have a column of zeros on e
 where two neighbouring pixels are read as one of twice the channels (`paired`), which fills the matrix units.
 """
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -18,15 +18,12 @@ WIDEST = 1024  # channels for whose sums there is room
 NARROW = 32  # channels up to which convolutions are paired
 
 
-class Scratch(NamedTuple):
-    """What kernels need beside their tensors: places for parts of sums, and the count of programs that have left theirs."""
-
-    parts: Tensor
-    left: Tensor
+Scratch = tuple[Tensor, Tensor]
 
 
 def scratch(device: torch.device) -> Scratch:
-    return Scratch(torch.empty(PROGRAMS * 2 * WIDEST, device=device), torch.zeros(1, dtype=torch.int32, device=device))
+    """What kernels need beside their tensors: places for parts of sums, and the count of programs that have left theirs."""
+    return torch.empty(PROGRAMS * 2 * WIDEST, device=device), torch.zeros(1, dtype=torch.int32, device=device)
 
 
 def _tile(c: int) -> tuple[int, int, int, int]:
@@ -39,7 +36,7 @@ def _warps(c: int) -> int:
     return 8 if c < 128 else 4
 
 
-def moments(layer: nn.BatchNorm2d, x: Tensor, kept: Tensor | None, room: Scratch) -> tuple[Tensor, Tensor]:
+def moments(room: Scratch, layer: nn.BatchNorm2d, x: Tensor, kept: Tensor | None) -> tuple[Tensor, Tensor]:
     """x (plus what was kept), and the numbers [4, c] that normalise it; the layer's running statistics move."""
     from oneof.networks.cuda import kernels
 
@@ -55,14 +52,14 @@ def moments(layer: nn.BatchNorm2d, x: Tensor, kept: Tensor | None, room: Scratch
     return summed, norm
 
 
-def settled(layer: nn.BatchNorm2d) -> Tensor:
-    """The numbers [4, c] that normalise in evaluation, from the running statistics."""
+def settled(layer: nn.BatchNorm2d, x: Tensor, kept: Tensor | None) -> tuple[Tensor, Tensor]:
+    """The same in evaluation, from the running statistics."""
     mean, var = layer.running_mean, layer.running_var
     if mean is None or var is None:
         raise AssertionError("batch normalisation of these networks keeps running statistics")
     inverse = (var + layer.eps).rsqrt()
     scale = layer.weight * inverse
-    return torch.stack((mean, inverse, scale, layer.bias - mean * scale))
+    return x if kept is None else x.add_(kept), torch.stack((mean, inverse, scale, layer.bias - mean * scale))
 
 
 def rectify(x: Tensor, norm: Tensor, frame: bool) -> Tensor:
@@ -77,7 +74,7 @@ def rectify(x: Tensor, norm: Tensor, frame: bool) -> Tensor:
 
 
 def rectify_backward(
-    x: Tensor, gradient: Tensor, norm: Tensor, kept: Tensor | None, out: Tensor, again: Tensor | None, room: Scratch
+    room: Scratch, x: Tensor, gradient: Tensor, norm: Tensor, kept: Tensor | None, out: Tensor, again: Tensor | None
 ) -> Tensor:
     """Writes to `out` (and `again`) the gradient of x from that of the rectified, plus what was kept; gives those of beta and gamma."""
     from oneof.networks.cuda import kernels
@@ -103,35 +100,32 @@ def paired(weight: Tensor, fill: int = 0) -> Tensor:
     return torch.stack(two).view(2, o, i, 3, 2, 2).permute(0, 1, 5, 2, 3, 4).reshape(2 * o, 2 * i, 3, 2)
 
 
-def as_pairs(x: Tensor) -> Tensor:
-    """[n, h, w, c] as channels-first pairs [n, 2 c, h, w/2], the same memory."""
+def channels_first(x: Tensor, pixels: int) -> Tensor:
+    """[n, h, w, c] as channels-first [n, pixels c, h, w/pixels], the same memory: neighbours in a row are one."""
     n, h, w, c = x.shape
-    return x.view(n, h, w // 2, 2 * c).permute(0, 3, 1, 2)
+    return x.view(n, h, w // pixels, pixels * c).permute(0, 3, 1, 2)
 
 
 def convolve(x: Tensor, weight: Tensor, stride: int) -> Tensor:
     """A 3x3 convolution; paired if x is framed, which the weight's shape says."""
-    if weight.shape[3] == 2:
-        return as_images(torch.ops.aten.convolution(as_pairs(x), weight, *_settings(1, 0)), 2)
-    return as_images(torch.ops.aten.convolution(x.permute(0, 3, 1, 2), weight, *_settings(stride, 1)), 1)
+    pixels, settings = _form(weight, stride)
+    return as_images(torch.ops.aten.convolution(channels_first(x, pixels), weight, *settings), pixels)
 
 
 def convolve_backward(x: Tensor, gradient: Tensor, weight: Tensor, stride: int) -> Tensor:
     """The gradient of x, framed if x is."""
-    back, which = torch.ops.aten.convolution_backward, [True, False, False]
-    if weight.shape[3] == 2:
-        return as_images(back(as_pairs(gradient), as_pairs(x), weight, *_settings(1, 0), which)[0], 2)
-    y, g = x.permute(0, 3, 1, 2), gradient.permute(0, 3, 1, 2)
-    return as_images(back(g, y, weight, *_settings(stride, 1), which)[0], 1)
+    pixels, settings = _form(weight, stride)
+    both = channels_first(gradient, pixels), channels_first(x, pixels)
+    return as_images(torch.ops.aten.convolution_backward(*both, weight, *settings, [True, False, False])[0], pixels)
 
 
 def weight_gradient(x: Tensor, gradient: Tensor, weight: Tensor, stride: int) -> Tensor:
     """The gradient [o, i, 3, 3] of the weight, as it was before it was paired."""
-    if weight.shape[3] == 2:
+    pixels, settings = _form(weight, stride)
+    if pixels == 2:
         return _narrow_gradient(x, gradient)
-    back, which = torch.ops.aten.convolution_backward, [False, True, False]
-    y, g = x.permute(0, 3, 1, 2), gradient.permute(0, 3, 1, 2)
-    return back(g, y, weight, *_settings(stride, 1), which)[1]  # type: ignore[no-any-return]
+    both = channels_first(gradient, 1), channels_first(x, 1)
+    return torch.ops.aten.convolution_backward(*both, weight, *settings, [False, True, False])[1]  # type: ignore[no-any-return]
 
 
 def _narrow_gradient(x: Tensor, gradient: Tensor) -> Tensor:
@@ -163,6 +157,10 @@ def in_float32(found: list[Tensor]) -> list[Tensor]:
     return [one if one.dtype == torch.float32 else next(converted) for one in found]
 
 
-def _settings(stride: int, beside: int) -> tuple[Any, ...]:
-    """What aten wants beside its tensors: no bias, stride, padding (a row above and below), dilation, no transposition, groups."""
-    return None, [stride, stride], [1, beside], [1, 1], False, [0, 0], 1
+def _form(weight: Tensor, stride: int) -> tuple[int, tuple[Any, ...]]:
+    """Pixels that are read as one; and what aten wants beside its tensors: no bias, stride, padding, dilation, no transposition, groups.
+
+    A row above and below is filled up, beside only where there is no frame.
+    """
+    paired = weight.shape[3] == 2
+    return 1 + paired, (None, [stride, stride], [1, int(not paired)], [1, 1], False, [0, 0], 1)

@@ -9,7 +9,7 @@ from matplotlib.patches import Rectangle
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 from numpy.typing import NDArray
 
-from oneof.runs.page.plots import ACCENT, INK, PAPER, plot, stand_in
+from oneof.runs.page.plots import ACCENT, INK, PAPER, Drawing, plot, stand_in
 from oneof.runs.purified import Purified
 
 _LARGEST = 14  # labels in the map of co-occurrence
@@ -18,13 +18,15 @@ _LARGEST = 14  # labels in the map of co-occurrence
 def look_at_sets(table: Purified) -> SimpleNamespace:
     """Numbers and plots of the original sets."""
     sizes, labels = table.sizes, len(table.names)
+    rows = np.bincount(sizes)
+    counted = [(size, count) for size, count in enumerate(rows[:20].tolist()) if count]
     shown = np.argsort(-table.held, kind="stable")[:_LARGEST]
     singletons, full = int((sizes == 1).sum()), int((sizes == labels).sum())
-    drawn = {"sizes": _sizes(np.bincount(sizes)), "together": _map(table, shown), "mapped": len(shown)}
+    drawn = {"sizes": _sizes(rows), "counted": counted, "together": _map(table, shown), "mapped": len(shown)}
     return SimpleNamespace(average=float(sizes.mean()), singletons=singletons, full=full, labels=labels, **drawn)
 
 
-def _sizes(rows: NDArray[np.int64]) -> str:
+def _sizes(rows: NDArray[np.int64]) -> Drawing:
     def draw(axes: Axes) -> None:
         axes.bar(range(len(rows)), rows, width=0.75, color=ACCENT, alpha=0.85)
         axes.set(xlabel="labels in the set", ylabel="rows", xlim=(0.4, max(len(rows), 5) - 0.4))
@@ -32,11 +34,10 @@ def _sizes(rows: NDArray[np.int64]) -> str:
         axes.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{y:,.0f}"))
         axes.grid(visible=False, axis="x")
 
-    counted = ", ".join(f"{count:,} with {size}" for size, count in enumerate(rows[:20].tolist()) if count)
-    return plot("sizes", draw, says=f"Rows by labels in their set: {counted}.")
+    return plot("sizes", draw)
 
 
-def _map(table: Purified, shown: NDArray[np.int64]) -> str:
+def _map(table: Purified, shown: NDArray[np.int64]) -> Drawing:
     columns: Any = table.original[:, shown]
     together = np.asarray((columns.T @ columns).todense())
     share = together / np.maximum(together.diagonal(), 1)[:, None]
@@ -57,5 +58,4 @@ def _map(table: Purified, shown: NDArray[np.int64]) -> str:
         axes.spines[:].set_visible(False)
 
     side = 2.2 + 0.26 * len(shown)
-    says = "How often a label (row) has another (column) in its set."
-    return plot("together", draw, says=says, labels=table.names, size=(side, side))
+    return plot("together", draw, table.names, (side, side))

@@ -17,7 +17,7 @@ from scipy.sparse import triu
 
 from oneof.metrics import wilson
 from oneof.runs.accuracy import random_sample, share_limits
-from oneof.runs.page.plots import ACCENT, INK, LINE, PAPER, plot, stand_in
+from oneof.runs.page.plots import ACCENT, INK, LINE, PAPER, Drawing, plot, stand_in
 from oneof.runs.purified import NOBODY, Purified
 
 _SHRUNK = 0.5  # of the even share: below it the audit names the class
@@ -50,7 +50,7 @@ def audit_classes(table: Purified) -> SimpleNamespace:
     return SimpleNamespace(classes=classes[:_LISTED], occurring=len(classes), **drawn, **named)
 
 
-def _draw_balance(table: Purified, shown: NDArray[Any], alone: NDArray[Any], even: NDArray[Any]) -> str:
+def _draw_balance(table: Purified, shown: NDArray[Any], alone: NDArray[Any], even: NDArray[Any]) -> Drawing:
     """Per class a line from the least to the most rows it can have, a ring at the even share, a dot at what it got."""
 
     def draw(axes: Axes) -> None:
@@ -64,8 +64,7 @@ def _draw_balance(table: Purified, shown: NDArray[Any], alone: NDArray[Any], eve
         axes.grid(visible=False, axis="y")
         axes.spines["left"].set_visible(False)
 
-    says = "Rows of each class before and after; the table below has the numbers."
-    return plot("balance", draw, says=says, labels=table.names, size=(4.8, 1.1 + 0.24 * len(shown)))
+    return plot("balance", draw, table.names, (4.8, 1.1 + 0.24 * len(shown)))
 
 
 def count_pairs(table: Purified) -> list[SimpleNamespace]:
@@ -133,7 +132,7 @@ def compare_gold(table: Purified) -> SimpleNamespace | None:
     place = np.minimum((table.probability[rows] * _BINS).astype(int), _BINS - 1)
     bins = [_bin(table.probability[rows][place == k], right[place == k]) for k in np.unique(place)]
     return SimpleNamespace(
-        rows=len(rows), right=int(right.sum()), accuracy=float(right.mean()), drawing=_draw_calibration(bins),
+        rows=len(rows), right=int(right.sum()), accuracy=float(right.mean()), drawing=_draw_calibration(bins), bins=bins,
         drawn=int(drawn.sum()), low=low, high=high,  # at random, and what these say of all rows, 95 %
         outside=int((~at_first).sum()), removed=int((at_first & ~at_last).sum()),  # from the set
         error=float(sum(each.rows * abs(each.said - each.found) for each in bins) / len(rows)),  # of calibration
@@ -147,7 +146,7 @@ def _bin(probability: NDArray[np.float64], right: NDArray[np.bool_]) -> SimpleNa
     return SimpleNamespace(rows=len(right), said=said, found=found, low=float(low), high=float(high))
 
 
-def _draw_calibration(bins: list[SimpleNamespace]) -> str:
+def _draw_calibration(bins: list[SimpleNamespace]) -> Drawing:
     def draw(axes: Axes) -> None:
         axes.plot([0, 1], [0, 1], color=INK, linewidth=1, linestyle=(0, (1, 3)))
         said, found, low, high = ([getattr(each, name) for each in bins] for name in ("said", "found", "low", "high"))
@@ -161,5 +160,4 @@ def _draw_calibration(bins: list[SimpleNamespace]) -> str:
         for axis in (axes.xaxis, axes.yaxis):
             axis.set_major_formatter(PercentFormatter(1, decimals=0))
 
-    read = "; ".join(f"said {each.said:.0%}, right {each.found:.0%} of {each.rows:,}" for each in bins)
-    return plot("calibration", draw, says=f"Calibration on gold labels: {read}.", size=(4.6, 3.6))
+    return plot("calibration", draw, size=(4.6, 3.6))

@@ -1,6 +1,6 @@
 """Plots as SVG that belongs to the page: its colours, its fonts, its light and its dark.
 
-Matplotlib draws with three stand-in colours, which are then exchanged for the page's CSS variables. Labels of the data never
+Matplotlib draws with four stand-in colours, which are then exchanged for the page's CSS variables. Labels of the data never
 reach matplotlib (it would read `$` as mathematics, and lacks the glyphs of many scripts): it draws a stand-in for each, which
 is exchanged for the escaped name.
 """
@@ -8,42 +8,32 @@ is exchanged for the escaped name.
 import io
 import re
 from collections.abc import Callable, Sequence
-from typing import Any
+from importlib.resources import files
+from typing import NamedTuple
 
-import matplotlib as mpl
+import matplotlib.style
 from markupsafe import Markup, escape
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 INK, ACCENT, PAPER, LINE = "#010203", "#040506", "#070809", "#0a0b0c"
 _VARIABLES = {INK: "var(--ink-2)", ACCENT: "var(--accent)", PAPER: "var(--paper)", LINE: "var(--line)"}
-_INKED = ("axes.labelcolor", "axes.titlecolor", "text.color", "xtick.labelcolor", "ytick.labelcolor")
-_STYLE: dict[Any, Any] = {
-    "svg.fonttype": "none",  # text stays text: it can be selected, and takes the page's font
-    "text.parse_math": False,
-    "svg.hashsalt": "oneof",  # the same page from the same run, byte for byte
-    "font.family": "DejaVu Sans",  # what matplotlib measures with, and comes with
-    "font.size": 9,
-    **dict.fromkeys(("figure.facecolor", "axes.facecolor"), "none"),
-    **dict.fromkeys(("axes.edgecolor", "xtick.color", "ytick.color", "grid.color"), LINE),
-    **dict.fromkeys(_INKED, INK),
-    **dict.fromkeys(("axes.spines.top", "axes.spines.right"), False),
-    **dict.fromkeys(("axes.grid", "axes.axisbelow"), True),
-    **dict.fromkeys(("xtick.major.size", "ytick.major.size"), 0),
-    "grid.linewidth": 0.6,
-}
+_STYLE = str(files("oneof.runs.page") / "templates" / "plots.mplstyle")
 _LONGEST = 18  # characters of a label beside an axis
 
 
+class Drawing(NamedTuple):
+    """An SVG without its first tag: the page writes that, with words for those who cannot see it."""
+
+    box: Markup  # its attribute viewBox
+    inside: Markup
+
+
 def plot(
-    name: str,
-    draw: Callable[[Axes], None],
-    says: str,
-    labels: Sequence[str] = (),
-    size: tuple[float, float] = (4.6, 2.9),
-) -> Markup:
-    """The SVG that `draw` makes of its axes; `says` is read to those who cannot see it, `labels` are what `stand_in` stands for."""
-    with mpl.rc_context(_STYLE):
+    name: str, draw: Callable[[Axes], None], labels: Sequence[str] = (), size: tuple[float, float] = (4.6, 2.9)
+) -> Drawing:
+    """What `draw` makes of its axes; `labels` are what `stand_in` stands for."""
+    with matplotlib.style.context(_STYLE):
         figure = Figure(figsize=size, layout="constrained")
         draw(figure.add_subplot())
         drawn = io.StringIO()
@@ -56,7 +46,7 @@ def plot(
     for colour, variable in _VARIABLES.items():
         inside = inside.replace(colour, variable)
     inside = re.sub(r"@(\d+)n*@", lambda found: _name(labels[int(found[1])]), inside.strip())
-    return Markup(f'<svg {box[0] if box else ""} role="img" aria-label="{escape(says)}">{inside}')
+    return Drawing(Markup(box[0] if box else ""), Markup(inside))
 
 
 def stand_in(label: int, name: str) -> str:

@@ -13,19 +13,13 @@ from numpy.typing import NDArray
 from oneof.metrics import CRITERIA, MEANS
 from oneof.runs.page.plots import ACCENT, INK, plot
 
+_PANELS = ("set_size", "threshold", "removed", "loss")
 _SIZE = (3.6, 2.5)  # three beside each other
 _STROKES: tuple[tuple[str, str, Any], ...] = (
     ("solid", ACCENT, "-"),
     ("dashed", INK, (0, (4, 2))),
     ("dotted", INK, (0, (1, 1.5))),
 )  # how a line is drawn: its name, its colour and its dashes
-_PANELS = {
-    "set_size": ("Labels per set", "Labels per set by epoch: {first:.2f} at first, {last:.2f} at the end.", "What purification left of the training sets."),
-    "threshold": ("Threshold", "Threshold by epoch, from {first:.3g} to {last:.3g}.", "The lead that the best candidate needs over another before that one is removed."),
-    "removed": ("Removals", "Labels removed by epoch: {total:,.0f} in all per network, on average.", "Labels removed at the end of an epoch, mean over the networks: {total:,.0f} in all."),
-    "loss": ("Training loss", "Training loss by epoch, from {first:.3g} to {last:.3g}.", "It says that training converged, not that it is right."),
-}  # fmt: skip
-"""Columns that have a panel: what it is called, what is read to those who cannot see it, and its caption."""
 _TRIED = 15  # settings that are listed
 _SCORES = (*MEANS, *CRITERIA)  # truth-free; the first that is there sorts, all are shown last
 _APART = {"seconds", "device", "oneof", "torch", "commit", "seed", "epoch", "loss", "set_size"}  # how, not what
@@ -36,9 +30,10 @@ def draw_training(record: Mapping[str, Any]) -> SimpleNamespace:
     """Draw what training.json holds; columns that the run does not have leave their panels out."""
     columns = {name: np.asarray(values, dtype=float) for name, values in record["columns"].items()}  # [epochs, t]
     chosen = sorted(int(epoch) for epoch in record["chosen"])
-    panels = [_estimates(columns, chosen)] if columns.keys() & CRITERIA.keys() else []
-    panels += [_panel(name, columns[name], chosen) for name in _PANELS if name in columns]
-    return SimpleNamespace(trials=record["trials"], epochs=record["epochs"], chosen=chosen, panels=panels)
+    estimates = _estimates(columns, chosen) if columns.keys() & CRITERIA.keys() else None
+    panels = {name: _panel(name, columns[name], chosen) for name in _PANELS if name in columns}
+    told = {"trials": record["trials"], "epochs": record["epochs"], "chosen": chosen}
+    return SimpleNamespace(estimates=estimates, panels=panels, **told)
 
 
 def _estimates(columns: Mapping[str, Floats], chosen: list[int]) -> SimpleNamespace:
@@ -52,19 +47,13 @@ def _estimates(columns: Mapping[str, Floats], chosen: list[int]) -> SimpleNamesp
         axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
 
     at = [epoch - 1 for epoch in chosen]
-    last = ", ".join(f"{name} {np.nanmean(columns[name][at]):.1%}" for name, *_ in lines)
-    says = f"Truth-free estimates by epoch; at the chosen epochs: {last}."
-    legend = " ".join(f"{stroke.capitalize()}, {name}: {CRITERIA[name].says}." for name, stroke, *_ in lines)
-    caption = "Where every set holds the true label, accuracy is not above covering."
-    about = f"On rows that a network did not train on. {legend} {caption}"
-    drawing = plot("estimates", draw, says=says, size=_SIZE)
-    return SimpleNamespace(title="Truth-free estimates", drawing=drawing, caption=about)
+    told = [(name, stroke, CRITERIA[name].says, np.nanmean(columns[name][at])) for name, stroke, *_ in lines]
+    return SimpleNamespace(drawing=plot("estimates", draw, size=_SIZE), lines=told)
 
 
 def _panel(name: str, column: Floats, chosen: list[int]) -> SimpleNamespace:
-    title, says, caption = _PANELS[name]
+    """A column by epoch, and its mean over the networks at both ends and in all."""
     mean = np.nanmean(column, 1)
-    ends = {"first": mean[0], "last": mean[-1], "total": mean.sum()}
 
     def draw(axes: Axes) -> None:
         if name == "removed":
@@ -77,8 +66,8 @@ def _panel(name: str, column: Floats, chosen: list[int]) -> SimpleNamespace:
         if name == "set_size":
             axes.set_ylim(bottom=min(1.0, float(np.nanmin(column))))
 
-    drawing = plot(name.replace("_", "-"), draw, says=says.format(**ends), size=_SIZE)
-    return SimpleNamespace(title=title, drawing=drawing, caption=caption.format(**ends))
+    drawing = plot(name.replace("_", "-"), draw, size=_SIZE)
+    return SimpleNamespace(drawing=drawing, first=mean[0], last=mean[-1], total=mean.sum())
 
 
 def _band(axes: Axes, column: Floats, colour: str = ACCENT, dashes: Any = "-") -> None:
@@ -112,8 +101,6 @@ def _plain(value: Any) -> str:
         return ""
     if isinstance(value, float):
         return f"{value:.4g}"
-    if isinstance(value, Mapping):
-        return ", ".join(f"{name} {_plain(inner)}" for name, inner in value.items())
     if isinstance(value, list | tuple):
         return "(" + ", ".join(map(_plain, value)) + ")"
     return str(value)

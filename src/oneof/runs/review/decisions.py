@@ -64,6 +64,10 @@ class Verdict(NamedTuple):
     by: tuple[str, ...]  # who said so
     disputed: bool  # other people named other labels
 
+    def leaves(self, labels: Sequence[str]) -> list[bool]:
+        """Which of these labels may still be right."""
+        return [label in self.labels if self.labels else label not in self.excluded for label in labels]
+
 
 class Log:
     """The decisions in a run's folder, as far as they were read; every change goes to the file first."""
@@ -167,22 +171,17 @@ def decided_table(purified: pa.Table, said: Mapping[int, Verdict]) -> pa.Table:
 
     Gold labels are decisions too; what people said in a review comes before them.
     """
-    all_said = gold_verdicts(purified) | {row: one for row, one in said.items() if 0 <= row < purified.num_rows}
+    n = purified.num_rows
+    all_said = gold_verdicts(purified) | {row: one for row, one in said.items() if 0 <= row < n}
     rows = sorted(all_said)
     old = purified.take(pa.array(rows, pa.int64())).to_pylist()
     new = [_decided(row, all_said[place]) for place, row in zip(rows, old, strict=True)]
-    source = np.arange(purified.num_rows)
-    source[rows] = purified.num_rows + np.arange(len(rows))
-    order = pa.array(source)
-    for name in ("label", "kept", "probability", "margin", "ask", "outside", "gain", "distribution"):
-        kind, at = purified[name].type, purified.column_names.index(name)
-        chunks = [*purified[name].chunks, pa.array([row[name] for row in new], kind)]
-        purified = purified.set_column(at, name, pa.chunked_array(chunks, kind).take(order))
-    nobody = dict.fromkeys(range(purified.num_rows))
-    final = {row: one.label is not None for row, one in all_said.items()}
-    by = {row: ", ".join(one.by) for row, one in all_said.items()}
-    purified = purified.append_column("decided", [pa.array([bool(x) for x in (nobody | final).values()], pa.bool_())])
-    return purified.append_column("by", [pa.array(list((nobody | by).values()), pa.string())])
+    source, final = np.arange(n), np.zeros(n, dtype=bool)
+    source[rows] = n + np.arange(len(rows))
+    final[rows] = [all_said[row].label is not None for row in rows]
+    by = [", ".join(all_said[row].by) if row in all_said else None for row in range(n)]
+    whole = pa.concat_tables([purified, pa.Table.from_pylist(new, schema=purified.schema)]).take(pa.array(source))
+    return whole.append_column("decided", [final]).append_column("by", [pa.array(by, pa.string())])
 
 
 def gold_verdicts(purified: pa.Table) -> dict[int, Verdict]:
@@ -199,7 +198,7 @@ def _decided(row: dict[str, Any], verdict: Verdict) -> dict[str, Any]:
     if verdict.label is not None:
         row |= {"label": verdict.label, "kept": [verdict.label], "probability": 1.0, "margin": 1.0, "outside": None}
         return row | {"distribution": [float(label == verdict.label) for label in given]}
-    left = [label in verdict.labels if verdict.labels else label not in verdict.excluded for label in given]
+    left = verdict.leaves(given)
     if not any(left):
         return row
     inside = [share * stays for share, stays in zip(shares, left, strict=True)]
@@ -215,17 +214,10 @@ def decided_sets(
 ) -> tuple[NDArray[np.bool_], list[str]]:
     """The sets [n, c] to learn from: decided rows are sets of one, others shrink or widen; typed labels become classes."""
     names = list(dict.fromkeys([*classes, *(one.label for _, one in sorted(said.items()) if one.label is not None)]))
-    place = {name: j for j, name in enumerate(names)}
     sets = np.zeros((len(mask), len(names)), dtype=bool)
     sets[:, : mask.shape[1]] = mask
     for row, one in said.items():
-        if one.labels:
-            sets[row] = False
-            sets[row, [place[label] for label in one.labels if label in place]] = True
-        else:
-            sets[row] = True
-        wrong = [place[label] for label in one.excluded if label in place and label not in one.labels]
-        sets[row, wrong] = False
-        if not sets[row].any():
-            sets[row, : mask.shape[1]] = mask[row]
+        left = one.leaves(names)
+        if any(left):
+            sets[row] = left
     return sets, names

@@ -7,7 +7,6 @@ are predicted from their data, if these have the columns that were learned from.
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from http.server import ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ from oneof.data.supervision import label_text
 from oneof.data.table import read_columns
 from oneof.runs.folder import Run
 from oneof.runs.review.decisions import Decision
-from oneof.runs.review.server import HOST, Answering, Ways
+from oneof.runs.review.server import Json, LocalServer
 from oneof.runs.review.session import Review
 from oneof.storage.files import written_beside
 from oneof.version import __version__
@@ -26,7 +25,6 @@ from oneof.votes.label_studio import chosen_labels, is_label_studio, person
 from oneof.votes.tables import load_json
 
 _BLOCK = 1 << 15  # rows as Python objects at a time
-Json = dict[str, Any]
 _CHOICES = re.compile(r"<(?:Choices|Taxonomy|Labels)\b([^>]*)>", re.IGNORECASE)
 
 
@@ -82,15 +80,26 @@ def write_tasks(every: Iterator[Json], path: Path) -> None:
         file.write(b"\n]\n")
 
 
-class Backend(ThreadingHTTPServer):
+class Backend(LocalServer):
     """Serves one run to one Label Studio."""
 
-    daemon_threads = True
+    most = 1 << 28
 
     def __init__(self, review: Review, port: int) -> None:
-        self.review, self.names = review, ("label", "text")
-        self.rows = rows_by_item(review.run)
-        super().__init__((HOST, port), Handler)
+        self.names, self.rows = ("label", "text"), rows_by_item(review.run)
+        unused = ("/validate", "/delete", "/duplicate_model", "/job_status")
+        self.ways = {f"POST {path}": lambda asked: {} for path in unused}
+        self.ways |= {
+            f"GET {path}": lambda asked: {"status": "UP", "model_class": "oneof"} for path in ("/", "/health")
+        }
+        self.ways |= {
+            "GET /versions": lambda asked: {"versions": [self.version]},
+            "POST /setup": self.set_up,
+            "POST /predict": self.predict,
+            "POST /webhook": self.hear,
+            "POST /train": lambda asked: self.hear({"action": "START_TRAINING"}),
+        }
+        super().__init__(review, port)
 
     @property
     def version(self) -> str:
@@ -163,20 +172,3 @@ class Backend(ThreadingHTTPServer):
         said = labels[:1] if kind == "none" else tuple(label for label in labels if label in before)
         told = (person(annotation), self.review.id, before, self.review.labels[row], "queue")
         return Decision(row, kind, said, *told, float(annotation.get("lead_time") or 0), name)
-
-
-class Handler(Answering):
-    """One connection of Label Studio."""
-
-    server: Backend
-    most = 1 << 28
-
-    def do_GET(self) -> None:
-        up: Ways = dict.fromkeys(("/", "/health"), lambda asked: {"status": "UP", "model_class": "oneof"})
-        self.answer({**up, "/versions": lambda asked: {"versions": [self.server.version]}})
-
-    def do_POST(self) -> None:
-        unused = ("/validate", "/delete", "/duplicate_model", "/job_status")
-        ways: dict[str, Any] = dict.fromkeys(unused, lambda asked: {}) | {"/setup": self.server.set_up}
-        ways |= {"/predict": self.server.predict, "/webhook": self.server.hear}
-        self.answer(ways | {"/train": lambda asked: self.server.hear({"action": "START_TRAINING"})})

@@ -18,10 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oneof.runs.accuracy import drawn_rows, share_limits
-from oneof.runs.explain import asking_order
 from oneof.runs.folder import FACTS, Run, fingerprint
 from oneof.runs.review.cards import Items, card
 from oneof.runs.review.decisions import DRAWN, KINDS, Decision, Log, gold_verdicts, verdicts
+from oneof.runs.review.order import asking_order
 from oneof.storage.schema import NUMBER, first_misfit
 
 RANDOM_EVERY, REPEAT_EVERY = 5, 20  # of a person's rows one is drawn at random, and one comes a second time
