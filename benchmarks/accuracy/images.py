@@ -8,7 +8,7 @@
 
 Every row is written as soon as its trial ends; a run whose row is in the file is skipped. The last epoch is what a row reports: no
 label chooses. Beside it stand the epochs that held-out sets (`by_covering`, `by_approximated`) and held-out labels (`by_oracle`)
-would have chosen. Runs that differ only in how they purify share their beginning (`on_images/branches.py`). Seed 0 is for choosing numbers, seeds from 100 on are for reporting. Sets: `oneof.paper.sets`.
+would have chosen. Runs that differ only in how they purify share their beginning (`on_images/branches.py`). Seed 0 is for choosing numbers, seeds from 100 on are for reporting. Sets: `oneof.paper.image_sets`.
 `oneof table 1` and `3` run the tables' own runs, one by one.
 """
 
@@ -33,9 +33,9 @@ from on_images.sets import sets_of
 
 from oneof.data.named.catalogue import Dataset, load
 from oneof.networks import Network
+from oneof.paper.image_sets import DIFFICULTIES, path_of
 from oneof.paper.images import SMALL
 from oneof.paper.obtain_images import first_images, row_of, trial_of, views_of, with_test_rows
-from oneof.paper.sets import DIFFICULTIES, path_of
 from oneof.storage.rows import Row, append, read
 from oneof.training.problem import Problem, pose
 from oneof.training.state import Fit

@@ -161,7 +161,7 @@ def example_of_numbers_rows() -> None:
 def example_of_learn_ranks() -> None:
     """
     >>> import numpy as np
-    >>> from oneof.data.ranks import learn_ranks
+    >>> from oneof.data.with_ranks import learn_ranks
     >>> x = np.array([[1.0], [10.0], [100.0], [1000.0], [10000.0]])
     >>> learn_ranks(x)(x)[:, 1].round(2)
     array([-2.5 , -0.67,  0.  ,  0.67,  2.5 ])

@@ -25,7 +25,7 @@ from oneof.data.named.catalogue import NAMED, Dataset
 from oneof.methods import Batch, Proden
 from oneof.methods.proden import BalancedProden
 from oneof.networks import MLP, LeNet
-from oneof.paper import sets
+from oneof.paper import image_sets
 from oneof.paper.experiments import TABLES
 from oneof.paper.images import EPOCHS, KEY, run_of
 from oneof.paper.obtain import rules
@@ -121,7 +121,7 @@ def test_tiny_plan_writes_resumes_and_reports(run, tmp_path, capsys):
 def table(folder, tmp_path, monkeypatch, capsys):
     """`oneof table`, with trainings that are short."""
     monkeypatch.setitem(EPOCHS, "mnist", 5)
-    monkeypatch.setitem(sets.DIFFICULTIES, "saturated", 2)
+    monkeypatch.setitem(image_sets.DIFFICULTIES, "saturated", 2)
 
     def table(*arguments: str) -> tuple[int, str, str]:
         places = ["--data-dir", str(folder), "--rows", str(tmp_path / "rows.jsonl"), "--format", "markdown"]
@@ -148,7 +148,7 @@ def test_table_1_runs_its_cells_and_shows_them(table, tmp_path):
     assert "Filled: 2 of 2 cells" in out
     code, again, err = table(*asked)
     assert (again, "Nothing to run" in err) == (out, True)
-    average = np.mean(list(sets.read(tmp_path / "sets/mnist-2.npz").card["average"].values()))
+    average = np.mean(list(image_sets.read(tmp_path / "sets/mnist-2.npz").card["average"].values()))
     assert f"| MNIST | ours | 120 | 50 | 784 | 10 | {average:.2f} |" in table("6")[1]
 
 
@@ -215,11 +215,11 @@ def test_saved_sets_are_the_drawn_ones_with_a_card(folder, tmp_path, monkeypatch
     monkeypatch.setenv("ONEOF_DATA", str(folder))
     images.images.cache_clear()
     data = images.images("mnist", 120)
-    monkeypatch.setitem(sets.DIFFICULTIES, "tiny", 10)
-    made = sets.draw(data, "tiny", "cpu", cards.difficulty)
-    monkeypatch.setitem(sets.DIFFICULTIES, "tiny", 1)
-    sets.write(sets.path_of(tmp_path, "mnist", "tiny"), made)
-    read = sets.sets_of(tmp_path, data, "tiny", "cpu")
+    monkeypatch.setitem(image_sets.DIFFICULTIES, "tiny", 10)
+    made = image_sets.draw(data, "tiny", "cpu", cards.difficulty)
+    monkeypatch.setitem(image_sets.DIFFICULTIES, "tiny", 1)
+    image_sets.write(image_sets.path_of(tmp_path, "mnist", "tiny"), made)
+    read = image_sets.sets_of(tmp_path, data, "tiny", "cpu")
     for seed, mask in made.masks.items():
         np.testing.assert_array_equal(read.masks[seed], mask)
         assert mask[np.arange(120), data.labels[:120]].all()
@@ -232,7 +232,7 @@ def test_saved_sets_are_the_drawn_ones_with_a_card(folder, tmp_path, monkeypatch
     with pytest.raises(
         ValueError, match=r"mnist-1\.npz must hold a set per training image \(60\); got 120\. Remove it\."
     ):
-        sets.sets_of(tmp_path, half, "tiny", "cpu")
+        image_sets.sets_of(tmp_path, half, "tiny", "cpu")
 
 
 def test_predictable_tells_systematic_sets_from_noise():
@@ -478,8 +478,8 @@ def test_a_hundred_classes_have_a_tenth_of_the_rate(monkeypatch):
         None,
         np.arange(300, 400),
     )
-    monkeypatch.setattr(sets, "dataset_logits", lambda *_, **__: rng.normal(size=(400, 100)))
-    made = sets.draw(data, "tiny", "cpu")
+    monkeypatch.setattr(image_sets, "dataset_logits", lambda *_, **__: rng.normal(size=(400, 100)))
+    made = image_sets.draw(data, "tiny", "cpu")
     assert made.card["kind"]["rate"] == 0.04
     assert made.card["average"][0] == pytest.approx(NAMED["cifar100"].paper.average, abs=0.5)
 
@@ -488,8 +488,8 @@ def test_the_printed_generator_reaches_the_printed_average_of_mnist(tmp_path, mo
     rng = np.random.default_rng(0)
     labels = rng.integers(10, size=400)
     data = Dataset("mnist", rng.integers(0, 256, (400, 6, 6)), labels, list(range(10)), None, np.arange(300, 400))
-    monkeypatch.setattr(sets, "dataset_logits", lambda *_, **__: rng.normal(size=(400, 10)))
-    made = sets.sets_of(tmp_path, data, "printed", "cpu")
+    monkeypatch.setattr(image_sets, "dataset_logits", lambda *_, **__: rng.normal(size=(400, 10)))
+    made = image_sets.sets_of(tmp_path, data, "printed", "cpu")
     assert (tmp_path / "mnist-200-printed.npz").exists()
     assert made.card["kind"]["kind"] == "InstancePaper"
     assert made.card["paper_average_reached"] is True

@@ -18,7 +18,7 @@ from oneof import PartialLabelClassifier
 from oneof.cli import main
 from oneof.data.encode import Encoding
 from oneof.data.images import Pixels
-from oneof.data.ranks import learn_ranks
+from oneof.data.with_ranks import learn_ranks
 from oneof.networks import MLP
 from oneof.networks.named import network_of
 from oneof.runs.export import export_model

@@ -37,7 +37,7 @@ from oneof.runs.review.decisions import Decision, Log
 from oneof.runs.review.label_studio import Backend
 from oneof.runs.review.session import Review
 from oneof.selection.space import Space
-from oneof.votes.opening import VotesFile
+from oneof.votes.read import VotesFile
 
 N, BROKEN = 150, 7
 IMAGES, LABELS = load_digits(n_class=3, return_X_y=True)

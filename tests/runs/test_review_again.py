@@ -25,7 +25,7 @@ from oneof.runs.review.decisions import Decision, Log
 from oneof.runs.review.session import Review
 from oneof.runs.review.teach import QUICK, Again
 from oneof.storage.settings import restored
-from oneof.votes.opening import VotesFile
+from oneof.votes.read import VotesFile
 
 pytestmark = pytest.mark.usefixtures("small_forests")
 *DRAWN, FIRST, SECOND = drawn_rows(150)[:42].tolist()

@@ -21,7 +21,7 @@ from oneof.runs.folder import Run, fingerprint
 from oneof.runs.review.decisions import Log
 from oneof.runs.review.label_studio import Backend
 from oneof.runs.review.session import Review
-from oneof.votes.opening import VotesFile
+from oneof.votes.read import VotesFile
 
 CONFIG = '<View>\n  <Text name="words" value="$text"/>\n  <Choices name="animal" toName="words" choice="single">\n    <Choice value="cat"/>\n  </Choices>\n</View>'
 PROJECT = "3.1731722400"

@@ -15,7 +15,7 @@ from oneof.cli import main
 from oneof.data.synthetic import mixture
 from oneof.estimator.classifier import PartialLabelClassifier
 from oneof.runs.folder import Run
-from oneof.votes.opening import VotesFile, annotator_columns, read_votes
+from oneof.votes.read import VotesFile, annotator_columns, read_votes
 
 pytestmark = pytest.mark.usefixtures("small_forests")
 N, C = 240, 4

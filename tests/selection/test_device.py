@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from oneof.data.ranks import learn_ranks, learn_ranks_on
 from oneof.data.synthetic import mixture
+from oneof.data.with_ranks import learn_ranks, learn_ranks_on
 from oneof.runs.model import member_of
 from oneof.selection import missing_truth, search
 from oneof.selection.leave_one_out import ask_others

@@ -12,8 +12,8 @@ from sklearn.neighbors import KNeighborsClassifier
 
 from oneof.data.synthetic import mixture
 from oneof.selection.forest import flat, joined
+from oneof.selection.learner_shares import believed, clearly_better, shares
 from oneof.selection.learners import Lesson, Trees, grow_trees, teach_own
-from oneof.selection.shares import believed, clearly_better, shares
 from oneof.selection.space import checked_learners
 
 DATA = mixture(n=300, d=3, c=4, separation=6.0, seed=0)

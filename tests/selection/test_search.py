@@ -9,10 +9,10 @@ import pytest
 import torch
 
 from oneof.candidates.generate import Flip, generate
-from oneof.data.ranks import learn_ranks
 from oneof.data.scaling import SCALINGS, Beside
 from oneof.data.splits import split_rows
 from oneof.data.synthetic import mixture
+from oneof.data.with_ranks import learn_ranks
 from oneof.methods import BalancedProden, Proden
 from oneof.selection.leave_one_out import Kernel, ask_others
 from oneof.selection.search import Search, search
@@ -239,6 +239,22 @@ def test_several_architectures_and_no_purification():
     assert got.weights is None
     assert (got.candidates == MASK).all()
     assert all(one.removals is None for one in got.fits)
+
+
+def test_without_a_kernel_other_rows_still_rank_the_ways_to_see_the_features():
+    """Features on very unequal scales: ways that do not look at the scale win, and they come late in the list."""
+    skewed = np.exp(3 * DATA.x)
+    space = replace(SMALL, kernel=None, scaling=("global", "root", "feature", "ranks", "both"), epochs=1, members=1)
+    found = search(skewed, MASK, Search(space=space, rule="covering"))
+    ranked = sorted(found.tried, key=lambda row: -row["covering"])
+    assert (
+        {one.scaling for one in found.chosen}
+        == {row["scaling"] for row in ranked[: space.scalings]}
+        != {"global", "root"}
+    )
+    assert found.weights is None
+    assert found.regression is None
+    np.testing.assert_array_equal(found.candidates, MASK)
 
 
 def test_killed_and_resumed(found, tmp_path):

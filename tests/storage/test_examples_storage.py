@@ -104,7 +104,7 @@ def example_of_write_sheet() -> None:
 
 def example_of_load_package() -> None:
     """
-    >>> from oneof.storage.packages import load_package
+    >>> from oneof.storage.optional_packages import load_package
     >>> load_package("no_such_package", "export")
     Traceback (most recent call last):
     ValueError: export needs the package no-such-package; it is not installed. Run: pip install no-such-package.

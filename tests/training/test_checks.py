@@ -11,8 +11,8 @@ import torch
 from torch import nn
 
 from oneof.data.augment import views
-from oneof.data.ranks import learn_ranks
 from oneof.data.scaling import SCALINGS
+from oneof.data.with_ranks import learn_ranks
 from oneof.methods import RC, RCR, PiCO, Proden, Valen
 from oneof.networks import MLP, Backbone, LeNet, WideResNet
 from oneof.training.fit import fit

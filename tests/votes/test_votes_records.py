@@ -15,7 +15,7 @@ from test_votes_command import invoke
 from test_votes_reading import said
 
 from oneof.votes import is_label_studio, read_long, read_wide
-from oneof.votes.opening import VotesFile, read_votes
+from oneof.votes.read import VotesFile, read_votes
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "votes"
 JURY = [

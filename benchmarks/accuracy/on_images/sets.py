@@ -1,4 +1,4 @@
-"""How hard the sets of `oneof.paper.sets` are: what their cards say of it, and the table of all cards."""
+"""How hard the sets of `oneof.paper.image_sets` are: what their cards say of it, and the table of all cards."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from sklearn.model_selection import KFold, cross_val_predict
 
 from oneof.candidates.generate import Instance
 from oneof.data.named.catalogue import NAMED
-from oneof.paper import sets
-from oneof.paper.sets import read
+from oneof.paper import image_sets
+from oneof.paper.image_sets import read
 
 PREDICTABLE = (
     "share of the variance of wrong labels' membership within a true class that ridge regression on 32 principal components "
@@ -39,7 +39,7 @@ def difficulty(
     }
 
 
-sets_of = partial(sets.sets_of, describe=difficulty)
+sets_of = partial(image_sets.sets_of, describe=difficulty)
 
 
 def spread(values: NDArray[Any], labels: NDArray[np.intp]) -> float:

@@ -19,11 +19,13 @@ def compare(
     """Compare a method of your own: the same splits, the same search of settings without true labels, paired tests with Holm."""
     import torch
 
-    from oneof.paper import own
+    from oneof.paper import own_comparison
     from oneof.storage.rows import read
 
     torch.set_num_threads(1)
-    ours, chosen = own.own_method(method), own.opened(data, gold, data_dir)
-    for title in own.compare(ours, chosen, against.lower().split(","), range(130, 130 + seeds), rows):
+    ours, chosen = own_comparison.own_method(method), own_comparison.opened(data, gold, data_dir)
+    for title in own_comparison.compare(ours, chosen, against.lower().split(","), range(130, 130 + seeds), rows):
         typer.echo(f"{chosen.name}: {title} is done", err=True)
-    typer.echo(own.comparison(read(rows), chosen.name, type(ours).__name__, "latex" if latex else "markdown"))
+    typer.echo(
+        own_comparison.comparison(read(rows), chosen.name, type(ours).__name__, "latex" if latex else "markdown")
+    )

@@ -18,7 +18,7 @@ from oneof.storage.printable import bounded
 
 if TYPE_CHECKING:
     from oneof.runs.folder import Run
-    from oneof.votes.opening import VotesFile
+    from oneof.votes.read import VotesFile
 
 
 @takes_roles
@@ -70,8 +70,11 @@ def fit(
     voted, answers = _votes(votes, on, annotators, taxonomy, roles.separator), str(gold_file) if gold_file else None
     pictures = OnPictures(network, views, networks if on_levels else None)
     task = Task(roles, seed, train_on_gold, space=space, votes=voted, answers=answers, pictures=pictures)
-    asked = cache_dir, int(memory * 2**30), processes, device, time_limit, stream, tuple(sys.argv)
-    how = How(*asked, progress=True, say=lambda line: console.print(Text(bounded(line), style="yellow")))
+    how = How(
+        cache=cache_dir, memory=int(memory * 2**30), processes=processes, device=device, time_limit=time_limit,
+        stream=stream, command=tuple(sys.argv), progress=True,
+        say=lambda line: console.print(Text(bounded(line), style="yellow")),
+    )  # fmt: skip
     rank = crew_here(processes).rank
     try:
         if file and not from_run:
@@ -91,7 +94,7 @@ def fit(
 def _votes(
     file: Path | None, on: str, annotators: list[str] | None, taxonomy: Path | None, separator: str
 ) -> VotesFile | None:
-    from oneof.votes.opening import VotesFile
+    from oneof.votes.read import VotesFile
 
     for name, given in (("annotators", annotators), ("taxonomy", taxonomy)):
         if file is None and given:

@@ -19,7 +19,7 @@ from safetensors.numpy import load, save
 
 from oneof.data.images import attempt
 from oneof.storage.files import written_beside
-from oneof.storage.packages import load_package
+from oneof.storage.optional_packages import load_package
 from oneof.storage.progress import bar
 
 _log = logging.getLogger(__name__)

@@ -33,9 +33,10 @@ def left_out_lines(left_out: Mapping[str, str], of_a_frame: bool = False) -> lis
     lines = []
     for reason, (what, *advice) in _REASONS.items():
         names = [name for name, why in left_out.items() if why == reason]
-        flags = " ".join(f"--features {name!r}" for name in ("*", *names))
-        shown = ", ".join(name or "(unnamed)" for name in names)
-        lines += [f"{what} are left out: {shown}. {advice[of_a_frame].format(flags=flags)}".rstrip()] * bool(names)
+        if names:
+            flags = " ".join(f"--features {name!r}" for name in ("*", *names))
+            shown = ", ".join(name or "(unnamed)" for name in names)
+            lines.append(f"{what} are left out: {shown}. {advice[of_a_frame].format(flags=flags)}".rstrip())
     return lines + [why for why in left_out.values() if why not in _REASONS]
 
 

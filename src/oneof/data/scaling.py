@@ -58,7 +58,7 @@ SCALINGS: dict[str, Scaling] = {"none": none, "global": whole, "feature": featur
 
 @dataclass(frozen=True)
 class Beside:
-    """For features that stand beside their ranks [n, 2d] (`oneof.data.ranks`): one, the other, or both are seen.
+    """For features that stand beside their ranks [n, 2d] (`oneof.data.with_ranks`): one, the other, or both are seen.
 
     >>> Beside(None)(torch.tensor([[1.0, -1.0], [3.0, 1.0]])).scale
     tensor([0., 1.])

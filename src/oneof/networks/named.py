@@ -7,7 +7,7 @@ from oneof.networks.classifier import Backbone, Classifier, Network
 from oneof.networks.lenet import LeNet
 from oneof.networks.resnet import ResNet32
 from oneof.networks.wide_resnet import WideResNet
-from oneof.storage.packages import load_package
+from oneof.storage.optional_packages import load_package
 
 NAMES: dict[str, Network] = {"lenet": LeNet(), "wrn": WideResNet(), "resnet32": ResNet32()}
 

@@ -6,8 +6,8 @@ import numpy as np
 
 from oneof.data.named.catalogue import NAMED, Dataset, data_folder, load, missing
 from oneof.paper.experiments import CHARACTERISTICS
+from oneof.paper.image_sets import path_of, read
 from oneof.paper.printed import errata
-from oneof.paper.sets import path_of, read
 from oneof.paper.typeset import listed, typeset
 
 CHARACTERS = ["data set", "whose", "train", "test", "features", "classes", "labels per set"]

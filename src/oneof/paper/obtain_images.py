@@ -16,10 +16,10 @@ from oneof.data.augment import views
 from oneof.data.augment.views import Views
 from oneof.data.named.catalogue import Dataset, load
 from oneof.paper.experiments import REAL, TABLES
+from oneof.paper.image_sets import DRAWS, sets_of, training_part
 from oneof.paper.images import KEY, SMALL, Run, run_of
 from oneof.paper.obtain import Cell, latest_best, missing, obtain, rules
 from oneof.paper.results import rows_of
-from oneof.paper.sets import DRAWS, sets_of, training_part
 from oneof.storage.rows import Row, append, read
 from oneof.training.fit import fit
 from oneof.training.state import Fit

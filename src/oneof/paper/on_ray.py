@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from oneof.paper.obtain import Done, Errand, run_errand
-from oneof.storage.packages import load_package
+from oneof.storage.optional_packages import load_package
 from oneof.storage.rows import Row
 
 LOSSES = 5  # of workers that one errand survives

@@ -4,7 +4,7 @@ A held-out set says only whether a prediction *can* be right. If it holds the tr
 
     P(prediction in S) = accuracy + (1 - accuracy) q,     q = P(prediction in S | prediction wrong).
 
-q is known if wrong labels come into sets by chance; `oneof.runs.by_chance` tests that. Only where its tests refute nothing, an interval is
+q is known if wrong labels come into sets by chance; `oneof.runs.chance_tests` tests that. Only where its tests refute nothing, an interval is
 given. What cannot be tested at all is said: that sets hold the truth.
 """
 
@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import beta
 
-from oneof.runs.by_chance import Floats, Mask, chance, inside, refuted
+from oneof.runs.chance_tests import Floats, Mask, chance, inside, refuted
 from oneof.selection.missing_truth import probability_outside
 
 ENOUGH = 30  # gold labels of a random sample, to go by them and not by candidate sets
@@ -166,14 +166,17 @@ def _learned(judged: Judged) -> bool:
 
 def _too_little(judged: Judged) -> str | None:
     m, several = len(judged.gold), int((judged.candidates.sum(1) > 1).sum())
-    reasons = {
-        "every set that was held out is full": m == 0,
-        "the sets are people's votes, which may all err alike": judged.voted,
-        f"only {m} held-out sets say something": m < _FEW,
-        "of two labels, sets show nothing that could be tested": judged.candidates.shape[1] == 2,
-        f"only {several} sets have several labels, too few to test how wrong ones come in": several < _FEW / 2,
-    }
-    return next((reason for reason, holds in reasons.items() if holds), None)
+    if m == 0:
+        return "every set that was held out is full"
+    if judged.voted:
+        return "the sets are people's votes, which may all err alike"
+    if m < _FEW:
+        return f"only {m} held-out sets say something"
+    if judged.candidates.shape[1] == 2:
+        return "of two labels, sets show nothing that could be tested"
+    if several < _FEW / 2:
+        return f"only {several} sets have several labels, too few to test how wrong ones come in"
+    return None
 
 
 def _interval(judged: Judged) -> tuple[float, float, float]:

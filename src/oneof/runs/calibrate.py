@@ -6,7 +6,7 @@ import numpy as np
 from scipy.stats import beta
 
 from oneof.runs.accuracy import Claim, Judged
-from oneof.runs.by_chance import Floats, Mask, chance
+from oneof.runs.chance_tests import Floats, Mask, chance
 
 _LEVELS = 200  # steps of the stored curves
 _UNSURE = 0.1  # how often an accuracy may be lower than the curve says

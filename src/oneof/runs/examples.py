@@ -25,7 +25,7 @@ from oneof.votes.annotators import mistakes
 from oneof.votes.attach import CANDIDATES, attach_votes, counted
 from oneof.votes.ballots import Votes
 from oneof.votes.label_studio import is_label_studio, read_stars
-from oneof.votes.opening import VotesFile, annotator_columns, read_votes
+from oneof.votes.read import VotesFile, annotator_columns, read_votes
 
 
 def examples_of(

@@ -18,7 +18,7 @@ from oneof.runs.portable import Portable, codes
 from oneof.selection.forest import Forest
 from oneof.selection.learners import Regression
 from oneof.storage.files import written_beside
-from oneof.storage.packages import load_package
+from oneof.storage.optional_packages import load_package
 
 TOLERANCE = 1e-4  # the largest difference of a probability that is put down to rounding
 NUMBERS, CATEGORIES, VECTORS = "numbers", "categories", "vectors"

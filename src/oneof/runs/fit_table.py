@@ -34,7 +34,7 @@ from oneof.training.device import device_for
 from oneof.training.optimize import SGD
 from oneof.training.processes import check_rows, crew_here
 from oneof.version import __version__
-from oneof.votes.opening import VotesFile
+from oneof.votes.read import VotesFile
 
 ASKED = "asked.json"  # in the checkpoint: what the run was asked for
 LOCK = "lock"  # there too: held while a process is at work
@@ -64,9 +64,7 @@ class How:
     processes: int | None = None  # as for `oneof.fit`; of those that torchrun started, the first says and writes
     device: str = "auto"  # "cpu", "cuda"; "auto": the GPU, if there is one, for pictures and large tables
     time_limit: float | None = None  # seconds of learning, about; such a run is not resumed within a stage
-    stream: bool | None = (
-        None  # keep levels of pictures in a file of the run; None: where they take half of what is free
-    )
+    stream: bool | None = None  # levels of pictures lie in a file; None: where they take half of what is free
     command: tuple[str, ...] = ()  # recorded in run.json
     progress: bool = False  # show bars in a terminal
     say: Callable[[str], None] = lambda text: None  # called with a line for a person, as things become known

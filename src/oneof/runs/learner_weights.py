@@ -8,9 +8,9 @@ from numpy.typing import NDArray
 
 from oneof.runs.labels import Mask, Opinions, ask_networks, heard_once, join_opinions, trained_rows
 from oneof.runs.model import Model
+from oneof.selection.learner_shares import believed, clearly_better, shares
 from oneof.selection.learners import Lesson, Taught, grow_trees, teach_own
 from oneof.selection.search import Found, Search
-from oneof.selection.shares import believed, clearly_better, shares
 from oneof.storage.rows import Row
 from oneof.training.state import Fit
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from oneof.data.encode import Encoding
-from oneof.data.ranks import Ranks
+from oneof.data.with_ranks import Ranks
 from oneof.networks.named import name_of
 from oneof.selection.learners import Learner, Own
 from oneof.training.device import on_cpu

@@ -10,14 +10,14 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from oneof.data.encode import Encoding
-from oneof.data.ranks import FARTHEST, Ranks
+from oneof.data.with_ranks import FARTHEST, Ranks
 from oneof.runs.model import Member, Model, PictureMember
 from oneof.selection.forest import Forest
 from oneof.selection.learners import Regression
 
 
 def normal_scores(ranks: Ranks, x: Tensor) -> Tensor:
-    """The scores of `oneof.data.ranks`, in operations that ONNX has.
+    """The scores of `oneof.data.with_ranks`, in operations that ONNX has.
 
     The share of segments between knots that a value has passed is its level; a segment without width is half passed at it.
     """

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from oneof.data.encode import Encoding
 from oneof.data.images import LARGEST
-from oneof.data.ranks import Ranks
+from oneof.data.with_ranks import Ranks
 from oneof.networks import MLP, Network
 from oneof.networks.named import network_of
 from oneof.runs.model import Member, Model, PictureMember

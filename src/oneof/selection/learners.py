@@ -18,7 +18,7 @@ from scipy.special import softmax
 from sklearn.base import clone
 from sklearn.ensemble import ExtraTreesClassifier
 
-from oneof.data.ranks import Ranks
+from oneof.data.with_ranks import Ranks
 from oneof.selection.forest import Forest, flat, joined
 from oneof.selection.leave_one_out import Machine
 

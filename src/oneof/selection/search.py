@@ -23,8 +23,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from oneof.data.ranks import Ranks
 from oneof.data.splits import Split, split_rows
+from oneof.data.with_ranks import Ranks
 from oneof.metrics import CRITERIA, MEANS, criteria, with_means
 from oneof.networks import MLP
 from oneof.purify import Removals
@@ -102,19 +102,21 @@ def _search(x: NDArray[Any], mask: NDArray[np.bool_], asked: Search, crew: Crew)
     space, rule = rows.space, asked.rule if asked.gold is None else "gold"
     networks = {"networks", "linear"} & {one for one in space.learners if isinstance(one, str)}
     asked_ways = tuple(dict.fromkeys(one.scaling for one in asked.settings)) or space.scaling
-    heard = crew.each(partial(ask, rows), asked_ways) if space.kernel or not networks else []
+    rank = space.kernel or not networks or len(asked_ways) > space.scalings
+    heard = crew.each(partial(ask, rows), asked_ways) if rank else []
     heard.sort(key=lambda one: -one.row[rule])
-    weights = np.asarray(np.mean([one.weights for one in heard], axis=0)) if heard else None
-    regression = _regression(rows, heard[: space.scalings])
+    believed = heard if space.kernel or not networks else []  # else they only rank the ways to see the features
+    weights = np.asarray(np.mean([one.weights for one in believed], axis=0)) if believed else None
+    regression = _regression(rows, believed[: space.scalings])
     if not networks:
         return Found((), [one.row for one in heard], [], mask, weights, regression, [])
     kept, lead = purified(mask, weights, space.margin)
-    ways = [one.row["scaling"] for one in heard[: space.scalings]] or list(space.scaling)
+    ways = [one.row["scaling"] for one in heard[: space.scalings]] or list(asked_ways)
     hidden = space.hidden if "networks" in networks else ((),)
     settings = [Setting(*one) for one in product(hidden, ways, space.lr, space.weight_decay)][: space.settings]
     epochs = crew.agreed(_affordable(rows._replace(mask=kept), settings))
     left_out = [] if epochs == space.epochs else [f"--time-limit: networks had {epochs} of {space.epochs} epochs."]
-    if not epochs and heard:
+    if not epochs and believed:
         left_out = ["--time-limit: there was no time for networks."]
         return Found((), [one.row for one in heard], [], mask, weights, regression, left_out)
     rows = rows._replace(asked=replace(rows.asked, space=replace(space, epochs=max(epochs, 1))))
@@ -196,9 +198,8 @@ def _with_first_round(fitted: Fit, lead: NDArray[Any]) -> Removals | None:
     """The log of removals with those of step 1 before all others, as round 0."""
     if fitted.removals is None:
         return None
-    fell = torch.as_tensor(lead, dtype=fitted.history["loss"].dtype, device=fitted.rows.device)[
-        fitted.rows
-    ]  # [t, m, c]
+    leads = torch.as_tensor(lead, dtype=fitted.history["loss"].dtype, device=fitted.rows.device)
+    fell = leads[fitted.rows]  # [t, m, c]
     trial, row, label = (fell > 0).nonzero(as_tuple=True)
     first = Removals(trial, row, label, torch.zeros_like(label), fell[fell > 0])
     return Removals(*(torch.cat(pair) for pair in zip(first, fitted.removals, strict=True)))

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import has_fit_parameter
 from torch import Tensor
 
-from oneof.data.ranks import Ranks, learn_ranks, learn_ranks_on
 from oneof.data.scaling import Affine, Beside
+from oneof.data.with_ranks import Ranks, learn_ranks, learn_ranks_on
 from oneof.methods import METHODS, BalancedProden, Method
 from oneof.purify import Pop, Purify
 from oneof.selection.learners import LEARNERS, Trees

@@ -21,7 +21,7 @@ from oneof.metrics import CRITERIA, with_means
 from oneof.networks import MLP
 from oneof.selection.search import Prepared, Search, ask, prepare, purified, seed_of, training, trial_of
 from oneof.selection.space import SEEN, Setting
-from oneof.storage.packages import load_package
+from oneof.storage.optional_packages import load_package
 from oneof.storage.rows import Row
 from oneof.storage.settings import first_difference
 from oneof.training.loop import begin, epochs

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from oneof.data.ranks import learn_ranks
+from oneof.data.with_ranks import learn_ranks
 from oneof.methods import BalancedProden
 from oneof.selection.leave_one_out import left_out_regression
 from oneof.selection.space import Space, see

@@ -103,7 +103,19 @@ class Crew:
 
     def told(self, work: Callable[[], Any]) -> Any:
         """What `work` gives in the first process, which alone does it; bad input that it finds is raised in all."""
-        return self.each(lambda _: work(), [None])[0]
+        if self.size == 1:
+            return work()
+        word: list[Any] = [None]
+        if self.rank == 0:
+            try:
+                word = [work()]
+            except (ValueError, TypeError, OSError) as error:
+                word = [error]
+        with _others_alive():
+            dist.broadcast_object_list(word, 0)
+        if isinstance(word[0], Exception):
+            raise word[0]
+        return word[0]
 
     def agreed(self, number: int) -> int:
         """What the first process says."""

@@ -18,7 +18,7 @@ from scipy.sparse import csr_array
 from torch import Tensor
 
 from oneof.data.augment.views import Plain, Views
-from oneof.data.ranks import Ranks
+from oneof.data.with_ranks import Ranks
 from oneof.methods import METHODS
 from oneof.methods.base import Method, first
 from oneof.networks import MLP, GeneratorMLP, LeNet, Linear, Network, ResNet32, WideResNet

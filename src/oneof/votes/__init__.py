@@ -12,8 +12,8 @@ from oneof.votes.ballots import Votes
 from oneof.votes.dawid_skene import dawid_skene
 from oneof.votes.joint import Choice, Joint, choose, join
 from oneof.votes.label_studio import is_label_studio, read_label_studio
-from oneof.votes.opening import read_long, read_wide
 from oneof.votes.policies import Sets, at_least, to_table, top_p, union, vaguest, write
+from oneof.votes.read import read_long, read_wide
 from oneof.votes.spelling import Spelling, read_map, read_taxonomy
 
 __all__ = [

@@ -97,7 +97,7 @@ def fit_annotators(votes: Votes, model: Annotators = Annotators()) -> AnnotatorF
     by_pair, by_annotator, pair = ballots(votes)
     refuse_without_room(votes, 8 * c * (3 * n + 2 * len(pair) + 5 * a))
     given = np.zeros((a, c))  # weight of all votes of an annotator for a label
-    np.add.at(given, (votes.annotator, votes.label), votes.weight)
+    np.add.at(given, (votes.annotator, votes.label), votes.share)
     posterior, done, settled = shares(votes, SHARE), 0, False
     while done < model.rounds and not settled:
         counts, seen = by_pair.T @ posterior, by_annotator.T @ posterior
@@ -119,7 +119,7 @@ class Mistake(NamedTuple):
 
 def mistakes(votes: Votes, posterior: Floats, most: int = 5) -> list[Mistake]:
     """What is taken for what, most votes first, if the true labels are as a posterior [n, c] has them."""
-    cast = csr_array((votes.weight, (votes.label, votes.item)), shape=(len(votes.labels), len(votes.items)))
+    cast = csr_array((votes.share, (votes.label, votes.item)), shape=(len(votes.labels), len(votes.items)))
     table = np.asarray(cast @ posterior).T  # [true, said]
     share = table / np.maximum(table.sum(1, keepdims=True), 1e-12)
     wrong = table.copy()

@@ -41,14 +41,14 @@ class Votes:
     remarks: tuple[str, ...] = ()  # what a person should know of how answers were understood
 
     @property
-    def count(self) -> Floats:
+    def weight(self) -> Floats:
         """What each vote counts, [m]."""
         return np.ones(len(self.item)) if self.confidence is None else self.confidence
 
     @property
-    def weight(self) -> Floats:
-        """What each vote weighs, [m]: an answer of several labels weighs as much as one of a single label."""
-        return self.count / self.answer_size
+    def share(self) -> Floats:
+        """The vote's share of its answer, [m]: an answer of several labels counts as much as one of a single label."""
+        return self.weight / self.answer_size
 
     @property
     def answer(self) -> Integers:
@@ -102,9 +102,9 @@ def collect(answers: Answers, spelling: Spelling) -> Votes:
     present, item = np.unique(item[first], return_inverse=True)
     # of a vote given twice, the surer one counts
     sure = None if answers.confidence is None else np.maximum.reduceat(answers.confidence[row][order], starts)
-    counts = len(items) - len(present), len(order) - len(first)  # unanswered, repeated
     voted = items.take(present), people, labels, item, annotator[first], label[first]
-    return Votes(*voted, sure, *counts, tuple(remarks))
+    unanswered, repeated = len(items) - len(present), len(order) - len(first)
+    return Votes(*voted, confidence=sure, unanswered=unanswered, repeated=repeated, remarks=tuple(remarks))
 
 
 class Tally(NamedTuple):
@@ -120,7 +120,7 @@ def tally(votes: Votes) -> Tally:
     """Count the votes for every label of every item, by their confidence where it is known."""
     c = len(votes.labels)
     pair, where = np.unique(votes.item * c + votes.label, return_inverse=True)
-    count: Floats = np.bincount(where, weights=votes.count).astype(np.float64)
+    count: Floats = np.bincount(where, weights=votes.weight).astype(np.float64)
     item, label = np.divmod(pair, c)
     best = np.maximum.reduceat(count, np.flatnonzero(np.diff(item, prepend=-1)))
     return Tally(item, label, count, count >= best[item] - ROUNDING)

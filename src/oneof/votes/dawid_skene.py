@@ -45,7 +45,7 @@ def dawid_skene(votes: Votes, *, smoothing: float = 0.01, tolerance: float = 1e-
 def ballots(votes: Votes) -> tuple[Any, Any, Integers]:
     """Weights of the votes as sparse matrices, [n, q] over pairs (annotator, label) that occur, [n, a] over annotators."""
     # The pairs themselves come with them: annotator * c + label [q], ascending.
-    n, c, weight = len(votes.items), len(votes.labels), votes.weight
+    n, c, weight = len(votes.items), len(votes.labels), votes.share
     pair, column = np.unique(votes.annotator * c + votes.label, return_inverse=True)
     by_label = csr_array((weight, (votes.item, column)), shape=(n, len(pair)))
     return by_label, csr_array((weight, (votes.item, votes.annotator)), shape=(n, len(votes.annotators))), pair
@@ -54,7 +54,7 @@ def ballots(votes: Votes) -> tuple[Any, Any, Integers]:
 def shares(votes: Votes, smoothing: float) -> Floats:
     """Shares of the votes [n, c], where every label has so many votes beforehand."""
     n, c = len(votes.items), len(votes.labels)
-    count = np.bincount(votes.item * c + votes.label, weights=votes.weight, minlength=n * c).reshape(n, c)
+    count = np.bincount(votes.item * c + votes.label, weights=votes.share, minlength=n * c).reshape(n, c)
     shares: Floats = (count + smoothing) / (count + smoothing).sum(1, keepdims=True)
     return shares
 

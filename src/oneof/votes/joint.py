@@ -30,7 +30,7 @@ def mean_log(probable: Floats, weight: Floats) -> float:
 def folds(votes: Votes, *, seed: int = 0) -> Iterator[tuple[Votes, Votes]]:
     """The votes in five parts, each held out once, or of many votes two of the parts: (those kept, those held out)."""
     # What one annotator says of one item is never divided. Of a single answer nothing can be held out: no fold.
-    answer, weight = votes.answer, votes.weight
+    answer, weight = votes.answer, votes.share
     part = np.random.default_rng(seed).permutation(answer[-1] + 1) % 5
     for number in range(5 if len(answer) <= MANY else 2):
         out = part[answer] == number
@@ -56,7 +56,7 @@ class HeldOutVotes(NamedTuple):
 
 def leave_answers_out(votes: Votes, fitted: AnnotatorFit, power: float, row: Integers, seed: int = 0) -> HeldOutVotes:
     """Every answer on items that have a row (`row` [items], -1: none), or MANY votes of them by chance."""
-    answer, weight = votes.answer, votes.weight
+    answer, weight = votes.answer, votes.share
     some = np.flatnonzero((row[votes.item] >= 0) & (weight > 0))
     some = np.sort(np.random.default_rng(seed).permutation(some)[:MANY])
     whole = np.flatnonzero(np.isin(answer, answer[some]))  # all labels of the answers that are left out
@@ -157,7 +157,7 @@ def together(fitted: AnnotatorFit, scores: Floats | None, choice: Choice) -> Flo
 def _scores(kept: Votes, out: Votes, predictions: Predictions, choices: list[Choice]) -> list[float]:
     """How probable each choice of one model finds held-out votes: the mean of log sum_j T_ij pi_a(j -> l)."""
     fitted = fit_annotators(kept, replace(choices[0].model, tolerance=TOLERANCE))
-    pi, weight = fitted.confusions.of(out.annotator, out.label), out.weight  # [h, c], [h]
+    pi, weight = fitted.confusions.of(out.annotator, out.label), out.share  # [h, c], [h]
     item, place = np.unique(out.item, return_inverse=True)  # of the others nothing is asked
     fitted = fitted._replace(likelihood=fitted.likelihood[item])
     said: dict[str | None, Floats] = {name: predict(fitted.posterior)[item] for name, predict in predictions.items()}

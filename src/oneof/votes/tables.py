@@ -115,9 +115,10 @@ def _records(path: Path, wanted: list[str]) -> tuple[Source, Sequence[int] | Non
     """The wanted keys of a file's objects as columns, null where an object lacks one, and the lines of the objects."""
     objects, lines = read_records(path)
     keys = list(dict.fromkeys(key for record in objects for key in record))
-    cells = {key: [record.get(key) for record in objects] for key in wanted if key in keys}
-    columns = pa.table({key: _column(values, key, path, lines) for key, values in cells.items()})
-    return replace(open_table(columns), name=str(path), names=keys), lines
+    for name in wanted:
+        check_column(name, keys, str(path))
+    columns = {key: _column([record.get(key) for record in objects], key, path, lines) for key in wanted}
+    return replace(open_table(pa.table(columns)), name=str(path)), lines
 
 
 def read_records(path: Path) -> tuple[list[dict[str, Any]], Sequence[int] | None]:

@@ -73,11 +73,8 @@ class Program:
             if block.shortcut:
                 one = torch.cat([one, F.pad(next(rest), (1, 1, 1, 1), value=nothing)])
             pairs = width % 4 == 0  # so that a row has pairs in the second stage too
-            found.append(
-                layers.paired(one, nothing)
-                if pairs and block.convolution1.stride[0] == 1 and one.shape[1] <= NARROW
-                else one
-            )
+            narrow = pairs and block.convolution1.stride[0] == 1 and one.shape[1] <= NARROW
+            found.append(layers.paired(one, nothing) if narrow else one)
             found.append(layers.paired(two, nothing) if pairs and two.shape[1] <= NARROW else two)
         return found
 

@@ -180,7 +180,9 @@ def decided_table(purified: pa.Table, said: Mapping[int, Verdict]) -> pa.Table:
     source[rows] = n + np.arange(len(rows))
     final[rows] = [all_said[row].label is not None for row in rows]
     by = [", ".join(all_said[row].by) if row in all_said else None for row in range(n)]
-    whole = pa.concat_tables([purified, pa.Table.from_pylist(new, schema=purified.schema)]).take(pa.array(source))
+    whole = purified
+    if rows:  # a copy of all columns
+        whole = pa.concat_tables([purified, pa.Table.from_pylist(new, schema=purified.schema)]).take(pa.array(source))
     return whole.append_column("decided", [final]).append_column("by", [pa.array(by, pa.string())])
 
 

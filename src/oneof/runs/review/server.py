@@ -30,9 +30,7 @@ class LocalServer(ThreadingHTTPServer):
     daemon_threads = True
     most = 1 << 16  # bytes of a request
     policy = "default-src 'none'"
-    ways: dict[
-        str, Callable[[Json], Any]
-    ]  # what to do, by method and path such as "GET /"; JSON, or content and its kind
+    ways: dict[str, Callable[[Json], Any]]  # by method and path, as "GET /": gives JSON, or content and its kind
 
     def __init__(self, review: Review, port: int) -> None:
         self.review = review
@@ -89,7 +87,8 @@ class Answering(BaseHTTPRequestHandler):
     def send(self, content: bytes, kind: str, status: HTTPStatus = HTTPStatus.OK) -> None:
         self.send_response(status)
         about = {"Content-Type": kind, "Content-Length": str(len(content))}
-        about |= {"Content-Security-Policy": self.server.policy, **_ALWAYS}
+        policy = self.server.policy if self.command == "GET" else "default-src 'none'"
+        about |= {"Content-Security-Policy": policy, **_ALWAYS}
         for name, value in (about | {"Connection": "close" if self.close_connection else "keep-alive"}).items():
             self.send_header(name, value)
         with suppress(ConnectionError):  # a page that was closed meanwhile is no news

@@ -13,7 +13,7 @@ import oneof
 from oneof.cli.compare import compare
 from oneof.data.named.catalogue import load
 from oneof.methods import CC
-from oneof.paper import own
+from oneof.paper import own_comparison
 from oneof.paper.compare import holm, paired
 from oneof.paper.experiments import TABULAR
 from oneof.storage.rows import read
@@ -34,7 +34,7 @@ number = 3
 @pytest.fixture
 def mine(tmp_path, monkeypatch) -> str:
     monkeypatch.setattr(
-        own, "TABULAR", replace(TABULAR, training=Training(4, 20), lr=(0.1,), weight_decay=(1e-3, 1e-2))
+        own_comparison, "TABULAR", replace(TABULAR, training=Training(4, 20), lr=(0.1,), weight_decay=(1e-3, 1e-2))
     )
     (tmp_path / "mine.py").write_text(METHOD)
     return f"{tmp_path / 'mine.py'}:Mine"
@@ -56,7 +56,7 @@ def table(tmp_path) -> Path:
 
 
 def test_it_is_part_of_the_api():
-    assert oneof.compare is own.compare
+    assert oneof.compare is own_comparison.compare
 
 
 def test_a_method_of_ones_own_is_compared_on_equal_terms(mine, table, tmp_path, capsys):
@@ -71,8 +71,12 @@ def test_a_method_of_ones_own_is_compared_on_equal_terms(mine, table, tmp_path, 
     assert {row["seed"] for row in rows} == {130, 131, 132}
     by = {(row["system"], row["rule"], row["seed"]): row["accuracy"] for row in rows if row["kind"] == "chosen"}
     assert all(by["Mine", "covering", seed] == by["CC", "covering", seed] for seed in (130, 131, 132))  # the same loss
-    others = [[100 * by[name, rule, s] for s in (130, 131, 132)] for rule in own.rules() for name in ("CC", "PRODEN")]
-    ours = [[100 * by["Mine", rule, s] for s in (130, 131, 132)] for rule in own.rules() for _ in range(2)]
+    others = [
+        [100 * by[name, rule, s] for s in (130, 131, 132)]
+        for rule in own_comparison.rules()
+        for name in ("CC", "PRODEN")
+    ]
+    ours = [[100 * by["Mine", rule, s] for s in (130, 131, 132)] for rule in own_comparison.rules() for _ in range(2)]
     corrected = holm([paired(a, b).t_p for a, b in zip(ours, others, strict=True)])
     assert [line.split(" | ")[6] for line in lines[2:]] == [f"{p:.2g}" for p in corrected]
     compare(mine, str(table), seeds=3, against="proden,cc", rows=path, latex=True)
@@ -82,16 +86,16 @@ def test_a_method_of_ones_own_is_compared_on_equal_terms(mine, table, tmp_path, 
 
 
 def test_a_table_is_the_data_that_it_holds(table):
-    data = own.opened(str(table), "label", None)
+    data = own_comparison.opened(str(table), "label", None)
     assert data.x.shape == (120, 2)
     assert data.classes == ["c0", "c1", "c2"]
     assert data.candidates[np.arange(120), data.labels].all()
 
 
 def test_names_and_instances_are_methods_too(tmp_path):
-    assert own.own_method("cc") == CC()
+    assert own_comparison.own_method("cc") == CC()
     (tmp_path / "made.py").write_text("from oneof.methods import CC\nmade = CC()\n")
-    assert own.own_method(f"{tmp_path / 'made.py'}:made") == CC()
+    assert own_comparison.own_method(f"{tmp_path / 'made.py'}:made") == CC()
 
 
 def test_bad_input_gets_one_line(mine, table, tmp_path, monkeypatch):
@@ -103,11 +107,15 @@ def test_bad_input_gets_one_line(mine, table, tmp_path, monkeypatch):
         (f"{file}:Yours", r"'Yours' is NoneType"),
     ):
         with pytest.raises(ValueError, match=message):
-            own.own_method(given)
+            own_comparison.own_method(given)
     with pytest.raises(ValueError, match=r"against must be of proden.*got 'prodn'\. Did you mean 'proden'\?"):
-        list(own.compare(CC(), own.opened(str(table), "label", None), ["prodn"], [0, 1], tmp_path / "rows.jsonl"))
-    monkeypatch.setattr(own, "load", lambda name, folder: replace(load("digits"), name=name))
+        list(
+            own_comparison.compare(
+                CC(), own_comparison.opened(str(table), "label", None), ["prodn"], [0, 1], tmp_path / "rows.jsonl"
+            )
+        )
+    monkeypatch.setattr(own_comparison, "load", lambda name, folder: replace(load("digits"), name=name))
     with pytest.raises(
         ValueError, match=r"data must have candidate sets and a true label in every row; digits does not"
     ):
-        own.opened("digits", "label", None)
+        own_comparison.opened("digits", "label", None)
