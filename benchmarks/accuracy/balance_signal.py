@@ -30,7 +30,8 @@ from oneof.paper.results import origin
 from oneof.runs.learn import SPACE
 from oneof.runs.learner_weights import Ensemble, Rows, weigh_learners
 from oneof.runs.model import Model, member_of
-from oneof.selection.search import Search, search
+from oneof.selection.prepare import Search
+from oneof.selection.search import search
 from oneof.selection.space import Space
 from oneof.storage.rows import append, read
 

@@ -34,7 +34,7 @@ from oneof.candidates.generate import Flip, generate
 from oneof.metrics import criteria
 from oneof.paper.results import origin
 from oneof.selection.leave_one_out import ask_strangers
-from oneof.selection.search import Search
+from oneof.selection.prepare import Search
 from oneof.selection.set_likelihood import SHARPNESS, likelihood
 from oneof.selection.space import Space, see, widen
 from oneof.storage.rows import Row, append, read

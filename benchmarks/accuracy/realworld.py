@@ -26,7 +26,7 @@ from scipy.stats import ttest_rel
 from oneof import PartialLabelClassifier
 from oneof.data.named.catalogue import Dataset, load
 from oneof.paper.results import origin
-from oneof.selection.search import Search
+from oneof.selection.prepare import Search
 from oneof.storage.rows import Row, append, read
 
 DATASETS = ("lost", "msrcv2", "birdsong")

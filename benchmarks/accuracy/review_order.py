@@ -34,7 +34,7 @@ from oneof.data.named.catalogue import data_folder, load
 from oneof.paper.ablation import COLOURS
 from oneof.paper.results import origin
 from oneof.runs.review.order import expected_gain
-from oneof.selection.search import Prepared, Search, ask, prepare
+from oneof.selection.prepare import Prepared, Search, ask, prepare
 from oneof.selection.space import SEEN
 from oneof.storage.rows import Row, append, read
 

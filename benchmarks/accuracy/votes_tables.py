@@ -46,7 +46,7 @@ from oneof.paper.compare import holm, paired
 from oneof.paper.results import origin
 from oneof.runs.examples import Voted, weigh_votes
 from oneof.runs.learn import SPACE, Examples, Learned, learn
-from oneof.selection.search import Search
+from oneof.selection.prepare import Search
 from oneof.selection.space import Space
 from oneof.storage.rows import append, read
 from oneof.votes import Spelling, Votes, dawid_skene, join, read_long, top_p, union

@@ -26,7 +26,7 @@ from oneof.data.encode import Encoding
 from oneof.data.named.catalogue import load
 from oneof.paper.results import origin
 from oneof.runs.learn import SPACE, Examples, learn
-from oneof.selection.search import Search
+from oneof.selection.prepare import Search
 from oneof.selection.space import Space
 from oneof.storage.rows import Row, append, read
 

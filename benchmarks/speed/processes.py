@@ -33,7 +33,8 @@ from oneof.methods import METHODS, Method
 from oneof.networks import MLP, Classifier, LeNet, Network
 from oneof.purify import Pop
 from oneof.runs.learn import SPACE
-from oneof.selection.search import Search, search
+from oneof.selection.prepare import Search
+from oneof.selection.search import search
 from oneof.training import problem
 from oneof.training.fit import fit
 from oneof.training.processes import Crew, together

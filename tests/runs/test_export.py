@@ -25,7 +25,8 @@ from oneof.runs.export import export_model
 from oneof.runs.model import Member, Model, PictureMember
 from oneof.runs.portable import codes, normal_quantile, normal_scores
 from oneof.selection.learners import Lesson, Trees, grow_trees, teach_own
-from oneof.selection.search import Search, search
+from oneof.selection.prepare import Search
+from oneof.selection.search import search
 from oneof.selection.space import Space
 from oneof.training.stack import Stack
 

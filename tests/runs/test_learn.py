@@ -24,7 +24,7 @@ from oneof.estimator.classifier import PartialLabelClassifier
 from oneof.runs.fit_table import Task, fit_table
 from oneof.runs.folder import Run
 from oneof.runs.learn import SPACE, Examples, learn
-from oneof.selection.search import Search
+from oneof.selection.prepare import Search
 from oneof.selection.set_likelihood import sharpness_as_given
 
 pytestmark = pytest.mark.usefixtures("small_forests")

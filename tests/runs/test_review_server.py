@@ -339,6 +339,6 @@ def test_a_page_that_was_closed_meanwhile_is_no_news():
             raise BrokenPipeError
 
     handler = object.__new__(Answering)
-    handler.wfile, handler.close_connection, handler.server = Closed(), True, LocalServer
+    handler.wfile, handler.close_connection, handler.server, handler.command = Closed(), True, LocalServer, "GET"
     handler.send_response = handler.send_header = handler.end_headers = lambda *said: None
     handler.send(b"a card", "text/plain")

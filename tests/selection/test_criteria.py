@@ -19,7 +19,8 @@ from oneof.paper.obtain import Cell, obtain
 from oneof.paper.results import rows_of
 from oneof.runs.learn import training_record
 from oneof.runs.page import render_page
-from oneof.selection.search import Search, search
+from oneof.selection.prepare import Search
+from oneof.selection.search import search
 from oneof.selection.space import Space
 from oneof.training.fit import fit
 from oneof.training.trials import Training, Trial

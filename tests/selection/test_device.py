@@ -7,9 +7,9 @@ import torch
 from oneof.data.synthetic import mixture
 from oneof.data.with_ranks import learn_ranks, learn_ranks_on
 from oneof.runs.model import member_of
-from oneof.selection import missing_truth, search
+from oneof.selection import missing_truth, prepare, search
 from oneof.selection.leave_one_out import ask_others
-from oneof.selection.search import Search
+from oneof.selection.prepare import Search
 from oneof.selection.space import Space, see, widen
 from oneof.training import device
 from oneof.training.device import device_for
@@ -42,7 +42,7 @@ def test_a_search_with_tensors(monkeypatch):
     asked = Search(Space(scaling=("feature", "ranks"), epochs=3, members=2, rows=300), seed=3)
     ours = search.search(DATA.x, MASK, asked)
     believed, _ = missing_truth.disbelieved(DATA.x, MASK, rows=300)
-    for room in (search, missing_truth):
+    for room in (prepare, missing_truth):
         monkeypatch.setattr(room, "widen", _as_on_a_gpu)
     theirs = search.search(DATA.x, MASK, asked)
     assert [one.scaling for one in theirs.chosen] == [one.scaling for one in ours.chosen]

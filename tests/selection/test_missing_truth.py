@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from oneof.selection.missing_truth import disbelieved, probability_outside
-from oneof.selection.search import Search, ask, prepare
+from oneof.selection.prepare import Search, ask, prepare
 
 
 def world(seed, share, n=1200, c=6, sharp=4.0):

@@ -15,7 +15,8 @@ from oneof.data.synthetic import mixture
 from oneof.data.with_ranks import learn_ranks
 from oneof.methods import BalancedProden, Proden
 from oneof.selection.leave_one_out import Kernel, ask_others
-from oneof.selection.search import Search, search
+from oneof.selection.prepare import Search
+from oneof.selection.search import search
 from oneof.selection.space import SEEN, Setting, Space
 
 DATA = mixture(n=400, d=3, c=4, separation=4.0, seed=0)

@@ -7,7 +7,8 @@ from scipy.special import softmax
 from oneof.data.synthetic import mixture
 from oneof.runs.learn import SPACE
 from oneof.selection.leave_one_out import USUAL, ask_others, ask_strangers
-from oneof.selection.search import Search, regression_as_given, search
+from oneof.selection.prepare import Search
+from oneof.selection.search import regression_as_given, search
 from oneof.selection.set_likelihood import likelihood, sharpness_as_given
 
 RNG = np.random.default_rng(0)

@@ -26,7 +26,7 @@ from oneof.paper.experiments import TABLES, Protocol
 from oneof.paper.obtain import Cell, obtain_all, run_errand, seed_by_seed
 from oneof.paper.on_ray import load_ray
 from oneof.runs.folder import Run
-from oneof.selection.search import Search
+from oneof.selection.prepare import Search
 from oneof.selection.space import Space
 from oneof.selection.tune import FIRST, RANGES, folds_of, load_optuna, read_setting, scores, search_settings
 from oneof.storage.rows import read

@@ -26,7 +26,7 @@ def tune(
     from oneof.data.table import read_table
     from oneof.runs.examples import examples_of
     from oneof.runs.folder import fingerprint, write_json
-    from oneof.selection.search import Search
+    from oneof.selection.prepare import Search
     from oneof.selection.space import Space
     from oneof.selection.tune import folds_of, load_optuna, search_settings
     from oneof.storage.settings import plain_value

@@ -178,7 +178,7 @@ def _levels(image: Any, channels: int, side: int) -> NDArray[np.uint8]:
     """Levels [channels, side, side] of an open picture: its first frame, turned as its camera says, on white."""
     mode = "L" if channels == 1 else "RGB"
     image.draft(mode, (2 * side, 2 * side))  # a large JPEG is decoded small
-    image = ImageOps.exif_transpose(image)
+    ImageOps.exif_transpose(image, in_place=True)
     if image.mode == "F":
         raise ValueError("its levels are fractions; save it with 8 or 16 bits")
     if image.mode.startswith("I"):  # 16 bits, which Pillow would cut off at 255
@@ -186,5 +186,7 @@ def _levels(image: Any, channels: int, side: int) -> NDArray[np.uint8]:
     if image.mode in ("RGBA", "LA", "PA", "La", "RGBa") or "transparency" in image.info:
         image = image.convert("RGBA")
         image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image)
-    fitted = ImageOps.fit(image.convert(mode), (side, side), Image.Resampling.BILINEAR)
-    return np.asarray(fitted).reshape(side, side, channels).transpose(2, 0, 1)
+    image = image if image.mode == mode else image.convert(mode)
+    if image.size != (side, side):
+        image = ImageOps.fit(image, (side, side), Image.Resampling.BILINEAR)
+    return np.asarray(image).reshape(side, side, channels).transpose(2, 0, 1)

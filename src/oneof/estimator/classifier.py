@@ -16,7 +16,7 @@ from oneof.estimator.from_sets import ClassifierFromSets
 from oneof.methods import Method
 from oneof.purify import PURIFY, Purify
 from oneof.runs.learn import SPACE, Examples, Learned, learn, space_for
-from oneof.selection.search import Search
+from oneof.selection.prepare import Search
 from oneof.selection.space import Setting, Space, instance
 
 _log = logging.getLogger(__name__)

@@ -14,7 +14,7 @@ from oneof.estimator.arguments import count, seed_of
 from oneof.estimator.from_sets import ClassifierFromSets
 from oneof.runs.learn import SPACE, Examples, Learned, learn
 from oneof.runs.pictures import OnPictures
-from oneof.selection.search import Search
+from oneof.selection.prepare import Search
 
 _log = logging.getLogger(__name__)
 

@@ -26,7 +26,7 @@ from oneof.runs.review.decisions import Log
 from oneof.runs.review.teach import Again
 from oneof.selection.learners import Trees
 from oneof.selection.leave_one_out import Kernel
-from oneof.selection.search import Search
+from oneof.selection.prepare import Search
 from oneof.selection.space import Space
 from oneof.storage.locks import alone
 from oneof.storage.settings import first_difference, plain_value, restored

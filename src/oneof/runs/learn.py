@@ -31,7 +31,8 @@ from oneof.runs.review.order import Floats, find_evidence
 from oneof.runs.stored_model import FORMAT, save_model
 from oneof.selection.leave_one_out import Kernel, Opinion, ask_strangers
 from oneof.selection.missing_truth import disbelieved
-from oneof.selection.search import Found, Search, regression_as_given, search
+from oneof.selection.prepare import Search
+from oneof.selection.search import Found, regression_as_given, search
 from oneof.selection.set_likelihood import sharpness_as_given
 from oneof.selection.space import Space, checked_learners, method_for_tables
 from oneof.storage.files import written_beside

@@ -10,7 +10,8 @@ from oneof.runs.labels import Mask, Opinions, ask_networks, heard_once, join_opi
 from oneof.runs.model import Model
 from oneof.selection.learner_shares import believed, clearly_better, shares
 from oneof.selection.learners import Lesson, Taught, grow_trees, teach_own
-from oneof.selection.search import Found, Search
+from oneof.selection.prepare import Search
+from oneof.selection.search import Found
 from oneof.storage.rows import Row
 from oneof.training.state import Fit
 

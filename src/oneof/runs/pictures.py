@@ -16,7 +16,8 @@ from oneof.data.splits import split_rows
 from oneof.methods import Proden
 from oneof.networks.named import network_of
 from oneof.purify import Pop
-from oneof.selection.search import Found, Search, seed_of
+from oneof.selection.prepare import Search, seed_of
+from oneof.selection.search import Found
 from oneof.selection.space import Space
 from oneof.storage.did_you_mean import did_you_mean
 from oneof.training.device import best_device, free_memory

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from oneof.data.splits import Split, split_rows
 from oneof.metrics import CRITERIA, with_means
 from oneof.networks import MLP
-from oneof.selection.search import Prepared, Search, ask, prepare, purified, seed_of, training, trial_of
+from oneof.selection.prepare import Prepared, Search, ask, prepare, purified, seed_of, training, trial_of
 from oneof.selection.space import SEEN, Setting
 from oneof.storage.optional_packages import load_package
 from oneof.storage.rows import Row
