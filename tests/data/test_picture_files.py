@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 import zlib
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from io import BytesIO
 from pathlib import Path
 
@@ -109,6 +110,36 @@ def test_other_sizes_are_fitted_and_cut_to_the_middle(size: tuple[int, int]) -> 
     found = read_one(saved(Image.fromarray(halves(size)), "PNG"), GREY)[0]
     assert found[:, 0].max() == 0
     assert found[:, -1].min() == 255
+
+
+# ---------------------------------------------------------------------------------------------------------- threads
+
+
+def sides(*given: int) -> list[bytes]:
+    return [saved(Image.new("L", (side, side)), "PNG") for side in given]
+
+
+@pytest.mark.parametrize(
+    ("cells", "threads"),
+    [
+        (sides(32) * 300, 1),
+        (sides(64) * 300, 3),
+        (sides(512), 20),  # as many as the cores, and four that wait for the disk
+        (sides(32) * 150 + sides(256) * 50, 9),  # the mean counts
+        ([None, b"broken", *sides(64)], 3),
+        ([None, b"broken"], 1),
+    ],
+)
+def test_small_pictures_are_read_by_few_threads(monkeypatch, cells: list[bytes | None], threads: int) -> None:
+    asked = []
+    monkeypatch.setattr("os.cpu_count", lambda: 16)
+    monkeypatch.setattr(
+        "oneof.data.images.ThreadPoolExecutor", lambda count: asked.append(count) or ThreadPoolExecutor(2)
+    )
+    assert len(read_pictures(cells, GREY, Path()).levels) == len(cells)
+    if any(cells[2:]):
+        learn_pixels("file", cells, Path())
+    assert set(asked) == {threads}
 
 
 # ----------------------------------------------------------------------------------------------------- broken files

@@ -31,6 +31,8 @@ _BOMB = (Image.DecompressionBombError, Image.DecompressionBombWarning)
 UNREADABLE = (OSError, SyntaxError, ValueError, EOFError, IndexError, struct.error, zlib.error, *_BOMB)
 """What Pillow raises of a file that no picture can be read from."""
 _LOOKED_AT = 1000  # pictures that tell side and channels
+_MEASURED = 100  # pictures whose headers tell how many threads pay
+_PIXELS = 2048  # a thread: 1,200 of a PNG, 3,000 of a JPEG decode as long as Pillow holds Python's lock for a picture
 _NAMED = 5  # unreadable ones that are named
 _BLOCK = 64  # pictures that a thread reads at a time
 _COARSE = 14  # pixels a side, about, for learners that compare pictures pixel by pixel
@@ -74,9 +76,8 @@ def folder_of(file: Path) -> Path:
 
 def learn_pixels(column: str, cells: Sequence[Cell], folder: Path) -> Pixels:
     """Side and channels for pictures: the side that most have, 64 at most; one channel where all are grey."""
-    there = [cell for cell in cells if cell is not None]
-    some = there[:: max(1, len(there) // _LOOKED_AT)][:_LOOKED_AT]
-    looks = _in_threads("look at pictures", lambda cell: attempt(_looked_at, cell, folder), some)
+    some = _spread([cell for cell in cells if cell is not None], _LOOKED_AT)
+    looks = _in_threads("look at pictures", lambda cell: attempt(_looked_at, cell, folder), some, some, folder)
     known = [look for look in looks if not isinstance(look, str)]
     if not known:
         why = f" ({some[0]!r:.80}: {looks[0]})" if some else ""
@@ -110,7 +111,8 @@ def read_pictures(cells: Sequence[Cell], pixels: Pixels, folder: Path, to: Path 
                 levels[row] = found
         return wrong
 
-    wrong = [*chain.from_iterable(_in_threads("read pictures", read, range(0, len(cells), _BLOCK)))]
+    blocks = range(0, len(cells), _BLOCK)
+    wrong = [*chain.from_iterable(_in_threads("read pictures", read, blocks, cells, folder))]
     readable = np.ones(len(cells), dtype=bool)
     readable[[row for row, _ in wrong]] = False
     named = "; ".join(f"row {row}, {cells[row]!r:.80}: {why}" for row, why in wrong[:_NAMED])
@@ -142,12 +144,27 @@ def coarse(x: NDArray[np.uint8], pixels: Pixels) -> NDArray[np.float32]:
     return np.asarray(cut.mean((3, 5), dtype=np.float32).reshape(len(x), -1) / 255)
 
 
-def _in_threads(title: str, work: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
-    """`work` on every item, in threads, since Pillow decodes beside Python, with a bar; inside, bombs are errors."""
-    with warnings.catch_warnings(), bar(title, len(items), show=True) as step, ThreadPoolExecutor() as pool:
+def _in_threads(
+    title: str, work: Callable[[Any], Any], items: Sequence[Any], cells: Sequence[Cell], folder: Path
+) -> list[Any]:
+    """`work` on every item, in as many threads as pay for pictures like `cells`, with a bar; inside, bombs are errors."""
+    with warnings.catch_warnings(), bar(title, len(items), show=True) as step:
         warnings.simplefilter("ignore")  # of odd metadata
         warnings.simplefilter("error", Image.DecompressionBombWarning)
-        return [(found, step())[0] for found in pool.map(work, items)]
+        with ThreadPoolExecutor(_threads(cells, folder)) as pool:
+            return [(found, step())[0] for found in pool.map(work, items)]
+
+
+def _threads(cells: Sequence[Cell], folder: Path) -> int:
+    """How many threads pay: half the work on a small picture is Python, for whose lock many threads only wait."""
+    sizes = [attempt(lambda image: image.size, cell, folder) for cell in _spread(cells, _MEASURED)]
+    pixels = [size[0] * size[1] for size in sizes if not isinstance(size, str)]
+    return int(min(32, (os.cpu_count() or 1) + 4, 1 + sum(pixels) // (_PIXELS * max(1, len(pixels)))))
+
+
+def _spread(cells: Sequence[Cell], count: int) -> Sequence[Cell]:
+    """At most `count` cells, at even distances."""
+    return cells[:: max(1, len(cells) // count)][:count]
 
 
 def attempt(work: Callable[..., Any], cell: Cell, folder: Path, *rest: int) -> Any:
