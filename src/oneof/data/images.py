@@ -172,8 +172,8 @@ def attempt(work: Callable[..., Any], cell: Cell, folder: Path, *rest: int) -> A
     """What `work` gives of an open picture; why it cannot be read, in a few words, where it cannot."""
     if cell is None:
         return "none is named"
-    try:
-        with Image.open(BytesIO(cell) if isinstance(cell, bytes) else folder / cell) as image:
+    try:  # a path as text: a Path takes a tenth of the time of a small picture
+        with Image.open(BytesIO(cell) if isinstance(cell, bytes) else os.path.join(folder, cell)) as image:
             return work(image, *rest)
     except UNREADABLE as error:
         known = {
