@@ -58,6 +58,9 @@ class SoloNet:
         module = self.module.get_submodule(part)
         return vmap(lambda own, x: functional_call(module, own, (x,)))(inside, x)
 
+    def fused(self, function, *inputs):
+        return function(*inputs)
+
     def gradients(self, loss):
         return torch.autograd.grad(loss, list(self.parameters.values()))  # fails where a weight has no part in the loss
 
@@ -398,6 +401,20 @@ def test_every_weight_has_a_gradient_and_nothing_remembered_has(name, epoch):
     before = [*tensors(batch.memory), *shared]
     assert [one.shape for one in [*tensors(step.memory), *step.shared]] == [one.shape for one in before]
     assert [one.dtype for one in [*tensors(step.memory), *step.shared]] == [one.dtype for one in before]
+
+
+@pytest.mark.filterwarnings("ignore:The .grad attribute")  # torch hides this one, unless warnings are errors
+@pytest.mark.parametrize("name", ["pico", "valen"])
+@early_and_late
+def test_what_is_fused_is_one_graph_that_gives_the_same(name, epoch):
+    """Compiled for a GPU a step must neither break in two nor change; here torch's tracing stands in for its compiler."""
+    method = SMALL[name]
+    net, views, batch, shared = setting(method, epoch=epoch)
+    plain = method.step(net, views, restart(batch), shared)
+    net.fused = lambda function, *inputs: torch.compile(function, backend="aot_eager", fullgraph=True)(*inputs)
+    fused = method.step(net, views, restart(batch), shared)
+    torch.testing.assert_close(fused, plain)
+    torch.testing.assert_close(net.gradients(fused.loss.sum()), net.gradients(plain.loss.sum()))
 
 
 @every_method

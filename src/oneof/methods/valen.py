@@ -51,9 +51,10 @@ def draw(alpha: Tensor, generators: list[torch.Generator]) -> Tensor:
 
 def divergence_from_flat(alpha: Tensor) -> Tensor:
     """KL(Dir(alpha) || Dir(1, ..., 1)), [...]."""
-    total = alpha.sum(-1, keepdim=True)
-    moment = ((alpha - 1) * (alpha.digamma() - total.digamma())).sum(-1)
-    return total.squeeze(-1).lgamma() - math.lgamma(alpha.shape[-1]) - alpha.lgamma().sum(-1) + moment
+    both = torch.cat([alpha, alpha.sum(-1, keepdim=True)], -1)  # the total last: each function is called once
+    digamma, lgamma = both.digamma(), both.lgamma()
+    moment = ((alpha - 1) * (digamma[..., :-1] - digamma[..., -1:])).sum(-1)
+    return lgamma[..., -1] - math.lgamma(alpha.shape[-1]) - lgamma[..., :-1].sum(-1) + moment
 
 
 def adjacency(own: Tensor, neighbours: Tensor) -> Tensor:
@@ -143,18 +144,25 @@ class Valen(Method):
         return Recollection(*memory)._replace(neighbours=graph), shared
 
     def step(self, net: Net, views: Tensor, batch: Batch, shared: Any) -> Step:
-        x, candidates, memory = views[0], batch.candidates, Recollection(*batch.memory)
+        x, given = views[0], batch.to_compute()
         logits, a = net(x)
+        d = draw(net.fused(concentration, a, given.candidates, self.floor), batch.generators)
+        loss, o, d_after = net.fused(self._learn, logits, a, d, net(d, part="decoder"), x, given)
+        return Step(loss, logits.detach(), Recollection(*batch.memory)._replace(o=o, d=d_after), shared)
+
+    def _learn(
+        self, logits: Tensor, a: Tensor, d: Tensor, rebuilt: Tensor, x: Tensor, batch: Batch
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Loss [t, b], and o and d after it."""
+        candidates, memory = batch.candidates, Recollection(*batch.memory)
         o, before = restrict(memory.o, candidates), restrict(memory.d, candidates)
-        d = draw(concentration(a, candidates, self.floor), batch.generators)
         taught = self.gamma * weighted_cross_entropy(a, o) + self.theta * weighted_cross_entropy(logits, before)
-        loss = self._evidence(a, d, net(d, part="decoder"), x, candidates, memory) + taught
+        loss = self._evidence(a, d, rebuilt, x, candidates, memory) + taught
         warm = batch.epoch < self.warm_up
-        seen = logits.detach()
-        o_after = posterior(batch.weighed(seen), candidates)
+        o_after = posterior(batch.weighed(logits.detach()), candidates)
         d_after = self.kappa * restrict(d.detach(), candidates) + (1 - self.kappa) * o
-        after = memory._replace(o=o_after, d=torch.where(warm, o_after, d_after))
-        return Step(torch.where(warm, weighted_cross_entropy(logits, o), loss), seen, after, shared)
+        loss = torch.where(warm, weighted_cross_entropy(logits, o), loss)
+        return loss, o_after, torch.where(warm, o_after, d_after)
 
     def _evidence(
         self, a: Tensor, d: Tensor, rebuilt: Tensor, x: Tensor, candidates: Tensor, memory: Recollection
