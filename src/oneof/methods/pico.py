@@ -1,7 +1,7 @@
 """PiCO: contrastive label disambiguation (Wang et al., ICLR 2022)."""
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -32,8 +32,8 @@ def moved(prototypes: Tensor, embeddings: Tensor, labels: Tensor, momentum: floa
     The i-th of the K rows of a class has weight (1 - m) m^(K - i) in the end, and the old prototype m^K.
     """
     classes = torch.arange(prototypes.shape[1], device=labels.device)
-    member = (labels[:, None] == classes[:, None]).to(prototypes.dtype)  # [t, c, b]
-    seen = member.cumsum(-1)
+    member = labels[:, None] == classes[:, None]  # [t, c, b]
+    seen = member.cumsum(-1)  # of whole numbers, along the rows as they lie: fast on a GPU, and the same each time
     total = seen[..., -1:]
     weight = member * (1 - momentum) * momentum ** (total - seen)
     return normalize(momentum**total * prototypes + weight @ embeddings, dim=-1)
@@ -123,9 +123,7 @@ class PiCO(Method):
         loss, weights, *after = net.fused(self._compare, logits, query, key, batch.to_compute(), shared[:4])
         return Step(loss, logits.detach(), weights, (*after, *keys))
 
-    def _compare(
-        self, logits: Tensor, query: Tensor, key: Tensor, batch: Batch, shared: tuple[Tensor, ...]
-    ) -> tuple[Tensor, ...]:
+    def _compare(self, logits: Tensor, query: Tensor, key: Tensor, batch: Batch, shared: Any) -> tuple[Tensor, ...]:
         """Loss [t, b] and weights of the batch; prototypes, queue, its labels and where it is written next, after it."""
         prototypes, queue, queue_labels, at = shared
         labels = masked(batch.weighed(logits.detach()), batch.candidates).argmax(-1)
