@@ -18,7 +18,16 @@ from oneof.data.synthetic import mixture
 from oneof.methods import METHODS, RCR, Batch, Method, PiCO, Proden, Valen
 from oneof.methods.pico import moved
 from oneof.methods.rcr import divergence
-from oneof.methods.valen import Recollection, adjacency, concentration, divergence_from_flat, draw, graph_error, nearest
+from oneof.methods.valen import (
+    Recollection,
+    adjacency,
+    concentration,
+    divergence_from_flat,
+    draw,
+    graph_error,
+    nearest,
+    shares,
+)
 
 T, B, C, D, WIDTH = 1, 10, 5, 4, 6
 SMALL = {
@@ -57,6 +66,9 @@ class SoloNet:
         inside = {name.removeprefix(prefix): w for name, w in state.items() if name.startswith(prefix)}
         module = self.module.get_submodule(part)
         return vmap(lambda own, x: functional_call(module, own, (x,)))(inside, x)
+
+    def fused(self, function, *inputs):
+        return function(*inputs)
 
     def gradients(self, loss):
         return torch.autograd.grad(loss, list(self.parameters.values()))  # fails where a weight has no part in the loss
@@ -170,7 +182,7 @@ def test_valen_agrees_with_the_reference(epoch):
         same(step.loss[0].detach(), reference.proden_loss(z, S, memory[0]))
         same(after.d, after.o)
         return
-    d = draw(concentration(a, batch.candidates, method.floor), generators(T))
+    d = shares(draw(concentration(a, batch.candidates, method.floor), generators(T)))
     x_hat = net(d, part="decoder")[0].detach().numpy()
     graph = np.array([[(i == j or memory[2][j, 0] in memory[3][i]) / 4 for j in range(B)] for i in range(B)])
     d = d[0].numpy()
@@ -283,20 +295,20 @@ def test_adjacency_is_the_batch_part_of_the_normalised_graph():
 
 def test_draws_are_of_the_dirichlet_and_carry_a_gradient():
     alpha = torch.tensor([4.0, 2.0, 0.5]).repeat(1, 40000, 1).requires_grad_()
-    d = draw(alpha, generators(1))
+    d = shares(draw(alpha, generators(1)))
     same(d.detach().sum(-1), np.ones((1, 40000)), atol=1e-5)
     same(d.detach().mean((0, 1)), np.array([4.0, 2.0, 0.5]) / 6.5, atol=5e-3)
     (gradient,) = torch.autograd.grad(d[..., 0].sum(), alpha)
     # E d_0 = a_0 / sum(a): its derivatives are (sum - a_0) / sum^2 and - a_0 / sum^2
     same(gradient.mean((0, 1)), np.array([2.5, -4.0, -4.0]) / 6.5**2, atol=5e-3)
-    assert torch.equal(d, draw(alpha, generators(1)))
+    assert torch.equal(d, shares(draw(alpha, generators(1))))
 
 
 def test_draws_at_the_floor_stay_finite():
     alpha = torch.full((1, 20000, 10), 1e-2)
     alpha[..., 0] = 0.5
     alpha.requires_grad_()
-    d = draw(alpha, generators(1))
+    d = shares(draw(alpha, generators(1)))
     (gradient,) = torch.autograd.grad(d.square().sum(), alpha)
     same(d.detach().sum(-1), np.ones((1, 20000)), atol=1e-5)
     assert gradient.isfinite().all()
@@ -398,6 +410,20 @@ def test_every_weight_has_a_gradient_and_nothing_remembered_has(name, epoch):
     before = [*tensors(batch.memory), *shared]
     assert [one.shape for one in [*tensors(step.memory), *step.shared]] == [one.shape for one in before]
     assert [one.dtype for one in [*tensors(step.memory), *step.shared]] == [one.dtype for one in before]
+
+
+@pytest.mark.filterwarnings("ignore:The .grad attribute")  # torch hides this one, unless warnings are errors
+@pytest.mark.parametrize("name", ["pico", "valen"])
+@early_and_late
+def test_what_is_fused_is_one_graph_that_gives_the_same(name, epoch):
+    """Compiled for a GPU a step must neither break in two nor change; here torch's tracing stands in for its compiler."""
+    method = SMALL[name]
+    net, views, batch, shared = setting(method, epoch=epoch)
+    plain = method.step(net, views, restart(batch), shared)
+    net.fused = lambda function, *inputs: torch.compile(function, backend="aot_eager", fullgraph=True)(*inputs)
+    fused = method.step(net, views, restart(batch), shared)
+    torch.testing.assert_close(fused, plain)
+    torch.testing.assert_close(net.gradients(fused.loss.sum()), net.gradients(plain.loss.sum()))
 
 
 @every_method

@@ -21,6 +21,7 @@ from oneof.training.trials import Training, Trial
 pytestmark = [
     pytest.mark.gpu,
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),  # inductor's own
+    pytest.mark.filterwarnings("ignore:The .grad attribute"),  # torch hides this one, unless warnings are errors
     pytest.mark.filterwarnings("ignore:Synchronization debug mode is a prototype"),
     pytest.mark.filterwarnings(
         "ignore:There is a performance drop because we have not yet implemented the batching rule"

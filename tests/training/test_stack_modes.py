@@ -130,6 +130,23 @@ def test_a_twin_says_what_the_network_would_say_with_other_weights():
     with torch.no_grad():
         plain = stack(x, weights=others)
         for _ in range(2):  # made once, filled every time
-            found = stack._twin(others)(x[0])
+            found = stack._twin()(one_trial(others), x[0])
             torch.testing.assert_close(found, (plain[0][0], plain[1][0]))
-            stack._twin(stack.weights)
+            stack._twin()(one_trial(stack.weights), x[0])
+
+
+def one_trial(weights):
+    return {name: weight[0] for name, weight in weights.items()}
+
+
+def test_a_function_is_compiled_once_and_for_full_batches_alone(monkeypatch):
+    made = []
+    monkeypatch.setattr(torch, "compile", lambda function, dynamic: made.append(function) or function)
+    stack = build(lambda: LeNet()((1, 8, 8), 3), [0], torch.device("cpu"), fast=6)
+    full = torch.ones(1, 6, 3)
+    assert torch.equal(stack.fused(torch.neg, full), -full)
+    assert not made  # on a CPU
+    monkeypatch.setattr(stack, "_full", lambda x: x.shape[1] == stack.fast)
+    for rows in (6, 5, 6):
+        stack.fused(torch.neg, full[:, :rows])
+    assert made == [torch.neg]

@@ -37,6 +37,10 @@ class Batch(NamedTuple):
         """Logits whose softmax on the set is prior x posterior: what a method takes its weights from."""
         return logits if self.prior is None else logits + self.prior
 
+    def to_compute(self) -> "Batch":
+        """The batch for `Net.fused`: without generators, and with sets as bytes, since Triton cannot view a mask so."""
+        return self._replace(candidates=self.candidates.view(torch.uint8), generators=[])
+
 
 class Net(Protocol):
     """t networks as one."""
@@ -49,6 +53,9 @@ class Net(Protocol):
 
         With other weights neither a gradient nor a BN statistic of the network's own moves: it works on copies of the buffers.
         """
+
+    def fused(self, function: Callable[..., Any], *inputs: Any) -> Any:
+        """function(*inputs), the first of which is [t, b, ...]; on a GPU many small operations become few kernels."""
 
 
 class Step(NamedTuple):

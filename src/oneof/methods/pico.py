@@ -1,7 +1,7 @@
 """PiCO: contrastive label disambiguation (Wang et al., ICLR 2022)."""
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -32,34 +32,32 @@ def moved(prototypes: Tensor, embeddings: Tensor, labels: Tensor, momentum: floa
     The i-th of the K rows of a class has weight (1 - m) m^(K - i) in the end, and the old prototype m^K.
     """
     classes = torch.arange(prototypes.shape[1], device=labels.device)
-    member = (labels[..., None] == classes).to(prototypes.dtype)  # [t, b, c]
-    seen = member.cumsum(1)
-    total = seen[:, -1:]
+    member = labels[:, None] == classes[:, None]  # [t, c, b]
+    seen = member.cumsum(-1)  # of whole numbers, along the rows as they lie: fast on a GPU, and the same each time
+    total = seen[..., -1:]
     weight = member * (1 - momentum) * momentum ** (total - seen)
-    return normalize(momentum**total.mT * prototypes + weight.mT @ embeddings, dim=-1)
+    return normalize(momentum**total * prototypes + weight @ embeddings, dim=-1)
 
 
 def similarities(query: Tensor, key: Tensor, queue: Tensor, temperature: float) -> Tensor:
-    """q . a / T of every query [t, b, e] with all of {queries, keys, queue}, [t, b, 2b + q]; minus infinity with itself."""
-    pool = torch.cat([query, key, queue], 1)
-    itself = torch.eye(query.shape[1], pool.shape[1], dtype=torch.bool, device=pool.device)
-    return (query @ pool.mT / temperature).masked_fill(itself, -torch.inf)
+    """q . a / T of every query [t, b, e] with all of {queries, keys, queue}, [t, b, 2b + q]."""
+    sharp, constant = query / temperature, torch.cat([key, queue], 1)  # apart, so that no gradient of these is computed
+    return torch.cat([sharp @ query.mT, sharp @ constant.mT], -1)
 
 
-def supervised_contrast(similarity: Tensor, labels: Tensor, pool_labels: Tensor) -> Tensor:
-    """Mean of - log softmax(q . a / T) over the others of the same label, [t, b]; its own key is always one of them."""
-    b, m = similarity.shape[-2:]
-    itself = torch.eye(b, m, dtype=torch.bool, device=similarity.device)
-    positive = (labels[..., None] == pool_labels[:, None]) & ~itself
-    surprise = torch.where(positive, -similarity.log_softmax(-1), 0.0)
-    return surprise.sum(-1) / positive.sum(-1)
+def compared(labels: Tensor, pool_labels: Tensor, by_label: Tensor) -> tuple[Tensor, Tensor]:
+    """Which of {queries, keys, queue} attract a query and which others it is compared with, [t, b, 2b + q]; not by label: as in MoCo."""
+    b, m = labels.shape[-1], pool_labels.shape[-1]
+    row, column = torch.arange(b, device=labels.device)[:, None], torch.arange(m, device=labels.device)
+    others, key = column != row, column == row + b
+    alike = (labels[..., None] == pool_labels[:, None]) & others
+    return torch.where(by_label, alike, key), torch.where(by_label, others, key | (column >= 2 * b))
 
 
-def instance_contrast(similarity: Tensor) -> Tensor:
-    """MoCo's - log of the share that a query's own key has among it and the queue, [t, b]."""
-    b = similarity.shape[-2]
-    own = similarity[..., b : 2 * b].diagonal(dim1=-2, dim2=-1)[..., None]
-    return torch.cat([own, similarity[..., 2 * b :]], -1).logsumexp(-1) - own.squeeze(-1)
+def contrast(similarity: Tensor, positive: Tensor, others: Tensor) -> Tensor:
+    """Mean over the positive of - log softmax(q . a / T) among the others, [t, b]."""
+    surprise = -similarity.masked_fill(~others, -torch.inf).log_softmax(-1)
+    return torch.where(positive, surprise, 0.0).sum(-1) / positive.sum(-1)
 
 
 @dataclass(frozen=True)
@@ -118,21 +116,23 @@ class PiCO(Method):
         return head.new_zeros(t, c, self.embedding), queue, labels, at, *keys
 
     def step(self, net: Net, views: Tensor, batch: Batch, shared: tuple[Tensor, ...]) -> Step:
-        prototypes, queue, queue_labels, at, *trailing = shared
         logits, query = net(views[0])
         with torch.no_grad():
-            pairs = zip(trailing, net.weights.values(), strict=True)
-            keys = [torch.lerp(old, new, 1 - self.momentum) for old, new in pairs]
+            keys = torch._foreach_lerp(shared[4:], tuple(net.weights.values()), 1 - self.momentum)
             key = net(views[1], weights=dict(zip(net.weights, keys, strict=True)))[1]
+        loss, weights, *after = net.fused(self._compare, logits, query, key, batch.to_compute(), shared[:4])
+        return Step(loss, logits.detach(), weights, (*after, *keys))
+
+    def _compare(self, logits: Tensor, query: Tensor, key: Tensor, batch: Batch, shared: Any) -> tuple[Tensor, ...]:
+        """Loss [t, b] and weights of the batch; prototypes, queue, its labels and where it is written next, after it."""
+        prototypes, queue, queue_labels, at = shared
         labels = masked(batch.weighed(logits.detach()), batch.candidates).argmax(-1)
         weights = self._weights(batch, query.detach(), prototypes)
-        similarity = similarities(query, key, queue, self.temperature)
-        by_label = supervised_contrast(similarity, labels, torch.cat([labels, labels, queue_labels], 1))
-        contrast = torch.where(batch.epoch >= self.start, by_label, instance_contrast(similarity))
+        pairs = compared(labels, torch.cat([labels, labels, queue_labels], 1), batch.epoch >= self.start)
+        attraction = contrast(similarities(query, key, queue, self.temperature), *pairs)
+        loss = weighted_cross_entropy(logits, weights) + self.weight * attraction
         after = moved(prototypes, query.detach(), labels, self.prototype_momentum)
-        loss = weighted_cross_entropy(logits, weights) + self.weight * contrast
-        enqueued = _enqueued(queue, queue_labels, at, key, labels)
-        return Step(loss, logits.detach(), weights, (after, *enqueued, *keys))
+        return loss, weights, after, *_enqueued(queue, queue_labels, at, key, labels)
 
     def _weights(self, batch: Batch, query: Tensor, prototypes: Tensor) -> Tensor:
         """What the classifier is taught: the remembered weights, moved towards the nearest candidate prototype."""

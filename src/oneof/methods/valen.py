@@ -44,16 +44,21 @@ def concentration(a: Tensor, candidates: Tensor, floor: float) -> Tensor:
 
 
 def draw(alpha: Tensor, generators: list[torch.Generator]) -> Tensor:
-    """One differentiable draw of Dir(alpha) [t, b, c], each trial's from its own generator: gamma draws over their sum."""
-    gamma = torch.stack([torch._standard_gamma(one, g) for one, g in zip(alpha, generators, strict=True)])
+    """Differentiable gamma draws [t, b, c], each trial's from its own generator; their `shares` are a draw of Dir(alpha)."""
+    return torch.stack([torch._standard_gamma(one, g) for one, g in zip(alpha, generators, strict=True)])
+
+
+def shares(gamma: Tensor) -> Tensor:
+    """Each over their sum."""
     return gamma / gamma.sum(-1, keepdim=True).clamp_min(1e-20)
 
 
 def divergence_from_flat(alpha: Tensor) -> Tensor:
     """KL(Dir(alpha) || Dir(1, ..., 1)), [...]."""
-    total = alpha.sum(-1, keepdim=True)
-    moment = ((alpha - 1) * (alpha.digamma() - total.digamma())).sum(-1)
-    return total.squeeze(-1).lgamma() - math.lgamma(alpha.shape[-1]) - alpha.lgamma().sum(-1) + moment
+    both = torch.cat([alpha, alpha.sum(-1, keepdim=True)], -1)  # the total last: each function is called once
+    digamma, lgamma = both.digamma(), both.lgamma()
+    moment = ((alpha - 1) * (digamma[..., :-1] - digamma[..., -1:])).sum(-1)
+    return lgamma[..., -1] - math.lgamma(alpha.shape[-1]) - lgamma[..., :-1].sum(-1) + moment
 
 
 def adjacency(own: Tensor, neighbours: Tensor) -> Tensor:
@@ -143,25 +148,31 @@ class Valen(Method):
         return Recollection(*memory)._replace(neighbours=graph), shared
 
     def step(self, net: Net, views: Tensor, batch: Batch, shared: Any) -> Step:
-        x, candidates, memory = views[0], batch.candidates, Recollection(*batch.memory)
+        x, given = views[0], batch.to_compute()._replace(memory=Recollection(*batch.memory))
         logits, a = net(x)
-        o, before = restrict(memory.o, candidates), restrict(memory.d, candidates)
-        d = draw(concentration(a, candidates, self.floor), batch.generators)
-        taught = self.gamma * weighted_cross_entropy(a, o) + self.theta * weighted_cross_entropy(logits, before)
-        loss = self._evidence(a, d, net(d, part="decoder"), x, candidates, memory) + taught
-        warm = batch.epoch < self.warm_up
-        seen = logits.detach()
-        o_after = posterior(batch.weighed(seen), candidates)
-        d_after = self.kappa * restrict(d.detach(), candidates) + (1 - self.kappa) * o
-        after = memory._replace(o=o_after, d=torch.where(warm, o_after, d_after))
-        return Step(torch.where(warm, weighted_cross_entropy(logits, o), loss), seen, after, shared)
+        s = net.fused(concentration, a, given.candidates, self.floor)
+        d = net.fused(shares, draw(s, batch.generators))
+        loss, o, d_after = net.fused(self._learn, logits, a, d, net(d, part="decoder"), x, given)
+        return Step(loss, logits.detach(), given.memory._replace(o=o, d=d_after), shared)
 
-    def _evidence(
-        self, a: Tensor, d: Tensor, rebuilt: Tensor, x: Tensor, candidates: Tensor, memory: Recollection
-    ) -> Tensor:
+    def _learn(
+        self, logits: Tensor, a: Tensor, d: Tensor, rebuilt: Tensor, x: Tensor, batch: Batch
+    ) -> tuple[Tensor, ...]:
+        """Loss [t, b], and o and d after it."""
+        candidates, memory = batch.candidates, batch.memory
+        o, before = restrict(memory.o, candidates), restrict(memory.d, candidates)
+        taught = self.gamma * weighted_cross_entropy(a, o) + self.theta * weighted_cross_entropy(logits, before)
+        loss = self._evidence(a, d, rebuilt, x, batch) + taught
+        warm = batch.epoch < self.warm_up
+        o_after = posterior(batch.weighed(logits.detach()), candidates)
+        d_after = self.kappa * restrict(d.detach(), candidates) + (1 - self.kappa) * o
+        loss = torch.where(warm, weighted_cross_entropy(logits, o), loss)
+        return loss, o_after, torch.where(warm, o_after, d_after)
+
+    def _evidence(self, a: Tensor, d: Tensor, rebuilt: Tensor, x: Tensor, batch: Batch) -> Tensor:
         """What the draw says of features, sets and graph, and how far the encoder is from the prior, [t, b]."""
         feature = (rebuilt - x.flatten(2)).square().mean(-1)
-        member = binary_cross_entropy_with_logits(d, candidates.to(d.dtype), reduction="none").mean(-1)
-        graph = graph_error(d, adjacency(memory.own, memory.neighbours))
+        member = binary_cross_entropy_with_logits(d, batch.candidates.to(d.dtype), reduction="none").mean(-1)
+        graph = graph_error(d, adjacency(batch.memory.own, batch.memory.neighbours))
         prior = divergence_from_flat((a / 4).clamp(math.log(0.01), math.log(30)).exp())
         return self.alpha * (self.reconstruction * feature + self.membership * member + graph) + self.beta * prior

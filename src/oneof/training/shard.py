@@ -89,7 +89,7 @@ class Everyones:
 
     def __init__(self, stack: Stack, crew: Crew, ours: Portion) -> None:
         self.stack, self.crew, self.ours = stack, crew, ours
-        self.weights, self.buffers = stack.weights, stack.buffers
+        self.weights, self.buffers, self.fused = stack.weights, stack.buffers, stack.fused
 
     def __call__(self, x: Tensor, part: str = "", weights: Mapping[str, Tensor] | None = None) -> Any:
         views = x.shape[1] // self.ours.size

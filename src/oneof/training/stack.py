@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import cache, partial
 from importlib.util import find_spec
 from typing import Any
 
@@ -53,9 +54,9 @@ class Stack:
         self.weights = {name: whole[name] for name in whole if name in learned}
         self.fixed = {name: whole[name] for name in whole if name not in learned}
         self.alone = fast > 0 and self.t == 1
-        plain = self.alone and not _use_kernels(self.module)
-        self.compiled = torch.compile(self.module, dynamic=False) if plain else self.module
-        self.twin: nn.Module | None = None
+        self.plain = self.alone and not _use_kernels(self.module)
+        self.compiled = cache(partial(torch.compile, dynamic=False))
+        self.twin: Callable[..., Any] | None = None
 
     def __call__(self, x: Tensor, part: str = "", weights: Mapping[str, Tensor] | None = None) -> Any:
         """Output [t, b, ...] of the module, or of its submodule `part`, for x [t, b, ...], as `Net` says."""
@@ -67,22 +68,27 @@ class Stack:
     def _call(self, x: Tensor, part: str, weights: Mapping[str, Tensor] | None) -> Any:
         if weights is None and self.broadcasts:
             return self.module.get_submodule(part)(x)
-        trails = weights is not None and self.alone and self.module.training and not torch.is_grad_enabled()
+        trails = weights is not None and self.alone and self.module.training and not (part or torch.is_grad_enabled())
         if self.t > 1 or (weights is not None and not (trails and x.is_cuda)):
             return self._functional(x, part, weights)
-        module = self.module if weights is None else self._twin(weights)
-        full = x.device.type == "cuda" and self.module.training and x.shape[1] == self.fast
-        called = self.compiled if full and module is self.module and not part else module.get_submodule(part)
-        return each(lambda one: one[None], called(x[0]))
+        called = self.module.get_submodule(part) if weights is None else self._twin()
+        own = () if weights is None else ({name: weight[0] for name, weight in weights.items()},)
+        called = self.compiled(called) if self.plain and self._full(x) else called
+        return each(lambda one: one[None], called(*own, x[0]))
 
-    def _twin(self, weights: Mapping[str, Tensor]) -> nn.Module:
-        """A second network with these weights, and kernels; in training nothing reads its running statistics."""
+    def fused(self, function: Callable[..., Any], *inputs: Any) -> Any:
+        """What `Net` says; for full batches compiled, whichever kernels the network has."""
+        return (self.compiled(function) if self.alone and self._full(inputs[0]) else function)(*inputs)
+
+    def _full(self, x: Tensor) -> bool:
+        return x.is_cuda and self.module.training and x.shape[1] == self.fast
+
+    def _twin(self) -> Callable[..., Any]:
+        """A second network as a function of weights and x; in training nothing reads its running statistics."""
         if self.twin is None:
-            (self.twin,) = self.modules()
-            _use_kernels(self.twin)
-        own = dict(self.twin.named_parameters())
-        with torch.no_grad():
-            torch._foreach_copy_([own[name] for name in weights], [weight[0] for weight in weights.values()])
+            (module,) = self.modules()
+            _use_kernels(module)
+            self.twin = lambda weights, x: functional_call(module, weights, (x,))
         return self.twin
 
     def _functional(self, x: Tensor, part: str, weights: Mapping[str, Tensor] | None) -> Any:

@@ -49,8 +49,9 @@ def step(
                 logits = logits_of(stack, views[:1])[0]
             memory = method.update(batch.weighed(logits), batch.candidates, batch.memory)
             _remember(problem, state, observing, ours, at, batch.candidates, logits, memory)
-        for kept, new in zip(state.shared, done.shared, strict=True):
-            kept.copy_(new)
+        for dtype in {kept.dtype for kept in state.shared}:  # one launch for all of a type
+            pairs = [pair for pair in zip(state.shared, done.shared, strict=True) if pair[0].dtype == dtype]
+            torch._foreach_copy_([kept for kept, _ in pairs], [new for _, new in pairs])
         state.loss += loss
     beside.join()
 
