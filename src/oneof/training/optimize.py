@@ -4,12 +4,13 @@ import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 import torch
 from torch import Tensor
 
 Tensors = Iterable[Tensor]
-COMPILED = 32  # weights up to which a step is compiled: inductor's time grows with their number, what it saves does not
+PIECE = 2**14  # numbers
 
 
 @dataclass(frozen=True)
@@ -22,28 +23,45 @@ class SGD:
         """A list of tensors for each weight [t, ...]."""
         return [[torch.zeros_like(w)] for w in weights]
 
-    def step(self, weights: Tensors, gradients: Tensors, state: list[list[Tensor]], lr: Tensor, decay: Tensor) -> None:
-        """One step, written to weights and state in place; lr and decay [t]."""
-        if len(lr) == 1:  # few launches for all weights; compiled, one
-            move = _compiled_move() if lr.is_cuda and len(state) <= COMPILED else _move
+    def step(
+        self, weights: Tensors, gradients: Tensors, state: list[list[Tensor]], lr: Tensor, decay: tuple[float, ...]
+    ) -> None:
+        """One step, written to weights and state in place; lr [t], decay of each trial."""
+        if len(lr) == 1:  # few launches for all weights; on a GPU one or two
             speeds = [speed for (speed,) in state]
-            move(list(weights), speeds, list(gradients), lr.view(()), decay.view(()), self.momentum)
+            move = _fused if lr.is_cuda and lr.dtype == torch.float32 else _move
+            move(list(weights), speeds, list(gradients), lr.view(()), decay[0], self.momentum)
             return
+        decays = _kept(decay, lr.dtype, lr.device)
         for one, g, (speed,) in zip(weights, gradients, state, strict=True):
-            speed.mul_(self.momentum).add_(g).addcmul_(one, along(decay, one))
+            speed.mul_(self.momentum).add_(g).addcmul_(one, along(decays, one))
             one.addcmul_(speed, along(lr, one), value=-1)
 
 
-def _move(w: list[Tensor], v: list[Tensor], g: list[Tensor], lr: Tensor, decay: Tensor, momentum: float) -> None:
+def _move(w: list[Tensor], v: list[Tensor], g: list[Tensor], lr: Tensor, decay: float, momentum: float) -> None:
     torch._foreach_mul_(v, momentum)
     torch._foreach_add_(v, g)
     torch._foreach_add_(v, torch._foreach_mul(w, decay))
     torch._foreach_sub_(w, torch._foreach_mul(v, lr))
 
 
+def _fused(w: list[Tensor], v: list[Tensor], g: list[Tensor], lr: Tensor, decay: float, momentum: float) -> None:
+    # torch wants every gradient to lie in memory as its weight does, or goes weight by weight
+    pairs = zip(w, g, strict=True)
+    laid = [its if its.stride() == one.stride() else torch.empty_like(one).copy_(its) for one, its in pairs]
+    fixed: dict[str, Any] = {"dampening": 0.0, "nesterov": False, "maximize": False, "is_first_step": False}
+    pieces = (_pieces(tensors) for tensors in (w, laid, v))
+    torch._fused_sgd_(*pieces, weight_decay=decay, momentum=momentum, lr=lr, **fixed)
+
+
+def _pieces(tensors: list[Tensor]) -> list[Tensor]:
+    """The same memory in short pieces: torch gives up to 65,536 numbers of a tensor to one block of threads, which is slow."""
+    return [piece for one in tensors for piece in one.as_strided((one.numel(),), (1,)).split(PIECE)]  # type: ignore[no-untyped-call]
+
+
 @cache
-def _compiled_move() -> Callable[..., None]:
-    return torch.compile(_move, dynamic=False)  # not at import: it loads the compiler
+def _kept(numbers: tuple[float, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
+    return torch.tensor(numbers, dtype=dtype, device=device)  # once: a graph that is captured cannot copy from the host
 
 
 def along(numbers: Tensor, like: Tensor) -> Tensor:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,6 +17,8 @@ from oneof.data.on_disk import Features, RowsOnDisk, fitted_scaling
 from oneof.data.scaling import SCALINGS, Scaling
 from oneof.methods.base import Method, each, first
 from oneof.networks import Network
+from oneof.networks.cuda.launch import rehearsed
+from oneof.networks.cuda.views import have_kernels, shown
 from oneof.purify import Purify, stacked
 from oneof.training.checks import check_images, check_labels, check_method, check_unscaled
 from oneof.training.prior import Prior, log_prior
@@ -43,7 +46,7 @@ class Problem(NamedTuple):
     shift: Tensor | None  # [t, 1, ...] features are scaled as they are gathered: (x - shift) * scale
     scale: Tensor | None
     lr: Tensor  # [t]
-    weight_decay: Tensor  # [t]
+    weight_decay: tuple[float, ...]  # of each trial
     method: Method
     purify: Purify | None
     training: Training
@@ -165,12 +168,12 @@ def pose(
         check_unscaled(kinds)
     shift, scale = _scaling(features, rows, kinds)
     held_out, test = (_rows([getattr(trial, of) for trial in trials], of, n, device) for of in ("held_out", "test"))
-    lr, decay = (torch.tensor([getattr(one, of) for one in trials], device=device) for of in ("lr", "weight_decay"))
+    lr = torch.tensor([one.lr for one in trials], device=device)
     return Problem(
         x=features, candidates=sets, prior=log_prior(prior, sets, torch.get_default_dtype()), open=prior.slack > 0,
         labels=truth, rows=rows, held_out=held_out, test=test, shift=shift, scale=scale, lr=lr,
-        weight_decay=decay, method=method, purify=_rule(trials, purify, device), training=training,
-        everyones=rows, augment=views and varied(views, training.batch, device),
+        weight_decay=tuple(one.weight_decay for one in trials), method=method, purify=_rule(trials, purify, device),
+        training=training, everyones=rows, augment=views and varied(views, training.batch, device),
         look=views and replace(views, kinds=((Plain(), 1),)),
         fast=seen_together(views, training.batch, method) if views and device.type == "cuda" else 0,
     )  # fmt: skip
@@ -182,14 +185,15 @@ def seen_together(views: Views, batch: int, method: Method) -> int:
 
 
 def varied(views: Views, batch: int, device: torch.device) -> Augment:
-    """The views of a batch; on CUDA their arithmetic is compiled for full batches, the draws stay outside."""
+    """The views of a batch; on CUDA by kernels, or, where a view has none, compiled for full batches; the draws stay outside."""
     if device.type != "cuda":
         return views
-    apply = torch.compile(views.apply, dynamic=False)
+    kernels = have_kernels(views)
+    compiled = rehearsed(partial(shown, views)) if kernels else torch.compile(views.apply, dynamic=False)
 
     def see(images: Tensor, generator: torch.Generator, part: Part | None = None) -> Tensor:
         drawn = views.draw(images, generator, part)
-        return apply(images, drawn) if len(images) == batch else views.apply(images, drawn)
+        return compiled(images, drawn) if kernels or len(images) == batch else views.apply(images, drawn)
 
     return see
 

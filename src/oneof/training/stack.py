@@ -77,8 +77,8 @@ class Stack:
         return each(lambda one: one[None], called(*own, x[0]))
 
     def fused(self, function: Callable[..., Any], *inputs: Any) -> Any:
-        """What `Net` says; for full batches compiled, whichever kernels the network has."""
-        return (self.compiled(function) if self.alone and self._full(inputs[0]) else function)(*inputs)
+        """What `Net` says; for full batches compiled, where the network is: one with kernels takes so long that small ones beside it do not count."""
+        return (self.compiled(function) if self.plain and self._full(inputs[0]) else function)(*inputs)
 
     def _full(self, x: Tensor) -> bool:
         return x.is_cuda and self.module.training and x.shape[1] == self.fast

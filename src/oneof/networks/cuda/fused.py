@@ -7,6 +7,7 @@ kernel is the centre of a 3x3, its channels come after the others.
 
 from collections.abc import Sequence
 from functools import partial
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import torch
@@ -14,7 +15,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from oneof.networks.cuda import layers
-from oneof.networks.cuda.layers import NARROW
+from oneof.networks.cuda.launch import rehearsal
+from oneof.networks.cuda.layers import FEW, NARROW
 
 
 class Kept(NamedTuple):
@@ -43,12 +45,22 @@ class Program:
         """Features [b, width] of x [b, channels, h, w] in bfloat16."""
         if not self.ready:
             self.prepare(x.device, x.shape[3])
-        images = x.permute(0, 2, 3, 1).contiguous()
+            self.rehearse(x)
+        images = self.filled(x)
         if not self.last.training:  # running statistics normalise, and nothing is kept
             return layers.rectify(*self.forward(images, self.weights(images.dtype), None), frame=False).mean((1, 2))
         weights = [one.weight for one in self.convolutions]
         affine = [parameter for norm in self.norms for parameter in (norm.weight, norm.bias)]
         return _Run.apply(self, images, *weights, *affine)  # type: ignore[no-any-return, no-untyped-call]
+
+    def rehearse(self, x: Tensor) -> None:
+        """Have the kernels of a step compiled before the first one; what it computes is nonsense and moves no statistic."""
+        if not x.is_cuda or not self.last.training:
+            return
+        context = SimpleNamespace()
+        with torch.no_grad(), rehearsal():  # not by autograd, which has a thread of its own
+            features = _Run.forward(context, self, self.filled(x))
+            _Run.backward(context, torch.empty_like(features))
 
     def prepare(self, device: torch.device, width: int) -> None:
         """What is the same in every step: room for sums, and where the weights of the kernels are found among the parameters."""
@@ -65,14 +77,22 @@ class Program:
         self.where = torch.cat([one.reshape(-1) for one in inner])
         self.ready = True
 
+    def filled(self, x: Tensor) -> Tensor:
+        """Images as the first convolution wants them: framed and with channels to spare where it is paired."""
+        images, paired = x.permute(0, 2, 3, 1), self.shapes[0][2] == 2
+        return F.pad(images, (0, FEW - x.shape[1], 1, 1)) if paired else images.contiguous()
+
     def _arranged(self, weights: list[Tensor], width: int, nothing: int) -> list[Tensor]:
         """Weights as the kernels want them: the first, then two for each block."""
-        found, rest = weights[:1], iter(weights[1:])
+        first, rest = weights[0], iter(weights[1:])
+        pairs = width % 4 == 0  # so that a row has pairs in the second stage too
+        if pairs and first.shape[1] <= FEW:
+            first = layers.paired(F.pad(first, (0, 0, 0, 0, 0, FEW - first.shape[1]), value=nothing), nothing)
+        found = [first]
         for block in self.blocks:
             one, two = next(rest), next(rest)
             if block.shortcut:
                 one = torch.cat([one, F.pad(next(rest), (1, 1, 1, 1), value=nothing)])
-            pairs = width % 4 == 0  # so that a row has pairs in the second stage too
             narrow = pairs and block.convolution1.stride[0] == 1 and one.shape[1] <= NARROW
             found.append(layers.paired(one, nothing) if narrow else one)
             found.append(layers.paired(two, nothing) if pairs and two.shape[1] <= NARROW else two)
@@ -88,7 +108,7 @@ class Program:
 
     def parted(self, gradients: list[Tensor]) -> list[Tensor]:
         """Gradients of the first weight and two for each block as those of the convolutions: a shortcut has its own."""
-        found, rest = gradients[:1], iter(gradients[1:])
+        found, rest = [gradients[0][:, : self.first.in_channels]], iter(gradients[1:])
         for block, one, two in zip(self.blocks, rest, rest, strict=True):
             c = block.convolution1.out_channels
             found += [one[:c], two, one[c:, :, 1:2, 1:2]] if block.shortcut else [one, two]

@@ -33,21 +33,30 @@ def last_to_finish(count):
 
 
 @triton.jit
+def two_sums(first, second, third, fourth):
+    return first + third, second + fourth
+
+
+@triton.jit
 def leave(parts, program, first, second, c: tl.constexpr):
-    """This program's two sums [c]."""
+    """This program's two sums [c]: of its tiles [block, c]."""
     k = tl.arange(0, c)
+    first, second = tl.reduce((first, second), 0, two_sums)
     tl.store(parts + program * 2 * c + k, first)
     tl.store(parts + program * 2 * c + c + k, second)
 
 
 @triton.jit
-def added_up(parts, which: tl.constexpr, c: tl.constexpr, programs: tl.constexpr, rows: tl.constexpr):
-    """The sum [c] over what all programs left; read past the first cache, which may hold what was there before."""
+def added_up(parts, c: tl.constexpr, programs: tl.constexpr, rows: tl.constexpr):
+    """The two sums [c] over what all programs left; read past the first cache, which may hold what was there before."""
     i, k = tl.arange(0, rows)[:, None], tl.arange(0, c)
-    total = tl.zeros((rows, c), tl.float32)
+    first = tl.zeros((rows, c), tl.float32)
+    second = tl.zeros((rows, c), tl.float32)
     for start in tl.static_range(0, programs, rows):
-        total += tl.load(parts + (start + i) * 2 * c + which * c + k, cache_modifier=".cg")
-    return tl.sum(total, 0)
+        left = parts + (start + i) * 2 * c + k
+        first += tl.load(left, cache_modifier=".cg")
+        second += tl.load(left + c, cache_modifier=".cg")
+    return tl.reduce((first, second), 0, two_sums)
 
 
 @triton.jit
@@ -61,7 +70,8 @@ def moments(
     running mean, so that a mean far from zero costs no precision once it is known.
     """
     program, k = tl.program_id(0), tl.arange(0, c)
-    known = tl.load(mean + k)
+    known, old = tl.load(mean + k), tl.load(var + k)  # here, where nothing waits for them
+    weight, bias = tl.load(gamma + k), tl.load(beta + k)
     once = tl.zeros((block, c), tl.float32)
     twice = tl.zeros((block, c), tl.float32)
     tiles = tl.cdiv(pixels, block)
@@ -77,19 +87,19 @@ def moments(
         value = tl.where(there, value - known, 0.0)
         once += value
         twice += value * value
-    leave(parts, program, tl.sum(once, 0), tl.sum(twice, 0), c)
+    leave(parts, program, once, twice, c)
     if last_to_finish(count):
-        beyond = added_up(parts, 0, c, programs, rows) / pixels
-        variance = tl.maximum(added_up(parts, 1, c, programs, rows) / pixels - beyond * beyond, 0.0)
+        sum1, sum2 = added_up(parts, c, programs, rows)
+        beyond = sum1 / pixels
+        variance = tl.maximum(sum2 / pixels - beyond * beyond, 0.0)
         inverse = 1 / tl.sqrt(variance + eps)
-        scale = tl.load(gamma + k) * inverse
+        scale = weight * inverse
         tl.store(norm + k, known + beyond)
         tl.store(norm + c + k, inverse)
         tl.store(norm + 2 * c + k, scale)
-        tl.store(norm + 3 * c + k, tl.load(beta + k) - (known + beyond) * scale)
+        tl.store(norm + 3 * c + k, bias - (known + beyond) * scale)
         tl.store(mean + k, known + momentum * beyond)
         unbiased = variance * pixels / (pixels - 1)
-        old = tl.load(var + k)
         tl.store(var + k, old + momentum * (unbiased - old))
 
 
@@ -132,10 +142,11 @@ def rectified_sums(
         g = tl.where(value * scale + shift > 0, g, 0.0)
         plain += g
         along += g * (value - mean)
-    leave(parts, program, tl.sum(plain, 0), tl.sum(along, 0) * inverse, c)
+    leave(parts, program, plain, along, c)
     if last_to_finish(count):
-        tl.store(sums + k, added_up(parts, 0, c, programs, rows))
-        tl.store(sums + c + k, added_up(parts, 1, c, programs, rows))
+        for_beta, for_gamma = added_up(parts, c, programs, rows)
+        tl.store(sums + k, for_beta)
+        tl.store(sums + c + k, for_gamma * inverse)
 
 
 @triton.jit

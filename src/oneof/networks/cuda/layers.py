@@ -10,12 +10,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from oneof.networks.cuda.launch import launch
+
 PROGRAMS = 128  # share the pixels when sums are taken: a power of two, about one on each of an H200's multiprocessors
 STAGES = 3  # loads in flight
 ELEMENTS = 8192  # of a tile
 PARTS = 132  # programs that share the pixels of a weight gradient
 WIDEST = 1024  # channels for whose sums there is room
 NARROW = 32  # channels up to which convolutions are paired
+FEW = 4  # channels up to which images are filled, so that a pair has as many as the matrix units load at once
 
 
 Scratch = tuple[Tensor, Tensor]
@@ -44,7 +47,8 @@ def moments(room: Scratch, layer: nn.BatchNorm2d, x: Tensor, kept: Tensor | None
     norm = torch.empty(4, c, device=x.device)
     summed = x if kept is None else torch.empty((n, h, w, c), dtype=x.dtype, device=x.device)
     other = x if kept is None else kept
-    kernels.moments[(PROGRAMS,)](
+    launch(
+        kernels.moments, (PROGRAMS,),
         x, other, summed, norm, layer.running_mean, layer.running_var, layer.weight, layer.bias, *room,
         n * h * w, x.stride(2), other.stride(2), layer.momentum, layer.eps,
         c, *_tile(c), kept is not None, num_warps=_warps(c),
@@ -69,7 +73,8 @@ def rectify(x: Tensor, norm: Tensor, frame: bool) -> Tensor:
     n, h, w, c = x.shape
     out = torch.empty((n, h, w + 2 * frame, c), dtype=x.dtype, device=x.device)
     pixels, block = out.numel() // c, ELEMENTS // 2 // c
-    kernels.rectify[(-(-pixels // block),)](x, norm, out, pixels, x.stride(2), c, w, frame, block, num_warps=8)
+    programs = (-(-pixels // block),)
+    launch(kernels.rectify, programs, x, norm, out, pixels, x.stride(2), c, w, frame, block, num_warps=8)
     return out
 
 
@@ -82,10 +87,12 @@ def rectify_backward(
     n, h, w, c = x.shape
     frame, pixels, block = gradient.shape[2] != w, n * h * w, ELEMENTS // 2 // c
     sums = torch.empty(2, c, device=x.device)
-    kernels.rectified_sums[(PROGRAMS,)](
-        x, gradient, norm, sums, *room, pixels, x.stride(2), c, w, frame, *_tile(c), num_warps=_warps(c)
-    )
-    kernels.rectified_gradient[(-(-pixels // block),)](
+    launch(
+        kernels.rectified_sums, (PROGRAMS,),
+        x, gradient, norm, sums, *room, pixels, x.stride(2), c, w, frame, *_tile(c), num_warps=_warps(c),
+    )  # fmt: skip
+    launch(
+        kernels.rectified_gradient, (-(-pixels // block),),
         x, gradient, gradient if kept is None else kept, norm, sums, out, out if again is None else again,
         pixels, x.stride(2), out.stride(2), 0 if again is None else again.stride(2),
         c, w, frame, block, kept is not None, again is not None, num_warps=8,
@@ -136,7 +143,7 @@ def _narrow_gradient(x: Tensor, gradient: Tensor) -> Tensor:
     # Triton wants powers of two: four columns of which three count
     parts = torch.empty(PARTS, 3, 4 * i, o, device=x.device)
     steps = -(-pixels // (128 * PARTS))
-    kernels.narrow_gradient[(PARTS,)](x, gradient, parts, pixels, steps, h, w, i, o, 4 * i, 128, 3, num_warps=4)
+    launch(kernels.narrow_gradient, (PARTS,), x, gradient, parts, pixels, steps, h, w, i, o, 4 * i, 128, 3)
     return parts.sum(0)[:, : 3 * i].reshape(3, 3, i, o).permute(3, 2, 0, 1)
 
 
