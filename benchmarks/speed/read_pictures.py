@@ -1,4 +1,4 @@
-"""Seconds to read many pictures with 1, 2, 4 ... threads, beside the number of threads that `oneof` takes.
+"""Seconds to read many pictures with 1, 2, 4 ... threads, and as `oneof` reads them: many small ones by processes.
 
     python benchmarks/speed/read_pictures.py --side 32 --pictures 50000
     python benchmarks/speed/read_pictures.py --side 256 --kind JPEG --pictures 2000
@@ -11,14 +11,17 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 from PIL import Image
 
 from oneof.data import images
+from oneof.data.picture import LARGEST
 
 
 def write(folder: Path, kind: str, side: int, count: int) -> list[str]:
@@ -34,11 +37,14 @@ def write(folder: Path, kind: str, side: int, count: int) -> list[str]:
     return names
 
 
-def seconds(names: list[str], pixels: images.Pixels, folder: Path, threads: int) -> float:
-    images._threads = lambda cells, folder: threads
+def seconds(names: list[str], pixels: images.Pixels, folder: Path) -> float:
     start = time.perf_counter()
     images.read_pictures(names, pixels, folder)
     return time.perf_counter() - start
+
+
+def threads(count: int, cells: object, folder: Path) -> int:
+    return count
 
 
 def main() -> None:
@@ -52,13 +58,14 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as made:
         folder = Path(made)
         names = write(folder, given.kind, given.side, given.pictures)
-        pixels = images.Pixels("file", 3, min(given.side, images.LARGEST))
-        chosen = images._threads(names, folder)
-        seconds(names, pixels, folder, 1)
-        for threads in given.threads:
-            least = min(seconds(names, pixels, folder, threads) for _ in range(given.repeats))
-            print(f"{threads:2d} threads {least:6.2f} s, {least / len(names) * 1e6:4.0f} us a picture", flush=True)
-        print(f"oneof takes {chosen} on {os.cpu_count()} cores")
+        pixels = images.Pixels("file", 3, min(given.side, LARGEST))
+        seconds(names, pixels, folder)
+        ways = {"as oneof does": (images._threads, images._MANY)}
+        ways |= {f"{count} threads": (partial(threads, count), sys.maxsize) for count in given.threads}
+        for title, (images._threads, images._MANY) in ways.items():
+            least = min(seconds(names, pixels, folder) for _ in range(given.repeats))
+            print(f"{title:13s} {least:6.2f} s, {least / len(names) * 1e6:4.0f} us a picture", flush=True)
+        print(f"{os.cpu_count()} cores")
 
 
 if __name__ == "__main__":

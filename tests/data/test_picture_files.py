@@ -18,7 +18,8 @@ from PIL import Image
 from oneof.data.augment.views import Pictures, Strong, views
 from oneof.data.encode import learn_encoding
 from oneof.data.files.columns import open_table
-from oneof.data.images import Pixels, coarse, learn_pixels, list_folder, read_pictures, thumbnail
+from oneof.data.images import Pixels, coarse, learn_pixels, list_folder, read_pictures
+from oneof.data.picture import Block, thumbnail
 from oneof.data.roles import Roles
 from oneof.data.table import read_table
 
@@ -140,6 +141,28 @@ def test_small_pictures_are_read_by_few_threads(monkeypatch, cells: list[bytes |
     if any(cells[2:]):
         learn_pixels("file", cells, Path())
     assert set(asked) == {threads}
+
+
+@pytest.mark.parametrize("program", [None, "/no/such/program", "false"])
+def test_many_small_ones_are_read_by_processes_and_found_the_same(monkeypatch, tmp_path, program: str | None) -> None:
+    """Where a process cannot be started, or fails, its pictures are read here."""
+    (tmp_path / "a.png").write_bytes(turned())
+    bomb = saved(Image.new("1", (20_000, 20_000)), "PNG")
+    cells = ["a.png", *sides(32, 9), with_alpha(), None, b"broken", "missing.png", bomb, *sides(8)]
+    here = read_pictures(cells, COLOUR, tmp_path)
+    read, apart = [], Block.read_apart
+    monkeypatch.setattr(Block, "read_apart", lambda block: (read.append(len(block.cells)), apart(block))[1])
+    monkeypatch.setattr("oneof.data.images._MANY", 2)
+    monkeypatch.setattr("oneof.data.images._BLOCK_APART", 4)
+    monkeypatch.setattr("oneof.data.images._threads", lambda cells, folder: 2)
+    if program:
+        monkeypatch.setattr("sys.executable", program)
+    monkeypatch.setattr("os.cpu_count", lambda: 3)
+    found = read_pictures(cells, COLOUR, tmp_path)
+    assert sorted(read) == [3, 3, 3]
+    assert (found.levels == here.levels).all()
+    assert (found.readable == here.readable).all()
+    assert found.fault == here.fault
 
 
 # ----------------------------------------------------------------------------------------------------- broken files

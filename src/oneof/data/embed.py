@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
-from oneof.data.images import attempt
+from oneof.data.picture import attempt
 from oneof.storage.files import written_beside
 from oneof.storage.optional_packages import load_package
 from oneof.storage.progress import bar

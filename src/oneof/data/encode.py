@@ -16,8 +16,6 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.decomposition import TruncatedSVD
-from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
 
 from oneof.data.embed import MODELS, embedded, open_embedder
 from oneof.data.images import PictureRows, Pixels, learn_pixels, read_pictures
@@ -60,6 +58,10 @@ class Texts:
 
 def learn_texts(column: str, values: Words, source: str) -> Texts:
     """Learn terms and axes from the texts of a column."""
+    from sklearn.decomposition import (
+        TruncatedSVD,  # here, as it takes a second, which tables without text need not wait
+    )
+
     given = [value for value in values if value is not None]
     given = random.Random(0).sample(given, min(len(given), _ROWS))
     vectorizer = _vectorizer(min_df=2, max_features=_TERMS)
@@ -74,8 +76,10 @@ def learn_texts(column: str, values: Words, source: str) -> Texts:
     return Texts(column, terms, vectorizer.idf_.astype(np.float32), axes.astype(np.float16))
 
 
-def _vectorizer(**more: Any) -> TfidfVectorizer:
+def _vectorizer(**more: Any) -> Any:
     """Of lower-case words and pairs of them, and of pieces of three to five characters."""
+    from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
+
     words = CountVectorizer(ngram_range=(1, 2)).build_analyzer()
     pieces = CountVectorizer(analyzer="char_wb", ngram_range=(3, 5)).build_analyzer()
 

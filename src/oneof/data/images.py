@@ -4,14 +4,9 @@ What cannot be read is named and stays a row of zeros; one broken file does not 
 """
 
 import os
-import struct
-import warnings
-import zlib
-from base64 import b64encode
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from io import BytesIO
 from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,25 +14,19 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
-from PIL import Image, ImageOps, UnidentifiedImageError
 
-from oneof.candidates.cells import is_missing
+from oneof.data.picture import LARGEST, SMALLEST, Block, Cell, attempt, bombs_are_errors, look
 from oneof.storage.progress import bar
 
 ENDINGS = (".png", ".jpg", ".jpeg", ".gif", ".webp", ".bmp", ".tif", ".tiff")
 FILE, CANDIDATES = "file", "candidates"  # the columns of a folder
-LARGEST, SMALLEST, THUMBNAIL = 64, 8, 48  # pixels a side: of what networks are trained on, and on a page
-_BOMB = (Image.DecompressionBombError, Image.DecompressionBombWarning)
-UNREADABLE = (OSError, SyntaxError, ValueError, EOFError, IndexError, struct.error, zlib.error, *_BOMB)
-"""What Pillow raises of a file that no picture can be read from."""
 _LOOKED_AT = 1000  # pictures that tell side and channels
 _MEASURED = 100  # pictures whose headers tell how many threads pay
 _PIXELS = 2048  # a thread: 1,200 of a PNG, 3,000 of a JPEG decode as long as Pillow holds Python's lock for a picture
 _NAMED = 5  # unreadable ones that are named
 _BLOCK = 64  # pictures that a thread reads at a time
+_MANY, _BLOCK_APART = 4000, 2500  # pictures for which processes pay, and that one of them reads
 _COARSE = 14  # pixels a side, about, for learners that compare pictures pixel by pixel
-
-Cell = str | bytes | None  # a name below the folder, or the file itself
 
 
 @dataclass(frozen=True)
@@ -77,7 +66,8 @@ def folder_of(file: Path) -> Path:
 def learn_pixels(column: str, cells: Sequence[Cell], folder: Path) -> Pixels:
     """Side and channels for pictures: the side that most have, 64 at most; one channel where all are grey."""
     some = _spread([cell for cell in cells if cell is not None], _LOOKED_AT)
-    looks = _in_threads("look at pictures", lambda cell: attempt(_looked_at, cell, folder), some, some, folder)
+    threads = _threads(some, folder)
+    looks = _in_threads("look at pictures", lambda cell: attempt(look, cell, folder), some, threads)
     known = [look for look in looks if not isinstance(look, str)]
     if not known:
         why = f" ({some[0]!r:.80}: {looks[0]})" if some else ""
@@ -101,39 +91,23 @@ def read_pictures(cells: Sequence[Cell], pixels: Pixels, folder: Path, to: Path 
             with to.open("r+b") as file:
                 os.posix_fallocate(file.fileno(), 0, to.stat().st_size)
 
-    def read(start: int) -> list[tuple[int, str]]:
-        wrong = []
-        for row, cell in enumerate(cells[start : start + _BLOCK], start):
-            found = attempt(_levels, cell, folder, pixels.channels, pixels.side)
-            if isinstance(found, str):
-                wrong.append((row, found))
-            else:
-                levels[row] = found
-        return wrong
+    threads, cores = _threads(cells, folder), os.cpu_count() or 1
+    apart = threads < cores and len(cells) >= _MANY  # where threads wait for each other, processes do not
+    size = min(_BLOCK_APART, -(-len(cells) // cores)) if apart else _BLOCK
 
-    blocks = range(0, len(cells), _BLOCK)
-    wrong = [*chain.from_iterable(_in_threads("read pictures", read, blocks, cells, folder))]
+    def read(start: int) -> list[tuple[int, str]]:
+        block = Block(cells[start : start + size], folder, pixels.channels, pixels.side)
+        levels[start : start + size], wrong = block.read_apart() if apart else block.read()
+        return [(start + row, why) for row, why in wrong]
+
+    starts = range(0, len(cells), size)
+    wrong = [*chain.from_iterable(_in_threads("read pictures", read, starts, cores if apart else threads))]
     readable = np.ones(len(cells), dtype=bool)
     readable[[row for row, _ in wrong]] = False
     named = "; ".join(f"row {row}, {cells[row]!r:.80}: {why}" for row, why in wrong[:_NAMED])
     more = f"; and {len(wrong) - _NAMED:,} more" * (len(wrong) > _NAMED)
     said = f"{len(wrong):,} of {len(cells):,} pictures cannot be read, and nothing is learned or said of them"
     return PictureRows(levels.reshape(len(cells), -1), readable, f"{said}: {named}{more}." if wrong else None)
-
-
-def thumbnail(cell: Any, folder: Path) -> str | None:
-    """A picture as a small data URI, for a page; None where it cannot be read."""
-    found = attempt(_levels, picture_cell(cell), folder, 3, THUMBNAIL)
-    if isinstance(found, str):
-        return None
-    Image.fromarray(found.transpose(1, 2, 0)).save(file := BytesIO(), "JPEG", quality=80)
-    return f"data:image/jpeg;base64,{b64encode(file.getvalue()).decode()}"
-
-
-def picture_cell(cell: Any) -> Cell:
-    """A name or bytes; datasets of Hugging Face have both in one cell."""
-    cell = (cell.get("bytes") or cell.get("path")) if isinstance(cell, dict) else cell
-    return None if is_missing(cell) else cell if isinstance(cell, bytes) else str(cell)
 
 
 def coarse(x: NDArray[np.uint8], pixels: Pixels) -> NDArray[np.float32]:
@@ -145,15 +119,9 @@ def coarse(x: NDArray[np.uint8], pixels: Pixels) -> NDArray[np.float32]:
     return np.asarray(sums.reshape(len(x), -1) / (k * k) / 255)
 
 
-def _in_threads(
-    title: str, work: Callable[[Any], Any], items: Sequence[Any], cells: Sequence[Cell], folder: Path
-) -> list[Any]:
-    """`work` on every item, in as many threads as pay for pictures like `cells`, with a bar; inside, bombs are errors."""
-    with warnings.catch_warnings(), bar(title, len(items), show=True) as step:
-        warnings.simplefilter("ignore")  # of odd metadata
-        warnings.simplefilter("error", Image.DecompressionBombWarning)
-        with ThreadPoolExecutor(_threads(cells, folder)) as pool:
-            return [(found, step())[0] for found in pool.map(work, items)]
+def _in_threads(title: str, work: Callable[[Any], Any], items: Sequence[Any], threads: int) -> list[Any]:
+    with bombs_are_errors(), bar(title, len(items), show=True) as step, ThreadPoolExecutor(threads) as pool:
+        return [(found, step())[0] for found in pool.map(work, items)]
 
 
 def _threads(cells: Sequence[Cell], folder: Path) -> int:
@@ -166,45 +134,3 @@ def _threads(cells: Sequence[Cell], folder: Path) -> int:
 def _spread(cells: Sequence[Cell], count: int) -> Sequence[Cell]:
     """At most `count` cells, at even distances."""
     return cells[:: max(1, len(cells) // count)][:count]
-
-
-def attempt(work: Callable[..., Any], cell: Cell, folder: Path, *rest: int) -> Any:
-    """What `work` gives of an open picture; why it cannot be read, in a few words, where it cannot."""
-    if cell is None:
-        return "none is named"
-    try:  # a path as text: a Path takes a tenth of the time of a small picture
-        with Image.open(BytesIO(cell) if isinstance(cell, bytes) else os.path.join(folder, cell)) as image:
-            return work(image, *rest)
-    except UNREADABLE as error:
-        known = {
-            (FileNotFoundError, IsADirectoryError): "there is no such file",
-            (UnidentifiedImageError,): "it is no picture of a known kind",
-            _BOMB: f"it has more than {Image.MAX_IMAGE_PIXELS:,} pixels; make it smaller",
-        }
-        said = str(error).rstrip(".") or type(error).__name__
-        return next((why for kinds, why in known.items() if isinstance(error, kinds)), said)
-
-
-def _looked_at(image: Any) -> tuple[tuple[int, int], bool]:
-    """Size, and whether it is grey."""
-    size = image.size
-    red, green, blue = _levels(image, 3, LARGEST)
-    return size, bool((red == green).all() and (green == blue).all())
-
-
-def _levels(image: Any, channels: int, side: int) -> NDArray[np.uint8]:
-    """Levels [channels, side, side] of an open picture: its first frame, turned as its camera says, on white."""
-    mode = "L" if channels == 1 else "RGB"
-    image.draft(mode, (2 * side, 2 * side))  # a large JPEG is decoded small
-    ImageOps.exif_transpose(image, in_place=True)
-    if image.mode == "F":
-        raise ValueError("its levels are fractions; save it with 8 or 16 bits")
-    if image.mode.startswith("I"):  # 16 bits, which Pillow would cut off at 255
-        image = Image.fromarray((np.asarray(image) >> 8).clip(0, 255).astype(np.uint8))
-    if image.mode in ("RGBA", "LA", "PA", "La", "RGBa") or "transparency" in image.info:
-        image = image.convert("RGBA")
-        image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image)
-    image = image if image.mode == mode else image.convert(mode)
-    if image.size != (side, side):
-        image = ImageOps.fit(image, (side, side), Image.Resampling.BILINEAR)
-    return np.asarray(image).reshape(side, side, channels).transpose(2, 0, 1)

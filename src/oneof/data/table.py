@@ -19,8 +19,8 @@ from oneof.candidates.read import read
 from oneof.data.files.arrays import KEYS, read_arrays
 from oneof.data.files.columns import Cells, open_table, read_numbers
 from oneof.data.files.source import Source, Unreadable, days, stray_cell, wrong_cell
-from oneof.data.images import picture_cell
 from oneof.data.not_features import left_out_lines, why_no_category, why_no_feature
+from oneof.data.picture import picture_cell
 from oneof.data.roles import Roles, check_column, resolve_roles
 from oneof.data.supervision import label_text, read_supervision, strange_gold
 

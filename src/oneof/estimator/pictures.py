@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oneof.data.encode import Encoding
-from oneof.data.images import LARGEST, SMALLEST, PictureRows, Pixels, learn_pixels, picture_cell, read_pictures
+from oneof.data.images import PictureRows, Pixels, learn_pixels, read_pictures
+from oneof.data.picture import LARGEST, SMALLEST, picture_cell
 from oneof.estimator.arguments import count, seed_of
 from oneof.estimator.from_sets import ClassifierFromSets
 from oneof.runs.learn import SPACE, Examples, Learned, learn

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import beta
+from scipy.special import betaincinv
 
 from oneof.runs.chance_tests import Floats, Mask, chance, inside, refuted
 from oneof.selection.missing_truth import probability_outside
@@ -139,8 +139,8 @@ def claim(judged: Judged) -> Claim:
 
 def share_limits(hits: int, rows: int, outside: float = 0.025) -> tuple[float, float]:
     """The interval of a share (Clopper and Pearson), with so much outside at each end."""
-    low = 0.0 if hits == 0 else float(beta.ppf(outside, hits, rows - hits + 1))
-    high = 1.0 if hits == rows else float(beta.ppf(1 - outside, hits + 1, rows - hits))
+    low = 0.0 if hits == 0 else float(betaincinv(hits, rows - hits + 1, outside))
+    high = 1.0 if hits == rows else float(betaincinv(hits + 1, rows - hits, 1 - outside))
     return low, high
 
 

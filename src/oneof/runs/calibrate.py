@@ -3,7 +3,7 @@
 from typing import Any
 
 import numpy as np
-from scipy.stats import beta
+from scipy.special import betaincinv
 
 from oneof.runs.accuracy import Claim, Judged
 from oneof.runs.chance_tests import Floats, Mask, chance
@@ -32,7 +32,7 @@ def _by_gold(judged: Judged) -> tuple[Floats, Floats]:
     order, count = np.argsort(-judged.sure, kind="stable"), np.arange(1, len(judged.gold) + 1)
     right = np.cumsum((judged.probabilities.argmax(1) == judged.gold)[order])
     missing = 1 - judged.probabilities[np.arange(len(judged.gold)), judged.gold]
-    least = beta.ppf(_UNSURE, np.maximum(right, 1e-9), count - right + 1)
+    least = betaincinv(np.maximum(right, 1e-9), count - right + 1, _UNSURE)
     return least, np.quantile(missing, np.linspace(0, 1, _LEVELS + 1), method="higher")
 
 

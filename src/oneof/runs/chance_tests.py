@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import rankdata
 
 Floats = NDArray[np.floating[Any]]
 Mask = NDArray[np.bool_]
@@ -34,10 +33,16 @@ def inside(candidates: Mask, labels: NDArray[np.intp]) -> Mask:
     return found
 
 
+def _ranks(values: NDArray[Any]) -> Floats:
+    """1 for the least; equal values share the mean of theirs."""
+    _, at, count = np.unique(values, return_inverse=True, return_counts=True)
+    return np.asarray((count.cumsum() - (count - 1) / 2)[at])
+
+
 def refuted(scores: Floats, candidates: Mask) -> str | None:
     """Which consequence of *by chance* the sets [m, c] contradict, with scores [m, c] that owe nothing to the row's own set."""
     size = candidates.sum(1)
-    one, other = (rankdata(part) - (len(size) + 1) / 2 for part in (scores.max(1), size))
+    one, other = (_ranks(part) - (len(size) + 1) / 2 for part in (scores.max(1), size))
     spearman = (one @ other) / max(np.sqrt((one @ one) * (other @ other)), 1e-9) * np.sqrt(len(size))
     if abs(spearman) > _SURPRISE or _by_class(scores.argmax(1), size) > _SURPRISE:
         return "how large a set is depends on the row"

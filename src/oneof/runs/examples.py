@@ -88,7 +88,7 @@ def read_voted(file: Path, asked: VotesFile, roles: Roles) -> Voted:
 
 def weigh_votes(examples: Examples, voted: Voted, space: Space, seed: int) -> tuple[Examples, Space, dict[str, Any]]:
     """Examples with the prior that held-out votes advise, the space that suits it, and what is known of those who voted."""
-    found, classes = vote_prior(examples.plain, voted.votes, voted.item, seed), examples.candidates.classes
+    found, classes = vote_prior(examples.plain(), voted.votes, voted.item, seed), examples.candidates.classes
     place = {str(name): j for j, name in enumerate(classes.tolist())}
     columns, gold = [place[name] for name in voted.votes.labels], examples.gold
     if voted.stars:

@@ -83,11 +83,10 @@ class Examples:
         """The sets [n, c], as people left them."""
         return self.candidates.mask if self.taught is None else self.taught
 
-    @property
-    def plain(self) -> NDArray[np.floating[Any]]:
+    def plain(self, rows: Any = slice(None)) -> NDArray[np.floating[Any]]:
         """Features for learners that compare rows column by column."""
         pixels = self.encoding.pixels
-        return coarse(self.x, pixels[0]) if pixels else self.x
+        return coarse(self.x[rows], pixels[0]) if pixels else self.x[rows]
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -163,7 +162,7 @@ def _ask_strangers(
     n, c = examples.candidates.mask.shape
     some = np.sort(drawn_rows(n)[: max(min(_JUDGED, _CELLS // c), SAMPLE)])
     mask = examples.candidates.mask[some]
-    strangers = ask_strangers((examples.plain if examples.encoding.pixels else seen)[some], mask)
+    strangers = ask_strangers(examples.plain(some) if examples.encoding.pixels else seen[some], mask)
     believed = ~(sets[some] & ~mask).any(1)  # a set that misses the truth is unlikely by whoever is right
     if found.regression and asked.prior is None and believed.any():
         resolved, given = (said[believed] for said in strangers)

@@ -15,7 +15,7 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 from oneof.data.encode import Encoding
-from oneof.data.images import LARGEST
+from oneof.data.picture import LARGEST
 from oneof.data.with_ranks import Ranks
 from oneof.networks import MLP, Network
 from oneof.networks.named import network_of

@@ -15,8 +15,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from scipy.special import softmax
-from sklearn.base import clone
-from sklearn.ensemble import ExtraTreesClassifier
 
 from oneof.data.with_ranks import Ranks
 from oneof.selection.forest import Forest, flat, joined
@@ -95,6 +93,8 @@ def grow_trees(
     if before is not None and len(before.root) != each * trees.parts:  # of a version that grew other numbers
         before = None
     fresh, turn = (each, 0) if before is None else (-(-each // ANEW), len(before.right))
+    from sklearn.ensemble import ExtraTreesClassifier  # here, as it takes a second, which pictures need not wait
+
     origin = lesson.x.mean(0, dtype=np.float64) if lesson.x.dtype == np.float64 else np.zeros(lesson.x.shape[1])
     x, label, sure = (lesson.x - origin).astype(np.float32), lesson.label, lesson.sure
     d, jobs = x.shape[1], None if torch.device(device).type == "cpu" else -1  # beside a GPU all cores
@@ -170,6 +170,8 @@ class Own:
 
 def teach_own(lesson: Lesson, classifier: Any, classes: int, parts: int = 5) -> Taught:
     """Fit clones of a scikit-learn classifier on the rows' most probable labels, weighed by how probable they are."""
+    from sklearn.base import clone
+
     left_out, fitted = np.zeros(lesson.beliefs.shape, dtype=np.float32), []
     for train, held in lesson.folds(parts):
         own = clone(classifier).fit(lesson.x[train], lesson.label[train], sample_weight=lesson.sure[train])

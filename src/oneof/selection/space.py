@@ -5,12 +5,12 @@ from __future__ import annotations
 import numbers
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from inspect import signature
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from sklearn.utils.validation import has_fit_parameter
 from torch import Tensor
 
 from oneof.data.scaling import Affine, Beside
@@ -132,7 +132,7 @@ def checked_learners(learners: Any) -> tuple[Any, ...]:
         if not classifier and (not isinstance(one, str) or one not in LEARNERS):
             some = f"some of {', '.join(LEARNERS)}, or scikit-learn classifiers with predict_proba"
             raise ValueError(f"learners must be {some}; got {one!r}.{did_you_mean(str(one), LEARNERS)}")
-        if classifier and not has_fit_parameter(one, "sample_weight"):
+        if classifier and "sample_weight" not in signature(one.fit).parameters:
             raise ValueError(
                 f"learners must take sample_weight in fit; {type(one).__name__} does not. Use another one."
             )

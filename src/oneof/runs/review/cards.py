@@ -8,7 +8,8 @@ from typing import Any
 import pyarrow as pa
 
 from oneof.data.files.columns import open_table, read_numbers
-from oneof.data.images import folder_of, thumbnail
+from oneof.data.images import folder_of
+from oneof.data.picture import thumbnail
 from oneof.data.roles import check_column
 from oneof.runs.explain import fell
 from oneof.runs.folder import Run, fingerprint
