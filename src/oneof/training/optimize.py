@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 Tensors = Iterable[Tensor]
-PIECE = 2**14  # numbers
+PIECE = 2**14  # numbers of a weight that one block of threads moves
 
 
 @dataclass(frozen=True)
