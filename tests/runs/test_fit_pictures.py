@@ -106,6 +106,22 @@ def test_a_run_holds_three_networks_and_a_label_for_every_row(run: Run) -> None:
     assert set(trained[readable]) <= {2, 3}
 
 
+@pytest.mark.parametrize(("image_model", "processes", "woken"), [(None, 1, 1), ("m.pt", 1, 0), (None, 2, 0)])
+def test_the_device_is_woken_before_pictures_are_read_where_this_process_trains_on_them(
+    monkeypatch: pytest.MonkeyPatch, folder: Path, image_model: str | None, processes: int, woken: int
+) -> None:
+    seen: list[torch.device] = []
+
+    def read(*_: object) -> None:
+        raise InterruptedError(f"after {len(seen)}")
+
+    monkeypatch.setattr(fitting, "wake", seen.append)
+    monkeypatch.setattr(fitting, "examples_of", read)
+    task, how = replace(TASK, roles=replace(TASK.roles, image_model=image_model)), How(processes=processes)
+    with pytest.raises(InterruptedError, match=f"after {woken}"):
+        fitting._make_ready(folder / "table.csv", folder / "woken", task, how, None)
+
+
 def test_nothing_is_said_of_a_broken_picture_but_its_set(run: Run, told: list[str]) -> None:
     assert (
         f"1 of {N} pictures cannot be read, and nothing is learned or said of them: row {BROKEN}, '{BROKEN}.png': it is no picture of a known kind."

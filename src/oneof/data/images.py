@@ -25,7 +25,7 @@ _MEASURED = 100  # pictures whose headers tell how many threads pay
 _PIXELS = 2048  # a thread: 1,200 of a PNG, 3,000 of a JPEG decode as long as Pillow holds Python's lock for a picture
 _NAMED = 5  # unreadable ones that are named
 _BLOCK = 64  # pictures that a thread reads at a time
-_MANY, _BLOCK_APART = 4000, 2500  # pictures for which processes pay, and that one of them reads
+_MANY, _BLOCK_APART = 4000, 4000  # pictures for which processes pay, and that one of them reads at most
 _COARSE = 14  # pixels a side, about, for learners that compare pictures pixel by pixel
 
 
@@ -93,7 +93,8 @@ def read_pictures(cells: Sequence[Cell], pixels: Pixels, folder: Path, to: Path 
 
     threads, cores = _threads(cells, folder), os.cpu_count() or 1
     apart = threads < cores and len(cells) >= _MANY  # where threads wait for each other, processes do not
-    size = min(_BLOCK_APART, -(-len(cells) // cores)) if apart else _BLOCK
+    each = -(-len(cells) // cores)
+    size = -(-each // -(-each // _BLOCK_APART)) if apart else _BLOCK  # every process as many
 
     def read(start: int) -> list[tuple[int, str]]:
         block = Block(cells[start : start + size], folder, pixels.channels, pixels.side)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
 from oneof.data.embed import MODELS, weights_here
 from oneof.data.images import FILE, folder_of
@@ -30,7 +31,7 @@ from oneof.selection.prepare import Search
 from oneof.selection.space import Space
 from oneof.storage.locks import alone
 from oneof.storage.settings import first_difference, plain_value, restored
-from oneof.training.device import device_for
+from oneof.training.device import best_device, device_for, wake
 from oneof.training.optimize import SGD
 from oneof.training.processes import check_rows, crew_here
 from oneof.version import __version__
@@ -138,6 +139,8 @@ def _make_ready(
     if _is_finished(out, asked):
         how.say(f"{out} is finished already; nothing to do.")
         return None
+    if task.roles.image and not task.roles.image_model and how.processes == 1:
+        wake(best_device() if how.device == "auto" else torch.device(how.device))
     voted = None if task.votes is None else read_voted(file, task.votes, task.roles)
     mixed = read_table(file, task.roles) if voted is None else read_table(voted.source, voted.roles)
     if fingerprint(file) != asked["data"]:

@@ -119,10 +119,18 @@ class _Hat(NamedTuple):
 
 
 def _hat(x: Floats, landmarks: Floats, ridge: float, width: float, everything: Floats | Tensor) -> _Hat:
-    """The regression on the span of the landmarks (Nyström): no eigenvalue is needed, one factorisation is enough."""
-    gamma = width / max(float((everything * everything).sum(1).mean()), 1e-12)
-    features = _similarity(x, landmarks, gamma)
-    normal = features.T @ features + ridge * _similarity(landmarks, landmarks, gamma)
+    """The regression on the span of the landmarks (Nyström)."""
+    gamma = _gamma(width, everything)
+    return _solved(_similarity(x, landmarks, gamma), _similarity(landmarks, landmarks, gamma), ridge, landmarks, gamma)
+
+
+def _gamma(width: float, everything: Floats | Tensor) -> float:
+    return width / max(float((everything * everything).sum(1).mean()), 1e-12)
+
+
+def _solved(features: Floats, corner: Floats, ridge: float, landmarks: Floats, gamma: float) -> _Hat:
+    """From similarities to landmarks, of rows [n, m] and among themselves [m, m]: no eigenvalue is needed, one factorisation is enough."""
+    normal = features.T @ features + ridge * corner
     normal[np.diag_indices(len(normal))] += 1e-9 * np.trace(normal)  # landmarks may coincide
     upper = cholesky(normal)
     return _Hat(solve_triangular(upper, features.T, trans="T").T, upper, landmarks, gamma)
@@ -233,13 +241,15 @@ def ask_strangers(
     """
     x = np.asarray(x, dtype=np.float64)
     order = np.random.default_rng(seed).permutation(len(x))
-    scores = np.zeros((len(x), 2 * mask.shape[1]))
+    scores, first, gamma = np.zeros((len(x), 2 * mask.shape[1])), order[: kernel.landmarks], _gamma(kernel.width, x)
+    near = _similarity(x, x[first], gamma)
     for part in np.array_split(order, min(parts, len(x))):
         rest = np.setdiff1d(order, part)
         if len(rest):
-            hat = _hat(x[rest], x[order[: kernel.landmarks]], kernel.ridge, kernel.width, x)
+            hat = _solved(near[rest], near[first], kernel.ridge, x[first], gamma)
             given = mask[rest] / mask[rest].sum(1, keepdims=True)
-            scores[part] = _machine(hat, np.hstack([_rounds(hat, mask[rest], None, kernel)[1], given]))(x[part])
+            machine = _machine(hat, np.hstack([_rounds(hat, mask[rest], None, kernel)[1], given]))
+            scores[part] = near[part] @ machine.coefficients + machine.mean
     return scores[:, : mask.shape[1]], scores[:, mask.shape[1] :]
 
 

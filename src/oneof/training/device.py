@@ -3,6 +3,9 @@
 import io
 import os
 from collections.abc import Callable, Hashable
+from contextlib import suppress
+from importlib import import_module
+from threading import Thread
 from typing import Any
 
 import torch
@@ -43,6 +46,19 @@ def device_for(device: str | torch.device, n: int, d: int) -> torch.device:
     best = best_device()
     pays = best.type == "cuda" and n >= LARGE and 8 * 16 * n * d < free_memory(best)  # eight copies beside their ranks
     return best if pays else torch.device("cpu")
+
+
+def wake(device: torch.device) -> None:
+    """Load what a GPU needs for images, which takes seconds, in a thread beside other work: its context, cuDNN, the compiler of kernels."""
+
+    def load() -> None:
+        with suppress(RuntimeError, ImportError):  # who needs it will say what is wrong
+            images = torch.zeros(1, 1, 8, 8, device=device, dtype=torch.bfloat16)
+            torch.nn.functional.conv2d(images, images)
+            import_module("triton")
+
+    if device.type == "cuda":
+        Thread(target=load).start()  # a program that ends early waits for it: a driver that is cut off may crash
 
 
 def make_deterministic() -> None:

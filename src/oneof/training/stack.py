@@ -46,9 +46,7 @@ class Stack:
         if self.broadcasts:
             self.module = copy.deepcopy(modules[0])
             for name, one in own.items():
-                owner, _, attribute = name.rpartition(".")
-                stacked = nn.Parameter(one, requires_grad=one.requires_grad)
-                setattr(self.module.get_submodule(owner), attribute, stacked)
+                _put(self.module, name, nn.Parameter(one, requires_grad=one.requires_grad))
             own = dict(self.module.named_parameters())
         self.parameters = {name: own[name] for name in own if name in learned}
         self.weights = {name: whole[name] for name in whole if name in learned}
@@ -115,12 +113,14 @@ class Stack:
 
     def modules(self) -> list[nn.Module]:
         """Each trial's network as a module of its own."""
-        whole = self.whole
-        device = next(iter(whole.values())).device
-        alone = [copy.deepcopy(self.template).to_empty(device=device) for _ in range(self.t)]
-        for t, module in enumerate(alone):
-            for name, own in (*module.named_parameters(), *module.named_buffers()):
-                own.detach().copy_(whole[name][t])
+        whole, alone = self.whole, [copy.deepcopy(self.template) for _ in range(self.t)]
+        for t, module in enumerate(
+            alone
+        ):  # not by `to_empty`: of a meta tensor it asks SymPy, which takes seconds to load
+            for name, own in list(module.named_parameters()):
+                _put(module, name, nn.Parameter(whole[name][t].clone(), requires_grad=own.requires_grad))
+            for name, _ in list(module.named_buffers()):
+                _put(module, name, whole[name][t].clone())
         return alone
 
     def __reduce__(self) -> tuple[type[Stack], tuple[list[nn.Module], int]]:
@@ -156,6 +156,11 @@ def build(
         if start is not None:
             modules[-1].load_state_dict(dict(start))
     return Stack(modules, fast)
+
+
+def _put(module: nn.Module, name: str, value: Tensor) -> None:
+    owner, _, attribute = name.rpartition(".")
+    setattr(module.get_submodule(owner), attribute, value)
 
 
 def _use_kernels(module: nn.Module) -> bool:
