@@ -148,9 +148,12 @@ def posed(name, network, n, epochs):
     return problem, begin(problem, build(lambda: network(shape, 10), [0], device, problem.fast), [0])
 
 
-@pytest.mark.parametrize(("name", "network"), [("mnist", LeNet()), ("cifar10", WideResNet(10))])
-def test_a_step_waits_for_nothing(name, network):
-    """Once warm, no batch makes the host wait for the device."""
+@pytest.mark.parametrize(
+    ("name", "network", "worth"), [("mnist", LeNet(), 0), ("mnist", LeNet(), 10**9), ("cifar10", WideResNet(10), 0)]
+)
+def test_a_step_waits_for_nothing(monkeypatch, name, network, worth):
+    """Once warm, no batch makes the host wait for the device, compiled or not."""
+    monkeypatch.setattr("oneof.training.problem.WORTH_COMPILING", worth)
     problem, state = posed(name, network, 2000, 8)
     run, batches = steps(problem, state), 8
     for _ in range(7 * (batches + 1) + 1):  # seven epochs with their records, then what an epoch draws beforehand
@@ -164,7 +167,8 @@ def test_a_step_waits_for_nothing(name, network):
     assert next(run)["accuracy"] is not None
 
 
-def test_a_captured_evaluation_sees_the_network_as_it_is_now():
+def test_a_captured_evaluation_sees_the_network_as_it_is_now(monkeypatch):
+    monkeypatch.setattr("oneof.training.problem.WORTH_COMPILING", 0)
     problem, state = posed("mnist", LeNet(), 1000, 7)
     for record in (step for step in steps(problem, state) if step is not None):
         logits = problem.logits(state.stack, problem.test)
@@ -173,8 +177,9 @@ def test_a_captured_evaluation_sees_the_network_as_it_is_now():
 
 
 @pytest.mark.parametrize(("method", "kind"), [(PiCO(queue=512), "pico"), (Valen(warm_up=1), "plain"), (RCR(), "rcr")])
-def test_methods_on_views_take_the_kernels_too(method, kind):
+def test_methods_on_views_take_the_kernels_too(monkeypatch, method, kind):
     """Body, encoder and key network run by kernels, and the first losses are those of torch's layers."""
+    monkeypatch.setattr("oneof.training.problem.WORTH_COMPILING", 0)
     found = []
     for kernels in (False, True):
         rng = np.random.default_rng(0)

@@ -16,7 +16,7 @@ from oneof.data.with_ranks import learn_ranks
 from oneof.methods import RC, RCR, PiCO, Proden, Valen
 from oneof.networks import MLP, Backbone, LeNet, WideResNet
 from oneof.training.fit import fit
-from oneof.training.problem import seen_together
+from oneof.training.problem import seen_together, worth_compiling
 from oneof.training.trials import Training, Trial
 
 N, C, PLAIN = 24, 5, Proden()
@@ -274,3 +274,10 @@ def test_a_compiled_network_is_made_for_the_images_that_it_sees_together():
     assert seen_together(three, 256, Proden()) == 768
     assert seen_together(three, 256, RCR()) == 768
     assert seen_together(views("pico", "mnist"), 256, PiCO()) == 256  # query and key go apart
+
+
+def test_only_long_runs_are_worth_compiling():
+    assert worth_compiling(Training(500, 256), 54_000)
+    assert not worth_compiling(Training(12, 256), 54_000)
+    assert worth_compiling(Training(20_000, 256), 1)
+    assert worth_compiling(Training(10_000, 256), 257)  # the last batch may be small

@@ -30,6 +30,7 @@ from oneof.training.trials import Training, Trial
 
 Augment = Callable[[Tensor, torch.Generator, Part | None], Tensor]
 """The views of a batch of images, which may be part of a larger one, for all of which is drawn."""
+WORTH_COMPILING = 20_000  # steps of LeNet save what compiling it takes: docs/decisions/0004-speed-on-the-card.md
 
 
 class Problem(NamedTuple):
@@ -52,7 +53,7 @@ class Problem(NamedTuple):
     training: Training
     augment: Augment | None  # how images are varied for training; None for tables
     look: Views | None  # how they are seen otherwise: normalised only
-    fast: int  # images that a compiled network sees together in a full batch: all views, or those of one; 0 or less: see `Stack`
+    fast: int  # images that a compiled network sees together in a full batch: all views, or those of one; 1: none is; 0 or less: see `Stack`
     everyones: Tensor  # [t, m] rows to train on, of all processes
     crew: Crew = Crew()  # processes that train together; `rows` are then those that this one owns
 
@@ -169,14 +170,20 @@ def pose(
     shift, scale = _scaling(features, rows, kinds)
     held_out, test = (_rows([getattr(trial, of) for trial in trials], of, n, device) for of in ("held_out", "test"))
     lr = torch.tensor([one.lr for one in trials], device=device)
+    pays = worth_compiling(training, rows.shape[1])
     return Problem(
         x=features, candidates=sets, prior=log_prior(prior, sets, torch.get_default_dtype()), open=prior.slack > 0,
         labels=truth, rows=rows, held_out=held_out, test=test, shift=shift, scale=scale, lr=lr,
         weight_decay=tuple(one.weight_decay for one in trials), method=method, purify=_rule(trials, purify, device),
-        training=training, everyones=rows, augment=views and varied(views, training.batch, device),
+        training=training, everyones=rows, augment=views and varied(views, training.batch * pays, device),
         look=views and replace(views, kinds=((Plain(), 1),)),
-        fast=seen_together(views, training.batch, method) if views and device.type == "cuda" else 0,
+        fast=(seen_together(views, training.batch, method) if pays else 1) if views and device.type == "cuda" else 0,
     )  # fmt: skip
+
+
+def worth_compiling(training: Training, rows: int) -> bool:
+    """Do enough steps follow? The answer is the same for a run that is resumed."""
+    return training.epochs * -(-rows // training.batch) >= WORTH_COMPILING
 
 
 def seen_together(views: Views, batch: int, method: Method) -> int:
@@ -185,7 +192,7 @@ def seen_together(views: Views, batch: int, method: Method) -> int:
 
 
 def varied(views: Views, batch: int, device: torch.device) -> Augment:
-    """The views of a batch; on CUDA by kernels, or, where a view has none, compiled for full batches; the draws stay outside."""
+    """The views of a batch; on CUDA by kernels, or, where a view has none, compiled for batches of that size; the draws stay outside."""
     if device.type != "cuda":
         return views
     kernels = have_kernels(views)
