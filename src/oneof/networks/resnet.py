@@ -50,5 +50,6 @@ class BasicBlock(nn.Module):
 def convolution(before: int, after: int, size: int = 3, stride: int = 1) -> nn.Conv2d:
     """A convolution without bias that keeps the image's size but for the stride; weights N(0, 2 / (after size²))."""
     made = nn.Conv2d(before, after, size, stride=stride, padding=size // 2, bias=False)
-    nn.init.kaiming_normal_(made.weight, mode="fan_out", nonlinearity="relu")
+    if not made.weight.is_meta:  # of which torch would draw nothing, by way of SymPy
+        nn.init.kaiming_normal_(made.weight, mode="fan_out", nonlinearity="relu")
     return made
