@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -161,6 +162,7 @@ def test_the_prior_says_which_learner_is_right():
             (KNeighborsClassifier(),),
             r"learners must take sample_weight in fit; KNeighborsClassifier does not\. Use another one\.",
         ),
+        (SimpleNamespace(predict_proba=len), "learners must take sample_weight in fit; SimpleNamespace does not"),
     ],
 )
 def test_messages(learners, message):

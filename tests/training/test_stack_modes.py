@@ -8,9 +8,12 @@ import torch
 from torch import nn
 
 from oneof.data.augment import views
+from oneof.methods import PiCO
 from oneof.methods.pico import Contrastive
 from oneof.networks import Backbone, LeNet
 from oneof.training.fit import fit
+from oneof.training.loop import begin, steps
+from oneof.training.problem import pose
 from oneof.training.stack import build
 from oneof.training.state import join
 from oneof.training.trials import Training, Trial
@@ -41,6 +44,29 @@ def test_a_part_that_was_frozen_stays_frozen_when_held_out_rows_are_looked_at():
     )
     assert not looked_at.stack.buffers["body.0.1.running_mean"].any()
     assert torch.equal(alone.history["loss"], looked_at.history["loss"])
+
+
+def test_what_is_frozen_is_frozen_in_a_copy_too():
+    def made() -> nn.Module:
+        part = frozen()
+        part[0].requires_grad_(False)
+        return part
+
+    fitted = fit(X, SETS, network=Backbone(made), training=TRAINING, views=PLAIN)
+    (copied,) = fitted.stack.modules()
+    learned = {name for name, weight in copied.named_parameters() if weight.requires_grad}
+    assert learned == set(fitted.stack.weights)
+    assert "body.0.0.weight" in fitted.stack.fixed
+
+
+def test_prototypes_queue_and_its_labels_move_with_a_step_of_pico():
+    method = PiCO(queue=48, start=0)
+    problem = pose(X, SETS, [Trial()], method, None, TRAINING, views("pico", "mnist"))
+    make = lambda: method.network(LeNet()((1, 28, 28), SETS.shape[1]), SETS.shape[1], (1, 28, 28))  # noqa: E731
+    state = begin(problem, build(make, [0], torch.device("cpu")), [0])
+    before = [one.clone() for one in state.shared[:4]]
+    next(steps(problem, state))
+    assert not any(torch.equal(one, old) for one, old in zip(state.shared, before, strict=False))
 
 
 def dropping() -> nn.Module:

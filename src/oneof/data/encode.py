@@ -58,9 +58,7 @@ class Texts:
 
 def learn_texts(column: str, values: Words, source: str) -> Texts:
     """Learn terms and axes from the texts of a column."""
-    from sklearn.decomposition import (
-        TruncatedSVD,  # here, as it takes a second, which tables without text need not wait
-    )
+    from sklearn.decomposition import TruncatedSVD  # here: it takes a second to load, and few tables have texts
 
     given = [value for value in values if value is not None]
     given = random.Random(0).sample(given, min(len(given), _ROWS))

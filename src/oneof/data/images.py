@@ -4,6 +4,7 @@ What cannot be read is named and stays a row of zeros; one broken file does not 
 """
 
 import os
+import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -68,7 +69,7 @@ def learn_pixels(column: str, cells: Sequence[Cell], folder: Path) -> Pixels:
     some = _spread([cell for cell in cells if cell is not None], _LOOKED_AT)
     threads = _threads(some, folder)
     looks = _in_threads("look at pictures", lambda cell: attempt(look, cell, folder), some, threads)
-    known = [look for look in looks if not isinstance(look, str)]
+    known = [one for one in looks if not isinstance(one, str)]
     if not known:
         why = f" ({some[0]!r:.80}: {looks[0]})" if some else ""
         got = f"none of {len(cells):,} can be read{why}."
@@ -91,8 +92,9 @@ def read_pictures(cells: Sequence[Cell], pixels: Pixels, folder: Path, to: Path 
             with to.open("r+b") as file:
                 os.posix_fallocate(file.fileno(), 0, to.stat().st_size)
 
-    threads, cores = _threads(cells, folder), os.cpu_count() or 1
-    apart = threads < cores and len(cells) >= _MANY  # where threads wait for each other, processes do not
+    threads, cores = _threads(cells, folder), _cores()
+    # where threads wait for each other, processes do not; a program that is frozen would start itself
+    apart = threads < cores and len(cells) >= _MANY and not getattr(sys, "frozen", False)
     each = -(-len(cells) // cores)
     size = -(-each // -(-each // _BLOCK_APART)) if apart else _BLOCK  # every process as many
 
@@ -127,11 +129,17 @@ def _in_threads(title: str, work: Callable[[Any], Any], items: Sequence[Any], th
 
 def _threads(cells: Sequence[Cell], folder: Path) -> int:
     """How many threads pay: half the work on a small picture is Python, for whose lock many threads only wait."""
-    sizes = [attempt(lambda image: image.size, cell, folder) for cell in _spread(cells, _MEASURED)]
+    with bombs_are_errors():
+        sizes = [attempt(lambda image: image.size, cell, folder) for cell in _spread(cells, _MEASURED)]
     pixels = [size[0] * size[1] for size in sizes if not isinstance(size, str)]
-    return int(min(32, (os.cpu_count() or 1) + 4, 1 + sum(pixels) // (_PIXELS * max(1, len(pixels)))))
+    return int(min(32, _cores() + 4, 1 + sum(pixels) // (_PIXELS * max(1, len(pixels)))))
+
+
+def _cores() -> int:
+    """Those that this process may use; some systems say only how many there are."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _spread(cells: Sequence[Cell], count: int) -> Sequence[Cell]:
     """At most `count` cells, at even distances."""
-    return cells[:: max(1, len(cells) // count)][:count]
+    return cells[:: -(-len(cells) // count) or 1]

@@ -2,7 +2,6 @@
 
 import os
 import pickle
-import signal
 import struct
 import subprocess
 import sys
@@ -114,17 +113,20 @@ class Block(NamedTuple):
 
     def read_apart(self) -> tuple[NDArray[np.uint8], list[tuple[int, str]]]:
         """The same by a process of its own, which shares no lock with this one; here, where there can be none."""
-        # not multiprocessing: it would run a script of the user's again
-        program = f"import sys; sys.path[:] = {sys.path!r}; from oneof.data.picture import serve; serve()"
+        # not multiprocessing: it would run a script of the user's again; -IS: nothing of the user's own prints there
+        program = f"import sys; sys.path[:] = {[*map(str, sys.path)]!r}; from oneof.data.picture import serve; serve()"
+        how: dict[str, Any] = {"capture_output": True, "check": True, "start_new_session": True}  # Ctrl-C is for us
         try:
-            done = subprocess.run([sys.executable, "-c", program], input=pickle.dumps(self), capture_output=True)
-        except OSError:
+            done = subprocess.run([sys.executable or "", "-IS", "-c", program], input=pickle.dumps(self), **how)
+            levels, wrong = pickle.loads(done.stdout)
+        except Exception:  # what came was no answer, whatever it was
             return self.read()
-        return self.read() if done.returncode else pickle.loads(done.stdout)
+        rows = [row for row, _ in wrong]  # once more here, where Pillow may have been told to read more
+        levels[rows], wrong = self._replace(cells=[self.cells[row] for row in rows]).read()
+        return levels, [(rows[at], why) for at, why in wrong]
 
 
 def serve() -> None:
     """Read the block that comes by standard input."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # who asked is told to stop too
     with bombs_are_errors():
         pickle.dump(pickle.load(sys.stdin.buffer).read(), sys.stdout.buffer)

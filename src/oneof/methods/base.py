@@ -38,7 +38,7 @@ class Batch(NamedTuple):
         return logits if self.prior is None else logits + self.prior
 
     def to_compute(self) -> "Batch":
-        """The batch for `Net.fused`: without generators, and with sets as bytes, since Triton cannot view a mask so."""
+        """The batch for `Net.fused`: without generators, and with sets as bytes: the compiler fails on a view of a mask."""
         return self._replace(candidates=self.candidates.view(torch.uint8), generators=[])
 
 

@@ -46,7 +46,7 @@ def similarities(query: Tensor, key: Tensor, queue: Tensor, temperature: float) 
 
 
 def compared(labels: Tensor, pool_labels: Tensor, by_label: Tensor) -> tuple[Tensor, Tensor]:
-    """Which of {queries, keys, queue} attract a query and which others it is compared with, [t, b, 2b + q]; not by label: as in MoCo."""
+    """Which of {queries, keys, queue} attract a query and which others it is compared with, [t, b, 2b + q]. Not by label: only its own key attracts, as in MoCo."""
     b, m = labels.shape[-1], pool_labels.shape[-1]
     row, column = torch.arange(b, device=labels.device)[:, None], torch.arange(m, device=labels.device)
     others, key = column != row, column == row + b

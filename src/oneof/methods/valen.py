@@ -49,7 +49,7 @@ def draw(alpha: Tensor, generators: list[torch.Generator]) -> Tensor:
 
 
 def shares(gamma: Tensor) -> Tensor:
-    """Each over their sum."""
+    """Numbers as parts of their sum over the labels."""
     return gamma / gamma.sum(-1, keepdim=True).clamp_min(1e-20)
 
 

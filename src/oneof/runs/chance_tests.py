@@ -34,7 +34,11 @@ def inside(candidates: Mask, labels: NDArray[np.intp]) -> Mask:
 
 
 def _ranks(values: NDArray[Any]) -> Floats:
-    """1 for the least; equal values share the mean of theirs."""
+    """1 for the least; equal values share the mean of theirs.
+
+    >>> _ranks(np.array([3, 1, 1]))
+    array([3. , 1.5, 1.5])
+    """
     _, at, count = np.unique(values, return_inverse=True, return_counts=True)
     return np.asarray((count.cumsum() - (count - 1) / 2)[at])
 

@@ -139,13 +139,13 @@ def _make_ready(
     if _is_finished(out, asked):
         how.say(f"{out} is finished already; nothing to do.")
         return None
-    if task.roles.image and not task.roles.image_model and how.processes == 1:
-        wake(best_device() if how.device == "auto" else torch.device(how.device))
     voted = None if task.votes is None else read_voted(file, task.votes, task.roles)
     mixed = read_table(file, task.roles) if voted is None else read_table(voted.source, voted.roles)
     if fingerprint(file) != asked["data"]:
         raise ValueError(f"{file} must not change while it is read; it did. Repeat the command.")
     check_rows(len(mixed.columns), how.processes or 1)
+    if task.roles.image and not task.roles.image_model and how.processes == 1:
+        wake(best_device() if how.device == "auto" else torch.device(how.device))
     examples, remarks = examples_of(mixed, folder_of(file), how.cache, out / "checkpoint" / PIXELS, how.stream)
     if task.answers is not None:
         examples = replace(examples, gold=read_sample(Path(task.answers), examples.candidates, examples.gold))

@@ -132,7 +132,7 @@ def checked_learners(learners: Any) -> tuple[Any, ...]:
         if not classifier and (not isinstance(one, str) or one not in LEARNERS):
             some = f"some of {', '.join(LEARNERS)}, or scikit-learn classifiers with predict_proba"
             raise ValueError(f"learners must be {some}; got {one!r}.{did_you_mean(str(one), LEARNERS)}")
-        if classifier and "sample_weight" not in signature(one.fit).parameters:
+        if classifier and not (hasattr(one, "fit") and "sample_weight" in signature(one.fit).parameters):
             raise ValueError(
                 f"learners must take sample_weight in fit; {type(one).__name__} does not. Use another one."
             )

@@ -57,7 +57,7 @@ def wake(device: torch.device) -> None:
             torch.nn.functional.conv2d(images, images)
             import_module("triton")
 
-    if device.type == "cuda":
+    if device.type == "cuda" and torch.cuda.is_available():
         Thread(target=load).start()  # a program that ends early waits for it: a driver that is cut off may crash
 
 

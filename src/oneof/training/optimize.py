@@ -29,7 +29,7 @@ class SGD:
         """One step, written to weights and state in place; lr [t], decay of each trial."""
         if len(lr) == 1:  # few launches for all weights; on a GPU one or two
             speeds = [speed for (speed,) in state]
-            move = _fused if lr.is_cuda and lr.dtype == torch.float32 else _move
+            move = _fused if lr.is_cuda and lr.dtype == torch.float32 and all(map(_is_dense, weights)) else _move
             move(list(weights), speeds, list(gradients), lr.view(()), decay[0], self.momentum)
             return
         decays = _kept(decay, lr.dtype, lr.device)
@@ -52,6 +52,11 @@ def _fused(w: list[Tensor], v: list[Tensor], g: list[Tensor], lr: Tensor, decay:
     fixed: dict[str, Any] = {"dampening": 0.0, "nesterov": False, "maximize": False, "is_first_step": False}
     pieces = (_pieces(tensors) for tensors in (w, laid, v))
     torch._fused_sgd_(*pieces, weight_decay=decay, momentum=momentum, lr=lr, **fixed)
+
+
+def _is_dense(one: Tensor) -> bool:
+    """Does it take up its memory without gaps, in whatever order?"""
+    return one.numel() == 1 + sum((n - 1) * step for n, step in zip(one.shape, one.stride(), strict=True))
 
 
 def _pieces(tensors: list[Tensor]) -> list[Tensor]:

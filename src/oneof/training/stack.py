@@ -75,7 +75,7 @@ class Stack:
         return each(lambda one: one[None], called(*own, x[0]))
 
     def fused(self, function: Callable[..., Any], *inputs: Any) -> Any:
-        """What `Net` says; for full batches compiled, where the network is: one with kernels takes so long that small ones beside it do not count."""
+        """What `Net` says; for full batches compiled, where the network is. Beside a network with kernels, which is large, it would save nothing."""
         return (self.compiled(function) if self.plain and self._full(inputs[0]) else function)(*inputs)
 
     def _full(self, x: Tensor) -> bool:
@@ -114,13 +114,12 @@ class Stack:
     def modules(self) -> list[nn.Module]:
         """Each trial's network as a module of its own."""
         whole, alone = self.whole, [copy.deepcopy(self.template) for _ in range(self.t)]
-        for t, module in enumerate(
-            alone
-        ):  # not by `to_empty`: of a meta tensor it asks SymPy, which takes seconds to load
-            for name, own in list(module.named_parameters()):
-                _put(module, name, nn.Parameter(whole[name][t].clone(), requires_grad=own.requires_grad))
-            for name, _ in list(module.named_buffers()):
-                _put(module, name, whole[name][t].clone())
+        # not by `to_empty`: for a meta tensor torch loads SymPy, which takes seconds
+        for t, module in enumerate(alone):
+            for name, own in [*module.named_parameters(), *module.named_buffers()]:
+                value = whole[name][t].clone()
+                learned = isinstance(own, nn.Parameter)
+                _put(module, name, nn.Parameter(value, requires_grad=own.requires_grad) if learned else value)
         return alone
 
     def __reduce__(self) -> tuple[type[Stack], tuple[list[nn.Module], int]]:
