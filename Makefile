@@ -9,7 +9,7 @@ demo: $(VENV)/.installed
 	$(BIN)/oneof demo
 
 test: check
-	$(BIN)/python -m pytest -n 2 --dist worksteal
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 	$(BIN)/python -m pytest -q --shuffle 1 tests/storage tests/runs/test_accuracy.py tests/runs/test_damaged_runs.py
 
 check: $(VENV)/.installed
