@@ -135,7 +135,7 @@ def sides(*given: int) -> list[bytes]:
 )
 def test_small_pictures_are_read_by_few_threads(monkeypatch, cells: list[bytes | None], threads: int) -> None:
     asked = []
-    monkeypatch.setattr("oneof.data.images._cores", lambda: 16)
+    monkeypatch.setattr("oneof.data.images.cores", lambda: 16)
     monkeypatch.setattr(
         "oneof.data.images.ThreadPoolExecutor", lambda count: asked.append(count) or ThreadPoolExecutor(2)
     )
@@ -153,7 +153,7 @@ def read_by_three(monkeypatch) -> list[int]:
     monkeypatch.setattr("oneof.data.images._MANY", 2)
     monkeypatch.setattr("oneof.data.images._BLOCK_APART", 4)
     monkeypatch.setattr("oneof.data.images._threads", lambda cells, folder: 2)
-    monkeypatch.setattr("oneof.data.images._cores", lambda: 3)
+    monkeypatch.setattr("oneof.data.images.cores", lambda: 3)
     return given
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -14,6 +13,7 @@ from rich.text import Text
 from oneof.cli.columns import CacheFolder, takes_roles
 from oneof.cli.terminal import Terminal
 from oneof.data.roles import Roles
+from oneof.storage.cores import cores
 from oneof.storage.printable import bounded
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def fit(
     from oneof.training.processes import crew_here
 
     on_levels = bool((file and file.is_dir()) or roles.image) and not roles.image_model
-    _set_torch(threads or (os.cpu_count() if on_levels and not deterministic else None) or 1, deterministic)
+    _set_torch(threads or (cores() if on_levels and not deterministic else 1), deterministic)
     said, console = read_setting(settings) if settings else {}, Terminal()
     count = {"members": networks or SPACE.members, "epochs": epochs or SPACE.epochs}
     space = space_for(said, method, SPACE.purify if purify else None, learners or None, quick, **count)

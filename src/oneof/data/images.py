@@ -17,6 +17,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from oneof.data.picture import LARGEST, SMALLEST, Block, Cell, attempt, bombs_are_errors, look
+from oneof.storage.cores import cores
 from oneof.storage.progress import bar
 
 ENDINGS = (".png", ".jpg", ".jpeg", ".gif", ".webp", ".bmp", ".tif", ".tiff")
@@ -92,10 +93,10 @@ def read_pictures(cells: Sequence[Cell], pixels: Pixels, folder: Path, to: Path 
             with to.open("r+b") as file:
                 os.posix_fallocate(file.fileno(), 0, to.stat().st_size)
 
-    threads, cores = _threads(cells, folder), _cores()
+    threads, most = _threads(cells, folder), cores()
     # where threads wait for each other, processes do not; a program that is frozen would start itself
-    apart = threads < cores and len(cells) >= _MANY and not getattr(sys, "frozen", False)
-    each = -(-len(cells) // cores)
+    apart = threads < most and len(cells) >= _MANY and not getattr(sys, "frozen", False)
+    each = -(-len(cells) // most)
     size = -(-each // -(-each // _BLOCK_APART)) if apart else _BLOCK  # every process as many
 
     def read(start: int) -> list[tuple[int, str]]:
@@ -104,7 +105,7 @@ def read_pictures(cells: Sequence[Cell], pixels: Pixels, folder: Path, to: Path 
         return [(start + row, why) for row, why in wrong]
 
     starts = range(0, len(cells), size)
-    wrong = [*chain.from_iterable(_in_threads("read pictures", read, starts, cores if apart else threads))]
+    wrong = [*chain.from_iterable(_in_threads("read pictures", read, starts, most if apart else threads))]
     readable = np.ones(len(cells), dtype=bool)
     readable[[row for row, _ in wrong]] = False
     named = "; ".join(f"row {row}, {cells[row]!r:.80}: {why}" for row, why in wrong[:_NAMED])
@@ -132,12 +133,7 @@ def _threads(cells: Sequence[Cell], folder: Path) -> int:
     with bombs_are_errors():
         sizes = [attempt(lambda image: image.size, cell, folder) for cell in _spread(cells, _MEASURED)]
     pixels = [size[0] * size[1] for size in sizes if not isinstance(size, str)]
-    return int(min(32, _cores() + 4, 1 + sum(pixels) // (_PIXELS * max(1, len(pixels)))))
-
-
-def _cores() -> int:
-    """Those that this process may use; some systems say only how many there are."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return int(min(32, cores() + 4, 1 + sum(pixels) // (_PIXELS * max(1, len(pixels)))))
 
 
 def _spread(cells: Sequence[Cell], count: int) -> Sequence[Cell]:

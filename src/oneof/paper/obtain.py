@@ -24,6 +24,7 @@ from oneof.data.named.catalogue import NAMED, Dataset, data_folder, load
 from oneof.metrics import CRITERIA, true_labels_removed
 from oneof.paper.experiments import Protocol, System
 from oneof.paper.results import origin
+from oneof.storage.cores import cores
 from oneof.storage.rows import Row, append
 from oneof.storage.settings import digest, plain_value
 from oneof.training.device import make_deterministic
@@ -218,7 +219,7 @@ def seed_by_seed(cells: Iterable[Cell]) -> list[Cell]:
 
 def in_processes(errands: Sequence[Errand], processes: int) -> Done:
     """Run errands in processes of this machine."""
-    with ProcessPoolExecutor(processes or os.cpu_count(), multiprocessing.get_context("spawn"), _quiet) as pool:
+    with ProcessPoolExecutor(processes or cores(), multiprocessing.get_context("spawn"), _quiet) as pool:
         try:
             at_work = {pool.submit(run_errand, errand): errand for errand in errands}
             for done in as_completed(at_work):

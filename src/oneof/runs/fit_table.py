@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 from oneof.data.embed import MODELS, weights_here
 from oneof.data.images import FILE, folder_of
@@ -31,7 +30,7 @@ from oneof.selection.prepare import Search
 from oneof.selection.space import Space
 from oneof.storage.locks import alone
 from oneof.storage.settings import first_difference, plain_value, restored
-from oneof.training.device import best_device, device_for, wake
+from oneof.training.device import device_for, device_for_pictures, wake
 from oneof.training.optimize import SGD
 from oneof.training.processes import check_rows, crew_here
 from oneof.version import __version__
@@ -145,7 +144,7 @@ def _make_ready(
         raise ValueError(f"{file} must not change while it is read; it did. Repeat the command.")
     check_rows(len(mixed.columns), how.processes or 1)
     if task.roles.image and not task.roles.image_model and how.processes == 1:
-        wake(best_device() if how.device == "auto" else torch.device(how.device))
+        wake(device_for_pictures(how.device))
     examples, remarks = examples_of(mixed, folder_of(file), how.cache, out / "checkpoint" / PIXELS, how.stream)
     if task.answers is not None:
         examples = replace(examples, gold=read_sample(Path(task.answers), examples.candidates, examples.gold))

@@ -39,7 +39,7 @@ from oneof.storage.files import written_beside
 from oneof.storage.rows import Row
 from oneof.storage.settings import plain_value
 from oneof.storage.sheets import write_sheet
-from oneof.training.device import best_device, device_for
+from oneof.training.device import device_for, device_for_pictures
 from oneof.training.state import Fit
 from oneof.version import __version__
 
@@ -121,7 +121,7 @@ def learn(examples: Examples, asked: Search, *, train_on_gold: bool = False, how
     measuring = random_sample(gold) if examples.drawn is None and gold is not None else examples.drawn
     choosing = gold if gold is None or measuring is None else np.where(measuring >= 0, -1, gold)
     choosing = None if choosing is None or (choosing >= 0).sum() < ENOUGH else choosing
-    device = best_device() if pixels and asked.device == "auto" else device_for(asked.device, *x.shape)
+    device = device_for_pictures(asked.device) if pixels else device_for(asked.device, *x.shape)
     asked = replace(asked, groups=examples.groups, prior=examples.prior, gold=choosing, device=device)
     train: Callable[..., Found] = search
     rule = asked.rule if choosing is None else "gold"

@@ -57,8 +57,13 @@ def wake(device: torch.device) -> None:
             torch.nn.functional.conv2d(images, images)
             import_module("triton")
 
-    if device.type == "cuda" and torch.cuda.is_available():
+    if device.type == "cuda":
         Thread(target=load).start()  # a program that ends early waits for it: a driver that is cut off may crash
+
+
+def device_for_pictures(device: str | torch.device) -> torch.device:
+    """Where networks on pictures are trained; "auto": on the GPU, if there is one."""
+    return best_device() if device == "auto" else checked_device(device)
 
 
 def make_deterministic() -> None:

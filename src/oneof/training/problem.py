@@ -170,14 +170,14 @@ def pose(
     shift, scale = _scaling(features, rows, kinds)
     held_out, test = (_rows([getattr(trial, of) for trial in trials], of, n, device) for of in ("held_out", "test"))
     lr = torch.tensor([one.lr for one in trials], device=device)
-    pays = worth_compiling(training, rows.shape[1])
+    batch = training.batch if worth_compiling(training, rows.shape[1]) else 0  # that is compiled for; 0: none is
     return Problem(
         x=features, candidates=sets, prior=log_prior(prior, sets, torch.get_default_dtype()), open=prior.slack > 0,
         labels=truth, rows=rows, held_out=held_out, test=test, shift=shift, scale=scale, lr=lr,
         weight_decay=tuple(one.weight_decay for one in trials), method=method, purify=_rule(trials, purify, device),
-        training=training, everyones=rows, augment=views and varied(views, training.batch * pays, device),
+        training=training, everyones=rows, augment=views and varied(views, batch, device),
         look=views and replace(views, kinds=((Plain(), 1),)),
-        fast=(seen_together(views, training.batch, method) if pays else 1) if views and device.type == "cuda" else 0,
+        fast=max(1, seen_together(views, batch, method)) if views and device.type == "cuda" else 0,
     )  # fmt: skip
 
 

@@ -1,11 +1,12 @@
 """How a kernel is launched; and how many are compiled at once before the first step."""
 
-import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
+
+from oneof.storage.cores import cores
 
 _rehearsing = ContextVar("are kernels compiled only, not run?", default=False)
 
@@ -24,7 +25,7 @@ def rehearsal() -> Iterator[None]:
 
     token = _rehearsing.set(True)
     try:
-        with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool, AsyncCompileMode(pool):
+        with ThreadPoolExecutor(min(8, cores())) as pool, AsyncCompileMode(pool):
             yield
     finally:
         _rehearsing.reset(token)
