@@ -144,7 +144,7 @@ def test_predict_names_categories_that_it_does_not_know(
     frame(5).assign(hue="purple").to_csv(folder / "purple.csv", index=False)
     code, _, said = command("predict", run.folder, folder / "purple.csv", "--out", folder / "p.csv", capsys=capsys)
     assert code == 0
-    assert "column 'hue' has values that training had not, which say nothing: 'purple'" in said
+    assert "column 'hue' has categories not seen in training; ignored: 'purple'" in said
     assert len(pd.read_csv(folder / "p.csv")) == 5
 
 
@@ -204,7 +204,7 @@ def test_the_estimator_opens_a_run(run: Run, caplog: pytest.LogCaptureFixture) -
     np.testing.assert_array_equal(classifier.predict(x), classifier.predict(new))
     classifier.predict(new.assign(hue="purple"))
     (said,) = caplog.messages
-    assert "column 'hue' has values that training had not, which say nothing: 'purple'" in said
+    assert "column 'hue' has categories not seen in training; ignored: 'purple'" in said
     assert classifier.score(new, new["truth"].to_numpy()) > 0.8
     assert classifier.transduction_.tolist() == run.purified["label"].to_pylist()
     assert classifier.candidates_.sum() == sum(map(len, run.purified["kept"].to_pylist()))

@@ -121,6 +121,7 @@ def show(run: Run, console: Terminal) -> None:
     """What was learned, in a few lines."""
     import pyarrow.compute as pc
 
+    from oneof.data.column_uses import summary_lines
     from oneof.metrics import in_words
     from oneof.runs.accuracy import Claim
     from oneof.runs.folder import SAMPLE_CSV
@@ -129,8 +130,10 @@ def show(run: Run, console: Terminal) -> None:
     asked = pc.sum(purified["ask"]).as_py() or 0
     table = Table(title=str(run.folder), show_header=False, title_justify="left")
     kept, given = (pc.mean(pc.list_value_length(purified[name])).as_py() for name in ("kept", "original"))
+    columns = summary_lines(facts.get("columns", {}))
     for name, value in (
         ("rows, features, classes", f"{facts['n']:,}, {facts['d']:,}, {len(facts['classes']):,}"),
+        ("columns", "\n".join(bounded(line) for line in columns)),
         ("labels per set", f"{given:.2f} given, {kept:.2f} kept"),
         ("learners", ", ".join(f"{name} {share:.0%}" for name, share in facts["learners"].items())),
         ("chosen by", in_words(facts["rule"])),
@@ -138,7 +141,8 @@ def show(run: Run, console: Terminal) -> None:
         ("rows to ask a person about", f"{asked:,} ({asked / facts['n']:.1%})"),
         ("seconds", f"{facts['seconds']:,}"),
     ):
-        table.add_row(name, Text(value))
+        if value:
+            table.add_row(name, Text(value))
     console.print(table)
     if facts["estimate"]["by"] != "gold labels":
         console.print(Text(f"To know the accuracy: fill in {run.folder / SAMPLE_CSV} and fit again with --gold-file."))

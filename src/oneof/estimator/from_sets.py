@@ -37,8 +37,9 @@ class ClassifierFromSets(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Parameters
         ----------
         X
-            Features [n, d]: numbers, or a frame or Arrow table, which is read as a file of the same columns is: gaps are filled,
-            dates become days, columns of a categorical type are categories; text is left out with a warning.
+            Features [n, d]: numbers, or a frame of pandas or polars or an Arrow table, which is read as a file of the same columns
+            is: gaps are filled, dates become days; columns of a categorical type, and of text with few values, are categories.
+            Identifiers, and free text where no embedder is installed, are left out with a warning.
         y
             Labels [n], a 0/1 mask [n, c], or a list of sets of labels; or counts of votes or probabilities [n, c] (an array, or a
             frame with a column per class): what is above 0 is a candidate, and the numbers are its prior.
@@ -64,7 +65,7 @@ class ClassifierFromSets(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         examples = Examples(x, candidates, encoding, known, groups, prior, blank=blank)
         self.learned_ = self._learn(examples)
         took = {"command": repr(self).split(), "seconds": round(time.monotonic() - begun, 1)}
-        self._came_from = examples.facts | took
+        self._came_from = examples.facts | took | {"columns": getattr(self, "columns_", {})}
         self.accuracy_ = self.learned_.claim
         self._show(self.learned_.model, self.learned_.purified, self.learned_.training)
         return self
@@ -143,6 +144,7 @@ class ClassifierFromSets(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.classes_ = np.asarray(run.model.classes)
         self.accuracy_ = Claim(**run.facts["estimate"])
         self.n_features_in_ = len(run.model.encoding.names)
+        self.columns_ = run.facts.get("columns", {})
         self._precision = np.float32
         self._show(run.model, run.purified, run.training)
         return self

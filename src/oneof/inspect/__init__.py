@@ -4,13 +4,14 @@ Nothing here sees a true label. So a set that misses its true label cannot be fo
 """
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from oneof.candidates.mask import Candidates
+from oneof.data.column_uses import ColumnUse
 from oneof.data.encode import learn_encoding
 from oneof.data.table import Table
 from oneof.inspect.advice import Finding, advise, gravest_first
@@ -29,6 +30,7 @@ class Inspection:
     faults: Faults | None  # none without features
     dependence: Dependence
     findings: tuple[Finding, ...]  # the gravest first
+    columns: dict[str, ColumnUse] = field(default_factory=dict)  # what each column of the table became
 
     def to_dict(self) -> dict[str, Any]:
         """The same as nested dictionaries that `json` can write."""
@@ -85,4 +87,4 @@ def inspect_table(
         x = encoding.transform(table.columns) if names else None
     found = inspect_sets(x, table.candidates, features=names if x is not None else None, seed=seed)
     said = [Finding("warn", "reading", line) for line in remarks]
-    return replace(found, findings=gravest_first([*found.findings, *said]))
+    return replace(found, findings=gravest_first([*found.findings, *said]), columns=table.uses)

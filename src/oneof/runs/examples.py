@@ -1,6 +1,6 @@
 """From a person's table, or a table and votes on its rows, to what is learned from; and what to say of it beforehand."""
 
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +47,15 @@ def examples_of(
     told = [f"columns beside the pictures are not learned from: {', '.join(beside)}. To use both, say --image-model NAME."] * bool(beside)  # fmt: skip
     told += [read.fault] if read.fault else []
     return Examples(read.levels, mixed.candidates, encoding, mixed.gold, mixed.groups, blank=~read.readable), told
+
+
+def column_facts(mixed: Table, examples: Examples) -> dict[str, dict[str, str]]:
+    """Return what each column became and why, for run.json."""
+    uses = {name: asdict(use) for name, use in mixed.uses.items()}
+    if examples.encoding.pixels:
+        for name in (*mixed.columns.names, *mixed.roles.categories):
+            uses[name] = {"use": "left out", "reason": "a network on pictures learns from them alone"}
+    return uses
 
 
 def look_at(examples: Examples, mixed: Table, seed: int) -> list[str]:

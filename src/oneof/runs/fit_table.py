@@ -18,7 +18,7 @@ from oneof.data.roles import Roles
 from oneof.data.table import read_table
 from oneof.methods import METHODS
 from oneof.purify import PURIFY
-from oneof.runs.examples import examples_of, look_at, read_voted, weigh_votes
+from oneof.runs.examples import column_facts, examples_of, look_at, read_voted, weigh_votes
 from oneof.runs.folder import FACTS, Run, fingerprint, read_sample, write_json
 from oneof.runs.learn import SPACE, Examples, learn, write_learned
 from oneof.runs.pictures import BY_SIZE, OnPictures
@@ -168,7 +168,7 @@ def _make_ready(
         facts |= {"taught": sorted(again.said)} if again.said else {}
     if isinstance(examples.x, np.memmap):  # every process opens the file itself
         examples = replace(examples, x=examples.x[:1])
-    return examples, space, facts | {"warnings": warnings}
+    return examples, space, facts | {"warnings": warnings, "columns": column_facts(mixed, examples)}
 
 
 def _settled(file: Path, task: Task, how: How) -> Task:

@@ -104,7 +104,9 @@ def _refused(path: Path, must: str) -> ValueError:
 def _contradiction(facts: dict[str, Any]) -> str | None:
     """What the parts of model.json say that cannot be true together."""
     encoding, calibration, members = facts["encoding"], facts["calibration"], facts["members"]
+    rare = encoding.get("rare", {})  # runs of the first versions have none
     misfit = first_misfit(members, [_ON_PICTURES if encoding["pixels"] else _MLPS], "members")
+    misfit = misfit or first_misfit(rare, {str: [str]}, "encoding.rare")
     if misfit:
         return misfit
     pixels = [[one["channels"], one["side"], one["side"]] for one in encoding["pixels"]]
@@ -114,7 +116,13 @@ def _contradiction(facts: dict[str, Any]) -> str | None:
         or all([part["pixels"]] == pixels and pixels[0][1] <= LARGEST for part in members),
         f"encoding.fills must be {len(numbers)} numbers, not {len(fills)}": len(fills) == len(numbers),
         "encoding.gaps must be among encoding.numbers": set(encoding["gaps"]) <= set(numbers),
-        "encoding.categories must have a value for every column": all(encoding["categories"].values()),
+        "encoding.categories must have a value for every column": all(
+            values or rare.get(column) for column, values in encoding["categories"].items()
+        ),
+        "encoding.rare must have other values of columns of encoding.categories": all(
+            values and column in encoding["categories"] and not set(values) & set(encoding["categories"][column])
+            for column, values in rare.items()
+        ),
         "encoding.texts must have terms, each once": all(one and len(set(one)) == len(one) for one in terms),
         "calibration.accuracy must be pairs": all(len(pair) == 2 for pair in calibration["accuracy"]),
         "calibration.scores must not be empty": calibration["scores"] or not calibration["rows"],
