@@ -32,17 +32,37 @@ function inTurn(work) {
   return sending;
 }
 
+/* Answers that no server has confirmed. They are kept in memory, too: some windows have no storage, and storage may be full. */
+const unconfirmed = new Map();
+
+function keepUnsent(entry) {
+  unconfirmed.set(entry.answer.id, entry);
+  store("oneof-unsent", [...stored("oneof-unsent", []), entry]);
+}
+
+function dropUnsent(id) {
+  unconfirmed.delete(id);
+  store("oneof-unsent", stored("oneof-unsent", []).filter((entry) => entry.answer.id !== id));
+}
+
+/* The port may have belonged to another run before: answers about its rows wait for a server of that run. */
+function unsentOfThisRun() {
+  const entries = new Map(stored("oneof-unsent", []).map((entry) => [entry.answer.id, entry]));
+  for (const [id, entry] of unconfirmed) entries.set(id, entry);
+  return [...entries.values()].filter((entry) => state.lineage.includes(entry.answer.run));
+}
+
 async function flush() {
-  for (let unsent = stored("oneof-unsent", []); unsent.length; unsent = stored("oneof-unsent", [])) {
-    const first = unsent[0];
+  if (state === null) await call("/api/state");
+  for (const entry of unsentOfThisRun()) {
     try {
-      const found = await call("/api/decide", { answer: first.answer, who: first.who });
-      if (found.note) say(found.note);
+      const reply = await call("/api/decide", { answer: entry.answer, who: entry.who });
+      if (reply.note) say(reply.note);
     } catch (error) {
       if (!error.wrong) throw error; // it is kept until a server takes it
       fail(error);
     }
-    store("oneof-unsent", stored("oneof-unsent", []).filter((one) => one.answer.id !== first.answer.id));
+    dropUnsent(entry.answer.id);
   }
 }
 
@@ -140,7 +160,7 @@ function decide(kind, labels) {
   if (!card) return;
   const seconds = Math.round((performance.now() - begun) / 100) / 10;
   const answer = { id: crypto.randomUUID(), row: card.row, kind, labels, run: card.run, drawn: card.drawn, seconds };
-  store("oneof-unsent", [...stored("oneof-unsent", []), { who: who(), answer }]);
+  keepUnsent({ who: who(), answer });
   if (randomLeft > 0) randomLeft -= 1;
   show();
   inTurn(async () => { await flush(); await fill(); });
