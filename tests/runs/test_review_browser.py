@@ -219,6 +219,111 @@ def test_answers_about_another_run_on_the_same_port_wait_for_it(browser: Any, tm
     server.kill()
 
 
+def test_five_fast_keys_decide_only_rows_that_are_shown(page: Any, server: ReviewServer) -> None:
+    released = threading.Event()
+    next_cards = server.ways["GET /api/next"]
+
+    def next_cards_late(query: dict[str, Any]) -> Any:
+        released.wait(20)
+        return next_cards(query)
+
+    server.ways["GET /api/next"] = next_cards_late
+    decided = []
+    for _ in range(5):
+        if page.locator("#card").is_visible():
+            decided.append((shown(page), labels(page)[0]))
+        page.keyboard.press("1")
+    assert len(decided) == 3
+    assert page.locator("#loading").is_visible()
+    assert page.locator("#empty").is_hidden()
+    released.set()
+    page.wait_for_selector("#card:not([hidden])")
+    until(lambda: len(Log(server.review.run.folder).standing) == 3)
+    standing = Log(server.review.run.folder).standing
+    assert [(decision.row, decision.labels[0]) for decision in standing] == decided
+    assert shown(page) not in [row for row, _ in decided]
+    press(page, server, "1")
+
+
+def test_a_key_that_was_pressed_before_the_card_appeared_does_nothing(page: Any, server: ReviewServer) -> None:
+    row = shown(page)
+    page.evaluate(
+        """() => {
+            const early = new KeyboardEvent("keydown", { key: "1", bubbles: true });
+            Object.defineProperty(early, "timeStamp", { value: 1 });
+            document.body.dispatchEvent(early);
+        }"""
+    )
+    assert shown(page) == row
+    assert Log(server.review.run.folder).standing == []
+
+
+def test_a_double_click_decides_one_row(page: Any, server: ReviewServer) -> None:
+    row = shown(page)
+    page.locator("#skip").dblclick()
+    until(lambda: len(Log(server.review.run.folder).standing) == 1 and shown(page) != row)
+    press(page, server, "1")
+    assert len(Log(server.review.run.folder).standing) == 2
+
+
+def test_a_server_that_is_away_is_not_the_end_and_the_page_goes_on_by_itself(
+    browser: Any, server: ReviewServer
+) -> None:
+    page = browser.new_context().new_page()
+    page.goto(server.address)
+    page.wait_for_selector("#card:not([hidden])")
+    page.route("**/api/*", lambda route: route.abort())
+    rows = []
+    for _ in range(3):
+        rows.append(shown(page))
+        page.keyboard.press("1")
+    page.wait_for_selector("#offline:not([hidden])")
+    assert "3 answers" in page.locator("#offline").inner_text()
+    assert page.locator("#empty").is_hidden()
+    page.keyboard.press("1")
+    page.keyboard.press("x")
+    page.unroute("**/api/*")
+    page.wait_for_selector("#card:not([hidden])")
+    assert [decision.row for decision in Log(server.review.run.folder).standing] == rows
+    assert page.locator("#error").is_hidden()
+    assert page.locator("#typed").is_hidden()
+    page.context.close()
+
+
+def test_a_page_of_a_server_that_has_ended_says_which_address_to_open(browser: Any, tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "RUN", n=200, gold=0, groups=0)
+    first = Served(folder)
+    page = browser.new_context().new_page()
+    page.goto(first.address)
+    page.wait_for_selector("#card:not([hidden])")
+    first.kill()
+    second = Served(folder, first.server_port)
+    page.keyboard.press("1")
+    until(lambda: "Open the address" in page.locator("#error").inner_text())
+    page.goto(second.address)
+    until(lambda: len(Log(folder).standing) == 1)
+    page.context.close()
+    second.kill()
+
+
+def test_every_row_answered_is_the_end(browser: Any, tmp_path: Path) -> None:
+    server = Served(write_run(tmp_path / "RUN", n=4, gold=0, groups=0))
+    page = browser.new_context().new_page()
+    page.goto(server.address)
+    page.wait_for_selector("#card:not([hidden])")
+    for answered in range(1, 5):
+        page.keyboard.press("1")
+        until(lambda answered=answered: len(Log(server.review.run.folder).standing) == answered)
+    page.wait_for_selector("#empty:not([hidden])")
+    assert page.locator("#loading").is_hidden()
+    page.keyboard.press("1")
+    page.keyboard.press("z")
+    page.wait_for_selector("#card:not([hidden])")
+    assert len(Log(server.review.run.folder).standing) == 3
+    page.context.close()
+    server.kill()
+
+
 def test_it_fits_a_phone_and_follows_the_scheme(page: Any) -> None:
     colours = set()
     for scheme in ("light", "dark"):
