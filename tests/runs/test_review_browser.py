@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import re
+import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +25,32 @@ __all__ = ["browser"]
 pytestmark = pytest.mark.browser
 
 
+class Served(ReviewServer):
+    """A server in a thread, which ends as a killed process does: with all its connections."""
+
+    def __init__(self, folder: Path, port: int = 0) -> None:
+        self.connections: list[socket.socket] = []
+        super().__init__(Review(folder), "ann", port)
+        threading.Thread(target=self.serve_forever, args=(0.02,), daemon=True).start()
+
+    def get_request(self) -> tuple[socket.socket, Any]:
+        connection, address = super().get_request()
+        self.connections.append(connection)
+        return connection, address
+
+    def kill(self) -> None:
+        self.shutdown()
+        self.server_close()
+        for connection in self.connections:
+            with suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
+
+
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[ReviewServer]:
-    made = ReviewServer(Review(write_run(tmp_path / "RUN", n=200, gold=0, groups=0)), "ann")
-    threading.Thread(target=made.serve_forever, args=(0.02,), daemon=True).start()
+    made = Served(write_run(tmp_path / "RUN", n=200, gold=0, groups=0))
     yield made
-    made.shutdown()
-    made.server_close()
+    made.kill()
 
 
 @pytest.fixture
@@ -108,27 +132,196 @@ def test_labels_are_shown_and_not_run(page: Any, server: ReviewServer) -> None:
 
 def test_answers_wait_for_a_server_that_is_away(browser: Any, tmp_path: Path) -> None:
     folder = write_run(tmp_path / "RUN", n=200, gold=0, groups=0)
-    first = ReviewServer(Review(folder), "ann")
-    threading.Thread(target=first.serve_forever, args=(0.02,), daemon=True).start()
+    first = Served(folder)
     page = browser.new_context().new_page()
     page.goto(first.address)
     page.wait_for_selector("#card:not([hidden])")
-    first.shutdown()
-    first.server_close()
-    page.route("**/*", lambda route: route.abort())  # connections that are kept open would still be answered
+    first.kill()
     for _ in range(2):
         page.keyboard.press("Enter")
     until(lambda: "does not answer" in page.locator("#error").inner_text())
     assert Log(folder).standing == []
-    page.unroute("**/*")
-    second = ReviewServer(Review(folder), "ann", first.server_port)
-    first.token = second.token  # a connection that was kept open is still answered by the first, which was not killed
-    threading.Thread(target=second.serve_forever, args=(0.02,), daemon=True).start()
+    second = Served(folder, first.server_port)
     page.goto(second.address)
     until(lambda: len(Log(folder).standing) == 2)
     page.context.close()
-    second.shutdown()
-    second.server_close()
+    second.kill()
+
+
+class Command:
+    """`oneof review` in a process of its own, to be killed."""
+
+    def __init__(self, run: Path, *options: str) -> None:
+        command = [sys.executable, "-m", "oneof", "review", str(run), "--who", "ann", *options]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        assert self.process.stdout is not None
+        found = re.search(r"open (http://\S+)", self.process.stdout.readline())
+        assert found
+        self.address = found[1]
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.communicate()
+
+
+def test_answers_survive_a_killed_server_and_its_restart(
+    browser: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    folder = write_run(tmp_path / "RUN", n=200, gold=0, groups=0)
+    first = Command(folder)
+    page = browser.new_context().new_page()
+    page.goto(first.address)
+    page.wait_for_selector("#card:not([hidden])")
+    first.kill()
+    rows = []
+    for _ in range(3):
+        rows.append(shown(page))
+        page.keyboard.press("1")
+    page.close()  # the answers are in no page's memory any more
+    second = Command(folder)
+    assert Log(folder).standing == []
+    context = browser.contexts[-1]
+    page = context.new_page()
+    page.goto(second.address)
+    until(lambda: len(Log(folder).standing) == 3)
+    assert [decision.row for decision in Log(folder).standing] == rows
+    context.close()
+    second.kill()
+
+
+def test_answers_about_another_run_on_the_same_port_wait_for_it(browser: Any, tmp_path: Path) -> None:
+    context = browser.new_context()
+    folders = [write_run(tmp_path / f"RUN{seed}", n=50 + seed, gold=0, groups=0, seed=seed) for seed in range(2)]
+
+    def open_page(server: Served) -> Any:
+        page = context.new_page()
+        page.goto(server.address)
+        page.wait_for_selector("#card:not([hidden])")
+        return page
+
+    server = Served(folders[0])
+    port = server.server_port
+    page = open_page(server)
+    server.kill()
+    page.keyboard.press("1")
+    page.close()
+    server = Served(folders[1], port)
+    page = open_page(server)
+    press(page, server, "1")
+    assert len(Log(folders[1]).standing) == 1
+    page.close()
+    server.kill()
+    server = Served(folders[0], port)
+    open_page(server)
+    until(lambda: len(Log(folders[0]).standing) == 1)
+    context.close()
+    server.kill()
+
+
+def test_five_fast_keys_decide_only_rows_that_are_shown(page: Any, server: ReviewServer) -> None:
+    released = threading.Event()
+    next_cards = server.ways["GET /api/next"]
+
+    def next_cards_late(query: dict[str, Any]) -> Any:
+        released.wait(20)
+        return next_cards(query)
+
+    server.ways["GET /api/next"] = next_cards_late
+    decided = []
+    for _ in range(5):
+        if page.locator("#card").is_visible():
+            decided.append((shown(page), labels(page)[0]))
+        page.keyboard.press("1")
+    assert len(decided) == 3
+    assert page.locator("#loading").is_visible()
+    assert page.locator("#empty").is_hidden()
+    released.set()
+    page.wait_for_selector("#card:not([hidden])")
+    until(lambda: len(Log(server.review.run.folder).standing) == 3)
+    standing = Log(server.review.run.folder).standing
+    assert [(decision.row, decision.labels[0]) for decision in standing] == decided
+    assert shown(page) not in [row for row, _ in decided]
+    press(page, server, "1")
+
+
+def test_a_key_that_was_pressed_before_the_card_appeared_does_nothing(page: Any, server: ReviewServer) -> None:
+    row = shown(page)
+    page.evaluate(
+        """() => {
+            const early = new KeyboardEvent("keydown", { key: "1", bubbles: true });
+            Object.defineProperty(early, "timeStamp", { value: 1 });
+            document.body.dispatchEvent(early);
+        }"""
+    )
+    assert shown(page) == row
+    assert Log(server.review.run.folder).standing == []
+
+
+def test_a_double_click_decides_one_row(page: Any, server: ReviewServer) -> None:
+    row = shown(page)
+    page.locator("#skip").dblclick()
+    until(lambda: len(Log(server.review.run.folder).standing) == 1 and shown(page) != row)
+    press(page, server, "1")
+    assert len(Log(server.review.run.folder).standing) == 2
+
+
+def test_a_server_that_is_away_is_not_the_end_and_the_page_goes_on_by_itself(
+    browser: Any, server: ReviewServer
+) -> None:
+    page = browser.new_context().new_page()
+    page.goto(server.address)
+    page.wait_for_selector("#card:not([hidden])")
+    page.route("**/api/*", lambda route: route.abort())
+    rows = []
+    for _ in range(3):
+        rows.append(shown(page))
+        page.keyboard.press("1")
+    page.wait_for_selector("#offline:not([hidden])")
+    assert "3 answers" in page.locator("#offline").inner_text()
+    assert page.locator("#empty").is_hidden()
+    page.keyboard.press("1")
+    page.keyboard.press("x")
+    page.unroute("**/api/*")
+    page.wait_for_selector("#card:not([hidden])")
+    assert [decision.row for decision in Log(server.review.run.folder).standing] == rows
+    assert page.locator("#error").is_hidden()
+    assert page.locator("#typed").is_hidden()
+    page.context.close()
+
+
+def test_a_page_of_a_server_that_has_ended_says_which_address_to_open(browser: Any, tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "RUN", n=200, gold=0, groups=0)
+    first = Served(folder)
+    page = browser.new_context().new_page()
+    page.goto(first.address)
+    page.wait_for_selector("#card:not([hidden])")
+    first.kill()
+    second = Served(folder, first.server_port)
+    page.keyboard.press("1")
+    until(lambda: "Open the address" in page.locator("#error").inner_text())
+    page.goto(second.address)
+    until(lambda: len(Log(folder).standing) == 1)
+    page.context.close()
+    second.kill()
+
+
+def test_every_row_answered_is_the_end(browser: Any, tmp_path: Path) -> None:
+    server = Served(write_run(tmp_path / "RUN", n=4, gold=0, groups=0))
+    page = browser.new_context().new_page()
+    page.goto(server.address)
+    page.wait_for_selector("#card:not([hidden])")
+    for answered in range(1, 5):
+        page.keyboard.press("1")
+        until(lambda answered=answered: len(Log(server.review.run.folder).standing) == answered)
+    page.wait_for_selector("#empty:not([hidden])")
+    assert page.locator("#loading").is_hidden()
+    page.keyboard.press("1")
+    page.keyboard.press("z")
+    page.wait_for_selector("#card:not([hidden])")
+    assert len(Log(server.review.run.folder).standing) == 3
+    page.context.close()
+    server.kill()
 
 
 def test_it_fits_a_phone_and_follows_the_scheme(page: Any) -> None:

@@ -1,58 +1,148 @@
 "use strict";
 const $ = (id) => document.getElementById(id);
+const AHEAD = 3; // cards that are loaded beside the one that is shown, so that the next one is there at once
+const RETRY_MS = 2000;
 const token = new URLSearchParams(location.search).get("token");
 const tab = crypto.randomUUID();
-const AHEAD = 3;
-let cards = [], state = null, begun = 0, unsure = null, randomLeft = 0, sending = Promise.resolve(), run = null;
 
-const stored = (name, fallback) => { try { return JSON.parse(localStorage.getItem(name)) ?? fallback; } catch { return fallback; } };
-const store = (name, value) => { try { localStorage.setItem(name, JSON.stringify(value)); } catch { /* private windows have none */ } };
+let cards = []; // the rows that the server gave to this tab; the first is shown
+let shown = null; // the card on the screen, which alone can be decided
+let shownAt = Infinity; // when it appeared
+let exhausted = false; // the server has no more rows for this tab
+let connection = "up"; // or "down": no answer; or "refused": a server that does not know this page's token
+let problem = ""; // an answer that the server did not accept, until the next one
+let unsure = null; // the candidates that are struck out, once the person is unsure
+let randomLeft = 0;
+let state = null; // what the server said last about the run
+let retryTimer = null;
+let sending = Promise.resolve();
+
+/* ------------------------------------------------------------------------------------------------------- requests */
+
+function stored(name, fallback) {
+  try {
+    return JSON.parse(localStorage.getItem(name)) ?? fallback;
+  } catch {
+    return fallback;
+  }
+}
+
+function store(name, value) {
+  try {
+    localStorage.setItem(name, JSON.stringify(value));
+  } catch { /* private windows have no storage */ }
+}
+
 $("who").value = new URLSearchParams(location.search).get("who") || stored("oneof-who", "");
 const who = () => $("who").value.trim();
 
 async function call(path, body) {
-  const query = new URLSearchParams(body === undefined ? { who: who(), tab } : {});
-  const asked = body === undefined ? { headers: { "X-Token": token } } : { method: "POST", headers: { "X-Token": token, "Content-Type": "application/json" }, body: JSON.stringify({ who: who(), tab, ...body }) };
-  const reply = await fetch(path + (path.includes("?") ? "&" : "?") + query, asked);
-  const found = await reply.json();
-  if (!reply.ok) throw Object.assign(new Error(found.error), { refused: true, wrong: reply.status === 400 });
-  if (found.state) showState(found.state);
-  return found;
-}
-
-function say(text) { $("status").textContent = text; }
-function fail(error) {
-  $("error").hidden = false;
-  $("error").textContent = error.refused ? error.message : "The server does not answer. Start oneof review again and open its address; what you decided is kept here until then.";
+  const options = { headers: { "X-Token": token } };
+  let url = path;
+  if (body === undefined) {
+    url += (path.includes("?") ? "&" : "?") + new URLSearchParams({ who: who(), tab });
+  } else {
+    options.method = "POST";
+    options.headers["Content-Type"] = "application/json";
+    options.body = JSON.stringify({ who: who(), tab, ...body });
+  }
+  const reply = await fetch(url, options);
+  const content = await reply.json();
+  if (!reply.ok) throw Object.assign(new Error(content.error), { status: reply.status });
+  if (content.state) showState(content.state);
+  return content;
 }
 
 /* One request after the other: an undo must not overtake the answer before it. */
 function inTurn(work) {
-  sending = sending.then(work).then(() => { $("error").hidden = true; }, fail);
+  sending = sending.then(work).then(succeed, fail).then(render);
   return sending;
 }
 
+function succeed() {
+  connection = "up";
+}
+
+function fail(error) {
+  if (error.status === undefined) {
+    connection = "down";
+    retryTimer ??= setTimeout(retry, RETRY_MS);
+  } else if (error.status === 403) {
+    connection = "refused";
+  } else {
+    problem = error.message;
+  }
+}
+
+function retry() {
+  clearTimeout(retryTimer);
+  retryTimer = null;
+  inTurn(catchUp);
+}
+
+async function catchUp() {
+  await flush();
+  await fill();
+}
+
+/* Answers that no server has confirmed. They are kept in memory, too: some windows have no storage, and storage may be full. */
+const unconfirmed = new Map();
+const answeredCards = new Map();
+
+function keepUnsent(entry, card) {
+  unconfirmed.set(entry.answer.id, entry);
+  answeredCards.set(entry.answer.id, card);
+  store("oneof-unsent", [...stored("oneof-unsent", []), entry]);
+}
+
+function dropUnsent(id) {
+  unconfirmed.delete(id);
+  answeredCards.delete(id);
+  store("oneof-unsent", stored("oneof-unsent", []).filter((entry) => entry.answer.id !== id));
+}
+
+/* The port may have belonged to another run before: answers about its rows wait for a server of that run. */
+function unsentOfThisRun() {
+  const entries = new Map(stored("oneof-unsent", []).map((entry) => [entry.answer.id, entry]));
+  for (const [id, entry] of unconfirmed) entries.set(id, entry);
+  return [...entries.values()].filter((entry) => state === null || state.lineage.includes(entry.answer.run));
+}
+
 async function flush() {
-  for (let unsent = stored("oneof-unsent", []); unsent.length; unsent = stored("oneof-unsent", [])) {
-    const first = unsent[0];
+  if (state === null) await call("/api/state");
+  for (const entry of unsentOfThisRun()) {
     try {
-      const found = await call("/api/decide", { answer: first.answer, who: first.who });
-      if (found.note) say(found.note);
+      const reply = await call("/api/decide", { answer: entry.answer, who: entry.who });
+      if (reply.note) say(reply.note);
     } catch (error) {
-      if (!error.wrong) throw error; // it is kept until a server takes it
-      fail(error);
+      if (error.status !== 400) throw error; // it is kept until a server takes it
+      problem = error.message;
+      const card = answeredCards.get(entry.answer.id);
+      if (card) cards.splice(shown ? 1 : 0, 0, card); // to be answered again
     }
-    store("oneof-unsent", stored("oneof-unsent", []).filter((one) => one.answer.id !== first.answer.id));
+    dropUnsent(entry.answer.id);
   }
 }
 
 async function fill() {
   if (cards.length >= AHEAD) return;
   const random = randomLeft > cards.length ? 1 : 0;
-  const found = await call(`/api/next?count=${AHEAD - cards.length}&random=${random}`);
-  cards.push(...found.cards.filter((one) => !cards.some((old) => old.row === one.row)));
-  if (begun === 0 || $("card").hidden) show();
+  const reply = await call(`/api/next?count=${AHEAD - cards.length}&random=${random}`);
+  cards.push(...reply.cards.filter((card) => !cards.some((other) => other.row === card.row)));
+  exhausted = cards.length === 0;
 }
+
+/* Forget the cards, and load those that come now. */
+function reload() {
+  cards = [];
+  exhausted = false;
+  render();
+  return inTurn(catchUp);
+}
+
+/* ------------------------------------------------------------------------------------------------------- the card */
+
+function say(text) { $("status").textContent = text; }
 
 function element(name, text, className) {
   const made = document.createElement(name);
@@ -61,15 +151,40 @@ function element(name, text, className) {
   return made;
 }
 
-function show() {
-  const card = cards[0];
+/* Show the first card, or why there is none: it is loading, the server is away, or every row is answered. */
+function render() {
+  const card = cards[0] ?? null;
+  const waiting = card === null && !exhausted;
+  $("card").hidden = card === null;
+  $("loading").hidden = !(waiting && connection === "up");
+  $("offline").hidden = !(waiting && connection !== "up");
+  $("empty").hidden = !(card === null && exhausted);
+  showProblem();
+  if (card === shown) return;
+  shown = card;
+  shownAt = Infinity;
   unsure = null;
-  $("card").hidden = !card;
-  $("empty").hidden = Boolean(card);
   $("typed").hidden = true;
   $("label").value = "";
-  if (!card) return;
-  begun = performance.now();
+  if (card === null) return say("");
+  showCard(card);
+  shownAt = performance.now();
+}
+
+function showProblem() {
+  const messages = {
+    up: problem,
+    down: "The server does not answer. Start oneof review again and open its address; what you decided is kept here until then.",
+    refused: "This page belongs to a server that has ended. Open the address that oneof review printed last.",
+  };
+  $("error").textContent = messages[connection];
+  $("error").hidden = messages[connection] === "";
+  const kept = unsentOfThisRun().length;
+  const answers = kept === 1 ? "One answer is" : `${kept.toLocaleString()} answers are`;
+  $("offline-text").textContent = kept ? `${answers} kept in this browser.` : "Everything that you decided is saved.";
+}
+
+function showCard(card) {
   $("title").textContent = `Row ${card.row}`;
   showItem(card);
   $("candidates").replaceChildren(...card.candidates.map((one, k) => candidate(one, k)));
@@ -106,18 +221,27 @@ function candidate(one, k) {
   const votes = one.votes ? `${Math.round(100 * one.votes) / 100} votes. ` : "";
   if (votes || one.fell) button.append(element("span", votes + (one.fell || ""), "why"));
   if (k < 9) button.setAttribute("aria-keyshortcuts", String(k + 1));
-  button.addEventListener("click", () => choose(k));
+  button.addEventListener("click", (event) => onCard(event, () => choose(k)));
   item.append(button);
   return item;
 }
 
+/* Do something about the card if it was on the screen when the key or button was pressed; the second click of a double one was for the card before. */
+function onCard(event, act) {
+  if (shown !== null && event.timeStamp >= shownAt && !(event.detail > 1)) act();
+}
+
 function choose(k) {
-  const card = cards[0];
-  if (!card || k >= card.candidates.length) return;
-  if (unsure) {
-    if (unsure.has(k)) unsure.delete(k); else unsure.add(k);
-    showUnsure();
-  } else decide("label", [card.candidates[k].label]);
+  if (k >= shown.candidates.length) return;
+  if (unsure === null) return decide("label", [shown.candidates[k].label]);
+  if (unsure.has(k)) unsure.delete(k);
+  else unsure.add(k);
+  showUnsure();
+}
+
+function toggleUnsure() {
+  unsure = unsure ? null : new Set();
+  showUnsure();
 }
 
 function showUnsure() {
@@ -128,32 +252,31 @@ function showUnsure() {
 }
 
 function accept() {
-  const card = cards[0];
-  if (!card) return;
-  if (!unsure) return decide("label", [card.suggested]);
-  const left = card.candidates.map((one) => one.label).filter((_, k) => !unsure.has(k));
-  if (left.length) decide("set", left); else say("Nothing is left: press X for none of these.");
+  if (unsure === null) return decide("label", [shown.suggested]);
+  const left = shown.candidates.map((one) => one.label).filter((_, k) => !unsure.has(k));
+  if (left.length) decide("set", left);
+  else say("Nothing is left: press X for none of these.");
 }
 
 function decide(kind, labels) {
   const card = cards.shift();
-  if (!card) return;
-  const seconds = Math.round((performance.now() - begun) / 100) / 10;
+  const seconds = Math.round((performance.now() - shownAt) / 100) / 10;
   const answer = { id: crypto.randomUUID(), row: card.row, kind, labels, run: card.run, drawn: card.drawn, seconds };
-  store("oneof-unsent", [...stored("oneof-unsent", []), { who: who(), answer }]);
+  keepUnsent({ who: who(), answer }, card);
   if (randomLeft > 0) randomLeft -= 1;
-  show();
-  inTurn(async () => { await flush(); await fill(); });
+  problem = "";
+  render();
+  inTurn(catchUp);
 }
 
 function undo() {
   inTurn(async () => {
     await flush();
-    const found = await call("/api/undo", {});
-    if (!found.card) return say("There is nothing to undo.");
-    cards = [found.card, ...cards.filter((one) => one.row !== found.card.row)];
-    show();
-    say(`Undone: row ${found.card.row} is asked again.`);
+    const { card } = await call("/api/undo", {});
+    if (!card) return say("There is nothing to undo.");
+    cards = [card, ...cards.filter((other) => other.row !== card.row)];
+    render();
+    say(`Undone: row ${card.row} is asked again.`);
   });
 }
 
@@ -174,13 +297,12 @@ function cancel() {
 /* ------------------------------------------------------------------------------------------------------- the side */
 
 function showState(now) {
-  if (run !== null && run !== now.run) {
-    cards = [];
-    say("The model has learned again: here is its new order.");
-    inTurn(fill);
+  if (state !== null && state.run !== now.run) { // the card on the screen may be answered still; the others come in the new order
+    cards = shown ? [shown] : [];
+    exhausted = false;
+    inTurn(fill).then(() => say("The model has learned again: the next rows come in its new order."));
   }
   state = now;
-  run = now.run;
   $("folder").textContent = now.folder;
   $("who").placeholder = now.who;
   $("progress").textContent = `${now.decided.toLocaleString()} of ${now.rows.toLocaleString()} rows answered, ${now.mine.toLocaleString()} by you; ${now.to_ask.toLocaleString()} to ask.`;
@@ -192,7 +314,7 @@ function showState(now) {
   $("learn").disabled = now.learning.state === "running" || now.decided === 0;
   $("learning").textContent = now.learning.text;
   drawCurve(now.curve);
-  if (now.learning.state === "running") setTimeout(() => call("/api/state").catch(fail), 1500);
+  if (now.learning.state === "running") setTimeout(() => inTurn(() => call("/api/state")), 1500);
 }
 
 function drawCurve(points) {
@@ -218,39 +340,45 @@ function drawCurve(points) {
 
 /* ------------------------------------------------------------------------------------------------------- the keys */
 
-$("accept").addEventListener("click", accept);
-$("unsure").addEventListener("click", () => { unsure = unsure ? null : new Set(); showUnsure(); });
-$("none").addEventListener("click", none);
-$("skip").addEventListener("click", () => decide("skip", []));
+$("accept").addEventListener("click", (event) => onCard(event, accept));
+$("unsure").addEventListener("click", (event) => onCard(event, toggleUnsure));
+$("none").addEventListener("click", (event) => onCard(event, none));
+$("skip").addEventListener("click", (event) => onCard(event, () => decide("skip", [])));
 $("undo").addEventListener("click", undo);
 $("undo-last").addEventListener("click", undo);
 $("help-button").addEventListener("click", () => $("help").showModal());
 $("typed").addEventListener("submit", (event) => {
   event.preventDefault();
   const label = $("label").value.trim();
-  decide("none", label ? [label] : []);
+  onCard(event, () => decide("none", label ? [label] : []));
   $("title").focus();
 });
 $("random").addEventListener("click", () => {
   randomLeft = 50;
-  cards = [];
-  inTurn(fill).then(show);
+  reload();
   $("title").focus();
 });
 $("learn").addEventListener("click", () => inTurn(() => call("/api/learn", {})));
 $("person").addEventListener("submit", (event) => { event.preventDefault(); $("title").focus(); });
-$("who").addEventListener("change", () => { store("oneof-who", who()); cards = []; inTurn(fill).then(show); });
+$("who").addEventListener("change", () => { store("oneof-who", who()); reload(); });
+window.addEventListener("online", retry);
 
-const KEYS = { u: () => $("unsure").click(), x: none, s: () => decide("skip", []), z: undo, "?": () => $("help").showModal(), escape: cancel };
+const CARD_KEYS = { u: toggleUnsure, x: none, s: () => decide("skip", []), enter: accept, escape: cancel };
+const PAGE_KEYS = { z: undo, "?": () => $("help").showModal() };
 document.addEventListener("keydown", (event) => {
   if ($("help").open || event.ctrlKey || event.metaKey || event.altKey || event.repeat) return;
-  if (event.target.matches("input")) { if (event.key === "Escape") cancel(); return; }
+  if (event.target.matches("input")) {
+    if (event.key === "Escape" && shown) cancel();
+    return;
+  }
   const key = event.key.toLowerCase();
-  if (/^[1-9]$/.test(key)) choose(Number(key) - 1);
-  else if (key === "enter" && !event.target.matches("button, summary")) accept();
-  else if (KEYS[key]) KEYS[key]();
+  if (key === "enter" && event.target.matches("button, summary")) return;
+  if (/^[1-9]$/.test(key)) onCard(event, () => choose(Number(key) - 1));
+  else if (CARD_KEYS[key]) onCard(event, CARD_KEYS[key]);
+  else if (PAGE_KEYS[key]) PAGE_KEYS[key]();
   else return;
   event.preventDefault();
 });
 
-inTurn(async () => { await flush(); await fill(); show(); });
+render();
+inTurn(catchUp);

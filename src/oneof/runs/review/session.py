@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import count, islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,10 +18,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oneof.runs.accuracy import drawn_rows, share_limits
-from oneof.runs.folder import FACTS, Run, fingerprint
+from oneof.runs.folder import Run
 from oneof.runs.review.cards import Items, card
 from oneof.runs.review.decisions import DRAWN, KINDS, Decision, Log, gold_verdicts, verdicts
 from oneof.runs.review.order import asking_order
+from oneof.runs.review.ports import run_id
 from oneof.storage.schema import NUMBER, first_misfit
 
 RANDOM_EVERY, REPEAT_EVERY = 5, 20  # of a person's rows one is drawn at random, and one comes a second time
@@ -38,10 +39,14 @@ class Review:
         self.lock = threading.RLock()
         self.columns = columns
         self.learning: dict[str, Any] = {"state": "idle", "text": ""}
+        self.on_new_run: Callable[[Path], None] = lambda folder: None  # called when a run was learned
         self._open(folder)
 
     def _open(self, folder: Path) -> None:
-        self.run, self.log, self.id = Run.open(folder), Log(folder), fingerprint(folder / FACTS)[:16]
+        self.run = Run.open(folder)
+        self.log = Log(folder)
+        self.id = run_id(folder)
+        self.ancestor = str(self.run.facts["asked"].get("from", ""))[:16]  # the run that this one was learned from
         self.offers = dict[int, tuple[str, float]]()  # rows that are shown: in which tab, and until when
         self.items = Items(self.run, self.columns)
         table = self.run.purified
@@ -126,8 +131,15 @@ class Review:
             standing = self.log.standing
             if self._figured[0] != (now := [one.id for one in standing]):
                 self._figured = now, self._figures(standing)
-            mine = {"who": who, "mine": sum(one.who == who for one in standing)}
-            return self._figured[1] | mine | {"run": self.id, "folder": self.run.folder.name, "learning": self.learning}
+            return {
+                **self._figured[1],
+                "who": who,
+                "mine": sum(decision.who == who for decision in standing),
+                "run": self.id,
+                "lineage": sorted({self.id, self.ancestor, *(decision.run for decision in standing)} - {""}),
+                "folder": self.run.folder.name,
+                "learning": self.learning,
+            }
 
     def _figures(self, standing: list[Decision]) -> dict[str, Any]:
         said = verdicts(standing)
@@ -182,6 +194,7 @@ class Review:
             self.log.refresh()
             Log(out).write(*self.log.standing)  # also what was decided meanwhile
             self._open(out)
+            self.on_new_run(out)
             self.learning = {"state": "done", "text": f"learned again: {out}"}
 
 
