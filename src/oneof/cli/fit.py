@@ -132,7 +132,7 @@ def show(run: Run, console: Terminal) -> None:
     for name, value in (
         ("rows, features, classes", f"{facts['n']:,}, {facts['d']:,}, {len(facts['classes']):,}"),
         ("labels per set", f"{given:.2f} given, {kept:.2f} kept"),
-        ("learners", ", ".join(f"{name} {share:.0%}" for name, share in facts["learners"].items())),
+        ("learners", ", ".join(f"{name} {share:.0%}" for name, share in facts["learners"].items()) or "votes alone"),
         ("chosen by", in_words(facts["rule"])),
         ("accuracy on new rows", Claim(**facts["estimate"]).in_words),
         ("rows to ask a person about", f"{asked:,} ({asked / facts['n']:.1%})"),
