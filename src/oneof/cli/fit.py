@@ -135,7 +135,7 @@ def show(run: Run, console: Terminal) -> None:
         ("rows, features, classes", f"{facts['n']:,}, {facts['d']:,}, {len(facts['classes']):,}"),
         ("columns", "\n".join(bounded(line) for line in columns)),
         ("labels per set", f"{given:.2f} given, {kept:.2f} kept"),
-        ("learners", ", ".join(f"{name} {share:.0%}" for name, share in facts["learners"].items())),
+        ("learners", ", ".join(f"{name} {share:.0%}" for name, share in facts["learners"].items()) or "votes alone"),
         ("chosen by", in_words(facts["rule"])),
         ("accuracy on new rows", Claim(**facts["estimate"]).in_words),
         ("rows to ask a person about", f"{asked:,} ({asked / facts['n']:.1%})"),

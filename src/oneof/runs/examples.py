@@ -60,7 +60,11 @@ def column_facts(mixed: Table, examples: Examples) -> dict[str, dict[str, str]]:
 
 def look_at(examples: Examples, mixed: Table, seed: int) -> list[str]:
     """What to warn of; what cannot be learned is an error. Of pictures the sets alone are looked at: no single pixel says much."""
-    if not examples.encoding.pixels:
+    if examples.x.shape[1] == 0:
+        reading = mixed.remarks()
+        reading.append("The table has no features: votes alone decide its labels, and new rows cannot be predicted.")
+        findings = tuple(Finding("warn", "reading", line) for line in reading)
+    elif not examples.encoding.pixels:
         findings = inspect_table(mixed, examples.x, examples.encoding.names, seed=seed).findings
     else:
         said = tuple(Finding("warn", "reading", line) for line in mixed.remarks())

@@ -32,6 +32,7 @@ def export_model(model: Model, path: Path) -> float:
     both take and give. A program takes categories as `codes` of the values that its extra file `oneof.json` lists beside classes.
     """
     model.check_portable()
+    model.check_predicts()
     columns, x = _some_columns(model)
     words = columns.get(CATEGORIES)
     numbers = columns if words is None else columns | {CATEGORIES: codes(model.encoding, words)}

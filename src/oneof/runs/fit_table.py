@@ -24,6 +24,7 @@ from oneof.runs.learn import SPACE, Examples, learn, write_learned
 from oneof.runs.pictures import BY_SIZE, OnPictures
 from oneof.runs.review.decisions import Log
 from oneof.runs.review.teach import Again
+from oneof.runs.votes_alone import resolve_votes
 from oneof.selection.learners import Trees
 from oneof.selection.leave_one_out import Kernel
 from oneof.selection.prepare import Search
@@ -101,7 +102,10 @@ def fit_table(
     )  # fmt: skip
     with ExitStack() as held:
         crew.told(partial(held.enter_context, alone(out / "checkpoint" / LOCK, str(out))))
-        learned = learn(examples, asked, train_on_gold=task.train_on_gold, how=task.pictures)
+        if examples.x.shape[1] == 0:
+            learned = resolve_votes(examples, task.seed)
+        else:
+            learned = learn(examples, asked, train_on_gold=task.train_on_gold, how=task.pictures)
         for text in learned.left_out:
             how.say(text)
         facts |= {"warnings": facts["warnings"] + learned.left_out, "seconds": round(time.monotonic() - begun, 1)}
@@ -139,7 +143,7 @@ def _make_ready(
         how.say(f"{out} is finished already; nothing to do.")
         return None
     voted = None if task.votes is None else read_voted(file, task.votes, task.roles)
-    mixed = read_table(file, task.roles) if voted is None else read_table(voted.source, voted.roles)
+    mixed = read_table(file, task.roles) if voted is None else read_table(voted.source, voted.roles, bare=True)
     if fingerprint(file) != asked["data"]:
         raise ValueError(f"{file} must not change while it is read; it did. Repeat the command.")
     check_rows(len(mixed.columns), how.processes or 1)

@@ -204,6 +204,13 @@ def _purified(
     neighbours, gain = find_evidence(seen, resolved.distribution, resolved.ask, device)
     more = {"removed": labels.gather_falls(found.fits, examples.given, names)}
     more |= {"trained": pa.array(trained.sum(0).astype(np.int32)), "neighbours": neighbours, "gain": pa.array(gain)}
+    return purified_table(examples, names, resolved, more)
+
+
+def purified_table(
+    examples: Examples, names: pa.Array, resolved: labels.Resolved, more: Mapping[str, pa.Array]
+) -> pa.Table:
+    """Return the rows of purified.parquet, with the groups, votes and gold labels that the examples have."""
     table = labels.ensemble_table(resolved, examples.candidates.mask, names, more)
     if examples.groups is not None:
         table = table.append_column("group", [pa.array(examples.groups, pa.string())])

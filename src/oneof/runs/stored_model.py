@@ -143,7 +143,9 @@ def _model(facts: dict[str, Any], tensors: dict[str, Tensor], folder: Path) -> M
     members = [member for i, part in enumerate(parts) if (member := _member(part, own[i], d, c))]
     arrays = zip(kinds, own[len(parts) :], strict=True)
     others = [one for kind, some in arrays if (one := _learner(kind, some, facts["sharpness"], d, c))]
-    whole = len(tensors) == sum(map(len, own)) + len(encoding.arrays) and len(members) + len(others) == len(own) > 0
+    learners = len(members) + len(others)
+    whole = len(tensors) == sum(map(len, own)) + len(encoding.arrays) and learners == len(own)
+    whole = whole and (learners > 0 or d == 0)  # votes on a table without features leave no learner
     if not whole or len(shares) not in ((len(own),) if others else (0, len(own))):
         raise _refused(folder / "model.json", "describe model.safetensors; the networks there are others")
     return Model(facts["classes"], encoding, tuple(members), facts["calibration"], tuple(others), tuple(shares))

@@ -50,7 +50,11 @@ def vote_prior(x: NDArray[Any], votes: Votes, item: NDArray[np.intp], seed: int 
     said[rows] = np.exp(np.maximum(joint.choice.power * joint.fitted.likelihood[item[rows]], -12))
     named = np.zeros((len(votes.items), len(votes.labels)), dtype=bool)
     named[votes.item, votes.label] = True
-    candidates = said >= LEAST
+    if x.shape[1] == 0:  # nothing else will add how frequent labels are
+        posterior = np.tile(joint.posterior.mean(0), (len(x), 1))
+        posterior[rows] = joint.posterior[item[rows]]
+        said = np.maximum(posterior / posterior.max(1, keepdims=True), 1e-6)
+    candidates = (said >= LEAST) | (item < 0)[:, None]
     candidates[rows] |= named[item[rows]]
     opinion = None if joint.opinion is None else np.full((len(x), len(votes.labels)), np.nan)
     if opinion is not None and joint.opinion is not None:
@@ -99,8 +103,8 @@ def narrowed(space: Space, found: VotePrior) -> Space:
 def _predictions(x: NDArray[Any], item: NDArray[np.intp], items: int, ways: Sequence[str]) -> dict[str, Predict]:
     """Regressions from weights of all items [items, c] to scores [items, c]; an item without features has none: NaN."""
     found: dict[str, Predict] = {}
-    wide = learn_ranks(x)(x) if len(x) and ways else np.empty((0, 0))
-    for way in ways if len(x) else ():
+    wide = learn_ranks(x)(x) if x.size and ways else np.empty((0, 0))
+    for way in ways if x.size else ():
         seen, _ = see(way, wide)
         if seen.shape[1]:
             regression = left_out_regression(seen)
