@@ -18,7 +18,10 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from commands import call
+from sklearn.ensemble import ExtraTreesClassifier
 
+import oneof.training.loop
 from oneof.cli import app, main
 from oneof.data.table import Roles, read_columns, read_table
 from oneof.estimator.classifier import PartialLabelClassifier
@@ -402,6 +405,61 @@ def test_killed_and_repeated_it_ends_with_the_same_model(run: Run, table: Path, 
     assert (out / "model.safetensors").read_bytes() == (run.folder / "model.safetensors").read_bytes()
     assert again.purified == run.purified
     assert not (out / "checkpoint").exists()
+
+
+QUICK = ("--ignore", "truth", "--networks", "2", "--epochs", "4")
+
+
+def interrupt_in(monkeypatch: pytest.MonkeyPatch, owner: object, name: str, at: int | None = None) -> list[int]:
+    """Count the calls of a function; Ctrl-C comes in the one whose number is given."""
+    function, calls = getattr(owner, name), []
+
+    def counted(*arguments: object, **options: object) -> object:
+        calls.append(len(calls) + 1)
+        if calls[-1] == at:
+            signal.raise_signal(signal.SIGINT)
+        return function(*arguments, **options)
+
+    monkeypatch.setattr(owner, name, counted)
+    return calls
+
+
+STAGES = {"networks": (oneof.training.loop, "step", 7), "trees": (ExtraTreesClassifier, "fit", 4)}
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_interrupted_in_a_short_fit_the_same_command_goes_on(
+    stage: str, table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done: dict[str, list[int]] = {}
+
+    def fit(name: str, interrupted: str = "") -> subprocess.CompletedProcess[str]:
+        with monkeypatch.context() as patched:
+            for counted, (owner, function, at) in STAGES.items():
+                done[counted] = interrupt_in(patched, owner, function, at if counted == interrupted else None)
+            return call("fit", str(table), "--out", str(tmp_path / name), *QUICK)
+
+    assert fit("whole").returncode == 0
+    steps, parts = len(done["networks"]), len(done["trees"])
+    stopped = fit("stopped", interrupted=stage)
+    assert stopped.returncode == 130
+    assert "The same command goes on where it was" in stopped.stderr
+    assert fit("stopped").returncode == 0
+    if stage == "networks":
+        assert (len(done["networks"]), len(done["trees"])) == (steps - 7, parts)
+    else:
+        assert (len(done["networks"]), len(done["trees"])) == (0, parts - 3)
+    first, second = (tmp_path / name / "model.safetensors" for name in ("whole", "stopped"))
+    assert first.read_bytes() == second.read_bytes()
+
+
+def test_a_fit_against_the_clock_does_not_promise_to_go_on(
+    table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    interrupt_in(monkeypatch, oneof.training.loop, "step", 2)
+    stopped = call("fit", str(table), "--out", str(tmp_path / "run"), *QUICK, "--time-limit", "60")
+    assert stopped.returncode == 130
+    assert stopped.stderr == "oneof: stopped.\n"
 
 
 def test_a_full_disk_ends_with_one_line(

@@ -28,7 +28,7 @@ for name in _COMMANDS:
 # typer carries its own click in newer versions and uses the real one in older: this is ClickException of either
 UsageProblem: Any = typer.BadParameter.__mro__[2]
 
-_GO_ON = ("data", "fit", "tune", "table", "compare")  # what these had done is kept
+_RESUMABLE = ("data", "fit", "tune", "table", "compare")
 _INTERRUPTED = 130  # what newer versions of typer return for Ctrl-C, where older raise Abort
 
 
@@ -59,9 +59,15 @@ def main() -> None:
     except (typer.Abort, KeyboardInterrupt):
         code = _INTERRUPTED
     if code == _INTERRUPTED:
-        goes_on = " The same command goes on where it was." if sys.argv[1:2] and sys.argv[1] in _GO_ON else ""
-        typer.echo(f"oneof: stopped.{goes_on}", err=True)
+        remedy = " The same command goes on where it was." if _is_resumable(sys.argv[1:]) else ""
+        typer.echo(f"oneof: stopped.{remedy}", err=True)
     sys.exit(code)
+
+
+def _is_resumable(words: list[str]) -> bool:
+    """Return whether the command keeps what it had done when it is stopped; a fit against the clock does not."""
+    limited = any(word.split("=")[0] == "--time-limit" for word in words)
+    return bool(words) and words[0] in _RESUMABLE and not limited
 
 
 def _fail(message: str) -> NoReturn:

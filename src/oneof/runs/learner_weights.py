@@ -1,6 +1,7 @@
 """Networks, linear models, trees and the kernel as one model: each is asked about rows that it did not learn from, and held-out sets weigh them."""
 
 from itertools import compress
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -94,7 +95,9 @@ def _teach_others(
         return not beside or bool(_shares(heard, rows, asked)[-1] > 0)
 
     if "trees" in wanted and not late and asked.space.trees.affordable(*beliefs.shape):
-        others.append(grow_trees(lesson, c, asked.space.trees, asked.forest, asked.device, useful))
+        checkpoint = None if asked.checkpoint is None else Path(asked.checkpoint) / "trees"
+        trees = grow_trees(lesson, c, asked.space.trees, asked.forest, asked.device, useful, checkpoint)
+        others.append(trees)
     others += [teach_own(lesson, one, c) for one in wanted if not isinstance(one, str)]
     if found.regression is not None and ("kernel" in wanted or not (found.fits or others)):
         others.append(found.regression)
