@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from oneof.purify import Pop as Pop
     from oneof.purify import PopPrinted as PopPrinted
     from oneof.purify import PopRatio as PopRatio
+    from oneof.purify import PopReleased as PopReleased
     from oneof.training.fit import fit as fit
     from oneof.training.state import load as load
     from oneof.training.trials import Training as Training
@@ -40,6 +41,7 @@ _HOME = {
     "Pop": "purify",
     "PopPrinted": "purify",
     "PopRatio": "purify",
+    "PopReleased": "purify",
     "Trial": "training.trials",
 }
 

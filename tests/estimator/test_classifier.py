@@ -148,7 +148,7 @@ def test_a_class_that_is_absent_can_be_named():
         (
             {"purify": "popp"},
             MASK,
-            r"purify must be one of pop, pop_printed, pop_ratio; got 'popp'\. Did you mean 'pop'\?",
+            r"purify must be one of pop, pop_printed, pop_ratio, pop_released; got 'popp'\. Did you mean 'pop'\?",
         ),
         ({"method": "pico"}, MASK, r"method must work on tables; 'pico' compares views of images"),
         ({"hidden": (0,)}, MASK, r"hidden must be widths of layers, such as \(128,\) or \(\); got \(0,\)"),
