@@ -9,6 +9,7 @@ import suite
 from on_tables.problems import DEVELOP, HELD_BACK, KINDS, TABLES, make_problem
 from on_tables.report import behind_table, collect, compare_with_rivals, means_table, paired_gap, single_rival_table
 from on_tables.systems import find_system
+from on_tables.trials import missing_trials
 
 from oneof.storage.rows import append, read
 
@@ -179,5 +180,5 @@ def test_a_missing_table_is_named(tmp_path, capsys):
 
 def test_rows_of_several_runs_are_read_together(folder):
     append(folder / "rows.jsonl", rows_of("trees", [0.5]))
-    trials = suite.missing_trials(["glass", "lost"], ["doubts"], [0, 1], ["trees"], read(folder / "rows.jsonl"))
+    trials = missing_trials(["glass", "lost"], ["doubts"], [0, 1], ["trees"], read(folder / "rows.jsonl"))
     assert [tuple(trial)[:3] for trial in trials] == [("glass", "doubts", 1), ("lost", "real", 0), ("lost", "real", 1)]
