@@ -7,7 +7,15 @@ import pandas as pd
 import pytest
 import suite
 from on_tables.problems import DEVELOP, HELD_BACK, KINDS, TABLES, make_problem
-from on_tables.report import behind_table, collect, compare_with_rivals, means_table, paired_gap, single_rival_table
+from on_tables.report import (
+    behind_table,
+    collect,
+    compare_with_rivals,
+    means_table,
+    paired_gap,
+    published_rows,
+    single_rival_table,
+)
 from on_tables.systems import find_system
 from on_tables.trials import missing_trials
 
@@ -150,6 +158,13 @@ def test_means_are_over_tables_and_ceilings_are_no_choice():
     assert "| boosting | 72.1 (+2.1) | 73.0 (+3.0) | 60.0 (-10.0) |" in table
     assert "| best for each table, by true labels | 72.1 | 73.0 | 70.0 |" in table
     assert "| doubts | 2 | 70.0 | 72.1 | boosting | -2.1 |" in single_rival_table(cells, "default")
+
+
+def test_the_page_shows_reporting_seeds_as_soon_as_there_are_rows():
+    rows = rows_of("default", [0.5, 0.6])
+    assert published_rows(rows) == rows
+    reporting = {**rows[0], "seed": 400}
+    assert published_rows([*rows, reporting]) == [reporting]
 
 
 def test_reporting_seeds_need_the_word_final(folder, capsys):
