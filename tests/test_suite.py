@@ -7,8 +7,17 @@ import pandas as pd
 import pytest
 import suite
 from on_tables.problems import DEVELOP, HELD_BACK, KINDS, TABLES, make_problem
-from on_tables.report import behind_table, collect, compare_with_rivals, means_table, paired_gap, single_rival_table
+from on_tables.report import (
+    behind_table,
+    collect,
+    compare_with_rivals,
+    means_table,
+    paired_gap,
+    published_rows,
+    single_rival_table,
+)
 from on_tables.systems import find_system
+from on_tables.trials import missing_trials
 
 from oneof.storage.rows import append, read
 
@@ -151,6 +160,13 @@ def test_means_are_over_tables_and_ceilings_are_no_choice():
     assert "| doubts | 2 | 70.0 | 72.1 | boosting | -2.1 |" in single_rival_table(cells, "default")
 
 
+def test_the_page_shows_reporting_seeds_as_soon_as_there_are_rows():
+    rows = rows_of("default", [0.5, 0.6])
+    assert published_rows(rows) == rows
+    reporting = {**rows[0], "seed": 400}
+    assert published_rows([*rows, reporting]) == [reporting]
+
+
 def test_reporting_seeds_need_the_word_final(folder, capsys):
     with pytest.raises(SystemExit):
         run_suite(folder, "--seeds", "399-400", "--systems", "trees")
@@ -179,5 +195,5 @@ def test_a_missing_table_is_named(tmp_path, capsys):
 
 def test_rows_of_several_runs_are_read_together(folder):
     append(folder / "rows.jsonl", rows_of("trees", [0.5]))
-    trials = suite.missing_trials(["glass", "lost"], ["doubts"], [0, 1], ["trees"], read(folder / "rows.jsonl"))
+    trials = missing_trials(["glass", "lost"], ["doubts"], [0, 1], ["trees"], read(folder / "rows.jsonl"))
     assert [tuple(trial)[:3] for trial in trials] == [("glass", "doubts", 1), ("lost", "real", 0), ("lost", "real", 1)]
