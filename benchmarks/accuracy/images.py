@@ -146,6 +146,7 @@ def part_of(runs: Sequence[Run], part: str) -> list[Run]:
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--plan", choices=PLANS)
+    parser.add_argument("--datasets", help="of the plan these alone, separated by commas")
     parser.add_argument("--part", default="1/1", help="i/k: this is process i of k that share the plan")
     parser.add_argument("--rows", type=Path, default=Path("results/images.jsonl"))
     parser.add_argument("--sets", type=Path, default=Path("results/sets"))
@@ -163,7 +164,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if given.data_dir:
         os.environ["ONEOF_DATA"] = given.data_dir
     if given.plan:
-        runs = part_of(PLANS[given.plan](), given.part)
+        runs = PLANS[given.plan]()
+        if given.datasets:
+            runs = [run for run in runs if run.dataset in given.datasets.split(",")]
+        runs = part_of(runs, given.part)
         if given.tiny:  # runs that differ by what is small here are then one
             runs = list(dict.fromkeys(replace(run, **SMALL) for run in runs))
         do(runs, given.plan, given.rows, given.sets, given.limit_seconds, given.commit)

@@ -206,6 +206,11 @@ def test_the_rows_that_were_obtained_are_those_of_today_s_specification():
             assert row[name] == json.loads(json.dumps(plain_value(getattr(run, name)))), report.key_of(row)
 
 
+def test_of_a_plan_some_data_sets_alone(run, tmp_path):
+    run("--plan", "tiny", "--datasets", "cifar10,kmnist")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_no_time_no_run(run, tmp_path, capsys):
     run("--plan", "tiny", "--limit-seconds", "0")
     assert list(tmp_path.iterdir()) == []
