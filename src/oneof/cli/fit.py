@@ -117,6 +117,24 @@ def _set_torch(threads: int, deterministic: bool) -> None:
         make_deterministic()
 
 
+def labels_in_words(run: Run) -> str:
+    """Say how many resolved labels are right, where gold labels of a random sample show it."""
+    import numpy as np
+    import pyarrow.compute as pc
+
+    from oneof.runs.accuracy import measure_labels
+
+    rows = run.purified
+    measured = None
+    if "gold" in rows.column_names:
+        is_known = np.asarray(pc.is_valid(rows["gold"]))
+        is_right = np.asarray(pc.fill_null(pc.equal(rows["label"], rows["gold"]), False))
+        measured = measure_labels(is_right, is_known)
+    if measured is None:
+        return "not known how many are right: no random sample of them has gold labels"
+    return measured.in_words
+
+
 def show(run: Run, console: Terminal) -> None:
     """What was learned, in a few lines."""
     import pyarrow.compute as pc
@@ -132,6 +150,7 @@ def show(run: Run, console: Terminal) -> None:
     kept, given = (pc.mean(pc.list_value_length(purified[name])).as_py() for name in ("kept", "original"))
     columns = summary_lines(facts.get("columns", {}))
     for name, value in (
+        ("labels of this table", labels_in_words(run)),
         ("rows, features, classes", f"{facts['n']:,}, {facts['d']:,}, {len(facts['classes']):,}"),
         ("columns", "\n".join(bounded(line) for line in columns)),
         ("labels per set", f"{given:.2f} given, {kept:.2f} kept"),
