@@ -41,7 +41,8 @@ class ClassifierFromSets(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             dates become days, columns of a categorical type are categories; text is left out with a warning.
         y
             Labels [n], a 0/1 mask [n, c], or a list of sets of labels; or counts of votes or probabilities [n, c] (an array, or a
-            frame with a column per class): what is above 0 is a candidate, and the numbers are its prior.
+            frame with a column per class): what is above 0 is a candidate, and the numbers are its prior. No candidate is removed
+            then, and where features say nothing of the labels, the largest number of a row decides.
         groups
             Rows of one group [n] are never on both sides of a split.
         gold
