@@ -120,11 +120,45 @@ def test_works_in_pipeline_grid_search_and_cross_validation():
     assert search.best_score_ > 0.8
 
 
-def test_lists_of_lists_need_a_cv_object():
+SETS = [set(labels) for labels in LISTS]
+IN_A_COLUMN = np.array(SETS, dtype=object)
+COUNTS = MASK + np.eye(4, dtype=int)[DATA.labels]
+SPLIT_BY_A_NUMBER = {
+    "sets": SETS,
+    "frozen sets": [frozenset(labels) for labels in LISTS],
+    "a Series of sets": pd.Series(SETS),
+    "an array of sets": IN_A_COLUMN,
+    "a mask": MASK,
+    "a 0/1 mask": MASK.astype(int),
+    "a frame": pd.DataFrame(MASK, columns=NAMES),
+    "counts": COUNTS,
+    "probabilities": COUNTS / COUNTS.sum(1, keepdims=True),
+}
+SPLIT_BY_A_SPLITTER = {
+    "lists": LISTS,
+    "tuples": [tuple(labels) for labels in LISTS],
+    "a Series of lists": pd.Series(LISTS),
+}
+
+
+@pytest.mark.parametrize("form", SPLIT_BY_A_NUMBER)
+def test_forms_of_y_that_cross_validation_takes_as_they_are(form):
+    scores = cross_val_score(quick(quick=True), DATA.x, SPLIT_BY_A_NUMBER[form], cv=2, error_score="raise")
+    assert scores.mean() > 0.8
+
+
+@pytest.mark.parametrize("form", SPLIT_BY_A_SPLITTER)
+def test_forms_of_y_that_cross_validation_takes_with_a_splitter(form):
     """scikit-learn itself refuses ragged lists when it has to choose the splitter, and its message names the binary array."""
+    y = SPLIT_BY_A_SPLITTER[form]
     with pytest.raises(ValueError, match="use a binary array"):
-        cross_val_score(quick(epochs=10), DATA.x, LISTS, cv=3, error_score="raise")
-    assert cross_val_score(quick(epochs=10), DATA.x, LISTS, cv=KFold(3), error_score="raise").mean() > 0.8
+        cross_val_score(quick(quick=True), DATA.x, y, cv=2, error_score="raise")
+    assert cross_val_score(quick(quick=True), DATA.x, y, cv=KFold(2), error_score="raise").mean() > 0.8
+
+
+def test_grid_search_over_sets():
+    search = GridSearchCV(quick(), {"quick": [True], "random_state": [0, 1]}, cv=2, error_score="raise")
+    assert search.fit(DATA.x, SETS).best_score_ > 0.8
 
 
 def test_clone_and_pickle():
