@@ -306,22 +306,60 @@ def test_a_page_of_a_server_that_has_ended_says_which_address_to_open(browser: A
     second.kill()
 
 
-def test_every_row_answered_is_the_end(browser: Any, tmp_path: Path) -> None:
-    server = Served(write_run(tmp_path / "RUN", n=4, gold=0, groups=0))
+@pytest.fixture
+def small(browser: Any, tmp_path: Path) -> Iterator[tuple[Any, Served]]:
+    """A page about few rows, of which some are doubtful, and its server."""
+    server = Served(write_run(tmp_path / "RUN", n=24, gold=0, groups=0, seed=5))
     page = browser.new_context().new_page()
     page.goto(server.address)
     page.wait_for_selector("#card:not([hidden])")
-    for answered in range(1, 5):
-        page.keyboard.press("1")
-        until(lambda answered=answered: len(Log(server.review.run.folder).standing) == answered)
-    page.wait_for_selector("#empty:not([hidden])")
+    yield page, server
+    page.context.close()
+    server.kill()
+
+
+def press_until_the_end(page: Any, key: str) -> int:
+    """Press a key for every row that comes, and return for how many."""
+    pressed = 0
+    while True:
+        page.wait_for_selector("#card:not([hidden]), #empty:not([hidden])")
+        if page.locator("#empty").is_visible():
+            return pressed
+        page.keyboard.press(key)
+        pressed += 1
+
+
+def test_all_done_is_a_state_with_the_next_command(small: tuple[Any, Served]) -> None:
+    page, server = small
+    answered = press_until_the_end(page, "1")
+    assert "All done" in page.locator("#empty").inner_text()
     assert page.locator("#loading").is_hidden()
+    assert page.locator("#next-command").inner_text().startswith(f"oneof clean {server.review.run.folder}")
+    until(lambda: len(Log(server.review.run.folder).standing) == answered)
     page.keyboard.press("1")
     page.keyboard.press("z")
     page.wait_for_selector("#card:not([hidden])")
-    assert len(Log(server.review.run.folder).standing) == 3
-    page.context.close()
-    server.kill()
+    assert len(Log(server.review.run.folder).standing) == answered - 1
+    page.keyboard.press("1")
+    page.wait_for_selector("#empty:not([hidden])")
+    page.locator("#rest").click()
+    page.wait_for_selector("#card:not([hidden])")
+    press_until_the_end(page, "1")
+    assert "Every row is answered." in page.locator("#empty").inner_text()
+    assert page.locator("#rest").is_hidden()
+
+
+def test_skipping_everything_shows_every_row_twice_and_then_what_is_left(small: tuple[Any, Served]) -> None:
+    page, server = small
+    skipped = press_until_the_end(page, "s")
+    rows = [decision.row for decision in Log(server.review.run.folder).standing]
+    assert skipped == 2 * len(set(rows))
+    assert "Only skipped rows are left" in page.locator("#empty").inner_text()
+    page.locator("#again").click()
+    page.wait_for_selector("#card:not([hidden])")
+    assert "You skipped this row before." in page.locator("#card").inner_text()
+    assert press_until_the_end(page, "1") == len(set(rows))
+    assert "All done" in page.locator("#empty").inner_text()
 
 
 def test_it_fits_a_phone_and_follows_the_scheme(page: Any) -> None:

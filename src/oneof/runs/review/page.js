@@ -12,7 +12,9 @@ let exhausted = false; // the server has no more rows for this tab
 let connection = "up"; // or "down": no answer; or "refused": a server that does not know this page's token
 let problem = ""; // an answer that the server did not accept, until the next one
 let unsure = null; // the candidates that are struck out, once the person is unsure
-let randomLeft = 0;
+let randomLeft = 0; // rows to go of those drawn at random on request
+let skippedLeft = 0; // rows to go of those skipped before
+let goOn = false; // also ask about rows that are not doubtful
 let state = null; // what the server said last about the run
 let retryTimer = null;
 let sending = Promise.resolve();
@@ -126,10 +128,16 @@ async function flush() {
 
 async function fill() {
   if (cards.length >= AHEAD) return;
-  const random = randomLeft > cards.length ? 1 : 0;
-  const reply = await call(`/api/next?count=${AHEAD - cards.length}&random=${random}`);
+  const reply = await call(`/api/next?count=${AHEAD - cards.length}&pool=${nextPool()}`);
   cards.push(...reply.cards.filter((card) => !cards.some((other) => other.row === card.row)));
-  exhausted = cards.length === 0;
+  exhausted = cards.length === 0 && unsentOfThisRun().length === 0;
+}
+
+/* Rows from which the server chooses the next ones. */
+function nextPool() {
+  if (randomLeft > cards.length) return "random";
+  if (skippedLeft > cards.length) return "skipped";
+  return goOn || state.doubtful === 0 ? "all" : "doubtful";
 }
 
 /* Forget the cards, and load those that come now. */
@@ -159,6 +167,7 @@ function render() {
   $("loading").hidden = !(waiting && connection === "up");
   $("offline").hidden = !(waiting && connection !== "up");
   $("empty").hidden = !(card === null && exhausted);
+  if (card === null && exhausted) showEnd();
   showProblem();
   if (card === shown) return;
   shown = card;
@@ -166,10 +175,34 @@ function render() {
   unsure = null;
   $("typed").hidden = true;
   $("label").value = "";
-  if (card === null) return say("");
+  if (card === null) return say(exhausted ? $("end-title").textContent : "");
   showCard(card);
   shownAt = performance.now();
 }
+
+/* Say what is done, what is left for whom, and what to do next. */
+function showEnd() {
+  const all = state.doubtful === 1 ? "The one doubtful row is answered." : `All ${state.doubtful.toLocaleString()} doubtful rows are answered.`;
+  const lines = [];
+  let title = "All done";
+  if (state.elsewhere > 0) title = "Nothing more for you now";
+  else if (state.skipped > 0) title = "Only skipped rows are left";
+  $("end-title").textContent = title;
+  if (state.left === 0) lines.push("Every row is answered.");
+  else if (state.to_ask === 0) lines.push(state.doubtful ? all : "No row is doubtful.");
+  if (state.skipped > 0) lines.push(`${count(state.skipped, "skipped row is", "skipped rows are")} left.`);
+  if (state.elsewhere > 0) {
+    lines.push(`${count(state.elsewhere, "doubtful row is", "doubtful rows are")} shown to others; the page asks for them again.`);
+    retryTimer ??= setTimeout(retry, 5 * RETRY_MS);
+  }
+  $("end-text").textContent = lines.join(" ");
+  $("next-command").textContent = state.next_command;
+  $("again").hidden = state.skipped === 0;
+  $("again").textContent = `Show ${count(state.skipped, "skipped row", "skipped rows")} again`;
+  $("rest").hidden = goOn || state.doubtful === 0 || state.left <= state.skipped;
+}
+
+const count = (number, singular, plural) => `${number.toLocaleString()} ${number === 1 ? singular : plural}`;
 
 function showProblem() {
   const messages = {
@@ -180,12 +213,12 @@ function showProblem() {
   $("error").textContent = messages[connection];
   $("error").hidden = messages[connection] === "";
   const kept = unsentOfThisRun().length;
-  const answers = kept === 1 ? "One answer is" : `${kept.toLocaleString()} answers are`;
-  $("offline-text").textContent = kept ? `${answers} kept in this browser.` : "Everything that you decided is saved.";
+  $("offline-text").textContent = kept ? `${count(kept, "answer is", "answers are")} kept in this browser.` : "Everything that you decided is saved.";
 }
 
 function showCard(card) {
   $("title").textContent = `Row ${card.row}`;
+  $("before").textContent = card.skipped ? "You skipped this row before." : "";
   showItem(card);
   $("candidates").replaceChildren(...card.candidates.map((one, k) => candidate(one, k)));
   $("outside").textContent = card.outside ? `The model is sure of ${card.outside}, which is not in the set.` : "";
@@ -264,7 +297,9 @@ function decide(kind, labels) {
   const answer = { id: crypto.randomUUID(), row: card.row, kind, labels, run: card.run, drawn: card.drawn, seconds };
   keepUnsent({ who: who(), answer }, card);
   if (randomLeft > 0) randomLeft -= 1;
+  else if (skippedLeft > 0) skippedLeft -= 1;
   problem = "";
+  exhausted = false;
   render();
   inTurn(catchUp);
 }
@@ -357,6 +392,14 @@ $("random").addEventListener("click", () => {
   randomLeft = 50;
   reload();
   $("title").focus();
+});
+$("again").addEventListener("click", () => {
+  skippedLeft = state.skipped;
+  reload();
+});
+$("rest").addEventListener("click", () => {
+  goOn = true;
+  reload();
 });
 $("learn").addEventListener("click", () => inTurn(() => call("/api/learn", {})));
 $("person").addEventListener("submit", (event) => { event.preventDefault(); $("title").focus(); });

@@ -136,8 +136,10 @@ class ReviewServer(LocalServer):
         return act(asked, who) | {"state": self.review.state(who)}
 
     def _next(self, asked: Json, who: str) -> Json:
-        count, random = min(_AHEAD, max(1, int(asked.get("count", 1)))), asked.get("random") == "1"
-        return {"cards": self.review.next(str(asked.get("tab", "")), who, count, random)}
+        count = min(_AHEAD, max(1, int(asked.get("count", 1))))
+        random = asked.get("random") == "1"
+        pool = str(asked.get("pool", "all"))
+        return {"cards": self.review.next(str(asked.get("tab", "")), who, count, random, pool)}
 
     def _learn(self, asked: Json, who: str) -> Json:
         self.review.learn()
