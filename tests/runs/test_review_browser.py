@@ -266,6 +266,35 @@ def test_a_double_click_decides_one_row(page: Any, server: ReviewServer) -> None
     assert len(Log(server.review.run.folder).standing) == 2
 
 
+@pytest.mark.parametrize("button", ["#skip", "#candidates li:nth-child(2) button", "#help-button", "#undo", "#learn"])
+def test_enter_never_repeats_the_last_click(page: Any, server: ReviewServer, button: str) -> None:
+    server.ways["POST /api/learn"] = lambda query: {"note": ""}  # a click on that button learns nothing here
+    press(page, server, "1")
+    row = shown(page)
+    page.locator(button).click()
+    if button == "#help-button":
+        page.keyboard.press("Escape")
+        until(lambda: not page.locator("#help").is_visible())
+    elif button != "#learn":
+        until(lambda: shown(page) != row)
+    decision = press(page, server, "Enter")
+    assert (decision.kind, decision.labels) == ("label", (decision.suggested,))
+
+
+def test_a_click_on_unsure_and_then_enter_sends_what_is_left(page: Any, server: ReviewServer) -> None:
+    page.locator("#unsure").click()
+    candidates = labels(page)
+    page.locator("#candidates li:nth-child(1) button").click()
+    decision = press(page, server, "Enter")
+    assert (decision.kind, set(decision.labels)) == ("set", set(candidates[1:]))
+
+
+def test_a_button_that_was_reached_by_keys_decides_one_row(page: Any, server: ReviewServer) -> None:
+    page.locator("#skip").focus()
+    assert press(page, server, "Enter").kind == "skip"
+    assert press(page, server, "Enter").kind == "label"
+
+
 def test_a_server_that_is_away_is_not_the_end_and_the_page_goes_on_by_itself(
     browser: Any, server: ReviewServer
 ) -> None:

@@ -177,6 +177,7 @@ function render() {
   $("label").value = "";
   if (card === null) return say(exhausted ? $("end-title").textContent : "");
   showCard(card);
+  if (document.activeElement?.closest("#card")) leaveControls(); // a button of the card before
   shownAt = performance.now();
 }
 
@@ -326,7 +327,14 @@ function cancel() {
   unsure = null;
   $("typed").hidden = true;
   showUnsure();
-  $("title").focus();
+  leaveControls();
+}
+
+/* Take the focus away from buttons and inputs, to the card's heading where there is one. */
+function leaveControls() {
+  if (!$("typed").hidden) return;
+  if (shown) $("title").focus({ preventScroll: true });
+  else document.activeElement?.blur();
 }
 
 /* ------------------------------------------------------------------------------------------------------- the side */
@@ -375,6 +383,12 @@ function drawCurve(points) {
 
 /* ------------------------------------------------------------------------------------------------------- the keys */
 
+/* After a click the focus leaves the button, so that Enter does what the card says and never repeats the click. Keys keep the focus. */
+document.addEventListener("click", (event) => {
+  if (event.detail > 0 && event.target.closest("button, summary") && !$("help").open) leaveControls();
+});
+$("help").addEventListener("close", leaveControls);
+
 $("accept").addEventListener("click", (event) => onCard(event, accept));
 $("unsure").addEventListener("click", (event) => onCard(event, toggleUnsure));
 $("none").addEventListener("click", (event) => onCard(event, none));
@@ -386,12 +400,10 @@ $("typed").addEventListener("submit", (event) => {
   event.preventDefault();
   const label = $("label").value.trim();
   onCard(event, () => decide("none", label ? [label] : []));
-  $("title").focus();
 });
 $("random").addEventListener("click", () => {
   randomLeft = 50;
   reload();
-  $("title").focus();
 });
 $("again").addEventListener("click", () => {
   skippedLeft = state.skipped;
@@ -402,7 +414,7 @@ $("rest").addEventListener("click", () => {
   reload();
 });
 $("learn").addEventListener("click", () => inTurn(() => call("/api/learn", {})));
-$("person").addEventListener("submit", (event) => { event.preventDefault(); $("title").focus(); });
+$("person").addEventListener("submit", (event) => { event.preventDefault(); leaveControls(); });
 $("who").addEventListener("change", () => { store("oneof-who", who()); reload(); });
 window.addEventListener("online", retry);
 
