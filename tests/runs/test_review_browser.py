@@ -109,7 +109,7 @@ def test_every_key_does_what_the_help_says(page: Any, server: ReviewServer) -> N
     assert press(page, server, "s").kind == "skip"
     page.keyboard.press("x")
     page.keyboard.type("a <b>new</b> one")
-    assert press(page, server, "Enter").labels == ("a <b>new</b> one",)
+    assert press(page, server, "Enter", "n").labels == ("a <b>new</b> one",)
     page.keyboard.press("z")
     until(lambda: len(Log(server.review.run.folder).standing) == 4)
     page.keyboard.press("x")
@@ -293,6 +293,60 @@ def test_a_button_that_was_reached_by_keys_decides_one_row(page: Any, server: Re
     page.locator("#skip").focus()
     assert press(page, server, "Enter").kind == "skip"
     assert press(page, server, "Enter").kind == "label"
+
+
+DIGITS = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
+
+
+@pytest.fixture
+def digits(browser: Any, tmp_path: Path) -> Iterator[tuple[Any, Served]]:
+    server = Served(write_run(tmp_path / "RUN", n=200, names=DIGITS, gold=0, groups=0))
+    page = browser.new_context().new_page()
+    page.goto(server.address)
+    page.wait_for_selector("#card:not([hidden])")
+    yield page, server
+    page.context.close()
+    server.kill()
+
+
+def test_a_label_that_is_new_asks_before_it_becomes_a_class(digits: tuple[Any, Served]) -> None:
+    page, server = digits
+    row = shown(page)
+    page.keyboard.press("x")
+    page.keyboard.type("sevn")
+    page.keyboard.press("Enter")
+    question = page.locator("#confirm")
+    assert "sevn" in question.inner_text()
+    assert "seven" in question.inner_text()
+    page.keyboard.press("Enter")  # chooses nothing
+    assert (shown(page), Log(server.review.run.folder).standing) == (row, [])
+    assert question.is_visible()
+    known = [text.split()[0] for text in question.locator("button").all_inner_texts()].index("seven") + 1
+    decision = press(page, server, str(known))
+    assert decision.labels == ("seven",)
+    assert decision.kind in ("label", "none")
+    page.keyboard.press("x")
+    page.keyboard.type("eleven")
+    assert press(page, server, "Enter", "n").labels == ("eleven",)
+    page.keyboard.press("x")  # by now it is a class
+    page.keyboard.type("eleven")
+    assert press(page, server, "Enter").labels == ("eleven",)
+
+
+def test_a_typed_label_is_completed(digits: tuple[Any, Served]) -> None:
+    page, server = digits
+    absent = next(label for label in DIGITS if label not in labels(page))
+    page.keyboard.press("x")
+    page.keyboard.type(absent[:-1].upper())
+    assert absent in page.locator("#label-options li").all_inner_texts()
+    page.keyboard.press("Tab")
+    assert page.locator("#label").input_value() == absent
+    decision = press(page, server, "Enter")
+    assert (decision.kind, decision.labels) == ("none", (absent,))
+    absent = next(label for label in DIGITS if label not in labels(page))
+    page.keyboard.press("x")
+    page.keyboard.type(absent[:-1])
+    assert press(page, server, "ArrowDown", "Enter").labels == (absent,)
 
 
 def test_a_server_that_is_away_is_not_the_end_and_the_page_goes_on_by_itself(

@@ -164,6 +164,21 @@ def test_a_wrong_answer_is_refused_in_one_line(server: ReviewServer, change: dic
     assert Log(server.review.run.folder).standing == []
 
 
+def test_a_label_that_is_new_becomes_a_class_only_when_it_is_sent_as_one(server: ReviewServer) -> None:
+    person = Person(server)
+    (card,) = person.next()
+    answer = {"id": "1", "row": card["row"], "kind": "none", "labels": ["sevn"], "seconds": 1}
+    answer |= {name: card[name] for name in ("run", "drawn")}
+    status, reply = person.ask("/api/decide", {"answer": answer})
+    assert status == 400
+    assert "'sevn'" in reply["error"]
+    assert "sevn" not in person.ask("/api/labels")[1]["labels"]
+    assert person.ask("/api/decide", {"answer": answer | {"new": True}})[0] == 200
+    assert person.ask("/api/labels")[1]["labels"] == [*NASTY, "sevn"]
+    (card,) = person.next()
+    person.decide(card, "none", ["sevn"])
+
+
 def test_a_request_that_is_too_long_or_no_object_is_refused(server: ReviewServer) -> None:
     person = Person(server)
     person.line.request("POST", "/api/decide", b"x" * 70_000, person.headers)

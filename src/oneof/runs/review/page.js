@@ -85,6 +85,7 @@ function retry() {
 async function catchUp() {
   await flush();
   await fill();
+  if (knownLabels.length === 0) await loadLabels();
 }
 
 /* Answers that no server has confirmed. They are kept in memory, too: some windows have no storage, and storage may be full. */
@@ -173,8 +174,7 @@ function render() {
   shown = card;
   shownAt = Infinity;
   unsure = null;
-  $("typed").hidden = true;
-  $("label").value = "";
+  closeForms();
   if (card === null) return say(exhausted ? $("end-title").textContent : "");
   showCard(card);
   if (document.activeElement?.closest("#card")) leaveControls(); // a button of the card before
@@ -292,10 +292,152 @@ function accept() {
   else say("Nothing is left: press X for none of these.");
 }
 
-function decide(kind, labels) {
+/* ------------------------------------------------------------------------------------------------ labels by name */
+
+let knownLabels = []; // the classes of the run, and what people added
+
+async function loadLabels() {
+  knownLabels = (await call("/api/labels")).labels;
+  labelBox.update();
+}
+
+const folded = (text) => text.normalize("NFKC").trim().toLocaleLowerCase().replace(/\s+/g, " ");
+
+/* Labels that contain the text, those that begin with it first. */
+function completions(text, labels) {
+  const wanted = folded(text);
+  const containing = labels.filter((label) => folded(label).includes(wanted));
+  const rank = (label) => (folded(label).startsWith(wanted) ? 0 : 1);
+  return containing.sort((a, b) => rank(a) - rank(b));
+}
+
+/* The number of characters to insert, delete or replace (Levenshtein). */
+function editDistance(a, b) {
+  let above = Array.from({ length: b.length + 1 }, (_, j) => j);
+  for (let i = 1; i <= a.length; i += 1) {
+    const row = [i];
+    for (let j = 1; j <= b.length; j += 1) {
+      row.push(Math.min(above[j] + 1, row[j - 1] + 1, above[j - 1] + (a[i - 1] === b[j - 1] ? 0 : 1)));
+    }
+    above = row;
+  }
+  return above[b.length];
+}
+
+/* Labels that somebody may have meant who typed this, closest first. */
+function similarLabels(text) {
+  const typed = folded(text);
+  const limit = Math.max(1, Math.floor(typed.length / 3));
+  const close = knownLabels
+    .filter((label) => Math.abs(label.length - typed.length) <= limit)
+    .map((label) => [editDistance(typed, folded(label)), label])
+    .filter(([distance]) => distance <= limit)
+    .sort((a, b) => a[0] - b[0])
+    .map(([, label]) => label);
+  return [...new Set([...close, ...completions(typed, knownLabels)])].slice(0, 3);
+}
+
+/* An input with a list of completions below it: arrows choose one, Tab takes it into the input, Enter sends it. */
+function combobox(input, list, options, send) {
+  let active = -1;
+  const items = () => [...list.children];
+  const mark = (k) => {
+    active = k;
+    items().forEach((item, j) => item.setAttribute("aria-selected", String(j === k)));
+    if (k >= 0) input.setAttribute("aria-activedescendant", items()[k].id);
+    else input.removeAttribute("aria-activedescendant");
+    items()[k]?.scrollIntoView({ block: "nearest" });
+  };
+  const close = () => {
+    list.hidden = true;
+    input.setAttribute("aria-expanded", "false");
+    mark(-1);
+  };
+  const update = () => {
+    const found = input.value.trim() ? options(input.value).slice(0, 8) : [];
+    list.replaceChildren(...found.map((label, k) => {
+      const item = element("li", label);
+      item.id = `${list.id}-${k}`;
+      item.setAttribute("role", "option");
+      item.addEventListener("mousedown", (event) => { event.preventDefault(); send(label, event); });
+      return item;
+    }));
+    list.hidden = found.length === 0;
+    input.setAttribute("aria-expanded", String(found.length > 0));
+    mark(-1);
+  };
+  input.setAttribute("role", "combobox");
+  input.setAttribute("aria-autocomplete", "list");
+  input.setAttribute("aria-controls", list.id);
+  list.setAttribute("role", "listbox");
+  list.setAttribute("aria-label", "Completions");
+  input.addEventListener("input", update);
+  input.addEventListener("blur", close);
+  input.addEventListener("keydown", (event) => {
+    const size = list.hidden ? 0 : list.children.length;
+    if (event.isComposing || event.repeat && event.key === "Enter") return;
+    if (event.key === "ArrowDown" && size) mark((active + 1) % size);
+    else if (event.key === "ArrowUp" && size) mark((active + size - (active < 0 ? 0 : 1)) % size);
+    else if (event.key === "Tab" && size && !event.shiftKey) input.value = items()[Math.max(active, 0)].textContent;
+    else if (event.key === "Enter") send(active >= 0 && size ? items()[active].textContent : input.value.trim(), event);
+    else return;
+    event.preventDefault();
+    if (event.key === "Tab") update();
+  });
+  close();
+  return { update, close };
+}
+
+/* Send a label that was typed. One that is new asks first, since it would become a class. */
+function sendTyped(label) {
+  if (label === "") return decide("none", []);
+  if (shown.candidates.some((one) => one.label === label)) return decide("label", [label]);
+  if (knownLabels.includes(label)) return decide("none", [label]);
+  askAboutNew(label);
+}
+
+function askAboutNew(label) {
+  const similar = similarLabels(label);
+  const choices = similar.map((other, k) => {
+    const button = element("button", `${other} `);
+    button.append(element("kbd", String(k + 1)));
+    button.addEventListener("click", (event) => onCard(event, () => sendTyped(other)));
+    return button;
+  });
+  const add = element("button", `Add “${label}” as a new class `);
+  add.append(element("kbd", "N"));
+  add.addEventListener("click", (event) => onCard(event, () => addLabel(label)));
+  const back = element("button", "Back ");
+  back.append(element("kbd", "Esc"));
+  back.addEventListener("click", none);
+  for (const button of [...choices, add, back]) button.type = "button";
+  closeForms();
+  $("confirm-title").textContent = `No class of this run is called “${label}”.${similar.length ? " Did you mean one of these?" : ""}`;
+  $("confirm").querySelector("div").replaceChildren(...choices, add, back);
+  $("confirm").hidden = false;
+  $("confirm-title").focus();
+}
+
+function addLabel(label) {
+  knownLabels.push(label);
+  decide("none", [label], { new: true });
+}
+
+/* Keys of the question about a new label: a number, N, or Escape. Enter chooses nothing. */
+function answerQuestion(key) {
+  const buttons = [...$("confirm").querySelectorAll("button")];
+  const similar = buttons.slice(0, -2);
+  if (/^[1-9]$/.test(key)) similar[Number(key) - 1]?.click();
+  else if (key === "n") buttons.at(-2).click();
+  else if (key === "escape") none();
+}
+
+const labelBox = combobox($("label"), $("label-options"), (text) => completions(text, knownLabels), (label, event) => onCard(event, () => sendTyped(label)));
+
+function decide(kind, labels, more = {}) {
   const card = cards.shift();
   const seconds = Math.round((performance.now() - shownAt) / 100) / 10;
-  const answer = { id: crypto.randomUUID(), row: card.row, kind, labels, run: card.run, drawn: card.drawn, seconds };
+  const answer = { id: crypto.randomUUID(), row: card.row, kind, labels, run: card.run, drawn: card.drawn, seconds, ...more };
   keepUnsent({ who: who(), answer }, card);
   if (randomLeft > 0) randomLeft -= 1;
   else if (skippedLeft > 0) skippedLeft -= 1;
@@ -319,20 +461,29 @@ function undo() {
 function none() {
   unsure = null;
   showUnsure();
+  closeForms();
   $("typed").hidden = false;
   $("label").focus();
+  inTurn(loadLabels);
 }
 
 function cancel() {
   unsure = null;
-  $("typed").hidden = true;
+  closeForms();
   showUnsure();
   leaveControls();
 }
 
+function closeForms() {
+  $("typed").hidden = true;
+  $("confirm").hidden = true;
+  $("label").value = "";
+  labelBox.close();
+}
+
 /* Take the focus away from buttons and inputs, to the card's heading where there is one. */
 function leaveControls() {
-  if (!$("typed").hidden) return;
+  if (!$("typed").hidden || !$("confirm").hidden) return;
   if (shown) $("title").focus({ preventScroll: true });
   else document.activeElement?.blur();
 }
@@ -398,8 +549,7 @@ $("undo-last").addEventListener("click", undo);
 $("help-button").addEventListener("click", () => $("help").showModal());
 $("typed").addEventListener("submit", (event) => {
   event.preventDefault();
-  const label = $("label").value.trim();
-  onCard(event, () => decide("none", label ? [label] : []));
+  onCard(event, () => sendTyped($("label").value.trim()));
 });
 $("random").addEventListener("click", () => {
   randomLeft = 50;
@@ -427,6 +577,11 @@ document.addEventListener("keydown", (event) => {
     return;
   }
   const key = event.key.toLowerCase();
+  if (!$("confirm").hidden) {
+    onCard(event, () => answerQuestion(key));
+    if (key !== "tab" && !event.target.matches("button")) event.preventDefault();
+    return;
+  }
   if (key === "enter" && event.target.matches("button, summary")) return;
   if (/^[1-9]$/.test(key)) onCard(event, () => choose(Number(key) - 1));
   else if (CARD_KEYS[key]) onCard(event, CARD_KEYS[key]);

@@ -111,6 +111,7 @@ class ReviewServer(LocalServer):
         self.policy = f"{_POLICY}; script-src 'sha256-{sums[0]}'; style-src 'sha256-{sums[1]}'"
         api: dict[str, Callable[[Json, str], Json]] = {
             "GET /api/state": lambda asked, who: {},
+            "GET /api/labels": lambda asked, who: {"labels": review.known_labels()},
             "GET /api/next": self._next,
             "POST /api/decide": lambda asked, who: {"note": review.decide(asked.get("answer"), who)},
             "POST /api/undo": lambda asked, who: {"card": review.undo(str(asked.get("tab", "")), who)},

@@ -153,19 +153,41 @@ class Review:
                 note = "The model has learned again since this page was shown; your answer is kept."
             before = tuple(self.run.purified["original"][row].as_py())
             labels = tuple(label.strip() for label in answer["labels"])
-            fits = {
-                "label": len(labels) == 1 and labels[0] in before,
-                "set": 0 < len(set(labels)) <= len(before) and set(labels) <= set(before),
-                "none": len(labels) <= 1 and not {*labels} & {*before, ""} and all(len(one) <= 200 for one in labels),
-                "skip": not labels,
-            }
-            if not fits[answer["kind"]]:
-                got = f"got {list(labels)!r}. Choose again"
-                raise ValueError(f"labels must fit an answer of kind {answer['kind']!r}; {got}.")
+            self._check_labels(answer["kind"], labels, before)
+            if (
+                answer["kind"] == "none"
+                and labels
+                and labels[0] not in self.known_labels()
+                and answer.get("new") is not True
+            ):
+                raise ValueError(
+                    f"label must be a class of the run, or be sent as a new one; got {labels[0]!r}. Confirm it."
+                )
             seen = (answer["run"], before, self.labels[row], answer["drawn"], answer["seconds"], answer["id"])
             self.log.write(Decision(row, answer["kind"], labels, who, *seen))
             self.offers.pop(row, None)
             return note
+
+    @staticmethod
+    def _check_labels(kind: str, labels: tuple[str, ...], before: tuple[str, ...]) -> None:
+        """Raise ValueError if the labels are none that an answer of the kind may have about the set `before`."""
+        if kind == "label":
+            fits = len(labels) == 1 and labels[0] in before
+        elif kind == "set":
+            fits = 0 < len(set(labels)) <= len(before) and set(labels) <= set(before)
+        elif kind == "none":
+            fits = len(labels) <= 1 and not set(labels) & {*before, ""} and all(len(label) <= 200 for label in labels)
+        else:
+            fits = not labels
+        if not fits:
+            got = f"got {list(labels)!r}. Choose again"
+            raise ValueError(f"labels must fit an answer of kind {kind!r}; {got}.")
+
+    def known_labels(self) -> list[str]:
+        """Return the classes of the run, and the labels that people added in this review."""
+        with self.lock:
+            added = [label for decision in self.log.standing if decision.kind == "none" for label in decision.labels]
+            return list(dict.fromkeys([*self.run.facts["classes"], *added]))
 
     def undo(self, tab: str, who: str) -> dict[str, Any] | None:
         """Take the person's last answer back, and show its row again."""
