@@ -349,6 +349,72 @@ def test_a_typed_label_is_completed(digits: tuple[Any, Served]) -> None:
     assert press(page, server, "ArrowDown", "Enter").labels == (absent,)
 
 
+def test_a_random_row_hides_the_suggestion_until_it_is_answered(digits: tuple[Any, Served]) -> None:
+    page, server = digits
+    page.locator("#random").click()
+    until(lambda: page.locator("#blind").is_visible())
+    row = shown(page)
+    suggested = server.review.labels[row]
+    assert labels(page) == sorted(labels(page))
+    assert page.locator("meter").count() == 0
+    assert "%" not in page.locator("#card").inner_text()
+    assert "Suggested" not in page.locator("#status").inner_text()
+    assert page.locator("#accept").is_hidden()
+    assert page.locator("#revealed").inner_text() == ""
+    page.keyboard.press("Enter")  # there is no suggestion to take
+    assert (shown(page), Log(server.review.run.folder).standing) == (row, [])
+    decision = press(page, server, "1")
+    assert decision.drawn == "random"
+    revealed = page.locator("#revealed").inner_text()
+    assert f"Row {row}" in revealed
+    assert (suggested in revealed) or decision.labels == (suggested,)
+
+
+@pytest.fixture
+def many(browser: Any, tmp_path: Path) -> Iterator[tuple[Any, Served]]:
+    """A page of a run with sixty classes, at a row with more candidates than there are keys."""
+    names = [f"class {k:02d}" for k in range(60)]
+    server = Served(write_run(tmp_path / "RUN", n=200, names=names, gold=0, groups=0))
+    page = browser.new_context(viewport={"width": 390, "height": 800}).new_page()
+    page.goto(server.address)
+    page.wait_for_selector("#card:not([hidden])")
+    while page.locator("#find-row").is_hidden():
+        press(page, server, "s")
+    yield page, server
+    page.context.close()
+    server.kill()
+
+
+def test_a_candidate_without_a_key_is_found_by_its_name(many: tuple[Any, Served]) -> None:
+    page, server = many
+    assert page.locator("#candidates li:visible").count() == 9
+    assert page.evaluate("() => document.documentElement.scrollWidth") <= 390
+    last = labels(page)[-1]
+    page.keyboard.press("/")
+    page.keyboard.type(last.removeprefix("class "))
+    assert page.locator("#find-options li").all_inner_texts() == [last]
+    decision = press(page, server, "Enter")
+    assert (decision.kind, decision.labels) == ("label", (last,))
+    assert page.evaluate("() => document.activeElement.tagName") != "INPUT"
+
+
+def test_candidates_that_are_found_by_name_are_struck_out_when_unsure(many: tuple[Any, Served]) -> None:
+    page, server = many
+    candidates = labels(page)
+    page.keyboard.press("u")
+    page.keyboard.press("/")
+    page.keyboard.type(candidates[-1])
+    page.keyboard.press("Enter")
+    page.keyboard.type("no such candidate")
+    page.keyboard.press("Enter")
+    assert "No candidate" in page.locator("#status").inner_text()
+    page.keyboard.press("Escape")
+    page.locator("#more").click()
+    assert page.locator("#candidates li:visible").count() == len(candidates)
+    decision = press(page, server, "1", "Enter")
+    assert (decision.kind, set(decision.labels)) == ("set", set(candidates[1:-1]))
+
+
 def test_a_server_that_is_away_is_not_the_end_and_the_page_goes_on_by_itself(
     browser: Any, server: ReviewServer
 ) -> None:

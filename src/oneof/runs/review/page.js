@@ -2,11 +2,13 @@
 const $ = (id) => document.getElementById(id);
 const AHEAD = 3; // cards that are loaded beside the one that is shown, so that the next one is there at once
 const RETRY_MS = 2000;
+const KEYS_FOR_CANDIDATES = 9;
 const token = new URLSearchParams(location.search).get("token");
 const tab = crypto.randomUUID();
 
 let cards = []; // the rows that the server gave to this tab; the first is shown
 let shown = null; // the card on the screen, which alone can be decided
+let options = []; // its candidates in the order in which they are shown
 let shownAt = Infinity; // when it appeared
 let exhausted = false; // the server has no more rows for this tab
 let connection = "up"; // or "down": no answer; or "refused": a server that does not know this page's token
@@ -221,13 +223,26 @@ function showCard(card) {
   $("title").textContent = `Row ${card.row}`;
   $("before").textContent = card.skipped ? "You skipped this row before." : "";
   showItem(card);
-  $("candidates").replaceChildren(...card.candidates.map((one, k) => candidate(one, k)));
-  $("outside").textContent = card.outside ? `The model is sure of ${card.outside}, which is not in the set.` : "";
-  $("near").hidden = card.near.length === 0;
+  const blind = isBlind(card);
+  options = blind ? inNeutralOrder(card.candidates) : card.candidates;
+  $("candidates").replaceChildren(...options.map((one, k) => candidate(one, k, blind)));
+  $("find-row").hidden = options.length <= KEYS_FOR_CANDIDATES;
+  $("more").hidden = options.length <= KEYS_FOR_CANDIDATES;
+  $("more").textContent = `Show ${count(options.length - KEYS_FOR_CANDIDATES, "more candidate", "more candidates")}`;
+  $("blind").hidden = !blind;
+  $("outside").textContent = card.outside && !blind ? `The model is sure of ${card.outside}, which is not in the set.` : "";
+  $("near").hidden = card.near.length === 0 || blind;
   $("near").querySelector("ul").replaceChildren(...card.near.map((one) => element("li", `${one.label}: row ${one.row} ${one.item}`)));
   showUnsure();
-  const first = card.candidates[0];
-  say(`Row ${card.row}. Suggested: ${first.label}, ${percent(first.probability)}.`);
+  const suggestion = `Suggested: ${card.candidates[0].label}, ${percent(card.candidates[0].probability)}.`;
+  say(`Row ${card.row}. ${blind ? "Drawn at random: the suggestion is hidden." : suggestion}`);
+}
+
+/* A row that measures how often the model is right must be judged without it. */
+const isBlind = (card) => card.drawn === "random";
+
+function inNeutralOrder(candidates) {
+  return [...candidates].sort((a, b) => a.label.localeCompare(b.label, undefined, { numeric: true }));
 }
 
 function showItem(card) {
@@ -244,20 +259,34 @@ function showItem(card) {
 
 const percent = (share) => `${Math.round(100 * share)} %`;
 
-function candidate(one, k) {
-  const item = element("li"), button = element("button");
+function candidate(one, k, blind) {
+  const item = element("li");
+  const button = element("button");
+  const hasKey = k < KEYS_FOR_CANDIDATES;
+  item.hidden = !hasKey;
   button.type = "button";
-  button.append(element("kbd", k < 9 ? String(k + 1) : ""), element("span", one.label, "name"), element("span", percent(one.probability)));
-  const meter = element("meter");
-  meter.value = one.probability;
-  meter.setAttribute("aria-hidden", "true");
-  button.append(meter);
-  const votes = one.votes ? `${Math.round(100 * one.votes) / 100} votes. ` : "";
-  if (votes || one.fell) button.append(element("span", votes + (one.fell || ""), "why"));
-  if (k < 9) button.setAttribute("aria-keyshortcuts", String(k + 1));
+  button.append(element("kbd", hasKey ? String(k + 1) : ""), element("span", one.label, "name"));
+  if (!blind) button.append(...evidence(one));
+  if (hasKey) button.setAttribute("aria-keyshortcuts", String(k + 1));
   button.addEventListener("click", (event) => onCard(event, () => choose(k)));
   item.append(button);
   return item;
+}
+
+/* What speaks for and against a candidate. */
+function evidence(one) {
+  const meter = element("meter");
+  meter.value = one.probability;
+  meter.setAttribute("aria-hidden", "true");
+  const parts = [element("span", percent(one.probability)), meter];
+  const votes = one.votes ? `${Math.round(100 * one.votes) / 100} votes. ` : "";
+  if (votes || one.fell) parts.push(element("span", votes + (one.fell || ""), "why"));
+  return parts;
+}
+
+function showAllCandidates() {
+  for (const item of $("candidates").children) item.hidden = false;
+  $("more").hidden = true;
 }
 
 /* Do something about the card if it was on the screen when the key or button was pressed; the second click of a double one was for the card before. */
@@ -266,8 +295,8 @@ function onCard(event, act) {
 }
 
 function choose(k) {
-  if (k >= shown.candidates.length) return;
-  if (unsure === null) return decide("label", [shown.candidates[k].label]);
+  if (k < 0 || k >= options.length) return;
+  if (unsure === null) return decide("label", [options[k].label]);
   if (unsure.has(k)) unsure.delete(k);
   else unsure.add(k);
   showUnsure();
@@ -282,12 +311,14 @@ function showUnsure() {
   $("unsure").setAttribute("aria-pressed", String(unsure !== null));
   [...$("candidates").children].forEach((item, k) => item.classList.toggle("out", Boolean(unsure && unsure.has(k))));
   $("question").textContent = unsure ? "Strike out what it is not; Enter sends what is left." : "Which label is right?";
+  $("accept").hidden = unsure === null && shown !== null && isBlind(shown);
   $("accept").firstChild.textContent = unsure ? "Send what is left " : "Take the suggestion ";
 }
 
 function accept() {
+  if (unsure === null && isBlind(shown)) return say("The suggestion is hidden for a row drawn at random: choose a label.");
   if (unsure === null) return decide("label", [shown.suggested]);
-  const left = shown.candidates.map((one) => one.label).filter((_, k) => !unsure.has(k));
+  const left = options.map((one) => one.label).filter((_, k) => !unsure.has(k));
   if (left.length) decide("set", left);
   else say("Nothing is left: press X for none of these.");
 }
@@ -434,17 +465,44 @@ function answerQuestion(key) {
 
 const labelBox = combobox($("label"), $("label-options"), (text) => completions(text, knownLabels), (label, event) => onCard(event, () => sendTyped(label)));
 
+/* Choose the candidate of this name, or the first that has the text in its name. */
+function chooseByName(text) {
+  if (text === "" && unsure) return accept();
+  const name = options.some((one) => one.label === text) ? text : findCandidates(text)[0];
+  if (text === "" || name === undefined) return say("No candidate has this in its name: press Esc, then X for none of these.");
+  const k = options.findIndex((one) => one.label === name);
+  $("find").value = "";
+  findBox.close();
+  if (unsure) $("candidates").children[k].hidden = false;
+  else $("find").blur();
+  choose(k);
+}
+
+const findCandidates = (text) => completions(text, options.map((one) => one.label));
+const findBox = combobox($("find"), $("find-options"), findCandidates, (text, event) => onCard(event, () => chooseByName(text)));
+
 function decide(kind, labels, more = {}) {
   const card = cards.shift();
   const seconds = Math.round((performance.now() - shownAt) / 100) / 10;
   const answer = { id: crypto.randomUUID(), row: card.row, kind, labels, run: card.run, drawn: card.drawn, seconds, ...more };
   keepUnsent({ who: who(), answer }, card);
+  reveal(card, kind, labels);
   if (randomLeft > 0) randomLeft -= 1;
   else if (skippedLeft > 0) skippedLeft -= 1;
   problem = "";
   exhausted = false;
   render();
   inTurn(catchUp);
+}
+
+/* Say what the model had suggested for a row that was judged without it. */
+function reveal(card, kind, labels) {
+  let text = "";
+  if (isBlind(card) && kind !== "skip") {
+    const agrees = kind !== "set" && labels[0] === card.suggested;
+    text = `Row ${card.row}: the model ${agrees ? "has the same label" : `suggested ${card.suggested}`}.`;
+  }
+  $("revealed").textContent = text;
 }
 
 function undo() {
@@ -477,8 +535,10 @@ function cancel() {
 function closeForms() {
   $("typed").hidden = true;
   $("confirm").hidden = true;
-  $("label").value = "";
-  labelBox.close();
+  for (const [input, box] of [["label", labelBox], ["find", findBox]]) {
+    $(input).value = "";
+    box.close();
+  }
 }
 
 /* Take the focus away from buttons and inputs, to the card's heading where there is one. */
@@ -544,6 +604,7 @@ $("accept").addEventListener("click", (event) => onCard(event, accept));
 $("unsure").addEventListener("click", (event) => onCard(event, toggleUnsure));
 $("none").addEventListener("click", (event) => onCard(event, none));
 $("skip").addEventListener("click", (event) => onCard(event, () => decide("skip", [])));
+$("more").addEventListener("click", showAllCandidates);
 $("undo").addEventListener("click", undo);
 $("undo-last").addEventListener("click", undo);
 $("help-button").addEventListener("click", () => $("help").showModal());
@@ -568,12 +629,15 @@ $("person").addEventListener("submit", (event) => { event.preventDefault(); leav
 $("who").addEventListener("change", () => { store("oneof-who", who()); reload(); });
 window.addEventListener("online", retry);
 
-const CARD_KEYS = { u: toggleUnsure, x: none, s: () => decide("skip", []), enter: accept, escape: cancel };
+const CARD_KEYS = { u: toggleUnsure, x: none, s: () => decide("skip", []), enter: accept, escape: cancel, "/": () => $("find").focus() };
 const PAGE_KEYS = { z: undo, "?": () => $("help").showModal() };
 document.addEventListener("keydown", (event) => {
   if ($("help").open || event.ctrlKey || event.metaKey || event.altKey || event.repeat) return;
   if (event.target.matches("input")) {
-    if (event.key === "Escape" && shown) cancel();
+    if (event.key !== "Escape" || !shown) return;
+    if (event.target === $("find")) closeForms();
+    else cancel();
+    leaveControls();
     return;
   }
   const key = event.key.toLowerCase();
