@@ -415,6 +415,35 @@ def test_candidates_that_are_found_by_name_are_struck_out_when_unsure(many: tupl
     assert (decision.kind, set(decision.labels)) == ("set", set(candidates[1:-1]))
 
 
+def test_a_row_is_given_back_when_its_tab_closes(browser: Any, server: ReviewServer) -> None:
+    context = browser.new_context()
+    first = context.new_page()
+    first.goto(server.address)
+    first.wait_for_selector("#card:not([hidden])")
+    row = shown(first)
+    other = context.new_page()
+    other.goto(f"{server.address}&who=bob")
+    other.wait_for_selector("#card:not([hidden])")
+    assert shown(other) != row
+    other.close(run_before_unload=True)
+    first.reload()
+    until(lambda: row not in server.review.offers or first.locator("#card").is_visible())
+    first.wait_for_selector("#card:not([hidden])")
+    assert shown(first) == row
+    first.close(run_before_unload=True)
+    until(lambda: not server.review.offers)
+    context.close()
+
+
+def test_a_bar_shows_how_many_doubtful_rows_are_answered(page: Any, server: ReviewServer) -> None:
+    doubtful = len(server.review.asked)
+    bar = page.locator("#bar")
+    assert f"0 of {doubtful} doubtful rows" in page.locator("header").inner_text()
+    press(page, server, "1")
+    until(lambda: bar.evaluate("(bar) => bar.value") == 1)
+    assert bar.evaluate("(bar) => bar.max") == doubtful
+
+
 def test_a_server_that_is_away_is_not_the_end_and_the_page_goes_on_by_itself(
     browser: Any, server: ReviewServer
 ) -> None:

@@ -269,6 +269,23 @@ def test_a_row_that_one_person_skipped_is_shown_to_another(server: ReviewServer)
     assert (other["row"], other["skipped"]) == (card["row"], False)
 
 
+def test_rows_of_a_closed_tab_are_offered_to_others_at_once(server: ReviewServer) -> None:
+    ann = Person(server)
+    bob = Person(server, "bob")
+    held = [card["row"] for card in ann.next(3)]
+    assert bob.next()[0]["row"] not in held
+    assert ann.ask("/api/close", {})[0] == 200
+    assert ann.next() == []  # a request that was on its way
+    assert [card["row"] for card in bob.next(3)] == held
+
+
+def test_rows_that_a_tab_does_not_hold_any_more_are_given_back(server: ReviewServer) -> None:
+    person = Person(server)
+    rows = [card["row"] for card in person.next(3)]
+    cards = person.ask("/api/next", count=2, held=rows[1])[1]["cards"]
+    assert [card["row"] for card in cards] == [rows[0], rows[2]]
+
+
 def test_doubtful_rows_end_and_the_state_names_the_next_command(server: ReviewServer) -> None:
     person = Person(server)
     while cards := person.ask("/api/next", pool="doubtful")[1]["cards"]:

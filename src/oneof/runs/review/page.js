@@ -4,7 +4,7 @@ const AHEAD = 3; // cards that are loaded beside the one that is shown, so that 
 const RETRY_MS = 2000;
 const KEYS_FOR_CANDIDATES = 9;
 const token = new URLSearchParams(location.search).get("token");
-const tab = crypto.randomUUID();
+let tab = crypto.randomUUID(); // by which the server knows which rows this page holds
 
 let cards = []; // the rows that the server gave to this tab; the first is shown
 let shown = null; // the card on the screen, which alone can be decided
@@ -131,7 +131,8 @@ async function flush() {
 
 async function fill() {
   if (cards.length >= AHEAD) return;
-  const reply = await call(`/api/next?count=${AHEAD - cards.length}&pool=${nextPool()}`);
+  const held = [...cards, ...answeredCards.values()].map((card) => card.row).join(","); // the others are given back
+  const reply = await call(`/api/next?count=${AHEAD - cards.length}&pool=${nextPool()}&held=${held}`);
   cards.push(...reply.cards.filter((card) => !cards.some((other) => other.row === card.row)));
   exhausted = cards.length === 0 && unsentOfThisRun().length === 0;
 }
@@ -559,7 +560,11 @@ function showState(now) {
   state = now;
   $("folder").textContent = now.folder;
   $("who").placeholder = now.who;
-  $("progress").textContent = `${now.decided.toLocaleString()} of ${now.rows.toLocaleString()} rows answered, ${now.mine.toLocaleString()} by you; ${now.to_ask.toLocaleString()} to ask.`;
+  const done = now.doubtful - now.to_ask;
+  $("bar").max = Math.max(1, now.doubtful);
+  $("bar").value = now.doubtful ? done : 1;
+  $("bar-text").textContent = now.doubtful ? `${done.toLocaleString()} of ${count(now.doubtful, "doubtful row", "doubtful rows")} answered` : "No row is doubtful";
+  $("progress").textContent = `${now.decided.toLocaleString()} of ${now.rows.toLocaleString()} rows answered in all, ${now.mine.toLocaleString()} by you.`;
   const a = now.accuracy, left = randomLeft ? ` ${randomLeft} random rows to go.` : "";
   $("accuracy").textContent = (a ? `${percent(a.right / a.rows)} of the model's labels are right (${percent(a.low)} to ${percent(a.high)}), by ${a.rows} random rows${a.unsure ? `, ${a.unsure} of them unsure` : ""}.` : "Not known yet: one row in five is drawn at random, and these will tell.") + left;
   const [equal, pairs] = now.agreement;
@@ -628,6 +633,17 @@ $("learn").addEventListener("click", () => inTurn(() => call("/api/learn", {})))
 $("person").addEventListener("submit", (event) => { event.preventDefault(); leaveControls(); });
 $("who").addEventListener("change", () => { store("oneof-who", who()); reload(); });
 window.addEventListener("online", retry);
+
+/* Give the rows back when the page is closed. One that the browser shows again from its cache begins anew. */
+window.addEventListener("pagehide", () => {
+  const headers = { "X-Token": token, "Content-Type": "application/json" };
+  fetch("/api/close", { method: "POST", headers, body: JSON.stringify({ tab }), keepalive: true }).catch(() => {});
+});
+window.addEventListener("pageshow", (event) => {
+  if (!event.persisted) return;
+  tab = crypto.randomUUID();
+  reload();
+});
 
 const CARD_KEYS = { u: toggleUnsure, x: none, s: () => decide("skip", []), enter: accept, escape: cancel, "/": () => $("find").focus() };
 const PAGE_KEYS = { z: undo, "?": () => $("help").showModal() };

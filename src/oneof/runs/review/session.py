@@ -40,6 +40,7 @@ class Review:
     def __init__(self, folder: Path, columns: Sequence[str] = ()) -> None:
         self.lock = threading.RLock()
         self.columns = columns
+        self.closed_tabs: set[str] = set()
         self.learning: dict[str, Any] = {"state": "idle", "text": ""}
         self.on_new_run: Callable[[Path], None] = lambda folder: None  # called when a run was learned
         self._open(folder)
@@ -72,6 +73,8 @@ class Review:
         if random:
             pool = "random"
         with self.lock:
+            if tab in self.closed_tabs:
+                return []
             self.log.refresh()
             now = time.monotonic()
             self.offers = {row: offer for row, offer in self.offers.items() if offer[1] > now}
@@ -83,6 +86,17 @@ class Review:
                 row, drawn = choice
                 cards.append(self._offer(tab, who, row, drawn))
             return cards
+
+    def close_tab(self, tab: str) -> None:
+        """Give the rows that a tab was shown back to the others; a request of the tab that comes late gets none."""
+        with self.lock:
+            self.closed_tabs.add(tab)
+            self.offers = {row: offer for row, offer in self.offers.items() if offer[0] != tab}
+
+    def keep_offers(self, tab: str, rows: Container[int]) -> None:
+        """Give back the rows that a tab was shown and does not hold any more."""
+        with self.lock:
+            self.offers = {row: offer for row, offer in self.offers.items() if offer[0] != tab or row in rows}
 
     def _offer(self, tab: str, who: str, row: int, drawn: str) -> dict[str, Any]:
         self.offers[row] = tab, time.monotonic() + _HELD
