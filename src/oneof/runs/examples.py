@@ -99,7 +99,8 @@ def weigh_votes(examples: Examples, voted: Voted, space: Space, seed: int) -> tu
     beside = Judgement(found.said, found.opinion, found.judges).over(columns, len(classes))
     votes = counted(voted.votes, voted.item)
     weighed = replace(examples, gold=gold, candidates=candidates, prior=prior, beside=beside, votes=votes)
-    return weighed, narrowed(space, found), people_of(voted.votes, found)
+    space = narrowed(space, found, on_pictures=bool(examples.encoding.pixels))
+    return weighed, space, people_of(voted.votes, found)
 
 
 def people_of(votes: Votes, found: VotePrior) -> dict[str, Any]:
