@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -357,6 +358,25 @@ def test_with_votes_networks_train_for_as_many_epochs_as_without(
     assert isinstance(first, Training)
     assert isinstance(second, Training)
     assert first.epochs == second.epochs == 10
+
+
+@pytest.mark.parametrize(("options", "threads"), [((), 1), (("--threads", 2), 2), (("--deterministic",), 1)])
+def test_pictures_are_trained_on_with_the_threads_that_the_user_allows(
+    options: tuple[object, ...],
+    threads: int,
+    folder: Path,
+    tmp_path: Path,
+    trainings: list[dict[str, object]],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """OMP_NUM_THREADS is 1 in all tests, and torch has read it; the processors that there are do not overrule it."""
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(8)), raising=False)
+    monkeypatch.setattr("oneof.training.device.torch.use_deterministic_algorithms", lambda mode: None)
+    monkeypatch.setattr("oneof.runs.pictures.BATCH", 2**20)
+    words = ("fit", folder / "table.csv", "--image", "file", "--ignore", "id", "--ignore", "truth", *options)
+    command(*words, "--out", tmp_path / "run", monkeypatch=monkeypatch, capsys=capsys)
+    assert [one["threads"] for one in trainings] == [threads]
 
 
 @pytest.mark.parametrize(
