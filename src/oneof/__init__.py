@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     from oneof.candidates.read import read as read
     from oneof.estimator.classifier import PartialLabelClassifier as PartialLabelClassifier
     from oneof.estimator.pictures import PartialLabelImageClassifier as PartialLabelImageClassifier
+    from oneof.losses import CandidateLoss as CandidateLoss
+    from oneof.losses import Purifier as Purifier
     from oneof.methods import METHODS as METHODS
     from oneof.methods import Method as Method
     from oneof.networks import MLP as MLP
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 
 # torch takes seconds to import, and `oneof --help` must not: a name is fetched when it is first used
 _HOME = {
+    "CandidateLoss": "losses",
     "Candidates": "candidates.mask",
     "read": "candidates.read",
     "fit": "training.fit",
@@ -40,6 +43,7 @@ _HOME = {
     "Pop": "purify",
     "PopPrinted": "purify",
     "PopRatio": "purify",
+    "Purifier": "losses",
     "Trial": "training.trials",
 }
 
