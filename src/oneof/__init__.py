@@ -8,6 +8,7 @@ from oneof.version import __version__
 if TYPE_CHECKING:
     from oneof.candidates.mask import Candidates as Candidates
     from oneof.candidates.read import read as read
+    from oneof.candidates.resolve import resolve as resolve
     from oneof.estimator.classifier import PartialLabelClassifier as PartialLabelClassifier
     from oneof.estimator.pictures import PartialLabelImageClassifier as PartialLabelImageClassifier
     from oneof.losses import CandidateLoss as CandidateLoss
@@ -30,6 +31,7 @@ _HOME = {
     "CandidateLoss": "losses",
     "Candidates": "candidates.mask",
     "read": "candidates.read",
+    "resolve": "candidates.resolve",
     "fit": "training.fit",
     "load": "training.state",
     "PartialLabelClassifier": "estimator.classifier",
