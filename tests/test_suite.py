@@ -6,6 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 import suite
+from on_tables.columns import distance_features, piecewise_features, tree_features
+from on_tables.forms import FORMS, Regression, leave_out_folds, uniform_targets, within_sets
 from on_tables.problems import DEVELOP, HELD_BACK, KINDS, TABLES, make_problem
 from on_tables.report import (
     behind_table,
@@ -92,6 +94,68 @@ def test_trials_that_do_not_fit_the_time_are_left_out(folder, capsys):
     assert run_suite(folder, "--systems", "trees", "--limit-seconds", "0") == 1
     assert not (folder / "rows.jsonl").exists()
     assert "3 trials" in capsys.readouterr().err
+
+
+QUICK_FORMS = ("kernel b=0.25", "logistic EM b=0.25")
+
+
+@pytest.mark.parametrize(
+    "name", [name if name in QUICK_FORMS else pytest.param(name, marks=pytest.mark.slow) for name in FORMS]
+)
+def test_a_form_learns_from_sets(folder, name):
+    problem = make_problem("glass", "uniform", 0, str(folder))
+    test, train = FORMS[name](problem.sets, problem.train, problem.test, 0)
+    assert test.shape == (28, 3)
+    assert train.shape == (62, 3)
+    np.testing.assert_allclose(test.sum(1), 1, atol=1e-5)
+    np.testing.assert_allclose(train.sum(1), 1, atol=1e-5)
+    assert (test.argmax(1) == problem.labels_test).mean() > 0.7
+    assert (train.argmax(1) == problem.labels_train).mean() > 0.7
+
+
+def test_leave_one_out_is_a_regression_without_the_row():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(20, 3))
+    targets = rng.dirichlet(np.ones(3), 20)
+    regression = Regression(x, 0, width=1.0, ridge=0.3)
+    targets -= targets.mean(0)
+    held_out = regression.leave_one_out_scores(targets)
+    similarity = regression.kernel(x)
+    for row in range(20):
+        others = np.arange(20) != row
+        normal = similarity[others].T @ similarity[others] + 0.3 * regression.inner
+        weights = np.linalg.solve(normal, similarity[others].T @ targets[others])
+        np.testing.assert_allclose(held_out[row], similarity[row] @ weights, atol=1e-8)
+
+
+def test_targets_stay_within_sets_and_balance_lifts_rare_labels():
+    sets = np.array([[True, True, False], [True, True, False], [True, False, True], [True, False, False]] * 5)
+    targets = uniform_targets(sets)
+    p = np.full((20, 3), 1 / 3)
+    plain = within_sets(p, sets, targets, 0.0)
+    balanced = within_sets(p, sets, targets, 0.5)
+    assert (plain[~sets] == 0).all()
+    np.testing.assert_allclose(plain, targets)
+    assert balanced[2, 2] > balanced[0, 1] > 0.5
+
+
+def test_every_row_is_left_out_once_in_each_repeat():
+    left_out = leave_out_folds(20, 2, np.random.default_rng(0))
+    assert left_out.shape == (6, 20)
+    assert (left_out[:3].sum(0) == 1).all()
+    assert (left_out[3:].sum(0) == 1).all()
+
+
+def test_features_are_learned_from_training_rows():
+    train = pd.DataFrame({"a": [0.0, 1.0, 2.0, np.nan], "b": ["x", None, "y", "x"], "c": [3.0] * 4})
+    test = pd.DataFrame({"a": [9.0, np.nan], "b": ["z", "y"], "c": [3.0, 3.0]})
+    plain = tree_features(train, test)
+    assert plain.test.tolist() == [[9.0, 3.0, 0.0, 0.0, 0.0, 0.0], [1.0, 3.0, 1.0, 0.0, 0.0, 1.0]]
+    for encode in (distance_features, piecewise_features):
+        features = encode(train, test)
+        assert features.train.shape[1] == features.test.shape[1]
+        assert np.isfinite(features.test).all()
+        assert np.abs(features.test).max() <= 4
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -17,6 +17,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from on_tables.forms import FORMS
 from on_tables.problems import (
     CHOOSING_SEEDS,
     DEVELOP,
@@ -36,6 +37,7 @@ from oneof.storage.did_you_mean import did_you_mean
 from oneof.storage.rows import read
 
 GROUPS = {"develop": DEVELOP, "held-back": HELD_BACK, "all": TABLES, "real": REAL}
+SYSTEM_GROUPS = {"rivals": list(RIVALS), "ceilings": list(CEILINGS), "forms": list(FORMS)}
 
 
 def parse_seeds(text: str) -> list[int]:
@@ -62,6 +64,16 @@ def parse_tables(names: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(tables))
 
 
+def parse_systems(names: Sequence[str]) -> list[str]:
+    """Replace the names of groups by their systems, and refuse a system that is none."""
+    systems: list[str] = []
+    for name in names:
+        systems += SYSTEM_GROUPS.get(name, (name,))
+    for system in systems:
+        find_system(system)
+    return list(dict.fromkeys(systems))
+
+
 def check_seeds(seeds: Sequence[int], final: bool) -> None:
     """Refuse reporting seeds unless --final says that nothing is chosen any more."""
     reporting = sorted(set(seeds) & set(REPORTING_SEEDS))
@@ -77,7 +89,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--tables", nargs="+", default=["develop", "real"], help=f"names, or {', '.join(GROUPS)}")
     parser.add_argument("--kinds", nargs="+", choices=list(KINDS), default=list(KINDS), help="of made sets")
     parser.add_argument("--seeds", default="0-4", help="such as 0-4 or 0,3,7-9")
-    parser.add_argument("--systems", nargs="+", default=[DEFAULT, *RIVALS, *CEILINGS], help="by name")
+    parser.add_argument(
+        "--systems", nargs="+", default=[DEFAULT, "rivals", "ceilings"], help="names, or rivals, ceilings, forms"
+    )
     parser.add_argument("--data-dir", help="folder with tables/ and real/; default: ONEOF_DATA")
     parser.add_argument("--rows", type=Path, default=Path("results/suite.jsonl"))
     parser.add_argument("--store", type=Path, help="folder for probabilities, an npz file for each trial")
@@ -94,14 +108,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         tables = parse_tables(options.tables)
         seeds = parse_seeds(options.seeds)
         check_seeds(seeds, options.final)
-        for system in options.systems:
-            find_system(system)
+        systems = parse_systems(options.systems)
         if options.report:
             rows = [row for row in read(options.rows) if row["table"] in tables and row["seed"] in seeds]
             print(report([row for row in rows if row["kind"] in (*options.kinds, REAL_KIND)], options.subject))
             return 0
         rows = read(options.rows) if options.rows.exists() else []
-        trials = missing_trials(tables, options.kinds, seeds, options.systems, rows)
+        trials = missing_trials(tables, options.kinds, seeds, systems, rows)
         for table in {trial.table for trial in trials}:
             load_table(table, options.data_dir)
     except ValueError as error:
