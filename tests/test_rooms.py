@@ -14,7 +14,7 @@ import oneof
 
 ROOT = Path(oneof.__file__).parent
 ROOMS = [
-    "storage", "candidates", "metrics", "data", "votes", "inspect", "methods", "purify", "networks", "training", "selection",
+    "storage", "candidates", "metrics", "data", "votes", "inspect", "methods", "purify", "losses", "networks", "training", "selection",
     "runs", "estimator", "paper", "cli",
 ]  # fmt: skip
 OWN = {"__init__.py", "__main__.py", "version.py", "py.typed"}

@@ -8,8 +8,11 @@ from oneof.version import __version__
 if TYPE_CHECKING:
     from oneof.candidates.mask import Candidates as Candidates
     from oneof.candidates.read import read as read
+    from oneof.candidates.resolve import resolve as resolve
     from oneof.estimator.classifier import PartialLabelClassifier as PartialLabelClassifier
     from oneof.estimator.pictures import PartialLabelImageClassifier as PartialLabelImageClassifier
+    from oneof.losses import CandidateLoss as CandidateLoss
+    from oneof.losses import Purifier as Purifier
     from oneof.methods import METHODS as METHODS
     from oneof.methods import Method as Method
     from oneof.networks import MLP as MLP
@@ -26,8 +29,10 @@ if TYPE_CHECKING:
 
 # torch takes seconds to import, and `oneof --help` must not: a name is fetched when it is first used
 _HOME = {
+    "CandidateLoss": "losses",
     "Candidates": "candidates.mask",
     "read": "candidates.read",
+    "resolve": "candidates.resolve",
     "fit": "training.fit",
     "load": "training.state",
     "PartialLabelClassifier": "estimator.classifier",
@@ -42,6 +47,7 @@ _HOME = {
     "PopPrinted": "purify",
     "PopRatio": "purify",
     "PopReleased": "purify",
+    "Purifier": "losses",
     "Trial": "training.trials",
 }
 

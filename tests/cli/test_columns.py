@@ -162,17 +162,19 @@ def test_inspect_imputes_what_fit_imputes(table: Path) -> None:
 def test_inspect_leaves_texts_aside_and_says_so(table: Path) -> None:
     texts = [finding["text"] for finding in inspected(table, "--text", "note")["findings"]]
     assert "columns to embed are left aside here: note. `oneof fit` takes them." in texts
-    alone = inspected(table, "--text", "note", *(word for name in ("size", "day") for word in ("--ignore", name)))
+    alone = inspected(
+        table, "--text", "note", *(word for name in ("size", "day", "hue") for word in ("--ignore", name))
+    )
     assert alone["faults"] is None
 
 
-def test_the_hint_on_text_holds_on_the_command_line(table: Path) -> None:
+def test_the_hint_on_identifiers_holds_on_the_command_line(table: Path) -> None:
     before = inspected(table)
-    hint = next(one["text"] for one in before["findings"] if "columns of text" in one["text"])
-    assert "hue, note" in hint
+    hint = next(one["text"] for one in before["findings"] if "columns of identifiers" in one["text"])
+    assert "left out: note." in hint
     assert "--category NAME" in hint
-    after = inspected(table, "--category", "hue", "--category", "note")
-    assert not any("columns of text" in one["text"] for one in after["findings"])
+    after = inspected(table, "--category", "note")
+    assert not any("columns of identifiers" in one["text"] for one in after["findings"])
 
 
 def test_exclusions_alone_are_inspected(tmp_path: Path) -> None:

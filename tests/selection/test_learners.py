@@ -56,6 +56,44 @@ def test_same_seed_same_trees():
     assert len(first.threshold) != len(other.threshold) or (first.threshold != other.threshold).any()
 
 
+def count_parts(monkeypatch, interrupt_at=None):
+    """Count the parts of a forest that are grown; Ctrl-C comes in the one whose number is given."""
+    fit, parts = ExtraTreesClassifier.fit, []
+
+    def counted(self, *arguments):
+        parts.append(self.random_state)
+        if len(parts) == interrupt_at:
+            raise KeyboardInterrupt
+        return fit(self, *arguments)
+
+    monkeypatch.setattr(ExtraTreesClassifier, "fit", counted)
+    return parts
+
+
+@pytest.mark.parametrize("damage", [None, b"", b"PK no archive"])
+def test_trees_that_were_grown_before_an_interrupt_are_not_grown_again(tmp_path, monkeypatch, damage):
+    with monkeypatch.context() as patched:
+        count_parts(patched, interrupt_at=4)
+        with pytest.raises(KeyboardInterrupt):
+            grow_trees(LESSON, 4, FEW, checkpoint=tmp_path)
+    if damage is not None:
+        min(tmp_path.iterdir()).write_bytes(damage)
+    parts = count_parts(monkeypatch)
+    resumed = grow_trees(LESSON, 4, FEW, checkpoint=tmp_path)
+    assert len(parts) == (2 if damage is None else 3)
+    whole = grow_trees(LESSON, 4, FEW)
+    np.testing.assert_array_equal(resumed.learner.threshold, whole.learner.threshold)
+    np.testing.assert_array_equal(resumed.left_out, whole.left_out)
+
+
+@pytest.mark.parametrize("changed", [{"seed": 4}, {"x": LESSON.x + 1}, {"beliefs": LESSON.beliefs * 0.5}])
+def test_trees_of_other_data_are_grown_anew(tmp_path, monkeypatch, changed):
+    grow_trees(LESSON, 4, FEW, checkpoint=tmp_path)
+    parts = count_parts(monkeypatch)
+    grow_trees(replace(LESSON, **changed), 4, FEW, checkpoint=tmp_path)
+    assert len(parts) == FEW.parts
+
+
 def test_of_trees_that_were_grown_before_the_oldest_third_of_each_part_is_grown_anew():
     first = grow_trees(LESSON, 4, FEW).learner
     again = grow_trees(LESSON, 4, FEW, first).learner

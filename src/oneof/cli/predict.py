@@ -42,6 +42,7 @@ def predict(
         if out.resolve() == file.resolve():
             raise ValueError(f"out must be another file than the table that is read; got {str(out)!r} for both.")
     model = Run.open(run).model
+    model.check_predicts()
     with piped(file, out) as (source, result):
         columns = read_columns(source, model.encoding.roles)
         for line in model.encoding.unseen(columns):

@@ -201,6 +201,13 @@ def weights_here(model: str) -> bool:
     return False
 
 
+def text_embedder_here() -> bool:
+    """Can texts be embedded by the default model without asking the network?"""
+    with suppress(ValueError):  # a package that is absent or broken has no weights to offer
+        return find_spec(PACKAGES["text"]) is not None and _fetched(MODELS["text"], "config.json") is not None
+    return False
+
+
 def _fetched(repository: str, file: str) -> str | None:
     """Where the hub's own cache has a file."""
     look_up = load_package("huggingface_hub", f"the embedder {repository}", "try_to_load_from_cache")

@@ -1,5 +1,5 @@
-"""Columns of a table as numbers: gaps filled, categories one-hot, texts by TF-IDF or an embedder, images embedded or as
-levels.
+"""Columns of a table as numbers: gaps filled, categories one-hot with rare values grouped, texts by TF-IDF or an embedder,
+images embedded or as levels.
 
 What was learned from training rows is plain values that JSON holds, and arrays for texts. TF-IDF is of words and of
 pieces of words, then a truncated SVD. Measured on 4,999 sentences with two sentiments (logistic regression, five
@@ -9,8 +9,9 @@ without SVD, whose numbers are too many to train on: .743.
 
 import math
 import random
+from collections import Counter
 from collections.abc import Collection, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -19,11 +20,13 @@ from numpy.typing import NDArray
 
 from oneof.data.embed import MODELS, embedded, open_embedder
 from oneof.data.images import PictureRows, Pixels, learn_pixels, read_pictures
-from oneof.data.not_features import MOST_VALUES
 from oneof.data.roles import Roles
 from oneof.data.table import Columns, Words
+from oneof.data.text_columns import MAX_PLAIN_VALUES, MAX_VALUES
 from oneof.storage.progress import bar
 
+MAX_ONE_HOT = 100  # values of a category that have a feature of their own, the most frequent first
+MIN_ROWS = 3  # that such a value has, in a column with more than MAX_PLAIN_VALUES values
 AXES = (300, 500)  # numbers that a text becomes: a tenth of the rows within these, for few rows a third
 _TERMS = 20_000  # kept of the vocabulary, the most frequent first
 _ROWS = 20_000  # texts to learn from: of more, a sample
@@ -104,18 +107,33 @@ class Encoding:
     numbers: tuple[str, ...]
     fills: tuple[float, ...]  # the median of each column of numbers, for its gaps
     gaps: tuple[str, ...]  # columns of numbers with gaps in training: each gets a feature that says where
-    categories: dict[str, tuple[str, ...]]  # column -> its values in training
+    categories: dict[str, tuple[str, ...]]  # column -> its values in training that have a feature each; "" is a gap
     embedded: tuple[Embedded, ...]
     dates: tuple[str, ...] = ()  # those of the numbers that are dates in the table
     texts: tuple[Texts, ...] = ()  # columns of text without an embedder
     pixels: tuple[Pixels, ...] = ()  # pictures without an embedder: then the one part, and features are uint8
+    rare: dict[str, tuple[str, ...]] = field(default_factory=dict)  # column -> values in training that share a feature
 
     @property
     def names(self) -> list[str]:
         """What the d features are called."""
         vectors = [f"{column}[{j}]" for column, width, _ in self._vectors for j in range(width)]
-        kinds = [f"{column}={value}" for column, values in self.categories.items() for value in values]
-        return [*self.numbers, *(f"{name} is missing" for name in self.gaps), *kinds, *vectors]
+        one_hot = []
+        for column, values in self.categories.items():
+            one_hot += [f"{column}={value}" if value else f"{column} is missing" for value in values]
+            if column in self.rare:
+                one_hot.append(f"{column} is rare")
+        return [*self.numbers, *(f"{name} is missing" for name in self.gaps), *one_hot, *vectors]
+
+    def category_codes(self, column: str) -> dict[str, int]:
+        """Return which feature of its column each value in training is; rare values share the last one."""
+        values = self.categories[column]
+        codes = {value: code for code, value in enumerate(values)}
+        return codes | dict.fromkeys(self.rare.get(column, ()), len(values))
+
+    def category_width(self, column: str) -> int:
+        """Return how many features a category has."""
+        return len(self.categories[column]) + (column in self.rare)
 
     @property
     def plain(self) -> Self:
@@ -151,6 +169,7 @@ class Encoding:
         return cls(
             **{name: tuple(plain[name]) for name in ("numbers", "fills", "gaps", "dates")},
             categories={column: tuple(values) for column, values in plain["categories"].items()},
+            rare={column: tuple(values) for column, values in plain.get("rare", {}).items()},
             embedded=tuple(Embedded(**part) for part in plain["embedded"]),
             texts=tuple(texts),
             pixels=tuple(Pixels(**part) for part in plain["pixels"]),
@@ -178,10 +197,11 @@ class Encoding:
         if self.pixels:
             return self.pictures(columns, folder).levels
         parts = [self._filled(columns.numbers)]
-        for name, values in self.categories.items():
-            number = {value: j for j, value in enumerate(values)}
-            column = np.array([number.get(value or "", -1) for value in columns.words[name]], dtype=np.intp)
-            parts.append(np.eye(len(values) + 1, len(values), dtype=np.float32)[column])  # the last row is zeros
+        for name in self.categories:
+            codes = self.category_codes(name)
+            width = self.category_width(name)
+            column = np.array([codes.get(value or "", -1) for value in columns.words[name]], dtype=np.intp)
+            parts.append(np.eye(width + 1, width, dtype=np.float32)[column])  # the last row is zeros
         for part in self.embedded:
             if part.model not in (MODELS[part.kind], *named):
                 got = f"the model wants {part.model[:100]!r} for column {part.column!r}. If you trust it, name it"
@@ -201,12 +221,14 @@ class Encoding:
         return read_pictures(columns.words[part.column], part, folder, to)
 
     def unseen(self, columns: Columns) -> list[str]:
-        """A line for every column with categories that training did not have."""
+        """Return a line for every column with categories that training did not have."""
         lines = []
-        for column, values in self.categories.items():
-            new = sorted({value or "" for value in columns.words[column]} - set(values))
-            shown = ", ".join(map(repr, new[:5])) + (", ..." if len(new) > 5 else "")
-            lines += [f"column {column!r} has values that training had not, which say nothing: {shown}"] * bool(new)
+        for column in self.categories:
+            new = sorted({value or "" for value in columns.words[column]} - self.category_codes(column).keys())
+            if new:
+                shown = ", ".join(repr(value) if value else "a gap" for value in new[:5])
+                more = ", ..." if len(new) > 5 else ""
+                lines.append(f"column {column!r} has categories not seen in training; ignored: {shown}{more}")
         return lines
 
     def _filled(self, numbers: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -236,19 +258,34 @@ def learn_encoding(columns: Columns, roles: Roles, *, folder: Path = Path(), cac
         for column in names if model else ():
             vectors = embedded(columns.words[column], open_embedder(kind, str(model)), folder, cache)
             parts.append(Embedded(column, kind, str(model), vectors.shape[1]))
-    categories = {name: tuple(sorted({value or "" for value in columns.words[name]})) for name in roles.categories}
-    for column, values in categories.items():
-        if len(values) > MOST_VALUES:
-            got = f"{columns.source}, column {column!r} has {len(values)}. Leave it out, or take it as text (--text)."
-            raise ValueError(f"a category must have at most {MOST_VALUES} values; {got}")
+    categories = {}
+    rare = {}
+    for name in roles.categories:
+        categories[name], rare_values = _learn_category(name, columns)
+        if rare_values:
+            rare[name] = rare_values
     return Encoding(
         numbers=tuple(columns.names),
         fills=tuple(float(np.nanmedian(column)) for column in columns.numbers.T),
         gaps=tuple(name for name, gaps in missing.items() if gaps.any()),
         categories=categories,
+        rare=rare,
         embedded=tuple(parts),
         dates=roles.dates,
         texts=tuple(
             learn_texts(name, columns.words[name], columns.source) for name in roles.text if not roles.text_model
         ),
     )
+
+
+def _learn_category(column: str, columns: Columns) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the values of a category that get a feature each, and the rare ones that share one; both sorted."""
+    counts = Counter(value or "" for value in columns.words[column])
+    if len(counts) > MAX_VALUES:
+        got = f"{columns.source}, column {column!r} has {len(counts)}. Leave it out, or take it as text (--text)."
+        raise ValueError(f"a category must have at most {MAX_VALUES} values; {got}")
+    if len(counts) <= MAX_PLAIN_VALUES:
+        return tuple(sorted(counts)), ()
+    in_order = sorted(counts, key=lambda value: (value != "", -counts[value], value))  # a gap is never rare
+    frequent = [value for value in in_order[:MAX_ONE_HOT] if value == "" or counts[value] >= MIN_ROWS]
+    return tuple(sorted(frequent)), tuple(sorted(counts.keys() - set(frequent)))

@@ -7,14 +7,14 @@ from typing import Literal
 
 from oneof.storage.did_you_mean import did_you_mean
 
-Kind = Literal["number", "date", "category", "text", "blank"]  # what a column holds
+Kind = Literal["number", "date", "category", "text", "blank", "other"]  # what a column holds
 
 
 @dataclass(frozen=True)
 class Roles:
     """Which column plays which part. A column has one part; what has no part is not read."""
 
-    features: tuple[str, ...] = ("*",)  # names; or globs, which take what is no text. Text by its name is a category
+    features: tuple[str, ...] = ("*",)  # names, or globs. Text by its name is a category; of a glob, its values decide
     categories: tuple[str, ...] = ()  # taken as categories, beside the features, even where they are numbers
     text: tuple[str, ...] = ()  # free text
     image: tuple[str, ...] = ()  # names of image files, to embed
@@ -45,7 +45,11 @@ class Roles:
 
 
 def resolve_roles(kinds: Mapping[str, Kind], where: str, roles: Roles) -> tuple[Roles, dict[str, str]]:
-    """The roles with every glob replaced by the columns that it takes, and the texts and blank columns that it does not take."""
+    """Replace every glob by the columns that it takes.
+
+    Returns the roles, and the columns that match a glob but are not taken by their kind: "text", "blank" or "other". The values of
+    the texts among them decide further (`oneof.data.text_columns`).
+    """
     parts = [roles.candidates, roles.exclude, roles.gold, roles.group, *roles.words, *roles.ignore]
     taken = [name for name in parts if name]
     for i, name in enumerate(taken):
@@ -53,17 +57,22 @@ def resolve_roles(kinds: Mapping[str, Kind], where: str, roles: Roles) -> tuple[
         if name in taken[:i]:
             raise ValueError(f"a column must have one part; {where}, column {name!r} was given two. Name it once.")
     free = {name: kind for name, kind in kinds.items() if name not in taken}
-    chosen = {name for pattern in roles.features for name in _matching(pattern, free, where)}
-    words = tuple(name for name, kind in free.items() if name in chosen and kind in ("text", "category"))
-    found = replace(
+    chosen: set[str] = set()
+    untaken: dict[str, str] = {}
+    for pattern in roles.features:
+        for name in _matching(pattern, free, where):
+            if name == pattern or free[name] in ("number", "date", "category"):
+                chosen.add(name)
+            else:
+                untaken[name] = free[name]
+    words = tuple(name for name, kind in free.items() if name in chosen and kind in ("text", "category", "other"))
+    resolved = replace(
         roles,
         features=tuple(name for name in free if name in chosen and name not in words),
         categories=(*roles.categories, *words),
         dates=tuple(name for name, kind in free.items() if name in chosen and kind == "date"),
     )
-    globs = [pattern for pattern in roles.features if pattern not in free]
-    untaken = [name for name in free if name not in chosen and any(fnmatch.fnmatchcase(name, glob) for glob in globs)]
-    return found, {name: free[name] for name in untaken if free[name] in ("text", "blank")}
+    return resolved, {name: untaken[name] for name in free if name in untaken and name not in chosen}
 
 
 def check_column(name: str, columns: Sequence[str], where: str) -> None:
@@ -73,13 +82,13 @@ def check_column(name: str, columns: Sequence[str], where: str) -> None:
         raise ValueError(f"column {name!r} must be in {where}; it has {shown or 'none'}.{did_you_mean(name, columns)}")
 
 
-def _matching(pattern: str, free: Mapping[str, Kind], where: str) -> set[str]:
+def _matching(pattern: str, free: Mapping[str, Kind], where: str) -> list[str]:
+    """Return the columns that a name or a glob stands for."""
     if pattern in free:
-        return {pattern}
+        return [pattern]
     if not any(sign in pattern for sign in "*?["):
         check_column(pattern, list(free), where)
-    of_a_glob = ("number", "date", "category")
-    found = {name for name, kind in free.items() if kind in of_a_glob and fnmatch.fnmatchcase(name, pattern)}
-    if not found and pattern != "*":
-        raise ValueError(f"features must match a column of numbers; {where} has none for {pattern!r}.")
-    return found
+    matches = [name for name in free if fnmatch.fnmatchcase(name, pattern)]
+    if not matches and pattern != "*":
+        raise ValueError(f"features must match a column; {where} has none for {pattern!r}.")
+    return matches

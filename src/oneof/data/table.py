@@ -4,9 +4,9 @@ import logging
 import re
 import zipfile
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -16,21 +16,23 @@ from numpy.typing import NDArray
 from oneof.candidates.cells import is_missing, lookalikes
 from oneof.candidates.mask import Candidates
 from oneof.candidates.read import read
+from oneof.data.column_uses import ColumnUse, describe_columns
+from oneof.data.embed import MODELS, text_embedder_here
 from oneof.data.files.arrays import KEYS, read_arrays
 from oneof.data.files.columns import Cells, open_table, read_numbers
-from oneof.data.files.source import Source, Unreadable, days, stray_cell, wrong_cell
+from oneof.data.files.source import Source, days, wrong_cell
 from oneof.data.not_features import left_out_lines, why_no_category, why_no_feature
 from oneof.data.picture import picture_cell
-from oneof.data.roles import Roles, check_column, resolve_roles
+from oneof.data.roles import Kind, Roles, check_column, resolve_roles
 from oneof.data.supervision import label_text, read_supervision, strange_gold
+from oneof.data.text_columns import TextUse, decide_texts
 
 _log = logging.getLogger(__name__)
-__all__ = ["Columns", "Roles", "Table", "Words", "read_columns", "read_features", "read_table"]
+__all__ = ["Columns", "Features", "Roles", "Table", "Words", "read_columns", "read_features", "read_table"]
 
 Words = list[Any]  # texts, or None; of pictures also bytes
 _ARRAYS = (".npz", ".mat")
 _CHUNK = 1 << 22  # bytes unpacked at a time
-_TEXTS = 50  # columns of text that are looked through for numbers
 _ENDINGS = (".parquet", ".pq", ".csv", ".tsv", ".csv.gz", ".tsv.gz", *_ARRAYS)
 
 
@@ -55,6 +57,7 @@ class Table:
     gold: NDArray[np.intp] | None  # [n], -1 where unknown
     groups: list[str] | None  # [n]
     left_out: dict[str, str]  # columns that are no features, and why: see `not_features`
+    uses: dict[str, ColumnUse] = field(default_factory=dict)  # what each column of the source became
 
     def remarks(self) -> list[str]:
         """What a person should know about how the table was read."""
@@ -84,11 +87,13 @@ def read_table(source: Any, roles: Roles = Roles(), *, bare: bool = False) -> Ta
 
     >>> import pyarrow as pa
     >>> pets = pa.table({"size": [1.5, None], "hue": ["red", "blue"], "candidates": ["cat|dog", ""], "not": ["", "dog"]})
-    >>> table = read_table(pets, Roles(categories=("hue",), exclude="not"))
+    >>> table = read_table(pets, Roles(exclude="not"))
     >>> table.columns.numbers.tolist(), table.columns.words, table.candidates.classes.tolist()
     ([[1.5], [nan]], {'hue': ['red', 'blue']}, ['cat', 'dog'])
     >>> table.candidates.mask.tolist()
     [[True, True], [True, False]]
+    >>> table.uses["hue"]
+    ColumnUse(use='category', reason='text with 2 values')
     """
     arrays = _is_arrays(source)
     if isinstance(source, (str, Path)):
@@ -99,9 +104,8 @@ def read_table(source: Any, roles: Roles = Roles(), *, bare: bool = False) -> Ta
     opened.check_distinct(opened.names)
     if roles.exclude and not roles.candidates and "candidates" in opened.kinds:  # exclusions stand beside sets
         roles = replace(roles, candidates="candidates")
-    resolved, left_out = resolve_roles(opened.kinds, opened.name, roles)
+    resolved, left_out, texts = _resolve(opened, roles)
     supervision = [name for name in (roles.candidates, roles.exclude, roles.gold, roles.group) if name]
-    left_out |= _strays(opened, [name for name, why in left_out.items() if why == "text"][:_TEXTS])
     columns, others = _read(opened, resolved, supervision)
     candidates, gold = read_supervision(opened.name, others, roles, len(columns))
     groups = [str(cell) for cell in others[roles.group]] if roles.group else None
@@ -110,7 +114,8 @@ def read_table(source: Any, roles: Roles = Roles(), *, bare: bool = False) -> Ta
     left_out |= suspects
     if not bare:
         _check_features(columns, left_out_lines(left_out))
-    return Table(columns, resolved, candidates, gold, groups, left_out)
+    uses = describe_columns(opened.kinds, roles, resolved, texts, left_out)
+    return Table(columns, resolved, candidates, gold, groups, left_out, uses)
 
 
 def read_columns(source: Any, roles: Roles) -> Columns:
@@ -133,29 +138,59 @@ def read_columns(source: Any, roles: Roles) -> Columns:
     return _read(opened, roles, [], rowless=True)[0]
 
 
-def read_features(X: Any) -> tuple[Columns, Roles]:
+class Features(NamedTuple):
+    """The features of a frame, and how they were found."""
+
+    columns: Columns
+    roles: Roles  # with the columns that are learned from
+    uses: dict[str, ColumnUse]  # what each column of the frame became
+
+
+def read_features(X: Any) -> Features:
     """Read a frame or an Arrow table of features only, as the same columns are read beside sets in a file."""
     # What is no feature, such as free text or a column that numbers the rows, is left out with a warning.
     opened = open_table(X)
     opened.check_distinct(opened.names)
-    resolved, left_out = resolve_roles(opened.kinds, opened.name, Roles(candidates=None))
+    requested = Roles(candidates=None)
+    resolved, left_out, texts = _resolve(opened, requested)
     columns, _ = _read(opened, resolved, [])
     columns, resolved, suspects = _without_suspects(columns, resolved, set(), None)
-    said = left_out_lines(left_out | suspects, of_a_frame=True)
-    _check_features(columns, said)
-    for line in said:
+    left_out |= suspects
+    lines = left_out_lines(left_out, of_a_frame=True)
+    _check_features(columns, lines)
+    for line in lines:
         _log.warning(line, stacklevel=3)
-    return columns, resolved
+    return Features(columns, resolved, describe_columns(opened.kinds, requested, resolved, texts, left_out))
 
 
-def _strays(opened: Source, texts: list[str]) -> dict[str, str]:
-    """The texts that are numbers but for a few cells, and a line on the first such cell."""
-    found: dict[str, str | None] = {}
-    for name in texts:
-        with suppress(Unreadable):  # objects of several kinds in a frame
-            found[name] = stray_cell(opened, name)
-    why = "nearly all of its cells are numbers. Write a number there, or nothing."
-    return {name: f"column {name!r} is left out, since {cell}; {why}" for name, cell in found.items() if cell}
+def _resolve(opened: Source, requested: Roles) -> tuple[Roles, dict[str, str], dict[str, TextUse]]:
+    """Return the roles of all columns, those left out with the reason, and what the values of texts decided."""
+    resolved, untaken = resolve_roles(opened.kinds, opened.name, requested)
+    texts = decide_texts(opened, [name for name, why in untaken.items() if why == "text"])
+    features = set(resolved.features)
+    categories = set(resolved.categories)
+    embedded = []
+    # Whoever names a column of text has chosen; another one is then not embedded unasked.
+    embeds = not requested.text and any(text.use == "text" for text in texts.values()) and text_embedder_here()
+    left_out = {}
+    for name, why in untaken.items():
+        use = texts[name].use if name in texts else why
+        if use == "number":
+            features.add(name)
+        elif use == "category":
+            categories.add(name)
+        elif use == "text" and embeds:
+            embedded.append(name)
+        else:
+            left_out[name] = use
+    resolved = replace(
+        resolved,
+        features=tuple(name for name in opened.names if name in features),
+        categories=tuple(name for name in opened.names if name in categories),
+        text=(*resolved.text, *embedded),
+        text_model=MODELS["text"] if embedded else resolved.text_model,
+    )
+    return resolved, left_out, texts
 
 
 def _is_arrays(source: Any) -> bool:
@@ -204,11 +239,13 @@ def _from_arrays(path: Path, roles: Roles) -> Table:
         raise ValueError(f"column {other!r} must be in a table of columns; {path} has features and sets only.")
     asked = replace(roles, candidates=None, gold=None)
     features = [f"x{j}" for j in range(x.shape[1])]
-    resolved, left_out = resolve_roles(dict.fromkeys(features, "number"), str(path), asked)
+    kinds: dict[str, Kind] = dict.fromkeys(features, "number")
+    resolved, left_out = resolve_roles(kinds, str(path), asked)
     kept = np.isin(features, resolved.features)
     columns = Columns(str(path), x if kept.all() else np.ascontiguousarray(x[:, kept]), list(resolved.features), {})
     candidates = read(sets.mask, classes=map(label_text, sets.classes.tolist()))
-    return Table(columns, resolved, candidates, labels if known else None, None, left_out)
+    uses = describe_columns(kinds, asked, resolved, {}, left_out)
+    return Table(columns, resolved, candidates, labels if known else None, None, left_out, uses)
 
 
 def _read(source: Source, roles: Roles, others: list[str], rowless: bool = False) -> tuple[Columns, Cells]:
@@ -233,7 +270,7 @@ def _without_suspects(
     numbers = {name: columns.numbers[:, j] for j, name in enumerate(columns.names) if name not in roles.dates}
     found = {name: why_no_feature(name, values, sets) for name, values in numbers.items() if name not in named}
     kinds = [name for name in roles.categories if name not in named]
-    found |= {name: why_no_category(name, columns.words[name], sets) for name in kinds}
+    found |= {name: why_no_category(name, columns.words[name], sets, roles.separator) for name in kinds}
     why = {name: reason for name, reason in found.items() if reason}
     if not why:
         return columns, roles, {}

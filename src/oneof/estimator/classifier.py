@@ -1,7 +1,7 @@
 """The scikit-learn estimator for tables."""
 
 import logging
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -74,6 +74,8 @@ class PartialLabelClassifier(ClassifierFromSets):
     Attributes
     ----------
     classes_ : array [c]
+    columns_ : dict
+        What each column of a frame became, and why: `{"hue": {"use": "category", "reason": "text with 3 values"}}`. Empty for arrays.
     candidates_ : bool array [n, c]
         The purified sets: a label is gone when every network that trained on the row removed it.
     transduction_ : array [n]
@@ -129,8 +131,10 @@ class PartialLabelClassifier(ClassifierFromSets):
         if is_frame(X):
             validate_data(self, X, skip_check_array=True)  # the names of the columns
             self._precision: type = np.float32
-            columns, roles = read_features(X)
+            columns, roles, uses = read_features(X)
+            self.columns_ = {name: asdict(use) for name, use in uses.items()}
         else:
+            self.columns_ = {}
             X = validate_data(self, X, dtype=[np.float64, np.float32])
             self._precision = precision(X)
             names = [f"x{j}" for j in range(X.shape[1])]

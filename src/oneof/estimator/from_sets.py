@@ -37,11 +37,14 @@ class ClassifierFromSets(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Parameters
         ----------
         X
-            Features [n, d]: numbers, or a frame or Arrow table, which is read as a file of the same columns is: gaps are filled,
-            dates become days, columns of a categorical type are categories; text is left out with a warning.
+            Features [n, d]: numbers, or a frame of pandas or polars or an Arrow table, which is read as a file of the same columns
+            is: gaps are filled, dates become days; columns of a categorical type, and of text with few values, are categories.
+            Identifiers, and free text where no embedder is installed, are left out with a warning.
         y
             Labels [n], a 0/1 mask [n, c], or a list of sets of labels; or counts of votes or probabilities [n, c] (an array, or a
-            frame with a column per class): what is above 0 is a candidate, and the numbers are its prior.
+            frame with a column per class): what is above 0 is a candidate, and the numbers are its prior. No candidate is removed
+            then, and where features say nothing of the labels, the largest number of a row decides. In cross-validation with a
+            number as `cv`, scikit-learn refuses lists and tuples: give sets, an array, or a splitter such as `KFold(3)`.
         groups
             Rows of one group [n] are never on both sides of a split.
         gold
@@ -64,7 +67,7 @@ class ClassifierFromSets(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         examples = Examples(x, candidates, encoding, known, groups, prior, blank=blank)
         self.learned_ = self._learn(examples)
         took = {"command": repr(self).split(), "seconds": round(time.monotonic() - begun, 1)}
-        self._came_from = examples.facts | took
+        self._came_from = examples.facts | took | {"columns": getattr(self, "columns_", {})}
         self.accuracy_ = self.learned_.claim
         self._show(self.learned_.model, self.learned_.purified, self.learned_.training)
         return self
@@ -111,8 +114,9 @@ class ClassifierFromSets(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self.classes_[best]  # type: ignore[no-any-return]
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Accuracy if y holds labels, approximated accuracy if it holds sets (no true label needed).
+        """Return the accuracy if y holds labels, the approximated accuracy if it holds sets (no true label needed).
 
+        Of counts or probabilities [n, c], what is above 0 is a candidate, as in `fit`.
         Candidates that were unknown in training are ignored, as happens to a rare label in cross-validation; a row that has no
         other candidate counts as not covered, which is what a wrong prediction counts as.
         """
@@ -121,6 +125,7 @@ class ClassifierFromSets(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if sample_weight is not None:
             raise ValueError("sample_weight must be None when y holds sets; got weights.")
         check_is_fitted(self)
+        y, _ = given.split_counts(y)
         mask = torch.as_tensor(read_known(y, self.classes_))
         probabilities = torch.as_tensor(self.predict_proba(X))
         given.check_length(mask, len(probabilities), "y")
@@ -143,6 +148,7 @@ class ClassifierFromSets(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.classes_ = np.asarray(run.model.classes)
         self.accuracy_ = Claim(**run.facts["estimate"])
         self.n_features_in_ = len(run.model.encoding.names)
+        self.columns_ = run.facts.get("columns", {})
         self._precision = np.float32
         self._show(run.model, run.purified, run.training)
         return self

@@ -124,7 +124,8 @@ class Method:
     def network(self, module: nn.Module, classes: int, shape: tuple[int, ...]) -> nn.Module:
         """The network to train, by default as given; `module` has body (features [b, width]), width and head (linear).
 
-        What takes its place keeps these three and returns logits, or a tuple that starts with them.
+        What takes its place keeps these three and returns logits, or a tuple that starts with them. For `oneof.CandidateLoss` it
+        also has `outputs(x, features, logits)`: what it returns for x, where the loop has computed features and logits.
         """
         return module
 

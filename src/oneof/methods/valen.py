@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits
 
 from oneof.candidates.mask import masked, posterior, restrict, uniform
-from oneof.methods.base import Batch, Method, Net, Step
+from oneof.methods.base import Batch, Method, Net, Step, first
 from oneof.methods.proden import weighted_cross_entropy
 
 
@@ -34,7 +34,12 @@ class Variational(nn.Module):
         self.decoder = nn.Sequential(nn.Linear(classes, size), nn.ReLU(), nn.Linear(size, size))
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        return self.head(self.body(x)), self.encoder(x)  # type: ignore[operator]
+        features = self.body(x)  # type: ignore[operator]
+        return self.outputs(x, features, self.head(features))  # type: ignore[operator]
+
+    def outputs(self, x: Tensor, features: Tensor, logits: Tensor) -> tuple[Tensor, Tensor]:
+        """Return what `forward` does, from features and logits that were computed elsewhere."""
+        return logits, first(self.encoder(x))
 
 
 def concentration(a: Tensor, candidates: Tensor, floor: float) -> Tensor:

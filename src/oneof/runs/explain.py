@@ -28,7 +28,12 @@ def reason(row: dict[str, Any], labels: list[str], voices: int) -> str:
         parts.append(f"'{row['label']}' is the only candidate.")
     else:
         named = round(row["agreement"] * voices)
-        who = f"all {voices} models name" if named == voices else f"{named} of {voices} models name"
+        if voices == 0:
+            who = "the votes name"
+        elif named == voices:
+            who = f"all {voices} models name"
+        else:
+            who = f"{named} of {voices} models name"
         parts.append(f"{who} '{row['label']}', with probability {row['probability']:.2f}.")
         if row["ask"]:
             parts.append(f"It leads the next candidate by {row['margin']:.2f}.")

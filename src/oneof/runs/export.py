@@ -32,6 +32,7 @@ def export_model(model: Model, path: Path) -> float:
     both take and give. A program takes categories as `codes` of the values that its extra file `oneof.json` lists beside classes.
     """
     model.check_portable()
+    model.check_predicts()
     columns, x = _some_columns(model)
     words = columns.get(CATEGORIES)
     numbers = columns if words is None else columns | {CATEGORIES: codes(model.encoding, words)}
@@ -81,7 +82,7 @@ def _facts(model: Model) -> dict[str, Any]:
     """What a reader of the file must know; what is empty is left out."""
     encoding = model.encoding
     told: dict[str, Any] = {"classes": model.classes, NUMBERS: list(encoding.numbers), CATEGORIES: encoding.categories}
-    told |= {VECTORS: encoding.names[len(encoding.plain.names) :], "made": encoding.made}
+    told |= {"rare": encoding.rare, VECTORS: encoding.names[len(encoding.plain.names) :], "made": encoding.made}
     return {name: lines for name, lines in told.items() if lines}
 
 
@@ -94,8 +95,9 @@ def _take_text(onnx: Any, graph: Any, encoding: Encoding) -> None:
         node.input[:] = ["category_codes" if name == CATEGORIES else name for name in node.input]
     q = len(encoding.categories)
     nodes = [make.make_node("Split", [CATEGORIES], [f"text_{j}" for j in range(q)], axis=1, num_outputs=q)]
-    for j, values in enumerate(encoding.categories.values()):
-        how = {"keys_strings": list(values), "values_int64s": list(range(len(values))), "default_int64": -1}
+    for j, column in enumerate(encoding.categories):
+        known = encoding.category_codes(column)
+        how = {"keys_strings": list(known), "values_int64s": list(known.values()), "default_int64": -1}
         nodes.append(make.make_node("LabelEncoder", [f"text_{j}"], [f"code_{j}"], domain="ai.onnx.ml", **how))
     nodes.append(make.make_node("Concat", [f"code_{j}" for j in range(q)], ["category_codes"], axis=1))
     nodes += graph.graph.node
@@ -120,7 +122,7 @@ def _some_columns(model: Model) -> tuple[dict[str, NDArray[Any]], NDArray[Any]]:
     rng, n = np.random.default_rng(0), len(features)
     numbers = features[:, : len(encoding.numbers)].copy()
     numbers[rng.random(numbers.shape) < 0.2] = np.nan
-    words = [rng.choice([*values, "never seen"], n) for values in encoding.categories.values()]
+    words = [rng.choice([*encoding.category_codes(column), "never seen"], n) for column in encoding.categories]
     vectors = features[:, len(encoding.plain.names) :]
     told = dict(zip(encoding.categories, map(list, words), strict=True))
     made = encoding.plain.transform(Columns("the check", numbers, list(encoding.numbers), told))

@@ -18,12 +18,13 @@ from oneof.data.roles import Roles
 from oneof.data.table import read_table
 from oneof.methods import METHODS
 from oneof.purify import PURIFY
-from oneof.runs.examples import examples_of, look_at, read_voted, weigh_votes
+from oneof.runs.examples import column_facts, examples_of, look_at, read_voted, weigh_votes
 from oneof.runs.folder import FACTS, Run, fingerprint, read_sample, write_json
 from oneof.runs.learn import SPACE, Examples, learn, write_learned
 from oneof.runs.pictures import BY_SIZE, OnPictures
 from oneof.runs.review.decisions import Log
 from oneof.runs.review.teach import Again
+from oneof.runs.votes_alone import resolve_votes
 from oneof.selection.learners import Trees
 from oneof.selection.leave_one_out import Kernel
 from oneof.selection.prepare import Search
@@ -63,6 +64,7 @@ class How:
     memory: int | None = None  # bytes that training may take
     processes: int | None = None  # as for `oneof.fit`; of those that torchrun started, the first says and writes
     device: str = "auto"  # "cpu", "cuda"; "auto": the GPU, if there is one, for pictures and large tables
+    threads: int | None = None  # of torch, to train on pictures; None: by size of the work and idle processors
     time_limit: float | None = None  # seconds of learning, about; such a run is not resumed within a stage
     stream: bool | None = None  # levels of pictures lie in a file; None: where they take half of what is free
     command: tuple[str, ...] = ()  # recorded in run.json
@@ -97,11 +99,14 @@ def fit_table(
     until, title = None if limit is None else time.monotonic() + limit, "fit" if how.progress else None
     asked = Search(
         space, task.seed, task.rule, progress=title, checkpoint=checkpoint, until=until, memory=how.memory,
-        device=how.device, processes=how.processes, **starts,
+        device=how.device, processes=how.processes, threads=how.threads, **starts,
     )  # fmt: skip
     with ExitStack() as held:
         crew.told(partial(held.enter_context, alone(out / "checkpoint" / LOCK, str(out))))
-        learned = learn(examples, asked, train_on_gold=task.train_on_gold, how=task.pictures)
+        if examples.x.shape[1] == 0:
+            learned = resolve_votes(examples, task.seed)
+        else:
+            learned = learn(examples, asked, train_on_gold=task.train_on_gold, how=task.pictures)
         for text in learned.left_out:
             how.say(text)
         facts |= {"warnings": facts["warnings"] + learned.left_out, "seconds": round(time.monotonic() - begun, 1)}
@@ -139,7 +144,7 @@ def _make_ready(
         how.say(f"{out} is finished already; nothing to do.")
         return None
     voted = None if task.votes is None else read_voted(file, task.votes, task.roles)
-    mixed = read_table(file, task.roles) if voted is None else read_table(voted.source, voted.roles)
+    mixed = read_table(file, task.roles) if voted is None else read_table(voted.source, voted.roles, bare=True)
     if fingerprint(file) != asked["data"]:
         raise ValueError(f"{file} must not change while it is read; it did. Repeat the command.")
     check_rows(len(mixed.columns), how.processes or 1)
@@ -168,7 +173,7 @@ def _make_ready(
         facts |= {"taught": sorted(again.said)} if again.said else {}
     if isinstance(examples.x, np.memmap):  # every process opens the file itself
         examples = replace(examples, x=examples.x[:1])
-    return examples, space, facts | {"warnings": warnings}
+    return examples, space, facts | {"warnings": warnings, "columns": column_facts(mixed, examples)}
 
 
 def _settled(file: Path, task: Task, how: How) -> Task:

@@ -1,6 +1,7 @@
 """Networks, linear models, trees and the kernel as one model: each is asked about rows that it did not learn from, and held-out sets weigh them."""
 
 from itertools import compress
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -79,10 +80,12 @@ def _of_best_kind(model: Model, parts: list[Opinions], sets: Mask, rule: str) ->
 def _teach_others(
     rows: Rows, found: Found, parts: list[Opinions], kept: list[int], asked: Search, late: bool
 ) -> list[Taught]:
-    """Teach the learners that need a label for each row: by networks and by what the other rows say."""
+    """Teach the learners that need a label for each row: by the prior if there is one, else by networks and what the other rows say."""
     beliefs: NDArray[np.floating[Any]] | None = found.weights
-    if beliefs is None or parts:
-        by_networks = believed(rows.taught, [part.mean for part in parts], asked.prior)
+    if asked.prior is not None:  # a row's prior must not reach its held-out predictions by way of other rows' labels
+        beliefs = believed(rows.taught, [], asked.prior + 1e-9)
+    elif beliefs is None or parts:
+        by_networks = believed(rows.taught, [part.mean for part in parts])
         beliefs = by_networks if beliefs is None else np.asarray((by_networks + beliefs) / 2)
     lesson, c = Lesson(rows.x, beliefs, asked.groups, asked.seed), beliefs.shape[1]
     wanted, others = asked.space.learners, []
@@ -94,7 +97,9 @@ def _teach_others(
         return not beside or bool(_shares(heard, rows, asked)[-1] > 0)
 
     if "trees" in wanted and not late and asked.space.trees.affordable(*beliefs.shape):
-        others.append(grow_trees(lesson, c, asked.space.trees, asked.forest, asked.device, useful))
+        checkpoint = None if asked.checkpoint is None else Path(asked.checkpoint) / "trees"
+        trees = grow_trees(lesson, c, asked.space.trees, asked.forest, asked.device, useful, checkpoint)
+        others.append(trees)
     others += [teach_own(lesson, one, c) for one in wanted if not isinstance(one, str)]
     if found.regression is not None and ("kernel" in wanted or not (found.fits or others)):
         others.append(found.regression)

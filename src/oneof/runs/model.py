@@ -166,8 +166,17 @@ class Model:
             rows = slice(start, min(start + size, len(x)))
             yield rows, torch.cat([member.logits(x[rows]).softmax(-1) for member in self.members])
 
+    def check_predicts(self) -> None:
+        """Refuse a model of votes alone: without features there is nothing to tell new rows apart by."""
+        if not self.members and not self.others:
+            remedy = "Fit again with columns to learn from, such as a text (--text COLUMN)."
+            raise ValueError(
+                f"new rows cannot be predicted: the run was fitted to votes alone, without features. {remedy}"
+            )
+
     def probabilities(self, x: NDArray[Any]) -> NDArray[np.float32]:
         """Mean probability [n, c] over the networks and other learners, by their shares."""
+        self.check_predicts()
         found = np.zeros((len(x), len(self.classes)), dtype=np.float32)
         sizes = [member.stack.t for member in self.members]
         weights = [torch.full((t,), share / t) for t, share in zip(sizes, self.parts, strict=False)]

@@ -114,7 +114,7 @@ class Portable(nn.Module):
     """A model that takes columns as they stand in a table, and gives probabilities [n, c].
 
     numbers [n, k], NaN where missing  ->  gaps filled, and a feature for each column that had gaps in training
-    categories [n, q], as `codes` has  ->  one-hot; a value that training had not is no category at all
+    categories [n, q], as `codes` has  ->  one-hot; rare values share a feature, unknown ones have none
     vectors [n, w]                     ->  as they are: what was made from texts or pictures
     """
 
@@ -129,7 +129,7 @@ class Portable(nn.Module):
         self.shares = model.parts
         self.register_buffer("fills", torch.tensor(encoding.fills))
         self.gaps = [encoding.numbers.index(name) for name in encoding.gaps]
-        self.values = [torch.arange(len(values)) for values in encoding.categories.values()]
+        self.values = [torch.arange(encoding.category_width(column)) for column in encoding.categories]
 
     def forward(
         self, numbers: Tensor | None = None, categories: Tensor | None = None, vectors: Tensor | None = None
@@ -149,9 +149,9 @@ class Portable(nn.Module):
 
 
 def codes(encoding: Encoding, words: NDArray[Any]) -> NDArray[np.int64]:
-    """Categories [n, q] of text as numbers: which value of its column in training a cell is, -1 where it is none."""
+    """Return categories [n, q] of text as numbers: which feature of its column a cell is, -1 for a value not seen in training."""
     found = np.full(words.shape, -1)
-    for q, values in enumerate(encoding.categories.values()):
-        for number, value in enumerate(values):
-            found[words[:, q] == value, q] = number
+    for q, column in enumerate(encoding.categories):
+        known = encoding.category_codes(column)
+        found[:, q] = [known.get(word, -1) for word in words[:, q]]
     return found

@@ -79,22 +79,43 @@ def checksum(facts: dict[str, Any]) -> str:
 
 def load_model(folder: Path) -> Model:
     """Read a model back; a file that is missing, damaged or of another format is refused."""
+    facts = _read_facts(folder)
     try:
-        facts = json.loads((folder / "model.json").read_text(encoding="utf-8"))
         content = (folder / "model.safetensors").read_bytes()
         tensors = load(content)
     except (FileNotFoundError, ValueError, LookupError, RuntimeError, OverflowError, SafetensorError) as error:
-        raise _refused(folder, "hold a whole model; model.json or model.safetensors is missing or damaged") from error
+        raise _incomplete(folder) from error
+    if sha256(content).hexdigest() != facts["sha256"]:
+        raise _refused(folder / "model.safetensors", "be the file that was written; it was changed")
+    return _model(facts, tensors, folder)
+
+
+def count_voices(folder: Path) -> int:
+    """Return how many models have a say, as `Model.voices` does, by model.json alone: no weights are read."""
+    facts = _read_facts(folder)
+    networks = sum(member["networks"] for member in facts["members"])
+    return int(networks + len(facts["others"]))
+
+
+def _read_facts(folder: Path) -> dict[str, Any]:
+    """Read model.json; one that is missing, damaged or of another format is refused."""
+    path = folder / "model.json"
+    try:
+        facts = json.loads(path.read_text(encoding="utf-8"))
+    except (FileNotFoundError, ValueError, RecursionError) as error:
+        raise _incomplete(folder) from error
     if not isinstance(facts, dict) or facts.get("format") != FORMAT:
         raise _refused(folder, f"hold a model of format {FORMAT}; it has another")
     misfit = first_misfit(facts, _FACTS) or _contradiction(facts)
     if misfit:
-        raise _refused(folder / "model.json", f"be the file that was written; {misfit}")
-    sums = {"model.json": ("checksum", checksum(facts)), "model.safetensors": ("sha256", sha256(content).hexdigest())}
-    for name, (written, found) in sums.items():
-        if found != facts[written]:
-            raise _refused(folder / name, "be the file that was written; it was changed")
-    return _model(facts, tensors, folder)
+        raise _refused(path, f"be the file that was written; {misfit}")
+    if checksum(facts) != facts["checksum"]:
+        raise _refused(path, "be the file that was written; it was changed")
+    return facts
+
+
+def _incomplete(folder: Path) -> ValueError:
+    return _refused(folder, "hold a whole model; model.json or model.safetensors is missing or damaged")
 
 
 def _refused(path: Path, must: str) -> ValueError:
@@ -104,7 +125,9 @@ def _refused(path: Path, must: str) -> ValueError:
 def _contradiction(facts: dict[str, Any]) -> str | None:
     """What the parts of model.json say that cannot be true together."""
     encoding, calibration, members = facts["encoding"], facts["calibration"], facts["members"]
+    rare = encoding.get("rare", {})  # runs of the first versions have none
     misfit = first_misfit(members, [_ON_PICTURES if encoding["pixels"] else _MLPS], "members")
+    misfit = misfit or first_misfit(rare, {str: [str]}, "encoding.rare")
     if misfit:
         return misfit
     pixels = [[one["channels"], one["side"], one["side"]] for one in encoding["pixels"]]
@@ -114,7 +137,13 @@ def _contradiction(facts: dict[str, Any]) -> str | None:
         or all([part["pixels"]] == pixels and pixels[0][1] <= LARGEST for part in members),
         f"encoding.fills must be {len(numbers)} numbers, not {len(fills)}": len(fills) == len(numbers),
         "encoding.gaps must be among encoding.numbers": set(encoding["gaps"]) <= set(numbers),
-        "encoding.categories must have a value for every column": all(encoding["categories"].values()),
+        "encoding.categories must have a value for every column": all(
+            values or rare.get(column) for column, values in encoding["categories"].items()
+        ),
+        "encoding.rare must have other values of columns of encoding.categories": all(
+            values and column in encoding["categories"] and not set(values) & set(encoding["categories"][column])
+            for column, values in rare.items()
+        ),
         "encoding.texts must have terms, each once": all(one and len(set(one)) == len(one) for one in terms),
         "calibration.accuracy must be pairs": all(len(pair) == 2 for pair in calibration["accuracy"]),
         "calibration.scores must not be empty": calibration["scores"] or not calibration["rows"],
@@ -135,7 +164,9 @@ def _model(facts: dict[str, Any], tensors: dict[str, Tensor], folder: Path) -> M
     members = [member for i, part in enumerate(parts) if (member := _member(part, own[i], d, c))]
     arrays = zip(kinds, own[len(parts) :], strict=True)
     others = [one for kind, some in arrays if (one := _learner(kind, some, facts["sharpness"], d, c))]
-    whole = len(tensors) == sum(map(len, own)) + len(encoding.arrays) and len(members) + len(others) == len(own) > 0
+    learners = len(members) + len(others)
+    whole = len(tensors) == sum(map(len, own)) + len(encoding.arrays) and learners == len(own)
+    whole = whole and (learners > 0 or d == 0)  # votes on a table without features leave no learner
     if not whole or len(shares) not in ((len(own),) if others else (0, len(own))):
         raise _refused(folder / "model.json", "describe model.safetensors; the networks there are others")
     return Model(facts["classes"], encoding, tuple(members), facts["calibration"], tuple(others), tuple(shares))

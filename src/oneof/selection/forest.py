@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, ClassVar
+from zipfile import BadZipFile
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from oneof.storage.files import written_beside
+
+_ARRAYS = ("right", "feature", "threshold", "root", "origin")
 _CELLS = 2**18  # (row, tree) pairs at a time; on a GPU 16 times as many
 
 
@@ -82,6 +87,25 @@ def flat(tree: Any, names: NDArray[Any], origin: NDArray[np.float64], classes: i
     right = np.where(leaf, 0, tree.children_right).astype(np.int32)
     feature = np.where(leaf, names[tree.value[:, 0].argmax(1)], tree.feature).astype(np.int32)
     return Forest(right, feature, threshold, np.zeros(1, np.int32), origin, classes)
+
+
+def save_forest(forest: Forest, path: Path) -> None:
+    """Write a forest as an npz file, which is whole or not there."""
+    arrays = {name: getattr(forest, name) for name in _ARRAYS}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with written_beside(path) as file:
+        np.savez(file, **arrays)
+
+
+def load_forest(path: Path, d: int, c: int) -> Forest | None:
+    """Read trees over d features and c classes that `save_forest` wrote; None where the file is missing or damaged."""
+    try:
+        with np.load(path, allow_pickle=False) as stored:
+            arrays = {name: stored[name] for name in _ARRAYS}
+    except (OSError, ValueError, LookupError, BadZipFile, EOFError):
+        return None
+    forest = Forest(**arrays, classes=c)
+    return None if forest.misfit(d, c) else forest
 
 
 def joined(forests: Sequence[Forest]) -> Forest:

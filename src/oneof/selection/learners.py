@@ -5,10 +5,13 @@ Each gives what it says of every training row without having learned from it, an
 
 from __future__ import annotations
 
+import hashlib
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import isqrt
+from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -17,8 +20,9 @@ from numpy.typing import NDArray
 from scipy.special import softmax
 
 from oneof.data.with_ranks import Ranks
-from oneof.selection.forest import Forest, flat, joined
+from oneof.selection.forest import Forest, flat, joined, load_forest, save_forest
 from oneof.selection.leave_one_out import Machine
+from oneof.version import __version__
 
 Floats = NDArray[np.floating[Any]]
 LEARNERS = ("networks", "linear", "trees", "kernel")
@@ -83,37 +87,75 @@ def grow_trees(
     before: Forest | None = None,
     device: Any = "cpu",
     useful: Callable[[Floats], bool] = lambda left_out: True,
+    checkpoint: Path | None = None,
 ) -> Taught:
     """Grow trees on the rows' most probable labels, sure ones weighing more; every row is held out by a part of them.
 
     Of a forest that was grown before on the same rows and parts, the oldest third of each part is grown anew.
     If what the first trees say of rows left out, zero elsewhere, is of no use, no more are grown.
+    Parts that lie in the folder `checkpoint`, grown from the same data, are not grown again; others are added to it.
     """
-    each = trees.each(classes)
-    if before is not None and len(before.root) != each * trees.parts:  # of a version that grew other numbers
-        before = None
-    fresh, turn = (each, 0) if before is None else (-(-each // ANEW), len(before.right))
-    from sklearn.ensemble import ExtraTreesClassifier  # here, as it takes a second, which pictures need not wait
-
+    if before is not None and len(before.root) != trees.each(classes) * trees.parts:
+        before = None  # of a version that grew other numbers
     origin = lesson.x.mean(0, dtype=np.float64) if lesson.x.dtype == np.float64 else np.zeros(lesson.x.shape[1])
-    x, label, sure = (lesson.x - origin).astype(np.float32), lesson.label, lesson.sure
-    d, jobs = x.shape[1], None if torch.device(device).type == "cpu" else -1  # beside a GPU all cores
+    grow = partial(_grow_part, lesson, classes, trees, before, device, origin)
+    digest = None if checkpoint is None else _tree_digest(lesson, classes, trees, before)
     left_out = np.zeros(lesson.beliefs.shape, dtype=np.float32)
     forests = []
     for number, (train, held) in enumerate(lesson.folds(trees.parts)):
-        seed, most = (lesson.seed + turn) % 2**20 * trees.parts + number, max(isqrt(d), min(-(-d // 2), 32))
-        grown = ExtraTreesClassifier(fresh, max_features=most, random_state=seed, n_jobs=jobs)
-        rows = train[: trees.rows]
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # of many classes, which may be all that there is
-            grown.fit(x[rows], label[rows], sure[rows])
-        kept = [] if before is None else [before.some(number * each + fresh, (number + 1) * each)]
-        new = [flat(one.tree_, grown.classes_, origin, classes) for one in grown.estimators_]
-        forests.append(joined([*kept, *new]))
-        left_out[held] = forests[-1](lesson.x[held], device)
+        path = None if checkpoint is None else checkpoint / f"{digest}-{number}.npz"
+        forest = None if path is None else load_forest(path, lesson.x.shape[1], classes)
+        if forest is None:
+            forest = grow(number, train)
+            if path is not None:
+                save_forest(forest, path)
+        forests.append(forest)
+        left_out[held] = forest(lesson.x[held], device)
         if number + 1 == trees.first and not useful(left_out):
             break
     return Taught(joined(forests), left_out)
+
+
+def _grow_part(
+    lesson: Lesson,
+    classes: int,
+    trees: Trees,
+    before: Forest | None,
+    device: Any,
+    origin: NDArray[np.float64],
+    number: int,
+    train: NDArray[np.intp],
+) -> Forest:
+    """Grow the trees that hold out part `number` of the rows, on the other rows `train`."""
+    from sklearn.ensemble import ExtraTreesClassifier  # here, as it takes a second, which pictures need not wait
+
+    each = trees.each(classes)
+    fresh, turn = (each, 0) if before is None else (-(-each // ANEW), len(before.right))
+    d = lesson.x.shape[1]
+    seed = (lesson.seed + turn) % 2**20 * trees.parts + number
+    max_features = max(isqrt(d), min(-(-d // 2), 32))
+    jobs = None if torch.device(device).type == "cpu" else -1  # beside a GPU all cores
+    grown = ExtraTreesClassifier(fresh, max_features=max_features, random_state=seed, n_jobs=jobs)
+    rows = train[: trees.rows]
+    x = (lesson.x[rows] - origin).astype(np.float32)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # of many classes, which may be all that there is
+        grown.fit(x, lesson.label[rows], lesson.sure[rows])
+    kept = [] if before is None else [before.some(number * each + fresh, (number + 1) * each)]
+    new = [flat(one.tree_, grown.classes_, origin, classes) for one in grown.estimators_]
+    return joined([*kept, *new])
+
+
+def _tree_digest(lesson: Lesson, classes: int, trees: Trees, before: Forest | None) -> str:
+    """Compute a checksum of everything that the trees depend on."""
+    groups = None if lesson.groups is None else list(map(str, lesson.groups))
+    digest = hashlib.sha256(repr((__version__, classes, trees, lesson.seed, groups)).encode())
+    arrays = [lesson.x, lesson.beliefs]
+    if before is not None:
+        arrays += [before.right, before.feature, before.threshold]
+    for array in arrays:
+        digest.update(np.ascontiguousarray(array).data)
+    return digest.hexdigest()[:16]
 
 
 # --------------------------------------------------------------------------------------------------------------- the kernel

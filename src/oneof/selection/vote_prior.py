@@ -50,7 +50,11 @@ def vote_prior(x: NDArray[Any], votes: Votes, item: NDArray[np.intp], seed: int 
     said[rows] = np.exp(np.maximum(joint.choice.power * joint.fitted.likelihood[item[rows]], -12))
     named = np.zeros((len(votes.items), len(votes.labels)), dtype=bool)
     named[votes.item, votes.label] = True
-    candidates = said >= LEAST
+    if x.shape[1] == 0:  # nothing else will add how frequent labels are
+        posterior = np.tile(joint.posterior.mean(0), (len(x), 1))
+        posterior[rows] = joint.posterior[item[rows]]
+        said = np.maximum(posterior / posterior.max(1, keepdims=True), 1e-6)
+    candidates = (said >= LEAST) | (item < 0)[:, None]
     candidates[rows] |= named[item[rows]]
     opinion = None if joint.opinion is None else np.full((len(x), len(votes.labels)), np.nan)
     if opinion is not None and joint.opinion is not None:
@@ -77,11 +81,12 @@ def _join(x: NDArray[Any], votes: Votes, item: NDArray[np.intp], seed: int) -> J
     return join(votes, _predictions(x[rows], item[rows], len(votes.items), ways), scores=scores)
 
 
-def narrowed(space: Space, found: VotePrior) -> Space:
+def narrowed(space: Space, found: VotePrior, *, on_pictures: bool = False) -> Space:
     """The space as held-out votes leave it: they chose how features are seen and how far frequent labels are held back.
 
     Neither other rows nor POP remove labels: what the votes leave open is weighed, not cut. Unless others are asked for, networks learn
     alone, and there are twice as many: trees and linear models would need one label for every row, which votes leave open.
+    On pictures the epochs stay open, as without votes: what a device can afford is decided where networks are trained on them.
     """
     method = space.method
     if isinstance(method, BalancedProden):
@@ -92,15 +97,17 @@ def narrowed(space: Space, found: VotePrior) -> Space:
     if space.learners != Space.learners:
         return space
     members = 2 * Space.members if space.members == Space.members else space.members
-    epochs = space.epochs or 2 * (space.of(*found.prior.shape).epochs or 30)
+    epochs = space.epochs
+    if epochs is None and not on_pictures:
+        epochs = 2 * (space.of(*found.prior.shape).epochs or 30)
     return replace(space, learners=("networks",), members=members, epochs=epochs)
 
 
 def _predictions(x: NDArray[Any], item: NDArray[np.intp], items: int, ways: Sequence[str]) -> dict[str, Predict]:
     """Regressions from weights of all items [items, c] to scores [items, c]; an item without features has none: NaN."""
     found: dict[str, Predict] = {}
-    wide = learn_ranks(x)(x) if len(x) and ways else np.empty((0, 0))
-    for way in ways if len(x) else ():
+    wide = learn_ranks(x)(x) if x.size and ways else np.empty((0, 0))
+    for way in ways if x.size else ():
         seen, _ = see(way, wide)
         if seen.shape[1]:
             regression = left_out_regression(seen)

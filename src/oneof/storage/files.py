@@ -15,11 +15,18 @@ def unused_name() -> str:
 
 
 @contextmanager
-def written_beside(path: Path) -> Iterator[IO[bytes]]:
-    """A file to write bytes to, which takes the place of `path` at the end; nothing is left if writing fails."""
+def written_beside(path: Path, mode: int = 0o666) -> Iterator[IO[bytes]]:
+    """Yield a file to write bytes to, which takes the place of `path` at the end; nothing is left if writing fails.
+
+    `mode` has the permissions of the file, from which the umask is taken away.
+    """
     beside = path.with_name(unused_name())
+
+    def open_with_mode(name: str, flags: int) -> int:
+        return os.open(name, flags, mode)
+
     try:
-        with beside.open("xb") as file:  # a new file: a link of that name is not followed
+        with open(beside, "xb", opener=open_with_mode) as file:  # a new file: a link of that name is not followed
             yield file
             file.flush()
             os.fsync(file.fileno())

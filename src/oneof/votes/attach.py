@@ -45,7 +45,9 @@ def attach_votes(source: Source, votes: Votes, on: str) -> tuple[Source, NDArray
     named = _by_row(votes, item, found.item, pa.array(votes.labels, pa.string()).take(found.label))
 
     def pieces(numbers: list[str], others: list[str]) -> Iterator[Piece]:
-        yield from source.pieces(numbers, [name for name in others if name != CANDIDATES])
+        in_file = [name for name in others if name != CANDIDATES]
+        if numbers or in_file:
+            yield from source.pieces(numbers, in_file)
         if CANDIDATES in others:
             yield CANDIDATES, 0, named
 

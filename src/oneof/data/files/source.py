@@ -15,8 +15,6 @@ from numpy.typing import NDArray
 from oneof.data.roles import Kind
 
 _NULLS = tuple(pa.csv.ConvertOptions().null_values)
-_STRAY = 0.05  # share of cells that may be no number in a column that seems to be meant as numbers
-_FEW = 10  # cells that such a column has at least
 _DAY = 86_400  # seconds
 _SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 Piece = tuple[str, int, pa.Array]  # column, first row, values
@@ -69,7 +67,9 @@ def kind_of(kind: pa.DataType, sample: pa.Array | None) -> Kind:
         return "date"
     if types.is_dictionary(kind):
         return "category"
-    if not is_text(kind) or sample is None:
+    if not is_text(kind):
+        return "other"
+    if sample is None:
         return "text"
     texts = without_blanks(sample).drop_null()
     return "date" if len(texts) and _dates(texts) is not None else "text"
@@ -93,7 +93,8 @@ def as_floats(
 
 
 def is_text(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+    """Is this one of Arrow's types of text?"""
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
 
 
 def without_blanks(values: pa.Array) -> pa.Array:
@@ -134,24 +135,6 @@ def wrong_cell(source: Source, names: list[str]) -> tuple[str, int, Any] | None:
             if not is_number(cell):
                 return name, row, cell
     return None
-
-
-def stray_cell(source: Source, name: str) -> str | None:
-    """The first cell that is no number in a column of texts that are numbers but for a few; None where it is no such column."""
-    cells = wrong = 0
-    first = None
-    for _, row, values in source.pieces([], [name]):
-        if not is_text(values.type):
-            return None
-        bad = [cell for cell in values.unique().to_pylist() if not is_number(cell)]
-        cells += len(values) - values.null_count
-        if bad:
-            at = pa.compute.is_in(values, pa.array(bad, values.type)).to_numpy(zero_copy_only=False)
-            wrong += int(at.sum())
-            first = first or f"row {row + int(at.argmax())} is {values[int(at.argmax())].as_py()[:60]!r}"
-        if wrong > max(1, _STRAY * cells):
-            return None
-    return first if cells >= _FEW else None
 
 
 def is_number(cell: Any) -> bool:

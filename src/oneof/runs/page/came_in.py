@@ -1,5 +1,6 @@
-"""What came in: how large the sets were, and which labels stood in them together."""
+"""What came in: what each column became, how large the sets were, and which labels stood in them together."""
 
+from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,6 +14,7 @@ from oneof.runs.page.plots import ACCENT, INK, PAPER, Drawing, plot, stand_in
 from oneof.runs.purified import Purified
 
 _LARGEST = 14  # labels in the map of co-occurrence
+_MAX_COLUMNS = 60  # in the list of columns
 
 
 def look_at_sets(table: Purified) -> SimpleNamespace:
@@ -24,6 +26,13 @@ def look_at_sets(table: Purified) -> SimpleNamespace:
     singletons, full = int((sizes == 1).sum()), int((sizes == labels).sum())
     drawn = {"sizes": _sizes(rows), "counted": counted, "together": _map(table, shown), "mapped": len(shown)}
     return SimpleNamespace(average=float(sizes.mean()), singletons=singletons, full=full, labels=labels, **drawn)
+
+
+def list_columns(columns: Mapping[str, Mapping[str, str]]) -> SimpleNamespace:
+    """Return what each column became and why, at most _MAX_COLUMNS of them: plain numbers, which need no word, come last."""
+    in_order = sorted(columns, key=lambda name: columns[name]["use"] == "number")
+    shown = [(name, columns[name]["use"], columns[name]["reason"]) for name in in_order[:_MAX_COLUMNS]]
+    return SimpleNamespace(shown=shown, total=len(columns))
 
 
 def _sizes(rows: NDArray[np.int64]) -> Drawing:
