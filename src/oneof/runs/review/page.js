@@ -564,7 +564,7 @@ function showState(now) {
   $("bar").max = Math.max(1, now.doubtful);
   $("bar").value = now.doubtful ? done : 1;
   $("bar-text").textContent = now.doubtful ? `${done.toLocaleString()} of ${count(now.doubtful, "doubtful row", "doubtful rows")} answered` : "No row is doubtful";
-  $("progress").textContent = `${now.decided.toLocaleString()} of ${now.rows.toLocaleString()} rows answered in all, ${now.mine.toLocaleString()} by you.`;
+  $("progress").textContent = `${now.decided.toLocaleString()} of ${now.rows.toLocaleString()} rows in all, ${now.mine.toLocaleString()} by you`;
   const a = now.accuracy, left = randomLeft ? ` ${randomLeft} random rows to go.` : "";
   $("accuracy").textContent = (a ? `${percent(a.right / a.rows)} of the model's labels are right (${percent(a.low)} to ${percent(a.high)}), by ${a.rows} random rows${a.unsure ? `, ${a.unsure} of them unsure` : ""}.` : "Not known yet: one row in five is drawn at random, and these will tell.") + left;
   const [equal, pairs] = now.agreement;
