@@ -82,6 +82,11 @@ def browser() -> Any:
         launched.close()
 
 
+def loaded(page: Any) -> None:
+    """Wait until the page shows a row, or that no doubtful row is left."""
+    page.wait_for_selector("#card:not([hidden]), #empty:not([hidden])")
+
+
 def shown_row(page: Any) -> int:
     found = ROW.fullmatch(page.locator("#title").inner_text())
     assert found
@@ -90,7 +95,7 @@ def shown_row(page: Any) -> int:
 
 def answer(page: Any, truth: list[str]) -> tuple[int, str]:
     """Decide the row that is shown, by keys; go on with the rest when no doubtful row is left."""
-    page.wait_for_selector("#card:not([hidden]), #empty:not([hidden])")
+    loaded(page)
     if page.locator("#empty").is_visible():
         page.locator("#rest").click()
         page.wait_for_selector("#card:not([hidden])")
@@ -128,7 +133,7 @@ def alone(run: Path, truth: list[str], count: int, pictures: Path | None) -> Non
     with browser() as opened:
         page = opened.new_context(viewport={"width": 1280, "height": 900}).new_page()
         page.goto(server.address)
-        page.wait_for_selector("#card:not([hidden])")
+        loaded(page)
         answers: list[tuple[int, str]] = []
         undone = 0
         while len(answers) < count:
@@ -142,7 +147,7 @@ def alone(run: Path, truth: list[str], count: int, pictures: Path | None) -> Non
                 server = Server(run)
                 assert server.port == port
                 page.goto(server.address)
-                page.wait_for_selector("#card:not([hidden])")
+                loaded(page)
             if len(answers) % (count // 5) == count // 10 and undone < 5:
                 page.keyboard.press("z")
                 last, _ = answers.pop()
@@ -178,7 +183,7 @@ def two_at_once(run: Path, truth: list[str], count: int) -> None:
         with browser() as opened:
             page = opened.new_context().new_page()
             page.goto(f"{server.address}&who={who}")
-            page.wait_for_selector("#card:not([hidden])")
+            loaded(page)
             answers[who] += [answer(page, truth) for _ in range(count)]
             settled(page)
 
@@ -203,11 +208,11 @@ def learn_again(server: Server) -> None:
     with browser() as opened:
         page = opened.new_context().new_page()
         page.goto(server.address)
-        page.wait_for_selector("#card:not([hidden])")
+        loaded(page)
         begun = time.monotonic()
         page.locator("#learn").click()
         wait(lambda: page.locator("#folder").inner_text() == "RUN-2", 300)
-        page.wait_for_selector("#card:not([hidden])")
+        loaded(page)
         print(f"learned again in {time.monotonic() - begun:.0f} s; the page goes on with RUN-2.")
 
 

@@ -5,6 +5,8 @@ sample is the beginning of that order, up to the last row that a person answered
 was hard counts as well, since chance put it there.
 """
 
+import errno
+import math
 import shlex
 import subprocess
 import sys
@@ -155,7 +157,10 @@ class Review:
         """Write an answer down; a word for the person where others or the model were quicker."""
         if misfit := first_misfit(answer, _ANSWER):
             raise ValueError(f"an answer must be such as the page sends; {misfit}. Reload the page.")
+        if not 0 <= answer["seconds"] < math.inf:
+            raise ValueError(f"seconds must be a finite number from 0 on; got {answer['seconds']}. Reload the page.")
         with self.lock:
+            self._check_folder()
             self.log.refresh()
             row, note = answer["row"], ""
             if not 0 <= row < len(self.labels):
@@ -182,6 +187,12 @@ class Review:
             self.offers.pop(row, None)
             return note
 
+    def _check_folder(self) -> None:
+        """Raise OSError if the run is not where it was: its log would be written into a new folder that nobody reads."""
+        if not self.run.folder.is_dir() or run_id(self.run.folder) != self.id:
+            text = "the run was moved or replaced; start oneof review again"
+            raise FileNotFoundError(errno.ENOENT, text, str(self.run.folder))
+
     @staticmethod
     def _check_labels(kind: str, labels: tuple[str, ...], before: tuple[str, ...]) -> None:
         """Raise ValueError if the labels are none that an answer of the kind may have about the set `before`."""
@@ -206,6 +217,7 @@ class Review:
     def undo(self, tab: str, who: str) -> dict[str, Any] | None:
         """Take the person's last answer back, and show its row again."""
         with self.lock:
+            self._check_folder()
             last = self.log.undo(who)
             return None if last is None else self._offer(tab, who, last.row, last.drawn)
 
