@@ -472,6 +472,15 @@ def test_a_full_disk_is_told_and_the_answer_is_sent_when_there_is_room(
     page.context.close()
 
 
+def test_an_earlier_answer_is_asked_again_from_the_history(page: Any, server: ReviewServer) -> None:
+    first = press(page, server, "1")
+    press(page, server, "1")
+    page.locator("#history summary").click()
+    page.get_by_role("button", name=f"Ask again about row {first.row}").click()
+    until(lambda: shown(page) == first.row)
+    assert press(page, server, "2").row == first.row
+
+
 def test_a_server_that_is_away_is_not_the_end_and_the_page_goes_on_by_itself(
     browser: Any, server: ReviewServer
 ) -> None:

@@ -117,6 +117,22 @@ def test_undo_shows_the_row_again_and_goes_on_to_the_first(server: ReviewServer)
     assert Log(server.review.run.folder).standing == []
 
 
+def test_the_last_answers_are_listed_and_any_of_them_is_taken_back(server: ReviewServer) -> None:
+    person = Person(server)
+    rows = []
+    for _ in range(12):
+        (card,) = person.next()
+        state = person.decide(card)["state"]
+        rows.append(card["row"])
+    assert [answer["row"] for answer in state["history"]] == rows[:1:-1]
+    fourth = state["history"][3]
+    reply = person.ask("/api/undo", {"id": fourth["id"]})[1]
+    assert reply["card"]["row"] == fourth["row"]
+    assert fourth["row"] not in [answer["row"] for answer in reply["state"]["history"]]
+    assert Person(server, "bob").ask("/api/undo", {"id": state["history"][0]["id"]})[1]["card"] is None
+    assert len(Log(server.review.run.folder).standing) == 11
+
+
 @pytest.mark.parametrize(
     ("headers", "path", "status"),
     [

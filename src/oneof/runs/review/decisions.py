@@ -118,13 +118,14 @@ class Log:
         known = {*self._standing, *self._undone}
         self._append(*(asdict(one) for one in decisions if one.id not in known))
 
-    def undo(self, who: str) -> Decision | None:
-        """Take back the person's last decision that stands; None if there is none."""
+    def undo(self, who: str, decision_id: str | None = None) -> Decision | None:
+        """Take back the person's last decision that stands, or the one with this id; return it, or None if there is none."""
         self.refresh()
-        last = next((one for one in reversed(self.standing) if one.who == who), None)
-        if last is not None:
-            self.retract(last.id, who)
-        return last
+        for decision in reversed(self.standing):
+            if decision.who == who and decision_id in (None, decision.id):
+                self.retract(decision.id, who)
+                return decision
+        return None
 
     def retract(self, decision: str, who: str) -> None:
         self._append({"undoes": decision, "who": who, "id": uuid4().hex, "when": _now()})

@@ -533,10 +533,11 @@ function reveal(card, kind, labels) {
   $("revealed").textContent = text;
 }
 
-function undo() {
+/* Take back the last answer, or the one with this id, and show its row again. */
+function undo(id) {
   inTurn(async () => {
     await flush();
-    const { card } = await call("/api/undo", {});
+    const { card } = await call("/api/undo", id === undefined ? {} : { id });
     if (!card) return say("There is nothing to undo.");
     cards = [card, ...cards.filter((other) => other.row !== card.row)];
     render();
@@ -600,7 +601,24 @@ function showState(now) {
   $("learn").disabled = now.learning.state === "running" || now.decided === 0;
   $("learning").textContent = now.learning.text;
   drawCurve(now.curve);
+  showHistory(now.history);
   if (now.learning.state === "running") setTimeout(() => inTurn(() => call("/api/state")), 1500);
+}
+
+function showHistory(answers) {
+  const words = { skip: "skipped", set: "one of ", none: "none of its candidates", label: "" };
+  const items = answers.map((answer) => {
+    const labels = answer.labels.join(", ");
+    const item = element("li", `Row ${answer.row}: ${answer.kind === "none" && labels ? labels : words[answer.kind] + labels} `);
+    const button = element("button", "Ask again");
+    button.type = "button";
+    button.setAttribute("aria-label", `Ask again about row ${answer.row}`);
+    button.addEventListener("click", () => undo(answer.id));
+    item.append(button);
+    return item;
+  });
+  $("history").hidden = items.length === 0;
+  $("history").querySelector("ol").replaceChildren(...items);
 }
 
 function drawCurve(points) {
@@ -637,8 +655,8 @@ $("unsure").addEventListener("click", (event) => onCard(event, toggleUnsure));
 $("none").addEventListener("click", (event) => onCard(event, none));
 $("skip").addEventListener("click", (event) => onCard(event, () => decide("skip", [])));
 $("more").addEventListener("click", showAllCandidates);
-$("undo").addEventListener("click", undo);
-$("undo-last").addEventListener("click", undo);
+$("undo").addEventListener("click", () => undo());
+$("undo-last").addEventListener("click", () => undo());
 $("help-button").addEventListener("click", () => $("help").showModal());
 $("typed").addEventListener("submit", (event) => {
   event.preventDefault();
@@ -677,7 +695,7 @@ window.addEventListener("pageshow", (event) => {
 });
 
 const CARD_KEYS = { u: toggleUnsure, x: none, s: () => decide("skip", []), enter: accept, escape: cancel, "/": () => $("find").focus() };
-const PAGE_KEYS = { z: undo, "?": () => $("help").showModal() };
+const PAGE_KEYS = { z: () => undo(), "?": () => $("help").showModal() };
 document.addEventListener("keydown", (event) => {
   if ($("help").open || event.ctrlKey || event.metaKey || event.altKey || event.repeat) return;
   if (event.target.matches("input")) {

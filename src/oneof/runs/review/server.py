@@ -160,7 +160,7 @@ class ReviewServer(LocalServer):
             "GET /api/labels": lambda asked, who: {"labels": review.known_labels()},
             "GET /api/next": self._next,
             "POST /api/decide": lambda asked, who: {"note": review.decide(asked.get("answer"), who)},
-            "POST /api/undo": lambda asked, who: {"card": review.undo(str(asked.get("tab", "")), who)},
+            "POST /api/undo": self._undo,
             "POST /api/close": self._close,
             "POST /api/learn": self._learn,
         }
@@ -193,6 +193,10 @@ class ReviewServer(LocalServer):
         if "held" in asked:
             self.review.keep_offers(tab, {int(row) for row in str(asked["held"]).split(",") if row})
         return {"cards": self.review.next(tab, who, count, random, pool)}
+
+    def _undo(self, asked: Json, who: str) -> Json:
+        decision_id = str(asked["id"]) if "id" in asked else None
+        return {"card": self.review.undo(str(asked.get("tab", "")), who, decision_id)}
 
     def _close(self, asked: Json, who: str) -> Json:
         self.review.close_tab(str(asked.get("tab", "")))
