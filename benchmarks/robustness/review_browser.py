@@ -87,6 +87,14 @@ def loaded(page: Any) -> None:
     page.wait_for_selector("#card:not([hidden]), #empty:not([hidden])")
 
 
+def go_on(page: Any) -> None:
+    """Wait for a row; where no doubtful one is left, go on with the rest."""
+    loaded(page)
+    if page.locator("#empty").is_visible():
+        page.locator("#rest").click()
+        page.wait_for_selector("#card:not([hidden])")
+
+
 def shown_row(page: Any) -> int:
     found = ROW.fullmatch(page.locator("#title").inner_text())
     assert found
@@ -94,11 +102,8 @@ def shown_row(page: Any) -> int:
 
 
 def answer(page: Any, truth: list[str]) -> tuple[int, str]:
-    """Decide the row that is shown, by keys; go on with the rest when no doubtful row is left."""
-    loaded(page)
-    if page.locator("#empty").is_visible():
-        page.locator("#rest").click()
-        page.wait_for_selector("#card:not([hidden])")
+    """Decide the row that is shown, by keys."""
+    go_on(page)
     row = shown_row(page)
     labels = page.locator("#candidates .name").all_text_contents()
     place = labels.index(truth[row])
@@ -169,7 +174,7 @@ def photograph(opened: Any, address: str, folder: Path) -> None:
     for name, scheme, width in (("light", "light", 1280), ("dark", "dark", 1280), ("phone", "light", 390)):
         page = opened.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme).new_page()
         page.goto(address)
-        page.wait_for_selector("#card:not([hidden])")
+        go_on(page)
         assert page.evaluate("() => document.documentElement.scrollWidth") <= width
         page.screenshot(path=folder / f"review-{name}.png", full_page=True)
 
