@@ -554,3 +554,18 @@ def test_a_page_that_was_closed_meanwhile_is_no_news():
     handler.wfile, handler.close_connection, handler.server, handler.command = Closed(), True, LocalServer, "GET"
     handler.send_response = handler.send_header = handler.end_headers = lambda *said: None
     handler.send(b"a card", "text/plain")
+
+
+def test_a_connection_that_the_browser_breaks_off_leaves_the_terminal_alone(
+    server: ReviewServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    try:
+        raise ConnectionResetError
+    except ConnectionResetError:
+        server.handle_error(None, ("127.0.0.1", 1))
+    assert capsys.readouterr().err == ""
+    try:
+        raise ZeroDivisionError
+    except ZeroDivisionError:
+        server.handle_error(None, ("127.0.0.1", 1))
+    assert "ZeroDivisionError" in capsys.readouterr().err

@@ -7,6 +7,7 @@ import hmac
 import json
 import logging
 import secrets
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -40,6 +41,11 @@ class LocalServer(ThreadingHTTPServer):
     def __init__(self, review: Review, port: int) -> None:
         self.review = review
         super().__init__((HOST, port), Answering)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Say nothing about a connection that the browser broke off; report other errors as usual."""
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)
 
     def refusal(self, asked: Json, headers: Any, path: str) -> str | None:
         """Return why a request is not answered, or None. A browser names the site whose page asks; programs name none."""
