@@ -34,6 +34,7 @@ POOLS: dict[str, list[str]] = {
     "joint": ["joint b=0", "joint b=0.25"],
 }
 POOLS["five learners"] = POOLS["balance 0"] + POOLS["balance 0.25"]
+POOLS |= {f"{title}, nested": [f"{name}, nested" for name in members] for title, members in list(POOLS.items())}
 
 
 class Pool(NamedTuple):
