@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from oneof.storage.regular import check_regular
 from oneof.storage.rows import append
 from oneof.storage.schema import NOTHING, NUMBER, first_misfit
 
@@ -87,6 +88,7 @@ class Log:
 
     def refresh(self) -> None:
         """Read what was written since, by whomever."""
+        check_regular(self.path, links=False)
         if not self.path.exists() or self.path.stat().st_size == self._read:
             return
         with self.path.open("rb") as file:
