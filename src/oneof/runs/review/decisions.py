@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from oneof.storage.regular import check_regular
 from oneof.storage.rows import append
 from oneof.storage.schema import NOTHING, NUMBER, first_misfit
 
@@ -93,6 +94,7 @@ class Log:
 
     def refresh(self) -> None:
         """Read what was written since, by whomever; read all of it anew if the file was replaced or has become shorter."""
+        check_regular(self.path, links=False)
         try:
             found = self.path.stat()
         except FileNotFoundError:

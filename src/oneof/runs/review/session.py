@@ -291,7 +291,8 @@ class Review:
             stem, number = folder.resolve().name, "1"
         names = (folder.resolve().with_name(f"{stem}-{k}") for k in count(int(number) + 1))
         out = next(path for path in names if not path.exists())
-        command = [sys.executable, "-m", "oneof", "fit", "--from", str(folder), "--out", str(out)]
+        # -P: not from the current folder, where a module of the same name may lie
+        command = [sys.executable, "-P", "-m", "oneof", "fit", "--from", str(folder), "--out", str(out)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         with self.lock:
             if done.returncode:
