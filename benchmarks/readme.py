@@ -23,6 +23,7 @@ import rivals
 import votes_cifar10n
 import votes_tables
 from on_images import report, sets
+from on_tables import report as suite_report
 
 from oneof.data.named.catalogue import NAMED
 from oneof.paper import tables, theory
@@ -35,7 +36,7 @@ ROOT = Path(__file__).parents[1]
 MARK = "<!-- {}: made by benchmarks/readme.py -->", "<!-- {}: end -->"
 MARKED = (
     "README.md", "docs/results.md", "docs/methods.md", "docs/findings.md", "docs/tries.md",
-    "docs/votes.md", "docs/theory.md", "docs/decisions/0014-learners.md",
+    "docs/votes.md", "docs/theory.md", "docs/decisions/0014-learners.md", "docs/research/suite.md",
 )  # fmt: skip
 SETS = ("lost", "birdsong", "msrcv2")
 SEEDS = range(100, 110)
@@ -118,10 +119,14 @@ def made() -> dict[str, str]:
     """Every marked section, from rows."""
     on_images = read(ROOT / "results/images.jsonl")
     reported = report.reported(on_images)
+    suite_rows = suite_report.published_rows(read(ROOT / "results/suite.jsonl"))
     return {
         "results": section(read(ROOT / "results/tables.jsonl")),
         "realworld": realworld.table(_reported("realworld", DEFAULTS)),
         "rivals": rivals.report(read(ROOT / "results/rivals.jsonl"), [*rivals.REAL, *rivals.MADE]),
+        "suite": suite_report.accuracy_section(suite_rows),
+        "suite-behind": suite_report.behind_section(suite_rows),
+        "suite-resolved": suite_report.resolved_section(suite_rows),
         "strangers": default_study.report_strangers(read(ROOT / "results/default_study.jsonl")),
         "kinds": default_study.report_kinds(read(ROOT / "results/default_study.jsonl")),
         "default-study": default_study.report(read(ROOT / "results/default_study.jsonl")),

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.datasets import load_iris
+from sklearn.model_selection import check_cv
 from snippets import command
 
 from oneof.storage.rows import read
@@ -91,6 +92,14 @@ def annotated(tmp_path) -> Path:
     votes = [(i, who, label) for i, one in enumerate(sets) for who, label in enumerate(one)]
     pd.DataFrame(votes, columns=["item", "annotator", "label"]).to_csv(tmp_path / "votes.csv", index=False)
     return tmp_path
+
+
+def test_its_cross_validation_is_of_a_form_that_scikit_learn_splits():
+    """With `cv=3` scikit-learn looks at y before the estimator does, and refuses lists."""
+    (form,) = re.findall(r"cross_val_score\(clf, X, (.*), cv=(\d)\)", README)
+    table = pd.DataFrame({"candidates": [["cat", "fox"], ["fox"], ["cat"]] * 4})
+    y = eval(form[0], {"table": table})
+    assert check_cv(int(form[1]), y, classifier=True).get_n_splits() == 3
 
 
 @pytest.mark.slow

@@ -6,9 +6,20 @@ import numpy as np
 import pandas as pd
 import pytest
 import suite
+from on_tables.columns import distance_features, piecewise_features, tree_features
+from on_tables.forms import FORMS, Regression, leave_out_folds, uniform_targets, within_sets
 from on_tables.problems import DEVELOP, HELD_BACK, KINDS, TABLES, make_problem
-from on_tables.report import behind_table, collect, compare_with_rivals, means_table, paired_gap, single_rival_table
+from on_tables.report import (
+    behind_table,
+    collect,
+    compare_with_rivals,
+    means_table,
+    paired_gap,
+    published_rows,
+    single_rival_table,
+)
 from on_tables.systems import find_system
+from on_tables.trials import missing_trials
 
 from oneof.storage.rows import append, read
 
@@ -85,6 +96,68 @@ def test_trials_that_do_not_fit_the_time_are_left_out(folder, capsys):
     assert "3 trials" in capsys.readouterr().err
 
 
+QUICK_FORMS = ("kernel b=0.25", "logistic EM b=0.25")
+
+
+@pytest.mark.parametrize(
+    "name", [name if name in QUICK_FORMS else pytest.param(name, marks=pytest.mark.slow) for name in FORMS]
+)
+def test_a_form_learns_from_sets(folder, name):
+    problem = make_problem("glass", "uniform", 0, str(folder))
+    test, train = FORMS[name](problem.sets, problem.train, problem.test, 0)
+    assert test.shape == (28, 3)
+    assert train.shape == (62, 3)
+    np.testing.assert_allclose(test.sum(1), 1, atol=1e-5)
+    np.testing.assert_allclose(train.sum(1), 1, atol=1e-5)
+    assert (test.argmax(1) == problem.labels_test).mean() > 0.7
+    assert (train.argmax(1) == problem.labels_train).mean() > 0.7
+
+
+def test_leave_one_out_is_a_regression_without_the_row():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(20, 3))
+    targets = rng.dirichlet(np.ones(3), 20)
+    regression = Regression(x, 0, width=1.0, ridge=0.3)
+    targets -= targets.mean(0)
+    held_out = regression.leave_one_out_scores(targets)
+    similarity = regression.kernel(x)
+    for row in range(20):
+        others = np.arange(20) != row
+        normal = similarity[others].T @ similarity[others] + 0.3 * regression.inner
+        weights = np.linalg.solve(normal, similarity[others].T @ targets[others])
+        np.testing.assert_allclose(held_out[row], similarity[row] @ weights, atol=1e-8)
+
+
+def test_targets_stay_within_sets_and_balance_lifts_rare_labels():
+    sets = np.array([[True, True, False], [True, True, False], [True, False, True], [True, False, False]] * 5)
+    targets = uniform_targets(sets)
+    p = np.full((20, 3), 1 / 3)
+    plain = within_sets(p, sets, targets, 0.0)
+    balanced = within_sets(p, sets, targets, 0.5)
+    assert (plain[~sets] == 0).all()
+    np.testing.assert_allclose(plain, targets)
+    assert balanced[2, 2] > balanced[0, 1] > 0.5
+
+
+def test_every_row_is_left_out_once_in_each_repeat():
+    left_out = leave_out_folds(20, 2, np.random.default_rng(0))
+    assert left_out.shape == (6, 20)
+    assert (left_out[:3].sum(0) == 1).all()
+    assert (left_out[3:].sum(0) == 1).all()
+
+
+def test_features_are_learned_from_training_rows():
+    train = pd.DataFrame({"a": [0.0, 1.0, 2.0, np.nan], "b": ["x", None, "y", "x"], "c": [3.0] * 4})
+    test = pd.DataFrame({"a": [9.0, np.nan], "b": ["z", "y"], "c": [3.0, 3.0]})
+    plain = tree_features(train, test)
+    assert plain.test.tolist() == [[9.0, 3.0, 0.0, 0.0, 0.0, 0.0], [1.0, 3.0, 1.0, 0.0, 0.0, 1.0]]
+    for encode in (distance_features, piecewise_features):
+        features = encode(train, test)
+        assert features.train.shape[1] == features.test.shape[1]
+        assert np.isfinite(features.test).all()
+        assert np.abs(features.test).max() <= 4
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_sets_hold_the_truth_and_belong_to_the_seed(folder, kind):
     problem = make_problem("glass", kind, 3, str(folder))
@@ -151,6 +224,13 @@ def test_means_are_over_tables_and_ceilings_are_no_choice():
     assert "| doubts | 2 | 70.0 | 72.1 | boosting | -2.1 |" in single_rival_table(cells, "default")
 
 
+def test_the_page_shows_reporting_seeds_as_soon_as_there_are_rows():
+    rows = rows_of("default", [0.5, 0.6])
+    assert published_rows(rows) == rows
+    reporting = {**rows[0], "seed": 400}
+    assert published_rows([*rows, reporting]) == [reporting]
+
+
 def test_reporting_seeds_need_the_word_final(folder, capsys):
     with pytest.raises(SystemExit):
         run_suite(folder, "--seeds", "399-400", "--systems", "trees")
@@ -179,5 +259,5 @@ def test_a_missing_table_is_named(tmp_path, capsys):
 
 def test_rows_of_several_runs_are_read_together(folder):
     append(folder / "rows.jsonl", rows_of("trees", [0.5]))
-    trials = suite.missing_trials(["glass", "lost"], ["doubts"], [0, 1], ["trees"], read(folder / "rows.jsonl"))
+    trials = missing_trials(["glass", "lost"], ["doubts"], [0, 1], ["trees"], read(folder / "rows.jsonl"))
     assert [tuple(trial)[:3] for trial in trials] == [("glass", "doubts", 1), ("lost", "real", 0), ("lost", "real", 1)]

@@ -4,6 +4,7 @@
     python benchmarks/accuracy/images.py --plan mnist-like --limit-seconds 500
     python benchmarks/accuracy/images.py --plan saturated --part 1/2 --commit 0123abc --data-dir /tmp/data
     python benchmarks/accuracy/images.py --plan cifar100 --tiny --rows /tmp/rows.jsonl --sets /tmp/sets
+    python benchmarks/accuracy/images.py --merge new.jsonl --rows results/images.jsonl
     python benchmarks/accuracy/images.py --report
 
 Every row is written as soon as its trial ends; a run whose row is in the file is skipped. The last epoch is what a row reports: no
@@ -15,6 +16,7 @@ would have chosen. Runs that differ only in how they purify share their beginnin
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import time
 from collections.abc import Iterator, Sequence
@@ -28,14 +30,15 @@ import torch
 from on_images import branches
 from on_images.branches import Branch
 from on_images.plans import PLANS, Run
-from on_images.report import key_of, table
+from on_images.report import merged, table
 from on_images.sets import sets_of
 
 from oneof.data.named.catalogue import Dataset, load
 from oneof.networks import Network
 from oneof.paper.image_sets import DIFFICULTIES, path_of
-from oneof.paper.images import SMALL
+from oneof.paper.images import SMALL, key_of
 from oneof.paper.obtain_images import first_images, row_of, trial_of, views_of, with_test_rows
+from oneof.storage.files import written_beside
 from oneof.storage.rows import Row, append, read
 from oneof.training.problem import Problem, pose
 from oneof.training.state import Fit
@@ -101,9 +104,8 @@ def estimate(runs: Sequence[Run], pace: dict[str, float], folder: Path) -> float
     """Seconds that runs will take together: as the last ones of their data set, or a guess; a classifier for their sets comes on top."""
     run = runs[0]
     compiling, epoch = GUESS.get(run.dataset, (20.0, 0.3))
-    rules = [one.purify for one in runs if one.purify]
-    shared = min((rule.warm_up for rule in rules), default=0)
-    length = shared + len(runs) * (run.epochs - shared)
+    forks = [branches.fork(Branch(one.method, one.purify), one.epochs) for one in runs]
+    length = max(forks) + sum(one.epochs - fork for one, fork in zip(runs, forks, strict=True))
     known = pace.get(run.dataset)
     slower = SLOWER.get(run.loss, 1.0)
     seconds = slower * (known * length if known else compiling + epoch * length)
@@ -144,6 +146,7 @@ def part_of(runs: Sequence[Run], part: str) -> list[Run]:
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--plan", choices=PLANS)
+    parser.add_argument("--datasets", help="of the plan these alone, separated by commas")
     parser.add_argument("--part", default="1/1", help="i/k: this is process i of k that share the plan")
     parser.add_argument("--rows", type=Path, default=Path("results/images.jsonl"))
     parser.add_argument("--sets", type=Path, default=Path("results/sets"))
@@ -153,14 +156,29 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument(
         "--tiny", action="store_true", help="60 images, five epochs, small networks: does the plan run?"
     )
+    parser.add_argument(
+        "--merge", type=Path, help="rows of another machine to put into --rows, in place of those of the same runs"
+    )
     parser.add_argument("--report", action="store_true", help="print the table of all rows")
     given = parser.parse_args(arguments)
     if given.data_dir:
         os.environ["ONEOF_DATA"] = given.data_dir
     if given.plan:
-        runs = part_of(PLANS[given.plan](), given.part)
-        runs = [replace(run, **SMALL) for run in runs] if given.tiny else runs
+        runs = PLANS[given.plan]()
+        if given.datasets:
+            runs = [run for run in runs if run.dataset in given.datasets.split(",")]
+        runs = part_of(runs, given.part)
+        if given.tiny:  # runs that differ by what is small here are then one
+            runs = list(dict.fromkeys(replace(run, **SMALL) for run in runs))
         do(runs, given.plan, given.rows, given.sets, given.limit_seconds, given.commit)
+    if given.merge:
+        old = read(given.rows)
+        known = {json.dumps(row, sort_keys=True) for row in old}
+        new = [row for row in read(given.merge) if json.dumps(row, sort_keys=True) not in known]
+        lines = [json.dumps(row) + "\n" for row in merged(old, new)]
+        with written_beside(given.rows) as file:
+            file.write("".join(lines).encode())
+        print(f"{len(new)} rows of {given.merge} are in {given.rows}")
     if given.report:
         rows = read(given.rows)
         print(table(rows, rows))

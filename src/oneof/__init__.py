@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from oneof.purify import Pop as Pop
     from oneof.purify import PopPrinted as PopPrinted
     from oneof.purify import PopRatio as PopRatio
+    from oneof.purify import PopReleased as PopReleased
     from oneof.training.fit import fit as fit
     from oneof.training.state import load as load
     from oneof.training.trials import Training as Training
@@ -45,6 +46,7 @@ _HOME = {
     "Pop": "purify",
     "PopPrinted": "purify",
     "PopRatio": "purify",
+    "PopReleased": "purify",
     "Purifier": "losses",
     "Trial": "training.trials",
 }

@@ -202,6 +202,23 @@ def test_valen_agrees_with_the_reference(epoch):
 
 
 @double
+@pytest.mark.parametrize("epoch", [0, 2])
+def test_valen_of_several_views_is_the_mean_of_each_and_remembers_the_first(epoch):
+    method = SMALL["valen"]
+    _, _, batch, shared = setting(method, epoch=epoch)
+    without_statistics = [Backbone(nn.Sequential(nn.Linear(D, WIDTH), nn.ReLU()), WIDTH) for _ in range(T)]
+    net = SoloNet([method.network(module, C, (D,)) for module in without_statistics])
+    views = torch.randn(3, T, B, D)
+    together = method.step(net, views, restart(batch), shared)
+    again = restart(batch)  # each view draws where the one before it stopped
+    apart = [method.step(net, view[None], again, shared) for view in views]
+    same(together.loss.detach(), torch.stack([step.loss.detach() for step in apart]).mean(0))
+    same(together.logits, apart[0].logits)
+    for got, wished in zip(together.memory, apart[0].memory, strict=True):
+        same(got, wished)
+
+
+@double
 def test_valen_terms_agree_with_the_reference():
     a, alpha, d = torch.randn(B, C), torch.rand(B, C) * 5 + 0.01, torch.rand(1, B, C)
     candidates = torch.eye(C, dtype=torch.bool)[torch.arange(B) % C] | (torch.rand(B, C) < 0.3)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from oneof.runs.accuracy import ENOUGH, Claim, Judged, claim, drawn_rows, random_sample, share_limits
+from oneof.runs.accuracy import ENOUGH, Claim, Judged, claim, drawn_rows, measure_labels, random_sample, share_limits
 
 
 def guesses(n: int, c: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
@@ -150,3 +150,23 @@ def test_words():
 
 def test_the_interval_of_a_share_is_the_exact_one():
     assert tuple(round(end, 3) for end in share_limits(45, 50)) == (0.782, 0.967)
+
+
+def test_labels_are_measured_on_a_random_sample_of_gold_labels() -> None:
+    n = 500
+    is_right = np.random.default_rng(0).random(n) < 0.9
+    drawn = drawn_rows(n)
+    is_known = np.zeros(n, dtype=bool)
+    assert measure_labels(is_right, is_known) is None
+    is_known[drawn[:100]] = True
+    measured = measure_labels(is_right, is_known)
+    assert measured is not None
+    assert measured.rows == 100
+    assert measured.value == is_right[drawn[:100]].mean()
+    assert measured.low < 0.9 < measured.high
+    whole = measure_labels(is_right, np.ones(n, dtype=bool))
+    assert whole is not None
+    assert whole.low == whole.value == whole.high == is_right.mean()
+    picked = np.zeros(n, dtype=bool)
+    picked[drawn[50:]] = True  # chosen by a person, not drawn
+    assert measure_labels(is_right, picked) is None

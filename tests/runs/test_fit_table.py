@@ -361,6 +361,7 @@ def test_damaged_models_are_refused(run: Run, folder: Path) -> None:
     write_json({"format": 99}, copy / "model.json")
     with pytest.raises(ValueError, match="must hold a model of format 1; it has another"):
         _ = Run.open(copy).model
+    shutil.copy(run.folder / "model.json", copy)
     (copy / "model.safetensors").unlink()
     with pytest.raises(ValueError, match="must hold a whole model"):
         _ = Run.open(copy).model
@@ -372,6 +373,31 @@ def test_what_is_no_run_is_named(folder: Path) -> None:
     (folder / "stopped" / "checkpoint").mkdir(parents=True)
     with pytest.raises(ValueError, match=r"the run in .* must be finished; it was stopped. Repeat its command"):
         Run.open(folder / "stopped")
+
+
+def test_fit_does_not_run_the_test_of_dependence_that_it_says_nothing_of(
+    table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise AssertionError("the test of dependence was run")
+
+    monkeypatch.setattr("oneof.inspect.find_dependence", refuse)
+    done = call("fit", str(table), "--out", str(tmp_path / "run"), "--ignore", "truth", "--quick")
+    assert done.returncode == 0
+    with pytest.raises(AssertionError, match="was run"):
+        call("inspect", str(table))
+
+
+def test_clean_reads_no_weights(run: Run, tmp_path: Path) -> None:
+    first, second = tmp_path / "first.csv", tmp_path / "second.csv"
+    assert call("clean", str(run.folder), "--out", str(first)).returncode == 0
+    copy = tmp_path / "run"
+    shutil.copytree(run.folder, copy)
+    (copy / "model.safetensors").unlink()
+    done = call("clean", str(copy), "--out", str(second))
+    assert done.returncode == 0, done.stderr
+    assert second.read_bytes() == first.read_bytes()
+    assert Run.open(copy).voices == run.model.voices
 
 
 # ------------------------------------------------------------------------------------------------- killed, full, unwritable

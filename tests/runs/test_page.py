@@ -99,7 +99,8 @@ def test_no_string_of_the_data_becomes_an_element(html):
     tags = Counter(tag for tag, _ in found.elements)
     assert tags["script"] == 2
     assert not tags["img"]
-    assert not tags["b"] - 1  # the mark of the estimate; groups are called site <b>0</b>
+    assert all(attributes == {} for tag, attributes in found.elements if tag == "b")
+    assert tags["b"] <= 2  # the marks of both estimates; groups are called site <b>0</b>
     assert not [name for _, attributes in found.elements for name in attributes if name.startswith("on")]
 
 
@@ -211,7 +212,7 @@ def test_gold_is_counted_as_by_loops(table, plain):
     assert found.rows == len(known)
     assert found.right == sum(row["gold"] == row["label"] for row in known)
     assert found.removed == sum(row["gold"] in row["original"] and row["gold"] not in row["kept"] for row in known)
-    assert (found.drawn, found.low, found.high) == (0, 0.0, 1.0)  # rows with gold labels are no prefix of those drawn
+    assert found.measured is None  # rows with gold labels are no prefix of those drawn
     bins = {}
     for row in known:
         bins.setdefault(min(int(row["probability"] * 10), 9), []).append(row)
@@ -223,8 +224,8 @@ def test_drawn_gold_labels_bound_the_resolved_ones(table):
     gold = np.full(table.n, -1)
     gold[drawn_rows(table.n)[:50]] = np.where(np.arange(50) < 45, table.label[drawn_rows(table.n)[:50]], 0)
     found = compare_gold(replace(table, gold=gold))
-    assert found.drawn == 50
-    assert (found.low, found.high) == share_limits(found.right, 50)
+    assert found.measured.rows == 50
+    assert (found.measured.low, found.measured.high) == share_limits(found.right, 50)
 
 
 def test_groups_are_counted_as_by_loops(table, plain):
@@ -325,6 +326,35 @@ def test_a_claim_is_called_what_it_is(run, verdict, words):
     opened = Run.open(run)
     said = opened.facts["estimate"] | {"verdict": verdict, "value": None, "by": "candidate sets", "reason": "so it is"}
     assert words in render_page(opened.facts | {"estimate": said}, opened.purified, opened.training, opened.rows)
+
+
+@pytest.mark.parametrize(("verdict", "bound"), [("bound", 1.0), ("bound", 0.999), ("nothing learned", 0.95)])
+@pytest.mark.usefixtures("undrawn")
+def test_an_accuracy_that_is_not_known_is_written_as_not_known(run, verdict, bound):
+    opened = Run.open(run)
+    estimate = opened.facts["estimate"] | {"verdict": verdict, "value": None, "bound": bound, "high": bound}
+    estimate |= {"by": "candidate sets", "reason": "so it is"}
+    html = render_page(opened.facts | {"estimate": estimate}, opened.purified, opened.training, opened.rows)
+    masthead = html[html.index("<header") : html.index("</header>")]
+    block = masthead[masthead.index("Accuracy on new rows") :]
+    block = block[: block.index("</div>")]
+    assert "not known" in block
+    assert "%" not in block
+    assert "at most" not in block
+    assert "so it is" in block.lower()
+    assert 'class="gauge"' not in block
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_the_page_begins_with_how_many_labels_of_the_table_are_right(tmp_path):
+    for share, expected in ((0, "not known"), (1.0, " %")):
+        html = render(write_run(tmp_path / f"RUN{share}", n=80, gold=share, groups=0))
+        masthead = html[html.index("<header") : html.index("</header>")]
+        place = masthead.index("Labels of this table that are right")
+        assert place < masthead.index("Accuracy on new rows")
+        figure = masthead[place:].split("<dd>")[1].split("</dd>")[0].replace("\N{NO-BREAK SPACE}", " ")
+        assert expected in figure
+        assert ("gold labels of all rows" in masthead) == (share == 1.0)
 
 
 @pytest.mark.usefixtures("undrawn")

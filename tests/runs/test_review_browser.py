@@ -109,7 +109,7 @@ def test_every_key_does_what_the_help_says(page: Any, server: ReviewServer) -> N
     assert press(page, server, "s").kind == "skip"
     page.keyboard.press("x")
     page.keyboard.type("a <b>new</b> one")
-    assert press(page, server, "Enter").labels == ("a <b>new</b> one",)
+    assert press(page, server, "Enter", "n").labels == ("a <b>new</b> one",)
     page.keyboard.press("z")
     until(lambda: len(Log(server.review.run.folder).standing) == 4)
     page.keyboard.press("x")
@@ -266,6 +266,184 @@ def test_a_double_click_decides_one_row(page: Any, server: ReviewServer) -> None
     assert len(Log(server.review.run.folder).standing) == 2
 
 
+@pytest.mark.parametrize("button", ["#skip", "#candidates li:nth-child(2) button", "#help-button", "#undo", "#learn"])
+def test_enter_never_repeats_the_last_click(page: Any, server: ReviewServer, button: str) -> None:
+    server.ways["POST /api/learn"] = lambda query: {"note": ""}  # a click on that button learns nothing here
+    press(page, server, "1")
+    row = shown(page)
+    page.locator(button).click()
+    if button == "#help-button":
+        page.keyboard.press("Escape")
+        until(lambda: not page.locator("#help").is_visible())
+    elif button != "#learn":
+        until(lambda: shown(page) != row)
+    decision = press(page, server, "Enter")
+    assert (decision.kind, decision.labels) == ("label", (decision.suggested,))
+
+
+def test_a_click_on_unsure_and_then_enter_sends_what_is_left(page: Any, server: ReviewServer) -> None:
+    page.locator("#unsure").click()
+    candidates = labels(page)
+    page.locator("#candidates li:nth-child(1) button").click()
+    decision = press(page, server, "Enter")
+    assert (decision.kind, set(decision.labels)) == ("set", set(candidates[1:]))
+
+
+def test_a_button_that_was_reached_by_keys_decides_one_row(page: Any, server: ReviewServer) -> None:
+    page.locator("#skip").focus()
+    assert press(page, server, "Enter").kind == "skip"
+    assert press(page, server, "Enter").kind == "label"
+
+
+DIGITS = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
+
+
+@pytest.fixture
+def digits(browser: Any, tmp_path: Path) -> Iterator[tuple[Any, Served]]:
+    server = Served(write_run(tmp_path / "RUN", n=200, names=DIGITS, gold=0, groups=0))
+    page = browser.new_context().new_page()
+    page.goto(server.address)
+    page.wait_for_selector("#card:not([hidden])")
+    yield page, server
+    page.context.close()
+    server.kill()
+
+
+def test_a_label_that_is_new_asks_before_it_becomes_a_class(digits: tuple[Any, Served]) -> None:
+    page, server = digits
+    row = shown(page)
+    page.keyboard.press("x")
+    page.keyboard.type("sevn")
+    page.keyboard.press("Enter")
+    question = page.locator("#confirm")
+    assert "sevn" in question.inner_text()
+    assert "seven" in question.inner_text()
+    page.keyboard.press("Enter")  # chooses nothing
+    assert (shown(page), Log(server.review.run.folder).standing) == (row, [])
+    assert question.is_visible()
+    known = [text.split()[0] for text in question.locator("button").all_inner_texts()].index("seven") + 1
+    decision = press(page, server, str(known))
+    assert decision.labels == ("seven",)
+    assert decision.kind in ("label", "none")
+    page.keyboard.press("x")
+    page.keyboard.type("eleven")
+    assert press(page, server, "Enter", "n").labels == ("eleven",)
+    page.keyboard.press("x")  # by now it is a class
+    page.keyboard.type("eleven")
+    assert press(page, server, "Enter").labels == ("eleven",)
+
+
+def test_a_typed_label_is_completed(digits: tuple[Any, Served]) -> None:
+    page, server = digits
+    absent = next(label for label in DIGITS if label not in labels(page))
+    page.keyboard.press("x")
+    page.keyboard.type(absent[:-1].upper())
+    assert absent in page.locator("#label-options li").all_inner_texts()
+    page.keyboard.press("Tab")
+    assert page.locator("#label").input_value() == absent
+    decision = press(page, server, "Enter")
+    assert (decision.kind, decision.labels) == ("none", (absent,))
+    absent = next(label for label in DIGITS if label not in labels(page))
+    page.keyboard.press("x")
+    page.keyboard.type(absent[:-1])
+    assert press(page, server, "ArrowDown", "Enter").labels == (absent,)
+
+
+def test_a_random_row_hides_the_suggestion_until_it_is_answered(digits: tuple[Any, Served]) -> None:
+    page, server = digits
+    page.locator("#random").click()
+    until(lambda: page.locator("#blind").is_visible())
+    row = shown(page)
+    suggested = server.review.labels[row]
+    assert labels(page) == sorted(labels(page))
+    assert page.locator("meter").count() == 0
+    assert "%" not in page.locator("#card").inner_text()
+    assert "Suggested" not in page.locator("#status").inner_text()
+    assert page.locator("#accept").is_hidden()
+    assert page.locator("#revealed").inner_text() == ""
+    page.keyboard.press("Enter")  # there is no suggestion to take
+    assert (shown(page), Log(server.review.run.folder).standing) == (row, [])
+    decision = press(page, server, "1")
+    assert decision.drawn == "random"
+    revealed = page.locator("#revealed").inner_text()
+    assert f"Row {row}" in revealed
+    assert (suggested in revealed) or decision.labels == (suggested,)
+
+
+@pytest.fixture
+def many(browser: Any, tmp_path: Path) -> Iterator[tuple[Any, Served]]:
+    """A page of a run with sixty classes, at a row with more candidates than there are keys."""
+    names = [f"class {k:02d}" for k in range(60)]
+    server = Served(write_run(tmp_path / "RUN", n=200, names=names, gold=0, groups=0))
+    page = browser.new_context(viewport={"width": 390, "height": 800}).new_page()
+    page.goto(server.address)
+    page.wait_for_selector("#card:not([hidden])")
+    while page.locator("#find-row").is_hidden():
+        press(page, server, "s")
+    yield page, server
+    page.context.close()
+    server.kill()
+
+
+def test_a_candidate_without_a_key_is_found_by_its_name(many: tuple[Any, Served]) -> None:
+    page, server = many
+    assert page.locator("#candidates li:visible").count() == 9
+    assert page.evaluate("() => document.documentElement.scrollWidth") <= 390
+    last = labels(page)[-1]
+    page.keyboard.press("/")
+    page.keyboard.type(last.removeprefix("class "))
+    assert page.locator("#find-options li").all_inner_texts() == [last]
+    decision = press(page, server, "Enter")
+    assert (decision.kind, decision.labels) == ("label", (last,))
+    assert page.evaluate("() => document.activeElement.tagName") != "INPUT"
+
+
+def test_candidates_that_are_found_by_name_are_struck_out_when_unsure(many: tuple[Any, Served]) -> None:
+    page, server = many
+    candidates = labels(page)
+    page.keyboard.press("u")
+    page.keyboard.press("/")
+    page.keyboard.type(candidates[-1])
+    page.keyboard.press("Enter")
+    page.keyboard.type("no such candidate")
+    page.keyboard.press("Enter")
+    assert "No candidate" in page.locator("#status").inner_text()
+    page.keyboard.press("Escape")
+    page.locator("#more").click()
+    assert page.locator("#candidates li:visible").count() == len(candidates)
+    decision = press(page, server, "1", "Enter")
+    assert (decision.kind, set(decision.labels)) == ("set", set(candidates[1:-1]))
+
+
+def test_a_row_is_given_back_when_its_tab_closes(browser: Any, server: ReviewServer) -> None:
+    context = browser.new_context()
+    first = context.new_page()
+    first.goto(server.address)
+    first.wait_for_selector("#card:not([hidden])")
+    row = shown(first)
+    other = context.new_page()
+    other.goto(f"{server.address}&who=bob")
+    other.wait_for_selector("#card:not([hidden])")
+    assert shown(other) != row
+    other.close(run_before_unload=True)
+    first.reload()
+    until(lambda: row not in server.review.offers or first.locator("#card").is_visible())
+    first.wait_for_selector("#card:not([hidden])")
+    assert shown(first) == row
+    first.close(run_before_unload=True)
+    until(lambda: not server.review.offers)
+    context.close()
+
+
+def test_a_bar_shows_how_many_doubtful_rows_are_answered(page: Any, server: ReviewServer) -> None:
+    doubtful = len(server.review.asked)
+    bar = page.locator("#bar")
+    assert f"0 of {doubtful} doubtful rows" in page.locator("header").inner_text()
+    press(page, server, "1")
+    until(lambda: bar.evaluate("(bar) => bar.value") == 1)
+    assert bar.evaluate("(bar) => bar.max") == doubtful
+
+
 def test_a_server_that_is_away_is_not_the_end_and_the_page_goes_on_by_itself(
     browser: Any, server: ReviewServer
 ) -> None:
@@ -306,22 +484,60 @@ def test_a_page_of_a_server_that_has_ended_says_which_address_to_open(browser: A
     second.kill()
 
 
-def test_every_row_answered_is_the_end(browser: Any, tmp_path: Path) -> None:
-    server = Served(write_run(tmp_path / "RUN", n=4, gold=0, groups=0))
+@pytest.fixture
+def small(browser: Any, tmp_path: Path) -> Iterator[tuple[Any, Served]]:
+    """A page about few rows, of which some are doubtful, and its server."""
+    server = Served(write_run(tmp_path / "RUN", n=24, gold=0, groups=0, seed=5))
     page = browser.new_context().new_page()
     page.goto(server.address)
     page.wait_for_selector("#card:not([hidden])")
-    for answered in range(1, 5):
-        page.keyboard.press("1")
-        until(lambda answered=answered: len(Log(server.review.run.folder).standing) == answered)
-    page.wait_for_selector("#empty:not([hidden])")
+    yield page, server
+    page.context.close()
+    server.kill()
+
+
+def press_until_the_end(page: Any, key: str) -> int:
+    """Press a key for every row that comes, and return for how many."""
+    pressed = 0
+    while True:
+        page.wait_for_selector("#card:not([hidden]), #empty:not([hidden])")
+        if page.locator("#empty").is_visible():
+            return pressed
+        page.keyboard.press(key)
+        pressed += 1
+
+
+def test_all_done_is_a_state_with_the_next_command(small: tuple[Any, Served]) -> None:
+    page, server = small
+    answered = press_until_the_end(page, "1")
+    assert "All done" in page.locator("#empty").inner_text()
     assert page.locator("#loading").is_hidden()
+    assert page.locator("#next-command").inner_text().startswith(f"oneof clean {server.review.run.folder}")
+    until(lambda: len(Log(server.review.run.folder).standing) == answered)
     page.keyboard.press("1")
     page.keyboard.press("z")
     page.wait_for_selector("#card:not([hidden])")
-    assert len(Log(server.review.run.folder).standing) == 3
-    page.context.close()
-    server.kill()
+    assert len(Log(server.review.run.folder).standing) == answered - 1
+    page.keyboard.press("1")
+    page.wait_for_selector("#empty:not([hidden])")
+    page.locator("#rest").click()
+    page.wait_for_selector("#card:not([hidden])")
+    press_until_the_end(page, "1")
+    assert "Every row is answered." in page.locator("#empty").inner_text()
+    assert page.locator("#rest").is_hidden()
+
+
+def test_skipping_everything_shows_every_row_twice_and_then_what_is_left(small: tuple[Any, Served]) -> None:
+    page, server = small
+    skipped = press_until_the_end(page, "s")
+    rows = [decision.row for decision in Log(server.review.run.folder).standing]
+    assert skipped == 2 * len(set(rows))
+    assert "Only skipped rows are left" in page.locator("#empty").inner_text()
+    page.locator("#again").click()
+    page.wait_for_selector("#card:not([hidden])")
+    assert "You skipped this row before." in page.locator("#card").inner_text()
+    assert press_until_the_end(page, "1") == len(set(rows))
+    assert "All done" in page.locator("#empty").inner_text()
 
 
 def test_it_fits_a_phone_and_follows_the_scheme(page: Any) -> None:

@@ -25,7 +25,7 @@ from oneof.runs.review.decisions import Decision, Log, verdicts
 from oneof.runs.review.server import Answering, LocalServer, ReviewServer
 from oneof.runs.review.session import REPEAT_EVERY, Review, accuracy_of_labels, agreement
 
-CARD = ["row", "item", "pictures", "candidates", "suggested", "outside", "near", "drawn", "run"]
+CARD = ["row", "item", "pictures", "candidates", "suggested", "outside", "near", "drawn", "run", "skipped"]
 
 
 @pytest.fixture
@@ -164,6 +164,21 @@ def test_a_wrong_answer_is_refused_in_one_line(server: ReviewServer, change: dic
     assert Log(server.review.run.folder).standing == []
 
 
+def test_a_label_that_is_new_becomes_a_class_only_when_it_is_sent_as_one(server: ReviewServer) -> None:
+    person = Person(server)
+    (card,) = person.next()
+    answer = {"id": "1", "row": card["row"], "kind": "none", "labels": ["sevn"], "seconds": 1}
+    answer |= {name: card[name] for name in ("run", "drawn")}
+    status, reply = person.ask("/api/decide", {"answer": answer})
+    assert status == 400
+    assert "'sevn'" in reply["error"]
+    assert "sevn" not in person.ask("/api/labels")[1]["labels"]
+    assert person.ask("/api/decide", {"answer": answer | {"new": True}})[0] == 200
+    assert person.ask("/api/labels")[1]["labels"] == [*NASTY, "sevn"]
+    (card,) = person.next()
+    person.decide(card, "none", ["sevn"])
+
+
 def test_a_request_that_is_too_long_or_no_object_is_refused(server: ReviewServer) -> None:
     person = Person(server)
     person.line.request("POST", "/api/decide", b"x" * 70_000, person.headers)
@@ -224,6 +239,62 @@ def test_blind_repeats_come_once_and_are_counted(server: ReviewServer) -> None:
     repeated = [one.row for one in Log(server.review.run.folder).standing if one.drawn == "repeat"]
     assert len(set(repeated)) == 3
     assert person.ask("/api/state")[1]["state"]["agreement"] == [3, 3]
+
+
+def test_skipped_rows_come_back_once_after_the_doubtful_ones_and_then_on_request(server: ReviewServer) -> None:
+    person = Person(server)
+    doubtful = set(np.flatnonzero(server.review.run.purified["ask"].to_numpy()).tolist())
+    shown: list[tuple[int, bool]] = []
+    while cards := person.ask("/api/next", pool="doubtful")[1]["cards"]:
+        shown.append((cards[0]["row"], cards[0]["skipped"]))
+        person.decide(cards[0], "skip", [])
+    first = [row for row, skipped in shown if not skipped]
+    again = [row for row, skipped in shown if skipped]
+    assert len(first) == len(set(first))
+    assert doubtful <= set(first)
+    assert sorted(again) == sorted(first)
+    state = person.ask("/api/state")[1]["state"]
+    assert (state["skipped"], state["to_ask"], state["elsewhere"]) == (len(first), len(doubtful), 0)
+    (card,) = person.ask("/api/next", pool="skipped")[1]["cards"]
+    state = person.decide(card)["state"]
+    assert state["skipped"] == len(first) - 1
+
+
+def test_a_row_that_one_person_skipped_is_shown_to_another(server: ReviewServer) -> None:
+    ann = Person(server)
+    bob = Person(server, "bob")
+    (card,) = ann.next()
+    ann.decide(card, "skip", [])
+    (other,) = bob.next()
+    assert (other["row"], other["skipped"]) == (card["row"], False)
+
+
+def test_rows_of_a_closed_tab_are_offered_to_others_at_once(server: ReviewServer) -> None:
+    ann = Person(server)
+    bob = Person(server, "bob")
+    held = [card["row"] for card in ann.next(3)]
+    assert bob.next()[0]["row"] not in held
+    assert ann.ask("/api/close", {})[0] == 200
+    assert ann.next() == []  # a request that was on its way
+    assert [card["row"] for card in bob.next(3)] == held
+
+
+def test_rows_that_a_tab_does_not_hold_any_more_are_given_back(server: ReviewServer) -> None:
+    person = Person(server)
+    rows = [card["row"] for card in person.next(3)]
+    cards = person.ask("/api/next", count=2, held=rows[1])[1]["cards"]
+    assert [card["row"] for card in cards] == [rows[0], rows[2]]
+
+
+def test_doubtful_rows_end_and_the_state_names_the_next_command(server: ReviewServer) -> None:
+    person = Person(server)
+    while cards := person.ask("/api/next", pool="doubtful")[1]["cards"]:
+        state = person.decide(cards[0])["state"]
+    assert state["to_ask"] == 0
+    assert state["left"] > 0
+    assert state["next_command"] == f"oneof clean {server.review.run.folder} --out labels.csv"
+    assert person.ask("/api/next", pool="all")[1]["cards"]
+    assert person.ask("/api/next", pool="none")[0] == 400
 
 
 def test_random_rows_give_an_exact_interval(server: ReviewServer) -> None:

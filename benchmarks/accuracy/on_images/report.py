@@ -9,7 +9,7 @@ from on_images.plans import CHOSEN, FAIR, bases_of, cifar, mnist_like, suited
 
 from oneof.data.named.catalogue import NAMED
 from oneof.paper.compare import Paired, holm, paired
-from oneof.paper.images import KEY
+from oneof.paper.images import key_of
 from oneof.paper.printed import printed
 from oneof.storage.rows import Row
 
@@ -26,8 +26,11 @@ def reported(rows: list[Row]) -> list[Row]:
     return [row for row in rows if key_of(row) in wished or (row["plan"] == "methods" and row["seed"] >= 100)]
 
 
-def key_of(row: Row) -> tuple[object, ...]:
-    return tuple(row[name] for name in KEY)
+def merged(old: list[Row], new: list[Row]) -> list[Row]:
+    """Return the old rows with the new ones after them; of a run that both have, also one whose second forward differs, the new."""
+    replaced = {key_of(row)[:-1] for row in new}
+    kept = [row for row in old if key_of(row)[:-1] not in replaced]
+    return kept + new
 
 
 def table(rows: list[Row], every: list[Row]) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
-from on_tables.problems import KINDS, REAL, REAL_KIND
+from on_tables.problems import CHOOSING_SEEDS, KINDS, REAL, REAL_KIND, REPORTING_SEEDS
 from on_tables.systems import CEILINGS, DEFAULT, RIVALS
 
 from oneof.storage.rows import Row
@@ -203,18 +203,45 @@ def time_line(seconds: Cells, subject: str) -> str:
     )
 
 
-def report(rows: list[Row], subject: str = DEFAULT) -> str:
-    """Return everything as Markdown."""
+def accuracy_section(rows: list[Row], subject: str = DEFAULT) -> str:
+    """Return the means of all systems, and a line on what they are means of."""
+    table = means_table(collect(rows), subject, collect(rows, "cpu_seconds"))
+    seeds = sorted({row["seed"] for row in rows})
+    tables = sorted({row["table"] for row in rows})
+    commits = sorted({str(row.get("commit")) for row in rows})
+    made = f"{len(rows):,} rows, made at {', '.join(commits)}. Seeds {seeds[0]} to {seeds[-1]} of {', '.join(tables)}."
+    return f"{table}\n\n{made}"
+
+
+def behind_section(rows: list[Row], subject: str = DEFAULT) -> str:
+    """Return the cells in which the subject is behind, its gap to the best single rival, and its processor time."""
     cells = collect(rows)
-    seconds = collect(rows, "cpu_seconds")
-    resolved = collect(rows, "resolved")
     parts = [
-        "Test accuracy in %, the mean over tables; in brackets the paired difference from the first system.",
-        means_table(cells, subject, seconds),
         behind_table(compare_with_rivals(cells, subject), subject),
         single_rival_table(cells, subject),
-        time_line(seconds, subject),
-        "Labels of training rows that are right, in %.",
-        means_table(resolved, subject),
+        time_line(collect(rows, "cpu_seconds"), subject),
     ]
     return "\n\n".join(parts)
+
+
+def resolved_section(rows: list[Row], subject: str = DEFAULT) -> str:
+    """Return the share of training rows whose resolved label is right."""
+    return means_table(collect(rows, "resolved"), subject)
+
+
+def report(rows: list[Row], subject: str = DEFAULT) -> str:
+    """Return everything as Markdown."""
+    parts = [
+        "Test accuracy in %, the mean over tables; in brackets the paired difference from the first system.",
+        accuracy_section(rows, subject),
+        behind_section(rows, subject),
+        "Labels of training rows that are right, in %.",
+        resolved_section(rows, subject),
+    ]
+    return "\n\n".join(parts)
+
+
+def published_rows(rows: list[Row]) -> list[Row]:
+    """Return the rows of reporting seeds, or those for choosing while there are none."""
+    reporting = [row for row in rows if row["seed"] in REPORTING_SEEDS]
+    return reporting or [row for row in rows if row["seed"] in CHOOSING_SEEDS]

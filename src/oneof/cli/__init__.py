@@ -1,6 +1,7 @@
 """The command line: `oneof COMMAND`. Commands import what is heavy when they run, so that help is quick."""
 
 import logging
+import os
 import sys
 from importlib import import_module
 from typing import Annotated, Any, NoReturn, get_args, get_type_hints
@@ -29,6 +30,11 @@ for name in _COMMANDS:
 UsageProblem: Any = typer.BadParameter.__mro__[2]
 
 _RESUMABLE = ("data", "fit", "tune", "table", "compare")
+_PASSIVE = {
+    "OMP_WAIT_POLICY": "PASSIVE",
+    "GOMP_SPINCOUNT": "0",
+    "KMP_BLOCKTIME": "0",
+}  # of any, GNU's and Intel's OpenMP
 _INTERRUPTED = 130  # what newer versions of typer return for Ctrl-C, where older raise Abort
 
 
@@ -46,6 +52,7 @@ def _options(
 
 def main() -> None:
     """Run a command. Bad input ends with one line on standard error and exit code 2; so does a file that cannot be had."""
+    _wait_passively()
     try:
         code = app(standalone_mode=False)
     except UsageProblem as error:
@@ -62,6 +69,16 @@ def main() -> None:
         remedy = " The same command goes on where it was." if _is_resumable(sys.argv[1:]) else ""
         typer.echo(f"oneof: stopped.{remedy}", err=True)
     sys.exit(code)
+
+
+def _wait_passively() -> None:
+    """Let threads sleep while they wait for one another, unless the user has said how they wait.
+
+    By default they spin, which takes the processor from whoever they wait for where other programs run. OpenMP reads these
+    variables when torch or scikit-learn is imported, which commands do later.
+    """
+    if not any(name in os.environ for name in _PASSIVE):
+        os.environ.update(_PASSIVE)
 
 
 def _is_resumable(words: list[str]) -> bool:

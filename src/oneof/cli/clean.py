@@ -27,7 +27,7 @@ def clean(
 
     check_out(out, (*ENDINGS, ".json"))
     opened = Run.open(run)
-    table = explained(opened.decided, opened.model.voices)
+    table = explained(opened.decided, opened.voices)
     taken = next((name for name in column or () if name in table.column_names), None)
     if taken is not None:
         raise ValueError(f"--column must not have the name of a column of the result; got {taken!r}. Leave it out.")

@@ -34,7 +34,7 @@ class PartialLabelClassifier(ClassifierFromSets):
     ----------
     method : str or Method, default=BalancedProden()
         A key of `oneof.METHODS`, or an instance; None is the default.
-    purify : str, Pop, PopPrinted, PopRatio or None, default="pop"
+    purify : str, Pop, PopPrinted, PopRatio, PopReleased or None, default="pop"
         Remove candidates that the networks have ruled out, a few epochs at a time.
     resolve_first : bool, default=True
         Let the other rows of the table purify the sets before any network is trained.

@@ -42,7 +42,9 @@ class ClassifierFromSets(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             Identifiers, and free text where no embedder is installed, are left out with a warning.
         y
             Labels [n], a 0/1 mask [n, c], or a list of sets of labels; or counts of votes or probabilities [n, c] (an array, or a
-            frame with a column per class): what is above 0 is a candidate, and the numbers are its prior.
+            frame with a column per class): what is above 0 is a candidate, and the numbers are its prior. No candidate is removed
+            then, and where features say nothing of the labels, the largest number of a row decides. In cross-validation with a
+            number as `cv`, scikit-learn refuses lists and tuples: give sets, an array, or a splitter such as `KFold(3)`.
         groups
             Rows of one group [n] are never on both sides of a split.
         gold
@@ -112,8 +114,9 @@ class ClassifierFromSets(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self.classes_[best]  # type: ignore[no-any-return]
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Accuracy if y holds labels, approximated accuracy if it holds sets (no true label needed).
+        """Return the accuracy if y holds labels, the approximated accuracy if it holds sets (no true label needed).
 
+        Of counts or probabilities [n, c], what is above 0 is a candidate, as in `fit`.
         Candidates that were unknown in training are ignored, as happens to a rare label in cross-validation; a row that has no
         other candidate counts as not covered, which is what a wrong prediction counts as.
         """
@@ -122,6 +125,7 @@ class ClassifierFromSets(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if sample_weight is not None:
             raise ValueError("sample_weight must be None when y holds sets; got weights.")
         check_is_fitted(self)
+        y, _ = given.split_counts(y)
         mask = torch.as_tensor(read_known(y, self.classes_))
         probabilities = torch.as_tensor(self.predict_proba(X))
         given.check_length(mask, len(probabilities), "y")

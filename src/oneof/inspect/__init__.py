@@ -28,7 +28,7 @@ class Inspection:
     counts: Counts
     identity: Identity
     faults: Faults | None  # none without features
-    dependence: Dependence
+    dependence: Dependence | None  # none where it was not tested
     findings: tuple[Finding, ...]  # the gravest first
     columns: dict[str, ColumnUse] = field(default_factory=dict)  # what each column of the table became
 
@@ -38,7 +38,12 @@ class Inspection:
 
 
 def inspect_sets(
-    x: NDArray[np.floating] | None, candidates: Candidates, *, features: Sequence[str] | None = None, seed: int = 0
+    x: NDArray[np.floating] | None,
+    candidates: Candidates,
+    *,
+    features: Sequence[str] | None = None,
+    seed: int = 0,
+    test_dependence: bool = True,
 ) -> Inspection:
     """Look at candidate sets, and at the features beside them, before training.
 
@@ -52,6 +57,8 @@ def inspect_sets(
         Names of the d columns, for the findings; by default their numbers.
     seed
         Of the test of what the sets depend on, which samples rows and tables.
+    test_dependence
+        Run that test, which takes most of the time. It yields advice alone, never a warning.
 
     >>> sets = Candidates(np.array([[1, 1, 0], [1, 1, 0], [0, 0, 1]], dtype=bool), np.array(["ant", "bee", "cow"]))
     >>> for finding in inspect_sets(None, sets).findings:
@@ -69,12 +76,17 @@ def inspect_sets(
     counts, identity = count(candidates), identify(candidates)
     columns = features if features is not None else range(d)
     faults = None if x is None else find_faults(x, candidates, columns)
-    dependence = find_dependence(x, candidates.mask, seed)
+    dependence = find_dependence(x, candidates.mask, seed) if test_dependence else None
     return Inspection(counts, identity, faults, dependence, advise(counts, identity, faults, dependence))
 
 
 def inspect_table(
-    table: Table, x: NDArray[np.floating] | None = None, names: Sequence[str] | None = None, *, seed: int = 0
+    table: Table,
+    x: NDArray[np.floating] | None = None,
+    names: Sequence[str] | None = None,
+    *,
+    seed: int = 0,
+    test_dependence: bool = True,
 ) -> Inspection:
     """Look at a table as it will be learned from, and say how it was read."""
     # Its features may come encoded, x [n, d], with their names; else they are encoded here, without texts and images.
@@ -85,6 +97,7 @@ def inspect_table(
         encoding = learn_encoding(table.columns, replace(table.roles, text=(), image=()))
         names = encoding.names
         x = encoding.transform(table.columns) if names else None
-    found = inspect_sets(x, table.candidates, features=names if x is not None else None, seed=seed)
+    features = names if x is not None else None
+    found = inspect_sets(x, table.candidates, features=features, seed=seed, test_dependence=test_dependence)
     said = [Finding("warn", "reading", line) for line in remarks]
     return replace(found, findings=gravest_first([*found.findings, *said]), columns=table.uses)

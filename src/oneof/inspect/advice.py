@@ -17,11 +17,17 @@ class Finding:
     text: str
 
 
-def advise(counts: Counts, identity: Identity, faults: Faults | None, dependence: Dependence) -> tuple[Finding, ...]:
-    """Everything worth saying, the gravest first."""
-    found = [*_on_sets(counts), *_on_labels(counts, identity), *(_on_features(faults) if faults else ())]
-    reason = dependence.reason[0].upper() + dependence.reason[1:]
-    return gravest_first([*found, Finding("info", "dependence", f"{_WHAT_TO_DO[dependence.verdict]} {reason}.")])
+def advise(
+    counts: Counts, identity: Identity, faults: Faults | None, dependence: Dependence | None
+) -> tuple[Finding, ...]:
+    """Return everything worth saying, the gravest first."""
+    found = [*_on_sets(counts), *_on_labels(counts, identity)]
+    if faults is not None:
+        found += _on_features(faults)
+    if dependence is not None:
+        reason = dependence.reason[0].upper() + dependence.reason[1:]
+        found.append(Finding("info", "dependence", f"{_WHAT_TO_DO[dependence.verdict]} {reason}."))
+    return gravest_first(found)
 
 
 def gravest_first(findings: Iterable[Finding]) -> tuple[Finding, ...]:

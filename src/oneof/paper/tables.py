@@ -65,7 +65,7 @@ KINDS = {"saturated": "", "20": "hard sets", "printed": "sets as printed"}  # by
 def _place(row: Row, number: int) -> tuple[str, str] | None:
     """The data set, with what sets a row apart from the paper's setting, and the system of a row on images."""
     words, usual = row["variant"].split("-"), EPOCHS.get(row["dataset"], 50)
-    bases = [word for word in words if word in ("upright", "bare", "authors")]
+    bases = [word for word in words if word in ("upright", "bare", "authors", "augmented")]
     rule = "-".join(word for word in words if word and word not in bases)
     bare = "bare" in bases
     if rule not in ("", "last", "printed-last") or bare != (number == 3) or row["epochs"] < usual or row["difficulty"] not in KINDS:  # fmt: skip
@@ -74,6 +74,7 @@ def _place(row: Row, number: int) -> tuple[str, str] | None:
     system += " as printed" if rule == "printed-last" else ""
     apart = [KINDS[row["difficulty"]], "upright" if "upright" in bases else ""]
     apart.append(f"{row['epochs']} epochs" if row["epochs"] > usual else "")
+    apart.append("one plain view" if row["system"] == "VALEN" and "augmented" not in bases else "")
     others = row["system"] in ("RCR", "PiCO", "VALEN") and "authors" not in bases
     return "/".join([row["dataset"], *filter(None, apart), *["settings of the others"] * others]), system
 

@@ -27,6 +27,7 @@ _LEARNED = 2.3  # standard errors by which sets must be met more often than shuf
 _BETTER = 0.015  # by how much all networks on new rows may differ from those that held a row out
 _WIDEST = 0.25  # interval that still says something
 _MOST = 0.1  # that the bound may lie above the covering rate, beside the share of sets that seem to miss the truth
+_NO_BOUND = 0.995  # a bound above it says nothing
 _SHOWN = 0.05  # share of sets that must seem to miss the truth; less may be an error of the networks
 
 
@@ -44,11 +45,16 @@ class Claim:
     reason: str  # what it rests on, or why no more is said
 
     @property
+    def is_known(self) -> bool:
+        """Return whether there is a figure to show: a bound of nearly 1 is none."""
+        return self.verdict == "interval" or (self.verdict == "bound" and self.bound <= _NO_BOUND)
+
+    @property
     def in_words(self) -> str:
         """As a person reads it."""
         if self.verdict == "nothing learned":
             return f"nothing learned: {self.reason}"
-        if self.value is None and self.bound > 0.995:
+        if not self.is_known:
             return f"not known: {self.reason}"
         words = f"at most {self.bound:.0%}, if the sets hold the truth; no more can be said: {self.reason}"
         if self.value is not None:
@@ -135,6 +141,42 @@ def claim(judged: Judged) -> Claim:
         return Claim("bound", None, 0.0, bound, bound, covering, "candidate sets", shown + why)
     reason = "if wrong labels come into sets by chance, which tests do not refute, and next to no set misses the truth"
     return Claim("interval", value, low, min(high, bound), bound, covering, "candidate sets", reason)
+
+
+class LabelAccuracy(NamedTuple):
+    """The share of resolved labels of the table that are right, measured on gold labels."""
+
+    rows: int  # that it was measured on: a random sample, or all
+    value: float
+    low: float  # of the 95 % interval
+    high: float
+
+    @property
+    def in_words(self) -> str:
+        """Return a line for the terminal."""
+        if self.low == self.high:
+            words = f"{self.value:.0%} are right, by the gold labels of all rows"
+        else:
+            words = (
+                f"about {self.value:.0%} are right ({self.low:.0%} to {self.high:.0%}), by {self.rows:,} gold labels"
+            )
+        return words.replace("%", " %")
+
+
+def measure_labels(is_right: Mask, is_known: Mask) -> LabelAccuracy | None:
+    """Measure the resolved labels [n] where gold labels are known; None where these are no random sample.
+
+    The sample is that of `random_sample`, which leaves out rows whose gold labels may have chosen settings.
+    """
+    if is_known.all():
+        share = float(is_right.mean())
+        return LabelAccuracy(len(is_right), share, share, share)
+    is_drawn = random_sample(np.where(is_known, 0, -1)) >= 0
+    rows = int(is_drawn.sum())
+    if rows == 0:
+        return None
+    hits = int(is_right[is_drawn].sum())
+    return LabelAccuracy(rows, hits / rows, *share_limits(hits, rows))
 
 
 def share_limits(hits: int, rows: int, outside: float = 0.025) -> tuple[float, float]:

@@ -65,10 +65,11 @@ def look_at(examples: Examples, mixed: Table, seed: int) -> list[str]:
         reading.append("The table has no features: votes alone decide its labels, and new rows cannot be predicted.")
         findings = tuple(Finding("warn", "reading", line) for line in reading)
     elif not examples.encoding.pixels:
-        findings = inspect_table(mixed, examples.x, examples.encoding.names, seed=seed).findings
+        names = examples.encoding.names
+        findings = inspect_table(mixed, examples.x, names, seed=seed, test_dependence=False).findings
     else:
         said = tuple(Finding("warn", "reading", line) for line in mixed.remarks())
-        findings = inspect_sets(None, mixed.candidates, seed=seed).findings + said
+        findings = inspect_sets(None, mixed.candidates, seed=seed, test_dependence=False).findings + said
     stop = next((finding.text for finding in findings if finding.severity == "stop"), None)
     if stop is not None:
         raise ValueError(f"{mixed.columns.source} cannot be learned from: {stop}")
@@ -112,7 +113,8 @@ def weigh_votes(examples: Examples, voted: Voted, space: Space, seed: int) -> tu
     beside = Judgement(found.said, found.opinion, found.judges).over(columns, len(classes))
     votes = counted(voted.votes, voted.item)
     weighed = replace(examples, gold=gold, candidates=candidates, prior=prior, beside=beside, votes=votes)
-    return weighed, narrowed(space, found), people_of(voted.votes, found)
+    space = narrowed(space, found, on_pictures=bool(examples.encoding.pixels))
+    return weighed, space, people_of(voted.votes, found)
 
 
 def people_of(votes: Votes, found: VotePrior) -> dict[str, Any]:

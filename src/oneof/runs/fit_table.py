@@ -64,6 +64,7 @@ class How:
     memory: int | None = None  # bytes that training may take
     processes: int | None = None  # as for `oneof.fit`; of those that torchrun started, the first says and writes
     device: str = "auto"  # "cpu", "cuda"; "auto": the GPU, if there is one, for pictures and large tables
+    threads: int | None = None  # of torch, to train on pictures; None: by size of the work and idle processors
     time_limit: float | None = None  # seconds of learning, about; such a run is not resumed within a stage
     stream: bool | None = None  # levels of pictures lie in a file; None: where they take half of what is free
     command: tuple[str, ...] = ()  # recorded in run.json
@@ -98,7 +99,7 @@ def fit_table(
     until, title = None if limit is None else time.monotonic() + limit, "fit" if how.progress else None
     asked = Search(
         space, task.seed, task.rule, progress=title, checkpoint=checkpoint, until=until, memory=how.memory,
-        device=how.device, processes=how.processes, **starts,
+        device=how.device, processes=how.processes, threads=how.threads, **starts,
     )  # fmt: skip
     with ExitStack() as held:
         crew.told(partial(held.enter_context, alone(out / "checkpoint" / LOCK, str(out))))

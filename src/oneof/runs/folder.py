@@ -21,7 +21,7 @@ from oneof.data.images import list_folder
 from oneof.runs.accuracy import SAMPLE, drawn_rows
 from oneof.runs.model import Model
 from oneof.runs.review.decisions import Log, decided_table, verdicts
-from oneof.runs.stored_model import FORMAT, load_model
+from oneof.runs.stored_model import FORMAT, count_voices, load_model
 from oneof.storage.files import written_beside
 from oneof.storage.schema import NOTHING, NUMBER, first_misfit
 from oneof.storage.sheets import write_sheet
@@ -104,6 +104,11 @@ class Run:
     def model(self) -> Model:
         """The ensemble."""
         return load_model(self.folder)
+
+    @cached_property
+    def voices(self) -> int:
+        """How many models had a say in the label of a row; no weights are read for it."""
+        return count_voices(self.folder)
 
 
 def _read(path: Path, shape: Any, parse: Callable[[str], Any] = json.loads, name: str = "") -> Any:

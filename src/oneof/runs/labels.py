@@ -1,7 +1,7 @@
 """THE resolver: which label every training row gets and how probable it is, by an ensemble; and the table that says so.
 
 The *probability* of a label is its share within the row's original set, by the networks that did not train on the row; where all
-of them did, by all. Where there are votes, what the networks say is weighed by them. The label of a row is the most probable one that was kept. Estimator, run folder, `clean` and report have
+of them did, by all. Where there are votes, what the networks say is weighed by them; where there are counts or probabilities, `oneof.selection.combine_prior` weighs both. The label of a row is the most probable one that was kept. Estimator, run folder, `clean` and report have
 these numbers from here.
 """
 
@@ -15,6 +15,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from oneof.runs.model import Model
+from oneof.selection.combine_prior import combine_prior
 from oneof.selection.missing_truth import probability_outside
 from oneof.storage.sheets import lists_of
 from oneof.training.state import Fit
@@ -117,15 +118,17 @@ class Judgement(NamedTuple):
     opinion: NDArray[np.floating[Any]] | None = None  # [n, c] what other rows say, NaN where they say nothing
     votes: HeldOutVotes | None = None  # by which opinions are weighed
 
-    def joined(self, networks: NDArray[np.float32]) -> NDArray[np.float32]:
-        """prior x opinion^power [n, c], the opinion and the power that held-out votes find best.
+    def joined(self, opinions: Opinions, candidates: Mask) -> NDArray[np.float32]:
+        """Return the prior combined with the learners' probabilities [n, c], as far as held-out votes or held-out priors support these.
 
-        The opinion is the networks', that of other rows, or their mean, which errs less than either. With power 0 votes decide alone.
+        With votes: prior x opinion^power, where the opinion is the networks', that of other rows, or their mean, which errs less than either. With
+        power 0 votes decide alone. Without votes `oneof.selection.combine_prior` weighs the learners.
         """
+        networks = opinions.mean
+        if self.votes is None:
+            return combine_prior(self.prior, networks, candidates, opinions.held_out).astype(np.float32)
         others = networks if self.opinion is None else np.where(np.isnan(self.opinion), networks, self.opinion)
         mean = (networks + others) / 2
-        if self.votes is None:
-            return (mean * self.prior).astype(np.float32)
         logs = [np.log(np.maximum(one, 1e-12)) for one in (mean, networks, others)]
         best = max((power * one for one in logs for power in POWERS), key=self.votes.score)
         return np.asarray(np.exp(best) * self.prior, dtype=np.float32)
@@ -163,7 +166,7 @@ class Resolved(NamedTuple):
 def resolve(opinions: Opinions, original: Mask, kept: Mask, beside: Judgement | None = None) -> Resolved:
     """Choose within what was kept; weigh within what was given, by what the networks say and what is judged beside them."""
     rows = np.arange(len(original))
-    said = opinions.mean if beside is None else beside.joined(opinions.mean)
+    said = opinions.mean if beside is None else beside.joined(opinions, original)
     shares = np.where(original, said + np.float32(1e-12), np.float32(0))
     shares /= shares.sum(1, keepdims=True)
     label = np.where(kept, shares, -1).argmax(1)

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import math
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -128,6 +129,8 @@ def learn(examples: Examples, asked: Search, *, train_on_gold: bool = False, how
     if pixels:  # networks learn alone there: single pixels of other rows say little
         asked = replace(asked, space=replace(asked.space, learners=("networks",), kernel=None))
         rule, train = "size and device", partial(train_on_pictures, how=how, pixels=pixels[0], blank=blank)
+    if examples.prior is not None and examples.beside is None:
+        asked = replace(asked, space=_space_for_prior(asked.space))
     sets, heard = _believed(examples, asked)
     if train_on_gold and gold is not None:
         sets, heard = _taught(sets, gold), None
@@ -153,6 +156,16 @@ def learn(examples: Examples, asked: Search, *, train_on_gold: bool = False, how
     facts = {"format": FORMAT, "oneof": __version__, "torch": torch.__version__, **told}
     tried, left_out = found.tried + ensemble.tried, found.left_out + ensemble.left_out
     return Learned(model, purified, training_record(found.fits), tried, said, facts, left_out)
+
+
+def _space_for_prior(space: Space) -> Space:
+    """Return the space for counts or probabilities: they are weighed, and nothing is cut from the sets.
+
+    Learners are fitted on each row's own prior, not on labels that rounds of regression or other learners resolved: through these a row's prior
+    would come back in predictions that are meant to be held out, and these would seem to agree with it.
+    """
+    kernel = replace(space.kernel or Kernel(), rounds=0)
+    return replace(space, kernel=kernel, margin=math.inf, purify=None)
 
 
 def _ask_strangers(

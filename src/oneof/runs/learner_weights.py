@@ -80,10 +80,12 @@ def _of_best_kind(model: Model, parts: list[Opinions], sets: Mask, rule: str) ->
 def _teach_others(
     rows: Rows, found: Found, parts: list[Opinions], kept: list[int], asked: Search, late: bool
 ) -> list[Taught]:
-    """Teach the learners that need a label for each row: by networks and by what the other rows say."""
+    """Teach the learners that need a label for each row: by the prior if there is one, else by networks and what the other rows say."""
     beliefs: NDArray[np.floating[Any]] | None = found.weights
-    if beliefs is None or parts:
-        by_networks = believed(rows.taught, [part.mean for part in parts], asked.prior)
+    if asked.prior is not None:  # a row's prior must not reach its held-out predictions by way of other rows' labels
+        beliefs = believed(rows.taught, [], asked.prior + 1e-9)
+    elif beliefs is None or parts:
+        by_networks = believed(rows.taught, [part.mean for part in parts])
         beliefs = by_networks if beliefs is None else np.asarray((by_networks + beliefs) / 2)
     lesson, c = Lesson(rows.x, beliefs, asked.groups, asked.seed), beliefs.shape[1]
     wanted, others = asked.space.learners, []

@@ -22,6 +22,7 @@ from oneof.selection.space import Space
 from oneof.storage.did_you_mean import did_you_mean
 from oneof.training.device import best_device, free_memory
 from oneof.training.fit import fit
+from oneof.training.threads import threads_for, torch_threads
 from oneof.training.trials import Training, Trial
 
 Mask = NDArray[np.bool_]
@@ -102,13 +103,16 @@ def train_on_pictures(
     some: Any = images[rows[:: max(1, len(rows) // 5000)]] / np.float32(255)  # some thousands tell enough of all
     mean, deviation = (tuple(one.tolist()) for one in (some.mean((0, 2, 3)), np.maximum(some.std((0, 2, 3)), 0.01)))
     method = Proden() if asked.space.method == Space.method else asked.space.method  # as the benchmark, unless asked
-    fitted = fit(
-        RowsOnDisk(str(x.filename)) if isinstance(x, np.memmap) else images, sets, trials=trials, method=method,
-        purify=None if asked.space.purify is None else late(plan.epochs), network=network_of(plan.network),
-        training=Training(plan.epochs, plan.batch), prior=asked.prior, device=device, processes=asked.processes,
-        views=views(VIEWS[plan.views], Pictures(pixels.side, mean, deviation), device=device, dtype=dtype),
-        progress=asked.progress, checkpoint=None if asked.checkpoint is None else Path(asked.checkpoint) / "pictures",
-    )  # fmt: skip
+    recipe = views(VIEWS[plan.views], Pictures(pixels.side, mean, deviation), device=device, dtype=dtype)
+    step_cells = plan.batch * recipe.count * math.prod(pixels.shape)
+    with torch_threads(asked.threads or threads_for(step_cells)):
+        fitted = fit(
+            RowsOnDisk(str(x.filename)) if isinstance(x, np.memmap) else images, sets, trials=trials, method=method,
+            purify=None if asked.space.purify is None else late(plan.epochs), network=network_of(plan.network),
+            training=Training(plan.epochs, plan.batch), views=recipe, prior=asked.prior, device=device,
+            processes=asked.processes, progress=asked.progress,
+            checkpoint=None if asked.checkpoint is None else Path(asked.checkpoint) / "pictures",
+        )  # fmt: skip
     return Found((fitted,), [], [plan], sets, None, None, [])
 
 

@@ -79,22 +79,43 @@ def checksum(facts: dict[str, Any]) -> str:
 
 def load_model(folder: Path) -> Model:
     """Read a model back; a file that is missing, damaged or of another format is refused."""
+    facts = _read_facts(folder)
     try:
-        facts = json.loads((folder / "model.json").read_text(encoding="utf-8"))
         content = (folder / "model.safetensors").read_bytes()
         tensors = load(content)
     except (FileNotFoundError, ValueError, LookupError, RuntimeError, OverflowError, SafetensorError) as error:
-        raise _refused(folder, "hold a whole model; model.json or model.safetensors is missing or damaged") from error
+        raise _incomplete(folder) from error
+    if sha256(content).hexdigest() != facts["sha256"]:
+        raise _refused(folder / "model.safetensors", "be the file that was written; it was changed")
+    return _model(facts, tensors, folder)
+
+
+def count_voices(folder: Path) -> int:
+    """Return how many models have a say, as `Model.voices` does, by model.json alone: no weights are read."""
+    facts = _read_facts(folder)
+    networks = sum(member["networks"] for member in facts["members"])
+    return int(networks + len(facts["others"]))
+
+
+def _read_facts(folder: Path) -> dict[str, Any]:
+    """Read model.json; one that is missing, damaged or of another format is refused."""
+    path = folder / "model.json"
+    try:
+        facts = json.loads(path.read_text(encoding="utf-8"))
+    except (FileNotFoundError, ValueError, RecursionError) as error:
+        raise _incomplete(folder) from error
     if not isinstance(facts, dict) or facts.get("format") != FORMAT:
         raise _refused(folder, f"hold a model of format {FORMAT}; it has another")
     misfit = first_misfit(facts, _FACTS) or _contradiction(facts)
     if misfit:
-        raise _refused(folder / "model.json", f"be the file that was written; {misfit}")
-    sums = {"model.json": ("checksum", checksum(facts)), "model.safetensors": ("sha256", sha256(content).hexdigest())}
-    for name, (written, found) in sums.items():
-        if found != facts[written]:
-            raise _refused(folder / name, "be the file that was written; it was changed")
-    return _model(facts, tensors, folder)
+        raise _refused(path, f"be the file that was written; {misfit}")
+    if checksum(facts) != facts["checksum"]:
+        raise _refused(path, "be the file that was written; it was changed")
+    return facts
+
+
+def _incomplete(folder: Path) -> ValueError:
+    return _refused(folder, "hold a whole model; model.json or model.safetensors is missing or damaged")
 
 
 def _refused(path: Path, must: str) -> ValueError:

@@ -28,7 +28,7 @@ from oneof.training.trials import Training, Trial
 
 @dataclass(frozen=True, eq=False)
 class Search:
-    """What is asked of a search, and how it is run; the last five as for `oneof.fit`. Processes are started once for all of it."""
+    """What is asked of a search, and how it is run; `progress` to `processes` as for `oneof.fit`. Processes are started once for all of it."""
 
     space: Space = Space()  # noqa: RUF009 - frozen; what is tried
     seed: int = 0  # of samples, folds and networks
@@ -47,6 +47,9 @@ class Search:
     memory: int | None = None
     device: str | torch.device = "cpu"  # `oneof.runs.learn` takes "auto" too
     processes: int | None = None
+    threads: int | None = (
+        None  # of torch, to train on pictures; None: by the size of a step and the processors that are idle
+    )
 
     @property
     def seconds_left(self) -> float:

@@ -81,11 +81,12 @@ def _join(x: NDArray[Any], votes: Votes, item: NDArray[np.intp], seed: int) -> J
     return join(votes, _predictions(x[rows], item[rows], len(votes.items), ways), scores=scores)
 
 
-def narrowed(space: Space, found: VotePrior) -> Space:
+def narrowed(space: Space, found: VotePrior, *, on_pictures: bool = False) -> Space:
     """The space as held-out votes leave it: they chose how features are seen and how far frequent labels are held back.
 
     Neither other rows nor POP remove labels: what the votes leave open is weighed, not cut. Unless others are asked for, networks learn
     alone, and there are twice as many: trees and linear models would need one label for every row, which votes leave open.
+    On pictures the epochs stay open, as without votes: what a device can afford is decided where networks are trained on them.
     """
     method = space.method
     if isinstance(method, BalancedProden):
@@ -96,7 +97,9 @@ def narrowed(space: Space, found: VotePrior) -> Space:
     if space.learners != Space.learners:
         return space
     members = 2 * Space.members if space.members == Space.members else space.members
-    epochs = space.epochs or 2 * (space.of(*found.prior.shape).epochs or 30)
+    epochs = space.epochs
+    if epochs is None and not on_pictures:
+        epochs = 2 * (space.of(*found.prior.shape).epochs or 30)
     return replace(space, learners=("networks",), members=members, epochs=epochs)
 
 

@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from pathlib import PurePath
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -31,7 +32,7 @@ def render_page(
     made = Environment(loader=templates, autoescape=True, undefined=StrictUndefined, lstrip_blocks=True)
     made.filters |= {"count": lambda number: f"{number:,}", "percent": _percent}
     return made.get_template("page.html").render(
-        facts=facts, chosen_by=in_words(facts["rule"]), claimed=Claim(**facts["estimate"]).in_words.capitalize(),
+        facts=facts, chosen_by=in_words(facts["rule"]), new_rows=_accuracy_on_new_rows(facts),
         file=PurePath(facts["file"]).name, command=shlex.join(map(str, facts["command"])), people=facts.get("people"),
         table=table, columns=list_columns(facts.get("columns", {})), came_in=look_at_sets(table), rows=embed_rows(table), queue=line_up(table),
         training=draw_training(record), settings=list_settings(results, facts["chosen"]),
@@ -39,6 +40,21 @@ def render_page(
         style=Markup(_part("page.css")), script=Markup(script),
         script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
     )  # fmt: skip
+
+
+def _accuracy_on_new_rows(facts: Mapping[str, Any]) -> SimpleNamespace:
+    """Return the figure, or that there is none, and the line below it."""
+    claim = Claim(**facts["estimate"])
+    title = "Accuracy on new rows"
+    if not claim.is_known:
+        figure = "not known"
+    elif claim.value is None:
+        title = "Accuracy on new rows, at most"
+        figure = _percent(claim.bound)
+    else:
+        figure = _percent(claim.value)
+    why = claim.in_words.removeprefix("not known: ")
+    return SimpleNamespace(title=title, figure=figure, is_known=claim.is_known, why=why[:1].upper() + why[1:])
 
 
 def _part(name: str) -> str:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scipy.sparse import triu
 
 from oneof.metrics import wilson
-from oneof.runs.accuracy import random_sample, share_limits
+from oneof.runs.accuracy import measure_labels
 from oneof.runs.page.plots import ACCENT, INK, LINE, PAPER, Drawing, plot, stand_in
 from oneof.runs.purified import NOBODY, Purified
 
@@ -127,13 +127,12 @@ def compare_gold(table: Purified) -> SimpleNamespace | None:
     truth = table.gold[rows]
     right = table.label[rows] == truth
     at_first, at_last = (np.asarray(sets[rows, truth]).ravel() > 0 for sets in (table.original, table.kept))
-    drawn = random_sample(np.where(known, table.gold, -1))[rows] >= 0
-    low, high = share_limits(int(right[drawn].sum()), int(drawn.sum())) if drawn.any() else (0.0, 1.0)
+    measured = measure_labels(table.label == table.gold, known)
     place = np.minimum((table.probability[rows] * _BINS).astype(int), _BINS - 1)
     bins = [_bin(table.probability[rows][place == k], right[place == k]) for k in np.unique(place)]
     return SimpleNamespace(
         rows=len(rows), right=int(right.sum()), accuracy=float(right.mean()), drawing=_draw_calibration(bins), bins=bins,
-        drawn=int(drawn.sum()), low=low, high=high,  # at random, and what these say of all rows, 95 %
+        measured=measured,  # by rows drawn at random; None where there is no such sample
         outside=int((~at_first).sum()), removed=int((at_first & ~at_last).sum()),  # from the set
         error=float(sum(each.rows * abs(each.said - each.found) for each in bins) / len(rows)),  # of calibration
     )  # fmt: skip

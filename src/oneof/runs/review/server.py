@@ -56,7 +56,7 @@ class Answering(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         self.close_connection = True  # unless the whole request was read
         url = urlsplit(self.path)
-        asked: Json = {name: values[-1] for name, values in parse_qs(url.query).items()}
+        asked: Json = {name: values[-1] for name, values in parse_qs(url.query, keep_blank_values=True).items()}
         way = self.server.ways.get(f"{self.command} {url.path}")
         if refused := self.server.refusal(asked, self.headers):
             return self.say(HTTPStatus.FORBIDDEN, {"error": refused})
@@ -111,9 +111,11 @@ class ReviewServer(LocalServer):
         self.policy = f"{_POLICY}; script-src 'sha256-{sums[0]}'; style-src 'sha256-{sums[1]}'"
         api: dict[str, Callable[[Json, str], Json]] = {
             "GET /api/state": lambda asked, who: {},
+            "GET /api/labels": lambda asked, who: {"labels": review.known_labels()},
             "GET /api/next": self._next,
             "POST /api/decide": lambda asked, who: {"note": review.decide(asked.get("answer"), who)},
             "POST /api/undo": lambda asked, who: {"card": review.undo(str(asked.get("tab", "")), who)},
+            "POST /api/close": self._close,
             "POST /api/learn": self._learn,
         }
         self.ways = {way: partial(self._with_state, act) for way, act in api.items()}
@@ -136,8 +138,17 @@ class ReviewServer(LocalServer):
         return act(asked, who) | {"state": self.review.state(who)}
 
     def _next(self, asked: Json, who: str) -> Json:
-        count, random = min(_AHEAD, max(1, int(asked.get("count", 1)))), asked.get("random") == "1"
-        return {"cards": self.review.next(str(asked.get("tab", "")), who, count, random)}
+        count = min(_AHEAD, max(1, int(asked.get("count", 1))))
+        random = asked.get("random") == "1"
+        pool = str(asked.get("pool", "all"))
+        tab = str(asked.get("tab", ""))
+        if "held" in asked:
+            self.review.keep_offers(tab, {int(row) for row in str(asked["held"]).split(",") if row})
+        return {"cards": self.review.next(tab, who, count, random, pool)}
+
+    def _close(self, asked: Json, who: str) -> Json:
+        self.review.close_tab(str(asked.get("tab", "")))
+        return {}
 
     def _learn(self, asked: Json, who: str) -> Json:
         self.review.learn()
