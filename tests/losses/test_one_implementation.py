@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -164,6 +165,35 @@ def test_methods_of_several_views_of_logits(method, rule):
     loop = Loop(net, criterion, RULES[rule])
     loop.run(lambda x, index: criterion(several(net, x), index), views_of)
     assert_same(net.state_dict(), weights)
+    assert torch.equal(criterion.candidates, sets)
+
+
+def test_valen_of_several_views():
+    method = replace(ON_TABLES["valen"], warm_up=4)  # its draws magnify rounding from step to step
+    look = make_views("pop", PICTURES, dtype=torch.float64)
+    net = convolutions((1, 8, 8), C)
+    whole = method.network(copy.deepcopy(net), C, (1, 8, 8))
+    criterion = CandidateLoss(method, SETS, network=net, input_shape=(1, 8, 8))
+    criterion.encoder.load_state_dict(whole.encoder.state_dict())
+    criterion.decoder.load_state_dict(whole.decoder.state_dict())
+    weights, sets, _ = engine(IMAGES[:, None], method, RULES["pop"], convolutions, whole.state_dict(), look)
+    plain = make_views("plain", PICTURES, dtype=torch.float64)(torch.tensor(IMAGES[:, None]), torch.Generator())[0]
+
+    def batch_loss(views, index):
+        features = net.body(views.flatten(0, 1))
+        logits = net.head(features).unflatten(0, views.shape[:2])
+        return criterion(logits, index, features=features.unflatten(0, views.shape[:2]), views=views)
+
+    def set_features():
+        net.eval()
+        criterion.set_features(net.body(plain), torch.arange(N))
+        net.train()
+
+    loop = Loop(net, criterion, RULES["pop"])
+    loop.run(
+        batch_loss, lambda index: look(torch.tensor(IMAGES[:, None])[index], torch.default_generator), set_features
+    )
+    assert_same(net.state_dict(), {name: weights[name] for name in net.state_dict()})
     assert torch.equal(criterion.candidates, sets)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 import torch
@@ -143,7 +142,7 @@ class CandidateLoss(TableModule):
         """What the method keeps that belongs to no row, such as PiCO's queue, prototypes and momentum weights."""
         return tuple(self.tables[name] for name in self._shared_names)
 
-    def forward(self, logits: Tensor, index: Any, *, features: Tensor | None = None, views: Any = None) -> Tensor:
+    def forward(self, logits: Tensor, index: Any, *, features: Any = None, views: Any = None) -> Tensor:
         """Return the loss of a batch, and remember it in training mode.
 
         Parameters
@@ -154,18 +153,23 @@ class CandidateLoss(TableModule):
         index
             [b] row numbers in the candidates.
         features
-            For PiCO and VALEN: [b, width], what the body of the network gave for view 0.
+            For PiCO and VALEN: [b, width], what the body of the network gave for view 0; for VALEN with logits of several views
+            [v, b, width].
         views
-            For PiCO and VALEN: the inputs of the batch, as many as the method has views: (query, key) for PiCO, x for VALEN.
+            For PiCO and VALEN: the inputs of the batch. (query, key) or [2, b, ...] for PiCO, [b, ...] or [v, b, ...] for VALEN.
         """
         self._check_logits(logits)
         at, positions = self._located(index, logits.shape[-2])
+        if self._extended:
+            features, views = self._inputs(features, views, logits.shape[-2])
         if positions is None:
             return self._reduced(self._losses(logits, at, features, views))
         losses = logits.new_zeros(logits.shape[-2], dtype=at_least_float32(logits).dtype)
         if len(positions) > 0:
-            some = partial(_at_positions, positions)
-            of_kept = self._losses(logits.index_select(-2, positions), at, some(features), some(views))
+            if self._extended:
+                features = features.index_select(1, positions)
+                views = views.index_select(1, positions)
+            of_kept = self._losses(logits.index_select(-2, positions), at, features, views)
             losses = losses.index_copy(0, positions, of_kept)
         else:
             losses = losses + 0.0 * logits.sum()  # so that backward works
@@ -301,6 +305,26 @@ class CandidateLoss(TableModule):
             position = int(((index < 0) | (index >= n)).nonzero()[0])
             raise IndexError(f"{needed}; got {int(index[position])} at position {position} of the batch. {remedy}")
 
+    def _inputs(self, features: Tensor | None, views: Any, b: int) -> tuple[Tensor, Tensor]:
+        """Return features [v, b, width] and views [v, b, ...] of a method that adds parts to the network."""
+        name, count = type(self.method).__name__, self.method.views
+        if features is None or views is None:
+            raise TypeError(
+                f"{name} needs features= [b, width] of view 0 and views=, the inputs of the batch. Call "
+                f"criterion(logits, index, features=features, views={'x' if count == 1 else '(x0, x1)'})."
+            )
+        inputs = views if isinstance(views, Tensor) else torch.stack(list(views))
+        if inputs.dim() == 1 + len(self._input_shape):
+            inputs = inputs[None]
+        wanted = (b, *self._input_shape)
+        if inputs.shape[1:] != wanted:
+            raise ValueError(
+                f"views must be {list(wanted)} each, by the batch and input_shape; got {list(inputs.shape)}."
+            )
+        if len(inputs) != count and not (count == 1 and self.method.together):
+            raise ValueError(f"{name} needs {count} views; got {len(inputs)}.")
+        return features if features.dim() == 3 else features[None], inputs
+
     def _rows(self, at: Tensor) -> Rows:
         """Gather the rows of a batch."""
         prior = self.tables.get("log_prior")
@@ -345,13 +369,14 @@ class CandidateLoss(TableModule):
         self._remember(plain, rows, memory)
 
     def _step(
-        self, logits: Tensor, rows: Rows, remembers: bool, features: Tensor | None, views: Any, autocast: Autocast
+        self, logits: Tensor, rows: Rows, remembers: bool, features: Any, views: Any, autocast: Autocast
     ) -> Tensor:
         """Return the loss [b] of a method that has a `step`, with an axis of one trial as in `oneof.fit`."""
         net: GivenLogits | GivenOutputs = GivenLogits()
-        inputs: Any = logits[:, None] if logits.dim() == 3 else logits[None, None]
+        inputs = logits if logits.dim() == 3 else logits[None]
         if self._extended:
-            net, inputs = self._with_outputs(logits, features, views, autocast)
+            net = self._with_outputs(logits, features, views, autocast)
+            inputs = views
         elif len(inputs) != self.method.views:
             name, count = type(self.method).__name__, self.method.views
             raise ValueError(f"{name} needs logits [{count}, b, c] of {count} views; got {list(logits.shape)}.")
@@ -363,34 +388,28 @@ class CandidateLoss(TableModule):
             generators=[_default_generator(logits.device)],
             prior=None if prior is None else prior[None],
         )
-        done = self.method.step(net, inputs, batch, self.shared)
+        done = self.method.step(net, inputs[:, None], batch, self.shared)
         if remembers:
             self._remember_step(done.logits[0], rows, each(lambda part: part[0], done.memory), done.shared)
             if features is not None and "features" in self.tables:
-                self._put_features(rows.at, features.detach())
+                self._put_features(rows.at, features[0].detach())
         return done.loss[0]
 
-    def _with_outputs(
-        self, logits: Tensor, features: Tensor | None, views: Any, autocast: Autocast
-    ) -> tuple[GivenOutputs, list[Tensor]]:
-        """Return the network with what it gave for view 0, and the inputs [1, b, ...] of every view."""
-        name, count = type(self.method).__name__, self.method.views
-        inputs = [views] if isinstance(views, Tensor) and count == 1 else views
-        if features is None or inputs is None or len(inputs) != count:
-            raise TypeError(
-                f"{name} needs features= [b, width] of view 0 and views=, the inputs of {count} view{'s' * (count > 1)}. "
-                f"Call criterion(logits, index, features=features, views={'x' if count == 1 else '(x0, x1)'})."
+    def _with_outputs(self, logits: Tensor, features: Any, views: Tensor, autocast: Autocast) -> GivenOutputs:
+        """Return the network with what it gave for view 0 or, where the method sees all views together, for all of them."""
+        count = len(views) if self.method.together else 1
+        logits = logits if logits.dim() == 3 else logits[None]
+        if len(logits) != count or len(features) != count:
+            name = type(self.method).__name__
+            needed = "view 0" if count == 1 else f"{count} views"
+            raise ValueError(
+                f"{name} needs logits and features of {needed}; got {list(logits.shape)} and {list(features.shape)}."
             )
-        for view in inputs:
-            if tuple(view.shape) != (logits.shape[-2], *self._input_shape):
-                wanted = [logits.shape[-2], *self._input_shape]
-                raise ValueError(f"views must be {wanted}, by the batch and input_shape; got {list(view.shape)}.")
-        if logits.dim() != 2:
-            raise ValueError(f"{name} needs logits [b, c] of view 0; got {list(logits.shape)}.")
         (module,) = self._extended
         with autocast.restored():
-            outputs = module.outputs(inputs[0], features, logits)  # type: ignore[operator]
-        return GivenOutputs(module, outputs, autocast), [view[None] for view in inputs]
+            flat = [tensor[:count].flatten(0, 1) for tensor in (views, features, logits)]
+            outputs = module.outputs(*flat)  # type: ignore[operator]
+        return GivenOutputs(module, outputs, autocast)
 
     @torch.no_grad()
     def _remember_step(self, logits: Tensor, rows: Rows, memory: Memory, shared: tuple[Tensor, ...]) -> None:
@@ -476,15 +495,6 @@ class CandidateLoss(TableModule):
         kind = type(self.method)
         by_method = kind.step is not Method.step or kind.renew is not Method.renew or kind.refresh is not Method.refresh
         return by_method or self.observer is not None or world_size() > 1
-
-
-def _at_positions(positions: Tensor, values: Any) -> Any:
-    """Return the rows of a batch at these positions, of a tensor [b, ...], of several, or of None."""
-    if values is None:
-        return None
-    if isinstance(values, Tensor):
-        return values.index_select(0, positions)
-    return [value.index_select(0, positions) for value in values]
 
 
 def _default_generator(device: torch.device) -> torch.Generator:
