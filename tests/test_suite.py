@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 import suite
 from on_tables.columns import distance_features, piecewise_features, tree_features
-from on_tables.forms import FORMS, Regression, leave_out_folds, uniform_targets, within_sets
+from on_tables.forms import FORMS, NESTED, Regression, leave_out_folds, uniform_targets, within_sets
 from on_tables.problems import DEVELOP, HELD_BACK, KINDS, TABLES, make_problem
 from on_tables.report import (
     behind_table,
@@ -111,6 +111,16 @@ def test_a_form_learns_from_sets(folder, name):
     np.testing.assert_allclose(train.sum(1), 1, atol=1e-5)
     assert (test.argmax(1) == problem.labels_test).mean() > 0.7
     assert (train.argmax(1) == problem.labels_train).mean() > 0.7
+
+
+def test_a_nested_form_holds_the_set_out(folder):
+    problem = make_problem("glass", "uniform", 0, str(folder))
+    _, held_out = NESTED["kernel b=0, nested"](problem.sets, problem.train, problem.test, 0)
+    sets = problem.sets.copy()
+    sets[0] = ~sets[0] | (np.arange(3) == 0)
+    _, changed = NESTED["kernel b=0, nested"](sets, problem.train, problem.test, 0)
+    np.testing.assert_array_equal(held_out[0], changed[0])
+    assert not np.array_equal(held_out, changed)
 
 
 def test_leave_one_out_is_a_regression_without_the_row():

@@ -17,7 +17,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from on_tables.forms import FORMS
+from on_tables.forms import FORMS, NESTED
 from on_tables.problems import (
     CHOOSING_SEEDS,
     DEVELOP,
@@ -37,7 +37,7 @@ from oneof.storage.did_you_mean import did_you_mean
 from oneof.storage.rows import read
 
 GROUPS = {"develop": DEVELOP, "held-back": HELD_BACK, "all": TABLES, "real": REAL}
-SYSTEM_GROUPS = {"rivals": list(RIVALS), "ceilings": list(CEILINGS), "forms": list(FORMS)}
+SYSTEM_GROUPS = {"rivals": list(RIVALS), "ceilings": list(CEILINGS), "forms": list(FORMS), "nested": list(NESTED)}
 
 
 def parse_seeds(text: str) -> list[int]:
@@ -90,7 +90,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--kinds", nargs="+", choices=list(KINDS), default=list(KINDS), help="of made sets")
     parser.add_argument("--seeds", default="0-4", help="such as 0-4 or 0,3,7-9")
     parser.add_argument(
-        "--systems", nargs="+", default=[DEFAULT, "rivals", "ceilings"], help="names, or rivals, ceilings, forms"
+        "--systems",
+        nargs="+",
+        default=[DEFAULT, "rivals", "ceilings"],
+        help="names, or rivals, ceilings, forms, nested",
     )
     parser.add_argument("--data-dir", help="folder with tables/ and real/; default: ONEOF_DATA")
     parser.add_argument("--rows", type=Path, default=Path("results/suite.jsonl"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 import re
 
@@ -19,7 +20,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from oneof import PartialLabelClassifier, read
 from oneof.candidates.generate import Flip, generate
 from oneof.data.synthetic import mixture
-from oneof.methods import CC
+from oneof.methods import CC, LWS
 from oneof.metrics import approximated_accuracy
 from oneof.purify import PopRatio
 from oneof.runs.review.decisions import Decision, Log
@@ -96,6 +97,80 @@ def test_learners_that_are_no_networks(asked, tmp_path):
     again = PartialLabelClassifier.from_run(tmp_path / "run")
     np.testing.assert_array_equal(again.predict_proba(DATA.x), clf.predict_proba(DATA.x))
     np.testing.assert_array_equal(again.transduction_, clf.transduction_)
+
+
+@pytest.mark.parametrize(
+    "names",
+    [np.array([3, 1, 7, 20]), np.array([3, 1, 7, 20], dtype=np.int16), np.array([0.0, 1.0, 2.0, 9.0]), NAMES],
+    ids=["int64", "int16", "float", "text"],
+)
+def test_labels_keep_their_type_in_a_folder(names, tmp_path):
+    clf = quick(quick=True).fit(DATA.x, names[DATA.labels])
+    clf.save(tmp_path / "run")
+    again = PartialLabelClassifier.from_run(tmp_path / "run")
+    for name in ("classes_", "transduction_"):
+        assert getattr(again, name).dtype == getattr(clf, name).dtype
+        np.testing.assert_array_equal(getattr(again, name), getattr(clf, name))
+    assert again.predict(DATA.x).dtype.kind == names.dtype.kind
+    assert again.score(DATA.x, names[DATA.labels]) > 0.9
+
+
+def test_truth_values_as_labels_keep_their_type_in_a_folder(tmp_path):
+    high = DATA.labels > 1
+    quick(quick=True).fit(DATA.x, high).save(tmp_path / "run")
+    again = PartialLabelClassifier.from_run(tmp_path / "run")
+    assert again.transduction_.dtype == bool
+    assert (again.transduction_ == high).mean() > 0.9
+
+
+PARAMS = [
+    {"quick": True, "random_state": 3},
+    {"quick": True, "random_state": None, "classes": NAMES.tolist(), "rule": "covering"},
+    {"learners": ("kernel", "trees"), "hidden": [16, 8], "scaling": "ranks", "lr": 0.1, "random_state": np.int64(3)},
+    {"method": LWS(beta=1.0), "purify": PopRatio(), "hidden": (4,), "n_trials": 1, "epochs": 2, "random_state": 0},
+    {
+        "method": "cc",
+        "purify": None,
+        "hidden": (),
+        "n_trials": 1,
+        "epochs": 2,
+        "learners": "networks",
+        "random_state": 0,
+    },
+]
+
+
+@pytest.mark.parametrize("params", PARAMS, ids=lambda params: " ".join(params))
+def test_a_reopened_classifier_has_the_parameters_it_was_fitted_with(params, tmp_path):
+    clf = PartialLabelClassifier(**params).fit(DATA.x, LISTS)
+    clf.save(tmp_path / "run")
+    again = PartialLabelClassifier.from_run(tmp_path / "run")
+    assert again.get_params() == clf.get_params()
+    assert type(again.hidden) is type(clf.hidden)
+    assert clone(again).get_params() == clf.get_params()
+
+
+def test_of_a_random_generator_the_seed_is_kept(tmp_path):
+    clf = quick(quick=True, random_state=np.random.RandomState(5)).fit(DATA.x, LISTS)
+    clf.save(tmp_path / "run")
+    assert PartialLabelClassifier.from_run(tmp_path / "run").random_state == clf.learned_.facts["seed"]
+
+
+def test_folders_without_parameters_still_open_and_damaged_ones_are_refused(tmp_path):
+    clf = quick(quick=True, random_state=4).fit(DATA.x, DATA.labels)
+    clf.save(tmp_path / "run")
+    file = tmp_path / "run" / "run.json"
+    facts = json.loads(file.read_text())
+    stored = facts.pop("estimator")
+    file.write_text(json.dumps(facts))
+    older = PartialLabelClassifier.from_run(tmp_path / "run")
+    assert older.random_state == 4
+    assert older.classes_.tolist() == ["0", "1", "2", "3"]
+    others = {"labels": {"dtype": "<i8", "values": [4, 5, 6, 7]}}
+    for damage in (5, {}, stored | others, stored | {"params": {"method": {"kind": "Other"}}}):
+        file.write_text(json.dumps(facts | {"estimator": damage}))
+        with pytest.raises(ValueError, match=r"run\.json must be the file that save wrote.*Fit it again"):
+            PartialLabelClassifier.from_run(tmp_path / "run")
 
 
 def test_a_classifier_of_ones_own_learns_and_is_not_saved(tmp_path):

@@ -603,3 +603,14 @@ def test_learns_a_mixture(method, epochs):
 def test_errors_say_what_is_wrong(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+@every_method
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int64])
+def test_a_mask_of_numbers_is_refused_in_words(name, dtype):
+    method = SMALL[name]
+    net, views, batch, shared = setting(method)
+    with pytest.raises(TypeError, match=rf"candidates must be a mask.*of bool; got Tensor of {dtype}"):
+        method.step(net, views, batch._replace(candidates=batch.candidates.to(dtype)), shared)
+    with pytest.raises(TypeError, match="candidates must be a mask"):
+        method.init(batch.candidates.to(dtype))

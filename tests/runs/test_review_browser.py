@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import re
 import socket
 import subprocess
@@ -17,6 +19,7 @@ import pytest
 from run_folder import write_run
 from test_page_browser import browser
 
+from oneof.runs.review import decisions
 from oneof.runs.review.decisions import Decision, Log
 from oneof.runs.review.server import ReviewServer
 from oneof.runs.review.session import Review
@@ -197,7 +200,7 @@ def test_answers_about_another_run_on_the_same_port_wait_for_it(browser: Any, tm
     def open_page(server: Served) -> Any:
         page = context.new_page()
         page.goto(server.address)
-        page.wait_for_selector("#card:not([hidden])")
+        page.wait_for_selector("#card:not([hidden]), #empty:not([hidden])")
         return page
 
     server = Served(folders[0])
@@ -208,8 +211,8 @@ def test_answers_about_another_run_on_the_same_port_wait_for_it(browser: Any, tm
     page.close()
     server = Served(folders[1], port)
     page = open_page(server)
-    press(page, server, "1")
-    assert len(Log(folders[1]).standing) == 1
+    page.keyboard.press("1")
+    until(lambda: len(Log(folders[1]).standing) == 1)
     page.close()
     server.kill()
     server = Served(folders[0], port)
@@ -442,6 +445,40 @@ def test_a_bar_shows_how_many_doubtful_rows_are_answered(page: Any, server: Revi
     press(page, server, "1")
     until(lambda: bar.evaluate("(bar) => bar.value") == 1)
     assert bar.evaluate("(bar) => bar.max") == doubtful
+
+
+def test_the_token_leaves_the_address_bar_and_a_reload_works(page: Any, server: ReviewServer) -> None:
+    assert page.url == f"http://127.0.0.1:{server.server_port}/"
+    page.reload()
+    page.wait_for_selector("#card:not([hidden])")
+    press(page, server, "1")
+
+
+def test_a_full_disk_is_told_and_the_answer_is_sent_when_there_is_room(
+    browser: Any, server: ReviewServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(path: Path, rows: Any) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+
+    page = browser.new_context().new_page()
+    page.goto(server.address)
+    page.wait_for_selector("#card:not([hidden])")
+    with monkeypatch.context() as patched:
+        patched.setattr(decisions, "append", fail)
+        page.keyboard.press("1")
+        until(lambda: os.strerror(errno.ENOSPC) in page.locator("#error").inner_text())
+    until(lambda: len(Log(server.review.run.folder).standing) == 1)
+    until(lambda: page.locator("#error").is_hidden())
+    page.context.close()
+
+
+def test_an_earlier_answer_is_asked_again_from_the_history(page: Any, server: ReviewServer) -> None:
+    first = press(page, server, "1")
+    press(page, server, "1")
+    page.locator("#history summary").click()
+    page.get_by_role("button", name=f"Ask again about row {first.row}").click()
+    until(lambda: shown(page) == first.row)
+    assert press(page, server, "2").row == first.row
 
 
 def test_a_server_that_is_away_is_not_the_end_and_the_page_goes_on_by_itself(

@@ -1,6 +1,7 @@
 """Forms of learning that are studied on the suite: (sets, train, test, seed) -> probabilities of test rows and of training rows.
 
-Probabilities of training rows [n, c] are held out: the model that gives them has not seen the row's own target. It may have seen targets of other rows that were computed with it.
+Probabilities of training rows [n, c] are held out: the model that gives them has not seen the row's own target. It may have seen targets of other rows that were computed with it,
+so the sets flatter a form the more, the more rounds it takes. `nested` forms hold out the set itself: all rounds are run without it.
 Every form starts from uniform weights within the set and alternates two steps,
 
     p_i  <-  held-out prediction for row i of a learner of the targets w
@@ -19,7 +20,7 @@ from typing import Any
 import numpy as np
 import torch
 from on_tables.columns import Features, distance_features, piecewise_features, tree_features
-from on_tables.problems import Floats, Labels, Mask, all_classes
+from on_tables.problems import Floats, Labels, Mask, all_classes, take_rows
 from scipy.linalg import cho_factor, cho_solve
 from scipy.optimize import minimize
 from scipy.special import log_softmax, softmax
@@ -340,3 +341,15 @@ FORMS: dict[str, Callable[[Mask, Any, Any, int], Pair]] = {
     "networks, PRODEN b=0.25": partial(networks, crossed=False, balance=0.25),
     "networks, z-scores b=0": partial(networks, encode=distance_features),
 }
+
+
+def nested(sets: Mask, train: Any, test: Any, seed: int, form: Callable[[Mask, Any, Any, int], Pair]) -> Pair:
+    """Run a form on all rows for the test rows, and on two thirds of them for each third: its rounds never see the sets of that third."""
+    held_out = np.zeros(sets.shape)
+    for fitted, held in KFold(N_FOLDS, shuffle=True, random_state=seed).split(sets):
+        held_out[held], _ = form(sets[fitted], take_rows(train, fitted), take_rows(train, held), seed)
+    probabilities, _ = form(sets, train, test, seed)
+    return probabilities, held_out
+
+
+NESTED = {f"{name}, nested": partial(nested, form=form) for name, form in FORMS.items()}

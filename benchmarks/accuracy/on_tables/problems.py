@@ -109,8 +109,8 @@ def make_problem(name: str, kind: str, seed: int, data_dir: str | None = None) -
         train, test = realworld.split(len(table.labels), seed)
         sets = table.sets[train]
     return Problem(
-        _take(table.columns, train),
-        _take(table.columns, test),
+        take_rows(table.columns, train),
+        take_rows(table.columns, test),
         table.numbers[train],
         table.numbers[test],
         sets,
@@ -119,7 +119,8 @@ def make_problem(name: str, kind: str, seed: int, data_dir: str | None = None) -
     )
 
 
-def _take(columns: Any, rows: Labels) -> Any:
+def take_rows(columns: Any, rows: Labels) -> Any:
+    """Return rows of a frame or of an array."""
     if isinstance(columns, pd.DataFrame):
         return columns.iloc[rows].reset_index(drop=True)
     return columns[rows]

@@ -99,10 +99,13 @@ def columns(cells: Cells) -> dict[str, list[Key]]:
 
 
 def system_names(cells: Cells, subject: str) -> list[str]:
-    """Order the systems: the subject, variants by name, rivals, ceilings."""
+    """Order the systems: the subject, variants from the best mean to the worst, rivals, ceilings."""
     present = {name for systems in cells.values() for name in systems}
     known = [subject, *RIVALS, *CEILINGS]
-    variants = sorted(present - set(known))
+    means = {}
+    for name in present - set(known):
+        means[name] = np.mean([mean(systems[name]) for systems in cells.values() if name in systems])
+    variants = sorted(means, key=lambda name: (-means[name], name))
     return [name for name in (subject, *variants, *RIVALS, *CEILINGS) if name in present]
 
 

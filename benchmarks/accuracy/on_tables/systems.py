@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from on_tables.forms import FORMS
+from on_tables.forms import FORMS, NESTED
 from on_tables.problems import Floats, Mask, Problem
 from on_tables.rivals import Outcome, boosting, extra_trees, fit_candidates, fit_true_labels, logistic
 
@@ -79,7 +79,7 @@ SYSTEMS: dict[str, System] = {
     "quick": partial(fit_estimator, quick=True),
     **RIVALS,
     **CEILINGS,
-    **{name: partial(run_form, form) for name, form in FORMS.items()},
+    **{name: partial(run_form, form) for name, form in (FORMS | NESTED).items()},
 }
 
 

@@ -13,8 +13,20 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 
+def check_mask(candidates: Tensor) -> None:
+    """Raise unless the candidates are a mask: of numbers, `~` and views as bytes would give others, or fail far from here.
+
+    It looks at the type alone, so that no step waits for a value.
+    """
+    if candidates.dtype is not torch.bool:
+        got = f"{type(candidates).__name__} of {candidates.dtype}"
+        raise TypeError(f"candidates must be a mask, a torch tensor of bool; got {got}. Use candidates.bool().")
+
+
 def as_numbers(candidates: Tensor, dtype: torch.dtype) -> Tensor:
     """The mask as zeros and ones; read as bytes first, which on a CPU is faster than from bool."""
+    if candidates.dtype is not torch.uint8:  # the form in which the engine hands masks to compiled steps
+        check_mask(candidates)
     return candidates.view(torch.uint8).to(dtype)
 
 

@@ -3,6 +3,8 @@
 import logging
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from typing import Annotated, Any, NoReturn, get_args, get_type_hints
 
@@ -35,6 +37,7 @@ _PASSIVE = {
     "GOMP_SPINCOUNT": "0",
     "KMP_BLOCKTIME": "0",
 }  # of any, GNU's and Intel's OpenMP
+_SAFE_PATH = "PYTHONSAFEPATH"  # as python -P
 _INTERRUPTED = 130  # what newer versions of typer return for Ctrl-C, where older raise Abort
 
 
@@ -54,7 +57,8 @@ def main() -> None:
     """Run a command. Bad input ends with one line on standard error and exit code 2; so does a file that cannot be had."""
     _wait_passively()
     try:
-        code = app(standalone_mode=False)
+        with _safe_path_for_children():
+            code = app(standalone_mode=False)
     except UsageProblem as error:
         _fail(error.format_message())
     except (ValueError, TypeError, OSError) as error:
@@ -79,6 +83,20 @@ def _wait_passively() -> None:
     """
     if not any(name in os.environ for name in _PASSIVE):
         os.environ.update(_PASSIVE)
+
+
+@contextmanager
+def _safe_path_for_children() -> Iterator[None]:
+    """Keep Python processes that a command starts from importing modules of the current folder, which may be a stranger's."""
+    before = os.environ.get(_SAFE_PATH)
+    os.environ[_SAFE_PATH] = "1"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[_SAFE_PATH]
+        else:
+            os.environ[_SAFE_PATH] = before
 
 
 def _is_resumable(words: list[str]) -> bool:

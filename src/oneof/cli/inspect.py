@@ -62,7 +62,7 @@ def _show(found: Inspection, file: Path, empty: str) -> None:
         f"{counts.singletons:,} singletons, {counts.full:,} full sets{unlabelled}, {counts.empty:,} empty",
     ]
     columns = {name: asdict(use) for name, use in found.columns.items()}
-    lines += [f"columns, {bounded(line)}" for line in summary_lines(columns)]
+    lines += [f"columns: {bounded(line)}" for line in summary_lines(columns)]
     if faults is not None:
         lines.append(f"{faults.duplicates:,} rows repeat an earlier row, {len(faults.constant)} features are constant")
     if (worst := found.identity.ambiguity) is not None:

@@ -88,6 +88,8 @@ def read_pictures(cells: Sequence[Cell], pixels: Pixels, folder: Path, to: Path 
         levels: NDArray[np.uint8] = np.zeros(shape, dtype=np.uint8)
     else:  # a .npy file, whose pages come to memory as they are needed
         to.parent.mkdir(parents=True, exist_ok=True)
+        to.unlink(missing_ok=True)
+        to.touch(exist_ok=False)  # a new file: a link of that name is not followed
         levels = np.lib.format.open_memmap(to, "w+", np.uint8, shape)
         if hasattr(os, "posix_fallocate"):  # a disk that is too small says so now; later it would end the process
             with to.open("r+b") as file:

@@ -60,8 +60,14 @@ SCALINGS: dict[str, Scaling] = {"none": none, "global": whole, "feature": featur
 class Beside:
     """For features that stand beside their ranks [n, 2d] (`oneof.data.with_ranks`): one, the other, or both are seen.
 
+    Indicators, features of 0 and 1, are not divided by their deviation: they would be the larger the rarer they are, and a
+    category of fifteen values would weigh as much as fifteen numbers. As 0 and 1, two rows with different values of a category are
+    as far apart as two rows are in one number on average.
+
     >>> Beside(None)(torch.tensor([[1.0, -1.0], [3.0, 1.0]])).scale
     tensor([0., 1.])
+    >>> Beside("feature", ranks=False)(torch.tensor([[0.0, -1.0], [1.0, 1.0]])).scale
+    tensor([1., 0.])
     """
 
     raw: str | None  # scaling of the features themselves; None: only their ranks are seen
@@ -69,8 +75,15 @@ class Beside:
 
     def __call__(self, x: Tensor) -> Affine:
         d = x.shape[1] // 2
-        raw, ranks = SCALINGS[self.raw or "none"](x[:, :d]), feature(x[:, d:])
+        features, scores = x[:, :d], x[:, d:]
+        raw = SCALINGS[self.raw or "none"](features)
+        ranks = feature(scores)
+        indicators = ((features == 0) | (features == 1)).all(0)
+        raw_scale = raw.scale
+        if self.raw == "feature":
+            raw_scale = torch.where(indicators, raw.scale.clamp(max=1.0), raw.scale)
+        rank_scale = torch.where(indicators, _inverse(scores.amax(0) - scores.amin(0)), ranks.scale)
         parted = 2**0.5 if self.raw and self.ranks else 1
         seen = torch.tensor([self.raw is not None, self.ranks], dtype=x.dtype) / parted
-        scale = torch.cat([raw.scale * float(seen[0]), ranks.scale * float(seen[1])])
+        scale = torch.cat([raw_scale * float(seen[0]), rank_scale * float(seen[1])])
         return Affine(torch.cat([raw.shift, ranks.shift]), scale)

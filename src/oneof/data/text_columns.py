@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 import pyarrow.compute
 
-from oneof.data.files.source import Source, is_number
+from oneof.data.files.source import Source, is_blank
 
 MAX_VALUES = 1000  # of a category: beyond it a column names rows rather than kinds
 MAX_PLAIN_VALUES = 40  # of a category whose values all have a feature of their own; see `oneof.data.encode`
@@ -31,8 +31,7 @@ class TextProfile:
     gaps: int = 0
     values: set[str] = field(default_factory=set)  # different ones, collected until there are more than MAX_VALUES
     words: int = 0  # in all cells
-    plain_numbers: bool = True  # every value so far is a number, and no code such as 007
-    non_numbers: int = 0  # cells
+    non_numbers: int = 0  # cells; codes such as 007 are none
     first_non_number: str | None = None  # "row 7 is '12 years'"
 
     @property
@@ -52,10 +51,8 @@ class TextProfile:
             if len(self.values) <= MAX_VALUES:
                 self.values.add(value)
             self.words += count * len(value.split())
-            if is_number(value):
-                self.plain_numbers = self.plain_numbers and _PLAIN_NUMBER.fullmatch(value) is not None
+            if is_blank(value) or _PLAIN_NUMBER.fullmatch(value):
                 continue
-            self.plain_numbers = False
             self.non_numbers += count
             if self.first_non_number is None:
                 row = first_row + pa.compute.index(texts, value).as_py()
@@ -84,7 +81,7 @@ def decide_text(name: str, profile: TextProfile) -> TextUse:
     count = f"{len(profile.values):,}" if len(profile.values) <= MAX_VALUES else f"more than {MAX_VALUES:,}"
     if not profile.cells:
         return TextUse("blank", "it has no value")
-    if profile.plain_numbers:
+    if not profile.non_numbers:
         return TextUse("number", "numbers written as text")
     if _is_meant_as_numbers(profile):
         remedy = "nearly all of its cells are numbers. Write a number there, or nothing."

@@ -32,8 +32,8 @@ class PartialLabelClassifier(ClassifierFromSets):
 
     Parameters
     ----------
-    method : str or Method, default=BalancedProden()
-        A key of `oneof.METHODS`, or an instance; None is the default.
+    method : str, Method or None, default=None
+        A key of `oneof.METHODS`, or an instance. None: BalancedProden().
     purify : str, Pop, PopPrinted, PopRatio, PopReleased or None, default="pop"
         Remove candidates that the networks have ruled out, a few epochs at a time.
     resolve_first : bool, default=True
@@ -44,7 +44,7 @@ class PartialLabelClassifier(ClassifierFromSets):
         How features are seen, fitted on training rows. "global" for features whose scales mean something, such as principal
         components; "ranks" for skewed ones. None: held-out sets choose.
     lr, weight_decay : float or None, default=None
-        None: 0.3 and 0.001.
+        None: 0.3 and 0.0003.
     n_trials : int, default=5
         Networks in the ensemble, and linear models beside them; they train together.
     learners : tuple or None, default=None
@@ -54,13 +54,15 @@ class PartialLabelClassifier(ClassifierFromSets):
         A first answer in a second or two: the kernel and 100 trees, no network.
     epochs, batch_size : int or None, default=None
         None: by the number of rows.
-    mixup, noise : float
-        How they are trained (see `oneof.Training`).
+    mixup : float, default=1.0
+        How far rows are mixed in training (see `oneof.Training`).
+    noise : float, default=0.0
+        How much noise is added to features in training (see `oneof.Training`).
     rule : str, default="both"
         What is asked of held-out sets: a key of `oneof.metrics.CRITERIA`, or of `oneof.metrics.MEANS`.
     classes : sequence, default=None
         All labels, when some may be absent from y; for a mask, the names of its columns.
-    random_state : int, RandomState or None
+    random_state : int, RandomState or None, default=None
         A whole number is what `oneof fit --seed` takes, and gives the same.
     processes : int or None, default=None
         Processes among which the networks are dealt out; they give what one gives, up to rounding (see `oneof.fit`). Their start

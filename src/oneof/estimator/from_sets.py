@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from oneof.candidates.read import read_known
 from oneof.estimator import arguments as given
+from oneof.estimator.stored import labels_to_json, params_to_json, read_stored
 from oneof.metrics import approximated_accuracy
 from oneof.runs.accuracy import Claim
 from oneof.runs.folder import Run
@@ -23,6 +24,8 @@ from oneof.runs.purified import read_purified
 from oneof.runs.review.decisions import decided_table
 from oneof.runs.review.order import asking_order
 from oneof.storage.files import folder_beside
+
+ESTIMATOR = "estimator"  # in run.json: parameters and typed labels
 
 
 class ClassifierFromSets(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -67,7 +70,12 @@ class ClassifierFromSets(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         examples = Examples(x, candidates, encoding, known, groups, prior, blank=blank)
         self.learned_ = self._learn(examples)
         took = {"command": repr(self).split(), "seconds": round(time.monotonic() - begun, 1)}
-        self._came_from = examples.facts | took | {"columns": getattr(self, "columns_", {})}
+        stored = {
+            "params": params_to_json(self.get_params(deep=False), self.learned_.facts["seed"]),
+            "labels": labels_to_json(self.classes_),
+        }
+        columns = getattr(self, "columns_", {})
+        self._came_from = {**examples.facts, **took, "columns": columns, ESTIMATOR: stored}
         self.accuracy_ = self.learned_.claim
         self._show(self.learned_.model, self.learned_.purified, self.learned_.training)
         return self
@@ -137,15 +145,19 @@ class ClassifierFromSets(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     @classmethod
     def from_run(cls, folder: str | Path) -> Self:
-        """The classifier in a folder that `oneof fit` or `save` wrote.
+        """Return the classifier in a folder that `oneof fit` or `save` wrote.
 
+        Of a folder of `save`, labels have the type that they were fitted with, and `get_params` gives the parameters that they were fitted with; of
+        one of `oneof fit`, labels are text, and the seed alone is known as a parameter.
         It predicts for a frame or an Arrow table with the columns that were learned from, or for features [n, d] in the order of
         `run_.facts["features"]`. What it says of rows is about those that it was trained on.
         """
         run = Run.open(folder)
-        self = cls(random_state=run.facts["seed"])
+        params, classes = read_stored(run.facts.get(ESTIMATOR), run.model.classes, run.facts["seed"])
+        known = cls._get_param_names()
+        self = cls(**{name: value for name, value in params.items() if name in known})
         self.run_ = run
-        self.classes_ = np.asarray(run.model.classes)
+        self.classes_ = classes
         self.accuracy_ = Claim(**run.facts["estimate"])
         self.n_features_in_ = len(run.model.encoding.names)
         self.columns_ = run.facts.get("columns", {})

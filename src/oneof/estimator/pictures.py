@@ -29,18 +29,22 @@ class PartialLabelImageClassifier(ClassifierFromSets):
 
     Parameters
     ----------
-    network
-        "lenet", "wrn", "resnet32", or a name that timm knows. Default: LeNet; for colour on a GPU WRN-28-2.
-    views
+    network : str or None, default=None
+        "lenet", "wrn", "resnet32", or a name that timm knows. None: LeNet; on a GPU WRN-28-2 for
+        colour or more than 32 pixels a side.
+    views : str, default="upright"
         How pictures may be varied in training: "upright" (moved, never mirrored), "natural" (mirrored too) or "none".
-    networks
-        How many are trained. Default: three, each leaving out a third of the pictures; above 20,000 one that leaves out a tenth.
-    purify
+    networks : int or None, default=None
+        How many are trained. None: three, each leaving out a third of the pictures; above 20,000 one that leaves out a tenth.
+    purify : bool, default=True
         Let POP remove candidates late in the training.
-    epochs
-        Default: 100 on a GPU, 5 to 60 on a CPU.
-    classes, random_state, processes, verbose
-        As for `PartialLabelClassifier`.
+    epochs : int or None, default=None
+        None: 100 on a GPU, 5 to 60 on a CPU.
+    classes : sequence, default=None
+        As for `PartialLabelClassifier`, as are the next three.
+    random_state : int, RandomState or None, default=None
+    processes : int or None, default=None
+    verbose : bool, default=False
 
     >>> from sklearn.datasets import load_digits
     >>> pictures, labels = load_digits(n_class=3, return_X_y=True)

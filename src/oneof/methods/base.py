@@ -7,6 +7,8 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 import torch
 from torch import Tensor, nn
 
+from oneof.candidates.mask import check_mask
+
 Memory = Any
 """What a method keeps per example: a tensor whose rows belong to the examples [..., n, k], a tuple of such, or () for nothing.
 
@@ -39,6 +41,7 @@ class Batch(NamedTuple):
 
     def to_compute(self) -> "Batch":
         """The batch for `Net.fused`: without generators, and with sets as bytes: the compiler fails on a view of a mask."""
+        check_mask(self.candidates)
         return self._replace(candidates=self.candidates.view(torch.uint8), generators=[])
 
 

@@ -30,6 +30,7 @@ from oneof.selection.leave_one_out import Kernel
 from oneof.selection.prepare import Search
 from oneof.selection.space import Space
 from oneof.storage.locks import alone
+from oneof.storage.regular import check_plain_tree
 from oneof.storage.settings import first_difference, plain_value, restored
 from oneof.training.device import device_for, device_for_pictures, wake
 from oneof.training.optimize import SGD
@@ -195,12 +196,11 @@ def _settled(file: Path, task: Task, how: How) -> Task:
 
 
 def _is_finished(out: Path, asked: dict[str, Any]) -> bool:
-    """See that the folder is free, or that the run in it, finished or stopped, was asked for the same."""
+    """Check that the folder is free, or that the run in it, finished or stopped, was asked for the same and is not in use."""
     checkpoint = out / "checkpoint"
-    note, finished = checkpoint / ASKED, (out / FACTS).exists()
-    if not finished and (checkpoint / LOCK).exists():
-        with alone(checkpoint / LOCK, str(out)):
-            pass
+    check_plain_tree(checkpoint)
+    note = checkpoint / ASKED
+    finished = (out / FACTS).exists()
     if finished or note.exists():
         try:
             before = Run.open(out).facts["asked"] if finished else json.loads(note.read_text(encoding="utf-8"))
@@ -215,4 +215,7 @@ def _is_finished(out: Path, asked: dict[str, Any]) -> bool:
             raise ValueError(f"out must be a new or empty folder; {out} holds something else. Give another one.")
     if finished:
         shutil.rmtree(checkpoint, ignore_errors=True)  # it may have been killed between its last two acts
+    elif (checkpoint / LOCK).exists():
+        with alone(checkpoint / LOCK, str(out)):
+            pass
     return finished

@@ -11,6 +11,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import IO
 
+from oneof.storage.regular import open_to_append
+
 _FAR = 2**40
 
 
@@ -42,8 +44,8 @@ def _lock_byte(locking: Callable[[int, int, int], None], file: IO[bytes], how: i
 
 @contextmanager
 def alone(path: Path, what: str) -> Iterator[None]:
-    """Hold the lock file `path`, or say at once who does."""
-    with path.open("ab+", buffering=0) as file, ExitStack() as held:
+    """Hold the lock file `path`, or say at once who does; a link in its place is refused."""
+    with open_to_append(path) as file, ExitStack() as held:
         try:
             held.enter_context(locked(file, wait=False))
         except OSError as error:

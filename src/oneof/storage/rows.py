@@ -8,26 +8,26 @@ from pathlib import Path
 from typing import IO, Any
 
 from oneof.storage.locks import locked
+from oneof.storage.regular import check_regular, open_to_append
 
 _log = logging.getLogger(__name__)
 Row = dict[str, Any]
 
 
 def append(path: Path, rows: Iterable[Row]) -> None:
-    """Append rows to a file of JSON lines; several processes may do so at once."""
+    """Append rows to a file of JSON lines; several processes may do so at once. Links are not followed."""
     # What a writer that was killed left of its last line is moved to a file beside, whose name ends in `.damaged`.
     path.parent.mkdir(parents=True, exist_ok=True)
     text = "".join(json.dumps(row) + "\n" for row in rows).encode()
-    with path.open("ab+", buffering=0) as file, locked(file):
+    with open_to_append(path) as file, locked(file):
         _mend(path, file)
-        left = memoryview(text)
-        while left:  # a write may be short when the disk is nearly full; the next one then says so
-            left = left[file.write(left) :]
+        _write_all(file, text)
         os.fsync(file.fileno())
 
 
 def read(path: Path) -> list[Row]:
     """All rows of a file of JSON lines, without a last line that was cut short when its writer was killed."""
+    check_regular(path)
     with path.open("rb") as file, locked(file, shared=True):
         content = file.read()
     whole, tail = _parted(content)
@@ -56,10 +56,17 @@ def _mend(path: Path, file: IO[bytes]) -> None:
         file.write(b"\n")
         return
     aside = path.with_name(f"{path.name}.damaged")
-    with aside.open("ab") as damaged:
-        damaged.write(tail + b"\n")
+    with open_to_append(aside) as damaged:
+        _write_all(damaged, tail + b"\n")
     _log.warning(f"{path} ended in a damaged line; it was moved to {aside}.", stacklevel=3)
     file.truncate(len(whole))
+
+
+def _write_all(file: IO[bytes], content: bytes) -> None:
+    """Write bytes to an unbuffered file: a write may be short when the disk is nearly full; the next one then fails."""
+    left = memoryview(content)
+    while left:
+        left = left[file.write(left) :]
 
 
 def _parted(content: bytes) -> tuple[bytes, bytes]:

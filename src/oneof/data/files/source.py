@@ -137,6 +137,11 @@ def wrong_cell(source: Source, names: list[str]) -> tuple[str, int, Any] | None:
     return None
 
 
+def is_blank(text: str) -> bool:
+    """Does a text say that a value is missing, as "NA" does?"""
+    return text in _NULLS
+
+
 def is_number(cell: Any) -> bool:
     """Is a cell blank, or does it say a number?"""
     if cell is None or cell in _NULLS:

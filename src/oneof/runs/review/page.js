@@ -3,7 +3,7 @@ const $ = (id) => document.getElementById(id);
 const AHEAD = 3; // cards that are loaded beside the one that is shown, so that the next one is there at once
 const RETRY_MS = 2000;
 const KEYS_FOR_CANDIDATES = 9;
-const token = new URLSearchParams(location.search).get("token");
+const token = takeToken();
 let tab = crypto.randomUUID(); // by which the server knows which rows this page holds
 
 let cards = []; // the rows that the server gave to this tab; the first is shown
@@ -11,7 +11,7 @@ let shown = null; // the card on the screen, which alone can be decided
 let options = []; // its candidates in the order in which they are shown
 let shownAt = Infinity; // when it appeared
 let exhausted = false; // the server has no more rows for this tab
-let connection = "up"; // or "down": no answer; or "refused": a server that does not know this page's token
+let connection = "up"; // or "down": no answer; "failing": it cannot save; "refused": a server that does not know this page's token
 let problem = ""; // an answer that the server did not accept, until the next one
 let unsure = null; // the candidates that are struck out, once the person is unsure
 let randomLeft = 0; // rows to go of those drawn at random on request
@@ -22,6 +22,30 @@ let retryTimer = null;
 let sending = Promise.resolve();
 
 /* ------------------------------------------------------------------------------------------------------- requests */
+
+/* The token leaves the address bar, where it is easily copied or seen. This tab keeps it for a reload. */
+function takeToken() {
+  const address = new URLSearchParams(location.search);
+  for (const name of ["token", "who"]) {
+    if (address.has(name)) keepInTab(name, address.get(name));
+  }
+  if (address.has("token")) history.replaceState(null, "", "/");
+  return address.get("token") ?? keptInTab("token") ?? "";
+}
+
+function keepInTab(name, value) {
+  try {
+    sessionStorage.setItem(`oneof-${name}`, value);
+  } catch { /* without storage a reload needs the address again */ }
+}
+
+function keptInTab(name) {
+  try {
+    return sessionStorage.getItem(`oneof-${name}`);
+  } catch {
+    return null;
+  }
+}
 
 function stored(name, fallback) {
   try {
@@ -37,7 +61,7 @@ function store(name, value) {
   } catch { /* private windows have no storage */ }
 }
 
-$("who").value = new URLSearchParams(location.search).get("who") || stored("oneof-who", "");
+$("who").value = keptInTab("who") || stored("oneof-who", "");
 const who = () => $("who").value.trim();
 
 async function call(path, body) {
@@ -64,12 +88,14 @@ function inTurn(work) {
 }
 
 function succeed() {
+  if (connection !== "up") problem = "";
   connection = "up";
 }
 
 function fail(error) {
-  if (error.status === undefined) {
-    connection = "down";
+  if (error.status === undefined || error.status >= 500) {
+    connection = error.status === undefined ? "down" : "failing";
+    problem = error.message;
     retryTimer ??= setTimeout(retry, RETRY_MS);
   } else if (error.status === 403) {
     connection = "refused";
@@ -211,6 +237,7 @@ const count = (number, singular, plural) => `${number.toLocaleString()} ${number
 function showProblem() {
   const messages = {
     up: problem,
+    failing: `The server cannot save: ${problem} What you decided is kept here, and the page tries again.`,
     down: "The server does not answer. Start oneof review again and open its address; what you decided is kept here until then.",
     refused: "This page belongs to a server that has ended. Open the address that oneof review printed last.",
   };
@@ -506,10 +533,11 @@ function reveal(card, kind, labels) {
   $("revealed").textContent = text;
 }
 
-function undo() {
+/* Take back the last answer, or the one with this id, and show its row again. */
+function undo(id) {
   inTurn(async () => {
     await flush();
-    const { card } = await call("/api/undo", {});
+    const { card } = await call("/api/undo", id === undefined ? {} : { id });
     if (!card) return say("There is nothing to undo.");
     cards = [card, ...cards.filter((other) => other.row !== card.row)];
     render();
@@ -564,7 +592,7 @@ function showState(now) {
   $("bar").max = Math.max(1, now.doubtful);
   $("bar").value = now.doubtful ? done : 1;
   $("bar-text").textContent = now.doubtful ? `${done.toLocaleString()} of ${count(now.doubtful, "doubtful row", "doubtful rows")} answered` : "No row is doubtful";
-  $("progress").textContent = `${now.decided.toLocaleString()} of ${now.rows.toLocaleString()} rows answered in all, ${now.mine.toLocaleString()} by you.`;
+  $("progress").textContent = `${now.decided.toLocaleString()} of ${now.rows.toLocaleString()} rows in all, ${now.mine.toLocaleString()} by you`;
   const a = now.accuracy, left = randomLeft ? ` ${randomLeft} random rows to go.` : "";
   $("accuracy").textContent = (a ? `${percent(a.right / a.rows)} of the model's labels are right (${percent(a.low)} to ${percent(a.high)}), by ${a.rows} random rows${a.unsure ? `, ${a.unsure} of them unsure` : ""}.` : "Not known yet: one row in five is drawn at random, and these will tell.") + left;
   const [equal, pairs] = now.agreement;
@@ -573,7 +601,24 @@ function showState(now) {
   $("learn").disabled = now.learning.state === "running" || now.decided === 0;
   $("learning").textContent = now.learning.text;
   drawCurve(now.curve);
+  showHistory(now.history);
   if (now.learning.state === "running") setTimeout(() => inTurn(() => call("/api/state")), 1500);
+}
+
+function showHistory(answers) {
+  const words = { skip: "skipped", set: "one of ", none: "none of its candidates", label: "" };
+  const items = answers.map((answer) => {
+    const labels = answer.labels.join(", ");
+    const item = element("li", `Row ${answer.row}: ${answer.kind === "none" && labels ? labels : words[answer.kind] + labels} `);
+    const button = element("button", "Ask again");
+    button.type = "button";
+    button.setAttribute("aria-label", `Ask again about row ${answer.row}`);
+    button.addEventListener("click", () => undo(answer.id));
+    item.append(button);
+    return item;
+  });
+  $("history").hidden = items.length === 0;
+  $("history").querySelector("ol").replaceChildren(...items);
 }
 
 function drawCurve(points) {
@@ -610,8 +655,8 @@ $("unsure").addEventListener("click", (event) => onCard(event, toggleUnsure));
 $("none").addEventListener("click", (event) => onCard(event, none));
 $("skip").addEventListener("click", (event) => onCard(event, () => decide("skip", [])));
 $("more").addEventListener("click", showAllCandidates);
-$("undo").addEventListener("click", undo);
-$("undo-last").addEventListener("click", undo);
+$("undo").addEventListener("click", () => undo());
+$("undo-last").addEventListener("click", () => undo());
 $("help-button").addEventListener("click", () => $("help").showModal());
 $("typed").addEventListener("submit", (event) => {
   event.preventDefault();
@@ -631,7 +676,11 @@ $("rest").addEventListener("click", () => {
 });
 $("learn").addEventListener("click", () => inTurn(() => call("/api/learn", {})));
 $("person").addEventListener("submit", (event) => { event.preventDefault(); leaveControls(); });
-$("who").addEventListener("change", () => { store("oneof-who", who()); reload(); });
+$("who").addEventListener("change", () => {
+  store("oneof-who", who());
+  keepInTab("who", who());
+  reload();
+});
 window.addEventListener("online", retry);
 
 /* Give the rows back when the page is closed. One that the browser shows again from its cache begins anew. */
@@ -646,7 +695,7 @@ window.addEventListener("pageshow", (event) => {
 });
 
 const CARD_KEYS = { u: toggleUnsure, x: none, s: () => decide("skip", []), enter: accept, escape: cancel, "/": () => $("find").focus() };
-const PAGE_KEYS = { z: undo, "?": () => $("help").showModal() };
+const PAGE_KEYS = { z: () => undo(), "?": () => $("help").showModal() };
 document.addEventListener("keydown", (event) => {
   if ($("help").open || event.ctrlKey || event.metaKey || event.altKey || event.repeat) return;
   if (event.target.matches("input")) {

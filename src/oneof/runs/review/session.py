@@ -5,6 +5,8 @@ sample is the beginning of that order, up to the last row that a person answered
 was hard counts as well, since chance put it there.
 """
 
+import errno
+import math
 import shlex
 import subprocess
 import sys
@@ -29,6 +31,7 @@ from oneof.storage.schema import NUMBER, first_misfit
 RANDOM_EVERY, REPEAT_EVERY = 5, 20  # of a person's rows one is drawn at random, and one comes a second time
 _APART = 10  # other rows between an answer and its blind repeat
 _HELD = 600.0  # seconds for which a row that is shown to one person is kept from others
+_HISTORY = 10  # answers of a person that the page lists
 _LAST = 25  # answers of the queue that tell whether more of them pay
 POOLS = ("all", "doubtful", "random", "skipped")
 _ANSWER = {"id": str, "row": int, "kind": KINDS, "labels": [str], "run": str, "drawn": DRAWN, "seconds": NUMBER}
@@ -155,7 +158,10 @@ class Review:
         """Write an answer down; a word for the person where others or the model were quicker."""
         if misfit := first_misfit(answer, _ANSWER):
             raise ValueError(f"an answer must be such as the page sends; {misfit}. Reload the page.")
+        if not 0 <= answer["seconds"] < math.inf:
+            raise ValueError(f"seconds must be a finite number from 0 on; got {answer['seconds']}. Reload the page.")
         with self.lock:
+            self._check_folder()
             self.log.refresh()
             row, note = answer["row"], ""
             if not 0 <= row < len(self.labels):
@@ -182,6 +188,12 @@ class Review:
             self.offers.pop(row, None)
             return note
 
+    def _check_folder(self) -> None:
+        """Raise OSError if the run is not where it was: its log would be written into a new folder that nobody reads."""
+        if not self.run.folder.is_dir() or run_id(self.run.folder) != self.id:
+            text = "the run was moved or replaced; start oneof review again"
+            raise FileNotFoundError(errno.ENOENT, text, str(self.run.folder))
+
     @staticmethod
     def _check_labels(kind: str, labels: tuple[str, ...], before: tuple[str, ...]) -> None:
         """Raise ValueError if the labels are none that an answer of the kind may have about the set `before`."""
@@ -203,11 +215,12 @@ class Review:
             added = [label for decision in self.log.standing if decision.kind == "none" for label in decision.labels]
             return list(dict.fromkeys([*self.run.facts["classes"], *added]))
 
-    def undo(self, tab: str, who: str) -> dict[str, Any] | None:
-        """Take the person's last answer back, and show its row again."""
+    def undo(self, tab: str, who: str, decision_id: str | None = None) -> dict[str, Any] | None:
+        """Take back the person's last answer, or the one with this id, and return its row's card; None if there is none."""
         with self.lock:
-            last = self.log.undo(who)
-            return None if last is None else self._offer(tab, who, last.row, last.drawn)
+            self._check_folder()
+            undone = self.log.undo(who, decision_id)
+            return None if undone is None else self._offer(tab, who, undone.row, undone.drawn)
 
     def state(self, who: str) -> dict[str, Any]:
         """What is known of the labels and of the people, for the page's side."""
@@ -216,11 +229,13 @@ class Review:
             standing = self.log.standing
             if self._figured[0] != (now := [one.id for one in standing]):
                 self._figured = now, self._figures(standing)
+            mine = [decision for decision in standing if decision.who == who]
             skipped = self._skips(who).keys()
             return {
                 **self._figured[1],
                 "who": who,
-                "mine": sum(decision.who == who for decision in standing),
+                "mine": len(mine),
+                "history": [_summary(decision) for decision in mine[: -_HISTORY - 1 : -1]],
                 "skipped": len(skipped),
                 "elsewhere": len(self.asked - self._answered() - self.final.keys() - skipped),
                 "run": self.id,
@@ -276,7 +291,8 @@ class Review:
             stem, number = folder.resolve().name, "1"
         names = (folder.resolve().with_name(f"{stem}-{k}") for k in count(int(number) + 1))
         out = next(path for path in names if not path.exists())
-        command = [sys.executable, "-m", "oneof", "fit", "--from", str(folder), "--out", str(out)]
+        # -P: not from the current folder, where a module of the same name may lie
+        command = [sys.executable, "-P", "-m", "oneof", "fit", "--from", str(folder), "--out", str(out)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         with self.lock:
             if done.returncode:
@@ -288,6 +304,11 @@ class Review:
             self._open(out)
             self.on_new_run(out)
             self.learning = {"state": "done", "text": f"learned again: {out}"}
+
+
+def _summary(decision: Decision) -> dict[str, Any]:
+    """Return what the page lists about an answer."""
+    return {"id": decision.id, "row": decision.row, "kind": decision.kind, "labels": list(decision.labels)}
 
 
 def _first_outside(rows: Iterable[int], excluded: Container[int]) -> int | None:

@@ -1,0 +1,66 @@
+"""Regular files only: opening a pipe or a device may wait for ever, and writing through a link changes a file elsewhere."""
+
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+_KINDS = {
+    stat.S_IFLNK: "a link",
+    stat.S_IFDIR: "a folder",
+    stat.S_IFIFO: "a named pipe",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
+
+
+def check_regular(path: str | Path, *, links: bool = True) -> None:
+    """Raise ValueError where something other than a regular file stands at `path`; nothing at all is accepted.
+
+    Links to regular files are accepted unless `links` is False.
+    """
+    try:
+        mode = os.stat(path, follow_symlinks=links).st_mode
+    except OSError:  # there is none, or a link leads nowhere: whoever opens it says so
+        return
+    if not stat.S_ISREG(mode):
+        raise _not_regular(path, mode)
+
+
+def check_plain_tree(folder: Path) -> None:
+    """Raise ValueError where a folder is a link, or holds anything but regular files and folders at any depth."""
+    if not os.path.lexists(folder):
+        return
+    entries = [folder]
+    for parent, folders, files in os.walk(folder):
+        entries += [Path(parent, name) for name in (*folders, *files)]
+    for path in entries:
+        mode = path.lstat().st_mode
+        if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+            raise _not_regular(path, mode)
+
+
+@contextmanager
+def open_to_append(path: Path) -> Iterator[IO[bytes]]:
+    """Open a regular file to read and append bytes, unbuffered; create it where it is missing. Links are not followed."""
+    check_regular(path, links=False)
+    with open(path, "ab+", buffering=0, opener=_open_without_links) as file:
+        mode = os.fstat(file.fileno()).st_mode
+        if not stat.S_ISREG(mode):
+            raise _not_regular(path, mode)
+        yield file
+
+
+def _open_without_links(path: str, flags: int) -> int:
+    """Open like `os.open`, but neither follow a link nor wait for the other end of a pipe."""
+    return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0), 0o666)
+
+
+def _not_regular(path: str | Path, mode: int) -> ValueError:
+    kind = _KINDS.get(stat.S_IFMT(mode), "something else")
+    return ValueError(
+        f"{path} must be a regular file; it is {kind}. Delete it, or put a copy of the file in its place."
+    )
