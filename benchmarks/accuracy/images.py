@@ -114,8 +114,8 @@ def estimate(runs: Sequence[Run], pace: dict[str, float], folder: Path) -> float
     return seconds
 
 
-def do(runs: Sequence[Run], plan: str, path: Path, folder: Path, limit: float, commit: str | None) -> None:
-    """Work through runs, in their order, until all are done or the next ones would not fit."""
+def do(runs: Sequence[Run], plan: str, path: Path, folder: Path, limit: float, facts: Row) -> None:
+    """Work through runs, in their order, until all are done or the next ones would not fit; `facts` go into every row."""
     device = "cuda" if torch.cuda.is_available() else "cpu"
     torch.backends.cudnn.benchmark = True
     start, pace = time.perf_counter(), {}
@@ -127,7 +127,7 @@ def do(runs: Sequence[Run], plan: str, path: Path, folder: Path, limit: float, c
             print(f"stopped after {spent:.0f} s: {left} would take about {wanted:.0f} s", flush=True)
             return
         for run, row in perform(left, plan, folder, device) if left else ():
-            append(path, [row | ({"commit": commit} if commit else {})])
+            append(path, [row | facts])
             pace[run.dataset] = row["seconds"] / run.epochs / SLOWER.get(run.loss, 1.0)
             figures = ", ".join(
                 f"{name} {row[name]:.4f}" for name in ("covering", "approximated", "set_size")
@@ -148,6 +148,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--plan", choices=PLANS)
     parser.add_argument("--datasets", help="of the plan these alone, separated by commas")
     parser.add_argument("--part", default="1/1", help="i/k: this is process i of k that share the plan")
+    parser.add_argument(
+        "--programs", type=int, default=1, help="how many programs share the card, if more than the parts"
+    )
     parser.add_argument("--rows", type=Path, default=Path("results/images.jsonl"))
     parser.add_argument("--sets", type=Path, default=Path("results/sets"))
     parser.add_argument("--limit-seconds", type=float, default=float("inf"))
@@ -156,9 +159,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument(
         "--tiny", action="store_true", help="60 images, five epochs, small networks: does the plan run?"
     )
-    parser.add_argument(
-        "--merge", type=Path, help="rows of another machine to put into --rows, in place of those of the same runs"
-    )
+    parser.add_argument("--merge", type=Path, help="rows of another machine, to put those that --rows lacks into it")
     parser.add_argument("--report", action="store_true", help="print the table of all rows")
     given = parser.parse_args(arguments)
     if given.data_dir:
@@ -170,15 +171,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
         runs = part_of(runs, given.part)
         if given.tiny:  # runs that differ by what is small here are then one
             runs = list(dict.fromkeys(replace(run, **SMALL) for run in runs))
-        do(runs, given.plan, given.rows, given.sets, given.limit_seconds, given.commit)
+        facts = {"commit": given.commit} if given.commit else {}
+        programs = max(given.programs, int(given.part.split("/")[1]))
+        if programs > 1:
+            facts["programs"] = programs
+        do(runs, given.plan, given.rows, given.sets, given.limit_seconds, facts)
     if given.merge:
         old = read(given.rows)
-        known = {json.dumps(row, sort_keys=True) for row in old}
-        new = [row for row in read(given.merge) if json.dumps(row, sort_keys=True) not in known]
-        lines = [json.dumps(row) + "\n" for row in merged(old, new)]
+        rows = merged(old, read(given.merge))
+        lines = [json.dumps(row) + "\n" for row in rows]
         with written_beside(given.rows) as file:
             file.write("".join(lines).encode())
-        print(f"{len(new)} rows of {given.merge} are in {given.rows}")
+        print(f"{given.rows} had {len(old)} rows and has {len(rows)}")
     if given.report:
         rows = read(given.rows)
         print(table(rows, rows))

@@ -206,6 +206,12 @@ def test_the_rows_that_were_obtained_are_those_of_today_s_specification():
             assert row[name] == json.loads(json.dumps(plain_value(getattr(run, name)))), report.key_of(row)
 
 
+def test_rows_say_how_many_programs_shared_the_card(run, tmp_path):
+    run("--plan", "tiny", "--part", "1/9")
+    (first, *_) = rows(tmp_path)
+    assert first["programs"] == 9
+
+
 def test_of_a_plan_some_data_sets_alone(run, tmp_path):
     run("--plan", "tiny", "--datasets", "cifar10,kmnist")
     assert list(tmp_path.iterdir()) == []
@@ -363,7 +369,7 @@ def test_a_row_of_the_old_second_forward_is_not_that_of_a_run_of_today(tmp_path)
     without = {name: value for name, value in written.items() if name != "second_forward"}
     assert report.key_of(written) == runs[2].key != report.key_of(without)
     other = dict(zip(KEY, runs[0].key, strict=True)) | {"accuracy": 0.5}
-    for name, rows in (("old", [other, without]), ("new", [other, written])):
+    for name, rows in (("old", [other, without]), ("new", [other | {"accuracy": 0.4}, without, written])):
         (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     for _ in range(2):  # a second time changes nothing
         images.main(["--merge", str(tmp_path / "new.jsonl"), "--rows", str(tmp_path / "old.jsonl")])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -151,3 +152,95 @@ def test_git_is_not_asked_about_a_repository_around_the_package(tmp_path: Path) 
     inside = tmp_path / "env" / "lib"
     inside.mkdir(parents=True)
     assert _commit(inside) is None
+
+
+# ----------------------------------------------------------------------------------------------------- pipes and devices
+
+READ_BY = {
+    "run.json": "report", "purified.parquet": "report", "training.json": "report", "rows.jsonl": "report",
+    "decisions.jsonl": "clean", "model.json": "clean", "model.safetensors": "predict",
+}  # fmt: skip
+OUT = {"report": "page.html", "clean": "labels.csv", "predict": "predictions.csv"}
+CALLS = """
+import json, sys
+sys.path.insert(0, sys.argv[1])
+from commands import call
+for words in json.loads(sys.argv[2]):
+    done = call(*words)
+    print(json.dumps([done.returncode, done.stderr]), flush=True)
+"""
+
+
+def call_all(*commands: list[str]) -> list[tuple[int, str]]:
+    """Run commands one after the other in one process, which is killed if they wait for ever."""
+    arguments = [str(Path(__file__).parents[1]), json.dumps(commands)]
+    done = subprocess.run(
+        [sys.executable, "-c", CALLS, *arguments], capture_output=True, text=True, timeout=100, check=False
+    )
+    return [tuple(json.loads(line)) for line in done.stdout.splitlines() if line.startswith("[")]
+
+
+@pytest.fixture(scope="module")
+def run(table: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("runs") / "run"
+    assert call("fit", str(table), "--out", str(out), "--quick").returncode == 0
+    return out
+
+
+def test_a_pipe_in_the_place_of_a_file_of_a_run_is_one_line(run: Path, table: Path, tmp_path: Path) -> None:
+    commands = []
+    for name, command in READ_BY.items():
+        copy = tmp_path / name.replace(".", "-")
+        shutil.copytree(run, copy)
+        (copy / name).unlink(missing_ok=True)
+        os.mkfifo(copy / name)
+        files = [str(table)] if command == "predict" else []
+        commands.append([command, str(copy), *files, "--out", str(tmp_path / OUT[command])])
+    results = call_all(*commands)
+    assert [code for code, _ in results] == [2] * len(READ_BY)
+    for name, (_, error) in zip(READ_BY, results, strict=True):
+        assert error.count("\n") == 1
+        assert f"{name} must be a regular file; it is a named pipe" in error
+
+
+def test_pipes_and_devices_among_pictures_are_told_and_left_out(pictures: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "in"
+    for number in range(12):
+        part = folder / ("a,b" if number % 2 else "b,c").replace(",", "|")
+        part.mkdir(parents=True, exist_ok=True)
+        shutil.copy(pictures / f"{number}.png", part)
+    os.mkfifo(folder / "a|b" / "pipe.png")
+    (folder / "b|c" / "zero.png").symlink_to("/dev/zero")
+    words = ["fit", str(folder), "--out", str(tmp_path / "run"), "--epochs", "1", "--networks", "1", "--threads", "1"]
+    ((code, error),) = call_all(words)
+    assert code == 0, error
+    warnings = json.loads((tmp_path / "run" / "run.json").read_text())["warnings"]
+    (warning,) = (line for line in warnings if "cannot be read" in line)
+    assert "pipe.png': it is a named pipe" in warning
+    assert "zero.png': it is a device" in warning
+
+
+def test_votes_settings_and_a_checkpoint_that_are_pipes_are_one_line(table: Path, tmp_path: Path) -> None:
+    for name in ("votes.csv", "votes.json", "tree.csv", "settings.json"):
+        os.mkfifo(tmp_path / name)
+    (tmp_path / "some.csv").write_text("item,annotator,label\n1,ann,a\n")
+    (tmp_path / "run" / "checkpoint").mkdir(parents=True)
+    os.mkfifo(tmp_path / "run" / "checkpoint" / "asked.json")
+    results = call_all(
+        ["votes", str(tmp_path / "votes.csv"), "--out", str(tmp_path / "sets.csv")],
+        ["votes", str(tmp_path / "votes.json"), "--out", str(tmp_path / "sets.csv")],
+        [
+            "votes",
+            str(tmp_path / "some.csv"),
+            "--taxonomy",
+            str(tmp_path / "tree.csv"),
+            "--out",
+            str(tmp_path / "o.csv"),
+        ],
+        ["fit", str(table), "--settings", str(tmp_path / "settings.json"), "--out", str(tmp_path / "new")],
+        ["fit", str(table), "--out", str(tmp_path / "run")],
+    )
+    assert [code for code, _ in results] == [2] * 5
+    names = ("votes.csv", "votes.json", "tree.csv", "settings.json", "asked.json")
+    for name, (_, error) in zip(names, results, strict=True):
+        assert f"{name} must be a regular file; it is a named pipe" in error

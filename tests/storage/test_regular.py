@@ -32,7 +32,7 @@ def lock(path: Path) -> None:
 def test_nothing_is_written_through_a_link(write: Callable[[Path], None], tmp_path: Path, precious: Path) -> None:
     planted = tmp_path / "planted"
     planted.symlink_to(precious)
-    with pytest.raises(ValueError, match=r"planted must be a regular file; it is a link.*Delete it"):
+    with pytest.raises(ValueError, match=r"planted must be a regular file; it is a link.*delete it"):
         write(planted)
     assert precious.read_text() == MINE
 

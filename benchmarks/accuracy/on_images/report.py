@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import groupby
 
 import numpy as np
-from on_images.plans import CHOSEN, FAIR, bases_of, cifar, mnist_like, suited
+from on_images.plans import CHOSEN, FAIR, Run, bases_of, cifar, mnist_like, suited
 
 from oneof.data.named.catalogue import NAMED
 from oneof.paper.compare import Paired, holm, paired
@@ -26,11 +26,17 @@ def reported(rows: list[Row]) -> list[Row]:
     return [row for row in rows if key_of(row) in wished or (row["plan"] == "methods" and row["seed"] >= 100)]
 
 
+def is_current(row: Row) -> bool:
+    """Return whether a row's second forward had the views that it has today; others are withdrawn."""
+    run = Run(row["dataset"], row["difficulty"], row["system"], row["seed"], row["epochs"], row["variant"])
+    return bool(row.get("second_forward", "") == run.second_forward)
+
+
 def merged(old: list[Row], new: list[Row]) -> list[Row]:
-    """Return the old rows with the new ones after them; of a run that both have, also one whose second forward differs, the new."""
-    replaced = {key_of(row)[:-1] for row in new}
-    kept = [row for row in old if key_of(row)[:-1] not in replaced]
-    return kept + new
+    """Return the current ones of the old rows, and the new rows of runs that the old ones lack."""
+    kept = [row for row in old if is_current(row)]
+    known = {key_of(row) for row in kept}
+    return kept + [row for row in new if is_current(row) and key_of(row) not in known]
 
 
 def table(rows: list[Row], every: list[Row]) -> str:

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from PIL import Image, ImageOps, UnidentifiedImageError
 
 from oneof.candidates.cells import is_missing
+from oneof.storage.regular import irregular_kind
 
 LARGEST, SMALLEST, THUMBNAIL = 64, 8, 48  # pixels a side: of what networks are trained on, and on a page
 _BOMB = (Image.DecompressionBombError, Image.DecompressionBombWarning)
@@ -32,8 +33,8 @@ def attempt(work: Callable[..., Any], cell: Cell, folder: Path, *rest: int) -> A
     """What `work` gives of an open picture; why it cannot be read, in a few words, where it cannot."""
     if cell is None:
         return "none is named"
-    try:  # a path as text: a Path takes a tenth of the time of a small picture
-        with Image.open(BytesIO(cell) if isinstance(cell, bytes) else os.path.join(folder, cell)) as image:
+    try:
+        with Image.open(_opened(cell, folder)) as image:
             return work(image, *rest)
     except UNREADABLE as error:
         known = {
@@ -43,6 +44,17 @@ def attempt(work: Callable[..., Any], cell: Cell, folder: Path, *rest: int) -> A
         }
         said = str(error).rstrip(".") or type(error).__name__
         return next((why for kinds, why in known.items() if isinstance(error, kinds)), said)
+
+
+def _opened(cell: str | bytes, folder: Path) -> BytesIO | str:
+    """Return the bytes of a picture, or the path of its file, which must be a regular one: a pipe would wait for ever."""
+    if isinstance(cell, bytes):
+        return BytesIO(cell)
+    path = os.path.join(folder, cell)  # as text: a Path takes a tenth of the time of a small picture
+    kind = irregular_kind(path)
+    if kind is not None and kind != "a folder":
+        raise ValueError(f"it is {kind}, not a file")
+    return path
 
 
 def look(image: Any) -> tuple[tuple[int, int], bool]:

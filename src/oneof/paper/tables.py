@@ -144,7 +144,10 @@ def notes(number: int, some: Sequence[Line]) -> list[str]:
         how.append(f"{titles} choose the setting by held-out sets, without a true label, and take the last epoch.")
     if "last" in shown:
         how.append("On images with a network of their own, settings are fixed, and the last epoch is taken.")
-    how.append("The oracle, as the paper, looks at held-out true labels.")
+    chooses = "the epoch" if "covering" not in shown else "the epoch and the setting"
+    if {"covering", "last"} <= set(shown):
+        chooses += " (with a network of their own the epoch alone)"
+    how.append(f"The oracle, as the paper, looks at held-out true labels; it chooses {chooses}.")
     return [filled(some), " ".join(how), *waits(number, some), *(f"Paper: {note}" for note in errata(number))]
 
 

@@ -23,6 +23,7 @@ from oneof.runs.model import Model
 from oneof.runs.review.decisions import Log, decided_table, verdicts
 from oneof.runs.stored_model import FORMAT, count_voices, load_model
 from oneof.storage.files import written_beside
+from oneof.storage.regular import check_regular
 from oneof.storage.schema import NOTHING, NUMBER, first_misfit
 from oneof.storage.sheets import write_sheet
 
@@ -65,6 +66,7 @@ class Run:
     def purified(self) -> pa.Table:
         """One row per training row, in the order of the file, as the networks resolved it."""
         path = self.folder / PURIFIED
+        check_regular(path)
         try:
             table = pq.ParquetFile(path).read()
         except (pa.ArrowException, FileNotFoundError) as error:
@@ -112,6 +114,7 @@ class Run:
 
 
 def _read(path: Path, shape: Any, parse: Callable[[str], Any] = json.loads, name: str = "") -> Any:
+    check_regular(path)
     try:
         found = parse(path.read_text(encoding="utf-8"))
     except (FileNotFoundError, ValueError, RecursionError) as error:

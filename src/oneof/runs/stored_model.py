@@ -24,6 +24,7 @@ from oneof.selection.forest import Forest
 from oneof.selection.learners import Learner, Regression, Seen
 from oneof.selection.leave_one_out import Machine
 from oneof.storage.files import written_beside
+from oneof.storage.regular import check_regular
 from oneof.storage.schema import NUMBER, first_misfit
 from oneof.training.device import best_device
 from oneof.training.stack import Stack
@@ -80,13 +81,15 @@ def checksum(facts: dict[str, Any]) -> str:
 def load_model(folder: Path) -> Model:
     """Read a model back; a file that is missing, damaged or of another format is refused."""
     facts = _read_facts(folder)
+    weights = folder / "model.safetensors"
+    check_regular(weights)
     try:
-        content = (folder / "model.safetensors").read_bytes()
+        content = weights.read_bytes()
         tensors = load(content)
     except (FileNotFoundError, ValueError, LookupError, RuntimeError, OverflowError, SafetensorError) as error:
         raise _incomplete(folder) from error
     if sha256(content).hexdigest() != facts["sha256"]:
-        raise _refused(folder / "model.safetensors", "be the file that was written; it was changed")
+        raise _refused(weights, "be the file that was written; it was changed")
     return _model(facts, tensors, folder)
 
 
@@ -100,6 +103,7 @@ def count_voices(folder: Path) -> int:
 def _read_facts(folder: Path) -> dict[str, Any]:
     """Read model.json; one that is missing, damaged or of another format is refused."""
     path = folder / "model.json"
+    check_regular(path)
     try:
         facts = json.loads(path.read_text(encoding="utf-8"))
     except (FileNotFoundError, ValueError, RecursionError) as error:

@@ -22,6 +22,7 @@ from oneof.networks import MLP
 from oneof.selection.prepare import Prepared, Search, ask, prepare, purified, seed_of, training, trial_of
 from oneof.selection.space import SEEN, Setting
 from oneof.storage.optional_packages import load_package
+from oneof.storage.regular import check_regular
 from oneof.storage.rows import Row
 from oneof.storage.settings import first_difference
 from oneof.training.loop import begin, epochs
@@ -129,7 +130,8 @@ def search_settings(
 
 
 def read_setting(path: Path) -> dict[str, Any]:
-    """A setting that was written down as JSON."""
+    """Read a setting that was written down as JSON."""
+    check_regular(path)
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:

@@ -22,12 +22,18 @@ def check_regular(path: str | Path, *, links: bool = True) -> None:
 
     Links to regular files are accepted unless `links` is False.
     """
+    kind = irregular_kind(path, links=links)
+    if kind is not None:
+        raise _not_regular(path, kind)
+
+
+def irregular_kind(path: str | Path, *, links: bool = True) -> str | None:
+    """Return what stands at `path` in words if it is no regular file; None if it is one, or nothing is there."""
     try:
         mode = os.stat(path, follow_symlinks=links).st_mode
     except OSError:  # there is none, or a link leads nowhere: whoever opens it says so
-        return
-    if not stat.S_ISREG(mode):
-        raise _not_regular(path, mode)
+        return None
+    return None if stat.S_ISREG(mode) else _kind(mode)
 
 
 def check_plain_tree(folder: Path) -> None:
@@ -40,7 +46,7 @@ def check_plain_tree(folder: Path) -> None:
     for path in entries:
         mode = path.lstat().st_mode
         if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
-            raise _not_regular(path, mode)
+            raise _not_regular(path, _kind(mode))
 
 
 @contextmanager
@@ -50,7 +56,7 @@ def open_to_append(path: Path) -> Iterator[IO[bytes]]:
     with open(path, "ab+", buffering=0, opener=_open_without_links) as file:
         mode = os.fstat(file.fileno()).st_mode
         if not stat.S_ISREG(mode):
-            raise _not_regular(path, mode)
+            raise _not_regular(path, _kind(mode))
         yield file
 
 
@@ -59,8 +65,11 @@ def _open_without_links(path: str, flags: int) -> int:
     return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0), 0o666)
 
 
-def _not_regular(path: str | Path, mode: int) -> ValueError:
-    kind = _KINDS.get(stat.S_IFMT(mode), "something else")
+def _kind(mode: int) -> str:
+    return _KINDS.get(stat.S_IFMT(mode), "something else")
+
+
+def _not_regular(path: str | Path, kind: str) -> ValueError:
     return ValueError(
-        f"{path} must be a regular file; it is {kind}. Delete it, or put a copy of the file in its place."
+        f"{path} must be a regular file; it is {kind}. Put a copy of the file in its place, or delete it."
     )

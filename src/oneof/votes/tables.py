@@ -18,6 +18,7 @@ from oneof.data.files.delimited import check_encoding
 from oneof.data.files.source import Source, is_number, readable
 from oneof.data.roles import check_column
 from oneof.storage.printable import shortened
+from oneof.storage.regular import check_regular
 
 EXAMPLE = '{"item": 1, "annotator": "ann", "label": "cat"}'
 ENDINGS = ("csv", "tsv", "parquet", "jsonl", "ndjson", "json")
@@ -189,6 +190,7 @@ def load_json(path: Path) -> Any:
 
 
 def _content(path: Path) -> bytes:
+    check_regular(path)
     packing = "gzip" if path.suffix.lower() == ".gz" else None
     with readable(str(path)), path.open("rb") as file:
         content: bytes = pa.input_stream(file, compression=packing).read()

@@ -20,6 +20,7 @@ from oneof.data.files.delimited import open_delimited
 from oneof.data.files.source import Piece, Source, as_floats, days, is_text, kind_of, readable, without_blanks
 from oneof.data.images import list_folder
 from oneof.data.roles import Kind, check_column
+from oneof.storage.regular import check_regular
 
 _PIECE = 1 << 16  # rows
 _LOOKED_AT = 1000  # texts, to see whether a column of texts holds dates
@@ -37,6 +38,7 @@ def open_table(table: Any) -> Source:
         return replace(_arrow(list_folder(Path(table))), name=str(table))
     if isinstance(table, (str, Path)):
         path = Path(table)
+        check_regular(path)
         return _parquet(path) if path.suffix.lower() in (".parquet", ".pq") else open_delimited(path)
     if isinstance(table, (pa.Table, pa.RecordBatch)):
         return _arrow(pa.table(table))
