@@ -15,7 +15,7 @@ from oneof.storage.rows import read
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
-PAGES = sorted(path.name for path in DOCS.glob("*.md"))
+PAGES = sorted(path.relative_to(DOCS).as_posix() for path in [*DOCS.glob("*.md"), *DOCS.glob("guide/*.md")])
 RUN = [
     pytest.param(name, marks=pytest.mark.slow) if name in ("tutorial.md", "images.md") else name  # they fit models
     for name in PAGES
@@ -84,6 +84,14 @@ def test_the_figures_quoted_from_the_findings_are_there(figures):
     found = (DOCS / "findings.md").read_text("utf-8")
     assert figures.lstrip("-") in quoted
     assert figures in found
+
+
+@pytest.mark.parametrize("figure", ["91.78", "90.69", "89.08", "95.50", "95.00", "5.4", "9.0"])
+def test_the_figures_that_the_page_on_pop_quotes_are_in_the_table(figure):
+    table = (DOCS / "methods.md").read_text("utf-8")
+    quoted = (DOCS / "guide/pop.md").read_text("utf-8")
+    assert f" {figure} " in table
+    assert figure in quoted
 
 
 def test_every_page_is_in_the_menu():
