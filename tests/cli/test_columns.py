@@ -16,8 +16,8 @@ from typer.testing import CliRunner
 from oneof.cli import app
 from oneof.cli.columns import TableFile, takes_roles
 from oneof.data.roles import Roles
+from oneof.learners.config import Space
 from oneof.runs.fit_table import Task, fit_table
-from oneof.selection.space import Space
 
 OPTIONS = [
     "candidates",

@@ -24,12 +24,12 @@ from sklearn.ensemble import ExtraTreesClassifier
 import oneof.training.loop
 from oneof.cli import app, main
 from oneof.data.table import Roles, read_columns, read_table
+from oneof.ensemble.accuracy import drawn_rows
 from oneof.estimator.classifier import PartialLabelClassifier
-from oneof.runs.accuracy import drawn_rows
+from oneof.learners.config import Space
 from oneof.runs.examples import examples_of, look_at
 from oneof.runs.fit_table import How, Task, fit_table
 from oneof.runs.folder import Run, write_json
-from oneof.selection.space import Space
 
 pytestmark = pytest.mark.usefixtures("small_forests")
 LABELS = np.array(["ant", "bee", "cow"])
@@ -407,9 +407,9 @@ import sys, torch
 from pathlib import Path
 from oneof.data.table import Roles
 from oneof.data.encode import learn_encoding
-from oneof.runs.accuracy import drawn_rows
+from oneof.ensemble.accuracy import drawn_rows
 from oneof.runs.fit_table import Task, fit_table
-from oneof.selection.space import Space
+from oneof.learners.config import Space
 torch.set_num_threads(1)
 roles = Roles(features=("x*", "hue"), ignore=("truth",))
 space = Space(scaling=("feature", "ranks"), lr=(0.1,), weight_decay=(1e-3,), members=3, epochs=25)

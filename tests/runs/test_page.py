@@ -18,7 +18,7 @@ from markupsafe import Markup
 from run_folder import NASTY, write_run
 
 from oneof.cli.report import report
-from oneof.runs.accuracy import drawn_rows, share_limits
+from oneof.ensemble.accuracy import drawn_rows, share_limits
 from oneof.runs.folder import Run
 from oneof.runs.page import _percent, came_in, came_out, render_page, training
 from oneof.runs.page.came_out import audit_classes, audit_groups, compare_gold, count_pairs

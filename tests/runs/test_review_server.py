@@ -23,7 +23,7 @@ import pytest
 from run_folder import NASTY, write_run
 
 from oneof.cli.review import review as review_command
-from oneof.runs.accuracy import drawn_rows
+from oneof.ensemble.accuracy import drawn_rows
 from oneof.runs.folder import Run, fingerprint
 from oneof.runs.review import decisions
 from oneof.runs.review.decisions import Decision, Log, verdicts

@@ -5,7 +5,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from oneof.runs.review.order import queue
+from oneof.ensemble.review_order import queue
 
 _BLOCK = 1 << 15  # rows as Python objects at a time: a million would take gigabytes
 

@@ -13,10 +13,10 @@ from torch import Tensor
 
 from oneof.data.encode import Encoding
 from oneof.data.table import Columns
-from oneof.runs.model import Member, Model, PictureMember
+from oneof.ensemble.model import Member, Model, PictureMember
+from oneof.learners.fitted import Regression
+from oneof.learners.forest import Forest
 from oneof.runs.portable import Portable, codes
-from oneof.selection.forest import Forest
-from oneof.selection.learners import Regression
 from oneof.storage.files import written_beside
 from oneof.storage.optional_packages import load_package
 

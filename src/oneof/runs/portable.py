@@ -11,9 +11,9 @@ from torch import Tensor, nn
 
 from oneof.data.encode import Encoding
 from oneof.data.with_ranks import FARTHEST, Ranks
-from oneof.runs.model import Member, Model, PictureMember
-from oneof.selection.forest import Forest
-from oneof.selection.learners import Regression
+from oneof.ensemble.model import Member, Model, PictureMember
+from oneof.learners.fitted import Regression
+from oneof.learners.forest import Forest
 
 
 def normal_scores(ranks: Ranks, x: Tensor) -> Tensor:

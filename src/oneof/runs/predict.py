@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from oneof.runs.calibrate import prediction_sets, threshold
+from oneof.ensemble.calibrate import prediction_sets, threshold
 from oneof.storage.sheets import lists_of
 
 

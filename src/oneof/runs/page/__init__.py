@@ -13,8 +13,8 @@ import pyarrow as pa
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from oneof.ensemble.accuracy import Claim
 from oneof.metrics import in_words
-from oneof.runs.accuracy import Claim
 from oneof.runs.page.came_in import list_columns, look_at_sets
 from oneof.runs.page.came_out import audit_classes, audit_groups, compare_gold, count_pairs
 from oneof.runs.page.rows import embed_rows, line_up

@@ -15,8 +15,8 @@ from matplotlib.ticker import FuncFormatter, PercentFormatter
 from numpy.typing import NDArray
 from scipy.sparse import triu
 
+from oneof.ensemble.accuracy import measure_labels
 from oneof.metrics import wilson
-from oneof.runs.accuracy import measure_labels
 from oneof.runs.page.plots import ACCENT, INK, LINE, PAPER, Drawing, plot, stand_in
 from oneof.runs.purified import NOBODY, Purified
 

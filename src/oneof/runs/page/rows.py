@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 from markupsafe import Markup
 
+from oneof.ensemble.review_order import asking_order
 from oneof.runs.purified import NOBODY, Purified
-from oneof.runs.review.order import asking_order
 
 _SHOWN = 20  # of the queue
 _MOST_ROWS = 20_000  # more than anybody reads, and still quick to sort in a browser
