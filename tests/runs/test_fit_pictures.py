@@ -126,7 +126,7 @@ def test_the_device_is_woken_before_pictures_are_read_where_this_process_trains_
 
 def test_nothing_is_said_of_a_broken_picture_but_its_set(run: Run, told: list[str]) -> None:
     assert (
-        f"1 of {N} pictures cannot be read, and nothing is learned or said of them: row {BROKEN}, '{BROKEN}.png': it is no picture of a known kind."
+        f"1 of {N} pictures cannot be read; skipped in training and prediction: row {BROKEN}, '{BROKEN}.png': it is no picture of a known kind."
         in told
     )
     row = run.purified.slice(BROKEN, 1).to_pylist()[0]
