@@ -144,7 +144,7 @@ def test_em_equals_plain_loops(answers: dict[tuple[int, str], str], balance: flo
     fitted = fit_annotators(votes, Annotators(strength, balance, tolerance=-1, rounds=4))
     expected = em_loops(numbered, len(items), votes.labels, 4, strength, balance)
     np.testing.assert_allclose(fitted.posterior, expected, atol=1e-10)
-    assert (fitted.rounds, fitted.settled) == (4, False)
+    assert (fitted.rounds, fitted.converged) == (4, False)
     for a in range(len(votes.annotators) if len(votes.labels) > 1 else 0):
         np.testing.assert_allclose(fitted.confusions.table(a).sum(1), 1, atol=1e-9)
 
