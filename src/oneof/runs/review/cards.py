@@ -12,7 +12,7 @@ from oneof.data.files.unpacked import check_unpacked
 from oneof.data.images import folder_of
 from oneof.data.picture import thumbnail
 from oneof.data.roles import check_column
-from oneof.runs.explain import fell
+from oneof.runs.explain import describe_removal
 from oneof.runs.folder import Run, fingerprint
 from oneof.runs.review.decisions import GOLD
 
@@ -93,7 +93,7 @@ def card(run: Run, items: Items, row: int) -> dict[str, Any]:
     """Everything that the page shows of a row, as JSON holds it."""
     found = run.purified.slice(row, 1).to_pylist()[0]
     share = dict(zip(found["original"], found["distribution"], strict=True))
-    why = {fall["label"]: fell(fall, found["trained"]) for fall in found["removed"]}
+    why = {fall["label"]: describe_removal(fall, found["trained"]) for fall in found["removed"]}
     votes = {vote["label"]: vote["votes"] for vote in found.get("votes") or ()}
     labels = sorted(share, key=lambda label: (label != found["label"], -share[label]))
     told = [{"label": x, "probability": round(share[x], 4), "votes": votes.get(x), "fell": why.get(x)} for x in labels]
