@@ -122,7 +122,7 @@ def test_templates_of_the_data_are_not_run(html):
 
 
 def test_labels_in_drawings_are_escaped_and_whole_in_their_titles(html):
-    drawing = html[html.index("Labels that stand together") :]
+    drawing = html[html.index("Labels that occur together") :]
     drawing = drawing[: drawing.index("</svg>")]
     assert "&lt;script&gt;ale…cript&gt;<title>&lt;script&gt;alert(1)&lt;/script&gt;</title>" in drawing
     assert "@" not in drawing
@@ -280,7 +280,7 @@ def test_a_class_that_is_gone_is_named_on_the_page(run):
     purified = small(original=[["a", "b"], ["a", "b"], ["a"]], label=["a"] * 3, like=run / "purified.parquet")
     opened = Run.open(run)
     html = render_page(opened.facts | {"classes": ["a", "b"]}, purified, opened.training, opened.rows)
-    assert "<strong>No row is left</strong> of <bdi class=\"label\" title=\"b\">b</bdi>." in html  # fmt: skip
+    assert "<strong>No row was resolved to</strong> <bdi class=\"label\" title=\"b\">b</bdi>." in html  # fmt: skip
 
 
 def test_the_queue_begins_where_an_answer_gains_most(table, plain):
@@ -309,12 +309,12 @@ def test_every_row_is_there_with_why_its_labels_fell(html, plain):
 @pytest.mark.usefixtures("undrawn")
 def test_without_gold_labels_the_page_says_why_there_is_no_calibration(tmp_path):
     html = render(write_run(tmp_path / "RUN", n=60, gold=0, groups=0))
-    assert "it has no gold labels" in html
+    assert "the run has no gold labels" in html
     assert "Calibration on gold labels" not in html
-    assert "against their gold label" not in html
+    assert "differ from their gold label" not in html
     assert "Is one group treated worse?" not in html
     assert "About 87 % (82 % to 91 %), by candidate sets: if wrong labels come by chance." in html
-    assert "To know it, label the rows in sample.csv." in html
+    assert "To measure it, label the rows in <code>sample.csv</code>." in html
 
 
 @pytest.mark.parametrize(
@@ -353,11 +353,11 @@ def test_the_page_begins_with_how_many_labels_of_the_table_are_right(tmp_path):
     for share, expected in ((0, "not known"), (1.0, " %")):
         html = render(write_run(tmp_path / f"RUN{share}", n=80, gold=share, groups=0))
         masthead = html[html.index("<header") : html.index("</header>")]
-        place = masthead.index("Labels of this table that are right")
+        place = masthead.index("Correct labels in this table")
         assert place < masthead.index("Accuracy on new rows")
         figure = masthead[place:].split("<dd>")[1].split("</dd>")[0].replace("\N{NO-BREAK SPACE}", " ")
         assert expected in figure
-        assert ("gold labels of all rows" in masthead) == (share == 1.0)
+        assert ("of all rows." in masthead) == (share == 1.0)
 
 
 @pytest.mark.usefixtures("undrawn")
@@ -365,9 +365,9 @@ def test_a_run_without_purification_has_no_panels_for_it(run):
     opened = Run.open(run)
     columns = {name: opened.training["columns"][name] for name in ("loss", "set_size", "covering")}
     html = render_page(opened.facts, opened.purified, opened.training | {"columns": columns}, [])
-    assert "Threshold</h3>" not in html
+    assert "Removal threshold</h3>" not in html
     assert "Removals</h3>" not in html
-    assert "Labels per set</h3>" in html
+    assert "Candidates left per row</h3>" in html
 
 
 # ------------------------------------------------------------------------------------------------------------ size and file

@@ -56,7 +56,7 @@ def _draw_sizes(rows_by_size: NDArray[np.int64]) -> Drawing:
 
     def draw(axes: Axes) -> None:
         axes.bar(range(len(rows_by_size)), rows_by_size, width=0.75, color=ACCENT, alpha=0.85)
-        axes.set(xlabel="labels in the set", ylabel="rows", xlim=(0.4, max(len(rows_by_size), 5) - 0.4))
+        axes.set(xlabel="candidates per row", ylabel="rows", xlim=(0.4, max(len(rows_by_size), 5) - 0.4))
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{y:,.0f}"))
         axes.grid(visible=False, axis="x")
