@@ -196,7 +196,8 @@ def test_reasons_name_labels_rounds_and_neighbours(world):
     assert rows
     for row in rows:
         fall = row["removed"][0]
-        assert f"'{fall['label']}' fell in round {fall['round']} at margin {fall['margin']:.2f}" in row["why"]
+        assert f"'{fall['label']}' was removed in round {fall['round']} " in row["why"]
+        assert f"led it by {fall['margin']:.2f}." in row["why"]
     sole = next(row for row in told.to_pylist() if len(row["original"]) == 1)
     assert f"'{sole['label']}' is the only candidate." in sole["why"]
     assert "nearest settled rows are" in sole["why"]
@@ -213,8 +214,9 @@ def test_a_label_may_fall_before_training():
     }
     row |= {"removed": [{"label": "bee", "round": 0, "margin": 0.75, "trials": 9}], "trained": 9, "neighbours": []}
     said = reason(row | {"ask": False, "outside": "cow"}, [], 10)
-    assert "'bee' fell before training at margin 0.75: the other rows speak against it." in said
-    assert "The models are sure of 'cow', which is not in the set: does the set miss the truth?" in said
+    assert "'bee' was removed before training" in said
+    assert "leads it by 0.75." in said
+    assert "The models are confident of 'cow', which is not a candidate" in said
 
 
 def test_a_reason_in_full():
@@ -225,8 +227,9 @@ def test_a_reason_in_full():
     row = {"original": ["cat", "cow", "fox"], "kept": ["cat", "cow"], "label": "cat", "probability": 0.8, "margin": 0.7}
     row |= {"agreement": 0.9, "outside": None, "removed": fell, "trained": 8, "neighbours": [0, 1, 2], "ask": False}
     assert reason(row, ["cat", "cat", "dog"], 10) == (
-        "'fox' fell in round 7 at margin 0.62; all 8 trials agree. 'cow' fell in round 2 at margin 0.90; 3 of 8 trials agree. "
-        "9 of 10 models name 'cat', with probability 0.80. 2 of the 3 nearest settled rows are 'cat'."
+        "'fox' was removed in round 7 by all 8 networks, when the best candidate led it by 0.62. "
+        "'cow' was removed in round 2 by 3 of 8 networks, when the best candidate led it by 0.90. "
+        "9 of 10 models predict 'cat', with probability 0.80. 2 of the 3 nearest settled rows are 'cat'."
     )
 
 

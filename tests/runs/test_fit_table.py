@@ -190,7 +190,7 @@ def test_clean_carries_columns_only_of_the_same_file(
     write_json(run.facts | {"fingerprint": "other"}, moved / "run.json")
     code, _, said = command("clean", moved, "--out", folder / "l.csv", "--column", "hue", capsys=capsys)
     assert code == 2
-    assert "--column needs the file that was learned from, unchanged" in said
+    assert "--column requires the training file" in said
     code, _, said = command("clean", run.folder, "--out", folder / "l.csv", "--column", "label", capsys=capsys)
     assert code == 2
     assert "--column must not have the name of a column of the result; got 'label'" in said
