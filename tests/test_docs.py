@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-from snippets import FENCE, run, same, sentences, steps
+from snippets import FENCE, run, same, steps
 
 from oneof.storage.rows import read
 
@@ -67,21 +67,6 @@ def test_the_figures_on_pictures_are_those_of_the_rows():
     assert (len(commands), f"All five commands took {sum(commands):.0f} seconds" in page) == (5, True)
 
 
-WRITTEN = [
-    "README.md",
-    "CONTRIBUTING.md",
-    "benchmarks/README.md",
-    *(f"docs/{name}" for name in PAGES if name != "tables.md"),
-    *(f"docs/decisions/{page.name}" for page in sorted((DOCS / "decisions").glob("*.md"))),
-]
-
-
-@pytest.mark.parametrize("name", WRITTEN)
-def test_sentences_are_short(name):
-    page = (ROOT / name).read_text("utf-8")
-    assert [sentence for sentence in sentences(page) if len(sentence.split()) >= 30] == []
-
-
 @pytest.mark.parametrize("name", ["CONTRIBUTING.md", "docs/decisions/0012-rooms.md"])
 def test_files_that_are_named_are_there(name):
     page = (ROOT / name).read_text("utf-8")
@@ -91,11 +76,6 @@ def test_files_that_are_named_are_there(name):
     assert [path for path in named if not (ROOT / path).exists()] == []
     new = re.findall(r"`(src/[\w/.]+)`, \*new\*", page)
     assert [path for path in new if (ROOT / path).exists()] == []  # it has been built: say so
-
-
-def test_sentences_are_found():
-    page = "A [b](c.md) `d e`. `f` does,\ngood (see 1.5). Is it?\n- One\n  more.\n\n    code. here.\n\n| a. B |\n"
-    assert list(sentences(page)) == ["A b Code.", "Code does, good (see 1.5).", "Is it?", "- One more."]
 
 
 @pytest.mark.parametrize("figures", ["93.56", "89.23", "99.22", "99.09", "-0.65"])

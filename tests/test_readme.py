@@ -23,12 +23,6 @@ ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
 
 
-def test_it_has_one_table_of_at_most_eight_rows():
-    tables = re.findall(r"(?:^\|.*\n)+", README, re.MULTILINE)
-    assert len(tables) == 1
-    assert len(tables[0].splitlines()) - 2 <= 8
-
-
 def test_it_promises_no_package_on_an_index():
     pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")]
     assert [page.name for page in pages if re.search(r"pip install[^`\n]* ['\"]?oneof", page.read_text())] == []
