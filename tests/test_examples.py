@@ -42,11 +42,9 @@ def printed_numbers(text):
     return [float(number) for number in re.findall(r"\d+\.\d+", text.strip().splitlines()[-1])]
 
 
-def test_every_example_is_tested_and_short():
-    scripts = {path.name: path.read_text("utf-8").splitlines() for path in EXAMPLES.glob("*.py")}
-    assert scripts.keys() == {"own_loop.py", *TRAINERS}
-    assert len(scripts["own_loop.py"]) < 40
-    assert max(len(lines) for lines in scripts.values()) < 120
+def test_every_example_is_tested():
+    scripts = {path.name for path in EXAMPLES.glob("*.py")}
+    assert scripts == {"own_loop.py", *TRAINERS}
 
 
 def test_own_loop_learns(capsys):

@@ -63,15 +63,6 @@ def test_no_room_has_a_cycle_inside(room):
     assert not left, f"a cycle among {sorted(left)}"
 
 
-@pytest.mark.parametrize("module", MODULES)
-def test_no_function_body_is_longer_than_forty_lines(module):
-    for node in ast.walk(ast.parse(MODULES[module].read_text())):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            body = node.body[1:] if ast.get_docstring(node) else node.body
-            length = body[-1].end_lineno - body[0].lineno + 1 if body else 0
-            assert length <= 40, f"{node.name} has {length} lines"
-
-
 def test_nothing_is_called_utils():
     assert not {"utils", "common", "misc", "helpers"} & {path.stem for path in ROOT.rglob("*.py")}
 

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from oneof.cli import main
@@ -102,3 +104,33 @@ def test_candidates_without_features_are_still_refused(tmp_path: Path, monkeypat
     code, printed = run_command(monkeypatch, capsys, "fit", tmp_path / "sets.csv", "--out", tmp_path / "run")
     assert code == 2
     assert "features must be columns to learn from" in printed
+
+
+def test_a_class_that_no_row_keeps_is_said_on_terminal_and_page_and_in_clean(tmp_path, monkeypatch, capsys) -> None:
+    votes, _ = simulated_votes()
+    votes.to_csv(tmp_path / "votes.csv", index=False)
+    pd.DataFrame({"item": [f"tweet {item}" for item in range(N)]}).to_csv(tmp_path / "items.csv", index=False)
+    words = ["fit", tmp_path / "items.csv", "--votes", tmp_path / "votes.csv", "--out", tmp_path / "run"]
+    commands = {
+        "fit": words,
+        "clean": ["clean", tmp_path / "run", "--out", tmp_path / "labels.csv"],
+        "report": ["report", tmp_path / "run", "--out", tmp_path / "page.html"],
+    }
+    for command, words in commands.items():
+        code, printed = run_command(monkeypatch, capsys, *words)
+        assert code == 0, printed
+        assert "no row has" not in printed, command
+    path = tmp_path / "run" / "purified.parquet"
+    purified = pq.read_table(path)
+    place = purified.column_names.index("label")
+    all_rain = purified.set_column(place, "label", [pa.array(["rain"] * N)])
+    pq.write_table(all_rain, path)
+    named = int((votes["label"] == "snow").sum())
+    for command in ("fit", "clean"):
+        _, printed = run_command(monkeypatch, capsys, *commands[command])
+        assert f"'snow' ({named} votes)" in printed, command
+        assert "'sun'" in printed
+    run_command(monkeypatch, capsys, *commands["report"])
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    first_screen = page[page.index("<header") : page.index("</header>")]
+    assert f"snow&#39; ({named} votes)" in first_screen

@@ -21,6 +21,7 @@ def clean(
     """Write the label of every training row, why it was chosen, and which rows to ask a person about, in order."""
     from oneof.runs.explain import explained
     from oneof.runs.folder import Run
+    from oneof.runs.purified import lost_labels
     from oneof.runs.review.cards import Items
     from oneof.runs.review.label_studio import tasks, tasks_of, write_tasks
     from oneof.storage.sheets import ENDINGS, check_out, write_sheet
@@ -28,6 +29,7 @@ def clean(
     check_out(out, (*ENDINGS, ".json"))
     opened = Run.open(run)
     table = explained(opened.decided, opened.voices)
+    lost = lost_labels(table)
     taken = next((name for name in column or () if name in table.column_names), None)
     if taken is not None:
         raise ValueError(f"--column must not have the name of a column of the result; got {taken!r}. Leave it out.")
@@ -46,3 +48,5 @@ def clean(
         f"wrote {out}: {table.num_rows:,} rows, {asked:,} to ask a person about, {outside:,} whose set seems to miss the truth"
         + f", {decided:,} decided by people" * (decided > 0)
     )
+    if lost:
+        say(lost)

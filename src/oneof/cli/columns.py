@@ -14,6 +14,7 @@ TableFile = Annotated[Path, typer.Argument(help="A CSV, TSV, Parquet or npz tabl
 CacheFolder = Annotated[Path | None, typer.Option("--cache-dir", help="Where embeddings are kept. Default: ~/.cache/oneof, or as XDG_CACHE_HOME says.")]  # fmt: skip
 RunFolder = Annotated[Path, typer.Argument(help="A folder that oneof fit wrote.")]
 DataFolder = Annotated[Path | None, typer.Option(help="Folder of the data sets. Default: what ONEOF_DATA says.")]
+Unpacked = Annotated[float, typer.Option(help="Gigabytes that a compressed file may hold. Raise it for a file that you trust.")]  # fmt: skip
 _DEFAULT = Roles()
 _OPTIONS: dict[str, tuple[Any, Any]] = {
     "candidates": (Annotated[str | None, typer.Option(help="The column of candidate sets. Default: 'candidates'; with --not there may be none.")], None),
@@ -28,7 +29,7 @@ _OPTIONS: dict[str, tuple[Any, Any]] = {
     "group": (Annotated[str | None, typer.Option(help="A column of groups, such as patients: rows of one group are trained on together or held out together. Default: none.")], None),
     "ignore": (Annotated[list[str] | None, typer.Option(help="A column to leave out, such as an id. May be given again.")], None),
     "separator": (Annotated[str, typer.Option(help="What separates the labels in a cell of text.")], _DEFAULT.separator),
-    "unpacked": (Annotated[float, typer.Option(help="Gigabytes that a compressed file may hold. Raise it for a file that you trust.")], _DEFAULT.unpacked),
+    "unpacked": (Unpacked, _DEFAULT.unpacked),
     "empty": (Annotated[str, typer.Option(help="What an empty set means: 'error' stops, 'unlabelled' allows every label.")], _DEFAULT.empty),
 }  # fmt: skip
 

@@ -149,6 +149,7 @@ def show(run: Run, console: Terminal) -> None:
     from oneof.metrics import in_words
     from oneof.runs.accuracy import Claim
     from oneof.runs.folder import SAMPLE_CSV
+    from oneof.runs.purified import lost_labels
 
     facts, purified = run.facts, run.decided
     asked = pc.sum(purified["ask"]).as_py() or 0
@@ -169,5 +170,7 @@ def show(run: Run, console: Terminal) -> None:
         if value:
             table.add_row(name, Text(value))
     console.print(table)
+    if lost := lost_labels(purified):
+        console.print(Text(bounded(lost), style="yellow"))
     if facts["estimate"]["by"] != "gold labels":
         console.print(Text(f"To know the accuracy: fill in {run.folder / SAMPLE_CSV} and fit again with --gold-file."))

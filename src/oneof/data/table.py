@@ -2,15 +2,11 @@
 
 import logging
 import re
-import zipfile
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from oneof.candidates.cells import is_missing, lookalikes
@@ -21,6 +17,7 @@ from oneof.data.embed import MODELS, text_embedder_here
 from oneof.data.files.arrays import KEYS, read_arrays
 from oneof.data.files.columns import Cells, open_table, read_numbers
 from oneof.data.files.source import Source, days, wrong_cell
+from oneof.data.files.unpacked import check_unpacked
 from oneof.data.not_features import left_out_lines, why_no_category, why_no_feature
 from oneof.data.picture import picture_cell
 from oneof.data.roles import Kind, Roles, check_column, resolve_roles
@@ -32,7 +29,6 @@ __all__ = ["Columns", "Features", "Roles", "Table", "Words", "read_columns", "re
 
 Words = list[Any]  # texts, or None; of pictures also bytes
 _ARRAYS = (".npz", ".mat")
-_CHUNK = 1 << 22  # bytes unpacked at a time
 _ENDINGS = (".parquet", ".pq", ".csv", ".tsv", ".csv.gz", ".tsv.gz", *_ARRAYS)
 
 
@@ -97,7 +93,7 @@ def read_table(source: Any, roles: Roles = Roles(), *, bare: bool = False) -> Ta
     """
     arrays = _is_arrays(source)
     if isinstance(source, (str, Path)):
-        _check_unpacked(Path(source), roles.unpacked)
+        check_unpacked(Path(source), roles.unpacked)
     if arrays:
         return _from_arrays(Path(source), roles)
     opened = open_table(source)
@@ -122,6 +118,8 @@ def read_columns(source: Any, roles: Roles) -> Columns:
     """Read only the features, for predicting: every column that was learned from must be there and hold what it held."""
     if _is_arrays(source):
         raise ValueError(f"predictions must be for a table of columns; got {source}. Give a CSV, TSV or Parquet file.")
+    if isinstance(source, (str, Path)):
+        check_unpacked(Path(source), roles.unpacked)
     opened = open_table(source)
     for name in (*roles.features, *roles.words):
         check_column(name, opened.names, opened.name)
@@ -208,30 +206,9 @@ def _is_arrays(source: Any) -> bool:
     return suffix in _ARRAYS
 
 
-def _check_unpacked(path: Path, gigabytes: float) -> None:
-    """Refuse a .gz, .npz or Parquet file that holds more than this; damaged files are left to their readers."""
-    limit, suffix, size = int(gigabytes * 2**30), path.suffix.lower(), 0
-    damage = (OSError, EOFError, ValueError, NotImplementedError, RuntimeError, zipfile.BadZipFile, pa.ArrowException)
-    with suppress(*damage):
-        if suffix == ".npz":
-            with zipfile.ZipFile(path) as file:
-                size = sum(part.file_size for part in file.infolist())
-        elif suffix in (".parquet", ".pq"):
-            facts = pq.read_metadata(path)
-            groups = sum(facts.row_group(i).total_byte_size for i in range(facts.num_row_groups))
-            size = max(4 * facts.num_rows * facts.num_columns, groups)
-        elif suffix == ".gz":
-            with pa.input_stream(str(path), compression="gzip") as stream:
-                while size <= limit and (chunk := stream.read(_CHUNK)):
-                    size += len(chunk)
-    if size > limit:
-        remedy = "If you trust it, say --unpacked with a larger number."
-        raise ValueError(f"a compressed file must not hold more than {gigabytes:g} GB; {path} does. {remedy}")
-
-
 def _from_arrays(path: Path, roles: Roles) -> Table:
     """Files of arrays have features, sets and perhaps true labels, and no other part."""
-    x, sets, labels = read_arrays(path, roles.separator, roles.empty)
+    x, sets, labels = read_arrays(path, roles.separator, roles.empty, roles.unpacked)
     known = roles.gold == KEYS[path.suffix.lower()][2] and labels is not None
     parts = (roles.exclude, None if known else roles.gold, roles.group, *roles.words)
     other = next((name for name in parts if name), None)

@@ -474,18 +474,17 @@ class CandidateLoss(TableModule):
         return self.tables["features"][None]
 
     def _count_rows(self, b: int) -> None:
-        """Log a warning where a call that the method needs is missing from the loop."""
+        """Log a warning, once, where a call that the method needs is missing from the loop."""
+        n = len(self.candidates)
         self._rows_this_epoch += b
         self._rows_since_update += b
-        limit = len(self.candidates) / world_size()
-        name = type(self.method).__name__
-        if self.after_step and limit < self._rows_since_update <= limit + b:
+        if self.after_step and n < self._rows_since_update <= n + b:
             _log.warning(
-                f"{name} has not been updated for a whole epoch: its memory is as at the start. Call "
+                f"{type(self.method).__name__} has not been updated for a whole epoch: its memory is as at the start. Call "
                 "criterion.update(net(x), index) after optimizer.step()."
             )
-        if self._counts_epochs() and PATIENCE * limit < self._rows_this_epoch <= PATIENCE * limit + b:
-            who = name if self.observer is None else "Purifier"
+        if PATIENCE * n < self._rows_this_epoch <= PATIENCE * n + b and self._counts_epochs():
+            who = type(self.method).__name__ if self.observer is None else "Purifier"
             _log.warning(
                 f"{who} counts epochs, and none has ended after {PATIENCE} passes over the rows. Call "
                 f"{'criterion.next_epoch()' if self.observer is None else 'purifier.step()'} at the end of each."

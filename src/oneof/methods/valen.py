@@ -161,12 +161,11 @@ class Valen(Method):
     def step(self, net: Net, views: Tensor, batch: Batch, shared: Any) -> Step:
         x = views.movedim(0, 1).flatten(1, 2)  # [t, v b, ...]
         batch_size = batch.candidates.shape[1]
-        sets = batch.candidates.repeat(1, len(views), 1)
+        given = batch.to_compute()._replace(memory=Recollection(*batch.memory))
         logits, a = net(x)
-        s = net.fused(concentration, a, sets.view(torch.uint8), self.floor)
+        s = net.fused(concentration, a, given.candidates.repeat(1, len(views), 1), self.floor)
         d = net.fused(shares, draw(s, batch.generators))
         rebuilt = net(d, part="decoder")
-        given = batch.to_compute()._replace(memory=Recollection(*batch.memory))
         loss, o, d_after = net.fused(self._learn, logits, a, d, rebuilt, x, given)
         return Step(loss, logits[:, :batch_size].detach(), given.memory._replace(o=o, d=d_after), shared)
 

@@ -110,7 +110,8 @@ def weigh_votes(examples: Examples, voted: Voted, space: Space, seed: int) -> tu
         gold[list(voted.stars)] = [place[label] for label in voted.stars.values()]
     candidates = Candidates(spread(found.candidates, columns, len(classes), False), classes)
     prior = spread(found.prior, columns, len(classes))
-    beside = Judgement(found.said, found.opinion, found.judges).over(columns, len(classes))
+    judgement = Judgement(found.said, found.opinion, found.judges, found.counts, found.accuracy)
+    beside = judgement.over(columns, len(classes))
     votes = counted(voted.votes, voted.item)
     weighed = replace(examples, gold=gold, candidates=candidates, prior=prior, beside=beside, votes=votes)
     space = narrowed(space, found, on_pictures=bool(examples.encoding.pixels))

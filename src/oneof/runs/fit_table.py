@@ -210,7 +210,9 @@ def _is_finished(out: Path, asked: dict[str, Any]) -> bool:
             other = "Give another folder, or delete this one."
             raise ValueError(f"{out} holds a run of another task: {difference}. {other}")
     elif out.exists():
-        begun = checkpoint.is_dir() and all(path.name.endswith(".part") for path in checkpoint.iterdir())
+        begun = checkpoint.is_dir() and all(
+            path.name == LOCK or path.name.endswith(".part") for path in checkpoint.iterdir()
+        )
         if not out.is_dir() or any(path != checkpoint or not begun for path in out.iterdir()):
             raise ValueError(f"out must be a new or empty folder; {out} holds something else. Give another one.")
     if finished:

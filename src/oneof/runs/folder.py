@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from oneof.candidates.mask import Candidates
+from oneof.data.files.unpacked import GIGABYTES, bytes_of, parquet_bytes
 from oneof.data.images import list_folder
 from oneof.runs.accuracy import SAMPLE, drawn_rows
 from oneof.runs.model import Model
@@ -68,15 +69,22 @@ class Run:
         path = self.folder / PURIFIED
         check_regular(path)
         try:
-            table = pq.ParquetFile(path).read()
+            with pq.ParquetFile(path) as file:
+                self._check_purified(path, file)
+                return file.read()
         except (pa.ArrowException, FileNotFoundError) as error:
             raise _refused(path) from error
-        absent = next((name for name in f"row {_COLUMNS}".split() if name not in table.column_names), None)
+
+    def _check_purified(self, path: Path, file: pq.ParquetFile) -> None:
+        """Refuse a table by what it says of itself, before it is read: a small file may claim any number of rows."""
+        absent = next((name for name in f"row {_COLUMNS}".split() if name not in file.schema_arrow.names), None)
         if absent is not None:
             raise _refused(path, f"column {absent!r} is missing")
-        if table.num_rows != self.facts["n"]:
-            raise _refused(path, f"it has {table.num_rows} rows, but {FACTS} says {self.facts['n']}")
-        return table
+        rows = file.metadata.num_rows
+        if rows != self.facts["n"]:
+            raise _refused(path, f"it has {rows} rows, but {FACTS} says {self.facts['n']}")
+        if parquet_bytes(file.metadata) > bytes_of(GIGABYTES):
+            raise _refused(path, f"it holds more than {GIGABYTES:g} GB")
 
     @property
     def decided(self) -> pa.Table:

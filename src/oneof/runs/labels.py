@@ -26,6 +26,7 @@ FEW = 1e-6  # prior of a label that nobody who voted knows, such as one that onl
 POWERS = (1.0, 0.7, 0.5, 0.2, 0.0, 1.5)  # of an opinion beside votes
 MARGIN = 0.3  # a person is asked about a row whose label leads the next candidate by less,
 AGREEMENT = 0.7  # that fewer of the networks name,
+SEVERAL = 2  # unanimous votes that keep a class from being lost
 OUTSIDE = 0.5  # or whose set misses the truth with at least this probability
 FALL = pa.struct([("label", pa.string()), ("round", pa.int32()), ("margin", pa.float32()), ("trials", pa.int32())])
 
@@ -117,6 +118,8 @@ class Judgement(NamedTuple):
     prior: NDArray[np.floating[Any]]  # [n, c] what the votes say
     opinion: NDArray[np.floating[Any]] | None = None  # [n, c] what other rows say, NaN where they say nothing
     votes: HeldOutVotes | None = None  # by which opinions are weighed
+    counts: NDArray[np.floating[Any]] | None = None  # [n, c] votes for each label
+    accuracy: float = 1.0  # how often a vote is right, by the posterior of votes and features
 
     def joined(self, opinions: Opinions, candidates: Mask) -> NDArray[np.float32]:
         """Return the prior combined with the learners' probabilities [n, c], as far as held-out votes or held-out priors support these.
@@ -140,7 +143,8 @@ class Judgement(NamedTuple):
             others, said = spread(votes.others, columns, c, np.log(FEW)), spread(votes.said, columns, c)
             votes = votes._replace(others=others, said=said)
         opinion = None if opinion is None else spread(opinion, columns, c, 0.0)
-        return Judgement(spread(self.prior, columns, c), opinion, votes)
+        counts = None if self.counts is None else spread(self.counts, columns, c, 0.0)
+        return Judgement(spread(self.prior, columns, c), opinion, votes, counts, self.accuracy)
 
 
 def spread(values: NDArray[Any], columns: Sequence[int], c: int, other: float = FEW) -> NDArray[Any]:
@@ -170,6 +174,8 @@ def resolve(opinions: Opinions, original: Mask, kept: Mask, beside: Judgement | 
     shares = np.where(original, said + np.float32(1e-12), np.float32(0))
     shares /= shares.sum(1, keepdims=True)
     label = np.where(kept, shares, -1).argmax(1)
+    if beside is not None and beside.counts is not None:
+        shares, label = respect_unanimous_votes(shares, label, kept, beside.counts, beside.accuracy)
     probability, agreement = shares[rows, label], opinions.first[rows, label]
     margin = probability - np.where(np.arange(shares.shape[1]) == label[:, None], 0, shares).max(1)
     missing = probability_outside(opinions.mean, original) if beside is None else np.zeros(len(original))
@@ -177,6 +183,33 @@ def resolve(opinions: Opinions, original: Mask, kept: Mask, beside: Judgement | 
     doubtful = (margin < MARGIN) | (agreement < AGREEMENT)
     ask = (doubtful & (original.sum(1) > 1)) | (outside >= 0)
     return Resolved(label, shares, probability, margin, agreement, kept, outside, ask)
+
+
+def respect_unanimous_votes(
+    shares: NDArray[np.float32], label: NDArray[np.intp], kept: Mask, counts: NDArray[Any], accuracy: float
+) -> tuple[NDArray[np.float32], NDArray[np.intp]]:
+    """Return the probabilities [n, c] and labels [n] after unanimous votes (`counts` [n, c]) were heeded.
+
+    A label that contradicts all k votes on its row is at most as probable as that k votes are right, or as the label that they name.
+    And a class that two or more unanimous votes name somewhere is not lost: where no row has it, those rows get it.
+    """
+    rows = np.arange(len(shares))
+    named = counts.argmax(1)
+    votes = counts.sum(1)
+    is_unanimous = ((counts > 0).sum(1) == 1) & kept[rows, named]
+    is_lost = np.bincount(label, minlength=shares.shape[1]) == 0
+    gets_back = is_unanimous & is_lost[named] & (votes >= SEVERAL)
+    label = np.where(gets_back, named, label)
+
+    of_named = shares[rows, named]
+    of_label = shares[rows, label]
+    least = np.where(gets_back, 0.5, 1 - accuracy**votes)  # probability of the label that the votes name
+    moved = np.maximum(least - of_named, 0) / np.maximum(1 - of_named, 1e-12)
+    until_equal = np.maximum(of_label - of_named, 0) / (1 + np.maximum(of_label - of_named, 0))
+    moved = np.where(gets_back, moved, np.minimum(moved, until_equal))
+    moved = np.where(is_unanimous & (gets_back | (label != named)), moved, 0)[:, None]
+    is_named = np.arange(shares.shape[1]) == named[:, None]
+    return np.asarray((1 - moved) * shares + moved * is_named, dtype=np.float32), label
 
 
 def ensemble_table(resolved: Resolved, original: Mask, names: pa.Array, more: Mapping[str, pa.Array]) -> pa.Table:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 NOBODY = -1  # where a row has no such label
+_SHOWN = 8  # lost labels that are named
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,27 @@ def read_purified(cells: pa.Table, classes: Sequence[Any]) -> Purified:
     sizes, kept_sizes = (np.asarray(np.diff(sets.indptr)) for sets in (original, kept))
     held, resolved = np.asarray(original.sum(0)).astype(np.int64), np.bincount(label, minlength=len(names))
     return Purified(cells, names, label, gold, probability, ask, original, kept, sizes, kept_sizes, held, resolved)
+
+
+def lost_labels(cells: pa.Table) -> str | None:
+    """Say which labels votes name and no row has in the end; None where there is none, or no votes."""
+    if "votes" not in cells.column_names:
+        return None
+    votes = pc.list_flatten(cells["votes"])
+    labels = pc.struct_field(votes, "label")
+    counts = pc.struct_field(votes, "votes")
+    total = pa.table({"label": labels, "votes": counts}).group_by("label").aggregate([("votes", "sum")])
+    is_lost = pc.invert(pc.is_in(total["label"], value_set=pc.unique(cells["label"])))
+    lost = total.filter(is_lost).sort_by([("votes_sum", "descending")])
+    if not lost.num_rows:
+        return None
+    shown = []
+    for row in lost.slice(0, _SHOWN).to_pylist():
+        shown.append(f"'{row['label']}' ({row['votes_sum']:,.4g} votes)")
+    if lost.num_rows > _SHOWN:
+        shown.append(f"{lost.num_rows - _SHOWN} more")
+    remedy = "Look at some of the rows that they were given to before you trust the labels."
+    return f"votes name labels that no row has in the end: {', '.join(shown)}. {remedy}"
 
 
 def _codes(column: pa.ChunkedArray, names: pa.Array) -> NDArray[np.int64]:

@@ -43,6 +43,7 @@ _FACTS = {
     "others": [{"trees", "kernel"}], "shares": [NUMBER], "sharpness": NUMBER,
     "calibration": {"by": str, "reason": str, "rows": int, "accuracy": [[NUMBER]], "scores": [NUMBER]},
 }  # fmt: skip
+_MOST_NETWORKS, _MOST_LAYERS = 10_000, 1_000  # what a file may claim: building more takes many seconds
 _FOREST = ("right", "feature", "threshold", "root", "origin")
 _WAY = ("shift", "scale", "landmarks", "coefficients", "mean", "gamma")
 _KINDS = {"right": np.int32, "feature": np.int32, "threshold": np.float32, "root": np.int32}  # others: double precision
@@ -137,6 +138,13 @@ def _contradiction(facts: dict[str, Any]) -> str | None:
     pixels = [[one["channels"], one["side"], one["side"]] for one in encoding["pixels"]]
     numbers, fills, terms = encoding["numbers"], encoding["fills"], [part["terms"] for part in encoding["texts"]]
     rules = {
+        f"members must have at most {_MOST_NETWORKS:,} networks": sum(part["networks"] for part in members)
+        <= _MOST_NETWORKS,
+        f"members.hidden must have at most {_MOST_LAYERS:,} layers": all(
+            len(part.get("hidden", ())) <= _MOST_LAYERS for part in members
+        ),
+        "encoding.embedded.width must be positive": all(part["width"] > 0 for part in encoding["embedded"]),
+        "encoding.pixels must have 1 or 3 channels": all(part["channels"] in (1, 3) for part in encoding["pixels"]),
         f"members.pixels must be those of encoding.pixels, of {LARGEST} a side at most": not pixels
         or all([part["pixels"]] == pixels and pixels[0][1] <= LARGEST for part in members),
         f"encoding.fills must be {len(numbers)} numbers, not {len(fills)}": len(fills) == len(numbers),
@@ -156,15 +164,20 @@ def _contradiction(facts: dict[str, Any]) -> str | None:
 
 
 def _model(facts: dict[str, Any], tensors: dict[str, Tensor], folder: Path) -> Model:
-    plain, texts, c = facts["encoding"], _own(tensors, "texts"), len(facts["classes"])
+    plain, c = facts["encoding"], len(facts["classes"])
+    parted = _by_prefix(tensors)
+    texts = parted.get("texts", {})
     for i, part in enumerate(plain["texts"]):
         idf, axes = (texts.get(f"{i}.{name}", torch.empty(0)) for name in ("idf", "axes"))
         wanted = ((len(part["terms"]),), torch.float32, (len(part["terms"]), axes.shape[-1]), torch.float16)
         if (idf.shape, idf.dtype, axes.shape, axes.dtype) != wanted or not (idf.sum() + axes.sum()).isfinite():
             raise _refused(folder / "model.json", "describe model.safetensors; the texts there are others")
+    d = _count_features(plain, texts)
+    if d > sum(tensor.numel() for tensor in tensors.values()):  # before their names are made
+        raise _refused(folder / "model.json", f"describe model.safetensors; it claims {d:,} features")
     encoding = Encoding.from_json(plain, texts)
-    d, parts, kinds, shares = len(encoding.names), facts["members"], facts["others"], facts["shares"]
-    own = [_own(tensors, name) for name in (*map(str, range(len(parts))), *kinds)]
+    parts, kinds, shares = facts["members"], facts["others"], facts["shares"]
+    own = [parted.get(name, {}) for name in (*map(str, range(len(parts))), *kinds)]
     members = [member for i, part in enumerate(parts) if (member := _member(part, own[i], d, c))]
     arrays = zip(kinds, own[len(parts) :], strict=True)
     others = [one for kind, some in arrays if (one := _learner(kind, some, facts["sharpness"], d, c))]
@@ -176,9 +189,23 @@ def _model(facts: dict[str, Any], tensors: dict[str, Tensor], folder: Path) -> M
     return Model(facts["classes"], encoding, tuple(members), facts["calibration"], tuple(others), tuple(shares))
 
 
-def _own(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
-    """The tensors whose names begin with a prefix and a dot, without these."""
-    return {name.removeprefix(f"{prefix}."): one for name, one in tensors.items() if name.startswith(f"{prefix}.")}
+def _count_features(encoding: dict[str, Any], texts: dict[str, Tensor]) -> int:
+    """Return how many features an encoding says it makes."""
+    rare = encoding.get("rare", {})
+    one_hot = sum(len(values) + (column in rare) for column, values in encoding["categories"].items())
+    embedded: int = sum(part["width"] for part in encoding["embedded"])
+    of_texts = sum(texts[f"{i}.axes"].shape[1] for i in range(len(encoding["texts"])))
+    levels: int = sum(part["channels"] * part["side"] ** 2 for part in encoding["pixels"])
+    return len(encoding["numbers"]) + len(encoding["gaps"]) + one_hot + embedded + of_texts + levels
+
+
+def _by_prefix(tensors: dict[str, Tensor]) -> dict[str, dict[str, Tensor]]:
+    """Group tensors by what stands before the first dot of their names; the rest is their name in the group."""
+    groups: dict[str, dict[str, Tensor]] = {}
+    for name, tensor in tensors.items():
+        prefix, _, rest = name.partition(".")
+        groups.setdefault(prefix, {})[rest] = tensor
+    return groups
 
 
 def _tensors(member: Member | PictureMember) -> dict[str, Tensor]:

@@ -17,7 +17,9 @@ from oneof.data.with_ranks import learn_ranks
 from oneof.methods import BalancedProden
 from oneof.selection.leave_one_out import left_out_regression
 from oneof.selection.space import Space, see
+from oneof.votes.annotators import SHARE
 from oneof.votes.ballots import Votes
+from oneof.votes.dawid_skene import shares, vote_counts
 from oneof.votes.joint import HeldOutVotes, Joint, Predict, choose, join, leave_answers_out
 
 Floats = NDArray[np.float64]
@@ -38,6 +40,8 @@ class VotePrior(NamedTuple):
     opinion: Floats | None  # [n, c] what other rows say of each row, where held-out votes find that they help
     joint: Joint
     judges: HeldOutVotes  # votes by which opinions of the rows are judged
+    counts: Floats  # [n, c] votes for each label
+    accuracy: float  # of a vote, by the joint posterior
     way: str | None  # in which held-out votes want the features seen; None: features do not help
 
 
@@ -50,9 +54,12 @@ def vote_prior(x: NDArray[Any], votes: Votes, item: NDArray[np.intp], seed: int 
     said[rows] = np.exp(np.maximum(joint.choice.power * joint.fitted.likelihood[item[rows]], -12))
     named = np.zeros((len(votes.items), len(votes.labels)), dtype=bool)
     named[votes.item, votes.label] = True
-    if x.shape[1] == 0:  # nothing else will add how frequent labels are
-        posterior = np.tile(joint.posterior.mean(0), (len(x), 1))
-        posterior[rows] = joint.posterior[item[rows]]
+    if x.shape[1] == 0:
+        # No features confirm what the model of annotators makes of the votes, so their plain shares count half.
+        # On six sets of real votes that took 8 to 47 % off the labels' log-loss, and less than 0.3 points of accuracy.
+        resolved = (joint.posterior + shares(votes, SHARE)) / 2
+        posterior = np.tile(resolved.mean(0), (len(x), 1))
+        posterior[rows] = resolved[item[rows]]
         said = np.maximum(posterior / posterior.max(1, keepdims=True), 1e-6)
     candidates = (said >= LEAST) | (item < 0)[:, None]
     candidates[rows] |= named[item[rows]]
@@ -63,7 +70,10 @@ def vote_prior(x: NDArray[Any], votes: Votes, item: NDArray[np.intp], seed: int 
     place[item[rows]] = rows
     judges = leave_answers_out(votes, joint.fitted, joint.choice.power, place, seed)
     way = joint.choice.features and joint.choice.features.split(",")[0]
-    return VotePrior(candidates, prior, said, opinion, joint, judges, way)
+    counts = np.zeros((len(x), len(votes.labels)))
+    counts[rows] = vote_counts(votes)[item[rows]]
+    accuracy = float(np.average(joint.posterior[votes.item, votes.label], weights=votes.share))
+    return VotePrior(candidates, prior, said, opinion, joint, judges, counts, accuracy, way)
 
 
 def _join(x: NDArray[Any], votes: Votes, item: NDArray[np.intp], seed: int) -> Joint:

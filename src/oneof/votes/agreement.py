@@ -145,5 +145,14 @@ def summarise(votes: Votes, sets: Sets) -> Summary:
         fallback=sets.fallback,
         note=sets.note,
         mistakes=mistakes(some, fit_annotators(some).posterior) if len(votes.labels) <= MANY_LABELS else [],
-        remarks=votes.remarks,
+        remarks=(*votes.remarks, *_lost_labels(votes, sets)),
     )
+
+
+def _lost_labels(votes: Votes, sets: Sets) -> list[str]:
+    """Say which labels votes name and no set holds."""
+    is_named = np.zeros(len(votes.labels), dtype=bool)
+    is_named[votes.label] = True
+    lost = [repr(votes.labels[j]) for j in np.flatnonzero(is_named & ~sets.mask.any(0))]
+    more = f" and {len(lost) - 8} more" if len(lost) > 8 else ""
+    return [f"votes name labels that no set holds: {', '.join(lost[:8])}{more}."] if lost else []

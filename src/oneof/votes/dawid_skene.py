@@ -53,10 +53,16 @@ def ballots(votes: Votes) -> tuple[Any, Any, Integers]:
 
 def shares(votes: Votes, smoothing: float) -> Floats:
     """Shares of the votes [n, c], where every label has so many votes beforehand."""
-    n, c = len(votes.items), len(votes.labels)
-    count = np.bincount(votes.item * c + votes.label, weights=votes.share, minlength=n * c).reshape(n, c)
+    count = vote_counts(votes)
     shares: Floats = (count + smoothing) / (count + smoothing).sum(1, keepdims=True)
     return shares
+
+
+def vote_counts(votes: Votes) -> Floats:
+    """Return the weight of all votes for each label of each item, [n, c]."""
+    n, c = len(votes.items), len(votes.labels)
+    counts = np.bincount(votes.item * c + votes.label, weights=votes.share, minlength=n * c)
+    return counts.astype(np.float64).reshape(n, c)
 
 
 def _log(counts: Floats, smoothing: float) -> Floats:

@@ -64,6 +64,11 @@ def leave_answers_out(votes: Votes, fitted: AnnotatorFit, power: float, row: Int
     spoken = np.zeros((len(own), len(votes.labels)))
     logs = np.log(fitted.confusions.of(votes.annotator[whole], votes.label[whole]))
     np.add.at(spoken, place, weight[whole, None] * logs)
+    bare = whole[
+        ~fitted.confusions.has_table[votes.annotator[whole]]
+    ]  # they took class frequencies back, each its part
+    part = weight[bare] / np.bincount(votes.item, weights=weight)[votes.item[bare]]
+    np.add.at(spoken, np.searchsorted(own, answer[bare]), -part[:, None] * fitted.confusions.log_frequencies)
     others = power * (fitted.likelihood[votes.item[some]] - spoken[np.searchsorted(own, answer[some])])
     said = fitted.confusions.of(votes.annotator[some], votes.label[some])
     return HeldOutVotes(row[votes.item[some]], others, said, weight[some])
@@ -75,7 +80,11 @@ Predict = Callable[[Floats], Floats]
 Predictions = Mapping[str, Predict]
 Models = Sequence[Annotators]
 
-MODELS = tuple(Annotators(strength, balance) for balance in (0.5, 0.0) for strength in (3.0, 10.0, 30.0, 100.0))
+MAJORITY = Annotators(balance=1.0, pooled=True)
+MODELS = (
+    MAJORITY,
+    *(Annotators(strength, balance) for balance in (0.5, 0.0) for strength in (3.0, 10.0, 30.0, 100.0)),
+)
 
 
 class Choice(NamedTuple):
@@ -101,7 +110,7 @@ class Joint(NamedTuple):
 def choose(
     votes: Votes, predictions: Predictions, *, models: Models = MODELS, powers: Sequence[float] = POWERS, seed: int = 0
 ) -> dict[Choice, float]:
-    """How probable every choice finds held-out votes, best first; nothing where no vote can be held out."""
+    """Score every choice by held-out votes, best first; nothing where no vote can be held out."""
     cut = list(folds(votes, seed=seed))
     scores: dict[Choice, float] = {}
     for model in models if cut else ():
@@ -139,8 +148,8 @@ def join(
     said = None if choice.features is None else predictions[choice.features](fitted.posterior)
     prior = softmax(IN_TRAINING * choice.power * fitted.likelihood, axis=1)
     opinion = None if said is None else softmax(choice.sharpness * said, axis=1)
-    names = ("strength", "balance", "features", "sharpness", "power", "score")
-    rows = ((model.strength, model.balance, *rest, score) for (model, *rest), score in scores.items())
+    names = ("pooled", "strength", "balance", "features", "sharpness", "power", "score")
+    rows = ((model.pooled, model.strength, model.balance, *rest, score) for (model, *rest), score in scores.items())
     tried = [dict(zip(names, row, strict=True)) for row in rows]
     return Joint(together(fitted, said, choice), prior, opinion, fitted, choice, tried)
 
@@ -155,11 +164,24 @@ def together(fitted: AnnotatorFit, scores: Floats | None, choice: Choice) -> Flo
 
 
 def _scores(kept: Votes, out: Votes, predictions: Predictions, choices: list[Choice]) -> list[float]:
-    """How probable each choice of one model finds held-out votes: the mean of log sum_j T_ij pi_a(j -> l)."""
+    r"""Score each choice of one model by what it knows of held-out votes on their items, beyond what it knows of any item.
+
+        mean over votes (i, a, l) of   log sum_j T_ij pi_a(j -> l)  -  log sum_j t_j pi_a(j -> l),        t_j: mean of T_ij over items
+
+    The second term takes back what is gained by taking every item for one class, or every vote for a habit: of an annotator who always
+    says l, that l is said is no news, but on which items it is said is.
+    """
     fitted = fit_annotators(kept, replace(choices[0].model, tolerance=TOLERANCE))
-    pi, weight = fitted.confusions.of(out.annotator, out.label), out.share  # [h, c], [h]
-    item, place = np.unique(out.item, return_inverse=True)  # of the others nothing is asked
+    said_if_true = fitted.confusions.of(out.annotator, out.label)  # [h, c]
+    item, place = np.unique(out.item, return_inverse=True)  # only these are scored
     fitted = fitted._replace(likelihood=fitted.likelihood[item])
-    said: dict[str | None, Floats] = {name: predict(fitted.posterior)[item] for name, predict in predictions.items()}
-    found = (together(fitted, said.get(one.features), one)[place] for one in choices)
-    return [mean_log(np.einsum("hj,hj->h", posterior, pi), weight) for posterior in found]
+    features: dict[str | None, Floats] = {}
+    for name, predict in predictions.items():
+        features[name] = predict(fitted.posterior)[item]
+    scores = []
+    for choice in choices:
+        posterior = together(fitted, features.get(choice.features), choice)
+        on_item = mean_log(np.einsum("hj,hj->h", posterior[place], said_if_true), out.share)
+        on_any_item = mean_log(said_if_true @ posterior.mean(0), out.share)
+        scores.append(on_item - on_any_item)
+    return scores

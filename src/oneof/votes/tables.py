@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from oneof.data.files.columns import open_table
 from oneof.data.files.delimited import check_encoding
 from oneof.data.files.source import Source, is_number, readable
+from oneof.data.files.unpacked import UNPACK_FIRST, check_unpacked
 from oneof.data.roles import check_column
 from oneof.storage.printable import shortened
 from oneof.storage.regular import check_regular
@@ -90,6 +91,8 @@ def load(source: Any, full: Sequence[str], gappy: Sequence[str] = ()) -> VoteTab
     if is_file and ending not in ENDINGS:
         known = ", ".join(f".{ending}" for ending in ENDINGS)
         raise ValueError(f"a file of votes must end in one of {known}, or in such an ending and .gz; got {source}.")
+    if is_file:
+        check_unpacked(Path(source), remedy=UNPACK_FIRST)
     opened, lines = _records(Path(source), wanted) if "json" in ending else (open_table(source), None)
     for name in wanted:
         check_column(name, opened.names, opened.name)
@@ -191,6 +194,7 @@ def load_json(path: Path) -> Any:
 
 def _content(path: Path) -> bytes:
     check_regular(path)
+    check_unpacked(path, remedy=UNPACK_FIRST)
     packing = "gzip" if path.suffix.lower() == ".gz" else None
     with readable(str(path)), path.open("rb") as file:
         content: bytes = pa.input_stream(file, compression=packing).read()

@@ -19,7 +19,7 @@ from oneof.runs.page.came_in import list_columns, look_at_sets
 from oneof.runs.page.came_out import audit_classes, audit_groups, compare_gold, count_pairs
 from oneof.runs.page.rows import embed_rows, line_up
 from oneof.runs.page.training import draw_training, list_settings
-from oneof.runs.purified import read_purified
+from oneof.runs.purified import lost_labels, read_purified
 
 
 def render_page(
@@ -34,7 +34,8 @@ def render_page(
     return made.get_template("page.html").render(
         facts=facts, chosen_by=in_words(facts["rule"]), new_rows=_accuracy_on_new_rows(facts),
         file=PurePath(facts["file"]).name, command=shlex.join(map(str, facts["command"])), people=facts.get("people"),
-        table=table, columns=list_columns(facts.get("columns", {})), came_in=look_at_sets(table), rows=embed_rows(table), queue=line_up(table),
+        table=table, columns=list_columns(facts.get("columns", {})), lost=lost_labels(table.cells),
+        came_in=look_at_sets(table), rows=embed_rows(table), queue=line_up(table),
         training=draw_training(record), settings=list_settings(results, facts["chosen"]),
         balance=audit_classes(table), pairs=count_pairs(table), gold=compare_gold(table), groups=audit_groups(table),
         style=Markup(_part("page.css")), script=Markup(script),

@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from oneof.data.files.columns import open_table, read_numbers
+from oneof.data.files.unpacked import check_unpacked
 from oneof.data.images import folder_of
 from oneof.data.picture import thumbnail
 from oneof.data.roles import check_column
@@ -32,6 +33,7 @@ class Items:
         roles = defaultdict(tuple, run.facts["asked"].get("roles") or {})
         self.images: list[str] = list(roles["image"])
         if path.exists() and fingerprint(path) == run.facts["fingerprint"] and path.suffix not in (".npz", ".mat"):
+            check_unpacked(path)
             source = open_table(path)
             for name in columns:
                 check_column(name, source.names, source.name)

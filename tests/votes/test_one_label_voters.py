@@ -1,0 +1,125 @@
+"""Rules, flags and detectors: annotators who name one label or say nothing. No class is lost, and the majority is not beaten down."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from pyarrow import table
+
+from oneof.runs.labels import Judgement, Opinions, resolve
+from oneof.selection.vote_prior import vote_prior
+from oneof.votes import Votes, join, read_long, summarise
+from oneof.votes.joint import MAJORITY, MODELS, choose
+from oneof.votes.policies import Sets, union
+
+NAMES = ("ham", "spam")
+
+
+def detectors(
+    seed: int, n: int = 400, spam: float = 0.5, false_alarms: float = 0.02, each: int = 3, strays: float = 0.0
+) -> tuple[Votes, NDArray[np.float64], NDArray[np.intp]]:
+    """Return votes, four informative features and the true labels of the items with votes.
+
+    Each detector of a class speaks on half of its items, and on a share `false_alarms` of the others; a share `strays` of votes is for
+    a random label.
+    """
+    rng = np.random.default_rng(seed)
+    truth = (rng.random(n) < spam).astype(np.intp)
+    x = 1.5 * truth[:, None] + rng.normal(size=(n, 4))
+    rows = []
+    for item in range(n):
+        for number in range(2 * each):
+            label = number // each
+            rate = 0.5 if truth[item] == label else false_alarms
+            if rng.random() < rate:
+                named = rng.integers(2) if rng.random() < strays else label
+                rows.append((item, f"rule {number}", NAMES[named]))
+    item_column, annotator, label_column = zip(*rows, strict=True)
+    votes = read_long(table({"item": item_column, "annotator": annotator, "label": label_column}))
+    voted = np.array(votes.items.to_pylist())
+    return votes, x[voted], truth[voted]
+
+
+def majority(votes: Votes, seed: int) -> NDArray[np.intp]:
+    """Return the label with most votes; ties fall at random."""
+    counts = np.random.default_rng(seed).random((len(votes.items), len(votes.labels))) / 10
+    np.add.at(counts, (votes.item, votes.label), 1)
+    return counts.argmax(1)
+
+
+def test_votes_and_features_together_do_not_collapse() -> None:
+    votes, x, truth = detectors(seed=0)
+    posterior = vote_prior(x, votes, np.arange(len(x))).joint.posterior
+    assert (posterior.argmax(1) == truth).mean() >= 0.97
+
+
+@pytest.mark.parametrize(
+    "setting", [{}, {"spam": 0.1}, {"spam": 0.1, "strays": 0.02}, {"spam": 0.2, "false_alarms": 0.1}]
+)
+def test_votes_alone_are_no_worse_than_the_majority(setting: dict[str, float]) -> None:
+    ours, simple = [], []
+    for seed in range(3):
+        votes, _, truth = detectors(seed, **setting)
+        labels = join(votes).posterior.argmax(1)
+        ours.append((labels == truth).mean())
+        simple.append((majority(votes, seed) == truth).mean())
+        assert set(labels) == {0, 1}
+    assert np.mean(ours) >= np.mean(simple) - 0.005
+    assert min(np.array(ours) - simple) > -0.02
+
+
+def test_a_single_detector_for_each_class_is_believed() -> None:
+    votes, _, truth = detectors(seed=0, each=1)
+    assert (join(votes).posterior.argmax(1) == truth).mean() > 0.93
+
+
+def test_the_majority_is_among_what_held_out_votes_choose_from() -> None:
+    votes, _, _ = detectors(seed=0, n=60)
+    assert MAJORITY in MODELS
+    assert MAJORITY in {choice.model for choice in choose(votes, {})}
+    joint = join(
+        votes, scores={choice: score for choice, score in choose(votes, {}).items() if choice.model == MAJORITY}
+    )
+    counts = np.zeros((len(votes.items), 2))
+    np.add.at(counts, (votes.item, votes.label), 1)
+    clear = counts[:, 0] != counts[:, 1]
+    assert (joint.posterior.argmax(1) == counts.argmax(1))[clear].all()
+
+
+def test_a_label_in_no_set_is_told() -> None:
+    votes, _, _ = detectors(seed=0, n=60)
+    only_ham = np.tile([True, False], (len(votes.items), 1))
+    assert any("'spam'" in remark for remark in summarise(votes, Sets(only_ham)).remarks)
+    assert not any("no set" in remark for remark in summarise(votes, union(votes)).remarks)
+
+
+# --------------------------------------------------------------------------------------------------------- unanimous votes
+
+
+def resolved_against_votes(counts: NDArray[np.float64], accuracy: float):
+    """Resolve rows of three labels on which networks and votes' prior are certain of the last, whatever was voted."""
+    n = len(counts)
+    certain = np.tile(np.array([1e-9, 1e-9, 1.0], dtype=np.float32), (n, 1))
+    opinions = Opinions(certain, np.ones(n, dtype=bool), certain)
+    sets = np.ones((n, 3), dtype=bool)
+    return resolve(opinions, sets, sets, Judgement(certain, None, None, counts, accuracy))
+
+
+def test_a_label_against_all_votes_is_no_surer_than_votes_are() -> None:
+    counts = np.array([[1.0, 0, 0], [0, 1.0, 0], [5.0, 0, 0], [1.0, 1.0, 0], [0, 0, 2.0]])
+    found = resolved_against_votes(counts, accuracy=0.9)
+    assert found.label[[0, 1, 3]].tolist() == [2, 2, 2]
+    np.testing.assert_allclose(found.probability[:2], 0.9, atol=1e-4)
+    np.testing.assert_allclose(found.distribution.sum(1), 1, atol=1e-5)
+    assert found.probability[3] > 0.999  # the votes are divided, and nothing is held back
+    assert found.probability[4] > 0.999
+    assert found.probability[2] < 0.9**4
+
+
+def test_a_class_that_unanimous_votes_name_is_not_lost() -> None:
+    counts = np.array([[3.0, 0, 0], [1.0, 0, 0], [0, 1.0, 0], [0, 0, 2.0]])
+    found = resolved_against_votes(counts, accuracy=0.9)
+    assert found.label.tolist() == [0, 2, 2, 2]  # a single vote does not save a class
+    assert found.probability[0] >= 0.5
+    assert found.ask[0]
