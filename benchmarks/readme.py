@@ -19,6 +19,7 @@ import digits
 import missing_truth
 import numpy as np
 import realworld
+import reproduced
 import rivals
 import votes_cifar10n
 import votes_tables
@@ -211,11 +212,15 @@ def tables_page() -> str:
     return "\n\n".join(parts) + "\n"
 
 
+PAGES = {"docs/tables.md": tables_page, "docs/research/reproduced.md": reproduced.page}  # made from end to end
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--write", action="store_true", help="put it into the pages; without, print them")
     write = parser.parse_args().write
-    new = {name: renewed((ROOT / name).read_text()) for name in MARKED} | {"docs/tables.md": tables_page()}
+    new = {name: renewed((ROOT / name).read_text()) for name in MARKED}
+    new |= {name: page() for name, page in PAGES.items()}
     for name, text in new.items():
         if write:
             (ROOT / name).write_text(text)

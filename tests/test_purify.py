@@ -143,7 +143,7 @@ def test_the_released_code_resets_weights_to_the_window_mean(packed, rule):
     for z in logits:
         state.seen.put(rows, rule.observe(state.seen.take(rows), z, candidates))
     before = method.loss(logits[0], candidates, memory.take(rows))
-    event(rule, sets, state, memory, Crew(), labels=75)
+    event(rule, sets, state, Crew(), 75, memory)
     S = candidates[0].numpy()
     q = np.mean([reference.posterior(z[0].double().numpy(), S) for z in logits], axis=0)
     left = reference.pop_ratio_remove(q, S, 0.1)

@@ -40,7 +40,8 @@ def test_the_results_are_those_of_the_rows():
         page = (ROOT / name).read_text()
         assert "made by benchmarks/readme.py -->\n\n|" in page
         assert readme.renewed(page) == page
-    assert readme.tables_page() == (ROOT / "docs/tables.md").read_text()
+    for name, page in readme.PAGES.items():
+        assert page() == (ROOT / name).read_text()
 
 
 def test_the_figures_in_sentences_are_those_of_the_rows():

@@ -28,9 +28,12 @@ def begin_purifying(rule: Purify, candidates: Table) -> Purification:
 
 
 def event(
-    rule: Purify, candidates: Table, state: Purification, memory: Any, crew: Crew, labels: int
+    rule: Purify, candidates: Table, state: Purification, crew: Crew, labels: int, memory: Any = ()
 ) -> tuple[Tensor, Purification]:
-    """Return how many of the labels of all processes' rows fell [t], and the state with which the next window opens."""
+    """Return how many of the labels of all processes' rows fell [t], and the state with which the next window opens.
+
+    `memory` is the method's; a rule that resets writes to it.
+    """
     none = rule.init(_no_rows(candidates))._replace(threshold=state.threshold, round=state.round)
 
     def margins(sets: Tensor, seen: Tensor, threshold: Tensor) -> Tensor:
