@@ -28,8 +28,9 @@ def normal_scores(ranks: Ranks, x: Tensor) -> Tensor:
     distance = x[..., None] - knots[:, :-1]
     width = knots.diff(dim=1)
     part_below = (distance / width.clamp_min(1e-30)).clamp(0, 1)
+    has_width = width > 0
     part_below_point = (distance.sign() + 1) / 2
-    level = torch.where(width > 0, part_below, part_below_point).mean(-1)
+    level = torch.where(has_width, part_below, part_below_point).mean(-1)
     lowest_level = 0.5 * math.erfc(FARTHEST / 2**0.5)
     return normal_quantile(level.clamp(lowest_level, 1 - lowest_level))
 
@@ -201,9 +202,10 @@ class Portable(nn.Module):
         if vectors is not None:
             features.append(vectors)
         x = torch.cat(features, 1)
+        probabilities = [learner(x) for learner in (*self.members, *self.others)]
         weighted = []
-        for share, learner in zip(self.shares, (*self.members, *self.others), strict=True):
-            weighted.append(share * learner(x))
+        for share, learner_probabilities in zip(self.shares, probabilities, strict=True):
+            weighted.append(share * learner_probabilities)
         return torch.stack(weighted).sum(0)
 
 
