@@ -101,7 +101,7 @@ def _effect_of_answers(x: Floats, shares: Floats, rows: NDArray[np.intp]) -> Flo
     effect = np.clip(influence(x, rows) * overlap, 0.0, _MAX_EFFECT)
     effect[effect < _MIN_EFFECT] = 0.0
     np.fill_diagonal(effect, 0.0)
-    return effect
+    return np.asarray(effect)
 
 
 def nearest(x: Floats, rows: NDArray[np.intp], among: NDArray[np.intp], device: Any = "cpu") -> NDArray[np.intp]:

@@ -226,7 +226,7 @@ def _draw_labels(weights: Floats, rng: np.random.Generator) -> NDArray[np.intp]:
     """Draw a label per row [n] with probabilities in proportion to its weights [n, c]."""
     cumulative = weights.cumsum(1)
     thresholds = rng.random((len(weights), 1)) * cumulative[:, -1:]
-    return (cumulative > thresholds).argmax(1)
+    return np.asarray((cumulative > thresholds).argmax(1))
 
 
 def _compare(statistic: float, resampled: list[float]) -> Comparison:

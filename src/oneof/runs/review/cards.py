@@ -84,7 +84,7 @@ class Items:
         cells = self.cells[column]
         if not 0 <= row < len(cells) or not isinstance(cells[row], str):
             return None
-        path = (self.folder / cells[row]).resolve()
+        path: Path = (self.folder / cells[row]).resolve()
         is_inside = path.is_relative_to(self.folder.resolve())
         if is_inside and path.suffix.lower() in PICTURES and path.is_file():
             return path

@@ -153,9 +153,8 @@ class Backend(LocalServer):
         """Return the row of the run that a task belongs to, by its `data.row` or its id."""
         data = task.get("data")
         row = data.get("row") if isinstance(data, dict) else None
-        is_integer = isinstance(row, int) and not isinstance(row, bool)
-        if is_integer and 0 <= row < len(self.review.labels):
-            return int(row)
+        if isinstance(row, int) and not isinstance(row, bool) and 0 <= row < len(self.review.labels):
+            return row
         return self.row_of_item.get(label_text(task.get("id")))
 
     def predict(self, request: Json) -> Json:
