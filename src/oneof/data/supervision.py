@@ -82,7 +82,7 @@ def _read_labels(
 
 def _sorted_classes(rows: Sequence[Sequence[Any]]) -> list[str]:
     """Return the distinct labels of all rows as text, sorted by value if all are numbers."""
-    labels: set[str] = set()
+    labels: set[Any] = set()
     for row_labels in rows:
         labels.update(row_labels)
     if all(isinstance(label, numbers.Real) for label in labels):
