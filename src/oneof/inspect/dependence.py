@@ -226,7 +226,8 @@ def _draw_labels(weights: Floats, rng: np.random.Generator) -> NDArray[np.intp]:
     """Draw a label per row [n] with probabilities in proportion to its weights [n, c]."""
     cumulative = weights.cumsum(1)
     thresholds = rng.random((len(weights), 1)) * cumulative[:, -1:]
-    return (cumulative > thresholds).argmax(1)
+    labels: NDArray[np.intp] = (cumulative > thresholds).argmax(1)
+    return labels
 
 
 def _compare(statistic: float, resampled: list[float]) -> Comparison:
