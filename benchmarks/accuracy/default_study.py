@@ -31,7 +31,7 @@ import oneof.ensemble.combine
 import oneof.ensemble.pipeline
 from oneof import PartialLabelClassifier
 from oneof.candidates.generate import Flip, generate
-from oneof.ensemble.set_likelihood import SHARPNESS, set_likelihood
+from oneof.ensemble.set_likelihood import INVERSE_TEMPERATURES, set_likelihood
 from oneof.learners.config import Space, see, widen
 from oneof.learners.kernel import cross_fit_scores
 from oneof.learners.scaled_rows import Search
@@ -203,7 +203,7 @@ def strangers(name: str, seed: int, given: Table) -> Row:
     train, _ = split(len(given.x), seed)
     sets = np.asarray(given.sets[train])
     seen, _ = see("both", widen(given.x[train].astype(float), torch.device("cpu"))[1])
-    said = [[softmax(a * one, axis=1) for a in SHARPNESS] for one in cross_fit_scores(seen, sets)]
+    said = [[softmax(a * one, axis=1) for a in INVERSE_TEMPERATURES] for one in cross_fit_scores(seen, sets)]
     model, total = (
         [max(measure(p, sets) for p in ways) for ways in said]
         for measure in (set_likelihood, lambda p, sets: float(np.log(0.99 * (p * sets).sum(1) + 0.01).mean()))
