@@ -44,7 +44,7 @@ TABLES = ("lost", "msrcv2", "birdsong", "digits", "ten classes", "five classes")
 LINEAR = ("embedded", "linear")  # see `made_linear`
 SIGNALS = ("likelihood", "sets", "covering", "approximated")
 COLUMNS = (
-    ("likelihood", "set_likelihood, thousandths", 1000.0),
+    ("likelihood", "likelihood, thousandths", 1000.0),
     ("sets", "sets, thousandths", 1000.0),
     ("covering", "covering, points", 100.0),
     ("approximated", "approximated, points", 100.0),

@@ -331,9 +331,6 @@ def test_a_label_that_is_new_asks_before_it_becomes_a_class(digits: tuple[Any, S
     page.keyboard.press("x")
     page.keyboard.type("eleven")
     assert press(page, server, "Enter", "n").labels == ("eleven",)
-    page.keyboard.press("x")  # by now it is a class
-    page.keyboard.type("eleven")
-    assert press(page, server, "Enter").labels == ("eleven",)
 
 
 def test_a_typed_label_is_completed(digits: tuple[Any, Served]) -> None:
