@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ from commands import call
 from oneof import PartialLabelClassifier
 from oneof.data.table import read_columns
 from oneof.runs.folder import Run
+from oneof.runs.stored_model import checksum
 
 pytestmark = pytest.mark.usefixtures("small_forests")
 LABELS = np.array(["ant", "bee", "cow"])
@@ -73,7 +75,7 @@ def test_the_run_the_terminal_and_the_report_say_what_each_column_became(run: Ru
     assert "identifier" in columns["code"]["reason"]
     printed = " ".join((run.folder.parent / "fit.txt").read_text().replace("│", " ").split())
     assert "3 categories: hue, legs, site" in printed
-    assert "left out: code" in printed
+    assert columns["code"]["reason"] in printed
     page = run.folder.parent / "page.html"
     assert call("report", str(run.folder), "--out", str(page)).returncode == 0
     html = page.read_text()
@@ -99,6 +101,16 @@ def test_predict_takes_text_and_ignores_categories_that_are_new(
     labels = pd.read_csv(tmp_path / "labels.csv")["label"].tolist()
     assert labels == from_python.predict(frame.drop(columns="code")).tolist()
     assert "'purple'" in caplog.text
+
+
+@pytest.mark.parametrize("rare", [{"other": ["x"]}, {"hue": ["red"]}, {"hue": []}, {"hue": [1]}, ["hue"]])
+def test_a_model_whose_rare_values_cannot_be_is_refused(run: Run, tmp_path: Path, rare: object) -> None:
+    shutil.copytree(run.folder, tmp_path / "run")
+    facts = json.loads((run.folder / "model.json").read_text())
+    facts["encoding"]["rare"] = rare
+    (tmp_path / "run" / "model.json").write_text(json.dumps(facts | {"checksum": checksum(facts)}))
+    with pytest.raises(ValueError, match=r"model\.json must .*encoding\.rare"):
+        _ = Run.open(tmp_path / "run").model
 
 
 def test_an_exported_model_takes_the_text(run: Run, tmp_path: Path) -> None:

@@ -90,15 +90,17 @@ def _feature_use(name: str, kind: Kind, requested: Roles, resolved: Roles, texts
 
 
 def summary_lines(columns: Mapping[str, Mapping[str, str]]) -> list[str]:
-    """Summarise the uses of columns, as run.json has them, in a line per use; what is left out comes with its reason."""
+    """Summarise the uses of columns, as run.json has them: a line per use, and per reason of those that are left out."""
+    groups: dict[str, list[str]] = {}
+    for use in _PLURALS:
+        for name, column in columns.items():
+            if column["use"] == use:
+                reason = f" ({column['reason']})" if use == "left out" else ""
+                groups.setdefault(use + reason, []).append(name or "(unnamed)")
     lines = []
-    for use, plural in _PLURALS.items():
-        names = [name for name, column in columns.items() if column["use"] == use]
-        if not names:
-            continue
-        shown = [name or "(unnamed)" for name in names[:_MAX_NAMES]]
-        if use == "left out":
-            shown = [f"{name} ({columns[name]['reason']})" for name in names[:_MAX_NAMES]]
+    for group, names in groups.items():
+        title = group if len(names) == 1 else _PLURALS.get(group, group)
+        shown = ", ".join(names[:_MAX_NAMES])
         more = ", ..." if len(names) > _MAX_NAMES else ""
-        lines.append(f"{len(names):,} {use if len(names) == 1 else plural}: {', '.join(shown)}{more}")
+        lines.append(f"{len(names):,} {title}: {shown}{more}")
     return lines

@@ -31,9 +31,9 @@ _SHORT_REASONS = {  # for the list of what became of each column
     "text": "free text, and no embedder for it is installed",
     "identifier": "an identifier, nearly every value is different",
     "other": "neither numbers, dates nor text",
-    "blank": "it has no value",
-    "row numbers": "it numbers the rows",
-    "truth": "it looks like the true label",
+    "blank": "no value",
+    "row numbers": "numbers of the rows",
+    "truth": "looks like the true label",
 }
 
 

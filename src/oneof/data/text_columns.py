@@ -80,7 +80,7 @@ def decide_text(name: str, profile: TextProfile) -> TextUse:
     """Decide what one column of text is by the counts of its cells."""
     count = f"{len(profile.values):,}" if len(profile.values) <= MAX_VALUES else f"more than {MAX_VALUES:,}"
     if not profile.cells:
-        return TextUse("blank", "it has no value")
+        return TextUse("blank", "no value")
     if not profile.non_numbers:
         return TextUse("number", "numbers written as text")
     if _is_meant_as_numbers(profile):
