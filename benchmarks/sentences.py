@@ -19,7 +19,7 @@ import digits
 import numpy as np
 import pop_defaults
 from on_images import report, sets
-from on_images.plans import SENSITIVE, suited
+from on_images.plans import AFTER_STEP, SENSITIVE, Run, suited
 from scipy.stats import ttest_1samp
 
 from oneof.paper.experiments import LATE
@@ -41,7 +41,8 @@ EARLIER = (
 
 @cache
 def on_images() -> list[Row]:
-    return [row for row in read(ROOT / "results/images.jsonl") if row["plan"] in EARLIER]
+    rows = read(ROOT / "results/images.jsonl")
+    return [row for row in rows if row["plan"] in EARLIER or "mixup" in row["variant"]]
 
 
 def some(dataset: str, sets: str, system: str, variant: str, seeds: range = range(100, 110)) -> dict[int, Row]:
@@ -134,8 +135,10 @@ def the_search() -> list[str]:
     def below(variant: str, base: str) -> float:
         return hard("PRODEN", base, "accuracy") - hard("PRODEN", variant, "accuracy")
 
-    tried = [hard("PRODEN", one) for one in ("balanced-mixup", "fair", "fair-trailing", "swift", "trailing")]
-    mixed = sorted(below("balanced-mixup", base) for base in ("balanced", "fair"))
+    def accuracy(variant: str) -> float:
+        return hard("PRODEN", variant, "accuracy")
+
+    tried = [hard("PRODEN", one) for one in ("", "fair", "fair-trailing", "swift", "trailing")]
     strict = [
         x
         for name in ("mnist", "kmnist")
@@ -148,10 +151,12 @@ def the_search() -> list[str]:
         f'"balanced-last" is first ({flipped("POP", "balanced-last"):.2f} %), then "balanced-late" ({flipped("POP", "balanced-late"):.2f}), '
         f'then "quiet" and "last" ({flipped("POP", "quiet"):.3f})',
         f"balanced PRODEN has {flipped('PRODEN', 'balanced'):.2f} %, PRODEN {flipped('PRODEN', ''):.2f}",
-        f"{hard('PRODEN', 'mixup'):.2f} % against PRODEN's {hard('PRODEN', ''):.2f}. The others lie between {min(tried):.2f} and {max(tried):.2f}",
-        f"They were {below('trailing', ''):.1f} and {below('mixup', ''):.1f} points below PRODEN",
-        f"they were {below('fair-trailing', 'fair'):.1f} and {mixed[0]:.1f} to {mixed[1]:.2f} below balanced PRODEN",
-        f"kept them with balanced weights ({hard('PRODEN', 'fair-trailing'):.2f} and {hard('PRODEN', 'balanced-mixup'):.2f})",
+        f"all but mixup lie between {min(tried):.2f} and {max(tried):.2f}",
+        f"Trailing networks were {below('trailing', ''):.1f} points below PRODEN",
+        f"With all views it is {below('mixup', ''):.1f} below ({accuracy('mixup'):.2f}; PRODEN {accuracy(''):.2f}), "
+        f"and with balanced weights {below('balanced-mixup', 'balanced'):.1f} ({accuracy('balanced-mixup'):.2f}; balanced PRODEN {accuracy('balanced'):.2f})",
+        f"with balanced weights, {below('fair-trailing', 'fair'):.1f} below balanced PRODEN",
+        f"kept them with balanced weights ({hard('PRODEN', 'fair-trailing'):.2f})",
         f"the lowest covering rate of all ({seed_0('fashion-mnist', 'saturated', 'PRODEN', 'fair', 'covering'):.2f}; "
         f"PRODEN {seed_0('fashion-mnist', 'saturated', 'PRODEN', '', 'covering'):.2f})",
         "on Kuzushiji from {:.2f} to {:.2f} % and from {:.2f} to {:.2f}".format(*upright[0], *upright[1]),
@@ -210,7 +215,8 @@ def one_seed() -> list[str]:
     rows = {report.key_of(row): 100 * row["accuracy"] for row in reversed(read(ROOT / "results/images.jsonl"))}
 
     def of(dataset: str, system: str, variant: str = "", sets: str = "saturated") -> float:
-        return rows[dataset, sets, system, variant, 100, 100 if dataset.startswith("cifar") else 50]
+        run = Run(dataset, sets, system, 100, 100 if dataset.startswith("cifar") else 50, variant)
+        return rows[run.key]
 
     def paper(system: str, dataset: str) -> float:
         return printed(1, system, dataset).mean  # type: ignore[union-attr]
@@ -221,6 +227,10 @@ def one_seed() -> list[str]:
         for loss, name in [("PRODEN", "POP"), *((loss, f"{loss}+POP") for loss in ("RC", "CC", "LWS", "CAVL", "CLPL"))]
     ]
     ends = [one for key, one in rows.items() if key[2] == "POP" and key[5] == 60]
+    after_step = []
+    for name, title in (("mnist", "MNIST"), ("kmnist", "Kuzushiji"), ("fashion-mnist", "Fashion")):
+        losses = ", ".join(f"{loss} {of(name, loss):.2f}" for loss in AFTER_STEP)
+        after_step.append(f"{losses} on {title} (PRODEN {of(name, 'PRODEN'):.2f})")
     thresholds = [
         sorted(one.first for one in SENSITIVE.values()),
         sorted({0.1, *(one.last for one in SENSITIVE.values())}),
@@ -247,9 +257,11 @@ def one_seed() -> list[str]:
         f"PRODEN {of('cifar10', 'PRODEN', sets='20'):.2f}, POP {of('cifar10', 'POP', 'last', '20'):.2f}, POP as printed {of('cifar10', 'POP', 'printed-last', '20'):.2f}",
         f"has {of('cifar10', 'RCR', sets='20'):.2f}, and {of('cifar10', 'RCR'):.2f} on saturated sets. PiCO with its authors' has {of('cifar10', 'PiCO', 'authors', '20'):.2f}",
         f"The paper prints {printed(3, 'CLPL', 'cifar10').mean:.2f} for CLPL",  # type: ignore[union-attr]
-        ", ".join(f"{loss} {of('mnist', loss, 'upright', '20'):.2f}" for loss in ("CLPL", "LWS", "CC", "CAVL", "RC")),
+        f"{after_step[0]}. {after_step[1]}. {after_step[2]}.",
+        f"RC has {of('kmnist', 'RC', sets='20'):.2f} on Kuzushiji (PRODEN {of('kmnist', 'PRODEN', sets='20'):.2f}) "
+        f"and {of('fashion-mnist', 'RC', sets='20'):.2f} on Fashion ({of('fashion-mnist', 'PRODEN', sets='20'):.2f})",
         f"it loses: {of('cifar10', 'POP', 'printed'):.2f} ({of('cifar10', 'PRODEN'):.2f})",
-        f"PRODEN ends at {rows['cifar10', 'saturated', 'PRODEN', '', 100, 60]:.2f}",
+        f"PRODEN ends at {rows[Run('cifar10', 'saturated', 'PRODEN', 100, 60).key]:.2f}",
         f"({thresholds[0][0]} to {thresholds[0][-1]}) or the last ({thresholds[1][0]} to {thresholds[1][-1]}), POP ends between {min(ends):.2f} and {max(ends):.2f}",
         "{:.2f} on Fashion (PRODEN {:.2f}), {:.2f} on Kuzushiji ({:.2f}) and {:.2f} on MNIST ({:.2f})".format(
             *early[0], *early[1], *early[2]
@@ -335,7 +347,7 @@ def in_pictures() -> list[str]:
         for one in (("mnist", None), ("cifar10", 90.0), ("cifar10", 60.0), ("cifar10", None))
     )
     commands = sum(grey[stage]["seconds"] for stage in grey if stage != "write")
-    wished = ("cifar10", "saturated", "POP", "last", 100, 100)
+    wished = Run("cifar10", "saturated", "POP", 100, 100, "last").key
     (beside,) = [row for row in read(ROOT / "results/speed/13-front-door.jsonl") if report.key_of(row) == wished]
     took, alone = whole["fit"]["seconds"], beside["seconds"]
     return [

@@ -1,43 +1,34 @@
-"""oneof's parts in a PyTorch loop of your own: a method's loss and memory, and POP, around any network."""
+"""POP in a PyTorch loop of your own: a loss that knows the candidate sets, and a step at the end of every epoch."""
 
-import numpy as np
 import torch
 from sklearn.datasets import load_digits
 from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
 
-from oneof import Pop
+import oneof
 from oneof.candidates.generate import Flip, generate
-from oneof.methods import Proden
+from oneof.metrics import true_labels_removed
 
 x, y = load_digits(return_X_y=True)
 x = torch.tensor(x / 16, dtype=torch.float32)
-candidates = torch.tensor(generate(y, 10, Flip(rate=0.3), seed=0))  # your own sets: oneof.read(...).mask
-train, test = torch.arange(1400), torch.arange(1400, len(x))
-candidates = candidates[train]
+y = torch.tensor(y)
+candidates = generate(y.numpy(), 10, Flip(rate=0.3), seed=0)[:1400]  # in place of your own: oneof.read(...)
+loader = DataLoader(TensorDataset(torch.arange(1400), x[:1400]), batch_size=64, shuffle=True)
 
 net = nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 10))
 optimizer = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
-method, pop = Proden(), Pop(warm_up=5)
-memory = method.init(candidates)  # one row per training example
-state = pop.init(candidates)
+criterion = oneof.CandidateLoss("proden", candidates)
+purifier = oneof.Purifier(oneof.Pop(warm_up=5), criterion)
 
-for epoch in range(30):
-    for at in torch.randperm(len(train)).split(64):
-        logits = net(x[train[at]])
-        loss = method.loss(logits, candidates[at], memory[at]).mean()
-        optimizer.zero_grad()
+for _ in range(30):
+    for index, inputs in loader:
+        loss = criterion(net(inputs), index)
         loss.backward()
         optimizer.step()
-        with torch.no_grad():
-            memory[at] = method.update(logits, candidates[at], memory[at])
-            if pop.observing(epoch):
-                state.seen[at] = pop.observe(state.seen[at], logits, candidates[at])
-    if pop.event(epoch):
-        candidates, fallen = pop.remove(candidates, state)
-        state = pop.advance(state, fallen, share=(fallen > 0).float().mean())
+        optimizer.zero_grad()
+    purifier.step()
 
-accuracy = (net(x[test]).argmax(1).numpy() == y[test]).mean()
-size = candidates.sum(1).float().mean()
-print(
-    f"accuracy {accuracy:.3f}, labels per set {size:.2f}, true labels kept {np.mean(candidates[range(1400), y[:1400]].numpy()):.3f}"
-)
+accuracy = (net(x[1400:]).argmax(1) == y[1400:]).float().mean()
+size = criterion.candidates.sum(1).float().mean()
+kept = 1 - true_labels_removed(criterion.candidates, y[:1400])
+print(f"accuracy {accuracy:.3f}, labels per set {size:.2f}, true labels kept {kept:.3f}")

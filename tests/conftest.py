@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import random
+import signal
 
 # Before torch and NumPy are imported, and for the processes that tests start: two workers with two threads each wait for one another.
 os.environ["OMP_NUM_THREADS"] = "1"
@@ -19,6 +20,8 @@ from hypothesis import settings
 
 collect_ignore = ["fixtures/label_studio_project.py"]  # for another Python, which has label-studio
 torch.set_num_threads(1)
+# A shell starts commands in the background with Ctrl-C ignored, which they pass on: tests of an interrupt must not depend on that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 settings.register_profile("oneof", deadline=None, max_examples=60)
 settings.load_profile("oneof")
 
@@ -57,7 +60,7 @@ def one_thread() -> None:
 def small_forests() -> Iterator[None]:
     """30 trees in place of 300, for tests of what a fit takes and gives: of a small table, trees are most of its seconds."""
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("oneof.selection.learners.Trees.each", lambda trees, classes: 3)
+        patched.setattr("oneof.learners.fitted.Trees.each", lambda trees, classes: 3)
         yield
 
 

@@ -14,7 +14,6 @@ import re
 import subprocess
 import sys
 import traceback
-from collections.abc import Iterator
 from contextlib import chdir, redirect_stdout
 from importlib.util import find_spec
 from io import StringIO
@@ -108,19 +107,6 @@ def _environment(folder: Path) -> dict[str, str]:
         "PYTHONPATH": os.pathsep.join(p for p in sys.path if p),
     }
     return os.environ | paths | {"COLUMNS": "100", "NO_COLOR": "1", "OMP_NUM_THREADS": "1"}
-
-
-LEFT_OUT = re.compile(
-    r"^```.*?^```$|<!-- (\w+): made by.*?<!-- \1: end -->|^( {4}(?! *- )|[|!#:]).*?$", re.MULTILINE | re.DOTALL
-)
-
-
-def sentences(page: str) -> Iterator[str]:
-    """The sentences of a page's prose: without blocks of code, tables, headings and what is made from rows."""
-    prose = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", re.sub(r"`[^`\n]*`", "Code", LEFT_OUT.sub("\n", page)))
-    for part in re.split(r"\n\s*\n|\n(?=\s*(?:- |\d+\. ))", prose):
-        text = " ".join(part.replace("*", "").split())
-        yield from filter(None, re.split(r"(?<=[.!?])[\"')]*\s+(?=[\"'(]?[A-Z0-9\"])", text))
 
 
 def same(shown: str, real: str) -> bool:

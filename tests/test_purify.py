@@ -11,9 +11,14 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oneof.purify import Pop, PopPrinted, PopRatio, PopState, Rounds, stacked
+from oneof.methods import CC, LWS, Proden, Valen
+from oneof.purify import Pop, PopPrinted, PopRatio, PopReleased, PopState, Rounds, stacked
+from oneof.training.events import begin_purifying, event
+from oneof.training.fit import fit
+from oneof.training.processes import Crew
+from oneof.training.tables import Dense
 
-RULES = [Pop(), PopPrinted(), PopRatio(), Pop(every_round=False), PopRatio(every_round=False)]
+RULES = [Pop(), PopPrinted(), PopRatio(), PopReleased(), Pop(every_round=False), PopRatio(every_round=False)]
 CPU = torch.device("cpu")
 
 
@@ -122,6 +127,46 @@ def test_thresholds_move_as_the_reference_says(every_round, share):
             theta, share * 1e4, 1000, 10, 1e-4, ratio.inc, ratio.theta_end, every_round
         )
         assert ratio.advance(state, fallen, shares).threshold.item() == pytest.approx(wished, rel=1e-6)
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("rule", [PopReleased(theta=0.1, window=3), PopRatio(theta=0.1, window=3)])
+def test_the_released_code_resets_weights_to_the_window_mean(packed, rule):
+    candidates, logits = situation(4, t=1)
+    candidates[candidates.all(-1)] = torch.tensor([True, True, True, True, False])  # packed, a full set has no memory
+    rows = torch.arange(15)[None]
+    given = Dense(candidates).packed() if packed else Dense(candidates)
+    sets = given.chosen(rows)
+    method = Proden()
+    memory = sets.first_memory(method.init, None)
+    state = begin_purifying(rule, sets)
+    for z in logits:
+        state.seen.put(rows, rule.observe(state.seen.take(rows), z, candidates))
+    before = method.loss(logits[0], candidates, memory.take(rows))
+    event(rule, sets, state, Crew(), 75, memory)
+    S = candidates[0].numpy()
+    q = np.mean([reference.posterior(z[0].double().numpy(), S) for z in logits], axis=0)
+    left = reference.pop_ratio_remove(q, S, 0.1)
+    np.testing.assert_array_equal(sets.take(rows)[0], left)
+    assert left.sum() < S.sum()
+    loss = method.loss(logits[0], sets.take(rows), memory.take(rows))
+    if not rule.resets:
+        assert not torch.allclose(loss, before)  # the sets shrank
+        q = reference.uniform(left)
+    wished = reference.proden_loss(logits[0, 0].double().numpy(), left, q)
+    np.testing.assert_allclose(loss[0], wished, rtol=1e-5)
+
+
+def test_the_released_numbers():
+    rule = PopReleased()
+    assert [epoch for epoch in range(31) if rule.event(epoch)] == [20, 25, 30]
+    assert (rule.theta, rule.theta_end, rule.inc, rule.quiet, rule.window) == (1e-3, 0.4, 1e-3, 1e-4, 5)
+
+
+@pytest.mark.parametrize("method", [CC(), LWS(), Valen()])
+def test_a_reset_needs_weights_of_the_candidates_alone(method):
+    with pytest.raises(ValueError, match=rf"PopReleased resets .* Proden; got {type(method).__name__}\. Use PopRatio"):
+        fit(np.eye(6), np.ones((6, 3), dtype=bool), method=method, purify=PopReleased())
 
 
 def test_log_keeps_round_and_margin_of_every_removal():

@@ -85,7 +85,7 @@ def by_threshold(rows: list[Row]) -> Figure:
 
 def by_seconds(rows: list[Row]) -> Figure:
     """Seconds of the card for an epoch, a point per row; of several in a line the lowest had the card alone."""
-    rows = [row for row in rows if row.get("programs", 1) == 1]  # how many shared the card, where that is known
+    rows = [row for row in rows if row.get("programs", 1) == 1]  # how many shared the card; None: some did
     lines = sorted({(r["dataset"], r["system"]) for r in rows}, key=lambda one: (SETS.index(one[0]), one[1]))
     figure, axis = plt.subplots(figsize=(8, 0.25 * len(lines) + 1), layout="constrained")
     for y, (dataset, system) in enumerate(lines):

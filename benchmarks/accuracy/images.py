@@ -4,6 +4,7 @@
     python benchmarks/accuracy/images.py --plan mnist-like --limit-seconds 500
     python benchmarks/accuracy/images.py --plan saturated --part 1/2 --commit 0123abc --data-dir /tmp/data
     python benchmarks/accuracy/images.py --plan cifar100 --tiny --rows /tmp/rows.jsonl --sets /tmp/sets
+    python benchmarks/accuracy/images.py --merge new.jsonl --rows results/images.jsonl
     python benchmarks/accuracy/images.py --report
 
 Every row is written as soon as its trial ends; a run whose row is in the file is skipped. The last epoch is what a row reports: no
@@ -15,6 +16,7 @@ would have chosen. Runs that differ only in how they purify share their beginnin
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import time
 from collections.abc import Iterator, Sequence
@@ -28,14 +30,15 @@ import torch
 from on_images import branches
 from on_images.branches import Branch
 from on_images.plans import PLANS, Run
-from on_images.report import key_of, table
+from on_images.report import merged, table
 from on_images.sets import sets_of
 
 from oneof.data.named.catalogue import Dataset, load
 from oneof.networks import Network
 from oneof.paper.image_sets import DIFFICULTIES, path_of
-from oneof.paper.images import SMALL
+from oneof.paper.images import SMALL, key_of
 from oneof.paper.obtain_images import first_images, row_of, trial_of, views_of, with_test_rows
+from oneof.storage.files import written_beside
 from oneof.storage.rows import Row, append, read
 from oneof.training.problem import Problem, pose
 from oneof.training.state import Fit
@@ -101,9 +104,8 @@ def estimate(runs: Sequence[Run], pace: dict[str, float], folder: Path) -> float
     """Seconds that runs will take together: as the last ones of their data set, or a guess; a classifier for their sets comes on top."""
     run = runs[0]
     compiling, epoch = GUESS.get(run.dataset, (20.0, 0.3))
-    rules = [one.purify for one in runs if one.purify]
-    shared = min((rule.warm_up for rule in rules), default=0)
-    length = shared + len(runs) * (run.epochs - shared)
+    forks = [branches.fork(Branch(one.method, one.purify), one.epochs) for one in runs]
+    length = max(forks) + sum(one.epochs - fork for one, fork in zip(runs, forks, strict=True))
     known = pace.get(run.dataset)
     slower = SLOWER.get(run.loss, 1.0)
     seconds = slower * (known * length if known else compiling + epoch * length)
@@ -112,8 +114,8 @@ def estimate(runs: Sequence[Run], pace: dict[str, float], folder: Path) -> float
     return seconds
 
 
-def do(runs: Sequence[Run], plan: str, path: Path, folder: Path, limit: float, commit: str | None) -> None:
-    """Work through runs, in their order, until all are done or the next ones would not fit."""
+def do(runs: Sequence[Run], plan: str, path: Path, folder: Path, limit: float, facts: Row) -> None:
+    """Work through runs, in their order, until all are done or the next ones would not fit; `facts` go into every row."""
     device = "cuda" if torch.cuda.is_available() else "cpu"
     torch.backends.cudnn.benchmark = True
     start, pace = time.perf_counter(), {}
@@ -125,7 +127,7 @@ def do(runs: Sequence[Run], plan: str, path: Path, folder: Path, limit: float, c
             print(f"stopped after {spent:.0f} s: {left} would take about {wanted:.0f} s", flush=True)
             return
         for run, row in perform(left, plan, folder, device) if left else ():
-            append(path, [row | ({"commit": commit} if commit else {})])
+            append(path, [row | facts])
             pace[run.dataset] = row["seconds"] / run.epochs / SLOWER.get(run.loss, 1.0)
             figures = ", ".join(
                 f"{name} {row[name]:.4f}" for name in ("covering", "approximated", "set_size")
@@ -144,7 +146,11 @@ def part_of(runs: Sequence[Run], part: str) -> list[Run]:
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--plan", choices=PLANS)
+    parser.add_argument("--datasets", help="of the plan these alone, separated by commas")
     parser.add_argument("--part", default="1/1", help="i/k: this is process i of k that share the plan")
+    parser.add_argument(
+        "--programs", type=int, default=1, help="how many programs share the card, if more than the parts"
+    )
     parser.add_argument("--rows", type=Path, default=Path("results/images.jsonl"))
     parser.add_argument("--sets", type=Path, default=Path("results/sets"))
     parser.add_argument("--limit-seconds", type=float, default=float("inf"))
@@ -153,14 +159,30 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument(
         "--tiny", action="store_true", help="60 images, five epochs, small networks: does the plan run?"
     )
+    parser.add_argument("--merge", type=Path, help="rows of another machine, to put those that --rows lacks into it")
     parser.add_argument("--report", action="store_true", help="print the table of all rows")
     given = parser.parse_args(arguments)
     if given.data_dir:
         os.environ["ONEOF_DATA"] = given.data_dir
     if given.plan:
-        runs = part_of(PLANS[given.plan](), given.part)
-        runs = [replace(run, **SMALL) for run in runs] if given.tiny else runs
-        do(runs, given.plan, given.rows, given.sets, given.limit_seconds, given.commit)
+        runs = PLANS[given.plan]()
+        if given.datasets:
+            runs = [run for run in runs if run.dataset in given.datasets.split(",")]
+        runs = part_of(runs, given.part)
+        if given.tiny:  # runs that differ by what is small here are then one
+            runs = list(dict.fromkeys(replace(run, **SMALL) for run in runs))
+        facts = {"commit": given.commit} if given.commit else {}
+        programs = max(given.programs, int(given.part.split("/")[1]))
+        if programs > 1:
+            facts["programs"] = programs
+        do(runs, given.plan, given.rows, given.sets, given.limit_seconds, facts)
+    if given.merge:
+        old = read(given.rows)
+        rows = merged(old, read(given.merge))
+        lines = [json.dumps(row) + "\n" for row in rows]
+        with written_beside(given.rows) as file:
+            file.write("".join(lines).encode())
+        print(f"{given.rows} had {len(old)} rows and has {len(rows)}")
     if given.report:
         rows = read(given.rows)
         print(table(rows, rows))

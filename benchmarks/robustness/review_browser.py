@@ -1,5 +1,7 @@
 """A scripted person reviews a run of digits in a real browser, by keys; the server is killed twice, five answers are undone.
 
+Answers are given while the server is dead, too: they are sent when it is started again, on the port of the run.
+
     python benchmarks/robustness/review_browser.py --answers 100 --screenshots DIR
 
 Then two people in two browsers answer 200 rows each at once, and the model learns again from the page's button. Printed: what was
@@ -28,9 +30,9 @@ import pandas as pd
 from sklearn.datasets import load_digits
 
 from oneof.data.roles import Roles
+from oneof.learners.config import Space
 from oneof.runs.fit_table import Task, fit_table
 from oneof.runs.review.decisions import Log
-from oneof.selection.space import Space
 
 QUICK = Space(scaling=("feature",), lr=(0.1,), weight_decay=(1e-3,), members=5, epochs=20, parts=5)
 ROW = re.compile(r"Row (\d+)")
@@ -52,8 +54,8 @@ def make_run(folder: Path) -> list[str]:
 class Server:
     """`oneof review` in a process of its own, to be killed."""
 
-    def __init__(self, run: Path, port: int = 0) -> None:
-        command = [sys.executable, "-m", "oneof", "review", str(run), "--port", str(port), "--who", "ann"]
+    def __init__(self, run: Path) -> None:
+        command = [sys.executable, "-m", "oneof", "review", str(run), "--who", "ann"]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         assert self.process.stdout is not None
         said = self.process.stdout.readline()
@@ -80,6 +82,19 @@ def browser() -> Any:
         launched.close()
 
 
+def loaded(page: Any) -> None:
+    """Wait until the page shows a row, or that no doubtful row is left."""
+    page.wait_for_selector("#card:not([hidden]), #empty:not([hidden])")
+
+
+def go_on(page: Any) -> None:
+    """Wait for a row; where no doubtful one is left, go on with the rest."""
+    loaded(page)
+    if page.locator("#empty").is_visible():
+        page.locator("#rest").click()
+        page.wait_for_selector("#card:not([hidden])")
+
+
 def shown_row(page: Any) -> int:
     found = ROW.fullmatch(page.locator("#title").inner_text())
     assert found
@@ -87,13 +102,21 @@ def shown_row(page: Any) -> int:
 
 
 def answer(page: Any, truth: list[str]) -> tuple[int, str]:
-    """Decide the row that is shown, by a key."""
+    """Decide the row that is shown, by keys."""
+    go_on(page)
     row = shown_row(page)
-    labels = page.locator("#candidates .name").all_inner_texts()
-    suggested = labels[0]
-    key = "Enter" if suggested == truth[row] else str(labels.index(truth[row]) + 1)
-    page.keyboard.press(key)
-    wait(lambda: page.locator("#title").inner_text() != f"Row {row}")
+    labels = page.locator("#candidates .name").all_text_contents()
+    place = labels.index(truth[row])
+    suggested_first = page.locator("#blind").is_hidden()
+    if place == 0 and suggested_first:
+        page.keyboard.press("Enter")
+    elif place < 9:
+        page.keyboard.press(str(place + 1))
+    else:
+        page.keyboard.press("/")
+        page.keyboard.type(truth[row])
+        page.keyboard.press("Enter")
+    wait(lambda: page.locator("#card").is_hidden() or page.locator("#title").inner_text() != f"Row {row}")
     return row, truth[row]
 
 
@@ -115,16 +138,21 @@ def alone(run: Path, truth: list[str], count: int, pictures: Path | None) -> Non
     with browser() as opened:
         page = opened.new_context(viewport={"width": 1280, "height": 900}).new_page()
         page.goto(server.address)
-        page.wait_for_selector("#card:not([hidden])")
+        loaded(page)
         answers: list[tuple[int, str]] = []
         undone = 0
         while len(answers) < count:
             answers.append(answer(page, truth))
             if len(answers) in (count // 3, 2 * count // 3):
                 server.kill()  # with the last answer perhaps still on its way
-                server = Server(run, server.port)
+                port = server.port
+                while page.locator("#card").is_visible():
+                    answers.append(answer(page, truth))
+                page.wait_for_selector("#offline:not([hidden])")
+                server = Server(run)
+                assert server.port == port
                 page.goto(server.address)
-                page.wait_for_selector("#card:not([hidden])")
+                loaded(page)
             if len(answers) % (count // 5) == count // 10 and undone < 5:
                 page.keyboard.press("z")
                 last, _ = answers.pop()
@@ -146,7 +174,7 @@ def photograph(opened: Any, address: str, folder: Path) -> None:
     for name, scheme, width in (("light", "light", 1280), ("dark", "dark", 1280), ("phone", "light", 390)):
         page = opened.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme).new_page()
         page.goto(address)
-        page.wait_for_selector("#card:not([hidden])")
+        go_on(page)
         assert page.evaluate("() => document.documentElement.scrollWidth") <= width
         page.screenshot(path=folder / f"review-{name}.png", full_page=True)
 
@@ -160,7 +188,7 @@ def two_at_once(run: Path, truth: list[str], count: int) -> None:
         with browser() as opened:
             page = opened.new_context().new_page()
             page.goto(f"{server.address}&who={who}")
-            page.wait_for_selector("#card:not([hidden])")
+            loaded(page)
             answers[who] += [answer(page, truth) for _ in range(count)]
             settled(page)
 
@@ -185,11 +213,11 @@ def learn_again(server: Server) -> None:
     with browser() as opened:
         page = opened.new_context().new_page()
         page.goto(server.address)
-        page.wait_for_selector("#card:not([hidden])")
+        loaded(page)
         begun = time.monotonic()
         page.locator("#learn").click()
         wait(lambda: page.locator("#folder").inner_text() == "RUN-2", 300)
-        page.wait_for_selector("#card:not([hidden])")
+        loaded(page)
         print(f"learned again in {time.monotonic() - begun:.0f} s; the page goes on with RUN-2.")
 
 
@@ -200,6 +228,7 @@ def main() -> None:
     parser.add_argument("--screenshots", type=Path, help="a folder that exists")
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
+        os.environ["XDG_STATE_HOME"] = str(Path(folder) / "state")  # where the port of the run is remembered
         truth = make_run(Path(folder))
         alone(Path(folder) / "RUN", truth, asked.answers, asked.screenshots)
         two_at_once(Path(folder) / "RUN", truth, asked.each)

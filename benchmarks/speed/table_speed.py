@@ -24,7 +24,8 @@ from oneof.paper.obtain import Cell, obtain, split
 
 def plain(data: Dataset, cell: Cell) -> float:
     """Train one trial; the accuracy on its test rows."""
-    seed, (lr, decay) = cell.seeds[0], cell.protocol.grid[-1]
+    seed = cell.seeds[0]
+    lr, decay, _ = cell.protocol.grid[-1]
     train, held_out, test = split(len(data.x), seed, cell.protocol)
     x = torch.as_tensor(data.x)
     x = (x - x[train].mean(0)) / x[train].std(0).clamp_min(1e-8)

@@ -8,8 +8,11 @@ from oneof.version import __version__
 if TYPE_CHECKING:
     from oneof.candidates.mask import Candidates as Candidates
     from oneof.candidates.read import read as read
+    from oneof.candidates.resolve import resolve as resolve
     from oneof.estimator.classifier import PartialLabelClassifier as PartialLabelClassifier
     from oneof.estimator.pictures import PartialLabelImageClassifier as PartialLabelImageClassifier
+    from oneof.losses import CandidateLoss as CandidateLoss
+    from oneof.losses import Purifier as Purifier
     from oneof.methods import METHODS as METHODS
     from oneof.methods import Method as Method
     from oneof.networks import MLP as MLP
@@ -18,6 +21,7 @@ if TYPE_CHECKING:
     from oneof.purify import Pop as Pop
     from oneof.purify import PopPrinted as PopPrinted
     from oneof.purify import PopRatio as PopRatio
+    from oneof.purify import PopReleased as PopReleased
     from oneof.training.fit import fit as fit
     from oneof.training.state import load as load
     from oneof.training.trials import Training as Training
@@ -25,8 +29,10 @@ if TYPE_CHECKING:
 
 # torch takes seconds to import, and `oneof --help` must not: a name is fetched when it is first used
 _HOME = {
+    "CandidateLoss": "losses",
     "Candidates": "candidates.mask",
     "read": "candidates.read",
+    "resolve": "candidates.resolve",
     "fit": "training.fit",
     "load": "training.state",
     "PartialLabelClassifier": "estimator.classifier",
@@ -40,6 +46,8 @@ _HOME = {
     "Pop": "purify",
     "PopPrinted": "purify",
     "PopRatio": "purify",
+    "PopReleased": "purify",
+    "Purifier": "losses",
     "Trial": "training.trials",
 }
 

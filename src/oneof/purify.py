@@ -1,7 +1,8 @@
 """POP: progressive purification of candidate sets (Xu et al., ICML 2023).
 
-Three rules, each a frozen dataclass: `Pop`, ours; `PopPrinted`, Algorithm 1 of the paper; `PopRatio`, what its released code
-runs. None knows a method or touches its memory: the mask shrinks, and every method reads the mask.
+Four rules, each a frozen dataclass: `Pop`, ours; `PopPrinted`, Algorithm 1 of the paper; `PopRatio`, the rule of its released code;
+`PopReleased`, that code with its numbers. None knows a method: the mask shrinks, and every method reads the mask. Only where a rule
+`resets` does the engine also write a method's weights.
 
 The engine calls `observe` on the rows of every batch in the last `window` epochs before an event (of a rule that is `current`: on
 all rows at the event), and at the event `remove` on all rows, then `advance`. Numbers of a rule are floats, or tensors [t] with one value per trial (`stacked`).
@@ -49,6 +50,9 @@ class Rounds:
 
     current: ClassVar[bool] = False
     """Is the classifier asked anew about all rows at an event, in place of a mean over what the window's steps saw?"""
+
+    resets: ClassVar[bool] = False
+    """Are the method's weights set to the window mean on the remaining candidates at an event?"""
 
     def __post_init__(self) -> None:
         if not 1 <= self.window <= self.interval:
@@ -143,9 +147,9 @@ class PopRatio(Rounds):
         theta <- theta (1 + inc)   while theta < theta_end, after a quiet round (or after every round)
 
     q: the softmax over the current *set*, averaged over the window. Quiet: fewer than `quiet`·n·c entries fell.
-    Differs from the released code: the method's weights are not reset to the window mean (it hurts, and it is the method's
-    memory), a running sum stands for the window of copies, and the defaults move (the released inc = 1e-3 at quiet rounds
-    alone takes theta from 0.001 to 0.0011 in 500 epochs).
+    Differs from the released code (`PopReleased`): the method's weights are not reset to the window mean (it hurts, and it is the
+    method's memory), a running sum stands for the window of copies, and the defaults move (the released inc = 1e-3 at quiet
+    rounds alone takes theta from 0.001 to 0.0011 in 500 epochs).
     """
 
     warm_up: int = 10
@@ -178,8 +182,31 @@ class PopRatio(Rounds):
         return _next(state, fallen, torch.where(due, higher, state.threshold))
 
 
+@dataclass(frozen=True)
+class PopReleased(PopRatio):
+    r"""The authors' released code: the ratio rule with the released numbers, which also resets the method's weights.
+
+        w_ij <- q_ij / sum_{k in S_i} q_ik   for j left in S_i, else 0, at every event
+
+    q: as in `PopRatio`. The next visit of a row renews its weights from the classifier, so the reset acts for an epoch.
+    Differs from the released code: a probability that underflows does not remove a label.
+    """
+
+    warm_up: int = 20
+    every_round: bool = False
+    theta: float = 1e-3
+    inc: float = 1e-3
+
+    resets: ClassVar[bool] = True
+
+
 Purify = Pop | PopRatio
-PURIFY: dict[str, type[Pop] | type[PopRatio]] = {"pop": Pop, "pop_printed": PopPrinted, "pop_ratio": PopRatio}
+PURIFY: dict[str, type[Pop] | type[PopRatio]] = {
+    "pop": Pop,
+    "pop_printed": PopPrinted,
+    "pop_ratio": PopRatio,
+    "pop_released": PopReleased,
+}
 
 
 def stacked(rules: Sequence[Purify], device: torch.device) -> Purify:

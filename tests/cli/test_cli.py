@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -116,6 +117,39 @@ def test_the_ablation_of_the_paper_writes_rows_and_a_picture(tmp_path):
     assert len(rows) == 10
     assert {row["seed"] for row in rows} == {0, 1}
     assert (tmp_path / "oneof-demo/curves.png").read_bytes().startswith(b"\x89PNG")
+
+
+# -------------------------------------------------------------------------------------------------------------- threads
+
+IMPORTED = """
+import os, sys
+from importlib.abc import MetaPathFinder
+
+class Look(MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name in ("torch", "numpy", "sklearn"):
+            print(name, *(os.environ.get(one) for one in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")))
+
+sys.meta_path.insert(0, Look())
+sys.argv = ["oneof", "fit", "nowhere.csv", "--out", "run"]
+from oneof.cli import main
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("said", "waiting"),
+    [({}, "PASSIVE 0 0"), ({"OMP_WAIT_POLICY": "ACTIVE"}, "ACTIVE None None"), ({"KMP_BLOCKTIME": "9"}, "None None 9")],
+)
+def test_threads_are_told_how_to_wait_before_anything_that_has_some_is_imported(said, waiting, tmp_path):
+    names = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")
+    environment = {name: value for name, value in os.environ.items() if name not in names} | said
+    done = subprocess.run(
+        [sys.executable, "-c", IMPORTED], env=environment, cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2, done.stderr
+    seen = dict(line.split(maxsplit=1) for line in done.stdout.splitlines())
+    assert seen["torch"] == seen["numpy"] == waiting
 
 
 # -------------------------------------------------------------------------------------------------------------- stopped

@@ -16,8 +16,8 @@ from typer.testing import CliRunner
 from oneof.cli import app
 from oneof.cli.columns import TableFile, takes_roles
 from oneof.data.roles import Roles
+from oneof.learners.config import Space
 from oneof.runs.fit_table import Task, fit_table
-from oneof.selection.space import Space
 
 OPTIONS = [
     "candidates",
@@ -161,18 +161,20 @@ def test_inspect_imputes_what_fit_imputes(table: Path) -> None:
 
 def test_inspect_leaves_texts_aside_and_says_so(table: Path) -> None:
     texts = [finding["text"] for finding in inspected(table, "--text", "note")["findings"]]
-    assert "columns to embed are left aside here: note. `oneof fit` takes them." in texts
-    alone = inspected(table, "--text", "note", *(word for name in ("size", "day") for word in ("--ignore", name)))
+    assert any("skipped here: note. `oneof fit` uses them." in text for text in texts)
+    alone = inspected(
+        table, "--text", "note", *(word for name in ("size", "day", "hue") for word in ("--ignore", name))
+    )
     assert alone["faults"] is None
 
 
-def test_the_hint_on_text_holds_on_the_command_line(table: Path) -> None:
+def test_the_hint_on_identifiers_holds_on_the_command_line(table: Path) -> None:
     before = inspected(table)
-    hint = next(one["text"] for one in before["findings"] if "columns of text" in one["text"])
-    assert "hue, note" in hint
+    hint = next(one["text"] for one in before["findings"] if "columns of identifiers" in one["text"])
+    assert "left out: note." in hint
     assert "--category NAME" in hint
-    after = inspected(table, "--category", "hue", "--category", "note")
-    assert not any("columns of text" in one["text"] for one in after["findings"])
+    after = inspected(table, "--category", "note")
+    assert not any("columns of identifiers" in one["text"] for one in after["findings"])
 
 
 def test_exclusions_alone_are_inspected(tmp_path: Path) -> None:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
+import json
 import os
 import sys
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from run_folder import write_run
 
 from oneof import cli
 from oneof.cli.terminal import Terminal
@@ -122,6 +126,49 @@ def test_what_unpacks_to_too_much_is_refused_unless_it_is_trusted(tmp_path):
     assert len(read_table(path).columns) == 400_000
     with pytest.raises(ValueError, match="unpacked must be positive; got 0"):
         Roles(unpacked=0)
+
+
+def test_predictions_are_for_tables_that_do_not_unpack_to_too_much(tmp_path, capsys, monkeypatch):
+    (tmp_path / "table.csv").write_text("x,candidates\n" + "0.5,a|b\n1.5,b|c\n0.25,a\n" * 20)
+    fit = ("fit", tmp_path / "table.csv", "--out", tmp_path / "run", "--quick")
+    assert said(capsys, monkeypatch, *map(str, fit))[0] == 0
+    (tmp_path / "bomb.csv.gz").write_bytes(gzip.compress(b"x\n" + b"1\n" * 1_000_000))
+    predict = ("predict", tmp_path / "run", tmp_path / "bomb.csv.gz", "--out", tmp_path / "out.csv")
+    code, words = said(capsys, monkeypatch, *map(str, predict), "--unpacked", "0.001")
+    assert code == 2
+    assert words.count("\n") == 1
+    assert "a compressed file must not hold more than 0.001 GB" in words
+    assert "--unpacked" in words
+    assert not (tmp_path / "out.csv").exists()
+
+
+@pytest.mark.parametrize("name", ["votes.csv.gz", "votes.jsonl.gz", "votes.json.gz", "votes.parquet"])
+def test_votes_do_not_unpack_to_too_much(name, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("oneof.data.files.unpacked.GIGABYTES", 0.001)
+    rows = 400_000
+    if name.endswith(".parquet"):
+        column = pa.array(["a"] * rows)
+        pq.write_table(pa.table({"item": column, "annotator": column, "label": column}), tmp_path / name)
+    else:
+        (tmp_path / name).write_bytes(gzip.compress(b"item,annotator,label\n" + b"1,ann,cat\n" * rows))
+    code, words = said(capsys, monkeypatch, "votes", str(tmp_path / name))
+    assert code == 2
+    assert words.count("\n") == 1
+    assert f"a compressed file must not hold more than 0.001 GB; {tmp_path / name} does" in words
+    assert "unpack it first" in words
+
+
+def test_a_table_that_a_run_names_does_not_unpack_to_too_much(tmp_path, capsys, monkeypatch):
+    table = tmp_path / "table.csv.gz"
+    table.write_bytes(gzip.compress(b"x\n" + b"1\n" * 1_000_000))
+    run = write_run(tmp_path / "run", n=20)
+    facts = json.loads((run / "run.json").read_text())
+    facts |= {"file": str(table), "fingerprint": hashlib.sha256(table.read_bytes()).hexdigest()}
+    (run / "run.json").write_text(json.dumps(facts))
+    monkeypatch.setattr("oneof.data.files.unpacked.GIGABYTES", 0.001)
+    code, words = said(capsys, monkeypatch, "report", str(run), "--out", str(tmp_path / "page.html"))
+    assert code == 2
+    assert f"a compressed file must not hold more than 0.001 GB; {table} does" in words
 
 
 def test_a_wide_table_is_read_in_blocks_of_many_rows(tmp_path: Path):

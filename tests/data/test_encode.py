@@ -31,7 +31,7 @@ def test_an_encoding_survives_json() -> None:
     again = Encoding.from_json(json.loads(json.dumps(encoding.to_json())), {})
     assert again == encoding
     np.testing.assert_array_equal(again.transform(TRAIN), encoding.transform(TRAIN))
-    assert encoding.names == ["x0", "x1", "x0 is missing", "hue=", "hue=blue", "hue=red"]
+    assert encoding.names == ["x0", "x1", "x0 is missing", "hue is missing", "hue=blue", "hue=red"]
     assert encoding.transform(TRAIN).dtype == np.float32
 
 
@@ -46,7 +46,7 @@ def test_an_unknown_category_is_none_and_is_named() -> None:
     encoding = learn_encoding(TRAIN, ROLES)
     new = columns([[1, 1]], hue=["purple"])
     assert encoding.transform(new)[0, 3:].tolist() == [0, 0, 0]
-    assert encoding.unseen(new) == ["column 'hue' has values that training had not, which say nothing: 'purple'"]
+    assert encoding.unseen(new) == ["column 'hue' has categories not seen in training; ignored: 'purple'"]
     assert encoding.unseen(TRAIN) == []
 
 

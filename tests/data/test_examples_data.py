@@ -192,9 +192,12 @@ def example_of_read_features() -> None:
     """
     >>> from oneof.data.table import read_features
     >>> import pandas as pd
-    >>> columns, roles = read_features(pd.DataFrame({"size": [1.5, None], "day": pd.to_datetime(["1970-01-02", None])}))
-    >>> columns.numbers.tolist(), roles.dates
-    ([[1.5, 1.0], [nan, nan]], ('day',))
+    >>> frame = pd.DataFrame({"size": [1.5, None], "day": pd.to_datetime(["1970-01-02", None]), "hue": ["red", None]})
+    >>> columns, roles, uses = read_features(frame)
+    >>> columns.numbers.tolist(), roles.dates, roles.categories
+    ([[1.5, 1.0], [nan, nan]], ('day',), ('hue',))
+    >>> uses["hue"]
+    ColumnUse(use='category', reason='text with 1 value; gaps are a value of their own')
     """
 
 

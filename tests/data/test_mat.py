@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import struct
 import tracemalloc
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -50,6 +52,48 @@ def test_square_sets_are_read_by_their_truth(tmp_path):
     np.testing.assert_array_equal(read_mat(path)["candidates"], sets)  # nothing decides: [c, n] is the custom
     with pytest.raises(ValueError, match="column 'target' must be in a table of columns"):
         read_table(path, Roles(gold="target"))
+
+
+def compressed(*parts: bytes) -> bytes:
+    """The bytes of a .mat whose parts are compressed ones that hold these."""
+    packed = [zlib.compress(part) for part in parts]
+    elements = [struct.pack("<II", 15, len(part)) + part for part in packed]
+    return b"MATLAB 5.0 MAT-file".ljust(124) + b"\x00\x01IM" + b"".join(elements)
+
+
+def test_a_file_that_unpacks_to_too_much_is_refused_before_it_fills_the_memory(tmp_path: Path) -> None:
+    def zeros(size: int) -> bytes:
+        return struct.pack("<II", 1, size) + bytes(size)
+
+    path = write(tmp_path / "bomb.mat", compressed(zeros(2**26)))
+    assert path.stat().st_size < 2**17
+    tracemalloc.start()
+    try:
+        with pytest.raises(ValueError, match=r"must not hold more than 0\.01 GB; .*bomb\.mat does.*--unpacked"):
+            read_table(path, Roles(unpacked=0.01))
+        assert tracemalloc.get_traced_memory()[1] < 2**25
+    finally:
+        tracemalloc.stop()
+    several = write(tmp_path / "several.mat", compressed(*[zeros(2**22)] * 3))
+    with pytest.raises(ValueError, match=r"must not hold more than 0\.01 GB; .*several\.mat does"):
+        read_table(several, Roles(unpacked=0.01))
+
+
+def test_a_compressed_part_holds_no_other_one(tmp_path: Path) -> None:
+    inner = zlib.compress(bytes(100))
+    path = write(tmp_path / "nested.mat", compressed(struct.pack("<II", 15, len(inner)) + inner))
+    with pytest.raises(
+        ValueError, match=r"nested\.mat must be a whole \.mat file; a compressed part holds another one"
+    ):
+        read_mat(path)
+
+
+def test_a_sparse_matrix_of_few_entries_does_not_claim_the_memory(tmp_path: Path) -> None:
+    n = 20_000
+    sets = scipy.sparse.eye(n, format="csc")
+    path = mat(tmp_path / "wide.mat", data=np.zeros((n, 1)), partial_target=sets)
+    with pytest.raises(ValueError, match=r"must not hold more than 0\.1 GB; .*wide\.mat does.*--unpacked"):
+        read_table(path, Roles(unpacked=0.1))
 
 
 @pytest.mark.parametrize(

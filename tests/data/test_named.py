@@ -6,6 +6,7 @@ import gzip
 import json
 import os
 import pickle
+import subprocess
 import tarfile
 from dataclasses import replace
 from pathlib import Path
@@ -18,12 +19,14 @@ import typer
 from typer.testing import CliRunner
 
 from oneof.cli.data import data
+from oneof.data.files.tagged import indicators
 from oneof.data.named.catalogue import NAMED, Figures, load, missing
-from oneof.data.named.verify import verify
+from oneof.data.named.verify import git_blob, verify
 
 REAL = os.environ.get("ONEOF_DATA")
 needs_data = pytest.mark.skipif(not REAL, reason="ONEOF_DATA does not say where the data sets are")
 HERE = ["mnist", "fashion-mnist", "kmnist", "cifar10", "cifar10n", "cifar10h", "lost", "birdsong", "msrcv2"]
+HERE.append("malagasy-rebuilt")
 APP = typer.Typer()
 APP.command()(data)
 
@@ -81,11 +84,13 @@ def test_rows_are_the_papers():
         "yahoo": (18393, 4598, 163, 219, 1.91),
     }  # fmt: skip
     assert {name: tuple(row.paper) for name, row in NAMED.items() if row.paper} == printed
-    assert set(NAMED) - set(printed) == {"digits", "cifar10n", "cifar10h"}
+    assert set(NAMED) - set(printed) == {"digits", "cifar10n", "cifar10h", "malagasy-rebuilt"}
     for row in NAMED.values():
         assert row.address.startswith("http")
         assert row.licence
         assert all(len(digest) == 64 for digest in row.checksums.values())
+        assert all(len(digest) == 40 for digest in row.blobs.values())
+        assert set(row.blobs) <= set(row.files)
 
 
 def test_digits_needs_no_folder(monkeypatch):
@@ -184,18 +189,68 @@ def verdicts(name: str, folder: Path) -> dict[str, tuple[str, str]]:
     return {finding.what: (finding.verdict, finding.note) for finding in verify(name, folder)}
 
 
-def test_verify_explains_only_the_known_differences(tmp_path):
+def test_verify_explains_only_the_known_differences(tmp_path, monkeypatch):
     make_mat(tmp_path, "malagasy", 5303)
     found = verdicts("malagasy", tmp_path)
     assert found["rows"][0] == "explained"
     assert "1060" in found["rows"][1]
-    assert found["checksum"] == ("explained", "no copy was at hand when this was written")
+    assert found["Git blob of real/Malagasy.mat"][0] == "differs"
     assert found["features"][0] == found["classes"][0] == found["non-finite rows"][0] == "equal"
     assert found["average"][0] == "differs"
     make_mat(tmp_path, "malagasy", 500, bad=True)
     found = verdicts("malagasy", tmp_path)
     assert [what for what, (verdict, _) in found.items() if verdict == "differs"] == [
-        "rows", "average", "non-finite rows", "true label outside its set"]  # fmt: skip
+        "Git blob of real/Malagasy.mat", "rows", "average", "non-finite rows", "true label outside its set"]  # fmt: skip
+    path = tmp_path / "real/Malagasy.mat"
+    command = ["git", "hash-object", str(path)]
+    blob = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    assert git_blob(path) == blob
+    monkeypatch.setitem(NAMED, "malagasy", replace(NAMED["malagasy"], blobs={"real/Malagasy.mat": blob}))
+    assert verdicts("malagasy", tmp_path)["Git blob of real/Malagasy.mat"][0] == "equal"
+    monkeypatch.setitem(NAMED, "malagasy", replace(NAMED["malagasy"], blobs={}))
+    assert verdicts("malagasy", tmp_path)["checksum"] == ("explained", "no copy was at hand when this was written")
+
+
+def make_tagged(folder: Path) -> None:
+    (folder / "malagasy").mkdir(parents=True)
+    (folder / "malagasy/test.txt").write_text("Ny|DT alika|N .|.\n\nAlika|N sy|CONJ 29|CD\n", encoding="utf-8")
+    (folder / "malagasy/mlg-tagdict-4hr-lc4.txt").write_text("Ny|DT Ny|N\nsy|CONJ .|.", encoding="utf-8")
+
+
+def test_tags_of_a_dictionary_are_candidates_and_of_an_unknown_word_all(tmp_path):
+    make_tagged(tmp_path)
+    data = load("malagasy-rebuilt", tmp_path)
+    assert data.classes == [".", "CD", "CONJ", "DT", "N"]
+    sets = [{data.classes[j] for j in np.flatnonzero(row)} for row in data.candidates]
+    unknown = {".", "CONJ", "DT", "N"}  # a true tag that the dictionary lacks is in no set
+    assert sets == [{"DT", "N"}, unknown, {"."}, unknown, {"CONJ"}, unknown]
+    assert [data.classes[y] for y in data.labels] == ["DT", "N", ".", "N", "CONJ", "CD"]
+    assert set(np.unique(data.x)) == {0, 1}
+    assert len({row.tobytes() for row in data.x}) == 6  # the context tells two places of a word apart
+
+
+def test_features_of_a_token_are_its_word_affixes_neighbours_and_shape():
+    assert indicators("ny", "Alika", ".") == [
+        "word alika", "prefix a", "prefix al", "prefix ali", "suffix a", "suffix ka", "suffix ika",
+        "previous ny", "previous suffix ny", "next .", "next suffix .", "capital", "long",
+    ]  # fmt: skip
+    assert indicators("", "29", "")[-2:] == ["digit", "short"]
+    assert "punctuation" in indicators("", "@-@", "")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (b"Ny|DT alika\n", r"test\.txt must hold word\|TAG divided by spaces; line 1 has 'alika'"),
+        (b"\xff|N", r"test\.txt must be text in UTF-8"),
+        (b"\n\n", r"test\.txt must hold at least one token"),
+    ],
+)
+def test_damaged_tagged_text_is_named(tmp_path, text, message):
+    make_tagged(tmp_path)
+    (tmp_path / "malagasy/test.txt").write_bytes(text)
+    with pytest.raises(ValueError, match=message):
+        load("malagasy-rebuilt", tmp_path)
 
 
 def test_verify_finds_other_bytes_and_equal_ones(tmp_path, monkeypatch):
@@ -220,6 +275,7 @@ def test_command_lists_and_verifies(tmp_path):
     assert all(name in output for name in NAMED)
     assert str(tmp_path / "real/lost.mat") in output
     assert "absent: https://www.cs.toronto.edu" in output
+    assert output.count("1797") == 1  # of digits alone
     code, output = run("--data-dir", str(tmp_path), "--verify")
     assert code == 1  # made bytes do not have the checksum of the real ones
     assert "differs" in output

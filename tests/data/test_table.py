@@ -54,10 +54,11 @@ def test_every_part_is_read_from_every_form(table: Any) -> None:
     assert read.groups == ["ann", "bob", "ann", "bob"]
 
 
-def test_a_glob_takes_numbers_and_says_which_texts_it_left() -> None:
+def test_a_glob_takes_numbers_and_texts_with_few_values() -> None:
     read = read_table(TABLE, Roles(exclude="not", ignore=("gold",)))
     assert read.roles.features == ("size", "zip")
-    assert read.left_out == {"hue": "text", "note": "text", "who": "text"}
+    assert read.roles.categories == ("hue", "note", "who")
+    assert read.left_out == {}
 
 
 def test_unlabelled_rows_get_the_full_set() -> None:
@@ -96,7 +97,7 @@ def test_files_of_arrays_have_features_and_sets(tmp_path: Path) -> None:
         (Roles(features=("sise",)), "column 'sise' must be in the table.*Did you mean 'size'"),
         (
             Roles(features=("q*",)),
-            r"features must match a column of numbers; the table has none for 'q\*'",
+            r"features must match a column; the table has none for 'q\*'",
         ),
         (
             Roles(gold="not", empty="unlabelled"),
@@ -288,15 +289,16 @@ def test_a_packed_csv_is_read(tmp_path: Path) -> None:
 # -------------------------------------------------------------------------------------------- columns are read as what they are
 
 
-def test_the_hint_on_text_obeyed_adds_the_column_and_drops_none() -> None:
-    before = read_table(TABLE, Roles(empty="unlabelled", ignore=("gold",)))
-    hint = before.remarks()[0]
-    assert hint.startswith(
-        "columns of text are left out: hue, note, not, who. To use one, make it a category (--category NAME"
-    )
-    after = read_table(TABLE, Roles(empty="unlabelled", ignore=("gold",), categories=("hue",)))
-    assert after.columns.names == before.columns.names == ["size", "zip"]
-    assert list(after.columns.words) == ["hue"]
+def test_the_hint_on_identifiers_obeyed_adds_the_column_and_drops_none() -> None:
+    names = [f"no. {i}" for i in range(40)]
+    table = pa.table({"size": np.linspace(0, 1, 40), "who": names, "candidates": ["cat|dog", "cat"] * 20})
+    before = read_table(table)
+    (hint,) = before.remarks()
+    assert "left out: who." in hint
+    assert "--category NAME" in hint
+    after = read_table(table, Roles(categories=("who",)))
+    assert after.columns.names == before.columns.names == ["size"]
+    assert list(after.columns.words) == ["who"]
 
 
 def test_the_hint_on_row_numbers_obeyed_drops_no_column() -> None:
@@ -382,7 +384,7 @@ def test_a_column_that_says_it_is_a_category_is_one_unless_it_names_the_rows() -
     frame = pd.DataFrame({"hue": ["red", "blue"] * 20, "who": names, "candidates": ["cat|dog", "cat"] * 20})
     table = read_table(frame.astype({"hue": "category", "who": "category"}))
     assert table.columns.words == {"hue": ["red", "blue"] * 20}
-    assert (table.roles.categories, table.left_out) == (("hue",), {"who": "text"})
+    assert (table.roles.categories, table.left_out) == (("hue",), {"who": "identifier"})
 
 
 # ---------------------------------------------------------------------------------------------- the truth is no feature
@@ -444,24 +446,26 @@ def test_a_frame_of_features_is_read_as_the_same_columns_of_a_file(
     file = read_table(tmp_path / "t.csv")
     for given in (frame, pd.read_csv(tmp_path / "t.csv").drop(columns="candidates"), pa.Table.from_pandas(frame)):
         caplog.clear()
-        columns, roles = read_features(given)
+        columns, roles, uses = read_features(given)
         assert "are left out" in caplog.text
         assert caplog.messages == left_out_lines(file.left_out, of_a_frame=True)
         np.testing.assert_array_equal(columns.numbers, file.columns.numbers)
         assert columns.names == file.columns.names == ["size", "old", "day"]
+        assert columns.words == file.columns.words == {"hue": ["red", "blue"] * 20}
         assert (roles.features, roles.dates) == (file.roles.features, file.roles.dates)
+        assert uses == {name: use for name, use in file.uses.items() if name != "candidates"}
         again = read_columns(given, roles)
         np.testing.assert_array_equal(again.numbers, columns.numbers)
     marked = frame[["size", "hue"]].astype({"hue": "category"})
-    columns, roles = read_features(marked)
+    columns, roles, _ = read_features(marked)
     assert columns.words == read_table(tmp_path / "t.csv", Roles(categories=("hue",))).columns.words
     assert roles.categories == ("hue",)
 
 
 def test_a_frame_without_features_or_rows_is_refused() -> None:
     with pytest.raises(
-        ValueError, match=r"the frame has none\. Join your features to it\. columns of text are left out: note"
+        ValueError, match=r"the frame has none\. Join your features to it\. columns of identifiers .*are left out: note"
     ):
-        read_features(pd.DataFrame({"note": ["a", "b"]}))
+        read_features(pd.DataFrame({"note": [f"no. {i}" for i in range(40)]}))
     with pytest.raises(ValueError, match="the frame must have at least one row"):
         read_features(pd.DataFrame({"size": []}))

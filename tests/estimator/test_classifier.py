@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 import re
 
@@ -19,7 +20,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from oneof import PartialLabelClassifier, read
 from oneof.candidates.generate import Flip, generate
 from oneof.data.synthetic import mixture
-from oneof.methods import CC
+from oneof.methods import CC, LWS
 from oneof.metrics import approximated_accuracy
 from oneof.purify import PopRatio
 from oneof.runs.review.decisions import Decision, Log
@@ -98,6 +99,80 @@ def test_learners_that_are_no_networks(asked, tmp_path):
     np.testing.assert_array_equal(again.transduction_, clf.transduction_)
 
 
+@pytest.mark.parametrize(
+    "names",
+    [np.array([3, 1, 7, 20]), np.array([3, 1, 7, 20], dtype=np.int16), np.array([0.0, 1.0, 2.0, 9.0]), NAMES],
+    ids=["int64", "int16", "float", "text"],
+)
+def test_labels_keep_their_type_in_a_folder(names, tmp_path):
+    clf = quick(quick=True).fit(DATA.x, names[DATA.labels])
+    clf.save(tmp_path / "run")
+    again = PartialLabelClassifier.from_run(tmp_path / "run")
+    for name in ("classes_", "transduction_"):
+        assert getattr(again, name).dtype == getattr(clf, name).dtype
+        np.testing.assert_array_equal(getattr(again, name), getattr(clf, name))
+    assert again.predict(DATA.x).dtype.kind == names.dtype.kind
+    assert again.score(DATA.x, names[DATA.labels]) > 0.9
+
+
+def test_truth_values_as_labels_keep_their_type_in_a_folder(tmp_path):
+    high = DATA.labels > 1
+    quick(quick=True).fit(DATA.x, high).save(tmp_path / "run")
+    again = PartialLabelClassifier.from_run(tmp_path / "run")
+    assert again.transduction_.dtype == bool
+    assert (again.transduction_ == high).mean() > 0.9
+
+
+PARAMS = [
+    {"quick": True, "random_state": 3},
+    {"quick": True, "random_state": None, "classes": NAMES.tolist(), "rule": "covering"},
+    {"learners": ("kernel", "trees"), "hidden": [16, 8], "scaling": "ranks", "lr": 0.1, "random_state": np.int64(3)},
+    {"method": LWS(beta=1.0), "purify": PopRatio(), "hidden": (4,), "n_trials": 1, "epochs": 2, "random_state": 0},
+    {
+        "method": "cc",
+        "purify": None,
+        "hidden": (),
+        "n_trials": 1,
+        "epochs": 2,
+        "learners": "networks",
+        "random_state": 0,
+    },
+]
+
+
+@pytest.mark.parametrize("params", PARAMS, ids=lambda params: " ".join(params))
+def test_a_reopened_classifier_has_the_parameters_it_was_fitted_with(params, tmp_path):
+    clf = PartialLabelClassifier(**params).fit(DATA.x, LISTS)
+    clf.save(tmp_path / "run")
+    again = PartialLabelClassifier.from_run(tmp_path / "run")
+    assert again.get_params() == clf.get_params()
+    assert type(again.hidden) is type(clf.hidden)
+    assert clone(again).get_params() == clf.get_params()
+
+
+def test_of_a_random_generator_the_seed_is_kept(tmp_path):
+    clf = quick(quick=True, random_state=np.random.RandomState(5)).fit(DATA.x, LISTS)
+    clf.save(tmp_path / "run")
+    assert PartialLabelClassifier.from_run(tmp_path / "run").random_state == clf.learned_.facts["seed"]
+
+
+def test_folders_without_parameters_still_open_and_damaged_ones_are_refused(tmp_path):
+    clf = quick(quick=True, random_state=4).fit(DATA.x, DATA.labels)
+    clf.save(tmp_path / "run")
+    file = tmp_path / "run" / "run.json"
+    facts = json.loads(file.read_text())
+    stored = facts.pop("estimator")
+    file.write_text(json.dumps(facts))
+    older = PartialLabelClassifier.from_run(tmp_path / "run")
+    assert older.random_state == 4
+    assert older.classes_.tolist() == ["0", "1", "2", "3"]
+    others = {"labels": {"dtype": "<i8", "values": [4, 5, 6, 7]}}
+    for damage in (5, {}, stored | others, stored | {"params": {"method": {"kind": "Other"}}}):
+        file.write_text(json.dumps(facts | {"estimator": damage}))
+        with pytest.raises(ValueError, match=r"run\.json must be the file that save wrote.*Fit it again"):
+            PartialLabelClassifier.from_run(tmp_path / "run")
+
+
 def test_a_classifier_of_ones_own_learns_and_is_not_saved(tmp_path):
     clf = PartialLabelClassifier(learners=(GaussianNB(),), random_state=0).fit(DATA.x, LISTS)
     assert clf.learned_.model.learners == {"GaussianNB": 1.0}
@@ -120,11 +195,45 @@ def test_works_in_pipeline_grid_search_and_cross_validation():
     assert search.best_score_ > 0.8
 
 
-def test_lists_of_lists_need_a_cv_object():
+SETS = [set(labels) for labels in LISTS]
+IN_A_COLUMN = np.array(SETS, dtype=object)
+COUNTS = MASK + np.eye(4, dtype=int)[DATA.labels]
+SPLIT_BY_A_NUMBER = {
+    "sets": SETS,
+    "frozen sets": [frozenset(labels) for labels in LISTS],
+    "a Series of sets": pd.Series(SETS),
+    "an array of sets": IN_A_COLUMN,
+    "a mask": MASK,
+    "a 0/1 mask": MASK.astype(int),
+    "a frame": pd.DataFrame(MASK, columns=NAMES),
+    "counts": COUNTS,
+    "probabilities": COUNTS / COUNTS.sum(1, keepdims=True),
+}
+SPLIT_BY_A_SPLITTER = {
+    "lists": LISTS,
+    "tuples": [tuple(labels) for labels in LISTS],
+    "a Series of lists": pd.Series(LISTS),
+}
+
+
+@pytest.mark.parametrize("form", SPLIT_BY_A_NUMBER)
+def test_forms_of_y_that_cross_validation_takes_as_they_are(form):
+    scores = cross_val_score(quick(quick=True), DATA.x, SPLIT_BY_A_NUMBER[form], cv=2, error_score="raise")
+    assert scores.mean() > 0.8
+
+
+@pytest.mark.parametrize("form", SPLIT_BY_A_SPLITTER)
+def test_forms_of_y_that_cross_validation_takes_with_a_splitter(form):
     """scikit-learn itself refuses ragged lists when it has to choose the splitter, and its message names the binary array."""
+    y = SPLIT_BY_A_SPLITTER[form]
     with pytest.raises(ValueError, match="use a binary array"):
-        cross_val_score(quick(epochs=10), DATA.x, LISTS, cv=3, error_score="raise")
-    assert cross_val_score(quick(epochs=10), DATA.x, LISTS, cv=KFold(3), error_score="raise").mean() > 0.8
+        cross_val_score(quick(quick=True), DATA.x, y, cv=2, error_score="raise")
+    assert cross_val_score(quick(quick=True), DATA.x, y, cv=KFold(2), error_score="raise").mean() > 0.8
+
+
+def test_grid_search_over_sets():
+    search = GridSearchCV(quick(), {"quick": [True], "random_state": [0, 1]}, cv=2, error_score="raise")
+    assert search.fit(DATA.x, SETS).best_score_ > 0.8
 
 
 def test_clone_and_pickle():
@@ -148,7 +257,7 @@ def test_a_class_that_is_absent_can_be_named():
         (
             {"purify": "popp"},
             MASK,
-            r"purify must be one of pop, pop_printed, pop_ratio; got 'popp'\. Did you mean 'pop'\?",
+            r"purify must be one of pop, pop_printed, pop_ratio, pop_released; got 'popp'\. Did you mean 'pop'\?",
         ),
         ({"method": "pico"}, MASK, r"method must work on tables; 'pico' compares views of images"),
         ({"hidden": (0,)}, MASK, r"hidden must be widths of layers, such as \(128,\) or \(\); got \(0,\)"),
@@ -261,6 +370,63 @@ def test_counts_of_votes_are_taken_as_y():
         ValueError, match=r"prior must be numbers from 0 on \[300, 4\], a column per class; got \[300, 3\]"
     ):
         PartialLabelClassifier().fit(data.x, votes > 0, prior=votes[:, :3])
+
+
+def counts_and_probabilities(labels, c):
+    """Four votes for the truth against one, and a probability of 0.8 for the truth, in every row."""
+    rows = np.arange(len(labels))
+    counts = np.zeros((len(labels), c), dtype=int)
+    counts[rows, labels] = 4
+    counts[rows, (labels + 1 + rows % (c - 1)) % c] = 1
+    probabilities = np.full((len(labels), c), 0.2 / (c - 1))
+    probabilities[rows, labels] = 0.8
+    return {"counts": counts, "probabilities": probabilities}
+
+
+@pytest.mark.parametrize("form", ["counts", "probabilities"])
+@pytest.mark.parametrize("c", [2, 4])
+@pytest.mark.parametrize("features", ["constant", "noise"])
+def test_features_that_say_nothing_leave_the_prior_as_it_is(form, c, features):
+    rng = np.random.default_rng(0)
+    labels = rng.integers(c, size=200)
+    x = np.zeros((200, 4)) if features == "constant" else rng.normal(size=(200, 4))
+    fitted = quick(epochs=5).fit(x, counts_and_probabilities(labels, c)[form])
+    np.testing.assert_array_equal(fitted.transduction_, labels)
+    np.testing.assert_allclose(fitted.label_probability_, 0.8, atol=0.02)
+
+
+def test_constant_features_do_not_overturn_the_rare_class():
+    labels = (np.arange(200) % 10 == 0).astype(int)
+    fitted = quick(epochs=5).fit(np.zeros((200, 2)), counts_and_probabilities(labels, 2)["probabilities"])
+    np.testing.assert_array_equal(fitted.transduction_, labels)
+
+
+@pytest.mark.parametrize("learners", [None, ("networks",), ("kernel", "trees")])
+def test_noise_is_not_learned_from_by_any_kind_of_learner(learners):
+    """Uneven probabilities: a row's own must not come back in what is predicted for it."""
+    rng = np.random.default_rng(1)
+    probabilities = rng.dirichlet(np.ones(3), size=200)
+    fitted = quick(epochs=5, learners=learners).fit(rng.normal(size=(200, 3)), probabilities)
+    np.testing.assert_array_equal(fitted.transduction_, probabilities.argmax(1))
+    np.testing.assert_allclose(fitted.label_distributions_, probabilities, atol=0.01)
+
+
+def test_features_that_help_correct_counts():
+    data = mixture(n=300, d=3, c=3, separation=4.0, seed=0)
+    votes = np.random.default_rng(1).multinomial(3, 0.5 * np.eye(3)[data.labels] + 1 / 6)
+    fitted = quick(epochs=10).fit(data.x, votes)
+    right = (fitted.transduction_ == data.labels).mean()
+    assert right > (votes.argmax(1) == data.labels).mean() + 0.05
+    assert fitted.label_probability_.mean() == pytest.approx(right, abs=0.1)
+
+
+def test_features_that_help_correct_counts_of_unequal_classes():
+    rng = np.random.default_rng(0)
+    labels = rng.choice(3, size=300, p=[0.7, 0.2, 0.1])
+    x = rng.normal(size=(300, 3)) + 4 * np.eye(3)[labels]
+    votes = np.array([rng.multinomial(3, 0.5 * np.eye(3)[label] + 1 / 6) for label in labels])
+    fitted = quick(epochs=10).fit(x, votes)
+    assert (fitted.transduction_ == labels).mean() > (votes.argmax(1) == labels).mean() + 0.05
 
 
 def test_query_names_the_rows_to_ask_about(tmp_path):

@@ -43,6 +43,8 @@ def test_it_is_saved_as_a_run_and_read_again(clf, tmp_path: Path):
     again = PartialLabelImageClassifier.from_run(tmp_path / "run")
     np.testing.assert_allclose(again.predict_proba(X[200:]), clf.predict_proba(X[200:]), atol=1e-6)
     assert Run.open(tmp_path / "run").purified.num_rows == 200
+    assert again.get_params() == clf.get_params()
+    np.testing.assert_array_equal(again.transduction_, clf.transduction_)
 
 
 @pytest.mark.parametrize(

@@ -210,3 +210,31 @@ def test_cavl_never_picks_a_non_candidate():
     logits = torch.tensor([[-2.0, -3.0, 5.0]])
     candidates = torch.tensor([[True, True, False]])
     assert METHODS["cavl"]().update(logits, candidates, torch.ones(1, 3)).argmax() == 0
+
+
+@every_method
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.int64, torch.int32, torch.float16])
+def test_a_mask_of_numbers_is_refused_in_words(name, dtype):
+    logits, candidates, weights = example()
+    method = METHODS[name]()
+    memory = memory_of(method, candidates, weights)
+    message = rf"candidates must be a mask.*of bool; got Tensor of {dtype}.*candidates\.bool\(\)"
+    with pytest.raises(TypeError, match=message):
+        method.loss(logits, candidates.to(dtype), memory)
+    if type(method).update is not Method.update:
+        with pytest.raises(TypeError, match=message):
+            method.update(logits, candidates.to(dtype), memory)
+
+
+@every_method
+def test_a_mask_of_bytes_is_taken_or_refused_in_words(name):
+    logits, candidates, weights = example()
+    method = METHODS[name]()
+    memory = memory_of(method, candidates, weights)
+    as_bytes = candidates.to(torch.uint8)
+    if name in {"lws", "lws_ce", "clpl", "clpl_softmax"}:  # they need the complement, which of bytes is another
+        with pytest.raises(TypeError, match="candidates must be a mask"):
+            method.loss(logits, as_bytes, memory)
+    else:
+        expected = method.loss(logits, candidates, memory)
+        torch.testing.assert_close(method.loss(logits, as_bytes, memory), expected)

@@ -202,6 +202,23 @@ def test_valen_agrees_with_the_reference(epoch):
 
 
 @double
+@pytest.mark.parametrize("epoch", [0, 2])
+def test_valen_of_several_views_is_the_mean_of_each_and_remembers_the_first(epoch):
+    method = SMALL["valen"]
+    _, _, batch, shared = setting(method, epoch=epoch)
+    without_statistics = [Backbone(nn.Sequential(nn.Linear(D, WIDTH), nn.ReLU()), WIDTH) for _ in range(T)]
+    net = SoloNet([method.network(module, C, (D,)) for module in without_statistics])
+    views = torch.randn(3, T, B, D)
+    together = method.step(net, views, restart(batch), shared)
+    again = restart(batch)  # each view draws where the one before it stopped
+    apart = [method.step(net, view[None], again, shared) for view in views]
+    same(together.loss.detach(), torch.stack([step.loss.detach() for step in apart]).mean(0))
+    same(together.logits, apart[0].logits)
+    for got, wished in zip(together.memory, apart[0].memory, strict=True):
+        same(got, wished)
+
+
+@double
 def test_valen_terms_agree_with_the_reference():
     a, alpha, d = torch.randn(B, C), torch.rand(B, C) * 5 + 0.01, torch.rand(1, B, C)
     candidates = torch.eye(C, dtype=torch.bool)[torch.arange(B) % C] | (torch.rand(B, C) < 0.3)
@@ -586,3 +603,14 @@ def test_learns_a_mixture(method, epochs):
 def test_errors_say_what_is_wrong(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+@every_method
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int64])
+def test_a_mask_of_numbers_is_refused_in_words(name, dtype):
+    method = SMALL[name]
+    net, views, batch, shared = setting(method)
+    with pytest.raises(TypeError, match=rf"candidates must be a mask.*of bool; got Tensor of {dtype}"):
+        method.step(net, views, batch._replace(candidates=batch.candidates.to(dtype)), shared)
+    with pytest.raises(TypeError, match="candidates must be a mask"):
+        method.init(batch.candidates.to(dtype))

@@ -6,6 +6,7 @@ import gzip
 import json
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -30,7 +31,7 @@ from oneof.paper.experiments import TABLES
 from oneof.paper.images import EPOCHS, KEY, run_of
 from oneof.paper.obtain import rules
 from oneof.paper.obtain_images import by_signal, resolved, run_row, trial_of
-from oneof.purify import PopPrinted, PopRatio
+from oneof.purify import PopPrinted, PopRatio, PopReleased
 from oneof.storage.rows import read
 from oneof.storage.settings import plain_value
 from oneof.training import teacher
@@ -205,6 +206,17 @@ def test_the_rows_that_were_obtained_are_those_of_today_s_specification():
             assert row[name] == json.loads(json.dumps(plain_value(getattr(run, name)))), report.key_of(row)
 
 
+def test_rows_say_how_many_programs_shared_the_card(run, tmp_path):
+    run("--plan", "tiny", "--part", "1/9")
+    (first, *_) = rows(tmp_path)
+    assert first["programs"] == 9
+
+
+def test_of_a_plan_some_data_sets_alone(run, tmp_path):
+    run("--plan", "tiny", "--datasets", "cifar10,kmnist")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_no_time_no_run(run, tmp_path, capsys):
     run("--plan", "tiny", "--limit-seconds", "0")
     assert list(tmp_path.iterdir()) == []
@@ -251,7 +263,7 @@ def test_a_branch_is_the_run_it_would_have_been_alone(folder, tmp_path, monkeypa
     monkeypatch.setenv("ONEOF_DATA", str(folder))
     images.images.cache_clear()
     images.pixels.cache_clear()
-    runs = plans.tiny()[:4]
+    runs = [*plans.tiny()[:4], plans.Run("mnist", "tiny", "POP", 0, 4, "last", 60, batch=6)]  # which leaves it later
     network, data = LeNet(), images.images("mnist", 60)
     mask = images.candidates(runs[0], data, tmp_path, "cpu")
     x, own, training = images.pixels("mnist", 60, "cpu"), trial_of(runs[0], data), Training(4, 18)
@@ -347,6 +359,40 @@ def test_variants_name_bases_and_a_schedule():
     assert [(one.system, one.variant) for one in both] == [
         ("PRODEN", ""), ("POP", "late"), ("POP", "last"), ("PRODEN", "fair"), ("POP", "fair-last"),
     ]  # fmt: skip
+
+
+def test_a_row_of_the_old_second_forward_is_not_that_of_a_run_of_today(tmp_path):
+    runs = [plans.Run("mnist", "20", loss, 100, 50, variant) for loss in ("PRODEN", "RC") for variant in ("", "bare")]
+    runs.append(plans.Run("mnist", "20", "PRODEN", 100, 50, "mixup"))
+    assert [run.second_forward for run in runs] == ["", "", "all views", "", "all views"]
+    written = dict(zip(KEY, runs[2].key, strict=True))
+    without = {name: value for name, value in written.items() if name != "second_forward"}
+    assert report.key_of(written) == runs[2].key != report.key_of(without)
+    other = dict(zip(KEY, runs[0].key, strict=True)) | {"accuracy": 0.5}
+    for name, rows in (("old", [other, without]), ("new", [other | {"accuracy": 0.4}, without, written])):
+        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    for _ in range(2):  # a second time changes nothing
+        images.main(["--merge", str(tmp_path / "new.jsonl"), "--rows", str(tmp_path / "old.jsonl")])
+        assert read(tmp_path / "old.jsonl") == [other, written]
+
+
+def test_pop_as_released_purifies_from_epoch_20_on_by_the_released_schedule():
+    by_variant = {run.variant: run for run in plans.released() if run.dataset == "cifar10"}
+    assert list(by_variant) == ["stepped", "stepped-released", "stepped-printed-20", "stepped-last"]
+    assert len({run.trunk for run in by_variant.values()}) == 1
+    rates = [by_variant["stepped"].training.schedule(epoch, 200) for epoch in (0, 99, 100, 150)]
+    assert rates == pytest.approx([1, 1, 0.1, 0.01])
+    assert by_variant["stepped-released"].purify == PopReleased()
+    assert by_variant["stepped-printed-20"].purify.warm_up == 20
+    assert by_variant["stepped-last"].purify.warm_up == 160
+
+
+def test_weight_decay_and_views_of_a_variant():
+    run = plans.Run("cifar100", "saturated", "PRODEN", 100, 100, "decay.0005")
+    assert (run.weight_decay, run.lr, run.views) == (5e-4, 0.05, "pop")
+    assert plans.Run("mnist", "20", "CAVL", 100, 50, "slow").lr == 0.01
+    assert run_of(1, "valen", "cifar10", 100).views == "pop"
+    assert replace(run_of(1, "valen", "cifar10", 100), variant="authors").views == "plain"
 
 
 def test_the_classifier_that_draws_sets_sees_colour_images_varied():

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from commands import call
 
 from oneof import cli
 from oneof.paper import theory
@@ -21,6 +22,19 @@ def line():
     world = theory.line(m=400)
     known = theory.constants(world)
     return world, known, list(theory.purified(world, known))
+
+
+def test_the_command_uses_one_thread(monkeypatch):
+    threads = []
+
+    def no_rows():
+        threads.append(torch.get_num_threads())
+        return []
+
+    monkeypatch.setattr(theory, "rows", no_rows)
+    torch.set_num_threads(2)
+    assert call("theory").returncode == 0
+    assert threads == [1]
 
 
 def test_a_world_is_a_distribution():

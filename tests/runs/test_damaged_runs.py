@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import shutil
 import sys
+import tracemalloc
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -19,10 +21,10 @@ import torch
 from safetensors.torch import load, save
 
 from oneof.cli import main
+from oneof.learners.config import Space
 from oneof.runs.fit_table import Task, fit_table
 from oneof.runs.folder import Run
 from oneof.runs.stored_model import checksum
-from oneof.selection.space import Space
 
 SMALL = Space(scaling=("both",), lr=(0.1,), weight_decay=(1e-3,), members=2, epochs=3)
 FILES = ["model.json", "model.safetensors", "purified.parquet", "rows.jsonl", "run.json", "training.json"]
@@ -79,6 +81,63 @@ def edit(path: Path, change: Callable[[dict[str, Any]], object]) -> None:
     if isinstance(facts.get("checksum"), str):
         facts["checksum"] = checksum(facts)
     path.write_text(json.dumps(facts))
+
+
+def claim_embedding(width: int) -> Callable[[dict[str, Any]], object]:
+    part = {"column": "text", "kind": "text", "model": "m", "width": width}
+    return lambda facts: facts["encoding"]["embedded"].append(part)
+
+
+def claim_pixels(channels: int) -> Callable[[dict[str, Any]], object]:
+    def change(facts: dict[str, Any]) -> None:
+        facts["encoding"]["pixels"] = [{"column": "file", "channels": channels, "side": 8}]
+        facts["members"] = [{"networks": 1, "network": "lenet", "pixels": [channels, 8, 8]}]
+
+    return change
+
+
+def claim_member(**claims: object) -> Callable[[dict[str, Any]], object]:
+    return lambda facts: facts["members"][0].update(claims)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (claim_embedding(3_000_000), "it claims 3,000,0"),
+        (claim_embedding(10**12), "it claims 1,000,000,000,0"),
+        (claim_embedding(-3), "encoding.embedded.width must be positive"),
+        (claim_pixels(50_000), "encoding.pixels must have 1 or 3 channels"),
+        (claim_pixels(10**9), "encoding.pixels must have 1 or 3 channels"),
+        (claim_member(hidden=[1] * 100_000), "members.hidden must have at most 1,000 layers"),
+        (claim_member(networks=10**9), "members must have at most 10,000 networks"),
+    ],
+)
+def test_what_a_model_claims_is_summed_before_anything_is_made_of_it(
+    run: Path, change: Callable[[dict[str, Any]], object], words: str
+) -> None:
+    edit(run / "model.json", change)
+    tracemalloc.start()
+    try:
+        with pytest.raises(ValueError, match=rf"model\.json must .*{re.escape(words)}"):
+            _ = Run.open(run).model
+        assert tracemalloc.get_traced_memory()[1] < 2**25
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_purified_table_of_another_size_is_not_read(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("the table was read")
+
+    table = pq.read_table(run / "purified.parquet")
+    pq.write_table(table.slice(0, 59), run / "purified.parquet")
+    monkeypatch.setattr(pq.ParquetFile, "read", refuse)
+    with pytest.raises(ValueError, match=r"purified\.parquet must .*it has 59 rows, but run\.json says 60"):
+        _ = Run.open(run).purified
+    pq.write_table(table, run / "purified.parquet")
+    monkeypatch.setattr("oneof.runs.folder.GIGABYTES", 1e-6)
+    with pytest.raises(ValueError, match=r"purified\.parquet must .*it holds more than 1e-06 GB"):
+        _ = Run.open(run).purified
 
 
 @pytest.mark.parametrize("name", ["report", "predict", "clean", "fit"])

@@ -18,15 +18,18 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from commands import call
+from sklearn.ensemble import ExtraTreesClassifier
 
+import oneof.training.loop
 from oneof.cli import app, main
 from oneof.data.table import Roles, read_columns, read_table
+from oneof.ensemble.accuracy import drawn_rows
 from oneof.estimator.classifier import PartialLabelClassifier
-from oneof.runs.accuracy import drawn_rows
+from oneof.learners.config import Space
 from oneof.runs.examples import examples_of, look_at
 from oneof.runs.fit_table import How, Task, fit_table
 from oneof.runs.folder import Run, write_json
-from oneof.selection.space import Space
 
 pytestmark = pytest.mark.usefixtures("small_forests")
 LABELS = np.array(["ant", "bee", "cow"])
@@ -144,7 +147,7 @@ def test_predict_names_categories_that_it_does_not_know(
     frame(5).assign(hue="purple").to_csv(folder / "purple.csv", index=False)
     code, _, said = command("predict", run.folder, folder / "purple.csv", "--out", folder / "p.csv", capsys=capsys)
     assert code == 0
-    assert "column 'hue' has values that training had not, which say nothing: 'purple'" in said
+    assert "column 'hue' has categories not seen in training; ignored: 'purple'" in said
     assert len(pd.read_csv(folder / "p.csv")) == 5
 
 
@@ -187,7 +190,7 @@ def test_clean_carries_columns_only_of_the_same_file(
     write_json(run.facts | {"fingerprint": "other"}, moved / "run.json")
     code, _, said = command("clean", moved, "--out", folder / "l.csv", "--column", "hue", capsys=capsys)
     assert code == 2
-    assert "--column needs the file that was learned from, unchanged" in said
+    assert "--column requires the training file" in said
     code, _, said = command("clean", run.folder, "--out", folder / "l.csv", "--column", "label", capsys=capsys)
     assert code == 2
     assert "--column must not have the name of a column of the result; got 'label'" in said
@@ -204,7 +207,7 @@ def test_the_estimator_opens_a_run(run: Run, caplog: pytest.LogCaptureFixture) -
     np.testing.assert_array_equal(classifier.predict(x), classifier.predict(new))
     classifier.predict(new.assign(hue="purple"))
     (said,) = caplog.messages
-    assert "column 'hue' has values that training had not, which say nothing: 'purple'" in said
+    assert "column 'hue' has categories not seen in training; ignored: 'purple'" in said
     assert classifier.score(new, new["truth"].to_numpy()) > 0.8
     assert classifier.transduction_.tolist() == run.purified["label"].to_pylist()
     assert classifier.candidates_.sum() == sum(map(len, run.purified["kept"].to_pylist()))
@@ -358,6 +361,7 @@ def test_damaged_models_are_refused(run: Run, folder: Path) -> None:
     write_json({"format": 99}, copy / "model.json")
     with pytest.raises(ValueError, match="must hold a model of format 1; it has another"):
         _ = Run.open(copy).model
+    shutil.copy(run.folder / "model.json", copy)
     (copy / "model.safetensors").unlink()
     with pytest.raises(ValueError, match="must hold a whole model"):
         _ = Run.open(copy).model
@@ -371,6 +375,31 @@ def test_what_is_no_run_is_named(folder: Path) -> None:
         Run.open(folder / "stopped")
 
 
+def test_fit_does_not_run_the_test_of_dependence_that_it_says_nothing_of(
+    table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise AssertionError("the test of dependence was run")
+
+    monkeypatch.setattr("oneof.inspect.find_dependence", refuse)
+    done = call("fit", str(table), "--out", str(tmp_path / "run"), "--ignore", "truth", "--quick")
+    assert done.returncode == 0
+    with pytest.raises(AssertionError, match="was run"):
+        call("inspect", str(table))
+
+
+def test_clean_reads_no_weights(run: Run, tmp_path: Path) -> None:
+    first, second = tmp_path / "first.csv", tmp_path / "second.csv"
+    assert call("clean", str(run.folder), "--out", str(first)).returncode == 0
+    copy = tmp_path / "run"
+    shutil.copytree(run.folder, copy)
+    (copy / "model.safetensors").unlink()
+    done = call("clean", str(copy), "--out", str(second))
+    assert done.returncode == 0, done.stderr
+    assert second.read_bytes() == first.read_bytes()
+    assert Run.open(copy).voices == run.model.voices
+
+
 # ------------------------------------------------------------------------------------------------- killed, full, unwritable
 
 FIT = """
@@ -378,9 +407,9 @@ import sys, torch
 from pathlib import Path
 from oneof.data.table import Roles
 from oneof.data.encode import learn_encoding
-from oneof.runs.accuracy import drawn_rows
+from oneof.ensemble.accuracy import drawn_rows
 from oneof.runs.fit_table import Task, fit_table
-from oneof.selection.space import Space
+from oneof.learners.config import Space
 torch.set_num_threads(1)
 roles = Roles(features=("x*", "hue"), ignore=("truth",))
 space = Space(scaling=("feature", "ranks"), lr=(0.1,), weight_decay=(1e-3,), members=3, epochs=25)
@@ -402,6 +431,61 @@ def test_killed_and_repeated_it_ends_with_the_same_model(run: Run, table: Path, 
     assert (out / "model.safetensors").read_bytes() == (run.folder / "model.safetensors").read_bytes()
     assert again.purified == run.purified
     assert not (out / "checkpoint").exists()
+
+
+QUICK = ("--ignore", "truth", "--networks", "2", "--epochs", "4")
+
+
+def interrupt_in(monkeypatch: pytest.MonkeyPatch, owner: object, name: str, at: int | None = None) -> list[int]:
+    """Count the calls of a function; Ctrl-C comes in the one whose number is given."""
+    function, calls = getattr(owner, name), []
+
+    def counted(*arguments: object, **options: object) -> object:
+        calls.append(len(calls) + 1)
+        if calls[-1] == at:
+            signal.raise_signal(signal.SIGINT)
+        return function(*arguments, **options)
+
+    monkeypatch.setattr(owner, name, counted)
+    return calls
+
+
+STAGES = {"networks": (oneof.training.loop, "step", 7), "trees": (ExtraTreesClassifier, "fit", 4)}
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_interrupted_in_a_short_fit_the_same_command_goes_on(
+    stage: str, table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done: dict[str, list[int]] = {}
+
+    def fit(name: str, interrupted: str = "") -> subprocess.CompletedProcess[str]:
+        with monkeypatch.context() as patched:
+            for counted, (owner, function, at) in STAGES.items():
+                done[counted] = interrupt_in(patched, owner, function, at if counted == interrupted else None)
+            return call("fit", str(table), "--out", str(tmp_path / name), *QUICK)
+
+    assert fit("whole").returncode == 0
+    steps, parts = len(done["networks"]), len(done["trees"])
+    stopped = fit("stopped", interrupted=stage)
+    assert stopped.returncode == 130
+    assert "The same command goes on where it was" in stopped.stderr
+    assert fit("stopped").returncode == 0
+    if stage == "networks":
+        assert (len(done["networks"]), len(done["trees"])) == (steps - 7, parts)
+    else:
+        assert (len(done["networks"]), len(done["trees"])) == (0, parts - 3)
+    first, second = (tmp_path / name / "model.safetensors" for name in ("whole", "stopped"))
+    assert first.read_bytes() == second.read_bytes()
+
+
+def test_a_fit_against_the_clock_does_not_promise_to_go_on(
+    table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    interrupt_in(monkeypatch, oneof.training.loop, "step", 2)
+    stopped = call("fit", str(table), "--out", str(tmp_path / "run"), *QUICK, "--time-limit", "60")
+    assert stopped.returncode == 130
+    assert stopped.stderr == "oneof: stopped.\n"
 
 
 def test_a_full_disk_ends_with_one_line(

@@ -16,7 +16,7 @@ import pytest
 from test_fit_table import LABELS, ROLES, SMALL, command, frame
 
 from oneof.data.table import read_table
-from oneof.runs.accuracy import drawn_rows
+from oneof.ensemble.accuracy import drawn_rows
 from oneof.runs.examples import examples_of
 from oneof.runs.fit_table import Task, fit_again, fit_table
 from oneof.runs.folder import Run
@@ -156,8 +156,9 @@ def test_a_review_goes_on_with_what_was_learned(run: Run, folder: Path, monkeypa
     (folder / "other-2").mkdir()
 
     def fit(asked: list[str], **_: object) -> subprocess.CompletedProcess[str]:
-        assert asked[2:5] == ["oneof", "fit", "--from"]
-        fit_again(Path(asked[5]), Path(asked[7]))
+        command = asked[asked.index("oneof") :]
+        assert command[:3] == ["oneof", "fit", "--from"]
+        fit_again(Path(command[3]), Path(command[command.index("--out") + 1]))
         review.log.write(Decision(LATE, "label", ("bee",), "eve"))  # somebody decides meanwhile
         return subprocess.CompletedProcess(asked, 0, "", "")
 

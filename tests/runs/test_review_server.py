@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
+import socket
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from http.client import HTTPConnection
 from pathlib import Path
@@ -19,13 +23,14 @@ import pytest
 from run_folder import NASTY, write_run
 
 from oneof.cli.review import review as review_command
-from oneof.runs.accuracy import drawn_rows
+from oneof.ensemble.accuracy import drawn_rows
 from oneof.runs.folder import Run, fingerprint
+from oneof.runs.review import decisions
 from oneof.runs.review.decisions import Decision, Log, verdicts
 from oneof.runs.review.server import Answering, LocalServer, ReviewServer
 from oneof.runs.review.session import REPEAT_EVERY, Review, accuracy_of_labels, agreement
 
-CARD = ["row", "item", "pictures", "candidates", "suggested", "outside", "near", "drawn", "run"]
+CARD = ["row", "item", "pictures", "candidates", "suggested", "outside", "near", "drawn", "run", "skipped"]
 
 
 @pytest.fixture
@@ -112,6 +117,22 @@ def test_undo_shows_the_row_again_and_goes_on_to_the_first(server: ReviewServer)
     assert Log(server.review.run.folder).standing == []
 
 
+def test_the_last_answers_are_listed_and_any_of_them_is_taken_back(server: ReviewServer) -> None:
+    person = Person(server)
+    rows = []
+    for _ in range(12):
+        (card,) = person.next()
+        state = person.decide(card)["state"]
+        rows.append(card["row"])
+    assert [answer["row"] for answer in state["history"]] == rows[:1:-1]
+    fourth = state["history"][3]
+    reply = person.ask("/api/undo", {"id": fourth["id"]})[1]
+    assert reply["card"]["row"] == fourth["row"]
+    assert fourth["row"] not in [answer["row"] for answer in reply["state"]["history"]]
+    assert Person(server, "bob").ask("/api/undo", {"id": state["history"][0]["id"]})[1]["card"] is None
+    assert len(Log(server.review.run.folder).standing) == 11
+
+
 @pytest.mark.parametrize(
     ("headers", "path", "status"),
     [
@@ -130,11 +151,16 @@ def test_a_page_of_another_site_cannot_decide(server: ReviewServer, headers: dic
 
 
 def test_the_page_and_the_rows_need_the_token(server: ReviewServer) -> None:
-    for path in ("/", "/api/state", "/api/next", "/picture"):
+    for path in ("/api/state", "/api/next", "/api/labels", "/picture"):
         status, found = Person(server, **{"X-Token": ""}).ask(path)
         assert (status, found) == (403, {"error": "open the address that oneof review printed last."})
+    assert Person(server, **{"X-Token": ""}).ask("/", token="guess")[0] == 403
     with urlopen(server.address) as reply:
         page = reply.read().decode()
+    with urlopen(f"http://127.0.0.1:{server.server_port}/") as reloaded:  # the token has left the address bar
+        assert reloaded.read().decode() == page
+    assert server.token not in page
+    assert server.review.run.folder.name not in page
     assert reply.status == 200
     assert "default-src 'none'" in reply.headers["Content-Security-Policy"]
     assert "http://" not in page.replace("http://www.w3.org/2000/svg", "")
@@ -164,6 +190,21 @@ def test_a_wrong_answer_is_refused_in_one_line(server: ReviewServer, change: dic
     assert Log(server.review.run.folder).standing == []
 
 
+def test_a_label_that_is_new_becomes_a_class_only_when_it_is_sent_as_one(server: ReviewServer) -> None:
+    person = Person(server)
+    (card,) = person.next()
+    answer = {"id": "1", "row": card["row"], "kind": "none", "labels": ["sevn"], "seconds": 1}
+    answer |= {name: card[name] for name in ("run", "drawn")}
+    status, reply = person.ask("/api/decide", {"answer": answer})
+    assert status == 400
+    assert "'sevn'" in reply["error"]
+    assert "sevn" not in person.ask("/api/labels")[1]["labels"]
+    assert person.ask("/api/decide", {"answer": answer | {"new": True}})[0] == 200
+    assert person.ask("/api/labels")[1]["labels"] == [*NASTY, "sevn"]
+    (card,) = person.next()
+    person.decide(card, "none", ["sevn"])
+
+
 def test_a_request_that_is_too_long_or_no_object_is_refused(server: ReviewServer) -> None:
     person = Person(server)
     person.line.request("POST", "/api/decide", b"x" * 70_000, person.headers)
@@ -175,6 +216,121 @@ def test_a_request_that_is_too_long_or_no_object_is_refused(server: ReviewServer
         400,
         "a request must be a JSON object; it is another value.",
     )
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (b"[" * 60_000, "nested"),
+        (b'{"who": "\\ud800"}', "surrogate"),
+        (b'{"answer": {"seconds": NaN}}', "NaN"),
+        (b'{"answer": ', "Expecting value"),
+        (b"\xff", ""),
+    ],
+)
+def test_a_body_that_no_log_can_hold_is_refused(server: ReviewServer, body: bytes, said: str) -> None:
+    person = Person(server)
+    person.line.request("POST", "/api/decide", body, person.headers)
+    status, reply = person.answer()
+    assert status == 400
+    assert said in reply["error"]
+    assert "\n" not in reply["error"]
+
+
+@pytest.mark.parametrize("seconds", [1e400, -1])
+def test_seconds_are_finite_and_not_negative(server: ReviewServer, seconds: float) -> None:
+    person = Person(server)
+    (card,) = person.next()
+    answer = {"id": "1", "row": card["row"], "kind": "skip", "labels": [], "run": card["run"], "drawn": "queue"}
+    body = json.dumps({"answer": answer | {"seconds": "SECONDS"}})
+    body = body.replace('"SECONDS"', "1e400" if seconds > 0 else str(seconds))
+    person.line.request("POST", "/api/decide", body.encode(), person.headers)
+    status, reply = person.answer()
+    assert status == 400
+    assert "seconds" in reply["error"]
+    assert Log(server.review.run.folder).standing == []
+
+
+@pytest.mark.parametrize("address", ["http://[::1/", "/api/next?count=x", "/api/next?held=1,x", "/picture?row=1"])
+def test_a_malformed_address_is_answered(server: ReviewServer, address: str) -> None:
+    headers = f"Host: 127.0.0.1:{server.server_port}\r\nX-Token: {server.token}\r\nConnection: close\r\n"
+    with socket.create_connection(("127.0.0.1", server.server_port), timeout=30) as line:
+        line.sendall(f"GET {address} HTTP/1.1\r\n{headers}\r\n".encode())
+        reply = line.recv(1 << 16)
+    assert reply.startswith(b"HTTP/1.1 400 ")
+
+
+@pytest.mark.parametrize(
+    ("code", "status"), [(errno.ENOSPC, 507), (errno.EDQUOT, 507), (errno.EROFS, 500), (errno.EACCES, 500)]
+)
+def test_an_answer_that_cannot_be_written_is_told_and_may_be_sent_again(
+    server: ReviewServer, monkeypatch: pytest.MonkeyPatch, code: int, status: int
+) -> None:
+    def fail(path: Path, rows: Any) -> None:
+        raise OSError(code, os.strerror(code), str(path))
+
+    person = Person(server)
+    (card,) = person.next()
+    answer = {
+        "id": "1",
+        "row": card["row"],
+        "kind": "skip",
+        "labels": [],
+        "run": card["run"],
+        "drawn": "queue",
+        "seconds": 1,
+    }
+    with monkeypatch.context() as patched:
+        patched.setattr(decisions, "append", fail)
+        found, reply = person.ask("/api/decide", {"answer": answer})
+    assert found == status
+    assert os.strerror(code) in reply["error"]
+    assert "decisions.jsonl" in reply["error"]
+    assert person.ask("/api/decide", {"answer": answer})[0] == 200
+    assert len(Log(server.review.run.folder).standing) == 1
+
+
+def test_a_run_that_was_renamed_while_it_is_reviewed_gets_no_ghost(server: ReviewServer) -> None:
+    person = Person(server)
+    (card,) = person.next()
+    folder = server.review.run.folder
+    folder.rename(folder.with_name("renamed"))
+    answer = {
+        "id": "1",
+        "row": card["row"],
+        "kind": "skip",
+        "labels": [],
+        "run": card["run"],
+        "drawn": "queue",
+        "seconds": 1,
+    }
+    status, reply = person.ask("/api/decide", {"answer": answer})
+    assert status == 500
+    assert "moved" in reply["error"]
+    assert not folder.exists()
+
+
+def test_a_log_that_was_edited_is_read_anew(server: ReviewServer) -> None:
+    person = Person(server)
+    for card in person.next(3):
+        person.decide(card)
+    log = server.review.run.folder / "decisions.jsonl"
+    lines = log.read_text().splitlines(keepends=True)
+    log.write_text(lines[0])
+    assert person.ask("/api/state")[1]["state"]["decided"] == 1
+
+
+def test_two_hundred_requests_at_once_are_all_answered(server: ReviewServer) -> None:
+    together = threading.Barrier(200)
+
+    def ask(number: int) -> int:
+        person = Person(server, f"person {number}")
+        together.wait(60)
+        return person.ask("/api/state")[0]
+
+    with ThreadPoolExecutor(200) as pool:
+        statuses = list(pool.map(ask, range(200)))
+    assert statuses == [200] * 200
 
 
 def test_two_people_at_once_never_meet_the_same_row(server: ReviewServer) -> None:
@@ -224,6 +380,62 @@ def test_blind_repeats_come_once_and_are_counted(server: ReviewServer) -> None:
     repeated = [one.row for one in Log(server.review.run.folder).standing if one.drawn == "repeat"]
     assert len(set(repeated)) == 3
     assert person.ask("/api/state")[1]["state"]["agreement"] == [3, 3]
+
+
+def test_skipped_rows_come_back_once_after_the_doubtful_ones_and_then_on_request(server: ReviewServer) -> None:
+    person = Person(server)
+    doubtful = set(np.flatnonzero(server.review.run.purified["ask"].to_numpy()).tolist())
+    shown: list[tuple[int, bool]] = []
+    while cards := person.ask("/api/next", pool="doubtful")[1]["cards"]:
+        shown.append((cards[0]["row"], cards[0]["skipped"]))
+        person.decide(cards[0], "skip", [])
+    first = [row for row, skipped in shown if not skipped]
+    again = [row for row, skipped in shown if skipped]
+    assert len(first) == len(set(first))
+    assert doubtful <= set(first)
+    assert sorted(again) == sorted(first)
+    state = person.ask("/api/state")[1]["state"]
+    assert (state["skipped"], state["to_ask"], state["elsewhere"]) == (len(first), len(doubtful), 0)
+    (card,) = person.ask("/api/next", pool="skipped")[1]["cards"]
+    state = person.decide(card)["state"]
+    assert state["skipped"] == len(first) - 1
+
+
+def test_a_row_that_one_person_skipped_is_shown_to_another(server: ReviewServer) -> None:
+    ann = Person(server)
+    bob = Person(server, "bob")
+    (card,) = ann.next()
+    ann.decide(card, "skip", [])
+    (other,) = bob.next()
+    assert (other["row"], other["skipped"]) == (card["row"], False)
+
+
+def test_rows_of_a_closed_tab_are_offered_to_others_at_once(server: ReviewServer) -> None:
+    ann = Person(server)
+    bob = Person(server, "bob")
+    held = [card["row"] for card in ann.next(3)]
+    assert bob.next()[0]["row"] not in held
+    assert ann.ask("/api/close", {})[0] == 200
+    assert ann.next() == []  # a request that was on its way
+    assert [card["row"] for card in bob.next(3)] == held
+
+
+def test_rows_that_a_tab_does_not_hold_any_more_are_given_back(server: ReviewServer) -> None:
+    person = Person(server)
+    rows = [card["row"] for card in person.next(3)]
+    cards = person.ask("/api/next", count=2, held=rows[1])[1]["cards"]
+    assert [card["row"] for card in cards] == [rows[0], rows[2]]
+
+
+def test_doubtful_rows_end_and_the_state_names_the_next_command(server: ReviewServer) -> None:
+    person = Person(server)
+    while cards := person.ask("/api/next", pool="doubtful")[1]["cards"]:
+        state = person.decide(cards[0])["state"]
+    assert state["to_ask"] == 0
+    assert state["left"] > 0
+    assert state["next_command"] == f"oneof clean {server.review.run.folder} --out labels.csv"
+    assert person.ask("/api/next", pool="all")[1]["cards"]
+    assert person.ask("/api/next", pool="none")[0] == 400
 
 
 def test_random_rows_give_an_exact_interval(server: ReviewServer) -> None:
@@ -310,7 +522,7 @@ def test_pictures_come_from_beside_the_table_and_from_nowhere_else(tmp_path: Pat
     with pytest.raises(ValueError, match="column 'nmae' must be in"):
         Review(run, ["nmae"])
     table.write_text("changed")
-    with pytest.raises(ValueError, match="--column needs the file that was learned from, unchanged"):
+    with pytest.raises(ValueError, match="--column requires the training file"):
         Review(run, ["id"])
 
 
@@ -342,3 +554,18 @@ def test_a_page_that_was_closed_meanwhile_is_no_news():
     handler.wfile, handler.close_connection, handler.server, handler.command = Closed(), True, LocalServer, "GET"
     handler.send_response = handler.send_header = handler.end_headers = lambda *said: None
     handler.send(b"a card", "text/plain")
+
+
+def test_a_connection_that_the_browser_breaks_off_leaves_the_terminal_alone(
+    server: ReviewServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    try:
+        raise ConnectionResetError
+    except ConnectionResetError:
+        server.handle_error(None, ("127.0.0.1", 1))
+    assert capsys.readouterr().err == ""
+    try:
+        raise ZeroDivisionError
+    except ZeroDivisionError:
+        server.handle_error(None, ("127.0.0.1", 1))
+    assert "ZeroDivisionError" in capsys.readouterr().err

@@ -55,4 +55,6 @@ def test_inspect_keeps_true_labels_out_of_the_features(tmp_path):
     table.assign(truth=table["truth"].map(dict(enumerate(NAMES)))).to_csv(tmp_path / "named.csv", index=False)
     with_label = json.loads(call("inspect", tmp_path / "named.csv", "--gold", "truth", "--json"))
     without = json.loads(call("inspect", tmp_path / "named.csv", "--features", "*", "--ignore", "truth", "--json"))
+    assert with_label.pop("columns")["truth"]["use"] == "gold"
+    assert without.pop("columns")["truth"]["use"] == "left out"
     assert with_label == without

@@ -195,7 +195,7 @@ def test_a_stranger_s_texts_are_checked(
 
 def test_tensors_that_are_none_are_refused(run: Run, tmp_path: Path) -> None:
     facts = json.loads((run.folder / "model.json").read_text()) | {"sha256": hashlib.sha256(b"none").hexdigest()}
-    (tmp_path / "model.json").write_text(json.dumps(facts))
+    (tmp_path / "model.json").write_text(json.dumps(facts | {"checksum": checksum(facts)}))
     (tmp_path / "model.safetensors").write_bytes(b"none")
     with pytest.raises(
         ValueError, match=r"must hold a whole model; model\.json or model\.safetensors is missing or damaged"

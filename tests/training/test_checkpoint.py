@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import signal
+import threading
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -11,6 +13,7 @@ import pytest
 import torch
 
 import oneof.training.fit
+import oneof.training.loop
 from oneof.candidates.generate import Flip, generate
 from oneof.data.augment import views
 from oneof.data.synthetic import mixture
@@ -90,6 +93,59 @@ def test_stopped_anywhere_it_ends_the_same(tmp_path, monkeypatch, stop_after):
     with pytest.raises(Killed):
         run(tmp_path, stop_after=stop_after, monkeypatch=monkeypatch)
     assert_same(run(tmp_path), run())
+
+
+def count_steps(monkeypatch, interrupt_at=()):
+    """Count the steps of training; Ctrl-C comes in the middle of those whose numbers are given."""
+    step = oneof.training.loop.step
+    numbers = []
+
+    def counted(*arguments):
+        numbers.append(len(numbers))
+        if numbers[-1] in interrupt_at:
+            signal.raise_signal(signal.SIGINT)
+        return step(*arguments)
+
+    monkeypatch.setattr(oneof.training.loop, "step", counted)
+    return numbers
+
+
+@pytest.mark.parametrize("interrupt_at", [0, 2, 3, 13, 23])
+def test_interrupted_before_the_first_interval_it_goes_on_from_there(tmp_path, monkeypatch, interrupt_at):
+    with monkeypatch.context() as patched:
+        count_steps(patched, [interrupt_at])
+        with pytest.raises(KeyboardInterrupt):
+            run(tmp_path, every=1e9)
+    steps = count_steps(monkeypatch)
+    resumed = run(tmp_path, every=1e9)
+    assert len(steps) == 24 - (interrupt_at + 1)
+    assert_same(resumed, run())
+
+
+def test_interrupted_again_and_again_no_step_is_repeated(tmp_path, monkeypatch):
+    steps = count_steps(monkeypatch, [3, 4, 11])
+    for _ in range(3):
+        with pytest.raises(KeyboardInterrupt):
+            run(tmp_path, every=1e9)
+    resumed = run(tmp_path, every=1e9)
+    assert len(steps) == 24
+    assert_same(resumed, run())
+
+
+def test_a_second_interrupt_does_not_wait(tmp_path, monkeypatch):
+    count_steps(monkeypatch, [0])
+    monkeypatch.setattr(oneof.training.fit.Keeper, "save", lambda *arguments, **now: signal.raise_signal(signal.SIGINT))
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path, every=1e9)
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_it_trains_in_a_thread_where_signals_cannot_be_handled(tmp_path):
+    fits = []
+    thread = threading.Thread(target=lambda: fits.append(run(tmp_path)))
+    thread.start()
+    thread.join()
+    assert_same(fits[0], run())
 
 
 @pytest.mark.parametrize(

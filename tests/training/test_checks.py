@@ -124,7 +124,6 @@ def test_on_a_card_views_may_be_of_less_precision_and_must_lie_there():
 @pytest.mark.parametrize(
     ("method", "recipe", "message"),
     [
-        (Valen(warm_up=1), "pop", r"Valen needs 1 view of every example; got 3\. Give the views 'plain'"),
         (PiCO(queue=16), "pop", r"PiCO needs 2 views of every example; got 3\. Give views= for images"),
         (RCR(), "plain", r"RCR needs 3 views of every example; got 1\. Give views= for images; tables have one view"),
     ],

@@ -38,33 +38,47 @@ def never(rule: Purify, epochs: int) -> Purify:
     return replace(rule, warm_up=epochs + rule.window)
 
 
-def fork(branches: Mapping[str, Branch]) -> int:
-    """How many epochs are the same for all: until the first of their windows opens."""
-    rules = [branch.purify for branch in branches.values() if branch.purify]
-    return min(max(0, rule.warm_up - rule.window + 1) for rule in rules)
+def fork(branch: Branch, epochs: int) -> int:
+    """Return how many epochs of a branch pass before its first window opens; all, where it never purifies."""
+    if branch.purify is None:
+        return epochs
+    return min(max(0, branch.purify.warm_up - branch.purify.window + 1), epochs)
 
 
 def run(
     problem: Problem, network: Network, seed: int, branches: Mapping[str, Branch]
 ) -> Iterator[tuple[str, Fit, float, int]]:
-    """Name, fit, seconds (its beginning included) and shared epochs of each branch; a fit holds only until the next is asked for."""
-    rules = {name: branch.purify for name, branch in branches.items() if branch.purify}
-    any_rule, length = next(iter(rules.values())), problem.training.epochs
-    trunk = with_rule(problem, never(any_rule, length))
+    """Yield name, fit, seconds (its beginning included) and shared epochs of each branch; a fit holds only until the next.
+
+    The trunk, which never purifies, is trained once; every branch goes on from where it leaves it.
+    """
+    rules = [branch.purify for branch in branches.values() if branch.purify]
+    length = problem.training.epochs
+    never_purifies = never(rules[0], length)
+    trunk = with_rule(problem, never_purifies)
     state = _begun(trunk, network, seed)
-    best, shared, start = Best(state, "last"), fork(branches), time.perf_counter()
+    best = Best(state, "last")
+    forks = {name: fork(branch, length) for name, branch in branches.items()}
+    elapsed: dict[int, float] = {}
+    history: list[Record] = []
+    start = time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:
-        keeper = Keeper(Path(folder), {}, math.inf)
-        keeper.save(state, best, train(trunk, state, [], until=shared), now=True)
-        beginning = time.perf_counter() - start
+        keepers = {epoch: Keeper(Path(folder) / str(epoch), {}, math.inf) for epoch in sorted(set(forks.values()))}
+        for epoch, keeper in keepers.items():
+            history = train(trunk, state, history, until=epoch)
+            keeper.save(state, best, history, now=True)
+            elapsed[epoch] = time.perf_counter() - start
         for name, branch in branches.items():
             start = time.perf_counter()
-            own = with_rule(problem._replace(method=branch.method), branch.purify or never(any_rule, length))
-            history = keeper.restore(state, best)
-            state.pop = begin_purifying(own.purify, state.candidates)  # type: ignore[arg-type]
-            fitted = best.fit(own, state, train(own, state, history, until=length))
+            problem_of_branch = with_rule(problem._replace(method=branch.method), branch.purify or never_purifies)
+            history = keepers[forks[name]].restore(state, best)
+            state.pop = begin_purifying(problem_of_branch.purify, state.candidates)  # type: ignore[arg-type]
+            history = train(problem_of_branch, state, history, until=length)
+            fitted = best.fit(problem_of_branch, state, history)
             fitted.history["loss"].tolist()  # waits for the device
-            yield name, fitted, beginning + time.perf_counter() - start, shared
+            others = [epoch for other, epoch in forks.items() if other != name]
+            shared = min(forks[name], max(others, default=0))
+            yield name, fitted, elapsed[forks[name]] + time.perf_counter() - start, shared
 
 
 def alone(problem: Problem, network: Network, seed: int) -> Fit:

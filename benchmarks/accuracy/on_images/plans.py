@@ -13,23 +13,32 @@ from oneof.methods.proden import BalancedProden
 from oneof.paper import images
 from oneof.paper.experiments import TABLES
 from oneof.paper.images import run_of
-from oneof.purify import PopRatio, Purify
+from oneof.purify import PopPrinted, PopRatio, PopReleased, Purify
+from oneof.training.optimize import Steps
 from oneof.training.trials import Training
 
 CHARACTERS = ("mnist", "kmnist")  # which have no mirror images
 LIKES = ("fashion-mnist", "kmnist", "mnist")
 ON_VIEWS = ("RCR", "PiCO", "VALEN")  # whose authors have settings of their own
 PLAIN_LOSSES = ("RC", "CC", "LWS", "CAVL", "CLPL")
+AFTER_STEP = ("RC", "LWS", "CAVL")  # whose weights come from a second forward
 BASES = (  # what a run may be before any purification; a variant names them, then the schedule: "upright-fair-last"
     "upright",  # views are never flipped
     "bare",  # one view, normalised only: no augmentation
     "authors",  # RCR, PiCO and VALEN with their authors' numbers
+    "augmented",  # VALEN on the views of the others, not on one plain view
     "balanced",  # weights are corrected for how much each label has gathered
     "fair",  # ... and so is the posterior that POP observes
     "trailing",  # weights follow, and POP observes, a network that trails behind
     "mixup",  # Beta(0.3, 0.3)
     "swift",  # learning rate 0.1 in place of 0.05
+    "slow",  # learning rate 0.01
+    "stepped",  # the learning rate falls to a tenth after 100 and 150 epochs, as in POP's released code, not by a cosine
+    "decay.0005",  # weight decay 5e-4 in place of 1e-3
+    "decay.0001",  # ... 1e-4
 )
+LEARNING_RATES = {"swift": 0.1, "slow": 0.01}
+WEIGHT_DECAYS = {"decay.0005": 5e-4, "decay.0001": 1e-4}
 
 
 @dataclass(frozen=True)
@@ -60,6 +69,18 @@ class Schedule:
         return PopRatio(warm_up, interval, interval, self.every_round, first, 0.97 * last, inc, quiet=quiet)
 
 
+@dataclass(frozen=True)
+class Fixed:
+    """A rule whose first event is after 20 epochs, as in POP's released code, or after a fifth of a shorter training."""
+
+    numbers: Purify
+    all_views: bool = False
+
+    def rule(self, epochs: int) -> Purify:
+        """POP's numbers for a length of training."""
+        return replace(self.numbers, warm_up=min(20, epochs // 5))
+
+
 SCHEDULES = {
     "early": Schedule(0.2),
     "late": Schedule(),
@@ -72,6 +93,10 @@ SCHEDULES = {
     "quiet": Schedule(first=1e-3, last=0.4, every=0.02, ratio=True, every_round=False),
 }
 PRINTED = {"printed": Schedule(0.2, printed=True), "printed-last": Schedule(0.8, printed=True)}
+AUTHORS = {
+    "released": Fixed(PopReleased()),
+    "printed-20": Fixed(PopPrinted(e0=0.95, e_end=0.1, e_s=0.05)),
+}
 SENSITIVE = {f"first-{value}": Schedule(0.8, first=value) for value in (0.5, 0.7, 0.9, 0.99)}
 SENSITIVE |= {f"end-{value}": Schedule(0.8, last=value) for value in (0.3, 0.5, 0.7, 0.9)}
 FAIR = ("fair-last", "fair-late-strict", "fair-sure", "fair-quiet")
@@ -87,9 +112,10 @@ class Run(images.Run):
         return bases_of(self.variant)
 
     @property
-    def schedule(self) -> Schedule:
+    def schedule(self) -> Schedule | Fixed:
         after = "-".join(self.variant.split("-")[len(self.bases) :])
-        return (SCHEDULES | PRINTED | SENSITIVE)[after]
+        schedules: dict[str, Schedule | Fixed] = {**SCHEDULES, **PRINTED, **AUTHORS, **SENSITIVE}
+        return schedules[after]
 
     @property
     def trunk(self) -> tuple[Any, ...]:
@@ -99,11 +125,16 @@ class Run(images.Run):
 
     @property
     def lr(self) -> float:
-        return 0.1 if "swift" in self.bases else super().lr
+        return next((LEARNING_RATES[base] for base in self.bases if base in LEARNING_RATES), super().lr)
+
+    @property
+    def weight_decay(self) -> float:
+        return next((WEIGHT_DECAYS[base] for base in self.bases if base in WEIGHT_DECAYS), super().weight_decay)
 
     @property
     def training(self) -> Training:
-        return replace(super().training, mixup=0.3 if "mixup" in self.bases else 0.0)
+        training = replace(super().training, mixup=0.3 if "mixup" in self.bases else 0.0)
+        return replace(training, schedule=Steps()) if "stepped" in self.bases else training
 
     @property
     def method(self) -> Method:
@@ -268,6 +299,105 @@ def cifar() -> list[Run]:
     return runs + [Run("cifar10", "clean", "supervised", seed, 150) for seed in (100, 101)]
 
 
+# ------------------------------------------------------------------------------------------------ the paper on equal terms
+
+
+def of_losses(name: str, difficulty: str, seed: int, losses: tuple[str, ...]) -> list[Run]:
+    """Return runs of these losses, each on the released views and, of characters, on upright ones too."""
+    variants = ("", "upright") if name in CHARACTERS else ("",)
+    runs = []
+    for variant in variants:
+        runs += [Run(name, difficulty, loss, seed, 50, variant) for loss in losses]
+    return runs
+
+
+def second_forward() -> list[Run]:
+    """RC, LWS, CAVL and mixup, whose weights come from a second forward, beside PRODEN; the most telling first."""
+    runs = []
+    for difficulty in ("saturated", "20"):
+        for name in LIKES:
+            runs += of_losses(name, difficulty, 100, ("PRODEN", *AFTER_STEP))
+    runs += [Run("cifar10", "saturated", loss, 100, 100) for loss in ("PRODEN", *AFTER_STEP)]
+    runs += together("fashion-mnist", "20", 0, 50, ["last", "mixup-last", "balanced-mixup-last"])
+    for seed in (101, 102):
+        for difficulty in ("saturated", "20"):
+            for name in LIKES:
+                runs += [Run(name, difficulty, loss, seed, 50) for loss in ("PRODEN", *AFTER_STEP)]
+    return runs
+
+
+def cavl() -> list[Run]:
+    """CAVL on hard MNIST at lower learning rates, where one-hot weights chosen early lock in."""
+    return [Run("mnist", difficulty, "CAVL", 100, 50, "slow") for difficulty in ("20", "saturated")]
+
+
+def valen() -> list[Run]:
+    """VALEN on the views of all others."""
+    runs = of_table(1, "cifar10", ("VALEN",))
+    for name in LIKES:
+        runs += of_table(1, name, ("VALEN",))
+    for seed in (101, 102):
+        for name in LIKES:
+            runs += of_table(1, name, ("VALEN",), seed)
+    for name in LIKES:
+        runs += [replace(run, difficulty="20") for run in of_table(1, name, ("VALEN",))]
+    return runs
+
+
+def released() -> list[Run]:
+    """POP as released, Algorithm 1 from epoch 20 on and ours, beside PRODEN, all by the released schedule of 200 epochs."""
+    variants = [f"stepped-{schedule}" for schedule in ("released", "printed-20", "last")]
+    runs = []
+    for name in ("cifar10", *LIKES, "cifar100"):
+        runs += together(name, "saturated", 100, 200, variants)
+    return runs
+
+
+def cifar100_rest() -> list[Run]:
+    """CIFAR-100: what Table 1 lacks, true labels, and PRODEN with less weight decay."""
+    runs = [Run("cifar100", "clean", "supervised", 100, 100)]
+    runs += [Run("cifar100", "saturated", "PRODEN", 100, 100, variant) for variant in ("", *WEIGHT_DECAYS)]
+    runs += of_table(1, "cifar100", ("RC", "CAVL", "LWS", "CLPL", "VALEN", "PiCO"))
+    return runs
+
+
+def seeds() -> list[Run]:
+    """Table 1 on MNIST-like images, five seeds of every system; seed by seed."""
+    order = ("PRODEN", "POP", *PLAIN_LOSSES, "VALEN", "RCR", "PiCO")
+    runs = []
+    for seed in range(100, 105):
+        for name in LIKES:
+            runs += of_table(1, name, order, seed)
+    return runs
+
+
+def colour_seeds() -> list[Run]:
+    """Three seeds on CIFAR-10 and CIFAR-100 of PRODEN, POP in its forms, CC, RCR and VALEN."""
+    runs = []
+    for seed in (101, 102):
+        for name in ("cifar10", "cifar100"):
+            runs += of_table(1, name, ("PRODEN", "POP", "CC", "RCR", "VALEN"), seed)
+    return runs
+
+
+def bare_others() -> list[Run]:
+    """Table 3 with the printed LeNet on MNIST-like images, and on CIFAR-100."""
+    losses = ("PRODEN", *PLAIN_LOSSES)
+    order = tuple(one for loss in losses for one in (loss, "POP" if loss == "PRODEN" else f"{loss}+POP"))
+    runs = []
+    for name in (*LIKES, "cifar100"):
+        runs += of_table(3, name, order)
+    return runs
+
+
+def long() -> list[Run]:
+    """500 epochs, the released code's default, on both CIFARs; one run each."""
+    runs = []
+    for name in ("cifar10", "cifar100"):
+        runs += together(name, "saturated", 100, 500, ["stepped-released", "stepped-last"])
+    return runs
+
+
 def tiny() -> list[Run]:
     """A look at every part on a CPU: 60 images, four epochs."""
     systems = (("PRODEN", ""), ("POP", "late"), ("POP", "ratio-late"), ("POP", "views"))
@@ -295,5 +425,14 @@ PLANS = {
     "generator": generator,
     "sensitivity": sensitivity,
     "bare": bare,
+    "second-forward": second_forward,
+    "cavl": cavl,
+    "valen": valen,
+    "released": released,
+    "cifar100-rest": cifar100_rest,
+    "seeds": seeds,
+    "colour-seeds": colour_seeds,
+    "bare-others": bare_others,
+    "long": long,
     "tiny": tiny,
 }

@@ -5,11 +5,11 @@ from __future__ import annotations
 from itertools import groupby
 
 import numpy as np
-from on_images.plans import CHOSEN, FAIR, bases_of, cifar, mnist_like, suited
+from on_images.plans import CHOSEN, FAIR, Run, bases_of, cifar, mnist_like, suited
 
 from oneof.data.named.catalogue import NAMED
 from oneof.paper.compare import Paired, holm, paired
-from oneof.paper.images import KEY
+from oneof.paper.images import key_of
 from oneof.paper.printed import printed
 from oneof.storage.rows import Row
 
@@ -26,8 +26,17 @@ def reported(rows: list[Row]) -> list[Row]:
     return [row for row in rows if key_of(row) in wished or (row["plan"] == "methods" and row["seed"] >= 100)]
 
 
-def key_of(row: Row) -> tuple[object, ...]:
-    return tuple(row[name] for name in KEY)
+def is_current(row: Row) -> bool:
+    """Return whether a row's second forward had the views that it has today; others are withdrawn."""
+    run = Run(row["dataset"], row["difficulty"], row["system"], row["seed"], row["epochs"], row["variant"])
+    return bool(row.get("second_forward", "") == run.second_forward)
+
+
+def merged(old: list[Row], new: list[Row]) -> list[Row]:
+    """Return the current ones of the old rows, and the new rows of runs that the old ones lack."""
+    kept = [row for row in old if is_current(row)]
+    known = {key_of(row) for row in kept}
+    return kept + [row for row in new if is_current(row) and key_of(row) not in known]
 
 
 def table(rows: list[Row], every: list[Row]) -> str:

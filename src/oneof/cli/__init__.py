@@ -1,7 +1,10 @@
 """The command line: `oneof COMMAND`. Commands import what is heavy when they run, so that help is quick."""
 
 import logging
+import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from typing import Annotated, Any, NoReturn, get_args, get_type_hints
 
@@ -28,7 +31,13 @@ for name in _COMMANDS:
 # typer carries its own click in newer versions and uses the real one in older: this is ClickException of either
 UsageProblem: Any = typer.BadParameter.__mro__[2]
 
-_GO_ON = ("data", "fit", "tune", "table", "compare")  # what these had done is kept
+_RESUMABLE = ("data", "fit", "tune", "table", "compare")
+_PASSIVE = {
+    "OMP_WAIT_POLICY": "PASSIVE",
+    "GOMP_SPINCOUNT": "0",
+    "KMP_BLOCKTIME": "0",
+}  # of any, GNU's and Intel's OpenMP
+_SAFE_PATH = "PYTHONSAFEPATH"  # as python -P
 _INTERRUPTED = 130  # what newer versions of typer return for Ctrl-C, where older raise Abort
 
 
@@ -46,8 +55,10 @@ def _options(
 
 def main() -> None:
     """Run a command. Bad input ends with one line on standard error and exit code 2; so does a file that cannot be had."""
+    _wait_passively()
     try:
-        code = app(standalone_mode=False)
+        with _safe_path_for_children():
+            code = app(standalone_mode=False)
     except UsageProblem as error:
         _fail(error.format_message())
     except (ValueError, TypeError, OSError) as error:
@@ -59,9 +70,39 @@ def main() -> None:
     except (typer.Abort, KeyboardInterrupt):
         code = _INTERRUPTED
     if code == _INTERRUPTED:
-        goes_on = " The same command goes on where it was." if sys.argv[1:2] and sys.argv[1] in _GO_ON else ""
-        typer.echo(f"oneof: stopped.{goes_on}", err=True)
+        remedy = " The same command goes on where it was." if _is_resumable(sys.argv[1:]) else ""
+        typer.echo(f"oneof: stopped.{remedy}", err=True)
     sys.exit(code)
+
+
+def _wait_passively() -> None:
+    """Let threads sleep while they wait for one another, unless the user has said how they wait.
+
+    By default they spin, which takes the processor from whoever they wait for where other programs run. OpenMP reads these
+    variables when torch or scikit-learn is imported, which commands do later.
+    """
+    if not any(name in os.environ for name in _PASSIVE):
+        os.environ.update(_PASSIVE)
+
+
+@contextmanager
+def _safe_path_for_children() -> Iterator[None]:
+    """Keep Python processes that a command starts from importing modules of the current folder, which may be a stranger's."""
+    before = os.environ.get(_SAFE_PATH)
+    os.environ[_SAFE_PATH] = "1"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[_SAFE_PATH]
+        else:
+            os.environ[_SAFE_PATH] = before
+
+
+def _is_resumable(words: list[str]) -> bool:
+    """Return whether the command keeps what it had done when it is stopped; a fit against the clock does not."""
+    limited = any(word.split("=")[0] == "--time-limit" for word in words)
+    return bool(words) and words[0] in _RESUMABLE and not limited
 
 
 def _fail(message: str) -> NoReturn:

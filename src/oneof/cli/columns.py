@@ -14,21 +14,22 @@ TableFile = Annotated[Path, typer.Argument(help="A CSV, TSV, Parquet or npz tabl
 CacheFolder = Annotated[Path | None, typer.Option("--cache-dir", help="Where embeddings are kept. Default: ~/.cache/oneof, or as XDG_CACHE_HOME says.")]  # fmt: skip
 RunFolder = Annotated[Path, typer.Argument(help="A folder that oneof fit wrote.")]
 DataFolder = Annotated[Path | None, typer.Option(help="Folder of the data sets. Default: what ONEOF_DATA says.")]
+Unpacked = Annotated[float, typer.Option(help="Gigabytes that a compressed file may hold. Raise it for a file that you trust.")]  # fmt: skip
 _DEFAULT = Roles()
 _OPTIONS: dict[str, tuple[Any, Any]] = {
     "candidates": (Annotated[str | None, typer.Option(help="The column of candidate sets. Default: 'candidates'; with --not there may be none.")], None),
     "exclude": (Annotated[str | None, typer.Option("--not", help="A column of labels that are ruled out for the row. Default: none.")], None),
     "gold": (Annotated[str | None, typer.Option(help="A column of true labels, where they are known. They choose settings, and measure the accuracy where rows were drawn at random; they are not trained on. Default: none.")], None),
-    "features": (Annotated[list[str] | None, typer.Option(help="A column to learn from, or a glob such as 'x*'. May be given again. Only these are features then; one of text becomes a category. Default: '*', all columns of numbers and dates.")], None),
-    "categories": (Annotated[list[str] | None, typer.Option("--category", help="A column to take as a category beside the features: text, or numbers that stand for names. May be given again.")], None),
-    "text": (Annotated[list[str] | None, typer.Option(help="A column of free text to learn from, by the words in it (TF-IDF, offline). May be given again.")], None),
+    "features": (Annotated[list[str] | None, typer.Option(help="A column to learn from, or a glob such as 'x*'. May be given again. Only these are features then; text that is named becomes a category. Default: '*', every column of numbers, dates, or text with few values.")], None),
+    "categories": (Annotated[list[str] | None, typer.Option("--category", help="A column to take as a category beside the features: text with many values, or numbers that stand for names. Text with few values is one by default. May be given again.")], None),
+    "text": (Annotated[list[str] | None, typer.Option(help="A column of free text to learn from, by the words in it (TF-IDF, offline). May be given again. Default: none; free text is embedded if sentence-transformers and its weights are on this machine, else left out.")], None),
     "text_model": (Annotated[str | None, typer.Option(help="Learn from --text by a model of sentence-transformers instead: its name or folder. Default: none. It knows words that the table lacks.")], None),
     "image": (Annotated[list[str] | None, typer.Option(help="A column of names of image files, looked up beside the table, or of their bytes. A network is trained on them (--network), or --image-model makes numbers of them. May be given again with --image-model.")], None),
     "image_model": (Annotated[str | None, typer.Option(help="The model that turns --image into numbers: a name that timm knows, or its .safetensors file. Default: a small ResNet if its weights are on this machine; else a network is trained.")], None),
     "group": (Annotated[str | None, typer.Option(help="A column of groups, such as patients: rows of one group are trained on together or held out together. Default: none.")], None),
     "ignore": (Annotated[list[str] | None, typer.Option(help="A column to leave out, such as an id. May be given again.")], None),
     "separator": (Annotated[str, typer.Option(help="What separates the labels in a cell of text.")], _DEFAULT.separator),
-    "unpacked": (Annotated[float, typer.Option(help="Gigabytes that a compressed file may hold. Raise it for a file that you trust.")], _DEFAULT.unpacked),
+    "unpacked": (Unpacked, _DEFAULT.unpacked),
     "empty": (Annotated[str, typer.Option(help="What an empty set means: 'error' stops, 'unlabelled' allows every label.")], _DEFAULT.empty),
 }  # fmt: skip
 

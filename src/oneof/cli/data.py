@@ -57,7 +57,11 @@ def _list(names: list[str], folder: Path | None, as_json: bool) -> None:
         else:
             row["where"] = str(folder / named.files[0] if len(named.files) == 1 else (folder / named.files[0]).parent)
         rows.append(row)
-        figures = (paper.train + paper.test, *paper[2:]) if paper else (1797, 64, 10, "-")
+        figures: tuple[int | float | str, ...] = ("-", "-", "-", "-")  # the paper does not use the set
+        if paper:
+            figures = (paper.train + paper.test, *paper[2:])
+        elif name == "digits":
+            figures = (1797, 64, 10, "-")
         table.add_row(name, *map(str, figures), row["where"] or f"[dim]absent: {named.address}[/]")
     if as_json:
         return typer.echo(json.dumps(rows, indent=1))

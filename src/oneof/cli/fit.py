@@ -45,7 +45,7 @@ def fit(
     epochs: Annotated[int | None, typer.Option(min=1, help="Epochs to train the ensemble. Default: 30, fewer above 40,000 rows or 5,000,000 cells of rows by labels; on pictures 100 on a GPU, 5 to 60 on a CPU.")] = None,
     time_limit: Annotated[float | None, typer.Option(min=1, help="Seconds that learning may take, about. Networks get fewer epochs or are left out, then trees, and the run says so. The clock decides, so such a run is not repeated to the bit. Default: none.")] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of everything that is drawn.")] = 0,
-    threads: Annotated[int | None, typer.Option(min=1, help="Threads of torch. Default: 1, with which small networks are fastest; on pictures all cores.")] = None,
+    threads: Annotated[int | None, typer.Option(min=1, help="Threads of torch. Default: 1, with which small networks are fastest; on pictures as many as a batch is worth and idle cores can run, at most OMP_NUM_THREADS.")] = None,
     processes: Annotated[int | None, typer.Option("--devices", "--processes", help="Processes that share the work, with the same result up to rounding. On pictures each takes a GPU of its own, where there are as many; else they share. Starting them takes seconds, and on two cores little is gained. Default: those that torchrun or SLURM started, else one.")] = None,
     device: Annotated[str, typer.Option(help="Where to learn: cpu, cuda or auto. The result is the same up to rounding. auto: the GPU, if there is one, for pictures and for tables from 20,000 rows on.")] = "auto",
     memory: Annotated[float, typer.Option(min=0.001, help="Gigabytes that training may take.")] = 1.0,
@@ -56,14 +56,14 @@ def fit(
     screen = Terminal(stderr=True)
     if screen.is_terminal:  # what follows imports and reads for seconds
         screen.print(Text(f"Reading {file or from_run} ..."))
+    from oneof.ensemble.pipeline import SPACE, space_for
+    from oneof.ensemble.tune import read_setting
+    from oneof.learners.pictures import OnPictures
     from oneof.runs.fit_table import How, Task, fit_again, fit_table
-    from oneof.runs.learn import SPACE, space_for
-    from oneof.runs.pictures import OnPictures
-    from oneof.selection.tune import read_setting
     from oneof.training.processes import crew_here
 
     on_levels = bool((file and file.is_dir()) or roles.image) and not roles.image_model
-    _set_torch(threads or (cores() if on_levels and not deterministic else 1), deterministic)
+    _set_torch(threads, on_levels, deterministic)
     said, console = read_setting(settings) if settings else {}, Terminal()
     count = {"members": networks or SPACE.members, "epochs": epochs or SPACE.epochs}
     space = space_for(said, method, SPACE.purify if purify else None, learners or None, quick, **count)
@@ -71,8 +71,8 @@ def fit(
     pictures = OnPictures(network, views, networks if on_levels else None)
     task = Task(roles, seed, train_on_gold, space=space, votes=voted, answers=answers, pictures=pictures)
     how = How(
-        cache=cache_dir, memory=int(memory * 2**30), processes=processes, device=device, time_limit=time_limit,
-        stream=stream, command=tuple(sys.argv), progress=True,
+        cache=cache_dir, memory=int(memory * 2**30), processes=processes, device=device, threads=threads,
+        time_limit=time_limit, stream=stream, command=tuple(sys.argv), progress=True,
         say=lambda line: console.print(Text(bounded(line), style="yellow")),
     )  # fmt: skip
     rank = crew_here(processes).rank
@@ -105,16 +105,22 @@ def _votes(
     return VotesFile(str(file), on, columns=tuple(annotators or ()), separator=separator, taxonomy=tree)
 
 
-def _set_torch(threads: int, deterministic: bool) -> None:
+def _set_torch(threads: int | None, on_pictures: bool, deterministic: bool) -> None:
+    """Set how many threads torch uses; on pictures, unless they are named, as many as it finds: OMP_NUM_THREADS, or the cores."""
     import torch
 
     from oneof.training.device import make_deterministic
 
-    torch.set_num_threads(threads)
     if deterministic:
-        if threads != 1:
+        if threads not in (None, 1):
             raise ValueError(f"--deterministic needs one thread; got --threads {threads}. Leave one of them out.")
         make_deterministic()
+    elif threads is not None:
+        torch.set_num_threads(threads)
+    elif on_pictures:
+        torch.set_num_threads(min(torch.get_num_threads(), cores()))
+    else:
+        torch.set_num_threads(1)
 
 
 def labels_in_words(run: Run) -> str:
@@ -122,7 +128,7 @@ def labels_in_words(run: Run) -> str:
     import numpy as np
     import pyarrow.compute as pc
 
-    from oneof.runs.accuracy import measure_labels
+    from oneof.ensemble.accuracy import measure_labels
 
     rows = run.purified
     measured = None
@@ -139,8 +145,9 @@ def show(run: Run, console: Terminal) -> None:
     """What was learned, in a few lines."""
     import pyarrow.compute as pc
 
+    from oneof.data.column_uses import summary_lines
+    from oneof.ensemble.accuracy import Claim
     from oneof.metrics import in_words
-    from oneof.runs.accuracy import Claim
     from oneof.runs.folder import SAMPLE_CSV
     from oneof.runs.purified import lost_labels
 
@@ -148,9 +155,11 @@ def show(run: Run, console: Terminal) -> None:
     asked = pc.sum(purified["ask"]).as_py() or 0
     table = Table(title=str(run.folder), show_header=False, title_justify="left")
     kept, given = (pc.mean(pc.list_value_length(purified[name])).as_py() for name in ("kept", "original"))
+    columns = summary_lines(facts.get("columns", {}))
     for name, value in (
         ("labels of this table", labels_in_words(run)),
         ("rows, features, classes", f"{facts['n']:,}, {facts['d']:,}, {len(facts['classes']):,}"),
+        ("columns", "\n".join(bounded(line) for line in columns)),
         ("labels per set", f"{given:.2f} given, {kept:.2f} kept"),
         ("learners", ", ".join(f"{name} {share:.0%}" for name, share in facts["learners"].items()) or "votes alone"),
         ("chosen by", in_words(facts["rule"])),
@@ -158,7 +167,8 @@ def show(run: Run, console: Terminal) -> None:
         ("rows to ask a person about", f"{asked:,} ({asked / facts['n']:.1%})"),
         ("seconds", f"{facts['seconds']:,}"),
     ):
-        table.add_row(name, Text(value))
+        if value:
+            table.add_row(name, Text(value))
     console.print(table)
     if lost := lost_labels(purified):
         console.print(Text(bounded(lost), style="yellow"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json as json_format
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,6 +14,7 @@ from rich.text import Text
 from oneof.cli.columns import TableFile, takes_roles
 from oneof.cli.terminal import Terminal
 from oneof.data.roles import Roles
+from oneof.storage.printable import bounded
 
 if TYPE_CHECKING:
     from oneof.inspect import Inspection
@@ -50,6 +52,8 @@ def inspect(
 
 
 def _show(found: Inspection, file: Path, empty: str) -> None:
+    from oneof.data.column_uses import summary_lines
+
     console = Terminal()
     counts, faults = found.counts, found.faults
     unlabelled = " (rows read as unlabelled among them)" if empty == "unlabelled" else ""
@@ -57,6 +61,8 @@ def _show(found: Inspection, file: Path, empty: str) -> None:
         f"{file}: {counts.rows:,} rows, {len(counts.classes)} classes, {counts.average:.2f} labels per set",
         f"{counts.singletons:,} singletons, {counts.full:,} full sets{unlabelled}, {counts.empty:,} empty",
     ]
+    columns = {name: asdict(use) for name, use in found.columns.items()}
+    lines += [f"columns: {bounded(line)}" for line in summary_lines(columns)]
     if faults is not None:
         lines.append(f"{faults.duplicates:,} rows repeat an earlier row, {len(faults.constant)} features are constant")
     if (worst := found.identity.ambiguity) is not None:

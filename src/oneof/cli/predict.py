@@ -3,14 +3,16 @@
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated, Any
 
 import typer
 
-from oneof.cli.columns import CacheFolder, RunFolder
+from oneof.cli.columns import CacheFolder, RunFolder, Unpacked
 from oneof.cli.terminal import say
+from oneof.data.roles import Roles
 
 PIPE = Path("-")
 
@@ -26,6 +28,7 @@ def predict(
     text_model: Annotated[str | None, typer.Option(help="The --text-model of oneof fit, if you named one then: a model is opened only if you name it.")] = None,
     image_model: Annotated[str | None, typer.Option(help="The --image-model of oneof fit, if you named one then: a model is opened only if you name it.")] = None,
     cache_dir: CacheFolder = None,
+    unpacked: Unpacked = Roles.unpacked,
 ) -> None:  # fmt: skip
     """Predict the label of every row, with its probability."""
     import pyarrow as pa
@@ -44,7 +47,7 @@ def predict(
     model = Run.open(run).model
     model.check_predicts()
     with piped(file, out) as (source, result):
-        columns = read_columns(source, model.encoding.roles)
+        columns = read_columns(source, replace(model.encoding.roles, unpacked=unpacked))
         for line in model.encoding.unseen(columns):
             say(line, err=True)
         named = [name for name in (text_model, image_model) if name]

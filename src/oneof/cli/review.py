@@ -3,19 +3,22 @@
 import getpass
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
 from oneof.cli.columns import RunFolder
 
 if TYPE_CHECKING:
-    from oneof.runs.review.session import Review
+    from oneof.runs.review.server import LocalServer, ReviewServer
+
+ServerT = TypeVar("ServerT", bound="LocalServer")
 
 
 def review(
     run: RunFolder,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port of the page. 0 is one that is free.")] = 0,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port of the page. Default: the port that the run had last time, else one that is free.", show_default=False)] = 0,
     who: Annotated[str | None, typer.Option(help="Who decides, for the log. Default: your user name; the page can change it.")] = None,
     column: Annotated[list[str] | None, typer.Option(help="A column of the training file to show. May be given again. Default: texts, pictures and a few others.")] = None,
 ) -> None:  # fmt: skip
@@ -26,8 +29,57 @@ def review(
     from oneof.runs.review.server import ReviewServer
     from oneof.runs.review.session import Review
 
-    who = who or getpass.getuser()
-    _serve(partial(ReviewServer, who=who), Review(run, column or ()), port, lambda server: f"open {server.address}")
+    opened = Review(run, column or ())
+    make_server = partial(ReviewServer, opened, who or getpass.getuser())
+    if port:
+        server = _bind(make_server, port)
+        _remember_port(run, port)
+    else:
+        server = _bind_port_of_run(make_server, run)
+    opened.on_new_run = partial(_remember_port, port=server.server_port)
+    _serve(server, f"open {server.address}")
+
+
+def _bind_port_of_run(make_server: Callable[[int], "ReviewServer"], run: Path) -> "ReviewServer":
+    """Return a server on the port that the run had last time, or on a free one.
+
+    A browser keeps answers that it could not send for the port on which they were given, and sends them nowhere else.
+    """
+    from oneof.runs.review.ports import bind_free_port, remembered_port
+
+    last_port = remembered_port(run)
+    if last_port is None:
+        server = bind_free_port(make_server)
+        _remember_port(run, server.server_port)
+        return server
+    try:
+        server = make_server(last_port)
+    except OSError:  # the port stays remembered: the next start tries it again
+        server = bind_free_port(make_server)
+        typer.echo(
+            f"port {last_port}, which {run} had last time, is in use; this time it is {server.server_port}. "
+            f"Answers that a browser could not send wait until {run} has port {last_port} again.",
+            err=True,
+        )
+        return server
+    _remember_port(run, last_port)  # the folder may have been renamed
+    return server
+
+
+def _bind(make_server: Callable[[int], ServerT], port: int) -> ServerT:
+    try:
+        return make_server(port)
+    except OSError as error:
+        raise ValueError(f"--port must be free on this machine; {port} is not ({error}). Give another one.") from error
+
+
+def _remember_port(run: Path, port: int) -> None:
+    from oneof.runs.review.ports import remember_port
+
+    try:
+        remember_port(run, port)
+    except OSError as error:
+        typer.echo(f"the port cannot be remembered ({error}); give --port {port} next time.", err=True)
 
 
 def label_studio(
@@ -41,20 +93,21 @@ def label_studio(
     from oneof.runs.review.label_studio import Backend
     from oneof.runs.review.session import Review
 
-    _serve(Backend, Review(run), port, lambda server: f"connect http://127.0.0.1:{server.server_port} as a model.")
+    opened = Review(run)
+    server = _bind(partial(Backend, opened), port)
+    _serve(server, f"connect http://127.0.0.1:{server.server_port} as a model.")
 
 
-def _serve(make: Callable[..., Any], opened: "Review", port: int, told: Callable[[Any], str]) -> None:
-    try:
-        server = make(opened, port=port)
-    except OSError as error:
-        raise ValueError(f"--port must be free on this machine; {port} is not ({error}). Give another one.") from error
-    if opened.log.torn:
-        typer.echo(f"{opened.log.path} ends in a damaged line; the next decision moves it to a file beside.", err=True)
-    typer.echo(f"{len(opened.log.standing):,} decisions so far; {told(server)}   (Ctrl-C ends)")
+def _serve(server: "LocalServer", instruction: str) -> None:
+    """Answer requests until Ctrl-C; the instruction tells the person how to connect."""
+    log = server.review.log
+    if log.torn:
+        typer.echo(f"{log.path} ends in a damaged line; the next decision moves it to a file beside.", err=True)
+    typer.echo(f"{len(log.standing):,} decisions so far; {instruction}   (Ctrl-C ends)")
     try:
         server.serve_forever()
     except KeyboardInterrupt:
-        typer.echo(f"{len(opened.log.standing):,} decisions are in {opened.log.path}")
+        log = server.review.log  # of the run that was learned last
+        typer.echo(f"{len(log.standing):,} decisions are in {log.path}")
     finally:
         server.server_close()

@@ -10,26 +10,40 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oneof.candidates.mask import Candidates
+from oneof.data.text_columns import MAX_VALUES, MIN_CELLS
 
-MOST_VALUES = 1000  # of a category: beyond it a column names rows rather than kinds
 _IDS = re.compile(r"(|unnamed: \d+|index|id|item|row|.*[_ .-]id|.*[a-z]I[dD])", re.DOTALL)
 _TRUTHS = re.compile(
     r"((true|gold|ground|correct)[_ .-]?)?(truth|labels?|targets?|gold|class|y)([_ .-]?(id|idx|index|code|true))?"
 )
 _EXACT = 2**24  # whole numbers that float32 can hold
-_FEW = 20  # rows: in a small table anything may be distinct
 _SAMPLE = 1024  # rows that are looked at for true labels
 _SURE = 10  # rows more than chance gives must agree with their set
 _REASONS = {  # what such columns are called, and what to do on the command line, or with a frame in Python
-    "text": ("columns of text", "To use one, make it a category (--category NAME, or dtype 'category' in a frame), or take it as text (--text NAME).", "To use one, give it the dtype 'category'."),
+    "text": ("columns of free text", "To use one, say --text NAME (by the words in it), or --category NAME.", "To use one, add numbers made from it, such as an embedding."),
+    "identifier": ("columns of identifiers (nearly every value is different)", "To use one, say --category NAME, or --text NAME if it is text.", "To use one whose values recur, give it the dtype 'category'."),
+    "other": ("columns that hold neither numbers, dates nor text", "", ""),
     "blank": ("columns without a value", "", ""),
     "row numbers": ("columns that number the rows", "To use them beside the others, say {flags}.", "To use them too, give X as an array."),
     "truth": ("columns that look like true labels", "If they are, say --gold NAME; if they are features, say {flags}.", "If they are features, rename them."),
 }  # fmt: skip
+_SHORT_REASONS = {  # for the list of what became of each column
+    "text": "free text, and no embedder for it is installed",
+    "identifier": "an identifier, nearly every value is different",
+    "other": "neither numbers, dates nor text",
+    "blank": "it has no value",
+    "row numbers": "it numbers the rows",
+    "truth": "it looks like the true label",
+}
+
+
+def short_reason(why: str) -> str:
+    """Say in a few words why a column is left out: a key of _REASONS, or the reason itself."""
+    return _SHORT_REASONS.get(why, why)
 
 
 def left_out_lines(left_out: Mapping[str, str], of_a_frame: bool = False) -> list[str]:
-    """What to tell a person of columns that are left out, by why they are: a line for every key of _REASONS, or the reason itself."""
+    """List the columns that are left out, a line for every key of _REASONS; any other reason is a line by itself."""
     lines = []
     for reason, (what, *advice) in _REASONS.items():
         names = [name for name, why in left_out.items() if why == reason]
@@ -57,17 +71,25 @@ def why_no_feature(name: str, values: NDArray[np.float32], sets: Candidates | No
     return "truth" if _in_its_set(words, sets) else None
 
 
-def why_no_category(name: str, words: Sequence[str | None], sets: Candidates | None) -> str | None:
-    """The same for a column of categories."""
-    sample = [words[row] for row in _sampled(len(words)).tolist()]
-    if _TRUTHS.fullmatch(name.lower()) or (sets is not None and _in_its_set(sample, sets)):
+def why_no_category(
+    name: str, words: Sequence[str | None], sets: Candidates | None, separator: str = "|"
+) -> str | None:
+    """Why a column of categories is no feature, a key of _REASONS; None if it may be one."""
+    rows = _sampled(len(words)).tolist()
+    # A cell may hold several labels, as the column of another annotator does: the first is looked at.
+    sample = [words[row] for row in rows]
+    first_labels = [None if word is None else word.split(separator)[0].strip() for word in sample]
+    if _TRUTHS.fullmatch(name.lower()) or (sets is not None and _in_its_set(first_labels, sets)):
         return "truth"
-    return "text" if len(words) >= _FEW and len(set(words)) > min(MOST_VALUES, len(words) / 2) else None
+    values = {*words} - {None}
+    cells = sum(word is not None for word in words)
+    names_rows = cells >= MIN_CELLS and len(values) == cells  # a categorical type overrules less than that
+    return "identifier" if names_rows or len(values) > MAX_VALUES else None
 
 
 def numbers_rows(name: str, values: NDArray[np.float32]) -> bool:
     """Is a column [n] the row's number, or by its name an id that is different in every row?"""
-    if len(values) < _FEW or not np.isfinite(values).all() or (values != np.round(values)).any():
+    if len(values) < MIN_CELLS or not np.isfinite(values).all() or (values != np.round(values)).any():
         return False
     if (values == values[0] + np.arange(len(values))).all():
         return True

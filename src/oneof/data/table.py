@@ -1,47 +1,46 @@
-"""The reader of people's tables: numbers with gaps, dates, categories, texts; sets, exclusions, gold labels and groups, each a column."""
+"""Read tables of features (numbers, dates, categories, texts, images) with their candidate sets, exclusions, gold labels and groups."""
 
 import logging
 import re
-import zipfile
-from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from oneof.candidates.cells import is_missing, lookalikes
 from oneof.candidates.mask import Candidates
 from oneof.candidates.read import read
+from oneof.data.column_uses import ColumnUse, describe_columns
+from oneof.data.embed import MODELS, text_embedder_here
 from oneof.data.files.arrays import KEYS, read_arrays
 from oneof.data.files.columns import Cells, open_table, read_numbers
-from oneof.data.files.source import Source, Unreadable, days, stray_cell, wrong_cell
+from oneof.data.files.source import Source, days, wrong_cell
+from oneof.data.files.unpacked import check_unpacked
 from oneof.data.not_features import left_out_lines, why_no_category, why_no_feature
 from oneof.data.picture import picture_cell
-from oneof.data.roles import Roles, check_column, resolve_roles
+from oneof.data.roles import Kind, Roles, check_column, resolve_roles
 from oneof.data.supervision import label_text, read_supervision, strange_gold
+from oneof.data.text_columns import TextUse, decide_texts
 
 _log = logging.getLogger(__name__)
-__all__ = ["Columns", "Roles", "Table", "Words", "read_columns", "read_features", "read_table"]
+__all__ = ["Columns", "Features", "Roles", "Table", "Words", "read_columns", "read_features", "read_table"]
 
-Words = list[Any]  # texts, or None; of pictures also bytes
-_ARRAYS = (".npz", ".mat")
-_CHUNK = 1 << 22  # bytes unpacked at a time
-_TEXTS = 50  # columns of text that are looked through for numbers
-_ENDINGS = (".parquet", ".pq", ".csv", ".tsv", ".csv.gz", ".tsv.gz", *_ARRAYS)
+Words = list[Any]  # strings, None where missing; images may also be bytes
+_ARRAY_SUFFIXES = (".npz", ".mat")
+_SUFFIXES = (".parquet", ".pq", ".csv", ".tsv", ".csv.gz", ".tsv.gz", *_ARRAY_SUFFIXES)
+_WHOLE_FLOAT = re.compile(r"^(-?\d+)\.0+$")  # "3.0": the integer 3 in a column that became floats
 
 
 @dataclass(frozen=True)
 class Columns:
-    """The features of n rows as they stand in the table."""
+    """Features of n rows, not yet encoded."""
 
-    source: str  # what messages call the table
+    source: str  # name of the table in messages
     numbers: NDArray[np.float32]  # [n, k], NaN where missing
     names: list[str]  # [k]
-    words: dict[str, Words]  # categories, texts and image names, by column
+    words: dict[str, Words]  # column -> its n categories, texts or images
 
     def __len__(self) -> int:
         return len(self.numbers)
@@ -49,23 +48,33 @@ class Columns:
 
 @dataclass(frozen=True)
 class Table:
+    """A table to learn from: features, candidate sets and what is known about the labels."""
+
     columns: Columns
-    roles: Roles  # with globs resolved: features are the columns of numbers and dates, categories the rest of them
+    roles: Roles  # with globs resolved: `features` are the columns of numbers and dates, `categories` all categories
     candidates: Candidates
     gold: NDArray[np.intp] | None  # [n], -1 where unknown
     groups: list[str] | None  # [n]
-    left_out: dict[str, str]  # columns that are no features, and why: see `not_features`
+    left_out: dict[str, str]  # column that is not a feature -> the reason, see `not_features`
+    uses: dict[str, ColumnUse] = field(default_factory=dict)  # column of the source -> what it is used for
 
     def remarks(self) -> list[str]:
-        """What a person should know about how the table was read."""
+        """Return what a user should know about how the table was read, a line each."""
         lines = left_out_lines(self.left_out)
         if self.roles.dates:
             lines.append(f"columns of dates are read as numbers of days: {', '.join(self.roles.dates)}.")
-        lines += [] if self.gold is None else strange_gold(self.candidates, self.gold)
-        alike = lookalikes(self.candidates.classes[self.candidates.mask.any(0)].tolist())
-        pairs = "; ".join(" = ".join(map(ascii, names)) for names in alike[:3])
-        if alike:
-            lines.append(f"{len(alike)} labels look like others, as {pairs}: write them in one way if they are one.")
+        if self.gold is not None:
+            lines += strange_gold(self.candidates, self.gold)
+        used_labels = self.candidates.classes[self.candidates.mask.any(0)].tolist()
+        duplicates = lookalikes(used_labels)
+        if duplicates:
+            examples = []
+            for spellings in duplicates[:3]:
+                examples.append(" = ".join(ascii(label) for label in spellings))
+            shown = "; ".join(examples)
+            lines.append(
+                f"{len(duplicates)} labels look like others, as {shown}: write them in one way if they are one."
+            )
         return lines
 
 
@@ -75,91 +84,178 @@ def read_table(source: Any, roles: Roles = Roles(), *, bare: bool = False) -> Ta
     Parameters
     ----------
     source
-        A CSV, TSV, Parquet, npz or .mat file, whose ending says the form; an Arrow table or a pandas frame. The columns of an
-        npz or .mat are called x0, x1, ...; its true labels are called `labels` or `target`.
+        Path of a CSV, TSV, Parquet, npz or .mat file, recognised by its suffix; an Arrow table or a data frame. The columns of an
+        npz or .mat file are called x0, x1, ...; its true labels are called `labels` or `target`.
     roles
-        Which column plays which part, and how sets are written.
+        Role of each column, and how candidate sets are written.
     bare
-        Read a table without any feature too.
+        Accept a table without features.
 
+    Returns
+    -------
+    Table
+        Features and candidate sets of the n rows.
+
+    Raises
+    ------
+    ValueError
+        If the table cannot be read, has no rows, or holds a value that does not fit the role of its column.
+
+    Examples
+    --------
     >>> import pyarrow as pa
     >>> pets = pa.table({"size": [1.5, None], "hue": ["red", "blue"], "candidates": ["cat|dog", ""], "not": ["", "dog"]})
-    >>> table = read_table(pets, Roles(categories=("hue",), exclude="not"))
+    >>> table = read_table(pets, Roles(exclude="not"))
     >>> table.columns.numbers.tolist(), table.columns.words, table.candidates.classes.tolist()
     ([[1.5], [nan]], {'hue': ['red', 'blue']}, ['cat', 'dog'])
     >>> table.candidates.mask.tolist()
     [[True, True], [True, False]]
+    >>> table.uses["hue"]
+    ColumnUse(use='category', reason='text with 2 values')
     """
-    arrays = _is_arrays(source)
+    is_array_file = _is_array_file(source)
     if isinstance(source, (str, Path)):
-        _check_unpacked(Path(source), roles.unpacked)
-    if arrays:
-        return _from_arrays(Path(source), roles)
+        check_unpacked(Path(source), roles.unpacked)
+    if is_array_file:
+        return _read_array_file(Path(source), roles)
     opened = open_table(source)
     opened.check_distinct(opened.names)
-    if roles.exclude and not roles.candidates and "candidates" in opened.kinds:  # exclusions stand beside sets
+    if roles.exclude and not roles.candidates and "candidates" in opened.kinds:
+        # Exclusions narrow the candidate sets of the table rather than replace them.
         roles = replace(roles, candidates="candidates")
-    resolved, left_out = resolve_roles(opened.kinds, opened.name, roles)
+    resolved, left_out, texts = _resolve(opened, roles)
     supervision = [name for name in (roles.candidates, roles.exclude, roles.gold, roles.group) if name]
-    left_out |= _strays(opened, [name for name, why in left_out.items() if why == "text"][:_TEXTS])
-    columns, others = _read(opened, resolved, supervision)
-    candidates, gold = read_supervision(opened.name, others, roles, len(columns))
-    groups = [str(cell) for cell in others[roles.group]] if roles.group else None
-    named = {*roles.features, *roles.categories}
-    columns, resolved, suspects = _without_suspects(columns, resolved, named, candidates)
-    left_out |= suspects
+    columns, cells = _read_cells(opened, resolved, supervision)
+    if not len(columns):
+        raise ValueError(f"{opened.name} must have at least one row; got none.")
+    candidates, gold = read_supervision(opened.name, cells, roles, len(columns))
+    groups = None
+    if roles.group:
+        groups = [str(cell) for cell in cells[roles.group]]
+    requested_by_name = {*roles.features, *roles.categories}
+    columns, resolved, dropped = _drop_non_features(columns, resolved, requested_by_name, candidates)
+    left_out.update(dropped)
     if not bare:
         _check_features(columns, left_out_lines(left_out))
-    return Table(columns, resolved, candidates, gold, groups, left_out)
+    uses = describe_columns(opened.kinds, roles, resolved, texts, left_out)
+    return Table(columns, resolved, candidates, gold, groups, left_out, uses)
 
 
 def read_columns(source: Any, roles: Roles) -> Columns:
-    """Read only the features, for predicting: every column that was learned from must be there and hold what it held."""
-    if _is_arrays(source):
+    """Read only the features, for prediction.
+
+    Parameters
+    ----------
+    source
+        Path of a CSV, TSV or Parquet file, an Arrow table or a data frame; it may have no rows.
+    roles
+        Resolved roles of training: every column that was learned from must be there and hold what it held.
+
+    Returns
+    -------
+    Columns
+        Features of the n rows.
+    """
+    if _is_array_file(source):
         raise ValueError(f"predictions must be for a table of columns; got {source}. Give a CSV, TSV or Parquet file.")
+    if isinstance(source, (str, Path)):
+        check_unpacked(Path(source), roles.unpacked)
     opened = open_table(source)
     for name in (*roles.features, *roles.words):
         check_column(name, opened.names, opened.name)
     opened.check_distinct([*roles.features, *roles.words])
-    for name in roles.features:  # of another kind than in training, one may still be blank, or hold numbers as text
-        are_dates = name in roles.dates
-        if opened.kinds[name] in ("date" if are_dates else "number", "blank"):
-            continue
-        for _, first, values in opened.pieces([], [name]) if are_dates else ():
-            days(values, f"{opened.name}, column {name!r}", first)
-        if not are_dates and (wrong := wrong_cell(opened, [name])):
-            got = f"{opened.name}, row {wrong[1]} is {wrong[2]!r}. Mend the cell."
-            raise ValueError(f"column {name!r} must hold numbers, as in training; {got}")
-    return _read(opened, roles, [], rowless=True)[0]
+    for name in roles.features:
+        _check_feature_kind(opened, name, name in roles.dates)
+    columns, _ = _read_cells(opened, roles, [])
+    return columns
 
 
-def read_features(X: Any) -> tuple[Columns, Roles]:
-    """Read a frame or an Arrow table of features only, as the same columns are read beside sets in a file."""
-    # What is no feature, such as free text or a column that numbers the rows, is left out with a warning.
+def _check_feature_kind(opened: Source, name: str, is_date: bool) -> None:
+    """Check that a column holds dates, or numbers, as it did in training."""
+    expected_kind = "date" if is_date else "number"
+    if opened.kinds[name] in (expected_kind, "blank"):
+        return
+    # A column that Arrow takes for text may still hold numbers or dates only: its cells decide.
+    if is_date:
+        for _, first_row, values in opened.pieces([], [name]):
+            days(values, f"{opened.name}, column {name!r}", first_row)
+        return
+    non_number = wrong_cell(opened, [name])
+    if non_number is not None:
+        _, row, value = non_number
+        raise ValueError(
+            f"column {name!r} must hold numbers, as in training; {opened.name}, row {row} is {value!r}. Mend the cell."
+        )
+
+
+class Features(NamedTuple):
+    """Features of a data frame, and the role of each column."""
+
+    columns: Columns
+    roles: Roles  # resolved: the columns that are learned from
+    uses: dict[str, ColumnUse]  # column of the frame -> what it is used for
+
+
+def read_features(X: Any) -> Features:
+    """Read a data frame or an Arrow table that holds features only.
+
+    Columns are read as they are in a file with candidate sets. Those that are not features, such as free text or row numbers, are
+    dropped with a warning.
+    """
     opened = open_table(X)
     opened.check_distinct(opened.names)
-    resolved, left_out = resolve_roles(opened.kinds, opened.name, Roles(candidates=None))
-    columns, _ = _read(opened, resolved, [])
-    columns, resolved, suspects = _without_suspects(columns, resolved, set(), None)
-    said = left_out_lines(left_out | suspects, of_a_frame=True)
-    _check_features(columns, said)
-    for line in said:
+    requested = Roles(candidates=None)
+    resolved, left_out, texts = _resolve(opened, requested)
+    columns, _ = _read_cells(opened, resolved, [])
+    if not len(columns):
+        raise ValueError(f"{opened.name} must have at least one row; got none.")
+    columns, resolved, dropped = _drop_non_features(columns, resolved, set(), None)
+    left_out.update(dropped)
+    lines = left_out_lines(left_out, of_a_frame=True)
+    _check_features(columns, lines)
+    for line in lines:
         _log.warning(line, stacklevel=3)
-    return columns, resolved
+    uses = describe_columns(opened.kinds, requested, resolved, texts, left_out)
+    return Features(columns, resolved, uses)
 
 
-def _strays(opened: Source, texts: list[str]) -> dict[str, str]:
-    """The texts that are numbers but for a few cells, and a line on the first such cell."""
-    found: dict[str, str | None] = {}
-    for name in texts:
-        with suppress(Unreadable):  # objects of several kinds in a frame
-            found[name] = stray_cell(opened, name)
-    why = "nearly all of its cells are numbers. Write a number there, or nothing."
-    return {name: f"column {name!r} is left out, since {cell}; {why}" for name, cell in found.items() if cell}
+def _resolve(opened: Source, requested: Roles) -> tuple[Roles, dict[str, str], dict[str, TextUse]]:
+    """Decide the role of every column.
+
+    Returns the resolved roles, the columns that are left out with the reason, and what was decided about each column of text.
+    """
+    resolved, unassigned = resolve_roles(opened.kinds, opened.name, requested)
+    text_columns = [name for name, kind in unassigned.items() if kind == "text"]
+    texts = decide_texts(opened, text_columns)
+    has_free_text = any(text.use == "text" for text in texts.values())
+    # A user who names a column of text has chosen; other columns are then not embedded by default.
+    embed_free_text = not requested.text and has_free_text and text_embedder_here()
+    features = set(resolved.features)
+    categories = set(resolved.categories)
+    embedded = []
+    left_out = {}
+    for name, kind in unassigned.items():
+        use = texts[name].use if name in texts else kind
+        if use == "number":
+            features.add(name)
+        elif use == "category":
+            categories.add(name)
+        elif use == "text" and embed_free_text:
+            embedded.append(name)
+        else:
+            left_out[name] = use
+    resolved = replace(
+        resolved,
+        features=tuple(name for name in opened.names if name in features),
+        categories=tuple(name for name in opened.names if name in categories),
+        text=(*resolved.text, *embedded),
+        text_model=MODELS["text"] if embedded else resolved.text_model,
+    )
+    return resolved, left_out, texts
 
 
-def _is_arrays(source: Any) -> bool:
-    """Is this a file of arrays? One with an ending that nobody can read is refused."""
+def _is_array_file(source: Any) -> bool:
+    """Return whether the source is an npz or .mat file; raise if it is a file of an unknown format."""
     if not isinstance(source, (str, Path)):
         return False
     path = Path(source)
@@ -167,84 +263,93 @@ def _is_arrays(source: Any) -> bool:
         return False
     if path.exists() and not path.is_file():
         raise ValueError(f"a table must be a file; {path} is a pipe or a device. Save it as a file.")
-    suffix = "".join(path.suffixes[-2:] if path.suffix.lower() == ".gz" else path.suffixes[-1:]).lower()
-    if suffix not in _ENDINGS:
-        raise ValueError(f"a table's file must end in one of {', '.join(_ENDINGS)}; got {str(source)!r}.")
-    return suffix in _ARRAYS
+    suffixes = path.suffixes[-1:]
+    if path.suffix.lower() == ".gz":
+        suffixes = path.suffixes[-2:]
+    suffix = "".join(suffixes).lower()
+    if suffix not in _SUFFIXES:
+        raise ValueError(f"a table's file must end in one of {', '.join(_SUFFIXES)}; got {str(source)!r}.")
+    return suffix in _ARRAY_SUFFIXES
 
 
-def _check_unpacked(path: Path, gigabytes: float) -> None:
-    """Refuse a .gz, .npz or Parquet file that holds more than this; damaged files are left to their readers."""
-    limit, suffix, size = int(gigabytes * 2**30), path.suffix.lower(), 0
-    damage = (OSError, EOFError, ValueError, NotImplementedError, RuntimeError, zipfile.BadZipFile, pa.ArrowException)
-    with suppress(*damage):
-        if suffix == ".npz":
-            with zipfile.ZipFile(path) as file:
-                size = sum(part.file_size for part in file.infolist())
-        elif suffix in (".parquet", ".pq"):
-            facts = pq.read_metadata(path)
-            groups = sum(facts.row_group(i).total_byte_size for i in range(facts.num_row_groups))
-            size = max(4 * facts.num_rows * facts.num_columns, groups)
-        elif suffix == ".gz":
-            with pa.input_stream(str(path), compression="gzip") as stream:
-                while size <= limit and (chunk := stream.read(_CHUNK)):
-                    size += len(chunk)
-    if size > limit:
-        remedy = "If you trust it, say --unpacked with a larger number."
-        raise ValueError(f"a compressed file must not hold more than {gigabytes:g} GB; {path} does. {remedy}")
-
-
-def _from_arrays(path: Path, roles: Roles) -> Table:
-    """Files of arrays have features, sets and perhaps true labels, and no other part."""
-    x, sets, labels = read_arrays(path, roles.separator, roles.empty)
-    known = roles.gold == KEYS[path.suffix.lower()][2] and labels is not None
-    parts = (roles.exclude, None if known else roles.gold, roles.group, *roles.words)
-    other = next((name for name in parts if name), None)
-    if other is not None:
-        raise ValueError(f"column {other!r} must be in a table of columns; {path} has features and sets only.")
-    asked = replace(roles, candidates=None, gold=None)
-    features = [f"x{j}" for j in range(x.shape[1])]
-    resolved, left_out = resolve_roles(dict.fromkeys(features, "number"), str(path), asked)
-    kept = np.isin(features, resolved.features)
-    columns = Columns(str(path), x if kept.all() else np.ascontiguousarray(x[:, kept]), list(resolved.features), {})
+def _read_array_file(path: Path, roles: Roles) -> Table:
+    """Read an npz or .mat file, which holds features, candidate sets and perhaps true labels, and nothing else."""
+    x, sets, labels = read_arrays(path, roles.separator, roles.empty, roles.unpacked)
+    _, _, labels_key = KEYS[path.suffix.lower()]
+    gold = None
+    if roles.gold == labels_key:
+        gold = labels
+    missing_gold = roles.gold if gold is None else None
+    for name in (roles.exclude, missing_gold, roles.group, *roles.words):
+        if name:
+            raise ValueError(f"column {name!r} must be in a table of columns; {path} has features and sets only.")
+    requested = replace(roles, candidates=None, gold=None)
+    names = [f"x{j}" for j in range(x.shape[1])]
+    kinds: dict[str, Kind] = dict.fromkeys(names, "number")
+    resolved, left_out = resolve_roles(kinds, str(path), requested)
+    is_feature = np.isin(names, resolved.features)
+    if not is_feature.all():
+        x = np.ascontiguousarray(x[:, is_feature])
+    columns = Columns(str(path), x, list(resolved.features), {})
     candidates = read(sets.mask, classes=map(label_text, sets.classes.tolist()))
-    return Table(columns, resolved, candidates, labels if known else None, None, left_out)
+    uses = describe_columns(kinds, requested, resolved, {}, left_out)
+    return Table(columns, resolved, candidates, gold, None, left_out, uses)
 
 
-def _read(source: Source, roles: Roles, others: list[str], rowless: bool = False) -> tuple[Columns, Cells]:
-    """The features, and the cells of other columns; a table to learn from has rows."""
-    x, lists = read_numbers(source, list(roles.features), [*roles.words, *others])
-    if not rowless and not len(x):
-        raise ValueError(f"{source.name} must have at least one row; got none.")
-    # Of categories a whole number is the same one as a float, which gaps make of it, and as the text of either.
-    kinds = {
-        name: [None if is_missing(cell) else re.sub(r"^(-?\d+)\.0+$", r"\1", label_text(cell)) for cell in lists[name]]
-        for name in roles.categories
-    }
-    texts = {name: [None if is_missing(cell) else str(cell) for cell in lists[name]] for name in roles.text}
-    pictures = {name: [picture_cell(cell) for cell in lists[name]] for name in roles.image}
-    return Columns(source.name, x, list(roles.features), kinds | texts | pictures), lists
+def _read_cells(source: Source, roles: Roles, other_columns: list[str]) -> tuple[Columns, Cells]:
+    """Read the features, and the cells of other columns."""
+    numbers, cells = read_numbers(source, list(roles.features), [*roles.words, *other_columns])
+    words: dict[str, Words] = {}
+    for name in roles.categories:
+        words[name] = [_category_value(cell) for cell in cells[name]]
+    for name in roles.text:
+        words[name] = [None if is_missing(cell) else str(cell) for cell in cells[name]]
+    for name in roles.image:
+        words[name] = [picture_cell(cell) for cell in cells[name]]
+    return Columns(source.name, numbers, list(roles.features), words), cells
 
 
-def _without_suspects(
-    columns: Columns, roles: Roles, named: set[str], sets: Candidates | None
+def _category_value(cell: Any) -> str | None:
+    """Return a category as a string, the same for 3, 3.0 and "3.0": a column of integers with gaps is read as floats."""
+    if is_missing(cell):
+        return None
+    return _WHOLE_FLOAT.sub(r"\1", label_text(cell))
+
+
+def _drop_non_features(
+    columns: Columns, roles: Roles, requested_by_name: set[str], candidates: Candidates | None
 ) -> tuple[Columns, Roles, dict[str, str]]:
-    """Without what globs took and is no feature, which is told with its reason; what a person named stays."""
-    numbers = {name: columns.numbers[:, j] for j, name in enumerate(columns.names) if name not in roles.dates}
-    found = {name: why_no_feature(name, values, sets) for name, values in numbers.items() if name not in named}
-    kinds = [name for name in roles.categories if name not in named]
-    found |= {name: why_no_category(name, columns.words[name], sets) for name in kinds}
-    why = {name: reason for name, reason in found.items() if reason}
-    if not why:
+    """Drop columns that a glob matched but whose values show that they are not features.
+
+    Returns the columns and the roles without them, and the reason for each. Columns requested by name stay.
+    """
+    reasons: dict[str, str] = {}
+    for j, name in enumerate(columns.names):
+        if name in requested_by_name or name in roles.dates:
+            continue
+        reason = why_no_feature(name, columns.numbers[:, j], candidates)
+        if reason:
+            reasons[name] = reason
+    for name in roles.categories:
+        if name in requested_by_name:
+            continue
+        reason = why_no_category(name, columns.words[name], candidates, roles.separator)
+        if reason:
+            reasons[name] = reason
+    if not reasons:
         return columns, roles, {}
-    kept = [j for j, name in enumerate(columns.names) if name not in why]
-    names = [columns.names[j] for j in kept]
-    words = {name: cells for name, cells in columns.words.items() if name not in why}
-    roles = replace(roles, features=tuple(names), categories=tuple(n for n in roles.categories if n in words))
-    return Columns(columns.source, np.ascontiguousarray(columns.numbers[:, kept]), names, words), roles, why
+    positions = [j for j, name in enumerate(columns.names) if name not in reasons]
+    names = [columns.names[j] for j in positions]
+    numbers = np.ascontiguousarray(columns.numbers[:, positions])
+    words = {name: values for name, values in columns.words.items() if name not in reasons}
+    categories = tuple(name for name in roles.categories if name in words)
+    roles = replace(roles, features=tuple(names), categories=categories)
+    return Columns(columns.source, numbers, names, words), roles, reasons
 
 
 def _check_features(columns: Columns, left_out: list[str]) -> None:
-    if not columns.names and not columns.words:
-        needed = f"features must be columns to learn from; {columns.source} has none. Join your features to it."
-        raise ValueError(" ".join([needed, *left_out]))
+    """Raise if there is nothing to learn from, with the lines on what was left out."""
+    if columns.names or columns.words:
+        return
+    message = f"features must be columns to learn from; {columns.source} has none. Join your features to it."
+    raise ValueError(" ".join([message, *left_out]))

@@ -1,7 +1,7 @@
 """The scikit-learn estimator for tables."""
 
 import logging
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -11,13 +11,13 @@ from sklearn.utils.validation import validate_data
 from oneof.data.encode import Encoding, learn_encoding
 from oneof.data.roles import Roles
 from oneof.data.table import Columns, read_columns, read_features
+from oneof.ensemble.pipeline import SPACE, Examples, Learned, learn, space_for
 from oneof.estimator.arguments import count, is_frame, one_thread, precision, seed_of
 from oneof.estimator.from_sets import ClassifierFromSets
+from oneof.learners.config import Setting, Space, instance
+from oneof.learners.scaled_rows import Search
 from oneof.methods import Method
 from oneof.purify import PURIFY, Purify
-from oneof.runs.learn import SPACE, Examples, Learned, learn, space_for
-from oneof.selection.prepare import Search
-from oneof.selection.space import Setting, Space, instance
 
 _log = logging.getLogger(__name__)
 
@@ -28,13 +28,13 @@ class PartialLabelClassifier(ClassifierFromSets):
 
     What the other rows say of each row purifies the sets and ranks ways to see the features; networks and linear models are
     trained on them; trees learn the labels that these find. Held-out sets say how much each learner counts. No true label is
-    used (`oneof.selection.search` and `oneof.selection.learners` have the steps).
+    used (`oneof.learners.networks` and `oneof.learners.fitted` have the steps).
 
     Parameters
     ----------
-    method : str or Method, default=BalancedProden()
-        A key of `oneof.METHODS`, or an instance; None is the default.
-    purify : str, Pop, PopPrinted, PopRatio or None, default="pop"
+    method : str, Method or None, default=None
+        A key of `oneof.METHODS`, or an instance. None: BalancedProden().
+    purify : str, Pop, PopPrinted, PopRatio, PopReleased or None, default="pop"
         Remove candidates that the networks have ruled out, a few epochs at a time.
     resolve_first : bool, default=True
         Let the other rows of the table purify the sets before any network is trained.
@@ -44,7 +44,7 @@ class PartialLabelClassifier(ClassifierFromSets):
         How features are seen, fitted on training rows. "global" for features whose scales mean something, such as principal
         components; "ranks" for skewed ones. None: held-out sets choose.
     lr, weight_decay : float or None, default=None
-        None: 0.3 and 0.001.
+        None: 0.3 and 0.0003.
     n_trials : int, default=5
         Networks in the ensemble, and linear models beside them; they train together.
     learners : tuple or None, default=None
@@ -54,13 +54,15 @@ class PartialLabelClassifier(ClassifierFromSets):
         A first answer in a second or two: the kernel and 100 trees, no network.
     epochs, batch_size : int or None, default=None
         None: by the number of rows.
-    mixup, noise : float
-        How they are trained (see `oneof.Training`).
+    mixup : float, default=1.0
+        How far rows are mixed in training (see `oneof.Training`).
+    noise : float, default=0.0
+        How much noise is added to features in training (see `oneof.Training`).
     rule : str, default="both"
         What is asked of held-out sets: a key of `oneof.metrics.CRITERIA`, or of `oneof.metrics.MEANS`.
     classes : sequence, default=None
         All labels, when some may be absent from y; for a mask, the names of its columns.
-    random_state : int, RandomState or None
+    random_state : int, RandomState or None, default=None
         A whole number is what `oneof fit --seed` takes, and gives the same.
     processes : int or None, default=None
         Processes among which the networks are dealt out; they give what one gives, up to rounding (see `oneof.fit`). Their start
@@ -74,6 +76,8 @@ class PartialLabelClassifier(ClassifierFromSets):
     Attributes
     ----------
     classes_ : array [c]
+    columns_ : dict
+        What each column of a frame became, and why: `{"hue": {"use": "category", "reason": "text with 3 values"}}`. Empty for arrays.
     candidates_ : bool array [n, c]
         The purified sets: a label is gone when every network that trained on the row removed it.
     transduction_ : array [n]
@@ -83,11 +87,11 @@ class PartialLabelClassifier(ClassifierFromSets):
         the row (by all, where all did). Zero off the original set.
     label_probability_ : array [n]
         That of the resolved label.
-    model_ : oneof.runs.model.Model
+    model_ : oneof.ensemble.model.Model
         The networks, and what predicting needs beside them.
-    learned_ : oneof.runs.learn.Learned
+    learned_ : oneof.ensemble.pipeline.Learned
         What `save` writes: the table of `oneof clean`, what was tried with which truth-free score.
-    accuracy_ : oneof.runs.accuracy.Claim
+    accuracy_ : oneof.ensemble.accuracy.Claim
         What may be said of the accuracy on new rows: an interval, a bound, or that nothing was learned; and on what ground.
     history_ : dict of arrays [epochs, networks and linear models]
     n_iter_ : int
@@ -129,8 +133,10 @@ class PartialLabelClassifier(ClassifierFromSets):
         if is_frame(X):
             validate_data(self, X, skip_check_array=True)  # the names of the columns
             self._precision: type = np.float32
-            columns, roles = read_features(X)
+            columns, roles, uses = read_features(X)
+            self.columns_ = {name: asdict(use) for name, use in uses.items()}
         else:
+            self.columns_ = {}
             X = validate_data(self, X, dtype=[np.float64, np.float32])
             self._precision = precision(X)
             names = [f"x{j}" for j in range(X.shape[1])]

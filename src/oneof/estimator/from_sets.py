@@ -13,16 +13,20 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
 from oneof.candidates.read import read_known
+from oneof.ensemble.accuracy import Claim
+from oneof.ensemble.model import Model
+from oneof.ensemble.pipeline import Examples
+from oneof.ensemble.review_order import asking_order
 from oneof.estimator import arguments as given
+from oneof.estimator.stored import labels_to_json, params_to_json, read_stored
 from oneof.metrics import approximated_accuracy
-from oneof.runs.accuracy import Claim
 from oneof.runs.folder import Run
-from oneof.runs.learn import Examples, write_learned
-from oneof.runs.model import Model
 from oneof.runs.purified import read_purified
 from oneof.runs.review.decisions import decided_table
-from oneof.runs.review.order import asking_order
+from oneof.runs.write import write_run
 from oneof.storage.files import folder_beside
+
+ESTIMATOR = "estimator"  # in run.json: parameters and typed labels
 
 
 class ClassifierFromSets(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -37,15 +41,18 @@ class ClassifierFromSets(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Parameters
         ----------
         X
-            Features [n, d]: numbers, or a frame or Arrow table, which is read as a file of the same columns is: gaps are filled,
-            dates become days, columns of a categorical type are categories; text is left out with a warning.
+            Features [n, d]: numbers, or a frame of pandas or polars or an Arrow table, which is read as a file of the same columns
+            is: gaps are filled, dates become days; columns of a categorical type, and of text with few values, are categories.
+            Identifiers, and free text where no embedder is installed, are left out with a warning.
         y
             Labels [n], a 0/1 mask [n, c], or a list of sets of labels; or counts of votes or probabilities [n, c] (an array, or a
-            frame with a column per class): what is above 0 is a candidate, and the numbers are its prior.
+            frame with a column per class): what is above 0 is a candidate, and the numbers are its prior. No candidate is removed
+            then, and where features say nothing of the labels, the largest number of a row decides. In cross-validation with a
+            number as `cv`, scikit-learn refuses lists and tuples: give sets, an array, or a splitter such as `KFold(3)`.
         groups
             Rows of one group [n] are never on both sides of a split.
         gold
-            True labels [n], None where unknown; they train nothing. Those of the first rows of `oneof.runs.accuracy.drawn_rows(n)`, thirty
+            True labels [n], None where unknown; they train nothing. Those of the first rows of `oneof.ensemble.accuracy.drawn_rows(n)`, thirty
             or more, measure the accuracy; thirty or more of other rows choose the settings.
         prior
             How much speaks for each class [n, c] beside the sets, such as counts of votes, in the order of `classes_`.
@@ -64,7 +71,12 @@ class ClassifierFromSets(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         examples = Examples(x, candidates, encoding, known, groups, prior, blank=blank)
         self.learned_ = self._learn(examples)
         took = {"command": repr(self).split(), "seconds": round(time.monotonic() - begun, 1)}
-        self._came_from = examples.facts | took
+        stored = {
+            "params": params_to_json(self.get_params(deep=False), self.learned_.facts["seed"]),
+            "labels": labels_to_json(self.classes_),
+        }
+        columns = getattr(self, "columns_", {})
+        self._came_from = {**examples.facts, **took, "columns": columns, ESTIMATOR: stored}
         self.accuracy_ = self.learned_.claim
         self._show(self.learned_.model, self.learned_.purified, self.learned_.training)
         return self
@@ -97,7 +109,7 @@ class ClassifierFromSets(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             if hasattr(self, "run_"):
                 shutil.copytree(self.run_.folder, beside, dirs_exist_ok=True)
             else:
-                write_learned(self.learned_, beside, self._came_from)
+                write_run(self.learned_, beside, self._came_from)
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Mean probability [n, c] over the learners, by their shares."""
@@ -111,8 +123,9 @@ class ClassifierFromSets(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self.classes_[best]  # type: ignore[no-any-return]
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Accuracy if y holds labels, approximated accuracy if it holds sets (no true label needed).
+        """Return the accuracy if y holds labels, the approximated accuracy if it holds sets (no true label needed).
 
+        Of counts or probabilities [n, c], what is above 0 is a candidate, as in `fit`.
         Candidates that were unknown in training are ignored, as happens to a rare label in cross-validation; a row that has no
         other candidate counts as not covered, which is what a wrong prediction counts as.
         """
@@ -121,6 +134,7 @@ class ClassifierFromSets(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if sample_weight is not None:
             raise ValueError("sample_weight must be None when y holds sets; got weights.")
         check_is_fitted(self)
+        y, _ = given.split_counts(y)
         mask = torch.as_tensor(read_known(y, self.classes_))
         probabilities = torch.as_tensor(self.predict_proba(X))
         given.check_length(mask, len(probabilities), "y")
@@ -132,17 +146,22 @@ class ClassifierFromSets(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     @classmethod
     def from_run(cls, folder: str | Path) -> Self:
-        """The classifier in a folder that `oneof fit` or `save` wrote.
+        """Return the classifier in a folder that `oneof fit` or `save` wrote.
 
+        Of a folder of `save`, labels have the type that they were fitted with, and `get_params` gives the parameters that they were fitted with; of
+        one of `oneof fit`, labels are text, and the seed alone is known as a parameter.
         It predicts for a frame or an Arrow table with the columns that were learned from, or for features [n, d] in the order of
         `run_.facts["features"]`. What it says of rows is about those that it was trained on.
         """
         run = Run.open(folder)
-        self = cls(random_state=run.facts["seed"])
+        params, classes = read_stored(run.facts.get(ESTIMATOR), run.model.classes, run.facts["seed"])
+        known = cls._get_param_names()
+        self = cls(**{name: value for name, value in params.items() if name in known})
         self.run_ = run
-        self.classes_ = np.asarray(run.model.classes)
+        self.classes_ = classes
         self.accuracy_ = Claim(**run.facts["estimate"])
         self.n_features_in_ = len(run.model.encoding.names)
+        self.columns_ = run.facts.get("columns", {})
         self._precision = np.float32
         self._show(run.model, run.purified, run.training)
         return self

@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 from oneof.data.encode import Encoding
 from oneof.data.images import PictureRows, Pixels, learn_pixels, read_pictures
 from oneof.data.picture import LARGEST, SMALLEST, picture_cell
+from oneof.ensemble.pipeline import SPACE, Examples, Learned, learn
 from oneof.estimator.arguments import count, seed_of
 from oneof.estimator.from_sets import ClassifierFromSets
-from oneof.runs.learn import SPACE, Examples, Learned, learn
-from oneof.runs.pictures import OnPictures
-from oneof.selection.prepare import Search
+from oneof.learners.pictures import OnPictures
+from oneof.learners.scaled_rows import Search
 
 _log = logging.getLogger(__name__)
 
@@ -29,18 +29,22 @@ class PartialLabelImageClassifier(ClassifierFromSets):
 
     Parameters
     ----------
-    network
-        "lenet", "wrn", "resnet32", or a name that timm knows. Default: LeNet; for colour on a GPU WRN-28-2.
-    views
+    network : str or None, default=None
+        "lenet", "wrn", "resnet32", or a name that timm knows. None: LeNet; on a GPU WRN-28-2 for
+        colour or more than 32 pixels a side.
+    views : str, default="upright"
         How pictures may be varied in training: "upright" (moved, never mirrored), "natural" (mirrored too) or "none".
-    networks
-        How many are trained. Default: three, each leaving out a third of the pictures; above 20,000 one that leaves out a tenth.
-    purify
+    networks : int or None, default=None
+        How many are trained. None: three, each leaving out a third of the pictures; above 20,000 one that leaves out a tenth.
+    purify : bool, default=True
         Let POP remove candidates late in the training.
-    epochs
-        Default: 100 on a GPU, 5 to 60 on a CPU.
-    classes, random_state, processes, verbose
-        As for `PartialLabelClassifier`.
+    epochs : int or None, default=None
+        None: 100 on a GPU, 5 to 60 on a CPU.
+    classes : sequence, default=None
+        As for `PartialLabelClassifier`, as are the next three.
+    random_state : int, RandomState or None, default=None
+    processes : int or None, default=None
+    verbose : bool, default=False
 
     >>> from sklearn.datasets import load_digits
     >>> pictures, labels = load_digits(n_class=3, return_X_y=True)

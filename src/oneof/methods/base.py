@@ -7,6 +7,8 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 import torch
 from torch import Tensor, nn
 
+from oneof.candidates.mask import check_mask
+
 Memory = Any
 """What a method keeps per example: a tensor whose rows belong to the examples [..., n, k], a tuple of such, or () for nothing.
 
@@ -39,6 +41,7 @@ class Batch(NamedTuple):
 
     def to_compute(self) -> "Batch":
         """The batch for `Net.fused`: without generators, and with sets as bytes: the compiler fails on a view of a mask."""
+        check_mask(self.candidates)
         return self._replace(candidates=self.candidates.view(torch.uint8), generators=[])
 
 
@@ -124,7 +127,8 @@ class Method:
     def network(self, module: nn.Module, classes: int, shape: tuple[int, ...]) -> nn.Module:
         """The network to train, by default as given; `module` has body (features [b, width]), width and head (linear).
 
-        What takes its place keeps these three and returns logits, or a tuple that starts with them.
+        What takes its place keeps these three and returns logits, or a tuple that starts with them. For `oneof.CandidateLoss` it
+        also has `outputs(x, features, logits)`: what it returns for x, where the loop has computed features and logits.
         """
         return module
 

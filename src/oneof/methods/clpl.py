@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from oneof.candidates.mask import check_mask
 from oneof.methods.base import Memory, Method
 
 
@@ -23,6 +24,7 @@ class CLPL(Method):
     """
 
     def loss(self, logits: Tensor, candidates: Tensor, memory: Memory) -> Tensor:
+        check_mask(candidates)
         inside = torch.where(candidates, logits, 0.0).sum(-1) / candidates.sum(-1)
         outside = torch.where(candidates, 0.0, squared_hinge(-logits)).sum(-1)
         return squared_hinge(inside) + outside

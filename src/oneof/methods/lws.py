@@ -6,12 +6,13 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from oneof.candidates.mask import restrict
+from oneof.candidates.mask import check_mask, restrict
 from oneof.methods.base import Method
 
 
 def inside_and_outside(weights: Tensor, candidates: Tensor) -> Tensor:
     """Weights normalised on the set and, apart from that, on its complement [..., c]."""
+    check_mask(candidates)
     outside = restrict(weights, ~candidates).nan_to_num(0.0)  # a full set has no complement: 0/0
     return torch.where(candidates, restrict(weights, candidates), outside)
 
@@ -52,9 +53,10 @@ class LWS(Method):
         return flat if prior is None else prior.softmax(-1)
 
     def loss(self, logits: Tensor, candidates: Tensor, weights: Tensor) -> Tensor:
+        weights = inside_and_outside(weights, candidates)
         side = torch.where(candidates, 1.0, -1.0)
         leverage = torch.where(candidates, 1.0, self.beta)
-        return (leverage * inside_and_outside(weights, candidates) * torch.sigmoid(-side * logits)).sum(-1)
+        return (leverage * weights * torch.sigmoid(-side * logits)).sum(-1)
 
     def update(self, logits: Tensor, candidates: Tensor, weights: Tensor) -> Tensor:
         return inside_and_outside(logits.softmax(-1), candidates)
@@ -68,5 +70,6 @@ class LWSCrossEntropy(LWS):
     """
 
     def loss(self, logits: Tensor, candidates: Tensor, weights: Tensor) -> Tensor:
+        weights = inside_and_outside(weights, candidates)
         surprise = -torch.where(candidates, logits.log_softmax(-1), self.beta * log_complement(logits))
-        return (inside_and_outside(weights, candidates) * surprise).sum(-1)
+        return (weights * surprise).sum(-1)

@@ -23,7 +23,11 @@ class Contrastive(nn.Module):
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         features = self.body(x)  # type: ignore[operator]
-        return self.head(features), normalize(self.projection(features), dim=-1)  # type: ignore[operator]
+        return self.outputs(x, features, self.head(features))  # type: ignore[operator]
+
+    def outputs(self, x: Tensor, features: Tensor, logits: Tensor) -> tuple[Tensor, Tensor]:
+        """Return what `forward` does, from features and logits that were computed elsewhere."""
+        return logits, normalize(self.projection(features), dim=-1)
 
 
 def moved(prototypes: Tensor, embeddings: Tensor, labels: Tensor, momentum: float) -> Tensor:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits
 
 from oneof.candidates.mask import masked, posterior, restrict, uniform
-from oneof.methods.base import Batch, Method, Net, Step
+from oneof.methods.base import Batch, Method, Net, Step, first
 from oneof.methods.proden import weighted_cross_entropy
 
 
@@ -34,7 +34,12 @@ class Variational(nn.Module):
         self.decoder = nn.Sequential(nn.Linear(classes, size), nn.ReLU(), nn.Linear(size, size))
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        return self.head(self.body(x)), self.encoder(x)  # type: ignore[operator]
+        features = self.body(x)  # type: ignore[operator]
+        return self.outputs(x, features, self.head(features))  # type: ignore[operator]
+
+    def outputs(self, x: Tensor, features: Tensor, logits: Tensor) -> tuple[Tensor, Tensor]:
+        """Return what `forward` does, from features and logits that were computed elsewhere."""
+        return logits, first(self.encoder(x))
 
 
 def concentration(a: Tensor, candidates: Tensor, floor: float) -> Tensor:
@@ -75,6 +80,11 @@ def graph_error(d: Tensor, graph: Tensor) -> Tensor:
     return ((d @ d.mT).sigmoid().softmax(-1) - graph).square().mean(-1)
 
 
+def by_view(rows: Tensor, batch_size: int) -> Tensor:
+    """Return rows [t, v b, ...] as [t, v, b, ...]."""
+    return rows.reshape(len(rows), -1, batch_size, *rows.shape[2:])
+
+
 def nearest(features: Tensor, k: int, block: int = 1024) -> Tensor:
     """Numbers [n, k] of the k nearest other rows by Euclidean distance, from `block` x n distances at a time.
 
@@ -105,6 +115,8 @@ class Valen(Method):
     Euclidean distance of the features, and itself, each 1 / (k + 1). A step sees A's rows and columns of its batch: what lies
     outside it is left out, and rows are not normalised again. Means over pairs are divided among the rows, so that the mean of
     loss_i is the formula. Memory: `Recollection`. x is reconstructed flattened, as the network sees it.
+    Of several views, which go through the networks in one forward, the loss is the mean; each view has its own draw d, and memory
+    is renewed from view 0.
     Differs from the authors' code: S is an argument, not the support of o; there is no n x n matrix and no file of it; one
     optimizer has the three networks from the start, so weight decay acts on encoder and decoder in the warm-up, where their
     gradient is zero; the encoder starts as a copy of the untrained classifier (theirs, on KMNIST and CIFAR-10, of the trained
@@ -122,7 +134,6 @@ class Valen(Method):
     neighbours: int = 3
     warm_up: int = 10  # epochs
 
-    together: ClassVar[bool] = False  # it sees one view, and rebuilds it
     weighs: ClassVar[bool] = True  # o; the draw d follows the encoder, which o teaches
     packs: ClassVar[bool] = False  # it numbers the rows; and a graph of all rows is not for sizes at which packing pays
 
@@ -148,31 +159,42 @@ class Valen(Method):
         return Recollection(*memory)._replace(neighbours=graph), shared
 
     def step(self, net: Net, views: Tensor, batch: Batch, shared: Any) -> Step:
-        x, given = views[0], batch.to_compute()._replace(memory=Recollection(*batch.memory))
+        x = views.movedim(0, 1).flatten(1, 2)  # [t, v b, ...]
+        batch_size = batch.candidates.shape[1]
+        given = batch.to_compute()._replace(memory=Recollection(*batch.memory))
         logits, a = net(x)
-        s = net.fused(concentration, a, given.candidates, self.floor)
+        s = net.fused(concentration, a, given.candidates.repeat(1, len(views), 1), self.floor)
         d = net.fused(shares, draw(s, batch.generators))
-        loss, o, d_after = net.fused(self._learn, logits, a, d, net(d, part="decoder"), x, given)
-        return Step(loss, logits.detach(), given.memory._replace(o=o, d=d_after), shared)
+        rebuilt = net(d, part="decoder")
+        loss, o, d_after = net.fused(self._learn, logits, a, d, rebuilt, x, given)
+        return Step(loss, logits[:, :batch_size].detach(), given.memory._replace(o=o, d=d_after), shared)
 
     def _learn(
         self, logits: Tensor, a: Tensor, d: Tensor, rebuilt: Tensor, x: Tensor, batch: Batch
     ) -> tuple[Tensor, ...]:
-        """Loss [t, b], and o and d after it."""
-        candidates, memory = batch.candidates, batch.memory
-        o, before = restrict(memory.o, candidates), restrict(memory.d, candidates)
-        taught = self.gamma * weighted_cross_entropy(a, o) + self.theta * weighted_cross_entropy(logits, before)
-        loss = self._evidence(a, d, rebuilt, x, batch) + taught
+        """Compute the loss [t, b] of outputs [t, v b, ...] as the mean over views, and o and d after it from view 0."""
+        batch_size = batch.candidates.shape[1]
+        logits = by_view(logits, batch_size)
+        a = by_view(a, batch_size)
+        d = by_view(d, batch_size)
+        error = by_view((rebuilt - x.flatten(2)).square().mean(-1), batch_size)
+        candidates = batch.candidates
+        memory = batch.memory
+        o = restrict(memory.o, candidates)
+        d_before = restrict(memory.d, candidates)
+        encoder_loss = weighted_cross_entropy(a, o[:, None])
+        classifier_loss = weighted_cross_entropy(logits, d_before[:, None])
+        loss = self._evidence(a, d, error, batch) + self.gamma * encoder_loss + self.theta * classifier_loss
         warm = batch.epoch < self.warm_up
-        o_after = posterior(batch.weighed(logits.detach()), candidates)
-        d_after = self.kappa * restrict(d.detach(), candidates) + (1 - self.kappa) * o
-        loss = torch.where(warm, weighted_cross_entropy(logits, o), loss)
-        return loss, o_after, torch.where(warm, o_after, d_after)
+        o_after = posterior(batch.weighed(logits[:, 0].detach()), candidates)
+        d_after = self.kappa * restrict(d[:, 0].detach(), candidates) + (1 - self.kappa) * o
+        loss = torch.where(warm, weighted_cross_entropy(logits, o[:, None]), loss)
+        return loss.mean(1), o_after, torch.where(warm, o_after, d_after)
 
-    def _evidence(self, a: Tensor, d: Tensor, rebuilt: Tensor, x: Tensor, batch: Batch) -> Tensor:
-        """What the draw says of features, sets and graph, and how far the encoder is from the prior, [t, b]."""
-        feature = (rebuilt - x.flatten(2)).square().mean(-1)
-        member = binary_cross_entropy_with_logits(d, batch.candidates.to(d.dtype), reduction="none").mean(-1)
-        graph = graph_error(d, adjacency(batch.memory.own, batch.memory.neighbours))
+    def _evidence(self, a: Tensor, d: Tensor, error: Tensor, batch: Batch) -> Tensor:
+        """Compute the terms [t, v, b] of the draw (features, sets and graph) and of the encoder's distance from the prior."""
+        sets = batch.candidates[:, None].to(d.dtype).expand_as(d)
+        member = binary_cross_entropy_with_logits(d, sets, reduction="none").mean(-1)
+        graph = graph_error(d, adjacency(batch.memory.own, batch.memory.neighbours)[:, None])
         prior = divergence_from_flat((a / 4).clamp(math.log(0.01), math.log(30)).exp())
-        return self.alpha * (self.reconstruction * feature + self.membership * member + graph) + self.beta * prior
+        return self.alpha * (self.reconstruction * error + self.membership * member + graph) + self.beta * prior

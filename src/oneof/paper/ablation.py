@@ -22,6 +22,7 @@ from oneof.paper.obtain import split
 from oneof.paper.results import rows_of
 from oneof.paper.typeset import typeset
 from oneof.purify import Pop
+from oneof.storage.files import written_beside
 from oneof.storage.rows import Row, append
 from oneof.training.fit import fit
 from oneof.training.state import Fit, Record
@@ -125,5 +126,6 @@ def draw_curves(histories: Mapping[str, Record], path: Path, *, title: str) -> N
     figure.suptitle(title)
     handles, labels = axes[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), frameon=False)
-    figure.savefig(path, dpi=130)
+    with written_beside(path) as file:
+        figure.savefig(file, format="png", dpi=130)
     plt.close(figure)

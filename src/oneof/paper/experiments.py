@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from itertools import product
+from typing import NamedTuple
 
 from oneof.methods import CAVL, CC, CLPL, LWS, RC, RCR, Method, PiCO, Proden, Valen
 from oneof.networks import GeneratorMLP, Linear, Network
@@ -20,6 +21,20 @@ class System:
     title: str  # as the paper's row is called, but LWS for LW
     method: Method
     purify: Purify | None = None
+    variants: tuple[Method, ...] = ()  # other forms of the loss, which are searched as settings are
+
+    @property
+    def methods(self) -> tuple[Method, ...]:
+        """All forms of the loss."""
+        return (self.method, *self.variants)
+
+
+class Setting(NamedTuple):
+    """What is searched for a system on a data set."""
+
+    lr: float
+    weight_decay: float
+    scaling: str
 
 
 @dataclass(frozen=True)
@@ -34,11 +49,13 @@ class Protocol:
     lr: tuple[float, ...] = (0.003, 0.01, 0.03, 0.1)
     weight_decay: tuple[float, ...] = (1e-4, 1e-3, 1e-2)
     sets: str = "the set's own"  # where the candidates come from
+    other_scalings: tuple[str, ...] = field(default=(), metadata={"since": "0.2"})  # searched beside `scaling`
 
     @property
-    def grid(self) -> list[tuple[float, float]]:
-        """All settings (lr, weight_decay)."""
-        return list(product(self.lr, self.weight_decay))
+    def grid(self) -> list[Setting]:
+        """All settings."""
+        scalings = (self.scaling, *self.other_scalings)
+        return [Setting(lr, decay, scaling) for scaling, lr, decay in product(scalings, self.lr, self.weight_decay)]
 
 
 @dataclass(frozen=True)
@@ -62,6 +79,9 @@ class Table:
 
 
 TABULAR = Protocol(Linear(), Training(epochs=200, batch=100))
+WIDE = replace(  # no optimum lies on an edge of it, as many do of TABULAR
+    TABULAR, lr=(0.01, 0.03, 0.1, 0.3, 1.0, 3.0), weight_decay=(1e-5, 1e-4, 1e-3, 1e-2, 0.1), other_scalings=("global",)
+)  # fmt: skip
 FLAT = Protocol(  # MNIST-like images as rows of pixels, as Tables 3 and 5 must have had them
     GeneratorMLP(), Training(epochs=30, batch=256), scaling="global", lr=(0.03, 0.1), weight_decay=(1e-4, 1e-3),
     sets="drawn by a classifier trained for 200 epochs",

@@ -7,11 +7,17 @@ from oneof.methods import RCR, CLPLSoftmax, Method, PiCO, Valen
 from oneof.networks import LeNet, Network, WideResNet
 from oneof.paper.experiments import LOSSES, TABLES
 from oneof.purify import Pop, PopPrinted, Purify
+from oneof.storage.rows import Row
 from oneof.training.trials import Training
 
-KEY = ("dataset", "difficulty", "system", "variant", "seed", "epochs")  # what sets two rows apart
+KEY = ("dataset", "difficulty", "system", "variant", "seed", "epochs", "second_forward")  # what sets two rows apart
 EPOCHS = {"cifar10": 100, "cifar100": 100}  # of the tables; MNIST-like images have 50
 SMALL: Any = {"images": 60, "epochs": 5, "batch": 12, "difficulty": "tiny"}  # to see that a run runs, on a CPU
+
+
+def key_of(row: Row) -> tuple[Any, ...]:
+    """Return what sets a row apart from others; rows from before a name of KEY was written have it empty."""
+    return tuple(row.get(name, "") for name in KEY)
 
 
 @dataclass(frozen=True)
@@ -63,7 +69,9 @@ class Run:
     system: str
     seed: int
     epochs: int
-    variant: str = ""  # joined by "-": upright (never flipped), bare (plain view), authors (their numbers), schedule
+    variant: str = (
+        ""  # joined by "-": upright (never flipped), bare (plain view), authors (their numbers), augmented, schedule
+    )
     images: int | None = None  # of the training part; None: all
     batch: int | None = None  # None: the recipe's
 
@@ -84,11 +92,27 @@ class Run:
 
     @property
     def views(self) -> str:
-        return "upright" if "upright" in self.variant else "plain" if "bare" in self.variant else self.recipe.views
+        if "upright" in self.variant:
+            return "upright"
+        if "bare" in self.variant:
+            return "plain"
+        if "augmented" in self.variant:
+            return "pop"
+        return self.recipe.views
 
     @property
     def lr(self) -> float:
         return self.recipe.lr
+
+    @property
+    def weight_decay(self) -> float:
+        return self.recipe.weight_decay
+
+    @property
+    def second_forward(self) -> str:
+        """Which views the forward after a step has, where memory is taken from it and there are several; else nothing."""
+        taken = self.method.after_step or self.training.alters_input
+        return "all views" if taken and self.views != "plain" else ""
 
     @property
     def training(self) -> Training:
@@ -117,6 +141,9 @@ def run_of(number: int, name: str, dataset: str, seed: int) -> Run:
     system = TABLES[number].systems[name]
     title = system.title.removesuffix(" as printed")
     words = ["bare" if number == 3 else "authors" if title in ("RCR", "PiCO", "VALEN") else ""]
+    words += (
+        ["augmented"] if title == "VALEN" else []
+    )  # its authors have one plain view, the paper's Table 1 the views of all
     words += ["printed-last" if title != system.title else "last"] if system.purify else []
     title = "POP" if title == "PRODEN+POP" else title
     return Run(dataset, "saturated", title, seed, EPOCHS.get(dataset, 50), "-".join(filter(None, words)))

@@ -12,6 +12,7 @@ import signal
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,8 +22,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from oneof.data.named.catalogue import NAMED, Dataset, data_folder, load
+from oneof.methods import Method
 from oneof.metrics import CRITERIA, true_labels_removed
-from oneof.paper.experiments import Protocol, System
+from oneof.paper.experiments import Protocol, Setting, System
 from oneof.paper.results import origin
 from oneof.storage.cores import cores
 from oneof.storage.rows import Row, append
@@ -56,7 +58,8 @@ class Cell(NamedTuple):
     @property
     def identity(self) -> Row:
         """What makes two rows of a seed the same: everything but the seed."""
-        about = {"method": self.system.method, "purify": self.system.purify, "protocol": self.protocol}
+        about: Row = {"method": self.system.method, "purify": self.system.purify, "protocol": self.protocol}
+        about |= {"variants": self.system.variants} if self.system.variants else {}
         return {"dataset": self.dataset, **{name: plain_value(value) for name, value in about.items()}}
 
     @property
@@ -64,8 +67,13 @@ class Cell(NamedTuple):
         return digest(self.identity)
 
     @property
+    def settings(self) -> list[tuple[Method, Setting]]:
+        """All that is searched: every form of the loss with every setting."""
+        return list(product(self.system.methods, self.protocol.grid))
+
+    @property
     def trials(self) -> int:
-        return len(self.seeds) * len(self.protocol.grid)
+        return len(self.seeds) * len(self.settings)
 
 
 def missing(cells: Iterable[Cell], rows: Iterable[Row]) -> list[Cell]:
@@ -99,20 +107,39 @@ def obtain(
     cell: Cell, data: Dataset, parts: Callable[[int], Parts] | None = None, *,
     device: str = "cpu", checkpoint: Path | None = None, memory: int | None = None,
 ) -> list[Row]:  # fmt: skip
-    """Train every seed with every setting of a cell at once, on a set that has candidates, and give its rows."""
-    protocol, system = cell.protocol, cell.system
-    own = {seed: parts(seed) if parts else split(len(data.x), seed, protocol) for seed in cell.seeds}
-    trials = [Trial(seed, *own[seed], lr, decay, protocol.scaling) for seed in own for lr, decay in protocol.grid]
-    started = time.perf_counter(), time.process_time()
-    fitted = fit(
-        data.x, data.candidates, trials=trials, method=system.method, purify=system.purify, network=protocol.network,
-        training=protocol.training, labels=data.labels, device=device, checkpoint=checkpoint, memory=memory,
-    )  # fmt: skip
-    lost = true_labels_removed(fitted.candidates, torch.as_tensor(data.labels, device=fitted.rows.device)[fitted.rows])
-    history = {name: one.cpu() for name, one in fitted.history.items()}
-    ended = time.perf_counter(), time.process_time()
-    seconds = tuple((after - before) / len(trials) for before, after in zip(started, ended, strict=True))
-    return _rows(cell, history, lost.tolist(), seconds, str(fitted.rows.device))
+    """Train every seed with every setting of a cell, those of one loss at once, and return the cell's rows."""
+    protocol = cell.protocol
+    parts_of = {seed: parts(seed) if parts else split(len(data.x), seed, protocol) for seed in cell.seeds}
+    trials = []
+    for seed in cell.seeds:
+        for lr, weight_decay, scaling in protocol.grid:
+            trials.append(Trial(seed, *parts_of[seed], lr, weight_decay, scaling))
+    histories: list[Record] = []
+    removed: list[Tensor] = []
+    place = device
+    start = time.perf_counter()
+    start_of_process = time.process_time()
+    for number, method in enumerate(cell.system.methods):
+        fitted = fit(
+            data.x, data.candidates, trials=trials, method=method, purify=cell.system.purify, network=protocol.network,
+            training=protocol.training, labels=data.labels, device=device, memory=memory,
+            checkpoint=checkpoint and checkpoint / f"form-{number}",
+        )  # fmt: skip
+        truth = torch.as_tensor(data.labels, device=fitted.rows.device)[fitted.rows]
+        removed.append(true_labels_removed(fitted.candidates, truth).cpu())
+        histories.append({name: column.cpu() for name, column in fitted.history.items()})
+        place = str(fitted.rows.device)
+    spent = time.perf_counter() - start, time.process_time() - start_of_process
+    shape = (len(cell.seeds), len(protocol.grid))
+    history = {name: _seed_by_seed([one[name] for one in histories], shape) for name in histories[0]}
+    lost = _seed_by_seed([column[None] for column in removed], shape)[0]
+    return _rows(cell, history, lost.tolist(), tuple(seconds / cell.trials for seconds in spent), place)
+
+
+def _seed_by_seed(columns: Sequence[Tensor], shape: tuple[int, int]) -> Tensor:
+    """Return columns [e, seeds x settings] of several losses as one, in which all settings of a seed lie together."""
+    by_seed = [column.reshape(len(column), *shape) for column in columns]
+    return torch.cat(by_seed, dim=-1).flatten(1)
 
 
 def latest_best(column: Tensor) -> Tensor:
@@ -135,7 +162,8 @@ def taken_epoch(history: Record, rule: str) -> Tensor:
 
 
 def _rows(cell: Cell, history: Record, lost: list[float], seconds: tuple[float, ...], device: str) -> list[Row]:
-    shape = (len(cell.seeds), len(cell.protocol.grid))
+    settings = cell.settings
+    shape = (len(cell.seeds), len(settings))
     epochs = {rule: taken_epoch(history, rule) for rule in rules()}
     scores = {rule: history[rule].gather(0, at[None]).nan_to_num(nan=-torch.inf) for rule, at in epochs.items()}
     taken = {rule: of_trial.view(shape).argmax(-1) for rule, of_trial in scores.items()}  # of equals the first
@@ -146,8 +174,10 @@ def _rows(cell: Cell, history: Record, lost: list[float], seconds: tuple[float, 
     for s, seed in enumerate(cell.seeds):
         for rule in epochs:
             at = s * shape[1] + int(taken[rule][s])
-            lr, decay, epoch = *cell.protocol.grid[at % shape[1]], int(epochs[rule][at])
-            own = {"rule": rule, "seed": seed, "lr": lr, "weight_decay": decay, "epoch": epoch + 1}
+            method, setting = settings[at % shape[1]]
+            epoch = int(epochs[rule][at])
+            own: Row = {"rule": rule, "seed": seed, **setting._asdict(), "epoch": epoch + 1}
+            own |= {"chosen_method": plain_value(method)} if cell.system.variants else {}
             own |= {name: round(float(history[name][epoch, at]), 6) for name in reported()}
             own |= {"true_labels_removed": round(lost[at], 6)} if epoch == last else {}
             rows.append({"kind": "chosen", **named, **cell.identity, **own, **spent, **origin(device)})

@@ -17,7 +17,7 @@ from oneof.data.augment.views import Views
 from oneof.data.named.catalogue import Dataset, load
 from oneof.paper.experiments import REAL, TABLES
 from oneof.paper.image_sets import DRAWS, sets_of, training_part
-from oneof.paper.images import KEY, SMALL, Run, run_of
+from oneof.paper.images import KEY, SMALL, Run, key_of, run_of
 from oneof.paper.obtain import Cell, latest_best, missing, obtain, rules
 from oneof.paper.results import rows_of
 from oneof.storage.rows import Row, append, read
@@ -58,7 +58,7 @@ def shrunk(one: Work) -> Work:
 def lacking(work: Sequence[Work], path: Path) -> list[Work]:
     """What has no rows yet: of runs in images.jsonl beside the tables' rows, of the others in `path`."""
     beside = path.with_name("images.jsonl")
-    done = {tuple(row[name] for name in KEY) for row in (read(beside) if beside.exists() else [])}
+    done = {key_of(row) for row in (read(beside) if beside.exists() else [])}
     cells = missing((one for one in work if isinstance(one, Cell)), read(path) if path.exists() else [])
     return [*cells, *(one for one in work if isinstance(one, Run) and one.key not in done)]
 
@@ -101,7 +101,7 @@ def with_test_rows(mask: NDArray[np.bool_], data: Dataset) -> NDArray[np.bool_]:
 def trial_of(run: Run, data: Dataset) -> Trial:
     """The split of a seed; the publisher's test part reports."""
     rows, held_out = map(np.sort, halves(data, run.seed))
-    return Trial(run.seed, rows, held_out, data.test, lr=run.lr, weight_decay=run.recipe.weight_decay)
+    return Trial(run.seed, rows, held_out, data.test, lr=run.lr, weight_decay=run.weight_decay)
 
 
 def views_of(run: Run, device: str) -> Views:
@@ -125,7 +125,7 @@ def row_of(
 ) -> Row:
     """What is kept of a run: its setting, the last epoch, what each signal would have chosen, and the curves."""
     named = {"plan": plan, **{name: getattr(run, name) for name in KEY if name != "seed"}}
-    named |= {"views": run.views, "lr": run.lr, "weight_decay": run.recipe.weight_decay, "images": fitted.rows.shape[1]}
+    named |= {"views": run.views, "lr": run.lr, "weight_decay": run.weight_decay, "images": fitted.rows.shape[1]}
     named |= {name: getattr(run, name) for name in SETTING}
     (row,) = rows_of(fitted, seeds=[run.seed], seconds=seconds, labels=labels, shared_epochs=shared, **named)
     columns = {name: fitted.history[name][:, 0] for name in ("accuracy", "covering", "set_size")}

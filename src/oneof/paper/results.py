@@ -34,16 +34,29 @@ def rows_of(fitted: Fit, *, seeds: Iterable[int], seconds: float, labels: Any = 
     return rows
 
 
+_ROOT = Path(__file__).resolve().parents[3]  # of the repository, where the package is used from its source
+
+
 @cache
 def origin(device: str) -> Row:
     """Where a row comes from: device, versions, and the commit, with a + if the source was changed; of a wheel None."""
     name = platform.processor() or platform.machine()
     if device.startswith("cuda"):
         name = torch.cuda.get_device_name(device)
-    asked = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty=+", "--exclude=*"]
-    try:
-        answer = subprocess.run(asked, capture_output=True, text=True, timeout=10, check=False).stdout
-    except OSError:  # no git on this machine
-        answer = ""
-    versions = {"oneof": __version__, "torch": torch.__version__, "commit": answer.strip() or None}
+    versions = {"oneof": __version__, "torch": torch.__version__, "commit": _commit(_ROOT)}
     return {"device": f"{device} ({name})", **versions}
+
+
+def _commit(root: Path) -> str | None:
+    """Return the commit of the source tree at `root`; None where it is no repository.
+
+    Git is not asked to look further up: an environment may lie in a repository of others, whose settings can run commands.
+    """
+    if not (root / ".git").exists():
+        return None
+    command = ["git", "-C", str(root), "describe", "--always", "--dirty=+", "--exclude=*"]
+    try:
+        answer = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False).stdout
+    except OSError:  # no git on this machine
+        return None
+    return answer.strip() or None

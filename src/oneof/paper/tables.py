@@ -10,7 +10,7 @@ import numpy as np
 from oneof.data.named.catalogue import NAMED
 from oneof.metrics import CRITERIA
 from oneof.paper.compare import Paired, holm, paired
-from oneof.paper.experiments import REAL, Table
+from oneof.paper.experiments import FLAT, LATE, QUICK, REAL, TABULAR, Table
 from oneof.paper.images import EPOCHS
 from oneof.paper.obtain import Cell
 from oneof.paper.printed import Printed, errata, printed
@@ -65,7 +65,7 @@ KINDS = {"saturated": "", "20": "hard sets", "printed": "sets as printed"}  # by
 def _place(row: Row, number: int) -> tuple[str, str] | None:
     """The data set, with what sets a row apart from the paper's setting, and the system of a row on images."""
     words, usual = row["variant"].split("-"), EPOCHS.get(row["dataset"], 50)
-    bases = [word for word in words if word in ("upright", "bare", "authors")]
+    bases = [word for word in words if word in ("upright", "bare", "authors", "augmented")]
     rule = "-".join(word for word in words if word and word not in bases)
     bare = "bare" in bases
     if rule not in ("", "last", "printed-last") or bare != (number == 3) or row["epochs"] < usual or row["difficulty"] not in KINDS:  # fmt: skip
@@ -74,6 +74,7 @@ def _place(row: Row, number: int) -> tuple[str, str] | None:
     system += " as printed" if rule == "printed-last" else ""
     apart = [KINDS[row["difficulty"]], "upright" if "upright" in bases else ""]
     apart.append(f"{row['epochs']} epochs" if row["epochs"] > usual else "")
+    apart.append("one plain view" if row["system"] == "VALEN" and "augmented" not in bases else "")
     others = row["system"] in ("RCR", "PiCO", "VALEN") and "authors" not in bases
     return "/".join([row["dataset"], *filter(None, apart), *["settings of the others"] * others]), system
 
@@ -87,7 +88,8 @@ def lines(number: int, table: Table, scores: Scores, datasets: Sequence[str], sy
             title = table.systems[name].title
             ours = {rule: list(some.values()) for rule in HEADS if (some := scores.get((place, title, rule)))}
             if ours or place == dataset:
-                found.append(Line(place, title, ours, printed(number, title, dataset)))
+                beside = None if "hard sets" in place else printed(number, title, dataset)  # the paper has no such sets
+                found.append(Line(place, title, ours, beside))
     return found
 
 
@@ -143,8 +145,26 @@ def notes(number: int, some: Sequence[Line]) -> list[str]:
         how.append(f"{titles} choose the setting by held-out sets, without a true label, and take the last epoch.")
     if "last" in shown:
         how.append("On images with a network of their own, settings are fixed, and the last epoch is taken.")
-    how.append("The oracle, as the paper, looks at held-out true labels.")
+    chooses = "the epoch" if "covering" not in shown else "the epoch and the setting"
+    if {"covering", "last"} <= set(shown):
+        chooses += " (with a network of their own the epoch alone)"
+    how.append(f"The oracle, as the paper, looks at held-out true labels; it chooses {chooses}.")
+    how += _starts(number, shown)
     return [filled(some), " ".join(how), *waits(number, some), *(f"Paper: {note}" for note in errata(number))]
+
+
+def _starts(number: int, shown: Sequence[str]) -> list[str]:
+    """Return when POP's first round is; Table 5 says it in every line."""
+    if number == 5:
+        return []
+    starts = []
+    if number in (2, 4):
+        starts.append(f"POP starts at epoch {LATE.warm_up} of {TABULAR.training.epochs}, as printed too.")
+    if number == 3 and "covering" in shown:
+        starts.append(f"On rows of pixels POP starts at epoch {QUICK.warm_up} of {FLAT.training.epochs}.")
+    if "last" in shown:
+        starts.append("With a network of their own POP starts after four fifths of the epochs, as printed too.")
+    return starts
 
 
 def whole(number: int, table: Table, some: Sequence[Line], form: str) -> str:

@@ -1,6 +1,6 @@
 """From a person's table, or a table and votes on its rows, to what is learned from; and what to say of it beforehand."""
 
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +14,13 @@ from oneof.data.files.columns import open_table
 from oneof.data.files.source import Source
 from oneof.data.roles import Roles
 from oneof.data.table import Table
+from oneof.ensemble.pipeline import Examples
+from oneof.ensemble.resolve import Judgement, spread
+from oneof.ensemble.vote_prior import VotePrior, narrowed, vote_prior
 from oneof.inspect import inspect_sets, inspect_table
 from oneof.inspect.advice import Finding
-from oneof.runs.labels import Judgement, spread
-from oneof.runs.learn import Examples
-from oneof.runs.pictures import streamed
-from oneof.selection.space import Space
-from oneof.selection.vote_prior import VotePrior, narrowed, vote_prior
+from oneof.learners.config import Space
+from oneof.learners.pictures import streamed
 from oneof.votes.annotators import mistakes
 from oneof.votes.attach import CANDIDATES, attach_votes, counted
 from oneof.votes.ballots import Votes
@@ -49,6 +49,15 @@ def examples_of(
     return Examples(read.levels, mixed.candidates, encoding, mixed.gold, mixed.groups, blank=~read.readable), told
 
 
+def column_facts(mixed: Table, examples: Examples) -> dict[str, dict[str, str]]:
+    """Return what each column became and why, for run.json."""
+    uses = {name: asdict(use) for name, use in mixed.uses.items()}
+    if examples.encoding.pixels:
+        for name in (*mixed.columns.names, *mixed.roles.categories):
+            uses[name] = {"use": "left out", "reason": "a network on pictures learns from them alone"}
+    return uses
+
+
 def look_at(examples: Examples, mixed: Table, seed: int) -> list[str]:
     """What to warn of; what cannot be learned is an error. Of pictures the sets alone are looked at: no single pixel says much."""
     if examples.x.shape[1] == 0:
@@ -56,10 +65,11 @@ def look_at(examples: Examples, mixed: Table, seed: int) -> list[str]:
         reading.append("The table has no features: votes alone decide its labels, and new rows cannot be predicted.")
         findings = tuple(Finding("warn", "reading", line) for line in reading)
     elif not examples.encoding.pixels:
-        findings = inspect_table(mixed, examples.x, examples.encoding.names, seed=seed).findings
+        names = examples.encoding.names
+        findings = inspect_table(mixed, examples.x, names, seed=seed, test_dependence=False).findings
     else:
         said = tuple(Finding("warn", "reading", line) for line in mixed.remarks())
-        findings = inspect_sets(None, mixed.candidates, seed=seed).findings + said
+        findings = inspect_sets(None, mixed.candidates, seed=seed, test_dependence=False).findings + said
     stop = next((finding.text for finding in findings if finding.severity == "stop"), None)
     if stop is not None:
         raise ValueError(f"{mixed.columns.source} cannot be learned from: {stop}")
@@ -104,7 +114,8 @@ def weigh_votes(examples: Examples, voted: Voted, space: Space, seed: int) -> tu
     beside = judgement.over(columns, len(classes))
     votes = counted(voted.votes, voted.item)
     weighed = replace(examples, gold=gold, candidates=candidates, prior=prior, beside=beside, votes=votes)
-    return weighed, narrowed(space, found), people_of(voted.votes, found)
+    space = narrowed(space, found, on_pictures=bool(examples.encoding.pixels))
+    return weighed, space, people_of(voted.votes, found)
 
 
 def people_of(votes: Votes, found: VotePrior) -> dict[str, Any]:

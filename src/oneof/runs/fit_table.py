@@ -16,20 +16,22 @@ from oneof.data.embed import MODELS, weights_here
 from oneof.data.images import FILE, folder_of
 from oneof.data.roles import Roles
 from oneof.data.table import read_table
+from oneof.ensemble.pipeline import SPACE, Examples, learn
+from oneof.ensemble.votes_alone import resolve_votes
+from oneof.learners.config import Space
+from oneof.learners.fitted import Trees
+from oneof.learners.kernel import KernelConfig
+from oneof.learners.pictures import BY_SIZE, OnPictures
+from oneof.learners.scaled_rows import Search
 from oneof.methods import METHODS
 from oneof.purify import PURIFY
-from oneof.runs.examples import examples_of, look_at, read_voted, weigh_votes
+from oneof.runs.examples import column_facts, examples_of, look_at, read_voted, weigh_votes
 from oneof.runs.folder import FACTS, Run, fingerprint, read_sample, write_json
-from oneof.runs.learn import SPACE, Examples, learn, write_learned
-from oneof.runs.pictures import BY_SIZE, OnPictures
 from oneof.runs.review.decisions import Log
 from oneof.runs.review.teach import Again
-from oneof.runs.votes_alone import resolve_votes
-from oneof.selection.learners import Trees
-from oneof.selection.leave_one_out import Kernel
-from oneof.selection.prepare import Search
-from oneof.selection.space import Space
+from oneof.runs.write import write_run
 from oneof.storage.locks import alone
+from oneof.storage.regular import check_plain_tree
 from oneof.storage.settings import first_difference, plain_value, restored
 from oneof.training.device import device_for, device_for_pictures, wake
 from oneof.training.optimize import SGD
@@ -64,6 +66,7 @@ class How:
     memory: int | None = None  # bytes that training may take
     processes: int | None = None  # as for `oneof.fit`; of those that torchrun started, the first says and writes
     device: str = "auto"  # "cpu", "cuda"; "auto": the GPU, if there is one, for pictures and large tables
+    threads: int | None = None  # of torch, to train on pictures; None: by size of the work and idle processors
     time_limit: float | None = None  # seconds of learning, about; such a run is not resumed within a stage
     stream: bool | None = None  # levels of pictures lie in a file; None: where they take half of what is free
     command: tuple[str, ...] = ()  # recorded in run.json
@@ -98,7 +101,7 @@ def fit_table(
     until, title = None if limit is None else time.monotonic() + limit, "fit" if how.progress else None
     asked = Search(
         space, task.seed, task.rule, progress=title, checkpoint=checkpoint, until=until, memory=how.memory,
-        device=how.device, processes=how.processes, **starts,
+        device=how.device, processes=how.processes, threads=how.threads, **starts,
     )  # fmt: skip
     with ExitStack() as held:
         crew.told(partial(held.enter_context, alone(out / "checkpoint" / LOCK, str(out))))
@@ -109,7 +112,7 @@ def fit_table(
         for text in learned.left_out:
             how.say(text)
         facts |= {"warnings": facts["warnings"] + learned.left_out, "seconds": round(time.monotonic() - begun, 1)}
-        crew.told(partial(write_learned, learned, out, facts | {"command": list(how.command)}))
+        crew.told(partial(write_run, learned, out, facts | {"command": list(how.command)}))
     return Run.open(out)
 
 
@@ -120,7 +123,7 @@ def fit_again(folder: Path, out: Path, how: How = How()) -> Run:  # noqa: B008 -
     if run.facts["asked"].get("kind") != "Task" or not file.exists() or fingerprint(file) != run.facts["fingerprint"]:
         gone = f"{file} is gone or another"
         raise ValueError(f"--from needs the table that {folder} was learned from, unchanged; {gone}.")
-    known = (Task, Roles, OnPictures, VotesFile, Space, Kernel, Trees, SGD, *PURIFY.values(), *METHODS.values())
+    known = (Task, Roles, OnPictures, VotesFile, Space, KernelConfig, Trees, SGD, *PURIFY.values(), *METHODS.values())
     asked = run.facts["asked"] | {"answers": None}  # the run's gold labels are in its table
     task: Task = restored(asked, {kind.__name__: kind for kind in known})
     again = Again(run, tuple(Log(run.folder).standing))
@@ -172,7 +175,7 @@ def _make_ready(
         facts |= {"taught": sorted(again.said)} if again.said else {}
     if isinstance(examples.x, np.memmap):  # every process opens the file itself
         examples = replace(examples, x=examples.x[:1])
-    return examples, space, facts | {"warnings": warnings}
+    return examples, space, facts | {"warnings": warnings, "columns": column_facts(mixed, examples)}
 
 
 def _settled(file: Path, task: Task, how: How) -> Task:
@@ -194,12 +197,11 @@ def _settled(file: Path, task: Task, how: How) -> Task:
 
 
 def _is_finished(out: Path, asked: dict[str, Any]) -> bool:
-    """See that the folder is free, or that the run in it, finished or stopped, was asked for the same."""
+    """Check that the folder is free, or that the run in it, finished or stopped, was asked for the same and is not in use."""
     checkpoint = out / "checkpoint"
-    note, finished = checkpoint / ASKED, (out / FACTS).exists()
-    if not finished and (checkpoint / LOCK).exists():
-        with alone(checkpoint / LOCK, str(out)):
-            pass
+    check_plain_tree(checkpoint)
+    note = checkpoint / ASKED
+    finished = (out / FACTS).exists()
     if finished or note.exists():
         try:
             before = Run.open(out).facts["asked"] if finished else json.loads(note.read_text(encoding="utf-8"))
@@ -209,9 +211,14 @@ def _is_finished(out: Path, asked: dict[str, Any]) -> bool:
             other = "Give another folder, or delete this one."
             raise ValueError(f"{out} holds a run of another task: {difference}. {other}")
     elif out.exists():
-        begun = checkpoint.is_dir() and all(path.name.endswith(".part") for path in checkpoint.iterdir())
+        begun = checkpoint.is_dir() and all(
+            path.name == LOCK or path.name.endswith(".part") for path in checkpoint.iterdir()
+        )
         if not out.is_dir() or any(path != checkpoint or not begun for path in out.iterdir()):
             raise ValueError(f"out must be a new or empty folder; {out} holds something else. Give another one.")
     if finished:
         shutil.rmtree(checkpoint, ignore_errors=True)  # it may have been killed between its last two acts
+    elif (checkpoint / LOCK).exists():
+        with alone(checkpoint / LOCK, str(out)):
+            pass
     return finished

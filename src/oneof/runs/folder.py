@@ -17,14 +17,17 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from oneof.candidates.mask import Candidates
+from oneof.data.files.unpacked import GIGABYTES, bytes_of, parquet_bytes
 from oneof.data.images import list_folder
-from oneof.runs.accuracy import SAMPLE, drawn_rows
-from oneof.runs.model import Model
+from oneof.ensemble.accuracy import SAMPLE, drawn_rows
+from oneof.ensemble.model import Model
 from oneof.runs.review.decisions import Log, decided_table, verdicts
-from oneof.runs.stored_model import FORMAT, load_model
+from oneof.runs.stored_model import count_voices, load_model
 from oneof.storage.files import written_beside
+from oneof.storage.regular import check_regular
 from oneof.storage.schema import NOTHING, NUMBER, first_misfit
 from oneof.storage.sheets import write_sheet
+from oneof.version import RUN_FORMAT
 
 FACTS, PURIFIED, TRAINING, ROWS = "run.json", "purified.parquet", "training.json", "rows.jsonl"
 SAMPLE_CSV = "sample.csv"  # rows to label, drawn at random: fifty labels show how often the model is right on all
@@ -56,25 +59,33 @@ class Run:
         if (folder / "checkpoint").is_dir() and not (folder / FACTS).exists():
             raise ValueError(f"the run in {folder} must be finished; it was stopped. Repeat its command to go on.")
         facts = _read(folder / FACTS, _FACTS)
-        if facts["format"] != FORMAT:
+        if facts["format"] != RUN_FORMAT:
             got = f"it has {facts['format']}, of oneof {facts['oneof']}. Read it with that version"
-            raise ValueError(f"{folder} must be a run of format {FORMAT}; {got}.")
+            raise ValueError(f"{folder} must be a run of format {RUN_FORMAT}; {got}.")
         return cls(folder, facts)
 
     @cached_property
     def purified(self) -> pa.Table:
         """One row per training row, in the order of the file, as the networks resolved it."""
         path = self.folder / PURIFIED
+        check_regular(path)
         try:
-            table = pq.ParquetFile(path).read()
+            with pq.ParquetFile(path) as file:
+                self._check_purified(path, file)
+                return file.read()
         except (pa.ArrowException, FileNotFoundError) as error:
             raise _refused(path) from error
-        absent = next((name for name in f"row {_COLUMNS}".split() if name not in table.column_names), None)
+
+    def _check_purified(self, path: Path, file: pq.ParquetFile) -> None:
+        """Refuse a table by what it says of itself, before it is read: a small file may claim any number of rows."""
+        absent = next((name for name in f"row {_COLUMNS}".split() if name not in file.schema_arrow.names), None)
         if absent is not None:
             raise _refused(path, f"column {absent!r} is missing")
-        if table.num_rows != self.facts["n"]:
-            raise _refused(path, f"it has {table.num_rows} rows, but {FACTS} says {self.facts['n']}")
-        return table
+        rows = file.metadata.num_rows
+        if rows != self.facts["n"]:
+            raise _refused(path, f"it has {rows} rows, but {FACTS} says {self.facts['n']}")
+        if parquet_bytes(file.metadata) > bytes_of(GIGABYTES):
+            raise _refused(path, f"it holds more than {GIGABYTES:g} GB")
 
     @property
     def decided(self) -> pa.Table:
@@ -105,8 +116,14 @@ class Run:
         """The ensemble."""
         return load_model(self.folder)
 
+    @cached_property
+    def voices(self) -> int:
+        """How many models had a say in the label of a row; no weights are read for it."""
+        return count_voices(self.folder)
+
 
 def _read(path: Path, shape: Any, parse: Callable[[str], Any] = json.loads, name: str = "") -> Any:
+    check_regular(path)
     try:
         found = parse(path.read_text(encoding="utf-8"))
     except (FileNotFoundError, ValueError, RecursionError) as error:

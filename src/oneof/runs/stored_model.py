@@ -17,20 +17,19 @@ from torch import Tensor
 from oneof.data.encode import Encoding
 from oneof.data.picture import LARGEST
 from oneof.data.with_ranks import Ranks
+from oneof.ensemble.model import Member, Model, PictureMember
+from oneof.learners.fitted import Learner, Regression, Seen
+from oneof.learners.forest import Forest
+from oneof.learners.kernel import KernelModel
 from oneof.networks import MLP, Network
 from oneof.networks.named import network_of
-from oneof.runs.model import Member, Model, PictureMember
-from oneof.selection.forest import Forest
-from oneof.selection.learners import Learner, Regression, Seen
-from oneof.selection.leave_one_out import Machine
 from oneof.storage.files import written_beside
+from oneof.storage.regular import check_regular
 from oneof.storage.schema import NUMBER, first_misfit
 from oneof.training.device import best_device
 from oneof.training.stack import Stack
-from oneof.version import __version__
+from oneof.version import RUN_FORMAT, __version__
 
-FORMAT = 1
-"""Of run folders: later versions read every format that a release wrote, and refuse one that they do not know."""
 _ENCODING = {
     "numbers": [str], "fills": [NUMBER], "gaps": [str], "dates": [str], "categories": {str: [str]},
     "embedded": [{"column": str, "kind": {"text", "image"}, "model": str, "width": int}],
@@ -42,6 +41,7 @@ _FACTS = {
     "others": [{"trees", "kernel"}], "shares": [NUMBER], "sharpness": NUMBER,
     "calibration": {"by": str, "reason": str, "rows": int, "accuracy": [[NUMBER]], "scores": [NUMBER]},
 }  # fmt: skip
+_MOST_NETWORKS, _MOST_LAYERS = 10_000, 1_000  # what a file may claim: building more takes many seconds
 _FOREST = ("right", "feature", "threshold", "root", "origin")
 _WAY = ("shift", "scale", "landmarks", "coefficients", "mean", "gamma")
 _KINDS = {"right": np.int32, "feature": np.int32, "threshold": np.float32, "root": np.int32}  # others: double precision
@@ -59,7 +59,7 @@ def save_model(model: Model, folder: Path) -> None:
     content = save(tensors | texts | arrays)
     sharpness = next((one.sharpness for one in model.others if isinstance(one, Regression)), 1.0)
     facts = {
-        "format": FORMAT, "oneof": __version__, "sha256": sha256(content).hexdigest(), "classes": model.classes,
+        "format": RUN_FORMAT, "oneof": __version__, "sha256": sha256(content).hexdigest(), "classes": model.classes,
         "members": [member.shape for member in model.members], "others": [one.kind for one in model.others],
         "shares": list(model.shares), "sharpness": sharpness,
         "encoding": model.encoding.to_json(), "calibration": model.calibration,
@@ -79,22 +79,46 @@ def checksum(facts: dict[str, Any]) -> str:
 
 def load_model(folder: Path) -> Model:
     """Read a model back; a file that is missing, damaged or of another format is refused."""
+    facts = _read_facts(folder)
+    weights = folder / "model.safetensors"
+    check_regular(weights)
     try:
-        facts = json.loads((folder / "model.json").read_text(encoding="utf-8"))
-        content = (folder / "model.safetensors").read_bytes()
+        content = weights.read_bytes()
         tensors = load(content)
     except (FileNotFoundError, ValueError, LookupError, RuntimeError, OverflowError, SafetensorError) as error:
-        raise _refused(folder, "hold a whole model; model.json or model.safetensors is missing or damaged") from error
-    if not isinstance(facts, dict) or facts.get("format") != FORMAT:
-        raise _refused(folder, f"hold a model of format {FORMAT}; it has another")
+        raise _incomplete(folder) from error
+    if sha256(content).hexdigest() != facts["sha256"]:
+        raise _refused(weights, "be the file that was written; it was changed")
+    return _model(facts, tensors, folder)
+
+
+def count_voices(folder: Path) -> int:
+    """Return how many models have a say, as `Model.voices` does, by model.json alone: no weights are read."""
+    facts = _read_facts(folder)
+    networks = sum(member["networks"] for member in facts["members"])
+    return int(networks + len(facts["others"]))
+
+
+def _read_facts(folder: Path) -> dict[str, Any]:
+    """Read model.json; one that is missing, damaged or of another format is refused."""
+    path = folder / "model.json"
+    check_regular(path)
+    try:
+        facts = json.loads(path.read_text(encoding="utf-8"))
+    except (FileNotFoundError, ValueError, RecursionError) as error:
+        raise _incomplete(folder) from error
+    if not isinstance(facts, dict) or facts.get("format") != RUN_FORMAT:
+        raise _refused(folder, f"hold a model of format {RUN_FORMAT}; it has another")
     misfit = first_misfit(facts, _FACTS) or _contradiction(facts)
     if misfit:
-        raise _refused(folder / "model.json", f"be the file that was written; {misfit}")
-    sums = {"model.json": ("checksum", checksum(facts)), "model.safetensors": ("sha256", sha256(content).hexdigest())}
-    for name, (written, found) in sums.items():
-        if found != facts[written]:
-            raise _refused(folder / name, "be the file that was written; it was changed")
-    return _model(facts, tensors, folder)
+        raise _refused(path, f"be the file that was written; {misfit}")
+    if checksum(facts) != facts["checksum"]:
+        raise _refused(path, "be the file that was written; it was changed")
+    return facts
+
+
+def _incomplete(folder: Path) -> ValueError:
+    return _refused(folder, "hold a whole model; model.json or model.safetensors is missing or damaged")
 
 
 def _refused(path: Path, must: str) -> ValueError:
@@ -104,17 +128,32 @@ def _refused(path: Path, must: str) -> ValueError:
 def _contradiction(facts: dict[str, Any]) -> str | None:
     """What the parts of model.json say that cannot be true together."""
     encoding, calibration, members = facts["encoding"], facts["calibration"], facts["members"]
+    rare = encoding.get("rare", {})  # runs of the first versions have none
     misfit = first_misfit(members, [_ON_PICTURES if encoding["pixels"] else _MLPS], "members")
+    misfit = misfit or first_misfit(rare, {str: [str]}, "encoding.rare")
     if misfit:
         return misfit
     pixels = [[one["channels"], one["side"], one["side"]] for one in encoding["pixels"]]
     numbers, fills, terms = encoding["numbers"], encoding["fills"], [part["terms"] for part in encoding["texts"]]
     rules = {
+        f"members must have at most {_MOST_NETWORKS:,} networks": sum(part["networks"] for part in members)
+        <= _MOST_NETWORKS,
+        f"members.hidden must have at most {_MOST_LAYERS:,} layers": all(
+            len(part.get("hidden", ())) <= _MOST_LAYERS for part in members
+        ),
+        "encoding.embedded.width must be positive": all(part["width"] > 0 for part in encoding["embedded"]),
+        "encoding.pixels must have 1 or 3 channels": all(part["channels"] in (1, 3) for part in encoding["pixels"]),
         f"members.pixels must be those of encoding.pixels, of {LARGEST} a side at most": not pixels
         or all([part["pixels"]] == pixels and pixels[0][1] <= LARGEST for part in members),
         f"encoding.fills must be {len(numbers)} numbers, not {len(fills)}": len(fills) == len(numbers),
         "encoding.gaps must be among encoding.numbers": set(encoding["gaps"]) <= set(numbers),
-        "encoding.categories must have a value for every column": all(encoding["categories"].values()),
+        "encoding.categories must have a value for every column": all(
+            values or rare.get(column) for column, values in encoding["categories"].items()
+        ),
+        "encoding.rare must have other values of columns of encoding.categories": all(
+            values and column in encoding["categories"] and not set(values) & set(encoding["categories"][column])
+            for column, values in rare.items()
+        ),
         "encoding.texts must have terms, each once": all(one and len(set(one)) == len(one) for one in terms),
         "calibration.accuracy must be pairs": all(len(pair) == 2 for pair in calibration["accuracy"]),
         "calibration.scores must not be empty": calibration["scores"] or not calibration["rows"],
@@ -123,15 +162,20 @@ def _contradiction(facts: dict[str, Any]) -> str | None:
 
 
 def _model(facts: dict[str, Any], tensors: dict[str, Tensor], folder: Path) -> Model:
-    plain, texts, c = facts["encoding"], _own(tensors, "texts"), len(facts["classes"])
+    plain, c = facts["encoding"], len(facts["classes"])
+    parted = _by_prefix(tensors)
+    texts = parted.get("texts", {})
     for i, part in enumerate(plain["texts"]):
         idf, axes = (texts.get(f"{i}.{name}", torch.empty(0)) for name in ("idf", "axes"))
         wanted = ((len(part["terms"]),), torch.float32, (len(part["terms"]), axes.shape[-1]), torch.float16)
         if (idf.shape, idf.dtype, axes.shape, axes.dtype) != wanted or not (idf.sum() + axes.sum()).isfinite():
             raise _refused(folder / "model.json", "describe model.safetensors; the texts there are others")
+    d = _count_features(plain, texts)
+    if d > sum(tensor.numel() for tensor in tensors.values()):  # before their names are made
+        raise _refused(folder / "model.json", f"describe model.safetensors; it claims {d:,} features")
     encoding = Encoding.from_json(plain, texts)
-    d, parts, kinds, shares = len(encoding.names), facts["members"], facts["others"], facts["shares"]
-    own = [_own(tensors, name) for name in (*map(str, range(len(parts))), *kinds)]
+    parts, kinds, shares = facts["members"], facts["others"], facts["shares"]
+    own = [parted.get(name, {}) for name in (*map(str, range(len(parts))), *kinds)]
     members = [member for i, part in enumerate(parts) if (member := _member(part, own[i], d, c))]
     arrays = zip(kinds, own[len(parts) :], strict=True)
     others = [one for kind, some in arrays if (one := _learner(kind, some, facts["sharpness"], d, c))]
@@ -143,9 +187,23 @@ def _model(facts: dict[str, Any], tensors: dict[str, Tensor], folder: Path) -> M
     return Model(facts["classes"], encoding, tuple(members), facts["calibration"], tuple(others), tuple(shares))
 
 
-def _own(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
-    """The tensors whose names begin with a prefix and a dot, without these."""
-    return {name.removeprefix(f"{prefix}."): one for name, one in tensors.items() if name.startswith(f"{prefix}.")}
+def _count_features(encoding: dict[str, Any], texts: dict[str, Tensor]) -> int:
+    """Return how many features an encoding says it makes."""
+    rare = encoding.get("rare", {})
+    one_hot = sum(len(values) + (column in rare) for column, values in encoding["categories"].items())
+    embedded: int = sum(part["width"] for part in encoding["embedded"])
+    of_texts = sum(texts[f"{i}.axes"].shape[1] for i in range(len(encoding["texts"])))
+    levels: int = sum(part["channels"] * part["side"] ** 2 for part in encoding["pixels"])
+    return len(encoding["numbers"]) + len(encoding["gaps"]) + one_hot + embedded + of_texts + levels
+
+
+def _by_prefix(tensors: dict[str, Tensor]) -> dict[str, dict[str, Tensor]]:
+    """Group tensors by what stands before the first dot of their names; the rest is their name in the group."""
+    groups: dict[str, dict[str, Tensor]] = {}
+    for name, tensor in tensors.items():
+        prefix, _, rest = name.partition(".")
+        groups.setdefault(prefix, {})[rest] = tensor
+    return groups
 
 
 def _tensors(member: Member | PictureMember) -> dict[str, Tensor]:
@@ -206,7 +264,7 @@ def _learner(kind: str, own: dict[str, Tensor], sharpness: float, d: int, c: int
         return None
     if kind == "trees":
         forest = Forest(**arrays, classes=c) if set(arrays) == set(_FOREST) else None
-        return None if forest is None or forest.misfit(d, c) else forest
+        return None if forest is None or forest.is_malformed(d, c) else forest
     count = (len(arrays) - 1) // len(_WAY)
     names = ["knots", *(f"{i}.{name}" for i in range(count) for name in _WAY)]
     if not count or set(arrays) != set(names) or arrays["knots"].shape[1:] != (d,):
@@ -216,5 +274,5 @@ def _learner(kind: str, own: dict[str, Tensor], sharpness: float, d: int, c: int
     shapes = [[wide, wide, (len(way[2]), k), (len(way[2]), c), (c,), (1,)] for way, k in zip(ways, inputs, strict=True)]
     if [[part.shape for part in way] for way in ways] != shapes:
         return None
-    seen = [Seen(way[0], way[1], Machine(way[2], way[3], way[4], float(way[5][0]))) for way in ways]
+    seen = [Seen(way[0], way[1], KernelModel(way[2], way[3], way[4], float(way[5][0]))) for way in ways]
     return Regression(Ranks(arrays["knots"]), tuple(seen), sharpness)

@@ -31,10 +31,11 @@ from oneof.version import __version__
 
 FORMAT = 3
 KEPT = 2
+_DUE, _NOW = 1, 2  # why a checkpoint is written: the interval has passed, or it was asked for
 
 
 class Keeper:
-    """Saves a run every so many seconds, with the rows of all processes: any number of them brings it back."""
+    """Saves a run every so many seconds and when it is interrupted, with the rows of all processes: any number of them brings it back."""
 
     def __init__(self, folder: Path, setting: dict[str, Any], every: float, crew: Crew = Crew()) -> None:  # noqa: B008
         self.folder = folder
@@ -58,10 +59,20 @@ class Keeper:
                 return _unpack(facts, load(content), state, best, self.crew)
         return []
 
-    def save(self, state: State, best: Best, history: list[Record], *, now: bool = False) -> None:
-        """Save if it is time, or now."""
-        if not self.crew.agreed(now or time.monotonic() - self.saved_at >= self.every):
-            return
+    def save(self, state: State, best: Best, history: list[Record], *, now: bool = False) -> bool:
+        """Save if the interval has passed, or now; return whether the first process asked for it now, which holds for all."""
+        if now:
+            reason = _NOW
+        elif time.monotonic() - self.saved_at >= self.every:
+            reason = _DUE
+        else:
+            reason = 0
+        reason = self.crew.agreed(reason)
+        if reason:
+            self._write(state, best, history)
+        return reason == _NOW
+
+    def _write(self, state: State, best: Best, history: list[Record]) -> None:
         facts, tensors = _pack(state, best, history, self.crew)
         self.saved_at = time.monotonic()
         if self.crew.rank > 0:

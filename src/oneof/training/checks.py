@@ -15,6 +15,7 @@ from oneof.data.scaling import Scaling
 from oneof.methods.base import Method, first
 from oneof.networks import Network
 from oneof.networks.classifier import blank, evaluating
+from oneof.purify import Purify
 
 
 def check_views(views: Any, device: torch.device) -> None:
@@ -77,6 +78,16 @@ def check_method(method: Method, views: Views | None, alters_input: bool) -> Non
         raise ValueError(f"{name} needs {needed} view{'s' * (needed > 1)} of every example; got {given}. {advice}")
     if alters_input and type(method).step is not Method.step:
         raise ValueError(f"mixup and noise need a method whose loss is one of logits; {name} is not. Set both to 0.")
+
+
+def check_rule(method: Method, rule: Purify | None) -> None:
+    """Check that a rule that resets weights meets a method whose memory is weights of the candidates alone."""
+    if rule is None or not rule.resets or (method.weighs and method.packs):
+        return
+    raise ValueError(
+        f"{type(rule).__name__} resets a method's weights and needs a method that remembers weights of the candidates alone, "
+        f"such as Proden; got {type(method).__name__}. Use PopRatio."
+    )
 
 
 def check_unscaled(kinds: Sequence[str | Scaling]) -> None:

@@ -48,8 +48,11 @@ def device_for(device: str | torch.device, n: int, d: int) -> torch.device:
     return best if pays else torch.device("cpu")
 
 
-def wake(device: torch.device) -> None:
-    """Load what a GPU needs for images, which takes seconds, in a thread beside other work: its context, cuDNN, the compiler of kernels."""
+def wake(device: torch.device) -> Thread | None:
+    """Load what a GPU needs for images, which takes seconds, in a thread beside other work: its context, cuDNN, the compiler of kernels.
+
+    Return the thread; None for a CPU, which needs none.
+    """
 
     def load() -> None:
         with suppress(RuntimeError, ImportError):  # who needs it will say what is wrong
@@ -57,8 +60,11 @@ def wake(device: torch.device) -> None:
             torch.nn.functional.conv2d(images, images)
             import_module("triton")
 
-    if device.type == "cuda":
-        Thread(target=load).start()  # a program that ends early waits for it: a driver that is cut off may crash
+    if device.type != "cuda":
+        return None
+    thread = Thread(target=load)
+    thread.start()  # a program that ends early waits for it: a driver that is cut off may crash
+    return thread
 
 
 def device_for_pictures(device: str | torch.device) -> torch.device:

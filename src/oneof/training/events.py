@@ -1,6 +1,6 @@
 """A purification event: labels fall, which is the only way in which sets shrink. Tables change in place."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -27,8 +27,13 @@ def begin_purifying(rule: Purify, candidates: Table) -> Purification:
     return Purification(seen, none.threshold, 0, candidates.zeros(torch.int16), margin)
 
 
-def event(rule: Purify, candidates: Table, state: Purification, crew: Crew, labels: int) -> tuple[Tensor, Purification]:
-    """How many of the labels of all processes' rows fell [t], and the state with which the next window opens."""
+def event(
+    rule: Purify, candidates: Table, state: Purification, crew: Crew, labels: int, memory: Any = ()
+) -> tuple[Tensor, Purification]:
+    """Return how many of the labels of all processes' rows fell [t], and the state with which the next window opens.
+
+    `memory` is the method's; a rule that resets writes to it.
+    """
     none = rule.init(_no_rows(candidates))._replace(threshold=state.threshold, round=state.round)
 
     def margins(sets: Tensor, seen: Tensor, threshold: Tensor) -> Tensor:
@@ -42,6 +47,8 @@ def event(rule: Purify, candidates: Table, state: Purification, crew: Crew, labe
         removed += count
     (removed,) = crew.total([removed])
     after = rule.advance(none, none.seen, removed / labels)
+    if rule.resets:  # methods normalise the weights of the remaining candidates when they read them
+        memory.values.copy_(state.seen.values / rule.window * candidates.values)
     for stored in state.seen.stored("seen"):
         stored.tensor.zero_()
     return removed, state._replace(threshold=after.threshold, round=after.round)

@@ -3,6 +3,7 @@
 import logging
 import math
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -24,6 +25,7 @@ from oneof.storage.settings import plain_value
 from oneof.training.checkpoint import Keeper, cut_as_before, fingerprint
 from oneof.training.checks import check_last_batch, check_shared, check_views, tried
 from oneof.training.device import checked_device, free_memory, on_this_card
+from oneof.training.interrupt import interrupt_deferred
 from oneof.training.loop import begin, steps
 from oneof.training.packed import Packed
 from oneof.training.prior import Prior
@@ -78,8 +80,8 @@ def fit(
     memory
         Bytes that a stack may take; more trials than fit are trained in several stacks. Default: half of what is free.
     checkpoint
-        A folder to save the run in, every so many seconds (`every`). The same call resumes from it, wherever it was killed, and
-        ends with the numbers of a run that never was.
+        A folder to save the run in, every so many seconds (`every`) and on Ctrl-C, once the step under way is done. The same
+        call resumes from it, wherever it was killed, and ends with the numbers of an uninterrupted run.
     processes
         Processes that train together and give what one process gives, up to rounding. Trials are dealt out among them; where
         there are fewer trials than processes, each owns some of the rows of every trial. With device "cuda" each takes the GPU of
@@ -240,14 +242,17 @@ def _fit_stack(
     best = Best(state, choose)
     history = keeper.restore(state, best) if keeper else []
     shown = title is not None and problem.crew.rank == 0
-    with bar(title or "", problem.training.epochs, shown, done=len(history)) as advance:
+    with ExitStack() as contexts:
+        advance = contexts.enter_context(bar(title or "", problem.training.epochs, shown, done=len(history)))
+        # without a checkpoint there is nothing to save, and Ctrl-C need not wait for the end of a step
+        interrupted = contexts.enter_context(interrupt_deferred()) if keeper else lambda: False
         for record in steps(problem, state):
             if record is not None:
                 history.append(record)
                 best.see(record, state)
                 advance(f"set size {float(record['set_size'].mean()):.2f}")
-            if keeper:
-                keeper.save(state, best, history)
-    if keeper:
-        keeper.save(state, best, history, now=True)
+            if keeper and keeper.save(state, best, history, now=interrupted()):
+                raise KeyboardInterrupt
+        if keeper:
+            keeper.save(state, best, history, now=True)
     return best.fit(problem, state, history)

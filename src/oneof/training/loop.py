@@ -120,7 +120,7 @@ def _purify(problem: Problem, state: State) -> Tensor | None:
                 sets = problem.seen_sets(state.candidates.take(at), rows)
                 observe(problem, state, at, sets, first(state.stack(problem.features(rows))))
     labels = problem.total * problem.classes
-    removed, state.pop = event(problem.purify, state.candidates, state.pop, problem.crew, labels)
+    removed, state.pop = event(problem.purify, state.candidates, state.pop, problem.crew, labels, state.memory)
     return removed
 
 

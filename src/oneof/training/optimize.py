@@ -85,3 +85,20 @@ def cosine(epoch: int, epochs: int) -> float:
     [1.0, 0.854, 0.5, 0.146]
     """
     return 0.5 * (1 + math.cos(math.pi * epoch / epochs))
+
+
+@dataclass(frozen=True)
+class Steps:
+    """A learning rate that is multiplied by a factor at certain epochs; the defaults are POP's released ones.
+
+    >>> schedule = Steps(at=(2, 3))
+    >>> [round(schedule(epoch, 4), 3) for epoch in range(4)]
+    [1.0, 1.0, 0.1, 0.01]
+    """
+
+    at: tuple[int, ...] = (100, 150)
+    factor: float = 0.1
+
+    def __call__(self, epoch: int, epochs: int) -> float:
+        passed = sum(epoch >= start for start in self.at)
+        return self.factor**passed

@@ -15,13 +15,11 @@ slack a label off the set counts there by its probability, so that a row whose m
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
+from oneof.candidates.prior import check_weights, log_weights
 from oneof.training.tables import Table
-
-LEAST = 1e-6  # of a row's largest weight: a candidate without votes stays possible
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,24 +50,6 @@ def log_prior(prior: Prior, sets: Table, dtype: torch.dtype) -> Table | None:
         return None
 
     def logs(weights: Tensor, largest: Tensor) -> Tensor:
-        """Relative to the slack or, without one, to the row's largest weight; a row without votes has zeros."""
-        if prior.slack > 0:
-            return ((weights + prior.slack) / prior.slack).log()
-        return torch.where(largest > 0, (weights / largest.clamp_min(1e-30)).clamp_min(LEAST), 1.0).log()
+        return log_weights(weights, largest, prior.slack)
 
-    return sets.weighed(_checked(prior.weights, *sets.shape[1:]), dtype, logs)
-
-
-def _checked(weights: Any, n: int, c: int) -> Any:
-    """Weights as an array or a CSR matrix [n, c] of numbers that are not negative."""
-    weights = weights.detach().cpu().numpy() if isinstance(weights, Tensor) else weights
-    known: Any = weights.tocsr() if hasattr(weights, "tocsr") else np.asarray(weights)
-    if not hasattr(known, "tocsr") and not np.issubdtype(known.dtype, np.number):
-        raise TypeError(f"prior must be numbers [n, c], such as counts of votes; got dtype {known.dtype}.")
-    if tuple(known.shape) != (n, c):
-        raise ValueError(f"prior must be weights [{n}, {c}] to match the candidates; got shape {list(known.shape)}.")
-    numbers = known.data if hasattr(known, "tocsr") else known
-    wrong = ~(np.isfinite(numbers) & (numbers >= 0))
-    if wrong.any():
-        raise ValueError(f"prior must hold numbers from 0 on; got {numbers[wrong].flat[0]}.")
-    return known
+    return sets.weighed(check_weights(prior.weights, *sets.shape[1:]), dtype, logs)

@@ -20,7 +20,7 @@ from oneof.networks import Network
 from oneof.networks.cuda.launch import rehearsed
 from oneof.networks.cuda.views import have_kernels, shown
 from oneof.purify import Purify, stacked
-from oneof.training.checks import check_images, check_labels, check_method, check_unscaled
+from oneof.training.checks import check_images, check_labels, check_method, check_rule, check_unscaled
 from oneof.training.prior import Prior, log_prior
 from oneof.training.processes import Crew
 from oneof.training.set_input import as_tensor, read_sets
@@ -156,6 +156,8 @@ def pose(
     n = len(features)
     check_method(method, views, training.alters_input)
     _check_rates(trials)
+    rule = _rule(trials, purify, device)
+    check_rule(method, rule)
     sets = read_sets(candidates, n, len(trials), device)
     sets = sets.packed() if packed else sets
     truth = None if labels is None else as_tensor(labels, torch.int64, device)
@@ -174,7 +176,7 @@ def pose(
     return Problem(
         x=features, candidates=sets, prior=log_prior(prior, sets, torch.get_default_dtype()), open=prior.slack > 0,
         labels=truth, rows=rows, held_out=held_out, test=test, shift=shift, scale=scale, lr=lr,
-        weight_decay=tuple(one.weight_decay for one in trials), method=method, purify=_rule(trials, purify, device),
+        weight_decay=tuple(one.weight_decay for one in trials), method=method, purify=rule,
         training=training, everyones=rows, augment=views and varied(views, batch, device),
         look=views and replace(views, kinds=((Plain(), 1),)),
         fast=max(1, seen_together(views, batch, method)) if views and device.type == "cuda" else 0,

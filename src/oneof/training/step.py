@@ -45,8 +45,9 @@ def step(
         *gradients, loss = problem.crew.total([*gradients, losses.sum(1)])
         problem.training.optimizer.step(stack.weights.values(), gradients, state.optimizer, lr, problem.weight_decay)
         if late:
+            # Batch normalisation must see what it saw in the first forward: all views, here without mixup or noise.
             with stack.frozen_statistics():
-                logits = logits_of(stack, views[:1])[0]
+                logits = logits_of(stack, views)[0]
             memory = method.update(batch.weighed(logits), batch.candidates, batch.memory)
             _remember(problem, state, observing, ours, at, batch.candidates, logits, memory)
         for dtype in {kept.dtype for kept in state.shared}:  # one launch for all of a type

@@ -20,15 +20,16 @@ _DAMAGE = (EOFError, KeyError, zipfile.BadZipFile, zlib.error, SyntaxError, Attr
 
 
 def read_arrays(
-    path: Path, separator: str, empty: str
+    path: Path, separator: str, empty: str, unpacked: float
 ) -> tuple[NDArray[np.float32], Candidates, NDArray[np.intp] | None]:
     """Features [n, d], sets, and true labels [n], columns of the sets or -1 where unknown, if the file has them.
 
     An npz holds `x`, `candidates` (a mask [n, c], or [n] texts) and perhaps `labels` [n] (names, or columns of the mask; -1
     unknown) and `classes` [c]; a .mat holds `data`, `partial_target` and perhaps `target`.
+    A .mat that unpacks to more than so many gigabytes is refused; of other files that was looked at before.
     """
     suffix = path.suffix.lower()
-    stored = read_mat(path) if suffix == ".mat" else _npz(path)
+    stored = read_mat(path, unpacked) if suffix == ".mat" else _npz(path)
     of_x, of_sets, of_labels = (f"{path}, key {key!r}" for key in KEYS[suffix])
     x = as_floats(stored["x"], of_x, names=[f"x{j}" for j in range(stored["x"].shape[1])])
     sets, labels, classes = stored["candidates"], stored.get("labels"), stored.get("classes")

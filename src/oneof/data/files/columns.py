@@ -1,8 +1,9 @@
-"""Tables of any form as sources of columns: Parquet, CSV and TSV files, folders of pictures, Arrow tables, pandas frames.
+"""Tables of any form as sources of columns: Parquet, CSV and TSV files, folders of pictures, Arrow tables, frames of pandas, polars and others.
 
 Parquet comes column by column: with row groups of hundreds of megabytes, batches of rows need as much again.
 """
 
+import numbers
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
@@ -19,6 +20,7 @@ from oneof.data.files.delimited import open_delimited
 from oneof.data.files.source import Piece, Source, as_floats, days, is_text, kind_of, readable, without_blanks
 from oneof.data.images import list_folder
 from oneof.data.roles import Kind, check_column
+from oneof.storage.regular import check_regular
 
 _PIECE = 1 << 16  # rows
 _LOOKED_AT = 1000  # texts, to see whether a column of texts holds dates
@@ -26,19 +28,51 @@ Cells = dict[str, list[Any]]  # by column
 
 
 def open_table(table: Any) -> Source:
-    """A source for a path to .parquet, .csv or .tsv, or to a folder of pictures, for an Arrow table, or for a pandas frame; or the source that is given."""
+    """Open a path to .parquet, .csv or .tsv or to a folder of pictures, an Arrow table, or a frame of pandas, polars or any library with Arrow's protocol.
+
+    A source is returned as it is.
+    """
     if isinstance(table, Source):
         return table
     if isinstance(table, (str, Path)) and Path(table).is_dir():
         return replace(_arrow(list_folder(Path(table))), name=str(table))
     if isinstance(table, (str, Path)):
         path = Path(table)
+        check_regular(path)
         return _parquet(path) if path.suffix.lower() in (".parquet", ".pq") else open_delimited(path)
     if isinstance(table, (pa.Table, pa.RecordBatch)):
         return _arrow(pa.table(table))
-    if hasattr(table, "columns") and hasattr(table, "dtypes"):
+    if hasattr(table, "iloc") and hasattr(table, "dtypes"):
         return _pandas(table)
+    frame = _interchanged(table)
+    if frame is not None:
+        return replace(_arrow(frame), name="the frame")
     raise TypeError(f"a table must be a path, an Arrow table or a data frame; got {type(table).__name__}.")
+
+
+def _interchanged(frame: Any) -> pa.Table | None:
+    """Return a frame of another library as an Arrow table; None if it has none of the protocols."""
+    if hasattr(frame, "__arrow_c_stream__"):
+        table = pa.table(frame)
+    elif hasattr(frame, "to_arrow"):
+        table = frame.to_arrow()
+    elif hasattr(frame, "__dataframe__"):
+        from pyarrow.interchange import from_dataframe
+
+        table = from_dataframe(frame)
+    else:
+        return None
+    schema = pa.schema([field.with_type(_with_offsets(field.type)) for field in table.schema])
+    return table.cast(schema)
+
+
+def _with_offsets(kind: pa.DataType) -> pa.DataType:
+    """Return the type of text that Arrow's functions take in place of polars' views; other types as they are."""
+    if pa.types.is_string_view(kind):
+        return pa.large_string()
+    if pa.types.is_dictionary(kind):
+        return pa.dictionary(kind.index_type, _with_offsets(kind.value_type), kind.ordered)
+    return kind
 
 
 def _parquet(path: Path) -> Source:
@@ -89,7 +123,14 @@ def _pandas(frame: Any) -> Source:
 
 
 def _as_arrow(column: Any) -> pa.Array:
-    values = pa.array(column, from_pandas=True)
+    """Return a column of pandas as Arrow has it; objects of several kinds become text, as they would be in a file."""
+    try:
+        values = pa.array(column, from_pandas=True)
+    except (pa.ArrowException, TypeError, ValueError):
+        cells = column[~column.isna()]
+        if not all(isinstance(cell, (str, numbers.Number)) for cell in cells):
+            raise
+        values = pa.array(cells.map(str).reindex(column.index), pa.string(), from_pandas=True)
     return values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
 
 
@@ -101,7 +142,7 @@ def _pandas_kind(column: Any) -> Kind:
     try:
         values = _as_arrow(column)
     except (pa.ArrowException, TypeError, ValueError):
-        return "text"  # objects of several kinds, which may not be read at all
+        return "other"
     return kind_of(values.type, values[:_LOOKED_AT])
 
 

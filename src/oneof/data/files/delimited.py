@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.csv
 
 from oneof.data.files.source import Piece, Source, Unreadable, kind_of, readable, wrong_cell
+from oneof.storage.regular import check_regular
 from oneof.storage.sheets import as_written
 
 _HEADER = 1 << 22  # bytes in which the first line is looked for
@@ -58,6 +59,7 @@ def block_size(path: Path) -> int:
 
 def check_encoding(path: Path) -> None:
     """Refuse UTF-16, which Arrow would take for broken cells."""
+    check_regular(path)
     with readable(str(path)), path.open("rb") as file:
         if file.read(2) in (b"\xff\xfe", b"\xfe\xff"):
             raise ValueError(f"{path} must be UTF-8; it is UTF-16. Save it as UTF-8.")

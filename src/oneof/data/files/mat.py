@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csc_array
 
+from oneof.data.files.unpacked import GIGABYTES, bytes_of, too_large
 from oneof.storage.printable import bounded
 
 _TYPES = {1: "i1", 2: "u1", 3: "i2", 4: "u2", 5: "i4", 6: "u4", 7: "f4", 9: "f8", 12: "i8", 13: "u8"}
@@ -26,14 +27,24 @@ _MATRIX, _COMPRESSED = 14, 15
 _SPARSE, _NUMERIC = 5, range(6, 16)  # classes of arrays: double, single, int8 ... uint64
 
 
-def read_mat(path: Path) -> dict[str, NDArray[Any]]:
-    """`x` [n, d] as stored, `candidates` [n, c] and, where the file has them, `labels` [n], -1 where a row's truth is unknown."""
-    # Shapes and values are checked, finiteness is not.
-    stored = _load(path)
+def read_mat(path: Path, unpacked: float = GIGABYTES) -> dict[str, NDArray[Any]]:
+    """Read `x` [n, d] as stored, `candidates` [n, c] and, where the file has them, `labels` [n], -1 where a truth is unknown.
+
+    A file that unpacks to more than so many gigabytes is refused. Shapes and values are checked, finiteness is not.
+    """
+    try:
+        return _read_tables(path, bytes_of(unpacked))
+    except TooLarge as error:
+        raise too_large(path, unpacked) from error
+
+
+def _read_tables(path: Path, limit: int) -> dict[str, NDArray[Any]]:
+    stored = _load(path, limit)
     for key in ("data", "partial_target"):
         if key not in stored:
             got = f"it has {bounded(', '.join(sorted(stored))) or 'none that is known'}."
             raise ValueError(f"{path} must hold the key {key!r}; {got}")
+    _check_size(stored, limit)
     x = _dense(stored["data"], f"{path}, key 'data'", None)
     sets = _dense(stored["partial_target"], f"{path}, key 'partial_target'", len(x))
     target = _dense(stored["target"], f"{path}, key 'target'", len(x)) if "target" in stored else None
@@ -53,7 +64,7 @@ def read_mat(path: Path) -> dict[str, NDArray[Any]]:
     return {"x": x, "candidates": sets, "labels": np.where(target.any(1), target.argmax(1), -1)}
 
 
-def _load(path: Path) -> dict[str, Any]:
+def _load(path: Path, limit: int) -> dict[str, Any]:
     content = path.read_bytes()
     if content.startswith(b"MATLAB 7.3") or b"\x89HDF\r\n\x1a\n" in content[:520]:
         remedy = "Save it in MATLAB with '-v7'."
@@ -61,9 +72,20 @@ def _load(path: Path) -> dict[str, Any]:
     if not content.startswith(b"MATLAB 5.0 MAT-file"):
         raise ValueError(f"{path} must begin with 'MATLAB 5.0 MAT-file'; got {content[:19]!r}.")
     try:
-        return variables(content)
+        return variables(content, limit)
     except Damaged as error:
         raise ValueError(f"{path} must be a whole .mat file; {error}. Download it again.") from error
+
+
+def _check_size(stored: dict[str, Any], limit: int) -> None:
+    """Refuse matrices that take more than so many bytes once they are dense: sparse ones may be of any shape."""
+    size = 0
+    for key in ("data", "partial_target", "target"):
+        value = stored.get(key)
+        if value is not None and value.ndim == 2:
+            size += math.prod(value.shape) * (value.dtype.itemsize if key == "data" else 1)  # marks become bool
+    if size > limit:
+        raise TooLarge
 
 
 def _dense(value: Any, name: str, n: int | None) -> NDArray[Any]:
@@ -91,24 +113,48 @@ class Damaged(Exception):
     """The bytes are not those of a MAT-file; says how."""
 
 
-def variables(content: bytes) -> dict[str, Any]:
-    """Every variable of a file's bytes: an array, a sparse matrix, or None for what holds no plain numbers."""
+class TooLarge(Exception):
+    """A file unpacks to more than it may."""
+
+
+def variables(content: bytes, limit: int = bytes_of(GIGABYTES)) -> dict[str, Any]:
+    """Read every variable of a file's bytes: an array, a sparse matrix, or None for what holds no plain numbers.
+
+    Compressed parts may become so many bytes in all.
+    """
     order = {b"IM": "<", b"MI": ">"}.get(content[126:128])
     if order is None:
         raise Damaged("its header does not say its endianness")
-    return dict(_matrix(element, order) for element in _matrices(content[128:], order))
+    return dict(_matrix(element, order) for element in _matrices(content[128:], order, limit))
 
 
-def _matrices(content: bytes, order: str) -> Iterator[bytes]:
+def _matrices(content: bytes, order: str, limit: int) -> Iterator[bytes]:
+    left = limit
     for kind, element in _elements(content, order):
-        if kind == _COMPRESSED:
-            try:
-                inner = zlib.decompress(element)
-            except zlib.error as error:
-                raise Damaged(f"a compressed part cannot be unpacked ({error})") from error
-            yield from _matrices(inner, order)
-        elif kind == _MATRIX:
+        if kind == _MATRIX:
             yield element
+        elif kind == _COMPRESSED:
+            inner = _decompress(element, left)
+            left -= len(inner)
+            for inner_kind, inner_element in _elements(inner, order):
+                if inner_kind == _COMPRESSED:  # MATLAB writes none, and such parts may hold themselves
+                    raise Damaged("a compressed part holds another one")
+                if inner_kind == _MATRIX:
+                    yield inner_element
+
+
+def _decompress(element: bytes, limit: int) -> bytes:
+    """Unpack a part that may become so many bytes."""
+    unpacker = zlib.decompressobj()
+    try:
+        content = unpacker.decompress(element, limit + 1)
+    except zlib.error as error:
+        raise Damaged(f"a compressed part cannot be unpacked ({error})") from error
+    if len(content) > limit:
+        raise TooLarge
+    if not unpacker.eof:
+        raise Damaged("a compressed part cannot be unpacked (it ends too soon)")
+    return content
 
 
 def _elements(content: bytes, order: str) -> Iterator[tuple[int, bytes]]:

@@ -1,4 +1,4 @@
-"""The paper's twelve data sets, digits and people's votes on CIFAR-10: `catalogue.toml` has a row for each, here they are loaded."""
+"""The paper's twelve data sets, Malagasy rebuilt, digits and people's votes on CIFAR-10: `catalogue.toml` has a row for each, here they are loaded."""
 
 import os
 import tomllib
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from oneof.data.files.cifar import read_cifar, read_cifar10h, read_cifar10n
 from oneof.data.files.idx import read_idx
 from oneof.data.files.mat import read_mat
+from oneof.data.files.tagged import read_tagged
 from oneof.storage.did_you_mean import did_you_mean
 
 Labels = NDArray[np.intp]
@@ -49,6 +50,9 @@ class Named:
     files: list[str] = field(default_factory=list)  # below the data folder
     download: str = ""  # address of the folder that serves the files; empty: by hand
     checksums: dict[str, str] = field(default_factory=dict)  # file -> SHA-256 of its uncompressed content
+    blobs: dict[str, str] = field(
+        default_factory=dict
+    )  # file -> its Git blob hash, where no copy is at hand to take SHA-256 of
     folder: str = ""  # may stand in for `files`: the archive unpacked
     batches: list[str] = field(default_factory=list)  # of CIFAR: training parts, the test part, the names
     classes: list[str] = field(default_factory=list)  # where no file names them
@@ -155,12 +159,19 @@ def _mat(name: str, folder: Path) -> Dataset:
     return Dataset(name, x, labels, [str(j) for j in range(sets.shape[1])], sets, None)
 
 
+def _tagged(name: str, folder: Path) -> Dataset:
+    text, dictionary = NAMED[name].files
+    tokens = read_tagged(folder / text, folder / dictionary)
+    return Dataset(name, tokens.x, tokens.labels, tokens.classes, tokens.candidates, None)
+
+
 _READERS: dict[str, Callable[[str, Path], Dataset]] = {
     "digits": _digits,
     "idx": _idx,
     "cifar": _cifar,
     "votes": _with_votes,
     "mat": _mat,
+    "tagged": _tagged,
 }
 _ROWS = tomllib.loads(resources.files("oneof.data.named").joinpath("catalogue.toml").read_text(encoding="utf-8"))
 NAMED = {

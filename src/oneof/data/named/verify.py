@@ -34,6 +34,15 @@ def content_sha256(path: Path, name: str) -> str:
         return hashlib.file_digest(content, "sha256").hexdigest()
 
 
+def git_blob(path: Path) -> str:
+    """Compute what `git hash-object` says of a file: SHA-1 of its size and content."""
+    digest = hashlib.sha1(f"blob {path.stat().st_size}\0".encode(), usedforsecurity=False)
+    with path.open("rb") as file:
+        while block := file.read(2**20):
+            digest.update(block)
+    return digest.hexdigest()
+
+
 def _checksums(name: str, named: Named, folder: Path) -> list[Comparison]:
     known = named.checksums
     if named.folder and (folder / named.folder).is_dir():
@@ -42,10 +51,15 @@ def _checksums(name: str, named: Named, folder: Path) -> list[Comparison]:
         found = {part: hashlib.sha256(row.tobytes()).hexdigest() for part, row in rows.items()}
     else:
         found = {file: content_sha256(folder / file, file) for file in named.files if file in known}
-    if named.files and not found:
+    blobs = [
+        _compare(name, f"Git blob of {file}", digest[:12], git_blob(folder / file)[:12])
+        for file, digest in named.blobs.items()
+    ]
+    if named.files and not found and not blobs:
         why = "no copy was at hand when this was written"
         return [Comparison(name, "checksum", "none known", "not checked", "explained", why)]
-    return [_compare(name, f"SHA-256 of {part}", known[part][:12], digest[:12]) for part, digest in found.items()]
+    sums = [_compare(name, f"SHA-256 of {part}", known[part][:12], digest[:12]) for part, digest in found.items()]
+    return sums + blobs
 
 
 def _figures(data: Dataset, named: Named) -> list[Comparison]:

@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from oneof.storage.regular import check_regular
 from oneof.storage.rows import append
 from oneof.storage.schema import NOTHING, NUMBER, first_misfit
 
@@ -75,10 +76,16 @@ class Log:
     def __init__(self, folder: Path) -> None:
         self.path = folder / DECISIONS
         self.torn = 0  # bytes of a last line that a killed writer left; the next line moves them to a file beside
-        self._read, self._lines = 0, 0
+        self._inode = -1
+        self._forget()
+        self.refresh()
+
+    def _forget(self) -> None:
+        """Be as if nothing of the file had been read."""
+        self._read = 0  # bytes
+        self._lines = 0
         self._standing: dict[str, Decision] = {}
         self._undone: set[str] = set()
-        self.refresh()
 
     @property
     def standing(self) -> list[Decision]:
@@ -86,8 +93,16 @@ class Log:
         return list(self._standing.values())
 
     def refresh(self) -> None:
-        """Read what was written since, by whomever."""
-        if not self.path.exists() or self.path.stat().st_size == self._read:
+        """Read what was written since, by whomever; read all of it anew if the file was replaced or has become shorter."""
+        check_regular(self.path, links=False)
+        try:
+            found = self.path.stat()
+        except FileNotFoundError:
+            return
+        if found.st_ino != self._inode or found.st_size < self._read:
+            self._forget()
+            self._inode = found.st_ino
+        if found.st_size == self._read:
             return
         with self.path.open("rb") as file:
             file.seek(self._read)
@@ -105,13 +120,14 @@ class Log:
         known = {*self._standing, *self._undone}
         self._append(*(asdict(one) for one in decisions if one.id not in known))
 
-    def undo(self, who: str) -> Decision | None:
-        """Take back the person's last decision that stands; None if there is none."""
+    def undo(self, who: str, decision_id: str | None = None) -> Decision | None:
+        """Take back the person's last decision that stands, or the one with this id; return it, or None if there is none."""
         self.refresh()
-        last = next((one for one in reversed(self.standing) if one.who == who), None)
-        if last is not None:
-            self.retract(last.id, who)
-        return last
+        for decision in reversed(self.standing):
+            if decision.who == who and decision_id in (None, decision.id):
+                self.retract(decision.id, who)
+                return decision
+        return None
 
     def retract(self, decision: str, who: str) -> None:
         self._append({"undoes": decision, "who": who, "id": uuid4().hex, "when": _now()})

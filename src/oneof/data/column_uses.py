@@ -1,0 +1,104 @@
+"""What became of each column of a table, and why: for the terminal, run.json and the report."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from oneof.data.not_features import short_reason
+from oneof.data.roles import Kind, Roles
+from oneof.data.text_columns import TextUse
+
+_PLURALS = {
+    "number": "numbers",
+    "date": "dates",
+    "category": "categories",
+    "text": "texts",
+    "image": "images",
+    "left out": "left out",
+}
+_MAX_NAMES = 8  # in a line of the summary
+_KIND_REASONS = {"number": "numbers", "date": "dates, as days since 1970", "category": "a categorical type"}
+
+
+@dataclass(frozen=True)
+class ColumnUse:
+    """What one column became."""
+
+    use: (
+        str  # "number", "date", "category", "text", "image", "left out"; or "candidates", "exclusions", "gold", "group"
+    )
+    reason: str
+
+
+def describe_columns(
+    kinds: Mapping[str, Kind],
+    requested: Roles,
+    resolved: Roles,
+    texts: Mapping[str, TextUse],
+    left_out: Mapping[str, str],
+) -> dict[str, ColumnUse]:
+    """Return the use of every column of a table.
+
+    Parameters
+    ----------
+    kinds
+        What each column holds.
+    requested, resolved
+        The roles as a person wrote them, and with the columns that are learned from.
+    texts
+        What was decided about columns of text by their values.
+    left_out
+        Columns that look like features and are none, with the reason.
+    """
+    supervision = {
+        requested.candidates: ColumnUse("candidates", "the candidate sets"),
+        requested.exclude: ColumnUse("exclusions", "labels that are ruled out"),
+        requested.gold: ColumnUse("gold", "true labels, never trained on by default"),
+        requested.group: ColumnUse("group", "rows of one group stay together"),
+    }
+    uses = {}
+    for name, kind in kinds.items():
+        if name in supervision:
+            uses[name] = supervision[name]
+        elif name in left_out:
+            decided = texts.get(name)
+            by_values = decided is not None and decided.use == left_out[name]
+            uses[name] = ColumnUse(
+                "left out", decided.reason if decided and by_values else short_reason(left_out[name])
+            )
+        else:
+            uses[name] = _feature_use(name, kind, requested, resolved, texts)
+    return uses
+
+
+def _feature_use(name: str, kind: Kind, requested: Roles, resolved: Roles, texts: Mapping[str, TextUse]) -> ColumnUse:
+    """Return the use of a column that is a feature, or that nobody asked for."""
+    by_values = texts[name].reason if name in texts else None
+    if name in resolved.features:
+        use = "date" if name in resolved.dates else "number"
+        return ColumnUse(use, by_values or _KIND_REASONS[use])
+    if name in resolved.categories:
+        requested_by_name = name in requested.categories or name in requested.features
+        return ColumnUse("category", by_values or ("as requested" if requested_by_name else _KIND_REASONS["category"]))
+    if name in resolved.text:
+        model = resolved.text_model or "TF-IDF"
+        return ColumnUse("text", f"{by_values or 'as requested'}; by {model}")
+    if name in resolved.image:
+        return ColumnUse("image", "as requested")
+    return ColumnUse(
+        "left out", "ignored as requested" if name in requested.ignore else "not among the features requested"
+    )
+
+
+def summary_lines(columns: Mapping[str, Mapping[str, str]]) -> list[str]:
+    """Summarise the uses of columns, as run.json has them, in a line per use; what is left out comes with its reason."""
+    lines = []
+    for use, plural in _PLURALS.items():
+        names = [name for name, column in columns.items() if column["use"] == use]
+        if not names:
+            continue
+        shown = [name or "(unnamed)" for name in names[:_MAX_NAMES]]
+        if use == "left out":
+            shown = [f"{name} ({columns[name]['reason']})" for name in names[:_MAX_NAMES]]
+        more = ", ..." if len(names) > _MAX_NAMES else ""
+        lines.append(f"{len(names):,} {use if len(names) == 1 else plural}: {', '.join(shown)}{more}")
+    return lines

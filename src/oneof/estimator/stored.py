@@ -1,0 +1,90 @@
+"""Parameters and labels of an estimator as JSON holds them, so that a folder of `save` gives both back as they were."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oneof.methods import METHODS
+from oneof.purify import PURIFY
+from oneof.storage.settings import plain_value, restored
+
+KINDS = {kind.__name__: kind for kind in (*METHODS.values(), *PURIFY.values())}
+CONTAINERS = {"tuple": tuple, "list": list}
+PLAIN = (bool, int, float, str)
+
+
+def params_to_json(params: Mapping[str, Any], seed: int) -> dict[str, Any]:
+    """Return the parameters that JSON can hold, each with its type; a random generator becomes the seed that was drawn from it."""
+    storable = {}
+    for name, value in params.items():
+        if name == "random_state" and value is not None and not isinstance(value, (int, np.integer)):
+            value = seed
+        try:
+            storable[name] = _to_json(value)
+        except TypeError:
+            continue  # such as a method of the user's own: the reopened estimator has the default
+    return storable
+
+
+def read_stored(stored: Any, names: list[str], seed: int) -> tuple[dict[str, Any], NDArray[Any]]:
+    """Return parameters and labels as they were fitted; of a folder that holds neither, the seed and the labels' names."""
+    if stored is None:
+        return {"random_state": seed}, np.asarray(names)
+    try:
+        params = {name: _from_json(value) for name, value in stored["params"].items()}
+        classes = np.asarray(names) if stored["labels"] is None else _labels_from_json(stored["labels"], names)
+    except (AttributeError, LookupError, OverflowError, TypeError, ValueError) as error:
+        got = f"its entry 'estimator' is damaged, or of another version: {error}"
+        raise ValueError(f"run.json must be the file that save wrote; {got}. Fit it again.") from error
+    return params, classes
+
+
+def labels_to_json(classes: NDArray[Any]) -> dict[str, Any] | None:
+    """Return the labels with their type; None where JSON cannot tell them apart from text, such as dates."""
+    values = classes.tolist()
+    if not all(isinstance(value, PLAIN) for value in values):
+        return None
+    return {"dtype": classes.dtype.str, "values": values}
+
+
+def _labels_from_json(stored: Mapping[str, Any], names: list[str]) -> NDArray[Any]:
+    classes = np.array(stored["values"], dtype=_dtype(stored["dtype"]))
+    if [str(label) for label in classes.tolist()] != names:
+        raise ValueError("labels must be those of the model; they are others.")
+    return classes
+
+
+def _dtype(name: Any) -> np.dtype[Any]:
+    """Return a type of numbers, text or Python objects by its name; of anything else, that of Python objects."""
+    known = isinstance(name, str) and len(name) > 1 and name[1] in "biufU" and name[2:].isdecimal()
+    return np.dtype(name if known else object)
+
+
+def _to_json(value: Any) -> Any:
+    if isinstance(value, np.generic):
+        value = value.item()
+    if value is None or isinstance(value, PLAIN):
+        return value
+    if type(value) in CONTAINERS.values():
+        return {type(value).__name__: [_to_json(part) for part in value]}
+    if isinstance(value, np.ndarray):
+        labels = labels_to_json(value)
+        if labels is not None and value.ndim == 1:
+            return {"array": labels}
+    if KINDS.get(type(value).__name__) is type(value):
+        return plain_value(value)
+    raise TypeError(f"a parameter must be one that JSON can hold; got {type(value).__name__}.")
+
+
+def _from_json(value: Any) -> Any:
+    if not isinstance(value, dict):
+        return value
+    for name, container in CONTAINERS.items():
+        if name in value:
+            return container(_from_json(part) for part in value[name])
+    if "array" in value:
+        stored = value["array"]
+        return _labels_from_json(stored, [str(label) for label in stored["values"]])
+    return restored(value, KINDS)

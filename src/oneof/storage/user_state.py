@@ -1,0 +1,28 @@
+"""Locate the folder for state that belongs to a user and machine rather than to a run."""
+
+import os
+import sys
+from pathlib import Path
+
+
+def user_state_folder() -> Path:
+    """Return the folder for state of this user and machine; it need not exist.
+
+    `$XDG_STATE_HOME/oneof` where that variable holds an absolute path; else the platform's place: `~/.local/state/oneof`,
+    `~/Library/Application Support/oneof` on macOS, `%LOCALAPPDATA%/oneof` on Windows. Raises OSError where the user has no
+    home folder.
+    """
+    configured = Path(os.environ.get("XDG_STATE_HOME", ""))
+    if configured.is_absolute():
+        return configured / "oneof"
+    home = Path(os.path.expanduser("~"))
+    if not home.is_absolute():
+        raise FileNotFoundError("the user has no home folder")
+    if sys.platform == "win32":
+        local = os.environ.get("LOCALAPPDATA")
+        parent = Path(local) if local else home / "AppData" / "Local"
+    elif sys.platform == "darwin":
+        parent = home / "Library" / "Application Support"
+    else:
+        parent = home / ".local" / "state"
+    return parent / "oneof"

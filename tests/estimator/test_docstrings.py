@@ -1,0 +1,82 @@
+"""The defaults that docstrings state are those of the code."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+
+import numpy as np
+import pytest
+import torch
+
+from oneof import PartialLabelClassifier, PartialLabelImageClassifier
+from oneof.data.images import Pixels
+from oneof.ensemble.pipeline import SPACE
+from oneof.learners.config import SEEN
+from oneof.learners.pictures import BY_SIZE, plan_for
+
+ESTIMATORS = [PartialLabelClassifier, PartialLabelImageClassifier]
+
+
+def parameters(estimator) -> str:
+    """The section of the docstring that describes the parameters."""
+    section = inspect.getdoc(estimator).split("Parameters\n----------\n")[1]
+    return re.split(r"\n\n(?=Attributes\n|>>>)", section)[0]
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+def test_stated_defaults_are_those_of_the_signature(estimator):
+    stated = {}
+    for names, default in re.findall(r"^(\w+(?:, \w+)*) : .*default=(.+)$", parameters(estimator), re.MULTILINE):
+        for name in names.split(", "):
+            stated[name] = ast.literal_eval(default)
+    signature = inspect.signature(estimator).parameters
+    assert stated == {name: parameter.default for name, parameter in signature.items()}
+
+
+def described(name: str) -> str:
+    """What the table estimator's docstring says of a parameter, in one line."""
+    (text,) = re.findall(
+        rf"^(?:\w+, )*{name}(?:, \w+)* : .*\n((?:    .*\n?)+)", parameters(PartialLabelClassifier), re.MULTILINE
+    )
+    return " ".join(text.split())
+
+
+def test_what_none_stands_for_is_what_the_space_has():
+    assert f"None: {SPACE.method.__class__.__name__}()" in described("method")
+    assert f"None: {SPACE.lr[0]} and {np.format_float_positional(SPACE.weight_decay[0])}." in described("weight_decay")
+    assert SPACE.hidden == ((128, 128),)
+    assert "None: two of 128" in described("hidden")
+    assert len(SPACE.learners) == 4
+    assert all(f'"{name}"' in described("learners") for name in SPACE.learners)
+    assert SPACE.quick.trees.count == 100
+    assert "100 trees" in described("quick")
+
+
+def test_ways_to_see_features_are_those_that_there_are():
+    (ways,) = re.findall(r"^scaling : (\{.*\})", parameters(PartialLabelClassifier), re.MULTILINE)
+    assert ast.literal_eval(ways) == set(SEEN)
+
+
+@pytest.mark.parametrize(
+    ("n", "pixels", "device", "network", "networks", "epochs"),
+    [
+        (100, Pixels("x", 3, 32), "cpu", "lenet", 3, 60),
+        (10**6, Pixels("x", 1, 28), "cpu", "lenet", 1, 5),
+        (20_000, Pixels("x", 1, 32), "cuda", "lenet", 3, 100),
+        (20_001, Pixels("x", 3, 32), "cuda", "wrn", 1, 100),
+        (100, Pixels("x", 1, 64), "cuda", "wrn", 3, 100),
+    ],
+)
+def test_what_none_stands_for_with_pictures(n, pixels, device, network, networks, epochs):
+    plan = plan_for(BY_SIZE, SPACE, n, pixels, torch.device(device))
+    assert (plan.network, plan.networks, plan.epochs) == (network, networks, epochs)
+    text = " ".join(parameters(PartialLabelImageClassifier).split())
+    for stated in (
+        "None: LeNet; on a GPU WRN-28-2",
+        "32 pixels",
+        "above 20,000 one",
+        "None: 100 on a GPU, 5 to 60 on a CPU",
+    ):
+        assert stated in text
