@@ -10,7 +10,7 @@ demo: $(VENV)/.installed
 
 test: check
 	$(BIN)/python -m pytest -n 2 --dist loadfile
-	$(BIN)/python -m pytest -q --shuffle 1 tests/storage tests/runs/test_accuracy.py tests/runs/test_damaged_runs.py
+	$(BIN)/python -m pytest -q --shuffle 1 tests/storage tests/ensemble/test_accuracy.py tests/runs/test_damaged_runs.py
 
 check: $(VENV)/.installed
 	$(BIN)/ruff check .

@@ -16,11 +16,11 @@ import oneof.training.fit
 import oneof.training.set_input
 from oneof.data.synthetic import mixture
 from oneof.estimator.classifier import PartialLabelClassifier
+from oneof.learners.config import Space
 from oneof.methods import METHODS
 from oneof.networks import MLP, GeneratorMLP, LeNet
 from oneof.purify import Pop, PopRatio
 from oneof.runs.fit_table import How, Task, fit_table
-from oneof.selection.space import Space
 from oneof.training.fit import fit
 from oneof.training.trials import Training, Trial
 

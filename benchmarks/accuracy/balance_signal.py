@@ -24,15 +24,15 @@ from sklearn.datasets import load_digits, make_classification
 
 from oneof.candidates.generate import Flip, generate
 from oneof.data.encode import Encoding
+from oneof.ensemble.combine import Ensemble, Rows, weigh_learners
+from oneof.ensemble.model import Model, member_of
+from oneof.ensemble.pipeline import SPACE
+from oneof.learners.config import Space
+from oneof.learners.networks import search
+from oneof.learners.scaled_rows import Search
 from oneof.methods import METHODS
 from oneof.metrics import criteria
 from oneof.paper.results import origin
-from oneof.runs.learn import SPACE
-from oneof.runs.learner_weights import Ensemble, Rows, weigh_learners
-from oneof.runs.model import Model, member_of
-from oneof.selection.prepare import Search
-from oneof.selection.search import search
-from oneof.selection.space import Space
 from oneof.storage.rows import append, read
 
 SKEWED = ("two digits in ten", "one class in five, by chance", "one class in five, by the row")

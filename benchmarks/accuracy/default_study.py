@@ -4,7 +4,7 @@
     python benchmarks/accuracy/default_study.py --rows results/default_study.jsonl --report
 
 Development seeds 0 to 9 of six tables; four fifths of the rows are learned from, and the *sets* of the others judge. Signals: `likelihood`,
-the mean of log sum_{j in S} p_j; `sets`, that of `oneof.selection.set_likelihood`, which tells labels within a set apart; covering and approximated accuracy.
+the mean of log sum_{j in S} p_j; `sets`, that of `oneof.ensemble.set_likelihood`, which tells labels within a set apart; covering and approximated accuracy.
 Accuracy on true labels is a column that chose nothing. Parts i/k share the work out; a row is written as soon as it is there, and what is there is not run again.
 The stored rows are of the commit that added this script: since then no more trees are grown where the first are of no use.
 """
@@ -27,16 +27,16 @@ from rivals import Table, table_of
 from scipy.special import softmax
 from sklearn.datasets import load_digits
 
-import oneof.runs.learn
-import oneof.runs.learner_weights
+import oneof.ensemble.combine
+import oneof.ensemble.pipeline
 from oneof import PartialLabelClassifier
 from oneof.candidates.generate import Flip, generate
+from oneof.ensemble.set_likelihood import INVERSE_TEMPERATURES, set_likelihood
+from oneof.learners.config import Space, see, widen
+from oneof.learners.kernel import cross_fit_scores
+from oneof.learners.scaled_rows import Search
 from oneof.metrics import criteria
 from oneof.paper.results import origin
-from oneof.selection.leave_one_out import ask_strangers
-from oneof.selection.prepare import Search
-from oneof.selection.set_likelihood import SHARPNESS, likelihood
-from oneof.selection.space import Space, see, widen
 from oneof.storage.rows import Row, append, read
 
 STRANGE = ("ten classes", "five classes", *SKEWED, "msrcv2", "lost", "birdsong", "digits")
@@ -44,7 +44,7 @@ TABLES = ("lost", "msrcv2", "birdsong", "digits", "ten classes", "five classes")
 LINEAR = ("embedded", "linear")  # see `made_linear`
 SIGNALS = ("likelihood", "sets", "covering", "approximated")
 COLUMNS = (
-    ("likelihood", "likelihood, thousandths", 1000.0),
+    ("likelihood", "set_likelihood, thousandths", 1000.0),
     ("sets", "sets, thousandths", 1000.0),
     ("covering", "covering, points", 100.0),
     ("approximated", "approximated, points", 100.0),
@@ -117,20 +117,20 @@ def table(name: str, folder: str) -> Table:
 def signals_of(p: NDArray, sets: NDArray) -> dict[str, float]:
     """What sets [n, c] say of probabilities [n, c]."""
     by_sets = criteria(torch.from_numpy(np.log(p + 1e-9)), torch.from_numpy(sets))
-    found = {"likelihood": float(np.log(0.99 * (p * sets).sum(1) + 0.01).mean()), "sets": likelihood(p, sets)}
+    found = {"likelihood": float(np.log(0.99 * (p * sets).sum(1) + 0.01).mean()), "sets": set_likelihood(p, sets)}
     return {name: round(one, 5) for name, one in (found | {s: by_sets[s].item() for s in SIGNALS[2:]}).items()}
 
 
 def run(setting: str, name: str, seed: int, given: Table) -> Row:
     train, test = split(len(given.x), seed)
-    clf, as_given = Changed(random_state=seed), oneof.runs.learn.sharpness_as_given
+    clf, as_given = Changed(random_state=seed), oneof.ensemble.pipeline.choose_raw_set_temperature
     clf.changes, clf.n = (_before, *SETTINGS[setting]), len(train)
     if setting == BEFORE:
-        oneof.runs.learn.sharpness_as_given = lambda *_: None
+        oneof.ensemble.pipeline.choose_raw_set_temperature = lambda *_: None
     begun = time.process_time()
     clf.fit(given.x[train], given.sets[train])
     seconds = time.process_time() - begun
-    oneof.runs.learn.sharpness_as_given = as_given
+    oneof.ensemble.pipeline.choose_raw_set_temperature = as_given
     p = clf.predict_proba(given.x[test])
     return {
         "setting": setting,
@@ -168,14 +168,14 @@ def kinds(name: str, seed: int, folder: str) -> list[Row]:
     """Today's default, where linear models take the place of networks by any gap, and where they are clearly better."""
     given, rows = made_linear(name) if name in LINEAR else table(name, folder), []
     train, test = split(len(given.x), seed)
-    clear = oneof.runs.learner_weights.clearly_better
+    clear = oneof.ensemble.combine.significantly_better
     for setting, better in (("any gap", any_better), ("clearly better", clear)):
-        oneof.runs.learner_weights.clearly_better = better
+        oneof.ensemble.combine.significantly_better = better
         clf = PartialLabelClassifier(random_state=seed).fit(given.x[train], given.sets[train])
         linear = "linear" in clf.learned_.model.learners
         signals = signals_of(clf.predict_proba(given.x[test]), given.sets[test])
         rows.append({"setting": setting, "dataset": name, "seed": seed, "linear": linear, **signals, **origin("cpu")})
-    oneof.runs.learner_weights.clearly_better = clear
+    oneof.ensemble.combine.significantly_better = clear
     return rows
 
 
@@ -203,10 +203,10 @@ def strangers(name: str, seed: int, given: Table) -> Row:
     train, _ = split(len(given.x), seed)
     sets = np.asarray(given.sets[train])
     seen, _ = see("both", widen(given.x[train].astype(float), torch.device("cpu"))[1])
-    said = [[softmax(a * one, axis=1) for a in SHARPNESS] for one in ask_strangers(seen, sets)]
+    said = [[softmax(a * one, axis=1) for a in INVERSE_TEMPERATURES] for one in cross_fit_scores(seen, sets)]
     model, total = (
         [max(measure(p, sets) for p in ways) for ways in said]
-        for measure in (likelihood, lambda p, sets: float(np.log(0.99 * (p * sets).sum(1) + 0.01).mean()))
+        for measure in (set_likelihood, lambda p, sets: float(np.log(0.99 * (p * sets).sum(1) + 0.01).mean()))
     )
     gains = {"model": round(model[1] - model[0], 5), "sum": round(total[1] - total[0], 5)}
     return {"setting": "strangers", "dataset": name, "seed": seed, **gains, **origin("cpu")}

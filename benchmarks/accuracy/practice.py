@@ -24,7 +24,7 @@ from sklearn.neighbors import NearestNeighbors
 from sklearn.preprocessing import StandardScaler
 
 from oneof.data.named.catalogue import Dataset, load
-from oneof.runs.accuracy import Claim
+from oneof.ensemble.accuracy import Claim
 
 app = typer.Typer(add_completion=False)
 NEAR = 10  # neighbours that vote

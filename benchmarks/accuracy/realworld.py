@@ -26,15 +26,15 @@ from scipy.stats import ttest_rel
 
 from oneof import PartialLabelClassifier
 from oneof.data.named.catalogue import Dataset, load
+from oneof.learners.scaled_rows import Search
 from oneof.paper.results import origin
-from oneof.selection.prepare import Search
 from oneof.storage.rows import Row, append, read
 
 DATASETS = ("lost", "msrcv2", "birdsong")
 DEFAULT, GROUPED = "default", "grouped splits"
 OLD = "the default before trees"  # rows of 721ca07: twelve networks and nothing else
 ONE_LAYER = "one hidden layer, decay 0.001"  # the default before, which has rows on seeds 120-129 too
-DOUBTED = "default, every set doubted"  # rows of 83a1f50, the first look: sets were disbelieved on clean tables too
+DOUBTED = "default, every set doubted"  # rows of 83a1f50, the first look: sets were find_noisy_sets on clean tables too
 SYSTEMS: dict[str, dict[str, Any]] = {
     DEFAULT: {},
     ONE_LAYER: {"hidden": (256,), "weight_decay": 1e-3},

@@ -4,8 +4,8 @@
     python benchmarks/accuracy/review_order.py --report
 
 A scripted person who knows the truth answers 25, 50, 100 and 200 rows; after each step the sets of all rows are weighed again by
-what the other rows say (`oneof.selection.leave_one_out`: seconds, where networks would take minutes), and the next rows are chosen:
-*ours* by `oneof.runs.review.order`, by the *least margin*, or at *random*. A seed draws other rows of a table (1,500 of them, or
+what the other rows say (`oneof.learners.kernel`: seconds, where networks would take minutes), and the next rows are chosen:
+*ours* by `oneof.ensemble.review_order`, by the *least margin*, or at *random*. A seed draws other rows of a table (1,500 of them, or
 nine in ten of the smaller one) and, on digits, other sets. Answers are all that an order sees of the truth.
 """
 
@@ -31,11 +31,11 @@ from sklearn.model_selection import cross_val_predict
 
 from oneof.candidates.generate import InstanceRate, generate
 from oneof.data.named.catalogue import data_folder, load
+from oneof.ensemble.review_order import expected_gain
+from oneof.learners.config import SEEN
+from oneof.learners.scaled_rows import Prepared, Search, ask, prepare
 from oneof.paper.ablation import COLOURS
 from oneof.paper.results import origin
-from oneof.runs.review.order import expected_gain
-from oneof.selection.prepare import Prepared, Search, ask, prepare
-from oneof.selection.space import SEEN
 from oneof.storage.rows import Row, append, read
 
 ROOT = Path(__file__).parents[2]

@@ -42,12 +42,12 @@ from oneof.candidates.mask import Candidates
 from oneof.data.encode import Encoding
 from oneof.data.named.catalogue import data_folder, load
 from oneof.data.roles import Roles
+from oneof.ensemble.pipeline import SPACE, Examples, Learned, learn
+from oneof.learners.config import Space
+from oneof.learners.scaled_rows import Search
 from oneof.paper.compare import holm, paired
 from oneof.paper.results import origin
 from oneof.runs.examples import Voted, weigh_votes
-from oneof.runs.learn import SPACE, Examples, Learned, learn
-from oneof.selection.prepare import Search
-from oneof.selection.space import Space
 from oneof.storage.rows import append, read
 from oneof.votes import Spelling, Votes, dawid_skene, join, read_long, top_p, union
 

@@ -24,10 +24,10 @@ from claims.data import KINDS, World, world
 from oneof.candidates.mask import Candidates
 from oneof.data.encode import Encoding
 from oneof.data.named.catalogue import load
+from oneof.ensemble.pipeline import SPACE, Examples, learn
+from oneof.learners.config import Space
+from oneof.learners.scaled_rows import Search
 from oneof.paper.results import origin
-from oneof.runs.learn import SPACE, Examples, learn
-from oneof.selection.prepare import Search
-from oneof.selection.space import Space
 from oneof.storage.rows import Row, append, read
 
 ROWS = Path(__file__).parents[2] / "results" / "accuracy_claims.jsonl"

@@ -25,9 +25,9 @@ from oneof.candidates.generate import Flip, generate
 from oneof.candidates.mask import Candidates
 from oneof.data.encode import Encoding
 from oneof.data.named.catalogue import load
+from oneof.ensemble.pipeline import SPACE, Examples, learn
+from oneof.learners.scaled_rows import Search
 from oneof.paper.results import origin
-from oneof.runs.learn import SPACE, Examples, learn
-from oneof.selection.prepare import Search
 from oneof.storage.rows import append, read
 
 TABLES = ("digits", "lost", "msrcv2", "birdsong")

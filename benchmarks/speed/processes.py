@@ -29,12 +29,12 @@ from torch import nn
 
 from oneof.data.augment import views
 from oneof.data.synthetic import mixture
+from oneof.ensemble.pipeline import SPACE
+from oneof.learners.networks import search
+from oneof.learners.scaled_rows import Search
 from oneof.methods import METHODS, Method
 from oneof.networks import MLP, Classifier, LeNet, Network
 from oneof.purify import Pop
-from oneof.runs.learn import SPACE
-from oneof.selection.prepare import Search
-from oneof.selection.search import search
 from oneof.training import problem
 from oneof.training.fit import fit
 from oneof.training.processes import Crew, together

@@ -60,9 +60,9 @@ def main() -> None:
         names = write(folder, given.kind, given.side, given.pictures)
         pixels = images.Pixels("file", 3, min(given.side, LARGEST))
         seconds(names, pixels, folder)
-        ways = {"as oneof does": (images._threads, images._MANY)}
+        ways = {"as oneof does": (images._threads, images._MIN_SUBPROCESS_IMAGES)}
         ways |= {f"{count} threads": (partial(threads, count), sys.maxsize) for count in given.threads}
-        for title, (images._threads, images._MANY) in ways.items():
+        for title, (images._threads, images._MIN_SUBPROCESS_IMAGES) in ways.items():
             least = min(seconds(names, pixels, folder) for _ in range(given.repeats))
             print(f"{title:13s} {least:6.2f} s, {least / len(names) * 1e6:4.0f} us a picture", flush=True)
         print(f"{os.cpu_count()} cores")

@@ -16,8 +16,8 @@ from typer.testing import CliRunner
 from oneof.cli import app
 from oneof.cli.columns import TableFile, takes_roles
 from oneof.data.roles import Roles
+from oneof.learners.config import Space
 from oneof.runs.fit_table import Task, fit_table
-from oneof.selection.space import Space
 
 OPTIONS = [
     "candidates",
@@ -161,7 +161,7 @@ def test_inspect_imputes_what_fit_imputes(table: Path) -> None:
 
 def test_inspect_leaves_texts_aside_and_says_so(table: Path) -> None:
     texts = [finding["text"] for finding in inspected(table, "--text", "note")["findings"]]
-    assert "columns to embed are left aside here: note. `oneof fit` takes them." in texts
+    assert any("skipped here: note. `oneof fit` uses them." in text for text in texts)
     alone = inspected(
         table, "--text", "note", *(word for name in ("size", "day", "hue") for word in ("--ignore", name))
     )

@@ -48,7 +48,7 @@ def store(folder: Path) -> Path:
 def test_what_was_embedded_before_a_stop_is_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: type[BaseException]
 ) -> None:
-    monkeypatch.setattr(oneof.data.embed, "_PIECE", {"text": 3})
+    monkeypatch.setattr(oneof.data.embed, "_BATCH_SIZE", {"text": 3})
     stopped, again = Network("007", how), Network()
     with pytest.raises(how):
         embedded(WORDS, Embedder("text", "m", stopped), tmp_path, tmp_path)
@@ -59,17 +59,17 @@ def test_what_was_embedded_before_a_stop_is_kept(
 
 
 def test_pieces_are_written_from_time_to_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(oneof.data.embed, "_PIECE", {"text": 3})
-    monkeypatch.setattr(oneof.data.embed, "_SECONDS", 0.0)
+    monkeypatch.setattr(oneof.data.embed, "_BATCH_SIZE", {"text": 3})
+    monkeypatch.setattr(oneof.data.embed, "_SAVE_INTERVAL", 0.0)
     kept: list[int] = []
 
     def looking(values: Sequence[str]) -> NDArray[np.float32]:
-        kept.append(sum(len(oneof.data.embed._kept(path)) for path in tmp_path.iterdir()))
+        kept.append(sum(len(oneof.data.embed._load_vectors(path)) for path in tmp_path.iterdir()))
         return Network()(values)
 
     embedded(WORDS, Embedder("text", "m", looking), tmp_path, tmp_path)
     assert kept == [0, 3, 6, 9]
-    assert len(oneof.data.embed._kept(store(tmp_path))) == 10
+    assert len(oneof.data.embed._load_vectors(store(tmp_path))) == 10
     assert [path.suffix for path in tmp_path.iterdir()] == [".safetensors"]
 
 
@@ -163,7 +163,7 @@ def test_a_bad_image_is_named_and_the_others_are_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
     timm(monkeypatch)
-    monkeypatch.setattr(oneof.data.embed, "_PIECE", {"image": 2})
+    monkeypatch.setattr(oneof.data.embed, "_BATCH_SIZE", {"image": 2})
     names = pictures(tmp_path, 6)
     broken(tmp_path, "5.png", how)
     embedder = open_embedder("image", "m")
@@ -171,7 +171,7 @@ def test_a_bad_image_is_named_and_the_others_are_kept(
     with pytest.raises(ValueError, match=message) as raised:
         embedded([None, *names], embedder, tmp_path, tmp_path / "cache")
     assert "\n" not in str(raised.value)
-    assert len(oneof.data.embed._kept(store(tmp_path / "cache"))) == 4
+    assert len(oneof.data.embed._load_vectors(store(tmp_path / "cache"))) == 4
     assert embedded([*names[:5], None], embedder, tmp_path, tmp_path / "cache").shape == (6, 3)
 
 
@@ -319,4 +319,4 @@ def test_processes_that_share_a_cache_keep_what_each_made(tmp_path: Path) -> Non
     other = Embedder("text", "m", lambda words: (embedded(["b"], mine, tmp_path, tmp_path), Network()(words))[1])
     mine = Embedder("text", "m", Network())
     embedded(["a"], other, tmp_path, tmp_path)  # while "a" is made, "b" is written
-    assert len(oneof.data.embed._kept(store(tmp_path))) == 2
+    assert len(oneof.data.embed._load_vectors(store(tmp_path))) == 2

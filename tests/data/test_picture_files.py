@@ -148,10 +148,10 @@ def test_small_pictures_are_read_by_few_threads(monkeypatch, cells: list[bytes |
 @pytest.fixture
 def read_by_three(monkeypatch) -> list[int]:
     """Few pictures are many, for three processes; how many each was given."""
-    given, apart = [], Block.read_apart
-    monkeypatch.setattr(Block, "read_apart", lambda block: (given.append(len(block.cells)), apart(block))[1])
-    monkeypatch.setattr("oneof.data.images._MANY", 2)
-    monkeypatch.setattr("oneof.data.images._BLOCK_APART", 4)
+    given, apart = [], Block.read_in_subprocess
+    monkeypatch.setattr(Block, "read_in_subprocess", lambda block: (given.append(len(block.cells)), apart(block))[1])
+    monkeypatch.setattr("oneof.data.images._MIN_SUBPROCESS_IMAGES", 2)
+    monkeypatch.setattr("oneof.data.images._MAX_SUBPROCESS_BLOCK", 4)
     monkeypatch.setattr("oneof.data.images._threads", lambda cells, folder: 2)
     monkeypatch.setattr("oneof.data.images.cores", lambda: 3)
     return given
@@ -171,9 +171,9 @@ def test_many_small_ones_are_read_by_processes_and_found_the_same(
     (tmp_path / "a.png").write_bytes(turned())
     bomb = saved(Image.new("1", (20_000, 20_000)), "PNG")
     cells = ["a.png", *sides(32, 9), with_alpha(), None, b"broken", "missing.png", bomb, *sides(8)]
-    monkeypatch.setattr("oneof.data.images._MANY", 99)
+    monkeypatch.setattr("oneof.data.images._MIN_SUBPROCESS_IMAGES", 99)
     here = read_pictures(cells, COLOUR, tmp_path)
-    monkeypatch.setattr("oneof.data.images._MANY", 2)
+    monkeypatch.setattr("oneof.data.images._MIN_SUBPROCESS_IMAGES", 2)
     noisy = tmp_path / "noisy"
     noisy.write_text(f"#!{sys.executable}\n{NOISY}")
     noisy.chmod(0o755)
@@ -254,9 +254,7 @@ def test_broken_files_are_named_and_stay_blank(tmp_path: Path) -> None:
         assert (found.levels[0].reshape(8, 8) == halves()).all()
         assert found.levels[1:].max() == 0
         assert found.fault is not None
-        assert (
-            f"2 of 3 pictures cannot be read, and nothing is learned or said of them: row 1, {name!r}: " in found.fault
-        )
+        assert f"2 of 3 pictures cannot be read; skipped in training and prediction: row 1, {name!r}: " in found.fault
         assert why in found.fault
         assert found.fault.endswith("; row 2, None: none is named.")
 

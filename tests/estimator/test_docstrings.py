@@ -12,9 +12,9 @@ import torch
 
 from oneof import PartialLabelClassifier, PartialLabelImageClassifier
 from oneof.data.images import Pixels
-from oneof.runs.learn import SPACE
-from oneof.runs.pictures import BY_SIZE, plan_for
-from oneof.selection.space import SEEN
+from oneof.ensemble.pipeline import SPACE
+from oneof.learners.config import SEEN
+from oneof.learners.pictures import BY_SIZE, plan_for
 
 ESTIMATORS = [PartialLabelClassifier, PartialLabelImageClassifier]
 

@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 from oneof.candidates.mask import Candidates
 from oneof.candidates.read import read
 from oneof.inspect import Inspection, inspect_sets
-from oneof.inspect.dependence import MAX_ROWS, MIN_ROWS, _exchange, _redraw, find_dependence
+from oneof.inspect.dependence import MAX_ROWS, MIN_ROWS, _draw_uniform_sets, _permute_within_labels, find_dependence
 from oneof.inspect.picture import draw, save_picture
 
 torch.set_num_threads(1)
@@ -158,7 +158,7 @@ def test_classes_in_no_set() -> None:
     mask = np.insert(sets.mask, 1, False, axis=1)
     found = inspect_sets(x, Candidates(mask, np.array(["a", "zebra", "b", "c"])))
     assert _about(found) == [("warn", "absent")]
-    assert "in no set, so never to be learned: zebra." in _text(found, "absent")
+    assert "in no set, which cannot be learned: zebra." in _text(found, "absent")
 
 
 def test_every_set_full() -> None:
@@ -172,7 +172,7 @@ def test_most_sets_full() -> None:
     full = Candidates(np.vstack([sets.mask, np.ones((30, 3), dtype=bool)]), sets.classes)
     found = inspect_sets(_features(54), full)
     assert _about(found) == [("warn", "full")]
-    assert "30 of 54 sets are full and say nothing: only the other 24 rows teach" in _text(found, "full")
+    assert "30 of 54 sets are full and exclude no label: only the other 24 rows" in _text(found, "full")
 
 
 def test_empty_sets() -> None:
@@ -363,10 +363,10 @@ def test_resampled_sets_obey_their_hypothesis() -> None:
     labels = rng.integers(4, size=500)
     sets = (rng.random((500, 4)) < 0.4).astype(np.float32)
     sets[np.arange(500), labels] = 1
-    for made in (_exchange(sets, labels, rng), _redraw(sets, labels, rng)):
+    for made in (_permute_within_labels(sets, labels, rng), _draw_uniform_sets(sets, labels, rng)):
         assert made[np.arange(500), labels].all()
         assert sorted(made.sum(1)) == sorted(sets.sum(1))
-    exchanged = _exchange(sets, labels, rng)
+    exchanged = _permute_within_labels(sets, labels, rng)
     for j in range(4):
         rows = labels == j
         assert Counter(map(bytes, exchanged[rows])) == Counter(map(bytes, sets[rows]))

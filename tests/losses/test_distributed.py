@@ -11,7 +11,7 @@ import torch
 from torch import distributed, multiprocessing, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from oneof import CandidateLoss, Pop, Purifier
+from oneof import CandidateLoss, Pop, PopPrinted, Purifier
 from oneof.candidates.generate import Flip, generate
 from oneof.data.synthetic import mixture
 from oneof.methods import PiCO, Valen
@@ -87,6 +87,7 @@ def work(rank, folder):
     distributed.init_process_group("gloo", init_method=f"file://{folder}/rendezvous", rank=rank, world_size=WORLD)
     results = {name: train(method, rank, WORLD) for name, method in CASES.items()}
     results["twice"] = write_one_row_on_both_ranks(rank)
+    results["observed"] = observe_what_another_rank_wrote(rank)
     torch.save(results, Path(folder) / f"{rank}.pt")
     distributed.destroy_process_group()
 
@@ -100,6 +101,19 @@ def write_one_row_on_both_ranks(rank):
         logits[0, int(np.flatnonzero(SETS[row])[0])] = size
         criterion(logits.requires_grad_(), torch.tensor([row]))
     criterion.sync()
+    return criterion.memory
+
+
+def observe_what_another_rank_wrote(rank):
+    """Rank 0 trains on row 3, then rank 1 looks at all rows for Algorithm 1: the memory of row 3 stays what rank 0 wrote."""
+    criterion = CandidateLoss("proden", SETS)
+    purifier = Purifier(PopPrinted(warm_up=0), criterion)
+    logits = torch.zeros(N, C)
+    logits[:, int(np.flatnonzero(SETS[3])[0])] = 2.0
+    if rank == 0:
+        criterion(logits[:1].requires_grad_(), torch.tensor([3]))
+    purifier.observe(logits.detach(), torch.arange(N))
+    purifier.step()
     return criterion.memory
 
 
@@ -143,6 +157,12 @@ def test_no_row_of_memory_is_lost(by_rank, name):
     several = torch.tensor(SETS).sum(1) > 1
     uniform = torch.tensor(SETS) / torch.tensor(SETS).sum(1, keepdim=True)
     assert ((memory - uniform)[several].abs().amax(1) > 1e-6).all()
+
+
+def test_looking_at_a_row_does_not_overwrite_what_another_rank_remembers(by_rank):
+    weight = np.exp(2.0) / (np.exp(2.0) + SETS[3].sum() - 1)
+    for results in by_rank:
+        assert float(results["observed"][3].max()) == pytest.approx(weight)
 
 
 def test_of_two_writers_of_a_row_the_last_one_counts(by_rank):

@@ -21,10 +21,10 @@ import torch
 from safetensors.torch import load, save
 
 from oneof.cli import main
+from oneof.learners.config import Space
 from oneof.runs.fit_table import Task, fit_table
 from oneof.runs.folder import Run
 from oneof.runs.stored_model import checksum
-from oneof.selection.space import Space
 
 SMALL = Space(scaling=("both",), lr=(0.1,), weight_decay=(1e-3,), members=2, epochs=3)
 FILES = ["model.json", "model.safetensors", "purified.parquet", "rows.jsonl", "run.json", "training.json"]

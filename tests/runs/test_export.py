@@ -19,15 +19,15 @@ from oneof.cli import main
 from oneof.data.encode import Encoding
 from oneof.data.images import Pixels
 from oneof.data.with_ranks import learn_ranks
+from oneof.ensemble.model import Member, Model, PictureMember
+from oneof.learners.config import Space
+from oneof.learners.fitted import Lesson, Trees, grow_trees, teach_own
+from oneof.learners.networks import search
+from oneof.learners.scaled_rows import Search
 from oneof.networks import MLP
 from oneof.networks.named import network_of
 from oneof.runs.export import export_model
-from oneof.runs.model import Member, Model, PictureMember
 from oneof.runs.portable import codes, normal_quantile, normal_scores
-from oneof.selection.learners import Lesson, Trees, grow_trees, teach_own
-from oneof.selection.prepare import Search
-from oneof.selection.search import search
-from oneof.selection.space import Space
 from oneof.training.stack import Stack
 
 RNG = np.random.default_rng(0)

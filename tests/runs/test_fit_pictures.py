@@ -23,21 +23,21 @@ from oneof.cli import main
 from oneof.data.images import Pixels
 from oneof.data.on_disk import RowsOnDisk
 from oneof.data.roles import Roles
+from oneof.ensemble.model import PictureMember
+from oneof.ensemble.pipeline import SPACE
+from oneof.learners.config import Space
+from oneof.learners.pictures import OnPictures, late, plan_for, streamed
 from oneof.purify import Pop
 from oneof.runs import fit_table as fitting
 from oneof.runs.examples import examples_of
 from oneof.runs.export import export_model
 from oneof.runs.fit_table import How, Task, fit_again, fit_table
 from oneof.runs.folder import Run
-from oneof.runs.learn import SPACE
-from oneof.runs.model import PictureMember
 from oneof.runs.page import render_page
-from oneof.runs.pictures import OnPictures, late, plan_for, streamed
 from oneof.runs.review.cards import Items, card, shown_table
 from oneof.runs.review.decisions import Decision, Log
 from oneof.runs.review.label_studio import Backend
 from oneof.runs.review.session import Review
-from oneof.selection.space import Space
 from oneof.training.trials import Training
 from oneof.votes.read import VotesFile
 
@@ -126,7 +126,7 @@ def test_the_device_is_woken_before_pictures_are_read_where_this_process_trains_
 
 def test_nothing_is_said_of_a_broken_picture_but_its_set(run: Run, told: list[str]) -> None:
     assert (
-        f"1 of {N} pictures cannot be read, and nothing is learned or said of them: row {BROKEN}, '{BROKEN}.png': it is no picture of a known kind."
+        f"1 of {N} pictures cannot be read; skipped in training and prediction: row {BROKEN}, '{BROKEN}.png': it is no picture of a known kind."
         in told
     )
     row = run.purified.slice(BROKEN, 1).to_pylist()[0]
@@ -269,7 +269,9 @@ def test_pixels_in_a_file_give_the_same_run_to_the_bit(
     run: Run, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen = []
-    monkeypatch.setattr("oneof.runs.pictures.RowsOnDisk", lambda path: (seen.append(Path(path)), RowsOnDisk(path))[1])
+    monkeypatch.setattr(
+        "oneof.learners.pictures.RowsOnDisk", lambda path: (seen.append(Path(path)), RowsOnDisk(path))[1]
+    )
     fit_table(folder / "table.csv", tmp_path / "run", TASK, How(stream=True))
     assert seen == [tmp_path / "run" / "checkpoint" / "pixels.part"]
     assert not seen[0].exists()
@@ -279,7 +281,7 @@ def test_pixels_in_a_file_give_the_same_run_to_the_bit(
 
 def test_pixels_are_kept_in_a_file_where_they_take_half_of_the_free_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     pixels = Pixels("f", 3, 10)
-    monkeypatch.setattr("oneof.runs.pictures.free_memory", lambda device: 60_000)
+    monkeypatch.setattr("oneof.learners.pictures.free_memory", lambda device: 60_000)
     assert [streamed(n, pixels, None) for n in (100, 101)] == [False, True]
     assert [streamed(n, pixels, said) for n, said in ((100, True), (101, False))] == [True, False]
 
@@ -334,7 +336,7 @@ def trainings(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, object]]:
         asked.append(options | {"threads": torch.get_num_threads()})
         raise StopHere
 
-    monkeypatch.setattr("oneof.runs.pictures.fit", note)
+    monkeypatch.setattr("oneof.learners.pictures.fit", note)
     return asked
 
 
@@ -342,7 +344,7 @@ def test_with_votes_networks_train_for_as_many_epochs_as_without(
     folder: Path, tmp_path: Path, trainings: list[dict[str, object]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rows = [row for row in range(N) if row != BROKEN]
-    monkeypatch.setattr("oneof.runs.pictures._SEEN", 10 * len(rows))  # what a CPU can afford in all
+    monkeypatch.setattr("oneof.learners.pictures._SEEN", 10 * len(rows))  # what a CPU can afford in all
     labels = [str(LABELS[row]) for row in rows]
     columns = {"item": rows, "shot": [(folder / f"{row}.png").read_bytes() for row in rows]}
     pq.write_table(pa.table(columns), tmp_path / "voted.parquet")
@@ -373,7 +375,7 @@ def test_pictures_are_trained_on_with_the_threads_that_the_user_allows(
     """OMP_NUM_THREADS is 1 in all tests, and torch has read it; the processors that there are do not overrule it."""
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(8)), raising=False)
     monkeypatch.setattr("oneof.training.device.torch.use_deterministic_algorithms", lambda mode: None)
-    monkeypatch.setattr("oneof.runs.pictures.BATCH", 2**20)
+    monkeypatch.setattr("oneof.learners.pictures.BATCH", 2**20)
     words = ("fit", folder / "table.csv", "--image", "file", "--ignore", "id", "--ignore", "truth", *options)
     command(*words, "--out", tmp_path / "run", monkeypatch=monkeypatch, capsys=capsys)
     assert [one["threads"] for one in trainings] == [threads]

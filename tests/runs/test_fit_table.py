@@ -24,12 +24,12 @@ from sklearn.ensemble import ExtraTreesClassifier
 import oneof.training.loop
 from oneof.cli import app, main
 from oneof.data.table import Roles, read_columns, read_table
+from oneof.ensemble.accuracy import drawn_rows
 from oneof.estimator.classifier import PartialLabelClassifier
-from oneof.runs.accuracy import drawn_rows
+from oneof.learners.config import Space
 from oneof.runs.examples import examples_of, look_at
 from oneof.runs.fit_table import How, Task, fit_table
 from oneof.runs.folder import Run, write_json
-from oneof.selection.space import Space
 
 pytestmark = pytest.mark.usefixtures("small_forests")
 LABELS = np.array(["ant", "bee", "cow"])
@@ -190,7 +190,7 @@ def test_clean_carries_columns_only_of_the_same_file(
     write_json(run.facts | {"fingerprint": "other"}, moved / "run.json")
     code, _, said = command("clean", moved, "--out", folder / "l.csv", "--column", "hue", capsys=capsys)
     assert code == 2
-    assert "--column needs the file that was learned from, unchanged" in said
+    assert "--column requires the training file" in said
     code, _, said = command("clean", run.folder, "--out", folder / "l.csv", "--column", "label", capsys=capsys)
     assert code == 2
     assert "--column must not have the name of a column of the result; got 'label'" in said
@@ -407,9 +407,9 @@ import sys, torch
 from pathlib import Path
 from oneof.data.table import Roles
 from oneof.data.encode import learn_encoding
-from oneof.runs.accuracy import drawn_rows
+from oneof.ensemble.accuracy import drawn_rows
 from oneof.runs.fit_table import Task, fit_table
-from oneof.selection.space import Space
+from oneof.learners.config import Space
 torch.set_num_threads(1)
 roles = Roles(features=("x*", "hue"), ignore=("truth",))
 space = Space(scaling=("feature", "ranks"), lr=(0.1,), weight_decay=(1e-3,), members=3, epochs=25)

@@ -9,8 +9,8 @@ import pytest
 
 from oneof.cli import main
 from oneof.data.table import Roles, read_table
+from oneof.learners.config import Space
 from oneof.runs.fit_table import LOCK, Task, fit_table
-from oneof.selection.space import Space
 from oneof.storage.files import written_beside
 from oneof.storage.locks import alone
 

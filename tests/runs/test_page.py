@@ -18,12 +18,12 @@ from markupsafe import Markup
 from run_folder import NASTY, write_run
 
 from oneof.cli.report import report
-from oneof.runs.accuracy import drawn_rows, share_limits
+from oneof.ensemble.accuracy import drawn_rows, share_limits
 from oneof.runs.folder import Run
 from oneof.runs.page import _percent, came_in, came_out, render_page, training
 from oneof.runs.page.came_out import audit_classes, audit_groups, compare_gold, count_pairs
-from oneof.runs.page.plots import Drawing, stand_in
-from oneof.runs.page.rows import inert, line_up
+from oneof.runs.page.plots import Drawing, placeholder
+from oneof.runs.page.rows import inert, review_queue
 from oneof.runs.purified import read_purified
 from oneof.runs.review.cards import shown_table
 
@@ -122,7 +122,7 @@ def test_templates_of_the_data_are_not_run(html):
 
 
 def test_labels_in_drawings_are_escaped_and_whole_in_their_titles(html):
-    drawing = html[html.index("Labels that stand together") :]
+    drawing = html[html.index("Labels that occur together") :]
     drawing = drawing[: drawing.index("</svg>")]
     assert "&lt;script&gt;ale…cript&gt;<title>&lt;script&gt;alert(1)&lt;/script&gt;</title>" in drawing
     assert "@" not in drawing
@@ -187,23 +187,23 @@ def test_classes_are_counted_as_by_loops(table, plain):
             even[name] += 1 / len(row["original"])
             alone[name] += len(row["original"]) == 1
     found = audit_classes(table)
-    assert [each.share for each in found.classes] == sorted(each.share for each in found.classes)
+    assert [each.even_share for each in found.classes] == sorted(each.even_share for each in found.classes)
     for each in found.classes:
-        assert each.share == pytest.approx(even[each.name])
-        assert (each.least, each.most, each.resolved) == (alone[each.name], held[each.name], after[each.name])
+        assert each.even_share == pytest.approx(even[each.name])
+        assert (each.min_rows, each.max_rows, each.resolved) == (alone[each.name], held[each.name], after[each.name])
     assert found.gone == []
     assert found.shrunk == [name for name in NASTY if after[name] < even[name] / 2] == ["rare"]
 
 
 def test_pairs_are_counted_as_by_loops(table, plain):
     for pair in count_pairs(table):
-        rows = [row for row in plain if {pair.one, pair.other} <= set(row["original"])]
+        rows = [row for row in plain if {pair.first, pair.second} <= set(row["original"])]
         taken = Counter(row["label"] for row in rows if not row["ask"])
         assert pair.together == len(rows)
-        assert (pair.to_one, pair.to_other) == (taken[pair.one], taken[pair.other])
-        assert pair.to_one >= pair.to_other
-        assert pair.open == sum(row["ask"] for row in rows)
-        assert pair.to_one + pair.to_other + pair.elsewhere + pair.open == len(rows)
+        assert (pair.to_first, pair.to_second) == (taken[pair.first], taken[pair.second])
+        assert pair.to_first >= pair.to_second
+        assert pair.to_review == sum(row["ask"] for row in rows)
+        assert pair.to_first + pair.to_second + pair.to_third + pair.to_review == len(rows)
 
 
 def test_gold_is_counted_as_by_loops(table, plain):
@@ -217,7 +217,7 @@ def test_gold_is_counted_as_by_loops(table, plain):
     for row in known:
         bins.setdefault(min(int(row["probability"] * 10), 9), []).append(row)
     apart = [abs(sum(r["probability"] - (r["gold"] == r["label"]) for r in rows)) for rows in bins.values()]
-    assert found.error == pytest.approx(sum(apart) / len(known))
+    assert found.calibration_error == pytest.approx(sum(apart) / len(known))
 
 
 def test_drawn_gold_labels_bound_the_resolved_ones(table):
@@ -237,7 +237,7 @@ def test_groups_are_counted_as_by_loops(table, plain):
         assert each.rows == len(rows)
         assert each.before == pytest.approx(np.mean([len(row["original"]) for row in rows]))
         assert each.after == pytest.approx(np.mean([len(row["kept"]) for row in rows]))
-        assert each.asked == sum(row["ask"] for row in rows)
+        assert each.to_review == sum(row["ask"] for row in rows)
         assert each.right == sum(row["gold"] == row["label"] for row in rows)
 
 
@@ -269,7 +269,10 @@ def test_a_class_that_a_group_lost_is_named(run):
         like=run / "purified.parquet",
     )
     found = audit_groups(read_purified(purified, ["a", "b"]))
-    assert [(each.label, each.group, each.share) for each in found.lost] == [("b", "north", 5.0), ("a", "south", 5.0)]
+    assert [(each.label, each.group, each.even_share) for each in found.missing] == [
+        ("b", "north", 5.0),
+        ("a", "south", 5.0),
+    ]
 
 
 @pytest.mark.usefixtures("undrawn")
@@ -277,15 +280,15 @@ def test_a_class_that_is_gone_is_named_on_the_page(run):
     purified = small(original=[["a", "b"], ["a", "b"], ["a"]], label=["a"] * 3, like=run / "purified.parquet")
     opened = Run.open(run)
     html = render_page(opened.facts | {"classes": ["a", "b"]}, purified, opened.training, opened.rows)
-    assert "<strong>No row is left</strong> of <bdi class=\"label\" title=\"b\">b</bdi>." in html  # fmt: skip
+    assert "<strong>No row was resolved to</strong> <bdi class=\"label\" title=\"b\">b</bdi>." in html  # fmt: skip
 
 
 def test_the_queue_begins_where_an_answer_gains_most(table, plain):
     asked = sorted((row for row in plain if row["ask"]), key=lambda row: -row["gain"])
-    found = line_up(table)
+    found = review_queue(table)
     assert found.length == len(asked)
     assert [each["row"] for each in found.head] == [row["row"] for row in asked[:20]]
-    assert found.doubt == pytest.approx(sum(1 - row["probability"] for row in asked))
+    assert found.expected_errors == pytest.approx(sum(1 - row["probability"] for row in asked))
 
 
 def test_every_row_is_there_with_why_its_labels_fell(html, plain):
@@ -306,12 +309,12 @@ def test_every_row_is_there_with_why_its_labels_fell(html, plain):
 @pytest.mark.usefixtures("undrawn")
 def test_without_gold_labels_the_page_says_why_there_is_no_calibration(tmp_path):
     html = render(write_run(tmp_path / "RUN", n=60, gold=0, groups=0))
-    assert "it has no gold labels" in html
+    assert "the run has no gold labels" in html
     assert "Calibration on gold labels" not in html
-    assert "against their gold label" not in html
+    assert "differ from their gold label" not in html
     assert "Is one group treated worse?" not in html
     assert "About 87 % (82 % to 91 %), by candidate sets: if wrong labels come by chance." in html
-    assert "To know it, label the rows in sample.csv." in html
+    assert "To measure it, label the rows in <code>sample.csv</code>." in html
 
 
 @pytest.mark.parametrize(
@@ -350,11 +353,11 @@ def test_the_page_begins_with_how_many_labels_of_the_table_are_right(tmp_path):
     for share, expected in ((0, "not known"), (1.0, " %")):
         html = render(write_run(tmp_path / f"RUN{share}", n=80, gold=share, groups=0))
         masthead = html[html.index("<header") : html.index("</header>")]
-        place = masthead.index("Labels of this table that are right")
+        place = masthead.index("Correct labels in this table")
         assert place < masthead.index("Accuracy on new rows")
         figure = masthead[place:].split("<dd>")[1].split("</dd>")[0].replace("\N{NO-BREAK SPACE}", " ")
         assert expected in figure
-        assert ("gold labels of all rows" in masthead) == (share == 1.0)
+        assert ("of all rows." in masthead) == (share == 1.0)
 
 
 @pytest.mark.usefixtures("undrawn")
@@ -362,9 +365,9 @@ def test_a_run_without_purification_has_no_panels_for_it(run):
     opened = Run.open(run)
     columns = {name: opened.training["columns"][name] for name in ("loss", "set_size", "covering")}
     html = render_page(opened.facts, opened.purified, opened.training | {"columns": columns}, [])
-    assert "Threshold</h3>" not in html
+    assert "Removal threshold</h3>" not in html
     assert "Removals</h3>" not in html
-    assert "Labels per set</h3>" in html
+    assert "Candidates left per row</h3>" in html
 
 
 # ------------------------------------------------------------------------------------------------------------ size and file
@@ -382,7 +385,7 @@ def test_a_hundred_thousand_rows_stay_under_five_megabytes_and_the_page_says_wha
 
 @pytest.mark.usefixtures("undrawn")
 def test_large_sets_are_cut_by_bytes(run, monkeypatch):
-    monkeypatch.setattr("oneof.runs.page.rows._MOST_BYTES", 5_000)
+    monkeypatch.setattr("oneof.runs.page.rows._MAX_BYTES", 5_000)
     html = render(run)
     shown = len(json.loads(Reader(html).scripts[0])["rows"])
     assert 20 < shown < 200
@@ -429,7 +432,7 @@ def test_json_in_a_script_is_inert():
 
 
 def test_what_stands_for_a_label_is_about_as_wide():
-    assert (stand_in(7, "red fox"), stand_in(12, "x" * 200)) == ("@7nnnn@", "@12nnnnnnnnnnnnnn@")
+    assert (placeholder(7, "red fox"), placeholder(12, "x" * 200)) == ("@7nnnn@", "@12nnnnnnnnnnnnnn@")
 
 
 def test_every_value_that_a_setting_takes_is_shown():

@@ -90,7 +90,7 @@ def test_search_finds_a_row_number_and_says_when_there_is_none(page):
     assert column(page, "row") == ["117"]
     search.fill("no such label")
     assert column(page, "row") == []
-    assert page.get_by_role("status").inner_text() == "None of 130 rows matches."
+    assert page.get_by_role("status").inner_text() == "None of the 130 rows matches."
 
 
 def test_heads_sort_both_ways_and_say_so(page):
@@ -116,14 +116,14 @@ def test_the_queue_opens_in_the_table(page, report):
     }
 
 
-def test_a_row_says_why_its_labels_fell(page, report):
+def test_a_row_says_why_its_candidates_were_removed(page, report):
     rows = [row for row in Run.open(report.parent).purified.to_pylist()[:50] if row["removed"]]
     first = [min(row["removed"], key=lambda fall: fall["round"])["round"] for row in rows]
     for row, round in [(rows[first.index(0)], 0), next(pair for pair in zip(rows, first, strict=True) if pair[1] > 0)]:
         line = page.locator(f"#body tr:nth-child({row['row'] + 1})")
         line.locator("summary").press("Enter")
         when = "before training" if round == 0 else f"in round {round}"
-        assert f" fell {when} at margin" in line.locator("li").first.inner_text()
+        assert f" was removed {when}" in line.locator("li").first.inner_text()
         assert {fall["label"] for fall in row["removed"]} == set(line.locator("del").all_inner_texts())
 
 

@@ -16,7 +16,7 @@ import pytest
 from test_fit_table import LABELS, ROLES, SMALL, command, frame
 
 from oneof.data.table import read_table
-from oneof.runs.accuracy import drawn_rows
+from oneof.ensemble.accuracy import drawn_rows
 from oneof.runs.examples import examples_of
 from oneof.runs.fit_table import Task, fit_again, fit_table
 from oneof.runs.folder import Run

@@ -23,7 +23,7 @@ import pytest
 from run_folder import NASTY, write_run
 
 from oneof.cli.review import review as review_command
-from oneof.runs.accuracy import drawn_rows
+from oneof.ensemble.accuracy import drawn_rows
 from oneof.runs.folder import Run, fingerprint
 from oneof.runs.review import decisions
 from oneof.runs.review.decisions import Decision, Log, verdicts
@@ -522,7 +522,7 @@ def test_pictures_come_from_beside_the_table_and_from_nowhere_else(tmp_path: Pat
     with pytest.raises(ValueError, match="column 'nmae' must be in"):
         Review(run, ["nmae"])
     table.write_text("changed")
-    with pytest.raises(ValueError, match="--column needs the file that was learned from, unchanged"):
+    with pytest.raises(ValueError, match="--column requires the training file"):
         Review(run, ["id"])
 
 

@@ -62,7 +62,7 @@ def test_votes_alone_resolve_a_table_of_items(tmp_path: Path, monkeypatch, capsy
     counts = votes.groupby(["item", "label"]).size().unstack(fill_value=0).loc[items["item"], LABELS]
     majority = LABELS[counts.to_numpy().argmax(1)]
     assert (resolved == truth).mean() >= (majority == truth).mean() - 0.02  # two ties
-    assert any("the votes name" in row["why"] for row in rows)
+    assert any("votes favour" in row["why"] for row in rows)
 
     code, printed = run_command(monkeypatch, capsys, "report", run, "--out", tmp_path / "page.html")
     assert code == 0, printed

@@ -254,7 +254,7 @@ def test_what_lies_off_the_sets_counts_in_the_total_of_a_row():
     row = torch.tensor([[[0.45, 0.3, 0.15, 0.1]]])
     first = torch.tensor([[0]])
     state.seen.put(first, rule.observe(state.seen.take(first), row.log(), sets.take(first)))
-    removed, state = event(rule, sets, state, (), Crew(), 4)
+    removed, state = event(rule, sets, state, Crew(), 4)
     assert removed.tolist() == [0]
     assert (state.seen.values == 0).all()
     assert (state.seen.rest == 0).all()
@@ -269,7 +269,7 @@ def test_a_full_set_is_one_cell_keeps_no_memory_and_is_not_purified():
     assert weights.take(every).tolist() == torch.tensor([[[0.25] * 4, [0.9, 0.1, 0, 0]]]).tolist()
     state = begin_purifying(rule, sets)
     state.seen.put(every, torch.tensor([[[9.0, 0, 0, 0], [9.0, 0, 0, 0]]]))
-    removed, state = event(rule, sets, state, (), Crew(), 4)
+    removed, state = event(rule, sets, state, Crew(), 4)
     assert removed.tolist() == [1]
     assert sets.dense().tolist() == [[[True] * 4, [True, False, False, False]]]
     assert [column.tolist() for column in removals(state, sets, Crew())[:4]] == [[0], [1], [1], [1]]

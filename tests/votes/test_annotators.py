@@ -21,7 +21,7 @@ from oneof.votes import (
     union,
 )
 from oneof.votes.annotators import mistakes
-from oneof.votes.joint import MANY, TOLERANCE, Choice, choose, folds, together
+from oneof.votes.joint import MAX_HELD_OUT, TOLERANCE, Choice, choose, folds, joint_posterior
 
 
 def long(rows: list[tuple[int, str, str]], spelling: Spelling = Spelling(separator="|")) -> Votes:  # noqa: B008
@@ -144,7 +144,7 @@ def test_em_equals_plain_loops(answers: dict[tuple[int, str], str], balance: flo
     fitted = fit_annotators(votes, Annotators(strength, balance, tolerance=-1, rounds=4))
     expected = em_loops(numbered, len(items), votes.labels, 4, strength, balance)
     np.testing.assert_allclose(fitted.posterior, expected, atol=1e-10)
-    assert (fitted.rounds, fitted.settled) == (4, False)
+    assert (fitted.rounds, fitted.converged) == (4, False)
     for a in range(len(votes.annotators) if len(votes.labels) > 1 else 0):
         np.testing.assert_allclose(fitted.confusions.table(a).sum(1), 1, atol=1e-9)
 
@@ -244,7 +244,7 @@ def test_the_score_is_what_is_known_of_held_out_votes_beyond_what_is_known_of_an
     means = []
     for kept, out in folds(votes):
         fitted, logs = fit_annotators(kept, Annotators(tolerance=TOLERANCE)), []
-        posterior = together(fitted, None, Choice(Annotators(), None, 0.0, 1.0))
+        posterior = joint_posterior(fitted, None, Choice(Annotators(), None, 0.0, 1.0))
         mean = posterior[np.unique(out.item)].mean(0)
         for i, a, label in zip(out.item, out.annotator, out.label, strict=True):
             pi = fitted.confusions.of(np.array([a]), np.array([label]))[0]
@@ -257,7 +257,7 @@ def test_the_score_is_what_is_known_of_held_out_votes_beyond_what_is_known_of_an
 
 
 def test_of_many_votes_two_fifths_are_held_out() -> None:
-    votes = long([(i, f"{a}", "ab"[i % 2]) for i in range(MANY // 5 + 1) for a in range(5)])
+    votes = long([(i, f"{a}", "ab"[i % 2]) for i in range(MAX_HELD_OUT // 5 + 1) for a in range(5)])
     one, other = folds(votes)
     for _, out in (one, other):
         assert len(out.item) == pytest.approx(len(votes.item) / 5, abs=1)

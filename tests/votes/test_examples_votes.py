@@ -11,10 +11,10 @@ def example_of_smallest_reaching() -> None:
     """
 
 
-def example_of_understand() -> None:
+def example_of_expand_labels() -> None:
     """
-    >>> from oneof.votes.spelling import understand
-    >>> understand([["cat"], ["dog"], ["not cat"], ["fox"], ["Unsure"]], [3, 2, 1, 1, 4], None, None)[0]
+    >>> from oneof.votes.spelling import expand_labels
+    >>> expand_labels([["cat"], ["dog"], ["not cat"], ["fox"], ["Unsure"]], [3, 2, 1, 1, 4], None, None)[0]
     [['cat'], ['dog'], ['dog', 'fox'], ['fox'], []]
     """
 

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 from pyarrow import table
 
 from oneof.votes import Annotators, Choice, Votes, choose, fit_annotators, join, read_long
-from oneof.votes.joint import Predict, leave_answers_out, together
+from oneof.votes.joint import Predict, joint_posterior, leave_answers_out
 
 Floats = NDArray[np.float64]
 
@@ -47,9 +47,11 @@ def test_the_posterior_is_what_the_formula_says() -> None:
         with_scores = [(m[j] ** -0.5 * votes_of_i[j]) ** 0.3 * np.exp(4 * scores[i, j]) for j in range(3)]
         alone = [(m[j] ** 0.5 * votes_of_i[j]) ** 0.3 for j in range(3)]
         np.testing.assert_allclose(
-            together(fitted, scores, Choice(model, "x", 4.0, 0.3))[i], with_scores / np.sum(with_scores)
+            joint_posterior(fitted, scores, Choice(model, "x", 4.0, 0.3))[i], with_scores / np.sum(with_scores)
         )
-        np.testing.assert_allclose(together(fitted, None, Choice(model, None, 0.0, 0.3))[i], alone / np.sum(alone))
+        np.testing.assert_allclose(
+            joint_posterior(fitted, None, Choice(model, None, 0.0, 0.3))[i], alone / np.sum(alone)
+        )
 
 
 def test_with_power_one_and_no_features_it_is_the_model_of_annotators() -> None:

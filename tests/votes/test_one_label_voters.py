@@ -7,8 +7,8 @@ import pytest
 from numpy.typing import NDArray
 from pyarrow import table
 
-from oneof.runs.labels import Judgement, Opinions, resolve
-from oneof.selection.vote_prior import vote_prior
+from oneof.ensemble.resolve import Judgement, Opinions, resolve
+from oneof.ensemble.vote_prior import vote_prior
 from oneof.votes import Votes, join, read_long, summarise
 from oneof.votes.joint import MAJORITY, MODELS, choose
 from oneof.votes.policies import Sets, union

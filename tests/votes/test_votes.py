@@ -145,7 +145,7 @@ def test_dawid_skene_equals_plain_loops(answers: dict[tuple[int, str], str]) -> 
     votes = long([(i, a, text) for (i, a), text in numbered.items()])
     fitted = dawid_skene(votes, tolerance=-1, rounds=4)
     np.testing.assert_allclose(fitted.posterior, loops(numbered, len(items), votes.labels, 4, 0.01), atol=1e-10)
-    assert (fitted.rounds, fitted.settled) == (4, False)
+    assert (fitted.rounds, fitted.converged) == (4, False)
 
 
 def test_dawid_skene_sees_through_an_annotator_who_swaps_labels() -> None:
@@ -156,7 +156,7 @@ def test_dawid_skene_sees_through_an_annotator_who_swaps_labels() -> None:
     }
     votes = long([(i, a, "ab"[truth[i] if hit[i] else 1 - truth[i]]) for a, hit in right.items() for i in range(300)])
     fitted = dawid_skene(votes)
-    assert fitted.settled
+    assert fitted.converged
     majority = at_least(votes, 3).mask.argmax(1)
     assert (majority == truth).mean() < 0.75
     assert (fitted.posterior.argmax(1) == truth).mean() > 0.95

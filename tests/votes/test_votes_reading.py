@@ -137,8 +137,11 @@ def test_classes_set_the_order_and_refuse_other_labels() -> None:
         (Spelling(separator=""), "separator must not be empty"),
         (Spelling(classes=["cat", "cat"]), "classes must be distinct names; got 'cat' twice"),
         (Spelling(classes=["cat", ""]), "classes must be distinct names; got ''"),
-        (Spelling(classes=["US", "us"], normalise=True), "classes must stay distinct when normalised; 'us'"),
-        (Spelling(synonyms={"A": "x", "a": "y"}, normalise=True), "synonyms must stay distinct when normalised; 'a'"),
+        (Spelling(classes=["US", "us"], normalise=True), "classes must stay distinct when normalised; 'US' and 'us'"),
+        (
+            Spelling(synonyms={"A": "x", "a": "y"}, normalise=True),
+            "synonyms must stay distinct when normalised; 'A' and 'a'",
+        ),
     ],
 )
 def test_a_spelling_that_cannot_be_meant_is_refused(spelling: Spelling, message: str) -> None:

@@ -77,15 +77,15 @@ GOOD = '{"item": 1, "annotator": "a", "label": "x"}\n'
         ("\n \n", "at least one row; .*votes.jsonl has none"),
         (
             GOOD + '\n{"item": 1, "annot',
-            r"an object in every line, as .*; .*votes.jsonl, line 3 cannot be read \(Unterminated .* at character 12\)\. Mend or",
+            r"an object in every line, as .*; .*votes.jsonl, line 3 cannot be read \(Unterminated .* at character 12\)\. .*drop it",
         ),
         ('"' + "5" * 99 + '"', r"votes.jsonl, line 1 is \"5+\.\.\.\. Drop it"),
         (GOOD + "5\n", r"must be objects, as .*; .*votes.jsonl, line 2 is 5\. Drop it"),
         (
             "[" + GOOD.strip() + "]",
-            r"must be objects, as .*votes.jsonl, line 1 is \[.*\]\. Call a JSON list \.json",
+            r"must be objects, as .*votes.jsonl, line 1 is \[.*\]\. .*JSON list.* \.json",
         ),
-        ("[\n" + GOOD + "]", r"line 1 cannot be read .*Write each object in one line, or call one JSON list \.json"),
+        ("[\n" + GOOD + "]", r"line 1 cannot be read .*each object on one line, .*\.json"),
         (
             GOOD + '\n{"item": 1, "annotator": "b", "label": {"name": "x"}}\n',
             r"'label' must hold text, numbers or a list of them; .*, line 3 has \{\"name\": \"x\"\}\. Flatten it",
@@ -98,7 +98,7 @@ GOOD = '{"item": 1, "annotator": "a", "label": "x"}\n'
             r"'label' must hold a value in every row; .*votes.jsonl has none in row 1 \(line 3\) \(1 such",
         ),
         (GOOD.replace("label", "labels"), "column 'label' must be in .*; it has item, annotator, labels. Did you mean"),
-        (GOOD.replace('"x"', '"\\ud83d"'), r"'label' must hold whole characters; .*, line 1 has half of one: '.ud83d'"),
+        (GOOD.replace('"x"', '"\\ud83d"'), r"'label' must hold whole characters; .*, line 1 has half of .*: '.ud83d'"),
         (GOOD + GOOD.replace("x", "caf\xe9"), r"votes.jsonl must be UTF-8; it has other bytes, line 2\. Save it as"),
         ("[" * 100_000, r"votes.jsonl, line 1 cannot be read \(.*recursion"),
     ],
@@ -120,7 +120,7 @@ def test_bad_json_lines_are_refused_with_their_line(tmp_path: Path, content: str
         (f"[{GOOD}, 3]", r"must be objects, as .*votes\.json, row 1 is 3\. Drop it"),
         (
             GOOD + GOOD,
-            r"votes\.json cannot be read: it is not JSON \(Extra data.*If it has one object per line, call it",
+            r"votes\.json cannot be read: it is not JSON \(Extra data.*one object per line.* \.jsonl",
         ),
         ('["caf\xe9"]', r"votes\.json must be UTF-8; it has other bytes\. Save it as UTF-8"),
         ('[{"item": 1, "annotator": 2, "label": {}}]', r"'label' must hold text, .*votes\.json, row 0 has \{\}"),

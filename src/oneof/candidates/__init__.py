@@ -1,1 +1,1 @@
-"""Candidate sets: the mask (`mask`), how it is read (`read`, `cells`), how it is made to try methods on (`generate`)."""
+"""Candidate sets: the mask (`mask`), reading it (`read`, `cells`), and generating it to evaluate methods (`generate`)."""

@@ -1,7 +1,7 @@
-"""Candidate sets from true labels, to try methods on: each kind is a frozen dataclass, all draws come from a seed.
+"""Generate candidate sets from true labels, to evaluate methods on. Each kind is a frozen dataclass; all draws come from a seed.
 
-The true label is always in its set. Kinds that look at the example take the logits of a classifier trained on clean labels
-(`oneof.training.teacher`), in evaluation mode.
+The true label is always in its set. Instance-dependent kinds take the logits, in evaluation mode, of a classifier trained on clean
+labels (`oneof.training.teacher`).
 """
 
 from dataclasses import dataclass, replace
@@ -18,89 +18,110 @@ Mask = NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Flip:
-    """Every wrong label joins the set with probability `rate`, on its own.
+    """Add every wrong label to the set independently with probability `rate`.
 
-    `at_least` = 2 tops singletons up with a random wrong label, as PRODEN does; 1 leaves them, as PiCO does.
+    With `at_least` = 2 singletons get a random wrong label, as in PRODEN; with 1 they stay, as in PiCO.
     """
 
     rate: float = 0.3
     at_least: int = 1
 
     def __call__(self, labels: Labels, classes: int, rng: np.random.Generator) -> Mask:
-        mask = draw(np.full((len(labels), classes), self.rate), labels, rng)
-        order = np.where(mask, -1.0, rng.random(mask.shape)).argsort(1)[:, ::-1]  # non-candidates first, shuffled
+        """Draw a mask [n, c] for true labels [n]."""
+        rates = np.full((len(labels), classes), self.rate)
+        mask = draw(rates, labels, rng)
+        scores = np.where(mask, -1.0, rng.random(mask.shape))
+        order = scores.argsort(1)[:, ::-1]  # labels outside the set first, in random order
         for k in range(self.at_least - 1):
-            short = mask.sum(1) < self.at_least
-            mask[short, order[short, k]] = True
+            too_small = mask.sum(1) < self.at_least
+            mask[too_small, order[too_small, k]] = True
         return mask
 
 
 @dataclass(frozen=True)
 class UniformSet:
-    """Uniform over all sets that hold the true label, the full set excepted: P(size k) ∝ C(c-1, k-1)."""
+    """Draw uniformly from all sets that contain the true label, except the full set: P(size k) ∝ C(c-1, k-1)."""
 
     def __call__(self, labels: Labels, classes: int, rng: np.random.Generator) -> Mask:
-        return _random_sets(labels, classes, [comb(classes - 1, k - 1) for k in range(1, classes)], rng)
+        """Draw a mask [n, c] for true labels [n]."""
+        size_weights = [comb(classes - 1, k - 1) for k in range(1, classes)]
+        return _draw_sets_by_size(labels, classes, size_weights, rng)
 
 
 @dataclass(frozen=True)
 class UniformSetAsCoded:
-    """What the code of RC, CC and CAVL draws instead: P(size k) ∝ C(c, k), k = 1 ... c-1, so smaller sets."""
+    """Draw as the published code of RC, CC and CAVL does: P(size k) ∝ C(c, k), k = 1 ... c-1, which gives smaller sets."""
 
     def __call__(self, labels: Labels, classes: int, rng: np.random.Generator) -> Mask:
-        return _random_sets(labels, classes, [comb(classes, k) for k in range(1, classes)], rng)
+        """Draw a mask [n, c] for true labels [n]."""
+        size_weights = [comb(classes, k) for k in range(1, classes)]
+        return _draw_sets_by_size(labels, classes, size_weights, rng)
 
 
 @dataclass(frozen=True)
 class ClassDependent:
-    """Label j joins the set of an example of class y with probability matrix[y, j]."""
+    """Add label j to the set of an example of class y with probability matrix[y, j]."""
 
     matrix: tuple[tuple[float, ...], ...]
 
     def __call__(self, labels: Labels, classes: int, rng: np.random.Generator) -> Mask:
+        """Draw a mask [n, c] for true labels [n]."""
         matrix = np.asarray(self.matrix, dtype=float)
-        if matrix.shape != (classes, classes) or not ((matrix >= 0) & (matrix <= 1)).all():
-            got = f"shape {list(matrix.shape)} with entries from {matrix.min():g} to {matrix.max():g}"
-            raise ValueError(f"matrix must be [{classes}, {classes}] with entries in [0, 1]; got {got}.")
+        in_range = ((matrix >= 0) & (matrix <= 1)).all()
+        if matrix.shape != (classes, classes) or not in_range:
+            raise ValueError(
+                f"matrix must be [{classes}, {classes}] with entries in [0, 1]; got shape {list(matrix.shape)} "
+                f"with entries from {matrix.min():g} to {matrix.max():g}."
+            )
         return draw(matrix[labels], labels, rng)
 
 
 @dataclass(frozen=True)
 class PairFlip:
-    """The class after the true one (the first after the last) joins with probability `rate`."""
+    """Add the class after the true one (the first after the last) with probability `rate`."""
 
     rate: float = 0.5
 
     def __call__(self, labels: Labels, classes: int, rng: np.random.Generator) -> Mask:
-        return draw(self.rate * np.eye(classes)[(labels + 1) % classes], labels, rng)
+        """Draw a mask [n, c] for true labels [n]."""
+        next_class = (labels + 1) % classes
+        return draw(self.rate * np.eye(classes)[next_class], labels, rng)
 
 
 @dataclass(frozen=True)
 class InstancePaper:
-    """As the paper prints it: xi_j = g_j / max over wrong labels of g, with g the classifier's posterior."""
+    """Add label j with the probability xi_j printed in the paper, where g is the classifier's posterior.
+
+    xi_j = g_j / max over wrong labels of g
+    """
 
     temperature: float = 1.0  # of g's softmax; higher gives larger sets
 
     def probabilities(self, logits: Floats, labels: Labels) -> Floats:
-        """xi [n, c] from logits [n, c]."""
-        return _with_truth(_likelihood(logits / self.temperature, labels), labels)
+        """Return xi [n, c] for logits [n, c] and true labels [n]."""
+        likelihood = _wrong_label_likelihood(logits / self.temperature, labels)
+        return _set_true_label(likelihood, labels)
 
 
 @dataclass(frozen=True)
 class InstanceRate:
-    """As the released code has it: xi_j = min(1, rate · c · share_j), share_j = g_j / sum over wrong labels of g.
+    """Add label j with the probability xi_j of the paper's released code.
 
-    In logs, so that a saturated classifier gives shares and not NaN (there, the released code gives the singleton).
+        xi_j = min(1, rate · c · share_j),   share_j = g_j / sum over wrong labels of g
+
+    Computed in logs, so that a saturated classifier gives shares and not NaN (for which the released code gives the singleton).
     """
 
     rate: float = 0.4
     temperature: float = 1.0  # of g's softmax; higher gives larger sets
 
     def probabilities(self, logits: Floats, labels: Labels) -> Floats:
-        """xi [n, c] from logits [n, c]."""
-        likelihood = _likelihood(logits / self.temperature, labels)
+        """Return xi [n, c] for logits [n, c] and true labels [n]."""
+        c = logits.shape[1]
+        likelihood = _wrong_label_likelihood(logits / self.temperature, labels)
         share = likelihood / likelihood.sum(1, keepdims=True)
-        return _with_truth(np.minimum(1.0, self.rate * logits.shape[1] * share), labels)
+        probabilities = np.minimum(1.0, self.rate * c * share)
+        return _set_true_label(probabilities, labels)
 
 
 Instance = InstancePaper | InstanceRate
@@ -123,13 +144,22 @@ def generate(labels: Any, classes: int, kind: Kind, *, seed: int, logits: Any = 
     ----------
     labels
         True labels [n], from 0 to classes - 1.
+    classes
+        Number of classes c.
     kind
         An instance of one of KINDS.
     seed
         The same seed gives the same sets.
     logits
-        [n, c] of a classifier trained on clean labels; for the instance-dependent kinds.
+        Logits [n, c] of a classifier trained on clean labels; required by the instance-dependent kinds.
 
+    Returns
+    -------
+    Mask
+        Boolean mask [n, c] that contains the true label of every row.
+
+    Examples
+    --------
     >>> generate([0, 1, 2], 3, PairFlip(rate=1.0), seed=0).astype(int)
     array([[1, 1, 0],
            [0, 1, 1],
@@ -149,56 +179,71 @@ def generate(labels: Any, classes: int, kind: Kind, *, seed: int, logits: Any = 
     if not isinstance(kind, Instance):
         return kind(truth, classes, rng)
     if logits is None:
-        remedy = "Give logits=, e.g. from oneof.training.teacher."
-        raise ValueError(f"instance-dependent sets need the logits of a classifier. {remedy}")
+        raise ValueError(
+            "instance-dependent sets need the logits of a classifier. Give logits=, e.g. from oneof.training.teacher."
+        )
     scores = np.asarray(logits, dtype=float)
     if scores.shape != (len(truth), classes):
         raise ValueError(f"logits must be [{len(truth)}, {classes}] to match the labels; got {list(scores.shape)}.")
-    if not np.isfinite(scores).all():
-        raise ValueError(f"logits must be finite; row {int(np.argwhere(~np.isfinite(scores))[0, 0])} is not.")
+    is_finite = np.isfinite(scores).all(1)
+    if not is_finite.all():
+        raise ValueError(f"logits must be finite; row {int(is_finite.argmin())} is not.")
     return draw(kind.probabilities(scores, truth), truth, rng)
 
 
 def reach(kind: Instance, wished: float, logits: Any, labels: Any) -> Instance:
-    """The same kind at the temperature at which the average set size is as wished, in expectation."""
-    scores, truth = np.asarray(logits, dtype=float), np.asarray(labels)
+    """Return the kind with the temperature at which the expected average set size is `wished`."""
+    scores = np.asarray(logits, dtype=float)
+    truth = np.asarray(labels)
 
-    def average(log_temperature: float) -> float:
-        return float(replace(kind, temperature=np.exp(log_temperature)).probabilities(scores, truth).sum(1).mean())
+    def average_size(log_temperature: float) -> float:
+        heated = replace(kind, temperature=np.exp(log_temperature))
+        return float(heated.probabilities(scores, truth).sum(1).mean())
 
-    low, high = -6.0, 12.0
-    if not average(low) <= wished <= average(high):
-        reached = f"between {average(low):.2f} and {average(high):.2f} for these posteriors and this kind"
-        raise ValueError(f"average set size must lie {reached}; got {wished}.")
+    low = -6.0
+    high = 12.0
+    smallest = average_size(low)
+    largest = average_size(high)
+    if not smallest <= wished <= largest:
+        raise ValueError(
+            f"average set size must lie between {smallest:.2f} and {largest:.2f} for these posteriors and this kind; "
+            f"got {wished}."
+        )
     for _ in range(60):
         middle = (low + high) / 2
-        low, high = (middle, high) if average(middle) < wished else (low, middle)
+        if average_size(middle) < wished:
+            low = middle
+        else:
+            high = middle
     return replace(kind, temperature=float(np.exp(high)))
 
 
 def draw(probabilities: Floats, labels: Labels, rng: np.random.Generator) -> Mask:
-    """Each label on its own with its probability [n, c], the true one always."""
+    """Draw a mask [n, c]: each label independently with its probability [n, c], the true one always."""
     mask = rng.random(probabilities.shape) < probabilities
     mask[np.arange(len(labels)), labels] = True
     return mask
 
 
-def _random_sets(labels: Labels, classes: int, weights: list[int], rng: np.random.Generator) -> Mask:
-    """The true label and k-1 random others, P(k) ∝ weights[k-1]."""
-    share = np.asarray(weights, dtype=float)
-    extra = rng.choice(len(weights), size=len(labels), p=share / share.sum())
-    score = rng.random((len(labels), classes))
-    score[np.arange(len(labels)), labels] = 2.0  # the true label ranks first
-    return np.asarray((-score).argsort(1).argsort(1) <= extra[:, None])
+def _draw_sets_by_size(labels: Labels, classes: int, size_weights: list[int], rng: np.random.Generator) -> Mask:
+    """Draw sets of the true label and k-1 random others, P(k) ∝ size_weights[k-1]."""
+    n = len(labels)
+    weights = np.asarray(size_weights, dtype=float)
+    n_distractors = rng.choice(len(size_weights), size=n, p=weights / weights.sum())
+    scores = rng.random((n, classes))
+    scores[np.arange(n), labels] = 2.0  # the true label ranks first
+    ranks = (-scores).argsort(1).argsort(1)
+    return np.asarray(ranks <= n_distractors[:, None])
 
 
-def _likelihood(logits: Floats, labels: Labels) -> Floats:
-    """e^logits of the wrong labels, the largest 1, and 0 for the true one."""
+def _wrong_label_likelihood(logits: Floats, labels: Labels) -> Floats:
+    """Return e^logits [n, c] of the wrong labels, scaled so that the largest is 1; 0 for the true label."""
     wrong = logits.copy()
     wrong[np.arange(len(labels)), labels] = -np.inf
     return np.asarray(np.exp(wrong - wrong.max(1, keepdims=True)))
 
 
-def _with_truth(probabilities: Floats, labels: Labels) -> Floats:
+def _set_true_label(probabilities: Floats, labels: Labels) -> Floats:
+    """Set the probability of the true label to 1, in place."""
     probabilities[np.arange(len(labels)), labels] = 1.0
     return probabilities

@@ -1,4 +1,4 @@
-"""Candidate sets in any of the forms people have them in, read as a mask [n, c] and the names of its classes."""
+"""Read candidate sets in any of their usual forms as a mask [n, c] and the names of its classes."""
 
 import numbers
 from collections import Counter
@@ -20,7 +20,7 @@ Mask = NDArray[np.bool_]
 def read(
     sets: Any, *, classes: Iterable[Any] | None = None, complementary: bool = False, empty: str = "error"
 ) -> Candidates:
-    """Read candidate sets in any of the forms people have them in.
+    """Read candidate sets in any of their usual forms.
 
     Parameters
     ----------
@@ -31,10 +31,17 @@ def read(
     classes
         The labels in the order of the mask's columns. By default the labels that occur, sorted; for a mask 0 ... c-1.
     complementary
-        The sets say what a row is *not*: each is replaced by its complement.
+        The sets list what a row is *not*: each is replaced by its complement.
     empty
         "error", or "unlabelled": an empty set then means that nothing is known, and becomes the full set.
 
+    Returns
+    -------
+    Candidates
+        The mask [n, c] and the names of its columns.
+
+    Examples
+    --------
     >>> read([["cat", "dog"], ["dog"], {"fox", "cat"}]).mask.astype(int)
     array([[1, 1, 0],
            [0, 1, 0],
@@ -49,36 +56,41 @@ def read(
     if len(mask) == 0:
         raise ValueError("candidates must have at least one row; got none.")
     if len(names) < 2:
+        n_classes = "1 class" if len(names) else "none"
         remedy = "Give classes= if some are in no set." if classes is None else "Add rows with another label."
-        got = f"got {'1 class' if len(names) else 'none'} ({show(names)}). {remedy}"
-        raise ValueError(f"candidates must have at least two classes; {got}")
+        raise ValueError(f"candidates must have at least two classes; got {n_classes} ({show(names)}). {remedy}")
     if complementary:
         mask = ~mask
-    blank: Mask = np.logical_not(mask.any(axis=1))
+    is_empty: Mask = np.logical_not(mask.any(axis=1))
     if empty == "unlabelled" and not complementary:
-        mask = mask | blank[:, None]
-    elif blank.any():
-        raise ValueError(empty_message(blank, complementary))
+        mask = mask | is_empty[:, None]
+    elif is_empty.any():
+        raise ValueError(empty_message(is_empty, complementary))
     return Candidates(mask, names)
 
 
 def read_known(sets: Any, classes: NDArray[Any]) -> Mask:
-    """The mask [n, c] of sets whose labels may lie beyond the classes of a model; these are ignored, so that a row may be empty."""
-    nameless = getattr(sets, "ndim", 1) == 2 and not hasattr(sets, "columns")  # a mask that is no frame
-    mask, names = mask_and_classes(sets, classes if nameless else None)
-    blank: Mask = np.logical_not(mask.any(axis=1))
-    if blank.any():
-        raise ValueError(empty_message(blank))
+    """Return the mask [n, c] of sets over the classes of a model; labels that the model does not know are ignored.
+
+    A row with none but unknown labels is empty in the result.
+    """
+    is_unnamed_mask = getattr(sets, "ndim", 1) == 2 and not hasattr(sets, "columns")
+    mask, names = mask_and_classes(sets, classes if is_unnamed_mask else None)
+    is_empty: Mask = np.logical_not(mask.any(axis=1))
+    if is_empty.any():
+        raise ValueError(empty_message(is_empty))
     if len(names) and isinstance(names[0], str) != isinstance(classes[0], str):
         raise TypeError(f"labels must be of the kind of the classes {show(classes)}; got {show(names)}.")
-    column = {name: j for j, name in enumerate(names.tolist())}
-    padded = np.pad(mask, ((0, 0), (0, 1)))  # the last column is that of a class in no set
-    return padded[:, [column.get(name, -1) for name in classes.tolist()]]
+    column_of_name = {name: j for j, name in enumerate(names.tolist())}
+    padded = np.pad(mask, ((0, 0), (0, 1)))  # the last column is for classes in no set
+    columns = [column_of_name.get(name, -1) for name in classes.tolist()]
+    return padded[:, columns]
 
 
 def empty_message(blank: Mask, complementary: bool = False, remedy: str = "oneof.read(..., empty='unlabelled')") -> str:
-    """What to say of rows without a label left, which `blank` [n] marks."""
-    count, first = f"{int(blank.sum())} of {len(blank)} rows", f"first row {int(blank.argmax())}"
+    """Return the message about rows without a label, which `blank` [n] marks."""
+    count = f"{int(blank.sum())} of {len(blank)} rows"
+    first = f"first row {int(blank.argmax())}"
     if complementary:
         return f"complementary sets must leave at least one label per row; {count} exclude every class, {first}. Drop them."
     advice = f"Leave them out; if nothing is known about them, {remedy} makes them full."
@@ -86,63 +98,87 @@ def empty_message(blank: Mask, complementary: bool = False, remedy: str = "oneof
 
 
 def mask_and_classes(sets: Any, classes: Iterable[Any] | None) -> tuple[Mask, NDArray[Any]]:
-    """The mask [n, c] of sets in any form, and what its columns are called; a row may be empty."""
-    if hasattr(sets, "columns") and hasattr(sets, "to_numpy"):  # a DataFrame: one column per class
-        wanted = list(sets.columns if classes is None else classes)
-        if set(wanted) != set(sets.columns):
-            raise ValueError(f"a frame's columns must be the classes {show(wanted)}; got {show(list(sets.columns))}.")
-        return _from_mask(sets[wanted].to_numpy(), wanted)
+    """Return the mask [n, c] of sets in any form, in which rows may be empty, and the names of its columns [c]."""
+    is_frame = hasattr(sets, "columns") and hasattr(sets, "to_numpy")
+    if is_frame:  # one column per class
+        names = list(sets.columns if classes is None else classes)
+        if set(names) != set(sets.columns):
+            raise ValueError(f"a frame's columns must be the classes {show(names)}; got {show(list(sets.columns))}.")
+        return _check_mask_values(sets[names].to_numpy(), names)
     if hasattr(sets, "toarray"):  # SciPy sparse
-        return _from_mask(sets.toarray(), classes)
+        return _check_mask_values(sets.toarray(), classes)
     if isinstance(sets, torch.Tensor):
         sets = sets.detach().cpu().numpy()
     if isinstance(sets, np.ndarray) and sets.ndim == 2:
-        return _from_mask(sets, classes)
+        return _check_mask_values(sets, classes)
     if isinstance(sets, np.ndarray) and sets.ndim != 1:
-        got = f"an array of shape {sets.shape}"
-        raise ValueError(f"candidates must be a mask [n, c] or a sequence of n sets; got {got}.")
-    n, rows, labels = _rows_and_labels(sets)
+        raise ValueError(
+            f"candidates must be a mask [n, c] or a sequence of n sets; got an array of shape {sets.shape}."
+        )
+    return _mask_from_labels(sets, classes)
+
+
+def _mask_from_labels(sets: Any, classes: Iterable[Any] | None) -> tuple[Mask, NDArray[Any]]:
+    """Return the mask [n, c] of a sequence of sets or of single labels, and the names of its columns [c]."""
+    n, rows, labels = _flatten(sets)
     _check_labels(rows, labels)
-    names = (
-        np.unique(np.asarray(labels) if labels else np.empty(0, dtype=int)) if classes is None else _distinct(classes)
-    )
-    column = {name: j for j, name in enumerate(names.tolist())}
-    unknown = next((i for i, label in enumerate(labels) if label not in column), None)
-    if unknown is not None:
-        got = f"row {rows[unknown]} has {labels[unknown]!r}."
-        raise ValueError(f"candidates must be among the classes {show(names)}; {got}")
+    if classes is not None:
+        names = _distinct(classes)
+    elif labels:
+        names = np.unique(np.asarray(labels))
+    else:
+        names = np.empty(0, dtype=int)
+    column_of_name = {name: j for j, name in enumerate(names.tolist())}
+    columns = np.empty(len(labels), dtype=np.intp)
+    for i, label in enumerate(labels):
+        if label not in column_of_name:
+            raise ValueError(f"candidates must be among the classes {show(names)}; row {rows[i]} has {label!r}.")
+        columns[i] = column_of_name[label]
     mask = np.zeros((n, len(names)), dtype=bool)
-    mask[rows, np.fromiter((column[label] for label in labels), dtype=np.intp, count=len(labels))] = True
+    mask[rows, columns] = True
     return mask, names
 
 
-def _from_mask(values: NDArray[Any], classes: Iterable[Any] | None) -> tuple[Mask, NDArray[Any]]:
+def _check_mask_values(values: NDArray[Any], classes: Iterable[Any] | None) -> tuple[Mask, NDArray[Any]]:
+    """Return an array of 0 and 1 [n, c] as a mask, and the names of its columns [c]."""
     if values.dtype != np.bool_:
-        if not (np.issubdtype(values.dtype, np.number) or values.dtype == object):
-            raise TypeError(f"a mask of candidates must be of bool or 0/1; got dtype {values.dtype}.")
-        marked = np.vectorize(lambda cell: _is_real(cell) and cell in (0, 1), [bool])
-        wrong = ~(marked(values) if values.dtype == object else np.isin(values, (0, 1)))
-        if wrong.any():
-            row, column = np.argwhere(wrong)[0].tolist()
-            cell, remedy = values[row, column], "Weights are not candidates: threshold them first."
-            if not _is_real(cell) or cell != cell:
-                remedy = "A mask has no gaps: write 0 or 1, or leave the row out."
-            place = f"{shortened(str(cell))} in row {row}, column {column}"
-            raise ValueError(f"a mask of candidates must hold only 0 and 1; got {place}. {remedy}")
-    names = np.arange(values.shape[1]) if classes is None else _distinct(classes)
-    if len(names) != values.shape[1]:
-        got = f"{len(names)} names for {values.shape[1]} columns"
-        raise ValueError(f"classes must name every column of the mask; got {got}.")
+        _check_zeros_and_ones(values)
+    n_columns = values.shape[1]
+    names = np.arange(n_columns) if classes is None else _distinct(classes)
+    if len(names) != n_columns:
+        raise ValueError(f"classes must name every column of the mask; got {len(names)} names for {n_columns} columns.")
     return values.astype(bool), names
 
 
+def _check_zeros_and_ones(values: NDArray[Any]) -> None:
+    """Raise unless an array [n, c] that is not boolean contains 0 and 1 only."""
+    if not (np.issubdtype(values.dtype, np.number) or values.dtype == object):
+        raise TypeError(f"a mask of candidates must be of bool or 0/1; got dtype {values.dtype}.")
+    if values.dtype == object:
+        is_zero_or_one = np.vectorize(lambda cell: _is_real(cell) and cell in (0, 1), [bool])
+        is_wrong = ~is_zero_or_one(values)
+    else:
+        is_wrong = ~np.isin(values, (0, 1))
+    if not is_wrong.any():
+        return
+    row, column = np.argwhere(is_wrong)[0].tolist()
+    cell = values[row, column]
+    if not _is_real(cell) or cell != cell:
+        remedy = "A mask has no gaps: write 0 or 1, or leave the row out."
+    else:
+        remedy = "Weights are not candidates: threshold them first."
+    raise ValueError(
+        f"a mask of candidates must hold only 0 and 1; got {shortened(str(cell))} in row {row}, column {column}. {remedy}"
+    )
+
+
 def _is_real(cell: Any) -> bool:
-    """Not so None and pandas.NA, which may be compared with nothing."""
+    """Return whether a cell is a number that can be compared, unlike None and pandas.NA."""
     return isinstance(cell, (numbers.Real, Decimal, np.bool_))
 
 
-def _rows_and_labels(sets: Any) -> tuple[int, NDArray[np.intp], list[Any]]:
-    """The number of rows, and every (row, label) of a column of sets or of plain labels, flattened."""
+def _flatten(sets: Any) -> tuple[int, NDArray[np.intp], list[Any]]:
+    """Return the number of rows, and the row and the label of every candidate, of a column of sets or of single labels."""
     if hasattr(sets, "to_pylist"):  # Arrow
         sets = sets.to_pylist()
     elif hasattr(sets, "tolist"):  # NumPy, pandas
@@ -150,48 +186,75 @@ def _rows_and_labels(sets: Any) -> tuple[int, NDArray[np.intp], list[Any]]:
     if isinstance(sets, (str, bytes)) or not isinstance(sets, Iterable):
         raise TypeError(f"candidates must be a mask [n, c] or a sequence of sets; got {type(sets).__name__}.")
     rows = list(sets)
-    are_sets = [
-        isinstance(row, (set, frozenset, list, tuple)) or (isinstance(row, np.ndarray) and row.ndim == 1)
-        for row in rows
-    ]
+    n = len(rows)
+    are_sets = [_is_set(row) for row in rows]
     if not any(are_sets):
-        return len(rows), np.arange(len(rows)), rows
+        return n, np.arange(n), rows
     if not all(are_sets):
-        first = are_sets.index(not are_sets[0])
-        kinds = ["a set" if are_sets[i] else f"the single value {rows[i]!r}" for i in (0, first)]
-        said = f"row 0 is {kinds[0]} but row {first} is {kinds[1]}"
-        raise TypeError(f"candidates must be all sets or all single labels; {said}.")
-    lengths = np.fromiter(map(len, rows), dtype=np.intp, count=len(rows))
+        other = are_sets.index(not are_sets[0])
+        raise TypeError(
+            f"candidates must be all sets or all single labels; row 0 is {_describe_row(rows[0])} "
+            f"but row {other} is {_describe_row(rows[other])}."
+        )
+    lengths = np.fromiter(map(len, rows), dtype=np.intp, count=n)
     if lengths[0] > 1 and (lengths == lengths[0]).all():
-        # Lists of zeros and ones, all of one length, in which a label stands twice, are a mask that lost its array.
-        repeats = next((i for i, row in enumerate(rows) if len(set(row)) < len(row)), None)
-        if repeats is not None and all(label in (0, 1) for row in rows for label in row):
-            said = f"row {repeats} does, and all are 0 or 1. Give a mask as an array."
-            raise ValueError(f"sets must not repeat a label; {said}")
-    return len(rows), np.repeat(np.arange(len(rows)), lengths), list(chain.from_iterable(rows))
+        _check_not_mask_as_lists(rows)
+    return n, np.repeat(np.arange(n), lengths), list(chain.from_iterable(rows))
+
+
+def _is_set(row: Any) -> bool:
+    if isinstance(row, np.ndarray):
+        return row.ndim == 1
+    return isinstance(row, (set, frozenset, list, tuple))
+
+
+def _describe_row(row: Any) -> str:
+    return "a set" if _is_set(row) else f"the single value {row!r}"
+
+
+def _check_not_mask_as_lists(rows: list[Any]) -> None:
+    """Raise ValueError for a mask in the form of lists: zeros and ones in rows of one length, one of which repeats a label."""
+    first_repeating = None
+    for i, row in enumerate(rows):
+        if len(set(row)) < len(row):
+            first_repeating = i
+            break
+    if first_repeating is None:
+        return
+    if all(label in (0, 1) for label in chain.from_iterable(rows)):
+        raise ValueError(
+            f"sets must not repeat a label; row {first_repeating} does, and all are 0 or 1. Give a mask as an array."
+        )
 
 
 def _check_labels(rows: NDArray[np.intp], labels: list[Any]) -> None:
-    """Every label is a string, or every label is a finite number."""
-    texts = [isinstance(label, str) for label in labels]
-    for row, label, is_text in zip(rows.tolist(), labels, texts, strict=True):
-        if not is_text and (not isinstance(label, numbers.Real) or not np.isfinite(float(label))):
+    """Raise unless every label is a string, or every label is a finite number."""
+    are_texts = [isinstance(label, str) for label in labels]
+    for row, label, is_text in zip(rows.tolist(), labels, are_texts, strict=True):
+        if is_text:
+            continue
+        if not isinstance(label, numbers.Real) or not np.isfinite(float(label)):
             raise ValueError(f"labels must be strings or finite numbers; row {row} has {label!r}.")
-    if any(texts) and not all(texts):
-        odd = texts.index(not texts[0])
-        said = f"row {rows[0]} has {labels[0]!r} but row {rows[odd]} has {labels[odd]!r}"
-        raise TypeError(f"labels must be all strings or all numbers; {said}.")
+    if any(are_texts) and not all(are_texts):
+        other = are_texts.index(not are_texts[0])
+        raise TypeError(
+            f"labels must be all strings or all numbers; row {rows[0]} has {labels[0]!r} "
+            f"but row {rows[other]} has {labels[other]!r}."
+        )
 
 
 def _distinct(classes: Iterable[Any]) -> NDArray[Any]:
+    """Return the classes as an array [c] after checking that they are distinct."""
     names = np.asarray(list(classes))
-    name, times = max(Counter(names.tolist()).items(), key=lambda one: one[1], default=("", 0))
-    if times > 1:
-        raise ValueError(f"classes must be distinct; {name!r} is given twice.")
+    for name, times in Counter(names.tolist()).most_common(1):
+        if times > 1:
+            raise ValueError(f"classes must be distinct; {name!r} is given twice.")
     return names
 
 
 def show(names: Sequence[Any] | NDArray[Any], limit: int = 6, separator: str = ", ") -> str:
-    """The first few, and how many there are."""
+    """Return the first few names, and how many there are if some are left out."""
     shown = separator.join(map(str, names[:limit]))
-    return f"{shown}{separator}... ({len(names)} in all)" if len(names) > limit else shown
+    if len(names) <= limit:
+        return shown
+    return f"{shown}{separator}... ({len(names)} in all)"

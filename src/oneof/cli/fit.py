@@ -56,10 +56,10 @@ def fit(
     screen = Terminal(stderr=True)
     if screen.is_terminal:  # what follows imports and reads for seconds
         screen.print(Text(f"Reading {file or from_run} ..."))
+    from oneof.ensemble.pipeline import SPACE, space_for
+    from oneof.ensemble.tune import read_setting
+    from oneof.learners.pictures import OnPictures
     from oneof.runs.fit_table import How, Task, fit_again, fit_table
-    from oneof.runs.learn import SPACE, space_for
-    from oneof.runs.pictures import OnPictures
-    from oneof.selection.tune import read_setting
     from oneof.training.processes import crew_here
 
     on_levels = bool((file and file.is_dir()) or roles.image) and not roles.image_model
@@ -128,7 +128,7 @@ def labels_in_words(run: Run) -> str:
     import numpy as np
     import pyarrow.compute as pc
 
-    from oneof.runs.accuracy import measure_labels
+    from oneof.ensemble.accuracy import measure_labels
 
     rows = run.purified
     measured = None
@@ -146,8 +146,8 @@ def show(run: Run, console: Terminal) -> None:
     import pyarrow.compute as pc
 
     from oneof.data.column_uses import summary_lines
+    from oneof.ensemble.accuracy import Claim
     from oneof.metrics import in_words
-    from oneof.runs.accuracy import Claim
     from oneof.runs.folder import SAMPLE_CSV
     from oneof.runs.purified import lost_labels
 

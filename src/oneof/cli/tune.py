@@ -24,11 +24,11 @@ def tune(
     import torch
 
     from oneof.data.table import read_table
+    from oneof.ensemble.tune import folds_of, load_optuna, search_settings
+    from oneof.learners.config import Space
+    from oneof.learners.scaled_rows import Search
     from oneof.runs.examples import examples_of
     from oneof.runs.folder import fingerprint, write_json
-    from oneof.selection.prepare import Search
-    from oneof.selection.space import Space
-    from oneof.selection.tune import folds_of, load_optuna, search_settings
     from oneof.storage.settings import plain_value
     from oneof.version import __version__
 

@@ -1,10 +1,9 @@
-"""Columns of a table as numbers: gaps filled, categories one-hot with rare values grouped, texts by TF-IDF or an embedder,
-images embedded or as levels.
+"""Encode the columns of a table as features: impute numbers, one-hot encode categories, and turn texts and images into vectors.
 
-What was learned from training rows is plain values that JSON holds, and arrays for texts. TF-IDF is of words and of
-pieces of words, then a truncated SVD. Measured on 4,999 sentences with two sentiments (logistic regression, five
-folds, all learned inside the fold): .733 with 400 numbers, .68 with 100, .70 without pieces of words; TF-IDF of words
-without SVD, whose numbers are too many to train on: .743.
+What is learned from training rows is plain values that JSON can hold, and arrays for texts. Texts become TF-IDF weights of words and
+character n-grams, reduced by a truncated SVD. Accuracy on 4,999 sentences with two sentiments (logistic regression, five folds,
+everything fitted inside the fold): .733 with 400 components, .68 with 100, .70 without character n-grams, and .743 for TF-IDF of
+words without SVD, which has too many features to train networks on.
 """
 
 import math
@@ -13,7 +12,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,165 +24,211 @@ from oneof.data.table import Columns, Words
 from oneof.data.text_columns import MAX_PLAIN_VALUES, MAX_VALUES
 from oneof.storage.progress import bar
 
-MAX_ONE_HOT = 100  # values of a category that have a feature of their own, the most frequent first
-MIN_ROWS = 3  # that such a value has, in a column with more than MAX_PLAIN_VALUES values
-AXES = (300, 500)  # numbers that a text becomes: a tenth of the rows within these, for few rows a third
-_TERMS = 20_000  # kept of the vocabulary, the most frequent first
-_ROWS = 20_000  # texts to learn from: of more, a sample
-_PIECE = 2_000  # texts at a time
+MAX_ONE_HOT = 100  # most frequent values of a category, each with a feature of its own
+MIN_ROWS = 3  # of a value with a feature of its own, in a column with more than MAX_PLAIN_VALUES values
+MIN_COMPONENTS, MAX_COMPONENTS = 300, 500  # of the SVD: a tenth of the texts within these, a third if there are few
+_MAX_TERMS = 20_000  # size of the vocabulary, the most frequent terms first
+_MAX_FIT_TEXTS = 20_000  # a random sample of more texts is fitted
+_CHUNK = 2_000  # texts transformed at a time
 
 
 @dataclass(frozen=True, eq=False)
 class Texts:
-    """How a column of text becomes numbers; learned from training rows."""
+    """TF-IDF and truncated SVD of a column of text, fitted on training rows."""
 
     column: str
-    terms: tuple[str, ...]  # [v] words, pairs of neighbouring words, and pieces of words, which begin with #
+    terms: tuple[str, ...]  # [v] words, bigrams of words, and character n-grams, which begin with #
     idf: NDArray[np.float32]  # [v]
-    axes: NDArray[np.float16]  # [v, width]; half precision, in training too: a run is half as large
+    axes: NDArray[np.float16]  # [v, width] components; in half precision, in training too, to halve the size of a run
 
     @property
     def width(self) -> int:
+        """Return the number of features."""
         return int(self.axes.shape[1])
 
     def transform(self, values: Words) -> NDArray[np.float32]:
-        """Numbers [n, width] of texts; zeros where a text is missing or has no known term."""
-        vectorizer, axes = _vectorizer(vocabulary=self.terms), self.axes.astype(np.float32)
+        """Return the features [n, width] of texts; zeros where a text is missing or has no known term."""
+        vectorizer = _make_vectorizer(vocabulary=self.terms)
         vectorizer.idf_ = self.idf
-        found = np.zeros((len(values), self.width), dtype=np.float32)
-        with bar("read texts", len(values), show=len(values) > _PIECE) as step:
-            for start in range(0, len(values), _PIECE):
-                piece = [value or "" for value in values[start : start + _PIECE]]
-                found[start : start + _PIECE] = vectorizer.transform(piece) @ axes
-                step(steps=len(piece))
-        return found
+        components = self.axes.astype(np.float32)
+        features = np.zeros((len(values), self.width), dtype=np.float32)
+        with bar("read texts", len(values), show=len(values) > _CHUNK) as step:
+            for start in range(0, len(values), _CHUNK):
+                texts = [value or "" for value in values[start : start + _CHUNK]]
+                features[start : start + _CHUNK] = vectorizer.transform(texts) @ components
+                step(steps=len(texts))
+        return features
 
 
 def learn_texts(column: str, values: Words, source: str) -> Texts:
-    """Learn terms and axes from the texts of a column."""
+    """Fit TF-IDF and a truncated SVD on the texts of a column."""
     from sklearn.decomposition import TruncatedSVD  # here: it takes a second to load, and few tables have texts
 
-    given = [value for value in values if value is not None]
-    given = random.Random(0).sample(given, min(len(given), _ROWS))
-    vectorizer = _vectorizer(min_df=2, max_features=_TERMS)
+    texts = [value for value in values if value is not None]
+    sample = random.Random(0).sample(texts, min(len(texts), _MAX_FIT_TEXTS))
+    vectorizer = _make_vectorizer(min_df=2, max_features=_MAX_TERMS)
     try:
-        weights = vectorizer.fit_transform(given)
-    except ValueError as error:  # scikit-learn found no term
-        got = f"{source}, column {column!r} has none in {len(given)} texts. Leave it out, or make it a category."
-        raise ValueError(f"a column of text must have words that two rows share; {got}") from error
-    width = max(1, min(len(given) // 3, np.clip(len(given) // 10, *AXES), weights.shape[1] - 1))
-    axes = TruncatedSVD(width, n_iter=3, random_state=0).fit(weights).components_.T
-    terms = tuple(map(str, vectorizer.get_feature_names_out()))
-    return Texts(column, terms, vectorizer.idf_.astype(np.float32), axes.astype(np.float16))
+        weights = vectorizer.fit_transform(sample)
+    except ValueError as error:  # scikit-learn has an empty vocabulary
+        raise ValueError(
+            f"a column of text must have words that two rows share; {source}, column {column!r} has none in "
+            f"{len(sample)} texts. Leave it out, or make it a category."
+        ) from error
+    n_components = int(np.clip(len(sample) // 10, MIN_COMPONENTS, MAX_COMPONENTS))
+    n_components = max(1, min(len(sample) // 3, n_components, weights.shape[1] - 1))
+    svd = TruncatedSVD(n_components, n_iter=3, random_state=0).fit(weights)
+    terms = tuple(str(term) for term in vectorizer.get_feature_names_out())
+    return Texts(column, terms, vectorizer.idf_.astype(np.float32), svd.components_.T.astype(np.float16))
 
 
-def _vectorizer(**more: Any) -> Any:
-    """Of lower-case words and pairs of them, and of pieces of three to five characters."""
+def _make_vectorizer(**params: Any) -> Any:
+    """Return a TfidfVectorizer of lower-case words, their bigrams, and character n-grams of length three to five."""
     from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
 
-    words = CountVectorizer(ngram_range=(1, 2)).build_analyzer()
-    pieces = CountVectorizer(analyzer="char_wb", ngram_range=(3, 5)).build_analyzer()
+    word_ngrams = CountVectorizer(ngram_range=(1, 2)).build_analyzer()
+    char_ngrams = CountVectorizer(analyzer="char_wb", ngram_range=(3, 5)).build_analyzer()
 
-    def terms(text: str) -> list[str]:
-        return [*words(text), *(f"#{piece}" for piece in pieces(text))]
+    def analyze(text: str) -> list[str]:
+        terms = list(word_ngrams(text))
+        terms += [f"#{ngram}" for ngram in char_ngrams(text)]
+        return terms
 
-    return TfidfVectorizer(analyzer=terms, sublinear_tf=True, dtype=np.float32, **more)
+    return TfidfVectorizer(analyzer=analyze, sublinear_tf=True, dtype=np.float32, **params)
 
 
 @dataclass(frozen=True)
 class Embedded:
-    """A column that a pretrained network turns into numbers."""
+    """A column of texts or images that a pretrained network embeds."""
 
     column: str
-    kind: str
-    model: str
+    kind: str  # "text" or "image"
+    model: str  # name of the network
+    width: int  # number of features
+
+
+class _VectorColumn(NamedTuple):
+    """A column that becomes several numeric features."""
+
+    column: str
     width: int
+    origin: str  # how the features are made
 
 
 @dataclass(frozen=True)
 class Encoding:
-    """How columns become features [n, d]; learned from training rows."""
+    """Map from columns to features [n, d], fitted on training rows."""
 
     numbers: tuple[str, ...]
-    fills: tuple[float, ...]  # the median of each column of numbers, for its gaps
-    gaps: tuple[str, ...]  # columns of numbers with gaps in training: each gets a feature that says where
-    categories: dict[str, tuple[str, ...]]  # column -> its values in training that have a feature each; "" is a gap
+    fills: tuple[float, ...]  # median of each column of numbers, imputed for missing values
+    gaps: tuple[str, ...]  # columns of numbers with missing values in training: each gets an indicator feature
+    categories: dict[str, tuple[str, ...]]  # column -> training values with a feature each; "" is the missing value
     embedded: tuple[Embedded, ...]
-    dates: tuple[str, ...] = ()  # those of the numbers that are dates in the table
+    dates: tuple[str, ...] = ()  # those of `numbers` that are dates in the table
     texts: tuple[Texts, ...] = ()  # columns of text without an embedder
-    pixels: tuple[Pixels, ...] = ()  # pictures without an embedder: then the one part, and features are uint8
-    rare: dict[str, tuple[str, ...]] = field(default_factory=dict)  # column -> values in training that share a feature
+    pixels: tuple[Pixels, ...] = ()  # images without an embedder: then nothing else is encoded, and features are uint8
+    rare: dict[str, tuple[str, ...]] = field(default_factory=dict)  # column -> training values that share a feature
 
     @property
     def names(self) -> list[str]:
-        """What the d features are called."""
-        vectors = [f"{column}[{j}]" for column, width, _ in self._vectors for j in range(width)]
-        one_hot = []
+        """Return the names of the d features."""
+        names = list(self.numbers)
+        names += [f"{column} is missing" for column in self.gaps]
         for column, values in self.categories.items():
-            one_hot += [f"{column}={value}" if value else f"{column} is missing" for value in values]
+            names += [f"{column}={value}" if value else f"{column} is missing" for value in values]
             if column in self.rare:
-                one_hot.append(f"{column} is rare")
-        return [*self.numbers, *(f"{name} is missing" for name in self.gaps), *one_hot, *vectors]
+                names.append(f"{column} is rare")
+        for vector in self._vector_columns:
+            names += [f"{vector.column}[{j}]" for j in range(vector.width)]
+        return names
 
     def category_codes(self, column: str) -> dict[str, int]:
-        """Return which feature of its column each value in training is; rare values share the last one."""
+        """Return the code of each training value, its feature among those of the column; rare values share the last."""
         values = self.categories[column]
         codes = {value: code for code, value in enumerate(values)}
-        return codes | dict.fromkeys(self.rare.get(column, ()), len(values))
+        for value in self.rare.get(column, ()):
+            codes[value] = len(values)
+        return codes
 
     def category_width(self, column: str) -> int:
-        """Return how many features a category has."""
-        return len(self.categories[column]) + (column in self.rare)
+        """Return the number of features of a category."""
+        n_features = len(self.categories[column])
+        if column in self.rare:
+            n_features += 1
+        return n_features
 
     @property
     def plain(self) -> Self:
-        """Without texts and pictures."""
+        """Return the encoding without texts and images."""
         return replace(self, embedded=(), texts=(), pixels=())
 
     @property
     def made(self) -> list[str]:
-        """A line for every column of text or images: which features are made from it, and how."""
-        return [f"{column}[0] to {column}[{width - 1}] are made {how}" for column, width, how in self._vectors]
+        """Return a line for every column of texts or images: which features are made from it, and how."""
+        lines = []
+        for column, width, origin in self._vector_columns:
+            lines.append(f"{column}[0] to {column}[{width - 1}] are made {origin}")
+        return lines
 
     @property
-    def _vectors(self) -> list[tuple[str, int, str]]:
-        pretrained = [(part.column, part.width, f"from the {part.kind} by {part.model}") for part in self.embedded]
-        levels = [(p.column, math.prod(p.shape), f"of the picture's levels 0 to 255, {p.shape}") for p in self.pixels]
-        return pretrained + [(part.column, part.width, "from the text by TF-IDF") for part in self.texts] + levels
+    def _vector_columns(self) -> list[_VectorColumn]:
+        """Return the columns that become several numeric features, in the order of the features."""
+        columns = []
+        for part in self.embedded:
+            columns.append(_VectorColumn(part.column, part.width, f"from the {part.kind} by {part.model}"))
+        for text in self.texts:
+            columns.append(_VectorColumn(text.column, text.width, "from the text by TF-IDF"))
+        for image in self.pixels:
+            origin = f"of the picture's levels 0 to 255, {image.shape}"
+            columns.append(_VectorColumn(image.column, math.prod(image.shape), origin))
+        return columns
 
     def to_json(self) -> dict[str, Any]:
-        """All but the arrays."""
-        texts = [{"column": part.column, "terms": part.terms} for part in self.texts]
-        return asdict(replace(self, texts=())) | {"texts": texts}
+        """Return everything but the arrays as plain values."""
+        plain = asdict(replace(self, texts=()))
+        plain["texts"] = [{"column": text.column, "terms": text.terms} for text in self.texts]
+        return plain
 
     @property
     def arrays(self) -> dict[str, NDArray[Any]]:
-        return {f"{i}.{name}": getattr(part, name) for i, part in enumerate(self.texts) for name in ("idf", "axes")}
+        """Return the arrays that `to_json` leaves out, by key."""
+        arrays: dict[str, NDArray[Any]] = {}
+        for i, text in enumerate(self.texts):
+            arrays[f"{i}.idf"] = text.idf
+            arrays[f"{i}.axes"] = text.axes
+        return arrays
 
     @classmethod
     def from_json(cls, plain: dict[str, Any], arrays: Mapping[str, Any]) -> Self:
+        """Restore an encoding from what `to_json` and `arrays` returned."""
         texts = []
         for i, part in enumerate(plain["texts"]):
-            idf, axes = (np.asarray(arrays[f"{i}.{name}"]) for name in ("idf", "axes"))
+            idf = np.asarray(arrays[f"{i}.idf"])
+            axes = np.asarray(arrays[f"{i}.axes"])
             texts.append(Texts(part["column"], tuple(part["terms"]), idf, axes))
         return cls(
-            **{name: tuple(plain[name]) for name in ("numbers", "fills", "gaps", "dates")},
+            numbers=tuple(plain["numbers"]),
+            fills=tuple(plain["fills"]),
+            gaps=tuple(plain["gaps"]),
             categories={column: tuple(values) for column, values in plain["categories"].items()},
-            rare={column: tuple(values) for column, values in plain.get("rare", {}).items()},
             embedded=tuple(Embedded(**part) for part in plain["embedded"]),
+            dates=tuple(plain["dates"]),
             texts=tuple(texts),
             pixels=tuple(Pixels(**part) for part in plain["pixels"]),
+            rare={column: tuple(values) for column, values in plain.get("rare", {}).items()},
         )
 
     @property
     def roles(self) -> Roles:
-        """The columns that are needed to predict."""
-        text, image = (tuple(p.column for p in self.embedded if p.kind == kind) for kind in ("text", "image"))
+        """Return the roles of the columns that are needed for prediction."""
+        text_columns = [part.column for part in self.embedded if part.kind == "text"]
+        text_columns += [text.column for text in self.texts]
+        image_columns = [part.column for part in self.embedded if part.kind == "image"]
+        image_columns += [image.column for image in self.pixels]
         return Roles(
             features=self.numbers,
             categories=tuple(self.categories),
-            text=(*text, *(part.column for part in self.texts)),
-            image=(*image, *(part.column for part in self.pixels)),
+            text=tuple(text_columns),
+            image=tuple(image_columns),
             candidates=None,
             dates=self.dates,
         )
@@ -191,101 +236,187 @@ class Encoding:
     def transform(
         self, columns: Columns, *, folder: Path = Path(), cache: Path | None = None, named: Collection[str] = ()
     ) -> NDArray[Any]:
-        """Features [n, d], float32, or uint8 levels of pictures; a category that training did not have is none at all."""
-        # An embedder is opened if the product knows it or the person has `named` it: an encoding may come from a
-        # stranger's folder, and a name in it may be the path of a model that brings code along.
+        """Encode columns as features.
+
+        Parameters
+        ----------
+        columns
+            Columns of n rows, those of `roles`.
+        folder
+            Folder that the names of image files are relative to.
+        cache
+            Folder of stored embeddings; None for the user's cache.
+        named
+            Embedding models that the user has named, and that may be opened besides the default ones. An encoding may come from an
+            untrusted folder, and a model in it may be a path whose files bring code along.
+
+        Returns
+        -------
+        NDArray
+            Features [n, d], float32, or the uint8 pixels of images. Categories not seen in training are zeros.
+        """
         if self.pixels:
             return self.pictures(columns, folder).levels
-        parts = [self._filled(columns.numbers)]
+        parts = [self._impute(columns.numbers)]
         for name in self.categories:
-            codes = self.category_codes(name)
-            width = self.category_width(name)
-            column = np.array([codes.get(value or "", -1) for value in columns.words[name]], dtype=np.intp)
-            parts.append(np.eye(width + 1, width, dtype=np.float32)[column])  # the last row is zeros
+            parts.append(self._one_hot(name, columns.words[name]))
         for part in self.embedded:
-            if part.model not in (MODELS[part.kind], *named):
-                got = f"the model wants {part.model[:100]!r} for column {part.column!r}. If you trust it, name it"
-                raise ValueError(
-                    f"an embedder must be one that oneof knows ({MODELS[part.kind]}) or that you name yourself; "
-                    f"{got}: oneof predict --{part.kind}-model."
-                )
-            parts.append(embedded(columns.words[part.column], open_embedder(part.kind, part.model), folder, cache))
-            if parts[-1].shape[1] != part.width:
+            _check_trusted(part, named)
+            embedder = open_embedder(part.kind, part.model)
+            vectors = embedded(columns.words[part.column], embedder, folder, cache)
+            if vectors.shape[1] != part.width:
                 raise ValueError(f"the embedder {part.model} must be the one of training; it has changed. Fit again.")
-        parts += [part.transform(columns.words[part.column]) for part in self.texts]
-        return parts[0] if len(parts) == 1 else np.hstack(parts, dtype=np.float32)
+            parts.append(vectors)
+        for text in self.texts:
+            parts.append(text.transform(columns.words[text.column]))
+        if len(parts) == 1:
+            return parts[0]
+        return np.hstack(parts, dtype=np.float32)
 
     def pictures(self, columns: Columns, folder: Path, to: Path | None = None) -> PictureRows:
-        """The pictures of columns, where these are what is learned from; in memory, or in a file `to`."""
+        """Read the images of an encoding on pixels into memory, or into a file `to`."""
         (part,) = self.pixels
         return read_pictures(columns.words[part.column], part, folder, to)
 
     def unseen(self, columns: Columns) -> list[str]:
-        """Return a line for every column with categories that training did not have."""
+        """Return a line for every column with categories not seen in training."""
         lines = []
         for column in self.categories:
-            new = sorted({value or "" for value in columns.words[column]} - self.category_codes(column).keys())
-            if new:
-                shown = ", ".join(repr(value) if value else "a gap" for value in new[:5])
-                more = ", ..." if len(new) > 5 else ""
-                lines.append(f"column {column!r} has categories not seen in training; ignored: {shown}{more}")
+            values = {value or "" for value in columns.words[column]}
+            unseen = sorted(values - self.category_codes(column).keys())
+            if not unseen:
+                continue
+            shown = ", ".join(repr(value) if value else "a gap" for value in unseen[:5])
+            more = ", ..." if len(unseen) > 5 else ""
+            lines.append(f"column {column!r} has categories not seen in training; ignored: {shown}{more}")
         return lines
 
-    def _filled(self, numbers: NDArray[np.float32]) -> NDArray[np.float32]:
+    def _impute(self, numbers: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Fill missing numbers [n, k] with the medians, and append an indicator for each column with gaps in training."""
         missing = np.isnan(numbers)
         if not self.gaps and not missing.any():
             return numbers
-        filled = np.where(missing, np.array(self.fills, dtype=np.float32), numbers)
-        return np.hstack([filled, missing[:, np.isin(self.numbers, self.gaps)]], dtype=np.float32)
+        medians = np.array(self.fills, dtype=np.float32)
+        imputed = np.where(missing, medians, numbers)
+        indicators = missing[:, np.isin(self.numbers, self.gaps)]
+        return np.hstack([imputed, indicators], dtype=np.float32)
+
+    def _one_hot(self, column: str, values: Words) -> NDArray[np.float32]:
+        """Return the one-hot features [n, width] of a category; zeros for a value not seen in training."""
+        codes_by_value = self.category_codes(column)
+        width = self.category_width(column)
+        codes = np.array([codes_by_value.get(value or "", -1) for value in values], dtype=np.intp)
+        rows = np.eye(width + 1, width, dtype=np.float32)  # the last row, of code -1, is zeros
+        return rows[codes]
+
+
+def _check_trusted(part: Embedded, named: Collection[str]) -> None:
+    """Raise if an embedding model is neither the default one nor named by the user."""
+    default_model = MODELS[part.kind]
+    if part.model == default_model or part.model in named:
+        return
+    raise ValueError(
+        f"an embedder must be one that oneof knows ({default_model}) or that you name yourself; "
+        f"the model wants {part.model[:100]!r} for column {part.column!r}. If you trust it, name it: "
+        f"oneof predict --{part.kind}-model."
+    )
 
 
 def learn_encoding(columns: Columns, roles: Roles, *, folder: Path = Path(), cache: Path | None = None) -> Encoding:
-    """Learn from training rows how their columns become features."""
-    if roles.image and not roles.image_model:  # pictures alone: a network on levels has no place for other columns
-        first, *beside = *roles.image, *roles.text
-        if beside:
-            got = f"{columns.source} has {', '.join(beside)} beside {first!r}"
-            remedy = "Leave them out, or say --image-model NAME, which turns pictures into numbers."
-            raise ValueError(f"a network on pictures must learn from one column of them alone; {got}. {remedy}")
-        return Encoding((), (), (), {}, (), pixels=(learn_pixels(first, columns.words[first], folder),))
-    missing = dict(zip(columns.names, np.isnan(columns.numbers).T, strict=True))
-    empty = next((name for name, gaps in missing.items() if gaps.all()), None)
-    if empty is not None:
-        where = f"{columns.source}, column {empty!r} is missing in every row"
-        raise ValueError(f"a feature must have a value; {where}. Leave it out.")
-    parts = []
-    for kind, model, names in (("text", roles.text_model, roles.text), ("image", roles.image_model, roles.image)):
-        for column in names if model else ():
-            vectors = embedded(columns.words[column], open_embedder(kind, str(model)), folder, cache)
-            parts.append(Embedded(column, kind, str(model), vectors.shape[1]))
+    """Fit an encoding on training rows.
+
+    Parameters
+    ----------
+    columns
+        Columns of the n training rows.
+    roles
+        Resolved roles of the columns.
+    folder
+        Folder that the names of image files are relative to.
+    cache
+        Folder of stored embeddings; None for the user's cache.
+
+    Returns
+    -------
+    Encoding
+        The fitted encoding; `transform` applies it.
+    """
+    if roles.image and not roles.image_model:
+        return _learn_pixel_encoding(columns, roles, folder)
+    is_missing = np.isnan(columns.numbers)
+    with_gaps = []
+    for name, missing in zip(columns.names, is_missing.T, strict=True):
+        if missing.all():
+            raise ValueError(
+                f"a feature must have a value; {columns.source}, column {name!r} is missing in every row. Leave it out."
+            )
+        if missing.any():
+            with_gaps.append(name)
+    embedded_columns = []
+    if roles.text_model:
+        for name in roles.text:
+            embedded_columns.append(_learn_embedding(name, "text", roles.text_model, columns, folder, cache))
+    if roles.image_model:
+        for name in roles.image:
+            embedded_columns.append(_learn_embedding(name, "image", roles.image_model, columns, folder, cache))
     categories = {}
     rare = {}
     for name in roles.categories:
         categories[name], rare_values = _learn_category(name, columns)
         if rare_values:
             rare[name] = rare_values
+    texts = []
+    if not roles.text_model:
+        for name in roles.text:
+            texts.append(learn_texts(name, columns.words[name], columns.source))
     return Encoding(
         numbers=tuple(columns.names),
         fills=tuple(float(np.nanmedian(column)) for column in columns.numbers.T),
-        gaps=tuple(name for name, gaps in missing.items() if gaps.any()),
+        gaps=tuple(with_gaps),
         categories=categories,
         rare=rare,
-        embedded=tuple(parts),
+        embedded=tuple(embedded_columns),
         dates=roles.dates,
-        texts=tuple(
-            learn_texts(name, columns.words[name], columns.source) for name in roles.text if not roles.text_model
-        ),
+        texts=tuple(texts),
     )
 
 
+def _learn_pixel_encoding(columns: Columns, roles: Roles, folder: Path) -> Encoding:
+    """Return the encoding of one column of images as pixels: a network on images takes no other columns."""
+    image, *others = [*roles.image, *roles.text]
+    if others:
+        raise ValueError(
+            f"a network on pictures must learn from one column of them alone; {columns.source} has "
+            f"{', '.join(others)} beside {image!r}. Leave them out, or say --image-model NAME, which turns pictures "
+            "into numbers."
+        )
+    pixels = learn_pixels(image, columns.words[image], folder)
+    return Encoding(numbers=(), fills=(), gaps=(), categories={}, embedded=(), pixels=(pixels,))
+
+
+def _learn_embedding(
+    column: str, kind: str, model: str, columns: Columns, folder: Path, cache: Path | None
+) -> Embedded:
+    """Embed a column of texts or images, which stores the vectors in the cache, and return how wide they are."""
+    vectors = embedded(columns.words[column], open_embedder(kind, model), folder, cache)
+    return Embedded(column, kind, model, vectors.shape[1])
+
+
 def _learn_category(column: str, columns: Columns) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the values of a category that get a feature each, and the rare ones that share one; both sorted."""
+    """Return the values of a category with a feature each, and the rare ones that share a feature; both sorted."""
     counts = Counter(value or "" for value in columns.words[column])
     if len(counts) > MAX_VALUES:
-        got = f"{columns.source}, column {column!r} has {len(counts)}. Leave it out, or take it as text (--text)."
-        raise ValueError(f"a category must have at most {MAX_VALUES} values; {got}")
+        raise ValueError(
+            f"a category must have at most {MAX_VALUES} values; {columns.source}, column {column!r} has {len(counts)}. "
+            "Leave it out, or take it as text (--text)."
+        )
     if len(counts) <= MAX_PLAIN_VALUES:
         return tuple(sorted(counts)), ()
-    in_order = sorted(counts, key=lambda value: (value != "", -counts[value], value))  # a gap is never rare
-    frequent = [value for value in in_order[:MAX_ONE_HOT] if value == "" or counts[value] >= MIN_ROWS]
-    return tuple(sorted(frequent)), tuple(sorted(counts.keys() - set(frequent)))
+    # The missing value comes first: it is never rare.
+    by_frequency = sorted(counts, key=lambda value: (value != "", -counts[value], value))
+    frequent = set()
+    for value in by_frequency[:MAX_ONE_HOT]:
+        if value == "" or counts[value] >= MIN_ROWS:
+            frequent.add(value)
+    rare = counts.keys() - frequent
+    return tuple(sorted(frequent)), tuple(sorted(rare))

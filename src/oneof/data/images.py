@@ -1,39 +1,45 @@
-"""Pictures as people have them: files or bytes of any size and kind become levels [n, channels x side x side].
+"""Read columns of images, files or bytes of any size and mode, as pixels [n, channels x side x side].
 
-What cannot be read is named and stays a row of zeros; one broken file does not stop a run.
+What cannot be read is reported and stays a row of zeros: one broken file does not stop a run.
 """
 
+import math
 import os
 import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from oneof.data.picture import LARGEST, SMALLEST, Block, Cell, attempt, bombs_are_errors, look
+from oneof.data.picture import LARGEST, SMALLEST, Block, Cell, guard_decompression_bombs, size_and_grey, try_decode
 from oneof.storage.cores import cores
 from oneof.storage.progress import bar
 
 ENDINGS = (".png", ".jpg", ".jpeg", ".gif", ".webp", ".bmp", ".tif", ".tiff")
-FILE, CANDIDATES = "file", "candidates"  # the columns of a folder
-_LOOKED_AT = 1000  # pictures that tell side and channels
-_MEASURED = 100  # pictures whose headers tell how many threads pay
-_PIXELS = 2048  # a thread: 1,200 of a PNG, 3,000 of a JPEG decode as long as Pillow holds Python's lock for a picture
-_NAMED = 5  # unreadable ones that are named
-_BLOCK = 64  # pictures that a thread reads at a time
-_MANY, _BLOCK_APART = 4000, 4000  # pictures for which processes pay, and that one of them reads at most
-_COARSE = 14  # pixels a side, about, for learners that compare pictures pixel by pixel
+FILE = "file"  # column of a folder that is read as a table: the names of the images
+CANDIDATES = "candidates"  # and their candidate sets
+_SHAPE_SAMPLE = 1000  # images that decide side and channels
+_THREADS_SAMPLE = 100  # images whose headers decide how many threads are worth it
+# A thread pays for so many pixels: 1,200 of a PNG or 3,000 of a JPEG decode in the time for which Pillow holds Python's lock.
+_PIXELS_PER_THREAD = 2048
+_MAX_NAMED = 5  # unreadable images that a message names
+_THREAD_BLOCK = 64  # images that a thread decodes at a time
+_MIN_SUBPROCESS_IMAGES = 4000  # for which subprocesses are worth starting
+_MAX_SUBPROCESS_BLOCK = 4000  # images that one of them decodes at a time
+_COARSE_SIDE = 14  # pixels a side, about, for learners that compare images pixel by pixel
+
+_Item = TypeVar("_Item")
+_Result = TypeVar("_Result")
 
 
 @dataclass(frozen=True)
 class Pixels:
-    """A column of pictures whose levels are features: channels, then rows, then columns of pixels."""
+    """A column of images whose pixels are features, in the order channels, rows, columns."""
 
     column: str
     channels: int
@@ -41,103 +47,180 @@ class Pixels:
 
     @property
     def shape(self) -> tuple[int, int, int]:
+        """Return the shape of one image."""
         return self.channels, self.side, self.side
 
 
 class PictureRows(NamedTuple):
-    levels: NDArray[np.uint8]  # [n, d]; zeros where there is no picture
+    """Images of n rows."""
+
+    levels: NDArray[np.uint8]  # [n, d] pixels; zeros where there is no image
     readable: NDArray[np.bool_]  # [n]
-    fault: str | None  # what could not be read, in words
+    fault: str | None  # a message that names what could not be read
 
 
 def list_folder(folder: Path) -> pa.Table:
-    """A folder as a table: every picture below it, and as its candidates the name of the subfolder that holds it."""
-    found = sorted(path.relative_to(folder) for path in folder.rglob("*") if path.suffix.lower() in ENDINGS)
-    if not found:
-        form = f"pictures ({', '.join(ENDINGS)}), in subfolders named by their candidates, such as 'cat|fox'"
-        raise ValueError(f"a folder must hold {form}; {folder} has none.")
-    said = [path.parts[0] if len(path.parts) > 1 else None for path in found]
-    return pa.table({FILE: [path.as_posix() for path in found], CANDIDATES: pa.array(said, pa.string())})
+    """List the images below a folder as a table; the subfolder that holds an image names its candidates."""
+    paths = sorted(path.relative_to(folder) for path in folder.rglob("*") if path.suffix.lower() in ENDINGS)
+    if not paths:
+        raise ValueError(
+            f"a folder must hold pictures ({', '.join(ENDINGS)}), in subfolders named by their candidates, such as "
+            f"'cat|fox'; {folder} has none."
+        )
+    names = [path.as_posix() for path in paths]
+    candidates = [path.parts[0] if len(path.parts) > 1 else None for path in paths]
+    return pa.table({FILE: names, CANDIDATES: pa.array(candidates, pa.string())})
 
 
 def folder_of(file: Path) -> Path:
-    """Where the names of pictures in a table are looked up: beside it, or in the folder that stands for one."""
+    """Return the folder that names of images are relative to: the table's, or the folder that is read as a table."""
     return file if file.is_dir() else file.parent
 
 
 def learn_pixels(column: str, cells: Sequence[Cell], folder: Path) -> Pixels:
-    """Side and channels for pictures: the side that most have, 64 at most; one channel where all are grey."""
-    some = _spread([cell for cell in cells if cell is not None], _LOOKED_AT)
-    threads = _threads(some, folder)
-    looks = _in_threads("look at pictures", lambda cell: attempt(look, cell, folder), some, threads)
-    known = [one for one in looks if not isinstance(one, str)]
-    if not known:
-        why = f" ({some[0]!r:.80}: {looks[0]})" if some else ""
-        got = f"none of {len(cells):,} can be read{why}."
-        raise ValueError(f"column {column!r} must hold pictures below {folder}; {got}")
-    short = int(np.median([min(size) for size, _ in known]))
-    alike = len({size for size, _ in known}) == 1
-    side = int(np.clip(short if alike else short - short % 4, SMALLEST, LARGEST))  # networks halve it twice
-    return Pixels(column, 1 if all(grey for _, grey in known) else 3, side)
+    """Choose side and channels for a column of images.
+
+    The side is the median of the shorter sides, at most 64; there is one channel if all images are grey.
+    """
+    sample = _evenly_spaced([cell for cell in cells if cell is not None], _SHAPE_SAMPLE)
+    n_threads = _threads(sample, folder)
+    decoded = _map_in_threads(
+        "look at pictures", lambda cell: try_decode(size_and_grey, cell, folder), sample, n_threads
+    )
+    readable = [result for result in decoded if not isinstance(result, str)]
+    if not readable:
+        reason = ""
+        if sample:
+            reason = f" ({sample[0]!r:.80}: {decoded[0]})"
+        raise ValueError(
+            f"column {column!r} must hold pictures below {folder}; none of {len(cells):,} can be read{reason}."
+        )
+    side = int(np.median([min(size) for size, _ in readable]))
+    has_one_size = len({size for size, _ in readable}) == 1
+    if not has_one_size:
+        side -= side % 4  # networks halve it twice
+    side = int(np.clip(side, SMALLEST, LARGEST))
+    all_grey = all(is_grey for _, is_grey in readable)
+    return Pixels(column, 1 if all_grey else 3, side)
 
 
 def read_pictures(cells: Sequence[Cell], pixels: Pixels, folder: Path, to: Path | None = None) -> PictureRows:
-    """The pictures of cells, resized so that the shorter side fits and cut to the middle of the longer; in memory, or in a file `to`."""
+    """Read the images of a column.
+
+    Parameters
+    ----------
+    cells
+        Names of files below `folder`, or their contents [n].
+    pixels
+        Side and channels. The shorter side is resized to fit, the longer one is cropped to its middle.
+    folder
+        Folder that names are relative to.
+    to
+        A .npy file to write the pixels to; None keeps them in memory.
+
+    Returns
+    -------
+    PictureRows
+        Pixels [n, d], which rows could be read, and a message on those that could not.
+    """
     shape = (len(cells), *pixels.shape)
-    if to is None:
-        levels: NDArray[np.uint8] = np.zeros(shape, dtype=np.uint8)
-    else:  # a .npy file, whose pages come to memory as they are needed
-        to.parent.mkdir(parents=True, exist_ok=True)
-        to.unlink(missing_ok=True)
-        to.touch(exist_ok=False)  # a new file: a link of that name is not followed
-        levels = np.lib.format.open_memmap(to, "w+", np.uint8, shape)
-        if hasattr(os, "posix_fallocate"):  # a disk that is too small says so now; later it would end the process
-            with to.open("r+b") as file:
-                os.posix_fallocate(file.fileno(), 0, to.stat().st_size)
+    levels = np.zeros(shape, dtype=np.uint8) if to is None else _create_memmap(to, shape)
 
-    threads, most = _threads(cells, folder), cores()
-    # where threads wait for each other, processes do not; a program that is frozen would start itself
-    apart = threads < most and len(cells) >= _MANY and not getattr(sys, "frozen", False)
-    each = -(-len(cells) // most)
-    size = -(-each // -(-each // _BLOCK_APART)) if apart else _BLOCK  # every process as many
+    n_threads = _threads(cells, folder)
+    n_cores = cores()
+    # Where threads would wait for Python's lock, subprocesses do not. A frozen program would start itself instead.
+    is_frozen = getattr(sys, "frozen", False)
+    in_subprocesses = n_threads < n_cores and len(cells) >= _MIN_SUBPROCESS_IMAGES and not is_frozen
+    block_size = _THREAD_BLOCK
+    if in_subprocesses:
+        n_threads = n_cores  # each waits for one subprocess
+        per_core = math.ceil(len(cells) / n_cores)
+        blocks_per_core = math.ceil(per_core / _MAX_SUBPROCESS_BLOCK)
+        block_size = math.ceil(per_core / blocks_per_core)  # of equal size, so that all cores finish together
 
-    def read(start: int) -> list[tuple[int, str]]:
-        block = Block(cells[start : start + size], folder, pixels.channels, pixels.side)
-        levels[start : start + size], wrong = block.read_apart() if apart else block.read()
-        return [(start + row, why) for row, why in wrong]
+    def read_block(start: int) -> list[tuple[int, str]]:
+        """Read a block into `levels`; return (row, reason) of the images that cannot be read."""
+        block = Block(cells[start : start + block_size], folder, pixels.channels, pixels.side)
+        block_levels, failures = block.read_in_subprocess() if in_subprocesses else block.read()
+        levels[start : start + block_size] = block_levels
+        return [(start + row, reason) for row, reason in failures]
 
-    starts = range(0, len(cells), size)
-    wrong = [*chain.from_iterable(_in_threads("read pictures", read, starts, most if apart else threads))]
+    unreadable = []
+    for failures in _map_in_threads("read pictures", read_block, range(0, len(cells), block_size), n_threads):
+        unreadable += failures
     readable = np.ones(len(cells), dtype=bool)
-    readable[[row for row, _ in wrong]] = False
-    named = "; ".join(f"row {row}, {cells[row]!r:.80}: {why}" for row, why in wrong[:_NAMED])
-    more = f"; and {len(wrong) - _NAMED:,} more" * (len(wrong) > _NAMED)
-    said = f"{len(wrong):,} of {len(cells):,} pictures cannot be read, and nothing is learned or said of them"
-    return PictureRows(levels.reshape(len(cells), -1), readable, f"{said}: {named}{more}." if wrong else None)
+    readable[[row for row, _ in unreadable]] = False
+    return PictureRows(levels.reshape(len(cells), -1), readable, _describe_unreadable(unreadable, cells))
+
+
+def _create_memmap(path: Path, shape: tuple[int, ...]) -> NDArray[np.uint8]:
+    """Create a .npy file of zeros whose pages are loaded as they are needed."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.unlink(missing_ok=True)
+    path.touch(exist_ok=False)  # a new file: a link of that name is not followed
+    array = np.lib.format.open_memmap(path, "w+", np.uint8, shape)
+    if hasattr(os, "posix_fallocate"):
+        # Fail now if the disk is too small; a later write to a page would kill the process.
+        with path.open("r+b") as file:
+            os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
+    return array
+
+
+def _describe_unreadable(unreadable: Sequence[tuple[int, str]], cells: Sequence[Cell]) -> str | None:
+    """Return a message that counts the unreadable images and names the first ones; None if there are none."""
+    if not unreadable:
+        return None
+    named = "; ".join(f"row {row}, {cells[row]!r:.80}: {reason}" for row, reason in unreadable[:_MAX_NAMED])
+    more = ""
+    if len(unreadable) > _MAX_NAMED:
+        more = f"; and {len(unreadable) - _MAX_NAMED:,} more"
+    count = f"{len(unreadable):,} of {len(cells):,} pictures cannot be read"
+    return f"{count}; skipped in training and prediction: {named}{more}."
 
 
 def coarse(x: NDArray[np.uint8], pixels: Pixels) -> NDArray[np.float32]:
-    """Pictures [n, d] as means over squares of pixels, 0 to 1, for learners that compare them pixel by pixel."""
-    k = max(1, pixels.side // _COARSE)
-    m = pixels.side // k
-    cut = x.reshape(-1, *pixels.shape)[:, :, : m * k, : m * k]
-    sums: Any = sum(cut[:, :, i::k, j::k].astype(np.float32) for i in range(k) for j in range(k))
-    return np.asarray(sums.reshape(len(x), -1) / (k * k) / 255)
+    """Downsample images [n, d] by averaging squares of pixels, to 0 to 1, for learners that compare pixel by pixel."""
+    factor = max(1, pixels.side // _COARSE_SIDE)
+    coarse_side = pixels.side // factor
+    images = x.reshape(-1, *pixels.shape)
+    cropped = images[:, :, : coarse_side * factor, : coarse_side * factor]
+    sums = np.zeros((len(images), pixels.channels, coarse_side, coarse_side), dtype=np.float32)
+    for i in range(factor):
+        for j in range(factor):
+            sums += cropped[:, :, i::factor, j::factor].astype(np.float32)
+    return np.asarray(sums.reshape(len(x), -1) / (factor * factor) / 255)
 
 
-def _in_threads(title: str, work: Callable[[Any], Any], items: Sequence[Any], threads: int) -> list[Any]:
-    with bombs_are_errors(), bar(title, len(items), show=True) as step, ThreadPoolExecutor(threads) as pool:
-        return [(found, step())[0] for found in pool.map(work, items)]
+def _map_in_threads(
+    title: str, function: Callable[[_Item], _Result], items: Sequence[_Item], n_threads: int
+) -> list[_Result]:
+    """Map a function over items in threads, with a progress bar."""
+    results = []
+    with (
+        guard_decompression_bombs(),
+        bar(title, len(items), show=True) as step,
+        ThreadPoolExecutor(n_threads) as pool,
+    ):
+        for result in pool.map(function, items):
+            results.append(result)
+            step()
+    return results
 
 
 def _threads(cells: Sequence[Cell], folder: Path) -> int:
-    """How many threads pay: half the work on a small picture is Python, for whose lock many threads only wait."""
-    with bombs_are_errors():
-        sizes = [attempt(lambda image: image.size, cell, folder) for cell in _spread(cells, _MEASURED)]
-    pixels = [size[0] * size[1] for size in sizes if not isinstance(size, str)]
-    return int(min(32, cores() + 4, 1 + sum(pixels) // (_PIXELS * max(1, len(pixels)))))
+    """Return how many threads are worth it: half the work on a small image holds Python's lock."""
+    pixel_counts = []
+    with guard_decompression_bombs():
+        for cell in _evenly_spaced(cells, _THREADS_SAMPLE):
+            size = try_decode(lambda image: image.size, cell, folder)
+            if not isinstance(size, str):
+                width, height = size
+                pixel_counts.append(width * height)
+    by_size = 1 + sum(pixel_counts) // (_PIXELS_PER_THREAD * max(1, len(pixel_counts)))
+    return int(min(32, cores() + 4, by_size))
 
 
-def _spread(cells: Sequence[Cell], count: int) -> Sequence[Cell]:
-    """At most `count` cells, at even distances."""
-    return cells[:: -(-len(cells) // count) or 1]
+def _evenly_spaced(cells: Sequence[Cell], count: int) -> Sequence[Cell]:
+    """Return at most `count` cells, evenly spaced."""
+    step = math.ceil(len(cells) / count)
+    return cells[:: max(1, step)]

@@ -1,4 +1,4 @@
-"""One picture as people have it, a file or bytes of any size and kind, as levels; and blocks of them, read here or by another process."""
+"""Decode an image, a file or bytes of any size and mode, to pixels; and blocks of images, in this process or in another."""
 
 import os
 import pickle
@@ -21,85 +21,100 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 from oneof.candidates.cells import is_missing
 from oneof.storage.regular import irregular_kind
 
-LARGEST, SMALLEST, THUMBNAIL = 64, 8, 48  # pixels a side: of what networks are trained on, and on a page
-_BOMB = (Image.DecompressionBombError, Image.DecompressionBombWarning)
-UNREADABLE = (OSError, SyntaxError, ValueError, EOFError, IndexError, struct.error, zlib.error, *_BOMB)
-"""What Pillow raises of a file that no picture can be read from."""
+LARGEST = 64  # pixels a side that networks are trained on, at most
+SMALLEST = 8  # at least
+THUMBNAIL = 48  # pixels a side on a page
+_TOO_LARGE = (Image.DecompressionBombError, Image.DecompressionBombWarning)
+UNREADABLE = (OSError, SyntaxError, ValueError, EOFError, IndexError, struct.error, zlib.error, *_TOO_LARGE)
+"""Exceptions that Pillow raises for a file that cannot be decoded."""
 
-Cell = str | bytes | None  # a name below the folder, or the file itself
+Cell = str | bytes | None  # name of a file below the folder, or its content
 
 
-def attempt(work: Callable[..., Any], cell: Cell, folder: Path, *rest: int) -> Any:
-    """What `work` gives of an open picture; why it cannot be read, in a few words, where it cannot."""
+def try_decode(decode: Callable[..., Any], cell: Cell, folder: Path, *args: int) -> Any:
+    """Return `decode(image, *args)` of the opened image, or in a few words why it cannot be read."""
     if cell is None:
         return "none is named"
     try:
-        with Image.open(_opened(cell, folder)) as image:
-            return work(image, *rest)
+        with Image.open(_open_cell(cell, folder)) as image:
+            return decode(image, *args)
+    except (FileNotFoundError, IsADirectoryError):
+        return "there is no such file"
+    except UnidentifiedImageError:
+        return "it is no picture of a known kind"
+    except _TOO_LARGE:
+        return f"it has more than {Image.MAX_IMAGE_PIXELS:,} pixels; make it smaller"
     except UNREADABLE as error:
-        known = {
-            (FileNotFoundError, IsADirectoryError): "there is no such file",
-            (UnidentifiedImageError,): "it is no picture of a known kind",
-            _BOMB: f"it has more than {Image.MAX_IMAGE_PIXELS:,} pixels; make it smaller",
-        }
-        said = str(error).rstrip(".") or type(error).__name__
-        return next((why for kinds, why in known.items() if isinstance(error, kinds)), said)
+        return str(error).rstrip(".") or type(error).__name__
 
 
-def _opened(cell: str | bytes, folder: Path) -> BytesIO | str:
-    """Return the bytes of a picture, or the path of its file, which must be a regular one: a pipe would wait for ever."""
+def _open_cell(cell: str | bytes, folder: Path) -> BytesIO | str:
+    """Return the bytes of an image, or the path of its file, which must be a regular one: a pipe would block for ever."""
     if isinstance(cell, bytes):
         return BytesIO(cell)
-    path = os.path.join(folder, cell)  # as text: a Path takes a tenth of the time of a small picture
+    path = os.path.join(folder, cell)  # a string: creating a Path takes a tenth of the time of a small image
     kind = irregular_kind(path)
     if kind is not None and kind != "a folder":
         raise ValueError(f"it is {kind}, not a file")
     return path
 
 
-def look(image: Any) -> tuple[tuple[int, int], bool]:
-    """Size, and whether it is grey."""
-    size = image.size
-    red, green, blue = levels_of(image, 3, LARGEST)
-    return size, bool((red == green).all() and (green == blue).all())
+def size_and_grey(image: Any) -> tuple[tuple[int, int], bool]:
+    """Return the size of an opened image, and whether it is grey."""
+    size = image.size  # before decoding, which may reduce it
+    red, green, blue = decode_pixels(image, 3, LARGEST)
+    is_grey = (red == green).all() and (green == blue).all()
+    return size, bool(is_grey)
 
 
-def levels_of(image: Any, channels: int, side: int) -> NDArray[np.uint8]:
-    """Levels [channels, side, side] of an open picture: its first frame, turned as its camera says, on white."""
+def decode_pixels(image: Any, channels: int, side: int) -> NDArray[np.uint8]:
+    """Return the pixels [channels, side, side] of an opened image.
+
+    The first frame is rotated as its EXIF data say and put on white; the middle is cropped to a square.
+    """
     mode = "L" if channels == 1 else "RGB"
-    image.draft(mode, (2 * side, 2 * side))  # a large JPEG is decoded small
+    image.draft(mode, (2 * side, 2 * side))  # a large JPEG is decoded at a smaller size
     ImageOps.exif_transpose(image, in_place=True)
     if image.mode == "F":
         raise ValueError("its levels are fractions; save it with 8 or 16 bits")
-    if image.mode.startswith("I"):  # 16 bits, which Pillow would cut off at 255
-        image = Image.fromarray((np.asarray(image) >> 8).clip(0, 255).astype(np.uint8))
+    if image.mode.startswith("I"):  # 16 bits, which Pillow would clip at 255
+        high_bytes = np.asarray(image) >> 8
+        image = Image.fromarray(high_bytes.clip(0, 255).astype(np.uint8))
     if image.mode in ("RGBA", "LA", "PA", "La", "RGBa") or "transparency" in image.info:
         image = image.convert("RGBA")
-        image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image)
-    image = image if image.mode == mode else image.convert(mode)
+        background = Image.new("RGBA", image.size, "white")
+        image = Image.alpha_composite(background, image)
+    if image.mode != mode:
+        image = image.convert(mode)
     if image.size != (side, side):
         image = ImageOps.fit(image, (side, side), Image.Resampling.BILINEAR)
     return np.asarray(image).reshape(side, side, channels).transpose(2, 0, 1)
 
 
 def thumbnail(cell: Any, folder: Path) -> str | None:
-    """A picture as a small data URI, for a page; None where it cannot be read."""
-    found = attempt(levels_of, picture_cell(cell), folder, 3, THUMBNAIL)
-    if isinstance(found, str):
+    """Return an image as a small data URI, or None if it cannot be read."""
+    pixels = try_decode(decode_pixels, picture_cell(cell), folder, 3, THUMBNAIL)
+    if isinstance(pixels, str):
         return None
-    Image.fromarray(found.transpose(1, 2, 0)).save(file := BytesIO(), "JPEG", quality=80)
+    file = BytesIO()
+    Image.fromarray(pixels.transpose(1, 2, 0)).save(file, "JPEG", quality=80)
     return f"data:image/jpeg;base64,{b64encode(file.getvalue()).decode()}"
 
 
 def picture_cell(cell: Any) -> Cell:
-    """A name or bytes; datasets of Hugging Face have both in one cell."""
-    cell = (cell.get("bytes") or cell.get("path")) if isinstance(cell, dict) else cell
-    return None if is_missing(cell) else cell if isinstance(cell, bytes) else str(cell)
+    """Return the name or the bytes of an image; a cell of a Hugging Face dataset is a dict of both."""
+    if isinstance(cell, dict):
+        cell = cell.get("bytes") or cell.get("path")
+    if is_missing(cell):
+        return None
+    if isinstance(cell, bytes):
+        return cell
+    return str(cell)
 
 
 @contextmanager
-def bombs_are_errors() -> Iterator[None]:
-    """Inside, a picture of too many pixels is an error, and odd metadata is nothing."""
+def guard_decompression_bombs() -> Iterator[None]:
+    """Raise for images with too many pixels, and silence Pillow's warnings about odd metadata."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         warnings.simplefilter("error", Image.DecompressionBombWarning)
@@ -107,7 +122,7 @@ def bombs_are_errors() -> Iterator[None]:
 
 
 class Block(NamedTuple):
-    """Pictures that are read together."""
+    """Images that are decoded together."""
 
     cells: Sequence[Cell]
     folder: Path
@@ -115,30 +130,42 @@ class Block(NamedTuple):
     side: int
 
     def read(self) -> tuple[NDArray[np.uint8], list[tuple[int, str]]]:
-        """Levels [n, channels, side, side], zeros where there is no picture; and which are not readable, and why."""
-        found = [attempt(levels_of, cell, self.folder, self.channels, self.side) for cell in self.cells]
-        levels = np.zeros((len(found), self.channels, self.side, self.side), dtype=np.uint8)
-        for row, one in enumerate(found):
-            if not isinstance(one, str):
-                levels[row] = one
-        return levels, [(row, why) for row, why in enumerate(found) if isinstance(why, str)]
+        """Return the pixels [n, channels, side, side], zeros where unreadable; and (row, reason) of those unreadable."""
+        pixels = np.zeros((len(self.cells), self.channels, self.side, self.side), dtype=np.uint8)
+        unreadable = []
+        for row, cell in enumerate(self.cells):
+            decoded = try_decode(decode_pixels, cell, self.folder, self.channels, self.side)
+            if isinstance(decoded, str):
+                unreadable.append((row, decoded))
+            else:
+                pixels[row] = decoded
+        return pixels, unreadable
 
-    def read_apart(self) -> tuple[NDArray[np.uint8], list[tuple[int, str]]]:
-        """The same by a process of its own, which shares no lock with this one; here, where there can be none."""
-        # not multiprocessing: it would run a script of the user's again; -IS: nothing of the user's own prints there
-        program = f"import sys; sys.path[:] = {[*map(str, sys.path)]!r}; from oneof.data.picture import serve; serve()"
-        how: dict[str, Any] = {"capture_output": True, "check": True, "start_new_session": True}  # Ctrl-C is for us
+    def read_in_subprocess(self) -> tuple[NDArray[np.uint8], list[tuple[int, str]]]:
+        """Do the same in a new Python process, which shares no lock with this one; here, if that fails."""
+        # Not multiprocessing: it would run the user's script again. -IS: no code of the user's prints to the output.
+        search_path = [str(entry) for entry in sys.path]
+        program = f"import sys; sys.path[:] = {search_path!r}; from oneof.data.picture import serve; serve()"
         try:
-            done = subprocess.run([sys.executable or "", "-IS", "-c", program], input=pickle.dumps(self), **how)
-            levels, wrong = pickle.loads(done.stdout)
-        except Exception:  # what came was no answer, whatever it was
+            process = subprocess.run(
+                [sys.executable or "", "-IS", "-c", program],
+                input=pickle.dumps(self),
+                capture_output=True,
+                check=True,
+                start_new_session=True,  # Ctrl-C reaches this process alone
+            )
+            pixels, unreadable = pickle.loads(process.stdout)
+        except Exception:  # the output may be anything if another program calls itself Python
             return self.read()
-        rows = [row for row, _ in wrong]  # once more here, where Pillow may have been told to read more
-        levels[rows], wrong = self._replace(cells=[self.cells[row] for row in rows]).read()
-        return levels, [(rows[at], why) for at, why in wrong]
+        # Retry here what failed there: Pillow may be configured in this process to accept more.
+        failed_rows = [row for row, _ in unreadable]
+        retry = self._replace(cells=[self.cells[row] for row in failed_rows])
+        pixels[failed_rows], still_unreadable = retry.read()
+        return pixels, [(failed_rows[position], reason) for position, reason in still_unreadable]
 
 
 def serve() -> None:
-    """Read the block that comes by standard input."""
-    with bombs_are_errors():
-        pickle.dump(pickle.load(sys.stdin.buffer).read(), sys.stdout.buffer)
+    """Decode the block that arrives on standard input, and write the result to standard output."""
+    with guard_decompression_bombs():
+        block = pickle.load(sys.stdin.buffer)
+        pickle.dump(block.read(), sys.stdout.buffer)

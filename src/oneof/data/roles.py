@@ -1,4 +1,4 @@
-"""Which column of a table plays which part: what a person asks for, and what that comes to in a given table."""
+"""Roles of the columns of a table: as a user writes them, and resolved for a given table."""
 
 import fnmatch
 from collections.abc import Mapping, Sequence
@@ -12,23 +12,25 @@ Kind = Literal["number", "date", "category", "text", "blank", "other"]  # what a
 
 @dataclass(frozen=True)
 class Roles:
-    """Which column plays which part. A column has one part; what has no part is not read."""
+    """Role of each column. A column has at most one role; one without a role is not read."""
 
-    features: tuple[str, ...] = ("*",)  # names, or globs. Text by its name is a category; of a glob, its values decide
-    categories: tuple[str, ...] = ()  # taken as categories, beside the features, even where they are numbers
+    features: tuple[str, ...] = (
+        "*",
+    )  # names or globs. A text column named here is a category; for a glob, see resolve_roles
+    categories: tuple[str, ...] = ()  # further features, read as categories even if they hold numbers
     text: tuple[str, ...] = ()  # free text
-    image: tuple[str, ...] = ()  # names of image files, to embed
-    candidates: str | None = "candidates"
+    image: tuple[str, ...] = ()  # images: names of files, or bytes
+    candidates: str | None = "candidates"  # candidate sets
     exclude: str | None = None  # labels that a row does not have
     gold: str | None = None  # true labels of some rows
     group: str | None = None  # rows of one group stay on one side of a split
     ignore: tuple[str, ...] = ()  # never a feature
     separator: str = "|"
     empty: str = "error"  # or "unlabelled"
-    dates: tuple[str, ...] = ()  # those of the features that hold dates; the reader fills this in
-    text_model: str | None = None  # an embedder: a name that sentence-transformers knows, or a folder. None: TF-IDF
-    image_model: str | None = None  # a name that timm knows, or a file of weights. None: the one oneof knows
-    unpacked: float = 16.0  # gigabytes that a compressed file may hold
+    dates: tuple[str, ...] = ()  # those of the features that hold dates; set by resolve_roles
+    text_model: str | None = None  # embedder of texts: a model of sentence-transformers, or a folder. None: TF-IDF
+    image_model: str | None = None  # embedder of images: a network of timm, or a file of weights. None: train on pixels
+    unpacked: float = 16.0  # gigabytes that a compressed file may unpack to
 
     def __post_init__(self) -> None:
         if not self.separator:
@@ -40,53 +42,82 @@ class Roles:
 
     @property
     def words(self) -> list[str]:
-        """The columns of features that are read as texts."""
+        """Return the features that are not read as numbers: categories, texts and images."""
         return [*self.categories, *self.text, *self.image]
 
 
 def resolve_roles(kinds: Mapping[str, Kind], where: str, roles: Roles) -> tuple[Roles, dict[str, str]]:
-    """Replace every glob by the columns that it takes.
+    """Replace every glob by the columns that it matches.
 
-    Returns the roles, and the columns that match a glob but are not taken by their kind: "text", "blank" or "other". The values of
-    the texts among them decide further (`oneof.data.text_columns`).
+    Parameters
+    ----------
+    kinds
+        What each column of the table holds.
+    where
+        What messages call the table.
+    roles
+        Roles as a user wrote them.
+
+    Returns
+    -------
+    resolved : Roles
+        Roles without globs: `features` are the columns of numbers and dates, `categories` all categories.
+    unassigned : dict
+        Columns that match a glob but whose kind, "text", "blank" or "other", is not a feature by itself. The values of the texts
+        among them decide further (`oneof.data.text_columns`).
     """
-    parts = [roles.candidates, roles.exclude, roles.gold, roles.group, *roles.words, *roles.ignore]
-    taken = [name for name in parts if name]
-    for i, name in enumerate(taken):
+    named = [roles.candidates, roles.exclude, roles.gold, roles.group, *roles.words, *roles.ignore]
+    assigned: list[str] = []
+    for name in named:
+        if not name:
+            continue
         check_column(name, list(kinds), where)
-        if name in taken[:i]:
+        if name in assigned:
             raise ValueError(f"a column must have one part; {where}, column {name!r} was given two. Name it once.")
-    free = {name: kind for name, kind in kinds.items() if name not in taken}
+        assigned.append(name)
+    free = {name: kind for name, kind in kinds.items() if name not in assigned}
     chosen: set[str] = set()
-    untaken: dict[str, str] = {}
+    matched_only: set[str] = set()  # by a glob, and of a kind that is not a feature by itself
     for pattern in roles.features:
         for name in _matching(pattern, free, where):
             if name == pattern or free[name] in ("number", "date", "category"):
                 chosen.add(name)
             else:
-                untaken[name] = free[name]
-    words = tuple(name for name, kind in free.items() if name in chosen and kind in ("text", "category", "other"))
-    resolved = replace(
-        roles,
-        features=tuple(name for name in free if name in chosen and name not in words),
-        categories=(*roles.categories, *words),
-        dates=tuple(name for name, kind in free.items() if name in chosen and kind == "date"),
-    )
-    return resolved, {name: untaken[name] for name in free if name in untaken and name not in chosen}
+                matched_only.add(name)
+    features = []
+    categories = list(roles.categories)
+    dates = []
+    unassigned: dict[str, str] = {}
+    for name, kind in free.items():
+        if name in chosen:
+            if kind in ("text", "category", "other"):
+                categories.append(name)
+            else:
+                features.append(name)
+            if kind == "date":
+                dates.append(name)
+        elif name in matched_only:
+            unassigned[name] = kind
+    resolved = replace(roles, features=tuple(features), categories=tuple(categories), dates=tuple(dates))
+    return resolved, unassigned
 
 
 def check_column(name: str, columns: Sequence[str], where: str) -> None:
-    """Refuse a name that is no column, with the nearest one that is."""
-    if name not in columns:
-        shown = ", ".join(columns[:8]) + (", ..." if len(columns) > 8 else "")
-        raise ValueError(f"column {name!r} must be in {where}; it has {shown or 'none'}.{did_you_mean(name, columns)}")
+    """Raise if there is no column of that name, and suggest the nearest one."""
+    if name in columns:
+        return
+    shown = ", ".join(columns[:8])
+    if len(columns) > 8:
+        shown += ", ..."
+    raise ValueError(f"column {name!r} must be in {where}; it has {shown or 'none'}.{did_you_mean(name, columns)}")
 
 
 def _matching(pattern: str, free: Mapping[str, Kind], where: str) -> list[str]:
-    """Return the columns that a name or a glob stands for."""
+    """Return the columns that a name or a glob matches."""
     if pattern in free:
         return [pattern]
-    if not any(sign in pattern for sign in "*?["):
+    is_glob = any(character in pattern for character in "*?[")
+    if not is_glob:
         check_column(pattern, list(free), where)
     matches = [name for name in free if fnmatch.fnmatchcase(name, pattern)]
     if not matches and pattern != "*":

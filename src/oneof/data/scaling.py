@@ -1,6 +1,6 @@
-"""Scaling of features as one affine map, fitted on training rows only.
+"""Scale features by an affine map that is fitted on training rows only.
 
-It decides as much as the method: principal components must not be z-scored one by one, or noise is blown up.
+The choice matters as much as the method: standardising principal components one by one, for example, amplifies noise.
 """
 
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from torch import Tensor
 
 
 class Affine(NamedTuple):
-    """x -> (x - shift) * scale, per feature."""
+    """The map x -> (x - shift) * scale of each feature."""
 
     shift: Tensor  # [d]
     scale: Tensor  # [d]
@@ -24,31 +24,36 @@ def none(x: Tensor) -> Affine:
 
 
 def whole(x: Tensor) -> Affine:
-    """Centre each feature; divide all by one number, the root mean square of what is left."""
+    """Centre each feature; divide all of them by one number, the root mean square of the centred features."""
     shift = x.mean(0)
-    return Affine(shift, _inverse((x - shift).square().mean().sqrt()).expand_as(shift))
+    root_mean_square = (x - shift).square().mean().sqrt()
+    return Affine(shift, _inverse(root_mean_square).expand_as(shift))
 
 
 def feature(x: Tensor) -> Affine:
-    """Zero mean and unit deviation for each feature; a constant feature becomes zero."""
+    """Standardise each feature to zero mean and unit deviation; a constant feature becomes zero."""
     shift = x.mean(0)
-    return Affine(shift, _inverse((x - shift).square().mean(0).sqrt()))
+    deviation = (x - shift).square().mean(0).sqrt()
+    return Affine(shift, _inverse(deviation))
 
 
 def root(x: Tensor) -> Affine:
-    """Between `global` and `feature`: each feature divided by the root of its deviation, then all by one number."""
+    """Divide each feature by the square root of its deviation, then all by one number: between `global` and `feature`."""
     shift = x.mean(0)
-    scale = _inverse((x - shift).square().mean(0).sqrt().sqrt())
-    return Affine(shift, scale * _inverse(((x - shift) * scale).square().mean().sqrt()))
+    deviation = (x - shift).square().mean(0).sqrt()
+    scale = _inverse(deviation.sqrt())
+    root_mean_square = ((x - shift) * scale).square().mean().sqrt()
+    return Affine(shift, scale * _inverse(root_mean_square))
 
 
 def minmax(x: Tensor) -> Affine:
-    """Each feature onto [0, 1]; a constant feature becomes zero."""
+    """Map each feature to [0, 1]; a constant feature becomes zero."""
     low = x.amin(0)
     return Affine(low, _inverse(x.amax(0) - low))
 
 
 def _inverse(spread: Tensor) -> Tensor:
+    """Return 1 / spread, and zero for a constant feature."""
     return torch.where(spread > 1e-12, 1 / spread, 0.0)
 
 
@@ -58,11 +63,11 @@ SCALINGS: dict[str, Scaling] = {"none": none, "global": whole, "feature": featur
 
 @dataclass(frozen=True)
 class Beside:
-    """For features that stand beside their ranks [n, 2d] (`oneof.data.with_ranks`): one, the other, or both are seen.
+    """Scale features followed by their ranks [n, 2d] (`oneof.data.with_ranks`); either half, or both, stay visible.
 
-    Indicators, features of 0 and 1, are not divided by their deviation: they would be the larger the rarer they are, and a
-    category of fifteen values would weigh as much as fifteen numbers. As 0 and 1, two rows with different values of a category are
-    as far apart as two rows are in one number on average.
+    Indicators, features of 0 and 1, are not divided by their deviation: a rare one would become large, and a category of fifteen
+    values would weigh as much as fifteen numbers. Left as 0 and 1, two rows with different values of a category are as far apart as
+    two rows are in one number on average.
 
     >>> Beside(None)(torch.tensor([[1.0, -1.0], [3.0, 1.0]])).scale
     tensor([0., 1.])
@@ -70,20 +75,24 @@ class Beside:
     tensor([1., 0.])
     """
 
-    raw: str | None  # scaling of the features themselves; None: only their ranks are seen
-    ranks: bool = True
+    raw: str | None  # scaling of the raw features; None sets them to zero and keeps only the ranks
+    ranks: bool = True  # whether the ranks are kept
 
     def __call__(self, x: Tensor) -> Affine:
+        """Fit the map on training rows x [n, 2d]."""
         d = x.shape[1] // 2
-        features, scores = x[:, :d], x[:, d:]
+        features = x[:, :d]
+        scores = x[:, d:]
         raw = SCALINGS[self.raw or "none"](features)
         ranks = feature(scores)
-        indicators = ((features == 0) | (features == 1)).all(0)
+        is_indicator = ((features == 0) | (features == 1)).all(0)
         raw_scale = raw.scale
         if self.raw == "feature":
-            raw_scale = torch.where(indicators, raw.scale.clamp(max=1.0), raw.scale)
-        rank_scale = torch.where(indicators, _inverse(scores.amax(0) - scores.amin(0)), ranks.scale)
-        parted = 2**0.5 if self.raw and self.ranks else 1
-        seen = torch.tensor([self.raw is not None, self.ranks], dtype=x.dtype) / parted
-        scale = torch.cat([raw_scale * float(seen[0]), rank_scale * float(seen[1])])
+            raw_scale = torch.where(is_indicator, raw.scale.clamp(max=1.0), raw.scale)
+        score_range = scores.amax(0) - scores.amin(0)
+        rank_scale = torch.where(is_indicator, _inverse(score_range), ranks.scale)
+        # With both halves visible, divide by the root of two, so that squared distances stay as large as with one.
+        divisor = 2**0.5 if self.raw and self.ranks else 1
+        weights = torch.tensor([self.raw is not None, self.ranks], dtype=x.dtype) / divisor
+        scale = torch.cat([raw_scale * float(weights[0]), rank_scale * float(weights[1])])
         return Affine(torch.cat([raw.shift, ranks.shift]), scale)

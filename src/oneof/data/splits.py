@@ -1,25 +1,55 @@
-"""Rows to train on and rows held out, k times; rows of one group are never on both sides."""
+"""Split rows into training and held-out rows, k times; rows of one group are never on both sides."""
 
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-Split = tuple[NDArray[np.intp], NDArray[np.intp] | None]
+Split = tuple[NDArray[np.intp], NDArray[np.intp] | None]  # training rows, held-out rows
 
 
 def split_rows(rows: NDArray[np.intp], k: int, groups: Any = None, seed: int = 0) -> list[Split]:
-    """(rows to train on, rows held out), k times, equally many each time: trials of one stack must agree in that."""
-    # The held-out parts are disjoint as long as there are rows enough; a few rows may be in none. Where there are too
-    # few rows or groups to hold any out, None is.
+    """Split rows k times into training rows and held-out rows.
+
+    All k training parts are equally large, as trials that are trained in one stack must be. The held-out parts are disjoint as long as
+    there are at least k rows; a few rows may be held out by none.
+
+    Parameters
+    ----------
+    rows
+        Row numbers [m].
+    k
+        Number of splits.
+    groups
+        Group of each row of the whole table; None if each row is a group of its own.
+    seed
+        Seed of the random order.
+
+    Returns
+    -------
+    list of (training rows, held-out rows)
+        The held-out rows are None where there are too few rows or groups to hold any out.
+    """
     rng = np.random.default_rng(seed)
-    names = rows if groups is None else np.asarray(groups)[rows]
-    _, group = np.unique(names, return_inverse=True)
-    order = rows[np.argsort(rng.permutation(group.max() + 1)[group], kind="stable")]  # at random, groups together
-    count = min(k, len(rows))
-    parts = [order[i * (len(rows) // count) :][: len(rows) // count] for i in range(count)]
-    training = [rng.permutation(rows[~np.isin(names, np.unique(names[np.isin(rows, part)]))]) for part in parts]
-    size = min(map(len, training))
-    if size < 2:
+    row_groups = rows if groups is None else np.asarray(groups)[rows]
+    _, group_codes = np.unique(row_groups, return_inverse=True)
+    group_order = rng.permutation(group_codes.max() + 1)
+    shuffled = rows[np.argsort(group_order[group_codes], kind="stable")]  # rows of one group stay together
+    n_parts = min(k, len(rows))
+    part_size = len(rows) // n_parts
+    held_out_parts = []
+    training_parts = []
+    for i in range(n_parts):
+        held_out = shuffled[i * part_size : (i + 1) * part_size]
+        held_out_groups = np.unique(row_groups[np.isin(rows, held_out)])
+        training = rows[~np.isin(row_groups, held_out_groups)]
+        held_out_parts.append(held_out)
+        training_parts.append(rng.permutation(training))
+    training_size = min(len(training) for training in training_parts)
+    if training_size < 2:
         return [(rng.permutation(rows), None) for _ in range(k)]
-    return [(training[i % len(parts)][:size], parts[i % len(parts)]) for i in range(k)]
+    splits: list[Split] = []
+    for i in range(k):
+        part = i % n_parts
+        splits.append((training_parts[part][:training_size], held_out_parts[part]))
+    return splits

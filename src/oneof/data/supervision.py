@@ -1,6 +1,7 @@
-"""What a table says about its rows' labels: candidate sets, exclusions, gold labels."""
+"""Read what a table holds about labels: candidate sets, exclusions and gold labels."""
 
 import numbers
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,48 +16,109 @@ from oneof.storage.did_you_mean import did_you_mean
 
 
 def read_supervision(name: str, others: Cells, roles: Roles, n: int) -> tuple[Candidates, NDArray[np.intp] | None]:
-    """The sets of all rows: what is said to be possible, without what is said to be wrong."""
+    """Read candidate sets without the excluded labels, and gold labels.
+
+    Parameters
+    ----------
+    name
+        What messages call the table.
+    others
+        Cells of the columns that are not features, by column.
+    roles
+        Which of them hold candidates, exclusions and gold labels, and how sets are written.
+    n
+        Number of rows.
+
+    Returns
+    -------
+    candidates : Candidates
+        Sets of the n rows. A row with exclusions only has all other labels.
+    gold : NDArray or None
+        Index of the gold label of each row [n], -1 where unknown; None without a gold column.
+    """
     if not roles.candidates and not roles.exclude:
         raise ValueError(f"candidates must be a column of {name}, or exclusions; got neither.")
-    reading = {roles.candidates: sets_of_cells, roles.exclude: sets_of_cells, roles.gold: split_cells}
-    where = {column: f"{name}, column {column!r}" for column in reading}
-    cells = {column: way(others[column], roles.separator, where[column]) for column, way in reading.items() if column}
-    named = {label for column in cells.values() for labels in column for label in labels}
-    numeric = all(isinstance(label, numbers.Real) for label in named)  # then sorted by value, not as text
-    classes = list(map(label_text, sorted(named))) if numeric else sorted(set(map(label_text, named)))
-    number = {name: j for j, name in enumerate(classes)}
-    masks = np.zeros((3, n, len(classes)), dtype=bool)
-    for mask, column in zip(masks, (roles.candidates, roles.exclude, roles.gold), strict=True):
-        rows = cells[column] if column else []
-        row = np.repeat(np.arange(len(rows)), [len(labels) for labels in rows])
-        mask[row, [number[label_text(label)] for labels in rows for label in labels]] = True
-    possible, wrong, gold = masks
-    silent: NDArray[np.bool_] = np.logical_not(possible.any(axis=1))
-    unsaid = silent & ~wrong.any(1)
-    if roles.empty == "error" and unsaid.any():
-        said = empty_message(unsaid, remedy="empty='unlabelled' (--empty unlabelled)")
-        raise ValueError(f"{where[roles.candidates or roles.exclude]}: {said}")
-    left = (possible | silent[:, None]) & ~wrong
-    nothing: NDArray[np.bool_] = np.logical_not(left.any(axis=1))
-    if nothing.any():
-        raise ValueError(f"{where[roles.exclude]}: {empty_message(nothing, complementary=True)}")
-    several = gold.sum(1) > 1
-    if several.any():
-        got = f"{where[roles.gold]}, row {int(several.argmax())} has several."
-        raise ValueError(f"a gold label must be one label; {got}")
-    return read(left, classes=classes), np.where(gold.any(1), gold.argmax(1), -1) if roles.gold else None
+    candidate_labels = _read_labels(name, others, roles.candidates, roles.separator, sets_of_cells)
+    excluded_labels = _read_labels(name, others, roles.exclude, roles.separator, sets_of_cells)
+    gold_labels = _read_labels(name, others, roles.gold, roles.separator, split_cells)
+    classes = _sorted_classes([*candidate_labels, *excluded_labels, *gold_labels])
+    possible = _label_mask(candidate_labels, classes, n)
+    excluded = _label_mask(excluded_labels, classes, n)
+    gold = _label_mask(gold_labels, classes, n)
+
+    has_no_candidates: NDArray[np.bool_] = np.logical_not(possible.any(axis=1))
+    is_unlabelled = has_no_candidates & ~excluded.any(1)
+    if roles.empty == "error" and is_unlabelled.any():
+        message = empty_message(is_unlabelled, remedy="empty='unlabelled' (--empty unlabelled)")
+        raise ValueError(f"{_column_of(name, roles.candidates or roles.exclude)}: {message}")
+    mask = (possible | has_no_candidates[:, None]) & ~excluded
+    is_empty: NDArray[np.bool_] = np.logical_not(mask.any(axis=1))
+    if is_empty.any():
+        message = empty_message(is_empty, complementary=True)
+        raise ValueError(f"{_column_of(name, roles.exclude)}: {message}")
+    has_several = gold.sum(1) > 1
+    if has_several.any():
+        row = int(has_several.argmax())
+        raise ValueError(f"a gold label must be one label; {_column_of(name, roles.gold)}, row {row} has several.")
+    candidates = read(mask, classes=classes)
+    if not roles.gold:
+        return candidates, None
+    return candidates, np.where(gold.any(1), gold.argmax(1), -1)
+
+
+def _column_of(table: str, column: str | None) -> str:
+    """Return what messages call a column."""
+    return f"{table}, column {column!r}"
+
+
+def _read_labels(
+    name: str, others: Cells, column: str | None, separator: str, parse: Callable[..., Sequence[Sequence[Any]]]
+) -> Sequence[Sequence[Any]]:
+    """Return the labels of each row in a column; no rows without a column."""
+    if not column:
+        return []
+    return parse(others[column], separator, _column_of(name, column))
+
+
+def _sorted_classes(rows: Sequence[Sequence[Any]]) -> list[str]:
+    """Return the distinct labels of all rows as text, sorted by value if all are numbers."""
+    labels: set[Any] = set()
+    for row_labels in rows:
+        labels.update(row_labels)
+    if all(isinstance(label, numbers.Real) for label in labels):
+        return [label_text(label) for label in sorted(labels)]
+    return sorted({label_text(label) for label in labels})
+
+
+def _label_mask(rows: Sequence[Sequence[Any]], classes: list[str], n: int) -> NDArray[np.bool_]:
+    """Return the labels of each row as a mask [n, c]; all False if there are no rows."""
+    index_of_class = {name: j for j, name in enumerate(classes)}
+    row_numbers = np.repeat(np.arange(len(rows)), [len(labels) for labels in rows])
+    class_numbers = []
+    for labels in rows:
+        class_numbers += [index_of_class[label_text(label)] for label in labels]
+    mask = np.zeros((n, len(classes)), dtype=bool)
+    mask[row_numbers, class_numbers] = True
+    return mask
 
 
 def label_text(label: Any) -> str:
-    return str(int(label)) if isinstance(label, float) and label.is_integer() else str(label)
+    """Return a label as text; a whole number is written the same whether it is an integer or a float."""
+    if isinstance(label, float) and label.is_integer():
+        return str(int(label))
+    return str(label)
 
 
 def strange_gold(candidates: Candidates, gold: NDArray[np.intp]) -> list[str]:
-    """A word on gold labels that no set holds: they may be misspelt."""
-    classes, held = candidates.classes.tolist(), candidates.mask.sum(0) > 0
-    strange = np.flatnonzero((gold >= 0) & ~held[gold])
-    if not len(strange):
+    """Return a line on gold labels [n] that are in no candidate set, which may be misspelt; none if there are none."""
+    is_used = candidates.mask.sum(0) > 0
+    unknown_rows = np.flatnonzero((gold >= 0) & ~is_used[gold])
+    if not len(unknown_rows):
         return []
-    first = classes[gold[strange[0]]]
-    advice = f"Write them as the sets do.{did_you_mean(first, candidates.classes[held].tolist())}"
-    return [f"{len(strange)} gold labels are in no set, the first in row {strange[0]}: {first!r}. {advice}"]
+    first_row = unknown_rows[0]
+    label = candidates.classes.tolist()[gold[first_row]]
+    suggestion = did_you_mean(label, candidates.classes[is_used].tolist())
+    return [
+        f"{len(unknown_rows)} gold labels are in no set, the first in row {first_row}: {label!r}. "
+        f"Write them as the sets do.{suggestion}"
+    ]

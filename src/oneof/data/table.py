@@ -1,4 +1,4 @@
-"""The reader of people's tables: numbers with gaps, dates, categories, texts; sets, exclusions, gold labels and groups, each a column."""
+"""Read tables of features (numbers, dates, categories, texts, images) with their candidate sets, exclusions, gold labels and groups."""
 
 import logging
 import re
@@ -27,19 +27,20 @@ from oneof.data.text_columns import TextUse, decide_texts
 _log = logging.getLogger(__name__)
 __all__ = ["Columns", "Features", "Roles", "Table", "Words", "read_columns", "read_features", "read_table"]
 
-Words = list[Any]  # texts, or None; of pictures also bytes
-_ARRAYS = (".npz", ".mat")
-_ENDINGS = (".parquet", ".pq", ".csv", ".tsv", ".csv.gz", ".tsv.gz", *_ARRAYS)
+Words = list[Any]  # strings, None where missing; images may also be bytes
+_ARRAY_SUFFIXES = (".npz", ".mat")
+_SUFFIXES = (".parquet", ".pq", ".csv", ".tsv", ".csv.gz", ".tsv.gz", *_ARRAY_SUFFIXES)
+_WHOLE_FLOAT = re.compile(r"^(-?\d+)\.0+$")  # "3.0": the integer 3 in a column that became floats
 
 
 @dataclass(frozen=True)
 class Columns:
-    """The features of n rows as they stand in the table."""
+    """Features of n rows, not yet encoded."""
 
-    source: str  # what messages call the table
+    source: str  # name of the table in messages
     numbers: NDArray[np.float32]  # [n, k], NaN where missing
     names: list[str]  # [k]
-    words: dict[str, Words]  # categories, texts and image names, by column
+    words: dict[str, Words]  # column -> its n categories, texts or images
 
     def __len__(self) -> int:
         return len(self.numbers)
@@ -47,24 +48,33 @@ class Columns:
 
 @dataclass(frozen=True)
 class Table:
+    """A table to learn from: features, candidate sets and what is known about the labels."""
+
     columns: Columns
-    roles: Roles  # with globs resolved: features are the columns of numbers and dates, categories the rest of them
+    roles: Roles  # with globs resolved: `features` are the columns of numbers and dates, `categories` all categories
     candidates: Candidates
     gold: NDArray[np.intp] | None  # [n], -1 where unknown
     groups: list[str] | None  # [n]
-    left_out: dict[str, str]  # columns that are no features, and why: see `not_features`
-    uses: dict[str, ColumnUse] = field(default_factory=dict)  # what each column of the source became
+    left_out: dict[str, str]  # column that is not a feature -> the reason, see `not_features`
+    uses: dict[str, ColumnUse] = field(default_factory=dict)  # column of the source -> what it is used for
 
     def remarks(self) -> list[str]:
-        """What a person should know about how the table was read."""
+        """Return what a user should know about how the table was read, a line each."""
         lines = left_out_lines(self.left_out)
         if self.roles.dates:
             lines.append(f"columns of dates are read as numbers of days: {', '.join(self.roles.dates)}.")
-        lines += [] if self.gold is None else strange_gold(self.candidates, self.gold)
-        alike = lookalikes(self.candidates.classes[self.candidates.mask.any(0)].tolist())
-        pairs = "; ".join(" = ".join(map(ascii, names)) for names in alike[:3])
-        if alike:
-            lines.append(f"{len(alike)} labels look like others, as {pairs}: write them in one way if they are one.")
+        if self.gold is not None:
+            lines += strange_gold(self.candidates, self.gold)
+        used_labels = self.candidates.classes[self.candidates.mask.any(0)].tolist()
+        duplicates = lookalikes(used_labels)
+        if duplicates:
+            examples = []
+            for spellings in duplicates[:3]:
+                examples.append(" = ".join(ascii(label) for label in spellings))
+            shown = "; ".join(examples)
+            lines.append(
+                f"{len(duplicates)} labels look like others, as {shown}: write them in one way if they are one."
+            )
         return lines
 
 
@@ -74,13 +84,25 @@ def read_table(source: Any, roles: Roles = Roles(), *, bare: bool = False) -> Ta
     Parameters
     ----------
     source
-        A CSV, TSV, Parquet, npz or .mat file, whose ending says the form; an Arrow table or a pandas frame. The columns of an
-        npz or .mat are called x0, x1, ...; its true labels are called `labels` or `target`.
+        Path of a CSV, TSV, Parquet, npz or .mat file, recognised by its suffix; an Arrow table or a data frame. The columns of an
+        npz or .mat file are called x0, x1, ...; its true labels are called `labels` or `target`.
     roles
-        Which column plays which part, and how sets are written.
+        Role of each column, and how candidate sets are written.
     bare
-        Read a table without any feature too.
+        Accept a table without features.
 
+    Returns
+    -------
+    Table
+        Features and candidate sets of the n rows.
+
+    Raises
+    ------
+    ValueError
+        If the table cannot be read, has no rows, or holds a value that does not fit the role of its column.
+
+    Examples
+    --------
     >>> import pyarrow as pa
     >>> pets = pa.table({"size": [1.5, None], "hue": ["red", "blue"], "candidates": ["cat|dog", ""], "not": ["", "dog"]})
     >>> table = read_table(pets, Roles(exclude="not"))
@@ -91,23 +113,28 @@ def read_table(source: Any, roles: Roles = Roles(), *, bare: bool = False) -> Ta
     >>> table.uses["hue"]
     ColumnUse(use='category', reason='text with 2 values')
     """
-    arrays = _is_arrays(source)
+    is_array_file = _is_array_file(source)
     if isinstance(source, (str, Path)):
         check_unpacked(Path(source), roles.unpacked)
-    if arrays:
-        return _from_arrays(Path(source), roles)
+    if is_array_file:
+        return _read_array_file(Path(source), roles)
     opened = open_table(source)
     opened.check_distinct(opened.names)
-    if roles.exclude and not roles.candidates and "candidates" in opened.kinds:  # exclusions stand beside sets
+    if roles.exclude and not roles.candidates and "candidates" in opened.kinds:
+        # Exclusions narrow the candidate sets of the table rather than replace them.
         roles = replace(roles, candidates="candidates")
     resolved, left_out, texts = _resolve(opened, roles)
     supervision = [name for name in (roles.candidates, roles.exclude, roles.gold, roles.group) if name]
-    columns, others = _read(opened, resolved, supervision)
-    candidates, gold = read_supervision(opened.name, others, roles, len(columns))
-    groups = [str(cell) for cell in others[roles.group]] if roles.group else None
-    named = {*roles.features, *roles.categories}
-    columns, resolved, suspects = _without_suspects(columns, resolved, named, candidates)
-    left_out |= suspects
+    columns, cells = _read_cells(opened, resolved, supervision)
+    if not len(columns):
+        raise ValueError(f"{opened.name} must have at least one row; got none.")
+    candidates, gold = read_supervision(opened.name, cells, roles, len(columns))
+    groups = None
+    if roles.group:
+        groups = [str(cell) for cell in cells[roles.group]]
+    requested_by_name = {*roles.features, *roles.categories}
+    columns, resolved, dropped = _drop_non_features(columns, resolved, requested_by_name, candidates)
+    left_out.update(dropped)
     if not bare:
         _check_features(columns, left_out_lines(left_out))
     uses = describe_columns(opened.kinds, roles, resolved, texts, left_out)
@@ -115,8 +142,21 @@ def read_table(source: Any, roles: Roles = Roles(), *, bare: bool = False) -> Ta
 
 
 def read_columns(source: Any, roles: Roles) -> Columns:
-    """Read only the features, for predicting: every column that was learned from must be there and hold what it held."""
-    if _is_arrays(source):
+    """Read only the features, for prediction.
+
+    Parameters
+    ----------
+    source
+        Path of a CSV, TSV or Parquet file, an Arrow table or a data frame; it may have no rows.
+    roles
+        Resolved roles of training: every column that was learned from must be there and hold what it held.
+
+    Returns
+    -------
+    Columns
+        Features of the n rows.
+    """
+    if _is_array_file(source):
         raise ValueError(f"predictions must be for a table of columns; got {source}. Give a CSV, TSV or Parquet file.")
     if isinstance(source, (str, Path)):
         check_unpacked(Path(source), roles.unpacked)
@@ -124,60 +164,83 @@ def read_columns(source: Any, roles: Roles) -> Columns:
     for name in (*roles.features, *roles.words):
         check_column(name, opened.names, opened.name)
     opened.check_distinct([*roles.features, *roles.words])
-    for name in roles.features:  # of another kind than in training, one may still be blank, or hold numbers as text
-        are_dates = name in roles.dates
-        if opened.kinds[name] in ("date" if are_dates else "number", "blank"):
-            continue
-        for _, first, values in opened.pieces([], [name]) if are_dates else ():
-            days(values, f"{opened.name}, column {name!r}", first)
-        if not are_dates and (wrong := wrong_cell(opened, [name])):
-            got = f"{opened.name}, row {wrong[1]} is {wrong[2]!r}. Mend the cell."
-            raise ValueError(f"column {name!r} must hold numbers, as in training; {got}")
-    return _read(opened, roles, [], rowless=True)[0]
+    for name in roles.features:
+        _check_feature_kind(opened, name, name in roles.dates)
+    columns, _ = _read_cells(opened, roles, [])
+    return columns
+
+
+def _check_feature_kind(opened: Source, name: str, is_date: bool) -> None:
+    """Check that a column holds dates, or numbers, as it did in training."""
+    expected_kind = "date" if is_date else "number"
+    if opened.kinds[name] in (expected_kind, "blank"):
+        return
+    # A column that Arrow takes for text may still hold numbers or dates only: its cells decide.
+    if is_date:
+        for _, first_row, values in opened.pieces([], [name]):
+            days(values, f"{opened.name}, column {name!r}", first_row)
+        return
+    non_number = wrong_cell(opened, [name])
+    if non_number is not None:
+        _, row, value = non_number
+        raise ValueError(
+            f"column {name!r} must hold numbers, as in training; {opened.name}, row {row} is {value!r}. Mend the cell."
+        )
 
 
 class Features(NamedTuple):
-    """The features of a frame, and how they were found."""
+    """Features of a data frame, and the role of each column."""
 
     columns: Columns
-    roles: Roles  # with the columns that are learned from
-    uses: dict[str, ColumnUse]  # what each column of the frame became
+    roles: Roles  # resolved: the columns that are learned from
+    uses: dict[str, ColumnUse]  # column of the frame -> what it is used for
 
 
 def read_features(X: Any) -> Features:
-    """Read a frame or an Arrow table of features only, as the same columns are read beside sets in a file."""
-    # What is no feature, such as free text or a column that numbers the rows, is left out with a warning.
+    """Read a data frame or an Arrow table that holds features only.
+
+    Columns are read as they are in a file with candidate sets. Those that are not features, such as free text or row numbers, are
+    dropped with a warning.
+    """
     opened = open_table(X)
     opened.check_distinct(opened.names)
     requested = Roles(candidates=None)
     resolved, left_out, texts = _resolve(opened, requested)
-    columns, _ = _read(opened, resolved, [])
-    columns, resolved, suspects = _without_suspects(columns, resolved, set(), None)
-    left_out |= suspects
+    columns, _ = _read_cells(opened, resolved, [])
+    if not len(columns):
+        raise ValueError(f"{opened.name} must have at least one row; got none.")
+    columns, resolved, dropped = _drop_non_features(columns, resolved, set(), None)
+    left_out.update(dropped)
     lines = left_out_lines(left_out, of_a_frame=True)
     _check_features(columns, lines)
     for line in lines:
         _log.warning(line, stacklevel=3)
-    return Features(columns, resolved, describe_columns(opened.kinds, requested, resolved, texts, left_out))
+    uses = describe_columns(opened.kinds, requested, resolved, texts, left_out)
+    return Features(columns, resolved, uses)
 
 
 def _resolve(opened: Source, requested: Roles) -> tuple[Roles, dict[str, str], dict[str, TextUse]]:
-    """Return the roles of all columns, those left out with the reason, and what the values of texts decided."""
-    resolved, untaken = resolve_roles(opened.kinds, opened.name, requested)
-    texts = decide_texts(opened, [name for name, why in untaken.items() if why == "text"])
+    """Decide the role of every column.
+
+    Returns the resolved roles, the columns that are left out with the reason, and what was decided about each column of text.
+    """
+    resolved, unassigned = resolve_roles(opened.kinds, opened.name, requested)
+    text_columns = [name for name, kind in unassigned.items() if kind == "text"]
+    texts = decide_texts(opened, text_columns)
+    has_free_text = any(text.use == "text" for text in texts.values())
+    # A user who names a column of text has chosen; other columns are then not embedded by default.
+    embed_free_text = not requested.text and has_free_text and text_embedder_here()
     features = set(resolved.features)
     categories = set(resolved.categories)
     embedded = []
-    # Whoever names a column of text has chosen; another one is then not embedded unasked.
-    embeds = not requested.text and any(text.use == "text" for text in texts.values()) and text_embedder_here()
     left_out = {}
-    for name, why in untaken.items():
-        use = texts[name].use if name in texts else why
+    for name, kind in unassigned.items():
+        use = texts[name].use if name in texts else kind
         if use == "number":
             features.add(name)
         elif use == "category":
             categories.add(name)
-        elif use == "text" and embeds:
+        elif use == "text" and embed_free_text:
             embedded.append(name)
         else:
             left_out[name] = use
@@ -191,8 +254,8 @@ def _resolve(opened: Source, requested: Roles) -> tuple[Roles, dict[str, str], d
     return resolved, left_out, texts
 
 
-def _is_arrays(source: Any) -> bool:
-    """Is this a file of arrays? One with an ending that nobody can read is refused."""
+def _is_array_file(source: Any) -> bool:
+    """Return whether the source is an npz or .mat file; raise if it is a file of an unknown format."""
     if not isinstance(source, (str, Path)):
         return False
     path = Path(source)
@@ -200,65 +263,93 @@ def _is_arrays(source: Any) -> bool:
         return False
     if path.exists() and not path.is_file():
         raise ValueError(f"a table must be a file; {path} is a pipe or a device. Save it as a file.")
-    suffix = "".join(path.suffixes[-2:] if path.suffix.lower() == ".gz" else path.suffixes[-1:]).lower()
-    if suffix not in _ENDINGS:
-        raise ValueError(f"a table's file must end in one of {', '.join(_ENDINGS)}; got {str(source)!r}.")
-    return suffix in _ARRAYS
+    suffixes = path.suffixes[-1:]
+    if path.suffix.lower() == ".gz":
+        suffixes = path.suffixes[-2:]
+    suffix = "".join(suffixes).lower()
+    if suffix not in _SUFFIXES:
+        raise ValueError(f"a table's file must end in one of {', '.join(_SUFFIXES)}; got {str(source)!r}.")
+    return suffix in _ARRAY_SUFFIXES
 
 
-def _from_arrays(path: Path, roles: Roles) -> Table:
-    """Files of arrays have features, sets and perhaps true labels, and no other part."""
+def _read_array_file(path: Path, roles: Roles) -> Table:
+    """Read an npz or .mat file, which holds features, candidate sets and perhaps true labels, and nothing else."""
     x, sets, labels = read_arrays(path, roles.separator, roles.empty, roles.unpacked)
-    known = roles.gold == KEYS[path.suffix.lower()][2] and labels is not None
-    parts = (roles.exclude, None if known else roles.gold, roles.group, *roles.words)
-    other = next((name for name in parts if name), None)
-    if other is not None:
-        raise ValueError(f"column {other!r} must be in a table of columns; {path} has features and sets only.")
-    asked = replace(roles, candidates=None, gold=None)
-    features = [f"x{j}" for j in range(x.shape[1])]
-    kinds: dict[str, Kind] = dict.fromkeys(features, "number")
-    resolved, left_out = resolve_roles(kinds, str(path), asked)
-    kept = np.isin(features, resolved.features)
-    columns = Columns(str(path), x if kept.all() else np.ascontiguousarray(x[:, kept]), list(resolved.features), {})
+    _, _, labels_key = KEYS[path.suffix.lower()]
+    gold = None
+    if roles.gold == labels_key:
+        gold = labels
+    missing_gold = roles.gold if gold is None else None
+    for name in (roles.exclude, missing_gold, roles.group, *roles.words):
+        if name:
+            raise ValueError(f"column {name!r} must be in a table of columns; {path} has features and sets only.")
+    requested = replace(roles, candidates=None, gold=None)
+    names = [f"x{j}" for j in range(x.shape[1])]
+    kinds: dict[str, Kind] = dict.fromkeys(names, "number")
+    resolved, left_out = resolve_roles(kinds, str(path), requested)
+    is_feature = np.isin(names, resolved.features)
+    if not is_feature.all():
+        x = np.ascontiguousarray(x[:, is_feature])
+    columns = Columns(str(path), x, list(resolved.features), {})
     candidates = read(sets.mask, classes=map(label_text, sets.classes.tolist()))
-    uses = describe_columns(kinds, asked, resolved, {}, left_out)
-    return Table(columns, resolved, candidates, labels if known else None, None, left_out, uses)
+    uses = describe_columns(kinds, requested, resolved, {}, left_out)
+    return Table(columns, resolved, candidates, gold, None, left_out, uses)
 
 
-def _read(source: Source, roles: Roles, others: list[str], rowless: bool = False) -> tuple[Columns, Cells]:
-    """The features, and the cells of other columns; a table to learn from has rows."""
-    x, lists = read_numbers(source, list(roles.features), [*roles.words, *others])
-    if not rowless and not len(x):
-        raise ValueError(f"{source.name} must have at least one row; got none.")
-    # Of categories a whole number is the same one as a float, which gaps make of it, and as the text of either.
-    kinds = {
-        name: [None if is_missing(cell) else re.sub(r"^(-?\d+)\.0+$", r"\1", label_text(cell)) for cell in lists[name]]
-        for name in roles.categories
-    }
-    texts = {name: [None if is_missing(cell) else str(cell) for cell in lists[name]] for name in roles.text}
-    pictures = {name: [picture_cell(cell) for cell in lists[name]] for name in roles.image}
-    return Columns(source.name, x, list(roles.features), kinds | texts | pictures), lists
+def _read_cells(source: Source, roles: Roles, other_columns: list[str]) -> tuple[Columns, Cells]:
+    """Read the features, and the cells of other columns."""
+    numbers, cells = read_numbers(source, list(roles.features), [*roles.words, *other_columns])
+    words: dict[str, Words] = {}
+    for name in roles.categories:
+        words[name] = [_category_value(cell) for cell in cells[name]]
+    for name in roles.text:
+        words[name] = [None if is_missing(cell) else str(cell) for cell in cells[name]]
+    for name in roles.image:
+        words[name] = [picture_cell(cell) for cell in cells[name]]
+    return Columns(source.name, numbers, list(roles.features), words), cells
 
 
-def _without_suspects(
-    columns: Columns, roles: Roles, named: set[str], sets: Candidates | None
+def _category_value(cell: Any) -> str | None:
+    """Return a category as a string, the same for 3, 3.0 and "3.0": a column of integers with gaps is read as floats."""
+    if is_missing(cell):
+        return None
+    return _WHOLE_FLOAT.sub(r"\1", label_text(cell))
+
+
+def _drop_non_features(
+    columns: Columns, roles: Roles, requested_by_name: set[str], candidates: Candidates | None
 ) -> tuple[Columns, Roles, dict[str, str]]:
-    """Without what globs took and is no feature, which is told with its reason; what a person named stays."""
-    numbers = {name: columns.numbers[:, j] for j, name in enumerate(columns.names) if name not in roles.dates}
-    found = {name: why_no_feature(name, values, sets) for name, values in numbers.items() if name not in named}
-    kinds = [name for name in roles.categories if name not in named]
-    found |= {name: why_no_category(name, columns.words[name], sets, roles.separator) for name in kinds}
-    why = {name: reason for name, reason in found.items() if reason}
-    if not why:
+    """Drop columns that a glob matched but whose values show that they are not features.
+
+    Returns the columns and the roles without them, and the reason for each. Columns requested by name stay.
+    """
+    reasons: dict[str, str] = {}
+    for j, name in enumerate(columns.names):
+        if name in requested_by_name or name in roles.dates:
+            continue
+        reason = why_no_feature(name, columns.numbers[:, j], candidates)
+        if reason:
+            reasons[name] = reason
+    for name in roles.categories:
+        if name in requested_by_name:
+            continue
+        reason = why_no_category(name, columns.words[name], candidates, roles.separator)
+        if reason:
+            reasons[name] = reason
+    if not reasons:
         return columns, roles, {}
-    kept = [j for j, name in enumerate(columns.names) if name not in why]
-    names = [columns.names[j] for j in kept]
-    words = {name: cells for name, cells in columns.words.items() if name not in why}
-    roles = replace(roles, features=tuple(names), categories=tuple(n for n in roles.categories if n in words))
-    return Columns(columns.source, np.ascontiguousarray(columns.numbers[:, kept]), names, words), roles, why
+    positions = [j for j, name in enumerate(columns.names) if name not in reasons]
+    names = [columns.names[j] for j in positions]
+    numbers = np.ascontiguousarray(columns.numbers[:, positions])
+    words = {name: values for name, values in columns.words.items() if name not in reasons}
+    categories = tuple(name for name in roles.categories if name in words)
+    roles = replace(roles, features=tuple(names), categories=categories)
+    return Columns(columns.source, numbers, names, words), roles, reasons
 
 
 def _check_features(columns: Columns, left_out: list[str]) -> None:
-    if not columns.names and not columns.words:
-        needed = f"features must be columns to learn from; {columns.source} has none. Join your features to it."
-        raise ValueError(" ".join([needed, *left_out]))
+    """Raise if there is nothing to learn from, with the lines on what was left out."""
+    if columns.names or columns.words:
+        return
+    message = f"features must be columns to learn from; {columns.source} has none. Join your features to it."
+    raise ValueError(" ".join([message, *left_out]))

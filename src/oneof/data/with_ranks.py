@@ -1,7 +1,7 @@
-"""Features beside their ranks: a table [n, d] becomes [n, 2d], and a network may see either or both.
+"""Append rank-normalised features: a table [n, d] becomes [n, 2d], and a network is given either half or both.
 
-Ranks, spread like a normal distribution, do not care for the unit, the skew or the outliers of a feature: on MSRCv2 they are
-worth ten points of accuracy, on BirdSong two; on Lost, whose features are principal components, they cost five.
+Ranks, mapped to normal scores, do not depend on the unit, the skew or the outliers of a feature: they raise accuracy by ten points
+on MSRCv2 and by two on BirdSong, and lower it by five on Lost, whose features are principal components.
 """
 
 from typing import Any, NamedTuple
@@ -12,55 +12,67 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 from torch import Tensor
 
-KNOTS = 201
-FARTHEST = 2.5  # deviations: a value beyond all training rows is no farther than this
+KNOTS = 201  # quantiles per feature
+FARTHEST = 2.5  # largest normal score, also of a value beyond all training rows
 
 
 class Ranks(NamedTuple):
     """A monotone map per feature, from values to normal scores, linear between quantiles of the training rows."""
 
-    knots: NDArray[np.float64]  # [KNOTS, d]
+    knots: NDArray[np.float64]  # [KNOTS, d] quantiles
 
     def __call__(self, x: NDArray[Any]) -> NDArray[np.float64]:
-        """Features [n, d] beside their scores, [n, 2d]."""
-        wide = np.concatenate([x, x], axis=1, dtype=np.float64)
-        for column, knots in zip(wide.T[x.shape[1] :], self.knots.T, strict=True):
-            column[:] = _scores(column, knots)
-        return wide
+        """Return features [n, d] followed by their normal scores, [n, 2d]."""
+        both = np.concatenate([x, x], axis=1, dtype=np.float64)
+        scores = both.T[x.shape[1] :]  # a view, overwritten feature by feature
+        for column, quantiles in zip(scores, self.knots.T, strict=True):
+            column[:] = _normal_scores(column, quantiles)
+        return both
 
     def on_device(self, x: Tensor) -> Tensor:
-        """The same, up to rounding, where the features lie."""
-        values, knots = x.double().T.contiguous(), torch.as_tensor(self.knots.T.copy(), device=x.device)  # [d, ...]
-        below = _between(values, knots, torch.searchsorted(knots, values, right=True) - 1, 1.0)
-        above = _between(values, knots, torch.searchsorted(knots, values) - 1, 0.0)
-        scores = torch.special.ndtri((below + above) / 2).clamp(-FARTHEST, FARTHEST)
+        """Return the same up to rounding, computed on the device of x."""
+        values = x.double().T.contiguous()  # [d, n]
+        quantiles = torch.as_tensor(self.knots.T.copy(), device=x.device)  # [d, KNOTS]
+        last_interval = torch.searchsorted(quantiles, values, right=True) - 1
+        first_interval = torch.searchsorted(quantiles, values) - 1
+        highest = _interpolate_level(values, quantiles, last_interval, 1.0)
+        lowest = _interpolate_level(values, quantiles, first_interval, 0.0)
+        scores = torch.special.ndtri((highest + lowest) / 2).clamp(-FARTHEST, FARTHEST)
         return torch.cat([values, scores]).T.contiguous()
 
 
-def _between(values: Tensor, knots: Tensor, knot: Tensor, tied: float) -> Tensor:
-    """The level of values [d, n] in the interval from this knot on; `tied`: how far in, where its ends are alike."""
-    knot = knot.clamp(0, KNOTS - 2)
-    low, high = knots.gather(1, knot), knots.gather(1, knot + 1)
-    share = ((values - low) / (high - low)).nan_to_num(tied).clamp(0, 1)
-    return (knot + share) / (KNOTS - 1)
+def _interpolate_level(values: Tensor, quantiles: Tensor, interval: Tensor, tied_share: float) -> Tensor:
+    """Return the quantile levels of values [d, n] by interpolation in the given intervals [d, n].
+
+    Where the ends of an interval are equal, `tied_share` is taken as the position inside it.
+    """
+    interval = interval.clamp(0, KNOTS - 2)
+    low = quantiles.gather(1, interval)
+    high = quantiles.gather(1, interval + 1)
+    share = ((values - low) / (high - low)).nan_to_num(tied_share).clamp(0, 1)
+    return (interval + share) / (KNOTS - 1)
 
 
 def learn_ranks(x: NDArray[Any]) -> Ranks:
-    """The map of training features x [n, d]."""
-    return Ranks(np.quantile(np.asarray(x, dtype=np.float64), np.linspace(0, 1, KNOTS), axis=0))
+    """Fit the map on training features x [n, d]."""
+    levels = np.linspace(0, 1, KNOTS)
+    return Ranks(np.quantile(np.asarray(x, dtype=np.float64), levels, axis=0))
 
 
 def learn_ranks_on(x: Tensor) -> Ranks:
-    """The same, up to rounding, where the features lie."""
+    """Fit the same map up to rounding, on the device of x."""
     ordered = x.double().sort(0).values
-    at = torch.linspace(0, len(x) - 1, KNOTS, dtype=torch.float64, device=x.device)
-    knots = torch.lerp(ordered[at.floor().long()], ordered[at.ceil().long()], at.frac()[:, None])
-    return Ranks(knots.cpu().numpy())
+    positions = torch.linspace(0, len(x) - 1, KNOTS, dtype=torch.float64, device=x.device)
+    below = ordered[positions.floor().long()]
+    above = ordered[positions.ceil().long()]
+    quantiles = torch.lerp(below, above, positions.frac()[:, None])
+    return Ranks(quantiles.cpu().numpy())
 
 
-def _scores(values: NDArray[np.float64], knots: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Normal scores; a value that many rows share gets the middle of its ranks: from below and from above, halved."""
+def _normal_scores(values: NDArray[np.float64], quantiles: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the normal scores of values [n]; one that many rows share gets the mean of its lowest and highest level."""
     levels = np.linspace(0, 1, KNOTS)
-    from_below = np.interp(values, knots, levels)
-    from_above = 1 - np.interp(-values, -knots[::-1], levels)
-    return np.asarray(np.clip(ndtri((from_below + from_above) / 2), -FARTHEST, FARTHEST))
+    highest = np.interp(values, quantiles, levels)
+    lowest = 1 - np.interp(-values, -quantiles[::-1], levels)
+    scores = ndtri((highest + lowest) / 2)
+    return np.asarray(np.clip(scores, -FARTHEST, FARTHEST))

@@ -11,13 +11,13 @@ from sklearn.utils.validation import validate_data
 from oneof.data.encode import Encoding, learn_encoding
 from oneof.data.roles import Roles
 from oneof.data.table import Columns, read_columns, read_features
+from oneof.ensemble.pipeline import SPACE, Examples, Learned, learn, space_for
 from oneof.estimator.arguments import count, is_frame, one_thread, precision, seed_of
 from oneof.estimator.from_sets import ClassifierFromSets
+from oneof.learners.config import Setting, Space, instance
+from oneof.learners.scaled_rows import Search
 from oneof.methods import Method
 from oneof.purify import PURIFY, Purify
-from oneof.runs.learn import SPACE, Examples, Learned, learn, space_for
-from oneof.selection.prepare import Search
-from oneof.selection.space import Setting, Space, instance
 
 _log = logging.getLogger(__name__)
 
@@ -28,7 +28,7 @@ class PartialLabelClassifier(ClassifierFromSets):
 
     What the other rows say of each row purifies the sets and ranks ways to see the features; networks and linear models are
     trained on them; trees learn the labels that these find. Held-out sets say how much each learner counts. No true label is
-    used (`oneof.selection.search` and `oneof.selection.learners` have the steps).
+    used (`oneof.learners.networks` and `oneof.learners.fitted` have the steps).
 
     Parameters
     ----------
@@ -87,11 +87,11 @@ class PartialLabelClassifier(ClassifierFromSets):
         the row (by all, where all did). Zero off the original set.
     label_probability_ : array [n]
         That of the resolved label.
-    model_ : oneof.runs.model.Model
+    model_ : oneof.ensemble.model.Model
         The networks, and what predicting needs beside them.
-    learned_ : oneof.runs.learn.Learned
+    learned_ : oneof.ensemble.pipeline.Learned
         What `save` writes: the table of `oneof clean`, what was tried with which truth-free score.
-    accuracy_ : oneof.runs.accuracy.Claim
+    accuracy_ : oneof.ensemble.accuracy.Claim
         What may be said of the accuracy on new rows: an interval, a bound, or that nothing was learned; and on what ground.
     history_ : dict of arrays [epochs, networks and linear models]
     n_iter_ : int

@@ -13,16 +13,17 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
 from oneof.candidates.read import read_known
+from oneof.ensemble.accuracy import Claim
+from oneof.ensemble.model import Model
+from oneof.ensemble.pipeline import Examples
+from oneof.ensemble.review_order import asking_order
 from oneof.estimator import arguments as given
 from oneof.estimator.stored import labels_to_json, params_to_json, read_stored
 from oneof.metrics import approximated_accuracy
-from oneof.runs.accuracy import Claim
 from oneof.runs.folder import Run
-from oneof.runs.learn import Examples, write_learned
-from oneof.runs.model import Model
 from oneof.runs.purified import read_purified
 from oneof.runs.review.decisions import decided_table
-from oneof.runs.review.order import asking_order
+from oneof.runs.write import write_run
 from oneof.storage.files import folder_beside
 
 ESTIMATOR = "estimator"  # in run.json: parameters and typed labels
@@ -51,7 +52,7 @@ class ClassifierFromSets(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         groups
             Rows of one group [n] are never on both sides of a split.
         gold
-            True labels [n], None where unknown; they train nothing. Those of the first rows of `oneof.runs.accuracy.drawn_rows(n)`, thirty
+            True labels [n], None where unknown; they train nothing. Those of the first rows of `oneof.ensemble.accuracy.drawn_rows(n)`, thirty
             or more, measure the accuracy; thirty or more of other rows choose the settings.
         prior
             How much speaks for each class [n, c] beside the sets, such as counts of votes, in the order of `classes_`.
@@ -108,7 +109,7 @@ class ClassifierFromSets(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             if hasattr(self, "run_"):
                 shutil.copytree(self.run_.folder, beside, dirs_exist_ok=True)
             else:
-                write_learned(self.learned_, beside, self._came_from)
+                write_run(self.learned_, beside, self._came_from)
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Mean probability [n, c] over the learners, by their shares."""

@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 from oneof.data.encode import Encoding
 from oneof.data.images import PictureRows, Pixels, learn_pixels, read_pictures
 from oneof.data.picture import LARGEST, SMALLEST, picture_cell
+from oneof.ensemble.pipeline import SPACE, Examples, Learned, learn
 from oneof.estimator.arguments import count, seed_of
 from oneof.estimator.from_sets import ClassifierFromSets
-from oneof.runs.learn import SPACE, Examples, Learned, learn
-from oneof.runs.pictures import OnPictures
-from oneof.selection.prepare import Search
+from oneof.learners.pictures import OnPictures
+from oneof.learners.scaled_rows import Search
 
 _log = logging.getLogger(__name__)
 

@@ -1,6 +1,6 @@
-"""A look before training: what the candidate sets are like, what cannot be told apart, what to do about it.
+"""Inspect candidate sets and features before training: statistics, labels that cannot be separated, and advice.
 
-Nothing here sees a true label. So a set that misses its true label cannot be found here, and nothing is said about it.
+True labels are never used, so sets that do not contain the true label cannot be detected here.
 """
 
 from collections.abc import Sequence
@@ -14,26 +14,33 @@ from oneof.candidates.mask import Candidates
 from oneof.data.column_uses import ColumnUse
 from oneof.data.encode import learn_encoding
 from oneof.data.table import Table
-from oneof.inspect.advice import Finding, advise, gravest_first
+from oneof.inspect.advice import Finding, advise, by_severity
 from oneof.inspect.dependence import Dependence, find_dependence
-from oneof.inspect.identify import Counts, Faults, Identity, count, find_faults, identify
+from oneof.inspect.identify import (
+    Counts,
+    FeatureIssues,
+    Identifiability,
+    check_identifiability,
+    count,
+    find_feature_issues,
+)
 
 __all__ = ["Inspection", "inspect_sets", "inspect_table"]
 
 
 @dataclass(frozen=True)
 class Inspection:
-    """What there is to know before training, in plain values."""
+    """Results of an inspection, in values that JSON can represent."""
 
     counts: Counts
-    identity: Identity
-    faults: Faults | None  # none without features
-    dependence: Dependence | None  # none where it was not tested
-    findings: tuple[Finding, ...]  # the gravest first
-    columns: dict[str, ColumnUse] = field(default_factory=dict)  # what each column of the table became
+    identity: Identifiability
+    faults: FeatureIssues | None  # None without features
+    dependence: Dependence | None  # None if it was not tested
+    findings: tuple[Finding, ...]  # the most severe first
+    columns: dict[str, ColumnUse] = field(default_factory=dict)  # how each column of the table is used
 
     def to_dict(self) -> dict[str, Any]:
-        """The same as nested dictionaries that `json` can write."""
+        """Return the inspection as nested dictionaries that `json` can write."""
         return asdict(self)
 
 
@@ -45,39 +52,60 @@ def inspect_sets(
     seed: int = 0,
     test_dependence: bool = True,
 ) -> Inspection:
-    """Look at candidate sets, and at the features beside them, before training.
+    """Inspect candidate sets, and their features if there are any, before training.
 
     Parameters
     ----------
     x
-        Features [n, d], or None: then only the sets are looked at.
+        Features [n, d], or None to inspect the sets alone.
     candidates
-        The sets, as `oneof.read` gives them.
+        The sets, as `oneof.read` returns them.
     features
-        Names of the d columns, for the findings; by default their numbers.
+        Names of the d columns, used in the findings; by default their numbers.
     seed
-        Of the test of what the sets depend on, which samples rows and tables.
+        Seed of the dependence test, which draws rows and resampled tables.
     test_dependence
-        Run that test, which takes most of the time. It yields advice alone, never a warning.
+        Test what the sets depend on. This takes most of the time; its finding is advice, never a warning.
 
+    Returns
+    -------
+    Inspection
+        Statistics, labels that cannot be separated, problems of the features, and findings with advice.
+
+    Examples
+    --------
     >>> sets = Candidates(np.array([[1, 1, 0], [1, 1, 0], [0, 0, 1]], dtype=bool), np.array(["ant", "bee", "cow"]))
     >>> for finding in inspect_sets(None, sets).findings:
     ...     print(finding.severity, "-", finding.text)
     warn - labels ant, bee always occur together: merge them, or get one row whose set separates them.
     info - what the sets depend on was not tested. There are no features to guess classes from.
     """
-    n, d = len(candidates.mask), 0 if x is None or x.ndim != 2 else x.shape[1]
-    if x is not None and (d == 0 or not np.issubdtype(x.dtype, np.floating)):
+    n_features = 0
+    if x is not None:
+        _check_features(x, len(candidates.mask), features)
+        n_features = x.shape[1]
+    columns = features if features is not None else range(n_features)
+    counts = count(candidates)
+    identity = check_identifiability(candidates)
+    faults = None
+    if x is not None:
+        faults = find_feature_issues(x, candidates, columns)
+    dependence = None
+    if test_dependence:
+        dependence = find_dependence(x, candidates.mask, seed)
+    findings = advise(counts, identity, faults, dependence)
+    return Inspection(counts, identity, faults, dependence, findings)
+
+
+def _check_features(x: NDArray[np.floating], n: int, names: Sequence[str] | None) -> None:
+    """Raise ValueError unless x is an array of floats [n, d], and `names`, if given, has one name per column."""
+    is_float = np.issubdtype(x.dtype, np.floating)
+    if x.ndim != 2 or x.shape[1] == 0 or not is_float:
         raise ValueError(f"x must be an array of floats [n, d]; got {x.dtype} of shape {x.shape}.")
-    if x is not None and len(x) != n:
+    if len(x) != n:
         raise ValueError(f"x must have one row per candidate set; got {len(x)} rows for {n} sets.")
-    if x is not None and features is not None and len(features) != d:
-        raise ValueError(f"features must name every column of x; got {len(features)} names for {d} columns.")
-    counts, identity = count(candidates), identify(candidates)
-    columns = features if features is not None else range(d)
-    faults = None if x is None else find_faults(x, candidates, columns)
-    dependence = find_dependence(x, candidates.mask, seed) if test_dependence else None
-    return Inspection(counts, identity, faults, dependence, advise(counts, identity, faults, dependence))
+    if names is not None and len(names) != x.shape[1]:
+        raise ValueError(f"features must name every column of x; got {len(names)} names for {x.shape[1]} columns.")
 
 
 def inspect_table(
@@ -88,16 +116,38 @@ def inspect_table(
     seed: int = 0,
     test_dependence: bool = True,
 ) -> Inspection:
-    """Look at a table as it will be learned from, and say how it was read."""
-    # Its features may come encoded, x [n, d], with their names; else they are encoded here, without texts and images.
+    """Inspect a table as training would read it, and report how it was read.
+
+    Parameters
+    ----------
+    table
+        The table, with its candidate sets and the uses of its columns.
+    x
+        Encoded features [n, d]. By default the columns are encoded here, without those of text and images.
+    names
+        Names of the d columns of x.
+    seed, test_dependence
+        As for `inspect_sets`.
+
+    Returns
+    -------
+    Inspection
+        With a finding for every remark on the reading of the table, and with the use of each column.
+    """
     remarks = table.remarks()
     if x is None:
-        apart = [*table.roles.text, *table.roles.image]
-        remarks += [f"columns to embed are left aside here: {', '.join(apart)}. `oneof fit` takes them."] * bool(apart)
+        embedded = [*table.roles.text, *table.roles.image]
+        if embedded:
+            remarks += [
+                f"columns that need an embedding are skipped here: {', '.join(embedded)}. `oneof fit` uses them."
+            ]
         encoding = learn_encoding(table.columns, replace(table.roles, text=(), image=()))
         names = encoding.names
-        x = encoding.transform(table.columns) if names else None
+        if names:
+            x = encoding.transform(table.columns)
     features = names if x is not None else None
-    found = inspect_sets(x, table.candidates, features=features, seed=seed, test_dependence=test_dependence)
-    said = [Finding("warn", "reading", line) for line in remarks]
-    return replace(found, findings=gravest_first([*found.findings, *said]), columns=table.uses)
+    inspection = inspect_sets(x, table.candidates, features=features, seed=seed, test_dependence=test_dependence)
+    findings = list(inspection.findings)
+    for remark in remarks:
+        findings.append(Finding("warn", "reading", remark))
+    return replace(inspection, findings=by_severity(findings), columns=table.uses)

@@ -1,4 +1,4 @@
-"""What the sets hold, which labels cannot be told apart, and what is wrong with the features."""
+"""Count what the candidate sets contain, find labels that they do not separate, and check the features."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,14 +9,17 @@ from numpy.typing import NDArray
 from oneof.candidates.mask import Candidates
 
 Label = str | int | float
-_ROWS = 1 << 16  # turned to numbers at a time
-_MOST = 10_000  # labels
 Column = str | int
-_BLOCK = 1024  # sets compared with all others of their group at a time
+
+_ROWS_PER_BLOCK = 1 << 16  # rows converted to float at a time
+_MAX_LABELS = 10_000  # the co-occurrence matrix grows with the square of this number
+_SETS_PER_BLOCK = 1024  # sets compared with all others of their group at a time
 
 
 @dataclass(frozen=True)
 class Counts:
+    """Numbers of rows, set sizes and labels."""
+
     rows: int
     classes: tuple[Label, ...]  # [c]
     sizes: tuple[int, ...]  # [c + 1]: how many sets hold 0, 1, ..., c labels
@@ -31,8 +34,9 @@ class Counts:
 
 def count(candidates: Candidates) -> Counts:
     """Count rows, set sizes and labels."""
-    mask, held = candidates.mask, candidates.mask.sum(0)
+    mask = candidates.mask
     n, c = mask.shape
+    label_counts = mask.sum(0)
     sizes = np.bincount(mask.sum(1), minlength=c + 1).tolist()
     return Counts(
         rows=n,
@@ -43,23 +47,23 @@ def count(candidates: Candidates) -> Counts:
         singletons=sizes[1],
         full=sizes[c],
         absent=tuple(candidates.absent),
-        held=tuple(held.tolist()),
-        share=tuple((held / n).tolist()),
+        held=tuple(label_counts.tolist()),
+        share=tuple((label_counts / n).tolist()),
     )
 
 
 @dataclass(frozen=True)
-class OneSided:
-    """No set holds `label` without `other`; some hold `other` without `label`."""
+class ImpliedLabel:
+    """A label that never occurs without another one, which does occur without it."""
 
     label: Label
     other: Label
-    sets: int  # that hold `label`, and so both
+    sets: int  # number of sets that contain `label`, and therefore both
 
 
 @dataclass(frozen=True)
 class Ambiguity:
-    """The largest P(other in S | label in S), and the pair that attains it (the one with most sets, where several do)."""
+    """The largest P(other in S | label in S) and the pair that attains it; of several pairs, the one with most sets."""
 
     degree: float
     label: Label
@@ -67,69 +71,107 @@ class Ambiguity:
 
 
 @dataclass(frozen=True)
-class Identity:
-    """Which labels the sets keep apart.
+class Identifiability:
+    """Which labels the sets separate.
 
-    `groups`: labels that occur in exactly the same sets. Swapping two of them changes no set, so no method can say from
+    `groups` has labels that occur in exactly the same sets. Swapping two of them changes no set, so no method can tell from
     candidate sets which of them is right.
     """
 
     together: tuple[tuple[int, ...], ...]  # [c, c]: sets that hold both labels; the diagonal: sets that hold the label
     groups: tuple[tuple[Label, ...], ...]
-    one_sided: tuple[OneSided, ...]  # most sets first
-    ambiguity: Ambiguity | None  # none where fewer than two labels occur
+    one_sided: tuple[ImpliedLabel, ...]  # most sets first
+    ambiguity: Ambiguity | None  # None if fewer than two labels occur
 
 
-def identify(candidates: Candidates) -> Identity:
-    r"""Find labels that the sets do not separate, and the ambiguity degree that can be had without true labels.
+def check_identifiability(candidates: Candidates) -> Identifiability:
+    r"""Find labels that the sets do not separate, and an ambiguity degree that needs no true labels.
 
         degree = max_{j != k} P(k in S | j in S) = max_{j != k} #{i: j, k in S_i} / #{i: j in S_i}
 
-    Cour, Sapp and Taskar (JMLR 2011) define it with the truth, as gamma = sup_{j != k} P(k in S | y = j), and learning is
-    guaranteed for gamma < 1. Here y is unknown, so every candidate stands in for the truth. Where distractors are drawn with
-    one rate q, independently, the degree is no smaller than gamma = q. In general it is neither an upper nor a lower bound:
-    a label that is often a distractor without k hides that it never is the truth without k. One value is exact: a degree
-    of 1 means that a label never occurs without another, so that gamma = 1 as soon as that label is ever the truth.
+    Cour, Sapp and Taskar (JMLR 2011) define the degree with the truth, as gamma = sup_{j != k} P(k in S | y = j), and learning is
+    guaranteed for gamma < 1. Here y is unknown, so every candidate stands in for the truth. If distractors are drawn independently
+    with one rate q, the degree is no smaller than gamma = q. In general it is neither an upper nor a lower bound: a label that is
+    often a distractor without k hides that it never is the truth without k. One value is exact: a degree of 1 means that a label
+    never occurs without another, so that gamma = 1 as soon as that label is ever the truth.
     """
-    together, names = _together(candidates.mask), candidates.classes.tolist()
-    held = together.diagonal()
-    asked = (held[:, None] > 0) & ~np.eye(len(held), dtype=bool)  # of labels that occur, never of a label with itself
-    implies = (together == held[:, None]) & asked  # does every set with label j hold k too, [c, c]?
-    same = implies & implies.T  # an equivalence, so a group is the row of its first label
-    firsts = [j for j in np.flatnonzero(same.any(1)).tolist() if not same[j, :j].any()]
-    groups = tuple(tuple(names[k] for k in [j, *np.flatnonzero(same[j]).tolist()]) for j in firsts)
-    pairs = np.argwhere(implies & ~implies.T).tolist()
-    one_sided = sorted((OneSided(names[j], names[k], int(held[j])) for j, k in pairs), key=lambda pair: -pair.sets)
-    probability = np.where(asked, together / np.maximum(held, 1)[:, None], -1)
-    best = np.argwhere(probability == probability.max())
-    j, k = best[held[best[:, 0]].argmax()].tolist()
-    ambiguity = Ambiguity(float(probability[j, k]), names[j], names[k]) if (held > 0).sum() > 1 else None
-    return Identity(tuple(map(tuple, together.tolist())), groups, tuple(one_sided), ambiguity)
+    names = candidates.classes.tolist()
+    cooccurrence = _together(candidates.mask)
+    label_counts = cooccurrence.diagonal()
+    occurs = label_counts > 0
+    is_pair = occurs[:, None] & ~np.eye(len(label_counts), dtype=bool)
+    # implies[j, k]: every set that contains j contains k too.
+    implies = (cooccurrence == label_counts[:, None]) & is_pair
+    return Identifiability(
+        together=tuple(map(tuple, cooccurrence.tolist())),
+        groups=_inseparable_groups(implies, names),
+        one_sided=_implied_labels(implies, label_counts, names),
+        ambiguity=_ambiguity(cooccurrence, is_pair, names) if occurs.sum() > 1 else None,
+    )
+
+
+def _inseparable_groups(implies: NDArray[np.bool_], names: list[Label]) -> tuple[tuple[Label, ...], ...]:
+    """Return the labels that occur in exactly the same sets, group by group."""
+    equivalent = implies & implies.T
+    groups = []
+    for first in np.flatnonzero(equivalent.any(1)).tolist():
+        if equivalent[first, :first].any():
+            continue  # an earlier label has already listed this group
+        members = [first, *np.flatnonzero(equivalent[first]).tolist()]
+        groups.append(tuple(names[member] for member in members))
+    return tuple(groups)
+
+
+def _implied_labels(
+    implies: NDArray[np.bool_], label_counts: NDArray[np.int64], names: list[Label]
+) -> tuple[ImpliedLabel, ...]:
+    """Return the pairs of labels of which one implies the other but not the reverse, most sets first."""
+    pairs = []
+    for label, other in np.argwhere(implies & ~implies.T).tolist():
+        pairs.append(ImpliedLabel(names[label], names[other], int(label_counts[label])))
+    return tuple(sorted(pairs, key=lambda pair: -pair.sets))
+
+
+def _ambiguity(cooccurrence: NDArray[np.int64], is_pair: NDArray[np.bool_], names: list[Label]) -> Ambiguity:
+    """Return the ambiguity degree over the pairs of labels that `is_pair` [c, c] marks."""
+    label_counts = cooccurrence.diagonal()
+    probability = np.where(is_pair, cooccurrence / np.maximum(label_counts, 1)[:, None], -1)
+    largest = np.argwhere(probability == probability.max())
+    most_frequent = label_counts[largest[:, 0]].argmax()
+    label, other = largest[most_frequent].tolist()
+    return Ambiguity(float(probability[label, other]), names[label], names[other])
 
 
 def _together(mask: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """How many sets hold j and k, [c, c]: a product of floats by blocks, where each partial count is exact."""
+    """Count the sets that contain labels j and k, [c, c].
+
+    Float products are fast, and exact here because a block has fewer rows than float32 has whole numbers.
+    """
     c = mask.shape[1]
-    if c > _MOST:
-        got = f"got {c:,}. Bring answers that mean the same to one form first."
-        raise ValueError(f"labels must be at most {_MOST:,} different ones, to be compared pair by pair; {got}")
-    total = np.zeros((c, c), dtype=np.int64)
-    for start in range(0, len(mask), _ROWS):
-        block = mask[start : start + _ROWS].astype(np.float32)
-        total += (block.T @ block).astype(np.int64)
-    return total
+    if c > _MAX_LABELS:
+        raise ValueError(
+            f"labels must be at most {_MAX_LABELS:,} different ones, to be compared pair by pair; got {c:,}. "
+            "Bring answers that mean the same to one form first."
+        )
+    cooccurrence = np.zeros((c, c), dtype=np.int64)
+    for start in range(0, len(mask), _ROWS_PER_BLOCK):
+        block = mask[start : start + _ROWS_PER_BLOCK].astype(np.float32)
+        cooccurrence += (block.T @ block).astype(np.int64)
+    return cooccurrence
 
 
 @dataclass(frozen=True)
 class NonFinite:
+    """A feature with NaN or infinite values."""
+
     column: Column
-    rows: int  # how many
-    first: int
+    rows: int  # number of rows that are not finite
+    first: int  # the first of them, counted from 0
 
 
 @dataclass(frozen=True)
-class Faults:
-    """Faults of the features. Rows count from 0."""
+class FeatureIssues:
+    """Problems of the features. Rows count from 0."""
 
     nonfinite: tuple[NonFinite, ...]
     constant: tuple[Column, ...]
@@ -137,36 +179,52 @@ class Faults:
     conflicts: tuple[tuple[int, ...], ...]  # per group of equal rows: those whose set is disjoint from that of another
 
 
-def find_faults(x: NDArray[np.floating], candidates: Candidates, columns: Sequence[Column]) -> Faults:
-    """Look through features x [n, d], whose columns are called `columns`."""
-    wrong, groups = ~np.isfinite(x), _equal_rows(x)
-    constant = (x == x[0]).all(0) & ~wrong.any(0) & (len(x) > 1)
-    bad = ((columns[j], wrong[:, j]) for j in np.flatnonzero(wrong.any(0)).tolist())
-    return Faults(
-        nonfinite=tuple(NonFinite(name, int(rows.sum()), int(rows.argmax())) for name, rows in bad),
-        constant=tuple(columns[j] for j in np.flatnonzero(constant).tolist()),
-        duplicates=sum(len(group) - 1 for group in groups),
-        conflicts=tuple(filter(None, (_disjoint(group, candidates.mask) for group in groups))),
+def find_feature_issues(x: NDArray[np.floating], candidates: Candidates, columns: Sequence[Column]) -> FeatureIssues:
+    """Find values that are not finite, constant columns and conflicting duplicates in features x [n, d] named `columns`."""
+    is_bad = ~np.isfinite(x)
+    has_bad = is_bad.any(0)
+    is_constant = (x == x[0]).all(0) & ~has_bad & (len(x) > 1)
+    nonfinite = []
+    for j in np.flatnonzero(has_bad).tolist():
+        nonfinite.append(NonFinite(columns[j], int(is_bad[:, j].sum()), int(is_bad[:, j].argmax())))
+    duplicates = 0
+    conflicts = []
+    for group in _equal_rows(x):
+        duplicates += len(group) - 1
+        conflicting = _rows_with_disjoint_sets(group, candidates.mask)
+        if conflicting:
+            conflicts.append(conflicting)
+    return FeatureIssues(
+        nonfinite=tuple(nonfinite),
+        constant=tuple(columns[j] for j in np.flatnonzero(is_constant).tolist()),
+        duplicates=duplicates,
+        conflicts=tuple(conflicts),
     )
 
 
 def _equal_rows(x: NDArray[np.floating]) -> list[NDArray[np.intp]]:
-    """Groups of two or more rows with the same features, in the order of their first rows."""
-    exact = np.ascontiguousarray(x + 0.0)  # -0.0 becomes 0.0, so that equal numbers have equal bytes
-    rows = exact.view(np.dtype((np.void, exact.itemsize * exact.shape[1]))).ravel()
-    _, which, size = np.unique(rows, return_inverse=True, return_counts=True)
-    members = np.flatnonzero(size[which] > 1)
-    members = members[np.argsort(which[members], kind="stable")]
-    starts = np.flatnonzero(np.diff(which[members])) + 1
-    return sorted((group for group in np.split(members, starts) if len(group)), key=lambda group: int(group[0]))
+    """Return groups of two or more rows with the same features, in the order of their first rows."""
+    normalized = np.ascontiguousarray(x + 0.0)  # -0.0 becomes 0.0, so that equal numbers have equal bytes
+    row_bytes = normalized.view(np.dtype((np.void, normalized.itemsize * normalized.shape[1]))).ravel()
+    _, group_of_row, group_size = np.unique(row_bytes, return_inverse=True, return_counts=True)
+    repeated = np.flatnonzero(group_size[group_of_row] > 1)
+    if len(repeated) == 0:
+        return []
+    repeated = repeated[np.argsort(group_of_row[repeated], kind="stable")]
+    starts = np.flatnonzero(np.diff(group_of_row[repeated])) + 1
+    return sorted(np.split(repeated, starts), key=lambda group: int(group[0]))
 
 
-def _disjoint(group: NDArray[np.intp], mask: NDArray[np.bool_]) -> tuple[int, ...]:
-    """The rows of a group whose set shares no label with the set of some other row of the group."""
-    group = group[mask[group].any(1)]  # an empty set says nothing, so it contradicts nothing
-    if len(group) < 2:
+def _rows_with_disjoint_sets(group: NDArray[np.intp], mask: NDArray[np.bool_]) -> tuple[int, ...]:
+    """Return the rows of a group whose set shares no label with the set of another row of the group."""
+    labelled = group[mask[group].any(1)]  # an empty set has no information, so it contradicts nothing
+    if len(labelled) < 2:
         return ()
-    sets, which = np.unique(mask[group], axis=0, return_inverse=True)
+    sets, set_of_row = np.unique(mask[labelled], axis=0, return_inverse=True)
     numbers = sets.astype(np.float32)
-    alone = [(numbers[start : start + _BLOCK] @ numbers.T == 0).any(1) for start in range(0, len(sets), _BLOCK)]
-    return tuple(group[np.concatenate(alone)[which.ravel()]].tolist())
+    blocks = []
+    for start in range(0, len(sets), _SETS_PER_BLOCK):
+        shared_labels = numbers[start : start + _SETS_PER_BLOCK] @ numbers.T
+        blocks.append((shared_labels == 0).any(1))
+    is_disjoint = np.concatenate(blocks)
+    return tuple(labelled[is_disjoint[set_of_row.ravel()]].tolist())

@@ -1,4 +1,4 @@
-"""The picture of an inspection: a histogram of set sizes beside a heat map of labels that occur together."""
+"""Draw an inspection: a histogram of set sizes and a heat map of labels that occur together."""
 
 from __future__ import annotations
 
@@ -6,21 +6,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
-from oneof.inspect.identify import Counts, Identity
+from oneof.inspect.identify import Counts, Identifiability
 from oneof.storage.files import written_beside
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_MOST_TICKS = 40  # labels written beside the heat map; with more classes every second, third, ...
-_MOST_CELLS = 13  # classes up to which every cell shows its number
-_BLUE = "#0072B2"  # Okabe and Ito's palette; the map's cividis is safe for colour-blind readers as well
+_MAX_TICKS = 40  # with more classes only every second, third, ... has a tick
+_MAX_ANNOTATED = 13  # classes or bars up to which each shows its number
+_MAX_NAME_LENGTH = 16  # characters of a class name at a tick
+_BLUE = "#0072B2"  # from Okabe and Ito's palette, which like cividis is safe for colour-blind readers
 
 
-def draw(counts: Counts, identity: Identity) -> Figure:
-    """Both panels as a matplotlib figure that no window belongs to."""
+def draw(counts: Counts, identity: Identifiability) -> Figure:
+    """Return both panels as a matplotlib figure without a window."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -28,21 +30,23 @@ def draw(counts: Counts, identity: Identity) -> Figure:
     figure = Figure(figsize=(5 + side + 1, side), layout="constrained")
     FigureCanvasAgg(figure)
     left, right = figure.subplots(1, 2, width_ratios=[5, side])
-    _histogram(left, counts)
-    _heat_map(right, counts, identity)
+    _draw_histogram(left, counts)
+    _draw_heat_map(right, counts, identity)
     return figure
 
 
-def save_picture(counts: Counts, identity: Identity, path: Path) -> None:
+def save_picture(counts: Counts, identity: Identifiability, path: Path) -> None:
+    """Write both panels to a PNG file."""
     with written_beside(path) as file:
         draw(counts, identity).savefig(file, format="png", dpi=150)
 
 
-def _histogram(axes: Axes, counts: Counts) -> None:
-    sizes = np.flatnonzero(counts.sizes)
-    span = np.arange(sizes[0], sizes[-1] + 1)
-    bars = axes.bar(span, np.asarray(counts.sizes)[span], color=_BLUE, width=0.85)
-    if len(span) <= _MOST_CELLS:
+def _draw_histogram(axes: Axes, counts: Counts) -> None:
+    """Draw how many rows have sets of each size, from the smallest size that occurs to the largest."""
+    occurring = np.flatnonzero(counts.sizes)
+    sizes = np.arange(occurring[0], occurring[-1] + 1)
+    bars = axes.bar(sizes, np.asarray(counts.sizes)[sizes], color=_BLUE, width=0.85)
+    if len(sizes) <= _MAX_ANNOTATED:
         axes.bar_label(bars, fontsize=8)
     axes.set(xlabel=f"labels in the set, of {len(counts.classes)}", ylabel="rows")
     axes.set_title(f"Set sizes of {counts.rows:,} rows, {counts.average:.2f} on average")
@@ -50,23 +54,38 @@ def _histogram(axes: Axes, counts: Counts) -> None:
     axes.spines[["top", "right"]].set_visible(False)
 
 
-def _heat_map(axes: Axes, counts: Counts, identity: Identity) -> None:
-    """P(column in S | row in S), grey on the diagonal and where the row's label is in no set."""
-    together = np.asarray(identity.together, dtype=float)
-    held = together.diagonal().copy()
-    probability = together / np.where(held > 0, held, np.nan)[:, None]
+def _draw_heat_map(axes: Axes, counts: Counts, identity: Identifiability) -> None:
+    """Draw P(column in S | row in S), grey on the diagonal and where the row's label is in no set."""
+    cooccurrence = np.asarray(identity.together, dtype=float)
+    label_counts = cooccurrence.diagonal().copy()
+    n_classes = len(label_counts)
+    probability = cooccurrence / np.where(label_counts > 0, label_counts, np.nan)[:, None]
     np.fill_diagonal(probability, np.nan)
     axes.set_facecolor("lightgrey")
     image = axes.imshow(probability, cmap="cividis", vmin=0, vmax=1)
-    places = range(0, len(held), -(-len(held) // _MOST_TICKS))
-    short = [name if len(name) <= 16 else name[:15] + "…" for name in (str(counts.classes[j]) for j in places)]
-    axes.set_xticks(places, short, rotation=90, fontsize=8)
-    axes.set_yticks(places, short, fontsize=8)
-    if len(held) <= _MOST_CELLS:
-        for (row, column), value in np.ndenumerate(probability):
-            if not np.isnan(value):
-                shown, colour = f"{value:.2f}".removeprefix("0"), "white" if value < 0.5 else "black"
-                axes.text(column, row, shown, ha="center", va="center", color=colour, fontsize=7)
+    tick_step = -(-n_classes // _MAX_TICKS)  # rounded up
+    ticks = range(0, n_classes, tick_step)
+    tick_labels = [_shorten_name(str(counts.classes[tick])) for tick in ticks]
+    axes.set_xticks(ticks, tick_labels, rotation=90, fontsize=8)
+    axes.set_yticks(ticks, tick_labels, fontsize=8)
+    if n_classes <= _MAX_ANNOTATED:
+        _annotate_cells(axes, probability)
     axes.set(xlabel="... how often it holds this one", ylabel="of the sets that hold this label ...")
     axes.set_title("Labels that occur together")
     axes.figure.colorbar(image, ax=axes, shrink=0.8, label="P(column in set | row in set)")
+
+
+def _shorten_name(name: str) -> str:
+    if len(name) <= _MAX_NAME_LENGTH:
+        return name
+    return name[: _MAX_NAME_LENGTH - 1] + "…"
+
+
+def _annotate_cells(axes: Axes, probability: NDArray[np.float64]) -> None:
+    """Write each probability into its cell, in a colour that contrasts with the cell."""
+    for (row, column), value in np.ndenumerate(probability):
+        if np.isnan(value):
+            continue
+        text = f"{value:.2f}".removeprefix("0")
+        color = "white" if value < 0.5 else "black"
+        axes.text(column, row, text, ha="center", va="center", color=color, fontsize=7)

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor, distributed
+from torch.nn.parallel import DistributedDataParallel
 
 from oneof.losses.inputs import as_log_prior, as_mask, as_method
 from oneof.losses.network import (
@@ -18,7 +19,7 @@ from oneof.losses.network import (
     extended,
     needs_network,
 )
-from oneof.losses.tables import RowWriter, TableModule, put_rows, world_size
+from oneof.losses.tables import LastPositions, TableModule, WriteLog, put_rows, world_size
 from oneof.methods.base import Batch, Memory, Method, each, parts
 
 _log = logging.getLogger(__name__)
@@ -31,9 +32,7 @@ class Observer(Protocol):
 
     def is_observing(self) -> bool: ...
 
-    def add(self, logits: Tensor, candidates: Tensor, at: Tensor, taken_from: Tensor | None) -> None: ...
-
-    def tables(self) -> list[Tensor]: ...
+    def add(self, logits: Tensor, candidates: Tensor, at: Tensor, last: Tensor | None) -> None: ...
 
 
 class Rows(NamedTuple):
@@ -114,12 +113,13 @@ class CandidateLoss(TableModule):
                 )
         self._memory_names = self._init_memory()
         self._shared_names: list[str] = []
-        self._extended: tuple[
-            torch.nn.Module, ...
-        ] = ()  # in a tuple, so that the user's network is no part of this module
+        # in a tuple, so that the user's network does not become a part of this module
+        self._extended: tuple[torch.nn.Module, ...] = ()
         if needs_network(self.method):
             self._add_network(network, input_shape)
-        self._writer = RowWriter(len(self.candidates))
+        self._last_positions = LastPositions(len(self.candidates))
+        self._memory_log = WriteLog(len(self.candidates))
+        self._features_log = WriteLog(len(self.candidates))
         self.observer: Observer | None = None
         self._rows_this_epoch = 0
         self._rows_since_update = 0
@@ -199,7 +199,7 @@ class CandidateLoss(TableModule):
         if positions is not None:
             logits = logits.index_select(-2, positions)
         if self.observer is not None:
-            self._show(self.observer, at_least_float32(logits), self._rows(at), self._writer.begin(at))
+            self._show(self.observer, at_least_float32(logits), self._rows(at), self._last_positions(at))
 
     def next_epoch(self) -> None:
         """End an epoch: merge what several processes remembered, and do what the method does before the next one."""
@@ -216,13 +216,9 @@ class CandidateLoss(TableModule):
         """
         if world_size() == 1:
             return
-        tables = list(parts(self.memory))
+        self._memory_log.merge(list(parts(self.memory)))
         if "features" in self.tables:
-            tables += [self.tables["features"], self.tables["has_features"]]
-        if self.observer is not None:
-            tables += self.observer.tables()
-        if tables:
-            self._writer.merge(tables)
+            self._features_log.merge([self.tables["features"], self.tables["has_features"]])
         for table in self.shared:
             distributed.broadcast(table, src=0)
 
@@ -253,6 +249,8 @@ class CandidateLoss(TableModule):
     def _add_network(self, network: Any, input_shape: tuple[int, ...] | None) -> None:
         """Build what the method adds to the network: parts, which are this module's, and state made from the weights."""
         n, c = self.candidates.shape
+        if isinstance(network, DistributedDataParallel):
+            network = network.module
         module = extended(self.method, network, c, input_shape)
         for name, part in added_parts(module, network).items():
             self.add_module(name, part)
@@ -424,19 +422,21 @@ class CandidateLoss(TableModule):
         is_observing = observer is not None and observer.is_observing()
         if not self._memory_names and not is_observing:
             return
-        taken_from = self._writer.begin(rows.at)
+        last = self._last_positions(rows.at)
+        self._memory_log.mark(rows.at)
         for table, new in zip(parts(self.memory), parts(memory), strict=True):
-            put_rows(table, rows.at, new, taken_from)
+            put_rows(table, rows.at, new, last)
         if observer is not None and is_observing:
-            self._show(observer, logits, rows, taken_from)
+            self._show(observer, logits, rows, last)
 
-    def _show(self, observer: Observer, logits: Tensor, rows: Rows, taken_from: Tensor | None) -> None:
+    def _show(self, observer: Observer, logits: Tensor, rows: Rows, last: Tensor | None) -> None:
         """Add logits [b, c], weighed by the prior, to what the purifier goes by."""
         weighed = logits if rows.log_prior is None else logits + rows.log_prior
-        observer.add(weighed, rows.candidates, rows.at, taken_from)
+        observer.add(weighed, rows.candidates, rows.at, last)
 
     def _put_features(self, at: Tensor, features: Tensor) -> None:
-        put_rows(self.tables["features"], at, features, self._writer.begin(at))
+        self._features_log.mark(at)
+        put_rows(self.tables["features"], at, features, self._last_positions(at))
         self.tables["has_features"].index_fill_(0, at, True)
 
     def _reduced(self, losses: Tensor, count: int | None = None) -> Tensor:

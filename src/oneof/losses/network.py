@@ -13,7 +13,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
-from torch.nn.parallel import DistributedDataParallel
 
 from oneof.methods.base import Method, each
 
@@ -117,8 +116,6 @@ def needs_network(method: Method) -> bool:
 def extended(method: Method, network: Any, classes: int, input_shape: tuple[int, ...] | None) -> nn.Module:
     """Return the user's network with the parts that the method adds; its body and head stay the user's."""
     name = type(method).__name__
-    if isinstance(network, DistributedDataParallel):
-        network = network.module
     if not isinstance(network, nn.Module) or input_shape is None:
         raise TypeError(
             f"{name} adds parts to the network: give network=, the module that you train, and input_shape=, the shape of an "

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from oneof.losses.criterion import CandidateLoss
-from oneof.losses.tables import put_rows
+from oneof.losses.tables import WriteLog, put_rows
 from oneof.purify import PURIFY, PopState, Purify, Removals, Rounds
 from oneof.storage.did_you_mean import did_you_mean
 
@@ -25,7 +25,7 @@ class Purifier:
             purifier.step()
 
     The purifier reads the logits that the criterion is given in the rule's window; at the end of an epoch with an event, labels are
-    removed from `criterion.candidates`, where the method finds its sets. `Algorithm 1` (`oneof.PopPrinted`) looks at every row anew at an event:
+    removed from `criterion.candidates`, where the method finds its sets. Algorithm 1 (`oneof.PopPrinted`) looks at every row anew at an event:
     before `step`, call `observe` for all rows in evaluation mode.
 
     Parameters
@@ -51,6 +51,7 @@ class Purifier:
         self.rule = as_rule(rule)
         self.criterion = criterion
         self.state: PopState = self.rule.init(criterion.candidates)
+        self._log = WriteLog(len(criterion.candidates))
         criterion.observer = self
 
     @property
@@ -76,19 +77,15 @@ class Purifier:
         """Add the logits [b, c] of rows to what the next event goes by, beside or in place of what training showed."""
         self.criterion.observe(logits, index)
 
-    def add(self, logits: Tensor, candidates: Tensor, at: Tensor, taken_from: Tensor | None) -> None:
+    def add(self, logits: Tensor, candidates: Tensor, at: Tensor, last: Tensor | None) -> None:
         """Add the logits of a batch of rows; `CandidateLoss` calls this."""
-        (seen,) = self.tables()
-        put_rows(seen, at, self.rule.observe(seen.index_select(0, at), logits, candidates), taken_from)
-
-    def tables(self) -> list[Tensor]:
-        """Return the tables [n, c] that the processes of a group have to merge."""
-        self.state = _moved(self.state, self.criterion.candidates.device)
-        return [self.state.seen]
+        seen = self._seen()
+        self._log.mark(at)
+        put_rows(seen, at, self.rule.observe(seen.index_select(0, at), logits, candidates), last)
 
     def step(self) -> int:
         """End an epoch: remove labels if an event is due, begin the criterion's next epoch, and return how many were removed."""
-        self.criterion.sync()
+        self._log.merge([self._seen()])
         removed = self._purify() if self.is_due() else 0
         self.criterion.next_epoch()
         return removed
@@ -109,9 +106,14 @@ class Purifier:
         saved = PopState(seen.clone(), state_dict["threshold"].clone(), int(state_dict["round"]), log)
         self.state = _moved(saved, self.criterion.candidates.device)
 
+    def _seen(self) -> Tensor:
+        """Return what was observed since the last event [n, c], on the device where the criterion is."""
+        self.state = _moved(self.state, self.criterion.candidates.device)
+        return self.state.seen
+
     @torch.no_grad()
     def _purify(self) -> int:
-        (seen,) = self.tables()
+        seen = self._seen()
         if self.rule.current and not seen.any():
             raise RuntimeError(
                 f"{type(self.rule).__name__} looks at every row at an event. Before purifier.step(), call "

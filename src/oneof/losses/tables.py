@@ -59,56 +59,72 @@ class TableModule(nn.Module):
             self.epoch = int(state_dict[prefix + "epoch"])
 
 
-class RowWriter:
-    """Writes rows of a batch into tables, and merges what the processes of a group have written.
+class LastPositions:
+    """Finds the last position of each row number in a batch, so that a row that stands several times is written once and for all.
 
-    Where an index stands several times in a batch, its last row is written, on a CPU and on a GPU.
+    On a CPU `index_copy_` goes through a batch in its order, and nothing has to be found. On a GPU which of several rows it leaves is not determined.
     """
 
     def __init__(self, rows: int) -> None:
         self.rows = rows
-        self.writes = 0  # since the last merge
-        self._last: Tensor | None = None  # [n] position in the batch that was written last; scratch memory of a GPU
-        self._written: Tensor | None = None  # [n] number of the write, 0: none since the last merge
+        self._scratch: Tensor | None = None  # [n]
 
-    def begin(self, at: Tensor) -> Tensor | None:
-        """Record that the rows `at` [b] are about to be written; return which position of the batch each is taken from."""
-        self.writes += 1
-        if world_size() > 1:
-            if self._written is None or self._written.device != at.device:
-                self._written = torch.zeros(self.rows, dtype=torch.int64, device=at.device)
-            self._written.index_fill_(0, at, self.writes)
+    def __call__(self, at: Tensor) -> Tensor | None:
+        """Return for every row number of a batch [b] the last position that holds it; None: write the batch in its order."""
         if at.device.type == "cpu":
-            return None  # index_copy_ goes through the batch in its order
-        if self._last is None or self._last.device != at.device:
-            self._last = torch.zeros(self.rows, dtype=torch.int64, device=at.device)
+            return None
+        if self._scratch is None or self._scratch.device != at.device:
+            self._scratch = torch.zeros(self.rows, dtype=torch.int64, device=at.device)
         positions = torch.arange(len(at), device=at.device)
-        self._last.scatter_reduce_(0, at, positions, "amax", include_self=False)
-        return self._last.index_select(0, at)
+        self._scratch.scatter_reduce_(0, at, positions, "amax", include_self=False)
+        return self._scratch.index_select(0, at)
+
+
+class WriteLog:
+    """Which rows of some tables this process has written since the tables were last merged with those of other processes."""
+
+    def __init__(self, rows: int) -> None:
+        self.rows = rows
+        self.writes = 0
+        self._written: Tensor | None = None  # [n] number of the write, 0: none
+
+    def mark(self, at: Tensor) -> None:
+        """Record that the rows `at` [b] are written."""
+        if world_size() == 1:
+            return
+        self.writes += 1
+        self._on(at.device).index_fill_(0, at, self.writes)
 
     def merge(self, tables: list[Tensor]) -> None:
         """Give every process the rows that any of them has written, in place; of several writers of a row, the last."""
-        if self._written is None:
-            self._written = torch.zeros(self.rows, dtype=torch.int64, device=tables[0].device)
-        rank_and_write = self._written * world_size() + distributed.get_rank()
-        own = torch.where(self._written > 0, rank_and_write, -1)
+        if world_size() == 1 or not tables:
+            return
+        written = self._on(tables[0].device)
+        own = torch.where(written > 0, written * world_size() + distributed.get_rank(), -1)
         last = own.clone()
         distributed.all_reduce(last, distributed.ReduceOp.MAX)
-        is_last_writer = (own == last) & (last >= 0)
+        is_written = last >= 0
+        is_last_writer = (own == last) & is_written
         for table in tables:
             shape = (-1, *[1] * (table.dim() - 1))
             numbers = table.to(torch.uint8) if table.dtype == torch.bool else table
             merged = torch.where(is_last_writer.view(shape), numbers, 0)
             distributed.all_reduce(merged)
-            table.copy_(torch.where((last >= 0).view(shape), merged, numbers))
-        self._written.zero_()
+            table.copy_(torch.where(is_written.view(shape), merged, numbers))
+        written.zero_()
         self.writes = 0
 
+    def _on(self, device: torch.device) -> Tensor:
+        if self._written is None:
+            self._written = torch.zeros(self.rows, dtype=torch.int64, device=device)
+        self._written = self._written.to(device)
+        return self._written
 
-def put_rows(table: Tensor, at: Tensor, rows: Tensor, taken_from: Tensor | None) -> None:
-    """Write rows [b, ...] of a batch at `at` [b], in place; `taken_from` is what `RowWriter.begin` returned."""
-    if taken_from is not None:
-        rows = rows.index_select(0, taken_from)
+
+def put_rows(table: Tensor, at: Tensor, rows: Tensor, last: Tensor | None) -> None:
+    """Write rows [b, ...] of a batch at `at` [b], in place; `last` is what `LastPositions` returned."""
+    if last is not None:
+        rows = rows.index_select(0, last)
     table.index_copy_(0, at, rows.to(table.dtype))
 
 

@@ -14,13 +14,13 @@ from oneof.data.files.columns import open_table
 from oneof.data.files.source import Source
 from oneof.data.roles import Roles
 from oneof.data.table import Table
+from oneof.ensemble.pipeline import Examples
+from oneof.ensemble.resolve import Judgement, spread
+from oneof.ensemble.vote_prior import VotePrior, narrowed, vote_prior
 from oneof.inspect import inspect_sets, inspect_table
 from oneof.inspect.advice import Finding
-from oneof.runs.labels import Judgement, spread
-from oneof.runs.learn import Examples
-from oneof.runs.pictures import streamed
-from oneof.selection.space import Space
-from oneof.selection.vote_prior import VotePrior, narrowed, vote_prior
+from oneof.learners.config import Space
+from oneof.learners.pictures import streamed
 from oneof.votes.annotators import mistakes
 from oneof.votes.attach import CANDIDATES, attach_votes, counted
 from oneof.votes.ballots import Votes

@@ -1,54 +1,84 @@
-"""Why a row got its label, in words."""
+"""Explain in a sentence or two why each row got its label."""
 
 from collections import Counter
 from typing import Any
 
 import pyarrow as pa
 
-from oneof.runs.review.order import queue
+from oneof.ensemble.review_order import queue
 
-_BLOCK = 1 << 15  # rows as Python objects at a time: a million would take gigabytes
+_BATCH_SIZE = 1 << 15  # rows converted to Python objects at a time: a million at once would take gigabytes
 
 
 def explained(purified: pa.Table, voices: int) -> pa.Table:
-    """A run's purified table with the columns `queue` (from 1, the most worth asking first) and `why`."""
+    """Return a run's purified table with two more columns, `queue` and `why`.
+
+    `queue` is the row's place in the review queue, counted from 1; `why` explains its label. `voices` is the number of
+    models in the ensemble.
+    """
     labels = purified["label"].to_pylist()
-    blocks = purified.to_batches(max_chunksize=_BLOCK)
-    why = [reason(row, labels, voices) for block in blocks for row in block.to_pylist()]
-    return purified.append_column("queue", [queue(purified)]).append_column("why", [why])
+    explanations = []
+    for batch in purified.to_batches(max_chunksize=_BATCH_SIZE):
+        for row in batch.to_pylist():
+            explanations.append(reason(row, labels, voices))
+    with_queue = purified.append_column("queue", [queue(purified)])
+    return with_queue.append_column("why", [explanations])
 
 
 def reason(row: dict[str, Any], labels: list[str], voices: int) -> str:
-    """Why a row got its label, of which `voices` models had a say."""
+    """Explain the label of a row of the purified table.
+
+    `labels` are the labels of all rows, for the row's neighbours; `voices` is the number of models.
+    """
     if row.get("decided"):
         return f"{row['by']} decided '{row['label']}'."
-    parts = [f"{row['by']} looked at it and was unsure."] if row.get("by") else []
-    parts += [fell(fall, row["trained"]) for fall in row["removed"]]
+    sentences = []
+    if row.get("by"):
+        sentences.append(f"{row['by']} looked at it and was unsure.")
+    for removal in row["removed"]:
+        sentences.append(describe_removal(removal, row["trained"]))
     if len(row["original"]) == 1:
-        parts.append(f"'{row['label']}' is the only candidate.")
+        sentences.append(f"'{row['label']}' is the only candidate.")
     else:
-        named = round(row["agreement"] * voices)
-        if voices == 0:
-            who = "the votes name"
-        elif named == voices:
-            who = f"all {voices} models name"
-        else:
-            who = f"{named} of {voices} models name"
-        parts.append(f"{who} '{row['label']}', with probability {row['probability']:.2f}.")
+        supporters = _supporters(row["agreement"], voices)
+        sentences.append(f"{supporters} '{row['label']}', with probability {row['probability']:.2f}.")
         if row["ask"]:
-            parts.append(f"It leads the next candidate by {row['margin']:.2f}.")
-    if outside := row["outside"]:
-        parts.append(f"The models are sure of '{outside}', which is not in the set: does the set miss the truth?")
-    if near := row["neighbours"]:
-        (label, count), *_ = Counter(labels[i] for i in near).most_common()
-        parts.append(f"{count} of the {len(near)} nearest settled rows are '{label}'.")
-    return " ".join(parts)
+            sentences.append(f"Its lead over the next candidate is {row['margin']:.2f}.")
+    outside = row["outside"]
+    if outside:
+        sentences.append(
+            f"The models are confident of '{outside}', which is not a candidate: the true label may be missing."
+        )
+    neighbours = row["neighbours"]
+    if neighbours:
+        neighbour_labels = Counter(labels[i] for i in neighbours)
+        commonest, count = neighbour_labels.most_common(1)[0]
+        sentences.append(f"{count} of the {len(neighbours)} nearest settled rows are '{commonest}'.")
+    return " ".join(sentences)
 
 
-def fell(fall: dict[str, Any], trained: int) -> str:
-    """When and why a label fell."""
-    label, at = f"'{fall['label']}'", f"at margin {fall['margin']:.2f}"
-    if fall["round"] == 0:
-        return f"{label} fell before training {at}: the other rows speak against it."
-    count = "all" if fall["trials"] == trained else f"{fall['trials']} of"
-    return f"{label} fell in round {fall['round']} {at}; {count} {trained} trials agree."
+def _supporters(agreement: float, n_models: int) -> str:
+    """Say how many of the models predict the label, as the start of a sentence."""
+    if n_models == 0:
+        return "The votes favour"
+    agreeing = round(agreement * n_models)
+    if agreeing == n_models:
+        return f"All {n_models} models predict"
+    return f"{agreeing} of {n_models} models predict"
+
+
+def describe_removal(removal: dict[str, Any], trained: int) -> str:
+    """Say when a label was removed from the candidates and by how many of the `trained` networks that saw the row."""
+    label = removal["label"]
+    margin = f"{removal['margin']:.2f}"
+    if removal["round"] == 0:
+        return (
+            f"'{label}' was removed before training: judged by the other rows, the best candidate leads it by {margin}."
+        )
+    if removal["trials"] == trained:
+        networks = f"all {trained} networks"
+    else:
+        networks = f"{removal['trials']} of {trained} networks"
+    return (
+        f"'{label}' was removed in round {removal['round']} by {networks}, when the best candidate led it by {margin}."
+    )

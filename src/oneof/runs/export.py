@@ -1,4 +1,4 @@
-"""The whole model for other programs, as an ONNX graph or a program of `torch.export`; written only if it says what the model says."""
+"""Export a whole model as an ONNX graph or a `torch.export` program, checked against the model before it is written."""
 
 import io
 import json
@@ -13,141 +13,205 @@ from torch import Tensor
 
 from oneof.data.encode import Encoding
 from oneof.data.table import Columns
-from oneof.runs.model import Member, Model, PictureMember
+from oneof.ensemble.model import Member, Model, PictureMember
+from oneof.learners.fitted import Regression
+from oneof.learners.forest import Forest
 from oneof.runs.portable import Portable, codes
-from oneof.selection.forest import Forest
-from oneof.selection.learners import Regression
 from oneof.storage.files import written_beside
 from oneof.storage.optional_packages import load_package
 
-TOLERANCE = 1e-4  # the largest difference of a probability that is put down to rounding
-NUMBERS, CATEGORIES, VECTORS = "numbers", "categories", "vectors"
-FACTS = "oneof.json"  # in a program of torch.export: the names of columns, categories and classes
+TOLERANCE = 1e-4  # the largest difference between probabilities that rounding may cause
+NUMBERS = "numbers"
+CATEGORIES = "categories"
+VECTORS = "vectors"
+FACTS = "oneof.json"  # extra file of a torch.export program: the names of columns, categories and classes
 
 
 def export_model(model: Model, path: Path) -> float:
-    """Write the model as ONNX or, where the file ends in .pt2, as a program of `torch.export`; the largest difference that was found.
+    """Write a model as an ONNX graph or, if the file ends in .pt2, as a `torch.export` program.
 
-    It is written only if the file, run by onnxruntime or read back by torch, gives the model's probabilities. docs/serving.md says what
-    both take and give. A program takes categories as `codes` of the values that its extra file `oneof.json` lists beside classes.
+    The file is written only if it reproduces the model's probabilities, run by onnxruntime or read back by torch.
+    docs/serving.md describes inputs and outputs. A program takes categories as `codes` of the values listed in its extra
+    file `oneof.json`.
+
+    Returns
+    -------
+    float
+        The largest difference between the probabilities of the file and of the model, on generated rows.
     """
     model.check_portable()
     model.check_predicts()
-    columns, x = _some_columns(model)
-    words = columns.get(CATEGORIES)
-    numbers = columns if words is None else columns | {CATEGORIES: codes(model.encoding, words)}
-    given = {name: torch.from_numpy(values) for name, values in numbers.items()}
+    columns, x = _example_columns(model)
+    inputs = {}
+    for name, values in columns.items():
+        if name == CATEGORIES:
+            values = codes(model.encoding, values)
+        inputs[name] = torch.from_numpy(values)
     with torch.no_grad(), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of what will change in later versions of torch
-        content, found = _as_program(model, given) if path.suffix.lower() == ".pt2" else _as_onnx(model, given, columns)
+        warnings.simplefilter("ignore")  # deprecations inside torch's exporters
+        if path.suffix.lower() == ".pt2":
+            content, exported_probabilities = _to_program(model, inputs)
+        else:
+            content, exported_probabilities = _to_onnx(model, inputs, columns)
     with torch.backends.cudnn.flags(enabled=False):  # on a GPU it would round to TF32
-        difference = float(np.abs(found - model.probabilities(x)).max())
-    if not difference <= TOLERANCE:
-        got = f"it differs by {difference:.2g}, and was not written"
-        raise ValueError(f"the exported model must give the model's probabilities to {TOLERANCE}; {got}.")
+        difference = float(np.abs(exported_probabilities - model.probabilities(x)).max())
+    if not difference <= TOLERANCE:  # also if it is NaN
+        raise ValueError(
+            f"the exported model must give the model's probabilities to within {TOLERANCE}; "
+            f"it differs by {difference:.2g}, so {path} was not written."
+        )
     with written_beside(path) as file:
         file.write(content)
     return difference
 
 
-def _as_onnx(model: Model, given: dict[str, Tensor], columns: dict[str, NDArray[Any]]) -> tuple[bytes, NDArray[Any]]:
-    """The model as an ONNX graph, whose metadata are its facts, and the probabilities that onnxruntime finds by it."""
-    onnx, runtime = (load_package(name, "export") for name in ("onnx", "onnxruntime"))
+def _to_onnx(model: Model, inputs: dict[str, Tensor], columns: dict[str, NDArray[Any]]) -> tuple[bytes, NDArray[Any]]:
+    """Return the model as an ONNX graph, and the probabilities that onnxruntime computes with it for `columns`."""
+    onnx = load_package("onnx", "export")
+    runtime = load_package("onnxruntime", "export")
     buffer = io.BytesIO()
+    dynamic_axes = {name: {0: "n"} for name in (*inputs, "probabilities")}
     torch.onnx.export(
-        Portable(model).eval(), (), buffer,  # type: ignore[arg-type]  # the older exporter takes any file, and needs no further package
-        kwargs=given, input_names=list(given), output_names=["probabilities"], dynamo=False,
-        dynamic_axes={name: {0: "n"} for name in (*given, "probabilities")},
-    )  # fmt: skip
+        Portable(model).eval(),
+        (),
+        buffer,  # type: ignore[arg-type]  # the older exporter takes any file object
+        kwargs=inputs,
+        input_names=list(inputs),
+        output_names=["probabilities"],
+        dynamo=False,  # the newer exporter needs another package
+        dynamic_axes=dynamic_axes,
+    )
     graph = onnx.load_from_string(buffer.getvalue())
     if CATEGORIES in columns:
-        _take_text(onnx, graph, model.encoding)
-    _name_label(onnx, graph, model.classes)
-    onnx.helper.set_model_props(graph, {name: "\n".join(lines) for name, lines in _facts(model).items()})
+        _add_text_input(onnx, graph, model.encoding)
+    _add_label_output(onnx, graph, model.classes)
+    properties = {name: "\n".join(lines) for name, lines in _metadata(model).items()}
+    onnx.helper.set_model_props(graph, properties)
     content = graph.SerializeToString()
     session = runtime.InferenceSession(content, providers=["CPUExecutionProvider"])
-    return content, session.run(None, columns)[0]
+    outputs = session.run(None, columns)
+    return content, outputs[0]
 
 
-def _as_program(model: Model, given: dict[str, Tensor]) -> tuple[bytes, NDArray[Any]]:
-    """The model as a program of `torch.export`, and the probabilities that it gives when it is read back."""
-    buffer, shapes = io.BytesIO(), {name: {0: torch.export.Dim("n")} for name in given}
-    program = torch.export.export(Portable(model).eval(), (), given, dynamic_shapes=shapes)
-    torch.export.save(program, buffer, extra_files={FACTS: json.dumps(_facts(model), ensure_ascii=False)})
+def _to_program(model: Model, inputs: dict[str, Tensor]) -> tuple[bytes, NDArray[Any]]:
+    """Return the model as a `torch.export` program, and the probabilities that it gives when it is read back."""
+    shapes = {name: {0: torch.export.Dim("n")} for name in inputs}
+    program = torch.export.export(Portable(model).eval(), (), inputs, dynamic_shapes=shapes)
+    metadata = json.dumps(_metadata(model), ensure_ascii=False)
+    buffer = io.BytesIO()
+    torch.export.save(program, buffer, extra_files={FACTS: metadata})
     buffer.seek(0)
-    return buffer.getvalue(), torch.export.load(buffer).module()(**given).numpy()
+    loaded = torch.export.load(buffer).module()
+    return buffer.getvalue(), loaded(**inputs).numpy()
 
 
-def _facts(model: Model) -> dict[str, Any]:
-    """What a reader of the file must know; what is empty is left out."""
+def _metadata(model: Model) -> dict[str, Any]:
+    """Return the names that a user of the file needs, without empty entries."""
     encoding = model.encoding
-    told: dict[str, Any] = {"classes": model.classes, NUMBERS: list(encoding.numbers), CATEGORIES: encoding.categories}
-    told |= {"rare": encoding.rare, VECTORS: encoding.names[len(encoding.plain.names) :], "made": encoding.made}
-    return {name: lines for name, lines in told.items() if lines}
+    metadata: dict[str, Any] = {
+        "classes": model.classes,
+        NUMBERS: list(encoding.numbers),
+        CATEGORIES: encoding.categories,
+        "rare": encoding.rare,
+        VECTORS: encoding.names[len(encoding.plain.names) :],
+        "made": encoding.made,
+    }
+    return {name: lines for name, lines in metadata.items() if lines}
 
 
-def _take_text(onnx: Any, graph: Any, encoding: Encoding) -> None:
-    """Nodes before all others that make `codes` of text, one column after another."""
-    make, kinds = onnx.helper, onnx.TensorProto
-    (given,) = (one for one in graph.graph.input if one.name == CATEGORIES)
-    given.type.tensor_type.elem_type = kinds.STRING
+def _add_text_input(onnx: Any, graph: Any, encoding: Encoding) -> None:
+    """Let the graph take categories as text: insert nodes that turn each column into the codes of `portable.codes`."""
+    helper = onnx.helper
+    for graph_input in graph.graph.input:
+        if graph_input.name == CATEGORIES:
+            graph_input.type.tensor_type.elem_type = onnx.TensorProto.STRING
     for node in graph.graph.node:
         node.input[:] = ["category_codes" if name == CATEGORIES else name for name in node.input]
-    q = len(encoding.categories)
-    nodes = [make.make_node("Split", [CATEGORIES], [f"text_{j}" for j in range(q)], axis=1, num_outputs=q)]
-    for j, column in enumerate(encoding.categories):
-        known = encoding.category_codes(column)
-        how = {"keys_strings": list(known), "values_int64s": list(known.values()), "default_int64": -1}
-        nodes.append(make.make_node("LabelEncoder", [f"text_{j}"], [f"code_{j}"], domain="ai.onnx.ml", **how))
-    nodes.append(make.make_node("Concat", [f"code_{j}" for j in range(q)], ["category_codes"], axis=1))
-    nodes += graph.graph.node
+    n_columns = len(encoding.categories)
+    text_names = [f"text_{j}" for j in range(n_columns)]
+    code_names = [f"code_{j}" for j in range(n_columns)]
+    nodes = [helper.make_node("Split", [CATEGORIES], text_names, axis=1, num_outputs=n_columns)]
+    for column, text_name, code_name in zip(encoding.categories, text_names, code_names, strict=True):
+        category_codes = encoding.category_codes(column)
+        encode = helper.make_node(
+            "LabelEncoder",
+            [text_name],
+            [code_name],
+            domain="ai.onnx.ml",
+            keys_strings=list(category_codes),
+            values_int64s=list(category_codes.values()),
+            default_int64=-1,
+        )
+        nodes.append(encode)
+    nodes.append(helper.make_node("Concat", code_names, ["category_codes"], axis=1))
+    nodes.extend(graph.graph.node)
     del graph.graph.node[:]
     graph.graph.node.extend(nodes)
-    graph.opset_import.append(make.make_opsetid("ai.onnx.ml", 2))
+    graph.opset_import.append(helper.make_opsetid("ai.onnx.ml", 2))
 
 
-def _name_label(onnx: Any, graph: Any, classes: list[str]) -> None:
-    """Nodes after all others that name the most probable label."""
-    make = onnx.helper
+def _add_label_output(onnx: Any, graph: Any, classes: list[str]) -> None:
+    """Add nodes at the end of the graph that return the name of the most probable label."""
+    helper = onnx.helper
     names = onnx.numpy_helper.from_array(np.array(classes, dtype=object), "label_names")
     graph.graph.initializer.append(names)
-    best = make.make_node("ArgMax", ["probabilities"], ["best"], axis=1, keepdims=0)
-    graph.graph.node.extend([best, make.make_node("Gather", ["label_names", "best"], ["label"], axis=0)])
-    graph.graph.output.append(make.make_tensor_value_info("label", onnx.TensorProto.STRING, ["n"]))
+    best = helper.make_node("ArgMax", ["probabilities"], ["best"], axis=1, keepdims=0)
+    label = helper.make_node("Gather", ["label_names", "best"], ["label"], axis=0)
+    graph.graph.node.extend([best, label])
+    graph.graph.output.append(helper.make_tensor_value_info("label", onnx.TensorProto.STRING, ["n"]))
 
 
-def _some_columns(model: Model) -> tuple[dict[str, NDArray[Any]], NDArray[Any]]:
-    """Columns like those of training, with gaps and with values that training had not; and the features that they make."""
-    encoding, features = model.encoding, _rows(model)
-    rng, n = np.random.default_rng(0), len(features)
+def _example_columns(model: Model) -> tuple[dict[str, NDArray[Any]], NDArray[Any]]:
+    """Return columns like those of training, with missing values and unseen categories, and the features they encode to."""
+    encoding = model.encoding
+    features = _example_features(model)
+    rng = np.random.default_rng(0)
     numbers = features[:, : len(encoding.numbers)].copy()
     numbers[rng.random(numbers.shape) < 0.2] = np.nan
-    words = [rng.choice([*encoding.category_codes(column), "never seen"], n) for column in encoding.categories]
+    texts = []
+    for column in encoding.categories:
+        known = encoding.category_codes(column)
+        texts.append(rng.choice([*known, "never seen"], len(features)))
     vectors = features[:, len(encoding.plain.names) :]
-    told = dict(zip(encoding.categories, map(list, words), strict=True))
-    made = encoding.plain.transform(Columns("the check", numbers, list(encoding.numbers), told))
-    columns = {NUMBERS: numbers, CATEGORIES: np.array(words, dtype=object).T, VECTORS: vectors}
-    given = {name: values for name, values in columns.items() if values.size}
-    return given, np.hstack([made, vectors], dtype=np.float32)
+    text_columns = {}
+    for column, cells in zip(encoding.categories, texts, strict=True):
+        text_columns[column] = list(cells)
+    encoded = encoding.plain.transform(Columns("the check", numbers, list(encoding.numbers), text_columns))
+    columns = {NUMBERS: numbers, CATEGORIES: np.array(texts, dtype=object).T, VECTORS: vectors}
+    present = {name: values for name, values in columns.items() if values.size}
+    return present, np.hstack([encoded, vectors], dtype=np.float32)
 
 
-def _rows(model: Model, n: int = 64) -> NDArray[np.float32]:
-    """Rows like those of training: drawn between knots or thresholds, or normal where the first network expects it."""
-    d, rng, learners = len(model.encoding.names), np.random.default_rng(0), (*model.members, *model.others)
-    first, ranked = learners[0], (one.ranks for one in learners if isinstance(one, (Member, Regression)))
-    ranks = next(filter(None, ranked), None)
+def _example_features(model: Model, n: int = 64) -> NDArray[np.float32]:
+    """Draw features [n, d] in the range of the training data, as far as the fitted learners reveal it."""
+    d = len(model.encoding.names)
+    rng = np.random.default_rng(0)
+    learners = (*model.members, *model.others)
+    first = learners[0]
+    ranks = None
+    for learner in learners:
+        if ranks is None and isinstance(learner, (Member, Regression)):
+            ranks = learner.ranks
     if isinstance(first, PictureMember):
         x = rng.integers(0, 256, (n, d)).astype(np.float64)
     elif ranks:
-        x = ranks.knots[rng.integers(len(ranks.knots), size=(n, d)), np.arange(d)]
+        nodes = rng.integers(len(ranks.knots), size=(n, d))
+        x = ranks.knots[nodes, np.arange(d)]
         x = x + np.ptp(ranks.knots, axis=0) * rng.normal(0, 0.05, (n, d))
     elif isinstance(first, Forest):
-        inner = first.right > 0
-        levels = [first.threshold[inner & (first.feature == j)] for j in range(d)]
-        x = np.stack([rng.choice(one if len(one) else np.zeros(1), n) for one in levels], axis=1) + first.origin
+        is_split = first.right > 0
+        columns = []
+        for j in range(d):
+            thresholds = first.threshold[is_split & (first.feature == j)]
+            if not len(thresholds):
+                thresholds = np.zeros(1)
+            columns.append(rng.choice(thresholds, n))
+        x = np.stack(columns, axis=1) + first.origin
     else:
         member = cast(Member, first)
-        shift, scale = (np.zeros(d) if part is None else part[0, 0].numpy() for part in (member.shift, member.scale))
+        shift = np.zeros(d) if member.shift is None else member.shift[0, 0].numpy()
+        scale = np.zeros(d) if member.scale is None else member.scale[0, 0].numpy()
         x = rng.normal(size=(n, d)) / np.where(scale == 0, 1, scale) + shift
-        x = x if member.origin is None else x + member.origin
+        if member.origin is not None:
+            x = x + member.origin
     return np.asarray(x, dtype=np.float32)

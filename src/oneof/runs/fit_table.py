@@ -16,19 +16,20 @@ from oneof.data.embed import MODELS, weights_here
 from oneof.data.images import FILE, folder_of
 from oneof.data.roles import Roles
 from oneof.data.table import read_table
+from oneof.ensemble.pipeline import SPACE, Examples, learn
+from oneof.ensemble.votes_alone import resolve_votes
+from oneof.learners.config import Space
+from oneof.learners.fitted import Trees
+from oneof.learners.kernel import KernelConfig
+from oneof.learners.pictures import BY_SIZE, OnPictures
+from oneof.learners.scaled_rows import Search
 from oneof.methods import METHODS
 from oneof.purify import PURIFY
 from oneof.runs.examples import column_facts, examples_of, look_at, read_voted, weigh_votes
 from oneof.runs.folder import FACTS, Run, fingerprint, read_sample, write_json
-from oneof.runs.learn import SPACE, Examples, learn, write_learned
-from oneof.runs.pictures import BY_SIZE, OnPictures
 from oneof.runs.review.decisions import Log
 from oneof.runs.review.teach import Again
-from oneof.runs.votes_alone import resolve_votes
-from oneof.selection.learners import Trees
-from oneof.selection.leave_one_out import Kernel
-from oneof.selection.prepare import Search
-from oneof.selection.space import Space
+from oneof.runs.write import write_run
 from oneof.storage.locks import alone
 from oneof.storage.regular import check_plain_tree
 from oneof.storage.settings import first_difference, plain_value, restored
@@ -111,7 +112,7 @@ def fit_table(
         for text in learned.left_out:
             how.say(text)
         facts |= {"warnings": facts["warnings"] + learned.left_out, "seconds": round(time.monotonic() - begun, 1)}
-        crew.told(partial(write_learned, learned, out, facts | {"command": list(how.command)}))
+        crew.told(partial(write_run, learned, out, facts | {"command": list(how.command)}))
     return Run.open(out)
 
 
@@ -122,7 +123,7 @@ def fit_again(folder: Path, out: Path, how: How = How()) -> Run:  # noqa: B008 -
     if run.facts["asked"].get("kind") != "Task" or not file.exists() or fingerprint(file) != run.facts["fingerprint"]:
         gone = f"{file} is gone or another"
         raise ValueError(f"--from needs the table that {folder} was learned from, unchanged; {gone}.")
-    known = (Task, Roles, OnPictures, VotesFile, Space, Kernel, Trees, SGD, *PURIFY.values(), *METHODS.values())
+    known = (Task, Roles, OnPictures, VotesFile, Space, KernelConfig, Trees, SGD, *PURIFY.values(), *METHODS.values())
     asked = run.facts["asked"] | {"answers": None}  # the run's gold labels are in its table
     task: Task = restored(asked, {kind.__name__: kind for kind in known})
     again = Again(run, tuple(Log(run.folder).standing))

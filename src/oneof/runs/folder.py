@@ -19,14 +19,15 @@ from numpy.typing import NDArray
 from oneof.candidates.mask import Candidates
 from oneof.data.files.unpacked import GIGABYTES, bytes_of, parquet_bytes
 from oneof.data.images import list_folder
-from oneof.runs.accuracy import SAMPLE, drawn_rows
-from oneof.runs.model import Model
+from oneof.ensemble.accuracy import SAMPLE, drawn_rows
+from oneof.ensemble.model import Model
 from oneof.runs.review.decisions import Log, decided_table, verdicts
-from oneof.runs.stored_model import FORMAT, count_voices, load_model
+from oneof.runs.stored_model import count_voices, load_model
 from oneof.storage.files import written_beside
 from oneof.storage.regular import check_regular
 from oneof.storage.schema import NOTHING, NUMBER, first_misfit
 from oneof.storage.sheets import write_sheet
+from oneof.version import RUN_FORMAT
 
 FACTS, PURIFIED, TRAINING, ROWS = "run.json", "purified.parquet", "training.json", "rows.jsonl"
 SAMPLE_CSV = "sample.csv"  # rows to label, drawn at random: fifty labels show how often the model is right on all
@@ -58,9 +59,9 @@ class Run:
         if (folder / "checkpoint").is_dir() and not (folder / FACTS).exists():
             raise ValueError(f"the run in {folder} must be finished; it was stopped. Repeat its command to go on.")
         facts = _read(folder / FACTS, _FACTS)
-        if facts["format"] != FORMAT:
+        if facts["format"] != RUN_FORMAT:
             got = f"it has {facts['format']}, of oneof {facts['oneof']}. Read it with that version"
-            raise ValueError(f"{folder} must be a run of format {FORMAT}; {got}.")
+            raise ValueError(f"{folder} must be a run of format {RUN_FORMAT}; {got}.")
         return cls(folder, facts)
 
     @cached_property

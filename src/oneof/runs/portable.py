@@ -1,4 +1,4 @@
-"""The whole model as one torch module, in operations that other programs have too: columns in, probabilities out."""
+"""Express a whole model as one torch module, in operations that ONNX has too: columns in, probabilities out."""
 
 import math
 from collections.abc import Callable
@@ -11,111 +11,162 @@ from torch import Tensor, nn
 
 from oneof.data.encode import Encoding
 from oneof.data.with_ranks import FARTHEST, Ranks
-from oneof.runs.model import Member, Model, PictureMember
-from oneof.selection.forest import Forest
-from oneof.selection.learners import Regression
+from oneof.ensemble.model import Member, Model, PictureMember
+from oneof.learners.fitted import Regression
+from oneof.learners.forest import Forest
+
+_NEWTON_STEPS = 10
 
 
 def normal_scores(ranks: Ranks, x: Tensor) -> Tensor:
-    """The scores of `oneof.data.with_ranks`, in operations that ONNX has.
+    """Return the normal scores of `oneof.data.with_ranks` for x [n, d].
 
-    The share of segments between knots that a value has passed is its level; a segment without width is half passed at it.
+    The level of a value is the share of segments between knots that lie below it; at a segment of zero width, half of the
+    segment counts.
     """
     knots = torch.from_numpy(ranks.knots.T).float()  # [d, knots]
-    ahead, width = x[..., None] - knots[:, :-1], knots.diff(dim=1)
-    within = (ahead / width.clamp_min(1e-30)).clamp(0, 1)
-    level = torch.where(width > 0, within, (ahead.sign() + 1) / 2).mean(-1)
-    end = 0.5 * math.erfc(FARTHEST / 2**0.5)
-    return normal_quantile(level.clamp(end, 1 - end))
+    distance = x[..., None] - knots[:, :-1]
+    width = knots.diff(dim=1)
+    part_below = (distance / width.clamp_min(1e-30)).clamp(0, 1)
+    has_width = width > 0
+    part_below_point = (distance.sign() + 1) / 2
+    level = torch.where(has_width, part_below, part_below_point).mean(-1)
+    lowest_level = 0.5 * math.erfc(FARTHEST / 2**0.5)
+    return normal_quantile(level.clamp(lowest_level, 1 - lowest_level))
 
 
 def normal_quantile(level: Tensor) -> Tensor:
-    """By Newton's method, which from 0 goes to the root without passing it; ONNX has erf, but not its inverse."""
+    """Return the quantiles of the normal distribution by Newton's method, since ONNX has erf but not its inverse.
+
+    Started at 0, the method approaches the root without overshooting.
+    """
     score = torch.zeros_like(level)
-    for _ in range(10):
+    for _ in range(_NEWTON_STEPS):
         excess = 0.5 * (1 + torch.erf(score / 2**0.5)) - level
         score = score - excess * (score * score / 2).exp() * (2 * math.pi) ** 0.5
     return score
 
 
-def _seen(member: Member | PictureMember) -> Callable[[Tensor], list[Tensor]]:
-    """How each network of a member sees features; those of pictures are levels 0 to 255."""
-    t = member.stack.t
+def _scaler(member: Member | PictureMember) -> Callable[[Tensor], list[Tensor]]:
+    """Return a function from features to the scaled inputs of each network; features of pictures are levels 0 to 255."""
     if isinstance(member, PictureMember):
-        pixels, scale, offset = member.pixels, *(one.cpu()[:, None, None] for one in (member.scale, member.offset))
-        return lambda x: [x.view(-1, *pixels) * scale + offset] * t
-    shifts = [torch.zeros(1)] * t if member.shift is None else list(member.shift)
-    scales = [torch.ones(1)] * t if member.scale is None else list(member.scale)
+        return _picture_scaler(member)
+    n_networks = member.stack.t
+    shifts = [torch.zeros(1)] * n_networks if member.shift is None else list(member.shift)
+    scales = [torch.ones(1)] * n_networks if member.scale is None else list(member.scale)
     origin = torch.zeros(1) if member.origin is None else torch.from_numpy(member.origin).float()
     ranks = member.ranks
 
-    def seen(x: Tensor) -> list[Tensor]:
-        wide = (x if ranks is None else torch.cat([x, normal_scores(ranks, x)], dim=1)) - origin
-        return [(wide - shift) * scale for shift, scale in zip(shifts, scales, strict=True)]
+    def scale_features(x: Tensor) -> list[Tensor]:
+        features = x
+        if ranks is not None:
+            features = torch.cat([x, normal_scores(ranks, x)], dim=1)
+        centred = features - origin
+        return [(centred - shift) * scale for shift, scale in zip(shifts, scales, strict=True)]
 
-    return seen
+    return scale_features
+
+
+def _picture_scaler(member: PictureMember) -> Callable[[Tensor], list[Tensor]]:
+    """Return a function from pixel levels to the scaled pictures of each network."""
+    n_networks = member.stack.t
+    shape = member.pixels
+    scale = member.scale.cpu()[:, None, None]
+    offset = member.offset.cpu()[:, None, None]
+
+    def scale_pictures(x: Tensor) -> list[Tensor]:
+        pictures = x.view(-1, *shape) * scale + offset
+        return [pictures] * n_networks
+
+    return scale_pictures
 
 
 class _Networks(nn.Module):
-    """The networks of one architecture, with how they see features."""
+    """Average the probabilities of the networks of one architecture."""
 
     def __init__(self, member: Member | PictureMember) -> None:
         super().__init__()
-        self.networks = nn.ModuleList(one.cpu().eval() for one in member.stack.modules())
-        self.seen = _seen(member)
+        self.networks = nn.ModuleList(network.cpu().eval() for network in member.stack.modules())
+        self.scaler = _scaler(member)
 
     def forward(self, x: Tensor) -> Tensor:
-        each = zip(self.networks, self.seen(x), strict=True)
-        return torch.stack([network(seen).softmax(-1) for network, seen in each]).mean(0)
+        probabilities = []
+        for network, inputs in zip(self.networks, self.scaler(x), strict=True):
+            probabilities.append(network(inputs).softmax(-1))
+        return torch.stack(probabilities).mean(0)
 
 
-def _trees(forest: Forest) -> Callable[[Tensor], Tensor]:
-    """Trees as gathers: as many steps as the deepest one has levels; a leaf leads to itself."""
-    here, inner = np.arange(len(forest.right)), forest.right > 0
-    children = here + 1, forest.right.astype(np.int64)
-    left, right = (torch.from_numpy(np.where(inner, to, here)) for to in children)
-    feature = torch.from_numpy(np.where(inner, forest.feature, 0).astype(np.int64))
-    label, root = (torch.from_numpy(one.astype(np.int64)) for one in (forest.feature, forest.root))
-    threshold, origin = torch.from_numpy(forest.threshold), torch.from_numpy(forest.origin).float()
-    one_hot, depth, level = torch.eye(forest.classes), 0, forest.root.astype(np.int64)
-    while (level := level[inner[level]]).size:
-        level, depth = np.concatenate([level + 1, forest.right[level]]), depth + 1
+def _forest_predictor(forest: Forest) -> Callable[[Tensor], Tensor]:
+    """Return a forest's prediction as gathers: one step per level of the deepest tree; a leaf leads to itself."""
+    node_index = np.arange(len(forest.right))
+    is_split = forest.right > 0
+    left = torch.from_numpy(np.where(is_split, node_index + 1, node_index))
+    right = torch.from_numpy(np.where(is_split, forest.right.astype(np.int64), node_index))
+    feature = torch.from_numpy(np.where(is_split, forest.feature, 0).astype(np.int64))
+    label = torch.from_numpy(forest.feature.astype(np.int64))  # at leaves
+    root = torch.from_numpy(forest.root.astype(np.int64))
+    threshold = torch.from_numpy(forest.threshold)
+    origin = torch.from_numpy(forest.origin).float()
+    one_hot = torch.eye(forest.classes)
+    depth = _depth(forest)
 
-    def say(x: Tensor) -> Tensor:
-        seen, node = x - origin, root.expand(x.shape[0], -1)
+    def predict(x: Tensor) -> Tensor:
+        centred = x - origin
+        node = root.expand(x.shape[0], -1)
         for _ in range(depth):
-            goes_left = seen.gather(1, feature[node]) <= threshold[node]
+            goes_left = centred.gather(1, feature[node]) <= threshold[node]
             node = torch.where(goes_left, left[node], right[node])
-        return one_hot[torch.where(right[node] == node, label[node], 0)].mean(1)
+        leaf_label = torch.where(right[node] == node, label[node], 0)
+        return one_hot[leaf_label].mean(1)
 
-    return say
+    return predict
 
 
-def _kernels(regression: Regression) -> Callable[[Tensor], Tensor]:
-    """Kernel regressions, each with how it sees features."""
-    ways: list[tuple[Any, ...]] = []
+def _depth(forest: Forest) -> int:
+    """Return the number of splits on the longest path of any tree."""
+    is_split = forest.right > 0
+    depth = 0
+    level = forest.root.astype(np.int64)
+    splits = level[is_split[level]]
+    while splits.size:
+        depth += 1
+        level = np.concatenate([splits + 1, forest.right[splits]])
+        splits = level[is_split[level]]
+    return depth
+
+
+def _kernel_predictor(regression: Regression) -> Callable[[Tensor], Tensor]:
+    """Return the prediction of kernel regressions, averaged over their scalings of the features."""
+    kernels: list[tuple[Any, ...]] = []
     for way in regression.ways:
-        parts = [torch.from_numpy(part).float() for part in (way.shift, way.scale, *way.machine[:3])]
-        ways.append((*parts, torch.from_numpy(np.flatnonzero(way.scale)), way.machine.gamma))
+        landmarks, coefficients, mean = way.machine[:3]
+        tensors = []
+        for array in (way.shift, way.scale, landmarks, coefficients, mean):
+            tensors.append(torch.from_numpy(array).float())
+        used_features = torch.from_numpy(np.flatnonzero(way.scale))
+        kernels.append((*tensors, used_features, way.machine.gamma))
 
-    def say(x: Tensor) -> Tensor:
-        wide, said = torch.cat([x, normal_scores(regression.ranks, x)], dim=1), []
-        for shift, scale, marks, coefficients, mean, used, gamma in ways:
-            seen = ((wide - shift) * scale)[:, used]
-            squares = (seen * seen).sum(1, keepdim=True) + (marks * marks).sum(1) - 2 * seen @ marks.T
-            scores = (-gamma * squares.clamp_min(0)).exp() @ coefficients + mean
-            said.append((regression.sharpness * scores).softmax(-1))
-        return torch.stack(said).mean(0)
+    def predict(x: Tensor) -> Tensor:
+        features = torch.cat([x, normal_scores(regression.ranks, x)], dim=1)
+        probabilities = []
+        for shift, scale, landmarks, coefficients, mean, used_features, gamma in kernels:
+            scaled = ((features - shift) * scale)[:, used_features]
+            norms = (scaled * scaled).sum(1, keepdim=True)
+            landmark_norms = (landmarks * landmarks).sum(1)
+            squared_distance = norms + landmark_norms - 2 * scaled @ landmarks.T
+            scores = (-gamma * squared_distance.clamp_min(0)).exp() @ coefficients + mean
+            probabilities.append((regression.sharpness * scores).softmax(-1))
+        return torch.stack(probabilities).mean(0)
 
-    return say
+    return predict
 
 
 class Portable(nn.Module):
-    """A model that takes columns as they stand in a table, and gives probabilities [n, c].
+    """Predict probabilities [n, c] from columns as they stand in a table.
 
-    numbers [n, k], NaN where missing  ->  gaps filled, and a feature for each column that had gaps in training
-    categories [n, q], as `codes` has  ->  one-hot; rare values share a feature, unknown ones have none
-    vectors [n, w]                     ->  as they are: what was made from texts or pictures
+    numbers [n, k], NaN where missing    ->  imputed, with an indicator for each column that had missing values in training
+    categories [n, q], as from `codes`   ->  one-hot; rare values share a feature, unknown ones have none
+    vectors [n, w]                       ->  unchanged: embeddings of texts or pictures
     """
 
     fills: Tensor
@@ -123,9 +174,13 @@ class Portable(nn.Module):
     def __init__(self, model: Model) -> None:
         super().__init__()
         encoding = model.encoding
-        self.members = nn.ModuleList(map(_Networks, model.members))
-        others = model.others
-        self.others = [_trees(one) if isinstance(one, Forest) else _kernels(cast(Regression, one)) for one in others]
+        self.members = nn.ModuleList(_Networks(member) for member in model.members)
+        self.others = []
+        for learner in model.others:
+            if isinstance(learner, Forest):
+                self.others.append(_forest_predictor(learner))
+            else:
+                self.others.append(_kernel_predictor(cast(Regression, learner)))
         self.shares = model.parts
         self.register_buffer("fills", torch.tensor(encoding.fills))
         self.gaps = [encoding.numbers.index(name) for name in encoding.gaps]
@@ -134,24 +189,33 @@ class Portable(nn.Module):
     def forward(
         self, numbers: Tensor | None = None, categories: Tensor | None = None, vectors: Tensor | None = None
     ) -> Tensor:
-        parts = []
+        """Return the weighted mean of the learners' probabilities [n, c]."""
+        features = []
         if numbers is not None:
             missing = numbers.isnan()
-            parts.append(torch.where(missing, self.fills, numbers))
-            parts += [missing[:, self.gaps].float()] if self.gaps else []
+            features.append(torch.where(missing, self.fills, numbers))
+            if self.gaps:
+                features.append(missing[:, self.gaps].float())
         if categories is not None:
-            parts += [(categories[:, q, None] == values).float() for q, values in enumerate(self.values)]
+            for q, values in enumerate(self.values):
+                features.append((categories[:, q, None] == values).float())
         if vectors is not None:
-            parts.append(vectors)
-        x = torch.cat(parts, 1)
-        said = [learner(x) for learner in (*self.members, *self.others)]
-        return torch.stack([share * one for share, one in zip(self.shares, said, strict=True)]).sum(0)
+            features.append(vectors)
+        x = torch.cat(features, 1)
+        probabilities = [learner(x) for learner in (*self.members, *self.others)]
+        weighted = []
+        for share, learner_probabilities in zip(self.shares, probabilities, strict=True):
+            weighted.append(share * learner_probabilities)
+        return torch.stack(weighted).sum(0)
 
 
 def codes(encoding: Encoding, words: NDArray[Any]) -> NDArray[np.int64]:
-    """Return categories [n, q] of text as numbers: which feature of its column a cell is, -1 for a value not seen in training."""
-    found = np.full(words.shape, -1)
+    """Return categories [n, q] of text as integer codes; -1 for a value not seen in training.
+
+    A code is the index of the value among the one-hot features of its column.
+    """
+    encoded = np.full(words.shape, -1)
     for q, column in enumerate(encoding.categories):
-        known = encoding.category_codes(column)
-        found[:, q] = [known.get(word, -1) for word in words[:, q]]
-    return found
+        code_of = encoding.category_codes(column)
+        encoded[:, q] = [code_of.get(word, -1) for word in words[:, q]]
+    return encoded

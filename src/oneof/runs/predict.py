@@ -1,4 +1,4 @@
-"""Predictions as a table: label and probability; on request the distribution, abstention by wished accuracy, and sets."""
+"""Build the table of predictions: labels and probabilities, with abstention and prediction sets on request."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from oneof.runs.calibrate import prediction_sets, threshold
+from oneof.ensemble.calibrate import prediction_sets, threshold
 from oneof.storage.sheets import lists_of
 
 
@@ -16,23 +16,52 @@ def prediction_table(
     classes: Sequence[str],
     calibration: dict[str, Any],
     *,
-    distribution: bool = False,  # a column `p(LABEL)` for every label
-    accuracy: float | None = None,  # abstain (no label, `abstained` true) where fewer predictions are right
-    sets: float | None = None,  # a column `set` of labels that hold the true one in this share of new rows
+    distribution: bool = False,
+    accuracy: float | None = None,
+    sets: float | None = None,
 ) -> pa.Table:
-    """Of probabilities [n, c] by a model of these classes, one row each: label, probability, and what else is asked for."""
+    """Return a table with a label and its probability for every row.
+
+    Parameters
+    ----------
+    probabilities : array [n, c]
+        Predicted by the model for every row and class.
+    classes : sequence [c]
+        Names of the classes.
+    calibration : dict
+        The calibration stored with the model.
+    distribution : bool
+        Add a column `p(LABEL)` for every class.
+    accuracy : float, optional
+        Abstain on the least certain rows so that this share of the remaining predictions is right. Rows without a
+        prediction have no label, and `abstained` is true.
+    sets : float, optional
+        Add a column `set` with prediction sets that contain the true label for this share of new rows.
+    """
     names = pa.array(classes, pa.string())
-    best, sure = probabilities.argmax(1), probabilities.max(1)
-    columns: dict[str, Any] = {"label": names.take(pa.array(best)), "probability": pa.array(sure)}
+    predicted = probabilities.argmax(1)
+    confidence = probabilities.max(1)
+    columns: dict[str, Any] = {
+        "label": names.take(pa.array(predicted)),
+        "probability": pa.array(confidence),
+    }
     if accuracy is not None:
-        silent = sure < threshold(calibration, accuracy)
-        columns["label"] = names.take(pa.array(best, mask=silent))
-        columns["abstained"] = pa.array(silent)
+        abstained = confidence < threshold(calibration, accuracy)
+        columns["label"] = names.take(pa.array(predicted, mask=abstained))
+        columns["abstained"] = pa.array(abstained)
     if sets is not None:
-        mask = prediction_sets(calibration, probabilities, sets)
-        order = np.argsort(-np.where(mask, probabilities, -1), axis=1, kind="stable")  # the most probable first
-        inside = np.take_along_axis(mask, order, axis=1)
-        columns["set"] = lists_of(inside.nonzero()[0], len(mask), names.take(pa.array(order[inside])))
+        in_set = prediction_sets(calibration, probabilities, sets)
+        columns["set"] = _label_lists(in_set, probabilities, names)
     if distribution:
-        columns |= {f"p({name})": pa.array(column) for name, column in zip(classes, probabilities.T, strict=True)}
+        for name, column in zip(classes, probabilities.T, strict=True):
+            columns[f"p({name})"] = pa.array(column)
     return pa.table(columns)
+
+
+def _label_lists(in_set: NDArray[np.bool_], probabilities: NDArray[np.floating[Any]], names: pa.Array) -> pa.ListArray:
+    """Return the labels in each row's set, most probable first."""
+    order = np.argsort(-np.where(in_set, probabilities, -1), axis=1, kind="stable")
+    sorted_in_set = np.take_along_axis(in_set, order, axis=1)
+    rows = sorted_in_set.nonzero()[0]
+    labels = names.take(pa.array(order[sorted_in_set]))
+    return lists_of(rows, len(in_set), labels)

@@ -1,4 +1,4 @@
-"""The purified table of a run as arrays: what the sections of the page count in, and what an estimator shows."""
+"""Read the purified table of a run into arrays, for the report and the estimator."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,55 +10,80 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-NOBODY = -1  # where a row has no such label
-_SHOWN = 8  # lost labels that are named
+UNKNOWN = -1  # the code of a missing label
+_MAX_NAMED = 8  # lost labels listed by name
 
 
 @dataclass(frozen=True)
 class Purified:
-    """What became of every row [n]; labels are positions in `names` [c]."""
+    """Hold the purified table as arrays; labels are indices into `names` [c]."""
 
-    cells: pa.Table  # as it is stored
+    cells: pa.Table  # the table as stored
     names: tuple[str, ...]
-    label: NDArray[np.int64]
-    gold: NDArray[np.int64] | None  # NOBODY where a row has none; None when the run has no gold labels
-    probability: NDArray[np.float64]
-    ask: NDArray[np.bool_]
-    original: Any  # sparse 0/1 [n, c]: scipy has no types
-    kept: Any
-    sizes: NDArray[np.int64]  # labels per original set [n]
-    kept_sizes: NDArray[np.int64]  # labels per kept set [n]
-    held: NDArray[np.int64]  # sets that each label is in at first [c]
-    resolved: NDArray[np.int64]  # rows resolved to each label [c]
+    label: NDArray[np.int64]  # [n] the label each row was resolved to
+    gold: NDArray[np.int64] | None  # [n] UNKNOWN where a row has none; None if the run has no gold labels
+    probability: NDArray[np.float64]  # [n] of `label`
+    ask: NDArray[np.bool_]  # [n] whether a person should review the row
+    original: Any  # [n, c] sparse 0/1 candidates before purification (scipy has no types)
+    kept: Any  # [n, c] sparse 0/1 candidates after purification
+    sizes: NDArray[np.int64]  # [n] candidates per row before purification
+    kept_sizes: NDArray[np.int64]  # [n] candidates per row after purification
+    label_counts: NDArray[np.int64]  # [c] rows with each label as a candidate, before purification
+    resolved: NDArray[np.int64]  # [c] rows resolved to each label
 
     @property
     def n(self) -> int:
+        """Return the number of rows."""
         return len(self.label)
 
     @property
     def distribution(self) -> Any:
-        """Sparse probabilities [n, c], on the original sets."""
-        return _sets(self.cells["original"], pa.array(self.names), pc.list_flatten(self.cells["distribution"]))
+        """Return the probabilities as a sparse matrix [n, c], stored on the original candidates only."""
+        names = pa.array(self.names)
+        probabilities = pc.list_flatten(self.cells["distribution"])
+        return _sparse_matrix(self.cells["original"], names, probabilities)
 
 
 def read_purified(cells: pa.Table, classes: Sequence[Any]) -> Purified:
-    """Read the purified table; labels that it has beyond the model's classes (a gold label may be one) come last."""
+    """Read the purified table into arrays.
+
+    Labels that are not among the model's classes (a gold label may be one) come last in `names`.
+    """
     has_gold = "gold" in cells.column_names
-    labels = (cells[name] for name in ("label", "outside", *["gold"] * has_gold))
-    named = [pc.list_flatten(cells["original"]), *labels]
-    more = (name for column in named for name in pc.unique(column).to_pylist() if name is not None)
-    names = tuple(dict.fromkeys([*map(str, classes), *more]))
-    known = pa.array(names, pa.string())
-    label, gold = _codes(cells["label"], known), _codes(cells["gold"], known) if has_gold else None
-    probability, ask = cells["probability"].to_numpy().astype(np.float64), cells["ask"].to_numpy()
-    original, kept = (_sets(cells[name], known) for name in ("original", "kept"))
-    sizes, kept_sizes = (np.asarray(np.diff(sets.indptr)) for sets in (original, kept))
-    held, resolved = np.asarray(original.sum(0)).astype(np.int64), np.bincount(label, minlength=len(names))
-    return Purified(cells, names, label, gold, probability, ask, original, kept, sizes, kept_sizes, held, resolved)
+    label_columns = [pc.list_flatten(cells["original"]), cells["label"], cells["outside"]]
+    if has_gold:
+        label_columns.append(cells["gold"])
+    all_names = [str(name) for name in classes]
+    for column in label_columns:
+        present = pc.unique(column).drop_null()
+        all_names.extend(present.to_pylist())
+    names = tuple(dict.fromkeys(all_names))
+    name_array = pa.array(names, pa.string())
+
+    label = _encode(cells["label"], name_array)
+    gold = None
+    if has_gold:
+        gold = _encode(cells["gold"], name_array)
+    original = _sparse_matrix(cells["original"], name_array)
+    kept = _sparse_matrix(cells["kept"], name_array)
+    return Purified(
+        cells=cells,
+        names=names,
+        label=label,
+        gold=gold,
+        probability=cells["probability"].to_numpy().astype(np.float64),
+        ask=cells["ask"].to_numpy(),
+        original=original,
+        kept=kept,
+        sizes=np.asarray(np.diff(original.indptr)),
+        kept_sizes=np.asarray(np.diff(kept.indptr)),
+        label_counts=np.asarray(original.sum(0)).astype(np.int64),
+        resolved=np.bincount(label, minlength=len(names)),
+    )
 
 
 def lost_labels(cells: pa.Table) -> str | None:
-    """Say which labels votes name and no row has in the end; None where there is none, or no votes."""
+    """Return a warning that names the labels with votes but no resolved row, or None if there are none."""
     if "votes" not in cells.column_names:
         return None
     votes = pc.list_flatten(cells["votes"])
@@ -70,21 +95,25 @@ def lost_labels(cells: pa.Table) -> str | None:
     if not lost.num_rows:
         return None
     shown = []
-    for row in lost.slice(0, _SHOWN).to_pylist():
+    for row in lost.slice(0, _MAX_NAMED).to_pylist():
         shown.append(f"'{row['label']}' ({row['votes_sum']:,.4g} votes)")
-    if lost.num_rows > _SHOWN:
-        shown.append(f"{lost.num_rows - _SHOWN} more")
-    remedy = "Look at some of the rows that they were given to before you trust the labels."
-    return f"votes name labels that no row has in the end: {', '.join(shown)}. {remedy}"
+    if lost.num_rows > _MAX_NAMED:
+        shown.append(f"{lost.num_rows - _MAX_NAMED} more")
+    remedy = "Check some of the rows with these votes before you trust the labels."
+    return f"some labels received votes, but no row was resolved to them: {', '.join(shown)}. {remedy}"
 
 
-def _codes(column: pa.ChunkedArray, names: pa.Array) -> NDArray[np.int64]:
-    found = pc.index_in(column.cast(pa.string()), value_set=names, skip_nulls=True)
-    return np.asarray(pc.fill_null(found, NOBODY).to_numpy()).astype(np.int64)
+def _encode(column: pa.ChunkedArray, names: pa.Array) -> NDArray[np.int64]:
+    """Return the index of each label in `names`, UNKNOWN for nulls and for labels that are not in it."""
+    index = pc.index_in(column.cast(pa.string()), value_set=names, skip_nulls=True)
+    return np.asarray(pc.fill_null(index, UNKNOWN).to_numpy()).astype(np.int64)
 
 
-def _sets(column: pa.ChunkedArray, names: pa.Array, values: pa.ChunkedArray | None = None) -> Any:
-    """Lists of labels as a sparse matrix, of ones or of the values that stand beside the labels."""
-    row, label = pc.list_parent_indices(column).to_numpy(), _codes(pc.list_flatten(column), names)
-    cells = np.ones(len(row), np.int64) if values is None else np.asarray(values.to_numpy(), dtype=np.float64)
-    return csr_array((cells, (row, label)), shape=(len(column), len(names)))
+def _sparse_matrix(column: pa.ChunkedArray, names: pa.Array, values: pa.ChunkedArray | None = None) -> Any:
+    """Return lists of labels as a sparse matrix [n, c] of the values that belong to them, or of ones."""
+    row = pc.list_parent_indices(column).to_numpy()
+    label = _encode(pc.list_flatten(column), names)
+    entries: NDArray[Any] = np.ones(len(row), np.int64)
+    if values is not None:
+        entries = np.asarray(values.to_numpy(), dtype=np.float64)
+    return csr_array((entries, (row, label)), shape=(len(column), len(names)))

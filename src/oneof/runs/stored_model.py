@@ -17,21 +17,19 @@ from torch import Tensor
 from oneof.data.encode import Encoding
 from oneof.data.picture import LARGEST
 from oneof.data.with_ranks import Ranks
+from oneof.ensemble.model import Member, Model, PictureMember
+from oneof.learners.fitted import Learner, Regression, Seen
+from oneof.learners.forest import Forest
+from oneof.learners.kernel import KernelModel
 from oneof.networks import MLP, Network
 from oneof.networks.named import network_of
-from oneof.runs.model import Member, Model, PictureMember
-from oneof.selection.forest import Forest
-from oneof.selection.learners import Learner, Regression, Seen
-from oneof.selection.leave_one_out import Machine
 from oneof.storage.files import written_beside
 from oneof.storage.regular import check_regular
 from oneof.storage.schema import NUMBER, first_misfit
 from oneof.training.device import best_device
 from oneof.training.stack import Stack
-from oneof.version import __version__
+from oneof.version import RUN_FORMAT, __version__
 
-FORMAT = 1
-"""Of run folders: later versions read every format that a release wrote, and refuse one that they do not know."""
 _ENCODING = {
     "numbers": [str], "fills": [NUMBER], "gaps": [str], "dates": [str], "categories": {str: [str]},
     "embedded": [{"column": str, "kind": {"text", "image"}, "model": str, "width": int}],
@@ -61,7 +59,7 @@ def save_model(model: Model, folder: Path) -> None:
     content = save(tensors | texts | arrays)
     sharpness = next((one.sharpness for one in model.others if isinstance(one, Regression)), 1.0)
     facts = {
-        "format": FORMAT, "oneof": __version__, "sha256": sha256(content).hexdigest(), "classes": model.classes,
+        "format": RUN_FORMAT, "oneof": __version__, "sha256": sha256(content).hexdigest(), "classes": model.classes,
         "members": [member.shape for member in model.members], "others": [one.kind for one in model.others],
         "shares": list(model.shares), "sharpness": sharpness,
         "encoding": model.encoding.to_json(), "calibration": model.calibration,
@@ -109,8 +107,8 @@ def _read_facts(folder: Path) -> dict[str, Any]:
         facts = json.loads(path.read_text(encoding="utf-8"))
     except (FileNotFoundError, ValueError, RecursionError) as error:
         raise _incomplete(folder) from error
-    if not isinstance(facts, dict) or facts.get("format") != FORMAT:
-        raise _refused(folder, f"hold a model of format {FORMAT}; it has another")
+    if not isinstance(facts, dict) or facts.get("format") != RUN_FORMAT:
+        raise _refused(folder, f"hold a model of format {RUN_FORMAT}; it has another")
     misfit = first_misfit(facts, _FACTS) or _contradiction(facts)
     if misfit:
         raise _refused(path, f"be the file that was written; {misfit}")
@@ -266,7 +264,7 @@ def _learner(kind: str, own: dict[str, Tensor], sharpness: float, d: int, c: int
         return None
     if kind == "trees":
         forest = Forest(**arrays, classes=c) if set(arrays) == set(_FOREST) else None
-        return None if forest is None or forest.misfit(d, c) else forest
+        return None if forest is None or forest.is_malformed(d, c) else forest
     count = (len(arrays) - 1) // len(_WAY)
     names = ["knots", *(f"{i}.{name}" for i in range(count) for name in _WAY)]
     if not count or set(arrays) != set(names) or arrays["knots"].shape[1:] != (d,):
@@ -276,5 +274,5 @@ def _learner(kind: str, own: dict[str, Tensor], sharpness: float, d: int, c: int
     shapes = [[wide, wide, (len(way[2]), k), (len(way[2]), c), (c,), (1,)] for way, k in zip(ways, inputs, strict=True)]
     if [[part.shape for part in way] for way in ways] != shapes:
         return None
-    seen = [Seen(way[0], way[1], Machine(way[2], way[3], way[4], float(way[5][0]))) for way in ways]
+    seen = [Seen(way[0], way[1], KernelModel(way[2], way[3], way[4], float(way[5][0]))) for way in ways]
     return Regression(Ranks(arrays["knots"]), tuple(seen), sharpness)

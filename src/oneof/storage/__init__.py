@@ -1,1 +1,1 @@
-"""Files, settings, rows and progress: what every room above needs from the disk and the terminal."""
+"""Files, settings, rows and progress bars: what every other package needs from the disk and the terminal."""

@@ -1,4 +1,4 @@
-"""Files that are whole or not there: written beside under a name that nobody can guess, then renamed."""
+"""Write files and folders atomically: under a temporary name that cannot be guessed, then renamed."""
 
 import os
 import secrets
@@ -10,46 +10,50 @@ from typing import IO
 
 
 def unused_name() -> str:
-    """A hidden name for what is not whole yet."""
+    """Return a hidden name for a file or folder that is still being written."""
     return f".{secrets.token_hex(8)}.part"
 
 
 @contextmanager
 def written_beside(path: Path, mode: int = 0o666) -> Iterator[IO[bytes]]:
-    """Yield a file to write bytes to, which takes the place of `path` at the end; nothing is left if writing fails.
+    """Yield a file to write bytes to, which replaces `path` at the end; nothing is left if writing fails.
 
-    `mode` has the permissions of the file, from which the umask is taken away.
+    `mode` has the permissions of the file, before the umask is applied.
     """
-    beside = path.with_name(unused_name())
+    temporary = path.with_name(unused_name())
 
     def open_with_mode(name: str, flags: int) -> int:
         return os.open(name, flags, mode)
 
     try:
-        with open(beside, "xb", opener=open_with_mode) as file:  # a new file: a link of that name is not followed
+        with open(temporary, "xb", opener=open_with_mode) as file:  # a new file: a link of that name is not followed
             yield file
             file.flush()
             os.fsync(file.fileno())
-        beside.replace(path)
+        temporary.replace(path)
     except OSError as error:
-        if error.filename in (None, str(beside), beside):  # a full disk names no file, others the one beside
+        if error.filename in (None, str(temporary), temporary):  # None if the disk is full
             error.filename = str(path)
         raise
     finally:
-        beside.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
 
 
 @contextmanager
 def folder_beside(path: Path) -> Iterator[Path]:
-    """A folder to write into, which takes the name of `path`, new or empty, only when all is written."""
-    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+    """Yield a folder to write into, which is renamed to `path`, new or empty, once everything is written."""
+    if path.exists() and not _is_empty_folder(path):
         raise ValueError(f"folder must be new or empty; {path} holds something. Give another one.")
-    beside = path.with_name(unused_name())
-    beside.mkdir(parents=True)
+    temporary = path.with_name(unused_name())
+    temporary.mkdir(parents=True)
     try:
-        yield beside
+        yield temporary
         if path.exists():
             path.rmdir()
-        beside.rename(path)
+        temporary.rename(path)
     finally:
-        shutil.rmtree(beside, ignore_errors=True)
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _is_empty_folder(path: Path) -> bool:
+    return path.is_dir() and not any(path.iterdir())

@@ -1,4 +1,4 @@
-"""Locks on files, which end with the process that holds them, however it ends."""
+"""Lock files; a lock ends with the process that holds it, even if that process is killed."""
 
 import os
 import platform
@@ -13,20 +13,27 @@ from typing import IO
 
 from oneof.storage.regular import open_to_append
 
-_FAR = 2**40
+_LOCKED_BYTE = 2**40  # position of the byte to lock on Windows, far beyond the end of any file
 
 
 @contextmanager
 def locked(file: IO[bytes], shared: bool = False, wait: bool = True) -> Iterator[None]:
-    """Wait until no other process writes to the file, or raise OSError if one does."""
-    # Windows has no shared locks of this kind: there, others do not read it either.
+    """Hold a lock on an open file.
+
+    Waits until no other process holds the lock or, without `wait`, raises OSError if one does. Several processes can hold a
+    shared lock, except on Windows, which has none of this kind: there readers exclude each other too.
+    """
     if find_spec("fcntl"):
         fcntl = import_module("fcntl")
-        fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | (0 if wait else fcntl.LOCK_NB))
+        operation = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
+        if not wait:
+            operation |= fcntl.LOCK_NB
+        fcntl.flock(file, operation)
         release = partial(fcntl.flock, file, fcntl.LOCK_UN)
     else:
         msvcrt = import_module("msvcrt")
-        _lock_byte(msvcrt.locking, file, msvcrt.LK_LOCK if wait else msvcrt.LK_NBLCK)
+        operation = msvcrt.LK_LOCK if wait else msvcrt.LK_NBLCK
+        _lock_byte(msvcrt.locking, file, operation)
         release = partial(_lock_byte, msvcrt.locking, file, msvcrt.LK_UNLCK)
     try:
         yield
@@ -34,24 +41,25 @@ def locked(file: IO[bytes], shared: bool = False, wait: bool = True) -> Iterator
         release()
 
 
-def _lock_byte(locking: Callable[[int, int, int], None], file: IO[bytes], how: int) -> None:
-    """Lock or release a byte far behind the end: Windows keeps others from bytes that are locked."""
-    place = file.tell()
-    file.seek(_FAR)
-    locking(file.fileno(), how, 1)
-    file.seek(place)
+def _lock_byte(locking: Callable[[int, int, int], None], file: IO[bytes], operation: int) -> None:
+    """Lock or release a byte far beyond the end, because Windows denies other processes access to locked bytes."""
+    position = file.tell()
+    file.seek(_LOCKED_BYTE)
+    locking(file.fileno(), operation, 1)
+    file.seek(position)
 
 
 @contextmanager
 def alone(path: Path, what: str) -> Iterator[None]:
-    """Hold the lock file `path`, or say at once who does; a link in its place is refused."""
-    with open_to_append(path) as file, ExitStack() as held:
+    """Hold the lock file `path`, or raise ValueError at once that names the holder; links are not followed."""
+    with open_to_append(path) as file, ExitStack() as stack:
         try:
-            held.enter_context(locked(file, wait=False))
+            stack.enter_context(locked(file, wait=False))
         except OSError as error:
             file.seek(0)
-            who = file.read(200).decode(errors="replace") or "another process"
-            raise ValueError(f"{what} must not be in use; {who}. Wait for it, or give another.") from error
+            holder = file.read(200).decode(errors="replace") or "another process"
+            raise ValueError(f"{what} must not be in use; {holder}. Wait for it, or give another.") from error
+        holder = f"process {os.getpid()} on {platform.node()} is at work there since {time.ctime()}"
         file.truncate(0)
-        file.write(f"process {os.getpid()} on {platform.node()} is at work there since {time.ctime()}".encode())
+        file.write(holder.encode())
         yield

@@ -1,21 +1,31 @@
-"""Text from outside, made fit for a terminal."""
+"""Make text from outside safe to print in a terminal."""
 
 import re
 
-_COMMANDS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff\ud800-\udfff]")
+# Control characters, and those that hide text or change its direction.
+_UNPRINTABLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff\ud800-\udfff]")
 MOST = 2000  # characters of a message
 
 
 def printable(text: str) -> str:
-    """The text with control characters and those that hide or turn text around written as escapes."""
-    return _COMMANDS.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+    """Return the text with unprintable characters escaped."""
+    return _UNPRINTABLE.sub(_escape, text)
+
+
+def _escape(match: re.Match[str]) -> str:
+    return match[0].encode("unicode_escape").decode()
 
 
 def bounded(text: str) -> str:
-    """The text on one line, printable, and not longer than a person reads."""
+    """Return the text on one line, printable and at most `MOST` characters long."""
     line = printable(" ".join(text.split()))
-    return line if len(line) <= MOST else f"{line[: MOST - 4]} ..."
+    if len(line) <= MOST:
+        return line
+    return f"{line[: MOST - 4]} ..."
 
 
 def shortened(text: str, most: int = 60) -> str:
-    return text if len(text) <= most else f"{text[: most - 3]}..."
+    """Return the text, cut to at most `most` characters."""
+    if len(text) <= most:
+        return text
+    return f"{text[: most - 3]}..."

@@ -1,4 +1,4 @@
-"""A progress bar that is silent when nobody watches."""
+"""Show progress bars, in terminals only."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -9,13 +9,20 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 @contextmanager
 def bar(description: str, total: int, show: bool, done: int = 0) -> Iterator[Callable[..., None]]:
-    """Show a bar of `total` steps, `done` of them behind us, with the time left."""
-    # The value is called at each step with a few words on how it goes, or once for several steps.
+    """Show a progress bar of `total` steps, `done` of which are already complete.
+
+    Yields a function to call after each step, or once for several steps, with a few words on the state of the work.
+    """
     console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    words = TextColumn("{task.fields[words]}")
-    hidden = not (show and console.is_terminal)
-    with Progress(*columns, words, console=console, transient=True, disable=hidden) as progress:
+    is_hidden = not (show and console.is_terminal)
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[words]}"),
+    )
+    with Progress(*columns, console=console, transient=True, disable=is_hidden) as progress:
         task = progress.add_task(description, total=total, completed=done, words="")
 
         def step(words: str = "", steps: int = 1) -> None:

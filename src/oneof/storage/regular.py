@@ -1,4 +1,4 @@
-"""Regular files only: opening a pipe or a device may wait for ever, and writing through a link changes a file elsewhere."""
+"""Accept regular files only: opening a pipe or a device may block forever, and writing through a link changes another file."""
 
 import os
 import stat
@@ -18,7 +18,7 @@ _KINDS = {
 
 
 def check_regular(path: str | Path, *, links: bool = True) -> None:
-    """Raise ValueError where something other than a regular file stands at `path`; nothing at all is accepted.
+    """Raise ValueError if `path` exists and is not a regular file.
 
     Links to regular files are accepted unless `links` is False.
     """
@@ -28,16 +28,18 @@ def check_regular(path: str | Path, *, links: bool = True) -> None:
 
 
 def irregular_kind(path: str | Path, *, links: bool = True) -> str | None:
-    """Return what stands at `path` in words if it is no regular file; None if it is one, or nothing is there."""
+    """Return what `path` is, in words, if it exists and is not a regular file; None otherwise."""
     try:
         mode = os.stat(path, follow_symlinks=links).st_mode
-    except OSError:  # there is none, or a link leads nowhere: whoever opens it says so
+    except OSError:  # it is missing, or a broken link: opening it raises the proper error
         return None
-    return None if stat.S_ISREG(mode) else _kind(mode)
+    if stat.S_ISREG(mode):
+        return None
+    return _kind(mode)
 
 
 def check_plain_tree(folder: Path) -> None:
-    """Raise ValueError where a folder is a link, or holds anything but regular files and folders at any depth."""
+    """Raise ValueError if a folder is a link, or contains anything but regular files and folders at any depth."""
     if not os.path.lexists(folder):
         return
     entries = [folder]
@@ -51,7 +53,7 @@ def check_plain_tree(folder: Path) -> None:
 
 @contextmanager
 def open_to_append(path: Path) -> Iterator[IO[bytes]]:
-    """Open a regular file to read and append bytes, unbuffered; create it where it is missing. Links are not followed."""
+    """Open a regular file to read and append bytes, unbuffered; create it if it is missing. Links are not followed."""
     check_regular(path, links=False)
     with open(path, "ab+", buffering=0, opener=_open_without_links) as file:
         mode = os.fstat(file.fileno()).st_mode
@@ -62,7 +64,9 @@ def open_to_append(path: Path) -> Iterator[IO[bytes]]:
 
 def _open_without_links(path: str, flags: int) -> int:
     """Open like `os.open`, but neither follow a link nor wait for the other end of a pipe."""
-    return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0), 0o666)
+    no_follow = getattr(os, "O_NOFOLLOW", 0)  # Windows has neither flag
+    no_block = getattr(os, "O_NONBLOCK", 0)
+    return os.open(path, flags | no_follow | no_block, 0o666)
 
 
 def _kind(mode: int) -> str:

@@ -1,4 +1,4 @@
-"""Rows: files of JSON lines that only ever grow; several processes may append at once."""
+"""Append rows to files of JSON lines, and read them; several processes may append at once."""
 
 import json
 import logging
@@ -15,66 +15,75 @@ Row = dict[str, Any]
 
 
 def append(path: Path, rows: Iterable[Row]) -> None:
-    """Append rows to a file of JSON lines; several processes may do so at once. Links are not followed."""
-    # What a writer that was killed left of its last line is moved to a file beside, whose name ends in `.damaged`.
+    """Append rows to a file of JSON lines; links are not followed.
+
+    An incomplete last line, left by a writer that was killed, is moved to a file of the same name that ends in `.damaged`.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
-    text = "".join(json.dumps(row) + "\n" for row in rows).encode()
+    lines = "".join(json.dumps(row) + "\n" for row in rows)
     with open_to_append(path) as file, locked(file):
-        _mend(path, file)
-        _write_all(file, text)
+        _repair_tail(path, file)
+        _write_all(file, lines.encode())
         os.fsync(file.fileno())
 
 
 def read(path: Path) -> list[Row]:
-    """All rows of a file of JSON lines, without a last line that was cut short when its writer was killed."""
+    """Return the rows of a file of JSON lines, without an incomplete last line, left by a writer that was killed."""
     check_regular(path)
     with path.open("rb") as file, locked(file, shared=True):
         content = file.read()
-    whole, tail = _parted(content)
+    complete, tail = _split_tail(content)
     if tail:
         _log.warning(f"{path} ends in a damaged line of {len(tail)} bytes, which is left out.", stacklevel=2)
     rows = []
-    for number, line in enumerate(whole.splitlines(), 1):
+    for number, line in enumerate(complete.splitlines(), 1):
         try:
-            rows.append(json.loads(line))
-            if not isinstance(rows[-1], dict):
+            row = json.loads(line)
+            if not isinstance(row, dict):
                 raise ValueError("it holds another value")
         except ValueError as error:
-            got = f"line {number} does not ({error}). Delete the line."
-            raise ValueError(f"{path} must hold one JSON object per line; {got}") from error
+            raise ValueError(
+                f"{path} must hold one JSON object per line; line {number} does not ({error}). Delete the line."
+            ) from error
+        rows.append(row)
     return rows
 
 
-def _mend(path: Path, file: IO[bytes]) -> None:
-    """See that the file ends in a whole line."""
-    file.seek(max(file.seek(0, os.SEEK_END) - 1, 0))
-    if file.read() in (b"", b"\n"):
+def _repair_tail(path: Path, file: IO[bytes]) -> None:
+    """Make the file end in a complete line."""
+    size = file.seek(0, os.SEEK_END)
+    file.seek(max(size - 1, 0))
+    last_byte = file.read()
+    if last_byte in (b"", b"\n"):
         return
     file.seek(0)
-    whole, tail = _parted(file.read())
+    complete, tail = _split_tail(file.read())
     if not tail:
         file.write(b"\n")
         return
-    aside = path.with_name(f"{path.name}.damaged")
-    with open_to_append(aside) as damaged:
+    damaged_path = path.with_name(f"{path.name}.damaged")
+    with open_to_append(damaged_path) as damaged:
         _write_all(damaged, tail + b"\n")
-    _log.warning(f"{path} ended in a damaged line; it was moved to {aside}.", stacklevel=3)
-    file.truncate(len(whole))
+    _log.warning(f"{path} ended in a damaged line; it was moved to {damaged_path}.", stacklevel=3)
+    file.truncate(len(complete))
 
 
 def _write_all(file: IO[bytes], content: bytes) -> None:
-    """Write bytes to an unbuffered file: a write may be short when the disk is nearly full; the next one then fails."""
-    left = memoryview(content)
-    while left:
-        left = left[file.write(left) :]
+    """Write bytes to an unbuffered file, whose writes may be short when the disk is nearly full; the next one then fails."""
+    remaining = memoryview(content)
+    while remaining:
+        n_written = file.write(remaining)
+        remaining = remaining[n_written:]
 
 
-def _parted(content: bytes) -> tuple[bytes, bytes]:
-    """Whole lines, and what a killed writer left of one: a last line without an end that is no JSON."""
+def _split_tail(content: bytes) -> tuple[bytes, bytes]:
+    """Return the complete lines, and the incomplete last one: without a line end, and not JSON."""
     end = content.rfind(b"\n") + 1
+    tail = content[end:]
+    if not tail:
+        return content, b""
     try:
-        if content[end:]:
-            json.loads(content[end:])
+        json.loads(tail)
     except ValueError:
-        return content[:end], content[end:]
+        return content[:end], tail
     return content, b""

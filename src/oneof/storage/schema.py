@@ -1,7 +1,7 @@
-"""What a value from a JSON file must look like, and the first place where it does not.
+"""Validate values from JSON files.
 
-A shape is a type (or several), [shape] for a list of such, {name: shape} for an object that has these names, {str: shape} for one
-with any names, or a set of the values that are allowed.
+A shape is a type (or a tuple of types), [shape] for a list of such values, {name: shape} for an object with these names,
+{str: shape} for an object with any names, or a set of the strings that are allowed.
 """
 
 from typing import Any
@@ -10,32 +10,55 @@ from oneof.storage.printable import shortened
 
 NUMBER = (int, float)
 NOTHING = type(None)
-_WORDS = {str: "text", int: "a whole number", float: "a number", list: "a list", dict: "an object", NOTHING: "null"}
+_TYPE_NAMES = {
+    str: "text",
+    int: "a whole number",
+    float: "a number",
+    list: "a list",
+    dict: "an object",
+    NOTHING: "null",
+}
 
 
 def first_misfit(value: Any, shape: Any, path: str = "") -> str | None:
-    """Where a value departs from a shape first, and how; None if it fits."""
+    """Describe where a value first departs from a shape; None if it fits."""
     if isinstance(shape, set):
-        fits = isinstance(value, str) and value in shape
-        return None if fits else _must(path, " or ".join(map(repr, sorted(shape))), value)
+        if isinstance(value, str) and value in shape:
+            return None
+        allowed = " or ".join(map(repr, sorted(shape)))
+        return _describe_misfit(path, allowed, value)
     if isinstance(shape, (list, dict)) and not isinstance(value, type(shape)):
-        return _must(path, _WORDS[type(shape)], value)
+        return _describe_misfit(path, _TYPE_NAMES[type(shape)], value)
     if isinstance(shape, list):
-        found = (first_misfit(part, shape[0], f"{path}[{i}]") for i, part in enumerate(value))
-        return next((misfit for misfit in found if misfit), None)
+        return _first_misfit_in_list(value, shape[0], path)
     if isinstance(shape, dict):
-        shapes = dict.fromkeys(value, shape[str]) if str in shape else shape
-        places = {name: f"{path}.{name}" if path else name for name in shapes}
-        found = (
-            first_misfit(value[name], part, places[name]) if name in value else f"{places[name]} is missing"
-            for name, part in shapes.items()
-        )
-        return next((misfit for misfit in found if misfit), None)
-    kinds = shape if isinstance(shape, tuple) else (shape,)
-    if isinstance(value, kinds) and not isinstance(value, bool):
+        return _first_misfit_in_object(value, shape, path)
+    types = shape if isinstance(shape, tuple) else (shape,)
+    if isinstance(value, types) and not isinstance(value, bool):
         return None
-    return _must(path, " or ".join(dict.fromkeys(_WORDS[kind] for kind in kinds if kind in _WORDS)), value)
+    names = [_TYPE_NAMES[type_] for type_ in types if type_ in _TYPE_NAMES]
+    return _describe_misfit(path, " or ".join(dict.fromkeys(names)), value)
 
 
-def _must(path: str, wanted: str, value: Any) -> str:
-    return f"{path or 'it'} must be {wanted}, not {shortened(repr(value), 40)}"
+def _first_misfit_in_list(values: list[Any], shape: Any, path: str) -> str | None:
+    for i, element in enumerate(values):
+        misfit = first_misfit(element, shape, f"{path}[{i}]")
+        if misfit:
+            return misfit
+    return None
+
+
+def _first_misfit_in_object(value: dict[str, Any], shape: dict[Any, Any], path: str) -> str | None:
+    shapes = dict.fromkeys(value, shape[str]) if str in shape else shape
+    for name, element_shape in shapes.items():
+        element_path = f"{path}.{name}" if path else name
+        if name not in value:
+            return f"{element_path} is missing"
+        misfit = first_misfit(value[name], element_shape, element_path)
+        if misfit:
+            return misfit
+    return None
+
+
+def _describe_misfit(path: str, expected: str, value: Any) -> str:
+    return f"{path or 'it'} must be {expected}, not {shortened(repr(value), 40)}"

@@ -1,4 +1,4 @@
-"""Settings as plain values: what JSON can hold and a person can compare."""
+"""Convert settings to values that JSON can represent, back, and compare them."""
 
 import hashlib
 import json
@@ -12,61 +12,90 @@ from oneof.storage.printable import shortened
 
 
 def plain_value(value: Any) -> Any:
-    """Settings as JSON has them; a dataclass becomes its name and its fields, a function its name."""
-    # A field that was added after rows were written says so, `field(default=..., metadata={"since": "0.2"})`: it is left
-    # out while it has its default, so that the digests of those rows stay.
+    """Return settings as JSON can represent them: a dataclass as its name and its fields, a function as its name."""
     if is_dataclass(value) and not isinstance(value, type):
-        given = [(field, getattr(value, field.name)) for field in fields(value)]
-        told = {field.name: one for field, one in given if "since" not in field.metadata or one != field.default}
-        return {"kind": type(value).__name__, **{name: plain_value(one) for name, one in told.items()}}
+        return _serialize_dataclass(value)
     if isinstance(value, (list, tuple)):
-        return [plain_value(part) for part in value]
+        return [plain_value(element) for element in value]
     if hasattr(value, "tolist"):
         return value.tolist()
     if isinstance(value, partial):
-        return {"partial": plain_value(value.func), "of": plain_value([*value.args, *value.keywords.items()])}
+        arguments = [*value.args, *value.keywords.items()]
+        return {"partial": plain_value(value.func), "of": plain_value(arguments)}
     if isinstance(value, FunctionType):
-        return _function(value)
+        return _serialize_function(value)
     if callable(value):
-        kept = {} if isinstance(value, type) else getattr(value, "__dict__", {})
-        return {"kind": getattr(value, "__qualname__", type(value).__qualname__), **plain_value(kept)}
+        return _serialize_callable(value)
     if isinstance(value, dict):
-        return {str(key): plain_value(part) for key, part in value.items()}
+        return {str(key): plain_value(element) for key, element in value.items()}
     return value
 
 
-def _function(function: FunctionType) -> str:
-    """The name of a function; of one that is not a module's own (a lambda, a closure) also a checksum of what it does."""
+def _serialize_dataclass(value: Any) -> dict[str, Any]:
+    """Return the name and the fields of a dataclass.
+
+    A field that was added after rows were written is declared as `field(default=..., metadata={"since": "0.2"})`. It is left
+    out while it has its default, so that the digests of those rows do not change.
+    """
+    serialized: dict[str, Any] = {"kind": type(value).__name__}
+    for field in fields(value):
+        element = getattr(value, field.name)
+        if "since" not in field.metadata or element != field.default:
+            serialized[field.name] = plain_value(element)
+    return serialized
+
+
+def _serialize_function(function: FunctionType) -> str:
+    """Return the name of a function; for a lambda or a closure, followed by a checksum of its code."""
     if "<" not in function.__qualname__:
         return function.__name__
-    cells = [plain_value(cell.cell_contents) for cell in function.__closure__ or ()]
+    closure = [plain_value(cell.cell_contents) for cell in function.__closure__ or ()]
     code = function.__code__
+    # Nested code objects print their address, which differs between processes.
     constants = [constant for constant in code.co_consts if not hasattr(constant, "co_code")]
-    does = repr((code.co_code, code.co_names, constants, cells))
-    return f"{function.__qualname__} {hashlib.sha256(does.encode()).hexdigest()[:12]}"
+    content = repr((code.co_code, code.co_names, constants, closure))
+    checksum = hashlib.sha256(content.encode()).hexdigest()[:12]
+    return f"{function.__qualname__} {checksum}"
+
+
+def _serialize_callable(value: Any) -> dict[str, Any]:
+    """Return the name of a class, or the name and the attributes of an object that can be called."""
+    attributes = {} if isinstance(value, type) else getattr(value, "__dict__", {})
+    name = getattr(value, "__qualname__", type(value).__qualname__)
+    return {"kind": name, **plain_value(attributes)}
 
 
 def restored(plain: Any, kinds: Mapping[str, type]) -> Any:
-    """Settings from plain values, as `plain_value` makes them of dataclasses of these kinds; names that these have not are passed over."""
+    """Return settings from values as `plain_value` makes them of dataclasses of these kinds; unknown fields are ignored."""
     if isinstance(plain, list):
-        return tuple(restored(part, kinds) for part in plain)
+        return tuple(restored(element, kinds) for element in plain)
     if not isinstance(plain, dict):
         return plain
     kind: Any = kinds.get(str(plain.get("kind")))
     if kind is None:
         raise ValueError(f"a setting must be of a kind that this version knows; got {plain.get('kind')!r}.")
-    return kind(**{one.name: restored(plain[one.name], kinds) for one in fields(kind) if one.name in plain})
+    arguments = {}
+    for field in fields(kind):
+        if field.name in plain:
+            arguments[field.name] = restored(plain[field.name], kinds)
+    return kind(**arguments)
 
 
 def digest(plain: Any) -> str:
-    """A short checksum of plain values, whatever the order of their keys."""
-    return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()[:12]
+    """Return a short checksum of JSON values, independent of the order of their keys."""
+    content = json.dumps(plain, sort_keys=True)
+    return hashlib.sha256(content.encode()).hexdigest()[:12]
 
 
 def first_difference(one: Any, other: Any, path: str = "") -> str | None:
-    """Where two plain values differ first, and how; None where they are equal."""
+    """Describe where two JSON values first differ; None if they are equal."""
     if isinstance(one, dict) and isinstance(other, dict):
-        places = {key: f"{path}.{key}" if path else key for key in one | other}
-        found = (first_difference(one.get(key), other.get(key), place) for key, place in places.items())
-        return next(filter(None, found), None)
-    return None if one == other else f"{path} was {shortened(repr(one))}, now {shortened(repr(other))}"
+        for key in one | other:
+            key_path = f"{path}.{key}" if path else key
+            difference = first_difference(one.get(key), other.get(key), key_path)
+            if difference:
+                return difference
+        return None
+    if one == other:
+        return None
+    return f"{path} was {shortened(repr(one))}, now {shortened(repr(other))}"

@@ -1,4 +1,4 @@
-"""The folder for what a program remembers about a user's work on this machine, apart from the work itself."""
+"""Locate the folder for state that belongs to a user and machine rather than to a run."""
 
 import os
 import sys

@@ -1,7 +1,8 @@
-"""People differ: the true labels and what each annotator makes of them at once, by EM with shrinkage.
+"""Estimate true labels and annotators' confusion matrices jointly, by EM with shrinkage.
 
-Dawid-Skene gives every annotator a free table of c x c numbers, which a few dozen votes cannot fill. Here an annotator has a
-*shape* of few numbers (how often right, which labels are said when wrong), and the free table only departs from it where votes say so.
+Dawid-Skene fits a free matrix of c x c probabilities to every annotator, which a few dozen votes cannot determine. Here an annotator
+has a *shape* of few parameters (accuracy, and which labels are given in error); the free matrix departs from it only where there are
+votes enough.
 """
 
 from dataclasses import dataclass
@@ -12,42 +13,59 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from scipy.special import softmax
 
-from oneof.votes.ballots import ROUNDING, Floats, Integers, Votes, refuse_without_room
-from oneof.votes.dawid_skene import ballots, shares, vote_counts
+from oneof.votes.ballots import ROUNDING, Floats, Integers, Votes, check_memory
+from oneof.votes.dawid_skene import shares, vote_counts, vote_matrices
 
-OWN = 5.0  # votes that the accuracy of all annotators weighs in the accuracy of one
-SHARE = 0.1  # of a vote that every label has before the first round
-BLOCK = 1 << 16  # numbers worked on at a time, so that they stay in the cache
-EDGE = 1e-3  # accuracies lie between this and one minus this: nobody is certain
+SHARE = 0.1  # smoothing of the vote shares that EM starts from: pseudo-votes for every label
+_ANNOTATOR_PRIOR = 5.0  # pseudo-votes by which an annotator's accuracy is shrunk to the pooled one
+_EPS = 1e-3  # accuracies are clipped to [eps, 1 - eps]: nobody is certain
+_BLOCK_SIZE = 1 << 16  # numbers computed at a time, so that they stay in the cache
 
 
 @dataclass(frozen=True)
 class Annotators:
-    r"""Confusions of annotators, shrunk to a shape of few numbers; T [n, c] is the posterior of the true labels.
+    r"""Configure a model of annotators whose confusion matrices are shrunk to a shape of few parameters.
+
+    T [n, c] is the posterior of the true labels:
 
         T_ij     proportional to   m_j^(1-b) prod_{a, l} pi_a(j -> l) ^ w_ial            m_j: mean of T_ij over items
         pi_a(j -> l) = (N_ajl + k B_ajl) / (N_aj + k)                                    N_ajl = sum_i w_ial T_ij
         B_ajj = r_aj,      B_ajl = (1 - r_aj) u_al / (1 - u_aj)   for l != j
 
-    u_a are the labels that a says when wrong, whatever the truth, which finds people with a favourite answer; the odds of r_aj are those of
-    being right of label j in the pool, times those of a against the pool. Both are shrunk to the pool, so that an annotator of few
-    votes is the pool's mean. The balance b takes back a part of the class frequencies: without it a label that people use for
-    everything swallows its neighbours, and each round makes it more frequent. Where classes are truly rare it does harm (half of
-    the labels, where one class has 90 %), so `oneof.votes.joint` chooses it.
+    u_a is the distribution of a's wrong labels, whatever the truth, which models annotators with a favourite answer. The odds of r_aj
+    are the pooled odds of a correct vote for label j, times the odds ratio of a to the pool. Both are shrunk to the pool, so that an
+    annotator of few votes equals the pooled mean.
 
-    An annotator who only ever names one label l, such as a rule or a detector, has no table: "says l, whatever the truth" explains
-    such votes perfectly, and the truth could be anything. Such an annotator has an accuracy alone, s_a, which no round moves: the mean
-    share of l among all votes on the items that a names, shrunk to the pool's.
+    The balance b removes a part of the class frequencies. Without it a label that annotators overuse absorbs its neighbours, and each
+    round makes it more frequent. Where classes are truly rare it does harm (half of the labels are wrong where one class has 90 %),
+    so `oneof.votes.joint` selects it by held-out votes.
+
+    An annotator who only ever gives one label l, such as a rule or a detector, has no confusion matrix: "gives l, whatever the truth"
+    would explain such votes perfectly and carry no information. Such an annotator has only an accuracy s_a, which EM does not update:
+    the mean share of l among the other votes on the same items, shrunk to the pooled one.
 
         pi_a(j -> l)  proportional to   s_a   for j = l,      (1 - s_a) / (c - 1)   else,               s_a at least 1 / c
 
-    And where votes of such annotators make up a share f_i of an item's votes, class frequencies count (1 - f_i) as much: a detector is
-    heard on the items of its class, so a vote for a rare class is not to be held against it.
+    Where such annotators cast a share f_i of an item's votes, class frequencies enter with the exponent (1 - f_i): a detector votes
+    only on items of its class, so the rarity of the class is no evidence against its vote.
+
+    Parameters
+    ----------
+    strength
+        k, the pseudo-votes per true label by which the shape outweighs an annotator's own counts.
+    balance
+        b in [0, 1]. 0: class frequencies as estimated; 1: all classes equally frequent.
+    pooled
+        Give all annotators the pooled accuracy and no confusion matrix, so that the majority wins.
+    tolerance
+        Stop when a round moves at most this much of an item's mass, on average.
+    rounds
+        Maximum number of EM rounds.
     """
 
-    strength: float = 30.0  # k: votes per true label by which the shape outweighs the annotator's own table
-    balance: float = 0.0  # b; 0: class frequencies as estimated, 1: all classes equal
-    pooled: bool = False  # no annotator has a table, and all have the pool's accuracy: the majority wins
+    strength: float = 30.0
+    balance: float = 0.0
+    pooled: bool = False
     tolerance: float = 1e-5
     rounds: int = 200
 
@@ -59,164 +77,236 @@ class Annotators:
 
 
 class Confusions(NamedTuple):
-    """What annotators say, given the truth; only pairs (annotator, label) that occur have counts of their own."""
+    """Confusion matrices of a annotators; only the q pairs (annotator, label) that occur have counts."""
 
     strength: float
     pair: Integers  # [q] annotator * c + label, ascending
-    counts: Floats  # [q, c] N_ajl of the pair (a, l) for every true label j
-    seen: Floats  # [a, c] N_aj
-    right: Floats  # [a, c] r_aj
-    errors: Floats  # [a, c] u_al
-    has_table: NDArray[np.bool_]  # [a] False: an annotator of one label
+    pair_counts: Floats  # [q, c] N_ajl of the pair (a, l) for every true label j
+    true_counts: Floats  # [a, c] N_aj
+    accuracy_by_label: Floats  # [a, c] r_aj
+    error_labels: Floats  # [a, c] u_al
+    has_table: NDArray[np.bool_]  # [a] False: the annotator only ever gives one label
     accuracy: Floats  # [a] s_a, for annotators without a table
-    log_frequencies: Floats  # [c] (1-b) log m_j: what their votes take back
+    log_frequencies: Floats  # [c] (1-b) log m_j, removed in proportion to the votes of annotators without a table
 
     def of(self, annotator: Integers, label: Integers) -> Floats:
-        """Return the probability [k, c] that these annotators say these labels, for every true label."""
-        c = self.seen.shape[1]
+        """Return the probability [k, c] that annotators [k] give labels [k], for every true label."""
+        c = self.true_counts.shape[1]
         pair = annotator * c + label
-        place = np.minimum(np.searchsorted(self.pair, pair), len(self.pair) - 1)
-        known = (self.pair[place] == pair)[:, None]
-        return _shrunk(self, annotator, label, np.where(known, self.counts[place], 0.0))
+        index = np.minimum(np.searchsorted(self.pair, pair), len(self.pair) - 1)
+        occurs = (self.pair[index] == pair)[:, None]
+        counts = np.where(occurs, self.pair_counts[index], 0.0)
+        return _shrunk_probabilities(self, annotator, label, counts)
 
     def table(self, annotator: int) -> Floats:
-        """Return the confusion matrix [true, said] of one annotator."""
-        c = self.seen.shape[1]
+        """Return the confusion matrix [true, given] of one annotator."""
+        c = self.true_counts.shape[1]
         return self.of(np.full(c, annotator), np.arange(c)).T
 
 
 class AnnotatorFit(NamedTuple):
-    """Where EM ended."""
+    """Result of `fit_annotators`."""
 
     posterior: Floats  # [n, c]
-    likelihood: Floats  # [n, c] log-likelihood of an item's votes under each true label, its largest 0
+    likelihood: (
+        Floats  # [n, c] log-likelihood of an item's votes under each true label, shifted so that the largest is 0
+    )
     frequencies: Floats  # [c] m_j
     confusions: Confusions
     rounds: int
-    settled: bool  # did the last round move less than `tolerance` of an item's mass, on average?
+    converged: bool  # the last round moved at most `tolerance` of an item's mass, on average
 
 
 def fit_annotators(votes: Votes, model: Annotators = Annotators()) -> AnnotatorFit:  # noqa: B008 - frozen
-    """Estimate the true labels of all items and the confusions of all annotators; nothing is random.
+    """Estimate the true labels of all items and the confusion matrices of all annotators.
 
-    Time grows with votes times classes per round, memory with (items + pairs of annotator and label that occur) times classes.
+    The result is deterministic. A round takes time in proportion to votes times classes; memory grows with
+    (items + pairs of annotator and label that occur) times classes.
 
+    Parameters
+    ----------
+    votes
+        m votes of a annotators on n items with c labels.
+    model
+        Settings of the model and of EM.
+
+    Returns
+    -------
+    AnnotatorFit
+        The posterior [n, c], the log-likelihood of each item's votes [n, c], class frequencies [c] and the confusions.
+
+    Examples
+    --------
     >>> import pyarrow as pa
     >>> from oneof.votes import read_long
     >>> rows = {"item": [0, 0, 0, 1, 1, 1], "annotator": ["x", "y", "z"] * 2, "label": ["a", "a", "b", "b", "b", "b"]}
     >>> fit_annotators(read_long(pa.table(rows))).posterior.argmax(1)
     array([0, 1])
     """
-    n, a, c = len(votes.items), len(votes.annotators), len(votes.labels)
-    by_pair, by_annotator, pair = ballots(votes)
-    refuse_without_room(votes, 8 * c * (3 * n + 2 * len(pair) + 5 * a))
-    given = np.zeros((a, c))  # weight of all votes of an annotator for a label
-    np.add.at(given, (votes.annotator, votes.label), votes.share)
-    has_table = np.logical_and((given > 0).sum(1) > 1, not model.pooled)
-    without_table = by_annotator @ (~has_table).astype(np.float64)  # weight of their votes on each item
-    without_table /= np.maximum(by_annotator.sum(1), 1e-12)
-    posterior, done, settled = shares(votes, SHARE), 0, False
-    accuracy = _agreement(votes, model.pooled)
-    while done < model.rounds and not settled:
-        counts, seen = by_pair.T @ posterior, by_annotator.T @ posterior
+    n = len(votes.items)
+    a = len(votes.annotators)
+    c = len(votes.labels)
+    by_pair, by_annotator, pair = vote_matrices(votes)
+    check_memory(votes, 8 * c * (3 * n + 2 * len(pair) + 5 * a))
+
+    label_counts = np.zeros((a, c))  # weight of an annotator's votes for each label
+    np.add.at(label_counts, (votes.annotator, votes.label), votes.share)
+    has_table = np.logical_and((label_counts > 0).sum(1) > 1, not model.pooled)
+    # Share of each item's votes [n] that annotators without a table cast.
+    tableless_share = by_annotator @ (~has_table).astype(np.float64)
+    tableless_share /= np.maximum(by_annotator.sum(1), 1e-12)
+    accuracy = _agreement_with_others(votes, model.pooled)
+
+    posterior = shares(votes, SHARE)
+    n_rounds = 0
+    converged = False
+    while n_rounds < model.rounds and not converged:
+        pair_counts = by_pair.T @ posterior
+        true_counts = by_annotator.T @ posterior
         frequencies = (posterior.sum(0) + 1) / (n + c)
-        taken_back = (1 - model.balance) * np.log(frequencies)
-        shape = _shape(pair, given, counts, seen)
-        confusions = Confusions(model.strength, pair, counts, seen, *shape, has_table, accuracy, taken_back)
-        likelihood = _likelihood(by_pair, confusions)
-        likelihood -= without_table[:, None] * taken_back
+        log_frequencies = (1 - model.balance) * np.log(frequencies)
+        accuracy_by_label, error_labels = _fit_shape(pair, label_counts, pair_counts, true_counts)
+        confusions = Confusions(
+            strength=model.strength,
+            pair=pair,
+            pair_counts=pair_counts,
+            true_counts=true_counts,
+            accuracy_by_label=accuracy_by_label,
+            error_labels=error_labels,
+            has_table=has_table,
+            accuracy=accuracy,
+            log_frequencies=log_frequencies,
+        )
+        likelihood = _log_likelihood(by_pair, confusions)
+        likelihood -= tableless_share[:, None] * log_frequencies
         likelihood -= likelihood.max(1, keepdims=True)
-        before, posterior = posterior, softmax(likelihood + (1 - model.balance) * np.log(frequencies), axis=1)
-        settled = bool(np.abs(before - posterior).sum() / (2 * n) <= model.tolerance)
-        done += 1
-    return AnnotatorFit(posterior, likelihood, frequencies, confusions, done, settled)
+
+        previous = posterior
+        posterior = softmax(likelihood + log_frequencies, axis=1)
+        converged = bool(np.abs(previous - posterior).sum() / (2 * n) <= model.tolerance)
+        n_rounds += 1
+    return AnnotatorFit(posterior, likelihood, frequencies, confusions, n_rounds, converged)
 
 
 class Mistake(NamedTuple):
+    """A true label that annotators take for another."""
+
     truth: str
     said: str
-    votes: float  # how many, by the posterior
-    share: float  # of all votes on items of this truth
+    votes: float  # expected number under the posterior
+    share: float  # of all votes on items of this true label
 
 
 def mistakes(votes: Votes, posterior: Floats, most: int = 5) -> list[Mistake]:
-    """What is taken for what, most votes first, if the true labels are as a posterior [n, c] has them."""
-    cast = csr_array((votes.share, (votes.label, votes.item)), shape=(len(votes.labels), len(votes.items)))
-    table = np.asarray(cast @ posterior).T  # [true, said]
-    share = table / np.maximum(table.sum(1, keepdims=True), 1e-12)
-    wrong = table.copy()
-    np.fill_diagonal(wrong, 0.0)
-    best = np.argsort(-wrong, axis=None, kind="stable")[:most]
-    cells = [np.unravel_index(one, wrong.shape) for one in best if wrong.flat[one] >= 0.5]
-    return [Mistake(votes.labels[j], votes.labels[k], float(wrong[j, k]), float(share[j, k])) for j, k in cells]
+    """Return the most frequent confusions of one label with another, most votes first.
 
-
-def _agreement(votes: Votes, pooled: bool) -> Floats:
-    """Return how far each annotator's votes agree with the other votes on their items, [a]: shrunk to the pool, or the pool's own.
-
-    A vote without company agrees as a single vote does with its own smoothed share: else of two detectors, which meet only where one
-    errs, nothing but their errors would be counted.
+    Parameters
+    ----------
+    votes
+        m votes on n items with c labels.
+    posterior
+        Probabilities [n, c] of the true labels.
+    most
+        Maximum number of confusions. Those with less than half a vote are left out.
     """
-    a, c = len(votes.annotators), len(votes.labels)
+    by_label = csr_array((votes.share, (votes.label, votes.item)), shape=(len(votes.labels), len(votes.items)))
+    counts = np.asarray(by_label @ posterior).T  # [true, given]
+    share = counts / np.maximum(counts.sum(1, keepdims=True), 1e-12)
+    wrong_counts = counts.copy()
+    np.fill_diagonal(wrong_counts, 0.0)
+    top_confusions = []
+    for cell in np.argsort(-wrong_counts, axis=None, kind="stable")[:most]:
+        true, given = np.unravel_index(cell, wrong_counts.shape)
+        if wrong_counts[true, given] < 0.5:
+            break  # the rest have still fewer votes
+        n_votes = float(wrong_counts[true, given])
+        top_confusions.append(Mistake(votes.labels[true], votes.labels[given], n_votes, float(share[true, given])))
+    return top_confusions
+
+
+def _agreement_with_others(votes: Votes, pooled: bool) -> Floats:
+    """Return how often each annotator agrees with the other votes on the same items [a], shrunk to the pooled rate or equal to it.
+
+    A vote on an item without other votes agrees as much as a single vote does with its own smoothed share. Otherwise, of two
+    detectors which meet only where one of them is wrong, nothing but errors would be counted.
+    """
+    a = len(votes.annotators)
+    c = len(votes.labels)
     counts = vote_counts(votes)
     answer_weight = np.bincount(votes.answer, weights=votes.share)[votes.answer]
-    others = counts.sum(1)[votes.item] - answer_weight
-    alike = counts[votes.item, votes.label] - votes.share
-    alone = (1 + SHARE) / (1 + c * SHARE)
-    agreement = np.where(others > ROUNDING, alike / np.maximum(others, ROUNDING), alone)
+    other_weight = counts.sum(1)[votes.item] - answer_weight
+    agreeing_weight = counts[votes.item, votes.label] - votes.share
+    single_vote_agreement = (1 + SHARE) / (1 + c * SHARE)
+    agreement = np.where(
+        other_weight > ROUNDING, agreeing_weight / np.maximum(other_weight, ROUNDING), single_vote_agreement
+    )
     agreed = np.bincount(votes.annotator, weights=votes.share * agreement, minlength=a)
     total = np.bincount(votes.annotator, weights=votes.share, minlength=a)
-    of_pool = agreed.sum() / total.sum()
-    accuracy = np.full(a, of_pool) if pooled else (agreed + OWN * of_pool) / (total + OWN)
-    bounded: Floats = np.clip(accuracy, 1 / c, 1 - EDGE)
-    return bounded
+    pooled_rate = agreed.sum() / total.sum()
+    if pooled:
+        accuracy = np.full(a, pooled_rate)
+    else:
+        accuracy = (agreed + _ANNOTATOR_PRIOR * pooled_rate) / (total + _ANNOTATOR_PRIOR)
+    clipped: Floats = np.clip(accuracy, 1 / c, 1 - _EPS)
+    return clipped
 
 
-def _shape(pair: Integers, given: Floats, counts: Floats, seen: Floats) -> tuple[Floats, Floats]:
-    """Return r_aj and u_al, [a, c] each."""
-    c = seen.shape[1]
+def _fit_shape(pair: Integers, label_counts: Floats, pair_counts: Floats, true_counts: Floats) -> tuple[Floats, Floats]:
+    """Return the accuracies r_aj and the distributions of wrong labels u_al, [a, c] each."""
+    a, c = true_counts.shape
     annotator, label = np.divmod(pair, c)
-    agreed = counts[np.arange(len(label)), label]  # [q] votes for the label that is true
-    wrong = given.copy()  # [a, c] votes for a label that is not true
-    wrong[annotator, label] -= agreed
-    of_label = np.bincount(label, weights=agreed, minlength=c)  # [c]
-    pooled = _inside(of_label.sum() / seen.sum())
-    label_right = _odds(_inside((of_label + c * pooled) / (seen.sum(0) + c)))
-    hits = np.bincount(annotator, weights=agreed, minlength=len(seen))
-    own_right = _odds(_inside((hits + OWN * pooled) / (seen.sum(1) + OWN)))
-    odds = label_right * (own_right / _odds(pooled))[:, None]
-    often = (wrong.sum(0) + 1) / (wrong.sum() + c)  # [c] what is said in error, by all
-    errors = (wrong + c * often) / (wrong.sum(1, keepdims=True) + c)
-    return odds / (1 + odds), errors
+    correct = pair_counts[np.arange(len(label)), label]  # [q] expected votes for the true label
+    wrong = label_counts.copy()  # [a, c] expected votes for another than the true label
+    wrong[annotator, label] -= correct
+
+    correct_by_label = np.bincount(label, weights=correct, minlength=c)
+    correct_by_annotator = np.bincount(annotator, weights=correct, minlength=a)
+    pooled = _clip(correct_by_label.sum() / true_counts.sum())
+    label_accuracy = (correct_by_label + c * pooled) / (true_counts.sum(0) + c)
+    annotator_accuracy = (correct_by_annotator + _ANNOTATOR_PRIOR * pooled) / (true_counts.sum(1) + _ANNOTATOR_PRIOR)
+    label_odds = _odds(_clip(label_accuracy))
+    odds_ratio = _odds(_clip(annotator_accuracy)) / _odds(pooled)
+    odds = label_odds * odds_ratio[:, None]
+
+    pooled_error_labels = (wrong.sum(0) + 1) / (wrong.sum() + c)  # [c]
+    error_labels = (wrong + c * pooled_error_labels) / (wrong.sum(1, keepdims=True) + c)
+    return odds / (1 + odds), error_labels
 
 
-def _shrunk(confusions: Confusions, annotator: Integers, label: Integers, counts: Floats) -> Floats:
-    """pi_a(j -> l) of k pairs for every j, [k, c]."""
-    right, errors = confusions.right[annotator], confusions.errors[annotator]
+def _shrunk_probabilities(confusions: Confusions, annotator: Integers, label: Integers, counts: Floats) -> Floats:
+    """Return pi_a(j -> l) of k pairs (a, l) with their counts [k, c], for every true label j, [k, c]."""
+    accuracy = confusions.accuracy_by_label[annotator]
+    error_labels = confusions.error_labels[annotator]
     rows = np.arange(len(label))
-    shape = (1 - right) * errors[rows, label][:, None] / np.maximum(1 - errors, 1e-12)
-    shape[rows, label] = right[rows, label]
-    shrunk: Floats = (counts + confusions.strength * shape) / (confusions.seen[annotator] + confusions.strength)
-    bare = np.flatnonzero(~confusions.has_table[annotator])
-    accuracy = confusions.accuracy[annotator[bare]]
-    shrunk[bare] = ((1 - accuracy) / max(shrunk.shape[1] - 1, 1))[:, None]
-    shrunk[bare, label[bare]] = accuracy
+    shape = (1 - accuracy) * error_labels[rows, label][:, None] / np.maximum(1 - error_labels, 1e-12)
+    shape[rows, label] = accuracy[rows, label]
+    strength = confusions.strength
+    shrunk: Floats = (counts + strength * shape) / (confusions.true_counts[annotator] + strength)
+
+    tableless = np.flatnonzero(~confusions.has_table[annotator])
+    tableless_accuracy = confusions.accuracy[annotator[tableless]]
+    n_other_labels = max(shrunk.shape[1] - 1, 1)
+    shrunk[tableless] = ((1 - tableless_accuracy) / n_other_labels)[:, None]
+    shrunk[tableless, label[tableless]] = tableless_accuracy
     return shrunk
 
 
-def _likelihood(by_pair: Any, confusions: Confusions) -> Floats:
-    said = np.empty_like(confusions.counts)  # [q, c]
-    step = max(1, BLOCK // said.shape[1])
-    for start in range(0, len(said), step):
-        some = slice(start, start + step)
-        annotator, label = np.divmod(confusions.pair[some], said.shape[1])
-        np.log(_shrunk(confusions, annotator, label, confusions.counts[some]), out=said[some])
-    logs: Floats = by_pair @ said
-    return logs
+def _log_likelihood(by_pair: Any, confusions: Confusions) -> Floats:
+    """Return the log-likelihood of every item's votes under each true label, [n, c]."""
+    log_probabilities = np.empty_like(confusions.pair_counts)  # [q, c]
+    n_pairs, c = log_probabilities.shape
+    step = max(1, _BLOCK_SIZE // c)
+    for start in range(0, n_pairs, step):
+        block = slice(start, start + step)
+        annotator, label = np.divmod(confusions.pair[block], c)
+        probabilities = _shrunk_probabilities(confusions, annotator, label, confusions.pair_counts[block])
+        np.log(probabilities, out=log_probabilities[block])
+    log_likelihood: Floats = by_pair @ log_probabilities
+    return log_likelihood
 
 
-def _inside(rate: Any) -> Any:
-    return np.clip(rate, EDGE, 1 - EDGE)
+def _clip(rate: Any) -> Any:
+    return np.clip(rate, _EPS, 1 - _EPS)
 
 
 def _odds(rate: Any) -> Any:

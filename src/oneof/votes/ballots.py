@@ -1,4 +1,4 @@
-"""Votes as integer arrays, how answers in words become them, and whether tables of them fit in memory."""
+"""Store votes as integer arrays, build them from answers in text, and check that dense tables of them fit in memory."""
 
 import math
 import os
@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oneof.storage.printable import shortened
-from oneof.votes.spelling import Spelling, spell
+from oneof.votes.spelling import Spelling, parse_labels
 
 Integers = NDArray[np.intp]
 Floats = NDArray[np.float64]
@@ -23,9 +23,9 @@ ROUNDING = 1e-9  # sums of confidences that differ by less are a tie
 
 @dataclass(frozen=True)
 class Votes:
-    """Who named which label for which item: m votes, sorted by item, annotator and label, none twice.
+    """Hold m votes (item, annotator, label), sorted by item, annotator and label, without duplicates.
 
-    An *answer* is all that one annotator says of one item; an answer of several labels is vague, and is several votes.
+    An *answer* is everything that one annotator gave for one item. An answer of several labels is vague, and makes several votes.
     A vote of confidence 0.5 counts as half a vote wherever votes are counted.
     """
 
@@ -36,111 +36,142 @@ class Votes:
     annotator: Integers  # [m]
     label: Integers  # [m]
     confidence: Floats | None = None  # [m], in [0, 1]
-    unanswered: int = 0  # items left out, since nobody named a label for them
-    repeated: int = 0  # votes that said again what the same annotator had said of the same item
-    remarks: tuple[str, ...] = ()  # what a person should know of how answers were understood
+    unanswered: int = 0  # items left out because they have no label
+    repeated: int = 0  # duplicate votes, same item, annotator and label, counted once
+    remarks: tuple[str, ...] = ()  # notes for the user on how answers were interpreted
 
     @property
     def weight(self) -> Floats:
-        """What each vote counts, [m]."""
-        return np.ones(len(self.item)) if self.confidence is None else self.confidence
+        """Return the confidence of each vote [m], 1 where none is known."""
+        if self.confidence is None:
+            return np.ones(len(self.item))
+        return self.confidence
 
     @property
     def share(self) -> Floats:
-        """The vote's share of its answer, [m]: an answer of several labels counts as much as one of a single label."""
+        """Return each vote's share of its answer [m], so that a vague answer counts as much as one of a single label."""
         return self.weight / self.answer_size
 
     @property
     def answer(self) -> Integers:
-        """The number of the answer that each vote belongs to, [m], ascending."""
-        first = np.ones(len(self.item), dtype=bool)
-        first[1:] = (np.diff(self.item) != 0) | (np.diff(self.annotator) != 0)
-        return np.cumsum(first) - 1
+        """Return the index of the answer that each vote belongs to [m], ascending."""
+        is_first = np.ones(len(self.item), dtype=bool)
+        is_first[1:] = (np.diff(self.item) != 0) | (np.diff(self.annotator) != 0)
+        return np.cumsum(is_first) - 1
 
     @property
     def answer_size(self) -> Integers:
-        """How many labels the answer of each vote names, [m]."""
-        return np.bincount(self.answer)[self.answer]
+        """Return the number of labels in the answer of each vote [m]."""
+        answer = self.answer
+        return np.bincount(answer)[answer]
 
-    def only(self, some: NDArray[Any]) -> Self:
-        """These votes alone, by their numbers or by a mask [m]."""
-        confidence = None if self.confidence is None else self.confidence[some]
-        item, annotator, label = self.item[some], self.annotator[some], self.label[some]
-        return replace(self, item=item, annotator=annotator, label=label, confidence=confidence)
+    def only(self, selection: NDArray[Any]) -> Self:
+        """Return a subset of the votes, selected by indices or by a boolean mask [m]."""
+        confidence = self.confidence
+        if confidence is not None:
+            confidence = confidence[selection]
+        return replace(
+            self,
+            item=self.item[selection],
+            annotator=self.annotator[selection],
+            label=self.label[selection],
+            confidence=confidence,
+        )
 
     def of_items(self, wanted: Integers) -> Self:
-        """The votes for these items alone, which are numbered anew in this order."""
-        place = np.full(len(self.items), -1)
-        place[wanted] = np.arange(len(wanted))
-        some = np.flatnonzero(place[self.item] >= 0)
-        kept = self.only(some[np.argsort(place[self.item[some]], kind="stable")])
-        return replace(kept, items=self.items.take(wanted), item=place[kept.item])
+        """Return the votes on the wanted items only, renumbered in the order in which the items are given."""
+        new_index = np.full(len(self.items), -1)
+        new_index[wanted] = np.arange(len(wanted))
+        selection = np.flatnonzero(new_index[self.item] >= 0)
+        order = np.argsort(new_index[self.item[selection]], kind="stable")
+        subset = self.only(selection[order])
+        return replace(subset, items=self.items.take(wanted), item=new_index[subset.item])
 
 
 class Answers(NamedTuple):
-    """Answers as they were read: r texts, each naming any number of labels."""
+    """Answers as read from a source: r texts, each of which names any number of labels."""
 
-    source: str  # what messages call it
+    source: str  # its name in messages
     item: Any  # Arrow dictionary array [r]
     annotator: Any  # Arrow dictionary array [r]
     text: Any  # Arrow array of strings [r], no nulls
-    place: Callable[[int], str]  # where in the source an answer stands
+    place: Callable[[int], str]  # describes where in the source an answer is
     confidence: Floats | None = None  # [r]
 
 
 def collect(answers: Answers, spelling: Spelling) -> Votes:
-    """Turn texts into labels and merge what one annotator says twice of one item."""
-    source, items, people = answers.source, answers.item.dictionary, answers.annotator.dictionary.to_pylist()
-    labels, row, label, remarks = spell(answers.text, spelling, lambda i: f"{source}, {answers.place(i)}")
+    """Parse the answers into votes and merge the duplicates."""
+    source = answers.source
+    items = answers.item.dictionary
+    annotators = answers.annotator.dictionary.to_pylist()
+    labels, row, label, remarks = parse_labels(answers.text, spelling, lambda i: f"{source}, {answers.place(i)}")
     if len(row) == 0:
         raise ValueError(f"votes must hold at least one label; {source} has none.")
-    item, annotator = (part.indices.to_numpy()[row].astype(np.intp) for part in (answers.item, answers.annotator))
-    key = np.ravel_multi_index((item, annotator, label), (len(items), len(people), len(labels)))
+    item = answers.item.indices.to_numpy()[row].astype(np.intp)
+    annotator = answers.annotator.indices.to_numpy()[row].astype(np.intp)
+
+    key = np.ravel_multi_index((item, annotator, label), (len(items), len(annotators), len(labels)))
     order = np.argsort(key, kind="stable")
     starts = np.flatnonzero(np.diff(key[order], prepend=-1))
     first = order[starts]
-    present, item = np.unique(item[first], return_inverse=True)
-    # of a vote given twice, the surer one counts
-    sure = None if answers.confidence is None else np.maximum.reduceat(answers.confidence[row][order], starts)
-    voted = items.take(present), people, labels, item, annotator[first], label[first]
-    unanswered, repeated = len(items) - len(present), len(order) - len(first)
-    return Votes(*voted, confidence=sure, unanswered=unanswered, repeated=repeated, remarks=tuple(remarks))
+    confidence = None
+    if answers.confidence is not None:
+        # Of duplicates, the highest confidence counts.
+        confidence = np.maximum.reduceat(answers.confidence[row][order], starts)
+    voted_items, item_index = np.unique(item[first], return_inverse=True)
+    return Votes(
+        items=items.take(voted_items),
+        annotators=annotators,
+        labels=labels,
+        item=item_index,
+        annotator=annotator[first],
+        label=label[first],
+        confidence=confidence,
+        unanswered=len(items) - len(voted_items),
+        repeated=len(order) - len(first),
+        remarks=tuple(remarks),
+    )
 
 
 class Tally(NamedTuple):
-    """Votes counted per item and label that occur together, sorted by item, then label: q rows."""
+    """Vote counts of the q pairs (item, label) that occur, sorted by item, then label."""
 
     item: Integers  # [q]
     label: Integers  # [q]
     votes: Floats  # [q]
-    most: NDArray[np.bool_]  # [q], is no label of the item ahead of this one?
+    most: NDArray[np.bool_]  # [q] True where no other label of the item has more votes
 
 
 def tally(votes: Votes) -> Tally:
-    """Count the votes for every label of every item, by their confidence where it is known."""
+    """Count the votes for every label of every item, weighted by confidence where it is known."""
     c = len(votes.labels)
-    pair, where = np.unique(votes.item * c + votes.label, return_inverse=True)
-    count: Floats = np.bincount(where, weights=votes.weight).astype(np.float64)
+    pair, pair_index = np.unique(votes.item * c + votes.label, return_inverse=True)
+    count: Floats = np.bincount(pair_index, weights=votes.weight).astype(np.float64)
     item, label = np.divmod(pair, c)
-    best = np.maximum.reduceat(count, np.flatnonzero(np.diff(item, prepend=-1)))
-    return Tally(item, label, count, count >= best[item] - ROUNDING)
+    item_starts = np.flatnonzero(np.diff(item, prepend=-1))
+    max_count = np.maximum.reduceat(count, item_starts)
+    return Tally(item, label, count, count >= max_count[item] - ROUNDING)
 
 
 def available_memory() -> float:
-    """Bytes that a program may have now, with what the system would give up of its file cache; no limit where it does not say."""
-    found = re.search(r"MemAvailable:\s+(\d+) kB", _MEMINFO.read_text()) if _MEMINFO.is_file() else None
-    if found is not None:
-        return int(found[1]) * 1024
-    known = getattr(os, "sysconf_names", {})
-    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") if "SC_PHYS_PAGES" in known else math.inf
+    """Return the bytes of memory available to a program, file cache included; infinity where the system does not report it."""
+    if _MEMINFO.is_file():
+        match = re.search(r"MemAvailable:\s+(\d+) kB", _MEMINFO.read_text())
+        if match is not None:
+            return int(match[1]) * 1024
+    if "SC_PHYS_PAGES" in getattr(os, "sysconf_names", {}):
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return math.inf
 
 
-def refuse_without_room(votes: Votes, needed: int) -> None:
-    """Refuse tables of so many bytes, before they are made."""
+def check_memory(votes: Votes, needed: int) -> None:
+    """Raise ValueError if dense tables of `needed` bytes do not fit in memory, before they are allocated."""
     free = available_memory()
     if needed > free:
-        shown = ", ".join(repr(shortened(label, 30)) for label in votes.labels[:3])
-        got = f"{len(votes.labels):,} distinct labels ({shown}, ...) of {len(votes.items):,} items"
-        room = f"need {needed / 2**30:,.1f} GiB, {free / 2**30:,.1f} GiB are free"
-        remedy = "Map the answers to a few labels (--map), or make their spelling one (--normalise)."
-        raise ValueError(f"labels must be few enough for tables of items by labels in memory; {got} {room}. {remedy}")
+        examples = ", ".join(repr(shortened(label, 30)) for label in votes.labels[:3])
+        size = f"{len(votes.labels):,} distinct labels ({examples}, ...) of {len(votes.items):,} items"
+        memory = f"need {needed / 2**30:,.1f} GiB, {free / 2**30:,.1f} GiB are free"
+        remedy = "Map the answers to a few labels (--map), or ignore case and surrounding space (--normalise)."
+        raise ValueError(
+            f"labels must be few enough for tables of items by labels in memory; {size} {memory}. {remedy}"
+        )

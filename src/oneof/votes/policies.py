@@ -8,7 +8,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from oneof.storage.sheets import lists_of, write_sheet
-from oneof.votes.ballots import ROUNDING, Floats, Integers, Votes, refuse_without_room, tally
+from oneof.votes.ballots import ROUNDING, Floats, Integers, Votes, check_memory, tally
 from oneof.votes.dawid_skene import dawid_skene
 
 Mask = NDArray[np.bool_]
@@ -60,7 +60,7 @@ def top_p(votes: Votes, p: float = 0.9) -> Sets:
     if not 0 < p <= 1:
         raise ValueError(f"p must lie in (0, 1]; got {p}.")
     fitted = dawid_skene(votes)
-    verb = "settled" if fitted.settled else "did not settle"
+    verb = "settled" if fitted.converged else "did not settle"
     return Sets(smallest_reaching(fitted.posterior, p), note=f"Dawid-Skene {verb} in {fitted.rounds} rounds.")
 
 
@@ -73,7 +73,7 @@ def smallest_reaching(posterior: Floats, p: float) -> Mask:
 
 
 def _marked(votes: Votes, item: Integers, label: Integers) -> Mask:
-    refuse_without_room(votes, len(votes.items) * len(votes.labels))
+    check_memory(votes, len(votes.items) * len(votes.labels))
     mask = np.zeros((len(votes.items), len(votes.labels)), dtype=bool)
     mask[item, label] = True
     return mask

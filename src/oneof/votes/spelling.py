@@ -1,11 +1,11 @@
-"""Spelling: which labels the text of an answer names, or means where it is no plain label.
+"""Parse the text of an answer into the labels that it names or implies.
 
-A vote for a parent in a taxonomy is one for all leaves below it, "not X" one for every label but X: both are vague
-answers of several labels. "unsure" is no vote. A name that `classes` has is always a label.
+A vote for a parent in a taxonomy counts for all leaves below it, and "not X" for every label but X: both are vague
+answers of several labels. "unsure" is no vote. A name listed in `classes` is always a label.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from graphlib import CycleError, TopologicalSorter
 from itertools import chain
@@ -23,11 +23,17 @@ from oneof.votes.tables import load, load_json
 
 Integers = NDArray[np.intp]
 UNSURE = {"unsure", "not sure", "i'm not sure", "don't know", "i don't know", "can't tell", "cannot tell", "?"}
-"""Answers, in small letters, that name nothing."""
+"""Answers, in lower case, that name no label."""
 
 
 class Taxonomy:
-    """Labels below labels, from pairs (child, parent); a child may have several parents."""
+    """A hierarchy of labels.
+
+    Parameters
+    ----------
+    pairs
+        Pairs (child, parent). A child may have several parents.
+    """
 
     def __init__(self, pairs: Iterable[tuple[str, str]]) -> None:
         children: dict[str, list[str]] = {}
@@ -35,155 +41,286 @@ class Taxonomy:
             children.setdefault(parent, []).append(child)
         self.parents = list(children)
         self._leaves: dict[str, list[str]] = {}
-        try:  # what is below comes first
+        try:
+            # In topological order the leaves of every child are known before its parent is reached.
             for name in TopologicalSorter(children).static_order():
-                below = [leaf for child in children.get(name, ()) for leaf in self.leaves(child)]
-                self._leaves[name] = list(dict.fromkeys(below)) or [name]
+                leaves: list[str] = []
+                for child in children.get(name, ()):
+                    leaves.extend(self.leaves(child))
+                self._leaves[name] = _distinct(leaves) or [name]
         except CycleError as error:
             cycle = " > ".join(reversed(error.args[1]))
             raise ValueError(f"a taxonomy must have no cycle; it has {cycle}. Drop one of these lines.") from error
 
     def leaves(self, name: str) -> list[str]:
-        """The leaves below a label; a leaf, or a label that is not in the taxonomy, is its own."""
+        """Return the leaves below a label, or the label itself if it is a leaf or not in the taxonomy."""
         return self._leaves.get(name, [name])
 
 
 @dataclass(frozen=True)
 class Spelling:
-    """How a text becomes labels: looked up whole, separated, and each part stripped and looked up.
+    """Configure how a text is parsed into labels.
 
-    A text that is mapped to nothing ("I cannot tell" -> "") is no answer.
+    A text is looked up as a whole, then split, and each part is stripped and looked up.
 
+    Parameters
+    ----------
+    separator
+        What separates the labels of one answer. None: an answer is one label.
+    synonyms
+        A mapping from texts to labels. A text that is mapped to "" (such as "I cannot tell") is no answer.
+    normalise
+        Strip and casefold texts, synonyms and classes before they are compared.
+    classes
+        All labels, in order. None: the labels that occur, sorted.
+    taxonomy
+        A vote for a parent counts for all leaves below it.
+
+    Examples
+    --------
     >>> list(Spelling(separator="|", synonyms={"kitty": "cat"}).reader()("kitty|dog"))
     ['cat', 'dog']
     """
 
-    separator: str | None = None  # between the labels of one answer
+    separator: str | None = None
     synonyms: Mapping[str, str] = field(default_factory=dict)
-    normalise: bool = False  # strip and casefold texts, synonyms and classes before they are compared
-    classes: Sequence[str] | None = None  # the whole vocabulary, in order; by default the labels that occur, sorted
-    taxonomy: Taxonomy | None = None  # a vote for a parent is one for all leaves below it
+    normalise: bool = False
+    classes: Sequence[str] | None = None
+    taxonomy: Taxonomy | None = None
 
     def reader(self) -> Callable[[str], Iterable[str]]:
-        """A function from a text to the distinct labels that it names."""
+        """Return a function that maps a text to the distinct labels in it."""
         if self.separator == "":
             raise ValueError("separator must not be empty; leave it out where an answer is one label.")
-        known = self._folded("classes", {name: name for name in self.classes or ()})
-        synonyms = self._folded("synonyms", self.synonyms)
+        known_classes = self._with_folded_keys("classes", {name: name for name in self.classes or ()})
+        synonyms = self._with_folded_keys("synonyms", self.synonyms)
 
         def read(text: str) -> Iterable[str]:
-            whole = synonyms.get(self._fold(text), text)
-            parts = map(self._fold, whole.split(self.separator) if self.separator else [whole])
-            meant = (synonyms.get(part, part) for part in parts)
-            return dict.fromkeys(label for label in (known.get(self._fold(to), to) for to in meant) if label)
+            text = synonyms.get(self._fold(text), text)
+            parts = text.split(self.separator) if self.separator else [text]
+            labels: dict[str, None] = {}  # an ordered set
+            for part in parts:
+                folded = self._fold(part)
+                name = synonyms.get(folded, folded)
+                label = known_classes.get(self._fold(name), name)
+                if label:
+                    labels[label] = None
+            return labels
 
         return read
 
     def _fold(self, text: str) -> str:
         if self.normalise:
             return text.strip().casefold()
-        return text.strip() if self.separator else text  # in "cat, dog" the blank belongs to the comma
+        if self.separator:
+            return text.strip()  # in "cat, dog" the blank belongs to the comma
+        return text
 
-    def _folded(self, what: str, names: Mapping[str, str]) -> dict[str, str]:
-        """The mapping with its keys normalised, where that makes no two meanings one."""
+    def _with_folded_keys(self, argument: str, names: Mapping[str, str]) -> dict[str, str]:
+        """Return the mapping with normalised keys; raise ValueError if two keys of different values become equal."""
         folded: dict[str, str] = {}
+        original_keys: dict[str, str] = {}
         for key, value in names.items():
-            if folded.setdefault(self._fold(key), value) != value:
-                raise ValueError(f"{what} must stay distinct when normalised; {key!r} and another are the same then.")
+            folded_key = self._fold(key)
+            original_key = original_keys.setdefault(folded_key, key)
+            if folded.setdefault(folded_key, value) != value:
+                same = f"{original_key!r} and {key!r} are the same then"
+                raise ValueError(f"{argument} must stay distinct when normalised; {same}. Rename or drop one.")
         return folded
 
 
 AS_WRITTEN = Spelling()
 
 
-def understand(
-    named: list[list[str]], count: Sequence[int], classes: Sequence[str] | None, taxonomy: Taxonomy | None
+def expand_labels(
+    answers: list[list[str]], counts: Sequence[int], classes: Sequence[str] | None, taxonomy: Taxonomy | None
 ) -> tuple[list[list[str]], list[str]]:
-    """The labels that every distinct answer means, of the names in it, and remarks; `count` says how many gave it."""
-    known, tree = set(classes or ()), taxonomy or Taxonomy(())
-    silent, of, spread = 0, Counter[str](), []
-    for names, times in zip(named, count, strict=True):
-        unsure = len(names) == 1 and names[0].casefold() in UNSURE - known
-        silent += times * unsure
-        spread.append({} if unsure else dict.fromkeys(chain.from_iterable(map(tree.leaves, names)), times))
-        of.update(spread[-1])
-    meant = _negations(known | of.keys(), known, tree)
-    found = [list(dict.fromkeys(chain.from_iterable(meant.get(name, [name]) for name in names))) for names in spread]
-    return found, list(_remarks(silent, meant, of, known))
+    """Replace parents by their leaves and "not X" by all other labels, and drop "unsure".
+
+    Parameters
+    ----------
+    answers
+        The names in each distinct answer.
+    counts
+        How often each of the answers was given.
+    classes
+        Names that are always labels, whatever they look like.
+    taxonomy
+        Labels below labels.
+
+    Returns
+    -------
+    labels
+        The labels of each distinct answer.
+    remarks
+        Notes for the user on what was expanded or dropped.
+    """
+    known = set(classes or ())
+    tree = taxonomy or Taxonomy(())
+    unsure_names = UNSURE - known
+    n_unsure = 0
+    label_counts: Counter[str] = Counter()
+    leaves_of_answers: list[list[str]] = []
+    for names, count in zip(answers, counts, strict=True):
+        leaves: list[str] = []
+        if len(names) == 1 and names[0].casefold() in unsure_names:
+            n_unsure += count
+        else:
+            for name in names:
+                leaves.extend(tree.leaves(name))
+        leaves = _distinct(leaves)
+        leaves_of_answers.append(leaves)
+        label_counts.update(dict.fromkeys(leaves, count))
+
+    negations = _expand_negations(known | label_counts.keys(), known, tree)
+    expanded = []
+    for leaves in leaves_of_answers:
+        labels: list[str] = []
+        for name in leaves:
+            labels.extend(negations.get(name, [name]))
+        expanded.append(_distinct(labels))
+    return expanded, list(_remarks(n_unsure, negations, label_counts, known))
 
 
-def _negations(vocabulary: Iterable[str], known: set[str], tree: Taxonomy) -> Mapping[str, list[str]]:
-    """What every "not X" means whose X is a label or a parent; a name that would mean nothing else is a label itself."""
-    candidates = {name: name[4:].strip() for name in vocabulary if name[:4].casefold() == "not " and name not in known}
-    plain = sorted(set(vocabulary) - candidates.keys())
-    folded = {name.casefold(): name for name in [*tree.parents, *plain]}
-    meant = {}
-    for name, denied in candidates.items():
-        below = set(tree.leaves(folded.get(denied.casefold(), denied)))
-        rest = [label for label in plain if label not in below]
-        if below & set(plain) and rest:
-            meant[name] = rest
-    return meant
+def _distinct(names: Iterable[str]) -> list[str]:
+    """Return the names without duplicates, in order of first appearance."""
+    return list(dict.fromkeys(names))
 
 
-def _remarks(unsure: int, meant: Mapping[str, list[str]], of: Mapping[str, int], known: set[str]) -> Iterable[str]:
-    if unsure:
-        yield f"{unsure:,} answers say that somebody is unsure: they are no votes."
-    for name in list(meant)[:3]:
-        yield f"{of[name]:,} answers {name!r} are votes for every other label. Name all labels as classes if it is a label itself."
-    alone = [name for name, times in of.items() if times == 1 and name not in known and name not in meant]
-    if alone and len(of) - len(alone) > 1:
-        shown = ", ".join(map(repr, alone[:3])) + (", ..." if len(alone) > 3 else "")
-        yield f"{len(alone):,} labels were named once ({shown}) and stay labels. Map them to others if they are misspelt."
+def _expand_negations(vocabulary: Iterable[str], known: set[str], tree: Taxonomy) -> Mapping[str, list[str]]:
+    """Map every "not X" to the labels it stands for.
+
+    X must be a label or a parent, and some label must be left: "not spam" beside "spam" alone is a label itself.
+    """
+    negated = {}
+    for name in sorted(vocabulary):  # a set: sorted, so that remarks come in the same order in every process
+        if name[:4].casefold() == "not " and name not in known:
+            negated[name] = name[4:].strip()
+    labels = sorted(set(vocabulary) - negated.keys())
+    by_folded_name = {name.casefold(): name for name in [*tree.parents, *labels]}
+    negations = {}
+    for name, excluded in negated.items():
+        excluded_labels = set(tree.leaves(by_folded_name.get(excluded.casefold(), excluded)))
+        remaining = [label for label in labels if label not in excluded_labels]
+        if excluded_labels & set(labels) and remaining:
+            negations[name] = remaining
+    return negations
 
 
-def spell(
+def _remarks(
+    n_unsure: int, negations: Mapping[str, list[str]], label_counts: Mapping[str, int], known: set[str]
+) -> Iterator[str]:
+    """Yield notes for the user on how answers were interpreted."""
+    if n_unsure:
+        yield f"{n_unsure:,} answers such as 'unsure' are not counted as votes."
+    for name in list(negations)[:3]:
+        answers = f"{label_counts[name]:,} answers {name!r}"
+        yield f"{answers} are votes for every other label. If it is a label itself, list all labels as classes."
+    single_use = []
+    for name, count in label_counts.items():
+        if count == 1 and name not in known and name not in negations:
+            single_use.append(name)
+    if single_use and len(label_counts) - len(single_use) > 1:
+        examples = ", ".join(repr(name) for name in single_use[:3])
+        if len(single_use) > 3:
+            examples += ", ..."
+        yield f"{len(single_use):,} labels occur only once ({examples}). If they are misspelt, map them to others."
+
+
+def parse_labels(
     texts: Any, spelling: Spelling, place: Callable[[int], str]
 ) -> tuple[list[str], Integers, Integers, list[str]]:
-    """All labels [c]; the text (ascending) and the label of each of the m labels that r texts name; remarks."""
-    # Every distinct text of an Arrow array is read once; `place` says where a text stands.
+    """Parse texts into labels, each distinct text once.
+
+    Parameters
+    ----------
+    texts
+        Arrow array of strings [r].
+    spelling
+        How a text is parsed.
+    place
+        A function that describes where the text of an index is, for messages.
+
+    Returns
+    -------
+    labels
+        All labels [c].
+    row
+        The index [m] of the text that each of the m labels was found in, ascending.
+    label
+        The index [m] of each of these labels.
+    remarks
+        Notes for the user on how answers were interpreted.
+    """
     encoded = texts.dictionary_encode()
     code = encoded.indices.to_numpy().astype(np.intp)  # [r]
-    read = list(map(list, map(spelling.reader(), encoded.dictionary.to_pylist())))
-    often = np.bincount(code, minlength=len(read)).tolist()
-    named, remarks = understand(read, often, spelling.classes, spelling.taxonomy)
-    labels = sorted(set(chain.from_iterable(named))) if spelling.classes is None else list(spelling.classes)
-    wrong = next((name for j, name in enumerate(spelling.classes or ()) if not name or name in labels[:j]), None)
-    if wrong is not None:
-        raise ValueError(f"classes must be distinct names; got {wrong!r}{' twice' if wrong else ''}.")
-    column = {name: j for j, name in enumerate(labels)}
-    for u, name in ((u, name) for u, names in enumerate(named) for name in names if name not in column):
-        at = place(int((code == u).argmax()))
-        advice = f"{did_you_mean(name, labels)} Map it, or add it to the classes."
-        raise ValueError(f"labels must be among the classes {show(labels)}; got {name!r} in {at}.{advice}")
-    meant = pa.array([[column[name] for name in names] for names in named], pa.list_(pa.int64())).take(code)
-    return labels, pc.list_parent_indices(meant).to_numpy(), pc.list_flatten(meant).to_numpy(), remarks
+    read = spelling.reader()
+    names_of_texts = [list(read(text)) for text in encoded.dictionary.to_pylist()]
+    counts = np.bincount(code, minlength=len(names_of_texts)).tolist()
+    labels_of_texts, remarks = expand_labels(names_of_texts, counts, spelling.classes, spelling.taxonomy)
+
+    if spelling.classes is None:
+        labels = sorted(set(chain.from_iterable(labels_of_texts)))
+    else:
+        labels = list(spelling.classes)
+        _check_classes(labels)
+    label_index = {name: j for j, name in enumerate(labels)}
+    indices_of_texts = []
+    for text_index, names in enumerate(labels_of_texts):
+        for name in names:
+            if name not in label_index:
+                first_row = int((code == text_index).argmax())
+                advice = f"{did_you_mean(name, labels)} Map it, or add it to the classes."
+                got = f"got {name!r} in {place(first_row)}"
+                raise ValueError(f"labels must be among the classes {show(labels)}; {got}.{advice}")
+        indices_of_texts.append([label_index[name] for name in names])
+    indices = pa.array(indices_of_texts, pa.list_(pa.int64())).take(code)
+    row = pc.list_parent_indices(indices).to_numpy()
+    label = pc.list_flatten(indices).to_numpy()
+    return labels, row, label, remarks
+
+
+def _check_classes(classes: list[str]) -> None:
+    """Raise ValueError if a class is empty or listed twice."""
+    previous: set[str] = set()
+    for name in classes:
+        if not name:
+            raise ValueError(f"classes must be distinct names; got {name!r}. Leave it out.")
+        if name in previous:
+            raise ValueError(f"classes must be distinct names; got {name!r} twice. Drop one.")
+        previous.add(name)
 
 
 def read_map(path: str | Path) -> dict[str, str]:
-    """Read synonyms: a table with the columns `from` and `to`, or a JSON object of texts; an empty `to` drops the answer."""
+    """Read synonyms from a table with the columns `from` and `to`, or from a JSON object of texts.
+
+    An empty `to` drops the answer.
+    """
     synonyms: dict[str, str] = {}
-    for source, target in _pairs(Path(path), "from", "to"):
+    for source, target in _read_pairs(Path(path), "from", "to"):
         if synonyms.setdefault(source, target) != target:
-            got = f"{path} maps {source!r} to {synonyms[source]!r} and {target!r}."
-            raise ValueError(f"a map must give each text one meaning; {got}")
+            got = f"{path} maps {source!r} to {synonyms[source]!r} and {target!r}"
+            raise ValueError(f"a map must give each text one meaning; {got}. Drop one of them.")
     return synonyms
 
 
 def read_taxonomy(path: str | Path) -> Taxonomy:
-    """Read labels below labels: a table with the columns `child` and `parent`, or a JSON object {child: parent}."""
+    """Read a taxonomy from a table with the columns `child` and `parent`, or from a JSON object {child: parent}."""
     try:
-        return Taxonomy((child, parent) for child, parent in _pairs(Path(path), "child", "parent") if parent)
+        pairs = _read_pairs(Path(path), "child", "parent")
+        return Taxonomy((child, parent) for child, parent in pairs if parent)
     except ValueError as error:
         raise ValueError(f"{error} ({path})") from error
 
 
-def _pairs(path: Path, key: str, value: str) -> Iterable[tuple[str, str]]:
-    """Two columns of a table, or the members of a JSON object."""
+def _read_pairs(path: Path, key: str, value: str) -> Iterable[tuple[str, str]]:
+    """Return two columns of a table, or the members of a JSON object, as pairs."""
     if path.suffix.lower() != ".json":
         table = load(path, [key], [value])
-        return zip(table.strings(key).to_pylist(), table.strings(value).fill_null("").to_pylist(), strict=True)
-    given = load_json(path)
-    if not isinstance(given, dict) or not all(isinstance(to, str) for to in given.values()):
+        keys = table.strings(key).to_pylist()
+        values = table.strings(value).fill_null("").to_pylist()
+        return zip(keys, values, strict=True)
+    content = load_json(path)
+    if not isinstance(content, dict) or not all(isinstance(text, str) for text in content.values()):
         raise ValueError(f'a map in JSON must be one object of texts, as {{"kitty": "cat"}}; {path} is not.')
-    return given.items()
+    return content.items()

@@ -1,9 +1,8 @@
-"""Tables of votes: CSV, TSV, Parquet, JSON records, Arrow or pandas, of which only the named columns are read."""
+"""Read columns of votes from CSV, TSV, Parquet, JSON records, Arrow tables or data frames."""
 
 import json
 import re
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -26,159 +25,252 @@ ENDINGS = ("csv", "tsv", "parquet", "jsonl", "ndjson", "json")
 
 
 class VoteTable(NamedTuple):
-    """Columns, and what to call them in messages."""
+    """Columns of a table of n rows, and how messages refer to them."""
 
     name: str
     columns: dict[str, Any]  # Arrow arrays [n]
-    typed: bool  # does the source know types, or is all of it text?
-    lines: Sequence[int] | None  # where each row stands in a file of JSON Lines
+    typed: bool  # False: all values are text, as in CSV
+    lines: Sequence[int] | None  # line number of each row in a file of JSON Lines
 
     def row(self, i: int) -> str:
-        return f"row {i}" if self.lines is None else f"row {i} (line {self.lines[i]})"
+        """Describe a row for a message, with its line where it is known."""
+        if self.lines is None:
+            return f"row {i}"
+        return f"row {i} (line {self.lines[i]})"
 
     def texts(self, column: str) -> tuple[NDArray[np.intp], Any]:
-        """The texts of a column without its nulls, and their rows; a list is as many texts."""
+        """Return the rows and the values of a column as text, without nulls; a list gives a text for each element."""
         array = self.columns[column]
-        row = np.arange(len(array))
         if pa.types.is_list(array.type) or pa.types.is_large_list(array.type):
-            row, array = pc.list_parent_indices(array).to_numpy(), pc.list_flatten(array)
-        kept = pc.invert(pc.is_null(array, nan_is_null=True))
-        return row[kept.to_numpy(zero_copy_only=False)].astype(np.intp), self.strings(column, array.filter(kept))
+            row = pc.list_parent_indices(array).to_numpy()
+            array = pc.list_flatten(array)
+        else:
+            row = np.arange(len(array))
+        is_valid = pc.invert(pc.is_null(array, nan_is_null=True))
+        valid_rows = row[is_valid.to_numpy(zero_copy_only=False)].astype(np.intp)
+        return valid_rows, self._as_strings(column, array.filter(is_valid))
 
-    def strings(self, column: str, values: Any = None) -> Any:
-        """A column, or values of it, as an Arrow array of strings; nulls stay."""
-        array = self.columns[column] if values is None else values
+    def strings(self, column: str) -> Any:
+        """Return a column as an Arrow array of strings, with its nulls."""
+        return self._as_strings(column, self.columns[column])
+
+    def _as_strings(self, column: str, array: Any) -> Any:
         try:
             return array.cast(pa.string())
         except pa.ArrowException as error:
             raise TypeError(f"column {column!r} must hold text or numbers; {self.name} has {array.type}.") from error
 
     def keys(self, column: str) -> Any:
-        """The ids of the rows' items as an Arrow dictionary array, the distinct ones in order of first appearance."""
-        # Ids of a text file that are whole numbers, plainly written, become numbers.
+        """Return the ids in a column as an Arrow dictionary array, distinct ids in order of first appearance.
+
+        Ids of a text file become numbers if all of them are plainly written whole numbers.
+        """
         array = self.columns[column]
         if pa.types.is_nested(array.type):
             raise TypeError(f"column {column!r} must hold text or numbers; {self.name} has {array.type}.")
         encoded = array.dictionary_encode()
         ids = encoded.dictionary
         if not self.typed:
-            with suppress(pa.ArrowInvalid):
-                numbers = ids.cast(pa.int64())
-                ids = numbers if numbers.cast(pa.string()).equals(ids) else ids
+            ids = _whole_numbers(ids)
         return pa.DictionaryArray.from_arrays(encoded.indices, ids)
 
     def confidences(self, column: str) -> NDArray[np.float64]:
-        """A column of numbers in [0, 1]."""
+        """Return a column of numbers in [0, 1]."""
         array = self.columns[column]
         try:
             values: NDArray[np.float64] = array.cast(pa.float64()).to_numpy(zero_copy_only=False)
         except pa.ArrowException as error:
-            row = next((row for row, value in enumerate(array.to_pylist()) if not is_number(value)), 0)
-            said = f"{self.name} has {array[row]} in {self.row(row)}"
-            raise ValueError(f"column {column!r} must hold numbers; {said}.") from error
-        wrong = ~((values >= 0) & (values <= 1))
-        if wrong.any():
-            row = int(wrong.argmax())
+            row = _first_non_number(array)
+            got = f"{self.name} has {array[row]} in {self.row(row)}"
+            raise ValueError(f"column {column!r} must hold numbers; {got}.") from error
+        is_outside = ~((values >= 0) & (values <= 1))
+        if is_outside.any():
+            row = int(is_outside.argmax())
             raise ValueError(f"column {column!r} must lie in [0, 1]; {self.name} has {array[row]} in {self.row(row)}.")
         return values
 
 
-def load(source: Any, full: Sequence[str], gappy: Sequence[str] = ()) -> VoteTable:
-    """Read columns of a file, an Arrow table or a data frame, with a row at least; those that are `full` have no gaps."""
-    wanted = list(dict.fromkeys([*full, *gappy]))
-    is_file = isinstance(source, (str, Path))
-    ending = Path(source).name.lower().removesuffix(".gz").rpartition(".")[2] if is_file else ""
-    if is_file and ending not in ENDINGS:
-        known = ", ".join(f".{ending}" for ending in ENDINGS)
-        raise ValueError(f"a file of votes must end in one of {known}, or in such an ending and .gz; got {source}.")
-    if is_file:
+def _whole_numbers(ids: Any) -> Any:
+    """Return ids as integers if that loses nothing (007 would become 7), else as they are."""
+    try:
+        numbers = ids.cast(pa.int64())
+        is_lossless = numbers.cast(pa.string()).equals(ids)
+    except pa.ArrowInvalid:
+        return ids
+    return numbers if is_lossless else ids
+
+
+def _first_non_number(array: Any) -> int:
+    """Return the first row whose value is no number, 0 if all are."""
+    for row, value in enumerate(array.to_pylist()):
+        if not is_number(value):
+            return row
+    return 0
+
+
+def load(source: Any, required: Sequence[str], optional: Sequence[str] = ()) -> VoteTable:
+    """Read columns of a file, an Arrow table or a data frame.
+
+    Parameters
+    ----------
+    source
+        A path, or the table itself. It must have at least one row.
+    required
+        Columns that must hold a value in every row.
+    optional
+        Columns that may hold nulls. They must be in the table, too.
+    """
+    wanted = list(dict.fromkeys([*required, *optional]))
+    ending = ""
+    if isinstance(source, (str, Path)):
+        ending = _check_ending(source)
         check_unpacked(Path(source), remedy=UNPACK_FIRST)
-    opened, lines = _records(Path(source), wanted) if "json" in ending else (open_table(source), None)
+    lines: Sequence[int] | None = None
+    if "json" in ending:
+        opened, lines = _open_records(Path(source), wanted)
+    else:
+        opened = open_table(source)
     for name in wanted:
         check_column(name, opened.names, opened.name)
     opened.check_distinct(wanted)
-    pieces: dict[str, list[pa.Array]] = {name: [] for name in wanted}
-    for name, _, values in opened.pieces([], wanted):
-        pieces[name].append(values.dictionary_decode() if pa.types.is_dictionary(values.type) else values)
-    if not any(map(len, pieces[wanted[0]])):
-        raise ValueError(f"votes must have at least one row; {opened.name} has none.")
-    columns = {name: pa.chunked_array(parts).combine_chunks() for name, parts in pieces.items()}
+
+    columns = _read_columns(opened, wanted)
     typed = ending not in ("csv", "tsv")
-    if not typed:  # all of it is text, since a guess would make 007 a 7 and the label NA a null
-        columns = {name: pc.if_else(pc.equal(cells, ""), None, cells) for name, cells in columns.items()}
+    if not typed:
+        # Cells of a text file stay text, since guessed types would make 007 a 7 and the label NA a null.
+        for name, cells in columns.items():
+            columns[name] = pc.if_else(pc.equal(cells, ""), None, cells)
     table = VoteTable(opened.name, columns, typed, lines)
-    for name in full:
-        missing = pc.is_null(columns[name], nan_is_null=True).to_numpy(zero_copy_only=False)
-        if missing.any():
-            got = f"{table.name} has none in {table.row(int(missing.argmax()))} ({int(missing.sum())} such rows)"
-            raise ValueError(f"column {name!r} must hold a value in every row; {got}. Fill or drop them.")
+    for name in required:
+        _check_no_nulls(table, name)
     return table
 
 
-def _records(path: Path, wanted: list[str]) -> tuple[Source, Sequence[int] | None]:
-    """The wanted keys of a file's objects as columns, null where an object lacks one, and the lines of the objects."""
-    objects, lines = read_records(path)
-    keys = list(dict.fromkeys(key for record in objects for key in record))
+def _check_ending(source: str | Path) -> str:
+    """Return the ending of a file without .gz; raise ValueError if it is not supported."""
+    ending = Path(source).name.lower().removesuffix(".gz").rpartition(".")[2]
+    if ending not in ENDINGS:
+        supported = ", ".join(f".{name}" for name in ENDINGS)
+        raise ValueError(f"a file of votes must end in one of {supported}, or in such an ending and .gz; got {source}.")
+    return ending
+
+
+def _read_columns(opened: Source, wanted: list[str]) -> dict[str, Any]:
+    """Read columns into Arrow arrays [n], dictionaries decoded; raise ValueError if there are no rows."""
+    chunks: dict[str, list[pa.Array]] = {name: [] for name in wanted}
+    for name, _, values in opened.pieces([], wanted):
+        if pa.types.is_dictionary(values.type):
+            values = values.dictionary_decode()
+        chunks[name].append(values)
+    if not any(len(chunk) for chunk in chunks[wanted[0]]):
+        raise ValueError(f"votes must have at least one row; {opened.name} has none.")
+    return {name: pa.chunked_array(parts).combine_chunks() for name, parts in chunks.items()}
+
+
+def _check_no_nulls(table: VoteTable, column: str) -> None:
+    """Raise ValueError if a column has a null."""
+    is_missing = pc.is_null(table.columns[column], nan_is_null=True).to_numpy(zero_copy_only=False)
+    if is_missing.any():
+        first = table.row(int(is_missing.argmax()))
+        got = f"{table.name} has none in {first} ({int(is_missing.sum())} such rows)"
+        raise ValueError(f"column {column!r} must hold a value in every row; {got}. Fill or drop them.")
+
+
+def _open_records(path: Path, wanted: list[str]) -> tuple[Source, Sequence[int] | None]:
+    """Open the wanted keys of a file's objects as columns, null where an object lacks a key; also return the objects' lines."""
+    records, lines = read_records(path)
+    keys: dict[str, None] = {}  # an ordered set
+    for record in records:
+        keys.update(dict.fromkeys(record))
     for name in wanted:
-        check_column(name, keys, str(path))
-    columns = {key: _column([record.get(key) for record in objects], key, path, lines) for key in wanted}
+        check_column(name, list(keys), str(path))
+    columns = {}
+    for key in wanted:
+        values = [record.get(key) for record in records]
+        columns[key] = _to_column(values, key, path, lines)
     return replace(open_table(pa.table(columns)), name=str(path)), lines
 
 
 def read_records(path: Path) -> tuple[list[dict[str, Any]], Sequence[int] | None]:
-    """The objects of a file, at least one, and their lines; .json is one list of them, any other ending has one per line."""
-    listed = path.name.lower().removesuffix(".gz").endswith(".json")
-    objects, lines = (load_json(path), None) if listed else _json_lines(path)
-    if not isinstance(objects, list):
-        raise ValueError(f"votes in JSON must be a list of objects, as [{EXAMPLE}]; {path} is {_short(objects)}.")
-    for i, value in enumerate(objects):
-        if not isinstance(value, dict):
-            hint = "Call a JSON list .json." if isinstance(value, list) and not listed else "Drop it."
-            wrong = f"{_place(path, lines, i)} is {_short(value)}. {hint}"
-            raise ValueError(f"votes in JSON must be objects, as {EXAMPLE}; {wrong}")
-    if not objects:
+    """Read the objects of a JSON file, at least one, and their line numbers.
+
+    A .json file holds one list of objects, for which the line numbers are None. Any other file has one object per line.
+    """
+    is_list_file = path.name.lower().removesuffix(".gz").endswith(".json")
+    lines: Sequence[int] | None = None
+    if is_list_file:
+        records = load_json(path)
+    else:
+        records, lines = _load_json_lines(path)
+    if not isinstance(records, list):
+        raise ValueError(f"votes in JSON must be a list of objects, as [{EXAMPLE}]; {path} is {_preview(records)}.")
+    for i, record in enumerate(records):
+        if not isinstance(record, dict):
+            hint = "Drop it."
+            if isinstance(record, list) and not is_list_file:
+                hint = "If the file is one JSON list, name it .json."
+            got = f"{_place(path, lines, i)} is {_preview(record)}"
+            raise ValueError(f"votes in JSON must be objects, as {EXAMPLE}; {got}. {hint}")
+    if not records:
         raise ValueError(f"votes must have at least one row; {path} has none.")
-    return objects, lines
+    return records, lines
 
 
 def _place(path: Path, lines: Sequence[int] | None, i: int) -> str:
-    return f"{path}, " + (f"line {lines[i]}" if lines else f"row {i}")
+    """Describe where a record is, for a message."""
+    if lines:
+        return f"{path}, line {lines[i]}"
+    return f"{path}, row {i}"
 
 
-def _column(values: list[Any], key: str, path: Path, lines: Sequence[int] | None) -> pa.Array:
-    """Values as an Arrow array; those of several kinds become text, and where one is a list, all do."""
+def _to_column(values: list[Any], key: str, path: Path, lines: Sequence[int] | None) -> pa.Array:
+    """Convert JSON values to an Arrow array; values of mixed types become text, and all become lists if one is a list."""
+    has_lists = False
     for i, value in enumerate(values):
         if isinstance(value, str) and value.isascii():
-            continue  # most are: a million records need not wait
-        parts = value if isinstance(value, list) else [value]
-        if any(isinstance(part, (dict, list)) for part in parts):
-            got = f"{_place(path, lines, i)} has {_short(value)}. Flatten it."
-            raise ValueError(f"{key!r} must hold text, numbers or a list of them; {got}")
-        half = next((part for part in parts if isinstance(part, str) and re.search("[\ud800-\udfff]", part)), None)
-        if half is not None:
-            got = f"{_place(path, lines, i)} has half of one: {half[:60]!r}."
-            raise ValueError(f"{key!r} must hold whole characters; {got}")
-    if any(isinstance(value, list) for value in values):
-        values = [value if value is None or isinstance(value, list) else [value] for value in values]
+            continue  # the usual case, kept fast for files of a million records
+        has_lists = has_lists or isinstance(value, list)
+        elements = value if isinstance(value, list) else [value]
+        for element in elements:
+            if isinstance(element, (dict, list)):
+                got = f"{_place(path, lines, i)} has {_preview(value)}"
+                raise ValueError(f"{key!r} must hold text, numbers or a list of them; {got}. Flatten it.")
+        for element in elements:
+            if isinstance(element, str) and re.search("[\ud800-\udfff]", element):
+                got = f"{_place(path, lines, i)} has half of a character (a lone surrogate): {element[:60]!r}"
+                raise ValueError(f"{key!r} must hold whole characters; {got}. Correct the text.")
+    if has_lists:
+        values = [_as_list(value) for value in values]
     try:
         return pa.array(values)
-    except (pa.ArrowException, OverflowError):  # numbers among texts, or too large
-        return pa.array(map(_text, values))
+    except (pa.ArrowException, OverflowError):  # numbers among texts, or numbers too large for Arrow
+        return pa.array([_to_text(value) for value in values])
 
 
-def _text(value: Any) -> Any:
+def _as_list(value: Any) -> Any:
+    """Wrap a value in a list, unless it is null or a list already."""
+    if value is None or isinstance(value, list):
+        return value
+    return [value]
+
+
+def _to_text(value: Any) -> Any:
+    """Convert a JSON value to text, or a list of them to a list of texts; null stays null."""
     if isinstance(value, list):
-        return [_text(part) for part in value]
-    return value if value is None or isinstance(value, str) else json.dumps(value)
+        return [_to_text(element) for element in value]
+    if value is None or isinstance(value, str):
+        return value
+    return json.dumps(value)
 
 
-def _short(value: Any) -> str:
+def _preview(value: Any) -> str:
+    """Return the beginning of a value as JSON, for a message."""
     return shortened(json.dumps(value, ensure_ascii=False))
 
 
 def load_json(path: Path) -> Any:
-    """Read a JSON file, or say in one line where it breaks."""
-    content = _content(path)
+    """Read a JSON file; raise ValueError with the reason in one line if it cannot be parsed."""
+    content = _read_bytes(path)
     if not content.strip():
         raise ValueError(f"{path} cannot be read: it is empty.")
     try:
@@ -188,36 +280,47 @@ def load_json(path: Path) -> Any:
     except UnicodeDecodeError as error:
         raise ValueError(f"{path} must be UTF-8; it has other bytes. Save it as UTF-8.") from error
     except ValueError as error:
-        hint = " If it has one object per line, call it .jsonl." if "Extra data" in str(error) else ""
+        hint = ""
+        if "Extra data" in str(error):
+            hint = " If it has one object per line, name it .jsonl."
         raise ValueError(f"{path} cannot be read: it is not JSON ({error}).{hint}") from error
 
 
-def _content(path: Path) -> bytes:
+def _read_bytes(path: Path) -> bytes:
+    """Read a file, decompressed if it ends in .gz, without a byte order mark."""
     check_regular(path)
     check_unpacked(path, remedy=UNPACK_FIRST)
-    packing = "gzip" if path.suffix.lower() == ".gz" else None
+    compression = "gzip" if path.suffix.lower() == ".gz" else None
     with readable(str(path)), path.open("rb") as file:
-        content: bytes = pa.input_stream(file, compression=packing).read()
+        content: bytes = pa.input_stream(file, compression=compression).read()
     return content.removeprefix(b"\xef\xbb\xbf")
 
 
-def _json_lines(path: Path) -> tuple[list[Any], Sequence[int]]:
-    """What every line holds that is not blank, and the numbers of these lines from 1."""
+def _load_json_lines(path: Path) -> tuple[list[Any], Sequence[int]]:
+    """Return the values of all lines that are not blank, and their line numbers, counted from 1."""
     check_encoding(path)
-    # Not splitlines, which would cut a text at the line breaks of Unicode.
-    lines = {number: line for number, line in enumerate(_content(path).split(b"\n"), 1) if line.strip()}
-    objects = []
-    for number, line in lines.items():
-        try:
-            objects.append(json.loads(line.decode("utf-8")))
-        except UnicodeDecodeError as error:
-            raise ValueError(f"{path} must be UTF-8; it has other bytes, line {number}. Save it as UTF-8.") from error
-        except (ValueError, RecursionError) as error:
-            why = str(error)
-            if isinstance(error, json.JSONDecodeError):
-                why = f"{error.msg.removesuffix(' at')} at character {error.pos}"
-            alone = line.strip() in (b"[", b"{")
-            hint = "Write each object in one line, or call one JSON list .json." if alone else "Mend or drop it."
-            got = f"{path}, line {number} cannot be read ({why}). {hint}"
-            raise ValueError(f"JSON Lines must have an object in every line, as {EXAMPLE}; {got}") from error
-    return objects, list(lines)
+    values = []
+    line_numbers = []
+    # Not splitlines, which would also cut a text at Unicode line breaks.
+    for number, line in enumerate(_read_bytes(path).split(b"\n"), 1):
+        if line.strip():
+            values.append(_load_json_line(path, number, line))
+            line_numbers.append(number)
+    return values, line_numbers
+
+
+def _load_json_line(path: Path, number: int, line: bytes) -> Any:
+    """Parse one line; raise ValueError that names the line and what to do."""
+    try:
+        return json.loads(line.decode("utf-8"))
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path} must be UTF-8; it has other bytes, line {number}. Save it as UTF-8.") from error
+    except (ValueError, RecursionError) as error:
+        reason = str(error)
+        if isinstance(error, json.JSONDecodeError):
+            reason = f"{error.msg.removesuffix(' at')} at character {error.pos}"
+        hint = "Correct or drop it."
+        if line.strip() in (b"[", b"{"):
+            hint = "Write each object on one line, or name the file .json if it is one JSON list."
+        got = f"{path}, line {number} cannot be read ({reason})"
+        raise ValueError(f"JSON Lines must have an object in every line, as {EXAMPLE}; {got}. {hint}") from error

@@ -1,4 +1,4 @@
-"""One self-contained HTML page about a run: what came in, how training went, what came out, and every row."""
+"""Render the report of a run as one self-contained HTML page."""
 
 import base64
 import hashlib
@@ -13,11 +13,11 @@ import pyarrow as pa
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from oneof.ensemble.accuracy import Claim
 from oneof.metrics import in_words
-from oneof.runs.accuracy import Claim
-from oneof.runs.page.came_in import list_columns, look_at_sets
+from oneof.runs.page.came_in import list_columns, summarise_sets
 from oneof.runs.page.came_out import audit_classes, audit_groups, compare_gold, count_pairs
-from oneof.runs.page.rows import embed_rows, line_up
+from oneof.runs.page.rows import embed_rows, review_queue
 from oneof.runs.page.training import draw_training, list_settings
 from oneof.runs.purified import lost_labels, read_purified
 
@@ -25,27 +25,63 @@ from oneof.runs.purified import lost_labels, read_purified
 def render_page(
     facts: Mapping[str, Any], purified: pa.Table, record: Mapping[str, Any], results: Sequence[Mapping[str, Any]]
 ) -> str:
-    """The page of a run, as HTML: run.json, purified.parquet, training.json and rows.jsonl, and nothing else, decide it."""
+    """Render the report of a run as HTML.
+
+    The page is a function of these four alone, so the same run gives the same page, byte for byte.
+
+    Parameters
+    ----------
+    facts : mapping
+        What `run.json` holds.
+    purified : pyarrow.Table
+        The rows of `purified.parquet`, possibly with the columns that `oneof.runs.review.cards.shown_table` adds.
+    record : mapping
+        What `training.json` holds.
+    results : sequence of mappings
+        The lines of `rows.jsonl`: the settings that were tried, with their scores.
+    """
     table = read_purified(purified, facts["classes"])
-    script = _part("page.js")
-    templates = PackageLoader("oneof.runs.page")
-    made = Environment(loader=templates, autoescape=True, undefined=StrictUndefined, lstrip_blocks=True)
-    made.filters |= {"count": lambda number: f"{number:,}", "percent": _percent}
-    return made.get_template("page.html").render(
-        facts=facts, chosen_by=in_words(facts["rule"]), new_rows=_accuracy_on_new_rows(facts),
-        file=PurePath(facts["file"]).name, command=shlex.join(map(str, facts["command"])), people=facts.get("people"),
-        table=table, columns=list_columns(facts.get("columns", {})), lost=lost_labels(table.cells),
-        came_in=look_at_sets(table), rows=embed_rows(table), queue=line_up(table),
-        training=draw_training(record), settings=list_settings(results, facts["chosen"]),
-        balance=audit_classes(table), pairs=count_pairs(table), gold=compare_gold(table), groups=audit_groups(table),
-        style=Markup(_part("page.css")), script=Markup(script),
-        script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
-    )  # fmt: skip
+    script = _read_template("page.js")
+    script_digest = hashlib.sha256(script.encode()).digest()
+    context = {
+        "facts": facts,
+        "file": PurePath(facts["file"]).name,
+        "command": shlex.join(str(argument) for argument in facts["command"]),
+        "annotators": facts.get("people"),
+        "criterion": in_words(facts["rule"]),
+        "new_rows": _describe_estimate(facts["estimate"]),
+        "table": table,
+        "columns": list_columns(facts.get("columns", {})),
+        "lost": lost_labels(table.cells),
+        "sets": summarise_sets(table),
+        "training": draw_training(record),
+        "settings": list_settings(results, facts["chosen"]),
+        "balance": audit_classes(table),
+        "groups": audit_groups(table),
+        "pairs": count_pairs(table),
+        "gold": compare_gold(table),
+        "queue": review_queue(table),
+        "rows": embed_rows(table),
+        "style": Markup(_read_template("page.css")),
+        "script": Markup(script),
+        "script_hash": base64.b64encode(script_digest).decode(),
+    }
+    return _environment().get_template("page.html").render(context)
 
 
-def _accuracy_on_new_rows(facts: Mapping[str, Any]) -> SimpleNamespace:
-    """Return the figure, or that there is none, and the line below it."""
-    claim = Claim(**facts["estimate"])
+def _environment() -> Environment:
+    """Return a Jinja environment with the page's templates and filters."""
+    environment = Environment(
+        loader=PackageLoader("oneof.runs.page"), autoescape=True, undefined=StrictUndefined, lstrip_blocks=True
+    )
+    environment.filters["count"] = _format_count
+    environment.filters["percent"] = _percent
+    return environment
+
+
+def _describe_estimate(estimate: Mapping[str, Any]) -> SimpleNamespace:
+    """Return the title, figure and explanation of the estimated accuracy on new rows."""
+    claim = Claim(**estimate)
     title = "Accuracy on new rows"
     if not claim.is_known:
         figure = "not known"
@@ -54,16 +90,23 @@ def _accuracy_on_new_rows(facts: Mapping[str, Any]) -> SimpleNamespace:
         figure = _percent(claim.bound)
     else:
         figure = _percent(claim.value)
-    why = claim.in_words.removeprefix("not known: ")
-    return SimpleNamespace(title=title, figure=figure, is_known=claim.is_known, why=why[:1].upper() + why[1:])
+    explanation = claim.in_words.removeprefix("not known: ")
+    explanation = explanation[:1].upper() + explanation[1:]
+    return SimpleNamespace(title=title, figure=figure, is_known=claim.is_known, why=explanation)
 
 
-def _part(name: str) -> str:
-    return (files("oneof.runs.page") / "templates" / name).read_text("utf-8")
+def _read_template(name: str) -> str:
+    path = files("oneof.runs.page") / "templates" / name
+    return path.read_text("utf-8")
+
+
+def _format_count(number: int) -> str:
+    """Format a count with thousands separators."""
+    return f"{number:,}"
 
 
 def _percent(share: float, digits: int = 1) -> str:
-    """A share in per cent, never rounded up to all or down to none."""
+    """Format a share as a percentage that is never rounded up to 100 % or down to 0 %."""
     step = 10.0 ** -(digits + 2)
     if 0 < share < step / 2:
         return f"< {100 * step:.{digits}f}\N{NO-BREAK SPACE}%"

@@ -1,8 +1,9 @@
-"""What came out: the balance of classes before and after, what groups lost, which of two labels was taken, and what gold labels say.
+"""Audit the results: class balance before and after, groups, pairs of labels that were confused, and gold labels.
 
-Nobody knows how many rows of a class there are, but the sets bound it: at least the rows where it is the only candidate, at
-most the rows where it is one. Between them lies its even share, where every set splits its row evenly among its labels. A class
-that ends far below its even share, or with no row at all, may have been erased, or was rarely right to begin with.
+Nobody knows how many rows truly belong to a class, but the candidate sets give limits: at least the rows where it is the only
+candidate, at most the rows where it is one of them. In between lies its even share: what it would get if every row were
+divided equally among its candidates. A class that ends far below its even share, or with no row at all, may have been lost,
+or it may have been a wrong candidate most of the time.
 """
 
 from types import SimpleNamespace
@@ -15,145 +16,242 @@ from matplotlib.ticker import FuncFormatter, PercentFormatter
 from numpy.typing import NDArray
 from scipy.sparse import triu
 
+from oneof.ensemble.accuracy import measure_labels
 from oneof.metrics import wilson
-from oneof.runs.accuracy import measure_labels
-from oneof.runs.page.plots import ACCENT, INK, LINE, PAPER, Drawing, plot, stand_in
-from oneof.runs.purified import NOBODY, Purified
+from oneof.runs.page.plots import ACCENT, INK, LINE, PAPER, Drawing, placeholder, plot
+from oneof.runs.purified import UNKNOWN, Purified
 
-_SHRUNK = 0.5  # of the even share: below it the audit names the class
-_PLOTTED = 20  # classes in the plot: half of them the largest, half the smallest
-_LISTED = 40  # classes in the table: the smallest, as it is these that may vanish
-_PAIRS = 12
-_GROUPS = 20
-_MISSED = 5  # even share of a class in a group above which it is missed
-_BINS = 10  # of probabilities
+_SHRUNK = 0.5  # a class that keeps less than this part of its even share is flagged
+_MAX_PLOTTED = 20  # classes in the plot: half of them the largest, half the smallest
+_MAX_LISTED = 40  # classes in the table: the smallest, since these are the ones that may vanish
+_MAX_PAIRS = 12
+_MAX_GROUPS = 20
+_MIN_EVEN_SHARE = 5  # rows of a class in a group, below which its absence there may well be chance
+_N_BINS = 10  # of the calibration plot
 
 
 def audit_classes(table: Purified) -> SimpleNamespace:
-    """Audit every class that is a candidate somewhere, smallest even share first."""
+    """Compare each class that is a candidate somewhere with its even share, smallest even share first."""
     row, label = table.original.nonzero()
-    even = np.bincount(label, 1 / table.sizes[row], len(table.names)).astype(float)
-    alone, held, after = np.asarray(table.original[table.sizes == 1].sum(0)), table.held, table.resolved
-    order = [int(j) for j in np.argsort(even, kind="stable") if held[j]]
-    verdict = np.where(after == 0, "gone", np.where(after < _SHRUNK * even, "shrunk", ""))
-    classes = [
-        SimpleNamespace(
-            name=table.names[j], share=float(even[j]), resolved=int(after[j]), change=float(after[j] / even[j] - 1),
-            least=int(alone[j]), most=int(held[j]),  # rows where it is the only candidate, and where it is one
-            verdict=str(verdict[j]),
+    even_share = np.bincount(label, 1 / table.sizes[row], len(table.names)).astype(float)
+    only_candidate = np.asarray(table.original[table.sizes == 1].sum(0))
+    classes = []
+    order = []
+    for j in np.argsort(even_share, kind="stable").tolist():
+        if not table.label_counts[j]:
+            continue
+        order.append(j)
+        resolved = int(table.resolved[j])
+        audited = SimpleNamespace(
+            name=table.names[j],
+            even_share=float(even_share[j]),
+            resolved=resolved,
+            change=float(resolved / even_share[j] - 1),
+            min_rows=int(only_candidate[j]),
+            max_rows=int(table.label_counts[j]),
+            verdict=_verdict(resolved, even_share[j]),
         )
-        for j in order
-    ]  # fmt: skip
-    ends = order if len(order) <= _PLOTTED else order[: _PLOTTED // 2] + order[-_PLOTTED // 2 :]
-    named = {kind: [each.name for each in classes if each.verdict == kind] for kind in ("gone", "shrunk")}
-    drawn = {"drawing": _draw_balance(table, np.asarray(ends), alone, even), "plotted": len(ends)}
-    return SimpleNamespace(classes=classes[:_LISTED], occurring=len(classes), **drawn, **named)
+        classes.append(audited)
+    plotted = order
+    if len(order) > _MAX_PLOTTED:
+        plotted = order[: _MAX_PLOTTED // 2] + order[-_MAX_PLOTTED // 2 :]
+    return SimpleNamespace(
+        classes=classes[:_MAX_LISTED],
+        occurring=len(classes),
+        gone=[audited.name for audited in classes if audited.verdict == "gone"],
+        shrunk=[audited.name for audited in classes if audited.verdict == "shrunk"],
+        drawing=_draw_balance(table, np.asarray(plotted), only_candidate, even_share),
+        plotted=len(plotted),
+    )
 
 
-def _draw_balance(table: Purified, shown: NDArray[Any], alone: NDArray[Any], even: NDArray[Any]) -> Drawing:
-    """Per class a line from the least to the most rows it can have, a ring at the even share, a dot at what it got."""
+def _verdict(resolved: int, even_share: float) -> str:
+    """Return "gone", "shrunk" or, for a class that needs no attention, an empty string."""
+    if resolved == 0:
+        return "gone"
+    if resolved < _SHRUNK * even_share:
+        return "shrunk"
+    return ""
+
+
+def _draw_balance(
+    table: Purified, classes: NDArray[Any], only_candidate: NDArray[Any], even_share: NDArray[Any]
+) -> Drawing:
+    """Draw for each class a line over the possible numbers of rows, a ring at its even share and a dot at its result."""
 
     def draw(axes: Axes) -> None:
-        at = np.arange(len(shown))
-        axes.hlines(at, alone[shown], table.held[shown], color=LINE, linewidth=5)
-        axes.plot(even[shown], at, "o", color=INK, markerfacecolor=PAPER, markersize=5.5, label="before: even share")
-        axes.plot(table.resolved[shown], at, "o", color=ACCENT, markersize=5.5, label="after: resolved")
-        axes.set_yticks(at, [stand_in(j, table.names[j]) for j in shown])
-        axes.set(xlabel="rows", xlim=(0, None), ylim=(-0.7, len(shown) - 0.3))
+        height = np.arange(len(classes))
+        axes.hlines(height, only_candidate[classes], table.label_counts[classes], color=LINE, linewidth=5)
+        axes.plot(
+            even_share[classes],
+            height,
+            "o",
+            color=INK,
+            markerfacecolor=PAPER,
+            markersize=5.5,
+            label="before: even share",
+        )
+        axes.plot(table.resolved[classes], height, "o", color=ACCENT, markersize=5.5, label="after: resolved")
+        axes.set_yticks(height, [placeholder(label, table.names[label]) for label in classes])
+        axes.set(xlabel="rows", xlim=(0, None), ylim=(-0.7, len(classes) - 0.3))
         axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:,.0f}"))
         axes.grid(visible=False, axis="y")
         axes.spines["left"].set_visible(False)
 
-    return plot("balance", draw, table.names, (4.8, 1.1 + 0.24 * len(shown)))
+    return plot("balance", draw, table.names, (4.8, 1.1 + 0.24 * len(classes)))
 
 
 def count_pairs(table: Purified) -> list[SimpleNamespace]:
-    """The pairs of labels that share most sets, most first, and which of them was taken; the one that won more often comes first."""
-    together, pairs = triu(table.original.T @ table.original, k=1).tocoo(), []
-    for k in np.argsort(-together.data, kind="stable")[:_PAIRS]:
-        both = [int(together.row[k]), int(together.col[k])]
-        rows = np.flatnonzero(np.asarray(table.original[:, both].sum(1) == 2))
+    """Count what became of the rows that have both labels of a pair, for the pairs that share most sets.
+
+    Of each pair, the label that was chosen more often comes first.
+    """
+    shared_sets = triu(table.original.T @ table.original, k=1).tocoo()
+    pairs = []
+    for k in np.argsort(-shared_sets.data, kind="stable")[:_MAX_PAIRS]:
+        pair = [int(shared_sets.row[k]), int(shared_sets.col[k])]
+        rows = np.flatnonzero(np.asarray(table.original[:, pair].sum(1) == 2))
         settled = table.label[rows[~table.ask[rows]]]
-        one, other = sorted(both, key=lambda label: -(settled == label).sum())
-        taken = {"to_one": int((settled == one).sum()), "to_other": int((settled == other).sum())}
-        third, asked = len(settled) - sum(taken.values()), len(rows) - len(settled)
-        names = {"one": table.names[one], "other": table.names[other]}
-        pairs.append(SimpleNamespace(**names, together=len(rows), **taken, elsewhere=third, open=asked))
+        first, second = pair
+        to_first = int((settled == first).sum())
+        to_second = int((settled == second).sum())
+        if to_second > to_first:
+            first, second = second, first
+            to_first, to_second = to_second, to_first
+        counted = SimpleNamespace(
+            first=table.names[first],
+            second=table.names[second],
+            together=len(rows),
+            to_first=to_first,
+            to_second=to_second,
+            to_third=len(settled) - to_first - to_second,
+            to_review=len(rows) - len(settled),
+        )
+        pairs.append(counted)
     return pairs
 
 
 def audit_groups(table: Purified) -> SimpleNamespace | None:
-    """The groups with the least mean probability, and the classes that groups lost; None for a run without groups."""
+    """Return the groups with the lowest mean probability and the classes missing from groups; None for a run without groups."""
     if "group" not in table.cells.column_names:
         return None
     encoded = pc.fill_null(table.cells["group"], "(none)").combine_chunks().dictionary_encode()
-    names, place = encoded.dictionary.to_pylist(), encoded.indices.to_numpy().astype(np.int64)
-    mean = np.bincount(place, table.probability) / np.bincount(place)
-    shown = [_group(table, names[g], place == g) for g in np.argsort(mean, kind="stable")[:_GROUPS]]
-    return SimpleNamespace(shown=shown, total=len(names), lost=_lost(table, names, place))
+    names = encoded.dictionary.to_pylist()
+    group = encoded.indices.to_numpy().astype(np.int64)
+    mean_probability = np.bincount(group, table.probability) / np.bincount(group)
+    shown = []
+    for g in np.argsort(mean_probability, kind="stable")[:_MAX_GROUPS]:
+        shown.append(_audit_group(table, names[g], group == g))
+    return SimpleNamespace(shown=shown, total=len(names), missing=_missing_classes(table, names, group))
 
 
-def _group(table: Purified, name: str, own: NDArray[np.bool_]) -> SimpleNamespace:
-    known = own & (table.gold != NOBODY) if table.gold is not None else np.zeros_like(own)
-    right = int((known & (table.label == table.gold)).sum())
-    low, high = wilson(right, int(known.sum())) if known.any() else (0.0, 1.0)
+def _audit_group(table: Purified, name: str, members: NDArray[np.bool_]) -> SimpleNamespace:
+    """Return the figures of one group, whose rows are `members` [n]."""
+    has_gold = np.zeros_like(members)
+    if table.gold is not None:
+        has_gold = members & (table.gold != UNKNOWN)
+    n_gold = int(has_gold.sum())
+    right = int((has_gold & (table.label == table.gold)).sum())
+    low, high = 0.0, 1.0
+    if n_gold:
+        low, high = wilson(right, n_gold)
     return SimpleNamespace(
-        name=name, rows=int(own.sum()), asked=int((own & table.ask).sum()), probability=table.probability[own].mean(),
-        before=float(table.sizes[own].mean()), after=float(table.kept_sizes[own].mean()),  # labels per set
-        gold=int(known.sum()), right=right, low=low, high=high,  # with gold labels; the share that is right, 95 %
-    )  # fmt: skip
+        name=name,
+        rows=int(members.sum()),
+        to_review=int((members & table.ask).sum()),
+        probability=table.probability[members].mean(),
+        before=float(table.sizes[members].mean()),  # candidates per row
+        after=float(table.kept_sizes[members].mean()),
+        gold=n_gold,
+        right=right,
+        low=low,  # 95 % interval of the share that is right
+        high=high,
+    )
 
 
-def _lost(table: Purified, names: list[str], place: NDArray[np.int64]) -> list[SimpleNamespace]:
-    """Classes that had an even share of some rows in a group, and were given none of them, largest share first.
+def _missing_classes(table: Purified, names: list[str], group: NDArray[np.int64]) -> list[SimpleNamespace]:
+    """Return the classes with a notable even share of a group's rows but none of its labels, largest share first.
 
-    Cells (group, class) are counted where they occur, since both may be many.
+    Only the pairs (group, class) that occur are counted, since there may be many groups and many classes.
     """
     c = len(table.names)
     row, label = table.original.nonzero()
-    cells, at = np.unique(place[row] * c + label, return_inverse=True)
-    even = np.bincount(at, 1 / table.sizes[row])
-    lost = np.flatnonzero((even >= _MISSED) & ~np.isin(cells, place * c + table.label))
-    worst = lost[np.argsort(-even[lost], kind="stable")][:_GROUPS]
-    found = ((*divmod(cells[k], c), float(even[k])) for k in worst)
-    return [SimpleNamespace(label=table.names[j], group=names[group], share=share) for group, j, share in found]
+    pairs, pair_index = np.unique(group[row] * c + label, return_inverse=True)
+    even_share = np.bincount(pair_index, 1 / table.sizes[row])
+    resolved_pairs = group * c + table.label
+    missing = np.flatnonzero((even_share >= _MIN_EVEN_SHARE) & ~np.isin(pairs, resolved_pairs))
+    largest_first = missing[np.argsort(-even_share[missing], kind="stable")]
+    found = []
+    for k in largest_first[:_MAX_GROUPS]:
+        g, j = divmod(pairs[k], c)
+        found.append(SimpleNamespace(label=table.names[j], group=names[g], even_share=float(even_share[k])))
+    return found
 
 
 def compare_gold(table: Purified) -> SimpleNamespace | None:
-    """Resolved labels against gold labels; None where there is none."""
-    if table.gold is None or not (known := table.gold != NOBODY).any():
+    """Compare resolved labels and their probabilities with gold labels; None if there are no gold labels."""
+    if table.gold is None:
         return None
-    rows = np.flatnonzero(known)
-    truth = table.gold[rows]
-    right = table.label[rows] == truth
-    at_first, at_last = (np.asarray(sets[rows, truth]).ravel() > 0 for sets in (table.original, table.kept))
-    measured = measure_labels(table.label == table.gold, known)
-    place = np.minimum((table.probability[rows] * _BINS).astype(int), _BINS - 1)
-    bins = [_bin(table.probability[rows][place == k], right[place == k]) for k in np.unique(place)]
+    has_gold = table.gold != UNKNOWN
+    if not has_gold.any():
+        return None
+    rows = np.flatnonzero(has_gold)
+    gold = table.gold[rows]
+    probability = table.probability[rows]
+    right = table.label[rows] == gold
+    was_candidate = np.asarray(table.original[rows, gold]).ravel() > 0
+    is_candidate = np.asarray(table.kept[rows, gold]).ravel() > 0
+    bin_index = np.minimum((probability * _N_BINS).astype(int), _N_BINS - 1)
+    bins = []
+    for k in np.unique(bin_index):
+        in_bin = bin_index == k
+        bins.append(_calibration_bin(probability[in_bin], right[in_bin]))
+    weighted_errors = sum(each.rows * abs(each.predicted - each.observed) for each in bins)
     return SimpleNamespace(
-        rows=len(rows), right=int(right.sum()), accuracy=float(right.mean()), drawing=_draw_calibration(bins), bins=bins,
-        measured=measured,  # by rows drawn at random; None where there is no such sample
-        outside=int((~at_first).sum()), removed=int((at_first & ~at_last).sum()),  # from the set
-        error=float(sum(each.rows * abs(each.said - each.found) for each in bins) / len(rows)),  # of calibration
-    )  # fmt: skip
+        rows=len(rows),
+        right=int(right.sum()),
+        accuracy=float(right.mean()),
+        measured=measure_labels(table.label == table.gold, has_gold),  # None unless some rows are a random sample
+        outside=int((~was_candidate).sum()),
+        removed=int((was_candidate & ~is_candidate).sum()),
+        calibration_error=float(weighted_errors / len(rows)),
+        bins=bins,
+        drawing=_draw_calibration(bins),
+    )
 
 
-def _bin(probability: NDArray[np.float64], right: NDArray[np.bool_]) -> SimpleNamespace:
-    """Rows of about one probability: its mean `said`, and the share `found` to be right, with its interval."""
+def _calibration_bin(probability: NDArray[np.float64], right: NDArray[np.bool_]) -> SimpleNamespace:
+    """Return the mean predicted probability of a bin and the observed accuracy with its 95 % interval."""
     low, high = wilson(right.sum(), len(right))
-    said, found = float(probability.mean()), float(right.mean())
-    return SimpleNamespace(rows=len(right), said=said, found=found, low=float(low), high=float(high))
+    return SimpleNamespace(
+        rows=len(right),
+        predicted=float(probability.mean()),
+        observed=float(right.mean()),
+        low=float(low),
+        high=float(high),
+    )
 
 
 def _draw_calibration(bins: list[SimpleNamespace]) -> Drawing:
+    """Draw observed accuracy against predicted probability, with intervals and the number of rows in each bin."""
+
     def draw(axes: Axes) -> None:
         axes.plot([0, 1], [0, 1], color=INK, linewidth=1, linestyle=(0, (1, 3)))
-        said, found, low, high = ([getattr(each, name) for each in bins] for name in ("said", "found", "low", "high"))
-        axes.vlines(said, low, high, color=ACCENT, alpha=0.35, linewidth=4)
-        axes.plot(said, found, "o", color=ACCENT, markersize=5.5)
-        beside: dict[str, Any] = {"xytext": (0, -9), "textcoords": "offset points", "ha": "center", "fontsize": 7}
+        predicted = [each.predicted for each in bins]
+        observed = [each.observed for each in bins]
+        low = [each.low for each in bins]
+        high = [each.high for each in bins]
+        axes.vlines(predicted, low, high, color=ACCENT, alpha=0.35, linewidth=4)
+        axes.plot(predicted, observed, "o", color=ACCENT, markersize=5.5)
         for each in bins:
-            axes.annotate(f"{each.rows:,}", (each.said, each.low), **beside)
+            axes.annotate(
+                f"{each.rows:,}",
+                (each.predicted, each.low),
+                xytext=(0, -9),
+                textcoords="offset points",
+                ha="center",
+                fontsize=7,
+            )
         axes.set(xlabel="probability of the resolved label", ylabel="share that is right")
         axes.set(xlim=(0, 1.02), ylim=(-0.09, 1.02))
         for axis in (axes.xaxis, axes.yaxis):

@@ -1,8 +1,8 @@
-"""Plots as SVG that belongs to the page: its colours, its fonts, its light and its dark.
+"""Draw plots as inline SVG in the colours and fonts of the page, for its light and its dark scheme.
 
-Matplotlib draws with four stand-in colours, which are then exchanged for the page's CSS variables. Labels of the data never
-reach matplotlib (it would read `$` as mathematics, and lacks the glyphs of many scripts): it draws a stand-in for each, which
-is exchanged for the escaped name.
+Matplotlib draws with four placeholder colours, which are then replaced by the page's CSS variables. Label names never reach
+matplotlib, which would read `$` as mathematics and lacks the glyphs of many scripts: it draws a placeholder for each, which
+is then replaced by the escaped name.
 """
 
 import io
@@ -16,48 +16,72 @@ from markupsafe import Markup, escape
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-INK, ACCENT, PAPER, LINE = "#010203", "#040506", "#070809", "#0a0b0c"
-_VARIABLES = {INK: "var(--ink-2)", ACCENT: "var(--accent)", PAPER: "var(--paper)", LINE: "var(--line)"}
+INK = "#010203"
+ACCENT = "#040506"
+PAPER = "#070809"
+LINE = "#0a0b0c"
+_CSS_VARIABLES = {INK: "var(--ink-2)", ACCENT: "var(--accent)", PAPER: "var(--paper)", LINE: "var(--line)"}
 _STYLE = str(files("oneof.runs.page") / "templates" / "plots.mplstyle")
-_LONGEST = 18  # characters of a label beside an axis
+_MAX_CHARACTERS = 18  # of a label beside an axis
+_TAIL = 6  # characters kept from the end of a shortened label
 
 
 class Drawing(NamedTuple):
-    """An SVG without its first tag: the page writes that, with words for those who cannot see it."""
+    """Hold an SVG without its opening tag, which the template writes together with a description."""
 
-    box: Markup  # its attribute viewBox
-    inside: Markup
+    box: Markup  # the attribute viewBox
+    inside: Markup  # everything after the opening tag
 
 
 def plot(
     name: str, draw: Callable[[Axes], None], labels: Sequence[str] = (), size: tuple[float, float] = (4.6, 2.9)
 ) -> Drawing:
-    """What `draw` makes of its axes; `labels` are what `stand_in` stands for."""
+    """Return the SVG of what `draw` adds to its axes.
+
+    Parameters
+    ----------
+    name : str
+        Prefix of the ids in the SVG, which must be unique on the page.
+    draw : callable
+        Draws on the axes it is given, with `placeholder` in place of label names.
+    labels : sequence of str
+        The label names that replace the placeholders.
+    size : tuple
+        Width and height in inches.
+    """
     with matplotlib.style.context(_STYLE):
         figure = Figure(figsize=size, layout="constrained")
         draw(figure.add_subplot())
-        drawn = io.StringIO()
-        figure.savefig(drawn, format="svg", metadata={"Date": None})
-    svg = drawn.getvalue()[drawn.getvalue().index("<svg") :]
+        buffer = io.StringIO()
+        figure.savefig(buffer, format="svg", metadata={"Date": None})
+    document = buffer.getvalue()
+    svg = document[document.index("<svg") :]
     svg = re.sub(r"<metadata>.*?</metadata>\s*", "", svg, flags=re.DOTALL)
-    box, inside = re.search(r'viewBox="[^"]+"', svg), svg[svg.index(">") + 1 :]
+    view_box = re.search(r'viewBox="[^"]+"', svg)
+    inside = svg[svg.index(">") + 1 :]
     inside = re.sub(r'<g id="[^"]*"', "<g", inside)
-    inside = re.sub(r'(id="|url\(#|href="#)', rf"\1{name}-", inside).replace("xlink:href", "href")
-    for colour, variable in _VARIABLES.items():
+    inside = re.sub(r'(id="|url\(#|href="#)', rf"\1{name}-", inside)
+    inside = inside.replace("xlink:href", "href")
+    for colour, variable in _CSS_VARIABLES.items():
         inside = inside.replace(colour, variable)
-    inside = re.sub(r"@(\d+)n*@", lambda found: _name(labels[int(found[1])]), inside.strip())
-    return Drawing(Markup(box[0] if box else ""), Markup(inside))
+    inside = re.sub(r"@(\d+)n*@", lambda match: _svg_text(labels[int(match[1])]), inside.strip())
+    return Drawing(Markup(view_box[0] if view_box else ""), Markup(inside))
 
 
-def stand_in(label: int, name: str) -> str:
-    """Drawn in place of a label's name: about as wide, and nothing else in a drawing looks like it."""
-    return f"@{label}".ljust(len(_short(name)) - 1, "n") + "@"
+def placeholder(label: int, name: str) -> str:
+    """Return text to draw in place of a label's name: about as wide, and unlike anything else in a drawing."""
+    width = len(_shorten(name)) - 1
+    return f"@{label}".ljust(width, "n") + "@"
 
 
-def _name(label: str) -> str:
-    return f"{escape(_short(label))}<title>{escape(label)}</title>"
+def _svg_text(label: str) -> str:
+    """Return the escaped and shortened name of a label, with the full name as its tooltip."""
+    return f"{escape(_shorten(label))}<title>{escape(label)}</title>"
 
 
-def _short(label: str) -> str:
-    """Shortened near the end, since names of one kind may differ there or at the start; whole when pointed at."""
-    return label if len(label) <= _LONGEST else f"{label[: _LONGEST - 7]}…{label[-6:]}"
+def _shorten(label: str) -> str:
+    """Cut a long label in its middle, since similar names may differ at the start or at the end."""
+    if len(label) <= _MAX_CHARACTERS:
+        return label
+    head = label[: _MAX_CHARACTERS - _TAIL - 1]
+    return f"{head}…{label[-_TAIL:]}"

@@ -1,4 +1,4 @@
-"""The rows: those to ask a person about, in the order in which answers pay, and the table that the page's script searches and sorts."""
+"""Prepare the rows of the report: the review queue, and the table that the page's script searches and sorts."""
 
 import json
 from types import SimpleNamespace
@@ -8,62 +8,118 @@ import numpy as np
 import pyarrow as pa
 from markupsafe import Markup
 
-from oneof.runs.purified import NOBODY, Purified
-from oneof.runs.review.order import asking_order
+from oneof.ensemble.review_order import asking_order
+from oneof.runs.purified import UNKNOWN, Purified
 
-_SHOWN = 20  # of the queue
-_MOST_ROWS = 20_000  # more than anybody reads, and still quick to sort in a browser
-_MOST_BYTES = 3_000_000  # of rows; names of labels and plots come on top, and the page stays below 5 MB
-COLUMNS = ("row", "original", "kept", "label", "probability", "margin", "agreement", "ask", "gain", "trained", "outside", "removed", "gold", "group", "votes", "item", "decision", "picture")  # fmt: skip
+_MAX_QUEUE = 20  # rows of the queue that are listed
+_MAX_ROWS = 20_000  # more than anybody reads, and still quick to sort in a browser
+_MAX_BYTES = 3_000_000  # of rows; with label names and plots on top, the page stays below 5 MB
+
+COLUMNS = (
+    "row",
+    "original",
+    "kept",
+    "label",
+    "probability",
+    "margin",
+    "agreement",
+    "ask",
+    "gain",
+    "trained",
+    "outside",
+    "removed",
+    "gold",
+    "group",
+    "votes",
+    "item",
+    "decision",
+    "picture",
+)
+"""What the page's script knows of a row, in the order of the values that `_encode_row` returns."""
 
 
-def line_up(table: Purified) -> SimpleNamespace:
-    """The head of the queue, and how long it is."""
+def review_queue(table: Purified) -> SimpleNamespace:
+    """Return the first rows of the review queue and figures about all of it."""
     length = int(table.ask.sum())
-    first = table.cells.take(pa.array(asking_order(table.cells)[: min(length, _SHOWN)]))
+    first_rows = asking_order(table.cells)[: min(length, _MAX_QUEUE)]
+    head = []
+    for row in table.cells.take(pa.array(first_rows)).to_pylist():
+        row.setdefault("item", "")
+        row.setdefault("picture", None)
+        head.append(row)
     return SimpleNamespace(
-        head=[{"item": "", "picture": None} | row for row in first.to_pylist()],
+        head=head,
         length=length,
-        doubt=float((1 - table.probability[table.ask]).sum()),  # labels expected to be wrong among those asked about
-        outside=table.n - table.cells["outside"].null_count,  # rows whose model is sure of a label outside their set
+        expected_errors=float((1 - table.probability[table.ask]).sum()),
+        outside=table.n - table.cells["outside"].null_count,  # rows with a confident prediction outside their set
     )
 
 
 def embed_rows(table: Purified) -> SimpleNamespace:
-    """Every row as JSON, or a sample: the rows to ask about first, then rows drawn with a fixed seed."""
-    drawn = np.random.default_rng(0).permutation(table.n)
-    order = drawn[np.argsort(~table.ask[drawn], kind="stable")][:_MOST_ROWS]
-    place = {name: j for j, name in enumerate(table.names)}
-    kept, size = [], 0
+    """Return the rows as JSON, or as many as fit: first those to review, then others drawn at random with a fixed seed."""
+    shuffled = np.random.default_rng(0).permutation(table.n)
+    review_first = np.argsort(~table.ask[shuffled], kind="stable")
+    order = shuffled[review_first][:_MAX_ROWS]
+    code_of = {name: j for j, name in enumerate(table.names)}
+    embedded = []
+    size = 0
     for position, row in zip(order.tolist(), table.cells.take(pa.array(order)).to_pylist(), strict=True):
-        line = _compact(_row(row, place))
+        line = _compact_json(_encode_row(row, code_of))
         size += len(line) + 1
-        if size > _MOST_BYTES:
+        if size > _MAX_BYTES:
             break
-        kept.append((position, line))
-    lines = ",".join(line for _, line in sorted(kept))
-    text = f'{{"columns":{_compact(COLUMNS)},"names":{_compact(table.names)},"rows":[{lines}]}}'
-    has = {f"has_{name}": name in table.cells.column_names for name in ("gold", "group", "decision")}
-    return SimpleNamespace(json=inert(text), shown=len(kept), all=table.n, **has)
-
-
-def _compact(value: Any) -> str:
-    return json.dumps(value, separators=(",", ":"))
+        embedded.append((position, line))
+    embedded.sort()
+    lines = ",".join(line for _, line in embedded)
+    text = f'{{"columns":{_compact_json(COLUMNS)},"names":{_compact_json(table.names)},"rows":[{lines}]}}'
+    present = table.cells.column_names
+    return SimpleNamespace(
+        json=inert(text),
+        shown=len(embedded),
+        all=table.n,
+        has_gold="gold" in present,
+        has_group="group" in present,
+        has_decision="decision" in present,
+    )
 
 
 def inert(text: str) -> Markup:
-    """JSON that can stand inside a script element: every character that HTML reads is escaped the way JSON allows."""
-    return Markup(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))
+    """Escape JSON so that it can stand inside a script element: no character that HTML would read is left."""
+    escaped = text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+    return Markup(escaped)
 
 
-def _row(row: dict[str, Any], place: dict[str, int]) -> list[Any]:
-    """A row of the purified table as COLUMNS say, labels as their places."""
-    removed = [[place[x["label"]], x["round"], round(x["margin"], 3), x["trials"]] for x in row["removed"]]
-    votes = [[vote["label"], round(vote["votes"], 2)] for vote in row.get("votes") or ()]
+def _compact_json(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"))
+
+
+def _encode_row(row: dict[str, Any], code_of: dict[str, int]) -> list[Any]:
+    """Return a row of the purified table in the order of COLUMNS, with labels as integer codes."""
+    removed = []
+    for removal in row["removed"]:
+        code = code_of[removal["label"]]
+        removed.append([code, removal["round"], round(removal["margin"], 3), removal["trials"]])
+    removed.sort(key=lambda removal: (removal[1], removal[0]))
+    votes = []
+    for vote in row.get("votes") or ():
+        votes.append([vote["label"], round(vote["votes"], 2)])
     return [
-        row["row"], *(sorted(place[label] for label in row[name]) for name in ("original", "kept")),
-        place[row["label"]], *(round(row[name], 3) for name in ("probability", "margin", "agreement")), int(row["ask"]),
-        round(row["gain"], 4), row["trained"], place.get(row["outside"], NOBODY),
-        sorted(removed, key=lambda fall: (fall[1], fall[0])), place.get(row.get("gold", ""), NOBODY),
-        row.get("group"), votes, *map(row.get, ("item", "decision", "picture")),
-    ]  # fmt: skip
+        row["row"],
+        sorted(code_of[label] for label in row["original"]),
+        sorted(code_of[label] for label in row["kept"]),
+        code_of[row["label"]],
+        round(row["probability"], 3),
+        round(row["margin"], 3),
+        round(row["agreement"], 3),
+        int(row["ask"]),
+        round(row["gain"], 4),
+        row["trained"],
+        code_of.get(row["outside"], UNKNOWN),
+        removed,
+        code_of.get(row.get("gold", ""), UNKNOWN),
+        row.get("group"),
+        votes,
+        row.get("item"),
+        row.get("decision"),
+        row.get("picture"),
+    ]

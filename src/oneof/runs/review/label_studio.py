@@ -1,7 +1,8 @@
-"""Label Studio: resolved labels as tasks with predictions, which its import takes, and a backend for models.
+"""Exchange labels with Label Studio: write tasks with predictions for its import, and serve as its machine-learning backend.
 
-The backend is asked for predictions of tasks and told what people annotated; training goes to the background. A task is a row of the run by `data.row`, which `oneof clean` writes, or by the column of items that votes were joined on; other tasks
-are predicted from their data, if these have the columns that were learned from.
+Label Studio requests predictions for tasks and reports what people annotated; training runs in the background. A task
+belongs to a row of the run by `data.row`, which `oneof clean` writes, or by the item column that votes were joined on. Other
+tasks are predicted from their data, if these have the columns that the model was trained on.
 """
 
 import json
@@ -24,151 +25,252 @@ from oneof.version import __version__
 from oneof.votes.label_studio import chosen_labels, is_label_studio, person
 from oneof.votes.tables import load_json
 
-_BLOCK = 1 << 15  # rows as Python objects at a time
-_CHOICES = re.compile(r"<(?:Choices|Taxonomy|Labels)\b([^>]*)>", re.IGNORECASE)
+_BATCH_SIZE = 1 << 15  # rows converted to Python objects at a time
+_CONTROL_TAG = re.compile(r"<(?:Choices|Taxonomy|Labels)\b([^>]*)>", re.IGNORECASE)
 
 
 def choice(label: str, name: str, from_name: str, to_name: str) -> dict[str, Any]:
-    """A label as a result of a prediction has it."""
-    told = {"id": name, "from_name": from_name, "to_name": to_name, "type": "choices"}
-    return told | {"value": {"choices": [label]}}
+    """Return a label in the form of a prediction's result."""
+    return {
+        "id": name,
+        "from_name": from_name,
+        "to_name": to_name,
+        "type": "choices",
+        "value": {"choices": [label]},
+    }
 
 
 def tasks(
     explained: pa.Table, data: Mapping[str, Sequence[Any]], from_name: str, to_name: str, known: Mapping[int, Json] = {}
 ) -> Iterator[Json]:
-    """One task per row: `data` holds the row's number and the given columns, `predictions` the label.
+    """Yield one task per row, with the resolved label as its prediction.
 
-    Rows that were its tasks (`known`) keep their `id` and `data`. Its configuration has `<Choices name=from_name toName=to_name>`.
+    Parameters
+    ----------
+    explained : pyarrow.Table
+        The purified table with the columns `queue` and `why`.
+    data : mapping
+        Columns of the training file to add to `data` of the tasks, by name.
+    from_name, to_name : str
+        As in `<Choices name=from_name toName=to_name>` of the labelling configuration.
+    known : mapping
+        The tasks of Label Studio that rows came from; these rows keep the `id` and `data` of their task.
     """
-    blocks = explained.select(["row", "label", "probability", "why", "queue"]).to_batches(max_chunksize=_BLOCK)
-    for row in (row for block in blocks for row in block.to_pylist()):
-        number, task = row["row"], known.get(row["row"], {})
-        result = choice(row["label"], f"row-{number}", from_name, to_name)
-        told = {"row": number, "oneof_why": row["why"], "oneof_queue": row["queue"]}
-        carried = {name: column[number] for name, column in data.items()}
-        said = {"model_version": f"oneof {__version__}", "score": round(row["probability"], 6), "result": [result]}
-        identity = {"id": task["id"]} if task else {}
-        yield identity | {"data": {**task.get("data", {}), **told, **carried}, "predictions": [said]}
+    columns = explained.select(["row", "label", "probability", "why", "queue"])
+    for batch in columns.to_batches(max_chunksize=_BATCH_SIZE):
+        for row in batch.to_pylist():
+            number = row["row"]
+            known_task = known.get(number, {})
+            task: Json = {}
+            if known_task:
+                task["id"] = known_task["id"]
+            task["data"] = {
+                **known_task.get("data", {}),
+                "row": number,
+                "oneof_why": row["why"],
+                "oneof_queue": row["queue"],
+            }
+            for name, column in data.items():
+                task["data"][name] = column[number]
+            prediction = {
+                "model_version": f"oneof {__version__}",
+                "score": round(row["probability"], 6),
+                "result": [choice(row["label"], f"row-{number}", from_name, to_name)],
+            }
+            task["predictions"] = [prediction]
+            yield task
 
 
 def tasks_of(run: Run) -> dict[int, Json]:
-    """The tasks of the Label Studio export whose votes a run learned from, by row; none where there was no such export."""
-    rows = rows_by_item(run)
-    path = Path(run.facts["asked"]["votes"]["path"]) if rows else Path()
+    """Return the tasks of the Label Studio export that the run's votes came from, by row; empty for other votes."""
+    row_of_item = rows_by_item(run)
+    if not row_of_item:
+        return {}
+    path = Path(run.facts["asked"]["votes"]["path"])
     if path.suffix != ".json" or not path.is_file() or not is_label_studio(path):
         return {}
-    by_id = {label_text(task["id"]): task for task in load_json(path) if "data" in task}
-    return {row: by_id[item] for item, row in rows.items() if item in by_id}
+    task_of_item = {}
+    for task in load_json(path):
+        if "data" in task:
+            task_of_item[label_text(task["id"])] = task
+    found = {}
+    for item, row in row_of_item.items():
+        if item in task_of_item:
+            found[row] = task_of_item[item]
+    return found
 
 
 def rows_by_item(run: Run) -> dict[str, int]:
-    """Rows by the item that votes were joined on; none where there were no votes, or the table is gone."""
-    votes, file = run.facts["asked"].get("votes"), Path(run.facts["file"])
+    """Return the row of each item that votes were joined on; empty for a run without votes or if the table is missing."""
+    votes = run.facts["asked"].get("votes")
+    file = Path(run.facts["file"])
     if not votes or not file.is_file():
         return {}
-    cells = read_numbers(open_table(file), [], [votes["item"]])[1][votes["item"]]
-    return {label_text(cell): row for row, cell in enumerate(cells)}
+    item_column = votes["item"]
+    _, columns = read_numbers(open_table(file), [], [item_column])
+    return {label_text(cell): row for row, cell in enumerate(columns[item_column])}
 
 
 def write_tasks(every: Iterator[Json], path: Path) -> None:
-    """Write a list of tasks, one a line."""
+    """Write tasks as a JSON list, one task per line."""
     with written_beside(path) as file:
         file.write(b"[\n")
-        for i, task in enumerate(every):
-            file.write((",\n" if i else "").encode() + json.dumps(task, ensure_ascii=False, allow_nan=False).encode())
+        separator = b""
+        for task in every:
+            text = json.dumps(task, ensure_ascii=False, allow_nan=False)
+            file.write(separator + text.encode())
+            separator = b",\n"
         file.write(b"\n]\n")
 
 
 class Backend(LocalServer):
-    """Serves one run to one Label Studio."""
+    """Serve one run to one Label Studio as its machine-learning backend."""
 
-    most = 1 << 28
+    most = 1 << 28  # bytes of a request
 
     def __init__(self, review: Review, port: int) -> None:
-        self.names, self.rows = ("label", "text"), rows_by_item(review.run)
-        unused = ("/validate", "/delete", "/duplicate_model", "/job_status")
-        self.ways = {f"POST {path}": lambda asked: {} for path in unused}
-        self.ways |= {
-            f"GET {path}": lambda asked: {"status": "UP", "model_class": "oneof"} for path in ("/", "/health")
-        }
-        self.ways |= {
-            "GET /versions": lambda asked: {"versions": [self.version]},
+        self.control_names = ("label", "text")  # name and toName of the control; `set_up` replaces them
+        self.row_of_item = rows_by_item(review.run)
+        self.ways = {
+            "GET /": self._health,
+            "GET /health": self._health,
+            "GET /versions": self._versions,
             "POST /setup": self.set_up,
             "POST /predict": self.predict,
-            "POST /webhook": self.hear,
-            "POST /train": lambda asked: self.hear({"action": "START_TRAINING"}),
+            "POST /webhook": self.handle_event,
+            "POST /train": self._train,
         }
+        for unused in ("/validate", "/delete", "/duplicate_model", "/job_status"):
+            self.ways[f"POST {unused}"] = self._do_nothing
         super().__init__(review, port)
 
     @property
     def version(self) -> str:
+        """Return the version of the model, which changes with every fit."""
         return f"oneof {self.review.id}"
 
     def row_of(self, task: Json) -> int | None:
+        """Return the row of the run that a task belongs to, by its `data.row` or its id."""
         data = task.get("data")
         row = data.get("row") if isinstance(data, dict) else None
         if isinstance(row, int) and not isinstance(row, bool) and 0 <= row < len(self.review.labels):
             return row
-        return self.rows.get(label_text(task.get("id")))
+        return self.row_of_item.get(label_text(task.get("id")))
 
-    def predict(self, asked: Json) -> Json:
-        """A choice and its score for every task; an empty one where nothing is known."""
-        self.set_up(asked)
-        table, results = self.review.run.decided, []
-        for task in asked.get("tasks") or []:
-            row = self.row_of(task)
-            known = None if row is None else tuple(table[name][row].as_py() for name in ("label", "probability"))
-            label, score = known or self._from_data(task.get("data") or {}) or (None, 0.0)
-            result = [] if label is None else [choice(label, f"task-{task.get('id')}", *self.names)]
+    def predict(self, request: Json) -> Json:
+        """Return a choice and its score for every task; an empty result for tasks that cannot be predicted."""
+        self.set_up(request)
+        resolved = self.review.run.decided
+        results = []
+        for task in request.get("tasks") or []:
+            result = []
+            score = 0.0
+            prediction = self._predict_task(task, resolved)
+            if prediction is not None:
+                label, score = prediction
+                result = [choice(label, f"task-{task.get('id')}", *self.control_names)]
             results.append({"result": result, "score": round(float(score), 6), "model_version": self.version})
         return {"results": results, "model_version": self.version}
 
-    def _from_data(self, data: dict[str, Any]) -> tuple[str, float] | None:
+    def _predict_task(self, task: Json, resolved: pa.Table) -> tuple[str, float] | None:
+        """Return the resolved label of the task's row with its probability, or else a prediction from the task's data."""
+        row = self.row_of(task)
+        if row is None:
+            return self._predict_data(task.get("data") or {})
+        return resolved["label"][row].as_py(), resolved["probability"][row].as_py()
+
+    def _predict_data(self, data: dict[str, Any]) -> tuple[str, float] | None:
+        """Return the model's prediction for a task's data, or None if these lack the columns of the training table."""
         model = self.review.run.model
         if model.encoding.pixels:
-            return None  # a file must not be opened for whoever asks
+            return None  # requests must not be able to open files
         try:
-            columns = read_columns(pa.table({name: [cell] for name, cell in data.items()}), model.encoding.roles)
+            row = pa.table({name: [cell] for name, cell in data.items()})
+            columns = read_columns(row, model.encoding.roles)
         except (ValueError, TypeError, pa.ArrowException):
-            return None  # not the columns that were learned from
-        found = model.probabilities(model.encoding.transform(columns))[0]
-        return model.classes[int(found.argmax())], float(found.max())
+            return None
+        probabilities = model.probabilities(model.encoding.transform(columns))[0]
+        return model.classes[int(probabilities.argmax())], float(probabilities.max())
 
-    def set_up(self, asked: Json) -> Json:
+    def set_up(self, request: Json) -> Json:
         """Read the names of the control from the labelling configuration."""
-        config = str(asked.get("schema") or asked.get("label_config") or "")
-        for given in _CHOICES.findall(config):
-            names = [re.search(rf"""\b{name}\s*=\s*["']([^"']*)["']""", given) for name in ("name", "toName")]
-            if names[0] and names[1]:
-                self.names = names[0][1], names[1][1]
+        config = str(request.get("schema") or request.get("label_config") or "")
+        for attributes in _CONTROL_TAG.findall(config):
+            from_name = _attribute(attributes, "name")
+            to_name = _attribute(attributes, "toName")
+            if from_name is not None and to_name is not None:
+                self.control_names = (from_name, to_name)
                 break
         return {"model_version": self.version}
 
-    def hear(self, asked: Json) -> Json:
-        """Keep what people annotated: an annotation is an answer of its person, and one that is deleted is undone."""
-        action, task, annotation = (asked.get(name) for name in ("action", "task", "annotation"))
+    def handle_event(self, request: Json) -> Json:
+        """Record an annotation as a decision of its annotator, retract those that were deleted, or start training."""
+        action = request.get("action")
         if action == "START_TRAINING":
             self.review.learn()
-        if action in ("ANNOTATION_CREATED", "ANNOTATION_UPDATED") and isinstance(annotation, dict):
-            row = self.row_of(task) if isinstance(task, dict) else None
-            ignored = row is None or annotation.get("was_cancelled")
-            labels = () if ignored else tuple(dict.fromkeys(chosen_labels(annotation, self.names[0])))
-            if row is not None and labels:
-                with self.review.lock:
-                    self.review.log.write(self._decision(row, labels, annotation))
-        if action == "ANNOTATIONS_DELETED":
-            gone = [f"label-studio-{one.get('id')}-" for one in asked.get("annotations") or []]
-            with self.review.lock:
-                for decision in self.review.log.standing:
-                    if decision.id.startswith(tuple(gone)):
-                        self.review.log.retract(decision.id, decision.who)
+        elif action in ("ANNOTATION_CREATED", "ANNOTATION_UPDATED"):
+            self._record(request.get("task"), request.get("annotation"))
+        elif action == "ANNOTATIONS_DELETED":
+            self._retract(request.get("annotations") or [])
         return {"status": "ok"}
 
+    def _record(self, task: Any, annotation: Any) -> None:
+        """Record an annotation unless it was skipped, has no label, or belongs to no row of the run."""
+        if not isinstance(task, dict) or not isinstance(annotation, dict):
+            return
+        row = self.row_of(task)
+        if row is None or annotation.get("was_cancelled"):
+            return
+        labels = tuple(dict.fromkeys(chosen_labels(annotation, self.control_names[0])))
+        if labels:
+            with self.review.lock:
+                self.review.log.write(self._decision(row, labels, annotation))
+
+    def _retract(self, annotations: list[Json]) -> None:
+        """Retract the decisions that were made by these annotations."""
+        prefixes = tuple(f"label-studio-{annotation.get('id')}-" for annotation in annotations)
+        with self.review.lock:
+            for decision in self.review.log.standing:
+                if decision.id.startswith(prefixes):
+                    self.review.log.retract(decision.id, decision.who)
+
     def _decision(self, row: int, labels: tuple[str, ...], annotation: Json) -> Decision:
-        before = tuple(self.review.run.purified["original"][row].as_py())
-        kind = "none" if not set(labels) & set(before) else "set" if len(labels) > 1 else "label"
-        name = f"label-studio-{annotation.get('id')}-{annotation.get('updated_at')}"
-        said = labels[:1] if kind == "none" else tuple(label for label in labels if label in before)
-        told = (person(annotation), self.review.id, before, self.review.labels[row], "queue")
-        return Decision(row, kind, said, *told, float(annotation.get("lead_time") or 0), name)
+        """Return an annotation as a decision about a row."""
+        candidates = tuple(self.review.run.purified["original"][row].as_py())
+        chosen_candidates = tuple(label for label in labels if label in candidates)
+        if not chosen_candidates:
+            kind = "none"
+            chosen = labels[:1]
+        else:
+            kind = "set" if len(labels) > 1 else "label"
+            chosen = chosen_candidates
+        return Decision(
+            row=row,
+            kind=kind,
+            labels=chosen,
+            who=person(annotation),
+            run=self.review.id,
+            before=candidates,
+            suggested=self.review.labels[row],
+            drawn="queue",
+            seconds=float(annotation.get("lead_time") or 0),
+            id=f"label-studio-{annotation.get('id')}-{annotation.get('updated_at')}",
+        )
+
+    def _health(self, request: Json) -> Json:
+        return {"status": "UP", "model_class": "oneof"}
+
+    def _versions(self, request: Json) -> Json:
+        return {"versions": [self.version]}
+
+    def _train(self, request: Json) -> Json:
+        return self.handle_event({"action": "START_TRAINING"})
+
+    def _do_nothing(self, request: Json) -> Json:
+        return {}
+
+
+def _attribute(attributes: str, name: str) -> str | None:
+    """Return the value of an attribute in the text of an XML tag, or None if it is missing."""
+    match = re.search(rf"""\b{name}\s*=\s*["']([^"']*)["']""", attributes)
+    return None if match is None else match[1]

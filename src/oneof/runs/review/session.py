@@ -20,11 +20,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from oneof.runs.accuracy import drawn_rows, share_limits
+from oneof.ensemble.accuracy import drawn_rows, share_limits
+from oneof.ensemble.review_order import asking_order
 from oneof.runs.folder import Run
 from oneof.runs.review.cards import Items, card
 from oneof.runs.review.decisions import DRAWN, KINDS, Decision, Log, gold_verdicts, verdicts
-from oneof.runs.review.order import asking_order
 from oneof.runs.review.ports import run_id
 from oneof.storage.schema import NUMBER, first_misfit
 

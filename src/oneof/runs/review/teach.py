@@ -10,13 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oneof.candidates.mask import Candidates
-from oneof.runs.accuracy import random_sample
+from oneof.ensemble.accuracy import random_sample
+from oneof.ensemble.pipeline import Examples
+from oneof.ensemble.resolve import FEW, spread
+from oneof.learners.config import Setting, Space
+from oneof.learners.forest import Forest
 from oneof.runs.folder import FACTS, Run, fingerprint
-from oneof.runs.labels import FEW, spread
-from oneof.runs.learn import Examples
 from oneof.runs.review.decisions import Decision, Verdict, decided_sets, verdicts
-from oneof.selection.forest import Forest
-from oneof.selection.space import Setting, Space
 from oneof.storage.settings import digest
 
 QUICK = 5  # times fewer epochs than from drawn weights

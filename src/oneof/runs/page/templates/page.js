@@ -69,23 +69,23 @@
   }
 
   function reasons(row) {
-    const fell = (round, margin, trials) => round === 0
-      ? ` fell before training at margin ${margin.toFixed(2)}: the other rows speak against it`
-      : ` fell in round ${round} at margin ${margin.toFixed(2)}, in ${trials} of ${get(row, "trained")} networks`;
+    const describe = (round, margin, networks) => round === 0
+      ? ` was removed before training: judged by the other rows, the best candidate leads it by ${margin.toFixed(2)}`
+      : ` was removed in round ${round} by ${networks} of ${get(row, "trained")} networks, when the best candidate led it by ${margin.toFixed(2)}`;
     const votes = get(row, "votes").map(([name, n]) => element("li", {}, String(n), n === 1 ? " vote for " : " votes for ", element("bdi", { class: "label" }, name)));
-    const falls = get(row, "removed").map(([k, ...fall]) => element("li", {}, label(k), fell(...fall)));
+    const removals = get(row, "removed").map(([k, ...removal]) => element("li", {}, label(k), describe(...removal)));
     const outside = get(row, "outside");
-    if (outside >= 0) falls.push(element("li", {}, "the model is sure of ", label(outside), ", which is not in the set"));
-    if (!falls.length && !votes.length) return [];
+    if (outside >= 0) removals.push(element("li", {}, "the models are confident of ", label(outside), ", which is not a candidate"));
+    if (!removals.length && !votes.length) return [];
     const summary = element("summary", {}, "why", element("span", { class: "hidden" }, ` row ${get(row, "row")}`));
-    return [element("details", {}, summary, element("ul", {}, ...votes, ...falls))];
+    return [element("details", {}, summary, element("ul", {}, ...votes, ...removals))];
   }
 
   function line(row) {
     const marks = [];
-    if (get(row, "ask")) marks.push(" ", element("span", { class: "mark" }, "ask"));
+    if (get(row, "ask")) marks.push(" ", element("span", { class: "mark" }, "review"));
     if (get(row, "decision")) marks.push(" ", element("span", { class: "mark" }, get(row, "decision")));
-    if (get(row, "outside") >= 0) marks.push(" ", element("span", { class: "mark" }, "outside?"));
+    if (get(row, "outside") >= 0) marks.push(" ", element("span", { class: "mark" }, "true label missing?"));
     const cells = [
       element("th", { scope: "row", class: "n", "data-name": "row" }, String(get(row, "row")), ...(get(row, "picture") ? [element("img", { class: "picture", src: get(row, "picture"), alt: "" })] : []), ...(get(row, "item") ? [element("bdi", { class: "item" }, get(row, "item"))] : [])),
       element("td", {}, label(get(row, "label")), ...marks),
@@ -106,8 +106,8 @@
     const text = (n) => n.toLocaleString("en");
     const [all, found] = [data.rows.length, state.found.length];
     const part = `${text(first + 1)} to ${text(first + visible.length)} of ${text(found)}`;
-    if (!found) count.textContent = `None of ${text(all)} rows matches.`;
-    else count.textContent = found < all ? `Rows ${part} that match, out of ${text(all)}.` : `Rows ${part}.`;
+    if (!found) count.textContent = `None of the ${text(all)} rows matches.`;
+    else count.textContent = found < all ? `Rows ${part} matches among ${text(all)} rows.` : `Rows ${part}.`;
     back.disabled = state.page === 0;
     forth.disabled = first + PAGE >= state.found.length;
     for (const head of heads) {

@@ -1,0 +1,74 @@
+"""Weights of the learners, by the candidate sets of rows that they did not train on."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from oneof.metrics import MEANS, criteria
+
+FloatArray = NDArray[np.floating[Any]]
+BoolArray = NDArray[np.bool_]
+
+MIN_WEIGHT = 0.1  # a learner with less is left out
+PSEUDO_ROWS = 100  # rows on which all learners are assumed to be equally good: few rows say little about learners
+PSEUDO_ROWS_SELECTION = 10  # the same while deciding which learners are left out
+EM_ROUNDS = 200
+SAMPLE = 50_000  # rows of a large table from which weights are estimated
+
+
+def learner_weights(
+    predictions: Sequence[FloatArray], candidates: BoolArray, prior: FloatArray | None = None
+) -> FloatArray:
+    r"""Return the weight of each learner [k], those that make the sets of held-out rows most likely, half way to equal weights.
+
+        maximise  sum_i log sum_k w_k P_k(S_i | x_i),     P_k(S_i | x_i) = sum_{j in S_i} prior_ij p_ij
+
+    by EM. A learner whose weight would be below MIN_WEIGHT adds nothing that the others lack, and gets 0.
+
+    >>> good, poor = np.array([[0.9, 0.1], [0.1, 0.9]] * 300), np.full((600, 2), 0.5)
+    >>> learner_weights([good, poor], good > 0.5).tolist()
+    [1.0, 0.0]
+    """
+    rows = np.sort(np.random.default_rng(0).permutation(len(candidates))[:SAMPLE])
+    label_weights = candidates[rows] * (1.0 if prior is None else prior[rows])
+    set_mass = np.stack([(label_weights * p[rows]).sum(1) for p in predictions], axis=1) + 1e-6  # [n, k]
+    weights = _mixture_weights(set_mass, PSEUDO_ROWS_SELECTION)
+    selected = weights >= min(MIN_WEIGHT, weights.max())
+    result = np.zeros(len(selected))
+    result[selected] = (_mixture_weights(set_mass[:, selected], PSEUDO_ROWS) + 1 / selected.sum()) / 2
+    return result
+
+
+def combine_within_sets(
+    candidates: BoolArray, predictions: Sequence[FloatArray], prior: FloatArray | None = None
+) -> FloatArray:
+    """Return soft labels [n, c]: the mean over predictions of their shares within the set, weighted by the prior."""
+    weights = candidates * (1.0 if prior is None else prior)
+    parts = [weights * (p + 1e-9) for p in predictions] or [weights]
+    shares = [part / part.sum(1, keepdims=True) for part in parts]
+    return np.asarray(np.mean(shares, axis=0))
+
+
+def significantly_better(first: FloatArray, second: FloatArray, candidates: BoolArray, rule: str) -> bool:
+    """Return whether the sets prefer the first predictions [n, c] by more than the standard error of the difference."""
+    logits = torch.from_numpy(np.log(np.stack([first, second]) + 1e-9))
+    sets = torch.from_numpy(candidates).expand(2, -1, -1)
+    by_row = criteria(logits[:, :, None], sets[:, :, None])  # each [2, n]
+    names = MEANS.get(rule, (rule,))
+    first_score, second_score = np.mean([by_row[name].numpy() for name in names], axis=0)
+    difference = first_score - second_score
+    return bool(difference.mean() > difference.std() / len(difference) ** 0.5)
+
+
+def _mixture_weights(set_mass: FloatArray, pseudo_rows: int) -> FloatArray:
+    """Estimate the weights of a mixture by EM, with pseudo rows on which all components are equal."""
+    n, k = set_mass.shape
+    weights = np.full(k, 1 / k)
+    for _ in range(EM_ROUNDS):
+        responsibility = set_mass * weights
+        responsibility /= responsibility.sum(1, keepdims=True)
+        weights = (responsibility.sum(0) + pseudo_rows / k) / (n + pseudo_rows)
+    return weights

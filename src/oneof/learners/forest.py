@@ -1,0 +1,154 @@
+"""Trees stored as arrays: prediction on a CPU or a GPU, and conversion from scikit-learn's trees."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, ClassVar
+from zipfile import BadZipFile
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from oneof.storage.files import written_beside
+
+ARRAYS = ("right", "feature", "threshold", "root", "origin")
+CPU_BLOCK = 2**18  # (row, tree) pairs processed at a time
+GPU_BLOCK = 16 * CPU_BLOCK
+
+
+@dataclass(frozen=True, eq=False)
+class Forest:
+    """Trees as arrays, one after the other, each in depth-first order: the left child of node i is i + 1."""
+
+    right: NDArray[np.int32]  # [nodes] right child; 0 at a leaf
+    feature: NDArray[np.int32]  # [nodes] feature that is compared; at a leaf, its label
+    threshold: NDArray[np.float32]  # [nodes] rows with a value up to this go left
+    root: NDArray[np.int32]  # [trees]
+    origin: NDArray[np.float64]  # [d] subtracted from features in double precision
+    classes: int
+
+    kind: ClassVar = "trees"
+
+    def __call__(self, x: NDArray[Any], device: Any = "cpu") -> NDArray[np.float32]:
+        """Return the share of trees that predict each label, [n, c]."""
+        features = torch.from_numpy((x - self.origin).astype(np.float32))
+        right = torch.as_tensor(self.right, device=device)
+        feature = torch.as_tensor(self.feature, device=device)
+        threshold = torch.as_tensor(self.threshold, device=device)
+        root = torch.as_tensor(self.root, device=device)
+        trees = len(root)
+        pairs = CPU_BLOCK if right.device.type == "cpu" else GPU_BLOCK
+        block_size = max(1, pairs // trees)
+        shares = np.empty((len(x), self.classes), dtype=np.float32)
+        for start in range(0, len(x), block_size):
+            block = features[start : start + block_size].to(device)
+            row = torch.arange(len(block), device=device).repeat_interleave(trees)
+            first_node = root.long().repeat(len(block))
+            label = feature[_find_leaves(right, feature, threshold, first_node, block, row)]
+            counts = torch.bincount(row * self.classes + label, minlength=len(block) * self.classes)
+            shares[start : start + block_size] = counts.view(len(block), -1).cpu().numpy() / trees
+        return shares
+
+    def take(self, first: int, last: int) -> Forest:
+        """Return the trees from `first` to before `last`."""
+        ends = np.append(self.root, len(self.right))
+        start = int(ends[first])
+        end = int(ends[last])
+        return replace(
+            self,
+            right=np.maximum(self.right[start:end] - start, 0),
+            feature=self.feature[start:end],
+            threshold=self.threshold[start:end],
+            root=self.root[first:last] - start,
+        )
+
+    def is_malformed(self, d: int, c: int) -> bool:
+        """Return whether the arrays are not trees over d features and c classes in which every path ends."""
+        nodes = len(self.right)
+        same_length = len(self.feature) == len(self.threshold) == nodes > 0
+        if not same_length or self.origin.shape != (d,) or len(self.root) == 0:
+            return True
+        inner = self.right > 0
+        positions = np.arange(nodes)
+        leads_ahead = self.right[inner] > positions[inner] + 1
+        if inner[-1] or not leads_ahead.all():
+            return True
+        limits = ((self.right, nodes), (self.feature, np.where(inner, d, c)), (self.root, nodes))
+        return any(bool(((values < 0) | (values >= limit)).any()) for values, limit in limits)
+
+
+def _find_leaves(right: Tensor, feature: Tensor, threshold: Tensor, node: Tensor, x: Tensor, row: Tensor) -> Tensor:
+    """Return the leaf [k] that each of the rows [k] of x [n, d] reaches from its first node [k]."""
+    first_cell = row * x.shape[1]
+    cells = x.flatten()
+    moving = torch.arange(len(node), device=node.device)
+    while len(moving):
+        current = node.index_select(0, moving)
+        right_child = right.index_select(0, current)
+        inner = (right_child > 0).nonzero().squeeze(1)
+        moving = moving.index_select(0, inner)
+        current = current.index_select(0, inner)
+        right_child = right_child.index_select(0, inner)
+        cell = first_cell.index_select(0, moving) + feature.index_select(0, current)
+        goes_left = cells.index_select(0, cell) <= threshold.index_select(0, current)
+        node.index_copy_(0, moving, torch.where(goes_left, current + 1, right_child))
+    return node
+
+
+def from_sklearn(tree: Any, labels: NDArray[Any], origin: NDArray[np.float64], classes: int) -> Forest:
+    """Return a fitted tree of scikit-learn, whose classes are these labels, as a forest of one."""
+    leaf = tree.children_left < 0
+    rounded = tree.threshold.astype(np.float32)
+    rounded_down = np.nextafter(rounded, np.float32(-np.inf))
+    # Rounding up could move a row to the other side.
+    threshold = np.where(rounded > tree.threshold, rounded_down, rounded)
+    leaf_label = labels[tree.value[:, 0].argmax(1)]
+    return Forest(
+        right=np.where(leaf, 0, tree.children_right).astype(np.int32),
+        feature=np.where(leaf, leaf_label, tree.feature).astype(np.int32),
+        threshold=np.where(leaf, np.float32(0), threshold),
+        root=np.zeros(1, np.int32),
+        origin=origin,
+        classes=classes,
+    )
+
+
+def concatenate(forests: Sequence[Forest]) -> Forest:
+    """Return the trees of several forests as one."""
+    right = []
+    root = []
+    offset = np.int32(0)
+    for forest in forests:
+        right.append(np.where(forest.right > 0, forest.right + offset, 0))
+        root.append(forest.root + offset)
+        offset += np.int32(len(forest.right))
+    return replace(
+        forests[0],
+        right=np.concatenate(right),
+        feature=np.concatenate([forest.feature for forest in forests]),
+        threshold=np.concatenate([forest.threshold for forest in forests]),
+        root=np.concatenate(root),
+    )
+
+
+def save_forest(forest: Forest, path: Path) -> None:
+    """Write a forest as an npz file, which is complete or not there."""
+    arrays = {name: getattr(forest, name) for name in ARRAYS}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with written_beside(path) as file:
+        np.savez(file, **arrays)
+
+
+def load_forest(path: Path, d: int, c: int) -> Forest | None:
+    """Read trees over d features and c classes that `save_forest` wrote; return None if the file is missing or damaged."""
+    try:
+        with np.load(path, allow_pickle=False) as stored:
+            arrays = {name: stored[name] for name in ARRAYS}
+    except (OSError, ValueError, LookupError, BadZipFile, EOFError):
+        return None
+    forest = Forest(**arrays, classes=c)
+    return None if forest.is_malformed(d, c) else forest

@@ -1,0 +1,365 @@
+"""Kernel ridge regression on candidate weights, with leave-one-out predictions in closed form.
+
+A network that is evaluated on a row it was trained on reproduces that row's target. For kernel ridge regression the prediction of the
+model fitted without the row is known in closed form, so that candidates can be weighted by it, round after round, in seconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.linalg import cholesky, solve_triangular
+from scipy.sparse import csr_array
+from torch import Tensor
+
+FloatArray = NDArray[np.floating[Any]]
+BoolArray = NDArray[np.bool_]
+IntArray = NDArray[np.intp]
+
+CPU_BLOCK = 512  # rows per block: fits in a processor's cache
+GPU_BLOCK = 2**16  # rows per block that keep a GPU busy
+INFLUENCE_SAMPLE = 5000  # rows from which `influence` estimates how densely the rows lie
+
+
+@dataclass(frozen=True)
+class KernelConfig:
+    r"""Settings of the kernel ridge regression on candidate weights.
+
+        w_ij  <-  exp(a g_ij) / m_j^b  on S_i, normalised;     m_j = mean_i w_ij
+        g = leave-one-out prediction of w by  k(x, z) = exp(-width |x - z|^2 / mean |x|^2)
+
+    Dividing by m^b keeps frequent labels from absorbing the labels they occur with: without it each round makes them more frequent.
+    The kernel is restricted to the span of a few landmark rows (Nyström), so that the cost grows linearly in n.
+    """
+
+    width: float = 0.3
+    ridge: float = 0.1
+    inverse_temperature: float = 6.0  # a
+    balance: float = 0.5  # b; 0 turns it off
+    landmarks: int = 600
+    rounds: int = 20  # 0: regress on uniform weights over the sets
+
+
+DEFAULT_KERNEL = KernelConfig()
+
+
+class KernelModel(NamedTuple):
+    """A fitted kernel ridge regression."""
+
+    landmarks: FloatArray  # [m, d]
+    coefficients: FloatArray  # [m, c]
+    mean: FloatArray  # [c]
+    gamma: float
+
+    def __call__(self, x: FloatArray | Tensor) -> FloatArray:
+        """Return scores [n, c] of rows x [n, d], scaled as the landmarks are; a tensor is processed on its device."""
+        rows = torch.as_tensor(x)
+        landmarks = torch.as_tensor(self.landmarks).to(rows)
+        coefficients = torch.as_tensor(self.coefficients).to(rows)
+        mean = torch.as_tensor(self.mean).to(rows)
+        scores = []
+        for similarities in _similarity_blocks(rows, landmarks, self.gamma):
+            scores.append(similarities @ coefficients + mean)
+        return torch.cat(scores).cpu().numpy()
+
+
+class KernelScores(NamedTuple):
+    """Leave-one-out predictions for n rows."""
+
+    weights: FloatArray  # [n, c] weight of each candidate, zero outside the set
+    scores: FloatArray  # [n, c] predicted weight of every label
+    model: KernelModel  # fitted on all rows, for new ones
+
+
+def leave_one_out_scores(
+    x: FloatArray | Tensor,
+    candidates: BoolArray,
+    config: KernelConfig = DEFAULT_KERNEL,
+    *,
+    log_prior: FloatArray | None = None,
+    max_rows: int = 5000,
+    seed: int = 0,
+    groups: Any = None,
+) -> KernelScores:
+    """Weight the candidates of each row by regression on all other rows.
+
+    Parameters
+    ----------
+    x
+        Scaled features [n, d].
+    candidates
+        Mask [n, c].
+    log_prior
+        Added to the scores within each set, [n, c].
+    max_rows
+        Above this number of rows the regression is fitted on a sample and evaluated on the others.
+    groups
+        Group of each row [n]; scores then leave out the whole group.
+
+    Examples
+    --------
+    >>> x = np.array([[0.0], [0.1], [0.2], [1.0], [1.1], [1.2]])
+    >>> candidates = np.array([[1, 0], [1, 1], [1, 0], [0, 1], [1, 1], [0, 1]], dtype=bool)
+    >>> leave_one_out_scores(x, candidates, KernelConfig(width=3.0)).weights.argmax(1)
+    array([0, 0, 0, 1, 1, 1])
+    """
+    n = len(x)
+    order = np.random.default_rng(seed).permutation(n)
+    sample = np.sort(order[:max_rows])
+    landmarks = _take_rows(x, order[: config.landmarks])
+    smoother = _fit_smoother(_take_rows(x, sample), landmarks, config.ridge, config.width, x)
+    sample_prior = None if log_prior is None else log_prior[sample]
+    weights, last_targets = _iterate_weights(smoother, candidates[sample], sample_prior, config)
+    label_mass = last_targets.mean(0)
+    model = _fit_model(smoother, last_targets)
+    sample_groups = None if groups is None else np.asarray(groups)[sample]
+    sample_scores = _leave_one_out(smoother, last_targets, sample_groups)
+    if len(sample) == n:
+        return KernelScores(weights, sample_scores, model)
+    scores = model(x)
+    scores[sample] = sample_scores
+    device = x.device if isinstance(x, Tensor) else None
+    weights = _weights_outside_sample(scores, candidates, log_prior, label_mass, config, device)
+    return KernelScores(weights, scores, model)
+
+
+def cross_fit_scores(
+    x: FloatArray, candidates: BoolArray, config: KernelConfig = DEFAULT_KERNEL, folds: int = 3, seed: int = 0
+) -> tuple[FloatArray, FloatArray]:
+    """Return scores on which a row's own set has no influence, not even through the weights of other rows.
+
+    `leave_one_out_scores` leaves a row out of each regression, but its set has changed the weights of its neighbours in the round
+    before. Here whole folds are left out. The first array [n, c] is predicted from weights after all rounds, the second from uniform
+    weights over the sets.
+    """
+    x = np.asarray(x, dtype=np.float64)
+    n, c = candidates.shape
+    order = np.random.default_rng(seed).permutation(n)
+    landmark_rows = order[: config.landmarks]
+    gamma = _bandwidth(config.width, x)
+    similarities = _similarity_matrix(x, x[landmark_rows], gamma)
+    scores = np.zeros((n, 2 * c))
+    for fold in np.array_split(order, min(folds, n)):
+        rest = np.setdiff1d(order, fold)
+        if len(rest) == 0:
+            continue
+        smoother = _solve_smoother(
+            similarities[rest], similarities[landmark_rows], config.ridge, x[landmark_rows], gamma
+        )
+        _, resolved_targets = _iterate_weights(smoother, candidates[rest], None, config)
+        uniform_targets = candidates[rest] / candidates[rest].sum(1, keepdims=True)
+        model = _fit_model(smoother, np.hstack([resolved_targets, uniform_targets]))
+        scores[fold] = similarities[fold] @ model.coefficients + model.mean
+    return scores[:, :c], scores[:, c:]
+
+
+def leave_one_out_regression(
+    x: FloatArray, config: KernelConfig = DEFAULT_KERNEL, seed: int = 0
+) -> Callable[[float, FloatArray], FloatArray]:
+    """Return a function (ridge, targets [n, c]) -> leave-one-out predictions [n, c] for rows x [n, d]."""
+    landmarks = x[np.random.default_rng(seed).permutation(len(x))[: config.landmarks]]
+
+    @cache
+    def smoother_for(ridge: float) -> RidgeSmoother:
+        return _fit_smoother(x, landmarks, ridge, config.width, x)
+
+    def predict(ridge: float, targets: FloatArray) -> FloatArray:
+        return _leave_one_out(smoother_for(ridge), targets)
+
+    return predict
+
+
+def influence(x: FloatArray, rows: IntArray, config: KernelConfig = DEFAULT_KERNEL, seed: int = 0) -> FloatArray:
+    """Return how much the leave-one-out prediction of each of m rows changes with the target of each other one, [m, m]."""
+    order = np.random.default_rng(seed).permutation(len(x))
+    sample = x[order[:INFLUENCE_SAMPLE]]
+    landmarks = x[order[: config.landmarks]]
+    sampled_share = len(sample) / len(x)  # the rows outside the sample are assumed to lie as those inside
+    smoother = _fit_smoother(sample, landmarks, sampled_share * config.ridge, config.width, x)
+    similarities = _similarity_matrix(x[rows], landmarks, smoother.gamma)
+    left = solve_triangular(smoother.upper, similarities.T, trans="T").T.astype(np.float32)
+    hat = sampled_share * (left @ left.T)
+    return np.asarray(hat / (1 - hat.diagonal().clip(max=1 - 1e-6))[:, None])
+
+
+class RidgeSmoother(NamedTuple):
+    """A ridge regression on n rows as a linear smoother: fitted values are H y with H = left left^T."""
+
+    left: FloatArray  # [n, m]
+    upper: FloatArray  # [m, m] Cholesky factor of the normal equations
+    landmarks: FloatArray  # [m, d]
+    gamma: float
+
+    @property
+    def leverage(self) -> FloatArray:
+        """Return the share of each fitted value that is the row's own target, [n, 1]."""
+        return np.asarray(np.minimum((self.left**2).sum(1, keepdims=True), 1 - 1e-6))
+
+
+def _take_rows(x: FloatArray | Tensor, rows: IntArray) -> FloatArray:
+    if isinstance(x, Tensor):
+        return x[torch.as_tensor(rows, device=x.device)].cpu().numpy()
+    return x[rows]
+
+
+def _bandwidth(width: float, x: FloatArray | Tensor) -> float:
+    """Return gamma of the kernel: the width relative to the mean squared norm of the rows."""
+    return width / max(float((x * x).sum(1).mean()), 1e-12)
+
+
+def _fit_smoother(
+    x: FloatArray, landmarks: FloatArray, ridge: float, width: float, all_rows: FloatArray | Tensor
+) -> RidgeSmoother:
+    gamma = _bandwidth(width, all_rows)
+    similarities = _similarity_matrix(x, landmarks, gamma)
+    among_landmarks = _similarity_matrix(landmarks, landmarks, gamma)
+    return _solve_smoother(similarities, among_landmarks, ridge, landmarks, gamma)
+
+
+def _solve_smoother(
+    similarities: FloatArray, among_landmarks: FloatArray, ridge: float, landmarks: FloatArray, gamma: float
+) -> RidgeSmoother:
+    """Factorise the normal equations, given similarities to the landmarks of rows [n, m] and among themselves [m, m]."""
+    normal = similarities.T @ similarities + ridge * among_landmarks
+    normal[np.diag_indices(len(normal))] += 1e-9 * np.trace(normal)  # landmarks may coincide
+    upper = cholesky(normal)
+    left = solve_triangular(upper, similarities.T, trans="T").T
+    return RidgeSmoother(left, upper, landmarks, gamma)
+
+
+def _fit_model(smoother: RidgeSmoother, targets: FloatArray) -> KernelModel:
+    mean = targets.mean(0)
+    coefficients = solve_triangular(smoother.upper, smoother.left.T @ (targets - mean))
+    return KernelModel(smoother.landmarks, coefficients, mean, smoother.gamma)
+
+
+def _similarity_matrix(a: FloatArray, b: FloatArray, gamma: float) -> FloatArray:
+    blocks = list(_similarity_blocks(torch.as_tensor(a), torch.as_tensor(b), gamma))
+    return torch.cat(blocks).numpy()
+
+
+def _similarity_blocks(a: Tensor, b: Tensor, gamma: float) -> Iterator[Tensor]:
+    """Yield exp(-gamma |a - b|^2) for blocks of rows of a, computed in place: memory traffic dominates the cost."""
+    squared_norms = (b * b).sum(1)
+    block_size = CPU_BLOCK if a.device.type == "cpu" else GPU_BLOCK
+    for block in torch.split(a, block_size):
+        distances = torch.addmm((block * block).sum(1)[:, None] + squared_norms, block, b.T, alpha=-2)
+        yield distances.clamp_min_(0).mul_(-gamma).exp_()
+
+
+class _CandidateList(NamedTuple):
+    """The candidates of a mask [n, c] as a flat list, row after row; with many classes it is much shorter than the mask."""
+
+    shape: tuple[int, ...]
+    row: IntArray
+    label: IntArray
+    first: IntArray  # [n] position of each row's first candidate
+    log_prior: FloatArray | float
+
+    @classmethod
+    def from_mask(cls, candidates: BoolArray, log_prior: FloatArray | None) -> _CandidateList:
+        row, label = np.nonzero(candidates)
+        first = np.searchsorted(row, np.arange(len(candidates)))
+        listed_prior = 0.0 if log_prior is None else log_prior[candidates]
+        return cls(candidates.shape, row, label, first, listed_prior)
+
+    def softmax(self, logits: FloatArray) -> FloatArray:
+        """Return the softmax of listed logits within each row."""
+        weights = np.exp(logits - np.maximum.reduceat(logits, self.first)[self.row])
+        return np.asarray(weights / np.add.reduceat(weights, self.first)[self.row])
+
+    def to_dense(self, values: FloatArray) -> FloatArray:
+        """Return listed values as an array [n, c], zero outside the sets."""
+        dense = np.zeros(self.shape)
+        dense[self.row, self.label] = values
+        return dense
+
+
+def _iterate_weights(
+    smoother: RidgeSmoother, candidates: BoolArray, log_prior: FloatArray | None, config: KernelConfig
+) -> tuple[FloatArray, FloatArray]:
+    """Return the weights [n, c] after all rounds, and those that were the targets of the last round."""
+    listed = _CandidateList.from_mask(candidates, log_prior)
+    leverage = smoother.leverage[:, 0][listed.row]
+    left = smoother.left.astype(np.float32)  # half the time, and accurate enough
+    smoothed_ones = smoother.left @ smoother.left.sum(0)
+    weights = listed.softmax(np.zeros(len(listed.row)) + listed.log_prior)
+    targets = weights
+    for _ in range(config.rounds):
+        targets = weights
+        label_mass = np.bincount(listed.label, weights, candidates.shape[1]) / len(candidates)
+        label_mean = label_mass[listed.label]
+        fitted = _smooth_candidates(left, listed, weights) - smoothed_ones[listed.row] * label_mean
+        centred = weights - label_mean
+        scores = (fitted - leverage * centred) / (1 - leverage) + label_mean
+        updated = _weights_from_scores(scores, listed, label_mass, config)
+        weights = (weights + updated) / 2  # full steps oscillate
+    return listed.to_dense(weights), listed.to_dense(targets)
+
+
+def _smooth_candidates(left: FloatArray, listed: _CandidateList, weights: FloatArray) -> FloatArray:
+    """Return H w at the listed candidates; if they are few among many classes, only these entries are computed."""
+    if 20 * len(weights) > np.prod(listed.shape):
+        dense = listed.to_dense(weights).astype(left.dtype)
+        return np.asarray((left @ (left.T @ dense))[listed.row, listed.label])
+    shape = (listed.shape[1], listed.shape[0])
+    by_label = csr_array((weights.astype(left.dtype), (listed.label, listed.row)), shape=shape) @ left  # [c, m]
+    products = []
+    for start in range(0, len(weights), CPU_BLOCK):
+        block = slice(start, start + CPU_BLOCK)
+        products.append(np.einsum("em,em->e", left[listed.row[block]], by_label[listed.label[block]]))
+    return np.concatenate(products)
+
+
+def _label_penalty(label_mass: FloatArray, config: KernelConfig) -> FloatArray:
+    """Return b log m_j, which is subtracted from the scores of frequent labels, [c]."""
+    return config.balance * np.log(np.maximum(label_mass, 1e-4))
+
+
+def _weights_from_scores(
+    scores: FloatArray, listed: _CandidateList, label_mass: FloatArray, config: KernelConfig
+) -> FloatArray:
+    penalty = _label_penalty(label_mass, config)[listed.label]
+    return listed.softmax(config.inverse_temperature * scores - penalty + listed.log_prior)
+
+
+def _weights_outside_sample(
+    scores: FloatArray,
+    candidates: BoolArray,
+    log_prior: FloatArray | None,
+    label_mass: FloatArray,
+    config: KernelConfig,
+    device: torch.device | None,
+) -> FloatArray:
+    """Return weights [n, c] by scores [n, c] of a model that was fitted on a sample; on a GPU where one is given."""
+    if device is None:
+        listed = _CandidateList.from_mask(candidates, log_prior)
+        weights = _weights_from_scores(scores[listed.row, listed.label], listed, label_mass, config)
+        return listed.to_dense(weights)
+    penalty = _label_penalty(label_mass, config) - (0.0 if log_prior is None else log_prior)
+    logits = config.inverse_temperature * torch.as_tensor(scores, device=device) - torch.as_tensor(
+        penalty, device=device
+    )
+    mask = torch.as_tensor(candidates, device=device)
+    return logits.masked_fill(~mask, -torch.inf).softmax(1).cpu().numpy()
+
+
+def _leave_one_out(smoother: RidgeSmoother, targets: FloatArray, groups: NDArray[Any] | None = None) -> FloatArray:
+    """Return predictions [n, c] of the targets by the regression on all other rows, or on all other groups [n]."""
+    centred = targets - targets.mean(0)
+    residuals = centred - smoother.left @ (smoother.left.T @ centred)
+    if groups is None:
+        return np.asarray(targets - residuals / (1 - smoother.leverage))
+    _, group_of_row, sizes = np.unique(groups, return_inverse=True, return_counts=True)
+    rows_by_group = np.argsort(group_of_row, kind="stable")
+    for rows in np.split(rows_by_group, np.cumsum(sizes)[:-1]):
+        identity = np.eye(len(rows))
+        matrix = identity - smoother.left[rows] @ smoother.left[rows].T
+        residuals[rows] = np.linalg.solve(matrix + 1e-6 * identity, residuals[rows])
+    return np.asarray(targets - residuals)

@@ -1,0 +1,81 @@
+"""What a GPU works out is what the CPU does, up to rounding: here both on the CPU, the one with arrays, the other with tensors."""
+
+import numpy as np
+import pytest
+import torch
+
+from oneof.data.synthetic import mixture
+from oneof.data.with_ranks import learn_ranks, learn_ranks_on
+from oneof.ensemble import noisy_sets
+from oneof.ensemble.model import member_of
+from oneof.learners import networks, scaled_rows
+from oneof.learners.config import Space, see, widen
+from oneof.learners.kernel import leave_one_out_scores
+from oneof.learners.scaled_rows import Search
+from oneof.training import device
+from oneof.training.device import device_for
+
+DATA = mixture(n=400, d=3, c=4, seed=0)
+MASK = (np.random.default_rng(0).random((400, 4)) < 0.3) | np.eye(4, dtype=bool)[DATA.labels]
+CPU = torch.device("cpu")
+
+
+def test_ranks():
+    rng = np.random.default_rng(0)
+    x = np.stack([rng.normal(size=500), rng.integers(3, size=500), np.ones(500), rng.exponential(size=500)], axis=1)
+    new = np.concatenate([x, 3 * x[:50] - 1, x[:5] + 1e3, x[:5] - 1e3])
+    learned = learn_ranks(x)
+    np.testing.assert_allclose(learn_ranks_on(torch.as_tensor(x)).knots, learned.knots, atol=1e-12)
+    np.testing.assert_allclose(learned.on_device(torch.as_tensor(new)).numpy(), learned(new), atol=1e-12)
+
+
+@pytest.mark.parametrize("rows", [150, 400])
+@pytest.mark.parametrize("votes", [False, True])
+def test_leave_one_out_regression(rows, votes):
+    seen, _ = see("both", widen(DATA.x, CPU)[1])
+    prior = np.log(np.random.default_rng(1).random(MASK.shape)) if votes else None
+    ours, theirs = (
+        leave_one_out_scores(x, MASK, log_prior=prior, max_rows=rows) for x in (seen, torch.as_tensor(seen))
+    )
+    np.testing.assert_allclose(theirs.scores, ours.scores, atol=1e-10)
+    np.testing.assert_allclose(theirs.weights, ours.weights, atol=1e-10)
+
+
+def test_a_search_with_tensors(monkeypatch):
+    asked = Search(Space(scaling=("feature", "ranks"), epochs=3, members=2, rows=300), seed=3)
+    ours = networks.search(DATA.x, MASK, asked)
+    believed, _ = noisy_sets.find_noisy_sets(DATA.x, MASK, max_rows=300)
+    for room in (scaled_rows, noisy_sets):
+        monkeypatch.setattr(room, "widen", _as_on_a_gpu)
+    theirs = networks.search(DATA.x, MASK, asked)
+    assert [one.scaling for one in theirs.chosen] == [one.scaling for one in ours.chosen]
+    assert (noisy_sets.find_noisy_sets(DATA.x, MASK, max_rows=300)[0] == believed).all()
+    np.testing.assert_allclose(theirs.weights, ours.weights, atol=1e-10)
+    for left, right in zip(ours.fits, theirs.fits, strict=True):
+        np.testing.assert_allclose(member_of(left).logits(DATA.x), member_of(right).logits(DATA.x), atol=1e-3)
+
+
+def _as_on_a_gpu(x, place):
+    there = torch.as_tensor(x)
+    ranks = learn_ranks_on(there)
+    return ranks, ranks.on_device(there)
+
+
+def test_auto_takes_the_gpu_for_large_tables_that_fit(monkeypatch):
+    card = torch.device("cuda")
+    monkeypatch.setattr(device, "best_device", lambda: card)
+    monkeypatch.setattr(device, "free_memory", lambda place: 2**30)
+    assert device_for("auto", 20_000, 20) == card
+    assert device_for("auto", 19_999, 20) == device_for("auto", 10_000_000, 20) == device_for("cpu", 20_000, 20) == CPU
+
+
+def test_an_unknown_device_is_refused():
+    with pytest.raises(ValueError, match=r"device must be one that torch knows, such as 'cpu' or 'cuda'; got 'gpu'\."):
+        device_for("gpu", 10, 1)
+
+
+def test_large_tables_are_weighed_by_a_sample(monkeypatch):
+    p = np.random.default_rng(0).dirichlet(np.ones(4), size=400)
+    whole = noisy_sets.probability_of_missing(p, MASK)
+    monkeypatch.setattr(noisy_sets, "SAMPLE", 200)
+    assert np.abs(noisy_sets.probability_of_missing(p, MASK) - whole).mean() < 0.05

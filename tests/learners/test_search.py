@@ -1,0 +1,292 @@
+"""The truth-free search: what other rows say, splits, choice by held-out sets, and what the ensemble leaves behind."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from oneof.candidates.generate import Flip, generate
+from oneof.data.scaling import SCALINGS, Beside
+from oneof.data.splits import split_rows
+from oneof.data.synthetic import mixture
+from oneof.data.with_ranks import learn_ranks
+from oneof.learners.config import SEEN, Setting, Space
+from oneof.learners.kernel import KernelConfig, leave_one_out_scores
+from oneof.learners.networks import search
+from oneof.learners.scaled_rows import Search
+from oneof.methods import BalancedProden, Proden
+
+DATA = mixture(n=400, d=3, c=4, separation=4.0, seed=0)
+MASK = generate(DATA.labels, 4, Flip(0.4), seed=1)
+SMALL = Space(
+    scaling=("feature", "ranks"),
+    lr=(0.1,),
+    weight_decay=(3e-4, 1e-3),
+    epochs=8,
+    members=4,
+    learners=("networks",),
+)
+
+
+# ------------------------------------------------------------------------------------------------------ ranks and scaling
+
+
+def test_ranks_are_monotone_and_do_not_care_for_the_unit():
+    x = np.random.default_rng(0).lognormal(size=(300, 2)) * [1.0, 1e6]
+    wide = learn_ranks(x)(x)
+    np.testing.assert_array_equal(wide[:, :2], x)
+    assert (np.diff(wide[np.argsort(x[:, 0]), 2]) >= 0).all()
+    np.testing.assert_allclose(learn_ranks(1e3 * x)(1e3 * x)[:, 2:], wide[:, 2:], atol=1e-9)
+    assert np.abs(wide[:, 2:]).max() <= 2.5
+    assert wide[:, 2:].std(0) == pytest.approx(1, abs=0.05)
+
+
+def test_ranks_of_shared_values_and_of_values_outside():
+    x = np.array([[0.0]] * 6 + [[1.0]] * 4)
+    ranks = learn_ranks(x)
+    scores = ranks(np.array([[-5.0], [0.0], [1.0], [9.0]]))[:, 1]
+    assert scores[0] <= scores[1] < 0 < scores[2] <= scores[3]
+    assert np.isfinite(learn_ranks(np.ones((5, 2)))(np.ones((3, 2)))).all()
+
+
+def test_root_lies_between_global_and_feature():
+    x = torch.randn(500, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0)) * torch.tensor(
+        [1.0, 100.0]
+    )
+    ratio = {
+        name: float(SCALINGS[name](x).scale[0] / SCALINGS[name](x).scale[1]) for name in ("global", "root", "feature")
+    }
+    assert ratio["global"] == pytest.approx(1)
+    assert ratio["root"] == pytest.approx(10, rel=0.1)
+    assert ratio["feature"] == pytest.approx(100, rel=0.1)
+    root = SCALINGS["root"](x)
+    assert ((x - root.shift) * root.scale).square().mean() == pytest.approx(1)
+
+
+@pytest.mark.parametrize("name", SEEN)
+def test_rows_seen_in_every_way_are_of_one_length(name):
+    x = np.random.default_rng(0).normal(size=(400, 5)) * np.arange(1, 6)
+    wide = torch.as_tensor(learn_ranks(x)(x))
+    shift, scale = SEEN[name](wide)
+    seen = (wide - shift) * scale
+    if name in ("feature", "global", "root", "ranks", "both"):
+        assert seen.square().sum(1).mean() == pytest.approx(5, rel=1e-6)
+    assert (seen[:, :5] == 0).all() == (name == "ranks")
+    assert (seen[:, 5:] == 0).all() == (name not in ("ranks", "both"))
+
+
+# ------------------------------------------------------------------------------------------------------ what other rows say
+
+
+def test_scores_are_those_of_a_regression_without_the_row():
+    """Against the definition: fit again without row 7, in the features of the same landmarks."""
+    x, mask = DATA.x[:60].astype(float), MASK[:60]
+    kernel = KernelConfig(landmarks=60, rounds=1, ridge=0.3)
+    scores = leave_one_out_scores(x, mask, kernel).scores[7]
+    gamma = kernel.width / (x * x).sum(1).mean()
+    gram = np.exp(-gamma * ((x[:, None] - x[None]) ** 2).sum(-1))
+    weights = mask / mask.sum(1, keepdims=True)
+    others = np.arange(60) != 7
+    centred = weights - weights.mean(0)
+    direct = gram[7, others] @ np.linalg.solve(gram[np.ix_(others, others)] + 0.3 * np.eye(59), centred[others])
+    np.testing.assert_allclose(scores, direct + weights.mean(0), atol=1e-3)
+
+
+def test_other_rows_resolve_separable_data():
+    opinion = leave_one_out_scores(DATA.x, MASK)
+    assert (opinion.weights.argmax(1) == DATA.labels).mean() > 0.95
+    assert (opinion.weights[~MASK] == 0).all()
+    np.testing.assert_allclose(opinion.weights.sum(1), 1)
+
+
+def test_a_sample_speaks_for_a_larger_table():
+    some = leave_one_out_scores(DATA.x, MASK, max_rows=150)
+    assert some.weights.shape == MASK.shape
+    assert (some.weights.argmax(1) == DATA.labels).mean() > 0.93
+
+
+def test_new_rows_are_scored_as_by_the_definition():
+    x, mask, kernel = DATA.x[:60].astype(float), MASK[:60], KernelConfig(landmarks=60, rounds=1, ridge=0.3)
+    gamma = kernel.width / (x * x).sum(1).mean()
+    between = lambda a, b: np.exp(-gamma * ((a[:, None] - b[None]) ** 2).sum(-1))  # noqa: E731
+    weights = mask / mask.sum(1, keepdims=True)
+    mean, new = weights.mean(0), DATA.x[60:70].astype(float)
+    direct = between(new, x) @ np.linalg.solve(between(x, x) + 0.3 * np.eye(60), weights - mean) + mean
+    np.testing.assert_allclose(leave_one_out_scores(x, mask, kernel).model(new), direct, atol=1e-4)
+
+
+def test_scores_leave_out_whole_groups():
+    """Rows 7 and 8 are one group: as if both were absent."""
+    x, mask, kernel = DATA.x[:60].astype(float), MASK[:60], KernelConfig(landmarks=60, rounds=1, ridge=0.3)
+    groups = np.where(np.arange(60) == 8, 7, np.arange(60))
+    scores = leave_one_out_scores(x, mask, kernel, groups=groups).scores
+    gram = np.exp(-kernel.width / (x * x).sum(1).mean() * ((x[:, None] - x[None]) ** 2).sum(-1))
+    weights, others = mask / mask.sum(1, keepdims=True), groups != 7
+    centred = weights - weights.mean(0)
+    direct = gram[:, others] @ np.linalg.solve(gram[np.ix_(others, others)] + 0.3 * np.eye(58), centred[others])
+    np.testing.assert_allclose(scores[7:9], direct[7:9] + weights.mean(0), atol=1e-3)
+    alone = leave_one_out_scores(x, mask, kernel).scores
+    np.testing.assert_allclose(scores[9:], alone[9:], atol=1e-3)
+
+
+def test_many_classes_cost_no_accuracy():
+    """Classes that are in no set change the way it is computed, and nothing else."""
+    wide = np.concatenate([MASK, np.zeros((400, 80), dtype=bool)], axis=1)
+    np.testing.assert_allclose(
+        leave_one_out_scores(DATA.x, wide).weights[:, :4], leave_one_out_scores(DATA.x, MASK).weights, atol=1e-6
+    )
+
+
+def test_balance_saves_a_class_that_always_comes_with_a_frequent_one():
+    rng = np.random.default_rng(0)
+    labels = rng.choice(3, size=600, p=[0.7, 0.2, 0.1])
+    x = rng.normal(size=(600, 2)) + 1.6 * np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]])[labels]
+    mask = np.eye(3, dtype=bool)[labels] | (rng.random((600, 3)) < [0.9, 0.1, 0.1])
+    resolved = [
+        (leave_one_out_scores(x, mask, KernelConfig(balance=b)).weights.argmax(1) == labels)[labels == 2].mean()
+        for b in (0.0, 0.5)
+    ]
+    assert resolved[1] > resolved[0] + 0.1
+
+
+def test_proden_balance():
+    weights = torch.tensor([[[0.8, 0.2], [0.8, 0.2], [0.8, 0.2]]])
+    balanced = BalancedProden(balance=1.0).renew(weights, lambda rows: rows.mean(1, keepdim=True))
+    torch.testing.assert_close(balanced, torch.full_like(weights, 0.5))
+    assert Proden().renew(weights, lambda rows: pytest.fail("not needed")) is weights
+    with pytest.raises(ValueError, match=r"balance must lie in \[0, 1\]; got 2"):
+        BalancedProden(balance=2)
+
+
+# ------------------------------------------------------------------------------------------------------------------ splits
+
+
+def test_splits_are_disjoint_and_of_one_size():
+    splits = split_rows(np.arange(23), 4, seed=3)
+    held = np.concatenate([part for _, part in splits])
+    assert len(held) == len(set(held)) == 20
+    assert len({len(rows) for rows, _ in splits}) == 1
+    assert all(not set(rows) & set(part) for rows, part in splits)
+
+
+def test_groups_are_on_one_side():
+    groups = np.repeat(np.arange(20), 5)
+    for rows, held in split_rows(np.arange(100), 4, groups, seed=0):
+        assert not set(groups[rows]) & set(groups[held])
+
+
+def test_too_few_rows_hold_none_out():
+    assert split_rows(np.arange(1), 3)[0][1] is None
+    assert split_rows(np.arange(6), 3, np.zeros(6))[0][1] is None
+    assert len(split_rows(np.arange(3), 12)) == 12
+
+
+# ------------------------------------------------------------------------------------------------------------------ search
+
+
+@pytest.fixture(scope="module")
+def found():
+    return search(DATA.x, MASK, Search(space=SMALL, seed=5))
+
+
+def test_search_learns(found):
+    probabilities = torch.cat([one.probabilities(DATA.x) for one in found.fits]).mean(0).numpy()
+    assert probabilities.shape == (400, 4)
+    assert (probabilities.argmax(1) == DATA.labels).mean() > 0.9
+
+
+def test_what_was_tried_is_told(found):
+    assert {row["stage"] for row in found.tried} == {"others"}
+    assert {row["scaling"] for row in found.tried} == {"feature", "ranks"}
+    assert [row["both"] for row in found.tried] == sorted((row["both"] for row in found.tried), reverse=True)
+    best, second = (row["scaling"] for row in found.tried)
+    assert found.chosen == [
+        Setting((128, 128), way, 0.1, decay) for way, decay in ((best, 3e-4), (best, 1e-3), (second, 3e-4))
+    ]
+
+
+def test_sets_only_shrink_and_the_log_says_when(found):
+    assert not (found.candidates & ~MASK).any()
+    assert found.candidates.any(1).all()
+    assert found.candidates.sum() < MASK.sum()
+    (one,) = found.fits
+    first = one.removals.round == 0
+    gone = (MASK & ~found.candidates)[one.rows.numpy()]
+    assert int(first.sum()) == gone.sum()
+    assert (one.removals.margin[first] >= SMALL.margin - 1e-6).all()
+
+
+def test_every_network_holds_out_other_rows(found):
+    (one,) = found.fits
+    held = [set(range(400)) - set(rows.tolist()) for rows in one.rows]
+    assert len(held) == 4
+    assert all(len(part) == 100 for part in held)
+    assert not set.intersection(*held[:2])
+
+
+def test_same_seed_same_ensemble(found):
+    again = search(DATA.x, MASK, Search(space=SMALL, seed=5))
+    assert again.tried == found.tried
+    torch.testing.assert_close(again.fits[0].logits(DATA.x), found.fits[0].logits(DATA.x), rtol=0, atol=0)
+
+
+def test_several_architectures_and_no_purification():
+    space = replace(
+        SMALL, hidden=((8,), (8, 8)), scaling=("feature",), weight_decay=(1e-3,), kernel=None, purify=None, settings=2
+    )
+    got = search(DATA.x, MASK, Search(space=space))
+    assert len(got.fits) == 2
+    assert sum(one.stack.t for one in got.fits) == 4
+    assert got.weights is None
+    assert (got.candidates == MASK).all()
+    assert all(one.removals is None for one in got.fits)
+
+
+def test_without_a_kernel_other_rows_still_rank_the_ways_to_see_the_features():
+    """Features on very unequal scales: ways that do not look at the scale win, and they come late in the list."""
+    skewed = np.exp(3 * DATA.x)
+    space = replace(SMALL, kernel=None, scaling=("global", "root", "feature", "ranks", "both"), epochs=1, members=1)
+    found = search(skewed, MASK, Search(space=space, rule="covering"))
+    ranked = sorted(found.tried, key=lambda row: -row["covering"])
+    assert (
+        {one.scaling for one in found.chosen}
+        == {row["scaling"] for row in ranked[: space.scalings]}
+        != {"global", "root"}
+    )
+    assert found.weights is None
+    assert found.regression is None
+    np.testing.assert_array_equal(found.candidates, MASK)
+
+
+def test_killed_and_resumed(found, tmp_path):
+    search(DATA.x, MASK, Search(space=SMALL, seed=5, checkpoint=tmp_path))
+    again = search(DATA.x, MASK, Search(space=SMALL, seed=5, checkpoint=tmp_path))
+    torch.testing.assert_close(again.fits[0].logits(DATA.x), found.fits[0].logits(DATA.x), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("n", [1, 2, 5, 30])
+def test_tiny_tables(n):
+    got = search(DATA.x[:n], MASK[:n], Search(space=replace(SMALL, epochs=2)))
+    assert torch.isfinite(got.fits[0].logits(DATA.x[:n])).all()
+
+
+def test_numbers_of_a_large_table():
+    assert Space().of(1_000_000) == replace(Space(), batch=2047, epochs=5)
+    assert Space().of(900) == replace(Space(), batch=80, epochs=30)
+    assert Space().of(5000) == replace(Space(), batch=80, epochs=30)
+    assert Space().of(5000, 1000) == Space().of(5000)
+    assert Space().of(5000, 5000) == replace(Space(), batch=80, epochs=6)
+    assert Space().of(60) == replace(Space(), batch=16, epochs=30)
+    assert Space(epochs=7, batch=9).of(900) == Space(epochs=7, batch=9)
+
+
+def test_unknown_rule():
+    with pytest.raises(ValueError, match="rule must be one of both, covering, approximated; got 'oracle'"):
+        search(DATA.x, MASK, Search(rule="oracle"))
+
+
+def test_beside_needs_no_ranks():
+    assert Beside("feature", ranks=False)(torch.randn(9, 4, dtype=torch.float64)).scale[2:].tolist() == [0, 0]
