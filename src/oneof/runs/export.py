@@ -202,7 +202,7 @@ def _example_features(model: Model, n: int = 64) -> NDArray[np.float32]:
         is_split = first.right > 0
         columns = []
         for j in range(d):
-            thresholds = first.threshold[is_split & (first.feature == j)]
+            thresholds: NDArray[Any] = first.threshold[is_split & (first.feature == j)]
             if not len(thresholds):
                 thresholds = np.zeros(1)
             columns.append(rng.choice(thresholds, n))

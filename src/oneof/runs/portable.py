@@ -175,7 +175,7 @@ class Portable(nn.Module):
         super().__init__()
         encoding = model.encoding
         self.members = nn.ModuleList(_Networks(member) for member in model.members)
-        self.others = []
+        self.others: list[Callable[[Tensor], Tensor]] = []
         for learner in model.others:
             if isinstance(learner, Forest):
                 self.others.append(_forest_predictor(learner))
