@@ -214,8 +214,8 @@ def _remarks(
     if n_unsure:
         yield f"{n_unsure:,} answers such as 'unsure' are not counted as votes."
     for name in list(negations)[:3]:
-        count = f"{label_counts[name]:,} answers {name!r}"
-        yield f"{count} are votes for every other label. If it is a label itself, list all labels as classes."
+        subject = f"{label_counts[name]:,} answers {name!r}"
+        yield f"{subject} are votes for every other label. If it is a label itself, list all labels as classes."
     single_use = []
     for name, count in label_counts.items():
         if count == 1 and name not in known and name not in negations:
