@@ -1,11 +1,11 @@
 """Small examples of what the functions of this room do; pytest runs them as they stand."""
 
 
-def example_of_smallest_reaching() -> None:
+def example_of_top_p_set() -> None:
     """
     >>> import numpy as np
-    >>> from oneof.votes.policies import smallest_reaching
-    >>> smallest_reaching(np.array([[0.7, 0.2, 0.1], [0.4, 0.2, 0.4]]), 0.3).astype(int)
+    >>> from oneof.votes.policies import top_p_set
+    >>> top_p_set(np.array([[0.7, 0.2, 0.1], [0.4, 0.2, 0.4]]), 0.3).astype(int)
     array([[1, 0, 0],
            [1, 0, 1]])
     """

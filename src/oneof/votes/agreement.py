@@ -1,10 +1,10 @@
-"""Agreement of annotators, counted over the answers that name one label, and a summary of votes and of their sets.
+"""Measure the agreement of annotators, and summarise votes and the candidate sets made of them.
 
-A vague answer neither agrees nor disagrees with a plain one, so it is left out there. Confidence is not used.
+Agreement is computed over answers of a single label, since a vague answer neither agrees nor disagrees with one. Confidence is not used.
 """
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,15 +16,18 @@ from oneof.votes.annotators import Mistake, fit_annotators, mistakes
 from oneof.votes.ballots import Integers, Votes, tally
 from oneof.votes.policies import Sets
 
-FAR = 0.1  # below the median annotator by this much, beyond doubt, is far from the rest
-ENOUGH = 10  # answers compared; of one or two, Wilson's interval already ends below a good median
+_OUTLIER_MARGIN = 0.1  # an outlier's interval ends at least this far below the median rate
+_MIN_COMPARED = 10  # answers of an outlier; of one or two, Wilson's interval may already end below a good median
+_MAX_ITEMS = 10_000  # of more, a sample is enough to find the most frequent confusions
+_MAX_LABELS = 100  # of more, each label is too rare to find confusions
+_MAX_LISTED = 8  # labels in a remark
 
 
 class AnnotatorAgreement(NamedTuple):
-    """How often an annotator names what most of the others name."""
+    """How often an annotator agrees with the most frequent label of the others."""
 
     annotator: str
-    compared: int  # answers about items on which the others have one favourite
+    compared: int  # answers on items for which the others have a single most frequent label
     rate: float | None  # None where nothing can be compared
     low: float | None  # Wilson's 95 % interval
     high: float | None
@@ -32,68 +35,78 @@ class AnnotatorAgreement(NamedTuple):
 
 
 def alpha(votes: Votes) -> float | None:
-    """Krippendorff's alpha for labels without order; None where it is not defined.
+    """Compute Krippendorff's alpha for nominal labels; return None where it is not defined.
 
         alpha = 1 - (N - 1) sum_c (n_c - o_cc) / (N^2 - sum_c n_c^2)
 
     over items with at least two answers: N answers, n_c of them for label c, and o_cc = sum_items n_ic (n_ic - 1) / (n_i - 1).
     It is not defined where no item has two answers, or where all answers are the same label.
     """
-    plain, same = _plain(votes)
-    answers = np.bincount(plain.item)[plain.item]
-    paired = answers > 1
-    per_label = np.bincount(plain.label[paired]).astype(float)
-    total = per_label.sum()
-    expected = total**2 - (per_label**2).sum()
+    single, same_label_count = _single_label_answers(votes)
+    n_answers = np.bincount(single.item)[single.item]
+    paired = n_answers > 1
+    label_counts = np.bincount(single.label[paired]).astype(float)
+    total = label_counts.sum()
+    expected = total**2 - (label_counts**2).sum()
     if expected == 0:
         return None
-    agreeing = ((same[paired] - 1) / (answers[paired] - 1)).sum()  # every answer's share of o_cc, over labels
+    # Summed over answers, which gives the sum of o_cc over labels.
+    agreeing = ((same_label_count[paired] - 1) / (n_answers[paired] - 1)).sum()
     return float(1 - (total - 1) * (total - agreeing) / expected)
 
 
 def annotator_agreement(votes: Votes) -> list[AnnotatorAgreement]:
-    """Each annotator against the favourite label of the others, item by item; items without a sole favourite are passed over."""
-    plain, same = _plain(votes)
-    agrees, differs = _against_others(plain.item, same)
+    """Compare each annotator with the most frequent label of the others, on items where there is a single such label."""
+    single, same_label_count = _single_label_answers(votes)
+    agrees, differs = _compare_with_others(single.item, same_label_count)
     a = len(votes.annotators)
-    hits = np.bincount(plain.annotator[agrees], minlength=a)
-    compared = hits + np.bincount(plain.annotator[differs], minlength=a)
-    some = compared > 0
-    rate, low, high = np.full((3, a), np.nan)
-    rate[some] = hits[some] / compared[some]
-    low[some], high[some] = wilson(hits[some], compared[some])
-    far = (compared >= ENOUGH) & (high < np.median(rate[some]) - FAR) if some.any() else some
-    spans: list[Any] = [
-        [None if np.isnan(one) else float(one) for one in span] for span in np.stack([rate, low, high], 1)
-    ]
-    rows = zip(votes.annotators, compared.tolist(), spans, far.tolist(), strict=True)
-    return [AnnotatorAgreement._make((name, count, *span, beyond)) for name, count, span, beyond in rows]
+    n_agreeing = np.bincount(single.annotator[agrees], minlength=a)
+    n_compared = n_agreeing + np.bincount(single.annotator[differs], minlength=a)
+    comparable = n_compared > 0
+    rate = n_agreeing[comparable] / n_compared[comparable]
+    low, high = wilson(n_agreeing[comparable], n_compared[comparable])
+    outlier_limit = np.median(rate) - _OUTLIER_MARGIN if len(rate) else np.nan
+
+    agreement = [AnnotatorAgreement(name, 0, None, None, None, False) for name in votes.annotators]
+    for k, annotator in enumerate(np.flatnonzero(comparable)):
+        compared = int(n_compared[annotator])
+        agreement[annotator] = AnnotatorAgreement(
+            annotator=votes.annotators[annotator],
+            compared=compared,
+            rate=float(rate[k]),
+            low=float(low[k]),
+            high=float(high[k]),
+            far=bool(compared >= _MIN_COMPARED and high[k] < outlier_limit),
+        )
+    return agreement
 
 
-def _plain(votes: Votes) -> tuple[Votes, Integers]:
-    """The answers of one label each, r of them, and how many say this label of this item, [r]."""
-    plain = votes.only(votes.answer_size == 1)
-    _, pair, count = np.unique(plain.item * len(votes.labels) + plain.label, return_inverse=True, return_counts=True)
-    return plain, count[pair]
+def _single_label_answers(votes: Votes) -> tuple[Votes, Integers]:
+    """Return the r answers of a single label, and how many of them give the same label to the same item [r]."""
+    single = votes.only(votes.answer_size == 1)
+    pairs = single.item * len(votes.labels) + single.label
+    _, pair_index, count = np.unique(pairs, return_inverse=True, return_counts=True)
+    return single, count[pair_index]
 
 
-def _against_others(item: Integers, same: Integers) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Which answers [r] name the sole favourite of the item's other answers, and which something else than it."""
-    best, second = np.zeros((2, item.max(initial=-1) + 1), dtype=np.intp)
-    np.maximum.at(best, item, same)
-    leads = same == best[item]
-    np.maximum.at(second, item[~leads], same[~leads])
-    leaders = np.bincount(item[leads])[item] // best[item]  # labels that share the lead
-    return leads & (leaders == 1) & (same - 1 > second[item]), leaders - leads == 1
-
-
-MANY_ITEMS = 10_000  # of more, some say what is taken for what
-MANY_LABELS = 100  # of more, each is too rare for it
+def _compare_with_others(item: Integers, same_label_count: Integers) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Return which answers [r] agree with the single most frequent label of the item's other answers, and which differ."""
+    n_items = item.max(initial=-1) + 1
+    best = np.zeros(n_items, dtype=np.intp)
+    np.maximum.at(best, item, same_label_count)
+    is_best = same_label_count == best[item]
+    second = np.zeros(n_items, dtype=np.intp)
+    np.maximum.at(second, item[~is_best], same_label_count[~is_best])
+    n_tied = np.bincount(item[is_best])[item] // best[item]  # labels tied for the most answers
+    # Without the answer itself, its label must still be ahead of the second.
+    agrees = is_best & (n_tied == 1) & (same_label_count - 1 > second[item])
+    differs = n_tied - is_best == 1
+    return agrees, differs
 
 
 @dataclass(frozen=True)
 class Summary:
-    """What was read, how far the annotators agree, and what became of it."""
+    """Counts of the votes that were read, the agreement of the annotators, and statistics of the candidate sets."""
 
     items: int
     annotators: int
@@ -116,43 +129,63 @@ class Summary:
 
     @property
     def far(self) -> list[AnnotatorAgreement]:
-        return [who for who in self.agreement if who.far]
+        """Return the annotators who agree far less with the others than the median annotator."""
+        return [annotator for annotator in self.agreement if annotator.far]
 
 
 def summarise(votes: Votes, sets: Sets) -> Summary:
-    """Count and compare; nothing is changed."""
+    """Summarise votes and the candidate sets made of them."""
     answer = votes.answer
-    first, size = np.flatnonzero(np.diff(answer, prepend=-1)), np.bincount(answer)
-    per_item, items = np.unique(np.bincount(votes.item[first]), return_counts=True)
-    agreement = annotator_agreement(votes)
-    counted = tally(votes)
-    some = votes.of_items(np.sort(np.random.default_rng(0).permutation(len(votes.items))[:MANY_ITEMS]))
+    answer_starts = np.flatnonzero(np.diff(answer, prepend=-1))
+    answer_sizes = np.bincount(answer)
+    answers_per_item, n_items = np.unique(np.bincount(votes.item[answer_starts]), return_counts=True)
+    counts = tally(votes)
+    n_tied_labels = np.bincount(counts.item[counts.most])
     return Summary(
         items=len(votes.items),
         annotators=len(votes.annotators),
         labels=len(votes.labels),
-        answers=len(size),
+        answers=len(answer_sizes),
         votes=len(votes.item),
-        vague=int((size > 1).sum()),
+        vague=int((answer_sizes > 1).sum()),
         repeated=votes.repeated,
         unanswered=votes.unanswered,
-        answers_per_item=dict(zip(per_item.tolist(), items.tolist(), strict=True)),
+        answers_per_item=dict(zip(answers_per_item.tolist(), n_items.tolist(), strict=True)),
         alpha=alpha(votes),
-        ties=int((np.bincount(counted.item[counted.most]) > 1).sum()),
-        agreement=sorted(agreement, key=lambda who: (not who.far, 2.0 if who.rate is None else who.rate)),
+        ties=int((n_tied_labels > 1).sum()),
+        agreement=sorted(annotator_agreement(votes), key=_by_distance),
         lookalikes=lookalikes(votes.labels),
         sets=statistics(sets.mask),
         fallback=sets.fallback,
         note=sets.note,
-        mistakes=mistakes(some, fit_annotators(some).posterior) if len(votes.labels) <= MANY_LABELS else [],
+        mistakes=_most_frequent_mistakes(votes),
         remarks=(*votes.remarks, *_lost_labels(votes, sets)),
     )
 
 
+def _by_distance(annotator: AnnotatorAgreement) -> tuple[bool, float]:
+    """Return a sort key: outliers first, then by rate, and those without a rate last."""
+    rate = 2.0 if annotator.rate is None else annotator.rate
+    return not annotator.far, rate
+
+
+def _most_frequent_mistakes(votes: Votes) -> list[Mistake]:
+    """Return the most frequent confusions, estimated on a sample of items; none where labels are many."""
+    if len(votes.labels) > _MAX_LABELS:
+        return []
+    sample = np.sort(np.random.default_rng(0).permutation(len(votes.items))[:_MAX_ITEMS])
+    sample_votes = votes.of_items(sample)
+    return mistakes(sample_votes, fit_annotators(sample_votes).posterior)
+
+
 def _lost_labels(votes: Votes, sets: Sets) -> list[str]:
-    """Say which labels votes name and no set holds."""
+    """Return a remark on labels that have votes but are in no candidate set, if there are any."""
     is_named = np.zeros(len(votes.labels), dtype=bool)
     is_named[votes.label] = True
     lost = [repr(votes.labels[j]) for j in np.flatnonzero(is_named & ~sets.mask.any(0))]
-    more = f" and {len(lost) - 8} more" if len(lost) > 8 else ""
-    return [f"votes name labels that no set holds: {', '.join(lost[:8])}{more}."] if lost else []
+    if not lost:
+        return []
+    listed = ", ".join(lost[:_MAX_LISTED])
+    if len(lost) > _MAX_LISTED:
+        listed += f" and {len(lost) - _MAX_LISTED} more"
+    return [f"votes name labels that no set holds: {listed}."]

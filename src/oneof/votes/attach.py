@@ -1,4 +1,4 @@
-"""Votes beside a table of features: every row finds the votes on its item."""
+"""Join votes to a table of features, on the column of the item."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -17,54 +17,82 @@ CANDIDATES = "candidates"  # the column that votes add to a table
 
 
 def attach_votes(source: Source, votes: Votes, on: str) -> tuple[Source, NDArray[np.intp], list[str]]:
-    """The table with a column of candidates, what somebody named; each row's item among those of the votes [n]; remarks."""
-    # The column `on` names the item. Rows without votes have an empty set and the item -1. Items without a row tell careful
-    # people from careless ones, and nothing else.
+    """Add the labels with votes to a table, as a column of candidates.
+
+    Parameters
+    ----------
+    source
+        The table of features, with n rows.
+    votes
+        Votes on items, of which each may be in one row. Items without a row only help to estimate how accurate the annotators are.
+    on
+        The column of the table that holds the items' ids.
+
+    Returns
+    -------
+    source
+        The table with the column of candidates. Rows without votes have an empty set.
+    item
+        The index of each row's item in the votes [n], -1 where it has none.
+    remarks
+        Notes for the user on rows without votes and items without rows.
+    """
     if CANDIDATES in source.kinds:
-        given = "beside votes, which give them. Leave one out."
-        raise ValueError(f"{source.name} must have no column 'candidates' {given}")
+        raise ValueError(
+            f"{source.name} must have no column 'candidates' beside votes, which give them. Leave one out."
+        )
     check_column(on, source.names, source.name)
-    keys = [label_text(cell) for _, _, piece in source.pieces([], [on]) for cell in piece.to_pylist()]
-    number = {label_text(key): i for i, key in enumerate(votes.items.to_pylist())}
-    item = np.array([number.get(key, -1) for key in keys], dtype=np.intp)
-    voted, count = np.unique(item[item >= 0], return_counts=True)
-    if (count > 1).any():
-        first, second = np.flatnonzero(item == voted[count.argmax()])[:2]
-        twice = f"{source.name}, column {on!r} has {keys[first]!r} in rows {first} and {second}"
-        raise ValueError(f"an item must be one row; {twice}. Drop one.")
-    if not len(voted):
-        got = f"no item of the votes (such as {next(iter(number), '')!r}) is in {source.name}"
-        such = f"(such as {keys[0] if keys else ''!r}). Name the column with --on."
-        raise ValueError(f"votes and features must belong together by {on!r}; {got} {such}")
-    silent, lost = int((item < 0).sum()), len(number) - len(voted)
-    remarks = [f"{silent:,} of {len(item):,} rows have no votes: any label may be theirs."] if silent else []
-    if lost:
-        help_only = "they help to tell careful people from careless ones, and get no label"
-        remarks.append(f"{lost:,} items with votes are not in {source.name}: {help_only}.")
-    found = tally(votes)
-    named = _by_row(votes, item, found.item, pa.array(votes.labels, pa.string()).take(found.label))
+    keys: list[str] = []
+    for _, _, chunk in source.pieces([], [on]):
+        keys.extend(label_text(cell) for cell in chunk.to_pylist())
+    item_index = {label_text(key): i for i, key in enumerate(votes.items.to_pylist())}
+    item = np.array([item_index.get(key, -1) for key in keys], dtype=np.intp)
+    matched_items, n_rows = np.unique(item[item >= 0], return_counts=True)
+    if (n_rows > 1).any():
+        first, second = np.flatnonzero(item == matched_items[n_rows.argmax()])[:2]
+        got = f"{source.name}, column {on!r} has {keys[first]!r} in rows {first} and {second}"
+        raise ValueError(f"an item must be one row; {got}. Drop one.")
+    if not len(matched_items):
+        voted_example = next(iter(item_index), "")
+        row_example = next(iter(keys), "")
+        got = f"no item of the votes (such as {voted_example!r}) is in {source.name} (such as {row_example!r})"
+        raise ValueError(f"votes and features must belong together by {on!r}; {got}. Name the column with --on.")
+
+    remarks = []
+    n_without_votes = int((item < 0).sum())
+    if n_without_votes:
+        remarks.append(f"{n_without_votes:,} of {len(item):,} rows have no votes: any label may be theirs.")
+    n_without_row = len(item_index) - len(matched_items)
+    if n_without_row:
+        use = "they help to tell careful people from careless ones, and get no label"
+        remarks.append(f"{n_without_row:,} items with votes are not in {source.name}: {use}.")
+    counts = tally(votes)
+    labels = pa.array(votes.labels, pa.string()).take(counts.label)
+    candidates = _lists_by_row(votes, item, counts.item, labels)
 
     def pieces(numbers: list[str], others: list[str]) -> Iterator[Piece]:
         in_file = [name for name in others if name != CANDIDATES]
         if numbers or in_file:
             yield from source.pieces(numbers, in_file)
         if CANDIDATES in others:
-            yield CANDIDATES, 0, named
+            yield CANDIDATES, 0, candidates
 
     kinds: dict[str, Kind] = {**source.kinds, CANDIDATES: "text"}
     return replace(source, names=[*source.names, CANDIDATES], kinds=kinds, pieces=pieces), item, remarks
 
 
 def counted(votes: Votes, item: NDArray[np.intp]) -> pa.Array:
-    """The votes on each row for a person to read: a list of (label, votes), the most first."""
-    found = tally(votes)
-    order = np.lexsort((-found.votes, found.item))
-    labels = pa.array(votes.labels, pa.string()).take(found.label[order])
-    values = pa.StructArray.from_arrays([labels, pa.array(found.votes[order], pa.float32())], names=["label", "votes"])
-    return _by_row(votes, item, found.item[order], values)
+    """Return the vote counts of each row as a list of (label, votes), most votes first."""
+    counts = tally(votes)
+    order = np.lexsort((-counts.votes, counts.item))
+    labels = pa.array(votes.labels, pa.string()).take(counts.label[order])
+    n_votes = pa.array(counts.votes[order], pa.float32())
+    values = pa.StructArray.from_arrays([labels, n_votes], names=["label", "votes"])
+    return _lists_by_row(votes, item, counts.item[order], values)
 
 
-def _by_row(votes: Votes, item: NDArray[np.intp], owner: NDArray[np.intp], values: pa.Array) -> pa.Array:
-    """Lists of values, which belong to items, for every row."""
-    n = len(votes.items)  # the list behind the last is empty: that of rows without votes
-    return lists_of(owner, n + 1, values).take(np.where(item < 0, n, item))
+def _lists_by_row(votes: Votes, item: NDArray[np.intp], owner: NDArray[np.intp], values: pa.Array) -> pa.Array:
+    """Group values by the item that owns them, and return the list of each row's item."""
+    n_items = len(votes.items)
+    lists = lists_of(owner, n_items + 1, values)  # the last list is empty, for rows without votes
+    return lists.take(np.where(item < 0, n_items, item))

@@ -1,4 +1,4 @@
-"""Votes from Label Studio's JSON export: the choices of its annotations and predictions."""
+"""Read votes from Label Studio's JSON export: the choices in its annotations and predictions."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,8 +17,8 @@ def read_label_studio(
 ) -> Votes:
     """Read choices from a Label Studio export, as JSON or JSON-MIN (which needs `from_name`).
 
-    A person's annotation votes under their e-mail address or number, a prediction under "model:" and its version.
-    Cancelled annotations do not vote. A starred annotation, a ground truth, is a vote like others; `read_stars` reads the stars.
+    The annotator is the e-mail address or number of a person, or "model:" and the version for a prediction.
+    Cancelled annotations are skipped. A starred annotation (ground truth) is a vote like others; `read_stars` reads the stars.
 
     Parameters
     ----------
@@ -27,73 +27,104 @@ def read_label_studio(
     from_name
         The control whose choices are votes; needed where the tasks have several.
     confidence
-        The field of a prediction, usually "score", that says in [0, 1] what it counts; people count 1.
+        The field of a prediction, usually "score", that holds its weight in [0, 1]; people have the weight 1.
     spelling
-        How the text of a choice is read.
+        How the text of a choice is parsed.
     """
     path = Path(path)
     tasks = _tasks(path, from_name)
-    places = [f"{path}, task at position {i}" for i in range(len(tasks))]
-    every = [(i, *one) for i, task in enumerate(tasks) for one in _choices(places[i], task, confidence)]
-    present = sorted({name for _, name, *_ in every})
+    choices = []  # (position of the task, control, annotator, text, weight)
+    for position, task in enumerate(tasks):
+        for choice in _choices(f"{path}, task at position {position}", task, confidence):
+            choices.append((position, *choice))
+    present = sorted({control for _, control, _, _, _ in choices})
     if not present:
         raise ValueError(f"votes must hold at least one label; {path} has no choices.")
     if from_name is None and len(present) > 1:
-        raise ValueError(f"one control must give the votes; {path} has choices of {', '.join(present)}. Say from_name.")
+        raise ValueError(f"one control must give the votes; {path} has choices of {', '.join(present)}. Set from_name.")
     control = from_name or present[0]
     if control not in present:
         raise ValueError(f"from_name must be a control with choices; got {control!r}, {path} has {', '.join(present)}.")
-    position, _, people, texts, sure = zip(*(choice for choice in every if choice[1] == control), strict=True)
+    selected = [choice for choice in choices if choice[1] == control]
+    positions, _, annotators, texts, weights = zip(*selected, strict=True)
     ids = _ids(path, tasks)
-    item, annotator = ids.dictionary_encode().take(position), pa.array(people, pa.string()).dictionary_encode()
-    text, known = pa.array(texts, pa.string()), None if confidence is None else np.array(sure)
-    answers = Answers(str(path), item, annotator, text, lambda i: f"task {ids[position[i]]}", known)
+    answers = Answers(
+        source=str(path),
+        item=ids.dictionary_encode().take(positions),
+        annotator=pa.array(annotators, pa.string()).dictionary_encode(),
+        text=pa.array(texts, pa.string()),
+        place=lambda i: f"task {ids[positions[i]]}",
+        confidence=None if confidence is None else np.array(weights),
+    )
     return collect(answers, spelling)
 
 
 def is_label_studio(path: str | Path) -> bool:
-    """Is a file a Label Studio export: JSON, and not a list of flat objects?"""
-    is_json = Path(path).name.lower().removesuffix(".gz").endswith(".json")
-    tasks = load_json(Path(path)) if is_json else None
-    if not isinstance(tasks, list):
+    """Return whether a file is a Label Studio export: JSON, and not a list of flat objects."""
+    if not Path(path).name.lower().removesuffix(".gz").endswith(".json"):
         return False
-    objects = [task for task in tasks if isinstance(task, dict)]
-    records = [task.get(part) for task in objects for part in ("annotations", "predictions")]
-    nested = any(isinstance(some, list) and all(isinstance(one, dict) for one in some) for some in records)
-    return nested or (bool(tasks) and all(map(_is_min, tasks)))
+    tasks = load_json(Path(path))
+    if not isinstance(tasks, list) or not tasks:
+        return False
+    if all(_is_min(task) for task in tasks):
+        return True
+    for task in tasks:
+        if not isinstance(task, dict):
+            continue
+        if _is_list_of_objects(task.get("annotations")) or _is_list_of_objects(task.get("predictions")):
+            return True
+    return False
+
+
+def _is_list_of_objects(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(element, dict) for element in value)
 
 
 def read_stars(path: str | Path) -> dict[Any, str]:
-    """The labels of annotations that were starred as ground truth, by the task's id; of several the last."""
-    tasks = [task for task in load_json(Path(path)) if not _is_min(task)]
-    starred = [(task["id"], one) for task in tasks for one in task.get("annotations") or () if one.get("ground_truth")]
-    chosen = [(number, [text for _, text in _chosen(str(path), one)]) for number, one in starred]
-    return {number: labels[0] for number, labels in chosen if len(labels) == 1}
+    """Read the labels that were starred as ground truth, by the id of the task; of several stars, the last counts.
+
+    Starred annotations with no choice or with several are skipped.
+    """
+    ground_truth = {}
+    for task in load_json(Path(path)):
+        if _is_min(task):
+            continue
+        for annotation in task.get("annotations") or ():
+            if not annotation.get("ground_truth"):
+                continue
+            labels = [text for _, text in _chosen(str(path), annotation)]
+            if len(labels) == 1:
+                ground_truth[task["id"]] = labels[0]
+    return ground_truth
 
 
 def _is_min(task: Any) -> bool:
-    """Is it a task of JSON-MIN: flat, an annotation each?"""
+    """Return whether a task is of JSON-MIN: flat, with one annotation."""
     return isinstance(task, dict) and "annotation_id" in task and "annotations" not in task
 
 
-def _unfolded(path: Path, task: dict[str, Any], control: str | None) -> dict[str, Any]:
-    """A task of JSON-MIN as JSON has it."""
+def _from_min(path: Path, task: dict[str, Any], control: str | None) -> dict[str, Any]:
+    """Convert a task of JSON-MIN to the form that it has in JSON."""
     if control not in task:
         raise ValueError(f"from_name must be a control with choices; got {control!r}, {path} has {', '.join(task)}.")
-    said = task[control] if isinstance(task[control], dict) else {}
-    labels = said.get("choices", task[control])
-    chosen = {"from_name": control, "value": {"choices": [labels] if isinstance(labels, str) else labels}}
-    annotation = {"id": task["annotation_id"], "completed_by": task.get("annotator"), "result": [chosen]}
+    choices = task[control]
+    if isinstance(choices, dict):
+        choices = choices.get("choices", choices)
+    if isinstance(choices, str):
+        choices = [choices]
+    result = {"from_name": control, "value": {"choices": choices}}
+    annotation = {"id": task["annotation_id"], "completed_by": task.get("annotator"), "result": [result]}
     return {"id": task.get("id"), "annotations": [annotation]}
 
 
 def _tasks(path: Path, control: str | None) -> list[dict[str, Any]]:
+    """Read the tasks of an export, at least one, in the form of JSON."""
     tasks = load_json(path)
     if not isinstance(tasks, list) or not all(isinstance(task, dict) for task in tasks):
         raise ValueError(f"a Label Studio export must be a list of tasks; {path} is not. Export it as JSON.")
     if not tasks:
         raise ValueError(f"votes must have at least one row; {path} has none.")
-    tasks = [_unfolded(path, task, control) if _is_min(task) else task for task in tasks]
+    tasks = [_from_min(path, task, control) if _is_min(task) else task for task in tasks]
     for position, task in enumerate(tasks):
         if not any(isinstance(task.get(part), list) for part in ("annotations", "predictions")):
             got = f"{path}, task at position {position} has {', '.join(task) or 'nothing'}. Export it as JSON, not JSON-MIN."
@@ -102,7 +133,7 @@ def _tasks(path: Path, control: str | None) -> list[dict[str, Any]]:
 
 
 def _ids(path: Path, tasks: list[dict[str, Any]]) -> Any:
-    """Task ids as an Arrow array, all numbers or all text."""
+    """Return the ids of the tasks as an Arrow array, all numbers or all text."""
     ids = [task.get("id") for task in tasks]
     for position, value in enumerate(ids):
         if not isinstance(value, (int, str)) or isinstance(value, bool):
@@ -110,52 +141,59 @@ def _ids(path: Path, tasks: list[dict[str, Any]]) -> Any:
     try:
         return pa.array(ids, pa.int64() if all(isinstance(value, int) for value in ids) else pa.string())
     except (pa.ArrowException, OverflowError) as error:
-        said = f"Label Studio ids must be all numbers or all text; {path} has both, or numbers too large."
-        raise ValueError(said) from error
+        got = f"{path} has both, or numbers too large"
+        raise ValueError(f"Label Studio ids must be all numbers or all text; {got}.") from error
 
 
 def _choices(where: str, task: dict[str, Any], confidence: str | None) -> Iterator[tuple[str, str, str, float]]:
-    """Control, annotator, text and confidence of every label that was chosen in a task."""
+    """Yield control, annotator, text and weight of every choice in a task."""
     for annotation in _records(where, task, "annotations"):
         if not annotation.get("was_cancelled"):
-            yield from ((control, person(annotation), text, 1.0) for control, text in _chosen(where, annotation))
+            for control, text in _chosen(where, annotation):
+                yield control, person(annotation), text, 1.0
     for prediction in _records(where, task, "predictions"):
-        sure = 1.0 if confidence is None else prediction.get(confidence)
-        if isinstance(sure, bool) or not isinstance(sure, (int, float)) or not 0 <= sure <= 1:
-            raise ValueError(f"{confidence!r} of a prediction must be a number in [0, 1]; {where} has {sure!r}.")
+        weight = 1.0 if confidence is None else prediction.get(confidence)
+        if isinstance(weight, bool) or not isinstance(weight, (int, float)) or not 0 <= weight <= 1:
+            raise ValueError(f"{confidence!r} of a prediction must be a number in [0, 1]; {where} has {weight!r}.")
         model = f"model:{prediction.get('model_version') or 'unnamed'}"
-        yield from ((control, model, text, float(sure)) for control, text in _chosen(where, prediction))
+        for control, text in _chosen(where, prediction):
+            yield control, model, text, float(weight)
 
 
 def _records(where: str, holder: dict[str, Any], part: str) -> list[dict[str, Any]]:
-    """A list of objects in a task, an annotation or a prediction; empty where it is left out."""
+    """Return a list of objects in a task, an annotation or a prediction; empty if it is missing."""
     records = holder.get(part) or []
-    if not isinstance(records, list) or not all(isinstance(record, dict) for record in records):
+    if not _is_list_of_objects(records):
         raise ValueError(f"{part} of a Label Studio task must be a list of objects; {where}.")
     return records
 
 
 def _chosen(where: str, record: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """The controls and texts of an annotation's or a prediction's choices."""
+    """Yield control and text of each choice in an annotation or a prediction."""
     for result in _records(where, record, "result"):
         value = result.get("value")
         if not isinstance(value, dict) or "choices" not in value:
-            continue  # another control's: a rating, a box, a comment
+            continue  # of another kind of control, such as a rating, a box or a comment
         chosen = value["choices"]
         if not isinstance(chosen, list) or not all(isinstance(text, str) for text in chosen):
             raise ValueError(f"choices must be a list of texts; {where} has {chosen!r}.")
-        yield from ((str(result.get("from_name")), text) for text in chosen)
+        control = str(result.get("from_name"))
+        for text in chosen:
+            yield control, text
 
 
 def chosen_labels(annotation: dict[str, Any], control: str) -> list[str]:
-    """The labels that an annotation chose in a control; in any, where it has only another."""
-    found = list(_chosen("the annotation", annotation))
-    return [text for name, text in found if name == control] or [text for _, text in found]
+    """Return the labels chosen in a control of an annotation, or in any other if this control has none."""
+    choices = list(_chosen("the annotation", annotation))
+    of_control = [text for name, text in choices if name == control]
+    return of_control or [text for _, text in choices]
 
 
 def person(annotation: dict[str, Any]) -> str:
-    """Who annotated: an e-mail address or a number; an annotation by nobody known stands for itself."""
-    person = annotation.get("completed_by")
-    if isinstance(person, dict):
-        person = person.get("email") or person.get("id")
-    return f"annotation {annotation.get('id')}" if person is None else str(person)
+    """Return the annotator's e-mail address or number, or a name made of the annotation's id where neither is known."""
+    annotator = annotation.get("completed_by")
+    if isinstance(annotator, dict):
+        annotator = annotator.get("email") or annotator.get("id")
+    if annotator is None:
+        return f"annotation {annotation.get('id')}"
+    return str(annotator)
