@@ -113,9 +113,7 @@ Predict = Callable[[Floats], Floats]
 Predictions = Mapping[str, Predict]
 Models = Sequence[Annotators]
 
-# The balance is that of the networks alone: on messages voted on by rules, with 1 they took half of the rows without votes for the rare
-# class, with 0.5 none.
-MAJORITY = Annotators(balance=0.7, pooled=True)
+MAJORITY = Annotators(balance=1.0, pooled=True)
 MODELS = (
     MAJORITY,
     Annotators(strength=3.0, balance=0.5),
