@@ -1,4 +1,4 @@
-"""Learning again from what people decided: the sets that they left, and the networks to start from."""
+"""Learn again from what people decided: the sets that they left, and the networks to start from."""
 
 from __future__ import annotations
 
@@ -10,85 +10,114 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oneof.candidates.mask import Candidates
+from oneof.data.dataset import UNKNOWN, UNNAMED_PRIOR, Dataset, scatter_columns
 from oneof.ensemble.accuracy import random_sample
-from oneof.ensemble.pipeline import Examples
-from oneof.ensemble.resolve import FEW, spread
-from oneof.learners.config import Setting, Space
+from oneof.learners.base import WarmStart
+from oneof.learners.config import EnsembleConfig, NetworkConfig
 from oneof.learners.forest import Forest
 from oneof.runs.folder import FACTS, Run, fingerprint
 from oneof.runs.review.decisions import Decision, Verdict, decided_sets, verdicts
 from oneof.storage.settings import digest
 
-QUICK = 5  # times fewer epochs than from drawn weights
+EPOCHS_FACTOR = 5  # times fewer epochs than from random weights
 
 
 @dataclass(frozen=True)
-class Again:
-    """What a run and the decisions about it give to the next one."""
+class Refit:
+    """A run and the decisions of people about it, to learn again from both."""
 
     run: Run
-    standing: tuple[Decision, ...]
+    decisions: tuple[Decision, ...]
 
     @cached_property
-    def said(self) -> dict[int, Verdict]:
-        return {row: one for row, one in verdicts(self.standing).items() if 0 <= row < self.run.facts["n"]}
+    def verdicts(self) -> dict[int, Verdict]:
+        """Return what was decided about each row."""
+        by_row = verdicts(self.decisions)
+        return {row: verdict for row, verdict in by_row.items() if 0 <= row < self.run.facts["n"]}
 
     @property
-    def asked(self) -> dict[str, Any]:
-        """What the next run is recognised by, beside its task."""
-        decisions = digest({str(row): list(one) for row, one in self.said.items()})
-        return {"from": fingerprint(self.run.folder / FACTS), "decisions": decisions}
+    def identity(self) -> dict[str, Any]:
+        """Return what the next run is recognised by, beside its spec."""
+        decided = {str(row): list(verdict) for row, verdict in self.verdicts.items()}
+        return {"from": fingerprint(self.run.folder / FACTS), "decisions": digest(decided)}
 
-    def search(self, classes: int) -> dict[str, Any]:
-        """What a search starts from: the settings that the run chose, its networks' weights by hidden layers, and its trees.
+    def warm_start(self, data: Dataset) -> WarmStart:
+        """Return settings, weights and trees of the run to start from.
 
-        Settings are those of linear models, where these were better than networks; networks on pictures have none. Weights and trees
-        have no output for a label that was added.
+        Settings are those of linear models where these were better than networks; networks on pictures have none. Weights and trees
+        have no output for a label that was added, and are left out then.
         """
-        model, hidden = self.run.model, "networks" in self.run.model.learners
-        chosen = () if model.encoding.pixels else self.run.facts["chosen"]
-        layers = [one | {"hidden": tuple(one["hidden"]) if hidden else ()} for one in chosen]
-        found: dict[str, Any] = {"settings": tuple(dict.fromkeys(Setting(**one) for one in layers))}
-        if classes != len(model.classes):
-            return found
+        model = self.run.model
+        configs = []
+        if not model.encoding.pixels:
+            for stored in self.run.facts["chosen"]:
+                hidden = tuple(stored["hidden"]) if "networks" in model.learners else ()
+                configs.append(NetworkConfig(**{**stored, "hidden": hidden}))
+        warm_start = WarmStart(networks=tuple(dict.fromkeys(configs)), noisy_sets=self.noisy_sets)
+        if len(data.classes) != len(model.classes):
+            return warm_start
+        weights: dict[tuple[int, ...], list[dict[str, Any]]] = {}
         for member in model.members:
-            weights = [{name: one[t] for name, one in member.stack.whole.items()} for t in range(member.stack.t)]
-            found.setdefault("starts", {})[tuple(member.shape.get("hidden", ()))] = weights
-        return found | {"forest": next((one for one in model.others if isinstance(one, Forest)), None)}
+            hidden = tuple(member.shape.get("hidden", ()))
+            weights[hidden] = []
+            for t in range(member.stack.t):
+                weights[hidden].append({name: weight[t] for name, weight in member.stack.whole.items()})
+        forests = [other for other in model.others if isinstance(other, Forest)]
+        return replace(warm_start, weights=weights, forest=forests[0] if forests else None)
 
-    def space(self, space: Space, n: int, classes: int) -> Space:
-        """A space for networks that have learned most of it already: fewer epochs, purified from the first on."""
-        if classes != len(self.run.model.classes):
-            return space
-        space = space.of(n, classes)
-        early = None if space.purify is None else replace(space.purify, warm_up=1, interval=2, window=2)
-        learners = tuple(one for one in space.learners if one in (*self.run.model.learners, "kernel"))
-        return replace(space, epochs=max(3, (space.epochs or 60) // QUICK), purify=early, learners=learners)
+    @property
+    def noisy_sets(self) -> NDArray[np.bool_]:
+        """Return which sets [n] missed the truth by the run's learners, but for those that people decided."""
+        noisy = np.array(self.run.purified["outside"].is_valid())
+        noisy[sorted(self.verdicts)] = False
+        return noisy
 
-    def teach(self, examples: Examples) -> Examples:
-        """The examples with the sets that people left, and room for labels that they typed."""
-        old = [str(name) for name in examples.candidates.classes.tolist()]
-        taught, names = decided_sets(examples.candidates.mask, old, self.said)
-        rows, place, known_before = sorted(self.said), {name: j for j, name in enumerate(names)}, range(len(old))
+    def shorten(self, config: EnsembleConfig, n: int, c: int) -> EnsembleConfig:
+        """Return the config for networks that have learned most already: fewer epochs, purified from the first on."""
+        if c != len(self.run.model.classes):
+            return config
+        config = config.for_size(n, c)
+        purify = config.purify
+        if purify is not None:
+            purify = replace(purify, warm_up=1, interval=2, window=2)
+        known = (*self.run.model.learners, "kernel")
+        learners = tuple(learner for learner in config.learners if learner in known)
+        epochs = max(3, (config.epochs or 60) // EPOCHS_FACTOR)
+        return replace(config, epochs=epochs, purify=purify, learners=learners)
 
-        def told(prior: NDArray[Any]) -> NDArray[Any]:
-            """A prior in which people's decisions stand before votes."""
-            prior = spread(prior, known_before, len(names))
-            prior[rows] = np.where(taught[rows], 1.0, FEW)
+    def apply_decisions(self, data: Dataset) -> Dataset:
+        """Return the data set with the sets that people left, and with classes for labels that they typed."""
+        reviewed, classes = decided_sets(data.candidates.mask, data.classes, self.verdicts)
+        rows = sorted(self.verdicts)
+        class_index = {name: j for j, name in enumerate(classes)}
+        old_columns = range(len(data.classes))
+        c = len(classes)
+
+        def overrule(prior: NDArray[Any]) -> NDArray[Any]:
+            """Return a prior in which decisions of people count in place of votes."""
+            prior = scatter_columns(prior, old_columns, c, UNNAMED_PRIOR)
+            prior[rows] = np.where(reviewed[rows], 1.0, UNNAMED_PRIOR)
             return prior
 
-        beside, gold = examples.beside, examples.gold
-        if beside is not None:
-            beside = beside.over(known_before, len(names))._replace(prior=told(beside.prior))
-        known = np.full(len(taught), -1)
-        known[rows] = [place.get(self.said[row].label or "", -1) for row in rows]
-        measured = random_sample(known)
+        votes = data.votes
+        prior = np.broadcast_to(np.float64(1.0), (len(data), c))
+        if votes is not None:
+            votes = votes.with_classes(old_columns, c)._replace(likelihood=overrule(votes.likelihood))
+            prior = overrule(data.prior)
+        decided = np.full(len(reviewed), UNKNOWN)
+        for row in rows:
+            decided[row] = class_index.get(self.verdicts[row].label or "", UNKNOWN)
+        gold = data.gold
         if "gold" in self.run.purified.column_names:
-            gold = np.array([place.get(label, -1) for label in self.run.purified["gold"].to_pylist()])
-        unbelieved = np.array(self.run.purified["outside"].is_valid())  # by what its learners said
-        unbelieved[rows] = False
-        candidates = Candidates(spread(examples.candidates.mask, known_before, len(names), False), np.array(names))
-        prior = None if examples.prior is None else told(examples.prior)
-        drawn = measured if (measured >= 0).any() else None
-        given = replace(examples, candidates=candidates, taught=taught, unbelieved=unbelieved)
-        return replace(given, prior=prior, beside=beside, drawn=drawn, gold=gold)
+            stored = self.run.purified["gold"].to_pylist()
+            gold = np.array([class_index.get(label, UNKNOWN) for label in stored])
+        mask = scatter_columns(data.candidates.mask, old_columns, c, False)
+        return replace(
+            data,
+            candidates=Candidates(mask, np.array(classes)),
+            reviewed=reviewed,
+            prior=prior,
+            votes=votes,
+            gold=gold,
+            audit=random_sample(decided),
+        )
