@@ -16,11 +16,11 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from oneof.data.named.catalogue import load
-from oneof.paper.experiments import TABLES
-from oneof.paper.obtain import Cell, missing
-from oneof.paper.obtain_images import stack_rows
 from oneof.storage.rows import append, read
+from oneof_paper.compute_image_rows import stack_rows
+from oneof_paper.compute_rows import Cell, missing
+from oneof_paper.data.catalogue import load
+from oneof_paper.experiments import TABLES
 
 
 def main() -> None:

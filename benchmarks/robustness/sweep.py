@@ -24,14 +24,14 @@ import torch
 from scipy.io import savemat
 
 from oneof.candidates.generate import Flip, generate
-from oneof.data.named.catalogue import NAMED, load
-from oneof.data.synthetic import mixture
 from oneof.networks import Linear
-from oneof.paper.experiments import TABLES, TABULAR, Protocol
-from oneof.paper.obtain import FIXED_MEMORY, Cell, obtain, obtain_all, reported
-from oneof.paper.on_ray import on_ray
 from oneof.storage.rows import Row, read
 from oneof.training.trials import Training
+from oneof_paper.compute_rows import FIXED_MEMORY, Cell, obtain, obtain_all, reported
+from oneof_paper.data.catalogue import NAMED, load
+from oneof_paper.experiments import TABLES, TABULAR, Protocol
+from oneof_paper.ray_executor import on_ray
+from oneof_paper.synthetic import mixture
 
 PROTOCOL = Protocol(Linear(), Training(epochs=100, batch=50), lr=(0.01, 0.1), weight_decay=(1e-3,))
 SYSTEMS = ("proden", "proden+pop", "cc", "cc+pop", "rc", "rc+pop")

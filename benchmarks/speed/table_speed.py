@@ -17,9 +17,9 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from oneof.data.named.catalogue import Dataset, load
-from oneof.paper.experiments import TABLES
-from oneof.paper.obtain import Cell, obtain, split
+from oneof_paper.compute_rows import Cell, obtain, split
+from oneof_paper.data.catalogue import Dataset, load
+from oneof_paper.experiments import TABLES
 
 
 def plain(data: Dataset, cell: Cell) -> float:

@@ -19,18 +19,18 @@ from scipy.io import savemat
 from oneof import PartialLabelClassifier
 from oneof.candidates.generate import Flip, generate
 from oneof.cli import main
-from oneof.data.named.catalogue import NAMED
-from oneof.data.synthetic import mixture
 from oneof.ensemble.tune import FIRST, RANGES, folds_of, load_optuna, read_setting, scores, search_settings
 from oneof.learners.config import Space
 from oneof.learners.scaled_rows import Search
 from oneof.networks import Linear
-from oneof.paper.experiments import TABLES, Protocol
-from oneof.paper.obtain import Cell, obtain_all, run_errand, seed_by_seed
-from oneof.paper.on_ray import load_ray
 from oneof.runs.folder import Run
 from oneof.storage.rows import read
 from oneof.training.trials import Training
+from oneof_paper.compute_rows import Cell, obtain_all, run_errand, seed_by_seed
+from oneof_paper.data.catalogue import NAMED
+from oneof_paper.experiments import TABLES, Protocol
+from oneof_paper.ray_executor import load_ray
+from oneof_paper.synthetic import mixture
 
 DATA = mixture(n=300, d=3, c=3, separation=4.0, seed=0)
 MASK = generate(DATA.labels, 3, Flip(0.4), seed=1)
@@ -66,7 +66,7 @@ def command(monkeypatch, capsys, *arguments: object) -> tuple[int, str, str]:
 
 def killing(errand):
     """Obtain a cell; the first worker that is given seed 1 is killed in the middle of it."""
-    from oneof.paper.obtain import run_errand
+    from oneof_paper.compute_rows import run_errand
 
     mark = errand.checkpoint.parent.parent / f"killed-{errand.checkpoint.name}"
     if errand.cell.seeds == (1,) and not mark.exists():
@@ -79,12 +79,12 @@ def killing(errand):
 @pytest.mark.filterwarnings("default")  # Ray's own
 def test_rows_on_ray_are_those_of_processes_and_a_killed_worker_costs_none(folder, tmp_path, monkeypatch):
     pytest.importorskip("ray", reason="Ray is not installed: the extra sweep has it")
-    from oneof.paper import on_ray
+    from oneof_paper import ray_executor
 
-    monkeypatch.setattr(on_ray, "run_errand", killing)
+    monkeypatch.setattr(ray_executor, "run_errand", killing)
     known = [str(Path(__file__).parents[1]), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(known))  # workers must find `killing`
-    for _ in obtain_all(CELLS, tmp_path / "ray.jsonl", folder, 2, place=on_ray.on_ray):
+    for _ in obtain_all(CELLS, tmp_path / "ray.jsonl", folder, 2, place=ray_executor.on_ray):
         pass
     for _ in obtain_all(CELLS, tmp_path / "here.jsonl", folder, 2):
         pass

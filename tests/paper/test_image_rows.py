@@ -22,22 +22,21 @@ from scipy.stats import spearmanr
 from oneof.cli import main
 from oneof.data.augment import views
 from oneof.data.augment.views import Plain, Weak
-from oneof.data.named.catalogue import NAMED, Dataset
 from oneof.methods import Batch, Proden
 from oneof.methods.proden import BalancedProden
 from oneof.networks import MLP, LeNet
-from oneof.paper import image_sets
-from oneof.paper.experiments import TABLES
-from oneof.paper.images import EPOCHS, KEY, run_of
-from oneof.paper.obtain import rules
-from oneof.paper.obtain_images import by_signal, resolved, run_row, trial_of
 from oneof.purify import PopPrinted, PopRatio, PopReleased
 from oneof.storage.rows import read
 from oneof.storage.settings import plain_value
-from oneof.training import teacher
 from oneof.training.fit import fit
 from oneof.training.problem import pose
 from oneof.training.trials import Training
+from oneof_paper import image_sets, teacher
+from oneof_paper.compute_image_rows import by_signal, resolved, run_row, trial_of
+from oneof_paper.compute_rows import rules
+from oneof_paper.data.catalogue import NAMED, Dataset
+from oneof_paper.experiments import TABLES
+from oneof_paper.images import EPOCHS, KEY, run_of
 
 ROOT = Path(__file__).parents[2]
 

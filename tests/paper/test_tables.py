@@ -18,20 +18,20 @@ import torch
 from commands import call
 from scipy.io import savemat
 
-import oneof.paper.obtain as obtain_module
+import oneof_paper.compute_rows as compute_rows
 from oneof.cli import main
-from oneof.cli.table import _seeds
-from oneof.data.named.catalogue import NAMED
 from oneof.methods import LWS, LWSCrossEntropy, Proden
 from oneof.networks import Linear
-from oneof.paper import tables
-from oneof.paper.experiments import CHARACTERISTICS, LATE, REAL, TABLES, Protocol, System
-from oneof.paper.obtain import Cell, missing, obtain, rules, run_errand, split, taken_epoch
-from oneof.paper.printed import errata, printed
 from oneof.storage.rows import append, read
 from oneof.storage.settings import plain_value
 from oneof.training.state import Record
 from oneof.training.trials import Training
+from oneof_paper import tables
+from oneof_paper.cli.table import _seeds
+from oneof_paper.compute_rows import Cell, missing, obtain, rules, run_errand, split, taken_epoch
+from oneof_paper.data.catalogue import NAMED
+from oneof_paper.experiments import CHARACTERISTICS, LATE, REAL, TABLES, Protocol, System
+from oneof_paper.printed import errata, printed
 
 ROOT = Path(__file__).parents[2]
 SHORT = Protocol(Linear(), Training(epochs=4, batch=20), lr=(0.01, 0.1), weight_decay=(1e-3,))
@@ -163,7 +163,7 @@ def test_no_truth_free_choice_depends_on_a_label(rule):
 
 
 def _dataset(x, labels, sets):
-    from oneof.data.named.catalogue import Dataset
+    from oneof_paper.data.catalogue import Dataset
 
     return Dataset("lost", x.astype(np.float32), labels, ["a", "b", "c"], sets, None)
 
@@ -338,7 +338,7 @@ def test_a_killed_run_resumes_and_ends_as_an_undisturbed_one(folder, tmp_path, m
     running.wait()
     assert not (tmp_path / "cut.jsonl").exists()
     here = lambda errands, _: ((errand, run_errand(errand)) for errand in errands)  # noqa: E731
-    monkeypatch.setattr(obtain_module, "in_processes", here)  # the rest in this one: others take seconds to start
+    monkeypatch.setattr(compute_rows, "in_processes", here)  # the rest in this one: others take seconds to start
     for name in ("whole", "cut"):
         assert call(*asked, str(tmp_path / f"{name}.jsonl")).returncode == 0
     timed = ("seconds", "cpu_seconds")

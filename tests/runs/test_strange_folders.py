@@ -19,9 +19,9 @@ from PIL import Image
 from run_folder import write_run
 
 import oneof.cli
-from oneof.paper.results import _commit
 from oneof.runs.review.decisions import Decision, Log
 from oneof.runs.review.session import Review
+from oneof_paper.results import _commit
 
 MINE = "export PATH=/usr/bin\n"
 

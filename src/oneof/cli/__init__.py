@@ -21,7 +21,8 @@ _COMMANDS = (
     "tune", "table", "compare", "theory",
 )  # fmt: skip
 for name in _COMMANDS:
-    command = getattr(import_module(f"oneof.cli.{'review' if name == 'label_studio' else name}"), name)
+    package = "oneof_paper" if name in ("data", "generate", "table", "compare", "theory") else "oneof"
+    command = getattr(import_module(f"{package}.cli.{'review' if name == 'label_studio' else name}"), name)
     command.__annotations__ = get_type_hints(command, include_extras=True)
     for hint in command.__annotations__.values():
         if get_args(hint)[:1] == (bool,):  # newer versions of typer would show flags as `--json <bool>`

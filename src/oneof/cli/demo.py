@@ -31,7 +31,7 @@ def demo(
         raise ValueError(f"--seeds must stand beside --paper; got --seeds {seeds} alone. Leave it out, or add --paper.")
     out.mkdir(parents=True, exist_ok=True)  # before the imports, which take seconds
     if paper:
-        from oneof.paper.ablation import show
+        from oneof_paper.ablation import show
 
         return show(out, seeds or SEEDS, epochs)
     from oneof.cli.clean import clean

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from oneof.candidates.cells import is_missing, sets_of_cells
 from oneof.candidates.mask import Candidates
 from oneof.candidates.read import read
-from oneof.data.files.mat import read_mat
 from oneof.data.files.source import as_floats
 from oneof.storage.printable import bounded
+from oneof_paper.readers.mat import read_mat
 
 KEYS = {".npz": ("x", "candidates", "labels"), ".mat": ("data", "partial_target", "target")}
 _DAMAGE = (EOFError, KeyError, zipfile.BadZipFile, zlib.error, SyntaxError, AttributeError, TypeError, ValueError)
