@@ -184,7 +184,7 @@ def tables_page() -> str:
     rows = [row for name in ("tables", "images") for row in read(ROOT / f"results/{name}.jsonl")]
     parts = [
         "# The paper's tables and figures, ours beside them",
-        "Made from rows by `python benchmarks/readme.py --write`, the figures by `python benchmarks/accuracy/figures.py`. `oneof table N` runs what is missing; `benchmarks/accuracy/images.py` and `image_tables.py` do so on images with a limit of time.",
+        "Made from rows by `python benchmarks/readme.py --write`, the figures by `python benchmarks/accuracy/figures.py`. `oneof paper table N` runs what is missing; `benchmarks/accuracy/images.py` and `image_tables.py` do so on images with a limit of time.",
     ]
     for number, wanted in TABLES.items():
         scores = tables.scores_of(number, wanted, rows, SEEDS)

@@ -4,7 +4,7 @@
     python benchmarks/accuracy/image_tables.py --table 3 --datasets fashion-mnist,kmnist
 
 A cell, a system on a data set with all seeds and settings, trains as one stack. Its rows are appended as soon as it is done, and a
-cell whose rows are there is skipped. `oneof table 3 --device cuda` does the same without a limit. `oneof table 3 --show` renders them.
+cell whose rows are there is skipped. `oneof paper table 3 --device cuda` does the same without a limit. `oneof paper table 3 --show` renders them.
 """
 
 from __future__ import annotations

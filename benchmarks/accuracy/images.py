@@ -10,7 +10,7 @@
 Every row is written as soon as its trial ends; a run whose row is in the file is skipped. The last epoch is what a row reports: no
 label chooses. Beside it stand the epochs that held-out sets (`by_covering`, `by_approximated`) and held-out labels (`by_oracle`)
 would have chosen. Runs that differ only in how they purify share their beginning (`on_images/branches.py`). Seed 0 is for choosing numbers, seeds from 100 on are for reporting. Sets: `oneof_paper.image_sets`.
-`oneof table 1` and `3` run the tables' own runs, one by one.
+`oneof paper table 1` and `3` run the tables' own runs, one by one.
 """
 
 from __future__ import annotations

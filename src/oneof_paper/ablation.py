@@ -1,4 +1,4 @@
-"""The paper's ablation in small (`oneof demo --paper`): digits with candidate sets that a classifier's own doubts made up."""
+"""The paper's ablation in small (`oneof paper ablation`): digits with candidate sets that a classifier's own doubts made up."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -78,7 +78,7 @@ def run(data: Digits, system: System, training: Training, *, show: bool = True) 
     return fitted, [row | {"set_size_before": size} for row, size in zip(rows, before, strict=True)]
 
 
-def show(out: Path, seeds: int, epochs: int | None) -> None:
+def show(out: Path, seeds: int, epochs: int) -> None:
     """Train every system, print a table, and write the rows and a picture of the curves to a folder."""
     torch.set_num_threads(1)  # its tensors are so small that a second thread only waits
     data = digits(range(seeds))
@@ -86,7 +86,7 @@ def show(out: Path, seeds: int, epochs: int | None) -> None:
         f"scikit-learn's digits, {seeds} splits. A classifier's own doubts add wrong labels: "
         f"{data.candidates.sum(-1).mean():.2f} candidates per image, and one of them is right."
     )
-    training = replace(TRAINING, epochs=epochs or TRAINING.epochs)
+    training = replace(TRAINING, epochs=epochs)
     results = {system.title: run(data, system, training) for system in SYSTEMS}
     print(f"{typeset(HEAD, [_cells(name, rows) for name, (_, rows) in results.items()], 'text')}\n{BELOW}")
     path = out / "rows.jsonl"

@@ -26,9 +26,11 @@ def data_sets(number: int, data_dir: Path | None, sets: Path, form: str) -> str:
     notes = [f"Filled: {len(names) - len(empty)} of {len(names)} sets."]
     if empty:
         where = folder or "a folder that --data-dir or ONEOF_DATA names"
-        notes += [f"Empty: {', '.join(empty)}: the files are not in {where}; 'oneof data' says where to take them."]
+        notes += [
+            f"Empty: {', '.join(empty)}: the files are not in {where}; 'oneof paper data' says where to take them."
+        ]
     notes += [f"Paper: {note}" for note in errata(number)]
-    notes += ["'oneof data --verify' compares the files with these figures."]
+    notes += ["'oneof paper data --verify' compares the files with these figures."]
     return f"{typeset(CHARACTERS, rows, form)}\n\n{listed(notes, form)}"
 
 

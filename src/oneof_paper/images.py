@@ -1,4 +1,4 @@
-"""What a run on images is: recipe, views, POP's schedule, network; `oneof table` and benchmarks/accuracy/images.py read this page."""
+"""What a run on images is: recipe, views, POP's schedule, network; `oneof paper table` and benchmarks/accuracy/images.py read this page."""
 
 from dataclasses import dataclass
 from typing import Any

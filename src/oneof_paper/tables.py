@@ -107,7 +107,7 @@ def waits(number: int, some: Sequence[Line]) -> list[str]:
         on_table, known = line.dataset in REAL, NAMED[line.dataset]
         why = f"the data are not at hand here; take them by hand from {known.address}."
         if known.checksums:
-            command = f"oneof table {number} --datasets {line.dataset}{'' if on_table else ' --device cuda'}"
+            command = f"oneof paper table {number} --datasets {line.dataset}{'' if on_table else ' --device cuda'}"
             why = f"{'' if on_table else 'GPU time, '}not run yet; '{command}' does it."
         rest = [one for one in some if one.ours and (one.name, one.system) == (line.dataset, line.system)]
         if rest:

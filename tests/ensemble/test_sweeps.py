@@ -109,7 +109,7 @@ def test_a_missing_extra_is_named(monkeypatch, name, load):
 
 
 def test_an_unknown_place_gets_one_line(monkeypatch, capsys):
-    code, _, err = command(monkeypatch, capsys, "table", "4", "--on", "moon")
+    code, _, err = command(monkeypatch, capsys, "paper", "table", "4", "--on", "moon")
     assert (code, err) == (2, "oneof: on must be one of processes, ray; got 'moon'.\n")
 
 

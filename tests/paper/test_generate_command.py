@@ -1,4 +1,4 @@
-"""`oneof generate`: sets for named data, with the average beside the paper's."""
+"""`oneof paper generate`: sets for named data, with the average beside the paper's."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from oneof.cli import app
+from oneof_paper.cli import app
 from oneof_paper.data.catalogue import load
 
 

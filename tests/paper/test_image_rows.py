@@ -109,7 +109,7 @@ def test_tiny_plan_writes_resumes_and_reports(run, tmp_path, capsys):
     assert rows(tmp_path)[-1]["accuracy"] == found[-1]["accuracy"]  # the same seed, the same result
     alone = run_row(
         plans.tiny()[1], "tiny", images.images("mnist", 60), tmp_path / "sets", "cpu"
-    )  # as `oneof table` does
+    )  # as `oneof paper table` does
     assert json.loads(json.dumps(alone | {"seconds": 0, "shared_epochs": 2})) == found[1] | {
         "seconds": 0,
         "commit": alone["commit"],
@@ -119,13 +119,13 @@ def test_tiny_plan_writes_resumes_and_reports(run, tmp_path, capsys):
 
 @pytest.fixture
 def table(folder, tmp_path, monkeypatch, capsys):
-    """`oneof table`, with trainings that are short."""
+    """`oneof paper table`, with trainings that are short."""
     monkeypatch.setitem(EPOCHS, "mnist", 5)
     monkeypatch.setitem(image_sets.DIFFICULTIES, "saturated", 2)
 
     def table(*arguments: str) -> tuple[int, str, str]:
         places = ["--data-dir", str(folder), "--rows", str(tmp_path / "rows.jsonl"), "--format", "markdown"]
-        monkeypatch.setattr(sys, "argv", ["oneof", "table", *places, *arguments])
+        monkeypatch.setattr(sys, "argv", ["oneof", "paper", "table", *places, *arguments])
         with pytest.raises(SystemExit) as end:
             main()
         return int(end.value.code or 0), *capsys.readouterr()

@@ -119,7 +119,7 @@ def test_errors_say_what_where_and_how(tmp_path, monkeypatch):
     (tmp_path / "kmnist/t10k-labels-idx1-ubyte.gz").unlink()
     with pytest.raises(
         ValueError,
-        match=r"missing there: kmnist/t10k-labels-idx1-ubyte\.gz\. Run 'oneof data --get kmnist', or take it from https://codh",
+        match=r"missing there: kmnist/t10k-labels-idx1-ubyte\.gz\. Run 'oneof paper data --get kmnist', or take it from https://codh",
     ):
         load("kmnist", tmp_path)  # fmt: skip
     with pytest.raises(ValueError, match=r"it needs cifar-10-python\.tar\.gz \(or the folder cifar-10-batches-py\)"):

@@ -60,7 +60,9 @@ def oneof(folder, tmp_path, monkeypatch, capsys):
     """The command, in this process, on one process of its own."""
 
     def run(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["oneof", "table", *arguments, "--rows", str(tmp_path / "rows.jsonl")])
+        monkeypatch.setattr(
+            sys, "argv", ["oneof", "paper", "table", *arguments, "--rows", str(tmp_path / "rows.jsonl")]
+        )
         with pytest.raises(SystemExit) as end:
             main()
         printed_text = capsys.readouterr()
@@ -243,7 +245,7 @@ def test_showing_runs_nothing_and_names_what_cells_wait_for(oneof, tmp_path, for
     assert code == 0
     assert not (tmp_path / "rows.jsonl").exists()
     flat = " ".join(out.split())
-    assert "Lost (all): not run yet; 'oneof table 2 --datasets lost' does it." in flat
+    assert "Lost (all): not run yet; 'oneof paper table 2 --datasets lost' does it." in flat
     assert "Soccer Player (all): the data are not at hand here; take them by hand from https://" in flat
     assert "Filled: 0 of 56 cells of the paper." in flat
     assert "POP" in out
@@ -252,14 +254,14 @@ def test_showing_runs_nothing_and_names_what_cells_wait_for(oneof, tmp_path, for
 def test_images_wait_for_gpu_time(oneof):
     _, out, _ = oneof("3", "--show", "--format", "markdown")
     assert (
-        "- Empty: CIFAR-10 (all): GPU time, not run yet; 'oneof table 3 --datasets cifar10 --device cuda' does it."
+        "- Empty: CIFAR-10 (all): GPU time, not run yet; 'oneof paper table 3 --datasets cifar10 --device cuda' does it."
         in out
     )
 
 
 @pytest.mark.parametrize("number", TABLES)
 def test_a_table_fits_a_terminal_and_every_cell_has_rows_or_a_reason(number, monkeypatch, capsys):
-    monkeypatch.setattr(sys, "argv", ["oneof", "table", str(number), "--show"])
+    monkeypatch.setattr(sys, "argv", ["oneof", "paper", "table", str(number), "--show"])
     with pytest.raises(SystemExit):
         main()
     out = capsys.readouterr().out
@@ -286,12 +288,14 @@ def test_the_data_sets_as_printed_and_as_they_are_here(oneof, folder):
         in out
     )
     assert "- Filled: 1 of 7 sets.\n- Empty: BirdSong, MSRCv2," in out
-    assert "oneof data' says where to take them" in out
+    assert "oneof paper data' says where to take them" in out
 
 
 def test_the_rows_of_the_checkout_are_found_elsewhere(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "argv", ["oneof", "table", "2", "--show", "--format", "latex", "--datasets", "lost"])
+    monkeypatch.setattr(
+        sys, "argv", ["oneof", "paper", "table", "2", "--show", "--format", "latex", "--datasets", "lost"]
+    )
     with pytest.raises(SystemExit):
         main()
     out = capsys.readouterr().out
@@ -329,7 +333,7 @@ def test_a_corrupted_file_of_rows_gets_one_line(oneof, tmp_path):
 
 
 def test_a_killed_run_resumes_and_ends_as_an_undisturbed_one(folder, tmp_path, monkeypatch):
-    asked = ["table", "4", "--datasets", "lost", "--methods", "proden+pop", "--seeds", "0-0", "--data-dir", str(folder), "--processes", "1", "--rows"]  # fmt: skip
+    asked = ["paper", "table", "4", "--datasets", "lost", "--methods", "proden+pop", "--seeds", "0-0", "--data-dir", str(folder), "--processes", "1", "--rows"]  # fmt: skip
     command = [sys.executable, "-c", "from oneof.cli import main; main()", *asked, tmp_path / "cut.jsonl"]
     running = subprocess.Popen(command, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL, start_new_session=True)
     while not list(tmp_path.glob(".cut-running/*/*")) and running.poll() is None:
@@ -457,7 +461,7 @@ def test_lines_show_other_kinds_of_sets_below_and_count_what_is_filled():
     assert "| CIFAR-10, hard sets | CC | 90.00 | 91.00 |  |  | 1 |" in text  # one seed has no deviation
     assert "- Empty: MNIST (all): GPU time, not run yet" in text
     assert (
-        "- Empty: CIFAR-10 (CC): GPU time, not run yet; 'oneof table 1 --datasets cifar10 --device cuda' does it. So far only: hard sets."
+        "- Empty: CIFAR-10 (CC): GPU time, not run yet; 'oneof paper table 1 --datasets cifar10 --device cuda' does it. So far only: hard sets."
         in text
     )
     assert "Covering rate" not in text  # by which nothing was chosen here

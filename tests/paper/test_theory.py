@@ -33,7 +33,7 @@ def test_the_command_uses_one_thread(monkeypatch):
 
     monkeypatch.setattr(theory, "rows", no_rows)
     torch.set_num_threads(2)
-    assert call("theory").returncode == 0
+    assert call("paper", "theory").returncode == 0
     assert threads == [1]
 
 

@@ -1,4 +1,4 @@
-"""`oneof compare`: a method of one's own against POP, PRODEN and the others, on equal terms."""
+"""`oneof paper compare`: a method of one's own against POP, PRODEN and the others, on equal terms."""
 
 from pathlib import Path
 from typing import Annotated

@@ -1,4 +1,4 @@
-"""`oneof data`: which data sets are here, whether they are right, and how to get them."""
+"""`oneof paper data`: which data sets are here, whether they are right, and how to get them."""
 
 from __future__ import annotations
 

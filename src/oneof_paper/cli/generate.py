@@ -1,4 +1,4 @@
-"""`oneof generate`: candidate sets for a named data set, to try methods on."""
+"""`oneof paper generate`: candidate sets for a named data set, to try methods on."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def generate(
-    name: Annotated[str, typer.Argument(help="A data set that 'oneof data' lists.")],
+    name: Annotated[str, typer.Argument(help="A data set that 'oneof paper data' lists.")],
     out: Annotated[Path, typer.Option(help="The .npz to write: candidates, classes, and how they were made.")],
     kind: Annotated[str, typer.Option(help="How wrong labels join the sets: flip, uniform_set, uniform_set_as_coded, pair, class, instance_paper or instance.")] = "instance",
     rate: Annotated[float | None, typer.Option(help="With flip, pair or instance: how readily wrong labels join. Default: 0.3, 0.5 or 0.4.")] = None,

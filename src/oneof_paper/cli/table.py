@@ -1,4 +1,4 @@
-"""`oneof table`: run what a table of the paper still lacks, and show it beside the paper's numbers."""
+"""`oneof paper table`: run what a table of the paper still lacks, and show it beside the paper's numbers."""
 
 from __future__ import annotations
 
@@ -135,6 +135,6 @@ def _there(wanted: Table, names: tuple[str, ...] | None, data_dir: Path | None) 
     folder = data_folder(data_dir)
     found = [name for name in wanted.datasets if folder and not missing(name, folder)]
     if not found:
-        fix = "Give --data-dir or set ONEOF_DATA ('oneof data' says what is needed), or use --show."
+        fix = "Give --data-dir or set ONEOF_DATA ('oneof paper data' says what is needed), or use --show."
         raise ValueError(f"no data set of this table is there. {fix}")
     return found

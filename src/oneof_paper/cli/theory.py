@@ -1,4 +1,4 @@
-"""`oneof theory`: the paper's theorems on distributions whose posterior is known."""
+"""`oneof paper theory`: the paper's theorems on distributions whose posterior is known."""
 
 import typer
 

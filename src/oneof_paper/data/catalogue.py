@@ -70,7 +70,7 @@ def load(name: str, data_dir: str | Path | None = None) -> Dataset:
     named = find(name)
     if not named.files:
         return _READERS[named.form](name, Path())
-    how = f"Run 'oneof data --get {name}', or take" if named.download else "Download"
+    how = f"Run 'oneof paper data --get {name}', or take" if named.download else "Download"
     by_hand = "" if named.download else " by hand"
     unpacked = f" (or the folder {named.folder})" if named.folder else ""
     needs = f"{how} it{by_hand} from {named.address}; it needs {', '.join(named.files)}{unpacked}."

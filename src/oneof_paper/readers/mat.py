@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csc_array
 
+from oneof.data.files.arrays import ArrayFile
 from oneof.data.files.unpacked import GIGABYTES, bytes_of, too_large
 from oneof.storage.printable import bounded
 
@@ -36,6 +37,18 @@ def read_mat(path: Path, unpacked: float = GIGABYTES) -> dict[str, NDArray[Any]]
         return _read_tables(path, bytes_of(unpacked))
     except TooLarge as error:
         raise too_large(path, unpacked) from error
+
+
+def read_array_file(path: Path, unpacked: float) -> ArrayFile:
+    """Read a .mat file for `oneof fit` and its like; the entry point `mat` of the group `oneof.readers`."""
+    stored = read_mat(path, unpacked)
+    return ArrayFile(
+        features=stored["x"],
+        candidates=stored["candidates"],
+        labels=stored.get("labels"),
+        classes=None,
+        keys=("data", "partial_target", "target"),
+    )
 
 
 def _read_tables(path: Path, limit: int) -> dict[str, NDArray[Any]]:
