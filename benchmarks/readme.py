@@ -190,7 +190,7 @@ def tables_page() -> str:
         scores = tables.scores_of(number, wanted, rows, SEEDS)
         parts.append(f"## Table {number}")
         parts.append(
-            tables.whole(
+            tables.render(
                 number, wanted, tables.lines(number, wanted, scores, wanted.datasets, list(wanted.systems)), "markdown"
             )
         )

@@ -157,7 +157,7 @@ def page() -> str:
     protocols = [f"- Table {number}: {text}" for number, text in PROTOCOLS.items()]
     waits = []
     for number, lines in cells.items():
-        waits += [f"- Table {number}. {reason}" for reason in tables.waits(number, lines)]
+        waits += [f"- Table {number}. {reason}" for reason in tables.empty_cells(number, lines)]
     parts = [
         INTRODUCTION, typeset(HEAD, overview, "markdown"), "## Under which protocol", "\n".join(protocols),
         f"## The {WORST} cells furthest from print", explained(furthest, rows),

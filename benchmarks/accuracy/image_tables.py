@@ -18,7 +18,7 @@ import torch
 
 from oneof.storage.rows import append, read
 from oneof_paper.compute_image_rows import stack_rows
-from oneof_paper.compute_rows import Cell, missing
+from oneof_paper.compute_rows import Cell, missing_cells
 from oneof_paper.data.catalogue import load
 from oneof_paper.experiments import TABLES
 
@@ -43,7 +43,7 @@ def main() -> None:
         for name in given.datasets.split(",")
     ]
     started, slowest = time.perf_counter(), 0.0
-    for cell in missing(cells, read(given.rows) if given.rows.exists() else []):
+    for cell in missing_cells(cells, read(given.rows) if given.rows.exists() else []):
         begun = time.perf_counter()
         if begun - started + slowest > given.limit_seconds:
             print(f"stopped after {begun - started:.0f} s", flush=True)

@@ -12,7 +12,7 @@ from oneof.methods import METHODS, Method
 from oneof.runs.examples import examples_of
 from oneof.storage.did_you_mean import did_you_mean
 from oneof.storage.rows import Row, append, read
-from oneof_paper.compute_rows import Cell, missing, obtain, rules
+from oneof_paper.compute_rows import Cell, compute_rows, missing_cells, rules
 from oneof_paper.data.catalogue import NAMED, Dataset, load
 from oneof_paper.experiments import TABLES, TABULAR, System
 from oneof_paper.paired_tests import holm, paired
@@ -68,8 +68,8 @@ def compare(method: Method, data: Dataset, against: Sequence[str], seeds: Sequen
             raise ValueError(f"against must be of {', '.join(KNOWN)}; got {name!r}.{did_you_mean(name, KNOWN)}")
     systems = [System(type(method).__name__, method), *(KNOWN[name] for name in against)]
     cells = [Cell(data.name, system, TABULAR, tuple(seeds)) for system in systems]
-    for cell in missing(cells, read(path) if path.exists() else []):
-        append(path, obtain(cell, data))
+    for cell in missing_cells(cells, read(path) if path.exists() else []):
+        append(path, compute_rows(cell, data))
         yield cell.system.title
 
 

@@ -1,8 +1,8 @@
-"""Obtain the rows that a table needs and does not have yet: a cell is one stack of seeds by settings.
+"""Compute the rows that a table needs and does not have yet. A cell of a table is one stack of trials: seeds by settings.
 
-A cell leaves two kinds of rows: for every seed and rule the *chosen* setting with all that is known of it, and for every seed the
-whole *grid* in short, so that any other rule can be tried later. Held-out *sets* choose; held-out true labels only where a table asks
-for the paper's oracle.
+A cell gives two kinds of rows: for every seed and selection rule the *chosen* setting with everything that is known about it, and for
+every seed the whole *grid* in short, so that another rule can be tried later. Held-out candidate sets choose; held-out true labels
+do so only for the oracle, as in the paper.
 """
 
 import multiprocessing
@@ -34,16 +34,17 @@ from oneof_paper.data.catalogue import NAMED, Dataset, data_folder, load
 from oneof_paper.experiments import Protocol, Setting, System
 from oneof_paper.results import origin
 
-FIXED_MEMORY = 2**30  # of a deterministic stack: what is free now must not decide how trials are cut into stacks
+# Bytes of a deterministic stack: how much memory is free now must not decide how trials are cut into stacks.
+FIXED_MEMORY = 2**30
 
 
 def rules() -> tuple[str, ...]:
-    """What a setting may be chosen by: the criteria, which need no true label, or accuracy on held-out rows."""
+    """Return the rules that choose a setting: the criteria, which need no true label, and accuracy on held-out rows."""
     return (*CRITERIA, "oracle")
 
 
 def reported() -> tuple[str, ...]:
-    """The columns of a history that rows have."""
+    """Return the columns of a history that rows have."""
     return (*rules(), "accuracy", "set_size")
 
 
@@ -57,18 +58,23 @@ class Cell(NamedTuple):
 
     @property
     def identity(self) -> Row:
-        """What makes two rows of a seed the same: everything but the seed."""
+        """Return what two rows of a cell have in common: everything but the seed."""
         about: Row = {"method": self.system.method, "purify": self.system.purify, "protocol": self.protocol}
-        about |= {"variants": self.system.variants} if self.system.variants else {}
-        return {"dataset": self.dataset, **{name: plain_value(value) for name, value in about.items()}}
+        if self.system.variants:
+            about["variants"] = self.system.variants
+        identity: Row = {"dataset": self.dataset}
+        for name, value in about.items():
+            identity[name] = plain_value(value)
+        return identity
 
     @property
     def setting(self) -> str:
+        """Return the digest by which rows name their cell."""
         return digest(self.identity)
 
     @property
     def settings(self) -> list[tuple[Method, Setting]]:
-        """All that is searched: every form of the loss with every setting."""
+        """Return all that is searched: every form of the loss with every setting."""
         return list(product(self.system.methods, self.protocol.grid))
 
     @property
@@ -76,122 +82,172 @@ class Cell(NamedTuple):
         return len(self.seeds) * len(self.settings)
 
 
-def missing(cells: Iterable[Cell], rows: Iterable[Row]) -> list[Cell]:
-    """The cells that are not complete, each with the seeds that it lacks."""
+def missing_cells(cells: Iterable[Cell], rows: Iterable[Row]) -> list[Cell]:
+    """Return the cells that are not complete, each with the seeds that have no rows. Cells that two tables share come once."""
     done = {(row["setting"], row["seed"]) for row in rows if row.get("kind") == "grid"}
-    lacking = {}
-    for cell in cells:  # two tables may share a cell
+    missing: dict[str, Cell] = {}
+    for cell in cells:
         seeds = tuple(seed for seed in cell.seeds if (cell.setting, seed) not in done)
         if seeds:
-            lacking[cell.setting] = cell._replace(seeds=seeds)
-    return list(lacking.values())
+            missing[cell.setting] = cell._replace(seeds=seeds)
+    return list(missing.values())
 
 
 Parts = tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.intp] | None]  # rows to train on, held out, to test on
 
 
 def split(n: int, seed: int, protocol: Protocol) -> Parts:
-    """The parts of n rows for a seed.
+    """Split n rows into those to train on, held-out ones and those to test on.
 
     >>> from oneof_paper.experiments import TABULAR
     >>> [len(part) for part in split(1122, 0, TABULAR)]
     [808, 89, 225]
     """
     order = np.random.default_rng(seed).permutation(n)
-    train = int(n * (1 - protocol.test))
-    held_out = int(train * protocol.held_out)
-    return order[held_out:train], order[:held_out], order[train:]
+    train_count = int(n * (1 - protocol.test))
+    held_out_count = int(train_count * protocol.held_out)
+    return order[held_out_count:train_count], order[:held_out_count], order[train_count:]
 
 
-def obtain(
-    cell: Cell, data: Dataset, parts: Callable[[int], Parts] | None = None, *,
-    device: str = "cpu", checkpoint: Path | None = None, memory: int | None = None,
-) -> list[Row]:  # fmt: skip
-    """Train every seed with every setting of a cell, those of one loss at once, and return the cell's rows."""
+def compute_rows(
+    cell: Cell,
+    data: Dataset,
+    parts: Callable[[int], Parts] | None = None,
+    *,
+    device: str = "cpu",
+    checkpoint: Path | None = None,
+    memory: int | None = None,
+) -> list[Row]:
+    """Train every seed with every setting of a cell, those of one loss at once, and return the cell's rows.
+
+    `parts` gives the split of a seed; by default it is random, as the protocol says.
+    """
     protocol = cell.protocol
-    parts_of = {seed: parts(seed) if parts else split(len(data.x), seed, protocol) for seed in cell.seeds}
     trials = []
     for seed in cell.seeds:
+        parts_of_seed = split(len(data.x), seed, protocol) if parts is None else parts(seed)
         for lr, weight_decay, scaling in protocol.grid:
-            trials.append(Trial(seed, *parts_of[seed], lr, weight_decay, scaling))
+            trials.append(Trial(seed, *parts_of_seed, lr, weight_decay, scaling))
     histories: list[Record] = []
     removed: list[Tensor] = []
-    place = device
+    device_used = device
     start = time.perf_counter()
-    start_of_process = time.process_time()
+    cpu_start = time.process_time()
     for number, method in enumerate(cell.system.methods):
         fitted = fit(
-            data.x, data.candidates, trials=trials, method=method, purify=cell.system.purify, network=protocol.network,
-            training=protocol.training, labels=data.labels, device=device, memory=memory,
-            checkpoint=checkpoint and checkpoint / f"form-{number}",
-        )  # fmt: skip
+            data.x,
+            data.candidates,
+            trials=trials,
+            method=method,
+            purify=cell.system.purify,
+            network=protocol.network,
+            training=protocol.training,
+            labels=data.labels,
+            device=device,
+            memory=memory,
+            checkpoint=None if checkpoint is None else checkpoint / f"form-{number}",
+        )
         truth = torch.as_tensor(data.labels, device=fitted.rows.device)[fitted.rows]
         removed.append(true_labels_removed(fitted.candidates, truth).cpu())
         histories.append({name: column.cpu() for name, column in fitted.history.items()})
-        place = str(fitted.rows.device)
-    spent = time.perf_counter() - start, time.process_time() - start_of_process
+        device_used = str(fitted.rows.device)
+    seconds = (time.perf_counter() - start) / cell.trials
+    cpu_seconds = (time.process_time() - cpu_start) / cell.trials
     shape = (len(cell.seeds), len(protocol.grid))
-    history = {name: _seed_by_seed([one[name] for one in histories], shape) for name in histories[0]}
-    lost = _seed_by_seed([column[None] for column in removed], shape)[0]
-    return _rows(cell, history, lost.tolist(), tuple(seconds / cell.trials for seconds in spent), place)
+    history = {}
+    for name in histories[0]:
+        history[name] = _group_by_seed([record[name] for record in histories], shape)
+    removed_shares = _group_by_seed([column[None] for column in removed], shape)[0].tolist()
+    spent = {"seconds": round(seconds, 4), "cpu_seconds": round(cpu_seconds, 4)}
+    return _rows(cell, history, removed_shares, {**spent, **origin(device_used)})
 
 
-def _seed_by_seed(columns: Sequence[Tensor], shape: tuple[int, int]) -> Tensor:
-    """Return columns [e, seeds x settings] of several losses as one, in which all settings of a seed lie together."""
+def _group_by_seed(columns: Sequence[Tensor], shape: tuple[int, int]) -> Tensor:
+    """Join columns [e, seeds x settings] of several losses to one in which all settings of a seed lie together."""
     by_seed = [column.reshape(len(column), *shape) for column in columns]
     return torch.cat(by_seed, dim=-1).flatten(1)
 
 
 def latest_best(column: Tensor) -> Tensor:
-    """The row of the largest value of each column [epochs, t]; of equals the latest, of NaN none.
+    """Return the epoch of the largest value in each column of [epochs, t]; the latest of equal ones, never one of NaN.
 
     >>> latest_best(torch.tensor([[1.0, 3.0], [2.0, 3.0], [2.0, 1.0]])).tolist()
     [2, 1]
     """
-    clean = column.nan_to_num(nan=-torch.inf)
-    return len(column) - 1 - clean.flip(0).argmax(0)
+    without_nan = column.nan_to_num(nan=-torch.inf)
+    return len(column) - 1 - without_nan.flip(0).argmax(0)
 
 
-def taken_epoch(history: Record, rule: str) -> Tensor:
-    """The epoch that a rule takes of each trial [t], counted from 0: the last, or the oracle's best, as in the paper.
+def chosen_epoch(history: Record, rule: str) -> Tensor:
+    """Return the epoch [t], counted from 0, at which a rule reads each trial: the last, or for the oracle the best, as in the paper.
 
-    The best of two hundred epochs on ninety held-out rows is mostly luck.
+    The best of two hundred epochs on ninety held-out rows is mostly luck, so no other rule chooses an epoch.
     """
     column = history[rule]
-    return latest_best(column) if rule == "oracle" else torch.full_like(column[0], len(column) - 1, dtype=torch.int64)
+    if rule == "oracle":
+        return latest_best(column)
+    return torch.full_like(column[0], len(column) - 1, dtype=torch.int64)
 
 
-def _rows(cell: Cell, history: Record, lost: list[float], seconds: tuple[float, ...], device: str) -> list[Row]:
-    settings = cell.settings
-    shape = (len(cell.seeds), len(settings))
-    epochs = {rule: taken_epoch(history, rule) for rule in rules()}
-    scores = {rule: history[rule].gather(0, at[None]).nan_to_num(nan=-torch.inf) for rule, at in epochs.items()}
-    taken = {rule: of_trial.view(shape).argmax(-1) for rule, of_trial in scores.items()}  # of equals the first
-    last = len(history["loss"]) - 1
+def _rows(cell: Cell, history: Record, removed: list[float], origin_of_cell: Row) -> list[Row]:
+    """Return the rows of a cell: for every seed the chosen setting by each rule, and the grid.
+
+    Columns of `history` are [epochs, t], and `removed` has the share of true labels that each of the t trials removed; the trials are
+    ordered by seed, then by setting.
+    """
+    n_settings = len(cell.settings)
+    epochs = {rule: chosen_epoch(history, rule) for rule in rules()}
+    choices = {}
+    for rule, epoch_of_trial in epochs.items():
+        scores = history[rule].gather(0, epoch_of_trial[None]).nan_to_num(nan=-torch.inf)
+        choices[rule] = scores.view(len(cell.seeds), n_settings).argmax(-1)  # the first of equal ones
     named = {"system": cell.system.title, "setting": cell.setting}
-    spent = {"seconds": round(seconds[0], 4), "cpu_seconds": round(seconds[1], 4)}  # of one trial
     rows: list[Row] = []
-    for s, seed in enumerate(cell.seeds):
-        for rule in epochs:
-            at = s * shape[1] + int(taken[rule][s])
-            method, setting = settings[at % shape[1]]
-            epoch = int(epochs[rule][at])
-            own: Row = {"rule": rule, "seed": seed, **setting._asdict(), "epoch": epoch + 1}
-            own |= {"chosen_method": plain_value(method)} if cell.system.variants else {}
-            own |= {name: round(float(history[name][epoch, at]), 6) for name in reported()}
-            own |= {"true_labels_removed": round(lost[at], 6)} if epoch == last else {}
-            rows.append({"kind": "chosen", **named, **cell.identity, **own, **spent, **origin(device)})
-        row: Row = {"kind": "grid", **named, "dataset": cell.dataset, "seed": seed}
-        for name, epoch_of in (("last", [last] * shape[1]), ("best_oracle", epochs["oracle"].view(shape)[s].tolist())):
-            places = [(epoch, s * shape[1] + i) for i, epoch in enumerate(epoch_of)]
-            short = {one: [round(float(history[one][place]), 4) for place in places] for one in reported()}
-            row[name] = {"epoch": [epoch + 1 for epoch in epoch_of], **short}
-        rows.append(row)
+    for seed_index, seed in enumerate(cell.seeds):
+        for rule in rules():
+            trial = seed_index * n_settings + int(choices[rule][seed_index])
+            epoch = int(epochs[rule][trial])
+            chosen = _chosen_setting(cell, history, removed, trial, epoch)
+            row = {"kind": "chosen", **named, **cell.identity, "rule": rule, "seed": seed, **chosen, **origin_of_cell}
+            rows.append(row)
+        first_trial = seed_index * n_settings
+        grid = _grid(history, range(first_trial, first_trial + n_settings), epochs["oracle"])
+        rows.append({"kind": "grid", **named, "dataset": cell.dataset, "seed": seed, **grid})
     return rows
 
 
-class Errand(NamedTuple):
-    """A cell to obtain somewhere else, and what it takes there."""
+def _chosen_setting(cell: Cell, history: Record, removed: list[float], trial: int, epoch: int) -> Row:
+    """Return the setting of a trial and what it showed at an epoch."""
+    method, setting = cell.settings[trial % len(cell.settings)]
+    row: Row = {**setting._asdict(), "epoch": epoch + 1}
+    if cell.system.variants:
+        row["chosen_method"] = plain_value(method)
+    for name in reported():
+        row[name] = round(float(history[name][epoch, trial]), 6)
+    if epoch == len(history["loss"]) - 1:  # removals are known after the last epoch only
+        row["true_labels_removed"] = round(removed[trial], 6)
+    return row
+
+
+def _grid(history: Record, trials: range, best_epochs: Tensor) -> Row:
+    """Return what every trial of a seed showed in the last epoch, and in the oracle's."""
+    last = len(history["loss"]) - 1
+    epochs_by_name = {
+        "last": [last] * len(trials),
+        "best_oracle": best_epochs[trials.start : trials.stop].tolist(),
+    }
+    grid: Row = {}
+    for name, epochs in epochs_by_name.items():
+        shown: Row = {"epoch": [epoch + 1 for epoch in epochs]}
+        for column in reported():
+            values = history[column]
+            shown[column] = [round(float(values[epoch, trial]), 4) for epoch, trial in zip(epochs, trials, strict=True)]
+        grid[name] = shown
+    return grid
+
+
+class Job(NamedTuple):
+    """A cell to compute in another process, and what is needed there."""
 
     cell: Cell
     data_dir: Path | None
@@ -200,60 +256,76 @@ class Errand(NamedTuple):
     deterministic: bool
 
 
-def run_errand(errand: Errand) -> list[Row]:
-    """Obtain a cell in a process of its own: one thread, since there are as many processes as cores."""
+def run_job(job: Job) -> list[Row]:
+    """Compute a cell in a process of its own, with one thread: there are as many processes as cores."""
     torch.set_num_threads(1)
-    if errand.deterministic:
+    memory = None
+    if job.deterministic:
         make_deterministic()
-    data = load(errand.cell.dataset, errand.data_dir)
-    memory = FIXED_MEMORY if errand.deterministic else None
-    return obtain(errand.cell, data, device=errand.device, checkpoint=errand.checkpoint, memory=memory)
+        memory = FIXED_MEMORY
+    data = load(job.cell.dataset, job.data_dir)
+    return compute_rows(job.cell, data, device=job.device, checkpoint=job.checkpoint, memory=memory)
 
 
-Done = Iterator[tuple[Errand, list[Row]]]
-Place = Callable[[Sequence[Errand], int], Done]
-"""Where errands are run, so many at a time (0: as many as can be): each is yielded with its rows when it is done."""
+FinishedJobs = Iterator[tuple[Job, list[Row]]]
+# Runs jobs, so many at a time (0: as many as can be), and yields each with its rows when it is done.
+Executor = Callable[[Sequence[Job], int], FinishedJobs]
 
 
-def obtain_all(
-    cells: Sequence[Cell], path: Path, data_dir: Any, processes: int, device: str = "cpu", *,
-    place: Place | None = None, deterministic: bool = False,
-) -> Iterator[tuple[Cell, list[Row]]]:  # fmt: skip
-    """Obtain cells in several processes, or in another place; append each one's rows as soon as it is done, and yield it.
+def compute_cells(
+    cells: Sequence[Cell],
+    path: Path,
+    data_dir: Any,
+    processes: int,
+    device: str = "cpu",
+    *,
+    executor: Executor | None = None,
+    deterministic: bool = False,
+) -> Iterator[tuple[Cell, list[Row]]]:
+    """Compute cells in several processes, or by another executor; append the rows of each to `path` when it is done, and yield it.
 
-    Stopped or killed, the next call goes on where each cell stood: it is checkpointed beside the file of rows. Elsewhere than in
-    processes here a seed is an errand of its own; so it is where rows are deterministic, since a rounding may depend on the stack.
+    Cells are checkpointed beside the file of rows: after an interruption the next call resumes each of them. Every seed is a job of its
+    own for another executor, and where rows must be deterministic, since rounding may depend on which trials share a stack.
     """
-    running = path.absolute().parent / f".{path.stem}-running"
+    checkpoints = path.absolute().parent / f".{path.stem}-running"
     named = {cell.setting: cell for cell in cells}
-    if place is not None or deterministic:
-        named = {f"{cell.setting}-{cell.seeds[0]}": cell for cell in seed_by_seed(cells)}
-    sizes = {name: NAMED[cell.dataset].paper or (1, 0, 1) for name, cell in named.items()}
-    # the largest first, so that no process is left with a long one at the end
-    largest_first = sorted(named, key=lambda name: -len(named[name].seeds) * sizes[name][0] * sizes[name][2])
-    data_dir = data_folder(data_dir)
-    folder = data_dir and data_dir.absolute()
-    errands = [Errand(named[name], folder, device, running / name, deterministic) for name in largest_first]
-    for errand, rows in (place or in_processes)(errands, processes):
+    if executor is not None or deterministic:
+        named = {f"{cell.setting}-{cell.seeds[0]}": cell for cell in split_by_seed(cells)}
+    folder = data_folder(data_dir)
+    if folder is not None:
+        folder = folder.absolute()
+    jobs = []
+    for name in sorted(named, key=lambda name: -_cost(named[name])):  # no process is left with a long one at the end
+        jobs.append(Job(named[name], folder, device, checkpoints / name, deterministic))
+    run_jobs = executor or run_in_processes
+    for job, rows in run_jobs(jobs, processes):
         append(path, rows)
-        shutil.rmtree(errand.checkpoint, ignore_errors=True)
-        yield errand.cell, rows
-    if running.is_dir() and not any(running.iterdir()):
-        running.rmdir()
+        shutil.rmtree(job.checkpoint, ignore_errors=True)
+        yield job.cell, rows
+    if checkpoints.is_dir() and not any(checkpoints.iterdir()):
+        checkpoints.rmdir()
 
 
-def seed_by_seed(cells: Iterable[Cell]) -> list[Cell]:
-    """Every cell as many, of one seed each."""
+def _cost(cell: Cell) -> int:
+    """Return a number that grows with the time a cell takes: seeds by training rows by features."""
+    figures = NAMED[cell.dataset].paper
+    if figures is None:
+        return len(cell.seeds)
+    return len(cell.seeds) * figures.train * figures.features
+
+
+def split_by_seed(cells: Iterable[Cell]) -> list[Cell]:
+    """Return every cell as several, of one seed each."""
     return [cell._replace(seeds=(seed,)) for cell in cells for seed in cell.seeds]
 
 
-def in_processes(errands: Sequence[Errand], processes: int) -> Done:
-    """Run errands in processes of this machine."""
-    with ProcessPoolExecutor(processes or cores(), multiprocessing.get_context("spawn"), _quiet) as pool:
+def run_in_processes(jobs: Sequence[Job], processes: int) -> FinishedJobs:
+    """Run jobs in processes of this machine."""
+    with ProcessPoolExecutor(processes or cores(), multiprocessing.get_context("spawn"), _initialize_worker) as pool:
         try:
-            at_work = {pool.submit(run_errand, errand): errand for errand in errands}
-            for done in as_completed(at_work):
-                yield at_work[done], done.result()
+            running = {pool.submit(run_job, job): job for job in jobs}
+            for finished in as_completed(running):
+                yield running[finished], finished.result()
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             for process in multiprocessing.active_children():
@@ -261,7 +333,7 @@ def in_processes(errands: Sequence[Errand], processes: int) -> Done:
             raise
 
 
-def _quiet() -> None:
-    """In a process of its own: one thread from the start; the parent hears Ctrl-C for all."""
+def _initialize_worker() -> None:
+    """Use one thread from the start, and leave Ctrl-C to the parent process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.environ["OMP_NUM_THREADS"] = "1"

@@ -1,6 +1,6 @@
-"""Rows on a Ray cluster: every errand is a task, and one whose worker is lost goes on elsewhere from its checkpoint.
+"""Compute rows on a Ray cluster: every job is a task, and one whose worker is lost resumes elsewhere from its checkpoint.
 
-The folder of the rows and that of the data must be seen by every machine of the cluster, and `oneof` installed there.
+Every machine of the cluster needs `oneof`, and access to the folders of the rows and of the data.
 """
 
 import logging
@@ -9,47 +9,48 @@ from typing import Any
 
 from oneof.storage.optional_packages import load_package
 from oneof.storage.rows import Row
-from oneof_paper.compute_rows import Done, Errand, run_errand
+from oneof_paper.compute_rows import FinishedJobs, Job, run_job
 
-LOSSES = 5  # of workers that one errand survives
+MAX_RETRIES = 5  # of a job whose worker is lost
 
 
-def on_ray(errands: Sequence[Errand], workers: int = 0) -> Done:
-    """Run errands on the cluster that this process is part of, or RAY_ADDRESS names; else on so many workers of this machine."""
+def run_on_ray(jobs: Sequence[Job], workers: int = 0) -> FinishedJobs:
+    """Run jobs on the cluster that this process is part of or RAY_ADDRESS names, else on so many workers of this machine."""
     ray = load_ray()
-    ours = not ray.is_initialized()
-    if ours:
+    started_here = not ray.is_initialized()
+    if started_here:
         ray.init(num_cpus=workers or None, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
-    at_work: dict[Any, Errand] = {}
+    running: dict[Any, Job] = {}
     try:
-        for errand in errands:
-            gpus = 1 if errand.device.startswith("cuda") else 0
-            task = ray.remote(num_cpus=1, num_gpus=gpus, max_retries=LOSSES)(run_errand)
-            at_work[task.remote(errand)] = errand
-        while at_work:
-            (done,), _ = ray.wait(list(at_work), num_returns=1)
-            errand = at_work.pop(done)
-            yield errand, _rows(ray, done, errand)
+        for job in jobs:
+            gpus = 1 if job.device.startswith("cuda") else 0
+            task = ray.remote(num_cpus=1, num_gpus=gpus, max_retries=MAX_RETRIES)(run_job)
+            running[task.remote(job)] = job
+        while running:
+            (finished,), _ = ray.wait(list(running), num_returns=1)
+            job = running.pop(finished)
+            yield job, _get_rows(ray, finished, job)
     finally:
-        for unfinished in at_work:
+        for unfinished in running:
             ray.cancel(unfinished, force=True)
-        if ours:
+        if started_here:
             ray.shutdown()
 
 
 def load_ray() -> Any:
-    """Ray, if it is installed."""
+    """Return the package ray; raise with the command that installs it if it is missing."""
     return load_package("ray", "--on ray")
 
 
-def _rows(ray: Any, done: Any, errand: Errand) -> list[Row]:
+def _get_rows(ray: Any, finished: Any, job: Job) -> list[Row]:
+    """Return the rows of a finished task; raise its error without the trace of the worker."""
     try:
-        return ray.get(done)  # type: ignore[no-any-return]
+        return ray.get(finished)  # type: ignore[no-any-return]
     except ray.exceptions.RayTaskError as error:
-        raise error.cause from None  # the error itself, without the worker's trace
+        raise error.cause from None
     except ray.exceptions.WorkerCrashedError as error:
-        cell = errand.cell
+        cell = job.cell
         raise OSError(
-            f"workers must live long enough for an errand; {cell.dataset}, {cell.system.title}, seed {cell.seeds[0]} lost "
-            f"{LOSSES + 1} of them. Repeat the command with fewer workers: it goes on where it stood."
+            f"{cell.dataset}, {cell.system.title}, seed {cell.seeds[0]} lost {MAX_RETRIES + 1} workers, one after the other. "
+            "Repeat the command with fewer workers: it resumes where it stopped."
         ) from error

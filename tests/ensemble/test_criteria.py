@@ -19,7 +19,7 @@ from oneof.networks import Linear
 from oneof.runs.page import render_page
 from oneof.training.fit import fit
 from oneof.training.trials import Training, Trial
-from oneof_paper.compute_rows import Cell, obtain
+from oneof_paper.compute_rows import Cell, compute_rows
 from oneof_paper.data.catalogue import Dataset
 from oneof_paper.experiments import TABLES, Protocol
 from oneof_paper.results import rows_of
@@ -72,7 +72,11 @@ def test_a_new_criterion_is_in_every_kind_of_row():
     protocol = Protocol(Linear(), Training(epochs=3, batch=20), lr=(0.01, 0.5), weight_decay=(1e-3,))
     data = Dataset("lost", DATA.x, DATA.labels, ["a", "b", "c"], MASK, None)
     chosen, grid = (
-        [row for row in obtain(Cell("lost", TABLES[4].systems["cc"], protocol, (0,)), data) if row["kind"] == kind]
+        [
+            row
+            for row in compute_rows(Cell("lost", TABLES[4].systems["cc"], protocol, (0,)), data)
+            if row["kind"] == kind
+        ]
         for kind in ("chosen", "grid")
     )
     assert [row["rule"] for row in chosen] == ["covering", "approximated", "doubt", "oracle"]

@@ -32,7 +32,7 @@ from oneof.training.fit import fit
 from oneof.training.problem import pose
 from oneof.training.trials import Training
 from oneof_paper import image_sets, teacher
-from oneof_paper.compute_image_rows import by_signal, resolved, run_row, trial_of
+from oneof_paper.compute_image_rows import by_signal, resolved_accuracy, run_row, trial_of
 from oneof_paper.compute_rows import rules
 from oneof_paper.data.catalogue import NAMED, Dataset
 from oneof_paper.experiments import TABLES
@@ -290,8 +290,8 @@ def test_a_row_is_resolved_to_a_label_of_its_set():
     logits = torch.tensor([[[0.0, 3.0, 1.0], [2.0, 0.0, 1.0], [0.0, 1.0, 5.0]]])
     left = torch.tensor([[[True, False, True], [True, True, False]]])
     fitted = SimpleNamespace(rows=torch.tensor([[0, 1]]), candidates=left, logits=lambda x: logits)
-    assert resolved(fitted, None, np.array([2, 0, 0])) == 1
-    assert resolved(fitted, None, np.array([1, 1, 0])) == 0
+    assert resolved_accuracy(fitted, None, np.array([2, 0, 0])) == 1
+    assert resolved_accuracy(fitted, None, np.array([1, 1, 0])) == 0
 
 
 def test_of_equal_epochs_the_latest_is_taken():
