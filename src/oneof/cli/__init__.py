@@ -6,10 +6,11 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
-from typing import Annotated, Any, NoReturn, get_args, get_type_hints
+from typing import Annotated, Any, NoReturn
 
 import typer
 
+from oneof.cli.register import add_command, add_plugins
 from oneof.cli.terminal import Told, say
 from oneof.version import __version__
 
@@ -17,21 +18,17 @@ _ABOUT = "Learn classifiers from candidate labels: each example has a set of lab
 app = typer.Typer(help=_ABOUT, add_completion=False, pretty_exceptions_enable=False)
 logging.getLogger("oneof").addHandler(Told())
 _COMMANDS = (
-    "demo", "data", "votes", "inspect", "generate", "fit", "predict", "clean", "review", "label_studio", "report", "export",
-    "tune", "table", "compare", "theory",
+    "demo", "votes", "inspect", "fit", "predict", "clean", "review", "label_studio", "report", "export", "tune",
 )  # fmt: skip
 for name in _COMMANDS:
-    command = getattr(import_module(f"oneof.cli.{'review' if name == 'label_studio' else name}"), name)
-    command.__annotations__ = get_type_hints(command, include_extras=True)
-    for hint in command.__annotations__.values():
-        if get_args(hint)[:1] == (bool,):  # newer versions of typer would show flags as `--json <bool>`
-            get_args(hint)[1].metavar = ""
-    app.command()(command)
+    module = import_module(f"oneof.cli.{'review' if name == 'label_studio' else name}")
+    add_command(app, getattr(module, name))
+add_plugins(app)
 
 # typer carries its own click in newer versions and uses the real one in older: this is ClickException of either
 UsageProblem: Any = typer.BadParameter.__mro__[2]
 
-_RESUMABLE = ("data", "fit", "tune", "table", "compare")
+_RESUMABLE = ("fit", "tune", "paper data", "paper table", "paper compare")
 _PASSIVE = {
     "OMP_WAIT_POLICY": "PASSIVE",
     "GOMP_SPINCOUNT": "0",
@@ -102,7 +99,8 @@ def _safe_path_for_children() -> Iterator[None]:
 def _is_resumable(words: list[str]) -> bool:
     """Return whether the command keeps what it had done when it is stopped; a fit against the clock does not."""
     limited = any(word.split("=")[0] == "--time-limit" for word in words)
-    return bool(words) and words[0] in _RESUMABLE and not limited
+    typed = " ".join([*words, ""])
+    return any(typed.startswith(f"{command} ") for command in _RESUMABLE) and not limited
 
 
 def _fail(message: str) -> NoReturn:

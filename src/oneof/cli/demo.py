@@ -17,23 +17,14 @@ if TYPE_CHECKING:
 CARE = {"ann": 0.8, "bob": 0.7, "cleo": 0.6, "dora": 0.5, "emil": 0.4}  # how often each is right
 NAMES = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 NEW = 360  # digits that nobody votes on
-SEEDS = 5  # of --paper
 
 
 def demo(
     out: Annotated[Path, typer.Option(help="The folder to write to.")] = Path("oneof-demo"),
-    epochs: Annotated[int | None, typer.Option(min=1, help="Epochs of training; fewer are quicker and worse. Default: as oneof fit; with --paper 100.")] = None,
-    paper: Annotated[bool, typer.Option("--paper", help="Show the paper's ablation instead: PRODEN and CC with and without POP.")] = False,
-    seeds: Annotated[int | None, typer.Option(min=1, max=100, help=f"With --paper: how many trials of each system. Default: {SEEDS}.")] = None,
+    epochs: Annotated[int | None, typer.Option(min=1, help="Epochs of training; fewer are quicker and worse. Default: as oneof fit.")] = None,
 ) -> None:  # fmt: skip
     """Show the whole way on digits: votes of five simulated people in; labels, a page and a model out."""
-    if seeds is not None and not paper:
-        raise ValueError(f"--seeds must stand beside --paper; got --seeds {seeds} alone. Leave it out, or add --paper.")
     out.mkdir(parents=True, exist_ok=True)  # before the imports, which take seconds
-    if paper:
-        from oneof.paper.ablation import show
-
-        return show(out, seeds or SEEDS, epochs)
     from oneof.cli.clean import clean
     from oneof.cli.fit import fit
     from oneof.cli.predict import predict
@@ -47,7 +38,7 @@ def demo(
     _run(predict, out / "run", out / "new.csv", out=out / "predictions.csv")
     _run(report, out / "run", out=out / "report.html")
     _show(digits, out)
-    return typer.echo(
+    typer.echo(
         f"Open {out}/report.html in a browser.\n"
         "The commands above do the same with your own votes.csv (item, annotator, label) and features."
     )
