@@ -331,6 +331,40 @@ def test_a_label_that_is_new_asks_before_it_becomes_a_class(digits: tuple[Any, S
     page.keyboard.press("x")
     page.keyboard.type("eleven")
     assert press(page, server, "Enter", "n").labels == ("eleven",)
+    page.keyboard.press("x")  # by now it is a class
+    page.keyboard.type("eleven")
+    assert press(page, server, "Enter").labels == ("eleven",)
+
+
+def test_a_label_that_was_added_stays_known_when_an_older_list_arrives_late(digits: tuple[Any, Served]) -> None:
+    """The list of labels that X requests may arrive after a label was added, and be without it."""
+    page, server = digits
+    list_labels = server.ways["GET /api/labels"]
+
+    def list_labels_late(query: dict[str, Any]) -> Any:
+        reply = list_labels(query)
+        time.sleep(0.5)
+        return reply
+
+    server.ways["GET /api/labels"] = list_labels_late
+    for keys in (("Enter", "n"), ("Enter",)):
+        page.keyboard.press("x")
+        page.keyboard.type("eleven")
+        assert press(page, server, *keys).labels == ("eleven",)
+
+
+def test_a_label_whose_answer_was_undone_is_new_again(digits: tuple[Any, Served]) -> None:
+    page, server = digits
+    row = shown(page)
+    page.keyboard.press("x")
+    page.keyboard.type("eleven")
+    press(page, server, "Enter", "n")
+    page.keyboard.press("z")
+    until(lambda: shown(page) == row)
+    page.keyboard.press("x")
+    page.keyboard.type("eleven")
+    page.keyboard.press("Enter")
+    until(lambda: page.locator("#confirm").is_visible())
 
 
 def test_a_typed_label_is_completed(digits: tuple[Any, Served]) -> None:
