@@ -28,7 +28,7 @@ def clean(
 
     check_out(out, (*ENDINGS, ".json"))
     opened = Run.open(run)
-    table = explained(opened.decided, opened.voices)
+    table = explained(opened.decided, opened.n_models)
     lost = lost_labels(table)
     taken = next((name for name in column or () if name in table.column_names), None)
     if taken is not None:

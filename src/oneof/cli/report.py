@@ -24,7 +24,7 @@ def report(
     from oneof.storage.files import written_beside
 
     opened = Run.open(run)
-    text = render_page(opened.facts, shown_table(opened, column or ()), opened.training, opened.rows).encode()
+    text = render_page(opened.metadata, shown_table(opened, column or ()), opened.training, opened.rows).encode()
     with written_beside(out) as file:
         file.write(text)
     say(f"{out}: {opened.purified.num_rows:,} rows, {len(text) / 1e6:.1f} MB")
