@@ -16,7 +16,7 @@ from oneof.learners.networks import search
 from oneof.learners.scaled_rows import Search
 from oneof.metrics import CRITERIA, MEANS, Criterion, criteria, with_means
 from oneof.networks import Linear
-from oneof.runs.page import render_page
+from oneof.report.page import render_page
 from oneof.training.fit import fit
 from oneof.training.trials import Training, Trial
 from oneof_paper.compute_rows import Cell, compute_rows
@@ -98,7 +98,7 @@ def test_the_page_shows_every_criterion(tmp_path, monkeypatch):
 
     monkeypatch.setitem(CRITERIA, "loss", Criterion("loss", doubt, "what it paid"))  # a column that the folder has
     run = Run.open(write_run(tmp_path / "run"))
-    page = unescape(render_page(run.facts, run.purified, run.training, run.rows))
+    page = unescape(render_page(run.metadata, run.purified, run.training, run.rows))
     assert "Solid, covering: its label lies in the row's set. " in page
     assert "Dotted, loss: what it paid. " in page
 

@@ -22,7 +22,7 @@ from oneof.candidates.generate import Flip, generate
 from oneof.methods import CC, LWS
 from oneof.metrics import approximated_accuracy
 from oneof.purify import PopRatio
-from oneof.runs.review.decisions import Decision, Log
+from oneof.runs.decisions import Decision, Log
 from oneof_paper.synthetic import mixture
 
 pytestmark = pytest.mark.usefixtures("small_forests")

@@ -151,7 +151,7 @@ def show(run: Run, console: Terminal) -> None:
     from oneof.runs.folder import SAMPLE_CSV
     from oneof.runs.purified import lost_labels
 
-    facts, purified = run.facts, run.decided
+    facts, purified = run.metadata, run.decided
     asked = pc.sum(purified["ask"]).as_py() or 0
     table = Table(title=str(run.folder), show_header=False, title_justify="left")
     kept, given = (pc.mean(pc.list_value_length(purified[name])).as_py() for name in ("kept", "original"))

@@ -18,13 +18,13 @@ def report(
     from oneof.storage.sheets import check_out
 
     check_out(out, (".html", ".htm"), "--out")  # before the imports, which take seconds
+    from oneof.report.page import render_page
+    from oneof.review.cards import shown_table
     from oneof.runs.folder import Run
-    from oneof.runs.page import render_page
-    from oneof.runs.review.cards import shown_table
     from oneof.storage.files import written_beside
 
     opened = Run.open(run)
-    text = render_page(opened.facts, shown_table(opened, column or ()), opened.training, opened.rows).encode()
+    text = render_page(opened.metadata, shown_table(opened, column or ()), opened.training, opened.rows).encode()
     with written_beside(out) as file:
         file.write(text)
     say(f"{out}: {opened.purified.num_rows:,} rows, {len(text) / 1e6:.1f} MB")

@@ -20,9 +20,9 @@ from oneof.ensemble.review_order import asking_order
 from oneof.estimator import arguments as given
 from oneof.estimator.stored import labels_to_json, params_to_json, read_stored
 from oneof.metrics import approximated_accuracy
+from oneof.runs.decisions import decided_table
 from oneof.runs.folder import Run
 from oneof.runs.purified import read_purified
-from oneof.runs.review.decisions import decided_table
 from oneof.runs.write import write_run
 from oneof.storage.files import folder_beside
 
@@ -151,17 +151,17 @@ class ClassifierFromSets(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Of a folder of `save`, labels have the type that they were fitted with, and `get_params` gives the parameters that they were fitted with; of
         one of `oneof fit`, labels are text, and the seed alone is known as a parameter.
         It predicts for a frame or an Arrow table with the columns that were learned from, or for features [n, d] in the order of
-        `run_.facts["features"]`. What it says of rows is about those that it was trained on.
+        `run_.metadata["features"]`. What it says of rows is about those that it was trained on.
         """
         run = Run.open(folder)
-        params, classes = read_stored(run.facts.get(ESTIMATOR), run.model.classes, run.facts["seed"])
+        params, classes = read_stored(run.metadata.get(ESTIMATOR), run.model.classes, run.metadata["seed"])
         known = cls._get_param_names()
         self = cls(**{name: value for name, value in params.items() if name in known})
         self.run_ = run
         self.classes_ = classes
-        self.accuracy_ = Claim(**run.facts["estimate"])
+        self.accuracy_ = Claim(**run.metadata["estimate"])
         self.n_features_in_ = len(run.model.encoding.names)
-        self.columns_ = run.facts.get("columns", {})
+        self.columns_ = run.metadata.get("columns", {})
         self._precision = np.float32
         self._show(run.model, run.purified, run.training)
         return self

@@ -23,7 +23,8 @@ from oneof.learners.config import EnsembleConfig, FitConfig, ImageConfig, TreesC
 from oneof.learners.kernel import KernelConfig
 from oneof.methods import METHODS
 from oneof.purify import PURIFY
-from oneof.runs.folder import FACTS, Run, fingerprint, read_sample, write_json
+from oneof.runs.decisions import Log
+from oneof.runs.folder import METADATA, Run, fingerprint, read_sample, write_json
 from oneof.runs.read_dataset import (
     add_votes,
     collect_warnings,
@@ -31,8 +32,7 @@ from oneof.runs.read_dataset import (
     dataset_from_table,
     read_table_with_votes,
 )
-from oneof.runs.review.decisions import Log
-from oneof.runs.review.teach import Refit
+from oneof.runs.refit import Refit
 from oneof.runs.write import write_run
 from oneof.storage.locks import alone
 from oneof.storage.regular import check_plain_tree
@@ -127,11 +127,11 @@ def fit_table(
 def fit_again(folder: Path, out: Path, options: RunOptions = RunOptions()) -> Run:  # noqa: B008 - frozen
     """Learn again from the table of a run and the decisions of people about it, starting from its settings and weights."""
     run = Run.open(folder)
-    file = Path(run.facts["file"])
-    stored = run.facts["asked"]
+    file = Path(run.metadata["file"])
+    stored = run.metadata["asked"]
     if stored.get("kind") == "Task":
         raise ValueError(f"--from needs a run of this version; {folder} was made by an earlier one. Fit its table again.")
-    if stored.get("kind") != "FitSpec" or not file.exists() or fingerprint(file) != run.facts["fingerprint"]:
+    if stored.get("kind") != "FitSpec" or not file.exists() or fingerprint(file) != run.metadata["fingerprint"]:
         problem = f"{file} is missing, or has changed since the fit"
         raise ValueError(f"--from needs the table that {folder} was learned from, unchanged; {problem}.")
     kinds = (
@@ -141,9 +141,9 @@ def fit_again(folder: Path, out: Path, options: RunOptions = RunOptions()) -> Ru
     )
     by_name = {kind.__name__: kind for kind in kinds}
     spec: FitSpec = restored({**stored, "answers": None}, by_name)  # the run's gold labels are in its table
-    refit = Refit(run, tuple(Log(run.folder).standing))
+    refit = Refit(run, tuple(run.log.active_decisions))
     new_run = fit_table(file, out, spec, options, refit)
-    Log(out).write(*refit.decisions)
+    Log(out).write(*refit.active_decisions)
     return new_run
 
 
@@ -177,7 +177,7 @@ def prepare_run(
         for line in warnings:
             options.echo(line)
     else:
-        warnings = refit.run.facts["warnings"]
+        warnings = refit.run.metadata["warnings"]
     spec_file = out / "checkpoint" / SPEC_FILE
     spec_file.parent.mkdir(parents=True, exist_ok=True)  # only now, so that a wrong command leaves nothing behind
     if not spec_file.exists():
@@ -200,8 +200,8 @@ def prepare_run(
     if refit is not None:
         data = refit.apply_decisions(data)
         config = replace(config, ensemble=refit.shorten(config.ensemble, *data.candidates.mask.shape))
-        if refit.verdicts:
-            metadata["taught"] = sorted(refit.verdicts)
+        if refit.decisions:
+            metadata["taught"] = sorted(refit.decisions)
     metadata["columns"] = column_metadata(table, data)
     if isinstance(data.features, np.memmap):  # every process opens the file itself
         data = replace(data, features=data.features[:1])
@@ -248,10 +248,10 @@ def is_finished(out: Path, spec_json: dict[str, Any]) -> bool:
     checkpoint = out / "checkpoint"
     check_plain_tree(checkpoint)
     spec_file = checkpoint / SPEC_FILE
-    finished = (out / FACTS).exists()
+    finished = (out / METADATA).exists()
     if finished or spec_file.exists():
         try:
-            stored = Run.open(out).facts["asked"] if finished else json.loads(spec_file.read_text(encoding="utf-8"))
+            stored = Run.open(out).metadata["asked"] if finished else json.loads(spec_file.read_text(encoding="utf-8"))
         except (json.JSONDecodeError, UnicodeDecodeError) as error:
             raise ValueError(f"{spec_file} must be the spec of the run; it is damaged. Delete {out}.") from error
         difference = first_difference(stored, spec_json)

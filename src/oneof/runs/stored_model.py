@@ -92,7 +92,7 @@ def load_model(folder: Path) -> Model:
     return _model(facts, tensors, folder)
 
 
-def count_voices(folder: Path) -> int:
+def count_models(folder: Path) -> int:
     """Return how many models have a say, as `Model.voices` does, by model.json alone: no weights are read."""
     facts = _read_facts(folder)
     networks = sum(member["networks"] for member in facts["members"])

@@ -19,13 +19,14 @@ from run_folder import NASTY, write_run
 
 from oneof.cli.report import report
 from oneof.ensemble.accuracy import drawn_rows, share_limits
+from oneof.report import input_section, results_section, training_section
+from oneof.report.page import _percent, render_page
+from oneof.report.plots import Drawing, placeholder
+from oneof.report.results_section import audit_classes, audit_groups, compare_gold, count_pairs
+from oneof.report.rows_section import inert, review_queue
+from oneof.review.cards import shown_table
 from oneof.runs.folder import Run
-from oneof.runs.page import _percent, came_in, came_out, render_page, training
-from oneof.runs.page.came_out import audit_classes, audit_groups, compare_gold, count_pairs
-from oneof.runs.page.plots import Drawing, placeholder
-from oneof.runs.page.rows import inert, review_queue
 from oneof.runs.purified import read_purified
-from oneof.runs.review.cards import shown_table
 
 VOID = {"meta", "link", "input", "br", "img"}
 
@@ -59,7 +60,7 @@ class Reader(HTMLParser):
 
 def render(folder: Path) -> str:
     opened = Run.open(folder)
-    return render_page(opened.facts, opened.purified, opened.training, opened.rows)
+    return render_page(opened.metadata, opened.purified, opened.training, opened.rows)
 
 
 @pytest.fixture(scope="module")
@@ -75,14 +76,14 @@ def html(run):
 @pytest.fixture
 def undrawn(monkeypatch):
     """For tests of the words alone: drawing takes most of the time."""
-    for module in (came_in, training, came_out):
+    for module in (input_section, training_section, results_section):
         monkeypatch.setattr(module, "plot", lambda *_, **__: Drawing(Markup(), Markup("</svg>")))
 
 
 @pytest.fixture(scope="module")
 def table(run):
     opened = Run.open(run)
-    return read_purified(opened.purified, opened.facts["classes"])
+    return read_purified(opened.purified, opened.metadata["classes"])
 
 
 @pytest.fixture(scope="module")
@@ -279,7 +280,7 @@ def test_a_class_that_a_group_lost_is_named(run):
 def test_a_class_that_is_gone_is_named_on_the_page(run):
     purified = small(original=[["a", "b"], ["a", "b"], ["a"]], label=["a"] * 3, like=run / "purified.parquet")
     opened = Run.open(run)
-    html = render_page(opened.facts | {"classes": ["a", "b"]}, purified, opened.training, opened.rows)
+    html = render_page(opened.metadata | {"classes": ["a", "b"]}, purified, opened.training, opened.rows)
     assert "<strong>No row was resolved to</strong> <bdi class=\"label\" title=\"b\">b</bdi>." in html  # fmt: skip
 
 
@@ -327,17 +328,22 @@ def test_without_gold_labels_the_page_says_why_there_is_no_calibration(tmp_path)
 @pytest.mark.usefixtures("undrawn")
 def test_a_claim_is_called_what_it_is(run, verdict, words):
     opened = Run.open(run)
-    said = opened.facts["estimate"] | {"verdict": verdict, "value": None, "by": "candidate sets", "reason": "so it is"}
-    assert words in render_page(opened.facts | {"estimate": said}, opened.purified, opened.training, opened.rows)
+    said = opened.metadata["estimate"] | {
+        "verdict": verdict,
+        "value": None,
+        "by": "candidate sets",
+        "reason": "so it is",
+    }
+    assert words in render_page(opened.metadata | {"estimate": said}, opened.purified, opened.training, opened.rows)
 
 
 @pytest.mark.parametrize(("verdict", "bound"), [("bound", 1.0), ("bound", 0.999), ("nothing learned", 0.95)])
 @pytest.mark.usefixtures("undrawn")
 def test_an_accuracy_that_is_not_known_is_written_as_not_known(run, verdict, bound):
     opened = Run.open(run)
-    estimate = opened.facts["estimate"] | {"verdict": verdict, "value": None, "bound": bound, "high": bound}
+    estimate = opened.metadata["estimate"] | {"verdict": verdict, "value": None, "bound": bound, "high": bound}
     estimate |= {"by": "candidate sets", "reason": "so it is"}
-    html = render_page(opened.facts | {"estimate": estimate}, opened.purified, opened.training, opened.rows)
+    html = render_page(opened.metadata | {"estimate": estimate}, opened.purified, opened.training, opened.rows)
     masthead = html[html.index("<header") : html.index("</header>")]
     block = masthead[masthead.index("Accuracy on new rows") :]
     block = block[: block.index("</div>")]
@@ -364,7 +370,7 @@ def test_the_page_begins_with_how_many_labels_of_the_table_are_right(tmp_path):
 def test_a_run_without_purification_has_no_panels_for_it(run):
     opened = Run.open(run)
     columns = {name: opened.training["columns"][name] for name in ("loss", "set_size", "covering")}
-    html = render_page(opened.facts, opened.purified, opened.training | {"columns": columns}, [])
+    html = render_page(opened.metadata, opened.purified, opened.training | {"columns": columns}, [])
     assert "Removal threshold</h3>" not in html
     assert "Removals</h3>" not in html
     assert "Candidates left per row</h3>" in html
@@ -385,7 +391,7 @@ def test_a_hundred_thousand_rows_stay_under_five_megabytes_and_the_page_says_wha
 
 @pytest.mark.usefixtures("undrawn")
 def test_large_sets_are_cut_by_bytes(run, monkeypatch):
-    monkeypatch.setattr("oneof.runs.page.rows._MAX_BYTES", 5_000)
+    monkeypatch.setattr("oneof.report.rows_section._MAX_BYTES", 5_000)
     html = render(run)
     shown = len(json.loads(Reader(html).scripts[0])["rows"])
     assert 20 < shown < 200
@@ -399,7 +405,7 @@ def test_the_command_writes_the_same_page_for_the_same_run(run, tmp_path, capsys
     assert shown["ask"].to_pylist() == [
         a and g is None for a, g in zip(*(opened.purified[n].to_pylist() for n in ("ask", "gold")), strict=True)
     ]
-    html = render_page(opened.facts, shown, opened.training, opened.rows)
+    html = render_page(opened.metadata, shown, opened.training, opened.rows)
     assert (tmp_path / "report.html").read_text("utf-8") == html
     assert capsys.readouterr().out == f"{tmp_path / 'report.html'}: 400 rows, {len(html.encode()) / 1e6:.1f} MB\n"
 
@@ -437,7 +443,7 @@ def test_what_stands_for_a_label_is_about_as_wide():
 
 def test_every_value_that_a_setting_takes_is_shown():
     chosen = [{"lr": 0.1, "scaling": "ranks"}, {"lr": 0.1, "scaling": "root"}]
-    assert training.list_settings([], chosen).chosen == [("lr", "0.1"), ("scaling", "ranks; root")]
+    assert training_section.list_settings([], chosen).chosen == [("lr", "0.1"), ("scaling", "ranks; root")]
 
 
 # -------------------------------------------------------------------------------------------------------- no network at all

@@ -13,9 +13,9 @@ from oneof.data.files.unpacked import check_unpacked
 from oneof.data.images import folder_of
 from oneof.data.picture import thumbnail
 from oneof.data.roles import check_column
+from oneof.runs.decisions import GOLD
 from oneof.runs.explain import describe_removal
 from oneof.runs.folder import Run, fingerprint
-from oneof.runs.review.decisions import GOLD
 
 PICTURES = {
     ".png": "image/png",
@@ -38,11 +38,11 @@ class Items:
     """
 
     def __init__(self, run: Run, columns: Sequence[str] = ()) -> None:
-        path = Path(run.facts["file"])
+        path = Path(run.metadata["file"])
         self.folder = folder_of(path)
         self.cells: dict[str, list[Any]] = {}
         self.texts: list[str] = []  # columns that identify a row to people, if none are requested
-        roles = defaultdict(tuple, run.facts["asked"].get("roles") or {})
+        roles = defaultdict(tuple, run.metadata["asked"].get("roles") or {})
         self.images: list[str] = list(roles["image"])
         if _is_unchanged(path, run):
             check_unpacked(path)
@@ -94,7 +94,7 @@ class Items:
 
 def _is_unchanged(path: Path, run: Run) -> bool:
     """Return whether the training file is a table whose cells can be shown, and the same as at the time of the fit."""
-    return path.exists() and fingerprint(path) == run.facts["fingerprint"] and path.suffix not in array_suffixes()
+    return path.exists() and fingerprint(path) == run.metadata["fingerprint"] and path.suffix not in array_suffixes()
 
 
 def shown_table(run: Run, columns: Sequence[str] = ()) -> pa.Table:

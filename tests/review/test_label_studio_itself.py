@@ -13,9 +13,9 @@ import pytest
 from run_folder import write_run
 from test_review_label_studio import CONFIG
 
-from oneof.runs.review.decisions import Log
-from oneof.runs.review.label_studio import Backend
-from oneof.runs.review.session import Review
+from oneof.review.label_studio import Backend
+from oneof.review.session import Review
+from oneof.runs.decisions import Log
 
 NAMES = ["cat", "dog", "fox", "cow"]
 INSTALLED = shutil.which("label-studio")  # best in an environment of its own, whose bin is on the PATH
@@ -52,6 +52,6 @@ def test_a_project_of_label_studio(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         assert prediction["result"][0]["value"] == {"choices": [row["label"]]}
         assert prediction["score"] == pytest.approx(row["probability"], abs=1e-5)
         assert prediction["model_version"] == backend.version
-    kept = {one.row: one.labels for one in Log(tmp_path / "RUN").standing}
+    kept = {one.row: one.labels for one in Log(tmp_path / "RUN").active_decisions}
     assert kept == {rows[0]["row"]: (answers[0],), rows[1]["row"]: (changed,)}  # the third was deleted
     assert learning.wait(5)
