@@ -13,7 +13,7 @@ from oneof.data.roles import Roles
 from oneof.data.table import Columns, read_columns, read_features
 from oneof.ensemble.pipeline import SPACE, Examples, Learned, learn, space_for
 from oneof.estimator.arguments import count, is_frame, one_thread, precision, seed_of
-from oneof.estimator.from_sets import ClassifierFromSets
+from oneof.estimator.base import BasePartialLabelClassifier
 from oneof.learners.config import Setting, Space, instance
 from oneof.learners.scaled_rows import Search
 from oneof.methods import Method
@@ -23,7 +23,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(eq=False, repr=False)
-class PartialLabelClassifier(ClassifierFromSets):
+class PartialLabelClassifier(BasePartialLabelClassifier):
     """Classifier for rows that each have a set of candidate labels, one of which is right.
 
     What the other rows say of each row purifies the sets and ranks ways to see the features; networks and linear models are

@@ -13,7 +13,7 @@ from oneof.data.images import PictureRows, Pixels, learn_pixels, read_pictures
 from oneof.data.picture import LARGEST, SMALLEST, picture_cell
 from oneof.ensemble.pipeline import SPACE, Examples, Learned, learn
 from oneof.estimator.arguments import count, seed_of
-from oneof.estimator.from_sets import ClassifierFromSets
+from oneof.estimator.base import BasePartialLabelClassifier
 from oneof.learners.pictures import OnPictures
 from oneof.learners.scaled_rows import Search
 
@@ -21,7 +21,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(eq=False, repr=False)
-class PartialLabelImageClassifier(ClassifierFromSets):
+class PartialLabelImageClassifier(BasePartialLabelClassifier):
     """Classifier for pictures that each have a set of candidate labels, one of which is right.
 
     X is a list of files (or of their bytes), of any size and kind, or an array of uint8 levels [n, side, side] or

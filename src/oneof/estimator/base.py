@@ -29,7 +29,7 @@ from oneof.storage.files import folder_beside
 ESTIMATOR = "estimator"  # in run.json: parameters and typed labels
 
 
-class ClassifierFromSets(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class BasePartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """Fit, predict, save and ask.
 
     Each kind of rows says how they become features (`_rows` of training, `_encoded` of new ones) and what learns from them (`_learn`).
