@@ -213,7 +213,7 @@ def test_the_estimator_opens_a_run(run: Run, caplog: pytest.LogCaptureFixture) -
     assert classifier.candidates_.sum() == sum(map(len, run.purified["kept"].to_pylist()))
     with pytest.raises(ValueError, match="is expecting 9 features"):
         classifier.predict(x[:, :3])
-    classifier.set_params(n_trials=1, epochs=2, lr=0.1).fit(x[:, :3], new["truth"].to_numpy())
+    classifier.set_params(n_estimators=1, epochs=2, lr=0.1).fit(x[:, :3], new["truth"].to_numpy())
     assert classifier.predict(x[:, :3]).shape == (40,)
 
 

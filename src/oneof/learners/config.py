@@ -147,7 +147,7 @@ def widths(hidden: Any) -> tuple[int, ...]:
     """
     given = tuple(hidden) if isinstance(hidden, (list, tuple, np.ndarray)) else (hidden,)
     if not all(isinstance(width, (int, np.integer)) and width > 0 for width in given):
-        raise ValueError(f"hidden must be widths of layers, such as (128,) or (); got {hidden!r}.")
+        raise ValueError(f"hidden_layer_sizes must be widths of layers, such as (128,) or (); got {hidden!r}.")
     return given
 
 

@@ -144,7 +144,7 @@ def _fit(rows: Prepared, trials: Sequence[Trial], hidden: tuple[int, ...], name:
     fitted = fit(
         x, rows.mask, trials=trials, method=space.method, purify=space.purify, network=MLP(hidden), prior=asked.prior,
         labels=asked.gold, training=training(space, space.epochs or 60), device=asked.device, progress=asked.progress,
-        memory=asked.memory, checkpoint=checkpoint, processes=rows.crew.size,
+        memory=asked.memory, checkpoint=checkpoint, n_jobs=rows.crew.size,
     )  # fmt: skip
     return replace(fitted, ranks=rows.ranks, origin=fitted.origin if middle is None else middle.cpu().numpy())
 

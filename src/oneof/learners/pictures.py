@@ -110,7 +110,7 @@ def train_on_pictures(
             RowsOnDisk(str(x.filename)) if isinstance(x, np.memmap) else images, sets, trials=trials, method=method,
             purify=None if asked.space.purify is None else late(plan.epochs), network=network_of(plan.network),
             training=Training(plan.epochs, plan.batch), views=recipe, prior=asked.prior, device=device,
-            processes=asked.processes, progress=asked.progress,
+            n_jobs=asked.processes, progress=asked.progress,
             checkpoint=None if asked.checkpoint is None else Path(asked.checkpoint) / "pictures",
         )  # fmt: skip
     return Found((fitted,), [], [plan], sets, None, None, [])
