@@ -15,7 +15,7 @@ import oneof
 ROOT = Path(oneof.__file__).parent
 ROOMS = [
     "storage", "candidates", "metrics", "data", "votes", "inspect", "methods", "purify", "losses", "networks", "training", "learners",
-    "ensemble", "runs", "estimator", "paper", "cli",
+    "ensemble", "runs", "report", "review", "estimator", "paper", "cli",
 ]  # fmt: skip
 OWN = {"__init__.py", "__main__.py", "version.py", "py.typed"}
 MODULES = {

@@ -31,8 +31,8 @@ from sklearn.datasets import load_digits
 
 from oneof.data.roles import Roles
 from oneof.learners.config import Space
+from oneof.runs.decisions import Log
 from oneof.runs.fit_table import Task, fit_table
-from oneof.runs.review.decisions import Log
 
 QUICK = Space(scaling=("feature",), lr=(0.1,), weight_decay=(1e-3,), members=5, epochs=20, parts=5)
 ROW = re.compile(r"Row (\d+)")

@@ -21,7 +21,7 @@ from oneof.networks import Linear
 from oneof.paper.experiments import TABLES, Protocol
 from oneof.paper.obtain import Cell, obtain
 from oneof.paper.results import rows_of
-from oneof.runs.page import render_page
+from oneof.report.page import render_page
 from oneof.training.fit import fit
 from oneof.training.trials import Training, Trial
 

@@ -24,9 +24,9 @@ from oneof.ensemble.resolve import (
 )
 from oneof.ensemble.review_order import expected_gain, find_evidence, nearest, queue
 from oneof.purify import Pop
+from oneof.review.label_studio import tasks, write_tasks
 from oneof.runs.explain import explained, reason
 from oneof.runs.predict import prediction_table
-from oneof.runs.review.label_studio import tasks, write_tasks
 from oneof.storage.sheets import check_out
 from oneof.training.fit import fit
 from oneof.training.tables import Dense

@@ -23,7 +23,7 @@ from oneof.data.synthetic import mixture
 from oneof.methods import CC, LWS
 from oneof.metrics import approximated_accuracy
 from oneof.purify import PopRatio
-from oneof.runs.review.decisions import Decision, Log
+from oneof.runs.decisions import Decision, Log
 
 pytestmark = pytest.mark.usefixtures("small_forests")
 DATA = mixture(n=200, d=3, c=4, separation=5.0, seed=0)

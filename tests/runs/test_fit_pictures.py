@@ -28,16 +28,16 @@ from oneof.ensemble.pipeline import SPACE
 from oneof.learners.config import Space
 from oneof.learners.pictures import OnPictures, late, plan_for, streamed
 from oneof.purify import Pop
+from oneof.report.page import render_page
+from oneof.review.cards import Items, card, shown_table
+from oneof.review.label_studio import Backend
+from oneof.review.session import Review
 from oneof.runs import fit_table as fitting
+from oneof.runs.decisions import Decision, Log
 from oneof.runs.examples import examples_of
 from oneof.runs.export import export_model
 from oneof.runs.fit_table import How, Task, fit_again, fit_table
 from oneof.runs.folder import Run
-from oneof.runs.page import render_page
-from oneof.runs.review.cards import Items, card, shown_table
-from oneof.runs.review.decisions import Decision, Log
-from oneof.runs.review.label_studio import Backend
-from oneof.runs.review.session import Review
 from oneof.training.trials import Training
 from oneof.votes.read import VotesFile
 

@@ -20,36 +20,19 @@ import pyarrow.parquet as pq
 import pytest
 from commands import call
 from sklearn.ensemble import ExtraTreesClassifier
+from small_table import LABELS, ROLES, SMALL, command, frame
 
 import oneof.training.loop
-from oneof.cli import app, main
+from oneof.cli import app
 from oneof.data.table import Roles, read_columns, read_table
 from oneof.ensemble.accuracy import drawn_rows
 from oneof.estimator.classifier import PartialLabelClassifier
-from oneof.learners.config import Space
 from oneof.runs.examples import examples_of, look_at
 from oneof.runs.fit_table import How, Task, fit_table
 from oneof.runs.folder import Run, write_json
 
 pytestmark = pytest.mark.usefixtures("small_forests")
-LABELS = np.array(["ant", "bee", "cow"])
-ROLES = Roles(features=("x*", "hue"), ignore=("truth",))
-SMALL = Space(scaling=("feature", "ranks"), lr=(0.1,), weight_decay=(1e-3,), members=3, epochs=25)
 TASK = Task(ROLES, space=SMALL)
-
-
-def frame(n: int = 150, seed: int = 0) -> pd.DataFrame:
-    """A table as people have them: numbers with gaps, a category, sets as text, and the truth, which is withheld."""
-    rng = np.random.default_rng(seed)
-    truth = rng.integers(3, size=n)
-    x = np.eye(3)[truth] * 3 + rng.normal(size=(n, 3))
-    x[rng.random((n, 3)) < 0.03] = np.nan
-    sets = (rng.random((n, 3)) < 0.35) | (np.arange(3) == truth[:, None])
-    table = pd.DataFrame(x, columns=["x0", "x1", "x2"])
-    table["hue"] = np.where(rng.random(n) < 0.8, np.array(["red", "blue", "grey"])[truth], "red")
-    table["candidates"] = ["|".join(LABELS[row]) for row in sets]
-    table["truth"] = LABELS[truth]
-    return table
 
 
 @pytest.fixture(scope="module")
@@ -67,18 +50,6 @@ def table(folder: Path) -> Path:
 @pytest.fixture(scope="module")
 def run(folder: Path, table: Path) -> Run:
     return fit_table(table, folder / "run", TASK)
-
-
-def command(*arguments: str | Path, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
-    """Run a command as a person would, and give its exit code and what it printed."""
-    old, sys.argv = sys.argv, ["oneof", *map(str, arguments)]
-    try:
-        with pytest.raises(SystemExit) as stopped:
-            main()
-    finally:
-        sys.argv = old
-    printed = capsys.readouterr()
-    return int(stopped.value.code or 0), printed.out, printed.err
 
 
 def test_a_run_holds_what_was_agreed(run: Run, table: Path) -> None:

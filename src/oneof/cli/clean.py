@@ -19,11 +19,11 @@ def clean(
     separator: Annotated[str, typer.Option(help="With .csv: what separates the labels of a set.")] = "|",
 ) -> None:  # fmt: skip
     """Write the label of every training row, why it was chosen, and which rows to ask a person about, in order."""
+    from oneof.review.cards import Items
+    from oneof.review.label_studio import tasks, tasks_of, write_tasks
     from oneof.runs.explain import explained
     from oneof.runs.folder import Run
     from oneof.runs.purified import lost_labels
-    from oneof.runs.review.cards import Items
-    from oneof.runs.review.label_studio import tasks, tasks_of, write_tasks
     from oneof.storage.sheets import ENDINGS, check_out, write_sheet
 
     check_out(out, (*ENDINGS, ".json"))

@@ -18,9 +18,9 @@ def report(
     from oneof.storage.sheets import check_out
 
     check_out(out, (".html", ".htm"), "--out")  # before the imports, which take seconds
+    from oneof.report.page import render_page
+    from oneof.review.cards import shown_table
     from oneof.runs.folder import Run
-    from oneof.runs.page import render_page
-    from oneof.runs.review.cards import shown_table
     from oneof.storage.files import written_beside
 
     opened = Run.open(run)

@@ -11,7 +11,7 @@ import typer
 from oneof.cli.columns import RunFolder
 
 if TYPE_CHECKING:
-    from oneof.runs.review.server import LocalServer, ReviewServer
+    from oneof.review.server import LocalServer, ReviewServer
 
 ServerT = TypeVar("ServerT", bound="LocalServer")
 
@@ -26,8 +26,8 @@ def review(
 
     Every decision is written to RUN/decisions.jsonl at once. clean, report and label-studio take it from there.
     """
-    from oneof.runs.review.server import ReviewServer
-    from oneof.runs.review.session import Review
+    from oneof.review.server import ReviewServer
+    from oneof.review.session import Review
 
     opened = Review(run, column or ())
     make_server = partial(ReviewServer, opened, who or getpass.getuser())
@@ -45,7 +45,7 @@ def _bind_port_of_run(make_server: Callable[[int], "ReviewServer"], run: Path) -
 
     A browser keeps answers that it could not send for the port on which they were given, and sends them nowhere else.
     """
-    from oneof.runs.review.ports import bind_free_port, remembered_port
+    from oneof.review.ports import bind_free_port, remembered_port
 
     last_port = remembered_port(run)
     if last_port is None:
@@ -74,7 +74,7 @@ def _bind(make_server: Callable[[int], ServerT], port: int) -> ServerT:
 
 
 def _remember_port(run: Path, port: int) -> None:
-    from oneof.runs.review.ports import remember_port
+    from oneof.review.ports import remember_port
 
     try:
         remember_port(run, port)
@@ -90,8 +90,8 @@ def label_studio(
 
     In Label Studio: Settings, Model, Connect Model, with the address that is printed; Webhooks, with /webhook behind it.
     """
-    from oneof.runs.review.label_studio import Backend
-    from oneof.runs.review.session import Review
+    from oneof.review.label_studio import Backend
+    from oneof.review.session import Review
 
     opened = Review(run)
     server = _bind(partial(Backend, opened), port)

@@ -25,10 +25,10 @@ from oneof.learners.pictures import BY_SIZE, OnPictures
 from oneof.learners.scaled_rows import Search
 from oneof.methods import METHODS
 from oneof.purify import PURIFY
+from oneof.runs.decisions import Log
 from oneof.runs.examples import column_facts, examples_of, look_at, read_voted, weigh_votes
 from oneof.runs.folder import FACTS, Run, fingerprint, read_sample, write_json
-from oneof.runs.review.decisions import Log
-from oneof.runs.review.teach import Again
+from oneof.runs.refit import Again
 from oneof.runs.write import write_run
 from oneof.storage.locks import alone
 from oneof.storage.regular import check_plain_tree

@@ -21,7 +21,7 @@ from oneof.data.files.unpacked import GIGABYTES, bytes_of, parquet_bytes
 from oneof.data.images import list_folder
 from oneof.ensemble.accuracy import SAMPLE, drawn_rows
 from oneof.ensemble.model import Model
-from oneof.runs.review.decisions import Log, decided_table, verdicts
+from oneof.runs.decisions import Log, decided_table, verdicts
 from oneof.runs.stored_model import count_voices, load_model
 from oneof.storage.files import written_beside
 from oneof.storage.regular import check_regular
@@ -89,7 +89,7 @@ class Run:
 
     @property
     def decided(self) -> pa.Table:
-        """`purified` as people left it: their decisions and gold labels are final; see `oneof.runs.review.decisions`."""
+        """`purified` as people left it: their decisions and gold labels are final; see `oneof.runs.decisions`."""
         return decided_table(self.purified, verdicts(Log(self.folder).standing))
 
     @cached_property

@@ -10,7 +10,7 @@ from matplotlib.patches import Rectangle
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 from numpy.typing import NDArray
 
-from oneof.runs.page.plots import ACCENT, INK, PAPER, Drawing, placeholder, plot
+from oneof.report.plots import ACCENT, INK, PAPER, Drawing, placeholder, plot
 from oneof.runs.purified import Purified
 
 _MAX_LABELS = 14  # in the co-occurrence map

@@ -16,8 +16,8 @@ import pytest
 from run_folder import write_run
 
 from oneof.cli.review import review as review_command
-from oneof.runs.review.ports import remember_port, remembered_port
-from oneof.runs.review.server import ReviewServer
+from oneof.review.ports import remember_port, remembered_port
+from oneof.review.server import ReviewServer
 from oneof.storage.user_state import user_state_folder
 
 

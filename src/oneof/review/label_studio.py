@@ -16,10 +16,10 @@ import pyarrow as pa
 from oneof.data.files.columns import open_table, read_numbers
 from oneof.data.supervision import label_text
 from oneof.data.table import read_columns
+from oneof.review.server import Json, LocalServer
+from oneof.review.session import Review
+from oneof.runs.decisions import Decision
 from oneof.runs.folder import Run
-from oneof.runs.review.decisions import Decision
-from oneof.runs.review.server import Json, LocalServer
-from oneof.runs.review.session import Review
 from oneof.storage.files import written_beside
 from oneof.version import __version__
 from oneof.votes.label_studio import chosen_labels, is_label_studio, person

@@ -13,17 +13,17 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
-from test_fit_table import LABELS, ROLES, SMALL, command, frame
+from small_table import LABELS, ROLES, SMALL, command, frame
 
 from oneof.data.table import read_table
 from oneof.ensemble.accuracy import drawn_rows
+from oneof.review import session
+from oneof.review.session import Review
+from oneof.runs.decisions import Decision, Log
 from oneof.runs.examples import examples_of
 from oneof.runs.fit_table import Task, fit_again, fit_table
 from oneof.runs.folder import Run
-from oneof.runs.review import session
-from oneof.runs.review.decisions import Decision, Log
-from oneof.runs.review.session import Review
-from oneof.runs.review.teach import QUICK, Again
+from oneof.runs.refit import QUICK, Again
 from oneof.storage.settings import restored
 from oneof.votes.read import VotesFile
 

@@ -21,7 +21,7 @@ ACCENT = "#040506"
 PAPER = "#070809"
 LINE = "#0a0b0c"
 _CSS_VARIABLES = {INK: "var(--ink-2)", ACCENT: "var(--accent)", PAPER: "var(--paper)", LINE: "var(--line)"}
-_STYLE = str(files("oneof.runs.page") / "templates" / "plots.mplstyle")
+_STYLE = str(files("oneof.report") / "templates" / "plots.mplstyle")
 _MAX_CHARACTERS = 18  # of a label beside an axis
 _TAIL = 6  # characters kept from the end of a shortened label
 

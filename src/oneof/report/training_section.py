@@ -11,7 +11,7 @@ from matplotlib.ticker import PercentFormatter
 from numpy.typing import NDArray
 
 from oneof.metrics import CRITERIA, MEANS
-from oneof.runs.page.plots import ACCENT, INK, plot
+from oneof.report.plots import ACCENT, INK, plot
 
 Floats = NDArray[np.float64]
 

@@ -12,11 +12,11 @@ import pytest
 from commands import call
 from run_folder import write_run
 
+from oneof.report.page import render_page
+from oneof.review.cards import shown_table
+from oneof.runs.decisions import Decision, Log, Verdict, decided_sets, verdicts
 from oneof.runs.explain import explained
 from oneof.runs.folder import Run, fingerprint
-from oneof.runs.page import render_page
-from oneof.runs.review.cards import shown_table
-from oneof.runs.review.decisions import Decision, Log, Verdict, decided_sets, verdicts
 
 
 @pytest.fixture

@@ -24,11 +24,11 @@ from run_folder import NASTY, write_run
 
 from oneof.cli.review import review as review_command
 from oneof.ensemble.accuracy import drawn_rows
+from oneof.review.server import Answering, LocalServer, ReviewServer
+from oneof.review.session import REPEAT_EVERY, Review, accuracy_of_labels, agreement
+from oneof.runs import decisions
+from oneof.runs.decisions import Decision, Log, verdicts
 from oneof.runs.folder import Run, fingerprint
-from oneof.runs.review import decisions
-from oneof.runs.review.decisions import Decision, Log, verdicts
-from oneof.runs.review.server import Answering, LocalServer, ReviewServer
-from oneof.runs.review.session import REPEAT_EVERY, Review, accuracy_of_labels, agreement
 
 CARD = ["row", "item", "pictures", "candidates", "suggested", "outside", "near", "drawn", "run", "skipped"]
 

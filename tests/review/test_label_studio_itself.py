@@ -13,9 +13,9 @@ import pytest
 from run_folder import write_run
 from test_review_label_studio import CONFIG
 
-from oneof.runs.review.decisions import Log
-from oneof.runs.review.label_studio import Backend
-from oneof.runs.review.session import Review
+from oneof.review.label_studio import Backend
+from oneof.review.session import Review
+from oneof.runs.decisions import Log
 
 NAMES = ["cat", "dog", "fox", "cow"]
 INSTALLED = shutil.which("label-studio")  # best in an environment of its own, whose bin is on the PATH

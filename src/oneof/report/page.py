@@ -15,10 +15,10 @@ from markupsafe import Markup
 
 from oneof.ensemble.accuracy import Claim
 from oneof.metrics import in_words
-from oneof.runs.page.came_in import list_columns, summarise_sets
-from oneof.runs.page.came_out import audit_classes, audit_groups, compare_gold, count_pairs
-from oneof.runs.page.rows import embed_rows, review_queue
-from oneof.runs.page.training import draw_training, list_settings
+from oneof.report.input_section import list_columns, summarise_sets
+from oneof.report.results_section import audit_classes, audit_groups, compare_gold, count_pairs
+from oneof.report.rows_section import embed_rows, review_queue
+from oneof.report.training_section import draw_training, list_settings
 from oneof.runs.purified import lost_labels, read_purified
 
 
@@ -34,7 +34,7 @@ def render_page(
     facts : mapping
         What `run.json` holds.
     purified : pyarrow.Table
-        The rows of `purified.parquet`, possibly with the columns that `oneof.runs.review.cards.shown_table` adds.
+        The rows of `purified.parquet`, possibly with the columns that `oneof.review.cards.shown_table` adds.
     record : mapping
         What `training.json` holds.
     results : sequence of mappings
@@ -72,7 +72,7 @@ def render_page(
 def _environment() -> Environment:
     """Return a Jinja environment with the page's templates and filters."""
     environment = Environment(
-        loader=PackageLoader("oneof.runs.page"), autoescape=True, undefined=StrictUndefined, lstrip_blocks=True
+        loader=PackageLoader("oneof.report"), autoescape=True, undefined=StrictUndefined, lstrip_blocks=True
     )
     environment.filters["count"] = _format_count
     environment.filters["percent"] = _percent
@@ -96,7 +96,7 @@ def _describe_estimate(estimate: Mapping[str, Any]) -> SimpleNamespace:
 
 
 def _read_template(name: str) -> str:
-    path = files("oneof.runs.page") / "templates" / name
+    path = files("oneof.report") / "templates" / name
     return path.read_text("utf-8")
 
 

@@ -3,32 +3,19 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from chromium import browser
 from run_folder import NASTY, write_run
 
+from oneof.report.page import render_page
 from oneof.runs.folder import Run
-from oneof.runs.page import render_page
 
+__all__ = ["browser"]
 pytestmark = pytest.mark.browser
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 REACHABLE = "a[href], button:not(:disabled), input, select, summary, [tabindex='0']"
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed (extra dev)")
-    if CHROMIUM is None:
-        pytest.skip("no Chromium on this machine (Debian: apt-get install chromium)")
-    with playwright.sync_playwright() as started:
-        options = ["--no-sandbox"] if os.geteuid() == 0 else []  # Chromium's sandbox refuses to run for root
-        launched = started.chromium.launch(executable_path=CHROMIUM, args=options)
-        yield launched
-        launched.close()
 
 
 @pytest.fixture(scope="module")

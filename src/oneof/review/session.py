@@ -22,10 +22,10 @@ from numpy.typing import NDArray
 
 from oneof.ensemble.accuracy import drawn_rows, share_limits
 from oneof.ensemble.review_order import asking_order
+from oneof.review.cards import Items, card
+from oneof.review.ports import run_id
+from oneof.runs.decisions import DRAWN, KINDS, Decision, Log, gold_verdicts, verdicts
 from oneof.runs.folder import Run
-from oneof.runs.review.cards import Items, card
-from oneof.runs.review.decisions import DRAWN, KINDS, Decision, Log, gold_verdicts, verdicts
-from oneof.runs.review.ports import run_id
 from oneof.storage.schema import NUMBER, first_misfit
 
 RANDOM_EVERY, REPEAT_EVERY = 5, 20  # of a person's rows one is drawn at random, and one comes a second time

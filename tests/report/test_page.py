@@ -19,13 +19,14 @@ from run_folder import NASTY, write_run
 
 from oneof.cli.report import report
 from oneof.ensemble.accuracy import drawn_rows, share_limits
+from oneof.report import input_section, results_section, training_section
+from oneof.report.page import _percent, render_page
+from oneof.report.plots import Drawing, placeholder
+from oneof.report.results_section import audit_classes, audit_groups, compare_gold, count_pairs
+from oneof.report.rows_section import inert, review_queue
+from oneof.review.cards import shown_table
 from oneof.runs.folder import Run
-from oneof.runs.page import _percent, came_in, came_out, render_page, training
-from oneof.runs.page.came_out import audit_classes, audit_groups, compare_gold, count_pairs
-from oneof.runs.page.plots import Drawing, placeholder
-from oneof.runs.page.rows import inert, review_queue
 from oneof.runs.purified import read_purified
-from oneof.runs.review.cards import shown_table
 
 VOID = {"meta", "link", "input", "br", "img"}
 
@@ -75,7 +76,7 @@ def html(run):
 @pytest.fixture
 def undrawn(monkeypatch):
     """For tests of the words alone: drawing takes most of the time."""
-    for module in (came_in, training, came_out):
+    for module in (input_section, training_section, results_section):
         monkeypatch.setattr(module, "plot", lambda *_, **__: Drawing(Markup(), Markup("</svg>")))
 
 
@@ -385,7 +386,7 @@ def test_a_hundred_thousand_rows_stay_under_five_megabytes_and_the_page_says_wha
 
 @pytest.mark.usefixtures("undrawn")
 def test_large_sets_are_cut_by_bytes(run, monkeypatch):
-    monkeypatch.setattr("oneof.runs.page.rows._MAX_BYTES", 5_000)
+    monkeypatch.setattr("oneof.report.rows_section._MAX_BYTES", 5_000)
     html = render(run)
     shown = len(json.loads(Reader(html).scripts[0])["rows"])
     assert 20 < shown < 200
@@ -437,7 +438,7 @@ def test_what_stands_for_a_label_is_about_as_wide():
 
 def test_every_value_that_a_setting_takes_is_shown():
     chosen = [{"lr": 0.1, "scaling": "ranks"}, {"lr": 0.1, "scaling": "root"}]
-    assert training.list_settings([], chosen).chosen == [("lr", "0.1"), ("scaling", "ranks; root")]
+    assert training_section.list_settings([], chosen).chosen == [("lr", "0.1"), ("scaling", "ranks; root")]
 
 
 # -------------------------------------------------------------------------------------------------------- no network at all

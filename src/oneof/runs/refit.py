@@ -15,8 +15,8 @@ from oneof.ensemble.pipeline import Examples
 from oneof.ensemble.resolve import FEW, spread
 from oneof.learners.config import Setting, Space
 from oneof.learners.forest import Forest
+from oneof.runs.decisions import Decision, Verdict, decided_sets, verdicts
 from oneof.runs.folder import FACTS, Run, fingerprint
-from oneof.runs.review.decisions import Decision, Verdict, decided_sets, verdicts
 from oneof.storage.settings import digest
 
 QUICK = 5  # times fewer epochs than from drawn weights

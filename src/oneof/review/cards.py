@@ -12,9 +12,9 @@ from oneof.data.files.unpacked import check_unpacked
 from oneof.data.images import folder_of
 from oneof.data.picture import thumbnail
 from oneof.data.roles import check_column
+from oneof.runs.decisions import GOLD
 from oneof.runs.explain import describe_removal
 from oneof.runs.folder import Run, fingerprint
-from oneof.runs.review.decisions import GOLD
 
 PICTURES = {
     ".png": "image/png",

@@ -14,13 +14,13 @@ from typing import Any
 import pandas as pd
 import pytest
 from run_folder import write_run
-from test_fit_table import ROLES, SMALL, command, frame
+from small_table import ROLES, SMALL, command, frame
 
+from oneof.review.label_studio import Backend
+from oneof.review.session import Review
+from oneof.runs.decisions import Log
 from oneof.runs.fit_table import Task, fit_table
 from oneof.runs.folder import Run, fingerprint
-from oneof.runs.review.decisions import Log
-from oneof.runs.review.label_studio import Backend
-from oneof.runs.review.session import Review
 from oneof.votes.read import VotesFile
 
 CONFIG = '<View>\n  <Text name="words" value="$text"/>\n  <Choices name="animal" toName="words" choice="single">\n    <Choice value="cat"/>\n  </Choices>\n</View>'

@@ -18,7 +18,7 @@ from scipy.sparse import triu
 
 from oneof.ensemble.accuracy import measure_labels
 from oneof.metrics import wilson
-from oneof.runs.page.plots import ACCENT, INK, LINE, PAPER, Drawing, placeholder, plot
+from oneof.report.plots import ACCENT, INK, LINE, PAPER, Drawing, placeholder, plot
 from oneof.runs.purified import UNKNOWN, Purified
 
 _SHRUNK = 0.5  # a class that keeps less than this part of its even share is flagged

@@ -16,13 +16,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from chromium import browser
 from run_folder import write_run
-from test_page_browser import browser
 
-from oneof.runs.review import decisions
-from oneof.runs.review.decisions import Decision, Log
-from oneof.runs.review.server import ReviewServer
-from oneof.runs.review.session import Review
+from oneof.review.server import ReviewServer
+from oneof.review.session import Review
+from oneof.runs import decisions
+from oneof.runs.decisions import Decision, Log
 
 __all__ = ["browser"]
 pytestmark = pytest.mark.browser

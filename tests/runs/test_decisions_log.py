@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oneof.runs.review.decisions import DECISIONS, Decision, Log, verdicts
+from oneof.runs.decisions import DECISIONS, Decision, Log, verdicts
 
 CAT = Decision(3, "label", ("cat",), "ann", before=("cat", "dog"))
 

@@ -17,8 +17,8 @@ from importlib.resources import files
 from typing import Any, NoReturn
 from urllib.parse import parse_qs, urlsplit
 
-from oneof.runs.review.cards import PICTURES
-from oneof.runs.review.session import Review
+from oneof.review.cards import PICTURES
+from oneof.review.session import Review
 from oneof.storage.printable import bounded, shortened
 
 HOST = "127.0.0.1"
@@ -156,7 +156,7 @@ class ReviewServer(LocalServer):
 
     def __init__(self, review: Review, who: str, port: int = 0) -> None:
         self.who, self.token = who, secrets.token_urlsafe(16)
-        parts = (files("oneof.runs.review") / f"page.{part}" for part in ("html", "js", "css"))
+        parts = (files("oneof.review") / f"page.{part}" for part in ("html", "js", "css"))
         html, script, style = (part.read_text("utf-8") for part in parts)
         page = html.replace("{{ style }}", style).replace("{{ script }}", script).encode()
         sums = [base64.b64encode(hashlib.sha256(part.encode()).digest()).decode() for part in (script, style)]
