@@ -32,9 +32,9 @@ from oneof.estimator.arguments import (
 )
 from oneof.estimator.stored import labels_to_json, params_to_json, read_stored
 from oneof.metrics import approximated_accuracy
+from oneof.runs.decisions import decided_table
 from oneof.runs.folder import Run
 from oneof.runs.purified import read_purified
-from oneof.review.decisions import decided_table
 from oneof.runs.write import write_run
 from oneof.storage.files import folder_beside
 
