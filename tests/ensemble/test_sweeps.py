@@ -250,4 +250,5 @@ def test_the_command_writes_what_the_estimator_takes(tmp_path, monkeypatch, caps
     code, _, err = command(monkeypatch, capsys, *taken)
     assert code == 0, err
     (chosen,) = Run.open(tmp_path / "run").facts["chosen"]
+    chosen["hidden_layer_sizes"] = chosen.pop("hidden")
     assert chosen == {name: best[name] for name in chosen}

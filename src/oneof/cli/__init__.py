@@ -6,16 +6,16 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
-from typing import Annotated, Any, NoReturn, get_args, get_type_hints
+from typing import Annotated, Any, NoReturn, get_type_hints
 
 import typer
 
-from oneof.cli.terminal import Told, say
+from oneof.cli.terminal import CliLogHandler, Command, Group, describe_error, echo
 from oneof.version import __version__
 
 _ABOUT = "Learn classifiers from candidate labels: each example has a set of labels, and one of them is right."
-app = typer.Typer(help=_ABOUT, add_completion=False, pretty_exceptions_enable=False)
-logging.getLogger("oneof").addHandler(Told())
+app = typer.Typer(help=_ABOUT, cls=Group, pretty_exceptions_enable=False)
+logging.getLogger("oneof").addHandler(CliLogHandler())
 _COMMANDS = (
     "demo", "data", "votes", "inspect", "generate", "fit", "predict", "clean", "review", "label_studio", "report", "export",
     "tune", "table", "compare", "theory",
@@ -23,10 +23,7 @@ _COMMANDS = (
 for name in _COMMANDS:
     command = getattr(import_module(f"oneof.cli.{'review' if name == 'label_studio' else name}"), name)
     command.__annotations__ = get_type_hints(command, include_extras=True)
-    for hint in command.__annotations__.values():
-        if get_args(hint)[:1] == (bool,):  # newer versions of typer would show flags as `--json <bool>`
-            get_args(hint)[1].metavar = ""
-    app.command()(command)
+    app.command(cls=Command)(command)
 
 # typer carries its own click in newer versions and uses the real one in older: this is ClickException of either
 UsageProblem: Any = typer.BadParameter.__mro__[2]
@@ -44,7 +41,7 @@ _INTERRUPTED = 130  # what newer versions of typer return for Ctrl-C, where olde
 @app.callback(invoke_without_command=True)
 def _options(
     context: typer.Context,
-    version: Annotated[bool, typer.Option("--version", help="Show the version.", metavar="")] = False,
+    version: Annotated[bool, typer.Option("--version", help="Show the version.")] = False,
 ) -> None:
     if version:
         typer.echo(f"oneof {__version__}")
@@ -62,11 +59,11 @@ def main() -> None:
     except UsageProblem as error:
         _fail(error.format_message())
     except (ValueError, TypeError, OSError) as error:
-        _fail(str(error))
+        _fail(describe_error(error))
     except (MemoryError, RuntimeError) as error:
         if not (isinstance(error, MemoryError) or "alloc" in str(error)):
             raise
-        _fail(f"there must be memory enough for this; there is not ({error}). Take fewer rows, features or labels.")
+        _fail(f"out of memory ({error}); use fewer rows, features or labels.")
     except (typer.Abort, KeyboardInterrupt):
         code = _INTERRUPTED
     if code == _INTERRUPTED:
@@ -106,5 +103,5 @@ def _is_resumable(words: list[str]) -> bool:
 
 
 def _fail(message: str) -> NoReturn:
-    say(f"oneof: {message}", err=True)
+    echo(f"oneof: {message}", err=True)
     sys.exit(2)

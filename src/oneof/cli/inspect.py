@@ -11,7 +11,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from oneof.cli.columns import TableFile, takes_roles
+from oneof.cli.columns import TableFile, with_column_options
 from oneof.cli.terminal import Terminal
 from oneof.data.roles import Roles
 from oneof.storage.printable import bounded
@@ -24,7 +24,7 @@ _BAR = 40  # cells of the longest bar
 _STYLE = {"stop": "bold red", "warn": "yellow", "info": "cyan"}
 
 
-@takes_roles
+@with_column_options
 def inspect(
     file: TableFile,
     roles: Roles,

@@ -37,7 +37,7 @@ def examples_of(
     """
     encoding = learn_encoding(mixed.columns, mixed.roles, folder=folder, cache=cache)
     named = [part.model for part in encoding.embedded]
-    told = [f"pictures are embedded by {name}. To train a network on them instead, say --network NAME." for name in named if name == MODELS["image"]]  # fmt: skip
+    told = [f"pictures are embedded by {name}. To train a network on them instead, say --architecture NAME." for name in named if name == MODELS["image"]]  # fmt: skip
     if not encoding.pixels:
         x = encoding.transform(mixed.columns, folder=folder, cache=cache, named=named)
         return Examples(x, mixed.candidates, encoding, mixed.gold, mixed.groups), told

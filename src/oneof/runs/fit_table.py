@@ -185,7 +185,9 @@ def _settled(file: Path, task: Task, how: How) -> Task:
         roles = replace(roles, image=(FILE,))
     if asked and (roles.image_model or not roles.image):
         fix = "Say --image COLUMN, and no --image-model."
-        raise ValueError(f"--network, --views and --stream are for pictures that a network is trained on. {fix}")
+        raise ValueError(
+            f"--architecture, --augmentation and --stream are for pictures that a network is trained on. {fix}"
+        )
     if roles.image and not asked and not roles.image_model and weights_here(MODELS["image"]):
         roles = replace(roles, image_model=MODELS["image"])
     if roles.image and not roles.image_model:
