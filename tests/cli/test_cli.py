@@ -20,7 +20,7 @@ from commands import call, call_alone
 import oneof
 from oneof.candidates.read import read
 from oneof.cli import app
-from oneof.cli.demo import CARE, NAMES, NEW, _digits
+from oneof.runs.demo import ACCURACIES, N_NEW, NAMES, simulate_votes
 
 HEAVY = ("torch", "sklearn", "pyarrow", "matplotlib", "numpy")
 
@@ -95,7 +95,7 @@ def test_help_imports_nothing_heavy():
         (["demo", "--seeds", "-1"], "--seeds"),
         (
             ["demo", "--seeds", "3"],
-            "--seeds must stand beside --paper; got --seeds 3 alone. Leave it out, or add --paper.",
+            "--seeds requires --paper",
         ),
         (["demo", "--seeds", "many"], "--seeds"),
         (["demo", "--epochs", "0"], "--epochs"),
@@ -126,15 +126,15 @@ def test_the_demo_goes_from_votes_to_labels_a_page_and_a_model(tmp_path):
 
 def check_labels(out: Path, shown: str) -> None:
     """The shares that are printed are those of the files."""
-    truth = _digits().labels
-    for name, expected in (("labels.csv", truth[:-NEW]), ("predictions.csv", truth[-NEW:])):
+    truth = simulate_votes().labels
+    for name, expected in (("labels.csv", truth[:-N_NEW]), ("predictions.csv", truth[-N_NEW:])):
         right = np.mean(np.array(pacsv.read_csv(out / name)["label"].to_pylist()) == expected)
         assert f"{100 * right:.1f} %" in next(line for line in shown.splitlines() if line.startswith("│ oneof "))
         assert right > 0.96
     votes = pacsv.read_csv(out / "votes.csv")
-    for who, care in CARE.items():
+    for who, accuracy in ACCURACIES.items():
         said = np.array(votes.filter(pc.equal(votes["annotator"], who))["label"].to_pylist())
-        assert np.mean(said == truth[:-NEW]) == pytest.approx(care, abs=0.04)
+        assert np.mean(said == truth[:-N_NEW]) == pytest.approx(accuracy, abs=0.04)
 
 
 def check_purified(path: Path) -> None:
