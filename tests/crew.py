@@ -162,7 +162,9 @@ SPACE = Space(scaling=("feature", "ranks"), lr=(0.1,), weight_decay=(1e-3,), mem
 
 def classified(**options):
     """What the estimator learns of the same table, as it comes to a person."""
-    clf = PartialLabelClassifier(n_trials=3, epochs=25, scaling="feature", random_state=0, **options).fit(DATA.x, SETS)
+    clf = PartialLabelClassifier(n_estimators=3, epochs=25, scaling="feature", random_state=0, **options).fit(
+        DATA.x, SETS
+    )
     return clf.predict_proba(DATA.x), clf.candidates_, clf.transduction_
 
 

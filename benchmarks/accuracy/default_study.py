@@ -97,8 +97,8 @@ class Changed(PartialLabelClassifier):
     changes: tuple[Change, ...] = ()
     n = 0
 
-    def _search(self) -> Search:
-        asked = super()._search()
+    def _config(self) -> Search:
+        asked = super()._config()
         for change in self.changes:
             asked = replace(asked, space=change(asked.space, self.n))
         return asked
@@ -137,7 +137,7 @@ def run(setting: str, name: str, seed: int, given: Table) -> Row:
         "dataset": name,
         "seed": seed,
         **signals_of(p, given.sets[test]),
-        "learners": clf.learned_.model.learners,
+        "learners": clf.result_.model.learners,
         "cpu_seconds": round(seconds, 2),
         "accuracy": round(float((p.argmax(1) == given.labels[test]).mean()), 5),
         **origin("cpu"),
@@ -172,7 +172,7 @@ def kinds(name: str, seed: int, folder: str) -> list[Row]:
     for setting, better in (("any gap", any_better), ("clearly better", clear)):
         oneof.ensemble.combine.significantly_better = better
         clf = PartialLabelClassifier(random_state=seed).fit(given.x[train], given.sets[train])
-        linear = "linear" in clf.learned_.model.learners
+        linear = "linear" in clf.result_.model.learners
         signals = signals_of(clf.predict_proba(given.x[test]), given.sets[test])
         rows.append({"setting": setting, "dataset": name, "seed": seed, "linear": linear, **signals, **origin("cpu")})
     oneof.ensemble.combine.significantly_better = clear

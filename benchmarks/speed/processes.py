@@ -50,7 +50,7 @@ def run(rows: int, width: int, epochs: int, processes: int) -> tuple[float, Fit]
     trial = Trial(lr=0.1, rows=np.arange(rows), test=np.arange(rows, rows + 5_000))
     start = time.perf_counter()
     fitted = fit(
-        data.x.astype(np.float32), sets, trials=[trial], labels=data.labels, network=MLP((width, width)), processes=processes,
+        data.x.astype(np.float32), sets, trials=[trial], labels=data.labels, network=MLP((width, width)), n_jobs=processes,
         purify=Pop(warm_up=1, interval=1, window=1), training=Training(epochs, 512),
     )  # fmt: skip
     return time.perf_counter() - start, fitted
@@ -177,7 +177,7 @@ def on_images(job: Job, start: dict[str, torch.Tensor] | None, processes: int) -
     begin = time.perf_counter()
     fitted = fit(
         x, sets, method=_method(job.name), network=job.network, trials=[Trial(start=start)], device=job.device,
-        views=views(SEEN[job.name], "mnist", dtype=dtype, device=job.device), processes=processes,
+        views=views(SEEN[job.name], "mnist", dtype=dtype, device=job.device), n_jobs=processes,
         purify=None if job.name == "proden" else Pop(warm_up=1, interval=1, window=1), training=Training(job.epochs, job.batch),
     )  # fmt: skip
     if job.device != "cpu":

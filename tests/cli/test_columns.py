@@ -14,7 +14,7 @@ import typer
 from typer.testing import CliRunner
 
 from oneof.cli import app
-from oneof.cli.columns import TableFile, takes_roles
+from oneof.cli.columns import TableFile, with_column_options
 from oneof.data.roles import Roles
 from oneof.learners.config import Space
 from oneof.runs.fit_table import Task, fit_table
@@ -85,7 +85,7 @@ def test_options_become_roles(arguments: list[str], roles: Roles) -> None:
         seen.extend([file, roles, seed])
 
     one = typer.Typer()
-    one.command()(takes_roles(command))
+    one.command()(with_column_options(command))
     done = CliRunner().invoke(one, ["t.csv", *arguments])
     assert done.exit_code == 0, done.output
     assert seen == [Path("t.csv"), roles, 3]
@@ -95,8 +95,8 @@ def test_options_become_roles(arguments: list[str], roles: Roles) -> None:
     ("arguments", "message"),
     [
         (["--separator", ""], "separator must not be empty"),
-        (["--text-model", "m"], "--text-model needs a column to embed. Say --text COLUMN too."),
-        (["--image-model", "m"], "--image-model needs a column to embed. Say --image COLUMN too."),
+        (["--text-model", "m"], "--text-model needs a column to embed. Add --text COLUMN"),
+        (["--image-model", "m"], "--image-model needs a column to embed. Add --image COLUMN"),
         (["--empty", "maybe"], "empty must be 'error' or 'unlabelled'; got 'maybe'"),
     ],
 )

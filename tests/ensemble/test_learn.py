@@ -32,7 +32,7 @@ DATA = mixture(n=240, d=3, c=4, separation=4.0, seed=0)
 MASK = generate(DATA.labels, 4, Flip(0.4), seed=1)
 NAMES = np.array(["ant", "bee", "cow", "dog"])
 SETS = [NAMES[row].tolist() for row in MASK]
-SMALL = {"n_trials": 3, "epochs": 12, "lr": 0.1, "weight_decay": 1e-3}
+SMALL = {"n_estimators": 3, "epochs": 12, "lr": 0.1, "weight_decay": 1e-3}
 
 
 def frame() -> pd.DataFrame:
@@ -99,18 +99,18 @@ def test_gold_labels_and_groups_mean_the_same_at_both_doors(tmp_path):
     learned = learn(Examples(examples, read(SETS), encoding, known, names), Search(space, 3))
     assert learned.facts["rule"] == run.metadata["rule"] == "gold"
     assert learned.purified.equals(run.purified)
-    clf = PartialLabelClassifier(random_state=3, n_trials=3, epochs=6, weight_decay=1e-3)
+    clf = PartialLabelClassifier(random_state=3, n_estimators=3, epochs=6, weight_decay=1e-3)
     clf.fit(frame(), SETS, groups=groups, gold=gold)
-    assert clf.accuracy_ == clf.learned_.claim
+    assert clf.accuracy_ == clf.result_.claim
     assert clf.accuracy_.by == "candidate sets"  # every fourth row is no random sample
-    assert clf.learned_.purified["group"].to_pylist() == names
+    assert clf.result_.purified["group"].to_pylist() == names
     held = [set(names) - {names[row] for row in rows} for rows in _trained_on(clf)]
     assert all(held)
 
 
 def _trained_on(clf: PartialLabelClassifier) -> list[np.ndarray]:
     """The rows that were trained on by every network; groups are never cut."""
-    trained = clf.learned_.purified["trained"].to_numpy()
+    trained = clf.result_.purified["trained"].to_numpy()
     return [np.flatnonzero(trained == 3)]
 
 
@@ -256,7 +256,7 @@ def test_sets_that_miss_the_truth_do_not_decide_what_the_kernel_learns(monkeypat
         return asked[-1][1]
 
     monkeypatch.setattr("oneof.ensemble.pipeline.choose_raw_set_temperature", noted)
-    PartialLabelClassifier(n_trials=1, epochs=1, random_state=0, learners=("networks", "kernel")).fit(data.x, sets)
+    PartialLabelClassifier(n_estimators=1, epochs=1, random_state=0, learners=("networks", "kernel")).fit(data.x, sets)
     ((rows, sharpness),) = asked
     assert 0.85 * len(sets) < rows < len(sets)
     assert sharpness is None

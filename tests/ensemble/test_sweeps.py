@@ -238,7 +238,7 @@ def test_the_command_writes_what_the_estimator_takes(tmp_path, monkeypatch, caps
     assert "best of 2" in text
     assert f"oneof fit {file} --settings {out}" in text
     best = read_setting(out)
-    model = PartialLabelClassifier(**best, n_trials=2, epochs=5, random_state=0).fit(DATA.x, MASK)
+    model = PartialLabelClassifier(**best, n_estimators=2, epochs=5, random_state=0).fit(DATA.x, MASK)
     assert (model.predict(DATA.x) == DATA.labels).mean() > 0.8
     code, text, _ = command(monkeypatch, capsys, *asked)
     assert (code, json.loads(out.read_text())) == (0, best)
@@ -250,4 +250,5 @@ def test_the_command_writes_what_the_estimator_takes(tmp_path, monkeypatch, caps
     code, _, err = command(monkeypatch, capsys, *taken)
     assert code == 0, err
     (chosen,) = Run.open(tmp_path / "run").metadata["chosen"]
+    chosen["hidden_layer_sizes"] = chosen.pop("hidden")
     assert chosen == {name: best[name] for name in chosen}

@@ -22,7 +22,7 @@ ESTIMATORS = [PartialLabelClassifier, PartialLabelImageClassifier]
 def parameters(estimator) -> str:
     """The section of the docstring that describes the parameters."""
     section = inspect.getdoc(estimator).split("Parameters\n----------\n")[1]
-    return re.split(r"\n\n(?=Attributes\n|>>>)", section)[0]
+    return re.split(r"\n\n(?=Attributes\n|See Also\n)", section)[0]
 
 
 @pytest.mark.parametrize("estimator", ESTIMATORS)
@@ -47,7 +47,7 @@ def test_what_none_stands_for_is_what_the_space_has():
     assert f"None: {SPACE.method.__class__.__name__}()" in described("method")
     assert f"None: {SPACE.lr[0]} and {np.format_float_positional(SPACE.weight_decay[0])}." in described("weight_decay")
     assert SPACE.hidden == ((128, 128),)
-    assert "None: two of 128" in described("hidden")
+    assert "None: two of 128" in described("hidden_layer_sizes")
     assert len(SPACE.learners) == 4
     assert all(f'"{name}"' in described("learners") for name in SPACE.learners)
     assert SPACE.quick.trees.count == 100

@@ -96,7 +96,7 @@ def test_clean_says_who_decided(tmp_path: Path) -> None:
 
     rng = np.random.default_rng(0)
     x = rng.normal(size=(60, 2))
-    classifier = PartialLabelClassifier(epochs=2, n_trials=2, scaling="feature", lr=0.1, weight_decay=1e-3)
+    classifier = PartialLabelClassifier(epochs=2, n_estimators=2, scaling="feature", lr=0.1, weight_decay=1e-3)
     classifier.fit(x, [{"a", "b"} if abs(one) < 0.5 else {"ab"[int(one > 0)]} for one in x[:, 0]])
     classifier.save(tmp_path / "RUN")
     Log(tmp_path / "RUN").write(Decision(5, "label", ("b",), "ann"))

@@ -293,7 +293,7 @@ def test_a_folder_of_folders_is_enough(
         if row != BROKEN:
             (tmp_path / "in" / cell).mkdir(parents=True, exist_ok=True)
             (tmp_path / "in" / cell / f"{row}.png").write_bytes((folder / f"{row}.png").read_bytes())
-    how = ("--epochs", 3, "--networks", 1, "--views", "none", "--threads", 1)
+    how = ("--epochs", 3, "--networks", 1, "--augmentation", "none", "--threads", 1)
     code, _, error = command(
         "fit", tmp_path / "in", "--out", tmp_path / "run", *how, monkeypatch=monkeypatch, capsys=capsys
     )
@@ -384,8 +384,8 @@ def test_pictures_are_trained_on_with_the_threads_that_the_user_allows(
 @pytest.mark.parametrize(
     ("task", "how", "why"),
     [
-        (replace(TASK, pictures=OnPictures("lenet"), roles=Roles(image=("file",), image_model="m")), {}, "--network, --views and --stream are for pictures that a network is trained on"),
-        (replace(TASK, roles=Roles()), {"stream": True}, "--network, --views and --stream are for pictures"),
+        (replace(TASK, pictures=OnPictures("lenet"), roles=Roles(image=("file",), image_model="m")), {}, "--architecture, --augmentation and --stream are for pictures that a network is trained on"),
+        (replace(TASK, roles=Roles()), {"stream": True}, "--architecture, --augmentation and --stream are for pictures"),
         (replace(TASK, pictures=OnPictures(views="none"), roles=Roles()), {}, r"Say --image COLUMN, and no --image-model\."),
         (replace(TASK, space=SPACE.quick), {}, "--learners, --quick, --settings and --time-limit are for tables"),
         (TASK, {"time_limit": 5.0}, r"Say --epochs and --networks, or embed them: --image-model NAME\."),

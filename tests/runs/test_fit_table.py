@@ -184,7 +184,7 @@ def test_the_estimator_opens_a_run(run: Run, caplog: pytest.LogCaptureFixture) -
     assert classifier.candidates_.sum() == sum(map(len, run.purified["kept"].to_pylist()))
     with pytest.raises(ValueError, match="is expecting 9 features"):
         classifier.predict(x[:, :3])
-    classifier.set_params(n_trials=1, epochs=2, lr=0.1).fit(x[:, :3], new["truth"].to_numpy())
+    classifier.set_params(n_estimators=1, epochs=2, lr=0.1).fit(x[:, :3], new["truth"].to_numpy())
     assert classifier.predict(x[:, :3]).shape == (40,)
 
 
@@ -469,7 +469,8 @@ def test_a_full_disk_ends_with_one_line(
     code, _, said = command("fit", table, "--out", folder / "disk", "--ignore", "truth", capsys=capsys)
     assert code == 2
     assert said.count("\n") == 1
-    assert "No space left on device: '" in said
+    assert "no space left on device" in said
+    assert str(folder / "disk") in said
     assert list((folder / "disk").rglob("*.part")) == []
 
 
@@ -477,7 +478,8 @@ def test_an_unwritable_folder_ends_with_one_line(table: Path, folder: Path, caps
     (folder / "file").write_text("")
     code, _, said = command("fit", table, "--out", folder / "file" / "run", "--ignore", "truth", capsys=capsys)
     assert code == 2
-    assert said.startswith("oneof: [Errno 20] Not a directory")
+    assert "file/run" in said
+    assert "not a directory" in said
     assert said.count("\n") == 1
 
 

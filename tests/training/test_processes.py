@@ -132,7 +132,7 @@ def test_gloo_carries_what_lies_on_a_gpu_through_the_memory_of_the_cpu(monkeypat
 @pytest.mark.usefixtures("double")
 @pytest.mark.parametrize("method", ["proden", "valen"])
 def test_two_processes_on_a_gpu_give_what_one_gives(method):
-    one, two = (train(method, device="cuda", processes=processes) for processes in (1, 2))
+    one, two = (train(method, device="cuda", n_jobs=processes) for processes in (1, 2))
     torch.testing.assert_close(two.probabilities(DATA.x), one.probabilities(DATA.x), rtol=0, atol=1e-7)
     assert two.candidates.equal(one.candidates)
 
@@ -150,7 +150,7 @@ def test_a_fit_and_views_come_whole_to_the_gpu_of_this_process(monkeypatch):
 
 @pytest.mark.usefixtures("double")
 def test_the_estimator_learns_the_same(by_torchrun):
-    probabilities, candidates, labels = classified(processes=1)
+    probabilities, candidates, labels = classified(n_jobs=1)
     for rank in range(2):
         ours = load(by_torchrun, rank)["classified"]
         np.testing.assert_allclose(ours[0], probabilities, rtol=0, atol=1e-9)
@@ -179,7 +179,7 @@ def test_a_process_that_dies_ends_the_run_with_a_message_and_it_can_be_resumed(t
         ChildProcessError,
         match=r"process 1 of 2 has died \(.*SIGKILL\), so the run cannot go on\. Repeat the call: with a checkpoint",
     ):
-        train(epochs=6, slow=True, processes=2, checkpoint=tmp_path, every=0)
+        train(epochs=6, slow=True, n_jobs=2, checkpoint=tmp_path, every=0)
     killer.join()
     assert_same(outcome(train(epochs=6, slow=True, checkpoint=tmp_path)), outcome(train(epochs=6, slow=True)))
 
@@ -194,9 +194,9 @@ def kill_one(folder):
 @pytest.mark.slow
 @pytest.mark.usefixtures("double")
 def test_three_new_processes():
-    assert_same(outcome(train(processes=3)), outcome(train()))
+    assert_same(outcome(train(n_jobs=3)), outcome(train()))
     with pytest.raises(ValueError, match=r"share a trial's rows need a network without dropout"):
-        train(network=with_dropout, processes=2)
+        train(network=with_dropout, n_jobs=2)
 
 
 @pytest.mark.slow
@@ -230,7 +230,7 @@ def with_dropout(shape, classes):
     [
         ({"network": with_dropout}, r"share a trial's rows need a network without dropout, .*\. Use fewer processes\."),
         ({"network": GeneratorMLP(), "trials": [Trial(), Trial(1)]}, r"need stacks of one trial where there is batch"),
-        ({"trials": [Trial(rows=np.arange(1))]}, r"processes must be at most the rows to train on \(1\); got 2\. Use"),
+        ({"trials": [Trial(rows=np.arange(1))]}, r"n_jobs must be at most the rows to train on \(1\); got 2\. Use"),
     ],
 )
 def test_what_several_processes_do_not_do(monkeypatch, tmp_path, changes, message):
@@ -242,23 +242,23 @@ def test_what_several_processes_do_not_do(monkeypatch, tmp_path, changes, messag
 
 
 def test_messages(monkeypatch):
-    with pytest.raises(ValueError, match=r"processes must be at least 1; got 0"):
-        fit(DATA.x, SETS, processes=0)
-    with pytest.raises(ValueError, match=r"processes must be at most the rows to train on \(61\); got 62\. Use fewer"):
-        classified(processes=62)
+    with pytest.raises(ValueError, match=r"n_jobs must be at least 1; got 0"):
+        fit(DATA.x, SETS, n_jobs=0)
+    with pytest.raises(ValueError, match=r"n_jobs must be at most the rows to train on \(61\); got 62\. Use fewer"):
+        classified(n_jobs=62)
     with pytest.raises(
         ValueError, match=r"settings that can be sent to other processes; .*start the script by torchrun"
     ):
-        fit(DATA.x, SETS, processes=2, training=Training(schedule=lambda epoch, epochs: 1.0))
+        fit(DATA.x, SETS, n_jobs=2, training=Training(schedule=lambda epoch, epochs: 1.0))
     with monkeypatch.context() as notebook:
         notebook.setattr("lightning_fabric.connector._IS_INTERACTIVE", True)
         with pytest.raises(ValueError, match=r"a notebook cannot start processes; make a script of it, or leave"):
-            fit(DATA.x, SETS, processes=2)
+            fit(DATA.x, SETS, n_jobs=2)
     monkeypatch.setenv("SLURM_PROCID", "0")
     monkeypatch.setenv("SLURM_NTASKS", "4")
-    with pytest.raises(ValueError, match=r"processes must be what the launcher started \(4\), 1 or None; got 3"):
+    with pytest.raises(ValueError, match=r"n_jobs must be what the launcher started \(4\), 1 or None; got 3"):
         crew_here(3)
-    with pytest.raises(ValueError, match=r"must form one group; .*--ntasks-per-node=4.* Or say processes=1"):
+    with pytest.raises(ValueError, match=r"must form one group; .*--ntasks-per-node=4.* Or say n_jobs=1"):
         crew_here(4)
     assert crew_here(1) == Crew()
     monkeypatch.setenv("SLURM_JOB_NAME", "bash")

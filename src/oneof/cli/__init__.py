@@ -11,12 +11,12 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from oneof.cli.register import add_command, add_plugins
-from oneof.cli.terminal import Told, say
+from oneof.cli.terminal import CliLogHandler, Group, describe_error, echo
 from oneof.version import __version__
 
 _ABOUT = "Learn classifiers from candidate labels: each example has a set of labels, and one of them is right."
-app = typer.Typer(help=_ABOUT, add_completion=False, pretty_exceptions_enable=False)
-logging.getLogger("oneof").addHandler(Told())
+app = typer.Typer(help=_ABOUT, cls=Group, pretty_exceptions_enable=False)
+logging.getLogger("oneof").addHandler(CliLogHandler())
 _COMMANDS = (
     "demo", "votes", "inspect", "fit", "predict", "clean", "review", "label_studio", "report", "export", "tune",
 )  # fmt: skip
@@ -41,7 +41,7 @@ _INTERRUPTED = 130  # what newer versions of typer return for Ctrl-C, where olde
 @app.callback(invoke_without_command=True)
 def _options(
     context: typer.Context,
-    version: Annotated[bool, typer.Option("--version", help="Show the version.", metavar="")] = False,
+    version: Annotated[bool, typer.Option("--version", help="Show the version.")] = False,
 ) -> None:
     if version:
         typer.echo(f"oneof {__version__}")
@@ -59,11 +59,11 @@ def main() -> None:
     except UsageProblem as error:
         _fail(error.format_message())
     except (ValueError, TypeError, OSError) as error:
-        _fail(str(error))
+        _fail(describe_error(error))
     except (MemoryError, RuntimeError) as error:
         if not (isinstance(error, MemoryError) or "alloc" in str(error)):
             raise
-        _fail(f"there must be memory enough for this; there is not ({error}). Take fewer rows, features or labels.")
+        _fail(f"out of memory ({error}); use fewer rows, features or labels.")
     except (typer.Abort, KeyboardInterrupt):
         code = _INTERRUPTED
     if code == _INTERRUPTED:
@@ -104,5 +104,5 @@ def _is_resumable(words: list[str]) -> bool:
 
 
 def _fail(message: str) -> NoReturn:
-    say(f"oneof: {message}", err=True)
+    echo(f"oneof: {message}", err=True)
     sys.exit(2)

@@ -200,7 +200,7 @@ def check_hidden(hidden: Any) -> tuple[int, ...]:
     widths = tuple(hidden) if isinstance(hidden, (list, tuple, np.ndarray)) else (hidden,)
     for width in widths:
         if not isinstance(width, (int, np.integer)) or width <= 0:
-            raise ValueError(f"hidden must be widths of layers, such as (128,) or (); got {hidden!r}.")
+            raise ValueError(f"hidden_layer_sizes must be widths of layers, such as (128,) or (); got {hidden!r}.")
     return widths
 
 

@@ -112,7 +112,7 @@ class ImageLearner:
                 views=recipe,
                 prior=data.prior if data.has_prior else None,
                 device=device,
-                processes=resources.n_jobs,
+                n_jobs=resources.n_jobs,
                 progress=resources.progress,
                 checkpoint=resources.checkpoint_of("pictures"),
             )

@@ -93,7 +93,7 @@ class NetworkLearner:
             progress=resources.progress,
             memory=resources.memory,
             checkpoint=resources.checkpoint_of("linear-0" if self.name == "linear" else "ensemble-0"),
-            processes=resources.n_jobs,
+            n_jobs=resources.n_jobs,
         )
         origin = trained.origin if median is None else median
         return replace(trained, ranks=self.features.ranks, origin=origin)

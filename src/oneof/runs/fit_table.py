@@ -231,7 +231,7 @@ def resolve_image_mode(file: Path, spec: FitSpec, options: RunOptions) -> FitSpe
         roles = replace(roles, image=(FILE,))
     if is_network_asked and (roles.image_model or not roles.image):
         remedy = "Say --image COLUMN, and no --image-model."
-        raise ValueError(f"--network, --views and --stream are for pictures that a network is trained on. {remedy}")
+        raise ValueError(f"--architecture, --augmentation and --stream are for pictures that a network is trained on. {remedy}")
     if roles.image and not is_network_asked and not roles.image_model and weights_here(MODELS["image"]):
         roles = replace(roles, image_model=MODELS["image"])
     if roles.image and not roles.image_model:

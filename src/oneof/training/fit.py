@@ -45,7 +45,7 @@ def fit(
     purify: Purify | None = None, network: Network = MLP(), training: Training = Training(),  # noqa: B008 - frozen
     views: Views | None = None, prior: Any = None, slack: float = 0.0, labels: Any = None, choose: str = "last",
     device: str | torch.device = "cpu", progress: str | None = None, memory: int | None = None,
-    checkpoint: str | Path | None = None, every: float = 30.0, processes: int | None = None,
+    checkpoint: str | Path | None = None, every: float = 30.0, n_jobs: int | None = None,
 ) -> Fit:  # fmt: skip
     """Train t trials at once.
 
@@ -82,8 +82,8 @@ def fit(
     checkpoint
         A folder to save the run in, every so many seconds (`every`) and on Ctrl-C, once the step under way is done. The same
         call resumes from it, wherever it was killed, and ends with the numbers of an uninterrupted run.
-    processes
-        Processes that train together and give what one process gives, up to rounding. Trials are dealt out among them; where
+    n_jobs
+        Number of processes that train together and give what one process gives, up to rounding. Trials are dealt out among them; where
         there are fewer trials than processes, each owns some of the rows of every trial. With device "cuda" each takes the GPU of
         its rank. Default: those that torchrun or SLURM started, else one. New ones are started by spawning, so a
         script that asks for them needs `if __name__ == "__main__":`.
@@ -99,7 +99,7 @@ def fit(
         trials, method, purify, network, training, views, Prior(prior, slack), labels, choose, device, progress, memory,
         checkpoint, every,
     )  # fmt: skip
-    return together(partial(_fit, x, candidates, asked), processes)  # type: ignore[no-any-return]
+    return together(partial(_fit, x, candidates, asked), n_jobs)  # type: ignore[no-any-return]
 
 
 @dataclass(frozen=True)

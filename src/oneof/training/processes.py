@@ -182,18 +182,18 @@ def together(work: Callable[[Crew], Any], processes: int | None) -> Any:
 def crew_here(processes: int | None) -> Crew:
     """The crew that this process belongs to or that torchrun or SLURM started, unless one is asked for; else it alone."""
     if processes is not None and processes < 1:
-        raise ValueError(f"processes must be at least 1; got {processes}.")
+        raise ValueError(f"n_jobs must be at least 1; got {processes}.")
     per_node, nodes = _started_outside()
     size = dist.get_world_size() if dist.is_initialized() else per_node * nodes
     if processes == 1 or size == 1:
         return Crew()
     if processes not in (None, size):
-        raise ValueError(f"processes must be what the launcher started ({size}), 1 or None; got {processes}.")
+        raise ValueError(f"n_jobs must be what the launcher started ({size}), 1 or None; got {processes}.")
     if not dist.is_initialized():
         try:
             fabric = _fabric(per_node, nodes)
         except RuntimeError as error:  # what SLURM was asked for does not go together
-            message = f"the processes that were started must form one group; {error} Or say processes=1."
+            message = f"the processes that were started must form one group; {error} Or say n_jobs=1."
             raise ValueError(message) from error
         fabric.launch()
         atexit.register(_leave)
@@ -203,7 +203,7 @@ def crew_here(processes: int | None) -> Crew:
 def check_rows(rows: int, processes: int) -> None:
     """Refuse more processes than rows: each owns one at least."""
     if processes > rows:
-        raise ValueError(f"processes must be at most the rows to train on ({rows}); got {processes}. Use fewer.")
+        raise ValueError(f"n_jobs must be at most the rows to train on ({rows}); got {processes}. Use fewer.")
 
 
 def _fabric(per_node: int, nodes: int = 1, start: Literal["popen", "spawn"] = "popen") -> Any:
@@ -243,14 +243,14 @@ def launched(work: Callable[[Crew], Any], processes: int) -> Any:
         content = pickle.dumps(work)
     except (pickle.PicklingError, AttributeError, TypeError) as error:
         raise ValueError(
-            f"processes= needs settings that can be sent to other processes; {error}. "
+            f"n_jobs= needs settings that can be sent to other processes; {error}. "
             "Name functions at the top of a module, or start the script by torchrun."
         ) from error
     logging.getLogger("torch.multiprocessing.spawn").setLevel(logging.ERROR)  # that it ends the others is said below
     try:
         fabric = _fabric(processes, start="spawn")
     except RuntimeError as error:
-        raise ValueError("a notebook cannot start processes; make a script of it, or leave processes= out.") from error
+        raise ValueError("a notebook cannot start processes; make a script of it, or leave n_jobs= out.") from error
     with tempfile.TemporaryDirectory() as folder:
         answer = Path(folder, "answer")
         try:
