@@ -37,7 +37,6 @@ from oneof.training.loop import begin, epochs
 from oneof.training.problem import Problem, pose
 from oneof.training.stack import build
 from oneof.training.state import State
-from oneof.training.tables import Dense
 from oneof.training.trials import Training, Trial
 
 SHAPES = {
@@ -128,11 +127,11 @@ def ours(name: str, device: torch.device, count: int, length: int, profile: bool
 
 def purification(problem, state, device) -> float:
     """Seconds of an event at which labels fall: as given again, with random posteriors observed."""
-    given, seen = problem.sets_to_train_on(), torch.rand_like(state.pop.seen.values)
+    given, seen = problem.sets_to_train_on(), torch.rand_like(state.pop.seen)
     took = []
     for _ in range(10):
-        before = state.pop._replace(seen=Dense(seen.clone()), threshold=torch.full_like(state.pop.threshold, 0.1))
-        sets = Dense(given.values.clone())
+        before = state.pop._replace(seen=seen.clone(), threshold=torch.full_like(state.pop.threshold, 0.1))
+        sets = given.clone()
         wait(device)
         start = time.perf_counter()
         removed, _ = event(problem.purify, sets, before, problem.crew, seen.numel())

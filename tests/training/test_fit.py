@@ -184,9 +184,9 @@ def watched(method, purify, epochs_run=8):
 
     problem = pose(DATA.x, SETS, trials=[trial(0)], method=Watch(), purify=purify, training=Training(epochs_run, 60))
     state = begin(problem, build(lambda: Linear()((3,), C), [0], torch.device("cpu")), [0])
-    masks = [state.candidates.values.clone()]
+    masks = [state.candidates.clone()]
     for _ in epochs(problem, state):
-        masks.append(state.candidates.values.clone())
+        masks.append(state.candidates.clone())
     return seen, masks
 
 

@@ -23,9 +23,9 @@ from oneof.purify import Purify, stacked
 from oneof.training.checks import check_images, check_labels, check_method, check_rule, check_unscaled
 from oneof.training.prior import Prior, log_prior
 from oneof.training.processes import Crew
-from oneof.training.set_input import as_tensor, read_sets
+from oneof.training.set_input import as_tensor, read_candidates
 from oneof.training.stack import Stack
-from oneof.training.tables import Dense, Table, positions
+from oneof.training.tables import flat_index, gather_rows
 from oneof.training.trials import Training, Trial
 
 Augment = Callable[[Tensor, torch.Generator, Part | None], Tensor]
@@ -37,8 +37,8 @@ class Problem(NamedTuple):
     """What stays the same during training: data, rows and rates of t trials on one device."""
 
     x: Features  # [n, ...]
-    candidates: Table  # as given, [1, n, c], or [t, n, c] where trials have their own
-    prior: Table | None  # log of how much votes speak for each label, as `oneof.training.prior` makes it
+    candidates: Tensor  # as given, [1, n, c], or [t, n, c] where trials have their own
+    prior: Tensor | None  # log of how much votes speak for each label, as `oneof.training.prior` makes it
     open: bool  # may a label that is in no set be right? Then methods see every label but those that fell
     labels: Tensor | None  # [n], for reporting only
     rows: Tensor  # [t, m] to train on
@@ -100,33 +100,34 @@ class Problem(NamedTuple):
 
     def sets(self, rows: Tensor) -> Tensor:
         """The sets as given [t, b, c] of rows [t, b]."""
-        return self.candidates.take(self._given_at(self.candidates, rows))
+        return gather_rows(self.candidates, self._given_at(self.candidates, rows))
 
-    def sets_to_train_on(self) -> Table:
-        """The sets of the training rows [t, m, c] as a table to be written to."""
-        return self.candidates.chosen(self._given_at(self.candidates, self.rows))
+    def sets_to_train_on(self) -> Tensor:
+        """The sets of the training rows [t, m, c] as a copy to be written to."""
+        return gather_rows(self.candidates, self._given_at(self.candidates, self.rows))
 
     def seen_sets(self, left: Tensor, rows: Tensor) -> Tensor:
         """What methods see of the sets [t, b, c] that are left of rows [t, b]: where they are open, every label but those that fell."""
         return left | ~self.sets(rows) if self.open else left
 
-    def first_memory(self, left: Table) -> Any:
+    def first_memory(self, left: Tensor) -> Any:
         """What the method remembers before training, of the sets of its rows."""
-        if self.crew.size > 1 and not self.method.packs:  # its `init` may look at several rows
+        if self.crew.size > 1:  # a method's `init` may look at several rows
             everyones, own_rows = self._replace(rows=self.everyones, crew=Crew()), slice(*self.crew.owned(self.total))
             memory = everyones.first_memory(everyones.sets_to_train_on())
-            return each(lambda table: Dense(table.values[:, own_rows].clone()), memory)
+            return each(lambda table: table[:, own_rows].clone(), memory)
         prior = self.prior if self.method.weighs else None
-        own = None if prior is None else prior.chosen(self._given_at(prior, self.rows))
-        seen = Dense(self.seen_sets(left.dense(), self.rows)) if self.open else left
-        return seen.first_memory(self.method.init, own)  # type: ignore[arg-type]
+        seen = self.seen_sets(left, self.rows)
+        if prior is None:
+            return self.method.init(seen)
+        return self.method.init(seen, gather_rows(prior, self._given_at(prior, self.rows)))
 
     def votes_for(self, rows: Tensor) -> Tensor | None:
         """The log prior [t, b, c] of rows [t, b]."""
-        return None if self.prior is None else self.prior.take(self._given_at(self.prior, rows))
+        return None if self.prior is None else gather_rows(self.prior, self._given_at(self.prior, rows))
 
-    def _given_at(self, table: Table, rows: Tensor) -> Tensor:
-        return positions(rows, len(self.x)) if table.shape[0] > 1 else rows
+    def _given_at(self, table: Tensor, rows: Tensor) -> Tensor:
+        return flat_index(rows, len(self.x)) if table.shape[0] > 1 else rows
 
     def logits(self, stack: Stack, rows: Tensor) -> Tensor:
         """Logits [t, k, c] of rows [t, k] in evaluation mode; a crew's processes share them out."""
@@ -149,17 +150,16 @@ def block_size(x: Features, t: int) -> int:
 def pose(
     x: Any, candidates: Any, trials: Sequence[Trial], method: Method, purify: Purify | None, training: Training,
     views: Views | None = None, labels: Any = None, device: torch.device = torch.device("cpu"),  # noqa: B008
-    packed: bool = False, prior: Prior = Prior(),  # noqa: B008 - frozen
+    prior: Prior = Prior(),  # noqa: B008 - frozen
 ) -> Problem:  # fmt: skip
-    """Check the inputs of `fit` and put them on the device; the sets packed if asked for."""
+    """Check the inputs of `fit` and put them on the device."""
     features = as_features(x, torch.get_default_dtype(), device, views)
     n = len(features)
     check_method(method, views, training.alters_input)
     _check_rates(trials)
     rule = _rule(trials, purify, device)
     check_rule(method, rule)
-    sets = read_sets(candidates, n, len(trials), device)
-    sets = sets.packed() if packed else sets
+    sets = read_candidates(candidates, n, len(trials), device)
     truth = None if labels is None else as_tensor(labels, torch.int64, device)
     if truth is not None:
         check_labels(truth, n, sets.shape[2])
