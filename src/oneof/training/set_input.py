@@ -71,7 +71,8 @@ def _mask_from_scipy(matrix: Any) -> NDArray[np.bool_]:
     values = matrix.tocsr().data
     if values.dtype != np.bool_ and not np.isin(values, (0, 1)).all():
         raise ValueError("a sparse mask of candidates must hold only 0 and 1, no weights. Threshold them.")
-    check_memory(*matrix.shape, 1, torch.device("cpu"))
+    n, c = matrix.shape
+    check_memory(n, c, 1, torch.device("cpu"))
     mask: NDArray[np.bool_] = matrix.astype(bool).toarray()
     return mask
 
