@@ -63,7 +63,7 @@ def posed(
     seen = views(kind, name, device=device, dtype=torch.bfloat16 if device.type == "cuda" else torch.float32)
     problem = pose(x, sets, [Trial()], method, rule, Training(length, 256), seen, None, device)
     make = lambda: method.network(SHAPES[name][2](x.shape[1:], 10), 10, x.shape[1:])  # noqa: E731
-    return problem, begin(problem, build(make, [0], device, problem.fast), [0])
+    return problem, begin(problem, build(make, [0], device, problem.compile_batch), [0])
 
 
 def timed(run: Iterator[object], count: int, device: torch.device) -> list[float]:

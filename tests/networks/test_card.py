@@ -137,7 +137,7 @@ def posed(name, network, n, epochs):
     problem = pose(
         x, sets, [trial], Proden(), Pop(warm_up=1, interval=2, window=1), training, seen, sets.argmax(1), device
     )
-    return problem, begin(problem, build(lambda: network(shape, 10), [0], device, problem.fast), [0])
+    return problem, begin(problem, build(lambda: network(shape, 10), [0], device, problem.compile_batch), [0])
 
 
 @pytest.mark.parametrize(
@@ -181,7 +181,7 @@ def test_methods_on_views_take_the_kernels_too(monkeypatch, method, kind):
         seen = views(kind, "cifar10", device=device, dtype=torch.bfloat16)
         problem = pose(x, sets, [Trial()], method, None, Training(3, 256), seen, None, device)
         make = lambda: method.network(WideResNet(10)((3, 32, 32), 10), 10, (3, 32, 32))  # noqa: E731
-        state = begin(problem, build(make, [0], device, problem.fast if kernels else -1), [0])
+        state = begin(problem, build(make, [0], device, problem.compile_batch if kernels else -1), [0])
         programs = [part.program for part in state.stack.module.modules() if hasattr(part, "program")]
         assert all((program is not None) == kernels for program in programs)
         found.append([float(record["loss"]) for record in steps(problem, state) if record is not None])

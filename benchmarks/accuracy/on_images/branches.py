@@ -95,7 +95,7 @@ def _begun(problem: Problem, network: Network, seed: int) -> State:
     def one() -> nn.Module:
         return method.network(network(shape, classes), classes, shape)
 
-    return begin(problem, build(one, [seed], problem.lr.device, problem.fast), [seed])
+    return begin(problem, build(one, [seed], problem.lr.device, problem.compile_batch), [seed])
 
 
 def with_rule(problem: Problem, rule: Purify) -> Problem:

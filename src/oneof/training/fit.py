@@ -234,7 +234,7 @@ def _fit_stack(
     if choose == "oracle" and problem.labels is None:
         raise ValueError("choose='oracle' needs labels. Give them, or choose without true labels.")
     seeds, starts = [trial.seed for trial in trials], [trial.start for trial in trials]
-    stack = build(partial(problem.network, asked.network), seeds, problem.lr.device, problem.fast, starts)
+    stack = build(partial(problem.network, asked.network), seeds, problem.lr.device, problem.compile_batch, starts)
     state = begin(problem, stack, seeds)
     best = Best(state, choose)
     history = keeper.restore(state, best) if keeper else []

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,13 +11,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from oneof.data.augment.views import Part, Plain, Views
+from oneof.data.augment.views import Augment, Part, Plain, Views
 from oneof.data.on_disk import Features, RowsOnDisk, fitted_scaling
 from oneof.data.scaling import SCALINGS, Scaling
 from oneof.methods.base import Method, each, first
 from oneof.networks import Network
-from oneof.networks.cuda.launch import rehearsed
-from oneof.networks.cuda.views import have_kernels, shown
+from oneof.networks.cuda.accelerate import accelerate_views
 from oneof.purify import Purify, stacked
 from oneof.training.checks import check_images, check_labels, check_method, check_rule, check_unscaled
 from oneof.training.prior import Prior, log_prior
@@ -28,8 +26,6 @@ from oneof.training.stack import Stack
 from oneof.training.tables import flat_index, gather_rows
 from oneof.training.trials import Training, Trial
 
-Augment = Callable[[Tensor, torch.Generator, Part | None], Tensor]
-"""The views of a batch of images, which may be part of a larger one, for all of which is drawn."""
 WORTH_COMPILING = 20_000  # steps of LeNet save what compiling it takes: docs/decisions/0004-speed-on-the-card.md
 
 
@@ -53,7 +49,7 @@ class Problem(NamedTuple):
     training: Training
     augment: Augment | None  # how images are varied for training; None for tables
     look: Views | None  # how they are seen otherwise: normalised only
-    fast: int  # images that a compiled network sees together in a full batch: all views, or those of one; 1: none is; 0 or less: see `Stack`
+    compile_batch: int  # images that a compiled network sees together in a full batch: all views, or those of one; 1: none is; 0 or less: see `Stack`
     everyones: Tensor  # [t, m] rows to train on, of all processes
     crew: Crew = Crew()  # processes that train together; `rows` are then those that this one owns
 
@@ -95,8 +91,8 @@ class Problem(NamedTuple):
     def shared_with(self, crew: Crew) -> Problem:
         """The part of the problem that one of several processes works on: the rows that it owns."""
         first, end = crew.owned(self.total)
-        fast = self.fast if crew.size == 1 else -min(self.fast, 1)
-        return self._replace(rows=self.rows[:, first:end].contiguous(), crew=crew, fast=fast)
+        compile_batch = self.compile_batch if crew.size == 1 else -min(self.compile_batch, 1)
+        return self._replace(rows=self.rows[:, first:end].contiguous(), crew=crew, compile_batch=compile_batch)
 
     def sets(self, rows: Tensor) -> Tensor:
         """The sets as given [t, b, c] of rows [t, b]."""
@@ -173,13 +169,16 @@ def pose(
     held_out, test = (_rows([getattr(trial, of) for trial in trials], of, n, device) for of in ("held_out", "test"))
     lr = torch.tensor([one.lr for one in trials], device=device)
     batch = training.batch if worth_compiling(training, rows.shape[1]) else 0  # that is compiled for; 0: none is
+    augment: Augment | None = views
+    if views is not None and device.type == "cuda":
+        augment = accelerate_views(views, batch)
     return Problem(
         x=features, candidates=sets, prior=log_prior(prior, sets, torch.get_default_dtype()), open=prior.slack > 0,
         labels=truth, rows=rows, held_out=held_out, test=test, shift=shift, scale=scale, lr=lr,
         weight_decay=tuple(one.weight_decay for one in trials), method=method, purify=rule,
-        training=training, everyones=rows, augment=views and varied(views, batch, device),
+        training=training, everyones=rows, augment=augment,
         look=views and replace(views, kinds=((Plain(), 1),)),
-        fast=max(1, seen_together(views, batch, method)) if views and device.type == "cuda" else 0,
+        compile_batch=max(1, seen_together(views, batch, method)) if views and device.type == "cuda" else 0,
     )  # fmt: skip
 
 
@@ -191,20 +190,6 @@ def worth_compiling(training: Training, rows: int) -> bool:
 def seen_together(views: Views, batch: int, method: Method) -> int:
     """How many images a network sees at once in a full batch: all views of a method that puts them through as one, else those of one."""
     return batch * views.count if method.together else batch
-
-
-def varied(views: Views, batch: int, device: torch.device) -> Augment:
-    """The views of a batch; on CUDA by kernels, or, where a view has none, compiled for batches of that size; the draws stay outside."""
-    if device.type != "cuda":
-        return views
-    kernels = have_kernels(views)
-    compiled = rehearsed(partial(shown, views)) if kernels else torch.compile(views.apply, dynamic=False)
-
-    def see(images: Tensor, generator: torch.Generator, part: Part | None = None) -> Tensor:
-        drawn = views.draw(images, generator, part)
-        return compiled(images, drawn) if kernels or len(images) == batch else views.apply(images, drawn)
-
-    return see
 
 
 def as_features(x: Any, dtype: torch.dtype, device: torch.device, views: Views | None = None) -> Features:

@@ -97,7 +97,7 @@ class Fit:
         tensors: dict[str, Any] = {n: getattr(self, n) for n in ("shift", "scale", "rows", "epoch", "candidates")}
         tensors["origin"] = None if self.origin is None else torch.from_numpy(self.origin)
         tensors["ranks"] = None if self.ranks is None else torch.from_numpy(self.ranks.knots)
-        parts = {"weight": self.stack.whole, "history": self.history}
+        parts = {"weight": self.stack.tensors, "history": self.history}
         parts["removals"] = {} if self.removals is None else self.removals._asdict()
         parts["look"] = {} if self.look is None else {"scale": self.look.scale, "offset": self.look.offset}
         tensors |= {f"{kind}.{name}": one for kind, named in parts.items() for name, one in named.items()}
@@ -162,7 +162,7 @@ def join(fits: list[Fit]) -> Fit:
     whole: dict[str, Any] = {name: torch.cat([getattr(part, name) for part in fits]) for name in named}
     return replace(
         one,
-        stack=Stack([module for part in fits for module in part.stack.modules()], one.stack.fast),
+        stack=Stack([module for part in fits for module in part.stack.modules()], one.stack.compile_batch),
         removals=None if one.removals is None else _joined_removals(fits),
         history=_merged([part.history for part in fits], partial(torch.cat, dim=1)),
         **whole,

@@ -52,7 +52,7 @@ class Again:
         if classes != len(model.classes):
             return found
         for member in model.members:
-            weights = [{name: one[t] for name, one in member.stack.whole.items()} for t in range(member.stack.t)]
+            weights = [{name: one[t] for name, one in member.stack.tensors.items()} for t in range(member.stack.t)]
             found.setdefault("starts", {})[tuple(member.shape.get("hidden", ()))] = weights
         return found | {"forest": next((one for one in model.others if isinstance(one, Forest)), None)}
 
