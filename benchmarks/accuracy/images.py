@@ -40,9 +40,9 @@ from oneof.paper.images import SMALL, key_of
 from oneof.paper.obtain_images import first_images, row_of, trial_of, views_of, with_test_rows
 from oneof.storage.files import written_beside
 from oneof.storage.rows import Row, append, read
-from oneof.training.problem import Problem, pose
 from oneof.training.state import Fit
 from oneof.training.teacher import channels_first
+from oneof.training.training_data import Problem, pose
 
 GUESS = {
     "cifar10": (60.0, 1.4),

@@ -34,9 +34,9 @@ from oneof.purify import Pop
 from oneof.training.device import Replay
 from oneof.training.events import event
 from oneof.training.loop import begin, epochs
-from oneof.training.problem import Problem, pose
 from oneof.training.stack import build
 from oneof.training.state import State
+from oneof.training.training_data import Problem, pose
 from oneof.training.trials import Training, Trial
 
 SHAPES = {

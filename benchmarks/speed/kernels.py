@@ -111,7 +111,7 @@ WAYS = {  # of the kernels: what of `layers` stands in their place
 def without(kernel: str) -> Iterator[None]:
     """While this lasts, the kernel's work is done by torch."""
     from oneof.networks.cuda import accelerate, fused
-    from oneof.training import problem
+    from oneof.training import training_data
 
     def swap(place: object, name: str, value: object) -> tuple[object, str, object]:
         before = getattr(place, name)
@@ -122,7 +122,7 @@ def without(kernel: str) -> Iterator[None]:
     if kernel.endswith("views compiled"):
         changed.append(swap(accelerate, "have_kernels", lambda views: False))
     if kernel.endswith("views not compiled"):
-        changed.append(swap(problem, "accelerate_views", lambda views, batch: views))
+        changed.append(swap(training_data, "accelerate_views", lambda views, batch: views))
     if kernel == "torch's layers":
         changed.append(swap(Body, "use_kernels", lambda self: False))
     try:

@@ -36,7 +36,7 @@ from oneof.storage.rows import read
 from oneof.storage.settings import plain_value
 from oneof.training import teacher
 from oneof.training.fit import fit
-from oneof.training.problem import pose
+from oneof.training.training_data import pose
 from oneof.training.trials import Training
 
 ROOT = Path(__file__).parents[2]

@@ -18,8 +18,8 @@ from oneof.networks import MLP, Linear
 from oneof.purify import Pop, PopPrinted, PopRatio
 from oneof.training.fit import fit
 from oneof.training.loop import begin, epochs
-from oneof.training.problem import pose
 from oneof.training.stack import build
+from oneof.training.training_data import pose
 from oneof.training.trials import Training, Trial
 
 ON_TABLES = [name for name, method in METHODS.items() if method.views == 1]  # the others compare views of an image

@@ -14,8 +14,8 @@ from oneof.methods import CAVL, CC, METHODS, Batch, Proden
 from oneof.networks import Linear
 from oneof.training.loop import begin, epochs
 from oneof.training.prior import Prior
-from oneof.training.problem import pose
 from oneof.training.stack import build
+from oneof.training.training_data import pose
 
 N, C = 60, 4
 DATA = mixture(n=N, d=3, c=C, separation=2.0, seed=0)

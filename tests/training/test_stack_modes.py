@@ -14,9 +14,9 @@ from oneof.networks import Backbone, LeNet
 from oneof.networks.cuda.accelerate import Accelerator, accelerate
 from oneof.training.fit import fit
 from oneof.training.loop import begin, steps
-from oneof.training.problem import pose
 from oneof.training.stack import build
 from oneof.training.state import join
+from oneof.training.training_data import pose
 from oneof.training.trials import Training, Trial
 
 N, C = 24, 5

@@ -20,9 +20,9 @@ from oneof.purify import Purify, stacked
 from oneof.training.checkpoint import Keeper
 from oneof.training.events import begin_purifying
 from oneof.training.loop import begin, epochs
-from oneof.training.problem import Problem
 from oneof.training.stack import build
 from oneof.training.state import Best, Fit, Record, State
+from oneof.training.training_data import Problem
 
 
 @dataclass(frozen=True)

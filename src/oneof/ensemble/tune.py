@@ -26,8 +26,8 @@ from oneof.storage.regular import check_regular
 from oneof.storage.rows import Row
 from oneof.storage.settings import first_difference
 from oneof.training.loop import begin, epochs
-from oneof.training.problem import pose
 from oneof.training.stack import build
+from oneof.training.training_data import pose
 
 FEWEST = 200  # rows: the sets of fewer, held out, tell nothing about a setting
 

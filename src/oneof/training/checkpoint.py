@@ -22,9 +22,9 @@ from oneof.methods.base import parts
 from oneof.storage.files import written_beside
 from oneof.storage.settings import first_difference
 from oneof.training.device import global_generator
-from oneof.training.problem import Problem
 from oneof.training.processes import Crew
 from oneof.training.state import Best, Record, State
+from oneof.training.training_data import Problem
 from oneof.training.trials import Trial
 from oneof.version import __version__
 

@@ -28,11 +28,11 @@ from oneof.training.device import checked_device, free_memory, on_this_card
 from oneof.training.interrupt import interrupt_deferred
 from oneof.training.loop import begin, steps
 from oneof.training.prior import Prior
-from oneof.training.problem import Problem, as_features, pose
 from oneof.training.processes import Crew, check_rows, together
 from oneof.training.set_input import check_memory, read_candidates
 from oneof.training.stack import build
 from oneof.training.state import Best, Fit, join
+from oneof.training.training_data import Problem, as_features, pose
 from oneof.training.trials import Training, Trial
 
 _log = logging.getLogger(__name__)

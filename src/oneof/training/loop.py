@@ -12,12 +12,12 @@ from oneof.methods.base import Method, each, first, parts
 from oneof.metrics import accuracy, criteria
 from oneof.training.device import Replay
 from oneof.training.events import begin_purifying, event
-from oneof.training.problem import Problem, block_size
 from oneof.training.shard import over_all_processes
 from oneof.training.stack import Stack
 from oneof.training.state import Record, State
 from oneof.training.step import observe, step
 from oneof.training.tables import flat_index, gather_rows
+from oneof.training.training_data import Problem, block_size
 
 
 def begin(problem: Problem, stack: Stack, seeds: list[int]) -> State:

@@ -11,11 +11,11 @@ from torch.overrides import TorchFunctionMode
 
 from oneof.data.augment.views import Part
 from oneof.methods.base import Batch, Memory, Step, each, parts
-from oneof.training.problem import Problem
 from oneof.training.processes import Crew
 from oneof.training.stack import Stack
 from oneof.training.state import State
 from oneof.training.tables import flat_index, gather_rows
+from oneof.training.training_data import Problem
 
 
 class Portion(NamedTuple):

@@ -28,8 +28,8 @@ from oneof.storage.settings import plain_value, restored
 from oneof.training.checks import check_like_trained
 from oneof.training.events import Purification, removals
 from oneof.training.optimize import along
-from oneof.training.problem import Problem, as_features, block_size
 from oneof.training.stack import Stack
+from oneof.training.training_data import Problem, as_features, block_size
 
 
 @dataclass

@@ -8,10 +8,10 @@ from torch import Tensor
 from oneof.methods.base import Batch, Method, Step, each, logits_of, parts
 from oneof.training.device import Beside
 from oneof.training.optimize import along
-from oneof.training.problem import Problem
 from oneof.training.shard import Portion, neighbours, portion, views_of, whole_step
 from oneof.training.state import State
 from oneof.training.tables import gather_rows, scatter_rows_
+from oneof.training.training_data import Problem
 
 
 def step(
