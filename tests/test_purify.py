@@ -16,7 +16,6 @@ from oneof.purify import Pop, PopPrinted, PopRatio, PopReleased, PopState, Round
 from oneof.training.events import begin_purifying, event
 from oneof.training.fit import fit
 from oneof.training.processes import Crew
-from oneof.training.tables import Dense
 
 RULES = [Pop(), PopPrinted(), PopRatio(), PopReleased(), Pop(every_round=False), PopRatio(every_round=False)]
 CPU = torch.device("cpu")
@@ -129,27 +128,23 @@ def test_thresholds_move_as_the_reference_says(every_round, share):
         assert ratio.advance(state, fallen, shares).threshold.item() == pytest.approx(wished, rel=1e-6)
 
 
-@pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize("rule", [PopReleased(theta=0.1, window=3), PopRatio(theta=0.1, window=3)])
-def test_the_released_code_resets_weights_to_the_window_mean(packed, rule):
+def test_the_released_code_resets_weights_to_the_window_mean(rule):
     candidates, logits = situation(4, t=1)
-    candidates[candidates.all(-1)] = torch.tensor([True, True, True, True, False])  # packed, a full set has no memory
-    rows = torch.arange(15)[None]
-    given = Dense(candidates).packed() if packed else Dense(candidates)
-    sets = given.chosen(rows)
+    sets = candidates.clone()
     method = Proden()
-    memory = sets.first_memory(method.init, None)
+    memory = method.init(sets)
     state = begin_purifying(rule, sets)
     for z in logits:
-        state.seen.put(rows, rule.observe(state.seen.take(rows), z, candidates))
-    before = method.loss(logits[0], candidates, memory.take(rows))
+        state.seen.copy_(rule.observe(state.seen, z, candidates))
+    before = method.loss(logits[0], candidates, memory)
     event(rule, sets, state, Crew(), 75, memory)
     S = candidates[0].numpy()
     q = np.mean([reference.posterior(z[0].double().numpy(), S) for z in logits], axis=0)
     left = reference.pop_ratio_remove(q, S, 0.1)
-    np.testing.assert_array_equal(sets.take(rows)[0], left)
+    np.testing.assert_array_equal(sets[0], left)
     assert left.sum() < S.sum()
-    loss = method.loss(logits[0], sets.take(rows), memory.take(rows))
+    loss = method.loss(logits[0], sets, memory)
     if not rule.resets:
         assert not torch.allclose(loss, before)  # the sets shrank
         q = reference.uniform(left)

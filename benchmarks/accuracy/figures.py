@@ -28,8 +28,8 @@ from oneof.purify import PopRatio, Purify
 from oneof.storage.rows import Row, append, read
 from oneof.training.fit import fit
 from oneof.training.loop import begin, epochs
-from oneof.training.problem import pose
 from oneof.training.stack import build
+from oneof.training.training_data import pose
 from oneof.training.trials import Training, Trial
 from oneof_paper import ablation, tables
 from oneof_paper.compute_rows import split

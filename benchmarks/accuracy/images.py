@@ -36,8 +36,8 @@ from on_images.sets import sets_of
 from oneof.networks import Network
 from oneof.storage.files import written_beside
 from oneof.storage.rows import Row, append, read
-from oneof.training.problem import Problem, pose
 from oneof.training.state import Fit
+from oneof.training.training_data import Problem, pose
 from oneof_paper.compute_image_rows import first_images, row_of, trial_of, views_of, with_test_rows
 from oneof_paper.data.catalogue import Dataset, load
 from oneof_paper.image_sets import DIFFICULTIES, path_of

@@ -33,10 +33,9 @@ from oneof.purify import Pop
 from oneof.training.device import Replay
 from oneof.training.events import event
 from oneof.training.loop import begin, epochs
-from oneof.training.problem import Problem, pose
 from oneof.training.stack import build
 from oneof.training.state import State
-from oneof.training.tables import Dense
+from oneof.training.training_data import Problem, pose
 from oneof.training.trials import Training, Trial
 from oneof_paper.results import origin
 
@@ -64,7 +63,7 @@ def posed(
     seen = views(kind, name, device=device, dtype=torch.bfloat16 if device.type == "cuda" else torch.float32)
     problem = pose(x, sets, [Trial()], method, rule, Training(length, 256), seen, None, device)
     make = lambda: method.network(SHAPES[name][2](x.shape[1:], 10), 10, x.shape[1:])  # noqa: E731
-    return problem, begin(problem, build(make, [0], device, problem.fast), [0])
+    return problem, begin(problem, build(make, [0], device, problem.compile_batch), [0])
 
 
 def timed(run: Iterator[object], count: int, device: torch.device) -> list[float]:
@@ -128,11 +127,11 @@ def ours(name: str, device: torch.device, count: int, length: int, profile: bool
 
 def purification(problem, state, device) -> float:
     """Seconds of an event at which labels fall: as given again, with random posteriors observed."""
-    given, seen = problem.sets_to_train_on(), torch.rand_like(state.pop.seen.values)
+    given, seen = problem.sets_to_train_on(), torch.rand_like(state.pop.seen)
     took = []
     for _ in range(10):
-        before = state.pop._replace(seen=Dense(seen.clone()), threshold=torch.full_like(state.pop.threshold, 0.1))
-        sets = Dense(given.values.clone())
+        before = state.pop._replace(seen=seen.clone(), threshold=torch.full_like(state.pop.threshold, 0.1))
+        sets = given.clone()
         wait(device)
         start = time.perf_counter()
         removed, _ = event(problem.purify, sets, before, problem.crew, seen.numel())

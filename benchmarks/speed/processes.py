@@ -34,7 +34,7 @@ from oneof.learners.scaled_rows import Search
 from oneof.methods import METHODS, Method
 from oneof.networks import MLP, Classifier, LeNet, Network
 from oneof.purify import Pop
-from oneof.training import problem
+from oneof.training import training_data
 from oneof.training.fit import fit
 from oneof.training.processes import Crew, together
 from oneof.training.state import Fit
@@ -122,7 +122,7 @@ def _set_precision(job: Job, processes: int) -> None:
     double = torch.get_default_dtype() == torch.float64
     torch._dynamo.config.disable = double or not job.compiled
     plain = processes == 1 and not job.compiled
-    problem.seen_together = (lambda *given: 0) if double else (lambda *given: -1) if plain else TOGETHER
+    training_data.seen_together = (lambda *given: 0) if double else (lambda *given: -1) if plain else TOGETHER
 
 
 class Smooth:
@@ -136,7 +136,7 @@ class Smooth:
 
 
 SEEN = {"proden": "pop", "pop": "pop", "rcr": "rcr", "pico": "pico", "valen": "plain"}  # method, views
-TOGETHER = problem.seen_together
+TOGETHER = training_data.seen_together
 
 
 class Job(NamedTuple):

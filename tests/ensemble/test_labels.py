@@ -29,7 +29,6 @@ from oneof.runs.explain import explained, reason
 from oneof.runs.predict import prediction_table
 from oneof.storage.sheets import check_out
 from oneof.training.fit import fit
-from oneof.training.tables import Dense
 from oneof.training.trials import Training, Trial
 
 NAMES = ["ant", "bee", "cow"]
@@ -156,7 +155,7 @@ def test_a_probability_is_a_share_of_the_original_set_by_networks_that_did_not_t
 
 def test_a_row_that_no_network_trained_on_keeps_its_candidates(world):
     _, sets, _, fitted, _ = world
-    alone = replace(fitted, rows=fitted.rows[:1], sets=Dense(fitted.candidates[:1]))
+    alone = replace(fitted, rows=fitted.rows[:1], candidates=fitted.candidates[:1])
     np.testing.assert_array_equal(kept_sets([alone], sets)[60:], sets[60:])
 
 

@@ -29,7 +29,7 @@ from oneof.purify import PopPrinted, PopRatio, PopReleased
 from oneof.storage.rows import read
 from oneof.storage.settings import plain_value
 from oneof.training.fit import fit
-from oneof.training.problem import pose
+from oneof.training.training_data import pose
 from oneof.training.trials import Training
 from oneof_paper import image_sets, teacher
 from oneof_paper.compute_image_rows import by_signal, resolved_accuracy, run_row, trial_of

@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
-from crew import assert_same_run, write_table
+from distributed_cases import assert_same_run, write_table
 
 from oneof.cli import main
 from oneof.runs.folder import Run

@@ -16,7 +16,7 @@ from oneof.data.with_ranks import learn_ranks
 from oneof.methods import RC, RCR, PiCO, Proden, Valen
 from oneof.networks import MLP, Backbone, LeNet, WideResNet
 from oneof.training.fit import fit
-from oneof.training.problem import seen_together, worth_compiling
+from oneof.training.training_data import seen_together, worth_compiling
 from oneof.training.trials import Training, Trial
 
 N, C, PLAIN = 24, 5, Proden()

@@ -1,4 +1,4 @@
-"""Votes as weights: prior x posterior wherever a method weighs, the same packed, stacked, resumed and purified."""
+"""Votes as weights: prior x posterior wherever a method weighs, the same stacked, resumed and purified."""
 
 from __future__ import annotations
 
@@ -7,17 +7,14 @@ import pytest
 import torch
 from scipy.sparse import csr_array
 
-import oneof.training.fit
 from oneof import Pop, Training, Trial, fit
 from oneof.candidates.mask import posterior, restrict
 from oneof.methods import CAVL, CC, METHODS, Batch, Proden
 from oneof.networks import Linear
 from oneof.training.loop import begin, epochs
-from oneof.training.packed import Packed, pack
-from oneof.training.prior import Prior, log_prior
-from oneof.training.problem import pose
+from oneof.training.prior import Prior
 from oneof.training.stack import build
-from oneof.training.tables import Dense
+from oneof.training.training_data import pose
 from oneof_paper.synthetic import mixture
 
 N, C = 60, 4
@@ -44,14 +41,14 @@ def test_the_weights_are_prior_times_posterior():
     """After one epoch of one batch PRODEN remembers v_ij p_ij over its sum on the set, p of the network before the step."""
     problem = pose(DATA.x, SETS, [Trial()], Proden(), None, Training(epochs=1, batch=N), prior=Prior(VOTES))
     state = begin(problem, build(lambda: Linear()((3,), C), [0], torch.device("cpu")), [0])
-    np.testing.assert_allclose(state.memory.values[0], VOTES / VOTES.sum(1, keepdims=True))
+    np.testing.assert_allclose(state.memory[0], VOTES / VOTES.sum(1, keepdims=True))
     with torch.no_grad():
         p = state.stack(torch.as_tensor(DATA.x)[None]).softmax(-1)[0].numpy()
     list(epochs(problem, state))
     for i in range(N):
         for j in range(C):
             expected = VOTES[i, j] * p[i, j] / sum(VOTES[i, k] * p[i, k] for k in range(C) if SETS[i, k])
-            assert float(state.memory.values[0, i, j]) == pytest.approx(expected, abs=1e-12)
+            assert float(state.memory[0, i, j]) == pytest.approx(expected, abs=1e-12)
 
 
 def test_equal_votes_say_nothing():
@@ -101,33 +98,11 @@ def test_a_trial_in_a_stack_equals_the_same_trial_alone():
         torch.testing.assert_close(both.stack.weights[name][1], weight[0], rtol=0, atol=1e-10)
 
 
-@pytest.mark.parametrize("purify", [None, Pop(warm_up=1, interval=1, window=1)])
-def test_packed_tables_give_what_dense_ones_give(monkeypatch, purify):
+def test_a_sparse_prior_gives_what_a_dense_one_gives():
     rows = np.sort(RNG.permutation(N)[:40])
-    dense = trained(trials=[Trial(0, rows)], purify=purify)
-    monkeypatch.setattr(oneof.training.fit, "worth_packing", lambda sets, t: True)
-    packed = trained(trials=[Trial(0, rows)], purify=purify, prior=csr_array(VOTES), candidates=csr_array(SETS))
-    assert isinstance(packed.sets, Packed)
-    assert_same(packed, dense)
-
-
-def test_a_packed_prior_has_a_number_per_candidate():
-    found = log_prior(Prior(csr_array(VOTES)), pack(torch.as_tensor(SETS)[None]), torch.float64)
-    assert len(found.values) == SETS.sum()
-    dense = log_prior(Prior(VOTES), Dense(torch.as_tensor(SETS)[None]), torch.float64)
-    np.testing.assert_allclose(found.dense(), dense.values)
-
-
-def test_sets_of_their_own_and_votes_packed(monkeypatch):
-    """Votes are given once, and go to the cells of every trial's own sets."""
-    fewer = SETS & ((VOTES.max(1, keepdims=True) == VOTES) | (RNG.random(SETS.shape) < 0.5))
-    own = np.stack([SETS, fewer])
-    trials = [Trial(0, np.arange(40)), Trial(1, np.arange(10, 50))]
-    dense = trained(own, prior=VOTES, trials=trials)
-    monkeypatch.setattr(oneof.training.fit, "worth_packing", lambda sets, t: True)
-    packed = trained(own, prior=VOTES, trials=trials)
-    assert isinstance(packed.sets, Packed)
-    assert_same(packed, dense)
+    dense = trained(trials=[Trial(0, rows)])
+    sparse = trained(trials=[Trial(0, rows)], prior=csr_array(VOTES), candidates=csr_array(SETS))
+    assert_same(sparse, dense)
 
 
 def test_a_checkpoint_knows_the_votes(tmp_path):

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from crew import (
+from distributed_cases import (
     CASES,
     DATA,
     KEPT,
@@ -42,7 +42,7 @@ from oneof.training.fit import fit
 from oneof.training.processes import Crew, crew_here
 from oneof.training.trials import Training, Trial
 
-SCRIPT = Path(__file__).parents[1] / "crew.py"
+SCRIPT = Path(__file__).parents[1] / "distributed_cases.py"
 
 
 def assert_same(ours, theirs, atol=1e-9):

@@ -20,9 +20,9 @@ from oneof.purify import Purify, stacked
 from oneof.training.checkpoint import Keeper
 from oneof.training.events import begin_purifying
 from oneof.training.loop import begin, epochs
-from oneof.training.problem import Problem
 from oneof.training.stack import build
 from oneof.training.state import Best, Fit, Record, State
+from oneof.training.training_data import Problem
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ def _begun(problem: Problem, network: Network, seed: int) -> State:
     def one() -> nn.Module:
         return method.network(network(shape, classes), classes, shape)
 
-    return begin(problem, build(one, [seed], problem.lr.device, problem.fast), [seed])
+    return begin(problem, build(one, [seed], problem.lr.device, problem.compile_batch), [seed])
 
 
 def with_rule(problem: Problem, rule: Purify) -> Problem:

@@ -31,8 +31,8 @@ from oneof.storage.regular import check_regular
 from oneof.storage.rows import Row
 from oneof.storage.settings import first_difference
 from oneof.training.loop import begin, epochs
-from oneof.training.problem import pose
 from oneof.training.stack import build
+from oneof.training.training_data import pose
 
 MIN_ROWS = 200  # the held-out sets of fewer rows say too little about a setting
 N_FOLDS = 3  # on which a setting is tried

@@ -105,8 +105,8 @@ class Method:
     weighs: ClassVar[bool] = False
     """Does memory hold weights of the candidates? Then a prior multiplies into them: `init` and `update` see it."""
 
-    packs: ClassVar[bool] = True
-    """May memory be kept for candidates alone? It is then zero off the set, and `init` looks at each row's set by itself."""
+    resettable: ClassVar[bool] = False
+    """Is memory one weight for each label, zero off the set, so that a rule that resets weights (`PopReleased`) may write it?"""
 
     by_row: ClassVar[bool] = False
     """Does a `step` of its own look at each row by itself, draw nothing and share nothing? Then processes that share a batch

@@ -46,7 +46,6 @@ class LWS(Method):
 
     after_step: ClassVar[bool] = True
     weighs: ClassVar[bool] = True
-    packs: ClassVar[bool] = False  # non-candidates have weights too
 
     def init(self, candidates: Tensor, prior: Tensor | None = None) -> Tensor:
         flat = torch.full(candidates.shape, 1 / candidates.shape[-1], device=candidates.device)

@@ -96,6 +96,7 @@ class PiCO(Method):
 
     views: ClassVar[int] = 2
     weighs: ClassVar[bool] = True  # the first weights and the pseudo-labels; prototypes choose by themselves
+    resettable: ClassVar[bool] = True
     together: ClassVar[bool] = False  # query and key have networks of their own
 
     def __post_init__(self) -> None:

@@ -28,6 +28,7 @@ class Proden(Method):
     """
 
     weighs: ClassVar[bool] = True
+    resettable: ClassVar[bool] = True
 
     def init(self, candidates: Tensor, prior: Tensor | None = None) -> Tensor:
         return uniform(candidates, prior)
@@ -49,7 +50,7 @@ class BalancedProden(Proden):
     in any paper; what it gives is in docs/decisions/0006-default-estimator.md.
     """
 
-    packs: ClassVar[bool] = False  # the mean is over whole columns
+    resettable: ClassVar[bool] = False  # weights are corrected at the start of every epoch, which would undo the reset
     balance: float = 0.5  # b; 0 is PRODEN
 
     def __post_init__(self) -> None:

@@ -43,6 +43,7 @@ class RCR(Method):
 
     views: ClassVar[int] = 3
     weighs: ClassVar[bool] = True
+    resettable: ClassVar[bool] = True
     by_row: ClassVar[bool] = True
 
     def __post_init__(self) -> None:

@@ -135,7 +135,6 @@ class Valen(Method):
     warm_up: int = 10  # epochs
 
     weighs: ClassVar[bool] = True  # o; the draw d follows the encoder, which o teaches
-    packs: ClassVar[bool] = False  # it numbers the rows; and a graph of all rows is not for sizes at which packing pays
 
     def init(self, candidates: Tensor, prior: Tensor | None = None) -> Recollection:
         n = candidates.shape[-2]

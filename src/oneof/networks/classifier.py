@@ -18,7 +18,7 @@ class Classifier(nn.Module):
     Linear(in_features=64, out_features=10, bias=True)
     """
 
-    broadcasts = False
+    batched_weights = False
     """Does it take weights and inputs with a leading axis t as they are? Then a stack of t needs no vmap."""
 
     def __init__(self, body: nn.Module, width: int, classes: int, head: type[nn.Linear] = nn.Linear) -> None:

@@ -137,4 +137,4 @@ class Refit:
 
 def _weights_of(member: Any, t: int) -> dict[str, Any]:
     """Return the weights of network t of a stack."""
-    return {name: tensor[t] for name, tensor in member.stack.whole.items()}
+    return {name: tensor[t] for name, tensor in member.stack.tensors.items()}

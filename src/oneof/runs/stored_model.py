@@ -207,7 +207,7 @@ def _by_prefix(tensors: dict[str, Tensor]) -> dict[str, dict[str, Tensor]]:
 
 
 def _tensors(member: Member | PictureMember) -> dict[str, Tensor]:
-    weights = {f"weight.{name}": tensor for name, tensor in member.stack.whole.items()}
+    weights = {f"weight.{name}": tensor for name, tensor in member.stack.tensors.items()}
     if isinstance(member, PictureMember):
         return weights | {"scale": member.scale, "offset": member.offset}
     parts = {"shift": member.shift, "scale": member.scale, "origin": member.origin}

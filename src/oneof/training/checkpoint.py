@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator, Sequence
 from itertools import accumulate, pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from safetensors.torch import load, save
@@ -22,10 +22,9 @@ from oneof.methods.base import parts
 from oneof.storage.files import written_beside
 from oneof.storage.settings import first_difference
 from oneof.training.device import global_generator
-from oneof.training.packed import Stored
-from oneof.training.problem import Problem
 from oneof.training.processes import Crew
 from oneof.training.state import Best, Record, State
+from oneof.training.training_data import Problem
 from oneof.training.trials import Trial
 from oneof.version import __version__
 
@@ -131,14 +130,27 @@ def _another_run(folder: str | Path, how: str) -> ValueError:
 def fingerprint(problem: Problem) -> str:
     """A checksum of the data: features, sets, votes, labels and rows."""
     digest = hashlib.sha256()
-    votes = None if problem.prior is None else problem.prior.values
-    known = (*problem.candidates.identity(), votes, problem.labels, problem.rows, problem.held_out, problem.test)
+    known = (problem.candidates, problem.prior, problem.labels, problem.rows, problem.held_out, problem.test)
     for rows in (problem.x, *known):
         if rows is not None:
             digest.update(str(tuple(rows.shape)).encode())
             for block in rows.blocks() if isinstance(rows, RowsOnDisk) else (rows,):
                 digest.update(block.cpu().contiguous().numpy().data)
     return digest.hexdigest()[:16]
+
+
+class Stored(NamedTuple):
+    """A tensor that training changes, as a checkpoint keeps it."""
+
+    name: str
+    tensor: Tensor
+    sections: list[int] | None = None  # of a process's own rows: how many belong to each trial; None: all have the same
+
+
+def _rows(name: str, table: Tensor) -> Stored:
+    """Return rows [t, m, ...] of this process as a checkpoint keeps them, with trials one after the other."""
+    t, m = table.shape[:2]
+    return Stored(name, table.flatten(0, 1), [m] * t)
 
 
 def _stored(state: State, best: Best) -> Iterator[Stored]:
@@ -149,17 +161,17 @@ def _stored(state: State, best: Best) -> Iterator[Stored]:
     for i, several in enumerate(state.optimizer):
         yield from (Stored(f"optimizer.{i}.{j}", tensor) for j, tensor in enumerate(several))
     for i, table in enumerate(parts(state.memory)):
-        yield from table.stored(f"memory.{i}")
+        yield _rows(f"memory.{i}", table)
     yield from (Stored(f"shared.{i}", tensor) for i, tensor in enumerate(state.shared))
-    yield from state.candidates.stored("candidates")
+    yield _rows("candidates", state.candidates)
     yield from (Stored("order", state.order), Stored("mixing", state.mixing), Stored("loss", state.loss))
     if state.pop is not None:
         yield Stored("pop.threshold", state.pop.threshold)
         for name in ("seen", "fell", "margin"):
-            yield from getattr(state.pop, name).stored(f"pop.{name}")
+            yield _rows(f"pop.{name}", getattr(state.pop, name))
     yield from (Stored("best.score", best.score), Stored("best.epoch", best.epoch))
     if best.sets is not None:
-        yield from best.sets.stored("best.sets")
+        yield _rows("best.sets", best.sets)
 
 
 def _generators(state: State) -> dict[str, torch.Generator]:

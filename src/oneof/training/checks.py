@@ -82,7 +82,7 @@ def check_method(method: Method, views: Views | None, alters_input: bool) -> Non
 
 def check_rule(method: Method, rule: Purify | None) -> None:
     """Check that a rule that resets weights meets a method whose memory is weights of the candidates alone."""
-    if rule is None or not rule.resets or (method.weighs and method.packs):
+    if rule is None or not rule.resets or method.resettable:
         return
     raise ValueError(
         f"{type(rule).__name__} resets a method's weights and needs a method that remembers weights of the candidates alone, "

@@ -12,6 +12,8 @@ import torch
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 from torch import Tensor
 
+from oneof.storage import memory
+
 LARGE = 20_000  # rows of a table; with fewer, starting the GPU takes as long as the work
 
 
@@ -22,6 +24,15 @@ def free_memory(device: torch.device) -> int:
     if "SC_AVPHYS_PAGES" in getattr(os, "sysconf_names", ()):  # not on Windows, nor on macOS
         return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     return 4 * 2**30
+
+
+def available_memory(device: torch.device) -> float:
+    """Return the bytes that may be allocated on the device: those that are free, and those that a cache gives up on demand."""
+    if device.type != "cuda":
+        return memory.available_memory()
+    free = torch.cuda.mem_get_info(device)[0]
+    cached = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+    return free + cached
 
 
 def best_device() -> torch.device:

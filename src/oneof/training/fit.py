@@ -27,17 +27,18 @@ from oneof.training.checks import check_last_batch, check_shared, check_views, t
 from oneof.training.device import checked_device, free_memory, on_this_card
 from oneof.training.interrupt import interrupt_deferred
 from oneof.training.loop import begin, steps
-from oneof.training.packed import Packed
 from oneof.training.prior import Prior
-from oneof.training.problem import Problem, as_features, pose
 from oneof.training.processes import Crew, check_rows, together
-from oneof.training.set_input import bytes_at_rest, read_sets, worth_packing
+from oneof.training.set_input import check_memory, read_candidates
 from oneof.training.stack import build
 from oneof.training.state import Best, Fit, join
-from oneof.training.tables import Dense, Table
+from oneof.training.training_data import Problem, as_features, pose
 from oneof.training.trials import Training, Trial
 
 _log = logging.getLogger(__name__)
+
+BYTES_PER_LABEL = 19
+"""Of a row's label, roughly: candidates 1, memory 4, POP's sum 4, its removals 6, and 4 more while they change."""
 
 
 def fit(
@@ -54,9 +55,8 @@ def fit(
     x
         Features [n, ...]; `oneof.data.on_disk.RowsOnDisk` for those that do not fit in memory, and for images that do not fit the device.
     candidates
-        Bool mask [n, c], or [t, n, c] where every trial has its own sets. Where that would be too large: a SciPy sparse matrix
-        [n, c], or for every row a list of label numbers (None: nothing is known). Tables that are large are kept for the
-        candidates alone.
+        Bool mask [n, c], or [t, n, c] where every trial has its own sets; or a SciPy sparse matrix [n, c], or for every row a list
+        of label numbers (None: nothing is known). They are kept as dense masks; what does not fit in memory is refused.
     trials
         Seeds, rows and rates; every trial gives what it would give alone.
     method, purify, network, training
@@ -132,14 +132,14 @@ def _fit(x: Any, candidates: Any, asked: Request, crew: Crew) -> Fit:
         raise ValueError("trials must hold at least one trial; got none.")
     origin = None if views else _origin(x, trials)
     features = as_features(x if origin is None else np.asarray(x) - origin, torch.get_default_dtype(), place, views)
-    sets = read_sets(candidates, len(features), len(trials), place)
-    packed = method.packs and asked.prior.slack == 0 and worth_packing(sets, len(trials))
-    sets = sets if packed else _dense(sets, method, asked.prior, place)
+    sets = read_candidates(candidates, len(features), len(trials), place)
     shape, classes = tuple(features.shape[1:]), sets.shape[2]
     rows = {len(features if trial.rows is None else trial.rows) for trial in trials}
+    check_memory(max(rows), classes, _least_bytes_per_label(asked), place)
     one = _looked_at(asked, shape, classes, rows, place)
     weights = sum(weight.numel() for weight in one.parameters())  # kept with gradients; and a batch's features
-    each = bytes_at_rest(sets, packed) + 4 * (6 * weights + 8 * asked.training.batch * math.prod(shape))  # roughly
+    tables = BYTES_PER_LABEL * len(features) * classes
+    each = tables + 4 * (6 * weights + 8 * asked.training.batch * math.prod(shape))  # roughly
     stacks = cut_as_before(trials, each, _limit(asked, one, place, crew), asked.checkpoint, crew)
     apart = len(stacks) >= crew.size  # whole stacks are dealt out; else all processes share the rows of every one
     if not apart:
@@ -148,8 +148,8 @@ def _fit(x: Any, candidates: Any, asked: Request, crew: Crew) -> Fit:
 
     def fit_one(number: int) -> Fit:
         some, start = stacks[number], sum(map(len, stacks[:number]))
-        rest = (method, asked.purify, asked.training, views, asked.labels, place, packed, asked.prior)
-        own = sets if sets.shape[0] == 1 else Dense(sets.values[start : start + len(some)])
+        rest = (method, asked.purify, asked.training, views, asked.labels, place, asked.prior)
+        own = sets[0] if len(sets) == 1 else sets[start : start + len(some)]
         problem = pose(features, own, some, *rest)
         team = Crew() if apart else crew
         keeper = _keeper(number, asked, problem, some, team) if asked.checkpoint else None
@@ -178,17 +178,14 @@ def _limit(asked: Request, one: nn.Module, place: torch.device, crew: Crew) -> i
     return 0 if alone else asked.memory or free_memory(place) // 2
 
 
-def _dense(sets: Table, method: Method, prior: Prior, device: torch.device) -> Dense:
-    """The sets as a mask, if what is kept of every label fits."""
-    needed, free = bytes_at_rest(sets, packed=False), free_memory(device)
-    if isinstance(sets, Packed) and needed > free:
-        n, c = sets.shape[1:]
-        remedy = "Give no slack" if prior.slack else "Use a method that keeps candidates alone, such as Proden"
-        raise ValueError(
-            f"{'slack' if prior.slack else type(method).__name__} keeps a number for every label of every row: {n:,} x {c:,} take "
-            f"{needed / 1e9:,.0f} GB and {free / 1e9:,.0f} GB are free. {remedy}."
-        )
-    return Dense(sets.dense())
+def _least_bytes_per_label(asked: Request) -> int:
+    """Return the least number of bytes that a trial keeps for each label of its training rows."""
+    n_bytes = 1  # the candidates
+    if type(asked.method).init is not Method.init:
+        n_bytes += 4
+    if asked.purify is not None:
+        n_bytes += 10  # the sum that is observed, and round and margin of each removal
+    return n_bytes
 
 
 def _origin(x: Any, trials: Sequence[Trial]) -> NDArray[np.float64] | None:
@@ -237,7 +234,7 @@ def _fit_stack(
     if choose == "oracle" and problem.labels is None:
         raise ValueError("choose='oracle' needs labels. Give them, or choose without true labels.")
     seeds, starts = [trial.seed for trial in trials], [trial.start for trial in trials]
-    stack = build(partial(problem.network, asked.network), seeds, problem.lr.device, problem.fast, starts)
+    stack = build(partial(problem.network, asked.network), seeds, problem.lr.device, problem.compile_batch, starts)
     state = begin(problem, stack, seeds)
     best = Best(state, choose)
     history = keeper.restore(state, best) if keeper else []

@@ -12,12 +12,12 @@ from oneof.methods.base import Method, each, first, parts
 from oneof.metrics import accuracy, criteria
 from oneof.training.device import Replay
 from oneof.training.events import begin_purifying, event
-from oneof.training.problem import Problem, block_size
 from oneof.training.shard import over_all_processes
 from oneof.training.stack import Stack
 from oneof.training.state import Record, State
 from oneof.training.step import observe, step
-from oneof.training.tables import positions, rows_at
+from oneof.training.tables import flat_index, gather_rows
+from oneof.training.training_data import Problem, block_size
 
 
 def begin(problem: Problem, stack: Stack, seeds: list[int]) -> State:
@@ -51,7 +51,7 @@ def steps(problem: Problem, state: State) -> Iterator[Record | None]:
         lr = problem.lr * training.schedule(state.epoch, training.epochs)
         observing = problem.purify is not None and problem.purify.observing(state.epoch)
         epoch = torch.full((), state.epoch, device=lr.device)
-        where = positions(state.order, m)
+        where = flat_index(state.order, m)
         for start in range(state.position, m, training.batch):
             at = where[:, start : start + training.batch]
             mixing = state.mixing[:, start // training.batch]
@@ -79,7 +79,7 @@ def _open_epoch(problem: Problem, state: State) -> None:
 
 def _refresh(problem: Problem, state: State) -> None:
     """What a method does to whole tables before an epoch, written where the tables lie."""
-    method, crew, kept = problem.method, problem.crew, each(lambda table: table.values, state.memory)
+    method, crew, kept = problem.method, problem.crew, state.memory
 
     def mean(rows: Tensor) -> Tensor:
         """The mean [t, 1, ...] over all training rows, of which [t, n, ...] are this process's."""
@@ -115,9 +115,9 @@ def _purify(problem: Problem, state: State) -> Tensor | None:
         size = block_size(problem.x, t)
         with state.stack.evaluating():
             for some in torch.arange(m, device=problem.rows.device).split(size):  # type: ignore[no-untyped-call]
-                at = positions(some.expand(t, -1), m)
-                rows = rows_at(problem.rows, at)
-                sets = problem.seen_sets(state.candidates.take(at), rows)
+                at = flat_index(some.expand(t, -1), m)
+                rows = gather_rows(problem.rows, at)
+                sets = problem.seen_sets(gather_rows(state.candidates, at), rows)
                 observe(problem, state, at, sets, first(state.stack(problem.features(rows))))
     labels = problem.total * problem.classes
     removed, state.pop = event(problem.purify, state.candidates, state.pop, problem.crew, labels, state.memory)
@@ -126,7 +126,7 @@ def _purify(problem: Problem, state: State) -> Tensor | None:
 
 def _record(problem: Problem, state: State, replay: Replay, loss: Tensor, removed: Tensor | None) -> Record:
     look, labels = partial(problem.logits, state.stack), problem.labels
-    set_size = problem.crew.total([state.candidates.sizes()])[0].to(loss.dtype) / problem.total
+    set_size = problem.crew.total([state.candidates.sum((1, 2))])[0].to(loss.dtype) / problem.total
     record: Record = {"loss": loss, "set_size": set_size}
     by_sets: Record = {}
     if state.pop is not None and removed is not None:  # a threshold is a new tensor at every event, so safe to keep

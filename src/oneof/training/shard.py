@@ -11,11 +11,11 @@ from torch.overrides import TorchFunctionMode
 
 from oneof.data.augment.views import Part
 from oneof.methods.base import Batch, Memory, Step, each, parts
-from oneof.training.problem import Problem
 from oneof.training.processes import Crew
 from oneof.training.stack import Stack
 from oneof.training.state import State
-from oneof.training.tables import positions, rows_at
+from oneof.training.tables import flat_index, gather_rows
+from oneof.training.training_data import Problem
 
 
 class Portion(NamedTuple):
@@ -39,7 +39,7 @@ class Portion(NamedTuple):
     def of(self, whole: Tensor) -> Tensor:
         """These rows [t, v b', ...] of a batch's [t, v b, ...], which has one or more views after one another."""
         at = torch.cat([self.column + start for start in range(0, whole.shape[1], self.size)], 1)
-        return rows_at(whole, positions(at, whole.shape[1]))
+        return gather_rows(whole, flat_index(at, whole.shape[1]))
 
 
 def portion(problem: Problem, at: Tensor) -> Portion | None:
@@ -54,7 +54,7 @@ def portion(problem: Problem, at: Tensor) -> Portion | None:
     column = (~owned).byte().argsort(dim=1, stable=True)[:, :width]  # its own come first, in the batch's order
     near = (row.gather(1, column) - first).clamp(0, end - first - 1)  # a filler stands at the first or the last row
     own = torch.arange(width, device=at.device) < count[:, None]
-    return Portion(positions(near, end - first), column, own, at)
+    return Portion(flat_index(near, end - first), column, own, at)
 
 
 def views_of(
@@ -64,7 +64,7 @@ def views_of(
     if ours is None:
         return (problem.views(rows, generators),)
     column = torch.cat([ours.column, ours.before], 1) if problem.training.mixup else ours.column
-    rows = rows_at(problem.everyones, ours.batch.gather(1, column))
+    rows = gather_rows(problem.everyones, ours.batch.gather(1, column))
     views = problem.views(rows, generators, [Part(ours.size, one) for one in column])
     return views.tensor_split(2 if problem.training.mixup else 1, 2)
 
@@ -72,8 +72,8 @@ def views_of(
 def neighbours(problem: Problem, ours: Portion, batch: Batch) -> tuple[Tensor, Memory]:
     """Of each row the one before it in the batch, whoever owns it: its set, its memory."""
     whole = _whole(problem.crew, ours, batch)
-    at = positions(ours.before, ours.size)
-    return rows_at(whole.candidates, at), each(lambda part: rows_at(part, at), whole.memory)
+    at = flat_index(ours.before, ours.size)
+    return gather_rows(whole.candidates, at), each(lambda part: gather_rows(part, at), whole.memory)
 
 
 def whole_step(problem: Problem, state: State, ours: Portion, views: Tensor, batch: Batch) -> Step:

@@ -8,10 +8,10 @@ from torch import Tensor
 from oneof.methods.base import Batch, Method, Step, each, logits_of, parts
 from oneof.training.device import Beside
 from oneof.training.optimize import along
-from oneof.training.problem import Problem
 from oneof.training.shard import Portion, neighbours, portion, views_of, whole_step
 from oneof.training.state import State
-from oneof.training.tables import rows_at
+from oneof.training.tables import gather_rows, scatter_rows_
+from oneof.training.training_data import Problem
 
 
 def step(
@@ -21,11 +21,11 @@ def step(
     method, stack, beside = problem.method, state.stack, Beside(at.device)
     ours = portion(problem, at)
     at = at if ours is None else ours.at
-    rows = rows_at(problem.rows, at)
+    rows = gather_rows(problem.rows, at)
     with beside:  # tables are small: their kernels are all latency, which others hide
-        sets = problem.seen_sets(state.candidates.take(at), rows)
+        sets = problem.seen_sets(gather_rows(state.candidates, at), rows)
         prior = problem.votes_for(rows) if method.weighs else None
-        memory = each(lambda table: table.take(at), state.memory)
+        memory = each(lambda table: gather_rows(table, at), state.memory)
         batch = Batch(sets, memory, epoch, state.generators, prior)
     views, *others = views_of(problem, rows, ours, state.generators)
     beside.join()
@@ -65,7 +65,7 @@ def _remember(
         at, candidates, logits = (rows[ours.own][None] for rows in (at, candidates, logits))
         memory = each(lambda rows: rows[ours.own][None], memory)
     for table, new in zip(parts(state.memory), parts(memory), strict=True):
-        table.put(at, new)
+        scatter_rows_(table, at, new)
     if observing:
         observe(problem, state, at, candidates, logits)
 
@@ -73,10 +73,10 @@ def _remember(
 def observe(problem: Problem, state: State, at: Tensor, candidates: Tensor, logits: Tensor) -> None:
     """Show POP what the networks say of the rows at these positions [t, b]."""
     if problem.purify and state.pop:
-        prior = problem.votes_for(rows_at(problem.rows, at))
-        seen = state.pop.seen.take(at)
+        prior = problem.votes_for(gather_rows(problem.rows, at))
+        seen = gather_rows(state.pop.seen, at)
         weighed = logits if prior is None else logits + prior
-        state.pop.seen.put(at, problem.purify.observe(seen, weighed, candidates))
+        scatter_rows_(state.pop.seen, at, problem.purify.observe(seen, weighed, candidates))
 
 
 def _mixed_step(

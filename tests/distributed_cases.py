@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 import time
 from pathlib import Path
-from unittest import mock
 
 import numpy as np
 import pandas as pd
@@ -13,7 +12,6 @@ import torch
 
 import oneof.data.augment
 import oneof.training.fit
-import oneof.training.set_input
 from oneof.estimator.classifier import PartialLabelClassifier
 from oneof.learners.config import Space
 from oneof.methods import METHODS
@@ -51,11 +49,9 @@ CASES |= ON_IMAGES
 CASES |= {
     "plain": {"purify": None},
     "noise": {"noise": 0.1},
-    "packed": {"large": 0},
     "three trials": {"trials": 3},
     "small batches": {"batch": 3},  # some without a row of a process
     "three trials in small batches": {"trials": 3, "batch": 3, "noise": 0.1},  # some without a row of one trial
-    "three trials, packed": {"trials": 3, "large": 0, "purify": "ratio"},
     "mixup ratio": {"purify": "ratio", "mixup": 0.7, "noise": 0.1},
     "mixup of three trials": {"trials": 3, "mixup": 0.7, "noise": 0.1},
     "mixup of two trials row by row": {
@@ -64,17 +60,14 @@ CASES |= {
         "mixup": 0.7,
         "epochs": 2,
     },  # often without a row of any trial
-    "mixup, packed": {"trials": 3, "large": 0, "mixup": 0.7},
     "balanced proden": {"method": "balanced_proden", "trials": 3, "mixup": 1.0},
     "votes": {"prior": True},
-    "votes, packed": {"prior": True, "large": 0, "trials": 3},
     "votes and slack in mixup": {"prior": True, "slack": 0.3, "mixup": 0.7, "trials": 3},
     "dealt": {"trials": 3, "mixup": 0.7, "noise": 0.1},
     "valen of three trials": {"method": "valen", "trials": 3, "batch": 7},
     "votes of valen": {"method": "valen", "prior": True},
     "batch normalisation": {"network": GeneratorMLP((8,))},
     "dealt, five stacks": {"trials": 5, "memory": 1},
-    "dealt, packed": {"trials": 3, "large": 0},
     "dealt valen": {"method": "valen", "trials": 2},
     "dealt, batch normalisation": {"trials": 2, "network": GeneratorMLP((8,))},
 }
@@ -82,9 +75,7 @@ SMALL = {"pico": {"queue": 40, "embedding": 8}, "valen": {"warm_up": 2}, "rcr": 
 KEPT = [
     "proden pop",
     "lws ratio",
-    "packed",
     "three trials",
-    "three trials, packed",
     "valen pop",
     "images pico",
 ]  # checkpoints of these are resumed by another number of processes
@@ -101,7 +92,6 @@ def train(
     purify="pop",
     noise=0.0,
     mixup=0.0,
-    large=2**28,
     trials=1,
     batch=16,
     epochs=5,
@@ -117,23 +107,20 @@ def train(
     orders = [np.random.default_rng(seed).permutation(N) for seed in range(trials)]
     rows = [{"rows": order[:45], "held_out": order[45:53], "test": order[53:]} for order in orders]
     training = Training(epochs, batch, mixup=mixup, noise=noise)
-    with mock.patch.object(oneof.training.set_input, "LARGE", large):  # and put back: other tests look at it
-        return fit(
-            IMAGES if views else DATA.x,
-            SETS,
-            views=seen,
-            method=METHODS[method](**SMALL.get(method, {})),
-            purify={"pop": POP, "ratio": RATIO, None: None}[purify],
-            trials=[
-                Trial(seed=seed, lr=0.03 if views else 0.3, scaling=scaling, **own) for seed, own in enumerate(rows)
-            ],
-            network=LeNet() if views else network,
-            training=Training(epochs, batch, schedule=schedule) if slow else training,
-            labels=DATA.labels,
-            prior=VOTES if prior else None,
-            choose="approximated",
-            **options,
-        )
+    return fit(
+        IMAGES if views else DATA.x,
+        SETS,
+        views=seen,
+        method=METHODS[method](**SMALL.get(method, {})),
+        purify={"pop": POP, "ratio": RATIO, None: None}[purify],
+        trials=[Trial(seed=seed, lr=0.03 if views else 0.3, scaling=scaling, **own) for seed, own in enumerate(rows)],
+        network=LeNet() if views else network,
+        training=Training(epochs, batch, schedule=schedule) if slow else training,
+        labels=DATA.labels,
+        prior=VOTES if prior else None,
+        choose="approximated",
+        **options,
+    )
 
 
 def outcome(fitted):

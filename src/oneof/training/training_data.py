@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,24 +11,21 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from oneof.data.augment.views import Part, Plain, Views
+from oneof.data.augment.views import Augment, Part, Plain, Views
 from oneof.data.on_disk import Features, RowsOnDisk, fitted_scaling
 from oneof.data.scaling import SCALINGS, Scaling
 from oneof.methods.base import Method, each, first
 from oneof.networks import Network
-from oneof.networks.cuda.launch import rehearsed
-from oneof.networks.cuda.views import have_kernels, shown
+from oneof.networks.cuda.accelerate import accelerate_views
 from oneof.purify import Purify, stacked
 from oneof.training.checks import check_images, check_labels, check_method, check_rule, check_unscaled
 from oneof.training.prior import Prior, log_prior
 from oneof.training.processes import Crew
-from oneof.training.set_input import as_tensor, read_sets
+from oneof.training.set_input import as_tensor, read_candidates
 from oneof.training.stack import Stack
-from oneof.training.tables import Dense, Table, positions
+from oneof.training.tables import flat_index, gather_rows
 from oneof.training.trials import Training, Trial
 
-Augment = Callable[[Tensor, torch.Generator, Part | None], Tensor]
-"""The views of a batch of images, which may be part of a larger one, for all of which is drawn."""
 WORTH_COMPILING = 20_000  # steps of LeNet save what compiling it takes: docs/decisions/0004-speed-on-the-card.md
 
 
@@ -37,8 +33,8 @@ class Problem(NamedTuple):
     """What stays the same during training: data, rows and rates of t trials on one device."""
 
     x: Features  # [n, ...]
-    candidates: Table  # as given, [1, n, c], or [t, n, c] where trials have their own
-    prior: Table | None  # log of how much votes speak for each label, as `oneof.training.prior` makes it
+    candidates: Tensor  # as given, [1, n, c], or [t, n, c] where trials have their own
+    prior: Tensor | None  # log of how much votes speak for each label, as `oneof.training.prior` makes it
     open: bool  # may a label that is in no set be right? Then methods see every label but those that fell
     labels: Tensor | None  # [n], for reporting only
     rows: Tensor  # [t, m] to train on
@@ -53,7 +49,7 @@ class Problem(NamedTuple):
     training: Training
     augment: Augment | None  # how images are varied for training; None for tables
     look: Views | None  # how they are seen otherwise: normalised only
-    fast: int  # images that a compiled network sees together in a full batch: all views, or those of one; 1: none is; 0 or less: see `Stack`
+    compile_batch: int  # images that a compiled network sees together in a full batch: all views, or those of one; 1: none is; 0 or less: see `Stack`
     everyones: Tensor  # [t, m] rows to train on, of all processes
     crew: Crew = Crew()  # processes that train together; `rows` are then those that this one owns
 
@@ -95,38 +91,39 @@ class Problem(NamedTuple):
     def shared_with(self, crew: Crew) -> Problem:
         """The part of the problem that one of several processes works on: the rows that it owns."""
         first, end = crew.owned(self.total)
-        fast = self.fast if crew.size == 1 else -min(self.fast, 1)
-        return self._replace(rows=self.rows[:, first:end].contiguous(), crew=crew, fast=fast)
+        compile_batch = self.compile_batch if crew.size == 1 else -min(self.compile_batch, 1)
+        return self._replace(rows=self.rows[:, first:end].contiguous(), crew=crew, compile_batch=compile_batch)
 
     def sets(self, rows: Tensor) -> Tensor:
         """The sets as given [t, b, c] of rows [t, b]."""
-        return self.candidates.take(self._given_at(self.candidates, rows))
+        return gather_rows(self.candidates, self._given_at(self.candidates, rows))
 
-    def sets_to_train_on(self) -> Table:
-        """The sets of the training rows [t, m, c] as a table to be written to."""
-        return self.candidates.chosen(self._given_at(self.candidates, self.rows))
+    def sets_to_train_on(self) -> Tensor:
+        """The sets of the training rows [t, m, c] as a copy to be written to."""
+        return gather_rows(self.candidates, self._given_at(self.candidates, self.rows))
 
     def seen_sets(self, left: Tensor, rows: Tensor) -> Tensor:
         """What methods see of the sets [t, b, c] that are left of rows [t, b]: where they are open, every label but those that fell."""
         return left | ~self.sets(rows) if self.open else left
 
-    def first_memory(self, left: Table) -> Any:
+    def first_memory(self, left: Tensor) -> Any:
         """What the method remembers before training, of the sets of its rows."""
-        if self.crew.size > 1 and not self.method.packs:  # its `init` may look at several rows
+        if self.crew.size > 1:  # a method's `init` may look at several rows
             everyones, own_rows = self._replace(rows=self.everyones, crew=Crew()), slice(*self.crew.owned(self.total))
             memory = everyones.first_memory(everyones.sets_to_train_on())
-            return each(lambda table: Dense(table.values[:, own_rows].clone()), memory)
+            return each(lambda table: table[:, own_rows].clone(), memory)
         prior = self.prior if self.method.weighs else None
-        own = None if prior is None else prior.chosen(self._given_at(prior, self.rows))
-        seen = Dense(self.seen_sets(left.dense(), self.rows)) if self.open else left
-        return seen.first_memory(self.method.init, own)  # type: ignore[arg-type]
+        seen = self.seen_sets(left, self.rows)
+        if prior is None:
+            return self.method.init(seen)
+        return self.method.init(seen, gather_rows(prior, self._given_at(prior, self.rows)))
 
     def votes_for(self, rows: Tensor) -> Tensor | None:
         """The log prior [t, b, c] of rows [t, b]."""
-        return None if self.prior is None else self.prior.take(self._given_at(self.prior, rows))
+        return None if self.prior is None else gather_rows(self.prior, self._given_at(self.prior, rows))
 
-    def _given_at(self, table: Table, rows: Tensor) -> Tensor:
-        return positions(rows, len(self.x)) if table.shape[0] > 1 else rows
+    def _given_at(self, table: Tensor, rows: Tensor) -> Tensor:
+        return flat_index(rows, len(self.x)) if table.shape[0] > 1 else rows
 
     def logits(self, stack: Stack, rows: Tensor) -> Tensor:
         """Logits [t, k, c] of rows [t, k] in evaluation mode; a crew's processes share them out."""
@@ -149,17 +146,16 @@ def block_size(x: Features, t: int) -> int:
 def pose(
     x: Any, candidates: Any, trials: Sequence[Trial], method: Method, purify: Purify | None, training: Training,
     views: Views | None = None, labels: Any = None, device: torch.device = torch.device("cpu"),  # noqa: B008
-    packed: bool = False, prior: Prior = Prior(),  # noqa: B008 - frozen
+    prior: Prior = Prior(),  # noqa: B008 - frozen
 ) -> Problem:  # fmt: skip
-    """Check the inputs of `fit` and put them on the device; the sets packed if asked for."""
+    """Check the inputs of `fit` and put them on the device."""
     features = as_features(x, torch.get_default_dtype(), device, views)
     n = len(features)
     check_method(method, views, training.alters_input)
     _check_rates(trials)
     rule = _rule(trials, purify, device)
     check_rule(method, rule)
-    sets = read_sets(candidates, n, len(trials), device)
-    sets = sets.packed() if packed else sets
+    sets = read_candidates(candidates, n, len(trials), device)
     truth = None if labels is None else as_tensor(labels, torch.int64, device)
     if truth is not None:
         check_labels(truth, n, sets.shape[2])
@@ -173,13 +169,16 @@ def pose(
     held_out, test = (_rows([getattr(trial, of) for trial in trials], of, n, device) for of in ("held_out", "test"))
     lr = torch.tensor([one.lr for one in trials], device=device)
     batch = training.batch if worth_compiling(training, rows.shape[1]) else 0  # that is compiled for; 0: none is
+    augment: Augment | None = views
+    if views is not None and device.type == "cuda":
+        augment = accelerate_views(views, batch)
     return Problem(
         x=features, candidates=sets, prior=log_prior(prior, sets, torch.get_default_dtype()), open=prior.slack > 0,
         labels=truth, rows=rows, held_out=held_out, test=test, shift=shift, scale=scale, lr=lr,
         weight_decay=tuple(one.weight_decay for one in trials), method=method, purify=rule,
-        training=training, everyones=rows, augment=views and varied(views, batch, device),
+        training=training, everyones=rows, augment=augment,
         look=views and replace(views, kinds=((Plain(), 1),)),
-        fast=max(1, seen_together(views, batch, method)) if views and device.type == "cuda" else 0,
+        compile_batch=max(1, seen_together(views, batch, method)) if views and device.type == "cuda" else 0,
     )  # fmt: skip
 
 
@@ -191,20 +190,6 @@ def worth_compiling(training: Training, rows: int) -> bool:
 def seen_together(views: Views, batch: int, method: Method) -> int:
     """How many images a network sees at once in a full batch: all views of a method that puts them through as one, else those of one."""
     return batch * views.count if method.together else batch
-
-
-def varied(views: Views, batch: int, device: torch.device) -> Augment:
-    """The views of a batch; on CUDA by kernels, or, where a view has none, compiled for batches of that size; the draws stay outside."""
-    if device.type != "cuda":
-        return views
-    kernels = have_kernels(views)
-    compiled = rehearsed(partial(shown, views)) if kernels else torch.compile(views.apply, dynamic=False)
-
-    def see(images: Tensor, generator: torch.Generator, part: Part | None = None) -> Tensor:
-        drawn = views.draw(images, generator, part)
-        return compiled(images, drawn) if kernels or len(images) == batch else views.apply(images, drawn)
-
-    return see
 
 
 def as_features(x: Any, dtype: torch.dtype, device: torch.device, views: Views | None = None) -> Features:
