@@ -9,7 +9,7 @@ import numpy as np
 from oneof.data.roles import Roles
 from oneof.data.table import read_table
 from oneof.methods import METHODS, Method
-from oneof.runs.examples import examples_of
+from oneof.runs.read_dataset import dataset_from_table
 from oneof.storage.did_you_mean import did_you_mean
 from oneof.storage.rows import Row, append, read
 from oneof_paper.compute_rows import Cell, compute_rows, missing_cells, rules
@@ -47,9 +47,9 @@ def opened(data: str, gold: str, data_dir: Path | None) -> Dataset:
     if data in NAMED:
         found = load(data, data_dir)
     else:
-        examples, _ = examples_of(read_table(Path(data), Roles(gold=gold)), Path(data).parent)
+        examples, _ = dataset_from_table(read_table(Path(data), Roles(gold=gold)), Path(data).parent)
         truth, sets = np.asarray(examples.gold), examples.candidates
-        found = Dataset(Path(data).name, examples.x, truth, sets.classes.tolist(), sets.mask, None)
+        found = Dataset(Path(data).name, examples.features, truth, sets.classes.tolist(), sets.mask, None)
     if found.candidates is None or (found.labels < 0).any():
         raise ValueError(
             f"data must have candidate sets and a true label in every row; {data} does not. Use lost, msrcv2, birdsong or a table."

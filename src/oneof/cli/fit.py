@@ -58,52 +58,47 @@ def fit(
     screen = Terminal(stderr=True)
     if screen.is_terminal:  # imports and reading take seconds
         screen.print(Text(f"Reading {file or from_run} ..."))
-    from oneof.ensemble.pipeline import SPACE, space_for
     from oneof.estimator.settings_file import read_settings
-    from oneof.learners.pictures import OnPictures
-    from oneof.runs.fit_table import How, Task, fit_again, fit_table
+    from oneof.learners.base import Resources
+    from oneof.learners.config import EnsembleConfig, FitConfig, ImageConfig, make_ensemble_config
+    from oneof.runs.fit_table import FitSpec, RunOptions, fit_again, fit_table
     from oneof.training.processes import crew_here
 
     has_pictures = bool(roles.image) or (file is not None and file.is_dir())
     trains_on_pixels = has_pictures and not roles.image_model
     _set_torch_threads(threads, trains_on_pixels, deterministic)
-    space = space_for(
+    ensemble = make_ensemble_config(
         read_settings(settings) if settings else {},
         method,
-        SPACE.purify if purify else None,
+        EnsembleConfig.purify if purify else None,
         learners or None,
         quick,
-        members=networks or SPACE.members,
-        epochs=epochs or SPACE.epochs,
+        n_networks=networks or EnsembleConfig.n_networks,
+        epochs=epochs,
     )
-    task = Task(
+    images = ImageConfig(architecture, augmentation, networks if trains_on_pixels else None)
+    spec = FitSpec(
         roles,
-        seed,
-        train_on_gold,
-        space=space,
         votes=_votes_file(votes, on, annotators, taxonomy, roles.separator),
         answers=str(gold_file) if gold_file else None,
-        pictures=OnPictures(architecture, augmentation, networks if trains_on_pixels else None),
+        config=FitConfig(ensemble, images, train_on_gold=train_on_gold, seed=seed),
     )
     console = Terminal()
-    resources = How(
+    options = RunOptions(
+        resources=Resources(device=device, n_jobs=n_jobs, threads=threads, memory=int(memory * 2**30)),
         cache=cache_dir,
-        memory=int(memory * 2**30),
-        processes=n_jobs,
-        device=device,
-        threads=threads,
         time_limit=parse_duration(time_limit, "--time-limit") if time_limit is not None else None,
         stream=stream,
         command=tuple(sys.argv),
         progress=True,
-        say=lambda line: console.print(Text(bounded(line), style="yellow")),
+        echo=lambda line: console.print(Text(bounded(line), style="yellow")),
     )
     rank = crew_here(n_jobs).rank
     try:
         if file and not from_run:
-            run = fit_table(file, out, task, resources)
-        elif from_run and not file and task == Task():
-            run = fit_again(from_run, out, resources)
+            run = fit_table(file, out, spec, options)
+        elif from_run and not file and spec == FitSpec():
+            run = fit_again(from_run, out, options)
         else:
             raise ValueError("fit needs FILE, or --from RUN, which brings table and settings along. Give one of them.")
     except (ValueError, TypeError, OSError) as error:

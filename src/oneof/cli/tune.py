@@ -24,12 +24,11 @@ def tune(
     import torch
 
     from oneof.data.table import read_table
-    from oneof.ensemble.tune import folds_of, load_optuna, search_settings
+    from oneof.ensemble.tune import load_optuna, make_folds, search_settings
     from oneof.estimator.settings_file import write_settings
-    from oneof.learners.config import Space
-    from oneof.learners.scaled_rows import Search
-    from oneof.runs.examples import examples_of
+    from oneof.learners.config import FitConfig
     from oneof.runs.folder import fingerprint
+    from oneof.runs.read_dataset import dataset_from_table
     from oneof.storage.settings import plain_value
     from oneof.version import __version__
 
@@ -37,9 +36,8 @@ def tune(
     torch.set_num_threads(1)
     if roles.image and not roles.image_model:
         raise ValueError("--image needs --image-model here: networks on pixels are not tuned. Name a timm model.")
-    examples, _ = examples_of(read_table(file, roles), file.parent, cache_dir)
-    config = Search(Space(trial_epochs=epochs), seed, groups=examples.groups)
-    folds = folds_of(examples.x, examples.candidates.mask, config)
+    data, _ = dataset_from_table(read_table(file, roles), file.parent, cache_dir)
+    folds = make_folds(data, FitConfig(seed=seed), epochs)
     identity = {"oneof": __version__, "data": fingerprint(file), "roles": roles, "epochs": epochs, "seed": seed}
     database = storage or f"sqlite:///{out.with_suffix('.db')}"
     best = search_settings(folds, trials, database, plain_value(identity), say=typer.echo)

@@ -14,10 +14,11 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
 from oneof.candidates.read import read_known
+from oneof.data.dataset import Dataset
 from oneof.data.encode import Encoding
 from oneof.ensemble.accuracy import Claim
 from oneof.ensemble.model import Model
-from oneof.ensemble.pipeline import Examples, Learned
+from oneof.ensemble.records import FitResult
 from oneof.ensemble.review_order import asking_order
 from oneof.estimator.arguments import (
     are_labels,
@@ -37,6 +38,7 @@ from oneof.runs.folder import Run
 from oneof.runs.purified import read_purified
 from oneof.runs.write import write_run
 from oneof.storage.files import folder_beside
+from oneof.version import __version__
 
 ESTIMATOR = "estimator"  # in run.json: parameters, and labels with their type
 _TINY = 1e-300  # a probability of 0 has no logarithm
@@ -57,7 +59,7 @@ class BasePartialLabelClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMe
         """Return features [n, d] made as those of the training rows."""
 
     @abstractmethod
-    def _train(self, examples: Examples) -> Learned:
+    def _train(self, data: Dataset) -> FitResult:
         """Fit the ensemble that the parameters describe."""
 
     def fit(self, X: Any, y: Any, groups: Any = None, gold: Any = None, prior: Any = None) -> Self:
@@ -101,19 +103,31 @@ class BasePartialLabelClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMe
         gold_indices = check_gold(gold, self.classes_, n)
         if prior is not None:
             counts = check_prior(prior, n, len(self.classes_))
-        examples = Examples(features, candidates, encoding, gold_indices, groups, counts, blank=is_unreadable)
-        self.result_ = self._train(examples)
+        data = Dataset.build(
+            features,
+            candidates,
+            encoding,
+            prior=counts,
+            gold=gold_indices,
+            groups=groups,
+            observed=None if is_unreadable is None else ~is_unreadable,
+        )
+        self.result_ = self._train(data)
+        checksum = data.fingerprint
         self._metadata = {
-            **examples.facts,
+            "file": "arrays",
+            "fingerprint": checksum,
+            "asked": {"oneof": __version__, "data": checksum, "train_on_gold": False},
+            "warnings": [],
             "command": repr(self).split(),
             "seconds": round(time.monotonic() - start, 1),
             "columns": getattr(self, "columns_", {}),
             ESTIMATOR: {
-                "params": params_to_json(self.get_params(deep=False), self.result_.facts["seed"]),
+                "params": params_to_json(self.get_params(deep=False), self.result_.metadata["seed"]),
                 "labels": labels_to_json(self.classes_),
             },
         }
-        self.accuracy_ = self.result_.claim
+        self.accuracy_ = self.result_.accuracy
         self._set_fitted_attributes(self.result_.model, self.result_.purified, self.result_.training)
         return self
 
@@ -190,17 +204,17 @@ class BasePartialLabelClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMe
 
         From a folder of `save`, labels have the type that they had in `fit`, and parameters are as they were; from one of `oneof
         fit`, labels are text, and the seed is the only known parameter. It predicts for a frame or an Arrow table with the columns
-        of the training table, or for features [n, d] in the order of `run_.facts["features"]`.
+        of the training table, or for features [n, d] in the order of `run_.metadata["features"]`.
         """
         run = Run.open(folder)
-        params, classes = read_stored(run.facts.get(ESTIMATOR), run.model.classes, run.facts["seed"])
+        params, classes = read_stored(run.metadata.get(ESTIMATOR), run.model.classes, run.metadata["seed"])
         param_names = cls._get_param_names()
         self = cls(**{name: value for name, value in params.items() if name in param_names})
         self.run_ = run
         self.classes_ = classes
-        self.accuracy_ = Claim(**run.facts["estimate"])
+        self.accuracy_ = Claim(**run.metadata["estimate"])
         self.n_features_in_ = len(run.model.encoding.names)
-        self.columns_ = run.facts.get("columns", {})
+        self.columns_ = run.metadata.get("columns", {})
         self._dtype = np.float32
         self._set_fitted_attributes(run.model, run.purified, run.training)
         return self

@@ -8,14 +8,16 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import validate_data
 
+from oneof.data.dataset import Dataset
 from oneof.data.encode import Encoding, learn_encoding
 from oneof.data.roles import Roles
 from oneof.data.table import Columns, read_columns, read_features
-from oneof.ensemble.pipeline import SPACE, Examples, Learned, learn, space_for
+from oneof.ensemble.pipeline import fit
+from oneof.ensemble.records import FitResult
 from oneof.estimator.arguments import check_positive_int, choose_dtype, is_frame, seed_from, single_torch_thread
 from oneof.estimator.base import BasePartialLabelClassifier
-from oneof.learners.config import Space, instance
-from oneof.learners.scaled_rows import Search
+from oneof.learners.base import Resources
+from oneof.learners.config import EnsembleConfig, FitConfig, get_instance, make_ensemble_config
 from oneof.methods import Method
 from oneof.purify import PURIFY, Purify
 
@@ -129,13 +131,13 @@ class PartialLabelClassifier(BasePartialLabelClassifier):
     scaling: str | None = None
     lr: float | None = None
     weight_decay: float | None = None
-    n_estimators: int = Space.members
+    n_estimators: int = EnsembleConfig.n_networks
     learners: Any = None
     quick: bool = False
     epochs: int | None = None
     batch_size: int | None = None
-    mixup: float = Space.mixup
-    noise: float = Space.noise
+    mixup: float = EnsembleConfig.mixup
+    noise: float = EnsembleConfig.noise
     rule: str = "both"
     classes: Any = None
     random_state: Any = None
@@ -178,11 +180,16 @@ class PartialLabelClassifier(BasePartialLabelClassifier):
             )
         return features.astype(self._dtype)
 
-    def _train(self, examples: Examples) -> Learned:
+    def _train(self, data: Dataset) -> FitResult:
+        resources = Resources(
+            device=self.device,
+            n_jobs=self.n_jobs,
+            progress=type(self).__name__ if self.verbose else None,
+        )
         with single_torch_thread():
-            return learn(examples, self._config())
+            return fit(data, self._config(), resources)
 
-    def _config(self) -> Search:
+    def _config(self) -> FitConfig:
         """Return what to fit; what a parameter leaves open is chosen on held-out sets."""
         if self.n_estimators < 1:
             raise ValueError(f"n_estimators must be at least 1; got {self.n_estimators}.")
@@ -195,24 +202,17 @@ class PartialLabelClassifier(BasePartialLabelClassifier):
         }
         purify = None
         if self.purify is not None:
-            purify = instance(self.purify, PURIFY, Purify, "purify")
-        space = space_for(
+            purify = get_instance(self.purify, PURIFY, Purify, "purify")
+        ensemble = make_ensemble_config(
             network_settings,
             self.method,
             purify,
             self.learners,
             self.quick,
-            members=self.n_estimators,
+            n_networks=self.n_estimators,
             noise=self.noise,
             epochs=check_positive_int(self.epochs, "epochs"),
-            batch=check_positive_int(self.batch_size, "batch_size"),
-            kernel=SPACE.kernel if self.prepurify else None,
+            batch_size=check_positive_int(self.batch_size, "batch_size"),
+            kernel=EnsembleConfig.kernel if self.prepurify else None,
         )
-        return Search(
-            space,
-            seed_from(self.random_state),
-            self.rule,
-            progress=type(self).__name__ if self.verbose else None,
-            device=self.device,
-            processes=self.n_jobs,
-        )
+        return FitConfig(ensemble, criterion=self.rule, seed=seed_from(self.random_state))

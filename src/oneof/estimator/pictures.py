@@ -1,21 +1,23 @@
 """PartialLabelImageClassifier: the scikit-learn estimator for pictures."""
 
 import logging
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from oneof.data.dataset import Dataset
 from oneof.data.encode import Encoding
 from oneof.data.images import PictureRows, Pixels, learn_pixels, read_pictures
 from oneof.data.picture import LARGEST, SMALLEST, picture_cell
-from oneof.ensemble.pipeline import SPACE, Examples, Learned, learn
+from oneof.ensemble.pipeline import fit
+from oneof.ensemble.records import FitResult
 from oneof.estimator.arguments import check_positive_int, seed_from
 from oneof.estimator.base import BasePartialLabelClassifier
-from oneof.learners.pictures import OnPictures
-from oneof.learners.scaled_rows import Search
+from oneof.learners.base import Resources
+from oneof.learners.config import EnsembleConfig, FitConfig, ImageConfig
 
 _log = logging.getLogger(__name__)
 
@@ -90,17 +92,15 @@ class PartialLabelImageClassifier(BasePartialLabelClassifier):
         pictures, _ = _read(X, pixels)
         return pictures.levels
 
-    def _train(self, examples: Examples) -> Learned:
-        purify = SPACE.purify if self.purify else None
-        space = replace(SPACE, purify=purify, epochs=check_positive_int(self.epochs, "epochs"))
-        config = Search(
-            space,
-            seed_from(self.random_state),
-            progress=type(self).__name__ if self.verbose else None,
-            device="auto",
-            processes=self.n_jobs,
+    def _train(self, data: Dataset) -> FitResult:
+        ensemble = EnsembleConfig(
+            purify=EnsembleConfig.purify if self.purify else None,
+            epochs=check_positive_int(self.epochs, "epochs"),
         )
-        return learn(examples, config, how=OnPictures(self.architecture, self.augmentation, self.n_estimators))
+        images = ImageConfig(self.architecture, self.augmentation, self.n_estimators)
+        config = FitConfig(ensemble, images, seed=seed_from(self.random_state))
+        resources = Resources(n_jobs=self.n_jobs, progress=type(self).__name__ if self.verbose else None)
+        return fit(data, config, resources)
 
 
 def _read(X: Any, pixels: Pixels | None = None) -> tuple[PictureRows, Pixels]:

@@ -211,6 +211,7 @@ def prepare_run(
 def describe_spec(file: Path, spec: FitSpec, refit: Refit | None) -> dict[str, Any]:
     """Return the spec as JSON, with checksums of the files that it names: what a run is recognised by."""
     described = {"oneof": __version__, "data": fingerprint(file), **plain_value(spec)}
+    described["train_on_gold"] = spec.config.train_on_gold  # where the report looks for it, in every run
     if refit is not None:
         described |= refit.identity
     if spec.votes is not None:

@@ -17,10 +17,11 @@ from torch import Tensor
 from oneof.data.encode import Encoding
 from oneof.data.picture import LARGEST
 from oneof.data.with_ranks import Ranks
-from oneof.ensemble.model import Member, Model, PictureMember
-from oneof.learners.fitted import Learner, Regression, Seen
+from oneof.ensemble.model import Model, OtherModel
 from oneof.learners.forest import Forest
 from oneof.learners.kernel import KernelModel
+from oneof.learners.kernel_ensemble import KernelEnsemble, ScaledKernel
+from oneof.learners.network_models import ImageNetworks, TableNetworks
 from oneof.networks import MLP, Network
 from oneof.networks.named import network_of
 from oneof.storage.files import written_beside
@@ -57,7 +58,7 @@ def save_model(model: Model, folder: Path) -> None:
     texts = {f"texts.{name}": torch.from_numpy(array) for name, array in model.encoding.arrays.items()}
     arrays = {f"{one.kind}.{name}": torch.from_numpy(part) for one in model.others for name, part in _arrays(one)}
     content = save(tensors | texts | arrays)
-    sharpness = next((one.sharpness for one in model.others if isinstance(one, Regression)), 1.0)
+    sharpness = next((one.inverse_temperature for one in model.others if isinstance(one, KernelEnsemble)), 1.0)
     facts = {
         "format": RUN_FORMAT, "oneof": __version__, "sha256": sha256(content).hexdigest(), "classes": model.classes,
         "members": [member.shape for member in model.members], "others": [one.kind for one in model.others],
@@ -93,7 +94,7 @@ def load_model(folder: Path) -> Model:
 
 
 def count_models(folder: Path) -> int:
-    """Return how many models have a say, as `Model.voices` does, by model.json alone: no weights are read."""
+    """Return how many models have a say, as `Model.n_models` does, by model.json alone: no weights are read."""
     facts = _read_facts(folder)
     networks = sum(member["networks"] for member in facts["members"])
     return int(networks + len(facts["others"]))
@@ -206,16 +207,16 @@ def _by_prefix(tensors: dict[str, Tensor]) -> dict[str, dict[str, Tensor]]:
     return groups
 
 
-def _tensors(member: Member | PictureMember) -> dict[str, Tensor]:
+def _tensors(member: TableNetworks | ImageNetworks) -> dict[str, Tensor]:
     weights = {f"weight.{name}": tensor for name, tensor in member.stack.tensors.items()}
-    if isinstance(member, PictureMember):
+    if isinstance(member, ImageNetworks):
         return weights | {"scale": member.scale, "offset": member.offset}
     parts = {"shift": member.shift, "scale": member.scale, "origin": member.origin}
     parts["ranks"] = None if member.ranks is None else member.ranks.knots
     return weights | {name: torch.as_tensor(part).clone() for name, part in parts.items() if part is not None}
 
 
-def _member(part: dict[str, Any], own: dict[str, Tensor], d: int, c: int) -> Member | PictureMember | None:
+def _member(part: dict[str, Any], own: dict[str, Tensor], d: int, c: int) -> TableNetworks | ImageNetworks | None:
     """The networks that were stored; None if the tensors are not those of networks built like this, from d features to c classes."""
     pictures, t = "network" in part, part["networks"]
     network: Network = network_of(part["network"]) if pictures else MLP(tuple(part["hidden"]))
@@ -241,23 +242,23 @@ def _member(part: dict[str, Any], own: dict[str, Tensor], d: int, c: int) -> Mem
     for i, module in enumerate(modules):
         module.load_state_dict({name: own[f"weight.{name}"][i] for name in weights})
     if pictures:
-        return PictureMember(Stack(modules), part["network"], shape, own["scale"].to(device), own["offset"].to(device))
+        return ImageNetworks(Stack(modules), part["network"], shape, own["scale"].to(device), own["offset"].to(device))
     origin = own["origin"].numpy() if "origin" in own else None
     knots = None if ranks is None else Ranks(ranks.numpy())
-    return Member(Stack(modules), own.get("shift"), own.get("scale"), origin, knots)
+    return TableNetworks(Stack(modules), own.get("shift"), own.get("scale"), origin, knots)
 
 
-def _arrays(learner: Learner) -> Iterator[tuple[str, NDArray[Any]]]:
+def _arrays(learner: OtherModel) -> Iterator[tuple[str, NDArray[Any]]]:
     if isinstance(learner, Forest):
         yield from ((name, getattr(learner, name)) for name in _FOREST)
-    if isinstance(learner, Regression):
+    if isinstance(learner, KernelEnsemble):
         yield "knots", learner.ranks.knots.copy()
-        for i, way in enumerate(learner.ways):
-            parts = (way.shift, way.scale, *way.machine[:3], np.array([way.machine.gamma]))
+        for i, way in enumerate(learner.kernels):
+            parts = (way.shift, way.scale, *way.model[:3], np.array([way.model.gamma]))
             yield from ((f"{i}.{name}", np.ascontiguousarray(part)) for name, part in zip(_WAY, parts, strict=True))
 
 
-def _learner(kind: str, own: dict[str, Tensor], sharpness: float, d: int, c: int) -> Learner | None:
+def _learner(kind: str, own: dict[str, Tensor], sharpness: float, d: int, c: int) -> OtherModel | None:
     """The learner that was stored; None if the arrays are not those of one from d features to c classes."""
     arrays = {name: tensor.numpy() for name, tensor in own.items()}
     if any(array.dtype != _KINDS.get(name, np.float64) for name, array in arrays.items()):
@@ -274,5 +275,5 @@ def _learner(kind: str, own: dict[str, Tensor], sharpness: float, d: int, c: int
     shapes = [[wide, wide, (len(way[2]), k), (len(way[2]), c), (c,), (1,)] for way, k in zip(ways, inputs, strict=True)]
     if [[part.shape for part in way] for way in ways] != shapes:
         return None
-    seen = [Seen(way[0], way[1], KernelModel(way[2], way[3], way[4], float(way[5][0]))) for way in ways]
-    return Regression(Ranks(arrays["knots"]), tuple(seen), sharpness)
+    seen = [ScaledKernel(way[0], way[1], KernelModel(way[2], way[3], way[4], float(way[5][0]))) for way in ways]
+    return KernelEnsemble(Ranks(arrays["knots"]), tuple(seen), sharpness)

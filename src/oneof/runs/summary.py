@@ -13,7 +13,7 @@ from oneof.storage.printable import bounded
 
 def summary_rows(run: Run) -> list[tuple[str, str]]:
     """Return names and values of what was learned, the most important first."""
-    facts = run.facts
+    facts = run.metadata
     purified = run.decided
     n_to_review = pc.sum(purified["ask"]).as_py() or 0
     size_before = pc.mean(pc.list_value_length(purified["original"])).as_py()
@@ -54,6 +54,6 @@ def warning_about_lost_labels(run: Run) -> str | None:
 
 def next_step(run: Run) -> str | None:
     """Return what to do to know the accuracy; None if it is measured."""
-    if run.facts["estimate"]["by"] == "gold labels":
+    if run.metadata["estimate"]["by"] == "gold labels":
         return None
     return f"To know the accuracy: fill in {run.folder / SAMPLE_CSV} and fit again with --gold-file."
