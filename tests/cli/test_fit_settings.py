@@ -47,7 +47,7 @@ def test_what_is_said_is_not_searched(table, tmp_path, monkeypatch, capsys):
     assert code == 0, err
     facts = Run.open(tmp_path / "run").metadata
     assert facts["chosen"] == [{"hidden": [16], "scaling": "ranks", "lr": 0.07, "weight_decay": 0.002}]
-    space = facts["asked"]["space"]
+    space = facts["asked"]["config"]["ensemble"]
     assert (space["method"]["kind"], space["purify"], space["mixup"]) == ("CC", None, 0.0)
     other = ("--settings", tmp_path / "best.json", "--method", "cc", "--purify")
     code, err = command(monkeypatch, capsys, "fit", table, "--out", tmp_path / "run", *SHORT, *other)

@@ -5,21 +5,21 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from oneof.ensemble.accuracy import Judged, claim
+from oneof.ensemble.accuracy import HeldOutEval, estimate_accuracy
 from oneof.ensemble.calibrate import calibrate, prediction_sets, threshold
 
 
-def world(n: int = 4000, c: int = 6, rate: float = 0.3, seed: int = 0) -> tuple[Judged, np.ndarray]:
+def world(n: int = 4000, c: int = 6, rate: float = 0.3, seed: int = 0) -> tuple[HeldOutEval, np.ndarray]:
     """Networks that are calibrated, and sets whose wrong labels are drawn regardless of the features."""
     rng = np.random.default_rng(seed)
     p = rng.dirichlet(np.full(c, 0.12), size=n)
     truth = (p.cumsum(1) > rng.random((n, 1))).argmax(1)
     sets = (rng.random((n, c)) < rate) | (np.arange(c) == truth[:, None])
-    return Judged(p, sets, np.full(n, -1), p), truth
+    return HeldOutEval(p, sets, np.full(n, -1), p), truth
 
 
-def curves_of(judged: Judged) -> dict:
-    return calibrate(judged, claim(judged))
+def curves_of(judged: HeldOutEval) -> dict:
+    return calibrate(judged, estimate_accuracy(judged))
 
 
 @pytest.mark.parametrize("known", [True, False], ids=["gold", "sets"])

@@ -34,8 +34,9 @@ from torch import nn
 
 import oneof.training.processes
 from oneof.data.augment import views
+from oneof.learners.config import FitConfig
 from oneof.networks import Classifier, GeneratorMLP
-from oneof.runs.fit_table import Task, fit_table
+from oneof.runs.fit_table import FitSpec, fit_table
 from oneof.runs.folder import Run
 from oneof.training.device import on_this_card
 from oneof.training.fit import fit
@@ -161,7 +162,7 @@ def test_the_estimator_learns_the_same(by_torchrun):
 
 @pytest.mark.usefixtures("double")
 def test_a_table_is_learned_from_and_only_the_first_process_speaks_and_writes(by_torchrun, tmp_path):
-    alone = fit_table(by_torchrun / "table.csv", tmp_path / "run", Task(space=SPACE))
+    alone = fit_table(by_torchrun / "table.csv", tmp_path / "run", FitSpec(config=FitConfig(SPACE)))
     assert_same_run(Run.open(by_torchrun / "run"), alone, 1e-9)
     first, second = load(by_torchrun, 0), load(by_torchrun, 1)
     assert [line for line in first["said"] if "finished already" in line]

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from oneof.data.synthetic import mixture
 from scipy import sparse
 
-from oneof.data.synthetic import mixture
 from oneof.methods import CC, Proden
 from oneof.networks import MLP
 from oneof.purify import Pop

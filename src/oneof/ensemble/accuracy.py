@@ -137,7 +137,11 @@ def estimate_accuracy(evaluated: HeldOutEval) -> Claim:
         low, high = share_limits(int(right.sum()), len(right))
         reason = f"{len(right)} rows of a random sample have gold labels"
         return Claim("interval", float(right.mean()), low, high, high, covering, "gold labels", reason)
-    missing = float(probability_of_missing(evaluated.probabilities, evaluated.candidates).mean()) if len(evaluated.gold) else 0.0
+    missing = (
+        float(probability_of_missing(evaluated.probabilities, evaluated.candidates).mean())
+        if len(evaluated.gold)
+        else 0.0
+    )
     missing = missing if missing >= _SHOWN else 0.0  # the share of sets that seem to miss the truth
     bound = _bound(evaluated, missing)
     if len(informative.gold) and not _learned(informative):
@@ -244,7 +248,9 @@ def _interval(evaluated: HeldOutEval) -> tuple[float, float, float]:
     value = float(np.clip(excess.sum() / weight.sum(), 0, 1))
     error = float(np.sqrt(((excess - value * weight) ** 2).sum()) / weight.sum())
     reach = 2 * np.hypot(error, 0.5 / len(weight)) + _BETTER
-    leak = max(0.0, evaluated.covering - float(is_candidate(evaluated.candidates, evaluated.cross_fitted.argmax(1)).mean()))
+    leak = max(
+        0.0, evaluated.covering - float(is_candidate(evaluated.candidates, evaluated.cross_fitted.argmax(1)).mean())
+    )
     top = evaluated.confidence >= np.quantile(evaluated.confidence, 0.7)
     surest = float(np.clip(excess[top].sum() / weight[top].sum(), 0.5, 1))
     spread = float(np.sqrt(surest * (1 - surest) / top.sum()))

@@ -183,9 +183,7 @@ def describe_rows(
 ) -> pa.Table:
     """Return a row for every example: its label with the evidence, removals, similar rows and the gain of reviewing it."""
     trained = [learner.training for learner in learners if learner.training is not None]
-    neighbours, gain = find_evidence(
-        representation, resolved.distribution, resolved.ask, context.resources.device
-    )
+    neighbours, gain = find_evidence(representation, resolved.distribution, resolved.ask, context.resources.device)
     more = {
         "removed": removals_table(trained, data.reviewed, data.classes),
         "trained": training_counts(trained, len(data)),

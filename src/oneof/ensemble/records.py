@@ -126,5 +126,3 @@ def training_record(trained: Sequence[Fit]) -> dict[str, Any]:
 def _label_lists(mask: BoolArray, names: pa.Array) -> pa.ListArray:
     rows, labels = np.nonzero(mask)
     return lists_of(rows, len(mask), names.take(pa.array(labels)))
-
-

@@ -69,9 +69,7 @@ def resolve_labels(data: Dataset, predictions: Predictions, allowed: BoolArray) 
     shares /= shares.sum(1, keepdims=True)
     label = np.where(allowed, shares, -1).argmax(1)
     if data.votes is not None and data.votes.counts is not None:
-        shares, label = respect_unanimous_votes(
-            shares, label, allowed, data.votes.counts, data.votes.vote_accuracy
-        )
+        shares, label = respect_unanimous_votes(shares, label, allowed, data.votes.counts, data.votes.vote_accuracy)
     probability = shares[rows, label]
     agreement = predictions.top_share[rows, label]
     is_label = np.arange(c) == label[:, None]

@@ -109,9 +109,7 @@ def scores(folds: Folds, setting: Row) -> Iterator[float]:
     """Yield the score of a setting on held-out sets after every epoch; a network that diverged scores 0."""
     config = folds.context.config
     ensemble = replace(config.ensemble, mixup=setting["mixup"])
-    network = NetworkConfig(
-        tuple(setting["hidden"]), setting["scaling"], setting["lr"], setting["weight_decay"]
-    )
+    network = NetworkConfig(tuple(setting["hidden"]), setting["scaling"], setting["lr"], setting["weight_decay"])
     trials = []
     for k, split in enumerate(folds.splits):
         trials.append(make_trial(network, derive_seed(config.seed, k), split))

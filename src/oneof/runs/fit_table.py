@@ -130,7 +130,9 @@ def fit_again(folder: Path, out: Path, options: RunOptions = RunOptions()) -> Ru
     file = Path(run.metadata["file"])
     stored = run.metadata["asked"]
     if stored.get("kind") == "Task":
-        raise ValueError(f"--from needs a run of this version; {folder} was made by an earlier one. Fit its table again.")
+        raise ValueError(
+            f"--from needs a run of this version; {folder} was made by an earlier one. Fit its table again."
+        )
     if stored.get("kind") != "FitSpec" or not file.exists() or fingerprint(file) != run.metadata["fingerprint"]:
         problem = f"{file} is missing, or has changed since the fit"
         raise ValueError(f"--from needs the table that {folder} was learned from, unchanged; {problem}.")
@@ -232,7 +234,9 @@ def resolve_image_mode(file: Path, spec: FitSpec, options: RunOptions) -> FitSpe
         roles = replace(roles, image=(FILE,))
     if is_network_asked and (roles.image_model or not roles.image):
         remedy = "Say --image COLUMN, and no --image-model."
-        raise ValueError(f"--architecture, --augmentation and --stream are for pictures that a network is trained on. {remedy}")
+        raise ValueError(
+            f"--architecture, --augmentation and --stream are for pictures that a network is trained on. {remedy}"
+        )
     if roles.image and not is_network_asked and not roles.image_model and weights_here(MODELS["image"]):
         roles = replace(roles, image_model=MODELS["image"])
     if roles.image and not roles.image_model:
