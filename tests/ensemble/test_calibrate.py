@@ -28,7 +28,7 @@ def test_predictions_above_the_threshold_are_as_right_as_wished(known):
     curves = curves_of(judged._replace(gold=truth) if known else judged)
     new, answers = world(seed=1)
     at = threshold(curves, 0.9)
-    sure = new.sure >= at
+    sure = new.confidence >= at
     assert 0.3 < sure.mean() < 0.95
     assert abs((new.probabilities.argmax(1) == answers)[sure].mean() - 0.9) < 0.04
     assert threshold(curves, 0.8) < at

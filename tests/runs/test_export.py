@@ -20,7 +20,12 @@ from oneof.cli import main
 from oneof.data.encode import Encoding
 from oneof.data.images import Pixels
 from oneof.data.with_ranks import learn_ranks
-from oneof.ensemble.model import ImageNetworks, Model
+from oneof.ensemble.model import Model
+from oneof.learners.config import TreesConfig
+from oneof.learners.kernel_ensemble import fit_kernels
+from oneof.learners.network_models import ImageNetworks, TableNetworks
+from oneof.learners.sklearn_classifier import SklearnLearner
+from oneof.learners.trees import TreeLearner
 from oneof.networks import MLP
 from oneof.networks.named import network_of
 from oneof.runs.export import export_model

@@ -232,7 +232,8 @@ def test_label_studio_opens_no_file_for_others(run: Run) -> None:
 
 def test_people_teach_the_networks_again(run: Run, tmp_path: Path) -> None:
     log = Log(run.folder)
-    log.write(Decision(3, "label", ("2",), "me", "run", ("0", "1"), "0", id="1", drawn="queue", seconds=1.0))
+    candidates = tuple(run.purified["original"][3].as_py())
+    log.write(Decision(3, "label", ("2",), "me", "run", candidates, "0", id="1", drawn="queue", seconds=1.0))
     try:
         again = fit_again(run.folder, tmp_path / "again")
     finally:
@@ -269,7 +270,7 @@ def test_pixels_in_a_file_give_the_same_run_to_the_bit(
 ) -> None:
     seen = []
     monkeypatch.setattr(
-        "oneof.learners.pictures.RowsOnDisk", lambda path: (seen.append(Path(path)), RowsOnDisk(path))[1]
+        "oneof.learners.images.RowsOnDisk", lambda path: (seen.append(Path(path)), RowsOnDisk(path))[1]
     )
     fit_table(folder / "table.csv", tmp_path / "run", SPEC, RunOptions(stream=True))
     assert seen == [tmp_path / "run" / "checkpoint" / "pixels.part"]
@@ -280,7 +281,7 @@ def test_pixels_in_a_file_give_the_same_run_to_the_bit(
 
 def test_pixels_are_kept_in_a_file_where_they_take_half_of_the_free_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     pixels = Pixels("f", 3, 10)
-    monkeypatch.setattr("oneof.learners.pictures.free_memory", lambda device: 60_000)
+    monkeypatch.setattr("oneof.learners.images.free_memory", lambda device: 60_000)
     assert [stays_on_disk(n, pixels, None) for n in (100, 101)] == [False, True]
     assert [stays_on_disk(n, pixels, said) for n, said in ((100, True), (101, False))] == [True, False]
 
@@ -335,7 +336,7 @@ def trainings(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, object]]:
         asked.append(options | {"threads": torch.get_num_threads()})
         raise StopHere
 
-    monkeypatch.setattr("oneof.learners.pictures.fit", note)
+    monkeypatch.setattr("oneof.learners.images.fit", note)
     return asked
 
 
@@ -343,7 +344,7 @@ def test_with_votes_networks_train_for_as_many_epochs_as_without(
     folder: Path, tmp_path: Path, trainings: list[dict[str, object]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rows = [row for row in range(N) if row != BROKEN]
-    monkeypatch.setattr("oneof.learners.pictures._SEEN", 10 * len(rows))  # what a CPU can afford in all
+    monkeypatch.setattr("oneof.learners.images.IMAGES_ON_CPU", 10 * len(rows))  # what a CPU can afford in all
     labels = [str(LABELS[row]) for row in rows]
     columns = {"item": rows, "shot": [(folder / f"{row}.png").read_bytes() for row in rows]}
     pq.write_table(pa.table(columns), tmp_path / "voted.parquet")
@@ -374,7 +375,7 @@ def test_pictures_are_trained_on_with_the_threads_that_the_user_allows(
     """OMP_NUM_THREADS is 1 in all tests, and torch has read it; the processors that there are do not overrule it."""
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(8)), raising=False)
     monkeypatch.setattr("oneof.training.device.torch.use_deterministic_algorithms", lambda mode: None)
-    monkeypatch.setattr("oneof.learners.pictures.BATCH", 2**20)
+    monkeypatch.setattr("oneof.learners.images.BATCH_SIZE", 2**20)
     words = ("fit", folder / "table.csv", "--image", "file", "--ignore", "id", "--ignore", "truth", *options)
     command(*words, "--out", tmp_path / "run", monkeypatch=monkeypatch, capsys=capsys)
     assert [one["threads"] for one in trainings] == [threads]

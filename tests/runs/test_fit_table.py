@@ -276,7 +276,7 @@ def test_a_finished_run_is_not_done_again(run: Run, table: Path) -> None:
     fit_table(table, run.folder, TASK, RunOptions(echo=said.append))
     assert said == [f"{run.folder} is finished already; nothing to do."]
     with pytest.raises(ValueError, match=r"holds a run of another task: seed was 0, now 1\. Give another folder"):
-        fit_table(table, run.folder, replace(TASK, seed=1))
+        fit_table(table, run.folder, replace(TASK, config=replace(TASK.config, seed=1)))
 
 
 def test_a_changed_file_is_refused(run: Run, folder: Path) -> None:
@@ -371,7 +371,7 @@ def test_clean_reads_no_weights(run: Run, tmp_path: Path) -> None:
     done = call("clean", str(copy), "--out", str(second))
     assert done.returncode == 0, done.stderr
     assert second.read_bytes() == first.read_bytes()
-    assert Run.open(copy).n_models == run.model.voices
+    assert Run.open(copy).n_models == run.model.n_models
 
 
 # ------------------------------------------------------------------------------------------------- killed, full, unwritable
@@ -401,7 +401,7 @@ def test_killed_and_repeated_it_ends_with_the_same_model(run: Run, table: Path, 
     process.wait()
     assert not (out / "run.json").exists()
     with pytest.raises(ValueError, match="holds a run of another task: seed was 0, now 5"):
-        fit_table(table, out, replace(TASK, seed=5))
+        fit_table(table, out, replace(TASK, config=replace(TASK.config, seed=5)))
     again = fit_table(table, out, TASK)
     assert (out / "model.safetensors").read_bytes() == (run.folder / "model.safetensors").read_bytes()
     assert again.purified == run.purified
