@@ -143,7 +143,7 @@ def test_a_table_that_changed_is_refused(folder: Path) -> None:
     made = fit_table(folder / "short.csv", folder / "short", FitSpec(ROLES, config=FitConfig(SMALL)))
     frame(61).to_csv(folder / "short.csv", index=False)
     with pytest.raises(
-        ValueError, match=r"--from needs the table that .* was learned from, unchanged; .* is gone or another"
+        ValueError, match=r"--from needs the table that .* was learned from, unchanged; .* is missing, or has changed"
     ):
         fit_again(made.folder, folder / "short-2")
 

@@ -275,7 +275,7 @@ def test_a_finished_run_is_not_done_again(run: Run, table: Path) -> None:
     said: list[str] = []
     fit_table(table, run.folder, TASK, RunOptions(echo=said.append))
     assert said == [f"{run.folder} is finished already; nothing to do."]
-    with pytest.raises(ValueError, match=r"holds a run of another task: seed was 0, now 1\. Give another folder"):
+    with pytest.raises(ValueError, match=r"holds a run of another task: config.seed was 0, now 1\. Give another folder"):
         fit_table(table, run.folder, replace(TASK, config=replace(TASK.config, seed=1)))
 
 
@@ -400,7 +400,7 @@ def test_killed_and_repeated_it_ends_with_the_same_model(run: Run, table: Path, 
     process.send_signal(signal.SIGKILL)
     process.wait()
     assert not (out / "run.json").exists()
-    with pytest.raises(ValueError, match="holds a run of another task: seed was 0, now 5"):
+    with pytest.raises(ValueError, match="holds a run of another task: config.seed was 0, now 5"):
         fit_table(table, out, replace(TASK, config=replace(TASK.config, seed=5)))
     again = fit_table(table, out, TASK)
     assert (out / "model.safetensors").read_bytes() == (run.folder / "model.safetensors").read_bytes()
