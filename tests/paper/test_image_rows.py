@@ -395,8 +395,8 @@ def test_weight_decay_and_views_of_a_variant():
 
 
 def test_the_classifier_that_draws_sets_sees_colour_images_varied():
-    assert [type(kind) for kind, _ in teacher._seen("cifar10", 3, "cpu").kinds] == [Weak]
-    assert [type(kind) for kind, _ in teacher._seen("mnist", 1, "cpu").kinds] == [Plain]
+    assert [type(kind) for kind, _ in teacher._teacher_views("cifar10", False, "cpu").kinds] == [Weak]
+    assert [type(kind) for kind, _ in teacher._teacher_views("mnist", True, "cpu").kinds] == [Plain]
 
 
 def test_parts_share_a_plan_and_keep_beginnings_together():
