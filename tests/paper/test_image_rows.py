@@ -241,7 +241,7 @@ def test_saved_sets_are_the_drawn_ones_with_a_card(folder, tmp_path, monkeypatch
     assert read.card["top_wrong_in_set"] > 0.5
     half = Dataset("mnist", data.x[::2], data.labels[::2], data.classes, None, np.arange(60, 85))
     with pytest.raises(
-        ValueError, match=r"mnist-1\.npz must hold a set per training image \(60\); got 120\. Remove it\."
+        ValueError, match=r"mnist-1\.npz must hold a set per training image \(60\); got 120\. Remove the file"
     ):
         image_sets.sets_of(tmp_path, half, "tiny", "cpu")
 
@@ -395,8 +395,8 @@ def test_weight_decay_and_views_of_a_variant():
 
 
 def test_the_classifier_that_draws_sets_sees_colour_images_varied():
-    assert [type(kind) for kind, _ in teacher._seen("cifar10", 3, "cpu").kinds] == [Weak]
-    assert [type(kind) for kind, _ in teacher._seen("mnist", 1, "cpu").kinds] == [Plain]
+    assert [type(kind) for kind, _ in teacher._teacher_views("cifar10", False, "cpu").kinds] == [Weak]
+    assert [type(kind) for kind, _ in teacher._teacher_views("mnist", True, "cpu").kinds] == [Plain]
 
 
 def test_parts_share_a_plan_and_keep_beginnings_together():
