@@ -461,16 +461,16 @@ def test_a_row_is_given_back_when_its_tab_closes(browser: Any, server: ReviewSer
     assert shown(other) != row
     other.close(run_before_unload=True)
     first.reload()
-    until(lambda: row not in server.review.offers or first.locator("#card").is_visible())
+    until(lambda: row not in server.review.leases or first.locator("#card").is_visible())
     first.wait_for_selector("#card:not([hidden])")
     assert shown(first) == row
     first.close(run_before_unload=True)
-    until(lambda: not server.review.offers)
+    until(lambda: not server.review.leases)
     context.close()
 
 
 def test_a_bar_shows_how_many_doubtful_rows_are_answered(page: Any, server: ReviewServer) -> None:
-    doubtful = len(server.review.asked)
+    doubtful = len(server.review.doubtful)
     bar = page.locator("#bar")
     assert f"0 of {doubtful} doubtful rows" in page.locator("header").inner_text()
     press(page, server, "1")

@@ -24,8 +24,9 @@ from run_folder import NASTY, write_run
 
 from oneof.cli.review import review as review_command
 from oneof.ensemble.accuracy import drawn_rows
+from oneof.review.audit import accuracy_of_labels, agreement
 from oneof.review.server import Answering, LocalServer, ReviewServer
-from oneof.review.session import REPEAT_EVERY, Review, accuracy_of_labels, agreement
+from oneof.review.session import REPEAT_EVERY, Review
 from oneof.runs import decisions
 from oneof.runs.decisions import Decision, Log, resolve_decisions
 from oneof.runs.folder import Run, fingerprint

@@ -197,7 +197,7 @@ class ReviewServer(LocalServer):
         pool = str(asked.get("pool", "all"))
         tab = str(asked.get("tab", ""))
         if "held" in asked:
-            self.review.keep_offers(tab, {int(row) for row in str(asked["held"]).split(",") if row})
+            self.review.retain_leases(tab, {int(row) for row in str(asked["held"]).split(",") if row})
         return {"cards": self.review.next(tab, who, count, random, pool)}
 
     def _undo(self, asked: Json, who: str) -> Json:
