@@ -224,13 +224,13 @@ def test_answers_about_another_run_on_the_same_port_wait_for_it(browser: Any, tm
 
 def test_five_fast_keys_decide_only_rows_that_are_shown(page: Any, server: ReviewServer) -> None:
     released = threading.Event()
-    next_cards = server.ways["GET /api/next"]
+    next_cards = server.routes["GET /api/next"]
 
     def next_cards_late(query: dict[str, Any]) -> Any:
         released.wait(20)
         return next_cards(query)
 
-    server.ways["GET /api/next"] = next_cards_late
+    server.routes["GET /api/next"] = next_cards_late
     decided = []
     for _ in range(5):
         if page.locator("#card").is_visible():
@@ -271,7 +271,7 @@ def test_a_double_click_decides_one_row(page: Any, server: ReviewServer) -> None
 
 @pytest.mark.parametrize("button", ["#skip", "#candidates li:nth-child(2) button", "#help-button", "#undo", "#learn"])
 def test_enter_never_repeats_the_last_click(page: Any, server: ReviewServer, button: str) -> None:
-    server.ways["POST /api/learn"] = lambda query: {"note": ""}  # a click on that button learns nothing here
+    server.routes["POST /api/learn"] = lambda query: {"note": ""}  # a click on that button learns nothing here
     press(page, server, "1")
     row = shown(page)
     page.locator(button).click()
@@ -339,14 +339,14 @@ def test_a_label_that_is_new_asks_before_it_becomes_a_class(digits: tuple[Any, S
 def test_a_label_that_was_added_stays_known_when_an_older_list_arrives_late(digits: tuple[Any, Served]) -> None:
     """The list of labels that X requests may arrive after a label was added, and be without it."""
     page, server = digits
-    list_labels = server.ways["GET /api/labels"]
+    list_labels = server.routes["GET /api/labels"]
 
     def list_labels_late(query: dict[str, Any]) -> Any:
         reply = list_labels(query)
         time.sleep(0.5)
         return reply
 
-    server.ways["GET /api/labels"] = list_labels_late
+    server.routes["GET /api/labels"] = list_labels_late
     for keys in (("Enter", "n"), ("Enter",)):
         page.keyboard.press("x")
         page.keyboard.type("eleven")
