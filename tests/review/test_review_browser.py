@@ -383,6 +383,36 @@ def test_a_typed_label_is_completed(digits: tuple[Any, Served]) -> None:
     assert press(page, server, "ArrowDown", "Enter").labels == (absent,)
 
 
+def test_rows_are_filtered_by_label(digits: tuple[Any, Served]) -> None:
+    page, server = digits
+    until(lambda: page.locator("#filter option").count() == 1 + len(DIGITS))
+    sets = server.review.run.purified["original"].to_pylist()
+    expected = [row for row in server.review.doubtful if "seven" in sets[row]]
+    page.locator("#filter").select_option("seven")
+    decided = []
+    for _ in expected:
+        until(lambda: page.locator("#card").is_visible() and "seven" in labels(page))
+        decided.append(shown(page))
+        page.keyboard.press("1")
+        until(lambda: len(Log(server.review.run.folder).active_decisions) == len(decided))
+        until(lambda: page.locator("#empty").is_visible() or shown(page) != decided[-1])
+    assert sorted(decided) == sorted(expected)
+    assert "seven" in page.locator("#end-title").inner_text()
+    page.locator("#any-label").click()
+    until(lambda: page.locator("#card").is_visible())
+
+
+def test_guidelines_are_shown_as_text(browser: Any, tmp_path: Path) -> None:
+    server = Served(write_run(tmp_path / "RUN", n=40, gold=0, groups=0))
+    server.guidelines = "Cats have <b>whiskers</b>.\nDogs bark."
+    page = browser.new_context().new_page()
+    page.goto(server.address)
+    until(lambda: page.locator("#guidelines").is_visible())
+    assert page.locator("#guidelines div").inner_text() == server.guidelines
+    page.context.close()
+    server.kill()
+
+
 def test_a_random_row_hides_the_suggestion_until_it_is_answered(digits: tuple[Any, Served]) -> None:
     page, server = digits
     page.locator("#random").click()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import socket
 import threading
 from collections.abc import Iterator
@@ -27,6 +28,7 @@ from run_folder import NASTY, write_run
 from oneof.cli.review import review as review_command
 from oneof.ensemble.accuracy import drawn_rows
 from oneof.review.audit import accuracy_of_labels, agreement
+from oneof.review.guidelines import read_guidelines
 from oneof.review.pictures import encode_picture, find_picture
 from oneof.review.server import LocalServer, RequestHandler, ReviewServer
 from oneof.review.session import REPEAT_EVERY, Review
@@ -561,6 +563,17 @@ def test_pictures_that_browsers_do_not_show_are_encoded_again(tmp_path: Path) ->
     with pytest.raises(ValueError, match="cannot be shown"):
         encode_picture(find_picture("no.bmp", tmp_path))
     assert find_picture("../grey.bmp", tmp_path / "other") is None
+
+
+def test_guidelines_are_a_text_of_reasonable_length(tmp_path: Path) -> None:
+    path = tmp_path / "guide.md"
+    path.write_text("Cats purr.\n")
+    assert read_guidelines(path) == "Cats purr."
+    for content, problem in ((b"\xff\xfe", "UTF-8"), (b"x" * (1 << 21), "longer")):
+        path.write_bytes(content)
+        with pytest.raises(ValueError, match=f"--guidelines .*{re.escape(path.name)}.*") as refused:
+            read_guidelines(path)
+        assert problem in str(refused.value)
 
 
 def test_a_port_that_is_taken_is_told(server: ReviewServer) -> None:
