@@ -11,6 +11,7 @@ import typer
 from oneof.cli.columns import RunFolder
 
 if TYPE_CHECKING:
+    from oneof.review.presence import Presence
     from oneof.review.server import LocalServer, ReviewServer
 
 ServerT = TypeVar("ServerT", bound="LocalServer")
@@ -21,23 +22,44 @@ def review(
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port of the page. Default: the port that the run had last time, else one that is free.", show_default=False)] = 0,
     who: Annotated[str | None, typer.Option(help="Who decides, for the log. Default: your user name; the page can change it.")] = None,
     column: Annotated[list[str] | None, typer.Option(help="A column of the training file to show. May be given again. Default: texts, pictures and a few others.")] = None,
+    guidelines: Annotated[Path | None, typer.Option(exists=True, dir_okay=False, help="A text file with the labelling guidelines, shown beside the rows.", show_default=False)] = None,
 ) -> None:  # fmt: skip
     """Decide doubtful rows by key, on a page that only this machine can open; learn again from the decisions.
 
     Every decision is written to RUN/decisions.jsonl at once. clean, report and label-studio take it from there.
     """
+    from oneof.review.guidelines import read_guidelines
+    from oneof.review.presence import Presence
     from oneof.review.server import ReviewServer
     from oneof.review.session import Review
 
     opened = Review(run, column or ())
-    make_server = partial(ReviewServer, opened, who or getpass.getuser())
+    text = "" if guidelines is None else read_guidelines(guidelines)
+    make_server = partial(ReviewServer, opened, who or getpass.getuser(), guidelines=text)
     if port:
         server = _bind(make_server, port)
         _remember_port(run, port)
     else:
         server = _bind_port_of_run(make_server, run)
-    opened.on_new_run = partial(_remember_port, port=server.server_port)
-    _serve(server, f"open {server.address}")
+    presence = Presence(f"http://127.0.0.1:{server.server_port}/")
+    opened.on_new_run = partial(_take_over, presence=presence, port=server.server_port)
+    other = presence.announce(run)
+    if other is not None:
+        typer.echo(
+            f"{run} is being reviewed by {other}. Both servers write to the same log, and may show the same rows: "
+            "use that one, or end one of the two.",
+            err=True,
+        )
+    try:
+        _serve(server, f"open {server.address}")
+    finally:
+        presence.close()
+
+
+def _take_over(run: Path, presence: "Presence", port: int) -> None:
+    """Go on with a run that was learned during the review."""
+    presence.announce(run)
+    _remember_port(run, port)
 
 
 def _bind_port_of_run(make_server: Callable[[int], "ReviewServer"], run: Path) -> "ReviewServer":
