@@ -21,7 +21,7 @@ _COMMANDS = (
     "tune", "table", "compare", "theory",
 )  # fmt: skip
 for name in _COMMANDS:
-    command = getattr(import_module(f"oneof.cli.{'review' if name == 'label_studio' else name}"), name)
+    command = getattr(import_module(f"oneof.cli.{name}"), name)
     command.__annotations__ = get_type_hints(command, include_extras=True)
     app.command(cls=Command)(command)
 
