@@ -238,7 +238,7 @@ def main(folder: Path) -> None:
 
 def assert_same_run(ours, theirs, atol):
     """The same sets, labels and choices, and numbers that are close."""
-    assert ours.facts["chosen"] == theirs.facts["chosen"]
+    assert ours.metadata["chosen"] == theirs.metadata["chosen"]
     for name in theirs.purified.column_names:
         one, other = ours.purified[name].to_pylist(), theirs.purified[name].to_pylist()
         if name == "removed":

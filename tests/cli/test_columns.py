@@ -145,12 +145,12 @@ def test_inspect_and_fit_say_the_same_of_the_same_table(table: Path, more: list[
     roles = Roles(gold=parts.get("--gold"), exclude=parts.get("--not"), ignore=("note",) if "--ignore" in parts else ())
     roles = replace(roles, categories=("hue",) if "--category" in parts else ())
     run = fit_table(table, table.parent / "RUN", Task(roles, space=SMALL))
-    assert run.facts["warnings"] == warned
+    assert run.metadata["warnings"] == warned
     assert "columns of dates are read as numbers of days: day." in warned
-    assert run.facts["classes"] == found["counts"]["classes"]
+    assert run.metadata["classes"] == found["counts"]["classes"]
     left_out = [line.split(": ")[1].split(".")[0] for line in warned if "are left out" in line]
     assert ("truth" in left_out) == ("--gold" not in parts)
-    assert {"id", "truth"}.isdisjoint(run.facts["features"])
+    assert {"id", "truth"}.isdisjoint(run.metadata["features"])
 
 
 def test_inspect_imputes_what_fit_imputes(table: Path) -> None:

@@ -45,7 +45,7 @@ def test_what_is_said_is_not_searched(table, tmp_path, monkeypatch, capsys):
     said = ("--settings", tmp_path / "best.json", "--method", "cc", "--no-purify")
     code, err = command(monkeypatch, capsys, "fit", table, "--out", tmp_path / "run", *SHORT, *said)
     assert code == 0, err
-    facts = Run.open(tmp_path / "run").facts
+    facts = Run.open(tmp_path / "run").metadata
     assert facts["chosen"] == [{"hidden": [16], "scaling": "ranks", "lr": 0.07, "weight_decay": 0.002}]
     space = facts["asked"]["space"]
     assert (space["method"]["kind"], space["purify"], space["mixup"]) == ("CC", None, 0.0)

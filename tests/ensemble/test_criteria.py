@@ -94,7 +94,7 @@ def test_the_page_shows_every_criterion(tmp_path, monkeypatch):
 
     monkeypatch.setitem(CRITERIA, "loss", Criterion("loss", doubt, "what it paid"))  # a column that the folder has
     run = Run.open(write_run(tmp_path / "run"))
-    page = unescape(render_page(run.facts, run.purified, run.training, run.rows))
+    page = unescape(render_page(run.metadata, run.purified, run.training, run.rows))
     assert "Solid, covering: its label lies in the row's set. " in page
     assert "Dotted, loss: what it paid. " in page
 

@@ -97,7 +97,7 @@ def test_gold_labels_and_groups_mean_the_same_at_both_doors(tmp_path):
     known = np.where(np.arange(240) % 4 == 0, DATA.labels, -1)
     names = [str(group) for group in groups]
     learned = learn(Examples(examples, read(SETS), encoding, known, names), Search(space, 3))
-    assert learned.facts["rule"] == run.facts["rule"] == "gold"
+    assert learned.facts["rule"] == run.metadata["rule"] == "gold"
     assert learned.purified.equals(run.purified)
     clf = PartialLabelClassifier(random_state=3, n_estimators=3, epochs=6, weight_decay=1e-3)
     clf.fit(frame(), SETS, groups=groups, gold=gold)
@@ -225,9 +225,9 @@ def test_a_frame_of_mixed_columns_trains_as_the_same_file_does(tmp_path, caplog)
     clf = PartialLabelClassifier(random_state=3, **SMALL).fit(table, SETS)
     assert "are left out" in caplog.text
     assert ["note" in caplog.messages[0], "id" in caplog.messages[1]] == [True, True]
-    assert run.facts["features"] == clf.model_.encoding.names
-    assert any(name.startswith("hue=") for name in run.facts["features"])
-    assert not any(name == "id" or "note" in name for name in run.facts["features"])
+    assert run.metadata["features"] == clf.model_.encoding.names
+    assert any(name.startswith("hue=") for name in run.metadata["features"])
+    assert not any(name == "id" or "note" in name for name in run.metadata["features"])
     assert clf.transduction_.tolist() == run.purified["label"].to_pylist()
     np.testing.assert_array_equal(clf.label_probability_, run.purified["probability"].to_numpy())
     again = PartialLabelClassifier.from_run(run.folder)

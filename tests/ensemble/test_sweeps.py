@@ -249,6 +249,6 @@ def test_the_command_writes_what_the_estimator_takes(tmp_path, monkeypatch, caps
     taken = ("fit", file, "--out", tmp_path / "run", "--settings", out, "--networks", 2, "--epochs", 2)
     code, _, err = command(monkeypatch, capsys, *taken)
     assert code == 0, err
-    (chosen,) = Run.open(tmp_path / "run").facts["chosen"]
+    (chosen,) = Run.open(tmp_path / "run").metadata["chosen"]
     chosen["hidden_layer_sizes"] = chosen.pop("hidden")
     assert chosen == {name: best[name] for name in chosen}

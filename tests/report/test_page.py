@@ -60,7 +60,7 @@ class Reader(HTMLParser):
 
 def render(folder: Path) -> str:
     opened = Run.open(folder)
-    return render_page(opened.facts, opened.purified, opened.training, opened.rows)
+    return render_page(opened.metadata, opened.purified, opened.training, opened.rows)
 
 
 @pytest.fixture(scope="module")
@@ -83,7 +83,7 @@ def undrawn(monkeypatch):
 @pytest.fixture(scope="module")
 def table(run):
     opened = Run.open(run)
-    return read_purified(opened.purified, opened.facts["classes"])
+    return read_purified(opened.purified, opened.metadata["classes"])
 
 
 @pytest.fixture(scope="module")
@@ -280,7 +280,7 @@ def test_a_class_that_a_group_lost_is_named(run):
 def test_a_class_that_is_gone_is_named_on_the_page(run):
     purified = small(original=[["a", "b"], ["a", "b"], ["a"]], label=["a"] * 3, like=run / "purified.parquet")
     opened = Run.open(run)
-    html = render_page(opened.facts | {"classes": ["a", "b"]}, purified, opened.training, opened.rows)
+    html = render_page(opened.metadata | {"classes": ["a", "b"]}, purified, opened.training, opened.rows)
     assert "<strong>No row was resolved to</strong> <bdi class=\"label\" title=\"b\">b</bdi>." in html  # fmt: skip
 
 
@@ -328,17 +328,22 @@ def test_without_gold_labels_the_page_says_why_there_is_no_calibration(tmp_path)
 @pytest.mark.usefixtures("undrawn")
 def test_a_claim_is_called_what_it_is(run, verdict, words):
     opened = Run.open(run)
-    said = opened.facts["estimate"] | {"verdict": verdict, "value": None, "by": "candidate sets", "reason": "so it is"}
-    assert words in render_page(opened.facts | {"estimate": said}, opened.purified, opened.training, opened.rows)
+    said = opened.metadata["estimate"] | {
+        "verdict": verdict,
+        "value": None,
+        "by": "candidate sets",
+        "reason": "so it is",
+    }
+    assert words in render_page(opened.metadata | {"estimate": said}, opened.purified, opened.training, opened.rows)
 
 
 @pytest.mark.parametrize(("verdict", "bound"), [("bound", 1.0), ("bound", 0.999), ("nothing learned", 0.95)])
 @pytest.mark.usefixtures("undrawn")
 def test_an_accuracy_that_is_not_known_is_written_as_not_known(run, verdict, bound):
     opened = Run.open(run)
-    estimate = opened.facts["estimate"] | {"verdict": verdict, "value": None, "bound": bound, "high": bound}
+    estimate = opened.metadata["estimate"] | {"verdict": verdict, "value": None, "bound": bound, "high": bound}
     estimate |= {"by": "candidate sets", "reason": "so it is"}
-    html = render_page(opened.facts | {"estimate": estimate}, opened.purified, opened.training, opened.rows)
+    html = render_page(opened.metadata | {"estimate": estimate}, opened.purified, opened.training, opened.rows)
     masthead = html[html.index("<header") : html.index("</header>")]
     block = masthead[masthead.index("Accuracy on new rows") :]
     block = block[: block.index("</div>")]
@@ -365,7 +370,7 @@ def test_the_page_begins_with_how_many_labels_of_the_table_are_right(tmp_path):
 def test_a_run_without_purification_has_no_panels_for_it(run):
     opened = Run.open(run)
     columns = {name: opened.training["columns"][name] for name in ("loss", "set_size", "covering")}
-    html = render_page(opened.facts, opened.purified, opened.training | {"columns": columns}, [])
+    html = render_page(opened.metadata, opened.purified, opened.training | {"columns": columns}, [])
     assert "Removal threshold</h3>" not in html
     assert "Removals</h3>" not in html
     assert "Candidates left per row</h3>" in html
@@ -400,7 +405,7 @@ def test_the_command_writes_the_same_page_for_the_same_run(run, tmp_path, capsys
     assert shown["ask"].to_pylist() == [
         a and g is None for a, g in zip(*(opened.purified[n].to_pylist() for n in ("ask", "gold")), strict=True)
     ]
-    html = render_page(opened.facts, shown, opened.training, opened.rows)
+    html = render_page(opened.metadata, shown, opened.training, opened.rows)
     assert (tmp_path / "report.html").read_text("utf-8") == html
     assert capsys.readouterr().out == f"{tmp_path / 'report.html'}: 400 rows, {len(html.encode()) / 1e6:.1f} MB\n"
 

@@ -23,7 +23,7 @@ def report(tmp_path_factory):
     folder = write_run(tmp_path_factory.mktemp("browser") / "RUN", n=130)
     path = folder / "report.html"
     run = Run.open(folder)
-    path.write_text(render_page(run.facts, run.purified, run.training, run.rows), "utf-8")
+    path.write_text(render_page(run.metadata, run.purified, run.training, run.rows), "utf-8")
     return path
 
 

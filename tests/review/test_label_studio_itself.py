@@ -52,6 +52,6 @@ def test_a_project_of_label_studio(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         assert prediction["result"][0]["value"] == {"choices": [row["label"]]}
         assert prediction["score"] == pytest.approx(row["probability"], abs=1e-5)
         assert prediction["model_version"] == backend.version
-    kept = {one.row: one.labels for one in Log(tmp_path / "RUN").standing}
+    kept = {one.row: one.labels for one in Log(tmp_path / "RUN").active_decisions}
     assert kept == {rows[0]["row"]: (answers[0],), rows[1]["row"]: (changed,)}  # the third was deleted
     assert learning.wait(5)

@@ -23,7 +23,7 @@ from oneof.runs.decisions import Decision, Log
 from oneof.runs.examples import examples_of
 from oneof.runs.fit_table import Task, fit_again, fit_table
 from oneof.runs.folder import Run
-from oneof.runs.refit import QUICK, Again
+from oneof.runs.refit import EPOCHS_DIVISOR, Refit
 from oneof.storage.settings import restored
 from oneof.votes.read import VotesFile
 
@@ -48,7 +48,7 @@ def run(folder: Path) -> Run:
         log.write(Decision(row, "label", (truth[row],), "ann", drawn="random"))
     wrong = [next(label for label in LABELS.tolist() if label != truth[row]) for row in UNSURE]
     log.write(Decision(UNSURE[0], "set", (truth[UNSURE[0]], wrong[0]), "bob"))
-    log.write(Decision(UNSURE[1], "none", (), "bob", before=(wrong[1],)))
+    log.write(Decision(UNSURE[1], "set", (truth[UNSURE[1]], wrong[1]), "bob"))
     return made
 
 
@@ -63,15 +63,15 @@ def test_decisions_teach_and_go_along(run: Run, again: Run) -> None:
     assert (label[DRAWN] == truth[DRAWN]).all()
     assert again.purified["kept"].to_pylist()[DRAWN[0]] == [truth[DRAWN[0]]]
     assert again.purified["original"].equals(run.purified["original"])
-    assert again.facts["taught"] == sorted([*DRAWN, *UNSURE])
-    assert Log(again.folder).standing == Log(run.folder).standing
+    assert again.metadata["taught"] == sorted([*DRAWN, *UNSURE])
+    assert Log(again.folder).active_decisions == Log(run.folder).active_decisions
     assert (label == truth).mean() >= (np.array(run.purified["label"].to_pylist()) == truth).mean()
 
 
 def test_settings_are_taken_and_training_is_shorter(run: Run, again: Run) -> None:
-    assert again.facts["chosen"] == run.facts["chosen"]
-    assert again.facts["seed"] == 3
-    assert again.training["epochs"] == max(3, SMALL.epochs // QUICK)
+    assert again.metadata["chosen"] == run.metadata["chosen"]
+    assert again.metadata["seed"] == 3
+    assert again.training["epochs"] == max(3, SMALL.epochs // EPOCHS_DIVISOR)
     assert [row for row in again.rows if row["stage"] == "networks"] == []
     assert again.training["columns"]["loss"][0] < run.training["columns"]["loss"][0]  # the weights, too
 
@@ -79,15 +79,15 @@ def test_settings_are_taken_and_training_is_shorter(run: Run, again: Run) -> Non
 def test_sets_that_the_run_did_not_believe_teach_nothing_unless_people_decided(run: Run, folder: Path) -> None:
     at = run.purified.column_names.index("outside")
     doubtful = run.purified.set_column(at, "outside", pa.array(["ant"] * 150))
-    again = Again(SimpleNamespace(purified=doubtful, facts=run.facts), tuple(Log(run.folder).standing))  # type: ignore[arg-type]
+    again = Refit(SimpleNamespace(purified=doubtful, metadata=run.metadata), tuple(Log(run.folder).active_decisions))  # type: ignore[arg-type]
     examples, _ = examples_of(read_table(folder / "animals.csv", ROLES), folder)
-    found = again.teach(examples).unbelieved
+    found = again.apply_decisions(examples).unbelieved
     assert np.flatnonzero(~found).tolist() == sorted([*DRAWN, *UNSURE])
 
 
 def test_random_answers_make_the_estimate(run: Run, again: Run) -> None:
-    assert run.facts["estimate"]["by"] == "candidate sets"
-    assert again.facts["estimate"]["by"] == "gold labels"
+    assert run.metadata["estimate"]["by"] == "candidate sets"
+    assert again.metadata["estimate"]["by"] == "gold labels"
     assert "gold" not in again.purified.column_names
 
 
@@ -96,12 +96,13 @@ def test_answers_of_the_queue_make_no_estimate(run: Run, folder: Path) -> None:
     log, truth = Log(hard.folder), frame()["truth"]
     for row in drawn_rows(150)[1:41].tolist():  # the first of those that are drawn has no answer
         log.write(Decision(row, "label", (truth[row],), "ann", drawn="queue"))
-    assert fit_again(hard.folder, folder / "hard-2").facts["estimate"]["by"] == "candidate sets"
+    assert fit_again(hard.folder, folder / "hard-2").metadata["estimate"]["by"] == "candidate sets"
 
 
 def test_a_label_that_was_typed_becomes_a_class(run: Run, folder: Path) -> None:
     typed = fit_table(folder / "animals.csv", folder / "typed", Task(ROLES, space=SMALL))
-    Log(typed.folder).write(Decision(7, "none", ("emu",), "ann", before=tuple(LABELS)))
+    candidates = typed.purified["original"][7].as_py()
+    Log(typed.folder).write(Decision(7, "none", ("emu",), "ann", before=tuple(candidates)))
     found = fit_again(typed.folder, folder / "typed-2")
     assert found.model.classes == [*LABELS, "emu"]
     assert found.decided["label"][7].as_py() == "emu"
@@ -118,10 +119,13 @@ def test_votes_give_way_to_decisions(folder: Path) -> None:
     run = fit_table(folder / "voted.csv", folder / "voted", task)
     row = next(i for i, names in enumerate(sets) if len(names) == 1)
     other = next(label for label in LABELS if label != sets[row][0])
-    Log(run.folder).write(Decision(row, "none", (other,), "ann", before=(sets[row][0],)))
+    candidates = tuple(run.purified["original"][row].as_py())
+    assert other in candidates
+    Log(run.folder).write(Decision(row, "label", (other,), "ann", before=candidates))
     found = fit_again(run.folder, folder / "voted-2")
+    assert found.purified["original"].equals(run.purified["original"])  # by which decisions are recognised
     assert found.purified["label"][row].as_py() == other
-    assert found.facts["people"]
+    assert found.metadata["people"]
 
 
 def test_the_command_takes_a_run_or_a_table(run: Run, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -172,8 +176,8 @@ def test_a_review_goes_on_with_what_was_learned(run: Run, folder: Path, monkeypa
     assert review.state("ann")["learning"]["state"] == "done"
     assert review.run.folder.name == "other-3"  # other-2 is there
     assert review.id != before
-    assert LATE in [one.row for one in Log(review.run.folder).standing]
-    assert not set(review.drawn) & set(review.run.facts["taught"])
+    assert LATE in [one.row for one in Log(review.run.folder).active_decisions]
+    assert not set(review.drawn) & set(review.run.metadata["taught"])
     monkeypatch.setattr(
         session.subprocess, "run", lambda asked, **_: subprocess.CompletedProcess(asked, 2, "", "oneof: no")
     )

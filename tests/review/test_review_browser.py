@@ -90,11 +90,11 @@ def labels(page: Any) -> list[str]:
 
 def press(page: Any, server: ReviewServer, *keys: str) -> Decision:
     """Press keys that decide the row, and give what is in the log then."""
-    row, before = shown(page), len(Log(server.review.run.folder).standing)
+    row, before = shown(page), len(Log(server.review.run.folder).active_decisions)
     for key in keys:
         page.keyboard.press(key)
-    until(lambda: len(Log(server.review.run.folder).standing) > before)
-    last = Log(server.review.run.folder).standing[-1]
+    until(lambda: len(Log(server.review.run.folder).active_decisions) > before)
+    last = Log(server.review.run.folder).active_decisions[-1]
     assert last.row == row
     until(lambda: shown(page) != row)
     return last
@@ -114,7 +114,7 @@ def test_every_key_does_what_the_help_says(page: Any, server: ReviewServer) -> N
     page.keyboard.type("a <b>new</b> one")
     assert press(page, server, "Enter", "n").labels == ("a <b>new</b> one",)
     page.keyboard.press("z")
-    until(lambda: len(Log(server.review.run.folder).standing) == 4)
+    until(lambda: len(Log(server.review.run.folder).active_decisions) == 4)
     page.keyboard.press("x")
     page.keyboard.press("Escape")
     assert page.locator("#typed").is_hidden()
@@ -122,7 +122,7 @@ def test_every_key_does_what_the_help_says(page: Any, server: ReviewServer) -> N
     assert page.locator("#help").is_visible()
     page.keyboard.press("Enter")  # closes the help, and decides nothing
     until(lambda: not page.locator("#help").is_visible())
-    assert len(Log(server.review.run.folder).standing) == 4
+    assert len(Log(server.review.run.folder).active_decisions) == 4
 
 
 def test_labels_are_shown_and_not_run(page: Any, server: ReviewServer) -> None:
@@ -143,10 +143,10 @@ def test_answers_wait_for_a_server_that_is_away(browser: Any, tmp_path: Path) ->
     for _ in range(2):
         page.keyboard.press("Enter")
     until(lambda: "does not answer" in page.locator("#error").inner_text())
-    assert Log(folder).standing == []
+    assert Log(folder).active_decisions == []
     second = Served(folder, first.server_port)
     page.goto(second.address)
-    until(lambda: len(Log(folder).standing) == 2)
+    until(lambda: len(Log(folder).active_decisions) == 2)
     page.context.close()
     second.kill()
 
@@ -183,12 +183,12 @@ def test_answers_survive_a_killed_server_and_its_restart(
         page.keyboard.press("1")
     page.close()  # the answers are in no page's memory any more
     second = Command(folder)
-    assert Log(folder).standing == []
+    assert Log(folder).active_decisions == []
     context = browser.contexts[-1]
     page = context.new_page()
     page.goto(second.address)
-    until(lambda: len(Log(folder).standing) == 3)
-    assert [decision.row for decision in Log(folder).standing] == rows
+    until(lambda: len(Log(folder).active_decisions) == 3)
+    assert [decision.row for decision in Log(folder).active_decisions] == rows
     context.close()
     second.kill()
 
@@ -212,12 +212,12 @@ def test_answers_about_another_run_on_the_same_port_wait_for_it(browser: Any, tm
     server = Served(folders[1], port)
     page = open_page(server)
     page.keyboard.press("1")
-    until(lambda: len(Log(folders[1]).standing) == 1)
+    until(lambda: len(Log(folders[1]).active_decisions) == 1)
     page.close()
     server.kill()
     server = Served(folders[0], port)
     open_page(server)
-    until(lambda: len(Log(folders[0]).standing) == 1)
+    until(lambda: len(Log(folders[0]).active_decisions) == 1)
     context.close()
     server.kill()
 
@@ -241,8 +241,8 @@ def test_five_fast_keys_decide_only_rows_that_are_shown(page: Any, server: Revie
     assert page.locator("#empty").is_hidden()
     released.set()
     page.wait_for_selector("#card:not([hidden])")
-    until(lambda: len(Log(server.review.run.folder).standing) == 3)
-    standing = Log(server.review.run.folder).standing
+    until(lambda: len(Log(server.review.run.folder).active_decisions) == 3)
+    standing = Log(server.review.run.folder).active_decisions
     assert [(decision.row, decision.labels[0]) for decision in standing] == decided
     assert shown(page) not in [row for row, _ in decided]
     press(page, server, "1")
@@ -258,15 +258,15 @@ def test_a_key_that_was_pressed_before_the_card_appeared_does_nothing(page: Any,
         }"""
     )
     assert shown(page) == row
-    assert Log(server.review.run.folder).standing == []
+    assert Log(server.review.run.folder).active_decisions == []
 
 
 def test_a_double_click_decides_one_row(page: Any, server: ReviewServer) -> None:
     row = shown(page)
     page.locator("#skip").dblclick()
-    until(lambda: len(Log(server.review.run.folder).standing) == 1 and shown(page) != row)
+    until(lambda: len(Log(server.review.run.folder).active_decisions) == 1 and shown(page) != row)
     press(page, server, "1")
-    assert len(Log(server.review.run.folder).standing) == 2
+    assert len(Log(server.review.run.folder).active_decisions) == 2
 
 
 @pytest.mark.parametrize("button", ["#skip", "#candidates li:nth-child(2) button", "#help-button", "#undo", "#learn"])
@@ -322,7 +322,7 @@ def test_a_label_that_is_new_asks_before_it_becomes_a_class(digits: tuple[Any, S
     assert "sevn" in question.inner_text()
     assert "seven" in question.inner_text()
     page.keyboard.press("Enter")  # chooses nothing
-    assert (shown(page), Log(server.review.run.folder).standing) == (row, [])
+    assert (shown(page), Log(server.review.run.folder).active_decisions) == (row, [])
     assert question.is_visible()
     known = [text.split()[0] for text in question.locator("button").all_inner_texts()].index("seven") + 1
     decision = press(page, server, str(known))
@@ -331,6 +331,40 @@ def test_a_label_that_is_new_asks_before_it_becomes_a_class(digits: tuple[Any, S
     page.keyboard.press("x")
     page.keyboard.type("eleven")
     assert press(page, server, "Enter", "n").labels == ("eleven",)
+    page.keyboard.press("x")  # by now it is a class
+    page.keyboard.type("eleven")
+    assert press(page, server, "Enter").labels == ("eleven",)
+
+
+def test_a_label_that_was_added_stays_known_when_an_older_list_arrives_late(digits: tuple[Any, Served]) -> None:
+    """The list of labels that X requests may arrive after a label was added, and be without it."""
+    page, server = digits
+    list_labels = server.ways["GET /api/labels"]
+
+    def list_labels_late(query: dict[str, Any]) -> Any:
+        reply = list_labels(query)
+        time.sleep(0.5)
+        return reply
+
+    server.ways["GET /api/labels"] = list_labels_late
+    for keys in (("Enter", "n"), ("Enter",)):
+        page.keyboard.press("x")
+        page.keyboard.type("eleven")
+        assert press(page, server, *keys).labels == ("eleven",)
+
+
+def test_a_label_whose_answer_was_undone_is_new_again(digits: tuple[Any, Served]) -> None:
+    page, server = digits
+    row = shown(page)
+    page.keyboard.press("x")
+    page.keyboard.type("eleven")
+    press(page, server, "Enter", "n")
+    page.keyboard.press("z")
+    until(lambda: shown(page) == row)
+    page.keyboard.press("x")
+    page.keyboard.type("eleven")
+    page.keyboard.press("Enter")
+    until(lambda: page.locator("#confirm").is_visible())
 
 
 def test_a_typed_label_is_completed(digits: tuple[Any, Served]) -> None:
@@ -362,7 +396,7 @@ def test_a_random_row_hides_the_suggestion_until_it_is_answered(digits: tuple[An
     assert page.locator("#accept").is_hidden()
     assert page.locator("#revealed").inner_text() == ""
     page.keyboard.press("Enter")  # there is no suggestion to take
-    assert (shown(page), Log(server.review.run.folder).standing) == (row, [])
+    assert (shown(page), Log(server.review.run.folder).active_decisions) == (row, [])
     decision = press(page, server, "1")
     assert decision.drawn == "random"
     revealed = page.locator("#revealed").inner_text()
@@ -464,7 +498,7 @@ def test_a_full_disk_is_told_and_the_answer_is_sent_when_there_is_room(
         patched.setattr(decisions, "append", fail)
         page.keyboard.press("1")
         until(lambda: os.strerror(errno.ENOSPC) in page.locator("#error").inner_text())
-    until(lambda: len(Log(server.review.run.folder).standing) == 1)
+    until(lambda: len(Log(server.review.run.folder).active_decisions) == 1)
     until(lambda: page.locator("#error").is_hidden())
     page.context.close()
 
@@ -496,7 +530,7 @@ def test_a_server_that_is_away_is_not_the_end_and_the_page_goes_on_by_itself(
     page.keyboard.press("x")
     page.unroute("**/api/*")
     page.wait_for_selector("#card:not([hidden])")
-    assert [decision.row for decision in Log(server.review.run.folder).standing] == rows
+    assert [decision.row for decision in Log(server.review.run.folder).active_decisions] == rows
     assert page.locator("#error").is_hidden()
     assert page.locator("#typed").is_hidden()
     page.context.close()
@@ -513,7 +547,7 @@ def test_a_page_of_a_server_that_has_ended_says_which_address_to_open(browser: A
     page.keyboard.press("1")
     until(lambda: "Open the address" in page.locator("#error").inner_text())
     page.goto(second.address)
-    until(lambda: len(Log(folder).standing) == 1)
+    until(lambda: len(Log(folder).active_decisions) == 1)
     page.context.close()
     second.kill()
 
@@ -547,11 +581,11 @@ def test_all_done_is_a_state_with_the_next_command(small: tuple[Any, Served]) ->
     assert "All done" in page.locator("#empty").inner_text()
     assert page.locator("#loading").is_hidden()
     assert page.locator("#next-command").inner_text().startswith(f"oneof clean {server.review.run.folder}")
-    until(lambda: len(Log(server.review.run.folder).standing) == answered)
+    until(lambda: len(Log(server.review.run.folder).active_decisions) == answered)
     page.keyboard.press("1")
     page.keyboard.press("z")
     page.wait_for_selector("#card:not([hidden])")
-    assert len(Log(server.review.run.folder).standing) == answered - 1
+    assert len(Log(server.review.run.folder).active_decisions) == answered - 1
     page.keyboard.press("1")
     page.wait_for_selector("#empty:not([hidden])")
     page.locator("#rest").click()
@@ -564,7 +598,7 @@ def test_all_done_is_a_state_with_the_next_command(small: tuple[Any, Served]) ->
 def test_skipping_everything_shows_every_row_twice_and_then_what_is_left(small: tuple[Any, Served]) -> None:
     page, server = small
     skipped = press_until_the_end(page, "s")
-    rows = [decision.row for decision in Log(server.review.run.folder).standing]
+    rows = [decision.row for decision in Log(server.review.run.folder).active_decisions]
     assert skipped == 2 * len(set(rows))
     assert "Only skipped rows are left" in page.locator("#empty").inner_text()
     page.locator("#again").click()

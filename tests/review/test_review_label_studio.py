@@ -94,7 +94,7 @@ def test_an_annotation_is_kept_changed_and_deleted(backend: Backend) -> None:
     assert ask(backend, "/webhook", created) == (200, {"status": "ok"})
     ask(backend, "/webhook", created)  # Label Studio tries again when it heard nothing
     run = Run.open(backend.review.run.folder)
-    (kept,) = Log(run.folder).standing
+    (kept,) = Log(run.folder).active_decisions
     assert (kept.row, kept.kind, kept.labels, kept.who, kept.seconds) == (row["row"], "label", (first,), "1", 4.2)
     changed = annotation(11, second, at="2026-11-16T03:05:00Z")
     ask(backend, "/webhook", {"action": "ANNOTATION_UPDATED", "annotation": changed} | told)
@@ -102,7 +102,7 @@ def test_an_annotation_is_kept_changed_and_deleted(backend: Backend) -> None:
     prediction = ask(backend, "/predict", {"tasks": [task_of(row["row"])]})[1]["results"][0]
     assert (prediction["score"], prediction["result"][0]["value"]) == (1.0, {"choices": [second]})
     ask(backend, "/webhook", {"action": "ANNOTATIONS_DELETED", "annotations": [{"id": 11}], "project": {"id": 3}})
-    assert Log(run.folder).standing == []
+    assert Log(run.folder).active_decisions == []
 
 
 def test_what_an_annotation_says_of_the_set(backend: Backend) -> None:
@@ -113,7 +113,7 @@ def test_what_an_annotation_says_of_the_set(backend: Backend) -> None:
         ask(backend, "/webhook", {"action": "ANNOTATION_CREATED", **told})
     cancelled = annotation(9, "cat", was_cancelled=True)
     ask(backend, "/webhook", {"action": "ANNOTATION_CREATED", "task": task_of(3), "annotation": cancelled})
-    found = [(one.row, one.kind, list(one.labels)) for one in Log(backend.review.run.folder).standing]
+    found = [(one.row, one.kind, list(one.labels)) for one in Log(backend.review.run.folder).active_decisions]
     assert found == [(rows[0]["row"], "set", rows[0]["original"]), (rows[1]["row"], "none", [missing])]
 
 
@@ -123,7 +123,7 @@ def test_what_is_ignored_may_have_choices_that_cannot_be_read(backend: Backend) 
     for task, cancelled in [(task_of(3), True), (unknown, False)]:
         told = {"task": task, "annotation": annotation(9, result=unread, was_cancelled=cancelled)}
         assert ask(backend, "/webhook", {"action": "ANNOTATION_CREATED", **told}) == (200, {"status": "ok"})
-    assert Log(backend.review.run.folder).standing == []
+    assert Log(backend.review.run.folder).active_decisions == []
 
 
 def test_training_goes_to_the_background(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -138,7 +138,7 @@ def test_a_page_of_another_site_cannot_annotate(backend: Backend) -> None:
     told = {"action": "ANNOTATION_CREATED", "task": task_of(0), "annotation": annotation(1, "cat")}
     for headers in ({"Origin": "https://elsewhere.example"}, {"Host": "elsewhere.example"}):
         assert ask(backend, "/webhook", told, **headers)[0] == 403
-    assert Log(backend.review.run.folder).standing == []
+    assert Log(backend.review.run.folder).active_decisions == []
 
 
 def test_tasks_are_found_by_the_item_of_their_votes(backend: Backend, tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ from oneof.ensemble.accuracy import drawn_rows
 from oneof.review.server import Answering, LocalServer, ReviewServer
 from oneof.review.session import REPEAT_EVERY, Review, accuracy_of_labels, agreement
 from oneof.runs import decisions
-from oneof.runs.decisions import Decision, Log, verdicts
+from oneof.runs.decisions import Decision, Log, resolve_decisions
 from oneof.runs.folder import Run, fingerprint
 
 CARD = ["row", "item", "pictures", "candidates", "suggested", "outside", "near", "drawn", "run", "skipped"]
@@ -92,7 +92,7 @@ def test_a_decision_is_in_the_log_when_the_answer_comes(server: ReviewServer) ->
     person = Person(server)
     card = person.next()[0]
     state = person.decide(card)["state"]
-    (written,) = Log(server.review.run.folder).standing
+    (written,) = Log(server.review.run.folder).active_decisions
     assert (written.row, written.labels, written.who, written.kind) == (
         card["row"],
         (card["suggested"],),
@@ -114,7 +114,7 @@ def test_undo_shows_the_row_again_and_goes_on_to_the_first(server: ReviewServer)
     back = [person.ask("/api/undo", {})[1]["card"]["row"] for _ in range(5)]
     assert back == seen[::-1]
     assert person.ask("/api/undo", {})[1]["card"] is None
-    assert Log(server.review.run.folder).standing == []
+    assert Log(server.review.run.folder).active_decisions == []
 
 
 def test_the_last_answers_are_listed_and_any_of_them_is_taken_back(server: ReviewServer) -> None:
@@ -130,7 +130,7 @@ def test_the_last_answers_are_listed_and_any_of_them_is_taken_back(server: Revie
     assert reply["card"]["row"] == fourth["row"]
     assert fourth["row"] not in [answer["row"] for answer in reply["state"]["history"]]
     assert Person(server, "bob").ask("/api/undo", {"id": state["history"][0]["id"]})[1]["card"] is None
-    assert len(Log(server.review.run.folder).standing) == 11
+    assert len(Log(server.review.run.folder).active_decisions) == 11
 
 
 @pytest.mark.parametrize(
@@ -147,7 +147,7 @@ def test_a_page_of_another_site_cannot_decide(server: ReviewServer, headers: dic
     person = Person(server)
     person.decide(person.next()[0])
     assert Person(server, **headers).ask(path, {})[0] == status
-    assert len(Log(server.review.run.folder).standing) == 1
+    assert len(Log(server.review.run.folder).active_decisions) == 1
 
 
 def test_the_page_and_the_rows_need_the_token(server: ReviewServer) -> None:
@@ -187,7 +187,7 @@ def test_a_wrong_answer_is_refused_in_one_line(server: ReviewServer, change: dic
     status, found = Person(server).ask("/api/decide", {"answer": good | {"seconds": 1} | change})
     assert status == 400
     assert said in found["error"]
-    assert Log(server.review.run.folder).standing == []
+    assert Log(server.review.run.folder).active_decisions == []
 
 
 def test_a_label_that_is_new_becomes_a_class_only_when_it_is_sent_as_one(server: ReviewServer) -> None:
@@ -248,7 +248,7 @@ def test_seconds_are_finite_and_not_negative(server: ReviewServer, seconds: floa
     status, reply = person.answer()
     assert status == 400
     assert "seconds" in reply["error"]
-    assert Log(server.review.run.folder).standing == []
+    assert Log(server.review.run.folder).active_decisions == []
 
 
 @pytest.mark.parametrize("address", ["http://[::1/", "/api/next?count=x", "/api/next?held=1,x", "/picture?row=1"])
@@ -287,7 +287,7 @@ def test_an_answer_that_cannot_be_written_is_told_and_may_be_sent_again(
     assert os.strerror(code) in reply["error"]
     assert "decisions.jsonl" in reply["error"]
     assert person.ask("/api/decide", {"answer": answer})[0] == 200
-    assert len(Log(server.review.run.folder).standing) == 1
+    assert len(Log(server.review.run.folder).active_decisions) == 1
 
 
 def test_a_run_that_was_renamed_while_it_is_reviewed_gets_no_ghost(server: ReviewServer) -> None:
@@ -345,7 +345,7 @@ def test_two_people_at_once_never_meet_the_same_row(server: ReviewServer) -> Non
         thread.start()
     for thread in threads:
         thread.join()
-    found = Log(server.review.run.folder).standing
+    found = Log(server.review.run.folder).active_decisions
     assert len(found) == 120
     once = [one.row for one in found if one.drawn != "repeat"]
     assert len(once) == len(set(once))
@@ -359,7 +359,7 @@ def test_a_stale_tab_is_told_and_its_answer_is_a_second_vote(server: ReviewServe
     ann.decide(card, labels=labels[:1])
     said = bob.decide(card, labels=labels[1:2])
     assert said["note"] == f"ann answered row {card['row']} before you: yours is kept as a second vote."
-    assert verdicts(Log(server.review.run.folder).standing)[card["row"]] == (
+    assert resolve_decisions(Log(server.review.run.folder).active_decisions)[card["row"]] == (
         labels[0],
         (labels[0],),
         (),
@@ -377,7 +377,7 @@ def test_blind_repeats_come_once_and_are_counted(server: ReviewServer) -> None:
         kinds.append(card["drawn"])
         person.decide(card)
     assert [kinds.count(drawn) for drawn in ("queue", "random", "repeat")] == [48, 9, 3]
-    repeated = [one.row for one in Log(server.review.run.folder).standing if one.drawn == "repeat"]
+    repeated = [one.row for one in Log(server.review.run.folder).active_decisions if one.drawn == "repeat"]
     assert len(set(repeated)) == 3
     assert person.ask("/api/state")[1]["state"]["agreement"] == [3, 3]
 

@@ -14,7 +14,7 @@ from run_folder import write_run
 
 from oneof.report.page import render_page
 from oneof.review.cards import shown_table
-from oneof.runs.decisions import Decision, Log, Verdict, decided_sets, verdicts
+from oneof.runs.decisions import DECISIONS, Decision, Log, ResolvedDecision, decided_sets
 from oneof.runs.explain import explained
 from oneof.runs.folder import Run, fingerprint
 
@@ -81,10 +81,10 @@ def test_gold_labels_are_final_too_and_a_person_comes_before_them(tmp_path: Path
 def test_sets_to_learn_from() -> None:
     mask = np.array([[1, 1, 0], [1, 1, 0], [1, 1, 0], [1, 1, 0], [1, 1, 0]], dtype=bool)
     said = {
-        0: Verdict("b", ("b",), (), ("ann",), False),
-        1: Verdict(None, ("a", "b"), (), ("ann",), False),
-        2: Verdict(None, (), ("a", "b"), ("ann",), False),
-        3: Verdict("emu", ("emu",), ("a", "b"), ("ann",), False),
+        0: ResolvedDecision("b", ("b",), (), ("ann",), False),
+        1: ResolvedDecision(None, ("a", "b"), (), ("ann",), False),
+        2: ResolvedDecision(None, (), ("a", "b"), ("ann",), False),
+        3: ResolvedDecision("emu", ("emu",), ("a", "b"), ("ann",), False),
     }
     sets, names = decided_sets(mask, ["a", "b", "c"], said)
     assert names == ["a", "b", "c", "emu"]
@@ -108,10 +108,19 @@ def test_clean_says_who_decided(tmp_path: Path) -> None:
     assert (row["label"], row["by"], row["decided"], row["why"]) == ("b", "ann", "true", "ann decided 'b'.")
 
 
-def test_a_row_that_the_run_has_not_is_left_out(run: Run) -> None:
-    Log(run.folder).write(Decision(5000, "label", ("b",), "ann"))
-    assert run.decided.num_rows == 120
-    assert verdicts(Log(run.folder).standing)[5000].label == "b"
+def test_decisions_that_belong_to_another_run_are_told_and_ignored(run: Run, caplog: pytest.LogCaptureFixture) -> None:
+    row, other = _asked(run)[:2]
+    theirs = Decision(other["row"], "label", (other["label"],), "ann", before=("other", "candidates"))
+    ours = Decision(row["row"], "label", (row["label"],), "ann", before=tuple(reversed(row["original"])))
+    Log(run.folder).write(Decision(5000, "label", ("b",), "ann"), theirs, ours)
+    before = (run.folder / DECISIONS).read_bytes()
+    decided = run.decided
+    assert np.flatnonzero(decided["decided"].to_numpy()).tolist() == [row["row"]]
+    assert run.log.active_decisions == [ours]
+    (message,) = caplog.messages
+    for words in (DECISIONS, "line 1", "row 5000", "line 2", f"row {other['row']}"):
+        assert words in message
+    assert (run.folder / DECISIONS).read_bytes() == before
 
 
 def test_the_report_shows_the_item_and_the_decision(tmp_path: Path) -> None:
@@ -127,7 +136,7 @@ def test_the_report_shows_the_item_and_the_decision(tmp_path: Path) -> None:
     shown = shown_table(run)
     assert shown["item"].to_pylist() == [f"<b>thing {k}</b>" for k in range(60)]
     assert shown["decision"][first["row"]].as_py() == f"ann: {first['label']}"
-    html = render_page(run.facts, shown, run.training, run.rows)
+    html = render_page(run.metadata, shown, run.training, run.rows)
     queue = html.split('id="ask"')[1].split("</section>")[0]
     assert f"&lt;b&gt;thing {second['row']}&lt;/b&gt;" in queue
     assert f"thing {first['row']}&lt;" not in queue

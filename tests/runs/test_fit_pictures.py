@@ -94,8 +94,8 @@ def command(
 
 
 def test_a_run_holds_three_networks_and_a_label_for_every_row(run: Run) -> None:
-    assert run.facts["d"] == 64
-    assert run.facts["chosen"][0]["network"] == "lenet"
+    assert run.metadata["d"] == 64
+    assert run.metadata["chosen"][0]["network"] == "lenet"
     (member,) = run.model.members
     assert isinstance(member, PictureMember)
     assert member.stack.t == 3
@@ -209,7 +209,7 @@ def test_the_page_shows_pictures_and_the_review_too(run: Run) -> None:
     small = table["picture"].to_pylist()
     assert small[BROKEN] is None
     assert sum(one is not None for one in small) == N - 1
-    page = render_page(run.facts, table, run.training, run.rows)
+    page = render_page(run.metadata, table, run.training, run.rows)
     assert page.count("data:image/jpeg;base64,") >= N - 1
     assert "digit 0" in page
     assert "Settings were chosen by size and device." in page
@@ -238,7 +238,7 @@ def test_people_teach_the_networks_again(run: Run, tmp_path: Path) -> None:
         again = fit_again(run.folder, tmp_path / "again")
     finally:
         log.path.unlink()
-    assert again.facts["chosen"][0]["epochs"] == 3
+    assert again.metadata["chosen"][0]["epochs"] == 3
     assert again.decided["label"][3].as_py() == "2"
 
 
@@ -299,7 +299,7 @@ def test_a_folder_of_folders_is_enough(
     )
     assert (code, error) == (0, "")
     made = Run.open(tmp_path / "run")
-    assert made.facts["chosen"][0] | {"views": "none", "networks": 1, "epochs": 3} == made.facts["chosen"][0]
+    assert made.metadata["chosen"][0] | {"views": "none", "networks": 1, "epochs": 3} == made.metadata["chosen"][0]
     assert card(made, Items(made), 0)["pictures"] == ["file"]
     new = ("predict", tmp_path / "run", tmp_path / "in", "--out", tmp_path / "said.csv")
     assert command(*new, monkeypatch=monkeypatch, capsys=capsys)[0] == 0
@@ -318,7 +318,7 @@ def test_votes_gold_groups_and_bytes_come_along(folder: Path, tmp_path: Path) ->
     asked = VotesFile(str(tmp_path / "votes.csv"), "item", "annotator", "label")
     roles = Roles(image=("shot",), gold="gold", group="patient")
     made = fit_table(tmp_path / "table.parquet", tmp_path / "run", replace(TASK, roles=roles, votes=asked))
-    assert made.facts["people"]["votes"] == len(said)
+    assert made.metadata["people"]["votes"] == len(said)
     assert (np.array(made.purified["label"].to_pylist()) == LABELS[rows].astype(str)).mean() > 0.9
     assert shown_table(made)["picture"].null_count == 0
 
@@ -426,7 +426,7 @@ def test_a_network_of_timm_is_trained_by_its_name(
     monkeypatch.setitem(sys.modules, "timm", package)
     how = replace(TASK, pictures=OnPictures("small", "none", 1), space=replace(SPACE, epochs=1))
     made = fit_table(folder / "table.csv", tmp_path / "run", how)
-    assert made.facts["chosen"][0]["network"] == "small"
+    assert made.metadata["chosen"][0]["network"] == "small"
     assert Run.open(tmp_path / "run").model.members[0].shape == {"networks": 1, "network": "small", "pixels": [1, 8, 8]}
     with pytest.raises(
         ValueError, match=r"network must be one of lenet, wrn, resnet32, or a name that timm knows.*; got 'hf-hub:a/b'"

@@ -56,7 +56,7 @@ def test_a_run_holds_what_was_agreed(run: Run, table: Path) -> None:
     assert sorted(path.name for path in run.folder.iterdir()) == [
         "model.json", "model.safetensors", "purified.parquet", "rows.jsonl", "run.json", "sample.csv", "training.json",
     ]  # fmt: skip
-    facts = run.facts
+    facts = run.metadata
     assert facts["n"] == 150
     assert facts["classes"] == LABELS.tolist()
     assert facts["features"][:3] == ["x0", "x1", "x2"]
@@ -158,7 +158,7 @@ def test_clean_carries_columns_only_of_the_same_file(
 ) -> None:
     moved = folder / "moved"
     shutil.copytree(run.folder, moved, dirs_exist_ok=True)
-    write_json(run.facts | {"fingerprint": "other"}, moved / "run.json")
+    write_json(run.metadata | {"fingerprint": "other"}, moved / "run.json")
     code, _, said = command("clean", moved, "--out", folder / "l.csv", "--column", "hue", capsys=capsys)
     assert code == 2
     assert "--column requires the training file" in said
@@ -214,8 +214,8 @@ def test_gold_labels_calibrate_and_do_not_train(folder: Path) -> None:
     )  # nothing to choose: so gold labels could only change what is trained
     found = fit_table(folder / "gold.csv", folder / "gold", Task(roles, space=only))
     other = fit_table(folder / "wrong.csv", folder / "wrong", Task(roles, space=only))
-    assert found.facts["rule"] == "gold"
-    assert found.facts["estimate"]["by"] == "candidate sets"  # the labels of every third row are no random sample
+    assert found.metadata["rule"] == "gold"
+    assert found.metadata["estimate"]["by"] == "candidate sets"  # the labels of every third row are no random sample
     assert found.purified["label"] == other.purified["label"]
     assert found.purified["probability"] == other.purified["probability"]
     assert found.purified["gold"].to_pylist()[:4] == [given["truth"][0], None, None, given["truth"][3]]
@@ -233,8 +233,8 @@ def test_a_sample_that_was_filled_in_measures(
     file = folder / "answers.csv"
     sample.assign(gold=truth[sample["row"]].to_numpy()).to_csv(file, index=False)
     measured = fit_table(table, folder / "measured", replace(TASK, answers=str(file)))
-    assert measured.facts["estimate"]["by"] == measured.model.calibration["by"] == "gold labels"
-    assert measured.facts["estimate"]["reason"] == "50 rows of a random sample have gold labels"
+    assert measured.metadata["estimate"]["by"] == measured.model.calibration["by"] == "gold labels"
+    assert measured.metadata["estimate"]["reason"] == "50 rows of a random sample have gold labels"
     for cell, words in (("dragon", "must hold labels that the sets have; line 2 has 'dragon'"), ("", "")):
         sample.assign(gold=cell, row=sample["row"] if words else 150).to_csv(file, index=False)
         code, _, said = command(
@@ -368,7 +368,7 @@ def test_clean_reads_no_weights(run: Run, tmp_path: Path) -> None:
     done = call("clean", str(copy), "--out", str(second))
     assert done.returncode == 0, done.stderr
     assert second.read_bytes() == first.read_bytes()
-    assert Run.open(copy).voices == run.model.voices
+    assert Run.open(copy).n_models == run.model.voices
 
 
 # ------------------------------------------------------------------------------------------------- killed, full, unwritable
@@ -510,7 +510,7 @@ def test_a_time_limit_leaves_out_what_does_not_fit_and_says_so(folder: Path) -> 
         "--time-limit: there was no time for networks.",
         "--time-limit: there was no time for trees.",
     ]
-    assert run.facts["learners"] == {"kernel": 1.0}
-    assert run.facts["warnings"][-2:] == said[-2:]
+    assert run.metadata["learners"] == {"kernel": 1.0}
+    assert run.metadata["warnings"][-2:] == said[-2:]
     whole = fit_table(folder / "limited.csv", folder / "whole", Task(roles, space=SMALL), How(time_limit=600.0))
     assert whole.training["epochs"] == SMALL.epochs

@@ -30,7 +30,7 @@ def clean(
 
     check_out(out, (*ENDINGS, ".json"))
     opened = Run.open(run)
-    table = explained(opened.decided, opened.voices)
+    table = explained(opened.decided, opened.n_models)
     warning = lost_labels(table)
     copied = {}
     if column:

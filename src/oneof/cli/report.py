@@ -25,7 +25,7 @@ def report(
 
     opened = Run.open(run)
     table = shown_table(opened, column or ())
-    page = render_page(opened.facts, table, opened.training, opened.rows).encode()
+    page = render_page(opened.metadata, table, opened.training, opened.rows).encode()
     with written_beside(out) as file:
         file.write(page)
     echo(f"{out}: {opened.purified.num_rows:,} rows, {len(page) / 1e6:.1f} MB")

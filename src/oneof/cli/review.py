@@ -12,9 +12,9 @@ from oneof.cli.serving import bind, bind_port_of_run, remember_port, serve
 
 def review(
     run: RunFolder,
+    port: Annotated[int, typer.Option(min=0, max=65535, metavar="N", show_default=False, help="Port of the page. Default: the port that the run had last time, else one that is free.")] = 0,
     who: Annotated[str | None, typer.Option(metavar="NAME", help="Who decides, for the log. Default: your user name; the page can change it.")] = None,
     column: Annotated[list[str] | None, typer.Option(metavar="COLUMN", help="Column of the training table to show. Repeatable. Default: texts, pictures and a few others.")] = None,
-    port: Annotated[int, typer.Option(min=0, max=65535, metavar="N", show_default=False, help="Port of the page. Default: the port that the run had last time, else one that is free.")] = 0,
 ) -> None:  # fmt: skip
     """Decide doubtful rows by key, on a page that only this machine can open; learn again from the decisions.
 

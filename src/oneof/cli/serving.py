@@ -63,13 +63,13 @@ def remember_port(run: Path, port: int) -> None:
 def serve(server: "LocalServer", instruction: str) -> None:
     """Answer requests until Ctrl-C; the instruction tells the person how to connect."""
     log = server.review.log
-    if log.torn:
+    if log.truncated_bytes:
         typer.echo(f"{log.path} ends in a damaged line; the next decision moves it to a file beside.", err=True)
-    typer.echo(f"{len(log.standing):,} decisions so far; {instruction}   (Ctrl-C ends)")
+    typer.echo(f"{len(log.active_decisions):,} decisions so far; {instruction}   (Ctrl-C ends)")
     try:
         server.serve_forever()
     except KeyboardInterrupt:
         log = server.review.log  # a run that was learned meanwhile has another one
-        typer.echo(f"{len(log.standing):,} decisions are in {log.path}")
+        typer.echo(f"{len(log.active_decisions):,} decisions are in {log.path}")
     finally:
         server.server_close()

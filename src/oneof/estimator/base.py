@@ -190,17 +190,17 @@ class BasePartialLabelClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMe
 
         From a folder of `save`, labels have the type that they had in `fit`, and parameters are as they were; from one of `oneof
         fit`, labels are text, and the seed is the only known parameter. It predicts for a frame or an Arrow table with the columns
-        of the training table, or for features [n, d] in the order of `run_.facts["features"]`.
+        of the training table, or for features [n, d] in the order of `run_.metadata["features"]`.
         """
         run = Run.open(folder)
-        params, classes = read_stored(run.facts.get(ESTIMATOR), run.model.classes, run.facts["seed"])
+        params, classes = read_stored(run.metadata.get(ESTIMATOR), run.model.classes, run.metadata["seed"])
         param_names = cls._get_param_names()
         self = cls(**{name: value for name, value in params.items() if name in param_names})
         self.run_ = run
         self.classes_ = classes
-        self.accuracy_ = Claim(**run.facts["estimate"])
+        self.accuracy_ = Claim(**run.metadata["estimate"])
         self.n_features_in_ = len(run.model.encoding.names)
-        self.columns_ = run.facts.get("columns", {})
+        self.columns_ = run.metadata.get("columns", {})
         self._dtype = np.float32
         self._set_fitted_attributes(run.model, run.purified, run.training)
         return self

@@ -37,11 +37,11 @@ class Items:
     """
 
     def __init__(self, run: Run, columns: Sequence[str] = ()) -> None:
-        path = Path(run.facts["file"])
+        path = Path(run.metadata["file"])
         self.folder = folder_of(path)
         self.cells: dict[str, list[Any]] = {}
         self.texts: list[str] = []  # columns that identify a row to people, if none are requested
-        roles = defaultdict(tuple, run.facts["asked"].get("roles") or {})
+        roles = defaultdict(tuple, run.metadata["asked"].get("roles") or {})
         self.images: list[str] = list(roles["image"])
         if _is_unchanged(path, run):
             check_unpacked(path)
@@ -93,7 +93,7 @@ class Items:
 
 def _is_unchanged(path: Path, run: Run) -> bool:
     """Return whether the training file is a table whose cells can be shown, and the same as at the time of the fit."""
-    return path.exists() and fingerprint(path) == run.facts["fingerprint"] and path.suffix not in (".npz", ".mat")
+    return path.exists() and fingerprint(path) == run.metadata["fingerprint"] and path.suffix not in (".npz", ".mat")
 
 
 def shown_table(run: Run, columns: Sequence[str] = ()) -> pa.Table:

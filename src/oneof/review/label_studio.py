@@ -86,7 +86,7 @@ def tasks_of(run: Run) -> dict[int, Json]:
     row_of_item = rows_by_item(run)
     if not row_of_item:
         return {}
-    path = Path(run.facts["asked"]["votes"]["path"])
+    path = Path(run.metadata["asked"]["votes"]["path"])
     if path.suffix != ".json" or not path.is_file() or not is_label_studio(path):
         return {}
     task_of_item = {}
@@ -102,8 +102,8 @@ def tasks_of(run: Run) -> dict[int, Json]:
 
 def rows_by_item(run: Run) -> dict[str, int]:
     """Return the row of each item that votes were joined on; empty for a run without votes or if the table is missing."""
-    votes = run.facts["asked"].get("votes")
-    file = Path(run.facts["file"])
+    votes = run.metadata["asked"].get("votes")
+    file = Path(run.metadata["file"])
     if not votes or not file.is_file():
         return {}
     item_column = votes["item"]
@@ -230,7 +230,7 @@ class Backend(LocalServer):
         """Retract the decisions that were made by these annotations."""
         prefixes = tuple(f"label-studio-{annotation.get('id')}-" for annotation in annotations)
         with self.review.lock:
-            for decision in self.review.log.standing:
+            for decision in self.review.log.active_decisions:
                 if decision.id.startswith(prefixes):
                     self.review.log.retract(decision.id, decision.who)
 

@@ -355,8 +355,13 @@ function accept() {
 
 let knownLabels = []; // the classes of the run, and what people added
 
+/* The server does not know yet what an answer adds that it has not confirmed. */
 async function loadLabels() {
-  knownLabels = (await call("/api/labels")).labels;
+  const { labels } = await call("/api/labels");
+  const added = unsentOfThisRun().filter((entry) => entry.answer.new).flatMap((entry) => entry.answer.labels);
+  const now = [...new Set([...labels, ...added])];
+  if (now.join("\n") === knownLabels.join("\n")) return; // the completion that an arrow key has marked stays marked
+  knownLabels = now;
   labelBox.update();
 }
 
@@ -539,6 +544,7 @@ function undo(id) {
     await flush();
     const { card } = await call("/api/undo", id === undefined ? {} : { id });
     if (!card) return say("There is nothing to undo.");
+    await loadLabels(); // a label that only this answer had is no class any more
     cards = [card, ...cards.filter((other) => other.row !== card.row)];
     render();
     say(`Undone: row ${card.row} is asked again.`);

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from oneof.runs.folder import FACTS, fingerprint
+from oneof.runs.folder import METADATA, fingerprint
 from oneof.storage.files import written_beside
 from oneof.storage.schema import first_misfit
 from oneof.storage.user_state import user_state_folder
@@ -37,7 +37,7 @@ class PortRecord:
 
 def run_id(folder: Path) -> str:
     """Return the id of a run, by which the log and the browser tell runs apart."""
-    return fingerprint(folder / FACTS)[:16]
+    return fingerprint(folder / METADATA)[:16]
 
 
 def remembered_port(folder: Path) -> int | None:
@@ -56,7 +56,7 @@ def remembered_port(folder: Path) -> int | None:
     run = run_id(path)
     for other in sorted(records.glob("*.json")):
         record = _read(other)
-        if record is not None and record.run == run and not (Path(record.folder) / FACTS).exists():
+        if record is not None and record.run == run and not (Path(record.folder) / METADATA).exists():
             return record.port
     return None
 

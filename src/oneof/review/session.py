@@ -24,7 +24,7 @@ from oneof.ensemble.accuracy import drawn_rows, share_limits
 from oneof.ensemble.review_order import asking_order
 from oneof.review.cards import Items, card
 from oneof.review.ports import run_id
-from oneof.runs.decisions import DRAWN, KINDS, Decision, Log, gold_verdicts, verdicts
+from oneof.runs.decisions import DRAWN, KINDS, Decision, Log, gold_decisions, resolve_decisions
 from oneof.runs.folder import Run
 from oneof.storage.schema import NUMBER, first_misfit
 
@@ -50,17 +50,17 @@ class Review:
 
     def _open(self, folder: Path) -> None:
         self.run = Run.open(folder)
-        self.log = Log(folder)
+        self.log = self.run.log
         self.id = run_id(folder)
-        self.ancestor = str(self.run.facts["asked"].get("from", ""))[:16]  # the run that this one was learned from
+        self.ancestor = str(self.run.metadata["asked"].get("from", ""))[:16]  # the run that this one was learned from
         self.offers = dict[int, tuple[str, float]]()  # rows that are shown: in which tab, and until when
         self.items = Items(self.run, self.columns)
         table = self.run.purified
         self.labels: list[str] = table["label"].to_pylist()
         self.asked = set(np.flatnonzero(table["ask"].to_numpy()).tolist())
         self.queue = asking_order(table)
-        self.final = gold_verdicts(table)
-        order, taught = drawn_rows(table.num_rows), {*self.final, *self.run.facts.get("taught", ())}
+        self.final = gold_decisions(table)
+        order, taught = drawn_rows(table.num_rows), {*self.final, *self.run.metadata.get("taught", ())}
         self.drawn = order[~np.isin(order, list(taught))]  # rows that the run was not taught, in random order
         self._figured: tuple[Any, dict[str, Any]] = (None, {})
         self._points = dict[tuple[int, str], tuple[int, float, float, float]]()
@@ -108,7 +108,7 @@ class Review:
 
     def _choose(self, tab: str, who: str, pool: str) -> tuple[int, str] | None:
         """Return the next row for a tab, and why it is shown; None where there is none."""
-        mine = [decision for decision in self.log.standing if decision.who == who]
+        mine = [decision for decision in self.log.active_decisions if decision.who == who]
         place = len(mine) + sum(holder == tab for holder, _ in self.offers.values())
         skips = self._skips(who)
         taken = self._answered() | self.offers.keys() | self.final.keys()
@@ -143,13 +143,13 @@ class Review:
 
     def _answered(self) -> set[int]:
         """Return the rows about which somebody decided something."""
-        return {decision.row for decision in self.log.standing if decision.kind != "skip"}
+        return {decision.row for decision in self.log.active_decisions if decision.kind != "skip"}
 
     def _skips(self, who: str) -> dict[int, int]:
         """Return how often a person skipped each row that nobody has answered, the row that was skipped last at the end."""
         answered = self._answered()
         skips: dict[int, int] = {}
-        for decision in self.log.standing:
+        for decision in self.log.active_decisions:
             if decision.kind == "skip" and decision.who == who and decision.row not in answered:
                 skips[decision.row] = skips.pop(decision.row, 0) + 1
         return skips
@@ -166,7 +166,7 @@ class Review:
             row, note = answer["row"], ""
             if not 0 <= row < len(self.labels):
                 raise ValueError(f"row must be one of the run's {len(self.labels):,}; got {row}. Reload the page.")
-            others = {one.who: one for one in self.log.standing if one.row == row and one.who != who}
+            others = {one.who: one for one in self.log.active_decisions if one.row == row and one.who != who}
             if others and answer["drawn"] != "repeat":
                 note = f"{', '.join(others)} answered row {row} before you: yours is kept as a second vote."
             elif answer["run"] != self.id:
@@ -212,8 +212,10 @@ class Review:
     def known_labels(self) -> list[str]:
         """Return the classes of the run, and the labels that people added in this review."""
         with self.lock:
-            added = [label for decision in self.log.standing if decision.kind == "none" for label in decision.labels]
-            return list(dict.fromkeys([*self.run.facts["classes"], *added]))
+            added = [
+                label for decision in self.log.active_decisions if decision.kind == "none" for label in decision.labels
+            ]
+            return list(dict.fromkeys([*self.run.metadata["classes"], *added]))
 
     def undo(self, tab: str, who: str, decision_id: str | None = None) -> dict[str, Any] | None:
         """Take back the person's last answer, or the one with this id, and return its row's card; None if there is none."""
@@ -226,7 +228,7 @@ class Review:
         """What is known of the labels and of the people, for the page's side."""
         with self.lock:
             self.log.refresh()
-            standing = self.log.standing
+            standing = self.log.active_decisions
             if self._figured[0] != (now := [one.id for one in standing]):
                 self._figured = now, self._figures(standing)
             mine = [decision for decision in standing if decision.who == who]
@@ -246,7 +248,7 @@ class Review:
             }
 
     def _figures(self, standing: list[Decision]) -> dict[str, Any]:
-        said = verdicts(standing)
+        said = resolve_decisions(standing)
         found = accuracy_of_labels(self.drawn, self.labels, standing, self.id)
         queued = [one for one in standing if one.drawn == "queue" and one.label and one.run == self.id][-_LAST:]
         changed = sum(one.label != one.suggested for one in queued)
@@ -300,7 +302,7 @@ class Review:
                 self.learning = {"state": "failed", "text": last}
                 return
             self.log.refresh()
-            Log(out).write(*self.log.standing)  # also what was decided meanwhile
+            Log(out).write(*self.log.active_decisions)  # also what was decided meanwhile
             self._open(out)
             self.on_new_run(out)
             self.learning = {"state": "done", "text": f"learned again: {out}"}
@@ -330,7 +332,7 @@ def accuracy_of_labels(
     order: NDArray[np.intp], labels: Sequence[str], standing: Sequence[Decision], run: str = ""
 ) -> Accuracy | None:
     """How many of the run's labels are right, by the answers to its random sample; None before the first."""
-    said = verdicts(standing)
+    said = resolve_decisions(standing)
     answered = {one.row for one in standing if one.drawn != "repeat"}
     at_random = [one.row for one in standing if one.drawn == "random" and one.run == run]
     places = np.flatnonzero(np.isin(order, at_random))

@@ -24,7 +24,7 @@ TOLERANCE = 1e-4  # the largest difference between probabilities that rounding m
 NUMBERS = "numbers"
 CATEGORIES = "categories"
 VECTORS = "vectors"
-FACTS = "oneof.json"  # extra file of a torch.export program: the names of columns, categories and classes
+METADATA = "oneof.json"  # extra file of a torch.export program: the names of columns, categories and classes
 
 
 def export_model(model: Model, path: Path) -> float:
@@ -99,7 +99,7 @@ def _to_program(model: Model, inputs: dict[str, Tensor]) -> tuple[bytes, NDArray
     program = torch.export.export(Portable(model).eval(), (), inputs, dynamic_shapes=shapes)
     metadata = json.dumps(_metadata(model), ensure_ascii=False)
     buffer = io.BytesIO()
-    torch.export.save(program, buffer, extra_files={FACTS: metadata})
+    torch.export.save(program, buffer, extra_files={METADATA: metadata})
     buffer.seek(0)
     loaded = torch.export.load(buffer).module()
     return buffer.getvalue(), loaded(**inputs).numpy()

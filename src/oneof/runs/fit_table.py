@@ -27,8 +27,8 @@ from oneof.methods import METHODS
 from oneof.purify import PURIFY
 from oneof.runs.decisions import Log
 from oneof.runs.examples import column_facts, examples_of, look_at, read_voted, weigh_votes
-from oneof.runs.folder import FACTS, Run, fingerprint, read_sample, write_json
-from oneof.runs.refit import Again
+from oneof.runs.folder import METADATA, Run, fingerprint, read_sample, write_json
+from oneof.runs.refit import Refit
 from oneof.runs.write import write_run
 from oneof.storage.locks import alone
 from oneof.storage.regular import check_plain_tree
@@ -79,7 +79,7 @@ def fit_table(
     out: Path,
     task: Task = Task(),  # noqa: B008 - frozen
     how: How = How(),  # noqa: B008 - frozen
-    again: Again | None = None,  # an earlier run of the same task, and what people decided about it: see `fit_again`
+    again: Refit | None = None,  # an earlier run of the same task, and what people decided about it: see `fit_again`
 ) -> Run:
     """Learn from a table, or from a folder of pictures whose subfolders are named by candidates, and write the run folder `out`.
 
@@ -96,7 +96,7 @@ def fit_table(
     if isinstance(examples.x, np.memmap):
         levels = np.load(out / "checkpoint" / PIXELS, mmap_mode="c")
         examples = replace(examples, x=levels.reshape(len(levels), -1))
-    starts = again.search(len(examples.candidates.classes)) if again else {}
+    starts = again.starting_point(len(examples.candidates.classes)) if again else {}
     checkpoint = out / "checkpoint" / "search" if limit is None else None
     until, title = None if limit is None else time.monotonic() + limit, "fit" if how.progress else None
     asked = Search(
@@ -119,24 +119,28 @@ def fit_table(
 def fit_again(folder: Path, out: Path, how: How = How()) -> Run:  # noqa: B008 - frozen
     """Learn again from the table of a run and what people decided about it, from its settings and weights on; else as `fit_table`."""
     run = Run.open(folder)
-    file = Path(run.facts["file"])
-    if run.facts["asked"].get("kind") != "Task" or not file.exists() or fingerprint(file) != run.facts["fingerprint"]:
+    file = Path(run.metadata["file"])
+    if (
+        run.metadata["asked"].get("kind") != "Task"
+        or not file.exists()
+        or fingerprint(file) != run.metadata["fingerprint"]
+    ):
         gone = f"{file} is gone or another"
         raise ValueError(f"--from needs the table that {folder} was learned from, unchanged; {gone}.")
     known = (Task, Roles, OnPictures, VotesFile, Space, KernelConfig, Trees, SGD, *PURIFY.values(), *METHODS.values())
-    asked = run.facts["asked"] | {"answers": None}  # the run's gold labels are in its table
+    asked = run.metadata["asked"] | {"answers": None}  # the run's gold labels are in its table
     task: Task = restored(asked, {kind.__name__: kind for kind in known})
-    again = Again(run, tuple(Log(run.folder).standing))
+    again = Refit(run, tuple(run.log.active_decisions))
     made = fit_table(file, out, task, how, again)
-    Log(out).write(*again.standing)
+    Log(out).write(*again.active_decisions)
     return made
 
 
 def _make_ready(
-    file: Path, out: Path, task: Task, how: How, again: Again | None
+    file: Path, out: Path, task: Task, how: How, again: Refit | None
 ) -> tuple[Examples, Space, dict[str, Any]] | None:
     """Read the table and begin the run; what is learned from, what is tried, and facts for run.json. None: it is finished."""
-    asked = {"oneof": __version__, "data": fingerprint(file), **plain_value(task), **(again.asked if again else {})}
+    asked = {"oneof": __version__, "data": fingerprint(file), **plain_value(task), **(again.identity if again else {})}
     if task.votes is not None:
         read = {"data": task.votes.path, "tree": task.votes.taxonomy}
         asked["votes"] |= {name: fingerprint(Path(path)) for name, path in read.items() if path is not None}
@@ -169,10 +173,10 @@ def _make_ready(
         examples, space, people = weigh_votes(examples, voted, task.space, task.seed)
         facts |= {"people": people, "rule": "votes"}
     if again is not None:
-        warnings = again.run.facts["warnings"]
-        examples = again.teach(examples)
-        space = again.space(space, *examples.candidates.mask.shape)
-        facts |= {"taught": sorted(again.said)} if again.said else {}
+        warnings = again.run.metadata["warnings"]
+        examples = again.apply_decisions(examples)
+        space = again.shorten(space, *examples.candidates.mask.shape)
+        facts |= {"taught": sorted(again.decisions)} if again.decisions else {}
     if isinstance(examples.x, np.memmap):  # every process opens the file itself
         examples = replace(examples, x=examples.x[:1])
     return examples, space, facts | {"warnings": warnings, "columns": column_facts(mixed, examples)}
@@ -203,10 +207,10 @@ def _is_finished(out: Path, asked: dict[str, Any]) -> bool:
     checkpoint = out / "checkpoint"
     check_plain_tree(checkpoint)
     note = checkpoint / ASKED
-    finished = (out / FACTS).exists()
+    finished = (out / METADATA).exists()
     if finished or note.exists():
         try:
-            before = Run.open(out).facts["asked"] if finished else json.loads(note.read_text(encoding="utf-8"))
+            before = Run.open(out).metadata["asked"] if finished else json.loads(note.read_text(encoding="utf-8"))
         except (json.JSONDecodeError, UnicodeDecodeError) as error:
             raise ValueError(f"{note} must say what the run was asked for; it is damaged. Delete {out}.") from error
         if difference := first_difference(before, asked):

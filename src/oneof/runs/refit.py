@@ -1,4 +1,4 @@
-"""Learning again from what people decided: the sets that they left, and the networks to start from."""
+"""Fit again from what people decided: the sets that they left, and the settings and weights of the run to start from."""
 
 from __future__ import annotations
 
@@ -15,80 +15,117 @@ from oneof.ensemble.pipeline import Examples
 from oneof.ensemble.resolve import FEW, spread
 from oneof.learners.config import Setting, Space
 from oneof.learners.forest import Forest
-from oneof.runs.decisions import Decision, Verdict, decided_sets, verdicts
-from oneof.runs.folder import FACTS, Run, fingerprint
+from oneof.runs.decisions import Decision, ResolvedDecision, decided_sets, resolve_decisions
+from oneof.runs.folder import METADATA, Run, fingerprint
 from oneof.storage.settings import digest
 
-QUICK = 5  # times fewer epochs than from drawn weights
+EPOCHS_DIVISOR = 5  # a fit from trained weights takes this many times fewer epochs than one from random weights
+_DEFAULT_EPOCHS = 60
+_MIN_EPOCHS = 3
 
 
 @dataclass(frozen=True)
-class Again:
-    """What a run and the decisions about it give to the next one."""
+class Refit:
+    """A run and the decisions about it, from which the next run is fitted."""
 
     run: Run
-    standing: tuple[Decision, ...]
+    active_decisions: tuple[Decision, ...]
 
     @cached_property
-    def said(self) -> dict[int, Verdict]:
-        return {row: one for row, one in verdicts(self.standing).items() if 0 <= row < self.run.facts["n"]}
+    def decisions(self) -> dict[int, ResolvedDecision]:
+        """Return the decisions by row, without those about rows that the run does not have."""
+        decisions = {}
+        for row, decision in resolve_decisions(self.active_decisions).items():
+            if 0 <= row < self.run.metadata["n"]:
+                decisions[row] = decision
+        return decisions
 
     @property
-    def asked(self) -> dict[str, Any]:
-        """What the next run is recognised by, beside its task."""
-        decisions = digest({str(row): list(one) for row, one in self.said.items()})
-        return {"from": fingerprint(self.run.folder / FACTS), "decisions": decisions}
+    def identity(self) -> dict[str, Any]:
+        """Return what distinguishes the next run from other fits of the same task."""
+        decisions = {str(row): list(decision) for row, decision in self.decisions.items()}
+        return {"from": fingerprint(self.run.folder / METADATA), "decisions": digest(decisions)}
 
-    def search(self, classes: int) -> dict[str, Any]:
-        """What a search starts from: the settings that the run chose, its networks' weights by hidden layers, and its trees.
+    def starting_point(self, n_classes: int) -> dict[str, Any]:
+        """Return what the search starts from: settings, weights by hidden layers, and the forest.
 
-        Settings are those of linear models, where these were better than networks; networks on pictures have none. Weights and trees
-        have no output for a label that was added.
+        There are no settings for networks on pictures. If linear models replaced the networks, the settings are those of
+        linear models. If a class was added, weights and forest have no output for it and are left out.
         """
-        model, hidden = self.run.model, "networks" in self.run.model.learners
-        chosen = () if model.encoding.pixels else self.run.facts["chosen"]
-        layers = [one | {"hidden": tuple(one["hidden"]) if hidden else ()} for one in chosen]
-        found: dict[str, Any] = {"settings": tuple(dict.fromkeys(Setting(**one) for one in layers))}
-        if classes != len(model.classes):
-            return found
+        model = self.run.model
+        start: dict[str, Any] = {"settings": self._settings()}
+        if n_classes != len(model.classes):
+            return start
         for member in model.members:
-            weights = [{name: one[t] for name, one in member.stack.whole.items()} for t in range(member.stack.t)]
-            found.setdefault("starts", {})[tuple(member.shape.get("hidden", ()))] = weights
-        return found | {"forest": next((one for one in model.others if isinstance(one, Forest)), None)}
+            weights = []
+            for t in range(member.stack.t):
+                weights.append({name: tensor[t] for name, tensor in member.stack.whole.items()})
+            hidden = tuple(member.shape.get("hidden", ()))
+            start.setdefault("starts", {})[hidden] = weights
+        start["forest"] = next((learner for learner in model.others if isinstance(learner, Forest)), None)
+        return start
 
-    def space(self, space: Space, n: int, classes: int) -> Space:
-        """A space for networks that have learned most of it already: fewer epochs, purified from the first on."""
-        if classes != len(self.run.model.classes):
+    def _settings(self) -> tuple[Setting, ...]:
+        """Return the distinct settings that the run chose."""
+        model = self.run.model
+        if model.encoding.pixels:
+            return ()
+        settings = []
+        for chosen in self.run.metadata["chosen"]:
+            hidden = tuple(chosen["hidden"]) if "networks" in model.learners else ()
+            settings.append(Setting(**{**chosen, "hidden": hidden}))
+        return tuple(dict.fromkeys(settings))
+
+    def shorten(self, space: Space, n: int, n_classes: int) -> Space:
+        """Return the space for networks that start from trained weights: fewer epochs, purified from the first one.
+
+        If a class was added, the networks start from random weights, and the space is returned unchanged.
+        """
+        if n_classes != len(self.run.model.classes):
             return space
-        space = space.of(n, classes)
-        early = None if space.purify is None else replace(space.purify, warm_up=1, interval=2, window=2)
-        learners = tuple(one for one in space.learners if one in (*self.run.model.learners, "kernel"))
-        return replace(space, epochs=max(3, (space.epochs or 60) // QUICK), purify=early, learners=learners)
+        space = space.of(n, n_classes)
+        purify = space.purify
+        if purify is not None:
+            purify = replace(purify, warm_up=1, interval=2, window=2)
+        available = (*self.run.model.learners, "kernel")
+        learners = tuple(learner for learner in space.learners if learner in available)
+        epochs = max(_MIN_EPOCHS, (space.epochs or _DEFAULT_EPOCHS) // EPOCHS_DIVISOR)
+        return replace(space, epochs=epochs, purify=purify, learners=learners)
 
-    def teach(self, examples: Examples) -> Examples:
-        """The examples with the sets that people left, and room for labels that they typed."""
-        old = [str(name) for name in examples.candidates.classes.tolist()]
-        taught, names = decided_sets(examples.candidates.mask, old, self.said)
-        rows, place, known_before = sorted(self.said), {name: j for j, name in enumerate(names)}, range(len(old))
+    def apply_decisions(self, examples: Examples) -> Examples:
+        """Return the examples with the sets that people left, and with classes for the labels that they typed."""
+        old_names = [str(name) for name in examples.candidates.classes.tolist()]
+        sets, names = decided_sets(examples.candidates.mask, old_names, self.decisions)
+        c = len(names)
+        old_columns = range(len(old_names))
+        class_index = {name: j for j, name in enumerate(names)}
+        rows = sorted(self.decisions)
 
-        def told(prior: NDArray[Any]) -> NDArray[Any]:
-            """A prior in which people's decisions stand before votes."""
-            prior = spread(prior, known_before, len(names))
-            prior[rows] = np.where(taught[rows], 1.0, FEW)
+        def decided_prior(prior: NDArray[Any]) -> NDArray[Any]:
+            """Return a prior [n, c] in which the decisions replace the votes on their rows."""
+            prior = spread(prior, old_columns, c)
+            prior[rows] = np.where(sets[rows], 1.0, FEW)
             return prior
 
-        beside, gold = examples.beside, examples.gold
-        if beside is not None:
-            beside = beside.over(known_before, len(names))._replace(prior=told(beside.prior))
-        known = np.full(len(taught), -1)
-        known[rows] = [place.get(self.said[row].label or "", -1) for row in rows]
-        measured = random_sample(known)
+        labels = np.full(len(sets), -1)
+        labels[rows] = [class_index.get(self.decisions[row].label or "", -1) for row in rows]
+        sampled = random_sample(labels)
+        noisy = np.array(self.run.purified["outside"].is_valid())  # according to the learners of the run
+        noisy[rows] = False
+        gold = examples.gold
         if "gold" in self.run.purified.column_names:
-            gold = np.array([place.get(label, -1) for label in self.run.purified["gold"].to_pylist()])
-        unbelieved = np.array(self.run.purified["outside"].is_valid())  # by what its learners said
-        unbelieved[rows] = False
-        candidates = Candidates(spread(examples.candidates.mask, known_before, len(names), False), np.array(names))
-        prior = None if examples.prior is None else told(examples.prior)
-        drawn = measured if (measured >= 0).any() else None
-        given = replace(examples, candidates=candidates, taught=taught, unbelieved=unbelieved)
-        return replace(given, prior=prior, beside=beside, drawn=drawn, gold=gold)
+            gold = np.array([class_index.get(label, -1) for label in self.run.purified["gold"].to_pylist()])
+        evidence = examples.beside
+        if evidence is not None:
+            prior = decided_prior(evidence.prior)
+            evidence = evidence.over(old_columns, c)._replace(prior=prior)
+        return replace(
+            examples,
+            candidates=Candidates(spread(examples.candidates.mask, old_columns, c, False), np.array(names)),
+            taught=sets,
+            unbelieved=noisy,
+            prior=None if examples.prior is None else decided_prior(examples.prior),
+            beside=evidence,
+            drawn=sampled if (sampled >= 0).any() else None,
+            gold=gold,
+        )

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from oneof.ensemble.pipeline import Learned
-from oneof.runs.folder import FACTS, PURIFIED, ROWS, TRAINING, write_json, write_sample
+from oneof.runs.folder import METADATA, PURIFIED, ROWS, TRAINING, write_json, write_sample
 from oneof.runs.stored_model import save_model
 from oneof.storage.files import written_beside
 from oneof.storage.sheets import write_sheet
@@ -22,5 +22,5 @@ def write_run(learned: Learned, folder: Path, facts: dict[str, Any]) -> None:
             line = json.dumps(row, ensure_ascii=False)
             file.write(f"{line}\n".encode())
     write_sample(learned.purified, folder)
-    write_json({**learned.facts, **facts}, folder / FACTS)
+    write_json({**learned.facts, **facts}, folder / METADATA)
     shutil.rmtree(folder / "checkpoint", ignore_errors=True)
