@@ -26,12 +26,12 @@ import votes_tables
 from on_images import report, sets
 from on_tables import report as suite_report
 
-from oneof.data.named.catalogue import NAMED
-from oneof.paper import tables, theory
-from oneof.paper.experiments import TABLES
-from oneof.paper.printed import printed
-from oneof.paper.typeset import typeset
 from oneof.storage.rows import Row, read
+from oneof_paper import tables, theory
+from oneof_paper.data.catalogue import NAMED
+from oneof_paper.experiments import TABLES
+from oneof_paper.printed import printed
+from oneof_paper.typeset import typeset
 
 ROOT = Path(__file__).parents[1]
 MARK = "<!-- {}: made by benchmarks/readme.py -->", "<!-- {}: end -->"
@@ -97,7 +97,7 @@ def _words(scores: tables.Scores, rows: list[Row]) -> list[str]:
 
 
 def _settings() -> set[str]:
-    from oneof.paper.obtain import Cell
+    from oneof_paper.compute_rows import Cell
 
     table = TABLES[4]
     return {Cell(name, one, table.protocol(name), ()).setting for name in SETS for one in table.systems.values()}
@@ -184,13 +184,13 @@ def tables_page() -> str:
     rows = [row for name in ("tables", "images") for row in read(ROOT / f"results/{name}.jsonl")]
     parts = [
         "# The paper's tables and figures, ours beside them",
-        "Made from rows by `python benchmarks/readme.py --write`, the figures by `python benchmarks/accuracy/figures.py`. `oneof table N` runs what is missing; `benchmarks/accuracy/images.py` and `image_tables.py` do so on images with a limit of time.",
+        "Made from rows by `python benchmarks/readme.py --write`, the figures by `python benchmarks/accuracy/figures.py`. `oneof paper table N` runs what is missing; `benchmarks/accuracy/images.py` and `image_tables.py` do so on images with a limit of time.",
     ]
     for number, wanted in TABLES.items():
         scores = tables.scores_of(number, wanted, rows, SEEDS)
         parts.append(f"## Table {number}")
         parts.append(
-            tables.whole(
+            tables.render(
                 number, wanted, tables.lines(number, wanted, scores, wanted.datasets, list(wanted.systems)), "markdown"
             )
         )

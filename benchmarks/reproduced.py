@@ -8,13 +8,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from oneof.paper import tables
-from oneof.paper.experiments import LATE, REAL, TABLES, TABULAR, WIDE
-from oneof.paper.images import EPOCHS
-from oneof.paper.tables import Line
-from oneof.paper.typeset import typeset
 from oneof.storage.rows import Row, read
 from oneof.storage.settings import plain_value
+from oneof_paper import tables
+from oneof_paper.experiments import LATE, REAL, TABLES, TABULAR, WIDE
+from oneof_paper.images import EPOCHS
+from oneof_paper.tables import Line
+from oneof_paper.typeset import typeset
 
 ROOT = Path(__file__).parents[1]
 SEEDS = range(100, 110)
@@ -157,7 +157,7 @@ def page() -> str:
     protocols = [f"- Table {number}: {text}" for number, text in PROTOCOLS.items()]
     waits = []
     for number, lines in cells.items():
-        waits += [f"- Table {number}. {reason}" for reason in tables.waits(number, lines)]
+        waits += [f"- Table {number}. {reason}" for reason in tables.empty_cells(number, lines)]
     parts = [
         INTRODUCTION, typeset(HEAD, overview, "markdown"), "## Under which protocol", "\n".join(protocols),
         f"## The {WORST} cells furthest from print", explained(furthest, rows),

@@ -22,9 +22,9 @@ from on_images import report, sets
 from on_images.plans import AFTER_STEP, SENSITIVE, Run, suited
 from scipy.stats import ttest_1samp
 
-from oneof.paper.experiments import LATE
-from oneof.paper.printed import printed
 from oneof.storage.rows import Row, read
+from oneof_paper.experiments import LATE
+from oneof_paper.printed import printed
 
 ROOT = Path(__file__).parents[1]
 BOTH = ("20", "saturated")

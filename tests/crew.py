@@ -14,7 +14,6 @@ import torch
 import oneof.data.augment
 import oneof.training.fit
 import oneof.training.set_input
-from oneof.data.synthetic import mixture
 from oneof.estimator.classifier import PartialLabelClassifier
 from oneof.learners.config import Space
 from oneof.methods import METHODS
@@ -23,6 +22,7 @@ from oneof.purify import Pop, PopRatio
 from oneof.runs.fit_table import How, Task, fit_table
 from oneof.training.fit import fit
 from oneof.training.trials import Training, Trial
+from oneof_paper.synthetic import mixture
 
 N, C = 61, 12
 DATA = mixture(n=N, d=3, c=C, separation=4.0, seed=1)

@@ -32,8 +32,8 @@ from oneof.learners.networks import search
 from oneof.learners.scaled_rows import Search
 from oneof.methods import METHODS
 from oneof.metrics import criteria
-from oneof.paper.results import origin
 from oneof.storage.rows import append, read
+from oneof_paper.results import origin
 
 SKEWED = ("two digits in ten", "one class in five, by chance", "one class in five, by the row")
 SIGNALS = ("covering", "approximated", "agreement", "sets", "stable")

@@ -36,8 +36,8 @@ from oneof.learners.config import Space, see, widen
 from oneof.learners.kernel import cross_fit_scores
 from oneof.learners.scaled_rows import Search
 from oneof.metrics import criteria
-from oneof.paper.results import origin
 from oneof.storage.rows import Row, append, read
+from oneof_paper.results import origin
 
 STRANGE = ("ten classes", "five classes", *SKEWED, "msrcv2", "lost", "birdsong", "digits")
 TABLES = ("lost", "msrcv2", "birdsong", "digits", "ten classes", "five classes")

@@ -17,11 +17,11 @@ import torch
 from scipy.stats import ttest_rel
 
 from oneof.methods import Proden
-from oneof.paper.ablation import SYSTEMS as SHOWN
-from oneof.paper.ablation import TRAINING, digits, run
-from oneof.paper.experiments import System
 from oneof.purify import PopPrinted
 from oneof.storage.rows import Row, append, read
+from oneof_paper.ablation import SYSTEMS as SHOWN
+from oneof_paper.ablation import TRAINING, digits, run
+from oneof_paper.experiments import System
 
 SYSTEMS = (*SHOWN[:2], System("PRODEN + POP as printed", Proden(), PopPrinted()), *SHOWN[2:])
 PAIRS = [("PRODEN + POP", "PRODEN"), ("PRODEN + POP as printed", "PRODEN"), ("CC + POP", "CC")]

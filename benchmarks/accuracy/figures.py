@@ -21,16 +21,9 @@ import numpy as np
 import torch
 
 from oneof.candidates.generate import InstanceRate, generate
-from oneof.data.named.catalogue import NAMED, load
-from oneof.data.synthetic import mixture
 from oneof.methods import CC, Proden
 from oneof.metrics import purified_region
 from oneof.networks import MLP, Linear
-from oneof.paper import ablation, tables
-from oneof.paper.experiments import LATE, PRINTED, TABLES, TABULAR
-from oneof.paper.obtain import split
-from oneof.paper.printed import printed
-from oneof.paper.results import origin
 from oneof.purify import PopRatio, Purify
 from oneof.storage.rows import Row, append, read
 from oneof.training.fit import fit
@@ -38,6 +31,13 @@ from oneof.training.loop import begin, epochs
 from oneof.training.problem import pose
 from oneof.training.stack import build
 from oneof.training.trials import Training, Trial
+from oneof_paper import ablation, tables
+from oneof_paper.compute_rows import split
+from oneof_paper.data.catalogue import NAMED, load
+from oneof_paper.experiments import LATE, PRINTED, TABLES, TABULAR
+from oneof_paper.printed import printed
+from oneof_paper.results import origin
+from oneof_paper.synthetic import mixture
 
 SEEDS = range(10)
 REPORTED = range(100, 110)

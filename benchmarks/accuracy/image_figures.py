@@ -17,9 +17,9 @@ from matplotlib.figure import Figure
 from on_images.plans import CHOSEN, SCHEDULES, SENSITIVE, bases_of
 from on_images.report import reported
 
-from oneof.data.named.catalogue import NAMED
-from oneof.paper.ablation import COLOURS
 from oneof.storage.rows import Row, read
+from oneof_paper.ablation import COLOURS
+from oneof_paper.data.catalogue import NAMED
 
 SETS = ("mnist", "kmnist", "fashion-mnist", "cifar10")
 HARDNESS = {"20": "hard", "saturated": "saturated", "clean": "true labels"}

@@ -4,7 +4,7 @@
     python benchmarks/accuracy/image_tables.py --table 3 --datasets fashion-mnist,kmnist
 
 A cell, a system on a data set with all seeds and settings, trains as one stack. Its rows are appended as soon as it is done, and a
-cell whose rows are there is skipped. `oneof table 3 --device cuda` does the same without a limit. `oneof table 3 --show` renders them.
+cell whose rows are there is skipped. `oneof paper table 3 --device cuda` does the same without a limit. `oneof paper table 3 --show` renders them.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from oneof.data.named.catalogue import load
-from oneof.paper.experiments import TABLES
-from oneof.paper.obtain import Cell, missing
-from oneof.paper.obtain_images import stack_rows
 from oneof.storage.rows import append, read
+from oneof_paper.compute_image_rows import stack_rows
+from oneof_paper.compute_rows import Cell, missing_cells
+from oneof_paper.data.catalogue import load
+from oneof_paper.experiments import TABLES
 
 
 def main() -> None:
@@ -43,7 +43,7 @@ def main() -> None:
         for name in given.datasets.split(",")
     ]
     started, slowest = time.perf_counter(), 0.0
-    for cell in missing(cells, read(given.rows) if given.rows.exists() else []):
+    for cell in missing_cells(cells, read(given.rows) if given.rows.exists() else []):
         begun = time.perf_counter()
         if begun - started + slowest > given.limit_seconds:
             print(f"stopped after {begun - started:.0f} s", flush=True)

@@ -9,8 +9,8 @@
 
 Every row is written as soon as its trial ends; a run whose row is in the file is skipped. The last epoch is what a row reports: no
 label chooses. Beside it stand the epochs that held-out sets (`by_covering`, `by_approximated`) and held-out labels (`by_oracle`)
-would have chosen. Runs that differ only in how they purify share their beginning (`on_images/branches.py`). Seed 0 is for choosing numbers, seeds from 100 on are for reporting. Sets: `oneof.paper.image_sets`.
-`oneof table 1` and `3` run the tables' own runs, one by one.
+would have chosen. Runs that differ only in how they purify share their beginning (`on_images/branches.py`). Seed 0 is for choosing numbers, seeds from 100 on are for reporting. Sets: `oneof_paper.image_sets`.
+`oneof paper table 1` and `3` run the tables' own runs, one by one.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ from on_images.plans import PLANS, Run
 from on_images.report import merged, table
 from on_images.sets import sets_of
 
-from oneof.data.named.catalogue import Dataset, load
 from oneof.networks import Network
-from oneof.paper.image_sets import DIFFICULTIES, path_of
-from oneof.paper.images import SMALL, key_of
-from oneof.paper.obtain_images import first_images, row_of, trial_of, views_of, with_test_rows
 from oneof.storage.files import written_beside
 from oneof.storage.rows import Row, append, read
 from oneof.training.problem import Problem, pose
 from oneof.training.state import Fit
-from oneof.training.teacher import channels_first
+from oneof_paper.compute_image_rows import first_images, row_of, trial_of, views_of, with_test_rows
+from oneof_paper.data.catalogue import Dataset, load
+from oneof_paper.image_sets import DIFFICULTIES, path_of
+from oneof_paper.images import SMALL, key_of
+from oneof_paper.teacher import channels_first
 
 GUESS = {
     "cifar10": (60.0, 1.4),

@@ -5,7 +5,7 @@
     python benchmarks/accuracy/pictures.py --dataset cifar10 --images 300 --tests 100 --epochs 2 --kill-after 5 --rows /tmp/rows.jsonl
 
 Every stage appends a row as soon as it is over: its seconds, and what it showed. With --kill-after the fit is killed once and
-repeated. Sets are those of `oneof.paper.image_sets`, or wrong labels that flip in with rate 0.3. True labels are in no table that is
+repeated. Sets are those of `oneof_paper.image_sets`, or wrong labels that flip in with rate 0.3. True labels are in no table that is
 learned from: they only count what came out. `fit` leaves out a tenth (many pictures), so of 50,000 it trains on 45,000, as `images.py` does.
 """
 
@@ -29,11 +29,11 @@ import pyarrow.parquet
 from PIL import Image
 
 from oneof.candidates.generate import Flip, generate
-from oneof.data.named.catalogue import Dataset, load
-from oneof.paper.image_sets import path_of, read, training_part
-from oneof.paper.results import origin
 from oneof.storage.rows import Row, append
 from oneof.training.device import best_device
+from oneof_paper.data.catalogue import Dataset, load
+from oneof_paper.image_sets import path_of, read, training_part
+from oneof_paper.results import origin
 
 
 def candidates(data: Dataset, sets: str, seed: int, folder: Path) -> np.ndarray:

@@ -19,13 +19,13 @@ import numpy as np
 import torch
 
 from oneof.methods import CC, Method, Proden
-from oneof.paper.ablation import TRAINING, Digits, digits
-from oneof.paper.results import rows_of
 from oneof.purify import Pop, PopRatio, Purify
 from oneof.storage.rows import append, read
 from oneof.storage.settings import plain_value
 from oneof.training.fit import fit
 from oneof.training.trials import Training
+from oneof_paper.ablation import TRAINING, Digits, digits
+from oneof_paper.results import rows_of
 
 SEEDS = range(10)
 SITUATIONS = [(Proden(), 0.0), (Proden(), 1.0), (CC(), 0.0), (CC(), 1.0)]  # method, mixup

@@ -14,10 +14,10 @@ from pathlib import Path
 
 import numpy as np
 
-from oneof.data.named.catalogue import NAMED
-from oneof.paper.experiments import TABLES
-from oneof.paper.obtain import Cell
 from oneof.storage.rows import Row, read
+from oneof_paper.compute_rows import Cell
+from oneof_paper.data.catalogue import NAMED
+from oneof_paper.experiments import TABLES
 
 SETS = ("lost", "birdsong", "msrcv2")
 SEEDS = range(100, 110)

@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 from sklearn.neighbors import NearestNeighbors
 from sklearn.preprocessing import StandardScaler
 
-from oneof.data.named.catalogue import Dataset, load
 from oneof.ensemble.accuracy import Claim
+from oneof_paper.data.catalogue import Dataset, load
 
 app = typer.Typer(add_completion=False)
 NEAR = 10  # neighbours that vote

@@ -25,10 +25,10 @@ import torch
 from scipy.stats import ttest_rel
 
 from oneof import PartialLabelClassifier
-from oneof.data.named.catalogue import Dataset, load
 from oneof.learners.scaled_rows import Search
-from oneof.paper.results import origin
 from oneof.storage.rows import Row, append, read
+from oneof_paper.data.catalogue import Dataset, load
+from oneof_paper.results import origin
 
 DATASETS = ("lost", "msrcv2", "birdsong")
 DEFAULT, GROUPED = "default", "grouped splits"

@@ -30,13 +30,13 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import cross_val_predict
 
 from oneof.candidates.generate import InstanceRate, generate
-from oneof.data.named.catalogue import data_folder, load
 from oneof.ensemble.review_order import expected_gain
 from oneof.learners.config import SEEN
 from oneof.learners.scaled_rows import Prepared, Search, ask, prepare
-from oneof.paper.ablation import COLOURS
-from oneof.paper.results import origin
 from oneof.storage.rows import Row, append, read
+from oneof_paper.ablation import COLOURS
+from oneof_paper.data.catalogue import data_folder, load
+from oneof_paper.results import origin
 
 ROOT = Path(__file__).parents[2]
 ROWS, FIGURE = ROOT / "results/review_order.jsonl", ROOT / "docs/figures/review-order"

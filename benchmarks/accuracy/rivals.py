@@ -25,9 +25,9 @@ from sklearn.ensemble import ExtraTreesClassifier, HistGradientBoostingClassifie
 from sklearn.model_selection import cross_val_predict
 
 from oneof import PartialLabelClassifier
-from oneof.data.named.catalogue import load
-from oneof.paper.results import origin
 from oneof.storage.rows import Row, append, read
+from oneof_paper.data.catalogue import load
+from oneof_paper.results import origin
 
 REAL, MADE = ("lost", "msrcv2", "birdsong"), ("digits", "ten classes", "five classes")
 LEARNERS = {

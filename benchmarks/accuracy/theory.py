@@ -15,10 +15,10 @@ import torch
 from drawing import save
 from matplotlib.figure import Figure
 
-from oneof.paper import theory
-from oneof.paper.ablation import COLOURS
-from oneof.paper.results import origin
 from oneof.storage.rows import Row, append, read
+from oneof_paper import theory
+from oneof_paper.ablation import COLOURS
+from oneof_paper.results import origin
 
 
 def draw_theory(rows: Sequence[Row]) -> Figure:

@@ -20,9 +20,9 @@ from sklearn.datasets import make_classification
 
 from oneof import PartialLabelClassifier
 from oneof.candidates.generate import Flip, generate
-from oneof.data.named.catalogue import load
-from oneof.paper.results import origin
 from oneof.storage.rows import Row, append, read
+from oneof_paper.data.catalogue import load
+from oneof_paper.results import origin
 
 TEN = "ten classes"
 CASES = [(name, seed) for seed in range(4) for name in DATASETS] + [(TEN, 0), (TEN, 1)]

@@ -33,17 +33,17 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from oneof.data.augment import views
-from oneof.data.files.cifar import HumanVotes, read_cifar10n
-from oneof.data.named.catalogue import Dataset, data_folder, load
 from oneof.methods import BalancedProden, Method, Proden
 from oneof.networks import WideResNet
-from oneof.paper.results import origin, rows_of
 from oneof.purify import Pop, Purify
 from oneof.storage.rows import Row, append, read
 from oneof.training.fit import fit
 from oneof.training.state import Fit
-from oneof.training.teacher import channels_first
 from oneof.training.trials import Training, Trial
+from oneof_paper.data.catalogue import Dataset, data_folder, load
+from oneof_paper.readers.cifar import HumanVotes, read_cifar10n
+from oneof_paper.results import origin, rows_of
+from oneof_paper.teacher import channels_first
 
 KEY = ("plan", "form", "seed", "epochs")
 C = 10

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pandas import DataFrame
 
-from oneof.data.files.cifar import read_cifar10n
-from oneof.data.named.catalogue import data_folder
+from oneof_paper.data.catalogue import data_folder
+from oneof_paper.readers.cifar import read_cifar10n
 
 RIVALS = {"rival-dawid-skene": "DawidSkene", "rival-glad": "GLAD", "rival-mmsr": "MMSR"}
 

@@ -40,16 +40,16 @@ from sklearn.preprocessing import StandardScaler
 from oneof import PartialLabelClassifier
 from oneof.candidates.mask import Candidates
 from oneof.data.encode import Encoding
-from oneof.data.named.catalogue import data_folder, load
 from oneof.data.roles import Roles
 from oneof.ensemble.pipeline import SPACE, Examples, Learned, learn
 from oneof.learners.config import Space
 from oneof.learners.scaled_rows import Search
-from oneof.paper.compare import holm, paired
-from oneof.paper.results import origin
 from oneof.runs.examples import Voted, weigh_votes
 from oneof.storage.rows import append, read
 from oneof.votes import Spelling, Votes, dawid_skene, join, read_long, top_p, union
+from oneof_paper.data.catalogue import data_folder, load
+from oneof_paper.paired_tests import holm, paired
+from oneof_paper.results import origin
 
 Floats = NDArray[np.float64]
 SIMULATED = ("digits", "lost", "msrcv2", "birdsong")

@@ -23,12 +23,12 @@ from claims.data import KINDS, World, world
 
 from oneof.candidates.mask import Candidates
 from oneof.data.encode import Encoding
-from oneof.data.named.catalogue import load
 from oneof.ensemble.pipeline import SPACE, Examples, learn
 from oneof.learners.config import Space
 from oneof.learners.scaled_rows import Search
-from oneof.paper.results import origin
 from oneof.storage.rows import Row, append, read
+from oneof_paper.data.catalogue import load
+from oneof_paper.results import origin
 
 ROWS = Path(__file__).parents[2] / "results" / "accuracy_claims.jsonl"
 REAL = ("lost", "msrcv2", "birdsong")

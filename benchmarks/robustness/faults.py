@@ -28,11 +28,11 @@ def work(folder: Path) -> None:
     import torch
 
     from oneof.candidates.generate import Flip, generate
-    from oneof.data.synthetic import mixture
-    from oneof.paper.results import rows_of
     from oneof.purify import Pop
     from oneof.training.fit import fit
     from oneof.training.trials import Training, Trial
+    from oneof_paper.results import rows_of
+    from oneof_paper.synthetic import mixture
 
     torch.set_num_threads(1)
     data = mixture(n=400, d=6, c=5, seed=0)

@@ -18,7 +18,7 @@ import time
 from pathlib import Path
 
 from oneof.candidates.generate import Flip, generate
-from oneof.data.synthetic import mixture
+from oneof_paper.synthetic import mixture
 
 ONEOF = [sys.executable, "-c", "from oneof.cli import main; main()"]
 WRITER = """

@@ -24,11 +24,11 @@ from numpy.typing import NDArray
 from oneof.candidates.generate import Flip, generate
 from oneof.candidates.mask import Candidates
 from oneof.data.encode import Encoding
-from oneof.data.named.catalogue import load
 from oneof.ensemble.pipeline import SPACE, Examples, learn
 from oneof.learners.scaled_rows import Search
-from oneof.paper.results import origin
 from oneof.storage.rows import append, read
+from oneof_paper.data.catalogue import load
+from oneof_paper.results import origin
 
 TABLES = ("digits", "lost", "msrcv2", "birdsong")
 REPORTED = range(350, 360)  # of today's default; rows of seeds 110-119 and 300-309 are of two before

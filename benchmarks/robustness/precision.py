@@ -18,14 +18,14 @@ import torch
 
 from oneof.candidates.generate import Flip, generate
 from oneof.data.augment import views
-from oneof.data.named.catalogue import load
 from oneof.methods import Proden
 from oneof.networks import LeNet
-from oneof.paper.results import rows_of
 from oneof.purify import Pop
 from oneof.storage.rows import Row, append, read
 from oneof.training.fit import fit
 from oneof.training.trials import Training, Trial
+from oneof_paper.data.catalogue import load
+from oneof_paper.results import rows_of
 
 TRAIN, TEST, EPOCHS, SEEDS = 5000, 2000, 15, (0, 1, 2)
 RULE = Pop(warm_up=5, interval=3, window=3)

@@ -24,14 +24,14 @@ import torch
 from scipy.io import savemat
 
 from oneof.candidates.generate import Flip, generate
-from oneof.data.named.catalogue import NAMED, load
-from oneof.data.synthetic import mixture
 from oneof.networks import Linear
-from oneof.paper.experiments import TABLES, TABULAR, Protocol
-from oneof.paper.obtain import FIXED_MEMORY, Cell, obtain, obtain_all, reported
-from oneof.paper.on_ray import on_ray
 from oneof.storage.rows import Row, read
 from oneof.training.trials import Training
+from oneof_paper.compute_rows import FIXED_MEMORY, Cell, compute_cells, compute_rows, reported
+from oneof_paper.data.catalogue import NAMED, load
+from oneof_paper.experiments import TABLES, TABULAR, Protocol
+from oneof_paper.ray_executor import run_on_ray
+from oneof_paper.synthetic import mixture
 
 PROTOCOL = Protocol(Linear(), Training(epochs=100, batch=50), lr=(0.01, 0.1), weight_decay=(1e-3,))
 SYSTEMS = ("proden", "proden+pop", "cc", "cc+pop", "rc", "rc+pop")
@@ -48,7 +48,7 @@ def write_data(folder: Path) -> None:
 
 
 def busy_workers() -> list[int]:
-    """Processes below this one that run an errand for Ray."""
+    """Processes below this one that run a job for Ray."""
     parents, titles = {}, {}
     for entry in Path("/proc").glob("[0-9]*"):
         try:
@@ -56,7 +56,7 @@ def busy_workers() -> list[int]:
             titles[int(entry.name)] = (entry / "cmdline").read_bytes()
         except OSError:
             continue  # it ended meanwhile
-    return [pid for pid, title in titles.items() if title.startswith(b"ray::run_errand") and _is_ours(pid, parents)]
+    return [pid for pid, title in titles.items() if title.startswith(b"ray::run_job") and _is_ours(pid, parents)]
 
 
 def _is_ours(pid: int, parents: dict[int, int]) -> bool:
@@ -98,7 +98,7 @@ def compare_threads() -> None:
             ends = []
             for threads in (1, 2):
                 torch.set_num_threads(threads)
-                ends.append(numbers(obtain(cell, data, memory=FIXED_MEMORY)))
+                ends.append(numbers(compute_rows(cell, data, memory=FIXED_MEMORY)))
             apart = {key: abs(ends[0][key] - ends[1].get(key, float("nan"))) for key in ends[0]}
             most: dict[str, float] = {}
             for (field, *_), by in apart.items():
@@ -127,13 +127,15 @@ def sweep() -> None:
         write_data(folder / "data")
         cells = [Cell("lost", TABLES[4].systems[system], PROTOCOL, tuple(range(10))) for system in SYSTEMS]
         start = time.perf_counter()
-        for done, _ in enumerate(obtain_all(cells, folder / "ray.jsonl", folder / "data", 2, place=on_ray), 1):
+        for done, _ in enumerate(
+            compute_cells(cells, folder / "ray.jsonl", folder / "data", 2, executor=run_on_ray), 1
+        ):
             if done >= 30 and not killed and (busy := busy_workers()):
                 os.kill(busy[0], signal.SIGKILL)
                 killed, at = busy[0], done
         seconds = time.perf_counter() - start
         assert killed, "no worker was killed"
-        for _ in obtain_all(cells, folder / "processes.jsonl", folder / "data", 2):
+        for _ in compute_cells(cells, folder / "processes.jsonl", folder / "data", 2):
             pass
         rows, without = read(folder / "ray.jsonl"), read(folder / "processes.jsonl")
         times = identities(rows)

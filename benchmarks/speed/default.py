@@ -21,7 +21,7 @@ import numpy as np, torch
 from sklearn.datasets import load_digits
 from oneof import PartialLabelClassifier
 from oneof.candidates.generate import Flip, generate
-from oneof.data.named.catalogue import load
+from oneof_paper.data.catalogue import load
 
 torch.set_num_threads(1)
 name, folder, seed = sys.argv[1], sys.argv[2], 0

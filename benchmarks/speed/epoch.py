@@ -29,7 +29,6 @@ from torch import nn
 from oneof.data.augment import views
 from oneof.methods import RCR, Method, PiCO, Proden, Valen
 from oneof.networks import LeNet, WideResNet
-from oneof.paper.results import origin
 from oneof.purify import Pop
 from oneof.training.device import Replay
 from oneof.training.events import event
@@ -39,6 +38,7 @@ from oneof.training.stack import build
 from oneof.training.state import State
 from oneof.training.tables import Dense
 from oneof.training.trials import Training, Trial
+from oneof_paper.results import origin
 
 SHAPES = {
     "cifar10": (45_000, (3, 32, 32), WideResNet()),

@@ -23,10 +23,10 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import cross_val_predict
 
 from oneof.candidates.generate import InstanceRate, generate
-from oneof.data.named.catalogue import load
 from oneof.runs.decisions import Decision, Log
 from oneof.runs.fit_table import Task, fit_again, fit_table
 from oneof.runs.folder import Run
+from oneof_paper.data.catalogue import load
 
 SETS = ("digits", "birdsong", "msrcv2")
 

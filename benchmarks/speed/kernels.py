@@ -24,9 +24,9 @@ from torch.nn import functional as F
 from oneof.methods import Proden
 from oneof.networks.cuda import layers
 from oneof.networks.wide_resnet import Body
-from oneof.paper.results import origin
 from oneof.purify import Pop
 from oneof.training.loop import epochs
+from oneof_paper.results import origin
 
 SETTINGS = (None, [1, 1], [1, 1], [1, 1], False, [0, 0], 1)  # what aten wants: no bias, stride, padding, dilation ...
 

@@ -28,7 +28,6 @@ import torch
 from torch import nn
 
 from oneof.data.augment import views
-from oneof.data.synthetic import mixture
 from oneof.ensemble.pipeline import SPACE
 from oneof.learners.networks import search
 from oneof.learners.scaled_rows import Search
@@ -40,6 +39,7 @@ from oneof.training.fit import fit
 from oneof.training.processes import Crew, together
 from oneof.training.state import Fit
 from oneof.training.trials import Training, Trial
+from oneof_paper.synthetic import mixture
 
 CLASSES, SHORT, LONG = 50, 2, 8
 

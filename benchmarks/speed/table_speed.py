@@ -17,9 +17,9 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from oneof.data.named.catalogue import Dataset, load
-from oneof.paper.experiments import TABLES
-from oneof.paper.obtain import Cell, obtain, split
+from oneof_paper.compute_rows import Cell, compute_rows, split
+from oneof_paper.data.catalogue import Dataset, load
+from oneof_paper.experiments import TABLES
 
 
 def plain(data: Dataset, cell: Cell) -> float:
@@ -64,7 +64,7 @@ def main() -> None:
     protocol = replace(protocol, training=replace(protocol.training, epochs=given.epochs))
     cell = Cell(given.dataset, table.system("proden", given.dataset), protocol, tuple(range(10)))
     start = time.process_time()
-    rows = obtain(cell, data)
+    rows = compute_rows(cell, data)
     stacked = (time.process_time() - start) / len(cell.seeds) / len(protocol.grid)
     start = time.process_time()
     alone = plain(data, cell)

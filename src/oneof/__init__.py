@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from oneof.methods import Method as Method
     from oneof.networks import MLP as MLP
     from oneof.networks import Linear as Linear
-    from oneof.paper.own_comparison import compare as compare
     from oneof.purify import Pop as Pop
     from oneof.purify import PopPrinted as PopPrinted
     from oneof.purify import PopRatio as PopRatio
@@ -42,7 +41,6 @@ _MODULE_OF = {
     "MLP": "networks",
     "Linear": "networks",
     "Training": "training.trials",
-    "compare": "paper.own_comparison",
     "Pop": "purify",
     "PopPrinted": "purify",
     "PopRatio": "purify",

@@ -13,9 +13,9 @@ from typer.main import get_command
 
 from oneof.candidates.generate import Flip, generate
 from oneof.cli import app, main
-from oneof.data.synthetic import mixture
 from oneof.inspect import advice
 from oneof.runs.folder import Run
+from oneof_paper.synthetic import mixture
 
 DATA = mixture(n=240, d=2, c=3, separation=4.0, seed=0)
 MASK = generate(DATA.labels, 3, Flip(0.4), seed=1)

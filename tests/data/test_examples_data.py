@@ -104,7 +104,7 @@ def example_of_learn_encoding() -> None:
 def example_of_read_idx() -> None:
     """
     >>> from pathlib import Path
-    >>> from oneof.data.files.idx import read_idx
+    >>> from oneof_paper.readers.idx import read_idx
     >>> import tempfile
     >>> file = Path(tempfile.mkdtemp()) / "labels-idx1-ubyte"
     >>> _ = file.write_bytes(bytes([0, 0, 8, 1, 0, 0, 0, 3, 7, 2, 1]))
@@ -117,7 +117,7 @@ def example_of_read_mat() -> None:
     """
     >>> import numpy as np
     >>> from pathlib import Path
-    >>> from oneof.data.files.mat import read_mat
+    >>> from oneof_paper.readers.mat import read_mat
     >>> import tempfile, scipy.io
     >>> file = Path(tempfile.mkdtemp()) / "small.mat"
     >>> scipy.io.savemat(file, {"data": np.eye(3, 2), "partial_target": [[1, 0, 1], [1, 1, 0]], "target": [[1, 0, 1], [0, 1, 0]]})
@@ -129,7 +129,7 @@ def example_of_read_mat() -> None:
 def example_of_loads() -> None:
     """
     >>> import pickle
-    >>> from oneof.data.files.pickles import loads
+    >>> from oneof_paper.readers.pickles import loads
     >>> loads(pickle.dumps({b"labels": [3, 1]}), "batch")
     {b'labels': [3, 1]}
     """
@@ -138,7 +138,7 @@ def example_of_loads() -> None:
 def example_of_content_sha256() -> None:
     """
     >>> from pathlib import Path
-    >>> from oneof.data.named.verify import content_sha256
+    >>> from oneof_paper.data.verify import content_sha256
     >>> import gzip, tempfile
     >>> file = Path(tempfile.mkdtemp()) / "a.gz.part"
     >>> _ = file.write_bytes(gzip.compress(b"abc"))
@@ -212,7 +212,7 @@ def example_of_split_rows() -> None:
 
 def example_of_mixture() -> None:
     """
-    >>> from oneof.data.synthetic import mixture
+    >>> from oneof_paper.synthetic import mixture
     >>> data = mixture(n=1000, d=2, c=3, separation=5.0, seed=1)
     >>> bool((data.posterior.argmax(1) == data.labels).mean() > 0.9), data.posterior.sum(1).round(9).min()
     (True, np.float64(1.0))

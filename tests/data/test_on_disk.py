@@ -16,12 +16,12 @@ from oneof.candidates.generate import Flip, generate
 from oneof.data.augment.views import Pictures, views
 from oneof.data.on_disk import RowsOnDisk, fitted_scaling, from_parquet
 from oneof.data.scaling import SCALINGS
-from oneof.data.synthetic import mixture
 from oneof.methods import METHODS
 from oneof.networks import MLP, LeNet
 from oneof.purify import Pop
 from oneof.training.fit import fit
 from oneof.training.trials import Training, Trial
+from oneof_paper.synthetic import mixture
 
 N, C = 80, 4
 DATA = mixture(n=N, d=3, c=C, seed=1)

@@ -10,20 +10,20 @@ import torch
 from run_folder import write_run
 
 from oneof.candidates.generate import Flip, generate
-from oneof.data.named.catalogue import Dataset
-from oneof.data.synthetic import mixture
 from oneof.ensemble.pipeline import training_record
 from oneof.learners.config import Space
 from oneof.learners.networks import search
 from oneof.learners.scaled_rows import Search
 from oneof.metrics import CRITERIA, MEANS, Criterion, criteria, with_means
 from oneof.networks import Linear
-from oneof.paper.experiments import TABLES, Protocol
-from oneof.paper.obtain import Cell, obtain
-from oneof.paper.results import rows_of
 from oneof.report.page import render_page
 from oneof.training.fit import fit
 from oneof.training.trials import Training, Trial
+from oneof_paper.compute_rows import Cell, compute_rows
+from oneof_paper.data.catalogue import Dataset
+from oneof_paper.experiments import TABLES, Protocol
+from oneof_paper.results import rows_of
+from oneof_paper.synthetic import mixture
 
 DATA = mixture(n=300, d=3, c=3, separation=4.0, seed=0)
 MASK = generate(DATA.labels, 3, Flip(0.4), seed=1)
@@ -72,7 +72,11 @@ def test_a_new_criterion_is_in_every_kind_of_row():
     protocol = Protocol(Linear(), Training(epochs=3, batch=20), lr=(0.01, 0.5), weight_decay=(1e-3,))
     data = Dataset("lost", DATA.x, DATA.labels, ["a", "b", "c"], MASK, None)
     chosen, grid = (
-        [row for row in obtain(Cell("lost", TABLES[4].systems["cc"], protocol, (0,)), data) if row["kind"] == kind]
+        [
+            row
+            for row in compute_rows(Cell("lost", TABLES[4].systems["cc"], protocol, (0,)), data)
+            if row["kind"] == kind
+        ]
         for kind in ("chosen", "grid")
     )
     assert [row["rule"] for row in chosen] == ["covering", "approximated", "doubt", "oracle"]

@@ -17,8 +17,6 @@ from oneof.candidates.generate import Flip, generate
 from oneof.candidates.read import read
 from oneof.cli import main
 from oneof.data.encode import Encoding
-from oneof.data.named.catalogue import load
-from oneof.data.synthetic import mixture
 from oneof.data.table import Roles
 from oneof.ensemble.pipeline import SPACE, Examples, learn
 from oneof.ensemble.set_likelihood import choose_raw_set_temperature
@@ -26,6 +24,8 @@ from oneof.estimator.classifier import PartialLabelClassifier
 from oneof.learners.scaled_rows import Search
 from oneof.runs.fit_table import Task, fit_table
 from oneof.runs.folder import Run
+from oneof_paper.data.catalogue import load
+from oneof_paper.synthetic import mixture
 
 pytestmark = pytest.mark.usefixtures("small_forests")
 DATA = mixture(n=240, d=3, c=4, separation=4.0, seed=0)

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 from scipy.special import softmax
 
-from oneof.data.synthetic import mixture
 from oneof.ensemble.pipeline import SPACE
 from oneof.ensemble.set_likelihood import choose_raw_set_temperature, set_likelihood
 from oneof.learners.kernel import DEFAULT_KERNEL, cross_fit_scores, leave_one_out_scores
 from oneof.learners.networks import regression_as_given, search
 from oneof.learners.scaled_rows import Search
+from oneof_paper.synthetic import mixture
 
 RNG = np.random.default_rng(0)
 LABELS = RNG.integers(4, size=2000)

@@ -19,18 +19,18 @@ from scipy.io import savemat
 from oneof import PartialLabelClassifier
 from oneof.candidates.generate import Flip, generate
 from oneof.cli import main
-from oneof.data.named.catalogue import NAMED
-from oneof.data.synthetic import mixture
 from oneof.ensemble.tune import FIRST, RANGES, folds_of, load_optuna, read_setting, scores, search_settings
 from oneof.learners.config import Space
 from oneof.learners.scaled_rows import Search
 from oneof.networks import Linear
-from oneof.paper.experiments import TABLES, Protocol
-from oneof.paper.obtain import Cell, obtain_all, run_errand, seed_by_seed
-from oneof.paper.on_ray import load_ray
 from oneof.runs.folder import Run
 from oneof.storage.rows import read
 from oneof.training.trials import Training
+from oneof_paper.compute_rows import Cell, compute_cells, run_job, split_by_seed
+from oneof_paper.data.catalogue import NAMED
+from oneof_paper.experiments import TABLES, Protocol
+from oneof_paper.ray_executor import load_ray
+from oneof_paper.synthetic import mixture
 
 DATA = mixture(n=300, d=3, c=3, separation=4.0, seed=0)
 MASK = generate(DATA.labels, 3, Flip(0.4), seed=1)
@@ -64,29 +64,29 @@ def command(monkeypatch, capsys, *arguments: object) -> tuple[int, str, str]:
 # ------------------------------------------------------------------------------------------------------------------- Ray
 
 
-def killing(errand):
+def killing(job):
     """Obtain a cell; the first worker that is given seed 1 is killed in the middle of it."""
-    from oneof.paper.obtain import run_errand
+    from oneof_paper.compute_rows import run_job
 
-    mark = errand.checkpoint.parent.parent / f"killed-{errand.checkpoint.name}"
-    if errand.cell.seeds == (1,) and not mark.exists():
+    mark = job.checkpoint.parent.parent / f"killed-{job.checkpoint.name}"
+    if job.cell.seeds == (1,) and not mark.exists():
         mark.touch()
         os.kill(os.getpid(), signal.SIGKILL)
-    return run_errand(errand)
+    return run_job(job)
 
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("default")  # Ray's own
 def test_rows_on_ray_are_those_of_processes_and_a_killed_worker_costs_none(folder, tmp_path, monkeypatch):
     pytest.importorskip("ray", reason="Ray is not installed: the extra sweep has it")
-    from oneof.paper import on_ray
+    from oneof_paper import ray_executor
 
-    monkeypatch.setattr(on_ray, "run_errand", killing)
+    monkeypatch.setattr(ray_executor, "run_job", killing)
     known = [str(Path(__file__).parents[1]), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(known))  # workers must find `killing`
-    for _ in obtain_all(CELLS, tmp_path / "ray.jsonl", folder, 2, place=on_ray.on_ray):
+    for _ in compute_cells(CELLS, tmp_path / "ray.jsonl", folder, 2, executor=ray_executor.run_on_ray):
         pass
-    for _ in obtain_all(CELLS, tmp_path / "here.jsonl", folder, 2):
+    for _ in compute_cells(CELLS, tmp_path / "here.jsonl", folder, 2):
         pass
     assert len(list(tmp_path.glob("killed-*"))) == 2
     assert compared(tmp_path / "ray.jsonl") == compared(tmp_path / "here.jsonl")
@@ -97,8 +97,8 @@ def test_rows_on_ray_are_those_of_processes_and_a_killed_worker_costs_none(folde
 
 
 def test_a_cell_is_cut_by_seed():
-    assert [cell.seeds for cell in seed_by_seed(CELLS)] == [(0,), (1,), (2,)] * 2
-    assert {cell.setting for cell in seed_by_seed(CELLS)} == {cell.setting for cell in CELLS}
+    assert [cell.seeds for cell in split_by_seed(CELLS)] == [(0,), (1,), (2,)] * 2
+    assert {cell.setting for cell in split_by_seed(CELLS)} == {cell.setting for cell in CELLS}
 
 
 @pytest.mark.parametrize(("name", "load"), [("ray", load_ray), ("optuna", load_optuna)])
@@ -108,8 +108,8 @@ def test_a_missing_extra_is_named(monkeypatch, name, load):
         load()
 
 
-def test_an_unknown_place_gets_one_line(monkeypatch, capsys):
-    code, _, err = command(monkeypatch, capsys, "table", "4", "--on", "moon")
+def test_an_unknown_executor_gets_one_line(monkeypatch, capsys):
+    code, _, err = command(monkeypatch, capsys, "paper", "table", "4", "--on", "moon")
     assert (code, err) == (2, "oneof: on must be one of processes, ray; got 'moon'.\n")
 
 
@@ -124,18 +124,18 @@ def deterministic(monkeypatch):
     torch.use_deterministic_algorithms(False)
 
 
-def here(errands, processes):
-    """In this process: a place where errands are run."""
-    return ((errand, run_errand(errand)) for errand in errands)
+def here(jobs, processes):
+    """Run jobs in this process."""
+    return ((job, run_job(job)) for job in jobs)
 
 
 @pytest.mark.usefixtures("deterministic")
 def test_deterministic_rows_are_equal_to_the_bit(folder, tmp_path):
     """Whichever seeds are run together, in this process or another: a seed is a stack of its own."""
-    for _ in obtain_all(CELLS[:1], tmp_path / "all.jsonl", folder, 1, deterministic=True):
+    for _ in compute_cells(CELLS[:1], tmp_path / "all.jsonl", folder, 1, deterministic=True):
         pass
-    one = seed_by_seed(CELLS[:1])[1:2]
-    for _ in obtain_all(one, tmp_path / "each.jsonl", folder, 1, place=here, deterministic=True):
+    one = split_by_seed(CELLS[:1])[1:2]
+    for _ in compute_cells(one, tmp_path / "each.jsonl", folder, 1, executor=here, deterministic=True):
         pass
     both, one = compared(tmp_path / "all.jsonl"), compared(tmp_path / "each.jsonl")
     assert [row for row in both if row["seed"] == 1] == one

@@ -19,11 +19,11 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from oneof import PartialLabelClassifier, read
 from oneof.candidates.generate import Flip, generate
-from oneof.data.synthetic import mixture
 from oneof.methods import CC, LWS
 from oneof.metrics import approximated_accuracy
 from oneof.purify import PopRatio
 from oneof.runs.decisions import Decision, Log
+from oneof_paper.synthetic import mixture
 
 pytestmark = pytest.mark.usefixtures("small_forests")
 DATA = mixture(n=200, d=3, c=4, separation=5.0, seed=0)

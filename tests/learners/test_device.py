@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 import torch
 
-from oneof.data.synthetic import mixture
 from oneof.data.with_ranks import learn_ranks, learn_ranks_on
 from oneof.ensemble import noisy_sets
 from oneof.ensemble.model import member_of
@@ -14,6 +13,7 @@ from oneof.learners.kernel import leave_one_out_scores
 from oneof.learners.scaled_rows import Search
 from oneof.training import device
 from oneof.training.device import device_for
+from oneof_paper.synthetic import mixture
 
 DATA = mixture(n=400, d=3, c=4, seed=0)
 MASK = (np.random.default_rng(0).random((400, 4)) < 0.3) | np.eye(4, dtype=bool)[DATA.labels]

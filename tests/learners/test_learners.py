@@ -11,11 +11,11 @@ from sklearn.ensemble import ExtraTreesClassifier
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier
 
-from oneof.data.synthetic import mixture
 from oneof.ensemble.stacking import combine_within_sets, learner_weights, significantly_better
 from oneof.learners.config import checked_learners
 from oneof.learners.fitted import Lesson, Trees, grow_trees, teach_own
 from oneof.learners.forest import concatenate, from_sklearn
+from oneof_paper.synthetic import mixture
 
 DATA = mixture(n=300, d=3, c=4, separation=6.0, seed=0)
 LESSON = Lesson(DATA.x.astype(np.float32), np.eye(4)[DATA.labels], seed=3)

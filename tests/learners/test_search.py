@@ -11,13 +11,13 @@ import torch
 from oneof.candidates.generate import Flip, generate
 from oneof.data.scaling import SCALINGS, Beside
 from oneof.data.splits import split_rows
-from oneof.data.synthetic import mixture
 from oneof.data.with_ranks import learn_ranks
 from oneof.learners.config import SEEN, Setting, Space
 from oneof.learners.kernel import KernelConfig, leave_one_out_scores
 from oneof.learners.networks import search
 from oneof.learners.scaled_rows import Search
 from oneof.methods import BalancedProden, Proden
+from oneof_paper.synthetic import mixture
 
 DATA = mixture(n=400, d=3, c=4, separation=4.0, seed=0)
 MASK = generate(DATA.labels, 4, Flip(0.4), seed=1)

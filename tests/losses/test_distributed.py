@@ -13,9 +13,9 @@ from torch.nn.parallel import DistributedDataParallel
 
 from oneof import CandidateLoss, Pop, PopPrinted, Purifier
 from oneof.candidates.generate import Flip, generate
-from oneof.data.synthetic import mixture
 from oneof.methods import PiCO, Valen
 from oneof.networks import MLP
+from oneof_paper.synthetic import mixture
 
 N, C, EPOCHS, BATCH, WORLD = 42, 4, 4, 5, 2
 DATA = mixture(n=N, d=3, c=C, separation=4.0, seed=1)

@@ -14,7 +14,6 @@ from oneof import CandidateLoss, Purifier
 from oneof.candidates.generate import Flip, generate
 from oneof.data.augment import views as make_views
 from oneof.data.augment.views import Pictures
-from oneof.data.synthetic import mixture
 from oneof.losses import frozen_statistics
 from oneof.methods import METHODS, RCR, PiCO, Valen
 from oneof.networks import MLP, Classifier
@@ -22,6 +21,7 @@ from oneof.purify import Pop, PopPrinted, PopRatio
 from oneof.training.fit import fit
 from oneof.training.optimize import cosine
 from oneof.training.trials import Training, Trial
+from oneof_paper.synthetic import mixture
 
 N, C, EPOCHS, BATCH, LR, DECAY, SEED = 70, 4, 6, 16, 0.1, 1e-3, 3  # the last batch is a short one
 DATA = mixture(n=N, d=3, c=C, separation=4.0, seed=1)

@@ -14,7 +14,6 @@ from torch.func import functional_call, stack_module_state, vmap
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from oneof.candidates.generate import Flip, generate
-from oneof.data.synthetic import mixture
 from oneof.methods import METHODS, RCR, Batch, Method, PiCO, Proden, Valen
 from oneof.methods.pico import moved
 from oneof.methods.rcr import divergence
@@ -28,6 +27,7 @@ from oneof.methods.valen import (
     nearest,
     shares,
 )
+from oneof_paper.synthetic import mixture
 
 T, B, C, D, WIDTH = 1, 10, 5, 4, 6
 SMALL = {

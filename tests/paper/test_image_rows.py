@@ -22,22 +22,21 @@ from scipy.stats import spearmanr
 from oneof.cli import main
 from oneof.data.augment import views
 from oneof.data.augment.views import Plain, Weak
-from oneof.data.named.catalogue import NAMED, Dataset
 from oneof.methods import Batch, Proden
 from oneof.methods.proden import BalancedProden
 from oneof.networks import MLP, LeNet
-from oneof.paper import image_sets
-from oneof.paper.experiments import TABLES
-from oneof.paper.images import EPOCHS, KEY, run_of
-from oneof.paper.obtain import rules
-from oneof.paper.obtain_images import by_signal, resolved, run_row, trial_of
 from oneof.purify import PopPrinted, PopRatio, PopReleased
 from oneof.storage.rows import read
 from oneof.storage.settings import plain_value
-from oneof.training import teacher
 from oneof.training.fit import fit
 from oneof.training.problem import pose
 from oneof.training.trials import Training
+from oneof_paper import image_sets, teacher
+from oneof_paper.compute_image_rows import by_signal, resolved_accuracy, run_row, trial_of
+from oneof_paper.compute_rows import rules
+from oneof_paper.data.catalogue import NAMED, Dataset
+from oneof_paper.experiments import TABLES
+from oneof_paper.images import EPOCHS, KEY, run_of
 
 ROOT = Path(__file__).parents[2]
 
@@ -110,7 +109,7 @@ def test_tiny_plan_writes_resumes_and_reports(run, tmp_path, capsys):
     assert rows(tmp_path)[-1]["accuracy"] == found[-1]["accuracy"]  # the same seed, the same result
     alone = run_row(
         plans.tiny()[1], "tiny", images.images("mnist", 60), tmp_path / "sets", "cpu"
-    )  # as `oneof table` does
+    )  # as `oneof paper table` does
     assert json.loads(json.dumps(alone | {"seconds": 0, "shared_epochs": 2})) == found[1] | {
         "seconds": 0,
         "commit": alone["commit"],
@@ -120,13 +119,13 @@ def test_tiny_plan_writes_resumes_and_reports(run, tmp_path, capsys):
 
 @pytest.fixture
 def table(folder, tmp_path, monkeypatch, capsys):
-    """`oneof table`, with trainings that are short."""
+    """`oneof paper table`, with trainings that are short."""
     monkeypatch.setitem(EPOCHS, "mnist", 5)
     monkeypatch.setitem(image_sets.DIFFICULTIES, "saturated", 2)
 
     def table(*arguments: str) -> tuple[int, str, str]:
         places = ["--data-dir", str(folder), "--rows", str(tmp_path / "rows.jsonl"), "--format", "markdown"]
-        monkeypatch.setattr(sys, "argv", ["oneof", "table", *places, *arguments])
+        monkeypatch.setattr(sys, "argv", ["oneof", "paper", "table", *places, *arguments])
         with pytest.raises(SystemExit) as end:
             main()
         return int(end.value.code or 0), *capsys.readouterr()
@@ -242,7 +241,7 @@ def test_saved_sets_are_the_drawn_ones_with_a_card(folder, tmp_path, monkeypatch
     assert read.card["top_wrong_in_set"] > 0.5
     half = Dataset("mnist", data.x[::2], data.labels[::2], data.classes, None, np.arange(60, 85))
     with pytest.raises(
-        ValueError, match=r"mnist-1\.npz must hold a set per training image \(60\); got 120\. Remove it\."
+        ValueError, match=r"mnist-1\.npz must hold a set per training image \(60\); got 120\. Remove the file"
     ):
         image_sets.sets_of(tmp_path, half, "tiny", "cpu")
 
@@ -291,8 +290,8 @@ def test_a_row_is_resolved_to_a_label_of_its_set():
     logits = torch.tensor([[[0.0, 3.0, 1.0], [2.0, 0.0, 1.0], [0.0, 1.0, 5.0]]])
     left = torch.tensor([[[True, False, True], [True, True, False]]])
     fitted = SimpleNamespace(rows=torch.tensor([[0, 1]]), candidates=left, logits=lambda x: logits)
-    assert resolved(fitted, None, np.array([2, 0, 0])) == 1
-    assert resolved(fitted, None, np.array([1, 1, 0])) == 0
+    assert resolved_accuracy(fitted, None, np.array([2, 0, 0])) == 1
+    assert resolved_accuracy(fitted, None, np.array([1, 1, 0])) == 0
 
 
 def test_of_equal_epochs_the_latest_is_taken():

@@ -1,4 +1,4 @@
-"""The paper's tables: data that agree with the paper, rows that are obtained once, choices that use no true label."""
+"""The paper's tables: data that agree with the paper, rows that are computed once, choices that use no true label."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ import torch
 from commands import call
 from scipy.io import savemat
 
-import oneof.paper.obtain as obtain_module
+import oneof_paper.compute_rows as compute_rows_module
 from oneof.cli import main
-from oneof.cli.table import _seeds
-from oneof.data.named.catalogue import NAMED
 from oneof.methods import LWS, LWSCrossEntropy, Proden
 from oneof.networks import Linear
-from oneof.paper import tables
-from oneof.paper.experiments import CHARACTERISTICS, LATE, REAL, TABLES, Protocol, System
-from oneof.paper.obtain import Cell, missing, obtain, rules, run_errand, split, taken_epoch
-from oneof.paper.printed import errata, printed
 from oneof.storage.rows import append, read
 from oneof.storage.settings import plain_value
 from oneof.training.state import Record
 from oneof.training.trials import Training
+from oneof_paper import tables
+from oneof_paper.cli.table import _parse_seeds
+from oneof_paper.compute_rows import Cell, chosen_epoch, compute_rows, missing_cells, rules, run_job, split
+from oneof_paper.data.catalogue import NAMED
+from oneof_paper.experiments import CHARACTERISTICS, LATE, REAL, TABLES, Protocol, System
+from oneof_paper.printed import errata, printed
 
 ROOT = Path(__file__).parents[2]
 SHORT = Protocol(Linear(), Training(epochs=4, batch=20), lr=(0.01, 0.1), weight_decay=(1e-3,))
@@ -60,7 +60,9 @@ def oneof(folder, tmp_path, monkeypatch, capsys):
     """The command, in this process, on one process of its own."""
 
     def run(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["oneof", "table", *arguments, "--rows", str(tmp_path / "rows.jsonl")])
+        monkeypatch.setattr(
+            sys, "argv", ["oneof", "paper", "table", *arguments, "--rows", str(tmp_path / "rows.jsonl")]
+        )
         with pytest.raises(SystemExit) as end:
             main()
         printed_text = capsys.readouterr()
@@ -147,8 +149,8 @@ def history(**columns: list[list[float]]) -> Record:
 
 def test_truth_free_rules_take_the_last_epoch_and_the_oracle_its_best():
     seen = history(covering=[[0.9, 0.1], [0.5, 0.3]], oracle=[[0.7, 0.2], [0.6, 0.2]])
-    assert taken_epoch(seen, "covering").tolist() == [1, 1]
-    assert taken_epoch(seen, "oracle").tolist() == [0, 1]
+    assert chosen_epoch(seen, "covering").tolist() == [1, 1]
+    assert chosen_epoch(seen, "oracle").tolist() == [0, 1]
 
 
 @pytest.mark.parametrize("rule", ["covering", "approximated"])
@@ -157,13 +159,13 @@ def test_no_truth_free_choice_depends_on_a_label(rule):
     data = [np.asarray(labels), np.random.default_rng(1).permutation(labels)]
     chosen = []
     for truth in data:
-        rows = obtain(Cell("lost", TABLES[4].systems["cc"], SHORT, (0, 1)), _dataset(x, truth, sets))
+        rows = compute_rows(Cell("lost", TABLES[4].systems["cc"], SHORT, (0, 1)), _dataset(x, truth, sets))
         chosen.append([(row["lr"], row["epoch"], row[rule]) for row in rows if row.get("rule") == rule])
     assert chosen[0] == chosen[1]
 
 
 def _dataset(x, labels, sets):
-    from oneof.data.named.catalogue import Dataset
+    from oneof_paper.data.catalogue import Dataset
 
     return Dataset("lost", x.astype(np.float32), labels, ["a", "b", "c"], sets, None)
 
@@ -171,7 +173,7 @@ def _dataset(x, labels, sets):
 def test_rows_say_what_was_chosen_and_hold_the_whole_grid():
     x, labels, sets = blobs()
     cell = Cell("lost", TABLES[4].systems["proden+pop"], replace(SHORT, training=Training(epochs=90, batch=50)), (3, 4))
-    rows = obtain(cell, _dataset(x, labels, sets))
+    rows = compute_rows(cell, _dataset(x, labels, sets))
     assert [row["kind"] for row in rows] == ["chosen"] * 3 + ["grid"] + ["chosen"] * 3 + ["grid"]
     grid = rows[3]
     for row in rows[:3]:
@@ -193,9 +195,9 @@ def test_scalings_and_forms_of_a_loss_are_searched_as_settings_are():
     assert [setting.scaling for setting in protocol.grid] == ["feature"] * 2 + ["global"] * 2
     assert cell.trials == 16
     data = _dataset(x, labels, sets)
-    rows = obtain(cell, data)
+    rows = compute_rows(cell, data)
     for method, part in ((LWS(), slice(0, 4)), (LWSCrossEntropy(2.0), slice(4, 8))):
-        alone = obtain(Cell("lost", System("LWS", method), protocol, (3, 4)), data)
+        alone = compute_rows(Cell("lost", System("LWS", method), protocol, (3, 4)), data)
         for number in (3, 7):  # the grids of the two seeds
             assert rows[number]["last"]["approximated"][part] == alone[number]["last"]["approximated"]
     for number in (0, 4):
@@ -213,9 +215,9 @@ def test_only_missing_seeds_are_asked_for():
         {"kind": "grid", "setting": cell.setting, "seed": 2},
         {"kind": "chosen", "setting": cell.setting, "seed": 3},
     ]
-    (lacking,) = missing([cell, cell], there)
-    assert lacking.seeds == (1, 3)
-    assert missing([cell._replace(seeds=(2,))], there) == []
+    (incomplete,) = missing_cells([cell, cell], there)
+    assert incomplete.seeds == (1, 3)
+    assert missing_cells([cell._replace(seeds=(2,))], there) == []
 
 
 # --------------------------------------------------------------------------------------------------------- the command
@@ -243,7 +245,7 @@ def test_showing_runs_nothing_and_names_what_cells_wait_for(oneof, tmp_path, for
     assert code == 0
     assert not (tmp_path / "rows.jsonl").exists()
     flat = " ".join(out.split())
-    assert "Lost (all): not run yet; 'oneof table 2 --datasets lost' does it." in flat
+    assert "Lost (all): not run yet; 'oneof paper table 2 --datasets lost' does it." in flat
     assert "Soccer Player (all): the data are not at hand here; take them by hand from https://" in flat
     assert "Filled: 0 of 56 cells of the paper." in flat
     assert "POP" in out
@@ -252,14 +254,14 @@ def test_showing_runs_nothing_and_names_what_cells_wait_for(oneof, tmp_path, for
 def test_images_wait_for_gpu_time(oneof):
     _, out, _ = oneof("3", "--show", "--format", "markdown")
     assert (
-        "- Empty: CIFAR-10 (all): GPU time, not run yet; 'oneof table 3 --datasets cifar10 --device cuda' does it."
+        "- Empty: CIFAR-10 (all): GPU time, not run yet; 'oneof paper table 3 --datasets cifar10 --device cuda' does it."
         in out
     )
 
 
 @pytest.mark.parametrize("number", TABLES)
 def test_a_table_fits_a_terminal_and_every_cell_has_rows_or_a_reason(number, monkeypatch, capsys):
-    monkeypatch.setattr(sys, "argv", ["oneof", "table", str(number), "--show"])
+    monkeypatch.setattr(sys, "argv", ["oneof", "paper", "table", str(number), "--show"])
     with pytest.raises(SystemExit):
         main()
     out = capsys.readouterr().out
@@ -286,12 +288,14 @@ def test_the_data_sets_as_printed_and_as_they_are_here(oneof, folder):
         in out
     )
     assert "- Filled: 1 of 7 sets.\n- Empty: BirdSong, MSRCv2," in out
-    assert "oneof data' says where to take them" in out
+    assert "oneof paper data' says where to take them" in out
 
 
 def test_the_rows_of_the_checkout_are_found_elsewhere(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "argv", ["oneof", "table", "2", "--show", "--format", "latex", "--datasets", "lost"])
+    monkeypatch.setattr(
+        sys, "argv", ["oneof", "paper", "table", "2", "--show", "--format", "latex", "--datasets", "lost"]
+    )
     with pytest.raises(SystemExit):
         main()
     out = capsys.readouterr().out
@@ -329,7 +333,7 @@ def test_a_corrupted_file_of_rows_gets_one_line(oneof, tmp_path):
 
 
 def test_a_killed_run_resumes_and_ends_as_an_undisturbed_one(folder, tmp_path, monkeypatch):
-    asked = ["table", "4", "--datasets", "lost", "--methods", "proden+pop", "--seeds", "0-0", "--data-dir", str(folder), "--processes", "1", "--rows"]  # fmt: skip
+    asked = ["paper", "table", "4", "--datasets", "lost", "--methods", "proden+pop", "--seeds", "0-0", "--data-dir", str(folder), "--processes", "1", "--rows"]  # fmt: skip
     command = [sys.executable, "-c", "from oneof.cli import main; main()", *asked, tmp_path / "cut.jsonl"]
     running = subprocess.Popen(command, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL, start_new_session=True)
     while not list(tmp_path.glob(".cut-running/*/*")) and running.poll() is None:
@@ -337,8 +341,10 @@ def test_a_killed_run_resumes_and_ends_as_an_undisturbed_one(folder, tmp_path, m
     os.killpg(running.pid, signal.SIGKILL)
     running.wait()
     assert not (tmp_path / "cut.jsonl").exists()
-    here = lambda errands, _: ((errand, run_errand(errand)) for errand in errands)  # noqa: E731
-    monkeypatch.setattr(obtain_module, "in_processes", here)  # the rest in this one: others take seconds to start
+    here = lambda jobs, _: ((job, run_job(job)) for job in jobs)  # noqa: E731
+    monkeypatch.setattr(
+        compute_rows_module, "run_in_processes", here
+    )  # the rest in this one: others take seconds to start
     for name in ("whole", "cut"):
         assert call(*asked, str(tmp_path / f"{name}.jsonl")).returncode == 0
     timed = ("seconds", "cpu_seconds")
@@ -370,9 +376,9 @@ def scores():
 
 def test_markdown_holds_ours_the_papers_and_the_difference(scores):
     some = tables.lines(4, TABLES[4], scores, ["lost"], ["cc"])
-    text = tables.whole(4, TABLES[4], some, "markdown")
+    text = tables.render(4, TABLES[4], some, "markdown")
     assert "| Lost | CC | 72.00 ± 1.58 | 72.00 ± 1.58 | 72.00 ± 1.58 | 63.54 ± 0.25 | +8.46 | 5 |" in text
-    assert r"72.00 $\pm$ 1.58 & 63.54 $\pm$ 0.25 & +8.46 & 5 \\" in tables.whole(4, TABLES[4], some, "latex")
+    assert r"72.00 $\pm$ 1.58 & 63.54 $\pm$ 0.25 & +8.46 & 5 \\" in tables.render(4, TABLES[4], some, "latex")
 
 
 def test_gains_are_paired_and_corrected(scores):
@@ -451,13 +457,13 @@ def test_lines_show_other_kinds_of_sets_below_and_count_what_is_filled():
     rows = [on_images("POP", "last"), on_images("CC", difficulty="20"), on_images("POP", "printed-last")]
     scores = tables.scores_of(1, TABLES[1], rows, [100])
     some = tables.lines(1, TABLES[1], scores, ["mnist", "cifar10"], list(TABLES[1].systems))
-    assert tables.filled(some) == "Filled: 1 of 20 cells of the paper."
-    text = tables.whole(1, TABLES[1], some, "markdown")
+    assert tables.count_filled(some) == "Filled: 1 of 20 cells of the paper."
+    text = tables.render(1, TABLES[1], some, "markdown")
     assert "| data set | system | last epoch | oracle | paper (oracle) |" in text  # no number twice
     assert "| CIFAR-10, hard sets | CC | 90.00 | 91.00 |  |  | 1 |" in text  # one seed has no deviation
     assert "- Empty: MNIST (all): GPU time, not run yet" in text
     assert (
-        "- Empty: CIFAR-10 (CC): GPU time, not run yet; 'oneof table 1 --datasets cifar10 --device cuda' does it. So far only: hard sets."
+        "- Empty: CIFAR-10 (CC): GPU time, not run yet; 'oneof paper table 1 --datasets cifar10 --device cuda' does it. So far only: hard sets."
         in text
     )
     assert "Covering rate" not in text  # by which nothing was chosen here
@@ -472,4 +478,4 @@ def test_gains_obey_the_format(scores):
 
 
 def test_seeds_to_report_are_counted_from_a_hundred_and_a_range_says_others():
-    assert (_seeds("2"), _seeds("0-2")) == ((100, 101), (0, 1, 2))
+    assert (_parse_seeds("2"), _parse_seeds("0-2")) == ((100, 101), (0, 1, 2))

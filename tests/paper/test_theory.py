@@ -10,9 +10,9 @@ import pytest
 import torch
 from commands import call
 
-from oneof import cli
-from oneof.paper import theory
 from oneof.storage.rows import read
+from oneof_paper import theory
+from oneof_paper.cli.theory import theory as theory_command
 
 ROWS = read(Path(__file__).parents[2] / "results/theory.jsonl")
 
@@ -33,7 +33,7 @@ def test_the_command_uses_one_thread(monkeypatch):
 
     monkeypatch.setattr(theory, "rows", no_rows)
     torch.set_num_threads(2)
-    assert call("theory").returncode == 0
+    assert call("paper", "theory").returncode == 0
     assert threads == [1]
 
 
@@ -109,7 +109,7 @@ def test_the_bound_on_flips_fails_for_the_printed_generator():
 
 def test_the_command_prints_every_world(monkeypatch, capsys):
     monkeypatch.setattr(theory, "WORLDS", {"line, one side": lambda: theory.line(m=100)})
-    cli.theory.theory()
+    theory_command()
     head, _, line = capsys.readouterr().out.strip().splitlines()
     assert head.count("|") == line.count("|") == len(theory.HEADER) + 1
     assert line.startswith("| line, one side | 0.9 | 1")

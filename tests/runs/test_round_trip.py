@@ -10,8 +10,8 @@ from typer.testing import CliRunner
 
 from oneof import PartialLabelClassifier
 from oneof.cli import app
-from oneof.data.synthetic import mixture
 from oneof.data.table import Roles, read_table
+from oneof_paper.synthetic import mixture
 
 NAMES = np.array(["ant", "bee", "cow"])
 

@@ -19,9 +19,9 @@ from PIL import Image
 from run_folder import write_run
 
 import oneof.cli
-from oneof.paper.results import _commit
 from oneof.review.session import Review
 from oneof.runs.decisions import Decision, Log
+from oneof_paper.results import _commit
 
 MINE = "export PATH=/usr/bin\n"
 
@@ -137,11 +137,11 @@ def test_processes_that_a_command_starts_import_nothing_from_the_current_folder(
     def start() -> None:
         subprocess.run([sys.executable, "-c", "from multiprocessing import spawn"], check=True)
 
-    (command,) = (one for one in oneof.cli.app.registered_commands if one.callback.__name__ == "theory")
-    monkeypatch.setattr(command, "name", "theory")
+    (command,) = (one for one in oneof.cli.app.registered_commands if one.callback.__name__ == "report")
+    monkeypatch.setattr(command, "name", "report")
     monkeypatch.setattr(command, "callback", start)
     monkeypatch.delenv("PYTHONSAFEPATH", raising=False)
-    assert call("theory", cwd=tmp_path / "here").returncode == 0
+    assert call("report", cwd=tmp_path / "here").returncode == 0
     assert not mark.exists()
     assert "PYTHONSAFEPATH" not in os.environ
 

@@ -12,10 +12,10 @@ import pandas as pd
 import pytest
 
 from oneof.cli import main
-from oneof.data.synthetic import mixture
 from oneof.estimator.classifier import PartialLabelClassifier
 from oneof.runs.folder import Run
 from oneof.votes.read import VotesFile, annotator_columns, read_votes
+from oneof_paper.synthetic import mixture
 
 pytestmark = pytest.mark.usefixtures("small_forests")
 N, C = 240, 4

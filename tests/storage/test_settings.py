@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field, make_dataclass
 from pathlib import Path
 
-from oneof.paper.experiments import REAL, TABLES
-from oneof.paper.obtain import Cell
 from oneof.storage.rows import read
 from oneof.storage.settings import digest, plain_value
+from oneof_paper.compute_rows import Cell
+from oneof_paper.experiments import REAL, TABLES
 
 ROWS = Path(__file__).parents[2] / "results" / "tables.jsonl"
 

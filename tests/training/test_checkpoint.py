@@ -16,12 +16,12 @@ import oneof.training.fit
 import oneof.training.loop
 from oneof.candidates.generate import Flip, generate
 from oneof.data.augment import views
-from oneof.data.synthetic import mixture
 from oneof.methods import METHODS, RCR, PiCO, Proden, Valen
 from oneof.networks import MLP, LeNet
 from oneof.purify import Pop, PopRatio
 from oneof.training.fit import fit
 from oneof.training.trials import Training, Trial
+from oneof_paper.synthetic import mixture
 
 DATA = mixture(n=90, d=3, c=4, seed=1)
 SETS = generate(DATA.labels, 4, Flip(0.4), seed=2)

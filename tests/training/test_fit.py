@@ -12,7 +12,6 @@ import torch
 from torch import nn
 
 from oneof.candidates.generate import Flip, generate
-from oneof.data.synthetic import mixture
 from oneof.methods import METHODS, Proden
 from oneof.networks import MLP, Linear
 from oneof.purify import Pop, PopPrinted, PopRatio
@@ -21,6 +20,7 @@ from oneof.training.loop import begin, epochs
 from oneof.training.problem import pose
 from oneof.training.stack import build
 from oneof.training.trials import Training, Trial
+from oneof_paper.synthetic import mixture
 
 ON_TABLES = [name for name, method in METHODS.items() if method.views == 1]  # the others compare views of an image
 N, C = 90, 4

@@ -12,12 +12,12 @@ import pytest
 import torch
 
 from oneof.candidates.generate import Flip, generate
-from oneof.data.synthetic import mixture
 from oneof.methods import METHODS
 from oneof.networks import MLP
 from oneof.purify import Pop
 from oneof.training.fit import fit
 from oneof.training.trials import Training, Trial
+from oneof_paper.synthetic import mixture
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "methods.json"
 SYSTEMS = [f"{method}{pop}" for method in METHODS if METHODS[method].views == 1 for pop in ("", "+pop")]

@@ -13,14 +13,14 @@ from torch import Tensor, nn
 from oneof.candidates.generate import Flip, generate
 from oneof.data.augment import views
 from oneof.data.augment.views import Pictures
-from oneof.data.named.catalogue import load
 from oneof.methods import CAVL, LWS, RC, RCR, PiCO, Proden, Valen
 from oneof.networks import Backbone, LeNet
-from oneof.paper.image_sets import read as read_sets
 from oneof.purify import Pop
 from oneof.training.fit import fit
-from oneof.training.teacher import channels_first
 from oneof.training.trials import Training, Trial
+from oneof_paper.data.catalogue import load
+from oneof_paper.image_sets import read as read_sets
+from oneof_paper.teacher import channels_first
 
 EPOCHS = 4
 SYSTEMS = {

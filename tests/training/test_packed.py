@@ -12,7 +12,6 @@ from scipy import sparse
 import oneof.training.fit
 import oneof.training.set_input
 from oneof.data.augment import views
-from oneof.data.synthetic import mixture
 from oneof.methods import METHODS, RCR, PiCO, Proden
 from oneof.networks import MLP, LeNet
 from oneof.purify import Pop, PopPrinted, PopRatio
@@ -24,6 +23,7 @@ from oneof.training.processes import Crew
 from oneof.training.set_input import read_sets, worth_packing
 from oneof.training.tables import Dense, positions
 from oneof.training.trials import Training, Trial
+from oneof_paper.synthetic import mixture
 
 CPU = torch.device("cpu")
 N, C = 80, 16

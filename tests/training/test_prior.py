@@ -10,7 +10,6 @@ from scipy.sparse import csr_array
 import oneof.training.fit
 from oneof import Pop, Training, Trial, fit
 from oneof.candidates.mask import posterior, restrict
-from oneof.data.synthetic import mixture
 from oneof.methods import CAVL, CC, METHODS, Batch, Proden
 from oneof.networks import Linear
 from oneof.training.loop import begin, epochs
@@ -19,6 +18,7 @@ from oneof.training.prior import Prior, log_prior
 from oneof.training.problem import pose
 from oneof.training.stack import build
 from oneof.training.tables import Dense
+from oneof_paper.synthetic import mixture
 
 N, C = 60, 4
 DATA = mixture(n=N, d=3, c=C, separation=2.0, seed=0)

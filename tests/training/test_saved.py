@@ -13,11 +13,11 @@ from torch import nn
 
 import oneof
 from oneof.data.augment import views
-from oneof.data.synthetic import mixture
 from oneof.methods import PiCO
 from oneof.networks import MLP, Backbone, LeNet, WideResNet
 from oneof.training.state import Fit
 from oneof.training.trials import Trial
+from oneof_paper.synthetic import mixture
 
 DATA = mixture(n=60, d=3, c=3, seed=0)
 SETS = np.eye(3, dtype=bool)[DATA.labels] | (np.random.default_rng(0).random((60, 3)) < 0.3)

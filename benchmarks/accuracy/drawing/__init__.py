@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from scipy import stats
 
-from oneof.paper.ablation import COLOURS
+from oneof_paper.ablation import COLOURS
 
 Numbers = NDArray[np.float64]
 

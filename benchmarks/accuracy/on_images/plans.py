@@ -10,12 +10,12 @@ from on_images.posteriors import FairProden, ProdenSeenByAll, TrailingProden
 
 from oneof.methods import Method
 from oneof.methods.proden import BalancedProden
-from oneof.paper import images
-from oneof.paper.experiments import TABLES
-from oneof.paper.images import run_of
 from oneof.purify import PopPrinted, PopRatio, PopReleased, Purify
 from oneof.training.optimize import Steps
 from oneof.training.trials import Training
+from oneof_paper import images
+from oneof_paper.experiments import TABLES
+from oneof_paper.images import run_of
 
 CHARACTERS = ("mnist", "kmnist")  # which have no mirror images
 LIKES = ("fashion-mnist", "kmnist", "mnist")

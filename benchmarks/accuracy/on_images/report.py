@@ -7,11 +7,11 @@ from itertools import groupby
 import numpy as np
 from on_images.plans import CHOSEN, FAIR, Run, bases_of, cifar, mnist_like, suited
 
-from oneof.data.named.catalogue import NAMED
-from oneof.paper.compare import Paired, holm, paired
-from oneof.paper.images import key_of
-from oneof.paper.printed import printed
 from oneof.storage.rows import Row
+from oneof_paper.data.catalogue import NAMED
+from oneof_paper.images import key_of
+from oneof_paper.paired_tests import Paired, holm, paired
+from oneof_paper.printed import printed
 
 CELL = ("dataset", "difficulty", "epochs")
 COLUMNS = [

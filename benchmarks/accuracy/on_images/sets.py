@@ -1,4 +1,4 @@
-"""How hard the sets of `oneof.paper.image_sets` are: what their cards say of it, and the table of all cards."""
+"""How hard the sets of `oneof_paper.image_sets` are: what their cards say of it, and the table of all cards."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from sklearn.linear_model import RidgeCV
 from sklearn.model_selection import KFold, cross_val_predict
 
 from oneof.candidates.generate import Instance
-from oneof.data.named.catalogue import NAMED
-from oneof.paper import image_sets
-from oneof.paper.image_sets import read
+from oneof_paper import image_sets
+from oneof_paper.data.catalogue import NAMED
+from oneof_paper.image_sets import read
 
 PREDICTABLE = (
     "share of the variance of wrong labels' membership within a true class that ridge regression on 32 principal components "

@@ -21,7 +21,7 @@ from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from oneof.data.named.catalogue import data_folder, load
+from oneof_paper.data.catalogue import data_folder, load
 
 # By the number of rows, from few to many. Every second table is to develop on; the others are looked at with reporting seeds only.
 TABLES = (

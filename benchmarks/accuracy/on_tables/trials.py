@@ -26,8 +26,8 @@ from on_tables.systems import find_system
 from sklearn.exceptions import ConvergenceWarning
 from threadpoolctl import threadpool_limits
 
-from oneof.paper.results import origin
 from oneof.storage.rows import Row, append, read
+from oneof_paper.results import origin
 
 SECONDS_PER_UNIT = 1e-5  # of a system without rows; a table has n c sqrt(d) units
 PACKAGES = ("numpy", "pandas", "scikit-learn")

@@ -14,7 +14,7 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.preprocessing import StandardScaler
 
 from oneof.candidates.generate import Flip, InstancePaper, InstanceRate, PairFlip, UniformSet, generate
-from oneof.data.synthetic import mixture
+from oneof_paper.synthetic import mixture
 
 Floats = NDArray[np.floating]
 Mask = NDArray[np.bool_]

@@ -1,7 +1,7 @@
 """Generate candidate sets from true labels, to evaluate methods on. Each kind is a frozen dataclass; all draws come from a seed.
 
 The true label is always in its set. Instance-dependent kinds take the logits, in evaluation mode, of a classifier trained on clean
-labels (`oneof.training.teacher`).
+labels.
 """
 
 from dataclasses import dataclass, replace
@@ -180,7 +180,7 @@ def generate(labels: Any, classes: int, kind: Kind, *, seed: int, logits: Any = 
         return kind(truth, classes, rng)
     if logits is None:
         raise ValueError(
-            "instance-dependent sets need the logits of a classifier. Give logits=, e.g. from oneof.training.teacher."
+            "instance-dependent sets need the logits of a classifier. Give logits=, of one trained on true labels."
         )
     scores = np.asarray(logits, dtype=float)
     if scores.shape != (len(truth), classes):

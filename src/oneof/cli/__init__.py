@@ -6,29 +6,29 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
-from typing import Annotated, Any, NoReturn, get_type_hints
+from typing import Annotated, Any, NoReturn
 
 import typer
 
-from oneof.cli.terminal import CliLogHandler, Command, Group, describe_error, echo
+from oneof.cli.register import add_command, add_plugins
+from oneof.cli.terminal import CliLogHandler, Group, describe_error, echo
 from oneof.version import __version__
 
 _ABOUT = "Learn classifiers from candidate labels: each example has a set of labels, and one of them is right."
 app = typer.Typer(help=_ABOUT, cls=Group, pretty_exceptions_enable=False)
 logging.getLogger("oneof").addHandler(CliLogHandler())
 _COMMANDS = (
-    "demo", "data", "votes", "inspect", "generate", "fit", "predict", "clean", "review", "label_studio", "report", "export",
-    "tune", "table", "compare", "theory",
+    "demo", "votes", "inspect", "fit", "predict", "clean", "review", "label_studio", "report", "export", "tune",
 )  # fmt: skip
 for name in _COMMANDS:
-    command = getattr(import_module(f"oneof.cli.{name}"), name)
-    command.__annotations__ = get_type_hints(command, include_extras=True)
-    app.command(cls=Command)(command)
+    module = import_module(f"oneof.cli.{name}")
+    add_command(app, getattr(module, name))
+add_plugins(app)
 
 # typer carries its own click in newer versions and uses the real one in older: this is ClickException of either
 UsageProblem: Any = typer.BadParameter.__mro__[2]
 
-_RESUMABLE = ("data", "fit", "tune", "table", "compare")
+_RESUMABLE = ("fit", "tune", "paper data", "paper table", "paper compare")
 _PASSIVE = {
     "OMP_WAIT_POLICY": "PASSIVE",
     "GOMP_SPINCOUNT": "0",
@@ -99,7 +99,8 @@ def _safe_path_for_children() -> Iterator[None]:
 def _is_resumable(words: list[str]) -> bool:
     """Return whether the command keeps what it had done when it is stopped; a fit against the clock does not."""
     limited = any(word.split("=")[0] == "--time-limit" for word in words)
-    return bool(words) and words[0] in _RESUMABLE and not limited
+    typed = " ".join([*words, ""])
+    return any(typed.startswith(f"{command} ") for command in _RESUMABLE) and not limited
 
 
 def _fail(message: str) -> NoReturn:

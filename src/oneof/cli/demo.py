@@ -12,23 +12,13 @@ from oneof.cli.terminal import Terminal
 if TYPE_CHECKING:
     from oneof.runs.demo import LabelQuality
 
-SEEDS = 5  # of --paper
-
 
 def demo(
     out: Annotated[Path, typer.Option(metavar="FOLDER", help="Folder to write to.")] = Path("oneof-demo"),
-    epochs: Annotated[int | None, typer.Option(min=1, metavar="N", help="Epochs of training; fewer are quicker and worse. Default: as oneof fit; with --paper 100.")] = None,
-    paper: Annotated[bool, typer.Option("--paper", help="Show the paper's ablation instead: PRODEN and CC with and without POP.")] = False,
-    seeds: Annotated[int | None, typer.Option(min=1, max=100, metavar="N", help=f"With --paper: trials of each system. Default: {SEEDS}.")] = None,
+    epochs: Annotated[int | None, typer.Option(min=1, metavar="N", help="Epochs of training; fewer are quicker and worse. Default: as oneof fit.")] = None,
 ) -> None:  # fmt: skip
     """Show all steps on digits: votes of five simulated people in; labels, a page and a model out."""
-    if seeds is not None and not paper:
-        raise ValueError(f"--seeds requires --paper; got --seeds {seeds} alone. Leave it out, or add --paper.")
     out.mkdir(parents=True, exist_ok=True)  # before the imports, which take seconds
-    if paper:
-        from oneof.paper.ablation import show
-
-        return show(out, seeds or SEEDS, epochs)
     from oneof.cli.clean import clean
     from oneof.cli.fit import fit
     from oneof.cli.predict import predict
@@ -44,7 +34,7 @@ def demo(
     _run(report, out / "run", out=out / "report.html")
     n_voted = len(digits.votes)
     _print_comparison(compare_labels(digits, out), n_voted, len(digits.labels) - n_voted)
-    return typer.echo(
+    typer.echo(
         f"Open {out}/report.html in a browser.\n"
         "The commands above do the same with your own votes.csv (item, annotator, label) and features."
     )

@@ -14,7 +14,7 @@ from oneof.candidates.mask import Candidates
 from oneof.candidates.read import read
 from oneof.data.column_uses import ColumnUse, describe_columns
 from oneof.data.embed import MODELS, text_embedder_here
-from oneof.data.files.arrays import KEYS, read_arrays
+from oneof.data.files.arrays import array_suffixes, read_arrays
 from oneof.data.files.columns import Cells, open_table, read_numbers
 from oneof.data.files.source import Source, days, wrong_cell
 from oneof.data.files.unpacked import check_unpacked
@@ -28,8 +28,7 @@ _log = logging.getLogger(__name__)
 __all__ = ["Columns", "Features", "Roles", "Table", "Words", "read_columns", "read_features", "read_table"]
 
 Words = list[Any]  # strings, None where missing; images may also be bytes
-_ARRAY_SUFFIXES = (".npz", ".mat")
-_SUFFIXES = (".parquet", ".pq", ".csv", ".tsv", ".csv.gz", ".tsv.gz", *_ARRAY_SUFFIXES)
+_COLUMN_SUFFIXES = (".parquet", ".pq", ".csv", ".tsv", ".csv.gz", ".tsv.gz")
 _WHOLE_FLOAT = re.compile(r"^(-?\d+)\.0+$")  # "3.0": the integer 3 in a column that became floats
 
 
@@ -255,7 +254,7 @@ def _resolve(opened: Source, requested: Roles) -> tuple[Roles, dict[str, str], d
 
 
 def _is_array_file(source: Any) -> bool:
-    """Return whether the source is an npz or .mat file; raise if it is a file of an unknown format."""
+    """Return whether the source is a file of arrays, such as npz; raise if it is a file of an unknown format."""
     if not isinstance(source, (str, Path)):
         return False
     path = Path(source)
@@ -267,15 +266,18 @@ def _is_array_file(source: Any) -> bool:
     if path.suffix.lower() == ".gz":
         suffixes = path.suffixes[-2:]
     suffix = "".join(suffixes).lower()
-    if suffix not in _SUFFIXES:
-        raise ValueError(f"a table's file must end in one of {', '.join(_SUFFIXES)}; got {str(source)!r}.")
-    return suffix in _ARRAY_SUFFIXES
+    if suffix in _COLUMN_SUFFIXES:
+        return False
+    known = array_suffixes()
+    if suffix not in known:
+        endings = ", ".join([*_COLUMN_SUFFIXES, *known])
+        raise ValueError(f"a table's file must end in one of {endings}; got {str(source)!r}.")
+    return True
 
 
 def _read_array_file(path: Path, roles: Roles) -> Table:
-    """Read an npz or .mat file, which holds features, candidate sets and perhaps true labels, and nothing else."""
-    x, sets, labels = read_arrays(path, roles.separator, roles.empty, roles.unpacked)
-    _, _, labels_key = KEYS[path.suffix.lower()]
+    """Read a file of arrays, such as npz, which holds features, candidate sets and perhaps true labels, and nothing else."""
+    x, sets, labels, labels_key = read_arrays(path, roles.separator, roles.empty, roles.unpacked)
     gold = None
     if roles.gold == labels_key:
         gold = labels

@@ -53,11 +53,11 @@ class Found(NamedTuple):
 def search(x: NDArray[Any], mask: NDArray[np.bool_], asked: Search = Search()) -> Found:  # noqa: B008 - frozen
     """Choose how features x [n, d] are seen by what candidate sets [n, c] say, and train an ensemble.
 
-    >>> from oneof.data.synthetic import mixture
+    >>> from sklearn.datasets import make_blobs
     >>> from oneof.learners.config import Space
-    >>> data = mixture(n=300, d=2, c=3, seed=0)
+    >>> x, labels = make_blobs(n_samples=300, centers=3, random_state=0)
     >>> small = Space(scaling=("feature", "ranks"), lr=(0.1,), weight_decay=(1e-3,), epochs=5, members=2)
-    >>> found = search(data.x, np.eye(3, dtype=bool)[data.labels], Search(space=small))
+    >>> found = search(x, np.eye(3, dtype=bool)[labels], Search(space=small))
     >>> found.chosen[0].lr, sum(one.stack.t for one in found.fits)  # two networks, and two linear ones
     (0.1, 4)
     """

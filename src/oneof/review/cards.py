@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from oneof.data.files.arrays import array_suffixes
 from oneof.data.files.columns import open_table, read_numbers
 from oneof.data.files.unpacked import check_unpacked
 from oneof.data.images import folder_of
@@ -93,7 +94,7 @@ class Items:
 
 def _is_unchanged(path: Path, run: Run) -> bool:
     """Return whether the training file is a table whose cells can be shown, and the same as at the time of the fit."""
-    return path.exists() and fingerprint(path) == run.metadata["fingerprint"] and path.suffix not in (".npz", ".mat")
+    return path.exists() and fingerprint(path) == run.metadata["fingerprint"] and path.suffix not in array_suffixes()
 
 
 def shown_table(run: Run, columns: Sequence[str] = ()) -> pa.Table:

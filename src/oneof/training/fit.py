@@ -89,10 +89,10 @@ def fit(
         script that asks for them needs `if __name__ == "__main__":`.
 
     >>> import numpy as np
-    >>> from oneof.data.synthetic import mixture
-    >>> data = mixture(n=200, d=2, c=3, seed=0)
-    >>> result = fit(data.x, np.eye(3, dtype=bool)[data.labels], training=Training(epochs=20))
-    >>> (result.logits(data.x)[0].argmax(-1).numpy() == data.labels).mean() > 0.8
+    >>> from sklearn.datasets import make_blobs
+    >>> x, labels = make_blobs(n_samples=200, centers=3, random_state=0)
+    >>> result = fit(x, np.eye(3, dtype=bool)[labels], training=Training(epochs=20))
+    >>> (result.logits(x)[0].argmax(-1).numpy() == labels).mean() > 0.8
     np.True_
     """
     asked = Request(

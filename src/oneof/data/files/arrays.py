@@ -1,9 +1,10 @@
-"""Files of arrays, npz and .mat: features, candidate sets and perhaps true labels."""
+"""Files of arrays, npz and those that plug-ins read: features, candidate sets and perhaps true labels."""
 
 import zipfile
 import zlib
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,38 +12,81 @@ from numpy.typing import NDArray
 from oneof.candidates.cells import is_missing, sets_of_cells
 from oneof.candidates.mask import Candidates
 from oneof.candidates.read import read
-from oneof.data.files.mat import read_mat
 from oneof.data.files.source import as_floats
+from oneof.storage.plugins import READERS, find_plugins
 from oneof.storage.printable import bounded
 
-KEYS = {".npz": ("x", "candidates", "labels"), ".mat": ("data", "partial_target", "target")}
 _DAMAGE = (EOFError, KeyError, zipfile.BadZipFile, zlib.error, SyntaxError, AttributeError, TypeError, ValueError)
 
 
-def read_arrays(
-    path: Path, separator: str, empty: str, unpacked: float
-) -> tuple[NDArray[np.float32], Candidates, NDArray[np.intp] | None]:
-    """Features [n, d], sets, and true labels [n], columns of the sets or -1 where unknown, if the file has them.
+class ArrayFile(NamedTuple):
+    """The arrays of a file, and what the file calls them."""
+
+    features: NDArray[Any]  # [n, d] numbers
+    candidates: NDArray[Any]  # [n, c] a mask, or [n] texts
+    labels: NDArray[Any] | None  # [n] true labels: names, or columns of the mask; -1 where unknown
+    classes: NDArray[Any] | None  # [c] names of the labels
+    keys: tuple[str, str, str]  # of features, candidates and labels in the file
+
+
+# A reader takes the path and how many gigabytes the file may hold, and raises ValueError if it cannot be read.
+Reader = Callable[[Path, float], ArrayFile]
+
+
+class LabelledArrays(NamedTuple):
+    """Features, candidate sets and true labels of a file of arrays."""
+
+    features: NDArray[np.float32]  # [n, d]
+    candidates: Candidates
+    labels: NDArray[np.intp] | None  # [n] columns of the sets, -1 where unknown
+    labels_key: str  # what the file calls the true labels
+
+
+def array_suffixes() -> tuple[str, ...]:
+    """Return the endings of files of arrays: npz, and those that plug-ins read."""
+    return (".npz", *(f".{ending}" for ending in find_plugins(READERS)))
+
+
+def read_arrays(path: Path, separator: str, empty: str, unpacked: float) -> LabelledArrays:
+    """Read a file of arrays.
 
     An npz holds `x`, `candidates` (a mask [n, c], or [n] texts) and perhaps `labels` [n] (names, or columns of the mask; -1
-    unknown) and `classes` [c]; a .mat holds `data`, `partial_target` and perhaps `target`.
-    A .mat that unpacks to more than so many gigabytes is refused; of other files that was looked at before.
+    unknown) and `classes` [c]. Plug-ins in the entry-point group `oneof.readers` read other formats; they refuse a file that
+    unpacks to more than `unpacked` gigabytes.
     """
-    suffix = path.suffix.lower()
-    stored = read_mat(path, unpacked) if suffix == ".mat" else _npz(path)
-    of_x, of_sets, of_labels = (f"{path}, key {key!r}" for key in KEYS[suffix])
-    x = as_floats(stored["x"], of_x, names=[f"x{j}" for j in range(stored["x"].shape[1])])
-    sets, labels, classes = stored["candidates"], stored.get("labels"), stored.get("classes")
-    rows = sets if sets.ndim == 2 else sets_of_cells(sets.tolist(), separator, of_sets)
+    reader = _reader_of(path.suffix.lower())
+    stored = reader(path, unpacked)
+    features_key, candidates_key, labels_key = stored.keys
+    names = [f"x{j}" for j in range(stored.features.shape[1])]
+    features = as_floats(stored.features, f"{path}, key {features_key!r}", names=names)
+    is_mask = stored.candidates.ndim == 2
+    where = f"{path}, key {candidates_key!r}"
+    rows: Any = stored.candidates
+    if not is_mask:
+        rows = sets_of_cells(stored.candidates.tolist(), separator, where)
+    classes = None
+    if stored.classes is not None:
+        classes = stored.classes.ravel().tolist()
     try:
-        candidates = read(rows, classes=None if classes is None else classes.ravel().tolist(), empty=empty)
+        candidates = read(rows, classes=classes, empty=empty)
     except (ValueError, TypeError) as error:
-        raise type(error)(f"{of_sets}: {error}") from error
-    known = None if labels is None else _true_labels(labels.tolist(), candidates, sets.ndim == 2, of_labels)
-    return x, candidates, known
+        raise type(error)(f"{where}: {error}") from error
+    labels = None
+    if stored.labels is not None:
+        labels = _true_labels(stored.labels.tolist(), candidates, is_mask, f"{path}, key {labels_key!r}")
+    return LabelledArrays(features, candidates, labels, labels_key)
 
 
-def _npz(path: Path) -> dict[str, NDArray[Any]]:
+def _reader_of(suffix: str) -> Reader:
+    """Return the function that reads files with this ending."""
+    if suffix == ".npz":
+        return _read_npz
+    reader: Reader = find_plugins(READERS)[suffix.removeprefix(".")].load()
+    return reader
+
+
+def _read_npz(path: Path, unpacked: float) -> ArrayFile:
+    """Read an npz; what it unpacks to was checked when it was recognised."""
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
             arrays = {key: stored[key] for key in stored.files}
@@ -52,7 +96,9 @@ def _npz(path: Path) -> dict[str, NDArray[Any]]:
     for key in ("x", "candidates"):
         if key not in arrays:
             raise ValueError(f"{path} must hold the key {key!r}; it has {bounded(', '.join(arrays)) or 'none'}.")
-    x, sets, labels = arrays["x"], arrays["candidates"], arrays.get("labels")
+    x = arrays["x"]
+    sets = arrays["candidates"]
+    labels = arrays.get("labels")
     if x.ndim != 2 or x.dtype.kind not in "biuf" or 0 in x.shape:
         raise ValueError(f"{path}, key 'x' must hold numbers [n, d]; got {x.dtype} {list(x.shape)}.")
     if sets.ndim not in (1, 2) or len(sets) != len(x):
@@ -60,7 +106,7 @@ def _npz(path: Path) -> dict[str, NDArray[Any]]:
     if labels is not None and labels.shape != (len(x),):
         got = list(labels.shape)
         raise ValueError(f"{path}, key 'labels' must hold one label for each of {len(x)} rows; got {got}.")
-    return arrays
+    return ArrayFile(x, sets, labels, arrays.get("classes"), ("x", "candidates", "labels"))
 
 
 def _true_labels(stored: list[Any], sets: Candidates, beside_mask: bool, where: str) -> NDArray[np.intp]:

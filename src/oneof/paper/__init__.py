@@ -1,1 +1,0 @@
-"""What only the paper needs: printed numbers, experiments, tables, figures, statistics."""
