@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import typer
 
-from oneof.cli.terminal import describe_error
+from oneof.storage.printable import describe_error
 
 if TYPE_CHECKING:
     from oneof.review.server import LocalServer, ReviewServer
