@@ -12,7 +12,7 @@ from PIL import Image
 from sklearn.datasets import load_digits
 
 from oneof.candidates.generate import Flip, generate
-from oneof.data.synthetic import mixture
+from oneof_paper.synthetic import mixture
 
 NAMES = ("ant", "bee", "cat", "dog", "eel", "fox")
 SMALL = ("--epochs", "4", "--networks", "2", "--seed", "3")
