@@ -240,7 +240,7 @@ def _fit_stack(
     history = keeper.restore(state, best) if keeper else []
     shown = title is not None and problem.crew.rank == 0
     with ExitStack() as contexts:
-        advance = contexts.enter_context(bar(title or "", problem.training.epochs, shown, done=len(history)))
+        advance = contexts.enter_context(bar(title or "", problem.training.epochs, shown, len(history), unit="epochs"))
         # without a checkpoint there is nothing to save, and Ctrl-C need not wait for the end of a step
         interrupted = contexts.enter_context(interrupt_deferred()) if keeper else lambda: False
         for record in steps(problem, state):
