@@ -117,7 +117,7 @@ def test_the_device_is_woken_before_pictures_are_read_where_this_process_trains_
     def read(*_: object) -> None:
         raise InterruptedError(f"after {len(seen)}")
 
-    monkeypatch.setattr(fitting, "wake", seen.append)
+    monkeypatch.setattr(fitting, "prewarm_gpu", seen.append)
     monkeypatch.setattr(fitting, "examples_of", read)
     task, how = replace(TASK, roles=replace(TASK.roles, image_model=image_model)), How(processes=processes)
     with pytest.raises(InterruptedError, match=f"after {woken}"):

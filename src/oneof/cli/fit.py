@@ -60,7 +60,7 @@ def fit(
     from oneof.ensemble.tune import read_setting
     from oneof.learners.pictures import OnPictures
     from oneof.runs.fit_table import How, Task, fit_again, fit_table
-    from oneof.training.processes import crew_here
+    from oneof.training.processes import current_group
 
     on_levels = bool((file and file.is_dir()) or roles.image) and not roles.image_model
     _set_torch(threads, on_levels, deterministic)
@@ -75,7 +75,7 @@ def fit(
         time_limit=time_limit, stream=stream, command=tuple(sys.argv), progress=True,
         say=lambda line: console.print(Text(bounded(line), style="yellow")),
     )  # fmt: skip
-    rank = crew_here(processes).rank
+    rank = current_group(processes).rank
     try:
         if file and not from_run:
             run = fit_table(file, out, task, how)

@@ -68,7 +68,7 @@ class Member(NamedTuple):
 
     def logits(self, x: NDArray[Any]) -> Tensor:
         """Logits [t, n, c] of features x [n, d]."""
-        with self.stack.evaluating():
+        with self.stack.eval_mode():
             return self.stack(self.seen(x))  # type: ignore[no-any-return]
 
 

@@ -27,7 +27,7 @@ from oneof.storage.rows import Row
 from oneof.storage.settings import first_difference
 from oneof.training.loop import begin, epochs
 from oneof.training.stack import build
-from oneof.training.training_data import pose
+from oneof.training.training_data import make_training_data
 
 FEWEST = 200  # rows: the sets of fewer, held out, tell nothing about a setting
 
@@ -95,7 +95,7 @@ def scores(folds: Folds, drawn: Row) -> Iterator[float]:
     trials = [trial_of(setting, (rows.asked.seed, k), split) for k, split in enumerate(folds.splits)]
     x = rows.wide - np.median(rows.wide, axis=0)  # so that rounding to single precision spares what differs
     sets = folds.sets(setting.scaling)
-    problem = pose(x, sets, trials, space.method, None, training(space, space.trial_epochs))
+    problem = make_training_data(x, sets, trials, space.method, None, training(space, space.trial_epochs))
     seeds = [one.seed for one in trials]
     state = begin(problem, build(partial(problem.network, MLP(setting.hidden)), seeds, torch.device("cpu")), seeds)
     for record in epochs(problem, state):

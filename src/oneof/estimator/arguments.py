@@ -86,7 +86,7 @@ def split_counts(y: Any) -> tuple[Any, NDArray[np.float64] | None]:
     return y > 0, values.astype(np.float64)
 
 
-def votes_for(prior: Any, n: int, c: int) -> NDArray[np.float64]:
+def log_prior_of(prior: Any, n: int, c: int) -> NDArray[np.float64]:
     """The weights of labels [n, c] that a person gives beside the sets."""
     values = np.asarray(prior, dtype=np.float64)
     if values.shape != (n, c) or not (np.isfinite(values) & (values >= 0)).all():

@@ -67,7 +67,7 @@ class ClassifierFromSets(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             given.check_length(groups, len(x), "groups")
             groups = list(map(str, groups))
         known = given.gold_labels(gold, self.classes_, len(x))
-        prior = counts if prior is None else given.votes_for(prior, *candidates.mask.shape)
+        prior = counts if prior is None else given.log_prior_of(prior, *candidates.mask.shape)
         examples = Examples(x, candidates, encoding, known, groups, prior, blank=blank)
         self.learned_ = self._learn(examples)
         took = {"command": repr(self).split(), "seconds": round(time.monotonic() - begun, 1)}

@@ -33,7 +33,7 @@ from oneof.networks import MLP
 from oneof.purify import Removals
 from oneof.storage.rows import Row
 from oneof.training.fit import fit
-from oneof.training.processes import Crew, check_rows, together
+from oneof.training.processes import ProcessGroup, check_rows, run_distributed
 from oneof.training.state import Fit
 from oneof.training.trials import Trial
 
@@ -65,10 +65,10 @@ def search(x: NDArray[Any], mask: NDArray[np.bool_], asked: Search = Search()) -
     if asked.rule not in rules:
         raise ValueError(f"rule must be one of {', '.join(rules)}; got {asked.rule!r}.")
     check_rows(len(x), asked.processes or 1)
-    return together(partial(_search, x, mask, asked), asked.processes)  # type: ignore[no-any-return]
+    return run_distributed(partial(_search, x, mask, asked), asked.processes)  # type: ignore[no-any-return]
 
 
-def _search(x: NDArray[Any], mask: NDArray[np.bool_], asked: Search, crew: Crew) -> Found:
+def _search(x: NDArray[Any], mask: NDArray[np.bool_], asked: Search, crew: ProcessGroup) -> Found:
     """`search` in one process, or in one of a crew's."""
     rows = prepare(x, mask, asked, crew)
     space, rule = rows.space, asked.rule if asked.gold is None else "gold"
@@ -86,7 +86,7 @@ def _search(x: NDArray[Any], mask: NDArray[np.bool_], asked: Search, crew: Crew)
     ways = [one.row["scaling"] for one in heard[: space.scalings]] or list(asked_ways)
     hidden = space.hidden if "networks" in networks else ((),)
     settings = [Setting(*one) for one in product(hidden, ways, space.lr, space.weight_decay)][: space.settings]
-    epochs = crew.agreed(_affordable(rows._replace(mask=kept), settings))
+    epochs = crew.broadcast_int(_affordable(rows._replace(mask=kept), settings))
     left_out = [] if epochs == space.epochs else [f"--time-limit: networks had {epochs} of {space.epochs} epochs."]
     if not epochs and believed:
         left_out = ["--time-limit: there was no time for networks."]

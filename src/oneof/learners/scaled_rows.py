@@ -22,7 +22,7 @@ from oneof.learners.forest import Forest
 from oneof.learners.kernel import KernelConfig, KernelScores, leave_one_out_scores
 from oneof.metrics import criteria, with_means
 from oneof.storage.rows import Row
-from oneof.training.processes import Crew
+from oneof.training.processes import ProcessGroup
 from oneof.training.trials import Training, Trial
 
 
@@ -63,17 +63,17 @@ class Prepared(NamedTuple):
     wide: NDArray[np.float64] | Tensor  # [n, 2d]; on a GPU a tensor
     mask: NDArray[np.bool_]  # [n, c]
     asked: Search  # its space with numbers in place of None
-    crew: Crew
+    crew: ProcessGroup
 
     @property
     def space(self) -> Space:
         return self.asked.space
 
 
-def prepare(x: NDArray[Any], mask: NDArray[np.bool_], asked: Search, crew: Crew = Crew()) -> Prepared:  # noqa: B008 - frozen
+def prepare(x: NDArray[Any], mask: NDArray[np.bool_], asked: Search, crew: ProcessGroup = ProcessGroup()) -> Prepared:  # noqa: B008 - frozen
     """Make rows x [n, d] with their sets [n, c] ready for a search; a crew agrees on its seed."""
     ranks, wide = widen(x, torch.device(asked.device))
-    asked = replace(asked, space=asked.space.of(*mask.shape), seed=crew.agreed(asked.seed))
+    asked = replace(asked, space=asked.space.of(*mask.shape), seed=crew.broadcast_int(asked.seed))
     return Prepared(ranks, wide, mask, asked, crew)
 
 

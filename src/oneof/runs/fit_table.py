@@ -33,9 +33,9 @@ from oneof.runs.write import write_run
 from oneof.storage.locks import alone
 from oneof.storage.regular import check_plain_tree
 from oneof.storage.settings import first_difference, plain_value, restored
-from oneof.training.device import device_for, device_for_pictures, wake
+from oneof.training.device import device_for, device_for_pictures, prewarm_gpu
 from oneof.training.optimize import SGD
-from oneof.training.processes import check_rows, crew_here
+from oneof.training.processes import check_rows, current_group
 from oneof.version import __version__
 from oneof.votes.read import VotesFile
 
@@ -86,10 +86,12 @@ def fit_table(
     A run that was stopped there goes on; a finished one is opened.
     """
     begun = time.monotonic()
-    crew, limit = crew_here(how.processes), how.time_limit
+    crew, limit = current_group(how.processes), how.time_limit
     task = _settled(file, task, how)
     device_for(how.device, 0, 0)  # one that is not there is refused before anything is read
-    ready = crew.told(partial(_make_ready, file, out, task, replace(how, processes=how.processes or crew.size), again))
+    ready = crew.run_on_rank0(
+        partial(_make_ready, file, out, task, replace(how, processes=how.processes or crew.size), again)
+    )
     if ready is None:
         return Run.open(out)
     examples, space, facts = ready
@@ -104,7 +106,7 @@ def fit_table(
         device=how.device, processes=how.processes, threads=how.threads, **starts,
     )  # fmt: skip
     with ExitStack() as held:
-        crew.told(partial(held.enter_context, alone(out / "checkpoint" / LOCK, str(out))))
+        crew.run_on_rank0(partial(held.enter_context, alone(out / "checkpoint" / LOCK, str(out))))
         if examples.x.shape[1] == 0:
             learned = resolve_votes(examples, task.seed)
         else:
@@ -112,7 +114,7 @@ def fit_table(
         for text in learned.left_out:
             how.say(text)
         facts |= {"warnings": facts["warnings"] + learned.left_out, "seconds": round(time.monotonic() - begun, 1)}
-        crew.told(partial(write_run, learned, out, facts | {"command": list(how.command)}))
+        crew.run_on_rank0(partial(write_run, learned, out, facts | {"command": list(how.command)}))
     return Run.open(out)
 
 
@@ -151,7 +153,7 @@ def _make_ready(
         raise ValueError(f"{file} must not change while it is read; it did. Repeat the command.")
     check_rows(len(mixed.columns), how.processes or 1)
     if task.roles.image and not task.roles.image_model and how.processes == 1:
-        wake(device_for_pictures(how.device))
+        prewarm_gpu(device_for_pictures(how.device))
     examples, remarks = examples_of(mixed, folder_of(file), how.cache, out / "checkpoint" / PIXELS, how.stream)
     if task.answers is not None:
         examples = replace(examples, gold=read_sample(Path(task.answers), examples.candidates, examples.gold))
