@@ -116,7 +116,7 @@ def test_the_device_is_woken_before_pictures_are_read_where_this_process_trains_
     def read(*_: object) -> None:
         raise InterruptedError(f"after {len(seen)}")
 
-    monkeypatch.setattr(fitting, "wake", seen.append)
+    monkeypatch.setattr(fitting, "prewarm_gpu", seen.append)
     monkeypatch.setattr(fitting, "dataset_from_table", read)
     spec = replace(SPEC, roles=replace(SPEC.roles, image_model=image_model))
     with pytest.raises(InterruptedError, match=f"after {woken}"):

@@ -32,7 +32,7 @@ from oneof.storage.rows import Row
 from oneof.storage.settings import first_difference
 from oneof.training.loop import begin, epochs
 from oneof.training.stack import build
-from oneof.training.training_data import pose
+from oneof.training.training_data import make_training_data
 
 MIN_ROWS = 200  # the held-out sets of fewer rows say too little about a setting
 N_FOLDS = 3  # on which a setting is tried
@@ -116,7 +116,7 @@ def scores(folds: Folds, setting: Row) -> Iterator[float]:
     seeds = [trial.seed for trial in trials]
     centred = folds.features - np.median(folds.features, axis=0)  # rounding to single precision then loses least
     training = training_of(ensemble, folds.epochs, ensemble.batch_size or 50)
-    problem = pose(centred, folds.sets(network.scaling), trials, ensemble.method, None, training)
+    problem = make_training_data(centred, folds.sets(network.scaling), trials, ensemble.method, None, training)
     stack = build(partial(problem.network, MLP(network.hidden)), seeds, torch.device("cpu"))
     for record in epochs(problem, begin(problem, stack, seeds)):
         means = {}

@@ -76,7 +76,7 @@ class TableNetworks(NamedTuple):
 
     def logits(self, x: NDArray[Any]) -> Tensor:
         """Return logits [t, n, c] of features x [n, d]."""
-        with self.stack.evaluating():
+        with self.stack.eval_mode():
             return self.stack(self.scaled(x))  # type: ignore[no-any-return]
 
 

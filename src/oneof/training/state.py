@@ -27,9 +27,9 @@ from oneof.storage.files import written_beside
 from oneof.storage.settings import plain_value, restored
 from oneof.training.checks import check_like_trained
 from oneof.training.events import Purification, removals
-from oneof.training.optimize import along
+from oneof.training.optimize import expand_trials
 from oneof.training.stack import Stack
-from oneof.training.training_data import Problem, as_features, block_size
+from oneof.training.training_data import TrainingData, as_features, block_size
 
 
 @dataclass
@@ -84,7 +84,7 @@ class Fit:
         values = x if self.ranks is None else self.ranks(np.asarray(x))
         values = values if self.origin is None else np.asarray(values, dtype=np.float64) - self.origin
         features = as_features(values, self.history["loss"].dtype, self.rows.device, self.look)
-        with self.stack.evaluating():
+        with self.stack.eval_mode():
             blocks = features.split(block_size(features, self.stack.t))
             return torch.cat([first(self.stack(self._seen(part.to(self.rows.device)))) for part in blocks], dim=1)
 
@@ -115,7 +115,7 @@ class Fit:
         return x if self.shift is None or self.scale is None else (x - self.shift) * self.scale
 
 
-class Best:
+class BestEpoch:
     """Keeps, per trial, the networks and sets of the best epoch so far; of equals the latest."""
 
     def __init__(self, state: State, choose: str) -> None:
@@ -134,21 +134,21 @@ class Best:
         self.score = torch.where(better, score, self.score)
         self.epoch = torch.where(better, state.epoch, self.epoch)
         for name, tensor in (state.stack.weights | state.stack.buffers).items():
-            self.kept[name] = torch.where(along(better, tensor), tensor, self.kept[name])
+            self.kept[name] = torch.where(expand_trials(better, tensor), tensor, self.kept[name])
         self.sets.copy_(torch.where(better.view(-1, 1, 1), state.candidates, self.sets))
 
-    def fit(self, problem: Problem, state: State, history: list[Record]) -> Fit:
+    def fit(self, problem: TrainingData, state: State, history: list[Record]) -> Fit:
         if self.sets is None:
             self.epoch = torch.full_like(self.epoch, state.epoch)
         else:
             for name, tensor in (state.stack.weights | state.stack.buffers).items():
                 tensor.copy_(self.kept[name])
             state.candidates.copy_(self.sets)
-        sets = problem.crew.gathered_rows(state.candidates)
-        fell = None if state.pop is None else removals(state.pop, sets, problem.crew)
+        sets = problem.group.gathered_rows(state.candidates)
+        fell = None if state.pop is None else removals(state.pop, sets, problem.group)
         return Fit(
             stack=state.stack, shift=problem.shift, scale=problem.scale, look=problem.look,
-            shape=tuple(problem.x.shape[1:]), rows=problem.everyones, candidates=sets, removals=fell,
+            shape=tuple(problem.x.shape[1:]), rows=problem.all_rows, candidates=sets, removals=fell,
             history=_merged(history, torch.stack), epoch=self.epoch,
         )  # fmt: skip
 

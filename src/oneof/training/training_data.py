@@ -14,13 +14,13 @@ from torch import Tensor, nn
 from oneof.data.augment.views import Augment, Part, Plain, Views
 from oneof.data.on_disk import Features, RowsOnDisk, fitted_scaling
 from oneof.data.scaling import SCALINGS, Scaling
-from oneof.methods.base import Method, each, first
+from oneof.methods.base import Method, first, tree_map
 from oneof.networks import Network
 from oneof.networks.cuda.accelerate import accelerate_views
 from oneof.purify import Purify, stacked
 from oneof.training.checks import check_images, check_labels, check_method, check_rule, check_unscaled
 from oneof.training.prior import Prior, log_prior
-from oneof.training.processes import Crew
+from oneof.training.processes import ProcessGroup
 from oneof.training.set_input import as_tensor, read_candidates
 from oneof.training.stack import Stack
 from oneof.training.tables import flat_index, gather_rows
@@ -29,7 +29,7 @@ from oneof.training.trials import Training, Trial
 WORTH_COMPILING = 20_000  # steps of LeNet save what compiling it takes: docs/decisions/0004-speed-on-the-card.md
 
 
-class Problem(NamedTuple):
+class TrainingData(NamedTuple):
     """What stays the same during training: data, rows and rates of t trials on one device."""
 
     x: Features  # [n, ...]
@@ -50,8 +50,8 @@ class Problem(NamedTuple):
     augment: Augment | None  # how images are varied for training; None for tables
     look: Views | None  # how they are seen otherwise: normalised only
     compile_batch: int  # images that a compiled network sees together in a full batch: all views, or those of one; 1: none is; 0 or less: see `Stack`
-    everyones: Tensor  # [t, m] rows to train on, of all processes
-    crew: Crew = Crew()  # processes that train together; `rows` are then those that this one owns
+    all_rows: Tensor  # [t, m] rows to train on, of all processes
+    group: ProcessGroup = ProcessGroup()  # processes that train together; `rows` are then those that this one owns
 
     def features(self, rows: Tensor) -> Tensor:
         """What the networks see of rows [t, b] when nothing is varied: scaled features, or the images normalised [t, b, ...]."""
@@ -71,7 +71,7 @@ class Problem(NamedTuple):
     @property
     def total(self) -> int:
         """Rows to train on, of all processes."""
-        return self.everyones.shape[1]
+        return self.all_rows.shape[1]
 
     @property
     def classes(self) -> int:
@@ -88,37 +88,40 @@ class Problem(NamedTuple):
         in_steps = self.augment or self.training.noise or type(self.method).step is not Method.step
         return self.lr.device if in_steps else torch.device("cpu")
 
-    def shared_with(self, crew: Crew) -> Problem:
+    def shared_with(self, group: ProcessGroup) -> TrainingData:
         """The part of the problem that one of several processes works on: the rows that it owns."""
-        first, end = crew.owned(self.total)
-        compile_batch = self.compile_batch if crew.size == 1 else -min(self.compile_batch, 1)
-        return self._replace(rows=self.rows[:, first:end].contiguous(), crew=crew, compile_batch=compile_batch)
+        first, end = group.local_range(self.total)
+        compile_batch = self.compile_batch if group.size == 1 else -min(self.compile_batch, 1)
+        return self._replace(rows=self.rows[:, first:end].contiguous(), group=group, compile_batch=compile_batch)
 
     def sets(self, rows: Tensor) -> Tensor:
         """The sets as given [t, b, c] of rows [t, b]."""
         return gather_rows(self.candidates, self._given_at(self.candidates, rows))
 
-    def sets_to_train_on(self) -> Tensor:
+    def training_candidates(self) -> Tensor:
         """The sets of the training rows [t, m, c] as a copy to be written to."""
         return gather_rows(self.candidates, self._given_at(self.candidates, self.rows))
 
-    def seen_sets(self, left: Tensor, rows: Tensor) -> Tensor:
+    def visible_candidates(self, left: Tensor, rows: Tensor) -> Tensor:
         """What methods see of the sets [t, b, c] that are left of rows [t, b]: where they are open, every label but those that fell."""
         return left | ~self.sets(rows) if self.open else left
 
-    def first_memory(self, left: Tensor) -> Any:
+    def init_memory(self, left: Tensor) -> Any:
         """What the method remembers before training, of the sets of its rows."""
-        if self.crew.size > 1:  # a method's `init` may look at several rows
-            everyones, own_rows = self._replace(rows=self.everyones, crew=Crew()), slice(*self.crew.owned(self.total))
-            memory = everyones.first_memory(everyones.sets_to_train_on())
-            return each(lambda table: table[:, own_rows].clone(), memory)
-        prior = self.prior if self.method.weighs else None
-        seen = self.seen_sets(left, self.rows)
+        if self.group.size > 1:  # a method's `init` may look at several rows
+            all_rows, own_rows = (
+                self._replace(rows=self.all_rows, group=ProcessGroup()),
+                slice(*self.group.local_range(self.total)),
+            )
+            memory = all_rows.init_memory(all_rows.training_candidates())
+            return tree_map(lambda table: table[:, own_rows].clone(), memory)
+        prior = self.prior if self.method.uses_prior else None
+        seen = self.visible_candidates(left, self.rows)
         if prior is None:
             return self.method.init(seen)
         return self.method.init(seen, gather_rows(prior, self._given_at(prior, self.rows)))
 
-    def votes_for(self, rows: Tensor) -> Tensor | None:
+    def log_prior_of(self, rows: Tensor) -> Tensor | None:
         """The log prior [t, b, c] of rows [t, b]."""
         return None if self.prior is None else gather_rows(self.prior, self._given_at(self.prior, rows))
 
@@ -126,16 +129,16 @@ class Problem(NamedTuple):
         return flat_index(rows, len(self.x)) if table.shape[0] > 1 else rows
 
     def logits(self, stack: Stack, rows: Tensor) -> Tensor:
-        """Logits [t, k, c] of rows [t, k] in evaluation mode; a crew's processes share them out."""
-        return self.outputs(stack, rows[:, slice(*self.crew.owned(rows.shape[1]))])
+        """Logits [t, k, c] of rows [t, k] in evaluation mode; a group's processes share them out."""
+        return self.outputs(stack, rows[:, slice(*self.group.local_range(rows.shape[1]))])
 
     def outputs(self, stack: Stack, own: Tensor, part: str = "") -> Tensor:
         """What the networks, or a part of them, give of every process's own rows, in evaluation mode and in blocks."""
         size = block_size(self.x, len(own))
-        with stack.evaluating():
+        with stack.eval_mode():
             starts = range(0, max(own.shape[1], 1), size)
             blocks = [first(stack(self.features(own[:, start : start + size]), part)) for start in starts]
-        return self.crew.gathered_rows(torch.cat(blocks, dim=1))
+        return self.group.gathered_rows(torch.cat(blocks, dim=1))
 
 
 def block_size(x: Features, t: int) -> int:
@@ -143,11 +146,11 @@ def block_size(x: Features, t: int) -> int:
     return max(1, 2**23 // (x[0].numel() * t))
 
 
-def pose(
+def make_training_data(
     x: Any, candidates: Any, trials: Sequence[Trial], method: Method, purify: Purify | None, training: Training,
     views: Views | None = None, labels: Any = None, device: torch.device = torch.device("cpu"),  # noqa: B008
     prior: Prior = Prior(),  # noqa: B008 - frozen
-) -> Problem:  # fmt: skip
+) -> TrainingData:  # fmt: skip
     """Check the inputs of `fit` and put them on the device."""
     features = as_features(x, torch.get_default_dtype(), device, views)
     n = len(features)
@@ -172,13 +175,13 @@ def pose(
     augment: Augment | None = views
     if views is not None and device.type == "cuda":
         augment = accelerate_views(views, batch)
-    return Problem(
+    return TrainingData(
         x=features, candidates=sets, prior=log_prior(prior, sets, torch.get_default_dtype()), open=prior.slack > 0,
         labels=truth, rows=rows, held_out=held_out, test=test, shift=shift, scale=scale, lr=lr,
         weight_decay=tuple(one.weight_decay for one in trials), method=method, purify=rule,
-        training=training, everyones=rows, augment=augment,
+        training=training, all_rows=rows, augment=augment,
         look=views and replace(views, kinds=((Plain(), 1),)),
-        compile_batch=max(1, seen_together(views, batch, method)) if views and device.type == "cuda" else 0,
+        compile_batch=max(1, images_per_forward(views, batch, method)) if views and device.type == "cuda" else 0,
     )  # fmt: skip
 
 
@@ -187,9 +190,9 @@ def worth_compiling(training: Training, rows: int) -> bool:
     return training.epochs * -(-rows // training.batch) >= WORTH_COMPILING
 
 
-def seen_together(views: Views, batch: int, method: Method) -> int:
+def images_per_forward(views: Views, batch: int, method: Method) -> int:
     """How many images a network sees at once in a full batch: all views of a method that puts them through as one, else those of one."""
-    return batch * views.count if method.together else batch
+    return batch * views.count if method.joint_forward else batch
 
 
 def as_features(x: Any, dtype: torch.dtype, device: torch.device, views: Views | None = None) -> Features:
