@@ -25,7 +25,7 @@ import torch
 from scipy.stats import ttest_rel
 
 from oneof import PartialLabelClassifier
-from oneof.learners.scaled_rows import Search
+from oneof.learners.config import FitConfig
 from oneof.storage.rows import Row, append, read
 from oneof_paper.data.catalogue import Dataset, load
 from oneof_paper.results import origin
@@ -77,10 +77,13 @@ PUBLIC: dict[str, tuple[tuple[float, float], ...]] = {
 class Unbalanced(PartialLabelClassifier):
     """The estimator without balance in what the other rows say."""
 
-    def _config(self) -> Search:
-        asked = super()._config()
-        kernel = asked.space.kernel and replace(asked.space.kernel, balance=0.0)
-        return replace(asked, space=replace(asked.space, kernel=kernel))
+    def _config(self) -> FitConfig:
+        config = super()._config()
+        kernel = config.ensemble.kernel
+        if kernel is None:
+            return config
+        ensemble = replace(config.ensemble, kernel=replace(kernel, balance=0.0))
+        return replace(config, ensemble=ensemble)
 
 
 def split(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -122,7 +125,7 @@ def run(data: Dataset, system: str, seed: int) -> Row:
         "covering": round(float(data.candidates[test, predicted].mean()), 6),
         "resolved": round(float((clf.transduction_ == data.labels[train]).mean()), 6),
         "set_size": round(float(clf.candidates_.sum(1).mean()), 6),
-        "chosen": [list(one.values()) for one in clf.result_.facts["chosen"]],
+        "chosen": [list(one.values()) for one in clf.result_.metadata["chosen"]],
         "selection": "held-out candidate sets, no true label",
         "seconds": round(seconds, 2),
         **origin("cpu"),

@@ -30,11 +30,11 @@ import pandas as pd
 from sklearn.datasets import load_digits
 
 from oneof.data.roles import Roles
-from oneof.learners.config import Space
+from oneof.learners.config import EnsembleConfig, FitConfig
 from oneof.runs.decisions import Log
-from oneof.runs.fit_table import Task, fit_table
+from oneof.runs.fit_table import FitSpec, fit_table
 
-QUICK = Space(scaling=("feature",), lr=(0.1,), weight_decay=(1e-3,), members=5, epochs=20, parts=5)
+QUICK = FitConfig(EnsembleConfig(scalings=("feature",), lr=0.1, weight_decay=1e-3, epochs=20))
 ROW = re.compile(r"Row (\d+)")
 
 
@@ -47,7 +47,7 @@ def make_run(folder: Path) -> list[str]:
     table.insert(0, "note", [f"scan {row}, eight by eight" for row in range(len(table))])
     table["candidates"] = ["|".join(names[row]) for row in sets]
     table.to_csv(folder / "digits.csv", index=False)
-    fit_table(folder / "digits.csv", folder / "RUN", Task(Roles(ignore=("note",)), space=QUICK))
+    fit_table(folder / "digits.csv", folder / "RUN", FitSpec(Roles(ignore=("note",)), config=QUICK))
     return [str(name) for name in names[digits.target]]
 
 

@@ -7,7 +7,7 @@
 PRODEN + POP on a table of 64 features and 50 classes, batches of 512, one thread a process. Starting processes takes seconds, so an
 epoch's time is that of a long run less that of a short one, over the epochs between. Only the ratio means anything.
 
---whole: all that `oneof fit` does between reading and writing (10 classes, 12 networks), the start of processes included.
+--whole: all that `oneof fit` does between reading and writing (10 classes), the start of processes included.
 
 --images: PRODEN, POP, RCR, PiCO and VALEN on images of 28 x 28: how far two processes end from one, and one process from itself where its
 first weights were changed by a rounding. In float32 a rounding flips ReLUs and maxima of LeNet here and there, which training amplifies; a
@@ -27,10 +27,12 @@ import numpy as np
 import torch
 from torch import nn
 
+from oneof.candidates.mask import Candidates
 from oneof.data.augment import views
-from oneof.ensemble.pipeline import SPACE
-from oneof.learners.networks import search
-from oneof.learners.scaled_rows import Search
+from oneof.data.dataset import Dataset
+from oneof.data.encode import Encoding
+from oneof.ensemble import pipeline
+from oneof.learners.base import Resources
 from oneof.methods import METHODS, Method
 from oneof.networks import MLP, Classifier, LeNet, Network
 from oneof.purify import Pop
@@ -59,15 +61,24 @@ def run(rows: int, width: int, epochs: int, processes: int) -> tuple[float, Fit]
 def whole(rows: int, features: int) -> None:
     data = mixture(n=rows, d=features, c=10, separation=4.0, seed=0)
     sets = np.eye(10, dtype=bool)[data.labels] | (np.random.default_rng(0).random((rows, 10)) < 0.15)
-    seconds, ends = [], []
+    names = tuple(f"x{k}" for k in range(features))
+    encoding = Encoding(names, (0.0,) * features, (), {}, ())
+    classes = np.array([str(j) for j in range(10)])
+    examples = Dataset.build(data.x.astype(np.float32), Candidates(sets, classes), encoding)
+    seconds = []
+    tables = []
     for processes in (1, 2):
         start = time.perf_counter()
-        ends.append(search(data.x.astype(np.float32), sets, Search(SPACE, memory=2**30, processes=processes)))
+        resources = Resources("cpu", n_jobs=processes, memory=2**30)
+        tables.append(pipeline.fit(examples, resources=resources).purified)
         seconds.append(time.perf_counter() - start)
         print(f"{processes} process(es): {seconds[-1]:.1f} s for {rows:,} rows x {features} features", flush=True)
-    apart = sum((a.candidates != b.candidates).sum().item() for a, b in zip(*(end.fits for end in ends), strict=True))
-    total = sum(one.candidates.numel() for one in ends[0].fits)
-    print(f"two against one: {seconds[0] / seconds[1]:.2f} x as fast; sets differ in {apart} of {total:,} entries")
+    print(f"two against one: {seconds[0] / seconds[1]:.2f} x as fast", end="")
+    for column, name in (("kept", "sets"), ("label", "labels")):
+        one, two = (table[column].to_pylist() for table in tables)
+        differing = sum(a != b for a, b in zip(one, two, strict=True))
+        print(f"; {name} differ in {differing} of {rows:,} rows", end="")
+    print()
 
 
 class Images(NamedTuple):

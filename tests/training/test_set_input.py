@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from oneof.data.synthetic import mixture
+from oneof_paper.synthetic import mixture
 from scipy import sparse
 
 from oneof.methods import CC, Proden

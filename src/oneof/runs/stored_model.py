@@ -312,7 +312,7 @@ def _by_prefix(tensors: dict[str, Tensor]) -> dict[str, dict[str, Tensor]]:
 
 def _member_tensors(member: TableNetworks | ImageNetworks) -> dict[str, Tensor]:
     """Return the weights of a stack of networks and the scaling of their inputs."""
-    tensors = {f"weight.{name}": tensor for name, tensor in member.stack.whole.items()}
+    tensors = {f"weight.{name}": tensor for name, tensor in member.stack.tensors.items()}
     if isinstance(member, ImageNetworks):
         tensors["scale"] = member.scale
         tensors["offset"] = member.offset
