@@ -197,7 +197,7 @@ class Model:
 
 def member_of(fitted: Fit) -> Member | PictureMember:
     """The networks of a fit, without what training left beside them."""
-    if fitted.look is None:
+    if fitted.eval_transform is None:
         return Member(fitted.stack, fitted.shift, fitted.scale, fitted.origin, fitted.ranks)
-    name, look = name_of(fitted.network), fitted.look
+    name, look = name_of(fitted.network), fitted.eval_transform
     return PictureMember(fitted.stack, name, tuple(fitted.shape), look.scale, look.offset)

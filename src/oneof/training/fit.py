@@ -150,14 +150,14 @@ def _fit(x: Any, candidates: Any, asked: FitRequest, group: ProcessGroup) -> Fit
         some, start = stacks[number], sum(map(len, stacks[:number]))
         rest = (method, asked.purify, asked.training, views, asked.labels, place, asked.prior)
         own = sets[0] if len(sets) == 1 else sets[start : start + len(some)]
-        problem = make_training_data(features, own, some, *rest)
+        data = make_training_data(features, own, some, *rest)
         team = ProcessGroup() if apart else group
-        keeper = _keeper(number, asked, problem, some, team) if asked.checkpoint else None
+        keeper = _keeper(number, asked, data, some, team) if asked.checkpoint else None
         which = f" ({number + 1} of {len(stacks)})" if len(stacks) > 1 else ""
         title = None if group.rank or asked.progress is None else asked.progress + which
         with torch.random.fork_rng(devices=[place] if place.type == "cuda" else []):
             torch.manual_seed(some[0].seed)  # modules such as dropout draw from torch's own generators
-            return _fit_stack(problem.shared_with(team), some, asked, title, keeper)
+            return _fit_stack(data.shared_with(team), some, asked, title, keeper)
 
     fits = group.each(fit_one, range(len(stacks))) if apart else [fit_one(number) for number in range(len(stacks))]
     return replace(join(fits), origin=origin, network=asked.network, method=method)
@@ -200,7 +200,7 @@ def _origin(x: Any, trials: Sequence[Trial]) -> NDArray[np.float64] | None:
 
 
 def _keeper(
-    number: int, asked: FitRequest, problem: TrainingData, trials: Sequence[Trial], group: ProcessGroup
+    number: int, asked: FitRequest, data: TrainingData, trials: Sequence[Trial], group: ProcessGroup
 ) -> Checkpointer:
     setting = {name: getattr(asked, name) for name in ("method", "purify", "network", "training", "choose")}
     look = asked.views
@@ -209,7 +209,7 @@ def _keeper(
     numbers = ("seed", "lr", "weight_decay", "scaling", "purify")
     setting["trials"] = [{name: getattr(trial, name) for name in numbers} for trial in trials]
     folder = Path(str(asked.checkpoint)) / f"stack-{number + 1}"
-    return Checkpointer(folder, plain_value(setting) | {"data": fingerprint(problem)}, asked.every, group)
+    return Checkpointer(folder, plain_value(setting) | {"data": fingerprint(data)}, asked.every, group)
 
 
 def _looked_at(
@@ -228,32 +228,32 @@ def _looked_at(
 
 
 def _fit_stack(
-    problem: TrainingData, trials: Sequence[Trial], asked: FitRequest, title: str | None, keeper: Checkpointer | None
+    data: TrainingData, trials: Sequence[Trial], asked: FitRequest, title: str | None, keeper: Checkpointer | None
 ) -> Fit:
     choose, choices = asked.choose, ("last", *CRITERIA, "oracle")
     if choose not in choices:
         raise ValueError(f"choose must be one of {', '.join(choices)}; got {choose!r}.")
-    if choose != "last" and problem.held_out is None:
+    if choose != "last" and data.held_out is None:
         raise ValueError(f"choose={choose!r} needs held_out rows in every trial. Give them, or choose='last'.")
-    if choose == "oracle" and problem.labels is None:
+    if choose == "oracle" and data.labels is None:
         raise ValueError("choose='oracle' needs labels. Give them, or choose without true labels.")
     seeds, starts = [trial.seed for trial in trials], [trial.start for trial in trials]
-    stack = build(partial(problem.network, asked.network), seeds, problem.lr.device, problem.compile_batch, starts)
-    state = begin(problem, stack, seeds)
+    stack = build(partial(data.network, asked.network), seeds, data.lr.device, data.compile_batch, starts)
+    state = begin(data, stack, seeds)
     best = BestEpoch(state, choose)
     history = keeper.restore(state, best) if keeper else []
-    shown = title is not None and problem.group.rank == 0
+    shown = title is not None and data.group.rank == 0
     with ExitStack() as contexts:
-        advance = contexts.enter_context(bar(title or "", problem.training.epochs, shown, done=len(history)))
+        advance = contexts.enter_context(bar(title or "", data.training.epochs, shown, done=len(history)))
         # without a checkpoint there is nothing to save, and Ctrl-C need not wait for the end of a step
         interrupted = contexts.enter_context(interrupt_deferred()) if keeper else lambda: False
-        for record in steps(problem, state):
+        for record in steps(data, state):
             if record is not None:
                 history.append(record)
-                best.see(record, state)
+                best.update(record, state)
                 advance(f"set size {float(record['set_size'].mean()):.2f}")
             if keeper and keeper.save(state, best, history, now=interrupted()):
                 raise KeyboardInterrupt
         if keeper:
             keeper.save(state, best, history, now=True)
-    return best.fit(problem, state, history)
+    return best.fit(data, state, history)
