@@ -132,7 +132,7 @@ def outcome(fitted):
         **fitted.history,
         "margin": removals.pop("margin", torch.empty(0)),
     }
-    x = DATA.x if fitted.look is None else IMAGES
+    x = DATA.x if fitted.eval_transform is None else IMAGES
     numbers["probabilities"] = fitted.probabilities(x)
     exact = {
         **removals,

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 from oneof.ensemble.accuracy import (
-    ENOUGH,
-    Claim,
+    MIN_GOLD,
+    AccuracyEstimate,
     HeldOutEval,
-    drawn_rows,
+    binomial_interval,
     estimate_accuracy,
+    gold_of_random_sample,
     measure_labels,
-    random_sample,
-    share_limits,
+    sample_order,
 )
 
 
@@ -117,20 +117,24 @@ def test_labels_that_were_drawn_measure_and_others_do_not():
     truth = np.where(right, judged.probabilities.argmax(1), (judged.probabilities.argmax(1) + 1) % 6)
     n = len(truth)
     drawn, easy = np.full(n, -1), np.full(n, -1)
-    drawn[drawn_rows(n)[:50]] = truth[drawn_rows(n)[:50]]
+    drawn[sample_order(n)[:50]] = truth[sample_order(n)[:50]]
     easy[np.flatnonzero(right)[:200]] = truth[right][:200]
-    exact = estimate_accuracy(judged._replace(gold=random_sample(drawn)))
-    hits = int(right[drawn_rows(n)[:50]].sum())
-    assert (exact.by, exact.value, (exact.low, exact.high)) == ("gold labels", hits / 50, share_limits(hits, 50))
+    exact = estimate_accuracy(judged._replace(gold=gold_of_random_sample(drawn)))
+    hits = int(right[sample_order(n)[:50]].sum())
+    assert (exact.by, exact.value, (exact.low, exact.high)) == ("gold labels", hits / 50, binomial_interval(hits, 50))
     assert exact.in_words.endswith("by gold labels: 50 rows of a random sample have gold labels")
-    assert estimate_accuracy(judged._replace(gold=random_sample(easy))).by == "candidate sets"
+    assert estimate_accuracy(judged._replace(gold=gold_of_random_sample(easy))).by == "candidate sets"
 
 
 def test_of_many_drawn_labels_half_measure():
     gold = np.zeros(400, dtype=int)
-    assert (random_sample(gold) >= 0).sum() == 200
-    assert (random_sample(np.where(np.isin(np.arange(400), drawn_rows(400)[:ENOUGH]), 0, -1)) >= 0).sum() == ENOUGH
-    assert (random_sample(np.where(np.isin(np.arange(400), drawn_rows(400)[: ENOUGH - 1]), 0, -1)) >= 0).sum() == 0
+    assert (gold_of_random_sample(gold) >= 0).sum() == 200
+    assert (
+        gold_of_random_sample(np.where(np.isin(np.arange(400), sample_order(400)[:MIN_GOLD]), 0, -1)) >= 0
+    ).sum() == MIN_GOLD
+    assert (
+        gold_of_random_sample(np.where(np.isin(np.arange(400), sample_order(400)[: MIN_GOLD - 1]), 0, -1)) >= 0
+    ).sum() == 0
 
 
 @pytest.mark.parametrize(
@@ -157,20 +161,20 @@ def test_little_is_called_a_bound():
 
 
 def test_words():
-    said = Claim("interval", 0.7, 0.62, 0.75, 0.8, 0.78, "candidate sets", "if")
+    said = AccuracyEstimate("interval", 0.7, 0.62, 0.75, 0.8, 0.78, "candidate sets", "if")
     assert said.in_words == "about 70 % (62 % to 75 %), by candidate sets: if"
-    said = Claim("bound", None, 0.0, 0.93, 0.93, 0.9, "candidate sets", "sets depend on the row")
+    said = AccuracyEstimate("bound", None, 0.0, 0.93, 0.93, 0.9, "candidate sets", "sets depend on the row")
     assert said.in_words == "at most 93 %, if the sets hold the truth; no more can be said: sets depend on the row"
 
 
 def test_the_interval_of_a_share_is_the_exact_one():
-    assert tuple(round(end, 3) for end in share_limits(45, 50)) == (0.782, 0.967)
+    assert tuple(round(end, 3) for end in binomial_interval(45, 50)) == (0.782, 0.967)
 
 
 def test_labels_are_measured_on_a_random_sample_of_gold_labels() -> None:
     n = 500
     is_right = np.random.default_rng(0).random(n) < 0.9
-    drawn = drawn_rows(n)
+    drawn = sample_order(n)
     is_known = np.zeros(n, dtype=bool)
     assert measure_labels(is_right, is_known) is None
     is_known[drawn[:100]] = True

@@ -158,7 +158,7 @@ def test_proden_balance():
     weights = torch.tensor([[[0.8, 0.2], [0.8, 0.2], [0.8, 0.2]]])
     balanced = BalancedProden(balance=1.0).on_epoch_start(weights, lambda rows: rows.mean(1, keepdim=True))
     torch.testing.assert_close(balanced, torch.full_like(weights, 0.5))
-    assert Proden().renew(weights, lambda rows: pytest.fail("not needed")) is weights
+    assert Proden().on_epoch_start(weights, lambda rows: pytest.fail("not needed")) is weights
     with pytest.raises(ValueError, match=r"balance must lie in \[0, 1\]; got 2"):
         BalancedProden(balance=2)
 

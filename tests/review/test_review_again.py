@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 from small_table import LABELS, ROLES, SMALL, command, frame
 
-from oneof.ensemble.accuracy import drawn_rows
+from oneof.ensemble.accuracy import sample_order
 from oneof.learners.config import FitConfig
 from oneof.review import session
 from oneof.review.session import Review
@@ -27,10 +27,10 @@ from oneof.storage.settings import restored
 from oneof.votes.read import VotesFile
 
 pytestmark = pytest.mark.usefixtures("small_forests")
-*DRAWN, FIRST, SECOND = drawn_rows(150)[:42].tolist()
+*DRAWN, FIRST, SECOND = sample_order(150)[:42].tolist()
 ONE_LAYER = replace(SMALL, hidden=(256,), weight_decay=1e-3)  # few rows: deeper networks turn one in doubt
 ONE_LAYER = replace(ONE_LAYER, learners=("networks", "trees", "kernel"))  # linear models would take the networks' place
-UNSURE, LATE = [FIRST, SECOND], int(drawn_rows(150)[-1])
+UNSURE, LATE = [FIRST, SECOND], int(sample_order(150)[-1])
 
 
 @pytest.fixture(scope="module")
@@ -92,7 +92,7 @@ def test_random_answers_make_the_estimate(run: Run, again: Run) -> None:
 def test_answers_of_the_queue_make_no_estimate(run: Run, folder: Path) -> None:
     hard = fit_table(folder / "animals.csv", folder / "hard", FitSpec(ROLES, config=FitConfig(SMALL)))
     log, truth = Log(hard.folder), frame()["truth"]
-    for row in drawn_rows(150)[1:41].tolist():  # the first of those that are drawn has no answer
+    for row in sample_order(150)[1:41].tolist():  # the first of those that are drawn has no answer
         log.write(Decision(row, "label", (truth[row],), "ann", drawn="queue"))
     assert fit_again(hard.folder, folder / "hard-2").metadata["estimate"]["by"] == "candidate sets"
 

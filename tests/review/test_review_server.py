@@ -26,7 +26,7 @@ from PIL import Image
 from run_folder import NASTY, write_run
 
 from oneof.cli.review import review as review_command
-from oneof.ensemble.accuracy import drawn_rows
+from oneof.ensemble.accuracy import sample_order
 from oneof.review.audit import accuracy_of_labels, agreement
 from oneof.review.guidelines import read_guidelines
 from oneof.review.pictures import encode_picture, find_picture
@@ -493,7 +493,7 @@ def test_the_interval_holds_the_truth_whatever_the_queue_decided() -> None:
 
 
 def test_random_rows_of_an_earlier_run_are_no_sample_of_this_one() -> None:
-    order = drawn_rows(100)
+    order = sample_order(100)
     old = [Decision(int(row), "label", ("a",), "ann", "old", drawn="random") for row in order[60:90]]
     new = [Decision(int(row), "label", ("b",), "ann", "new", drawn="random") for row in order[:10]]
     assert accuracy_of_labels(order, ["a"] * 100, old, "new") is None
@@ -503,7 +503,7 @@ def test_random_rows_of_an_earlier_run_are_no_sample_of_this_one() -> None:
 
 
 def test_unsure_answers_widen_the_interval_to_both_sides() -> None:
-    order = drawn_rows(100)
+    order = sample_order(100)
     decided = [Decision(int(row), "label", ("a",), "ann", drawn="random") for row in order[:20]]
     unsure = [Decision(int(row), "set", ("a", "b"), "ann", drawn="random") for row in order[20:25]]
     sure = accuracy_of_labels(order, ["a"] * 100, decided)

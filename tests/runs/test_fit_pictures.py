@@ -269,9 +269,7 @@ def test_pixels_in_a_file_give_the_same_run_to_the_bit(
     run: Run, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen = []
-    monkeypatch.setattr(
-        "oneof.learners.images.RowsOnDisk", lambda path: (seen.append(Path(path)), RowsOnDisk(path))[1]
-    )
+    monkeypatch.setattr("oneof.learners.images.RowsOnDisk", lambda path: (seen.append(Path(path)), RowsOnDisk(path))[1])
     fit_table(folder / "table.csv", tmp_path / "run", SPEC, RunOptions(stream=True))
     assert seen == [tmp_path / "run" / "checkpoint" / "pixels.part"]
     assert not seen[0].exists()

@@ -25,7 +25,7 @@ from small_table import LABELS, ROLES, SMALL, command, frame
 import oneof.training.loop
 from oneof.cli import app
 from oneof.data.table import Roles, read_columns, read_table
-from oneof.ensemble.accuracy import drawn_rows
+from oneof.ensemble.accuracy import sample_order
 from oneof.estimator.classifier import PartialLabelClassifier
 from oneof.learners.config import FitConfig
 from oneof.runs.fit_table import FitSpec, RunOptions, fit_table
@@ -231,7 +231,7 @@ def test_a_sample_that_was_filled_in_measures(
 ) -> None:
     sample, truth = pd.read_csv(run.folder / "sample.csv"), frame()["truth"]
     assert list(sample) == ["row", "candidates", "gold"]
-    assert sample["row"].tolist() == drawn_rows(150)[:50].tolist()
+    assert sample["row"].tolist() == sample_order(150)[:50].tolist()
     assert sample["gold"].isna().all()
     file = folder / "answers.csv"
     sample.assign(gold=truth[sample["row"]].to_numpy()).to_csv(file, index=False)
@@ -275,7 +275,9 @@ def test_a_finished_run_is_not_done_again(run: Run, table: Path) -> None:
     said: list[str] = []
     fit_table(table, run.folder, TASK, RunOptions(echo=said.append))
     assert said == [f"{run.folder} is finished already; nothing to do."]
-    with pytest.raises(ValueError, match=r"holds a run of another task: config.seed was 0, now 1\. Give another folder"):
+    with pytest.raises(
+        ValueError, match=r"holds a run of another task: config.seed was 0, now 1\. Give another folder"
+    ):
         fit_table(table, run.folder, replace(TASK, config=replace(TASK.config, seed=1)))
 
 
@@ -381,7 +383,7 @@ import sys, torch
 from pathlib import Path
 from oneof.data.table import Roles
 from oneof.data.encode import learn_encoding
-from oneof.ensemble.accuracy import drawn_rows
+from oneof.ensemble.accuracy import sample_order
 from oneof.learners.config import FitConfig
 from oneof.runs.fit_table import FitSpec, fit_table
 from oneof.learners.config import EnsembleConfig, FitConfig

@@ -104,7 +104,7 @@ def test_each_process_has_a_gpu_and_nccl_carries_the_messages_where_there_is_one
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     monkeypatch.setattr(torch.cuda, "set_device", taken.append)
-    places = [oneof.training.fit._place("cuda", ProcessGroup(rank, 3)) for rank in range(3)]
+    places = [oneof.training.fit._local_device("cuda", ProcessGroup(rank, 3)) for rank in range(3)]
     assert [place.index for place in places] == [0, 1, 0]
     assert taken == places
     assert [oneof.training.processes._backend(processes) for processes in (2, 3)] == ["cpu:gloo,cuda:nccl", "gloo"]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from oneof_paper.synthetic import mixture
 from scipy import sparse
 
 from oneof.methods import CC, Proden
@@ -13,6 +12,7 @@ from oneof.networks import MLP
 from oneof.purify import Pop
 from oneof.training.fit import fit
 from oneof.training.trials import Training, Trial
+from oneof_paper.synthetic import mixture
 
 N, C = 80, 16
 DATA = mixture(n=N, d=3, c=C, separation=4.0, seed=1)

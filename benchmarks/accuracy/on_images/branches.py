@@ -92,7 +92,7 @@ def alone(problem: TrainingData, network: Network, seed: int) -> Fit:
 
 
 def _begun(problem: TrainingData, network: Network, seed: int) -> State:
-    shape, classes, method = tuple(problem.x.shape[1:]), problem.classes, problem.method
+    shape, classes, method = tuple(problem.x.shape[1:]), problem.n_classes, problem.method
 
     def one() -> nn.Module:
         return method.network(network(shape, classes), classes, shape)

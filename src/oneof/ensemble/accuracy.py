@@ -81,7 +81,9 @@ class HeldOutEval(NamedTuple):
     probabilities: FloatArray  # [m, c]
     candidates: BoolArray  # [m, c]
     gold: IntArray  # [m] true labels of a random sample, -1 elsewhere
-    cross_fitted: FloatArray  # [m, c] by a learner on which the row's own set had no influence, not even through other rows
+    cross_fitted: (
+        FloatArray  # [m, c] by a learner on which the row's own set had no influence, not even through other rows
+    )
     from_votes: bool = False  # whether the sets are what people voted for: then the truth may be in none
 
     @property
@@ -103,7 +105,6 @@ class HeldOutEval(NamedTuple):
             self.cross_fitted[rows],
             self.from_votes,
         )
-
 
     @property
     def confidence(self) -> FloatArray:
@@ -167,9 +168,7 @@ def estimate_accuracy(evaluated: HeldOutEval) -> AccuracyEstimate:
     if not obstacle:
         value, low, high = _interval(informative)
         if high - low <= MAX_INTERVAL:
-            reason = (
-                "if wrong labels come into sets by chance, which tests do not refute, and next to no set misses the truth"
-            )
+            reason = "if wrong labels come into sets by chance, which tests do not refute, and next to no set misses the truth"
             high = min(high, bound)
             return AccuracyEstimate("interval", value, low, high, bound, covering, "candidate sets", reason)
         obstacle = f"an interval would reach from {low:.0%} to {high:.0%}"

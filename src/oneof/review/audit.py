@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from oneof.ensemble.accuracy import share_limits
+from oneof.ensemble.accuracy import binomial_interval
 from oneof.runs.decisions import Decision, resolve_decisions
 
 
@@ -57,8 +57,8 @@ def accuracy_of_labels(
             unsure += 1
         elif answer == labels[row]:
             right += 1
-    low, _ = share_limits(right, len(sample))
-    _, high = share_limits(right + unsure, len(sample))
+    low, _ = binomial_interval(right, len(sample))
+    _, high = binomial_interval(right + unsure, len(sample))
     return Accuracy(len(sample), right, unsure, low, high)
 
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from oneof.ensemble.accuracy import drawn_rows
+from oneof.ensemble.accuracy import sample_order
 from oneof.ensemble.review_order import asking_order
 from oneof.review.audit import accuracy_curve_point, accuracy_of_labels, agreement
 from oneof.review.cards import Items, card
@@ -69,7 +69,7 @@ class Review:
         self.queue = asking_order(table)
         self.gold = gold_decisions(table)
         known = [*self.gold, *self.run.metadata.get("taught", ())]
-        order = drawn_rows(table.num_rows)
+        order = sample_order(table.num_rows)
         self.audit_order = order[~np.isin(order, known)]  # rows whose labels the run was not given, in random order
         self._rows_by_candidate: dict[str, set[int]] = {}
         self._summary: tuple[list[str], dict[str, Any]] | None = None  # of the decisions with these ids

@@ -383,7 +383,9 @@ def _learner_arrays(learner: OtherModel) -> Iterator[tuple[str, NDArray[Any]]]:
                 yield f"{i}.{name}", np.ascontiguousarray(array)
 
 
-def _build_learner(kind: str, tensors: dict[str, Tensor], inverse_temperature: float, d: int, c: int) -> OtherModel | None:
+def _build_learner(
+    kind: str, tensors: dict[str, Tensor], inverse_temperature: float, d: int, c: int
+) -> OtherModel | None:
     """Return the learner that was stored, or None if the arrays do not fit its kind, d features and c classes."""
     arrays = {name: tensor.numpy() for name, tensor in tensors.items()}
     for name, array in arrays.items():
@@ -402,7 +404,9 @@ def _build_forest(arrays: dict[str, NDArray[Any]], d: int, c: int) -> Forest | N
     return None if forest.is_malformed(d, c) else forest
 
 
-def _build_kernel_ensemble(arrays: dict[str, NDArray[Any]], inverse_temperature: float, d: int, c: int) -> KernelEnsemble | None:
+def _build_kernel_ensemble(
+    arrays: dict[str, NDArray[Any]], inverse_temperature: float, d: int, c: int
+) -> KernelEnsemble | None:
     """Return the kernel regressions with these arrays, one for every scaling of the features, or None if they do not fit."""
     n_kernels = (len(arrays) - 1) // len(_KERNEL_ARRAYS)
     names = {"knots"}

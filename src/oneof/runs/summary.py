@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow.compute as pc
 
 from oneof.data.column_uses import summary_lines
-from oneof.ensemble.accuracy import Claim, measure_labels
+from oneof.ensemble.accuracy import AccuracyEstimate, measure_labels
 from oneof.metrics import in_words
 from oneof.runs.folder import SAMPLE_CSV, Run
 from oneof.runs.purified import lost_labels
@@ -27,7 +27,7 @@ def summary_rows(run: Run) -> list[tuple[str, str]]:
         ("labels per set", f"{size_before:.2f} given, {size_after:.2f} kept"),
         ("learners", ", ".join(learners) or "votes alone"),
         ("chosen by", in_words(metadata["rule"])),
-        ("accuracy on new rows", Claim(**metadata["estimate"]).in_words),
+        ("accuracy on new rows", AccuracyEstimate(**metadata["estimate"]).in_words),
         ("rows to ask a person about", f"{n_to_review:,} ({n_to_review / metadata['n']:.1%})"),
         ("seconds", f"{metadata['seconds']:,}"),
     ]

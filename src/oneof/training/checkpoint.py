@@ -133,11 +133,11 @@ def _another_run(folder: str | Path, how: str) -> ValueError:
     return ValueError(f"{folder} holds a checkpoint of another run: {how}. Give another folder, or delete this one.")
 
 
-def fingerprint(problem: TrainingData) -> str:
+def fingerprint(data: TrainingData) -> str:
     """A checksum of the data: features, sets, votes, labels and rows."""
     digest = hashlib.sha256()
-    known = (problem.candidates, problem.prior, problem.labels, problem.rows, problem.held_out, problem.test)
-    for rows in (problem.x, *known):
+    known = (data.candidates, data.prior, data.labels, data.rows, data.held_out, data.test)
+    for rows in (data.x, *known):
         if rows is not None:
             digest.update(str(tuple(rows.shape)).encode())
             for block in rows.blocks() if isinstance(rows, RowsOnDisk) else (rows,):

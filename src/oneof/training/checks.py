@@ -112,14 +112,14 @@ def check_labels(labels: Tensor, n: int, classes: int) -> None:
 
 
 def probe_network(
-    network: Any, method: Method, shape: tuple[int, ...], classes: int, device: torch.device, fast: bool
+    network: Any, method: Method, shape: tuple[int, ...], classes: int, device: torch.device, in_bfloat16: bool
 ) -> nn.Module:
     """A network as the method trains it, once it gave logits of two blank examples; the global generator is left as it was."""
     _check_builder(network)
     with torch.random.fork_rng(devices=[]):
         module = _built(network, method, shape, classes).to(device)
         try:
-            with eval_mode(module), torch.autocast(device.type, torch.bfloat16, enabled=fast):
+            with eval_mode(module), torch.autocast(device.type, torch.bfloat16, enabled=in_bfloat16):
                 logits: Any = first(module(dummy_batch(module, shape, 2)))
         except Exception as error:  # a user's own code, so anything
             raise ValueError(

@@ -42,12 +42,12 @@ class Shard(NamedTuple):
         return gather_rows(whole, flat_index(at, whole.shape[1]))
 
 
-def local_shard(problem: TrainingData, at: Tensor) -> Shard | None:
+def local_shard(data: TrainingData, at: Tensor) -> Shard | None:
     """What this process takes of the batch at positions [t, b] of everyone's tables; None if it is alone and takes all."""
-    if problem.group.size == 1:
+    if data.group.size == 1:
         return None
-    first, end = problem.group.local_range(problem.total)
-    row = at % problem.total
+    first, end = data.group.local_range(data.n_rows)
+    row = at % data.n_rows
     owned = (row >= first) & (row < end)
     count = owned.sum(1)
     width = int(count.max())
@@ -58,29 +58,29 @@ def local_shard(problem: TrainingData, at: Tensor) -> Shard | None:
 
 
 def views_of(
-    problem: TrainingData, rows: Tensor, ours: Shard | None, generators: list[torch.Generator]
+    data: TrainingData, rows: Tensor, ours: Shard | None, generators: list[torch.Generator]
 ) -> tuple[Tensor, ...]:
     """Views [v, t, b', ...] of these rows and, in mixup, of those before them; draws are for the whole batch."""
     if ours is None:
-        return (problem.views(rows, generators),)
-    column = torch.cat([ours.column, ours.before], 1) if problem.training.mixup else ours.column
-    rows = gather_rows(problem.all_rows, ours.batch.gather(1, column))
-    views = problem.views(rows, generators, [Part(ours.size, one) for one in column])
-    return views.tensor_split(2 if problem.training.mixup else 1, 2)
+        return (data.views(rows, generators),)
+    column = torch.cat([ours.column, ours.before], 1) if data.training.mixup else ours.column
+    rows = gather_rows(data.all_rows, ours.batch.gather(1, column))
+    views = data.views(rows, generators, [Part(ours.size, one) for one in column])
+    return views.tensor_split(2 if data.training.mixup else 1, 2)
 
 
-def neighbours(problem: TrainingData, ours: Shard, batch: Batch) -> tuple[Tensor, Memory]:
+def neighbours(data: TrainingData, ours: Shard, batch: Batch) -> tuple[Tensor, Memory]:
     """Of each row the one before it in the batch, whoever owns it: its set, its memory."""
-    whole = _whole(problem.group, ours, batch)
+    whole = _whole(data.group, ours, batch)
     at = flat_index(ours.before, ours.size)
     return gather_rows(whole.candidates, at), tree_map(lambda part: gather_rows(part, at), whole.memory)
 
 
-def gathered_step(problem: TrainingData, state: State, ours: Shard, views: Tensor, batch: Batch) -> Step:
+def gathered_step(data: TrainingData, state: State, ours: Shard, views: Tensor, batch: Batch) -> Step:
     """The whole batch's step in every process, whose networks see its own rows alone; what it gives of these."""
-    net = Everyones(state.stack, problem.group, ours)
+    net = Everyones(state.stack, data.group, ours)
     seen = torch.stack([_scatter_to_batch(ours, view) for view in views])  # no other's views are looked at
-    done = problem.method.step(net, seen, _whole(problem.group, ours, batch), state.shared)
+    done = data.method.step(net, seen, _whole(data.group, ours, batch), state.shared)
     return Step(ours.of(done.loss), ours.of(done.logits), tree_map(ours.of, done.memory), done.shared)
 
 
