@@ -74,7 +74,7 @@ def resolve_labels(data: Dataset, predictions: Predictions, allowed: BoolArray) 
     agreement = predictions.top_share[rows, label]
     is_label = np.arange(c) == label[:, None]
     margin = probability - np.where(is_label, 0, shares).max(1)
-    missing = np.zeros(n)
+    missing: FloatArray = np.zeros(n)
     if data.votes is None:
         missing = probability_of_missing(predictions.mean, original)
     best_outside = np.where(original, 0, predictions.mean).argmax(1)

@@ -54,7 +54,7 @@ FIRST = {"hidden": "256", "scaling": "feature", "lr": 0.1, "weight_decay": 1e-3,
 class Folds(NamedTuple):
     """The rows that settings are tried on, and how they are split."""
 
-    features: NDArray[np.float64]  # [n, 2d] with their ranks
+    features: Any  # [n, 2d] with their ranks
     context: Context
     splits: list[Split]
     sets: Callable[[str], NDArray[np.bool_]]  # scaling -> [t, n, c]: purified, but for the rows that a fold holds out

@@ -124,7 +124,7 @@ def _likelihood_without_features(votes: Votes, joint: Joint, item: NDArray[np.in
     posterior = np.tile(resolved.mean(0), (len(item), 1))
     rows = np.flatnonzero(item >= 0)
     posterior[rows] = resolved[item[rows]]
-    return np.maximum(posterior / posterior.max(1, keepdims=True), MIN_PRIOR)
+    return np.asarray(np.maximum(posterior / posterior.max(1, keepdims=True), MIN_PRIOR))
 
 
 def _fit_joint(x: NDArray[Any], votes: Votes, item: NDArray[np.intp], seed: int) -> Joint:

@@ -108,7 +108,7 @@ class NetworkLearner:
         seed = context.config.seed
         n_networks = config.n_networks
         splits = split_rows(np.arange(len(data)), config.n_folds or n_networks, data.groups, seed + 1)
-        start_weights = context.warm_start.weights.get(self.hidden) or [None] * n_networks
+        start_weights: Sequence[Any] = context.warm_start.weights.get(self.hidden) or [None] * n_networks
         trials = []
         for i in range(n_networks):
             network_seed = derive_seed(seed, len(self.configs), i)
