@@ -20,7 +20,7 @@ PAPER_ROOT = Path(oneof_paper.__file__).parent
 PYPROJECT = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())
 ROOMS = [
     "storage", "candidates", "metrics", "data", "votes", "inspect", "methods", "purify", "losses", "networks", "training", "learners",
-    "ensemble", "runs", "estimator", "cli",
+    "ensemble", "runs", "report", "review", "estimator", "cli",
 ]  # fmt: skip
 OWN = {"__init__.py", "__main__.py", "version.py", "py.typed"}
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import argparse
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -23,13 +23,17 @@ from rivals import MADE, REAL, Table, instance_dependent, table_of
 from sklearn.datasets import load_digits, make_classification
 
 from oneof.candidates.generate import Flip, generate
+from oneof.candidates.mask import Candidates
+from oneof.data.dataset import Dataset
 from oneof.data.encode import Encoding
-from oneof.ensemble.combine import Ensemble, Rows, weigh_learners
-from oneof.ensemble.model import Model, member_of
-from oneof.ensemble.pipeline import SPACE
-from oneof.learners.config import Space
-from oneof.learners.networks import search
-from oneof.learners.scaled_rows import Search
+from oneof.ensemble.learner_stages import fit_kernel_stage, fit_label_learners, fit_networks
+from oneof.ensemble.model import Model
+from oneof.ensemble.pipeline import make_context
+from oneof.ensemble.resolve import soft_labels
+from oneof.ensemble.stacking import combine_predictions, weigh_learners
+from oneof.learners.base import Predictions, Resources, Targets, WarmStart
+from oneof.learners.config import EnsembleConfig, FitConfig
+from oneof.learners.kernel import KernelConfig
 from oneof.methods import METHODS
 from oneof.metrics import criteria
 from oneof.storage.rows import append, read
@@ -54,19 +58,34 @@ def skewed(name: str) -> Table:
     return Table(x, labels, generate(labels, 5, Flip(0.4), seed=0) if chance else instance_dependent(x, labels))
 
 
-def spaces() -> dict[str, Space]:
-    assert SPACE.kernel is not None
-    plain = replace(SPACE, method=METHODS["proden"](), kernel=replace(SPACE.kernel, balance=0.0))
-    return {"balance": SPACE, "none": plain}
+CONFIGS = {
+    "balance": EnsembleConfig(),
+    "none": EnsembleConfig(method=METHODS["proden"](), kernel=KernelConfig(balance=0.0)),
+}
 
 
-def learned(x: Floats, sets: NDArray[np.bool_], space: Space, seed: int) -> Ensemble:
-    asked = Search(space=space, seed=seed)
-    found = search(x, sets, asked)
+class Ensemble(NamedTuple):
+    """Weighted learners, and their predictions for the rows that they held out."""
+
+    model: Model
+    predictions: Predictions
+
+
+def fit_ensemble(x: Floats, sets: NDArray[np.bool_], config: EnsembleConfig, seed: int) -> Ensemble:
+    """Fit and weigh the learners on the sets as they are, without a search for noisy ones."""
     names = tuple(f"x{k}" for k in range(x.shape[1]))
     encoding = Encoding(names, (0.0,) * len(names), (), {}, ())
-    model = Model([str(j) for j in range(sets.shape[1])], encoding, tuple(map(member_of, found.fits)), {})
-    return weigh_learners(model, found, Rows(x, sets, sets, sets), asked)
+    classes = np.array([str(j) for j in range(sets.shape[1])])
+    data = Dataset.build(x, Candidates(sets, classes), encoding)
+    context, _ = make_context(data, FitConfig(config, seed=seed), Resources("cpu"), WarmStart())
+    kernels = fit_kernel_stage(data, sets, None, context)
+    networks = fit_networks(data, sets, kernels, context)
+    targets = Targets(sets, soft_labels(data, sets, networks.learners, kernels.soft_labels))
+    label_learners = fit_label_learners(data, targets, networks.best, kernels, context)
+    learners = [*networks.best, *label_learners.learners]
+    weights = weigh_learners(learners, data, context)
+    model = Model(data.classes, encoding, (), {}).with_fitted(learners, weights)
+    return Ensemble(model, combine_predictions(learners, weights))
 
 
 def best(p: Floats, sets: NDArray[np.bool_]) -> NDArray[np.intp]:
@@ -91,15 +110,19 @@ def likelihood_of_sets(p: Floats, sets: NDArray[np.bool_], seed: int) -> float:
 def row(name: str, given: Table, seed: int, kind: str) -> dict[str, Any]:
     torch.set_num_threads(1)
     train, test = split(len(given.x), seed)
-    x, sets, space = given.x[train].astype(float), np.asarray(given.sets[train]), spaces()[kind]
-    whole = learned(x, sets, space, seed)
-    p = whole.opinions.mean
-    networks, trees = (learned(x, sets, replace(space, learners=(one,)), seed) for one in ("networks", "trees"))
-    halves = np.random.default_rng(seed).permutation(len(x))
-    apart = [
-        best(learned(x[half], sets[half], replace(space, learners=("networks",)), seed).model.probabilities(x), sets)
-        for half in (halves[::2], halves[1::2])
-    ]
+    x = given.x[train].astype(float)
+    sets = np.asarray(given.sets[train])
+    config = CONFIGS[kind]
+    networks_only = replace(config, learners=("networks",))
+    whole = fit_ensemble(x, sets, config, seed)
+    networks = fit_ensemble(x, sets, networks_only, seed)
+    trees = fit_ensemble(x, sets, replace(config, learners=("trees",)), seed)
+    p = whole.predictions.mean
+    order = np.random.default_rng(seed).permutation(len(x))
+    by_halves = []
+    for half in (order[::2], order[1::2]):
+        of_half = fit_ensemble(x[half], sets[half], networks_only, seed)
+        by_halves.append(best(of_half.model.probabilities(x), sets))
     scores = criteria(torch.from_numpy(np.log(p + 1e-9)), torch.from_numpy(sets))
     found = whole.model.probabilities(given.x[test].astype(float)).argmax(1)
     return {
@@ -108,9 +131,9 @@ def row(name: str, given: Table, seed: int, kind: str) -> dict[str, Any]:
         "kind": kind,
         "accuracy": float((found == given.labels[test]).mean()),
         **{signal: scores[signal].item() for signal in SIGNALS[:2]},
-        "agreement": float((best(networks.opinions.mean, sets) == best(trees.opinions.mean, sets)).mean()),
+        "agreement": float((best(networks.predictions.mean, sets) == best(trees.predictions.mean, sets)).mean()),
         "sets": likelihood_of_sets(p, sets, seed),
-        "stable": float((apart[0] == apart[1]).mean()),
+        "stable": float((by_halves[0] == by_halves[1]).mean()),
         **origin("cpu"),
     }
 
@@ -144,7 +167,7 @@ def main() -> None:
     asked = parser.parse_args()
     done = {(one["dataset"], one["seed"], one["kind"]) for one in read(asked.rows)} if asked.rows.exists() else set()
     first, last = map(int, asked.seeds.split("-"))
-    work = [(name, seed, kind) for seed in range(first, last + 1) for name in asked.names for kind in spaces()]
+    work = [(name, seed, kind) for seed in range(first, last + 1) for name in asked.names for kind in CONFIGS]
     for name, seed, kind in [] if asked.report else work:
         if (name, seed, kind) not in done:
             append(

@@ -12,6 +12,7 @@ The stored rows are of the commit that added this script: since then no more tre
 from __future__ import annotations
 
 import argparse
+import math
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -27,14 +28,13 @@ from rivals import Table, table_of
 from scipy.special import softmax
 from sklearn.datasets import load_digits
 
-import oneof.ensemble.combine
-import oneof.ensemble.pipeline
 from oneof import PartialLabelClassifier
 from oneof.candidates.generate import Flip, generate
+from oneof.ensemble import learner_stages
 from oneof.ensemble.set_likelihood import INVERSE_TEMPERATURES, set_likelihood
-from oneof.learners.config import Space, see, widen
+from oneof.learners.config import EnsembleConfig, FitConfig
 from oneof.learners.kernel import cross_fit_scores
-from oneof.learners.scaled_rows import Search
+from oneof.learners.scaling import append_ranks, scale
 from oneof.metrics import criteria
 from oneof.storage.rows import Row, append, read
 from oneof_paper.results import origin
@@ -51,32 +51,34 @@ COLUMNS = (
     ("accuracy", "test accuracy, points", 100.0),
     ("cpu_seconds", "processor time, ratio", 0.0),
 )
-Change = Callable[[Space, int], Space]  # of a space, for so many rows
+Change = Callable[[EnsembleConfig, int], EnsembleConfig]  # of a config, for so many rows
 BEFORE = "as before"  # candidates resolved in rounds are what the kernel learns, always
 
 
-def _before(space: Space, n: int) -> Space:
-    """The numbers of then, in place of those that were chosen since."""
-    return replace(space, hidden=((256, 128),), trees=replace(space.trees, count=300))
+def _before(config: EnsembleConfig, n: int) -> EnsembleConfig:
+    """Return the config with the numbers of then, in place of those that were chosen since."""
+    return replace(config, hidden=(256, 128), trees=replace(config.trees, count=300))
 
 
-def _trees(space: Space, n: int) -> Space:
-    return replace(space, trees=replace(space.trees, count=150))
+def _trees(config: EnsembleConfig, n: int) -> EnsembleConfig:
+    return replace(config, trees=replace(config.trees, count=150))
 
 
-def _batch(space: Space, n: int) -> Space:
-    """A fifth of the rows, at most 160, all about equal."""
-    most, trained = int(np.clip(n // 5, 16, 160)), n - n // 5
-    return replace(space, batch=-(-trained // -(-trained // most)))
+def _batch(config: EnsembleConfig, n: int) -> EnsembleConfig:
+    """Return the config with batches of a fifth of the rows, at most 160, all about equal."""
+    largest_batch = int(np.clip(n // 5, 16, 160))
+    n_trained = n - n // 5
+    n_batches = math.ceil(n_trained / largest_batch)
+    return replace(config, batch_size=math.ceil(n_trained / n_batches))
 
 
-def _narrow(space: Space, n: int) -> Space:
-    return replace(space, hidden=((128, 128),))
+def _narrow(config: EnsembleConfig, n: int) -> EnsembleConfig:
+    return replace(config, hidden=(128, 128))
 
 
-def _rounds(space: Space, n: int) -> Space:
-    assert space.kernel is not None
-    return replace(space, kernel=replace(space.kernel, rounds=10))
+def _rounds(config: EnsembleConfig, n: int) -> EnsembleConfig:
+    assert config.kernel is not None
+    return replace(config, kernel=replace(config.kernel, rounds=10))
 
 
 SETTINGS: dict[str, tuple[Change, ...]] = {
@@ -92,16 +94,17 @@ SETTINGS: dict[str, tuple[Change, ...]] = {
 
 
 class Changed(PartialLabelClassifier):
-    """The estimator with other numbers in its space."""
+    """The estimator with other numbers in its config."""
 
     changes: tuple[Change, ...] = ()
     n = 0
 
-    def _search(self) -> Search:
-        asked = super()._search()
+    def _config(self) -> FitConfig:
+        config = super()._config()
+        ensemble = config.ensemble
         for change in self.changes:
-            asked = replace(asked, space=change(asked.space, self.n))
-        return asked
+            ensemble = change(ensemble, self.n)
+        return replace(config, ensemble=ensemble)
 
 
 def table(name: str, folder: str) -> Table:
@@ -123,21 +126,23 @@ def signals_of(p: NDArray, sets: NDArray) -> dict[str, float]:
 
 def run(setting: str, name: str, seed: int, given: Table) -> Row:
     train, test = split(len(given.x), seed)
-    clf, as_given = Changed(random_state=seed), oneof.ensemble.pipeline.choose_raw_set_temperature
-    clf.changes, clf.n = (_before, *SETTINGS[setting]), len(train)
+    clf = Changed(random_state=seed)
+    clf.changes = (_before, *SETTINGS[setting])
+    clf.n = len(train)
+    choose = learner_stages.choose_raw_set_temperature
     if setting == BEFORE:
-        oneof.ensemble.pipeline.choose_raw_set_temperature = lambda *_: None
+        learner_stages.choose_raw_set_temperature = lambda *_: None
     begun = time.process_time()
     clf.fit(given.x[train], given.sets[train])
     seconds = time.process_time() - begun
-    oneof.ensemble.pipeline.choose_raw_set_temperature = as_given
+    learner_stages.choose_raw_set_temperature = choose
     p = clf.predict_proba(given.x[test])
     return {
         "setting": setting,
         "dataset": name,
         "seed": seed,
         **signals_of(p, given.sets[test]),
-        "learners": clf.learned_.model.learners,
+        "learners": clf.result_.model.learners,
         "cpu_seconds": round(seconds, 2),
         "accuracy": round(float((p.argmax(1) == given.labels[test]).mean()), 5),
         **origin("cpu"),
@@ -168,14 +173,14 @@ def kinds(name: str, seed: int, folder: str) -> list[Row]:
     """Today's default, where linear models take the place of networks by any gap, and where they are clearly better."""
     given, rows = made_linear(name) if name in LINEAR else table(name, folder), []
     train, test = split(len(given.x), seed)
-    clear = oneof.ensemble.combine.significantly_better
+    clear = learner_stages.significantly_better
     for setting, better in (("any gap", any_better), ("clearly better", clear)):
-        oneof.ensemble.combine.significantly_better = better
+        learner_stages.significantly_better = better
         clf = PartialLabelClassifier(random_state=seed).fit(given.x[train], given.sets[train])
-        linear = "linear" in clf.learned_.model.learners
+        linear = "linear" in clf.result_.model.learners
         signals = signals_of(clf.predict_proba(given.x[test]), given.sets[test])
         rows.append({"setting": setting, "dataset": name, "seed": seed, "linear": linear, **signals, **origin("cpu")})
-    oneof.ensemble.combine.significantly_better = clear
+    learner_stages.significantly_better = clear
     return rows
 
 
@@ -202,8 +207,9 @@ def strangers(name: str, seed: int, given: Table) -> Row:
     """How much likelier sets are by strangers that learned them as given than by resolved candidates, with each way at its best sharpness."""
     train, _ = split(len(given.x), seed)
     sets = np.asarray(given.sets[train])
-    seen, _ = see("both", widen(given.x[train].astype(float), torch.device("cpu"))[1])
-    said = [[softmax(a * one, axis=1) for a in INVERSE_TEMPERATURES] for one in cross_fit_scores(seen, sets)]
+    ranked = append_ranks(given.x[train].astype(float), torch.device("cpu")).values
+    scaled, _ = scale(ranked, "both")
+    said = [[softmax(a * one, axis=1) for a in INVERSE_TEMPERATURES] for one in cross_fit_scores(scaled, sets)]
     model, total = (
         [max(measure(p, sets) for p in ways) for ways in said]
         for measure in (set_likelihood, lambda p, sets: float(np.log(0.99 * (p * sets).sum(1) + 0.01).mean()))

@@ -95,9 +95,16 @@ def perform(given: argparse.Namespace, folder: Path) -> Iterator[tuple[str, Row]
     new = write_pictures(data, test, folder / "test", None)
     yield "write", {"seconds": time.perf_counter() - start, "images": len(train), "tests": len(test)}
     run = folder / "run"
-    asked = ["fit", train_table, "--image", "file", "--out", run, "--seed", given.seed, "--views", given.views]
-    for name in ("network", "epochs", "networks", "threads"):
-        asked += [f"--{name}", getattr(given, name)] if getattr(given, name) else []
+    asked = ["fit", train_table, "--image", "file", "--out", run, "--seed", given.seed, "--augmentation", given.views]
+    options = {
+        "--architecture": given.network,
+        "--epochs": given.epochs,
+        "--networks": given.networks,
+        "--threads": given.threads,
+    }
+    for option, value in options.items():
+        if value:
+            asked += [option, value]
     if given.kill_after:
         yield "fit, killed", {"seconds": oneof(*asked, kill_after=given.kill_after)}
     yield "fit", {"seconds": oneof(*asked)}

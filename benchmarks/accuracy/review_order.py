@@ -31,8 +31,8 @@ from sklearn.model_selection import cross_val_predict
 
 from oneof.candidates.generate import InstanceRate, generate
 from oneof.ensemble.review_order import expected_gain
-from oneof.learners.config import SEEN
-from oneof.learners.scaled_rows import Prepared, Search, ask, prepare
+from oneof.learners.kernel import leave_one_out_scores
+from oneof.learners.scaling import append_ranks, scale
 from oneof.storage.rows import Row, append, read
 from oneof_paper.ablation import COLOURS
 from oneof_paper.data.catalogue import data_folder, load
@@ -42,7 +42,7 @@ ROOT = Path(__file__).parents[2]
 ROWS, FIGURE = ROOT / "results/review_order.jsonl", ROOT / "docs/figures/review-order"
 SETS = ("digits", "birdsong", "msrcv2", "music")
 STEPS = (0, 25, 50, 100, 200)
-WAYS = ("feature", "ranks")
+SCALINGS = ("feature", "ranks")
 MOST = 1500
 Floats = NDArray[np.float64]
 
@@ -75,9 +75,14 @@ def task(name: str, seed: int) -> Task:
     return Task(x, generate(truth, 10, InstanceRate(0.4), seed=seed, logits=logits), truth, None)
 
 
-def seen(rows: Prepared) -> Floats:
-    shift, scale = SEEN["feature"](torch.as_tensor(rows.wide))
-    return ((torch.as_tensor(rows.wide) - shift) * scale)[:, scale != 0].numpy()
+def candidate_weights(scaled: list[Floats], mask: NDArray[np.bool_], prior: Floats | None) -> Floats:
+    """Return the weight of each candidate [n, c] by the other rows, in the mean over the scalings of the features."""
+    log_prior = None if prior is None else np.log(np.maximum(prior, 1e-12))
+    weights = []
+    for features in scaled:
+        scores = leave_one_out_scores(features, mask, log_prior=log_prior)
+        weights.append(scores.weights)
+    return np.asarray(np.mean(weights, axis=0))
 
 
 def margins(weights: Floats) -> Floats:
@@ -100,13 +105,17 @@ ORDERS: dict[str, Callable[..., Floats]] = {
 def run(name: str, order: str, seed: int) -> list[float]:
     """Accuracy of all labels after every step; an answer is final."""
     given = task(name, seed)
-    mask, prior = given.mask.copy(), None if given.prior is None else given.prior.copy()
-    answered, rng, found = np.zeros(len(mask), dtype=bool), np.random.default_rng(seed), []
+    mask = given.mask.copy()
+    prior = None if given.prior is None else given.prior.copy()
+    ranked = append_ranks(given.x, torch.device("cpu")).values
+    scaled = [scale(ranked, scaling)[0] for scaling in SCALINGS]
+    answered = np.zeros(len(mask), dtype=bool)
+    rng = np.random.default_rng(seed)
+    found = []
     for done, then in zip(STEPS, (*STEPS[1:], STEPS[-1]), strict=True):
-        rows = prepare(given.x, mask, Search(prior=prior))
-        weights = np.mean([ask(rows, way).weights for way in WAYS], axis=0)
+        weights = candidate_weights(scaled, mask, prior)
         found.append(float((weights.argmax(1) == given.truth).mean()))
-        worth = np.where(answered, -np.inf, ORDERS[order](seen(rows), weights, ~answered, rng))
+        worth = np.where(answered, -np.inf, ORDERS[order](scaled[0], weights, ~answered, rng))
         picked = np.argsort(-worth, kind="stable")[: then - done]
         answered[picked] = True
         mask[picked] = np.eye(mask.shape[1], dtype=bool)[given.truth[picked]]

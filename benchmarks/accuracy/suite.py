@@ -1,7 +1,7 @@
 """The default beside what people write by hand, on twelve real tables with three kinds of candidate sets, and on three real sets.
 
     python benchmarks/accuracy/suite.py --seeds 0-4 --jobs 16 --data-dir DIR                  # six tables to develop on, and the real sets
-    python benchmarks/accuracy/suite.py --systems default "default:resolve_first=False" --tables glass vowel --seeds 0-1
+    python benchmarks/accuracy/suite.py --systems default "default:prepurify=False" --tables glass vowel --seeds 0-1
     python benchmarks/accuracy/suite.py --report --seeds 0-4                                  # run nothing, print what the rows show
     python benchmarks/accuracy/suite.py --final --tables all real --seeds 400-409 --jobs 16   # to report; look once
 

@@ -49,7 +49,10 @@ def run(name: str, seed: int, setting: Row, folder: str) -> Row:
         order = np.random.default_rng(seed).permutation(len(x))
         train, test = order[: round(0.8 * len(x))], order[round(0.8 * len(x)) :]
     begun = time.process_time()
-    clf = PartialLabelClassifier(random_state=seed, **setting | {"hidden": tuple(setting["hidden"])})
+    layer_sizes = tuple(setting["hidden"])
+    clf = PartialLabelClassifier(
+        hidden_layer_sizes=layer_sizes, weight_decay=setting["weight_decay"], random_state=seed
+    )
     clf.fit(x[train], sets[train])
     seconds = round(time.process_time() - begun, 1)
     right = float((clf.predict_proba(x[test]).argmax(1) == labels[test]).mean())

@@ -19,7 +19,6 @@ import time
 import warnings
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import replace
 from functools import cache, partial
 from importlib.util import find_spec
 from multiprocessing import get_context
@@ -39,12 +38,14 @@ from sklearn.preprocessing import StandardScaler
 
 from oneof import PartialLabelClassifier
 from oneof.candidates.mask import Candidates
+from oneof.data.dataset import Dataset
 from oneof.data.encode import Encoding
 from oneof.data.roles import Roles
-from oneof.ensemble.pipeline import SPACE, Examples, Learned, learn
-from oneof.learners.config import Space
-from oneof.learners.scaled_rows import Search
-from oneof.runs.examples import Voted, weigh_votes
+from oneof.ensemble.pipeline import fit
+from oneof.ensemble.records import FitResult
+from oneof.learners.base import Resources
+from oneof.learners.config import EnsembleConfig, FitConfig
+from oneof.runs.read_dataset import TableWithVotes, add_votes
 from oneof.storage.rows import append, read
 from oneof.votes import Spelling, Votes, dawid_skene, join, read_long, top_p, union
 from oneof_paper.data.catalogue import data_folder, load
@@ -160,40 +161,41 @@ def simulated(name: str, each: int, seed: int) -> Jury:
 
 
 @cache
-def weighed(name: str, each: int | None, seed: int) -> tuple[Examples, Space, dict[str, Any]]:
-    """Votes and features as `oneof fit --votes` weighs them."""
-    data = jury(name, each, seed if each else 0)
-    sets = Candidates(union(data.votes).mask, np.array(data.votes.labels))
-    names = tuple(f"x{k}" for k in range(data.x.shape[1]))
-    examples = Examples(data.x, sets, Encoding(names, (0.0,) * len(names), (), {}, ()))
-    return weigh_votes(examples, Voted(pa.table({}), Roles(), data.votes, np.arange(len(data.x)), [], {}), SPACE, seed)
+def with_votes(name: str, each: int | None, seed: int) -> tuple[Dataset, EnsembleConfig, dict[str, Any]]:
+    """Return the data set, the config and what is known about the annotators, as `oneof fit --votes` makes them."""
+    given = jury(name, each, seed if each else 0)
+    sets = Candidates(union(given.votes).mask, np.array(given.votes.labels))
+    names = tuple(f"x{k}" for k in range(given.x.shape[1]))
+    data = Dataset.build(given.x, sets, Encoding(names, (0.0,) * len(names), (), {}, ()))
+    voted = TableWithVotes(pa.table({}), Roles(), given.votes, np.arange(len(given.x)), [], {})
+    return add_votes(data, voted, EnsembleConfig(), seed)
 
 
 @cache
-def learned(name: str, each: int | None, seed: int) -> Learned:
-    examples, space, _ = weighed(name, each, seed)
-    return learn(examples, Search(space=space, seed=seed))
+def fitted(name: str, each: int | None, seed: int) -> FitResult:
+    data, config, _ = with_votes(name, each, seed)
+    return fit(data, FitConfig(config, seed=seed), Resources("cpu"))
 
 
 def ours(name: str, each: int | None, seed: int) -> Outcome:
-    data, run = jury(name, each, seed if each else 0), learned(name, each, seed)
-    place = {label: j for j, label in enumerate(data.votes.labels)}
-    labels = np.array([place[label] for label in run.purified["label"].to_pylist()])
-    tested = None if data.x_test is None else run.model.probabilities(data.x_test).argmax(1)
-    return Outcome(labels, tested, {"chosen": weighed(name, each, seed)[2]["chosen"]})
+    given = jury(name, each, seed if each else 0)
+    result = fitted(name, each, seed)
+    column = {label: j for j, label in enumerate(given.votes.labels)}
+    labels = np.array([column[label] for label in result.purified["label"].to_pylist()])
+    tested = None if given.x_test is None else result.model.probabilities(given.x_test).argmax(1)
+    return Outcome(labels, tested, {"chosen": with_votes(name, each, seed)[2]["chosen"]})
 
 
 def held_out(name: str, each: int | None, seed: int) -> Floats:
     """Probabilities [n, c] by two models, each for the half that it has not seen."""
-    examples, space, _ = weighed(name, each, seed)
-    x, sets, prior = examples.x, examples.candidates, examples.prior
-    assert prior is not None
-    halves = np.array_split(np.random.default_rng(seed).permutation(len(x)), 2)
-    p = np.zeros(prior.shape)
+    data, config, _ = with_votes(name, each, seed)
+    halves = np.array_split(np.random.default_rng(seed).permutation(len(data)), 2)
+    p = np.zeros(data.prior.shape)
     for half, other in (halves, halves[::-1]):
-        own = Candidates(sets.mask[other], sets.classes)
-        part = replace(examples, x=x[other], candidates=own, prior=prior[other], beside=None, votes=None)
-        p[half] = learn(part, Search(space=space, seed=seed)).model.probabilities(x[half])
+        sets = Candidates(data.candidates.mask[other], data.candidates.classes)
+        part = Dataset.build(data.features[other], sets, data.encoding, prior=data.prior[other])
+        result = fit(part, FitConfig(config, seed=seed), Resources("cpu"))
+        p[half] = result.model.probabilities(data.features[half])
     return p
 
 

@@ -11,7 +11,7 @@ Every fit adds a row; only what is missing is run. `claims/data.py` has the tabl
 from __future__ import annotations
 
 import time
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -22,17 +22,18 @@ import typer
 from claims.data import KINDS, World, world
 
 from oneof.candidates.mask import Candidates
+from oneof.data.dataset import Dataset
 from oneof.data.encode import Encoding
-from oneof.ensemble.pipeline import SPACE, Examples, learn
-from oneof.learners.config import Space
-from oneof.learners.scaled_rows import Search
+from oneof.ensemble.pipeline import fit
+from oneof.learners.base import Resources
+from oneof.learners.config import EnsembleConfig, FitConfig
 from oneof.storage.rows import Row, append, read
 from oneof_paper.data.catalogue import load
 from oneof_paper.results import origin
 
 ROWS = Path(__file__).parents[2] / "results" / "accuracy_claims.jsonl"
 REAL = ("lost", "msrcv2", "birdsong")
-QUICK = replace(SPACE, scaling=("feature",), lr=(0.1,), weight_decay=(1e-3,), members=5, epochs=12)
+QUICK = EnsembleConfig(scalings=("feature",), lr=0.1, weight_decay=1e-3, epochs=12)
 """A fit in seconds."""
 NO_ENCODING = Encoding((), (), (), {}, ())  # the features are numbers already
 
@@ -47,12 +48,13 @@ def real(name: str, seed: int, folder: Path) -> World:
     return World(x[train], data.candidates[train], data.labels[train], x[new], data.labels[new])
 
 
-def perform(kind: str, seed: int, given: World, space: Space) -> Row:
+def perform(kind: str, seed: int, given: World, config: EnsembleConfig) -> Row:
     """What a fit says of its accuracy, and what is true."""
     begun = time.monotonic()
     classes = np.array([str(j) for j in range(given.sets.shape[1])])
-    learned = learn(Examples(given.x, Candidates(given.sets, classes), NO_ENCODING), Search(space, seed))
-    right = learned.model.probabilities(given.new_x).argmax(1) == given.new_truth
+    data = Dataset.build(given.x, Candidates(given.sets, classes), NO_ENCODING)
+    result = fit(data, FitConfig(config, seed=seed), Resources("cpu"))
+    right = result.model.probabilities(given.new_x).argmax(1) == given.new_truth
     return {
         "kind": kind,
         "seed": seed,
@@ -60,7 +62,7 @@ def perform(kind: str, seed: int, given: World, space: Space) -> Row:
         "c": len(classes),
         "new": len(right),
         "accuracy": float(right.mean()),
-        **asdict(learned.claim),
+        **asdict(result.accuracy),
         "seconds": round(time.monotonic() - begun, 1),
         **origin("cpu"),
     }
@@ -102,7 +104,7 @@ def main(
         for kind in REAL if on_real else kinds.split(","):
             if not any((row["kind"], row["seed"]) == (kind, seed) for row in done):
                 given = real(kind, seed, data_dir) if on_real else world(kind, seed)
-                done.append(perform(kind, seed, given, SPACE if on_real else QUICK))
+                done.append(perform(kind, seed, given, EnsembleConfig() if on_real else QUICK))
                 append(rows, done[-1:])
     print(show(done))
 

@@ -23,9 +23,11 @@ from numpy.typing import NDArray
 
 from oneof.candidates.generate import Flip, generate
 from oneof.candidates.mask import Candidates
+from oneof.data.dataset import Dataset
 from oneof.data.encode import Encoding
-from oneof.ensemble.pipeline import SPACE, Examples, learn
-from oneof.learners.scaled_rows import Search
+from oneof.ensemble.pipeline import fit
+from oneof.learners.base import Resources
+from oneof.learners.config import FitConfig
 from oneof.storage.rows import append, read
 from oneof_paper.data.catalogue import load
 from oneof_paper.results import origin
@@ -67,22 +69,23 @@ def perform(name: str, seed: int, share: float, path: Path) -> None:
     names = tuple(f"x{k}" for k in range(x.shape[1]))
     classes = np.array([f"{j:03d}" for j in range(mask.shape[1])])
     start = time.perf_counter()
-    examples = Examples(x[train], Candidates(sets, classes), Encoding(names, (0.0,) * len(names), (), {}, ()))
-    learned = learn(examples, Search(space=SPACE, seed=seed))
-    flagged = np.array([label is not None for label in learned.purified["outside"].to_pylist()])
+    encoding = Encoding(names, (0.0,) * len(names), (), {}, ())
+    data = Dataset.build(x[train], Candidates(sets, classes), encoding)
+    result = fit(data, FitConfig(seed=seed), Resources("cpu"))
+    labels = result.purified["outside"].to_pylist()
+    flagged = np.array([label is not None for label in labels])
     missing = ~sets[np.arange(len(train)), truth[train]]
-    labels = learned.purified["outside"].to_pylist()
     named = np.array([label == classes[t] for label, t in zip(labels, truth[train], strict=True)])
     row = {
         "table": name,
         "seed": seed,
         "share": share,
-        "accuracy": float((learned.model.probabilities(x[test]).argmax(1) == truth[test]).mean()),
+        "accuracy": float((result.model.probabilities(x[test]).argmax(1) == truth[test]).mean()),
         "missing": int(missing.sum()),
         "flagged": int(flagged.sum()),
         "flagged_missing": int((flagged & missing).sum()),
         "flagged_named": int((flagged & named).sum()),
-        "estimate": learned.facts["estimate"],
+        "estimate": result.metadata["estimate"],
         "seconds": round(time.perf_counter() - start, 1),
     }
     append(path, [row | origin("cpu")])

@@ -30,11 +30,11 @@ import pandas as pd
 from sklearn.datasets import load_digits
 
 from oneof.data.roles import Roles
-from oneof.learners.config import Space
-from oneof.runs.fit_table import Task, fit_table
-from oneof.runs.review.decisions import Log
+from oneof.learners.config import EnsembleConfig, FitConfig
+from oneof.runs.decisions import Log
+from oneof.runs.fit_table import FitSpec, fit_table
 
-QUICK = Space(scaling=("feature",), lr=(0.1,), weight_decay=(1e-3,), members=5, epochs=20, parts=5)
+QUICK = FitConfig(EnsembleConfig(scalings=("feature",), lr=0.1, weight_decay=1e-3, epochs=20))
 ROW = re.compile(r"Row (\d+)")
 
 
@@ -47,7 +47,7 @@ def make_run(folder: Path) -> list[str]:
     table.insert(0, "note", [f"scan {row}, eight by eight" for row in range(len(table))])
     table["candidates"] = ["|".join(names[row]) for row in sets]
     table.to_csv(folder / "digits.csv", index=False)
-    fit_table(folder / "digits.csv", folder / "RUN", Task(Roles(ignore=("note",)), space=QUICK))
+    fit_table(folder / "digits.csv", folder / "RUN", FitSpec(Roles(ignore=("note",)), config=QUICK))
     return [str(name) for name in names[digits.target]]
 
 
@@ -159,7 +159,7 @@ def alone(run: Path, truth: list[str], count: int, pictures: Path | None) -> Non
                 wait(lambda last=last: page.locator("#title").inner_text() == f"Row {last}")
                 undone += 1
         settled(page)
-        found = [(one.row, one.labels[0]) for one in Log(run).standing]
+        found = [(one.row, one.labels[0]) for one in Log(run).active_decisions]
         assert sorted(found) == sorted(answers), set(found) ^ set(answers)
         print(
             f"{len(answers)} rows answered by keys, 2 kills, {undone} undone: the log has all {len(found)}, nothing else."
@@ -180,7 +180,7 @@ def photograph(opened: Any, address: str, folder: Path) -> None:
 
 
 def two_at_once(run: Path, truth: list[str], count: int) -> None:
-    before = len(Log(run).standing)
+    before = len(Log(run).active_decisions)
     server = Server(run)
     answers: dict[str, list[tuple[int, str]]] = {"bob": [], "eve": []}
 
@@ -197,10 +197,10 @@ def two_at_once(run: Path, truth: list[str], count: int) -> None:
         person.start()
     for person in people:
         person.join()
-    written = Log(run).standing[before:]
+    written = Log(run).active_decisions[before:]
     for who, own in answers.items():
         assert sorted((one.row, one.labels[0]) for one in written if one.who == who) == sorted(own)
-    once = [one.row for one in Log(run).standing if one.drawn != "repeat"]
+    once = [one.row for one in Log(run).active_decisions if one.drawn != "repeat"]
     assert len(once) == len(set(once))
     print(
         f"two people at once: {len(written)} answers, none lost, no row decided twice but {len(written) + before - len(once)} blind repeats."

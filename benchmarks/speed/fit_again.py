@@ -23,9 +23,10 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import cross_val_predict
 
 from oneof.candidates.generate import InstanceRate, generate
-from oneof.runs.fit_table import Task, fit_again, fit_table
+from oneof.learners.config import FitConfig
+from oneof.runs.decisions import Decision, Log
+from oneof.runs.fit_table import FitSpec, fit_again, fit_table
 from oneof.runs.folder import Run
-from oneof.runs.review.decisions import Decision, Log
 from oneof_paper.data.catalogue import load
 
 SETS = ("digits", "birdsong", "msrcv2")
@@ -60,8 +61,8 @@ def once(name: str, seed: int, answers: int, folder: Path) -> tuple[float, ...]:
         sets = generate(data.labels, 10, InstanceRate(0.4), seed=seed, logits=logits)
     rows = np.sort(np.random.default_rng(seed).permutation(len(x))[: round(0.9 * len(x))])
     x, sets, names = x[rows], sets[rows], [f"c{j}" for j in data.labels[rows]]
-    task = Task(seed=seed)
-    first = fit_table(write(x, sets, folder / "table.csv"), folder / "RUN", task)
+    spec = FitSpec(config=FitConfig(seed=seed))
+    first = fit_table(write(x, sets, folder / "table.csv"), folder / "RUN", spec)
     asked = np.argsort(-np.array(first.purified["gain"].to_pylist()), kind="stable")[:answers]
     log, decided = Log(first.folder), sets.copy()
     for row in asked.tolist():
@@ -69,7 +70,7 @@ def once(name: str, seed: int, answers: int, folder: Path) -> tuple[float, ...]:
         decided[row] = [f"c{j}" == names[row] for j in range(sets.shape[1])]
     open_rows = np.setdiff1d(np.arange(len(x)), asked)
     again, second = timed(lambda: fit_again(first.folder, folder / "AGAIN"))
-    afresh, third = timed(lambda: fit_table(write(x, decided, folder / "decided.csv"), folder / "AFRESH", task))
+    afresh, third = timed(lambda: fit_table(write(x, decided, folder / "decided.csv"), folder / "AFRESH", spec))
     return again, afresh, *(right(run, names, open_rows) for run in (first, second, third))
 
 

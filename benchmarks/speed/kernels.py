@@ -110,8 +110,8 @@ WAYS = {  # of the kernels: what of `layers` stands in their place
 @contextmanager
 def without(kernel: str) -> Iterator[None]:
     """While this lasts, the kernel's work is done by torch."""
-    from oneof.networks.cuda import fused
-    from oneof.training import problem
+    from oneof.networks.cuda import accelerate, fused
+    from oneof.training import training_data
 
     def swap(place: object, name: str, value: object) -> tuple[object, str, object]:
         before = getattr(place, name)
@@ -120,9 +120,9 @@ def without(kernel: str) -> Iterator[None]:
 
     changed = [swap(fused if name.isupper() else layers, name, value) for name, value in WAYS.get(kernel, {}).items()]
     if kernel.endswith("views compiled"):
-        changed.append(swap(problem, "have_kernels", lambda views: False))
+        changed.append(swap(accelerate, "have_kernels", lambda views: False))
     if kernel.endswith("views not compiled"):
-        changed.append(swap(problem, "varied", lambda views, batch, device: views))
+        changed.append(swap(training_data, "accelerate_views", lambda views, batch: views))
     if kernel == "torch's layers":
         changed.append(swap(Body, "use_kernels", lambda self: False))
     try:

@@ -7,7 +7,7 @@
 PRODEN + POP on a table of 64 features and 50 classes, batches of 512, one thread a process. Starting processes takes seconds, so an
 epoch's time is that of a long run less that of a short one, over the epochs between. Only the ratio means anything.
 
---whole: all that `oneof fit` does between reading and writing (10 classes, 12 networks), the start of processes included.
+--whole: all that `oneof fit` does between reading and writing (10 classes), the start of processes included.
 
 --images: PRODEN, POP, RCR, PiCO and VALEN on images of 28 x 28: how far two processes end from one, and one process from itself where its
 first weights were changed by a rounding. In float32 a rounding flips ReLUs and maxima of LeNet here and there, which training amplifies; a
@@ -27,16 +27,18 @@ import numpy as np
 import torch
 from torch import nn
 
+from oneof.candidates.mask import Candidates
 from oneof.data.augment import views
-from oneof.ensemble.pipeline import SPACE
-from oneof.learners.networks import search
-from oneof.learners.scaled_rows import Search
+from oneof.data.dataset import Dataset
+from oneof.data.encode import Encoding
+from oneof.ensemble import pipeline
+from oneof.learners.base import Resources
 from oneof.methods import METHODS, Method
 from oneof.networks import MLP, Classifier, LeNet, Network
 from oneof.purify import Pop
-from oneof.training import problem
+from oneof.training import training_data
 from oneof.training.fit import fit
-from oneof.training.processes import Crew, together
+from oneof.training.processes import ProcessGroup, together
 from oneof.training.state import Fit
 from oneof.training.trials import Training, Trial
 from oneof_paper.synthetic import mixture
@@ -50,7 +52,7 @@ def run(rows: int, width: int, epochs: int, processes: int) -> tuple[float, Fit]
     trial = Trial(lr=0.1, rows=np.arange(rows), test=np.arange(rows, rows + 5_000))
     start = time.perf_counter()
     fitted = fit(
-        data.x.astype(np.float32), sets, trials=[trial], labels=data.labels, network=MLP((width, width)), processes=processes,
+        data.x.astype(np.float32), sets, trials=[trial], labels=data.labels, network=MLP((width, width)), n_jobs=processes,
         purify=Pop(warm_up=1, interval=1, window=1), training=Training(epochs, 512),
     )  # fmt: skip
     return time.perf_counter() - start, fitted
@@ -59,15 +61,24 @@ def run(rows: int, width: int, epochs: int, processes: int) -> tuple[float, Fit]
 def whole(rows: int, features: int) -> None:
     data = mixture(n=rows, d=features, c=10, separation=4.0, seed=0)
     sets = np.eye(10, dtype=bool)[data.labels] | (np.random.default_rng(0).random((rows, 10)) < 0.15)
-    seconds, ends = [], []
+    names = tuple(f"x{k}" for k in range(features))
+    encoding = Encoding(names, (0.0,) * features, (), {}, ())
+    classes = np.array([str(j) for j in range(10)])
+    examples = Dataset.build(data.x.astype(np.float32), Candidates(sets, classes), encoding)
+    seconds = []
+    tables = []
     for processes in (1, 2):
         start = time.perf_counter()
-        ends.append(search(data.x.astype(np.float32), sets, Search(SPACE, memory=2**30, processes=processes)))
+        resources = Resources("cpu", n_jobs=processes, memory=2**30)
+        tables.append(pipeline.fit(examples, resources=resources).purified)
         seconds.append(time.perf_counter() - start)
         print(f"{processes} process(es): {seconds[-1]:.1f} s for {rows:,} rows x {features} features", flush=True)
-    apart = sum((a.candidates != b.candidates).sum().item() for a, b in zip(*(end.fits for end in ends), strict=True))
-    total = sum(one.candidates.numel() for one in ends[0].fits)
-    print(f"two against one: {seconds[0] / seconds[1]:.2f} x as fast; sets differ in {apart} of {total:,} entries")
+    print(f"two against one: {seconds[0] / seconds[1]:.2f} x as fast", end="")
+    for column, name in (("kept", "sets"), ("label", "labels")):
+        one, two = (table[column].to_pylist() for table in tables)
+        differing = sum(a != b for a, b in zip(one, two, strict=True))
+        print(f"; {name} differ in {differing} of {rows:,} rows", end="")
+    print()
 
 
 class Images(NamedTuple):
@@ -79,7 +90,7 @@ class Images(NamedTuple):
     compiled: bool
 
 
-def images(asked: Images, crew: Crew) -> None:
+def images(asked: Images, crew: ProcessGroup) -> None:
     """Two processes, of which the first compares what both do with what it does alone; both begin at the first weights of one."""
     torch.set_num_threads(1)
     card = asked.device != "cpu"
@@ -103,7 +114,7 @@ def images(asked: Images, crew: Crew) -> None:
             _time_an_epoch(name, asked, crew)
 
 
-def _time_an_epoch(name: str, asked: Images, crew: Crew) -> None:
+def _time_an_epoch(name: str, asked: Images, crew: ProcessGroup) -> None:
     """A long run less a short one, over the epochs between; VALEN's after its warm-up."""
     begun = METHODS["valen"]().warm_up if name == "valen" else 0
     jobs = [
@@ -122,7 +133,7 @@ def _set_precision(job: Job, processes: int) -> None:
     double = torch.get_default_dtype() == torch.float64
     torch._dynamo.config.disable = double or not job.compiled
     plain = processes == 1 and not job.compiled
-    problem.seen_together = (lambda *given: 0) if double else (lambda *given: -1) if plain else TOGETHER
+    training_data.images_per_forward = (lambda *given: 0) if double else (lambda *given: -1) if plain else TOGETHER
 
 
 class Smooth:
@@ -136,7 +147,7 @@ class Smooth:
 
 
 SEEN = {"proden": "pop", "pop": "pop", "rcr": "rcr", "pico": "pico", "valen": "plain"}  # method, views
-TOGETHER = problem.seen_together
+TOGETHER = training_data.images_per_forward
 
 
 class Job(NamedTuple):
@@ -177,7 +188,7 @@ def on_images(job: Job, start: dict[str, torch.Tensor] | None, processes: int) -
     begin = time.perf_counter()
     fitted = fit(
         x, sets, method=_method(job.name), network=job.network, trials=[Trial(start=start)], device=job.device,
-        views=views(SEEN[job.name], "mnist", dtype=dtype, device=job.device), processes=processes,
+        views=views(SEEN[job.name], "mnist", dtype=dtype, device=job.device), n_jobs=processes,
         purify=None if job.name == "proden" else Pop(warm_up=1, interval=1, window=1), training=Training(job.epochs, job.batch),
     )  # fmt: skip
     if job.device != "cpu":

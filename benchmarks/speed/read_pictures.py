@@ -1,4 +1,4 @@
-"""Seconds to read many pictures with 1, 2, 4 ... threads, and as `oneof` reads them: many small ones by processes.
+"""Seconds to read many pictures with 1, 2, 4 ... threads, and with as many as `oneof` uses.
 
     python benchmarks/speed/read_pictures.py --side 32 --pictures 50000
     python benchmarks/speed/read_pictures.py --side 256 --kind JPEG --pictures 2000
@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 import tempfile
 import time
 from functools import partial
@@ -60,9 +59,9 @@ def main() -> None:
         names = write(folder, given.kind, given.side, given.pictures)
         pixels = images.Pixels("file", 3, min(given.side, LARGEST))
         seconds(names, pixels, folder)
-        ways = {"as oneof does": (images._threads, images._MIN_SUBPROCESS_IMAGES)}
-        ways |= {f"{count} threads": (partial(threads, count), sys.maxsize) for count in given.threads}
-        for title, (images._threads, images._MIN_SUBPROCESS_IMAGES) in ways.items():
+        ways = {"as oneof does": images._threads}
+        ways |= {f"{count} threads": partial(threads, count) for count in given.threads}
+        for title, images._threads in ways.items():
             least = min(seconds(names, pixels, folder) for _ in range(given.repeats))
             print(f"{title:13s} {least:6.2f} s, {least / len(names) * 1e6:4.0f} us a picture", flush=True)
         print(f"{os.cpu_count()} cores")

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from oneof.training.trials import Training as Training
     from oneof.training.trials import Trial as Trial
 
-# torch takes seconds to import, and `oneof --help` must not: a name is fetched when it is first used
-_HOME = {
+# torch takes seconds to import, and `oneof --help` must not: names are imported when they are first used
+_MODULE_OF = {
     "CandidateLoss": "losses",
     "Candidates": "candidates.mask",
     "read": "candidates.read",
@@ -49,10 +49,20 @@ _HOME = {
     "Trial": "training.trials",
 }
 
-__all__ = ["__version__", *_HOME]
+_SUBMODULES = ("candidates", "data", "inspect", "losses", "methods", "metrics", "networks", "purify", "runs", "votes")
+
+__all__ = ["__version__", *_MODULE_OF, *_SUBMODULES]
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module 'oneof' has no attribute {name!r}")
-    return getattr(import_module(f"oneof.{_HOME[name]}"), name)
+    """Import a public name or module when it is first used."""
+    if name in _SUBMODULES:
+        return import_module(f"oneof.{name}")
+    if name in _MODULE_OF:
+        return getattr(import_module(f"oneof.{_MODULE_OF[name]}"), name)
+    raise AttributeError(f"module 'oneof' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    """Return all public names, also those that are not imported yet."""
+    return sorted({*globals(), *__all__})

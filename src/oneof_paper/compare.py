@@ -9,7 +9,7 @@ import numpy as np
 from oneof.data.roles import Roles
 from oneof.data.table import read_table
 from oneof.methods import METHODS, Method
-from oneof.runs.examples import examples_of
+from oneof.runs.read_dataset import dataset_from_table
 from oneof.storage.did_you_mean import did_you_mean
 from oneof.storage.rows import Row, append, read
 from oneof_paper.compute_rows import Cell, compute_rows, missing_cells, rules
@@ -50,10 +50,10 @@ def open_data(source: str, gold: str, data_dir: Path | None) -> Dataset:
         data = load(source, data_dir)
     else:
         path = Path(source)
-        examples, _ = examples_of(read_table(path, Roles(gold=gold)), path.parent)
+        examples, _ = dataset_from_table(read_table(path, Roles(gold=gold)), path.parent)
         candidates = examples.candidates
         labels = np.asarray(examples.gold)
-        data = Dataset(path.name, examples.x, labels, candidates.classes.tolist(), candidates.mask, None)
+        data = Dataset(path.name, examples.features, labels, candidates.classes.tolist(), candidates.mask, None)
     if data.candidates is None or (data.labels < 0).any():
         raise ValueError(
             f"data must have candidate sets and a true label in every row; {source} does not. Use lost, msrcv2, birdsong or a table."

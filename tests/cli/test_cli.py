@@ -19,7 +19,7 @@ from commands import call, call_alone
 import oneof
 from oneof.candidates.read import read
 from oneof.cli import app
-from oneof.cli.demo import CARE, NAMES, NEW, _digits
+from oneof.runs.demo import ACCURACIES, N_NEW, NAMES, simulate_votes
 
 HEAVY = ("torch", "sklearn", "pyarrow", "matplotlib", "numpy")
 
@@ -35,13 +35,50 @@ def test_help(arguments):
     assert "Usage" in done.stdout
 
 
-@pytest.mark.parametrize("command", ["votes", "inspect", "fit"])
-def test_flags_take_no_value_and_every_option_is_explained(command):
-    options = [option for option in typer.main.get_command(app).commands[command].params if option.name != "help"]
-    flags = [option for option in options if getattr(option, "is_flag", False) and not option.secondary_opts]
-    assert flags
-    assert all(flag.metavar == "" for flag in flags)
-    assert all(option.help for option in options)
+COMMANDS = typer.main.get_command(app).commands
+
+
+@pytest.mark.parametrize("command", [[], *([name] for name in COMMANDS)], ids=lambda command: "".join(command))
+def test_help_shows_flags_without_a_type(command):
+    shown = call(*command, "--help").stdout
+    assert "--help" in shown
+    assert "<bool>" not in shown
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_option_is_explained(command):
+    assert all(option.help for option in COMMANDS[command].params)
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_the_help_of_fit_has_the_options_that_matter_first(width, monkeypatch):
+    monkeypatch.setattr("typer.rich_utils.MAX_WIDTH", width)
+    shown = call("fit", "--help").stdout
+    assert max(map(len, shown.splitlines())) <= width
+    panels = re.findall(r"^╭─ (\w+)", shown, re.MULTILINE)
+    assert panels == ["Arguments", "Options", "Input", "Votes", "Pictures", "Learning", "Output"]
+    main_panel = shown.split("─ Options ")[1].split("─ Input ")[0]
+    options = re.findall(r"^│ [* ]  (--[a-z-]+)", main_panel, re.MULTILINE)
+    assert {"--out", "--candidates", "--votes", "--image", "--quick", "--time-limit"} <= set(options)
+    assert len(options) <= 11  # ten, and --help
+
+
+def test_completion_is_offered_and_changes_nothing_by_itself(tmp_path):
+    shown = call("--help").stdout
+    assert "--install-completion" in shown
+    typed = {"_ONEOF_COMPLETE": "complete_bash", "COMP_WORDS": "oneof fit --time", "COMP_CWORD": "2"}
+    home = {"HOME": str(tmp_path)}
+    code = "import sys; sys.argv = ['oneof']; from oneof.cli import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env=os.environ | typed | home,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    assert done.stdout.split() == ["--time-limit"]
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_help_imports_nothing_heavy():
@@ -56,8 +93,10 @@ def test_help_imports_nothing_heavy():
         (["nonsense"], "No such command 'nonsense'"),
         (["demo", "--epochs", "-1"], "--epochs"),
         (["demo", "--epochs", "many"], "--epochs"),
+        (["demo", "--epochs", "0"], "--epochs"),
         (["demo", "--colour"], "--colour"),
         (["demo", "--out", "/proc/none/x"], "/proc/none"),
+        (["inspect", "nowhere/table.csv"], "nowhere/table.csv"),
     ],
 )
 def test_bad_input_is_one_line_and_exit_code_2(arguments, words):
@@ -66,6 +105,7 @@ def test_bad_input_is_one_line_and_exit_code_2(arguments, words):
     assert done.stderr.startswith("oneof: ")
     assert done.stderr.count("\n") == 1
     assert words in done.stderr
+    assert "Errno" not in done.stderr
 
 
 def test_the_demo_goes_from_votes_to_labels_a_page_and_a_model(tmp_path):
@@ -81,15 +121,15 @@ def test_the_demo_goes_from_votes_to_labels_a_page_and_a_model(tmp_path):
 
 def check_labels(out: Path, shown: str) -> None:
     """The shares that are printed are those of the files."""
-    truth = _digits().labels
-    for name, expected in (("labels.csv", truth[:-NEW]), ("predictions.csv", truth[-NEW:])):
+    truth = simulate_votes().labels
+    for name, expected in (("labels.csv", truth[:-N_NEW]), ("predictions.csv", truth[-N_NEW:])):
         right = np.mean(np.array(pacsv.read_csv(out / name)["label"].to_pylist()) == expected)
         assert f"{100 * right:.1f} %" in next(line for line in shown.splitlines() if line.startswith("│ oneof "))
         assert right > 0.96
     votes = pacsv.read_csv(out / "votes.csv")
-    for who, care in CARE.items():
+    for who, accuracy in ACCURACIES.items():
         said = np.array(votes.filter(pc.equal(votes["annotator"], who))["label"].to_pylist())
-        assert np.mean(said == truth[:-NEW]) == pytest.approx(care, abs=0.04)
+        assert np.mean(said == truth[:-N_NEW]) == pytest.approx(accuracy, abs=0.04)
 
 
 def check_purified(path: Path) -> None:

@@ -14,10 +14,10 @@ import typer
 from typer.testing import CliRunner
 
 from oneof.cli import app
-from oneof.cli.columns import TableFile, takes_roles
+from oneof.cli.columns import TableFile, with_column_options
 from oneof.data.roles import Roles
-from oneof.learners.config import Space
-from oneof.runs.fit_table import Task, fit_table
+from oneof.learners.config import EnsembleConfig, FitConfig
+from oneof.runs.fit_table import FitSpec, fit_table
 
 OPTIONS = [
     "candidates",
@@ -34,7 +34,7 @@ OPTIONS = [
     "separator",
     "empty",
 ]
-SMALL = Space(scaling=("feature",), lr=(0.1,), weight_decay=(1e-3,), members=2, epochs=2)
+SMALL = EnsembleConfig(scalings=("feature",), lr=0.1, weight_decay=1e-3, n_networks=2, epochs=2, n_folds=None)
 
 
 @pytest.mark.parametrize("name", ["fit", "inspect"])
@@ -85,7 +85,7 @@ def test_options_become_roles(arguments: list[str], roles: Roles) -> None:
         seen.extend([file, roles, seed])
 
     one = typer.Typer()
-    one.command()(takes_roles(command))
+    one.command()(with_column_options(command))
     done = CliRunner().invoke(one, ["t.csv", *arguments])
     assert done.exit_code == 0, done.output
     assert seen == [Path("t.csv"), roles, 3]
@@ -95,8 +95,8 @@ def test_options_become_roles(arguments: list[str], roles: Roles) -> None:
     ("arguments", "message"),
     [
         (["--separator", ""], "separator must not be empty"),
-        (["--text-model", "m"], "--text-model needs a column to embed. Say --text COLUMN too."),
-        (["--image-model", "m"], "--image-model needs a column to embed. Say --image COLUMN too."),
+        (["--text-model", "m"], "--text-model needs a column to embed. Add --text COLUMN"),
+        (["--image-model", "m"], "--image-model needs a column to embed. Add --image COLUMN"),
         (["--empty", "maybe"], "empty must be 'error' or 'unlabelled'; got 'maybe'"),
     ],
 )
@@ -144,13 +144,13 @@ def test_inspect_and_fit_say_the_same_of_the_same_table(table: Path, more: list[
     parts = dict(zip(more[::2], more[1::2], strict=True))
     roles = Roles(gold=parts.get("--gold"), exclude=parts.get("--not"), ignore=("note",) if "--ignore" in parts else ())
     roles = replace(roles, categories=("hue",) if "--category" in parts else ())
-    run = fit_table(table, table.parent / "RUN", Task(roles, space=SMALL))
-    assert run.facts["warnings"] == warned
+    run = fit_table(table, table.parent / "RUN", FitSpec(roles, config=FitConfig(SMALL)))
+    assert run.metadata["warnings"] == warned
     assert "columns of dates are read as numbers of days: day." in warned
-    assert run.facts["classes"] == found["counts"]["classes"]
+    assert run.metadata["classes"] == found["counts"]["classes"]
     left_out = [line.split(": ")[1].split(".")[0] for line in warned if "are left out" in line]
     assert ("truth" in left_out) == ("--gold" not in parts)
-    assert {"id", "truth"}.isdisjoint(run.facts["features"])
+    assert {"id", "truth"}.isdisjoint(run.metadata["features"])
 
 
 def test_inspect_imputes_what_fit_imputes(table: Path) -> None:

@@ -40,19 +40,19 @@ def command(monkeypatch, capsys, *arguments: object) -> tuple[int, str]:
 
 
 def test_what_is_said_is_not_searched(table, tmp_path, monkeypatch, capsys):
-    setting = {"hidden": [16], "scaling": "ranks", "lr": 0.07, "weight_decay": 0.002, "mixup": 0.0}
+    setting = {"hidden_layer_sizes": [16], "scaling": "ranks", "lr": 0.07, "weight_decay": 0.002, "mixup": 0.0}
     (tmp_path / "best.json").write_text(json.dumps(setting))
     said = ("--settings", tmp_path / "best.json", "--method", "cc", "--no-purify")
     code, err = command(monkeypatch, capsys, "fit", table, "--out", tmp_path / "run", *SHORT, *said)
     assert code == 0, err
-    facts = Run.open(tmp_path / "run").facts
-    assert facts["chosen"] == [{name: setting[name] for name in ("hidden", "scaling", "lr", "weight_decay")}]
-    space = facts["asked"]["space"]
+    facts = Run.open(tmp_path / "run").metadata
+    assert facts["chosen"] == [{"hidden": [16], "scaling": "ranks", "lr": 0.07, "weight_decay": 0.002}]
+    space = facts["asked"]["config"]["ensemble"]
     assert (space["method"]["kind"], space["purify"], space["mixup"]) == ("CC", None, 0.0)
     other = ("--settings", tmp_path / "best.json", "--method", "cc", "--purify")
     code, err = command(monkeypatch, capsys, "fit", table, "--out", tmp_path / "run", *SHORT, *other)
     assert code == 2
-    assert "holds a run of another task: space.purify was None, now {'kind': 'Pop'" in err
+    assert "holds a run of another task: config.ensemble.purify was None, now {'kind': 'Pop'" in err
 
 
 @pytest.mark.parametrize(
@@ -61,17 +61,18 @@ def test_what_is_said_is_not_searched(table, tmp_path, monkeypatch, capsys):
         (["--method", "prodn"], r"method must be one of .*; got 'prodn'\. Did you mean 'proden'\?"),
         (["--method", "pico"], r"method must work on tables; 'pico' compares views of images\."),
         (["--device", "gpu"], r"device must be one that torch knows, such as 'cpu' or 'cuda'; got 'gpu'\."),
-        (["--annotators", "llm_*"], r"--annotators must stand beside --votes, of which it speaks\. Add --votes FILE\."),
-        (["--taxonomy", "tree.csv"], r"--taxonomy must stand beside --votes, of which it speaks\. Add --votes FILE\."),
+        (["--annotators", "llm_*"], r"--annotators requires --votes"),
+        (["--taxonomy", "tree.csv"], r"--taxonomy requires --votes"),
         (
             ["--quick", "--learners", "trees"],
             r"quick must not stand beside learners, .*; got both\. Leave one of them out",
         ),
         (["--deterministic", "--threads", "2"], r"--deterministic needs one thread; got --threads 2\. Leave one"),
-        ({"rate": 0.1}, r"a setting must say hidden, scaling, lr, weight_decay, mixup and nothing else; got 'rate'\."),
+        ({"rate": 0.1}, r"a setting must be one of hidden, .*mixup; got 'rate'\."),
         ({"lr": "fast"}, r"lr must be a number; got 'fast'\."),
         ({"scaling": "zscore"}, r"scaling must be one of feature, .*; got 'zscore'\."),
-        ({"hidden": [0]}, r"hidden must be widths of layers, such as \(128,\) or \(\); got \[0\]\."),
+        ({"hidden_layer_sizes": [0]}, r"hidden_layer_sizes must be widths of layers.*\(128,\).*got \[0\]\."),
+        (["--time-limit", "2x"], r"--time-limit .*such as 90s, 2m or 1h; got '2x'"),
         ([0.1], r"settings must be a JSON object, as oneof tune writes it; .* holds \[0\.1\]\."),
         ("lr: 0.1", r"settings must be a JSON file, as oneof tune writes it; .* is none"),
     ],

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-import sys
 import warnings
 import zlib
 from collections.abc import Callable
@@ -21,7 +20,7 @@ from oneof.data.augment.views import Pictures, Strong, views
 from oneof.data.encode import learn_encoding
 from oneof.data.files.columns import open_table
 from oneof.data.images import Pixels, coarse, learn_pixels, list_folder, read_pictures
-from oneof.data.picture import Block, thumbnail
+from oneof.data.picture import thumbnail
 from oneof.data.roles import Roles
 from oneof.data.table import read_table
 
@@ -145,67 +144,12 @@ def test_small_pictures_are_read_by_few_threads(monkeypatch, cells: list[bytes |
     assert set(asked) == {threads}
 
 
-@pytest.fixture
-def read_by_three(monkeypatch) -> list[int]:
-    """Few pictures are many, for three processes; how many each was given."""
-    given, apart = [], Block.read_in_subprocess
-    monkeypatch.setattr(Block, "read_in_subprocess", lambda block: (given.append(len(block.cells)), apart(block))[1])
-    monkeypatch.setattr("oneof.data.images._MIN_SUBPROCESS_IMAGES", 2)
-    monkeypatch.setattr("oneof.data.images._MAX_SUBPROCESS_BLOCK", 4)
-    monkeypatch.setattr("oneof.data.images._threads", lambda cells, folder: 2)
-    monkeypatch.setattr("oneof.data.images.cores", lambda: 3)
-    return given
-
-
-NOISY = """import sys
-print("hello")
-exec(sys.argv[sys.argv.index("-c") + 1])
-"""
-
-
-@pytest.mark.parametrize("program", ["python", "none", "missing", "false", "true", "noisy"])
-def test_many_small_ones_are_read_by_processes_and_found_the_same(
-    monkeypatch, tmp_path, read_by_three: list[int], program: str
-) -> None:
-    """Where a process cannot be started, or fails, its pictures are read here."""
-    (tmp_path / "a.png").write_bytes(turned())
-    bomb = saved(Image.new("1", (20_000, 20_000)), "PNG")
-    cells = ["a.png", *sides(32, 9), with_alpha(), None, b"broken", "missing.png", bomb, *sides(8)]
-    monkeypatch.setattr("oneof.data.images._MIN_SUBPROCESS_IMAGES", 99)
-    here = read_pictures(cells, COLOUR, tmp_path)
-    monkeypatch.setattr("oneof.data.images._MIN_SUBPROCESS_IMAGES", 2)
-    noisy = tmp_path / "noisy"
-    noisy.write_text(f"#!{sys.executable}\n{NOISY}")
-    noisy.chmod(0o755)
-    if program != "python":
-        named = {"none": None, "missing": "/no/such/program", "noisy": str(noisy)}
-        monkeypatch.setattr("sys.executable", named.get(program, program))
-    inside, here_too = Block.read, []
-    monkeypatch.setattr(Block, "read", lambda block: (here_too.extend(block.cells), inside(block))[1])
-    found = read_pictures(cells, COLOUR, tmp_path)
-    assert sorted(read_by_three) == [3, 3, 3]
-    wrong = [cell for cell, readable in zip(cells, here.readable, strict=True) if not readable]
-    assert sorted(map(cells.index, here_too)) == (
-        sorted(map(cells.index, wrong)) if program == "python" else [*range(9)]
-    )
-    assert (found.levels == here.levels).all()
-    assert (found.readable == here.readable).all()
-    assert found.fault == here.fault
-
-
-def test_what_pillow_was_told_here_counts_for_processes_too(monkeypatch, read_by_three: list[int]) -> None:
+def test_settings_of_pillow_count(monkeypatch) -> None:
     whole = saved(Image.fromarray(np.random.default_rng(0).integers(0, 255, (64, 64, 3), np.uint8)), "JPEG")
     cells = [*sides(8, 9), whole[: len(whole) // 2]]
     assert read_pictures(cells, COLOUR, Path()).readable.tolist() == [True, True, False]
     monkeypatch.setattr("PIL.ImageFile.LOAD_TRUNCATED_IMAGES", True)
     assert read_pictures(cells, COLOUR, Path()).readable.all()
-    assert len(read_by_three) == 6
-
-
-def test_a_frozen_program_does_not_start_itself(monkeypatch, read_by_three: list[int]) -> None:
-    monkeypatch.setattr("sys.frozen", True, raising=False)
-    assert read_pictures(sides(8, 9, 32), GREY, Path()).readable.all()
-    assert not read_by_three
 
 
 def test_a_large_picture_is_told_in_our_words_alone() -> None:

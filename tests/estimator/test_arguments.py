@@ -9,7 +9,13 @@ import pandas as pd
 import pytest
 
 from oneof.data.table import read_features
-from oneof.estimator.arguments import count, gold_labels, precision, split_counts, warn_of_joined
+from oneof.estimator.arguments import (
+    check_gold,
+    check_positive_int,
+    choose_dtype,
+    counts_to_candidates,
+    warn_about_joined_labels,
+)
 from oneof.estimator.classifier import PartialLabelClassifier
 
 
@@ -27,14 +33,14 @@ def test_joined_labels_are_warned_of_however_few_they_are(
 ) -> None:
     count = round(100 * share)
     labels = [joined] * count + ["cat", "dog"] * 50
-    warn_of_joined(labels)
+    warn_about_joined_labels(labels)
     (said,) = caplog.messages
     assert re.search(rf"{count} of {len(labels)} {what}.*and count as classes of their own", said)
 
 
 @pytest.mark.parametrize("odd", ["stop|go", "(other)", "x;y", "Austin, Texas"])
 def test_a_label_with_a_sign_of_its_own_is_a_label(odd: str, caplog: pytest.LogCaptureFixture) -> None:
-    warn_of_joined([odd, "cat", "dog", "Texas"] * 10)
+    warn_about_joined_labels([odd, "cat", "dog", "Texas"] * 10)
     assert caplog.messages == []
 
 
@@ -62,19 +68,19 @@ def test_messages_in_python_name_no_flag_of_the_command_line(caplog):
 
 
 def test_counts_of_votes_are_the_labels_that_anybody_named_and_the_numbers():
-    named, counts = split_counts(np.array([[2, 1, 0], [0, 0, 3]]))
+    named, counts = counts_to_candidates(np.array([[2, 1, 0], [0, 0, 3]]))
     assert named.tolist() == [[True, True, False], [False, False, True]]
     assert counts.tolist() == [[2.0, 1.0, 0.0], [0.0, 0.0, 3.0]]
 
 
 def test_gold_labels_are_numbers_and_minus_one_where_they_are_missing():
-    assert gold_labels(["dog", None, float("nan")], np.array(["cat", "dog"]), 3).tolist() == [1, -1, -1]
+    assert check_gold(["dog", None, float("nan")], np.array(["cat", "dog"]), 3).tolist() == [1, -1, -1]
 
 
 def test_time_stamps_keep_double_precision():
-    assert precision(np.array([[0.1], [0.2]])) is np.float32
-    assert precision(np.array([[1.7e9], [1.7e9 + 60]])) is np.float64
+    assert choose_dtype(np.array([[0.1], [0.2]])) is np.float32
+    assert choose_dtype(np.array([[1.7e9], [1.7e9 + 60]])) is np.float64
 
 
 def test_a_count_is_a_whole_number_or_the_default():
-    assert (count(None, "epochs"), count(5, "epochs")) == (None, 5)
+    assert (check_positive_int(None, "epochs"), check_positive_int(5, "epochs")) == (None, 5)

@@ -62,4 +62,4 @@ def test_pictures_of_another_shape_are_refused(clf):
 
 def test_an_unknown_network_is_told_before_training():
     with pytest.raises(ValueError, match="lenett"):
-        PartialLabelImageClassifier(network="lenett").fit(X, SETS)
+        PartialLabelImageClassifier(architecture="lenett").fit(X, SETS)

@@ -78,7 +78,7 @@ def make(case: str, folder: Path) -> dict[str, Any]:
 
 def make_refit(folder: Path) -> dict[str, Any]:
     """Fit, decide some rows as a reviewer would, fit again from the decisions, and return what a person gets."""
-    from oneof.runs.review.decisions import Decision, Log
+    from oneof.runs.decisions import Decision, Log
 
     arguments = CASES["numbers"](folder)
     _run("fit", *arguments, "--out", str(folder / "run"))

@@ -15,10 +15,10 @@ from oneof.methods import RCR, PiCO, Proden, Valen
 from oneof.networks import LeNet, WideResNet
 from oneof.networks.cuda.views import shown
 from oneof.purify import Pop
-from oneof.training.device import wake
+from oneof.training.device import prewarm_gpu
 from oneof.training.loop import begin, steps
-from oneof.training.problem import pose
 from oneof.training.stack import build
+from oneof.training.training_data import make_training_data
 from oneof.training.trials import Training, Trial
 
 pytestmark = [
@@ -118,7 +118,7 @@ def test_views_by_kernels_have_the_levels_of_the_others(name, kind):
 
 
 def test_what_training_needs_is_loaded_in_a_thread():
-    thread = wake(torch.device("cuda"))
+    thread = prewarm_gpu(torch.device("cuda"))
     thread.join(60)  # it alone: a thread that native code started cannot be joined
     assert not thread.is_alive()
     assert "triton" in sys.modules
@@ -134,10 +134,10 @@ def posed(name, network, n, epochs):
     held_out = np.arange(200)
     trial = Trial(held_out=held_out, test=held_out)
     training = Training(epochs, 256)
-    problem = pose(
+    problem = make_training_data(
         x, sets, [trial], Proden(), Pop(warm_up=1, interval=2, window=1), training, seen, sets.argmax(1), device
     )
-    return problem, begin(problem, build(lambda: network(shape, 10), [0], device, problem.fast), [0])
+    return problem, begin(problem, build(lambda: network(shape, 10), [0], device, problem.compile_batch), [0])
 
 
 @pytest.mark.parametrize(
@@ -145,7 +145,7 @@ def posed(name, network, n, epochs):
 )
 def test_a_step_waits_for_nothing(monkeypatch, name, network, worth):
     """Once warm, no batch makes the host wait for the device, compiled or not."""
-    monkeypatch.setattr("oneof.training.problem.WORTH_COMPILING", worth)
+    monkeypatch.setattr("oneof.training.training_data.WORTH_COMPILING", worth)
     problem, state = posed(name, network, 2000, 8)
     run, batches = steps(problem, state), 8
     for _ in range(7 * (batches + 1) + 1):  # seven epochs with their records, then what an epoch draws beforehand
@@ -160,7 +160,7 @@ def test_a_step_waits_for_nothing(monkeypatch, name, network, worth):
 
 
 def test_a_captured_evaluation_sees_the_network_as_it_is_now(monkeypatch):
-    monkeypatch.setattr("oneof.training.problem.WORTH_COMPILING", 0)
+    monkeypatch.setattr("oneof.training.training_data.WORTH_COMPILING", 0)
     problem, state = posed("mnist", LeNet(), 1000, 7)
     for record in (step for step in steps(problem, state) if step is not None):
         logits = problem.logits(state.stack, problem.test)
@@ -171,7 +171,7 @@ def test_a_captured_evaluation_sees_the_network_as_it_is_now(monkeypatch):
 @pytest.mark.parametrize(("method", "kind"), [(PiCO(queue=512), "pico"), (Valen(warm_up=1), "plain"), (RCR(), "rcr")])
 def test_methods_on_views_take_the_kernels_too(monkeypatch, method, kind):
     """Body, encoder and key network run by kernels, and the first losses are those of torch's layers."""
-    monkeypatch.setattr("oneof.training.problem.WORTH_COMPILING", 0)
+    monkeypatch.setattr("oneof.training.training_data.WORTH_COMPILING", 0)
     found = []
     for kernels in (False, True):
         rng = np.random.default_rng(0)
@@ -179,9 +179,9 @@ def test_methods_on_views_take_the_kernels_too(monkeypatch, method, kind):
         sets = np.eye(10, dtype=bool)[rng.integers(10, size=512)] | (rng.random((512, 10)) < 0.3)
         device = torch.device("cuda")
         seen = views(kind, "cifar10", device=device, dtype=torch.bfloat16)
-        problem = pose(x, sets, [Trial()], method, None, Training(3, 256), seen, None, device)
+        problem = make_training_data(x, sets, [Trial()], method, None, Training(3, 256), seen, None, device)
         make = lambda: method.network(WideResNet(10)((3, 32, 32), 10), 10, (3, 32, 32))  # noqa: E731
-        state = begin(problem, build(make, [0], device, problem.fast if kernels else -1), [0])
+        state = begin(problem, build(make, [0], device, problem.compile_batch if kernels else -1), [0])
         programs = [part.program for part in state.stack.module.modules() if hasattr(part, "program")]
         assert all((program is not None) == kernels for program in programs)
         found.append([float(record["loss"]) for record in steps(problem, state) if record is not None])

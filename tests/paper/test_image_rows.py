@@ -29,7 +29,7 @@ from oneof.purify import PopPrinted, PopRatio, PopReleased
 from oneof.storage.rows import read
 from oneof.storage.settings import plain_value
 from oneof.training.fit import fit
-from oneof.training.problem import pose
+from oneof.training.training_data import make_training_data
 from oneof.training.trials import Training
 from oneof_paper import image_sets, teacher
 from oneof_paper.compute_image_rows import by_signal, resolved_accuracy, run_row, trial_of
@@ -267,7 +267,7 @@ def test_a_branch_is_the_run_it_would_have_been_alone(folder, tmp_path, monkeypa
     mask = images.candidates(runs[0], data, tmp_path, "cpu")
     x, own, training = images.pixels("mnist", 60, "cpu"), trial_of(runs[0], data), Training(4, 18)
     seen = views("pop", "mnist", device="cpu", dtype=torch.float32)
-    problem = pose(x, mask, [own], Proden(), None, training, seen, data.labels, torch.device("cpu"))
+    problem = make_training_data(x, mask, [own], Proden(), None, training, seen, data.labels, torch.device("cpu"))
     for run, fitted, _, _ in images.fits_of(runs, network, problem):
         setting = {"method": run.method, "purify": run.purify, "network": network, "training": training}
         solo = fit(x, mask, trials=[own], views=seen, labels=data.labels, **setting)

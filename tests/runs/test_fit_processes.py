@@ -1,4 +1,4 @@
-"""`oneof fit --processes 2`: the same run as with one, from the command line; what is said when it cannot be."""
+"""`oneof fit --n-jobs 2`: the same run as with one, from the command line; what is said when it cannot be."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
-from crew import assert_same_run, write_table
+from distributed_cases import assert_same_run, write_table
 
 from oneof.cli import main
 from oneof.runs.folder import Run
@@ -44,7 +44,7 @@ def run(*words, check=True):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("start", [[*COMMAND, "--devices", "2"], TORCHRUN], ids=["started here", "torchrun"])
+@pytest.mark.parametrize("start", [[*COMMAND, "--n-jobs", "2"], TORCHRUN], ids=["started here", "torchrun"])
 def test_the_command_gives_what_one_process_gives(table, tmp_path, start):
     run(*COMMAND, table, "--out", tmp_path / "one", *SHORT)
     done = run(*start, table, "--out", tmp_path / "two", *SHORT)
@@ -65,7 +65,7 @@ def test_under_torchrun_a_mistake_is_told_once(table, tmp_path):
 @pytest.mark.slow
 def test_deterministic_runs_of_two_processes_are_equal_to_the_bit(table, tmp_path):
     for name in "ab":
-        run(*COMMAND, table, "--out", tmp_path / name, *SHORT, "--processes", "2", "--deterministic")
+        run(*COMMAND, table, "--out", tmp_path / name, *SHORT, "--n-jobs", "2", "--deterministic")
     weights = [(tmp_path / name / "model.safetensors").read_bytes() for name in "ab"]
     assert weights[0] == weights[1]
 
@@ -78,7 +78,7 @@ def test_a_killed_process_ends_the_command_with_a_message_and_one_process_goes_o
         "    torch.set_default_dtype(torch.float64)\n    main()\n"
     )
     command, long = [sys.executable, double, "fit"], ["--networks", "3", "--epochs", "600"]
-    words = [*command, table, "--out", tmp_path / "run", *long, "--processes", "2"]
+    words = [*command, table, "--out", tmp_path / "run", *long, "--n-jobs", "2"]
     with subprocess.Popen(words, stderr=subprocess.PIPE, text=True) as started:
         note = tmp_path / "run" / "checkpoint" / "search" / "ensemble-0" / "stacks.json"
         while not note.exists():
@@ -112,9 +112,9 @@ def workers(parent):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--processes", "0"], "oneof: processes must be at least 1; got 0."),
-        (["--devices", "-1"], "oneof: processes must be at least 1; got -1."),
-        (["--processes", "62"], "processes must be at most the rows to train on (61); got 62. Use fewer."),
+        (["--n-jobs", "0"], "--n-jobs"),
+        (["--n-jobs", "-1"], "--n-jobs"),
+        (["--n-jobs", "62"], "n_jobs must be at most the rows to train on (61); got 62. Use fewer."),
     ],
 )
 def test_bad_values(table, tmp_path, monkeypatch, capsys, words, message):

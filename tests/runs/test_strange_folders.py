@@ -19,8 +19,8 @@ from PIL import Image
 from run_folder import write_run
 
 import oneof.cli
-from oneof.runs.review.decisions import Decision, Log
-from oneof.runs.review.session import Review
+from oneof.review.session import Review
+from oneof.runs.decisions import Decision, Log
 from oneof_paper.results import _commit
 
 MINE = "export PATH=/usr/bin\n"
@@ -120,7 +120,7 @@ def test_learning_again_imports_nothing_from_the_current_folder(
         commands.append(command)
         return SimpleNamespace(returncode=2, stderr="stopped", stdout="")
 
-    monkeypatch.setattr("oneof.runs.review.session.subprocess.run", note)
+    monkeypatch.setattr("oneof.review.session.subprocess.run", note)
     review._learn(review.run.folder)
     monkeypatch.undo()
     (command,) = commands

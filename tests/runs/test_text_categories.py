@@ -57,12 +57,12 @@ def test_a_table_of_text_is_learned_from_as_it_is(run: Run) -> None:
     x = run.model.encoding.transform(read_columns(frame, run.model.encoding.roles))
     predicted = LABELS[run.model.probabilities(x).argmax(1)]
     assert (predicted == truth).mean() > 0.8
-    assert "hue is missing" in run.facts["features"]
-    assert "site is rare" in run.facts["features"]
+    assert "hue is missing" in run.metadata["features"]
+    assert "site is rare" in run.metadata["features"]
 
 
 def test_the_run_the_terminal_and_the_report_say_what_each_column_became(run: Run) -> None:
-    columns = run.facts["columns"]
+    columns = run.metadata["columns"]
     uses = {name: column["use"] for name, column in columns.items()}
     assert uses == {
         "hue": "category",
@@ -83,9 +83,9 @@ def test_the_run_the_terminal_and_the_report_say_what_each_column_became(run: Ru
 
 
 def test_inspect_says_the_same_of_the_columns(run: Run) -> None:
-    found = json.loads(call("inspect", run.facts["file"], "--json").stdout)
-    assert found["columns"] == run.facts["columns"]
-    assert "3 categories: hue, legs, site" in call("inspect", run.facts["file"]).stdout
+    found = json.loads(call("inspect", run.metadata["file"], "--json").stdout)
+    assert found["columns"] == run.metadata["columns"]
+    assert "3 categories: hue, legs, site" in call("inspect", run.metadata["file"]).stdout
 
 
 def test_predict_takes_text_and_ignores_categories_that_are_new(

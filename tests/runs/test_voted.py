@@ -68,8 +68,8 @@ def test_labels_are_better_than_majority(tmp_path, monkeypatch, capsys):
     majority = (shuffled.to_numpy().argmax(1) == DATA.labels).mean()
     ours = (np.array(run.purified["label"].to_pylist()) == NAMES[DATA.labels]).mean()
     assert ours > majority + 0.05
-    assert run.facts["features"] == ["x0", "x1", "x2", "x3"]
-    people = {row["annotator"]: row["accuracy"] for row in run.facts["people"]["annotators"]}
+    assert run.metadata["features"] == ["x0", "x1", "x2", "x3"]
+    people = {row["annotator"]: row["accuracy"] for row in run.metadata["people"]["annotators"]}
     assert max(people, key=people.get) == "ann"
     assert min(people, key=people.get) == "cleo"
     assert {row["label"] for row in run.purified["votes"][0].as_py()} == set(LONG.label[LONG.item == 0])
@@ -110,8 +110,8 @@ def test_votes_in_the_table_itself_are_no_features(tmp_path, monkeypatch, capsys
     numbers = {name: {label: j for j, label in enumerate(NAMES)} for name in CARE}
     own = pd.concat([FEATURES, WIDE.replace(numbers)], axis=1)
     run, _ = fitted(monkeypatch, capsys, tmp_path, tmp_path / "features.csv", features=own)
-    assert run.facts["features"] == ["x0", "x1", "x2", "x3"]
-    assert run.facts["classes"] == ["0", "1", "2", "3"]
+    assert run.metadata["features"] == ["x0", "x1", "x2", "x3"]
+    assert run.metadata["classes"] == ["0", "1", "2", "3"]
 
 
 def test_rows_without_votes_and_votes_without_rows(tmp_path, monkeypatch, capsys):

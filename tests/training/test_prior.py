@@ -1,4 +1,4 @@
-"""Votes as weights: prior x posterior wherever a method weighs, the same packed, stacked, resumed and purified."""
+"""Votes as weights: prior x posterior wherever a method weighs, the same stacked, resumed and purified."""
 
 from __future__ import annotations
 
@@ -7,17 +7,14 @@ import pytest
 import torch
 from scipy.sparse import csr_array
 
-import oneof.training.fit
 from oneof import Pop, Training, Trial, fit
 from oneof.candidates.mask import posterior, restrict
 from oneof.methods import CAVL, CC, METHODS, Batch, Proden
 from oneof.networks import Linear
 from oneof.training.loop import begin, epochs
-from oneof.training.packed import Packed, pack
-from oneof.training.prior import Prior, log_prior
-from oneof.training.problem import pose
+from oneof.training.prior import Prior
 from oneof.training.stack import build
-from oneof.training.tables import Dense
+from oneof.training.training_data import make_training_data
 from oneof_paper.synthetic import mixture
 
 N, C = 60, 4
@@ -26,7 +23,7 @@ RNG = np.random.default_rng(1)
 VOTES = RNG.multinomial(3, 0.6 * np.eye(C)[DATA.labels] + 0.1)
 SETS = VOTES > 0
 TRAINING = Training(epochs=4, batch=10)
-WEIGHING = [name for name, kind in METHODS.items() if kind.weighs]
+WEIGHING = [name for name, kind in METHODS.items() if kind.uses_prior]
 pytestmark = pytest.mark.usefixtures("double")
 
 
@@ -42,16 +39,18 @@ def assert_same(one, other):
 
 def test_the_weights_are_prior_times_posterior():
     """After one epoch of one batch PRODEN remembers v_ij p_ij over its sum on the set, p of the network before the step."""
-    problem = pose(DATA.x, SETS, [Trial()], Proden(), None, Training(epochs=1, batch=N), prior=Prior(VOTES))
+    problem = make_training_data(
+        DATA.x, SETS, [Trial()], Proden(), None, Training(epochs=1, batch=N), prior=Prior(VOTES)
+    )
     state = begin(problem, build(lambda: Linear()((3,), C), [0], torch.device("cpu")), [0])
-    np.testing.assert_allclose(state.memory.values[0], VOTES / VOTES.sum(1, keepdims=True))
+    np.testing.assert_allclose(state.memory[0], VOTES / VOTES.sum(1, keepdims=True))
     with torch.no_grad():
         p = state.stack(torch.as_tensor(DATA.x)[None]).softmax(-1)[0].numpy()
     list(epochs(problem, state))
     for i in range(N):
         for j in range(C):
             expected = VOTES[i, j] * p[i, j] / sum(VOTES[i, k] * p[i, k] for k in range(C) if SETS[i, k])
-            assert float(state.memory.values[0, i, j]) == pytest.approx(expected, abs=1e-12)
+            assert float(state.memory[0, i, j]) == pytest.approx(expected, abs=1e-12)
 
 
 def test_equal_votes_say_nothing():
@@ -75,12 +74,12 @@ def test_a_method_without_weights_says_so(caplog):
     ours = trained(method=CC())
     assert caplog.messages == ["CC has no weights that follow the classifier: it does not use the prior."]
     assert_same(ours, trained(prior=None, method=CC()))
-    assert not CAVL.weighs
+    assert not CAVL.uses_prior
 
 
 @pytest.mark.parametrize("name", ["rcr", "pico", "valen"])
 def test_methods_that_write_steps_weigh_by_the_batch(name):
-    assert METHODS[name].weighs
+    assert METHODS[name].uses_prior
     logits, prior = torch.randn(1, 5, C), torch.randn(1, 5, C)
     batch = Batch(torch.ones(1, 5, C, dtype=torch.bool), (), torch.zeros(()), [], prior)
     expected = restrict(logits.softmax(-1) * prior.exp(), batch.candidates)
@@ -101,33 +100,11 @@ def test_a_trial_in_a_stack_equals_the_same_trial_alone():
         torch.testing.assert_close(both.stack.weights[name][1], weight[0], rtol=0, atol=1e-10)
 
 
-@pytest.mark.parametrize("purify", [None, Pop(warm_up=1, interval=1, window=1)])
-def test_packed_tables_give_what_dense_ones_give(monkeypatch, purify):
+def test_a_sparse_prior_gives_what_a_dense_one_gives():
     rows = np.sort(RNG.permutation(N)[:40])
-    dense = trained(trials=[Trial(0, rows)], purify=purify)
-    monkeypatch.setattr(oneof.training.fit, "worth_packing", lambda sets, t: True)
-    packed = trained(trials=[Trial(0, rows)], purify=purify, prior=csr_array(VOTES), candidates=csr_array(SETS))
-    assert isinstance(packed.sets, Packed)
-    assert_same(packed, dense)
-
-
-def test_a_packed_prior_has_a_number_per_candidate():
-    found = log_prior(Prior(csr_array(VOTES)), pack(torch.as_tensor(SETS)[None]), torch.float64)
-    assert len(found.values) == SETS.sum()
-    dense = log_prior(Prior(VOTES), Dense(torch.as_tensor(SETS)[None]), torch.float64)
-    np.testing.assert_allclose(found.dense(), dense.values)
-
-
-def test_sets_of_their_own_and_votes_packed(monkeypatch):
-    """Votes are given once, and go to the cells of every trial's own sets."""
-    fewer = SETS & ((VOTES.max(1, keepdims=True) == VOTES) | (RNG.random(SETS.shape) < 0.5))
-    own = np.stack([SETS, fewer])
-    trials = [Trial(0, np.arange(40)), Trial(1, np.arange(10, 50))]
-    dense = trained(own, prior=VOTES, trials=trials)
-    monkeypatch.setattr(oneof.training.fit, "worth_packing", lambda sets, t: True)
-    packed = trained(own, prior=VOTES, trials=trials)
-    assert isinstance(packed.sets, Packed)
-    assert_same(packed, dense)
+    dense = trained(trials=[Trial(0, rows)])
+    sparse = trained(trials=[Trial(0, rows)], prior=csr_array(VOTES), candidates=csr_array(SETS))
+    assert_same(sparse, dense)
 
 
 def test_a_checkpoint_knows_the_votes(tmp_path):
@@ -152,12 +129,12 @@ def test_slack_is_a_vote_for_every_label():
 
 def test_a_label_that_fell_gets_no_slack():
     """Where sets are open, methods see every label but those that POP removed."""
-    problem = pose(DATA.x, SETS, [Trial()], Proden(), None, TRAINING, prior=Prior(VOTES, 0.2))
+    problem = make_training_data(DATA.x, SETS, [Trial()], Proden(), None, TRAINING, prior=Prior(VOTES, 0.2))
     left = torch.as_tensor(SETS)[None].clone()
     row = int(SETS.sum(1).argmax())
     fallen = int(SETS[row].argmax())
     left[0, row, fallen] = False
-    seen = problem.seen_sets(left, problem.rows)
+    seen = problem.visible_candidates(left, problem.rows)
     assert not seen[0, row, fallen]
     assert seen.sum() == N * C - 1
 

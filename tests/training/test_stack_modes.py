@@ -11,11 +11,12 @@ from oneof.data.augment import views
 from oneof.methods import PiCO
 from oneof.methods.pico import Contrastive
 from oneof.networks import Backbone, LeNet
+from oneof.networks.cuda.accelerate import Accelerator, accelerate
 from oneof.training.fit import fit
 from oneof.training.loop import begin, steps
-from oneof.training.problem import pose
 from oneof.training.stack import build
 from oneof.training.state import join
+from oneof.training.training_data import make_training_data
 from oneof.training.trials import Training, Trial
 
 N, C = 24, 5
@@ -61,7 +62,7 @@ def test_what_is_frozen_is_frozen_in_a_copy_too():
 
 def test_prototypes_queue_and_its_labels_move_with_a_step_of_pico():
     method = PiCO(queue=48, start=0)
-    problem = pose(X, SETS, [Trial()], method, None, TRAINING, views("pico", "mnist"))
+    problem = make_training_data(X, SETS, [Trial()], method, None, TRAINING, views("pico", "mnist"))
     make = lambda: method.network(LeNet()((1, 28, 28), SETS.shape[1]), SETS.shape[1], (1, 28, 28))  # noqa: E731
     state = begin(problem, build(make, [0], torch.device("cpu")), [0])
     before = [one.clone() for one in state.shared[:4]]
@@ -130,8 +131,8 @@ def test_a_checkpoint_knows_how_images_were_seen(tmp_path):
 def test_fits_that_are_joined_run_as_they_did():
     fits = [fit(X, SETS, trials=[Trial(seed)], network=LeNet(), training=TRAINING, views=PLAIN) for seed in (0, 1)]
     for one in fits:
-        one.stack.fast = 12  # as on a card, where the module runs in bfloat16
-    assert join(fits).stack.fast == 12
+        one.stack.compile_batch = 12  # as on a card, where the module runs in bfloat16
+    assert join(fits).stack.compile_batch == 12
 
 
 def test_a_stack_trained_on_a_card_runs_on_a_cpu_without_autocast(monkeypatch):
@@ -143,12 +144,13 @@ def test_a_stack_trained_on_a_card_runs_on_a_cpu_without_autocast(monkeypatch):
         raise AssertionError("autocast on a CPU")
 
     monkeypatch.setattr(torch, "autocast", refused)
-    fitted.stack.fast = 12
-    fitted.stack.compiled = refused
+    monkeypatch.setattr(torch, "compile", refused)
+    fitted.stack.compile_batch = 12
+    fitted.stack._accelerator = accelerate(fitted.stack.module, 12)
     assert torch.equal(fitted.logits(X), plain)
 
 
-def test_a_twin_says_what_the_network_would_say_with_other_weights():
+def test_a_second_network_gives_what_the_first_would_with_other_weights():
     """What PiCO's key network is on a card: a second module, in place of a call with other weights."""
     stack = build(lambda: Contrastive(LeNet()((1, 8, 8), 3), 4), [0], torch.device("cpu"))
     others = {name: weight + 0.1 for name, weight in stack.weights.items()}
@@ -156,9 +158,9 @@ def test_a_twin_says_what_the_network_would_say_with_other_weights():
     with torch.no_grad():
         plain = stack(x, weights=others)
         for _ in range(2):  # made once, filled every time
-            found = stack._twin()(one_trial(others), x[0])
+            found = stack._second_network()(one_trial(others), x[0])
             torch.testing.assert_close(found, (plain[0][0], plain[1][0]))
-            stack._twin()(one_trial(stack.weights), x[0])
+            stack._second_network()(one_trial(stack.weights), x[0])
 
 
 def one_trial(weights):
@@ -168,11 +170,11 @@ def one_trial(weights):
 def test_a_function_is_compiled_once_and_for_full_batches_alone(monkeypatch):
     made = []
     monkeypatch.setattr(torch, "compile", lambda function, dynamic: made.append(function) or function)
-    stack = build(lambda: LeNet()((1, 8, 8), 3), [0], torch.device("cpu"), fast=6)
+    stack = build(lambda: LeNet()((1, 8, 8), 3), [0], torch.device("cpu"), compile_batch=6)
     full = torch.ones(1, 6, 3)
     assert torch.equal(stack.fused(torch.neg, full), -full)
     assert not made  # on a CPU
-    monkeypatch.setattr(stack, "_full", lambda x: x.shape[1] == stack.fast)
+    monkeypatch.setattr(Accelerator, "_is_full_batch", lambda self, x: x.shape[1] == self.batch)
     for rows in (6, 5, 6):
         stack.fused(torch.neg, full[:, :rows])
     assert made == [torch.neg]

@@ -5,13 +5,12 @@ from __future__ import annotations
 import tracemalloc
 from collections.abc import Callable
 from importlib import import_module
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
-from oneof.votes import Votes, at_least, ballots, fit_annotators, top_p, union, vaguest
+from oneof.votes import Votes, at_least, fit_annotators, top_p, union, vaguest
 
 
 def free_text(n: int) -> Votes:
@@ -46,16 +45,3 @@ def test_what_is_counted_is_no_more_than_what_is_used(monkeypatch: pytest.Monkey
         used = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
         assert 0.7 * used < counted.pop() <= used
-
-
-def test_memory_is_what_the_system_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    said = tmp_path / "meminfo"
-    said.write_text("MemTotal:       9 kB\nMemFree:        1 kB\nMemAvailable:   3 kB\n")
-    monkeypatch.setattr(ballots, "_MEMINFO", said)
-    assert ballots.available_memory() == 3 * 1024
-    monkeypatch.setattr(ballots, "_MEMINFO", tmp_path / "missing")
-    everything = ballots.available_memory()
-    assert everything is not None
-    assert everything > 2**28
-    monkeypatch.setattr(ballots.os, "sysconf_names", {})
-    assert ballots.available_memory() == float("inf")

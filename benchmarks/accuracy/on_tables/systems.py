@@ -1,7 +1,7 @@
 """Systems of the suite by name: the default and its variants, the rivals, ceilings by true labels, and forms that are studied.
 
 default                                    PartialLabelClassifier()
-default:resolve_first=False, n_trials=3    the same with other arguments
+default:prepurify=False, n_estimators=3    the same with other arguments
 MODULE:CALLABLE                            (sets, train, test, seed) -> probabilities of test rows [m, c] and, held out, of training rows [n, c]
 """
 

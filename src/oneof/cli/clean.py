@@ -1,4 +1,4 @@
-"""`oneof clean RUN --out LABELS`: the resolved label of every training row, with reasons."""
+"""`oneof clean RUN --out LABELS`: write the label of every training row, and why it was chosen."""
 
 from pathlib import Path
 from typing import Annotated
@@ -6,47 +6,58 @@ from typing import Annotated
 import typer
 
 from oneof.cli.columns import RunFolder
-from oneof.cli.terminal import say
+from oneof.cli.terminal import echo
+
+LABEL_STUDIO = "Label Studio (with .json)"
 
 
 def clean(
     run: RunFolder,
-    out: Annotated[Path, typer.Option(help="Where to write: .parquet, .csv, or .json for Label Studio.")],
-    column: Annotated[list[str] | None, typer.Option(help="A column of the training file to copy to the result. May be given again.")] = None,
-    from_name: Annotated[str, typer.Option(help="With .json: name of the Choices control in Label Studio.")] = "label",
-    to_name: Annotated[str, typer.Option(help="With .json: name of the object in Label Studio that is labelled.")] = "text",
-    every: Annotated[bool, typer.Option("--all", help="With .json: write all rows. Without it only those to ask a person about.")] = False,
-    separator: Annotated[str, typer.Option(help="With .csv: what separates the labels of a set.")] = "|",
+    out: Annotated[Path, typer.Option(metavar="FILE", help="File to write: .parquet, .csv, or .json for Label Studio.")],
+    column: Annotated[list[str] | None, typer.Option(metavar="COLUMN", help="Column of the training table to copy to the result. Repeatable.")] = None,
+    separator: Annotated[str, typer.Option(metavar="TEXT", help="With .csv: separator of the labels in a cell.")] = "|",
+    all_rows: Annotated[bool, typer.Option("--all", rich_help_panel=LABEL_STUDIO, help="Write all rows, not only those to ask a person about.")] = False,
+    from_name: Annotated[str, typer.Option(metavar="NAME", rich_help_panel=LABEL_STUDIO, help="Name of the Choices control.")] = "label",
+    to_name: Annotated[str, typer.Option(metavar="NAME", rich_help_panel=LABEL_STUDIO, help="Name of the object that is labelled.")] = "text",
 ) -> None:  # fmt: skip
     """Write the label of every training row, why it was chosen, and which rows to ask a person about, in order."""
+    from oneof.review.cards import Items
+    from oneof.review.label_studio import tasks, tasks_of, write_tasks
     from oneof.runs.explain import explained
     from oneof.runs.folder import Run
     from oneof.runs.purified import lost_labels
-    from oneof.runs.review.cards import Items
-    from oneof.runs.review.label_studio import tasks, tasks_of, write_tasks
     from oneof.storage.sheets import ENDINGS, check_out, write_sheet
 
     check_out(out, (*ENDINGS, ".json"))
     opened = Run.open(run)
-    table = explained(opened.decided, opened.voices)
-    lost = lost_labels(table)
-    taken = next((name for name in column or () if name in table.column_names), None)
-    if taken is not None:
-        raise ValueError(f"--column must not have the name of a column of the result; got {taken!r}. Leave it out.")
-    read = Items(opened, column).cells if column else {}
-    carried = {name: read[name] for name in column or ()}
+    table = explained(opened.decided, opened.n_models)
+    warning = lost_labels(table)
+    copied = {}
+    if column:
+        for name in column:
+            if name in table.column_names:
+                raise ValueError(
+                    f"--column must not have the name of a column of the result; got {name!r}. Leave it out."
+                )
+        cells = Items(opened, column).cells
+        copied = {name: cells[name] for name in column}
     if out.suffix.lower() == ".json":
-        table = table if every else table.filter(table["ask"])
-        write_tasks(tasks(table, carried, from_name=from_name, to_name=to_name, known=tasks_of(opened)), out)
+        if not all_rows:
+            table = table.filter(table["ask"])
+        write_tasks(tasks(table, copied, from_name=from_name, to_name=to_name, known=tasks_of(opened)), out)
     else:
-        for name, cells in carried.items():
-            table = table.append_column(name, [cells])
+        for name, values in copied.items():
+            table = table.append_column(name, [values])
         write_sheet(table, out, separator)
-    asked, outside = sum(table["ask"].to_pylist()), table.num_rows - table["outside"].null_count
-    decided = sum(table["decided"].to_pylist())
-    say(
-        f"wrote {out}: {table.num_rows:,} rows, {asked:,} to ask a person about, {outside:,} whose set seems to miss the truth"
-        + f", {decided:,} decided by people" * (decided > 0)
+    n_to_ask = sum(table["ask"].to_pylist())
+    n_outside = table.num_rows - table["outside"].null_count
+    n_decided = sum(table["decided"].to_pylist())
+    message = (
+        f"wrote {out}: {table.num_rows:,} rows, {n_to_ask:,} to ask a person about, "
+        f"{n_outside:,} whose set seems to miss the truth"
     )
-    if lost:
-        say(lost)
+    if n_decided:
+        message += f", {n_decided:,} decided by people"
+    echo(message)
+    if warning:
+        echo(warning)

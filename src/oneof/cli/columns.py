@@ -1,4 +1,4 @@
-"""Options that several commands share; above all those that say which column of a table plays which part."""
+"""Options that several commands share: above all, which column of a table has which role."""
 
 from collections.abc import Callable
 from functools import wraps
@@ -10,51 +10,87 @@ import typer
 
 from oneof.data.roles import Roles
 
-TableFile = Annotated[Path, typer.Argument(help="A CSV, TSV, Parquet or npz table, or a .mat file of the partial-label community.")]  # fmt: skip
-CacheFolder = Annotated[Path | None, typer.Option("--cache-dir", help="Where embeddings are kept. Default: ~/.cache/oneof, or as XDG_CACHE_HOME says.")]  # fmt: skip
-RunFolder = Annotated[Path, typer.Argument(help="A folder that oneof fit wrote.")]
-DataFolder = Annotated[Path | None, typer.Option(help="Folder of the data sets. Default: what ONEOF_DATA says.")]
-Unpacked = Annotated[float, typer.Option(help="Gigabytes that a compressed file may hold. Raise it for a file that you trust.")]  # fmt: skip
-_DEFAULT = Roles()
-_OPTIONS: dict[str, tuple[Any, Any]] = {
-    "candidates": (Annotated[str | None, typer.Option(help="The column of candidate sets. Default: 'candidates'; with --not there may be none.")], None),
-    "exclude": (Annotated[str | None, typer.Option("--not", help="A column of labels that are ruled out for the row. Default: none.")], None),
-    "gold": (Annotated[str | None, typer.Option(help="A column of true labels, where they are known. They choose settings, and measure the accuracy where rows were drawn at random; they are not trained on. Default: none.")], None),
-    "features": (Annotated[list[str] | None, typer.Option(help="A column to learn from, or a glob such as 'x*'. May be given again. Only these are features then; text that is named becomes a category. Default: '*', every column of numbers, dates, or text with few values.")], None),
-    "categories": (Annotated[list[str] | None, typer.Option("--category", help="A column to take as a category beside the features: text with many values, or numbers that stand for names. Text with few values is one by default. May be given again.")], None),
-    "text": (Annotated[list[str] | None, typer.Option(help="A column of free text to learn from, by the words in it (TF-IDF, offline). May be given again. Default: none; free text is embedded if sentence-transformers and its weights are on this machine, else left out.")], None),
-    "text_model": (Annotated[str | None, typer.Option(help="Learn from --text by a model of sentence-transformers instead: its name or folder. Default: none. It knows words that the table lacks.")], None),
-    "image": (Annotated[list[str] | None, typer.Option(help="A column of names of image files, looked up beside the table, or of their bytes. A network is trained on them (--network), or --image-model makes numbers of them. May be given again with --image-model.")], None),
-    "image_model": (Annotated[str | None, typer.Option(help="The model that turns --image into numbers: a name that timm knows, or its .safetensors file. Default: a small ResNet if its weights are on this machine; else a network is trained.")], None),
-    "group": (Annotated[str | None, typer.Option(help="A column of groups, such as patients: rows of one group are trained on together or held out together. Default: none.")], None),
-    "ignore": (Annotated[list[str] | None, typer.Option(help="A column to leave out, such as an id. May be given again.")], None),
-    "separator": (Annotated[str, typer.Option(help="What separates the labels in a cell of text.")], _DEFAULT.separator),
-    "unpacked": (Unpacked, _DEFAULT.unpacked),
-    "empty": (Annotated[str, typer.Option(help="What an empty set means: 'error' stops, 'unlabelled' allows every label.")], _DEFAULT.empty),
-}  # fmt: skip
+# panels of the help; what is in none of them comes first
+INPUT = "Input"
+VOTES = "Votes (with --votes)"
+PICTURES = "Pictures (with --image, or a folder)"
+LEARNING = "Learning"
+RESOURCES = "Output and resources"
+
+TableFile = Annotated[Path, typer.Argument(metavar="FILE", show_default=False, help="Table: CSV, TSV, Parquet, npz or .mat.")]  # fmt: skip
+CacheFolder = Annotated[Path | None, typer.Option("--cache-dir", metavar="FOLDER", rich_help_panel=RESOURCES, help="Folder of cached embeddings. Default: ~/.cache/oneof, or below XDG_CACHE_HOME.")]  # fmt: skip
+RunFolder = Annotated[Path, typer.Argument(metavar="RUN", show_default=False, help="Folder that oneof fit wrote.")]
+DataFolder = Annotated[Path | None, typer.Option(metavar="FOLDER", help="Folder of the data sets. Default: ONEOF_DATA.")]  # fmt: skip
+Unpacked = Annotated[float, typer.Option(metavar="GB", rich_help_panel=INPUT, help="Gigabytes that a compressed file may unpack to. Raise it for a file that you trust.")]  # fmt: skip
 
 
-def takes_roles(command: Callable[..., None]) -> Callable[..., None]:
-    """The command with these options in place of its argument `roles`."""
-    hints, alone = get_type_hints(command, include_extras=True), Parameter.KEYWORD_ONLY
-    options = [Parameter(name, alone, annotation=kind, default=value) for name, (kind, value) in _OPTIONS.items()]
-    own = {
-        name: [one.replace(annotation=hints[name], kind=alone)] for name, one in signature(command).parameters.items()
-    }
-    ordered = [one for parts in (own | {"roles": options}).values() for one in parts]
+def roles_from_options(
+    candidates: Annotated[str | None, typer.Option(metavar="COLUMN", help="Column of candidate labels, such as 'cat|dog'. Default: 'candidates'; with --not, none.")] = None,
+    features: Annotated[list[str] | None, typer.Option(metavar="COLUMN", help="Column to learn from, or a pattern such as 'x*'. Repeatable. Default: all columns of numbers, dates, or text with few values.")] = None,
+    ignore: Annotated[list[str] | None, typer.Option(metavar="COLUMN", help="Column to leave out, such as an id. Repeatable.")] = None,
+    text: Annotated[list[str] | None, typer.Option(metavar="COLUMN", help="Column of free text to learn from. Repeatable. Default: free text is used if sentence-transformers is installed with a model.")] = None,
+    image: Annotated[list[str] | None, typer.Option(metavar="COLUMN", help="Column of picture files, relative to the table, or of their bytes.")] = None,
+    exclude: Annotated[str | None, typer.Option("--not", metavar="COLUMN", rich_help_panel=INPUT, help="Column of labels that are ruled out for the row. Without --candidates, all other labels are candidates.")] = None,
+    gold: Annotated[str | None, typer.Option(metavar="COLUMN", rich_help_panel=INPUT, help="Column of true labels in the table, empty where unknown. They choose settings and measure the accuracy; they are not trained on.")] = None,
+    category: Annotated[list[str] | None, typer.Option(metavar="COLUMN", rich_help_panel=INPUT, help="Column to read as a category although it holds numbers, or text with many values. Repeatable.")] = None,
+    group: Annotated[str | None, typer.Option(metavar="COLUMN", rich_help_panel=INPUT, help="Column of groups, such as patients: a group is trained on or held out as a whole.")] = None,
+    text_model: Annotated[str | None, typer.Option(metavar="NAME", rich_help_panel=INPUT, help="Embed --text by this model of sentence-transformers, a name or a folder. Default: counts of words (TF-IDF).")] = None,
+    image_model: Annotated[str | None, typer.Option(metavar="NAME", rich_help_panel=PICTURES, help="Embed --image by this timm model, a name or a .safetensors file, and learn from the embeddings. Default: a small ResNet if its weights are on this machine; else a network is trained on the pixels.")] = None,
+    separator: Annotated[str, typer.Option(metavar="TEXT", rich_help_panel=INPUT, help="Separator of the labels in a cell.")] = Roles.separator,
+    unpacked: Unpacked = Roles.unpacked,
+    empty: Annotated[str, typer.Option(metavar="MEANING", rich_help_panel=INPUT, help="What an empty set means: 'error' stops, 'unlabelled' allows every label.")] = Roles.empty,
+) -> Roles:  # fmt: skip
+    """Return the roles of the columns that the options give."""
+    if text_model is not None and not text:
+        raise ValueError("--text-model needs a column to embed. Add --text COLUMN.")
+    if image_model is not None and not image:
+        raise ValueError("--image-model needs a column to embed. Add --image COLUMN.")
+    if candidates is None and exclude is None:
+        candidates = Roles.candidates
+    return Roles(
+        features=tuple(features or Roles.features),
+        categories=tuple(category or ()),
+        text=tuple(text or ()),
+        image=tuple(image or ()),
+        candidates=candidates,
+        exclude=exclude,
+        gold=gold,
+        group=group,
+        ignore=tuple(ignore or ()),
+        separator=separator,
+        empty=empty,
+        text_model=text_model,
+        image_model=image_model,
+        unpacked=unpacked,
+    )
+
+
+def with_column_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options of `roles_from_options` in place of its parameter `roles`."""
+    role_parameters = _keyword_parameters(roles_from_options)
+    parameters = []
+    for parameter in _keyword_parameters(command):
+        if parameter.name == "roles":
+            parameters.extend(role_parameters)
+        else:
+            parameters.append(parameter)
 
     @wraps(command)
-    def with_options(**given: Any) -> None:
-        columns = {name: given.pop(name) for name in _OPTIONS}
-        said: dict[str, Any] = {name: tuple(one) if isinstance(one, list) else one for name, one in columns.items()}
-        said = {name: value for name, value in said.items() if value not in (None, ())}
-        for kind in ("text", "image"):
-            if f"{kind}_model" in said and kind not in said:
-                raise ValueError(f"--{kind}-model needs a column to embed. Say --{kind} COLUMN too.")
-        if "exclude" in said:
-            said.setdefault("candidates", None)
-        command(roles=Roles(**said), **given)
+    def with_options(**arguments: Any) -> None:
+        role_arguments = {parameter.name: arguments.pop(parameter.name) for parameter in role_parameters}
+        command(roles=roles_from_options(**role_arguments), **arguments)
 
-    with_options.__signature__ = signature(command).replace(parameters=ordered)  # type: ignore[attr-defined]
-    with_options.__annotations__ = {one.name: one.annotation for one in ordered} | {"return": None}
+    # typer reads the options of a command from its signature and annotations
+    with_options.__signature__ = signature(command).replace(parameters=parameters)  # type: ignore[attr-defined]
+    with_options.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    with_options.__annotations__["return"] = None
     return with_options
+
+
+def _keyword_parameters(function: Callable[..., Any]) -> list[Parameter]:
+    """Return the parameters of a function, each with its annotation evaluated and as a keyword, which may stand in any order."""
+    hints = get_type_hints(function, include_extras=True)
+    parameters = []
+    for name, parameter in signature(function).parameters.items():
+        parameters.append(parameter.replace(annotation=hints[name], kind=Parameter.KEYWORD_ONLY))
+    return parameters

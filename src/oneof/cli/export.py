@@ -1,4 +1,4 @@
-"""`oneof export RUN --onnx FILE` or `--torch FILE`: the model for other programs."""
+"""`oneof export RUN --onnx FILE` or `--torch FILE`: write the model for other programs."""
 
 from pathlib import Path
 from typing import Annotated
@@ -6,29 +6,38 @@ from typing import Annotated
 import typer
 
 from oneof.cli.columns import RunFolder
-from oneof.cli.terminal import say
+from oneof.cli.terminal import echo
 
 
 def export(
     run: RunFolder,
-    onnx: Annotated[Path | None, typer.Option(help="Write an ONNX model here (needs onnx, onnxruntime). Default: none.")] = None,
-    torch: Annotated[Path | None, typer.Option(help="Write a program of torch.export here, a .pt2 file, which needs torch alone. Default: none.")] = None,
+    onnx: Annotated[Path | None, typer.Option(metavar="FILE", help="ONNX model to write: columns in, probabilities and a label out. Needs onnx and onnxruntime.")] = None,
+    torch: Annotated[Path | None, typer.Option(metavar="FILE", help="torch.export program to write, a .pt2 file: columns in, probabilities out. Needs torch alone.")] = None,
 ) -> None:  # fmt: skip
-    """Write the whole model: columns in, probabilities out (in ONNX labels too). First the file must give what the model gives."""
+    """Write the model, encoding of columns included, for programs without oneof; its predictions are compared first."""
     from oneof.runs.export import export_model
     from oneof.runs.folder import Run
     from oneof.storage.sheets import check_out
 
-    paths = {ending: path for ending, path in ((".onnx", onnx), (".pt2", torch)) if path is not None}
-    if not paths:
+    if onnx is None and torch is None:
         raise ValueError("export needs --onnx FILE or --torch FILE; got neither. Give one of them.")
-    for ending, path in paths.items():
-        check_out(path, (ending,))
+    if onnx is not None:
+        check_out(onnx, (".onnx",))
+    if torch is not None:
+        check_out(torch, (".pt2",))
     model = Run.open(run).model
-    for ending, path in paths.items():
-        difference = export_model(model, path)
-        label, by = (" and a label", "onnxruntime") if ending == ".onnx" else ("", "torch.export")
-        made = f"columns as in the table to {len(model.classes)} probabilities{label}"
-        say(f"wrote {path}: {made}; {by} differs by {difference:.1g} at most")
+    n_classes = len(model.classes)
+    if onnx is not None:
+        difference = export_model(model, onnx)
+        echo(
+            f"wrote {onnx}: columns as in the table to {n_classes} probabilities and a label; "
+            f"onnxruntime differs by {difference:.1g} at most"
+        )
+    if torch is not None:
+        difference = export_model(model, torch)
+        echo(
+            f"wrote {torch}: columns as in the table to {n_classes} probabilities; "
+            f"torch.export differs by {difference:.1g} at most"
+        )
     for line in model.encoding.made:
-        say(f"{line}: make them before you ask the graph")
+        echo(f"{line}: compute them before you call the model")

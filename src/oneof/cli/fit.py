@@ -10,10 +10,11 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from oneof.cli.columns import CacheFolder, takes_roles
+from oneof.cli.columns import INPUT, LEARNING, PICTURES, RESOURCES, VOTES, CacheFolder, with_column_options
 from oneof.cli.terminal import Terminal
 from oneof.data.roles import Roles
 from oneof.storage.cores import cores
+from oneof.storage.durations import parse_duration
 from oneof.storage.printable import bounded
 
 if TYPE_CHECKING:
@@ -21,92 +22,115 @@ if TYPE_CHECKING:
     from oneof.votes.read import VotesFile
 
 
-@takes_roles
+@with_column_options
 def fit(
-    out: Annotated[Path, typer.Option(help="The folder to write. A run that was stopped there goes on.")],
+    *,
+    out: Annotated[Path, typer.Option(metavar="FOLDER", help="Folder to write. A run that was stopped there is resumed.")],
+    from_run: Annotated[Path | None, typer.Option("--from", metavar="RUN", rich_help_panel=INPUT, help="Learn again from the table of this run and what people decided in oneof review; in place of FILE.")] = None,
+    on: Annotated[str, typer.Option(metavar="COLUMN", rich_help_panel=VOTES, help="Column in both files that says which votes belong to which row.")] = "item",
+    annotators: Annotated[list[str] | None, typer.Option(metavar="COLUMN", rich_help_panel=VOTES, help="Column of an annotator, or a pattern such as 'llm_*', where the file has a column for each. Repeatable. Default: guessed.")] = None,
+    taxonomy: Annotated[Path | None, typer.Option(metavar="FILE", rich_help_panel=VOTES, help="Table of child and parent labels: a vote for a parent is a vote for all labels below it.")] = None,
     roles: Roles,
-    file: Annotated[Path | None, typer.Argument(help="A CSV, TSV, Parquet or npz table, a .mat file as partial-label data sets have it, or a folder of pictures with a subfolder for each set, such as 'cat|fox'.")] = None,
-    from_run: Annotated[Path | None, typer.Option("--from", help="A run, in place of FILE: learn again from its table and what people decided in oneof review, starting from its settings and networks. Default: none.")] = None,
-    votes: Annotated[Path | None, typer.Option(help="A file of votes in place of a column of candidates: a row per vote (item, annotator, label), a column per annotator, JSON Lines, or a Label Studio export. Default: none.")] = None,
-    on: Annotated[str, typer.Option(help="With --votes: the column, in both files, by which votes and rows belong together.")] = "item",
-    annotators: Annotated[list[str] | None, typer.Option(help="With --votes: an annotator's column, or a glob such as 'llm_*', where each has one. May be given again. Default: guessed.")] = None,
-    taxonomy: Annotated[Path | None, typer.Option(help="With --votes: a table of child and parent. A vote for a parent is a vote for all labels below it. Default: none.")] = None,
-    gold_file: Annotated[Path | None, typer.Option(help="True labels of some rows: the sample.csv of an earlier run of this table, filled in. Rows that were drawn measure the accuracy. Default: none.")] = None,
-    train_on_gold: Annotated[bool, typer.Option("--train-on-gold", help="Train on the gold labels too. What they say about accuracy then flatters the run.")] = False,
-    method: Annotated[str | None, typer.Option(help="The loss to train with, such as proden, lws or cc. Default: balanced PRODEN, which suits most tables.")] = None,
-    purify: Annotated[bool, typer.Option("--purify/--no-purify", help="Let the networks remove candidates that they have ruled out. Turn it off to compare, where wrong labels look right.")] = True,
-    settings: Annotated[Path | None, typer.Option(help="Settings to take, as JSON that oneof tune wrote. Default: one that suits most tables; how features are seen is tried on held-out sets.")] = None,
-    networks: Annotated[int | None, typer.Option(min=1, help="Networks in the ensemble. Default: 5, on pictures 3 or 1; more are slower and steadier.")] = None,
-    network: Annotated[str | None, typer.Option(help="With --image or a folder: train this network on the pictures: lenet, wrn, resnet32, or a name that timm knows. Default: lenet, or wrn for colour on a GPU.")] = None,
-    views: Annotated[str, typer.Option(help="How pictures may be varied in training: upright (moved, never mirrored), natural (mirrored too), or none.")] = "upright",
-    stream: Annotated[bool | None, typer.Option("--stream/--no-stream", help="Keep the pixels of pictures in a file below RUN while it learns, and read each batch from it. Default: where they take more than half of the memory that is free, of the GPU or beside it.")] = None,
-    learners: Annotated[list[str] | None, typer.Option(help="A learner to try: networks, linear, trees or kernel. May be given again. Default: all four; held-out sets say how much each counts.")] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="Give a first answer in a second or two, by the kernel and trees, without networks.")] = False,
-    epochs: Annotated[int | None, typer.Option(min=1, help="Epochs to train the ensemble. Default: 30, fewer above 40,000 rows or 5,000,000 cells of rows by labels; on pictures 100 on a GPU, 5 to 60 on a CPU.")] = None,
-    time_limit: Annotated[float | None, typer.Option(min=1, help="Seconds that learning may take, about. Networks get fewer epochs or are left out, then trees, and the run says so. The clock decides, so such a run is not repeated to the bit. Default: none.")] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of everything that is drawn.")] = 0,
-    threads: Annotated[int | None, typer.Option(min=1, help="Threads of torch. Default: 1, with which small networks are fastest; on pictures as many as a batch is worth and idle cores can run, at most OMP_NUM_THREADS.")] = None,
-    processes: Annotated[int | None, typer.Option("--devices", "--processes", help="Processes that share the work, with the same result up to rounding. On pictures each takes a GPU of its own, where there are as many; else they share. Starting them takes seconds, and on two cores little is gained. Default: those that torchrun or SLURM started, else one.")] = None,
-    device: Annotated[str, typer.Option(help="Where to learn: cpu, cuda or auto. The result is the same up to rounding. auto: the GPU, if there is one, for pictures and for tables from 20,000 rows on.")] = "auto",
-    memory: Annotated[float, typer.Option(min=0.001, help="Gigabytes that training may take.")] = 1.0,
+    file: Annotated[Path | None, typer.Argument(metavar="FILE", show_default=False, help="Table: CSV, TSV, Parquet, npz or .mat; or a folder of pictures, with a subfolder per set such as 'cat|fox'.")] = None,
+    votes: Annotated[Path | None, typer.Option(metavar="FILE", help="Votes of annotators, in place of --candidates: a row per vote (item, annotator, label), a column per annotator, JSON Lines, or a Label Studio export.")] = None,
+    gold_file: Annotated[Path | None, typer.Option(metavar="FILE", help="True labels in a file of their own: RUN/sample.csv of an earlier run of this table, filled in. They measure the accuracy.")] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Give a first answer in seconds, without networks.")] = False,
+    time_limit: Annotated[str | None, typer.Option(metavar="TIME", help="Time for learning, about, such as 90s, 2m or 1h. Networks get fewer epochs or are left out, then trees. Such a run cannot be repeated to the bit.")] = None,
+    architecture: Annotated[str | None, typer.Option(metavar="NAME", rich_help_panel=PICTURES, help="Which network to train: lenet, wrn, resnet32, or the name of a timm model. Default: lenet, or wrn for colour on a GPU.")] = None,
+    augmentation: Annotated[str, typer.Option(metavar="KIND", rich_help_panel=PICTURES, help="How pictures are varied in training: upright (shifted, never mirrored), natural (mirrored too) or none.")] = "upright",
+    stream: Annotated[bool | None, typer.Option("--stream/--no-stream", rich_help_panel=PICTURES, help="Read pixels from a file below RUN, batch by batch. Default: if they take more than half of the free memory.")] = None,
+    method: Annotated[str | None, typer.Option(metavar="NAME", rich_help_panel=LEARNING, help="Loss to train with, such as proden, lws or cc. Default: balanced PRODEN, which suits most tables.")] = None,
+    purify: Annotated[bool, typer.Option("--purify/--no-purify", rich_help_panel=LEARNING, help="Remove candidates that the networks rule out while they train.")] = True,
+    train_on_gold: Annotated[bool, typer.Option("--train-on-gold", rich_help_panel=LEARNING, help="Train on the labels of --gold or --gold-file too. The accuracy that they measure is then too high.")] = False,
+    learners: Annotated[list[str] | None, typer.Option(metavar="NAME", rich_help_panel=LEARNING, help="Learner to use: networks, linear, trees or kernel. Repeatable. Default: all; held-out sets decide their weights.")] = None,
+    networks: Annotated[int | None, typer.Option(min=1, metavar="N", rich_help_panel=LEARNING, help="How many networks to train. Default: 5, on pictures 3 or 1; more are slower and steadier.")] = None,
+    epochs: Annotated[int | None, typer.Option(min=1, metavar="N", rich_help_panel=LEARNING, help="Epochs of training. Default: 30, fewer on large tables; on pictures 100 on a GPU, 5 to 60 on a CPU.")] = None,
+    settings: Annotated[Path | None, typer.Option(metavar="FILE", rich_help_panel=LEARNING, help="Settings of the networks, as oneof tune writes them. Default: settings that suit most tables.")] = None,
+    seed: Annotated[int, typer.Option(min=0, metavar="N", rich_help_panel=LEARNING, help="Seed of everything that is drawn.")] = 0,
+    device: Annotated[str, typer.Option(metavar="NAME", rich_help_panel=RESOURCES, help="Where to train: cpu, cuda or auto, the GPU, if there is one, for pictures and tables from 20,000 rows on.")] = "auto",
+    n_jobs: Annotated[int | None, typer.Option(min=1, metavar="N", rich_help_panel=RESOURCES, help="Number of processes; on pictures each takes a GPU of its own, where there are as many. The result is the same up to rounding. Default: one, or those that torchrun or SLURM started.")] = None,
+    threads: Annotated[int | None, typer.Option(min=1, metavar="N", rich_help_panel=RESOURCES, help="Threads of torch. Default: 1, with which small networks are fastest; on pictures by their number and the idle cores.")] = None,
+    memory: Annotated[float, typer.Option(min=0.001, metavar="GB", rich_help_panel=RESOURCES, help="Gigabytes that training may take.")] = 1.0,
     cache_dir: CacheFolder = None,
-    deterministic: Annotated[bool, typer.Option("--deterministic", help="Give the same run to the bit, whenever it is repeated on one machine. Without it rounding may differ.")] = False,
+    deterministic: Annotated[bool, typer.Option("--deterministic", rich_help_panel=RESOURCES, help="Repeat a run to the bit on the same machine. Without it rounding may differ.")] = False,
 ) -> None:  # fmt: skip
-    """Learn a classifier and the right label of every row; write both, with what is known about them, to a folder."""
+    """Learn a classifier and the label of every row, and write both to a folder."""
     screen = Terminal(stderr=True)
-    if screen.is_terminal:  # what follows imports and reads for seconds
+    if screen.is_terminal:  # imports and reading take seconds
         screen.print(Text(f"Reading {file or from_run} ..."))
-    from oneof.ensemble.pipeline import SPACE, space_for
-    from oneof.ensemble.tune import read_setting
-    from oneof.learners.pictures import OnPictures
-    from oneof.runs.fit_table import How, Task, fit_again, fit_table
-    from oneof.training.processes import crew_here
+    from oneof.estimator.settings_file import read_settings
+    from oneof.learners.base import Resources
+    from oneof.learners.config import EnsembleConfig, FitConfig, ImageConfig, make_ensemble_config
+    from oneof.runs.fit_table import FitSpec, RunOptions, fit_again, fit_table
+    from oneof.training.processes import current_group
 
-    on_levels = bool((file and file.is_dir()) or roles.image) and not roles.image_model
-    _set_torch(threads, on_levels, deterministic)
-    said, console = read_setting(settings) if settings else {}, Terminal()
-    count = {"members": networks or SPACE.members, "epochs": epochs or SPACE.epochs}
-    space = space_for(said, method, SPACE.purify if purify else None, learners or None, quick, **count)
-    voted, answers = _votes(votes, on, annotators, taxonomy, roles.separator), str(gold_file) if gold_file else None
-    pictures = OnPictures(network, views, networks if on_levels else None)
-    task = Task(roles, seed, train_on_gold, space=space, votes=voted, answers=answers, pictures=pictures)
-    how = How(
-        cache=cache_dir, memory=int(memory * 2**30), processes=processes, device=device, threads=threads,
-        time_limit=time_limit, stream=stream, command=tuple(sys.argv), progress=True,
-        say=lambda line: console.print(Text(bounded(line), style="yellow")),
-    )  # fmt: skip
-    rank = crew_here(processes).rank
+    has_pictures = bool(roles.image) or (file is not None and file.is_dir())
+    trains_on_pixels = has_pictures and not roles.image_model
+    _set_torch_threads(threads, trains_on_pixels, deterministic)
+    ensemble = make_ensemble_config(
+        read_settings(settings) if settings else {},
+        method,
+        EnsembleConfig.purify if purify else None,
+        learners or None,
+        quick,
+        n_networks=networks or EnsembleConfig.n_networks,
+        epochs=epochs,
+    )
+    images = ImageConfig(architecture, augmentation, networks if trains_on_pixels else None)
+    spec = FitSpec(
+        roles,
+        votes=_votes_file(votes, on, annotators, taxonomy, roles.separator),
+        answers=str(gold_file) if gold_file else None,
+        config=FitConfig(ensemble, images, train_on_gold=train_on_gold, seed=seed),
+    )
+    console = Terminal()
+    options = RunOptions(
+        resources=Resources(device=device, n_jobs=n_jobs, threads=threads, memory=int(memory * 2**30)),
+        cache=cache_dir,
+        time_limit=parse_duration(time_limit, "--time-limit") if time_limit is not None else None,
+        stream=stream,
+        command=tuple(sys.argv),
+        progress=True,
+        echo=lambda line: console.print(Text(bounded(line), style="yellow")),
+    )
+    rank = current_group(n_jobs).rank
     try:
         if file and not from_run:
-            run = fit_table(file, out, task, how)
-        elif from_run and not file and task == Task():
-            run = fit_again(from_run, out, how)
+            run = fit_table(file, out, spec, options)
+        elif from_run and not file and spec == FitSpec():
+            run = fit_again(from_run, out, options)
         else:
             raise ValueError("fit needs FILE, or --from RUN, which brings table and settings along. Give one of them.")
     except (ValueError, TypeError, OSError) as error:
-        if rank == 0 or isinstance(error, ChildProcessError):  # the first process may be the one that died
+        if rank == 0 or isinstance(error, ChildProcessError):  # rank 0 may be the process that died
             raise
-        raise typer.Exit(2) from None  # the first says what is wrong
+        raise typer.Exit(2) from None  # rank 0 prints the message
     if rank == 0:
-        show(run, console)
+        _print_summary(run, console)
 
 
-def _votes(
+def _votes_file(
     file: Path | None, on: str, annotators: list[str] | None, taxonomy: Path | None, separator: str
 ) -> VotesFile | None:
+    """Return what `--votes` and the options that go with it describe; None without it."""
     from oneof.votes.read import VotesFile
 
-    for name, given in (("annotators", annotators), ("taxonomy", taxonomy)):
-        if file is None and given:
-            raise ValueError(f"--{name} must stand beside --votes, of which it speaks. Add --votes FILE.")
     if file is None:
+        for option, value in (("--annotators", annotators), ("--taxonomy", taxonomy)):
+            if value:
+                raise ValueError(f"{option} requires --votes. Add --votes FILE.")
         return None
-    tree = None if taxonomy is None else str(taxonomy)
-    return VotesFile(str(file), on, columns=tuple(annotators or ()), separator=separator, taxonomy=tree)
+    return VotesFile(
+        str(file),
+        on,
+        columns=tuple(annotators or ()),
+        separator=separator,
+        taxonomy=str(taxonomy) if taxonomy else None,
+    )
 
 
-def _set_torch(threads: int | None, on_pictures: bool, deterministic: bool) -> None:
-    """Set how many threads torch uses; on pictures, unless they are named, as many as it finds: OMP_NUM_THREADS, or the cores."""
+def _set_torch_threads(threads: int | None, trains_on_pixels: bool, deterministic: bool) -> None:
+    """Set how many threads torch may use: as `--threads` says, else one, or for networks on pixels one per core."""
     import torch
 
     from oneof.training.device import make_deterministic
@@ -117,60 +141,23 @@ def _set_torch(threads: int | None, on_pictures: bool, deterministic: bool) -> N
         make_deterministic()
     elif threads is not None:
         torch.set_num_threads(threads)
-    elif on_pictures:
+    elif trains_on_pixels:
         torch.set_num_threads(min(torch.get_num_threads(), cores()))
     else:
         torch.set_num_threads(1)
 
 
-def labels_in_words(run: Run) -> str:
-    """Say how many resolved labels are right, where gold labels of a random sample show it."""
-    import numpy as np
-    import pyarrow.compute as pc
+def _print_summary(run: Run, console: Terminal) -> None:
+    """Print what was learned, and what to do next."""
+    from oneof.runs.summary import next_step, summary_rows, warning_about_lost_labels
 
-    from oneof.ensemble.accuracy import measure_labels
-
-    rows = run.purified
-    measured = None
-    if "gold" in rows.column_names:
-        is_known = np.asarray(pc.is_valid(rows["gold"]))
-        is_right = np.asarray(pc.fill_null(pc.equal(rows["label"], rows["gold"]), False))
-        measured = measure_labels(is_right, is_known)
-    if measured is None:
-        return "not known how many are right: no random sample of them has gold labels"
-    return measured.in_words
-
-
-def show(run: Run, console: Terminal) -> None:
-    """What was learned, in a few lines."""
-    import pyarrow.compute as pc
-
-    from oneof.data.column_uses import summary_lines
-    from oneof.ensemble.accuracy import Claim
-    from oneof.metrics import in_words
-    from oneof.runs.folder import SAMPLE_CSV
-    from oneof.runs.purified import lost_labels
-
-    facts, purified = run.facts, run.decided
-    asked = pc.sum(purified["ask"]).as_py() or 0
     table = Table(title=str(run.folder), show_header=False, title_justify="left")
-    kept, given = (pc.mean(pc.list_value_length(purified[name])).as_py() for name in ("kept", "original"))
-    columns = summary_lines(facts.get("columns", {}))
-    for name, value in (
-        ("labels of this table", labels_in_words(run)),
-        ("rows, features, classes", f"{facts['n']:,}, {facts['d']:,}, {len(facts['classes']):,}"),
-        ("columns", "\n".join(bounded(line) for line in columns)),
-        ("labels per set", f"{given:.2f} given, {kept:.2f} kept"),
-        ("learners", ", ".join(f"{name} {share:.0%}" for name, share in facts["learners"].items()) or "votes alone"),
-        ("chosen by", in_words(facts["rule"])),
-        ("accuracy on new rows", Claim(**facts["estimate"]).in_words),
-        ("rows to ask a person about", f"{asked:,} ({asked / facts['n']:.1%})"),
-        ("seconds", f"{facts['seconds']:,}"),
-    ):
-        if value:
-            table.add_row(name, Text(value))
+    for name, value in summary_rows(run):
+        table.add_row(name, Text(value))
     console.print(table)
-    if lost := lost_labels(purified):
-        console.print(Text(bounded(lost), style="yellow"))
-    if facts["estimate"]["by"] != "gold labels":
-        console.print(Text(f"To know the accuracy: fill in {run.folder / SAMPLE_CSV} and fit again with --gold-file."))
+    warning = warning_about_lost_labels(run)
+    if warning:
+        console.print(Text(bounded(warning), style="yellow"))
+    advice = next_step(run)
+    if advice:
+        console.print(Text(advice))

@@ -2,23 +2,18 @@
 
 from collections.abc import Callable
 from importlib.metadata import EntryPoint
-from typing import Any, get_args, get_type_hints
+from typing import Any, get_type_hints
 
 import typer
 
+from oneof.cli.terminal import Command
 from oneof.storage.plugins import COMMANDS, describe_plugin, find_plugins
 
 
 def add_command(app: typer.Typer, command: Callable[..., Any]) -> None:
     """Add a function as a command of the same name."""
-    hints = get_type_hints(command, include_extras=True)
-    command.__annotations__ = hints
-    for hint in hints.values():
-        arguments = get_args(hint)
-        if arguments and arguments[0] is bool:
-            # Newer versions of typer would show flags as `--json <bool>`.
-            arguments[1].metavar = ""
-    app.command()(command)
+    command.__annotations__ = get_type_hints(command, include_extras=True)
+    app.command(cls=Command)(command)
 
 
 def add_plugins(app: typer.Typer) -> None:

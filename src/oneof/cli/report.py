@@ -1,4 +1,4 @@
-"""`oneof report RUN`: one HTML page about a run, to look at and to send on."""
+"""`oneof report RUN`: write one HTML page about a run, to look at and to send on."""
 
 from pathlib import Path
 from typing import Annotated
@@ -6,25 +6,26 @@ from typing import Annotated
 import typer
 
 from oneof.cli.columns import RunFolder
-from oneof.cli.terminal import say
+from oneof.cli.terminal import echo
 
 
 def report(
     run: RunFolder,
-    out: Annotated[Path, typer.Option(help="The .html file to write; it needs no other file and no network.")] = Path("report.html"),
-    column: Annotated[list[str] | None, typer.Option(help="A column of the training file to show beside row numbers. May be given again. Default: texts and columns that are no features.")] = None,
+    out: Annotated[Path, typer.Option(metavar="FILE", help="The .html file to write; it needs no other file and no network.")] = Path("report.html"),
+    column: Annotated[list[str] | None, typer.Option(metavar="COLUMN", help="Column of the training table to show beside row numbers. Repeatable. Default: texts and columns that are no features.")] = None,
 ) -> None:  # fmt: skip
-    """Make a page of a run: what came in, how training went, what came out, every row, and the rows to ask about."""
+    """Write a page about a run: what came in, how training went, what came out, every row, and the rows to ask about."""
     from oneof.storage.sheets import check_out
 
     check_out(out, (".html", ".htm"), "--out")  # before the imports, which take seconds
+    from oneof.report.page import render_page
+    from oneof.review.cards import shown_table
     from oneof.runs.folder import Run
-    from oneof.runs.page import render_page
-    from oneof.runs.review.cards import shown_table
     from oneof.storage.files import written_beside
 
     opened = Run.open(run)
-    text = render_page(opened.facts, shown_table(opened, column or ()), opened.training, opened.rows).encode()
+    table = shown_table(opened, column or ())
+    page = render_page(opened.metadata, table, opened.training, opened.rows).encode()
     with written_beside(out) as file:
-        file.write(text)
-    say(f"{out}: {opened.purified.num_rows:,} rows, {len(text) / 1e6:.1f} MB")
+        file.write(page)
+    echo(f"{out}: {opened.purified.num_rows:,} rows, {len(page) / 1e6:.1f} MB")

@@ -1,49 +1,49 @@
-"""`oneof tune FILE --out SETTINGS`: settings for `oneof fit --settings`, by what held-out candidate sets say."""
+"""`oneof tune FILE --out SETTINGS`: search settings for `oneof fit --settings` on held-out candidate sets."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from oneof.cli.columns import CacheFolder, TableFile, takes_roles
+from oneof.cli.columns import LEARNING, RESOURCES, CacheFolder, TableFile, with_column_options
 from oneof.data.roles import Roles
 
 
-@takes_roles
+@with_column_options
 def tune(
     file: TableFile,
-    out: Annotated[Path, typer.Option(help="Where to write the best settings, as JSON.")],
+    out: Annotated[Path, typer.Option(metavar="FILE", help="File to write the best settings to, as JSON.")],
     roles: Roles,
-    trials: Annotated[int, typer.Option(min=1, help="Settings to try in all; a search that was stopped goes on until there are so many.")] = 50,
-    epochs: Annotated[int, typer.Option(min=1, help="Epochs to train each setting.")] = 15,
-    storage: Annotated[str | None, typer.Option(help="Optuna's database, such as sqlite:///x.db. Default: a file beside --out.")] = None,
-    seed: Annotated[int, typer.Option(help="Seed of everything that is drawn.")] = 0,
+    trials: Annotated[int, typer.Option(min=1, metavar="N", help="Settings to try in all; a search that was stopped goes on until there are so many.")] = 50,
+    epochs: Annotated[int, typer.Option(min=1, metavar="N", rich_help_panel=LEARNING, help="Epochs to train each setting.")] = 15,
+    seed: Annotated[int, typer.Option(metavar="N", rich_help_panel=LEARNING, help="Seed of everything that is drawn.")] = 0,
+    storage: Annotated[str | None, typer.Option(metavar="URL", rich_help_panel=RESOURCES, help="Optuna's database, such as sqlite:///x.db. Default: a file beside --out.")] = None,
     cache_dir: CacheFolder = None,
 ) -> None:  # fmt: skip
     """Search settings without true labels, and write the best for `oneof fit --settings`. It resumes. Needs optuna."""
     import torch
 
     from oneof.data.table import read_table
-    from oneof.ensemble.tune import folds_of, load_optuna, search_settings
-    from oneof.learners.config import Space
-    from oneof.learners.scaled_rows import Search
-    from oneof.runs.examples import examples_of
-    from oneof.runs.folder import fingerprint, write_json
+    from oneof.ensemble.tune import load_optuna, make_folds, search_settings
+    from oneof.estimator.settings_file import write_settings
+    from oneof.learners.config import FitConfig
+    from oneof.runs.folder import fingerprint
+    from oneof.runs.read_dataset import dataset_from_table
     from oneof.storage.settings import plain_value
     from oneof.version import __version__
 
-    load_optuna()  # so that one who has none hears of it before a file is read
+    load_optuna()  # if it is missing, say so before a file is read
     torch.set_num_threads(1)
     if roles.image and not roles.image_model:
-        raise ValueError("--image needs --image-model here: networks on pictures are not tuned. Name one of timm's.")
-    examples, _ = examples_of(read_table(file, roles), file.parent, cache_dir)
-    asked = Search(Space(trial_epochs=epochs), seed, groups=examples.groups)
-    said = {"oneof": __version__, "data": fingerprint(file), "roles": roles, "epochs": epochs, "seed": seed}
-    folds = folds_of(examples.x, examples.candidates.mask, asked)
-    place = storage or f"sqlite:///{out.with_suffix('.db')}"
-    found = search_settings(folds, trials, place, plain_value(said), say=typer.echo)
-    write_json(found.setting, out)
-    tried = f"best of {found.tried} ({found.stopped} stopped early)"
-    typer.echo(f"{tried}: {found.score:.4f} on held-out sets, {found.setting}")
-    in_python = f"PartialLabelClassifier(**json.load(open({str(out)!r})))"
-    typer.echo(f"written to {out}: oneof fit {file} --settings {out}, or {in_python}")
+        raise ValueError("--image needs --image-model here: networks on pixels are not tuned. Name a timm model.")
+    data, _ = dataset_from_table(read_table(file, roles), file.parent, cache_dir)
+    folds = make_folds(data, FitConfig(seed=seed), epochs)
+    identity = {"oneof": __version__, "data": fingerprint(file), "roles": roles, "epochs": epochs, "seed": seed}
+    database = storage or f"sqlite:///{out.with_suffix('.db')}"
+    best = search_settings(folds, trials, database, plain_value(identity), say=typer.echo)
+    settings = write_settings(best.setting, out)
+    typer.echo(
+        f"best of {best.tried} ({best.stopped} stopped early): {best.score:.4f} on held-out sets, {settings}\n"
+        f"written to {out}: oneof fit {file} --settings {out}, "
+        f"or PartialLabelClassifier(**json.load(open({str(out)!r})))"
+    )

@@ -1,13 +1,12 @@
-"""oneof votes: annotators' votes to candidate sets."""
+"""`oneof votes FILE`: turn annotators' votes into candidate sets."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import asdict
 from enum import StrEnum
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.markup import escape
@@ -18,103 +17,127 @@ from oneof.cli.terminal import Terminal
 if TYPE_CHECKING:
     from oneof.votes import Summary
 
-_FAR = 10  # annotators far from the rest that are shown
+MAX_ANNOTATORS = 10  # far from the rest: so many are shown
+MAX_EXAMPLES = 3
+MAX_COUNTS = 8  # different numbers of answers per item that are listed one by one
+
+SETS = "Sets"
+COLUMNS = "Where the votes are"
+LABELS = "Labels"
 
 
-Kind = StrEnum("Kind", {"long": "long", "wide": "wide", "label_studio": "label-studio"})
-Policy = StrEnum(
-    "Policy", {"union": "union", "at_least": "at-least", "vaguest": "vaguest", "dawid_skene": "dawid-skene"}
-)
+class Kind(StrEnum):
+    """Form of a file of votes."""
+
+    LONG = "long"
+    WIDE = "wide"
+    LABEL_STUDIO = "label-studio"
+
+
+class Policy(StrEnum):
+    """Which labels become candidates."""
+
+    UNION = "union"
+    AT_LEAST = "at-least"
+    VAGUEST = "vaguest"
+    DAWID_SKENE = "dawid-skene"
 
 
 def votes(
-    file: Annotated[Path, typer.Argument(help="Votes: .csv, .tsv, .parquet, .jsonl, or .json: a list of objects or a Label Studio export.")],
-    kind: Annotated[Kind | None, typer.Option(help="long: a row per vote; wide: a column per annotator. Default: guessed from the file.")] = None,
-    policy: Annotated[Policy, typer.Option(help="Which labels become candidates. union: all that were named; at-least: those with --k votes; vaguest: the set of the annotator who named most; dawid-skene: the likeliest, as annotators are weighed by skill.")] = Policy.union,
-    k: Annotated[int, typer.Option(help="With at-least: how many votes a label needs.")] = 2,
-    p: Annotated[float, typer.Option(help="With dawid-skene: the probability that the labels of a set must reach together. Larger gives larger sets.")] = 0.9,
-    out: Annotated[Path | None, typer.Option(help="Where to write item, candidates and votes: .parquet or .csv. Default: only the summary is shown.")] = None,
-    item: Annotated[str, typer.Option(help="long and wide: the column of the item's id.")] = "item",
-    annotator: Annotated[str, typer.Option(help="long: the column of the annotator.")] = "annotator",
-    label: Annotated[str, typer.Option(help="long: the column of the label.")] = "label",
-    confidence: Annotated[str | None, typer.Option(help="A column in [0, 1] that says what a vote counts; label-studio: a field of predictions. Default: every vote counts 1.")] = None,
-    columns: Annotated[list[str] | None, typer.Option(help="wide: the column of an annotator. Give it once for each.")] = None,
-    from_name: Annotated[str | None, typer.Option(help="label-studio: the control whose choices are votes. Needed where there are several.")] = None,
-    separator: Annotated[str | None, typer.Option(help='What separates the labels of one answer, such as "|". Default: an answer is one label.')] = None,
-    map_file: Annotated[Path | None, typer.Option("--map", help="Synonyms: a CSV with the columns from and to, or a JSON object. An empty 'to' drops the answer.")] = None,
-    taxonomy: Annotated[Path | None, typer.Option(help="A table of child and parent, or a JSON object: a vote for a parent is one for all labels below it. Default: none.")] = None,
-    normalise: Annotated[bool, typer.Option("--normalise", help="Ignore case and surrounding space of labels.")] = False,
-    classes: Annotated[str | None, typer.Option(help="All labels there are, separated by commas; any other is an error. Default: the labels that occur.")] = None,
+    file: Annotated[Path, typer.Argument(metavar="FILE", show_default=False, help="Votes: .csv, .tsv, .parquet, .jsonl, or .json: a list of objects or a Label Studio export.")],
+    out: Annotated[Path | None, typer.Option(metavar="FILE", help="File to write item, candidates and votes to: .parquet or .csv. Default: only the summary is shown.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
+    policy: Annotated[Policy, typer.Option(rich_help_panel=SETS, help="Which labels become candidates. union: all that were named; at-least: those with --k votes; vaguest: the answer with the most labels; dawid-skene: the most probable, with annotators weighted by skill.")] = Policy.UNION,
+    k: Annotated[int, typer.Option(metavar="N", rich_help_panel=SETS, help="With at-least: votes that a label needs.")] = 2,
+    p: Annotated[float, typer.Option(metavar="SHARE", rich_help_panel=SETS, help="With dawid-skene: probability that the labels of a set reach together. Larger gives larger sets.")] = 0.9,
+    kind: Annotated[Kind | None, typer.Option(rich_help_panel=COLUMNS, help="long: a row per vote; wide: a column per annotator. Default: guessed from the file.")] = None,
+    item: Annotated[str, typer.Option(metavar="COLUMN", rich_help_panel=COLUMNS, help="long and wide: column of the item's id.")] = "item",
+    annotator: Annotated[str, typer.Option(metavar="COLUMN", rich_help_panel=COLUMNS, help="long: column of the annotator.")] = "annotator",
+    label: Annotated[str, typer.Option(metavar="COLUMN", rich_help_panel=COLUMNS, help="long: column of the label.")] = "label",
+    confidence: Annotated[str | None, typer.Option(metavar="COLUMN", rich_help_panel=COLUMNS, help="Column of the weight of a vote, 0 to 1; label-studio: a field of predictions. Default: every vote counts 1.")] = None,
+    columns: Annotated[list[str] | None, typer.Option(metavar="COLUMN", rich_help_panel=COLUMNS, help="wide: column of an annotator. Repeatable.")] = None,
+    from_name: Annotated[str | None, typer.Option(metavar="NAME", rich_help_panel=COLUMNS, help="label-studio: the control whose choices are votes. Needed where there are several.")] = None,
+    separator: Annotated[str | None, typer.Option(metavar="TEXT", rich_help_panel=LABELS, help='Separator of the labels of one answer, such as "|". Default: an answer is one label.')] = None,
+    map_file: Annotated[Path | None, typer.Option("--map", metavar="FILE", rich_help_panel=LABELS, help="Synonyms: a CSV with the columns from and to, or a JSON object. An empty 'to' drops the answer.")] = None,
+    taxonomy: Annotated[Path | None, typer.Option(metavar="FILE", rich_help_panel=LABELS, help="Table of child and parent labels, or a JSON object: a vote for a parent is one for all labels below it.")] = None,
+    normalise: Annotated[bool, typer.Option("--normalise", rich_help_panel=LABELS, help="Ignore case and surrounding space of labels.")] = False,
+    classes: Annotated[str | None, typer.Option(metavar="LABELS", rich_help_panel=LABELS, help="All labels, separated by commas; any other is an error. Default: the labels that occur.")] = None,
 ) -> None:  # fmt: skip
-    """Turn annotators' votes into candidate sets, and say how far the annotators agree.
+    """Turn annotators' votes into candidate sets, and show how far the annotators agree.
 
     Rows in messages are counted from 0 below the header. The output's key is its column item: join features on it.
     """
     from oneof import votes as voting
     from oneof.storage.sheets import check_out
+    from oneof.votes.forms import VoteColumns, guess_form, make_sets, read_votes_file
 
     if out is not None:
         check_out(out)
-    for source in filter(None, (file, map_file, taxonomy)):
-        if out is not None and out.exists() and source.exists() and out.samefile(source):
-            raise ValueError(f"out must be another file than those that are read; got {str(out)!r} for both.")
-    synonyms, tree = voting.read_map(map_file) if map_file else {}, voting.read_taxonomy(taxonomy) if taxonomy else None
-    known = None if classes is None else [name.strip() for name in classes.split(",")]
-    spelling = voting.Spelling(separator, synonyms, normalise, known, tree)
-    if kind is None:
-        is_json = file.name.lower().removesuffix(".gz").endswith(".json")
-        exported = is_json and (from_name is not None or voting.is_label_studio(file))
-        kind = Kind.label_studio if exported else Kind.wide if columns else Kind.long
-    if kind is Kind.wide and confidence is not None:
-        raise ValueError(f"confidence must be left out for a wide table; got {confidence!r}. Use the long form.")
-    if kind is Kind.long:
-        columns_of: dict[str, Any] = {"item": item, "annotator": annotator, "label": label, "confidence": confidence}
-        ballots = voting.read_long(file, spelling=spelling, **columns_of)
-    elif kind is Kind.label_studio:
-        ballots = voting.read_label_studio(file, from_name=from_name, confidence=confidence, spelling=spelling)
-    else:
-        ballots = voting.read_wide(file, columns=columns or [], item=item, spelling=spelling)
-    made: dict[str, Any] = {"union": voting.union, "vaguest": voting.vaguest}
-    made |= {"at-least": partial(voting.at_least, k=k), "dawid-skene": partial(voting.top_p, p=p)}
-    sets = made[policy](ballots)
+        for source in (file, map_file, taxonomy):
+            if source is not None and out.exists() and source.exists() and out.samefile(source):
+                raise ValueError(f"out must be another file than those that are read; got {str(out)!r} for both.")
+    spelling = voting.Spelling(
+        separator,
+        voting.read_map(map_file) if map_file else {},
+        normalise,
+        [name.strip() for name in classes.split(",")] if classes is not None else None,
+        voting.read_taxonomy(taxonomy) if taxonomy else None,
+    )
+    vote_columns = VoteColumns(item, annotator, label, confidence, columns or (), from_name)
+    form = kind.value if kind is not None else guess_form(file, vote_columns)
+    read = read_votes_file(file, form, vote_columns, spelling)
+    sets = make_sets(read, policy.value, k, p)
     if out is not None:
-        voting.write(ballots, sets, out)
-    summary = voting.summarise(ballots, sets)
+        voting.write(read, sets, out)
+    summary = voting.summarise(read, sets)
     if as_json:
-        rows = {name: [one._asdict() for one in getattr(summary, name)] for name in ("agreement", "mistakes")}
-        typer.echo(json.dumps(asdict(summary) | rows, indent=2))
+        typer.echo(json.dumps(_to_json(summary), indent=2))
     else:
-        _show(summary, policy, out)
+        _print_summary(summary, policy, out)
 
 
-def _show(summary: Summary, policy: Policy, out: Path | None) -> None:
+def _to_json(summary: Summary) -> dict[str, object]:
+    """Return the summary as JSON holds it."""
+    fields = asdict(summary)
+    fields["agreement"] = [annotator._asdict() for annotator in summary.agreement]
+    fields["mistakes"] = [mistake._asdict() for mistake in summary.mistakes]
+    return fields
+
+
+def _print_summary(summary: Summary, policy: Policy, out: Path | None) -> None:
+    """Print the summary, and the annotators who are far from the rest."""
     console = Terminal()
     table = Table(title="votes", show_header=False, title_justify="left")
-    for name, value in _lines(summary, policy):
+    for name, value in _summary_rows(summary, policy):
         table.add_row(name, escape(value))
     console.print(table)
     if summary.far:
+        shown = summary.far[:MAX_ANNOTATORS]
         far = Table("annotator", "answers compared", "agree with the others", "95 % interval", title_justify="left")
-        far.title = f"annotators far from the rest ({min(_FAR, len(summary.far))} of {len(summary.far)})"
-        for who in summary.far[:_FAR]:
-            shares = f"{who.rate:.1%}", f"{who.low:.1%} - {who.high:.1%}"
-            far.add_row(escape(who.annotator), f"{who.compared:,}", *shares)
+        far.title = f"annotators far from the rest ({len(shown)} of {len(summary.far)})"
+        for annotator in shown:
+            interval = f"{annotator.low:.1%} - {annotator.high:.1%}"
+            far.add_row(escape(annotator.annotator), f"{annotator.compared:,}", f"{annotator.rate:.1%}", interval)
         console.print(far)
     if out is not None:
         console.print(f"wrote {escape(str(out))}: one row per item; join your features on its column item.")
 
 
-def _lines(summary: Summary, policy: Policy) -> list[tuple[str, str]]:
-    per_item = ", ".join(f"{count:,} x {answers}" for answers, count in summary.answers_per_item.items())
-    if len(summary.answers_per_item) > 8:
-        per_item = f"from {min(summary.answers_per_item):,} to {max(summary.answers_per_item):,} answers per item"
-    lines = [
-        ("items", f"{summary.items:,}" + (f" ({summary.unanswered:,} more have no answer)" * (summary.unanswered > 0))),
+def _summary_rows(summary: Summary, policy: Policy) -> list[tuple[str, str]]:
+    """Return names and values of what is known about the votes and the sets."""
+    items = f"{summary.items:,}"
+    if summary.unanswered:
+        items += f" ({summary.unanswered:,} more have no answer)"
+    counts = summary.answers_per_item
+    answers_per_item = ", ".join(f"{n_items:,} x {n_answers}" for n_answers, n_items in counts.items())
+    if len(counts) > MAX_COUNTS:
+        answers_per_item = f"from {min(counts):,} to {max(counts):,} answers per item"
+    rows = [
+        ("items", items),
         ("annotators", f"{summary.annotators:,}"),
         ("labels", f"{summary.labels:,}"),
         ("answers", f"{summary.answers:,}, {summary.vague:,} of them name several labels"),
-        ("items x answers", per_item),
+        ("items x answers", answers_per_item),
         ("Krippendorff's alpha", "not defined" if summary.alpha is None else f"{summary.alpha:.3f}"),
         ("items tied for most votes", f"{summary.ties:,}"),
         ("annotators far from the rest", f"{len(summary.far):,}"),
@@ -122,12 +145,17 @@ def _lines(summary: Summary, policy: Policy) -> list[tuple[str, str]]:
         ("sets of one label", f"{summary.sets.singletons:,}"),
     ]
     if summary.repeated:
-        lines.append(("repeated votes", f"{summary.repeated:,}, counted once"))
+        rows.append(("repeated votes", f"{summary.repeated:,}, counted once"))
     if summary.mistakes:
-        taken = "; ".join(f"{one.truth!r} for {one.said!r} ({one.share:.0%})" for one in summary.mistakes[:3])
-        lines.append(("most often taken for another", taken))
-    lines += [("note", note) for note in (summary.note, *summary.remarks) if note]
+        examples = []
+        for mistake in summary.mistakes[:MAX_EXAMPLES]:
+            examples.append(f"{mistake.truth!r} for {mistake.said!r} ({mistake.share:.0%})")
+        rows.append(("most often taken for another", "; ".join(examples)))
+    for note in (summary.note, *summary.remarks):
+        if note:
+            rows.append(("note", note))
     if summary.lookalikes:
-        alike = "; ".join(" = ".join(map(repr, names)) for names in summary.lookalikes[:3])
-        lines.append(("labels that look alike", f"{alike} ... {len(summary.lookalikes):,} in all; see --normalise"))
-    return lines
+        examples = [" = ".join(map(repr, names)) for names in summary.lookalikes[:MAX_EXAMPLES]]
+        total = f"{len(summary.lookalikes):,} in all; see --normalise"
+        rows.append(("labels that look alike", f"{'; '.join(examples)} ... {total}"))
+    return rows

@@ -5,7 +5,6 @@ What cannot be read is reported and stays a row of zeros: one broken file does n
 
 import math
 import os
-import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -16,7 +15,15 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from oneof.data.picture import LARGEST, SMALLEST, Block, Cell, guard_decompression_bombs, size_and_grey, try_decode
+from oneof.data.picture import (
+    LARGEST,
+    SMALLEST,
+    Cell,
+    decode_pixels,
+    guard_decompression_bombs,
+    size_and_grey,
+    try_decode,
+)
 from oneof.storage.cores import cores
 from oneof.storage.progress import bar
 
@@ -28,9 +35,7 @@ _THREADS_SAMPLE = 100  # images whose headers decide how many threads are worth 
 # A thread pays for so many pixels: 1,200 of a PNG or 3,000 of a JPEG decode in the time for which Pillow holds Python's lock.
 _PIXELS_PER_THREAD = 2048
 _MAX_NAMED = 5  # unreadable images that a message names
-_THREAD_BLOCK = 64  # images that a thread decodes at a time
-_MIN_SUBPROCESS_IMAGES = 4000  # for which subprocesses are worth starting
-_MAX_SUBPROCESS_BLOCK = 4000  # images that one of them decodes at a time
+_BLOCK = 64  # images that a thread decodes at a time
 _COARSE_SIDE = 14  # pixels a side, about, for learners that compare images pixel by pixel
 
 _Item = TypeVar("_Item")
@@ -126,27 +131,20 @@ def read_pictures(cells: Sequence[Cell], pixels: Pixels, folder: Path, to: Path 
     shape = (len(cells), *pixels.shape)
     levels = np.zeros(shape, dtype=np.uint8) if to is None else _create_memmap(to, shape)
 
-    n_threads = _threads(cells, folder)
-    n_cores = cores()
-    # Where threads would wait for Python's lock, subprocesses do not. A frozen program would start itself instead.
-    is_frozen = getattr(sys, "frozen", False)
-    in_subprocesses = n_threads < n_cores and len(cells) >= _MIN_SUBPROCESS_IMAGES and not is_frozen
-    block_size = _THREAD_BLOCK
-    if in_subprocesses:
-        n_threads = n_cores  # each waits for one subprocess
-        per_core = math.ceil(len(cells) / n_cores)
-        blocks_per_core = math.ceil(per_core / _MAX_SUBPROCESS_BLOCK)
-        block_size = math.ceil(per_core / blocks_per_core)  # of equal size, so that all cores finish together
-
     def read_block(start: int) -> list[tuple[int, str]]:
-        """Read a block into `levels`; return (row, reason) of the images that cannot be read."""
-        block = Block(cells[start : start + block_size], folder, pixels.channels, pixels.side)
-        block_levels, failures = block.read_in_subprocess() if in_subprocesses else block.read()
-        levels[start : start + block_size] = block_levels
-        return [(start + row, reason) for row, reason in failures]
+        """Decode a block into `levels`; return (row, reason) of the images that cannot be read."""
+        failures = []
+        for row in range(start, min(start + _BLOCK, len(cells))):
+            decoded = try_decode(decode_pixels, cells[row], folder, pixels.channels, pixels.side)
+            if isinstance(decoded, str):
+                failures.append((row, decoded))
+            else:
+                levels[row] = decoded
+        return failures
 
+    starts = range(0, len(cells), _BLOCK)
     unreadable = []
-    for failures in _map_in_threads("read pictures", read_block, range(0, len(cells), block_size), n_threads):
+    for failures in _map_in_threads("read pictures", read_block, starts, _threads(cells, folder)):
         unreadable += failures
     readable = np.ones(len(cells), dtype=bool)
     readable[[row for row, _ in unreadable]] = False

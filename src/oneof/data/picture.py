@@ -1,18 +1,15 @@
-"""Decode an image, a file or bytes of any size and mode, to pixels; and blocks of images, in this process or in another."""
+"""Decode an image, a file or bytes of any size and mode, to pixels."""
 
 import os
-import pickle
 import struct
-import subprocess
-import sys
 import warnings
 import zlib
 from base64 import b64encode
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -119,53 +116,3 @@ def guard_decompression_bombs() -> Iterator[None]:
         warnings.simplefilter("ignore")
         warnings.simplefilter("error", Image.DecompressionBombWarning)
         yield
-
-
-class Block(NamedTuple):
-    """Images that are decoded together."""
-
-    cells: Sequence[Cell]
-    folder: Path
-    channels: int
-    side: int
-
-    def read(self) -> tuple[NDArray[np.uint8], list[tuple[int, str]]]:
-        """Return the pixels [n, channels, side, side], zeros where unreadable; and (row, reason) of those unreadable."""
-        pixels = np.zeros((len(self.cells), self.channels, self.side, self.side), dtype=np.uint8)
-        unreadable = []
-        for row, cell in enumerate(self.cells):
-            decoded = try_decode(decode_pixels, cell, self.folder, self.channels, self.side)
-            if isinstance(decoded, str):
-                unreadable.append((row, decoded))
-            else:
-                pixels[row] = decoded
-        return pixels, unreadable
-
-    def read_in_subprocess(self) -> tuple[NDArray[np.uint8], list[tuple[int, str]]]:
-        """Do the same in a new Python process, which shares no lock with this one; here, if that fails."""
-        # Not multiprocessing: it would run the user's script again. -IS: no code of the user's prints to the output.
-        search_path = [str(entry) for entry in sys.path]
-        program = f"import sys; sys.path[:] = {search_path!r}; from oneof.data.picture import serve; serve()"
-        try:
-            process = subprocess.run(
-                [sys.executable or "", "-IS", "-c", program],
-                input=pickle.dumps(self),
-                capture_output=True,
-                check=True,
-                start_new_session=True,  # Ctrl-C reaches this process alone
-            )
-            pixels, unreadable = pickle.loads(process.stdout)
-        except Exception:  # the output may be anything if another program calls itself Python
-            return self.read()
-        # Retry here what failed there: Pillow may be configured in this process to accept more.
-        failed_rows = [row for row, _ in unreadable]
-        retry = self._replace(cells=[self.cells[row] for row in failed_rows])
-        pixels[failed_rows], still_unreadable = retry.read()
-        return pixels, [(failed_rows[position], reason) for position, reason in still_unreadable]
-
-
-def serve() -> None:
-    """Decode the block that arrives on standard input, and write the result to standard output."""
-    with guard_decompression_bombs():
-        block = pickle.load(sys.stdin.buffer)
-        pickle.dump(block.read(), sys.stdout.buffer)

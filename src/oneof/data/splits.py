@@ -53,3 +53,20 @@ def split_rows(rows: NDArray[np.intp], k: int, groups: Any = None, seed: int = 0
         part = i % n_parts
         splits.append((training_parts[part][:training_size], held_out_parts[part]))
     return splits
+
+
+def cross_fit_splits(groups: NDArray[Any], k: int, seed: int) -> list[tuple[NDArray[np.intp], NDArray[np.intp]]]:
+    """Return k splits into training rows, in random order, and held-out rows, so that every row is held out once.
+
+    Groups stay together. A single group is trained on and held out at the same time.
+    """
+    rng = np.random.default_rng(seed)
+    _, group_codes = np.unique(groups, return_inverse=True)
+    order = rng.permutation(group_codes.max() + 1)
+    fold_of_row = (order * min(k, len(order)) // len(order))[group_codes]
+    splits = []
+    for number in range(fold_of_row.max() + 1):
+        is_held_out = fold_of_row == number
+        is_trained = ~is_held_out if not is_held_out.all() else is_held_out
+        splits.append((rng.permutation(np.flatnonzero(is_trained)), np.flatnonzero(is_held_out)))
+    return splits

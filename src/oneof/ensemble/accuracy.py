@@ -64,40 +64,48 @@ class Claim:
         return words.replace("%", " %")
 
 
-class Judged(NamedTuple):
-    """Held-out rows: what the networks said, and what is known."""
+class HeldOutEval(NamedTuple):
+    """m rows to estimate the accuracy by, predicted by models that were not trained on them."""
 
     probabilities: Floats  # [m, c]
     candidates: Mask  # [m, c]
-    gold: NDArray[np.intp]  # [m], -1 where unknown; of a random sample
-    plain: Floats  # [m, c] of a learner that saw nothing of the row's own set, not even by way of other rows
-    voted: bool = False  # are the sets what people voted for? Then the truth may be in none
+    gold: NDArray[np.intp]  # [m] true labels of a random sample, -1 elsewhere
+    cross_fitted: Floats  # [m, c] by a learner on which the row's own set had no influence, not even through other rows
+    from_votes: bool = False  # whether the sets are what people voted for: then the truth may be in none
 
     @property
-    def known(self) -> Judged:
+    def with_gold(self) -> HeldOutEval:
+        """Return the rows that have a gold label."""
         return self.where(self.gold >= 0)
 
     @property
-    def speaking(self) -> Judged:
-        """The rows whose set says something: not the full ones."""
+    def informative(self) -> HeldOutEval:
+        """Return the rows whose set leaves some label out."""
         return self.where(np.logical_not(self.candidates.all(axis=1)))
 
-    def where(self, rows: Mask) -> Judged:
-        parts = self.probabilities[rows], self.candidates[rows], self.gold[rows], self.plain[rows]
-        return Judged(*parts, self.voted)
+    def where(self, rows: Mask) -> HeldOutEval:
+        """Return some of the rows."""
+        return HeldOutEval(
+            self.probabilities[rows],
+            self.candidates[rows],
+            self.gold[rows],
+            self.cross_fitted[rows],
+            self.from_votes,
+        )
 
     @property
-    def sure(self) -> Floats:
-        """How probable the first guess is [m]."""
+    def confidence(self) -> Floats:
+        """Return the probability of the predicted label [m]."""
         return self.probabilities.max(1)  # type: ignore[no-any-return]
 
     @property
     def covered(self) -> Mask:
-        """Does the first guess lie in the set [m]?"""
+        """Return whether the predicted label lies in the set [m]."""
         return is_candidate(self.candidates, self.probabilities.argmax(1))
 
     @property
     def covering(self) -> float:
+        """Return how often it does."""
         return float(self.covered.mean()) if len(self.gold) else 1.0
 
 
@@ -119,24 +127,30 @@ def random_sample(gold: NDArray[np.intp]) -> NDArray[np.intp]:
     return found
 
 
-def claim(judged: Judged) -> Claim:
+def estimate_accuracy(evaluated: HeldOutEval) -> Claim:
     """What held-out rows show: by gold labels of a random sample if there are ENOUGH, else by candidate sets."""
-    known, speaking, covering = judged.known, judged.speaking, judged.covering
+    known = evaluated.with_gold
+    informative = evaluated.informative
+    covering = evaluated.covering
     if len(known.gold) >= ENOUGH:
         right = known.probabilities.argmax(1) == known.gold
         low, high = share_limits(int(right.sum()), len(right))
         reason = f"{len(right)} rows of a random sample have gold labels"
         return Claim("interval", float(right.mean()), low, high, high, covering, "gold labels", reason)
-    missing = float(probability_of_missing(judged.probabilities, judged.candidates).mean()) if len(judged.gold) else 0.0
+    missing = (
+        float(probability_of_missing(evaluated.probabilities, evaluated.candidates).mean())
+        if len(evaluated.gold)
+        else 0.0
+    )
     missing = missing if missing >= _SHOWN else 0.0  # the share of sets that seem to miss the truth
-    bound = _bound(judged, missing)
-    if len(speaking.gold) and not _learned(speaking):
+    bound = _bound(evaluated, missing)
+    if len(informative.gold) and not _learned(informative):
         reason = "predictions meet the sets no more often than they would meet shuffled sets"
-        bound = _bound(judged, 0.0)  # what such networks find outside the sets shows nothing
+        bound = _bound(evaluated, 0.0)  # what such networks find outside the sets shows nothing
         return Claim("nothing learned", None, 0.0, bound, bound, covering, "candidate sets", reason)
-    why = _too_little(speaking) or failed_randomness_test(judged.plain, judged.candidates)
+    why = _too_little(informative) or failed_randomness_test(evaluated.cross_fitted, evaluated.candidates)
     if not why:
-        value, low, high = _interval(speaking)
+        value, low, high = _interval(informative)
         why = f"an interval would reach from {low:.0%} to {high:.0%}" if high - low > _WIDEST else None
     if why:
         shown = f"about {missing:.0%} of them seem to miss it, for which the bound allows; and " if missing else ""
@@ -188,54 +202,56 @@ def share_limits(hits: int, rows: int, outside: float = 0.025) -> tuple[float, f
     return low, high
 
 
-def _bound(judged: Judged, shown: float) -> float:
+def _bound(evaluated: HeldOutEval, shown: float) -> float:
     """The covering rate, with its noise, and with the share of sets that miss what networks are surest of; the shown share may come on top of _MOST."""
-    m, covering = len(judged.gold), judged.covering
+    m, covering = len(evaluated.gold), evaluated.covering
     if m == 0:
         return 1.0
     noise = share_limits(round(covering * m), m, 0.005)[1] - covering + _BETTER
-    surest = judged.covered[judged.sure >= np.quantile(judged.sure, 0.7)]
+    surest = evaluated.covered[evaluated.confidence >= np.quantile(evaluated.confidence, 0.7)]
     missing = 1 - share_limits(int(surest.sum()), len(surest), 0.05)[0]
     return min(1.0, covering + min(_MOST + shown, noise + missing))
 
 
-def _learned(judged: Judged) -> bool:
+def _learned(evaluated: HeldOutEval) -> bool:
     """Are sets met more often than shuffled ones would be? By the plain learner, whose guess owes nothing to the row's set."""
-    guess = judged.plain.argmax(1)
+    guess = evaluated.cross_fitted.argmax(1)
     rng, m = np.random.default_rng(0), len(guess)
-    shuffled = [is_candidate(judged.candidates[rng.permutation(m)], guess).mean() for _ in range(99)]
-    excess = is_candidate(judged.candidates, guess).mean() - np.mean(shuffled)
+    shuffled = [is_candidate(evaluated.candidates[rng.permutation(m)], guess).mean() for _ in range(99)]
+    excess = is_candidate(evaluated.candidates, guess).mean() - np.mean(shuffled)
     return bool(excess > _LEARNED * max(float(np.std(shuffled)), 1e-9))
 
 
-def _too_little(judged: Judged) -> str | None:
-    m, several = len(judged.gold), int((judged.candidates.sum(1) > 1).sum())
+def _too_little(evaluated: HeldOutEval) -> str | None:
+    m, several = len(evaluated.gold), int((evaluated.candidates.sum(1) > 1).sum())
     if m == 0:
         return "every set that was held out is full"
-    if judged.voted:
+    if evaluated.from_votes:
         return "the sets are people's votes, which may all err alike"
     if m < _FEW:
         return f"only {m} held-out sets say something"
-    if judged.candidates.shape[1] == 2:
+    if evaluated.candidates.shape[1] == 2:
         return "of two labels, sets show nothing that could be tested"
     if several < _FEW / 2:
         return f"only {several} sets have several labels, too few to test how wrong ones come in"
     return None
 
 
-def _interval(judged: Judged) -> tuple[float, float, float]:
+def _interval(evaluated: HeldOutEval) -> tuple[float, float, float]:
     """The accuracy if wrong labels come by chance, and how far it may be off.
 
     Downwards by what the networks may owe to the row's own set by way of other rows (as far as they meet sets more often than the plain
     learner); upwards by the share of sets that seem to miss the truth, which is what the surest predictions lack.
     """
-    by_chance = random_membership(judged.candidates)
-    excess, weight = judged.covered - by_chance, 1 - by_chance
+    by_chance = random_membership(evaluated.candidates)
+    excess, weight = evaluated.covered - by_chance, 1 - by_chance
     value = float(np.clip(excess.sum() / weight.sum(), 0, 1))
     error = float(np.sqrt(((excess - value * weight) ** 2).sum()) / weight.sum())
     reach = 2 * np.hypot(error, 0.5 / len(weight)) + _BETTER
-    leak = max(0.0, judged.covering - float(is_candidate(judged.candidates, judged.plain.argmax(1)).mean()))
-    top = judged.sure >= np.quantile(judged.sure, 0.7)
+    leak = max(
+        0.0, evaluated.covering - float(is_candidate(evaluated.candidates, evaluated.cross_fitted.argmax(1)).mean())
+    )
+    top = evaluated.confidence >= np.quantile(evaluated.confidence, 0.7)
     surest = float(np.clip(excess[top].sum() / weight[top].sum(), 0.5, 1))
     spread = float(np.sqrt(surest * (1 - surest) / top.sum()))
     return value, max(0.0, value - reach - leak), min(1.0, (value + reach) / max(surest - 1.5 * spread, 0.5))

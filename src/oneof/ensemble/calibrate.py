@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from scipy.special import betaincinv
 
-from oneof.ensemble.accuracy import Claim, Judged
+from oneof.ensemble.accuracy import Claim, HeldOutEval
 from oneof.ensemble.candidate_randomness import BoolArray as Mask
 from oneof.ensemble.candidate_randomness import FloatArray as Floats
 from oneof.ensemble.candidate_randomness import random_membership
@@ -14,39 +14,39 @@ _LEVELS = 200  # steps of the stored curves
 _UNSURE = 0.1  # how often an accuracy may be lower than the curve says
 
 
-def calibrate(judged: Judged, claim: Claim) -> dict[str, Any]:
+def calibrate(evaluated: HeldOutEval, claim: Claim) -> dict[str, Any]:
     """Curves to predict with: accuracy above a probability, and how improbable true labels are; as JSON holds them.
 
     They are by gold labels or sets as the claim is; a claim without an interval gives none.
     """
     if claim.verdict != "interval":
         return {"by": "nothing", "reason": claim.reason, "rows": 0, "accuracy": [], "scores": []}
-    used = judged.known if claim.by == "gold labels" else judged.speaking
+    used = evaluated.with_gold if claim.by == "gold labels" else evaluated.informative
     least, scores = _by_gold(used) if claim.by == "gold labels" else _by_sets(used)
-    sure, m = np.sort(used.sure)[::-1], len(used.gold)
+    sure, m = np.sort(used.confidence)[::-1], len(used.gold)
     at = np.unique(np.linspace(min(20, m) - 1, m - 1, _LEVELS).astype(int))  # at least 20 rows above
     accuracy = [[float(sure[i]), float(least[i])] for i in at[::-1]]
     return {"by": claim.by, "reason": claim.reason, "rows": m, "accuracy": accuracy, "scores": scores.tolist()}
 
 
-def _by_gold(judged: Judged) -> tuple[Floats, Floats]:
+def _by_gold(evaluated: HeldOutEval) -> tuple[Floats, Floats]:
     """The least accuracy of the surest k rows, for k from 1 on; and quantiles of 1 - p(true label)."""
-    order, count = np.argsort(-judged.sure, kind="stable"), np.arange(1, len(judged.gold) + 1)
-    right = np.cumsum((judged.probabilities.argmax(1) == judged.gold)[order])
-    missing = 1 - judged.probabilities[np.arange(len(judged.gold)), judged.gold]
+    order, count = np.argsort(-evaluated.confidence, kind="stable"), np.arange(1, len(evaluated.gold) + 1)
+    right = np.cumsum((evaluated.probabilities.argmax(1) == evaluated.gold)[order])
+    missing = 1 - evaluated.probabilities[np.arange(len(evaluated.gold)), evaluated.gold]
     least = betaincinv(np.maximum(right, 1e-9), count - right + 1, _UNSURE)
     return least, np.quantile(missing, np.linspace(0, 1, _LEVELS + 1), method="higher")
 
 
-def _by_sets(judged: Judged) -> tuple[Floats, Floats]:
+def _by_sets(evaluated: HeldOutEval) -> tuple[Floats, Floats]:
     """The same without gold labels: every candidate counts as the true one, as far as the networks believe in it."""
-    order, by_chance = np.argsort(-judged.sure, kind="stable"), random_membership(judged.candidates)
-    excess, weight = (np.cumsum(part[order]) for part in (judged.covered - by_chance, 1 - by_chance))
+    order, by_chance = np.argsort(-evaluated.confidence, kind="stable"), random_membership(evaluated.candidates)
+    excess, weight = (np.cumsum(part[order]) for part in (evaluated.covered - by_chance, 1 - by_chance))
     share = (excess / np.maximum(weight, 1e-9)).clip(0, 1)
     least = share - 1.3 * np.sqrt(share * (1 - share) / weight.clip(1)) - 0.5 / np.arange(1, len(order) + 1)
-    inside = judged.probabilities * judged.candidates
+    inside = evaluated.probabilities * evaluated.candidates
     belief = (inside / np.maximum(inside.sum(1, keepdims=True), 1e-30)).ravel()
-    score = (1 - judged.probabilities).ravel()
+    score = (1 - evaluated.probabilities).ravel()
     order = np.argsort(score)
     mass = np.cumsum(belief[order]) / belief.sum()
     at = np.searchsorted(mass, np.linspace(0, 1, _LEVELS + 1)).clip(max=len(order) - 1)

@@ -16,8 +16,8 @@ import torch
 from numpy.typing import NDArray
 from scipy.special import softmax
 
-from oneof.learners.config import see, widen
 from oneof.learners.kernel import KernelConfig, KernelScores, leave_one_out_scores
+from oneof.learners.scaling import append_ranks, scale
 
 FloatArray = NDArray[np.floating[Any]]
 BoolArray = NDArray[np.bool_]
@@ -73,8 +73,8 @@ def find_noisy_sets(
 
     The second value are these scores with the noisy sets replaced by full ones, if they were computed.
     """
-    _, wide = widen(features, torch.device(device))
-    scaled, _ = see("both", wide)
+    ranked = append_ranks(features, torch.device(device))
+    scaled, _ = scale(ranked.values, "both")
     kernel = KernelConfig()
     noisy = np.zeros(len(features), dtype=bool)
     for _ in range(MAX_ROUNDS):

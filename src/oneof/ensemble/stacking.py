@@ -7,6 +7,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from oneof.data.dataset import Dataset
+from oneof.learners.base import Context, FittedLearner, Predictions
 from oneof.metrics import MEANS, criteria
 
 FloatArray = NDArray[np.floating[Any]]
@@ -17,6 +19,25 @@ PSEUDO_ROWS = 100  # rows on which all learners are assumed to be equally good: 
 PSEUDO_ROWS_SELECTION = 10  # the same while deciding which learners are left out
 EM_ROUNDS = 200
 SAMPLE = 50_000  # rows of a large table from which weights are estimated
+
+
+def weigh_learners(learners: Sequence[FittedLearner], data: Dataset, context: Context) -> FloatArray:
+    """Return the weight of each learner [k], by the rows that all of them held out."""
+    held_out = np.all([learner.oof.held_out for learner in learners], axis=0)
+    prior = data.prior[held_out] if data.has_prior else None
+    predictions = [learner.oof.mean[held_out] for learner in learners]
+    return learner_weights(predictions, context.evaluation_sets[held_out], prior)
+
+
+def combine_predictions(learners: Sequence[FittedLearner], weights: FloatArray) -> Predictions:
+    """Return the weighted mean of the learners' predictions; in the top shares every single model counts once."""
+    counted = [(learner, weight) for learner, weight in zip(learners, weights.tolist(), strict=True) if weight > 0]
+    weighted = [np.float32(weight) * learner.oof.mean for learner, weight in counted]
+    votes = [learner.n_models * learner.oof.top_share for learner, _ in counted]
+    n_models = sum(learner.n_models for learner, _ in counted)
+    top_share = np.sum(votes, axis=0) / n_models
+    held_out = np.all([learner.oof.held_out for learner, _ in counted], axis=0)
+    return Predictions(np.stack(weighted).sum(0), held_out, top_share.astype(np.float32))
 
 
 def learner_weights(

@@ -16,9 +16,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from oneof.data.dataset import UNKNOWN, Dataset
 from oneof.data.splits import Split, split_rows
-from oneof.learners.config import SEEN, Setting
-from oneof.learners.scaled_rows import Prepared, Search, ask, prepare, purified, seed_of, training, trial_of
+from oneof.ensemble.learner_stages import remove_led_labels
+from oneof.learners.base import Context, Resources, WarmStart
+from oneof.learners.config import FitConfig, NetworkConfig
+from oneof.learners.kernel_ensemble import fit_kernels
+from oneof.learners.networks import derive_seed, make_trial, training_of
+from oneof.learners.scaling import SCALINGS_WITH_RANKS, append_ranks
 from oneof.metrics import CRITERIA, with_means
 from oneof.networks import MLP
 from oneof.storage.optional_packages import load_package
@@ -26,14 +31,16 @@ from oneof.storage.regular import check_regular
 from oneof.storage.rows import Row
 from oneof.storage.settings import first_difference
 from oneof.training.loop import begin, epochs
-from oneof.training.problem import pose
 from oneof.training.stack import build
+from oneof.training.training_data import make_training_data
 
-FEWEST = 200  # rows: the sets of fewer, held out, tell nothing about a setting
+MIN_ROWS = 200  # the held-out sets of fewer rows say too little about a setting
+N_FOLDS = 3  # on which a setting is tried
+TRIAL_EPOCHS = 15
 
 RANGES: dict[str, Any] = {
     "hidden": ["", "64", "256", "1024", "256,256"],  # layers as text, which every storage holds
-    "scaling": list(SEEN),
+    "scaling": list(SCALINGS_WITH_RANKS),
     "lr": (0.01, 1.0),
     "weight_decay": (1e-5, 1e-2),
     "mixup": [0.0, 1.0],
@@ -41,66 +48,82 @@ RANGES: dict[str, Any] = {
 """What settings are drawn from: lists, or two ends between which the logarithm is drawn."""
 
 FIRST = {"hidden": "256", "scaling": "feature", "lr": 0.1, "weight_decay": 1e-3, "mixup": 1.0}
-"""The setting that is tried first, near the estimator's own: so what is found is no worse by the score."""
+"""The setting that is tried first, near the estimator's own: so the result is no worse by the score."""
 
 
 class Folds(NamedTuple):
     """The rows that settings are tried on, and how they are split."""
 
-    rows: Prepared
+    features: NDArray[np.float64]  # [n, 2d] with their ranks
+    context: Context
     splits: list[Split]
-    sets: Callable[[str], NDArray[np.bool_]]  # [t, n, c] by how features are seen: purified, but where a fold holds out
+    sets: Callable[[str], NDArray[np.bool_]]  # scaling -> [t, n, c]: purified, but for the rows that a fold holds out
+    epochs: int
 
 
 class Tuned(NamedTuple):
-    """The best setting, as `Space.narrowed` and `PartialLabelClassifier` take it, with its score; how many were tried, and stopped early."""
+    """The best setting, as `EnsembleConfig.with_overrides` and `PartialLabelClassifier` take it, and how it was found."""
 
     setting: dict[str, Any]
     score: float
     tried: int
-    stopped: int
+    stopped: int  # early
 
 
-def folds_of(x: NDArray[Any], mask: NDArray[np.bool_], asked: Search = Search()) -> Folds:  # noqa: B008 - frozen
-    """What settings are tried on: the table, or a sample of a large one, in folds.
-
-    >>> folds = folds_of(np.random.default_rng(0).normal(size=(300, 2)), np.ones((300, 3), bool))
-    >>> len(folds.splits), folds.rows.wide.shape
-    (3, (300, 4))
-    """
-    space, seed = asked.space.of(len(x)), asked.seed
-    some = np.sort(np.random.default_rng(seed).permutation(len(x))[: space.rows])
-    groups = None if asked.groups is None else np.asarray(asked.groups)[some]
-    splits = split_rows(np.arange(len(some)), space.folds, groups, seed)
-    if len(some) < FEWEST or splits[0][1] is None:
+def make_folds(data: Dataset, config: FitConfig = FitConfig(), epochs: int = TRIAL_EPOCHS) -> Folds:  # noqa: B008 - frozen
+    """Split the table, or a sample of a large one, into folds."""
+    seed = config.seed
+    ensemble = config.ensemble.for_size(len(data))
+    sample = np.sort(np.random.default_rng(seed).permutation(len(data))[: ensemble.max_kernel_rows])
+    splits = split_rows(np.arange(len(sample)), N_FOLDS, data.groups[sample], seed)
+    if len(sample) < MIN_ROWS or splits[0][1] is None:
         raise ValueError(
-            f"a search needs {FEWEST} rows or more, and groups that can be held out; got {len(x)} rows. Use oneof fit."
+            f"a search needs {MIN_ROWS} rows or more, and groups that can be held out; got {len(data)} rows. "
+            "Use oneof fit."
         )
-    rows = prepare(x[some], mask[some], replace(asked, space=space, groups=groups))
-    return Folds(rows, splits, cache(partial(_sets, rows, splits)))
+    sampled = data.take(sample)
+    candidates = sampled.candidates.mask
+    context = Context(
+        config=replace(config, ensemble=ensemble.for_size(*candidates.shape)),
+        resources=Resources(device="cpu"),
+        warm_start=WarmStart(),
+        selection_gold=np.full(len(sample), UNKNOWN),
+        evaluation_sets=candidates,
+    )
+    features = append_ranks(sampled.features, torch.device("cpu")).values
+    return Folds(features, context, splits, cache(partial(_purified_sets, sampled, context, splits)), epochs)
 
 
-def _sets(rows: Prepared, splits: list[Split], scaling: str) -> NDArray[np.bool_]:
-    kept, _ = purified(rows.mask, ask(rows, scaling).weights, rows.space.margin)
+def _purified_sets(data: Dataset, context: Context, splits: list[Split], scaling: str) -> NDArray[np.bool_]:
+    """Return the sets [t, n, c] as the kernel purifies them; each fold has the original ones of its held-out rows."""
+    original = data.candidates.mask
+    kernels = fit_kernels(data, original, [scaling], context)
+    kept, _ = remove_led_labels(original, kernels.soft_labels, context.config.ensemble.margin)
     sets = np.repeat(kept[None], len(splits), axis=0)
-    for own, (_, held_out) in zip(sets, splits, strict=True):
-        own[held_out] = rows.mask[held_out]
+    for fold_sets, (_, held_out) in zip(sets, splits, strict=True):
+        fold_sets[held_out] = original[held_out]
     return sets
 
 
-def scores(folds: Folds, drawn: Row) -> Iterator[float]:
-    """What held-out sets say of a setting, after every epoch; a network that diverged says nothing."""
-    rows, space = folds.rows, replace(folds.rows.space, mixup=drawn["mixup"])
-    setting = Setting(tuple(drawn["hidden"]), drawn["scaling"], drawn["lr"], drawn["weight_decay"])
-    trials = [trial_of(setting, (rows.asked.seed, k), split) for k, split in enumerate(folds.splits)]
-    x = rows.wide - np.median(rows.wide, axis=0)  # so that rounding to single precision spares what differs
-    sets = folds.sets(setting.scaling)
-    problem = pose(x, sets, trials, space.method, None, training(space, space.trial_epochs))
-    seeds = [one.seed for one in trials]
-    state = begin(problem, build(partial(problem.network, MLP(setting.hidden)), seeds, torch.device("cpu")), seeds)
-    for record in epochs(problem, state):
-        said = {name: float(one.double().nan_to_num(0.0).mean()) for name, one in record.items() if name in CRITERIA}
-        yield with_means(said)[rows.asked.rule]
+def scores(folds: Folds, setting: Row) -> Iterator[float]:
+    """Yield the score of a setting on held-out sets after every epoch; a network that diverged scores 0."""
+    config = folds.context.config
+    ensemble = replace(config.ensemble, mixup=setting["mixup"])
+    network = NetworkConfig(tuple(setting["hidden"]), setting["scaling"], setting["lr"], setting["weight_decay"])
+    trials = []
+    for k, split in enumerate(folds.splits):
+        trials.append(make_trial(network, derive_seed(config.seed, k), split))
+    seeds = [trial.seed for trial in trials]
+    centred = folds.features - np.median(folds.features, axis=0)  # rounding to single precision then loses least
+    training = training_of(ensemble, folds.epochs, ensemble.batch_size or 50)
+    problem = make_training_data(centred, folds.sets(network.scaling), trials, ensemble.method, None, training)
+    stack = build(partial(problem.network, MLP(network.hidden)), seeds, torch.device("cpu"))
+    for record in epochs(problem, begin(problem, stack, seeds)):
+        means = {}
+        for name in CRITERIA:
+            if name in record:
+                means[name] = float(record[name].double().nan_to_num(0.0).mean())
+        yield with_means(means)[config.criterion]
 
 
 # ------------------------------------------------------------------------------------------------------------- with Optuna
@@ -115,9 +138,9 @@ def search_settings(
     what it would have tried. One process at a time.
     """
     optuna = load_optuna()
-    study = _study(optuna, storage, asked, folds.rows.space.trial_epochs)
+    study = _study(optuna, storage, asked, folds.epochs)
     for number in range(len(_finished(study)), trials):
-        study.sampler = optuna.samplers.TPESampler(seed=seed_of(folds.rows.asked.seed, number))
+        study.sampler = optuna.samplers.TPESampler(seed=derive_seed(folds.context.config.seed, number))
         if number == 0:
             study.enqueue_trial(FIRST)
         trial = study.ask()

@@ -2,59 +2,64 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import torch
 
-from oneof.ensemble import resolve as labels
+from oneof.data.dataset import Dataset
 from oneof.ensemble.accuracy import Claim
 from oneof.ensemble.model import Model
-from oneof.ensemble.pipeline import Examples, Learned, purified_table, training_record
+from oneof.ensemble.records import FitResult, purified_table, removals_table, training_record
+from oneof.ensemble.resolve import allowed_labels, resolve_labels
+from oneof.learners.base import Predictions
 from oneof.version import RUN_FORMAT, __version__
 
 
-def resolve_votes(examples: Examples, seed: int) -> Learned:
+def resolve_votes_alone(data: Dataset, seed: int) -> FitResult:
     """Give every row the label that the votes find most probable.
 
     The model has no learners, so it predicts nothing. A row without votes gets the most frequent label, and is to be reviewed.
     """
-    if examples.beside is None:
+    if data.votes is None:
         raise ValueError("a table without features must have votes; got none. Add columns to learn from, or votes.")
-    classes = [str(name) for name in examples.candidates.classes.tolist()]
-    original = examples.candidates.mask
-    n, c = original.shape
-    allowed = original & examples.given
-    allowed = np.where(allowed.any(1, keepdims=True), allowed, original)
-    uniform = np.full((n, c), 1 / c, dtype=np.float32)
-    opinions = labels.Opinions(uniform, np.zeros(n, dtype=bool), np.ones((n, c), dtype=np.float32))
-    resolved = labels.resolve(opinions, original, allowed, examples.beside._replace(opinion=None, votes=None))
+    n, c = data.candidates.mask.shape
+    likelihood_alone = data.votes._replace(neighbours=None, held_out=None)
+    data = replace(data, votes=likelihood_alone)
+    predictions = Predictions.uninformative(n, c)
+    resolved = resolve_labels(data, predictions, allowed_labels(data, [], data.candidates.mask))
 
     reason = "the run was fitted to votes alone, so it predicts no new rows"
-    estimate = Claim("bound", None, 0.0, 1.0, 1.0, 1.0, "votes", reason)
+    accuracy = Claim("bound", None, 0.0, 1.0, 1.0, 1.0, "votes", reason)
     calibration = {"by": "nothing", "reason": reason, "rows": 0, "accuracy": [], "scores": []}
-    model = Model(classes, examples.encoding, (), calibration)
-    names = pa.array(classes, pa.string())
     columns = {
-        "removed": labels.gather_falls([], original, names),
+        "removed": removals_table([], data.candidates.mask, data.classes),
         "trained": pa.array(np.zeros(n, dtype=np.int32)),
         "neighbours": pa.array([[]] * n, pa.list_(pa.int64())),
-        "gain": pa.array((1 - resolved.margin) / 2),  # the probability that an answer changes the label, about
+        "gain": pa.array((1 - resolved.margin) / 2),  # about the probability that an answer changes the label
     }
-    facts = {
+    metadata: dict[str, Any] = {
         "format": RUN_FORMAT,
         "oneof": __version__,
         "torch": torch.__version__,
         "seed": seed,
         "n": n,
         "d": 0,
-        "classes": classes,
+        "classes": data.classes,
         "features": [],
         "chosen": [],
         "learners": {},
         "rule": "votes",
-        "estimate": asdict(estimate),
+        "estimate": asdict(accuracy),
     }
-    purified = purified_table(examples, names, resolved, columns)
-    return Learned(model, purified, training_record([]), [], estimate, facts, [])
+    return FitResult(
+        model=Model(data.classes, data.encoding, (), calibration),
+        purified=purified_table(data, resolved, columns),
+        training=training_record([]),
+        tried=[],
+        accuracy=accuracy,
+        metadata=metadata,
+        warnings=[],
+    )

@@ -1,104 +1,145 @@
-"""The scikit-learn estimator for pictures: a network is trained on them."""
+"""PartialLabelImageClassifier: the scikit-learn estimator for pictures."""
 
 import logging
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from oneof.data.dataset import Dataset
 from oneof.data.encode import Encoding
 from oneof.data.images import PictureRows, Pixels, learn_pixels, read_pictures
 from oneof.data.picture import LARGEST, SMALLEST, picture_cell
-from oneof.ensemble.pipeline import SPACE, Examples, Learned, learn
-from oneof.estimator.arguments import count, seed_of
-from oneof.estimator.from_sets import ClassifierFromSets
-from oneof.learners.pictures import OnPictures
-from oneof.learners.scaled_rows import Search
+from oneof.ensemble.pipeline import fit
+from oneof.ensemble.records import FitResult
+from oneof.estimator.arguments import check_positive_int, seed_from
+from oneof.estimator.base import BasePartialLabelClassifier
+from oneof.learners.base import Resources
+from oneof.learners.config import EnsembleConfig, FitConfig, ImageConfig
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(eq=False, repr=False)
-class PartialLabelImageClassifier(ClassifierFromSets):
+class PartialLabelImageClassifier(BasePartialLabelClassifier):
     """Classifier for pictures that each have a set of candidate labels, one of which is right.
 
-    X is a list of files (or of their bytes), of any size and kind, or an array of uint8 levels [n, side, side] or
-    [n, side, side, 3]. What `fit` learns, `save` writes and `oneof clean`, `report`, `review` and `export` take.
+    X is a list of files (or of their bytes), of any size and format, or an array of uint8 levels [n, side, side] or
+    [n, side, side, 3]. A network is trained on the pixels. Methods and fitted attributes are those of `PartialLabelClassifier`;
+    `oneof clean`, `report`, `review` and `export` take the folder that `save` writes.
 
     Parameters
     ----------
-    network : str or None, default=None
-        "lenet", "wrn", "resnet32", or a name that timm knows. None: LeNet; on a GPU WRN-28-2 for
+    architecture : str or None, default=None
+        The network: "lenet", "wrn", "resnet32", or the name of a model in timm. None: LeNet; on a GPU WRN-28-2 for
         colour or more than 32 pixels a side.
-    views : str, default="upright"
-        How pictures may be varied in training: "upright" (moved, never mirrored), "natural" (mirrored too) or "none".
-    networks : int or None, default=None
-        How many are trained. None: three, each leaving out a third of the pictures; above 20,000 one that leaves out a tenth.
+    augmentation : str, default="upright"
+        How pictures are varied in training: "upright" (shifted, never mirrored), "natural" (mirrored too) or "none".
+    n_estimators : int or None, default=None
+        Number of networks. None: three, each leaving out a third of the pictures; above 20,000 one that leaves out a tenth.
     purify : bool, default=True
         Let POP remove candidates late in the training.
     epochs : int or None, default=None
-        None: 100 on a GPU, 5 to 60 on a CPU.
+        Epochs of training. None: 100 on a GPU, 5 to 60 on a CPU.
     classes : sequence, default=None
-        As for `PartialLabelClassifier`, as are the next three.
+        All labels, when some may be absent from y; for a mask, the names of its columns.
     random_state : int, RandomState or None, default=None
-    processes : int or None, default=None
+        Seed of everything that is drawn.
+    n_jobs : int or None, default=None
+        Number of processes that train the networks, each on a GPU of its own where there are as many. None: one, or those
+        that torchrun or SLURM started.
     verbose : bool, default=False
+        Show progress: a bar in a terminal, lines elsewhere.
 
+    See Also
+    --------
+    PartialLabelClassifier : The same for tables, and for embeddings of pictures.
+
+    Examples
+    --------
+    >>> from oneof import PartialLabelImageClassifier
     >>> from sklearn.datasets import load_digits
     >>> pictures, labels = load_digits(n_class=3, return_X_y=True)
     >>> X = (15 * pictures[:90]).astype(np.uint8).reshape(-1, 8, 8)
-    >>> clf = PartialLabelImageClassifier(epochs=6, random_state=0).fit(X, [[y, (y + i) % 3] for i, y in enumerate(labels[:90])])
-    >>> clf.predict(X).shape, bool((clf.transduction_ == labels[:90]).mean() > 0.8)
-    ((90,), True)
+    >>> y = [[label, (label + i) % 3] for i, label in enumerate(labels[:90])]
+    >>> clf = PartialLabelImageClassifier(epochs=6, random_state=0).fit(X, y)
+    >>> clf.predict(X).shape
+    (90,)
+    >>> bool((clf.transduction_ == labels[:90]).mean() > 0.8)
+    True
     """
 
-    network: str | None = None
-    views: str = "upright"
-    networks: int | None = None
+    architecture: str | None = None
+    augmentation: str = "upright"
+    n_estimators: int | None = None
     purify: bool = True
     epochs: int | None = None
     classes: Any = None
     random_state: Any = None
-    processes: int | None = None
+    n_jobs: int | None = None
     verbose: bool = False
 
-    def _rows(self, X: Any) -> tuple[NDArray[Any], Encoding, NDArray[np.bool_] | None]:
-        read, pixels = _read(X)
-        self.n_features_in_ = read.levels.shape[1]
-        return read.levels, Encoding((), (), (), {}, (), pixels=(pixels,)), ~read.readable
+    def _encode_training_rows(self, X: Any) -> tuple[NDArray[Any], Encoding, NDArray[np.bool_] | None]:
+        pictures, pixels = _read(X)
+        self.n_features_in_ = pictures.levels.shape[1]
+        encoding = Encoding((), (), (), {}, (), pixels=(pixels,))
+        return pictures.levels, encoding, ~pictures.readable
 
-    def _learn(self, examples: Examples) -> Learned:
-        space = replace(SPACE, purify=SPACE.purify if self.purify else None, epochs=count(self.epochs, "epochs"))
-        title = type(self).__name__ if self.verbose else None
-        asked = Search(space, seed_of(self.random_state), progress=title, device="auto", processes=self.processes)
-        return learn(examples, asked, how=OnPictures(self.network, self.views, self.networks))
+    def _encode_new_rows(self, X: Any) -> NDArray[Any]:
+        (pixels,) = self.model_.encoding.pixels
+        pictures, _ = _read(X, pixels)
+        return pictures.levels
 
-    def _encoded(self, X: Any) -> NDArray[Any]:
-        return _read(X, *self.model_.encoding.pixels)[0].levels
+    def _train(self, data: Dataset) -> FitResult:
+        ensemble = EnsembleConfig(
+            purify=EnsembleConfig.purify if self.purify else None,
+            epochs=check_positive_int(self.epochs, "epochs"),
+        )
+        images = ImageConfig(self.architecture, self.augmentation, self.n_estimators)
+        config = FitConfig(ensemble, images, seed=seed_from(self.random_state))
+        resources = Resources(n_jobs=self.n_jobs, progress=type(self).__name__ if self.verbose else None)
+        return fit(data, config, resources)
 
 
 def _read(X: Any, pixels: Pixels | None = None) -> tuple[PictureRows, Pixels]:
-    """Levels [n, d] of pictures for networks on such pixels; without these, on pixels that suit the pictures."""
-    if not isinstance(X, np.ndarray) or X.ndim < 3:
-        if isinstance(X, (str, bytes)) or not hasattr(X, "__len__"):
-            raise ValueError(f"X must be a list of files, or an array of pictures; got {type(X).__name__}.")
-        cells = [picture_cell(one) for one in X]
-        pixels = pixels or learn_pixels("X", cells, Path())
-        read = read_pictures(cells, pixels, Path())
-        if read.fault:
-            _log.warning(read.fault, stacklevel=4)
-        return read, pixels
-    channels = 1 if X.ndim == 3 else X.shape[3] if X.ndim == 4 else 0
-    square = X.shape[1] == X.shape[2] and SMALLEST <= X.shape[1] <= LARGEST
-    if X.dtype != np.uint8 or channels not in (1, 3) or not square:
-        must = f"square pictures, [n, side, side] or [n, side, side, 3], {SMALLEST} to {LARGEST} pixels a side"
-        got = f"{X.dtype} {list(X.shape)}. Files of any size are taken as they are: give a list of their names"
-        raise ValueError(f"X must be levels 0 to 255 (uint8) of {must}; got {got}.")
-    own = Pixels("X", channels, X.shape[1])
-    if pixels and own.shape != pixels.shape:
-        raise ValueError(f"X must hold pictures as in training, {pixels.shape}; got {own.shape}.")
-    channels_first = X.reshape(len(X), own.side, own.side, -1).transpose(0, 3, 1, 2)
-    levels = np.ascontiguousarray(channels_first).reshape(len(X), -1)
-    return PictureRows(levels, np.ones(len(X), dtype=bool), None), own
+    """Return the levels [n, d] of pictures, and their size and channels.
+
+    Without `pixels`, files are read in a size that suits them; with it, in that size, and arrays must have it.
+    """
+    if isinstance(X, np.ndarray) and X.ndim >= 3:
+        return _read_array(X, pixels)
+    if isinstance(X, (str, bytes)) or not hasattr(X, "__len__"):
+        raise ValueError(f"X must be a list of files, or an array of pictures; got {type(X).__name__}.")
+    cells = [picture_cell(picture) for picture in X]
+    if pixels is None:
+        pixels = learn_pixels("X", cells, Path())
+    pictures = read_pictures(cells, pixels, Path())
+    if pictures.fault:
+        _log.warning(pictures.fault, stacklevel=4)  # the line that calls fit or predict_proba
+    return pictures, pixels
+
+
+def _read_array(X: NDArray[Any], pixels: Pixels | None) -> tuple[PictureRows, Pixels]:
+    """Return the levels [n, d] of an array of pictures [n, side, side] or [n, side, side, 3]."""
+    channels = 0
+    if X.ndim == 3:
+        channels = 1
+    elif X.ndim == 4:
+        channels = X.shape[3]
+    is_square = X.shape[1] == X.shape[2] and SMALLEST <= X.shape[1] <= LARGEST
+    if X.dtype != np.uint8 or channels not in (1, 3) or not is_square:
+        raise ValueError(
+            "X must be levels 0 to 255 (uint8) of square pictures, [n, side, side] or [n, side, side, 3], "
+            f"{SMALLEST} to {LARGEST} pixels a side; got {X.dtype} {list(X.shape)}. "
+            "Files of any size can be given as a list of their names."
+        )
+    shape_of_X = Pixels("X", channels, X.shape[1])
+    if pixels is not None and shape_of_X.shape != pixels.shape:
+        raise ValueError(f"X must hold pictures as in training, {pixels.shape}; got {shape_of_X.shape}.")
+    channels_last = X.reshape(len(X), shape_of_X.side, shape_of_X.side, channels)
+    channels_first = np.ascontiguousarray(channels_last.transpose(0, 3, 1, 2))
+    levels = channels_first.reshape(len(X), -1)
+    is_readable = np.ones(len(X), dtype=bool)
+    return PictureRows(levels, is_readable, None), shape_of_X

@@ -1,4 +1,4 @@
-"""Parameters and labels of an estimator as JSON holds them, so that a folder of `save` gives both back as they were."""
+"""Store the parameters and labels of an estimator as JSON, and read them back with their types."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,6 +10,17 @@ from oneof.methods import METHODS
 from oneof.purify import PURIFY
 from oneof.storage.settings import plain_value, restored
 
+RENAMED = {
+    "hidden": "hidden_layer_sizes",
+    "n_trials": "n_estimators",
+    "network": "architecture",
+    "networks": "n_estimators",
+    "processes": "n_jobs",
+    "resolve_first": "prepurify",
+    "views": "augmentation",
+}
+"""Parameters that earlier folders hold under another name."""
+
 KINDS = {kind.__name__: kind for kind in (*METHODS.values(), *PURIFY.values())}
 CONTAINERS = {"tuple": tuple, "list": list}
 PLAIN = (bool, int, float, str)
@@ -19,30 +30,37 @@ def params_to_json(params: Mapping[str, Any], seed: int) -> dict[str, Any]:
     """Return the parameters that JSON can hold, each with its type; a random generator becomes the seed that was drawn from it."""
     storable = {}
     for name, value in params.items():
-        if name == "random_state" and value is not None and not isinstance(value, (int, np.integer)):
+        is_generator = value is not None and not isinstance(value, (int, np.integer))
+        if name == "random_state" and is_generator:
             value = seed
         try:
             storable[name] = _to_json(value)
         except TypeError:
-            continue  # such as a method of the user's own: the reopened estimator has the default
+            continue  # such as a method that the user wrote: the reopened estimator has the default
     return storable
 
 
 def read_stored(stored: Any, names: list[str], seed: int) -> tuple[dict[str, Any], NDArray[Any]]:
-    """Return parameters and labels as they were fitted; of a folder that holds neither, the seed and the labels' names."""
+    """Return the parameters and labels of a fit; from a folder that holds neither, the seed and the labels as text."""
     if stored is None:
         return {"random_state": seed}, np.asarray(names)
     try:
-        params = {name: _from_json(value) for name, value in stored["params"].items()}
-        classes = np.asarray(names) if stored["labels"] is None else _labels_from_json(stored["labels"], names)
+        params = {}
+        for name, value in stored["params"].items():
+            params[RENAMED.get(name, name)] = _from_json(value)
+        classes = np.asarray(names)
+        if stored["labels"] is not None:
+            classes = _labels_from_json(stored["labels"], names)
     except (AttributeError, LookupError, OverflowError, TypeError, ValueError) as error:
-        got = f"its entry 'estimator' is damaged, or of another version: {error}"
-        raise ValueError(f"run.json must be the file that save wrote; {got}. Fit it again.") from error
+        raise ValueError(
+            f"run.json must be the file that save wrote; its entry 'estimator' is damaged, or of another version: {error}. "
+            "Fit it again."
+        ) from error
     return params, classes
 
 
 def labels_to_json(classes: NDArray[Any]) -> dict[str, Any] | None:
-    """Return the labels with their type; None where JSON cannot tell them apart from text, such as dates."""
+    """Return the labels with their type; None for labels such as dates, which JSON would turn into text."""
     values = classes.tolist()
     if not all(isinstance(value, PLAIN) for value in values):
         return None
@@ -50,19 +68,21 @@ def labels_to_json(classes: NDArray[Any]) -> dict[str, Any] | None:
 
 
 def _labels_from_json(stored: Mapping[str, Any], names: list[str]) -> NDArray[Any]:
+    """Return stored labels; raise unless they are the labels of that name."""
     classes = np.array(stored["values"], dtype=_dtype(stored["dtype"]))
     if [str(label) for label in classes.tolist()] != names:
-        raise ValueError("labels must be those of the model; they are others.")
+        raise ValueError("the labels differ from those of the model")
     return classes
 
 
 def _dtype(name: Any) -> np.dtype[Any]:
-    """Return a type of numbers, text or Python objects by its name; of anything else, that of Python objects."""
-    known = isinstance(name, str) and len(name) > 1 and name[1] in "biufU" and name[2:].isdecimal()
-    return np.dtype(name if known else object)
+    """Return the NumPy type of numbers or text with this name; for any other name, that of Python objects."""
+    is_known = isinstance(name, str) and len(name) > 1 and name[1] in "biufU" and name[2:].isdecimal()
+    return np.dtype(name if is_known else object)
 
 
 def _to_json(value: Any) -> Any:
+    """Return a value that JSON can hold and `_from_json` restores; raise TypeError if there is none."""
     if isinstance(value, np.generic):
         value = value.item()
     if value is None or isinstance(value, PLAIN):
@@ -79,6 +99,7 @@ def _to_json(value: Any) -> Any:
 
 
 def _from_json(value: Any) -> Any:
+    """Restore what `_to_json` returned."""
     if not isinstance(value, dict):
         return value
     for name, container in CONTAINERS.items():

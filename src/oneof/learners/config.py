@@ -1,7 +1,8 @@
-"""What the truth-free search tries: ways to see the features, rates, and how the ensemble is made."""
+"""What a fit tries: learners, scalings of the features, networks and how they are trained."""
 
 from __future__ import annotations
 
+import math
 import numbers
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -9,156 +10,210 @@ from inspect import signature
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
-from numpy.typing import NDArray
-from torch import Tensor
 
-from oneof.data.scaling import Affine, Beside
-from oneof.data.with_ranks import Ranks, learn_ranks, learn_ranks_on
-from oneof.learners.fitted import LEARNERS, Trees
 from oneof.learners.kernel import KernelConfig
+from oneof.learners.scaling import SCALINGS_WITH_RANKS
 from oneof.methods import METHODS, BalancedProden, Method
+from oneof.networks.named import network_of
 from oneof.purify import Pop, Purify
 from oneof.storage.did_you_mean import did_you_mean
 from oneof.training.optimize import SGD
-from oneof.training.set_input import as_tensor
 
-SEEN = {way: Beside(way, ranks=False) for way in ("feature", "global", "root", "minmax", "none")}
-SEEN |= {"ranks": Beside(None), "both": Beside("feature")}
-"""How features that stand beside their ranks may be seen; "both": each feature's deviation made one, and its ranks."""
-
-
-def widen(x: NDArray[Any], device: torch.device) -> tuple[Ranks, NDArray[np.float64] | Tensor]:
-    """Features x [n, d] beside their ranks [n, 2d], and the map that gives these; unless on the CPU, a tensor."""
-    if device.type == "cpu":
-        ranks = learn_ranks(x)
-        return ranks, ranks(x)
-    ranks = learn_ranks_on(there := as_tensor(x, None, device))
-    return ranks, ranks.on_device(there)
+LEARNERS = ("networks", "linear", "trees", "kernel")
+VIEWS = {"upright": "upright", "natural": "pop", "none": "plain"}
+"""How pictures may be varied in training, and the recipe of `oneof.data.augment` for it."""
 
 
-def see(way: str, wide: NDArray[np.float64] | Tensor) -> tuple[Any, Affine]:
-    """Features that stand beside their ranks as they are seen in one way, in the form in which they come, and the map."""
-    values = torch.as_tensor(wide)
-    shift, scale = SEEN[way](values)
-    seen = ((values - shift) * scale)[:, scale != 0]
-    return seen if isinstance(wide, Tensor) else seen.numpy(), Affine(shift.cpu(), scale.cpu())
+class NetworkConfig(NamedTuple):
+    """Settings of one network."""
 
-
-class Setting(NamedTuple):
-    """What the search chooses for a network."""
-
-    hidden: tuple[int, ...]
-    scaling: str  # a key of SEEN
+    hidden: tuple[int, ...]  # widths of the hidden layers; () is a linear model
+    scaling: str  # a key of SCALINGS_WITH_RANKS
     lr: float
     weight_decay: float
 
 
 @dataclass(frozen=True)
-class Space:
-    """What is tried, and what the ensemble is made of."""
+class TreesConfig:
+    """Extremely randomised trees on resolved labels."""
 
-    hidden: tuple[tuple[int, ...], ...] = ((128, 128),)
-    scaling: tuple[str, ...] = ("feature", "global", "root", "ranks", "both")
-    lr: tuple[float, ...] = (0.3,)
-    weight_decay: tuple[float, ...] = (3e-4,)
-    learners: tuple[Any, ...] = LEARNERS  # of LEARNERS, or scikit-learn classifiers
-    trees: Trees = Trees()  # noqa: RUF009 - frozen
-    kernel: KernelConfig | None = KernelConfig()  # noqa: RUF009 - frozen; None: sets are not purified beforehand
-    margin: float = 0.3  # a label falls beforehand when another leads it by so much in what the other rows say
+    count: int = 150  # fewer above 50 classes, down to a third, since the cost grows with their number
+    folds: int = 10  # each is held out by a tenth of the trees
+    trial_folds: int = 3  # after which trees that do not help are given up
+    max_rows: int = 20_000  # that a tree is grown on
+    max_cells: int = 2_000_000  # rows x classes above which no trees are grown
+
+    def per_fold(self, c: int) -> int:
+        """Return the number of trees that hold out a fold."""
+        share = min(1, max(50 / c, 1 / 3))
+        return max(1, round(self.count / self.folds * share))
+
+    def is_affordable(self, n: int, c: int) -> bool:
+        """Return whether trees can be grown on n rows with c classes in reasonable time."""
+        return min(n, self.max_rows) * c <= self.max_cells
+
+
+@dataclass(frozen=True)
+class EnsembleConfig:
+    """The learners of an ensemble and their settings."""
+
+    hidden: tuple[int, ...] = (128, 128)
+    scalings: tuple[str, ...] = ("feature", "global", "root", "ranks", "both")  # that held-out sets choose from
+    lr: float = 0.3
+    weight_decay: float = 3e-4
+    learners: tuple[Any, ...] = LEARNERS  # names, or scikit-learn classifiers
+    trees: TreesConfig = TreesConfig()
+    kernel: KernelConfig | None = KernelConfig()  # noqa: RUF009 - frozen; None: sets are not purified before training
+    margin: float = 0.3  # by which another candidate must lead for a label to be removed before training
     method: Method = BalancedProden()  # noqa: RUF009 - frozen
     purify: Purify | None = Pop()  # noqa: RUF009 - frozen
     optimizer: SGD = SGD()  # noqa: RUF009 - frozen
     mixup: float = 1.0
     noise: float = 0.0
-    batch: int | None = None  # None: a tenth of the rows, 16 to 80; more for more than 8,000 rows; all about equal
-    scalings: int = 2  # ways to see the features that networks are trained with: the best
-    rows: int = 5000  # of a larger table a sample speaks for it until the ensemble is trained
-    folds: int = 3  # on which `oneof tune` tries a setting
-    trial_epochs: int = 15  # ... for so long
-    settings: int = 3  # that the ensemble is made of: the first of hidden x scaling x lr x weight_decay
-    members: int = 5  # networks in the ensemble, and linear ones beside them
-    parts: int | None = None  # of the rows, each held out by other networks; None: as many as there are networks
+    batch_size: int | None = None  # None: by the number of rows
+    n_scalings: int = 2  # best ones, which networks are trained with
+    max_kernel_rows: int = 5000  # of a larger table the kernel is fitted on a sample
+    n_networks: int = 5  # and as many linear models
+    n_folds: int | None = 5  # each row is held out by the networks of one fold; None: as many as there are networks
     epochs: int | None = None  # None: 30, fewer for more than 40,000 rows or 5,000,000 cells [n, c]
 
-    def narrowed(self, setting: Mapping[str, Any]) -> Space:
-        """What a setting says in place of what would be searched; None says nothing.
+    def with_overrides(self, setting: Mapping[str, Any]) -> EnsembleConfig:
+        """Return the config with the settings that are given; None leaves a setting to the search.
 
-        >>> Space().narrowed({"hidden": [64], "lr": 0.1, "scaling": None}).hidden
-        ((64,),)
+        >>> EnsembleConfig().with_overrides({"hidden": [64], "lr": 0.1, "scaling": None}).hidden
+        (64,)
         """
-        known = (*Setting._fields, "mixup")
-        unknown = next((name for name in setting if name not in known), None)
-        if unknown is not None:
-            raise ValueError(f"a setting must say {', '.join(known)} and nothing else; got {unknown!r}.")
-        said: dict[str, Any] = {name: value for name, value in setting.items() if value is not None}
-        for name in said.keys() - {"hidden", "scaling"}:
-            if isinstance(said[name], bool) or not isinstance(said[name], numbers.Real):
-                raise ValueError(f"{name} must be a number; got {said[name]!r}.")
-        if said.get("scaling", "none") not in SEEN:
-            raise ValueError(f"scaling must be one of {', '.join(SEEN)}; got {said['scaling']!r}.")
-        if "hidden" in said:
-            said["hidden"] = widths(said["hidden"])
-        alone: dict[str, Any] = {name: value if name == "mixup" else (value,) for name, value in said.items()}
-        return replace(self, **alone)
+        known = (*NetworkConfig._fields, "mixup")
+        changes: dict[str, Any] = {}
+        for name, value in setting.items():
+            if name not in known:
+                raise ValueError(f"a setting must be one of {', '.join(known)}; got {name!r}.")
+            if value is None:
+                continue
+            if name == "hidden":
+                changes["hidden"] = check_hidden(value)
+            elif name == "scaling":
+                if value not in SCALINGS_WITH_RANKS:
+                    raise ValueError(f"scaling must be one of {', '.join(SCALINGS_WITH_RANKS)}; got {value!r}.")
+                changes["scalings"] = (value,)
+            elif isinstance(value, bool) or not isinstance(value, numbers.Real):
+                raise ValueError(f"{name} must be a number; got {value!r}.")
+            else:
+                changes[name] = value
+        return replace(self, **changes)
 
-    def of(self, n: int, c: int = 1) -> Space:
-        """With numbers in place of None, for a table of n rows and c classes."""
-        trained = max(1, n - n // (self.parts or self.members))
-        most = int(np.clip(n // 10, 16, np.clip(n // 100, 80, 2048)))
-        batch = self.batch or -(-trained // -(-trained // most))  # a last batch of a few rows costs a point of accuracy
-        epochs = self.epochs or int(np.clip(min(1_200_000 // n, 150_000_000 // (n * c)), 5, 30))
-        return replace(self, batch=batch, epochs=epochs)
+    def for_size(self, n: int, c: int = 1) -> EnsembleConfig:
+        """Return the config with a batch size and a number of epochs for n rows and c classes."""
+        n_trained = max(1, n - n // (self.n_folds or self.n_networks))
+        largest_batch = int(np.clip(n // 10, 16, np.clip(n // 100, 80, 2048)))
+        n_batches = math.ceil(n_trained / largest_batch)
+        even_batch = math.ceil(n_trained / n_batches)  # a last batch of a few rows costs a point of accuracy
+        affordable = min(1_200_000 // n, 150_000_000 // (n * c))
+        epochs = self.epochs or int(np.clip(affordable, 5, 30))
+        return replace(self, batch_size=self.batch_size or even_batch, epochs=epochs)
 
-    @property
-    def quick(self) -> Space:
-        """Without networks: the first answer."""
+    def for_prior(self) -> EnsembleConfig:
+        """Return the config for counts or probabilities as a prior: learners weigh it, and nothing is removed from the sets.
+
+        The kernel is fitted on each row's prior, not on labels that rounds of regression resolved: through these a row's prior would come back in
+        predictions that are meant to be held out, and they would seem to agree with it.
+        """
+        kernel = replace(self.kernel or KernelConfig(), rounds=0)
+        return replace(self, kernel=kernel, margin=math.inf, purify=None)
+
+    def without_networks(self) -> EnsembleConfig:
+        """Return the config of a first answer in seconds: the kernel and fewer trees."""
         return replace(self, learners=("kernel", "trees"), trees=replace(self.trees, count=100))
 
 
-def method_for_tables(method: str | Method) -> Method:
-    """A method by its name, or the one that was given, if it can learn from a table."""
-    found: Method = instance(method, METHODS, Method, "method")
-    if found.views > 1:
+@dataclass(frozen=True)
+class ImageConfig:
+    """How networks are trained on pictures."""
+
+    network: str | None = None  # a name of `oneof.networks.named`; None: by size and device
+    views: str = "upright"  # a key of VIEWS
+    n_networks: int | None = None  # None: three, or one for many pictures on a GPU
+
+    def __post_init__(self) -> None:
+        network_of(self.network or "lenet")  # refuses an unknown name
+        if self.views not in VIEWS:
+            hint = did_you_mean(self.views, VIEWS)
+            raise ValueError(f"views must be one of {', '.join(VIEWS)}; got {self.views!r}.{hint}")
+
+
+@dataclass(frozen=True)
+class FitConfig:
+    """Everything that determines the result of a fit, beside the data."""
+
+    ensemble: EnsembleConfig = EnsembleConfig()
+    images: ImageConfig = ImageConfig()
+    criterion: str = (
+        "both"  # ranks settings by held-out sets: a key of `oneof.metrics.CRITERIA` or `oneof.metrics.MEANS`
+    )
+    train_on_gold: bool = False  # replace sets by gold labels, which then cannot measure accuracy
+    seed: int = 0  # of samples, folds and networks
+
+
+def make_ensemble_config(
+    setting: Mapping[str, Any], method: Any, purify: Purify | None, learners: Any, quick: bool, **changes: Any
+) -> EnsembleConfig:
+    """Return the config for what a person asked for; None stands for the default."""
+    if quick and learners is not None:
+        raise ValueError("quick must not stand beside learners, which it chooses; got both. Leave one of them out.")
+    config = EnsembleConfig().with_overrides(setting)
+    config = replace(config, purify=purify, **changes)
+    if method is not None:
+        config = replace(config, method=check_method(method))
+    if learners is not None:
+        config = replace(config, learners=check_learners(learners))
+    return config.without_networks() if quick else config
+
+
+def check_method(method: str | Method) -> Method:
+    """Return a method by its name, or as it is, if it can learn from a table."""
+    instance: Method = get_instance(method, METHODS, Method, "method")
+    if instance.views > 1:
         raise ValueError(f"method must work on tables; {method!r} compares views of images. Use oneof.fit with views=.")
-    return found
+    return instance
 
 
-def checked_learners(learners: Any) -> tuple[Any, ...]:
-    """Learners by name, or scikit-learn classifiers that give probabilities and take weights; one or several."""
-    several = isinstance(learners, (list, tuple)) and learners
-    for one in learners if several else [learners]:
-        classifier = hasattr(one, "predict_proba") and not isinstance(one, type)
-        if not classifier and (not isinstance(one, str) or one not in LEARNERS):
-            some = f"some of {', '.join(LEARNERS)}, or scikit-learn classifiers with predict_proba"
-            raise ValueError(f"learners must be {some}; got {one!r}.{did_you_mean(str(one), LEARNERS)}")
-        if classifier and not (hasattr(one, "fit") and "sample_weight" in signature(one.fit).parameters):
-            raise ValueError(
-                f"learners must take sample_weight in fit; {type(one).__name__} does not. Use another one."
-            )
-    return tuple(learners) if several else (learners,)
+def check_learners(learners: Any) -> tuple[Any, ...]:
+    """Return learners, one or several: names, or scikit-learn classifiers that give probabilities and take weights."""
+    is_sequence = isinstance(learners, (list, tuple)) and bool(learners)
+    listed = tuple(learners) if is_sequence else (learners,)
+    for learner in listed:
+        is_classifier = hasattr(learner, "predict_proba") and not isinstance(learner, type)
+        if not is_classifier and (not isinstance(learner, str) or learner not in LEARNERS):
+            choices = f"some of {', '.join(LEARNERS)}, or scikit-learn classifiers with predict_proba"
+            hint = did_you_mean(str(learner), LEARNERS)
+            raise ValueError(f"learners must be {choices}; got {learner!r}.{hint}")
+        if is_classifier and not (hasattr(learner, "fit") and "sample_weight" in signature(learner.fit).parameters):
+            name = type(learner).__name__
+            raise ValueError(f"learners must take sample_weight in fit; {name} does not. Use another one.")
+    return listed
 
 
-def widths(hidden: Any) -> tuple[int, ...]:
-    """Widths of hidden layers, given as one or as several.
+def check_hidden(hidden: Any) -> tuple[int, ...]:
+    """Return the widths of hidden layers, given as one number or as several.
 
-    >>> widths(128), widths([64, 32])
+    >>> check_hidden(128), check_hidden([64, 32])
     ((128,), (64, 32))
     """
-    given = tuple(hidden) if isinstance(hidden, (list, tuple, np.ndarray)) else (hidden,)
-    if not all(isinstance(width, (int, np.integer)) and width > 0 for width in given):
-        raise ValueError(f"hidden must be widths of layers, such as (128,) or (); got {hidden!r}.")
-    return given
+    widths = tuple(hidden) if isinstance(hidden, (list, tuple, np.ndarray)) else (hidden,)
+    for width in widths:
+        if not isinstance(width, (int, np.integer)) or width <= 0:
+            raise ValueError(f"hidden_layer_sizes must be widths of layers, such as (128,) or (); got {hidden!r}.")
+    return widths
 
 
-def instance(value: Any, known: dict[str, Any], kind: Any, name: str) -> Any:
-    """An instance by its name, or the instance that was given."""
+def get_instance(value: Any, known: dict[str, Any], kind: Any, name: str) -> Any:
+    """Return an instance by its name, or as it is."""
     if isinstance(value, kind):
         return value
     if not isinstance(value, str):
-        raise TypeError(
-            f"{name} must be a name or an instance, such as {next(iter(known.values())).__name__}(); got {value!r}."
-        )
+        example = next(iter(known.values())).__name__
+        raise TypeError(f"{name} must be a name or an instance, such as {example}(); got {value!r}.")
     if value not in known:
-        raise ValueError(f"{name} must be one of {', '.join(known)}; got {value!r}.{did_you_mean(value, known)}")
+        hint = did_you_mean(value, known)
+        raise ValueError(f"{name} must be one of {', '.join(known)}; got {value!r}.{hint}")
     return known[value]()

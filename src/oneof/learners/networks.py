@@ -1,10 +1,6 @@
-"""The truth-free search: what candidate sets say chooses how the features are seen, and an ensemble is trained.
+"""Networks on tables as a learner: an ensemble trained as one stack, each network with held-out rows of its own.
 
-1. Kernel regression that leaves each row out (`oneof.learners.kernel`) weighs the candidates, once for every way to see the features.
-   How often its prediction lies in the row's set ranks these ways; their mean purifies the sets.
-2. An ensemble of networks is trained on features seen in the best ways, and linear models beside it; every network holds out other rows.
-
-No true label is used anywhere. Docs: docs/decisions/0006-default-estimator.md. `oneof.ensemble.tune` searches the other settings.
+No true label is used anywhere. Docs: docs/decisions/0006-default-estimator.md. `oneof.ensemble.tune` searches other settings.
 """
 
 from __future__ import annotations
@@ -12,166 +8,173 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import replace
-from functools import partial
-from itertools import product
-from pathlib import Path
-from typing import Any, NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from oneof.data.splits import split_rows
-from oneof.learners.config import Setting
-from oneof.learners.fitted import Regression, Taught, sharpened
-from oneof.learners.kernel import KernelConfig
-from oneof.learners.scaled_rows import Asked, Prepared, Search, ask, prepare, purified, training, trial_of
-from oneof.metrics import CRITERIA, MEANS
+from oneof.data.dataset import Dataset
+from oneof.data.splits import Split, split_rows
+from oneof.learners.base import BoolArray, Context, FittedLearner, FloatArray, Targets
+from oneof.learners.config import EnsembleConfig, NetworkConfig
+from oneof.learners.network_models import TableNetworks, predict_held_out
+from oneof.learners.scaling import SCALINGS_WITH_RANKS, RankedFeatures
 from oneof.networks import MLP
 from oneof.purify import Removals
-from oneof.storage.rows import Row
 from oneof.training.fit import fit
-from oneof.training.processes import Crew, check_rows, together
 from oneof.training.state import Fit
-from oneof.training.trials import Trial
+from oneof.training.trials import Training, Trial
+
+DEFAULT_EPOCHS = 60
+LINEAR_BATCH_FACTOR = 4  # steps of linear models are mostly overhead
+MIN_EPOCHS = 5  # a network that was trained for fewer predicts too poorly to be of use
 
 
-class Found(NamedTuple):
-    """What a search leaves behind."""
+@dataclass(frozen=True, eq=False)
+class NetworkLearner:
+    """Trains networks with one shape of hidden layers, in turn with each of the configs."""
 
-    fits: tuple[Fit, ...]  # the ensemble, one stack per architecture; none where only other learners are asked for
-    tried: list[Row]  # ways to see the features with truth-free scores, best first
-    chosen: list[Any]  # those in the ensemble: a `Setting` each; of pictures a `Plan`
-    candidates: NDArray[np.bool_]  # [n, c] the sets that the ensemble was trained on
-    weights: NDArray[np.float64] | None  # [n, c] of the candidates, by what the other rows say
-    regression: Taught | None  # by which they said it
-    left_out: list[str]  # for want of time, in words
+    configs: tuple[NetworkConfig, ...]
+    features: RankedFeatures
+    first_removals: FloatArray  # [n, c] lead by which labels were removed before training; 0 where they were not
+    name: str = "networks"  # "linear" for linear models beside networks
+
+    @property
+    def hidden(self) -> tuple[int, ...]:
+        """Return the widths of the hidden layers."""
+        return self.configs[0].hidden
+
+    def fit(self, data: Dataset, targets: Targets, context: Context) -> FittedLearner:
+        """Train the networks on the sets of the targets."""
+        config = context.config.ensemble
+        trained = self._train(data, targets.sets, context, config.epochs or DEFAULT_EPOCHS)
+        trained = replace(trained, removals=_prepend_removals(trained, self.first_removals))
+        networks = TableNetworks.from_fit(trained)
+        oof = predict_held_out(networks, data.features, data.candidates.mask, trained.rows)
+        kind = "networks" if self.hidden else "linear"
+        return FittedLearner(kind, networks, oof, n_models=networks.stack.t, training=trained)
+
+    def affordable_epochs(self, data: Dataset, targets: Targets, context: Context) -> int:
+        """Return how many epochs fit in half of the time that is left, by timing one; 0 if they are too few to be of use.
+
+        The other half is for the other learners and for resolving labels.
+        """
+        epochs = context.config.ensemble.epochs or DEFAULT_EPOCHS
+        seconds_left = context.resources.seconds_left
+        if math.isinf(seconds_left):
+            return epochs
+        begin = time.monotonic()
+        unrecorded = replace(context.resources, progress=None)
+        self._train(data, targets.sets, context._replace(resources=unrecorded), 1, purify=False)
+        seconds_per_epoch = max(time.monotonic() - begin, 1e-3)
+        affordable = int(min(epochs, (seconds_left / 2) // seconds_per_epoch))
+        return affordable if affordable >= min(epochs, MIN_EPOCHS) else 0
+
+    def _train(self, data: Dataset, sets: BoolArray, context: Context, epochs: int, *, purify: bool = True) -> Fit:
+        config = context.config.ensemble
+        resources = context.resources
+        x, median = _centre_on_device(self.features.values)
+        trained = fit(
+            x,
+            sets,
+            trials=self._trials(data, context),
+            method=config.method,
+            purify=config.purify if purify else None,
+            network=MLP(self.hidden),
+            training=self._training(config, epochs),
+            prior=data.prior if data.has_prior else None,
+            labels=context.selection_gold if (context.selection_gold >= 0).any() else None,
+            device=resources.device,
+            progress=resources.progress,
+            memory=resources.memory,
+            checkpoint=resources.checkpoint_of("linear-0" if self.name == "linear" else "ensemble-0"),
+            n_jobs=resources.n_jobs,
+        )
+        origin = trained.origin if median is None else median
+        return replace(trained, ranks=self.features.ranks, origin=origin)
+
+    def _training(self, config: EnsembleConfig, epochs: int) -> Training:
+        batch_size = config.batch_size or 50
+        if self.name == "linear":
+            batch_size *= LINEAR_BATCH_FACTOR
+        return training_of(config, epochs, batch_size)
+
+    def _trials(self, data: Dataset, context: Context) -> list[Trial]:
+        """Return a trial for each network, the configs in turn, each with the held-out rows of its fold."""
+        config = context.config.ensemble
+        seed = context.config.seed
+        n_networks = config.n_networks
+        splits = split_rows(np.arange(len(data)), config.n_folds or n_networks, data.groups, seed + 1)
+        start_weights = context.warm_start.weights.get(self.hidden) or [None] * n_networks
+        trials = []
+        for i in range(n_networks):
+            network_seed = derive_seed(seed, len(self.configs), i)
+            trial = make_trial(self.configs[i % len(self.configs)], network_seed, splits[i % len(splits)])
+            trials.append(replace(trial, start=start_weights[i]))
+        return trials
 
 
-def search(x: NDArray[Any], mask: NDArray[np.bool_], asked: Search = Search()) -> Found:  # noqa: B008 - frozen
-    """Choose how features x [n, d] are seen by what candidate sets [n, c] say, and train an ensemble.
-
-    >>> from sklearn.datasets import make_blobs
-    >>> from oneof.learners.config import Space
-    >>> x, labels = make_blobs(n_samples=300, centers=3, random_state=0)
-    >>> small = Space(scaling=("feature", "ranks"), lr=(0.1,), weight_decay=(1e-3,), epochs=5, members=2)
-    >>> found = search(x, np.eye(3, dtype=bool)[labels], Search(space=small))
-    >>> found.chosen[0].lr, sum(one.stack.t for one in found.fits)  # two networks, and two linear ones
-    (0.1, 4)
-    """
-    rules = (*MEANS, *CRITERIA)
-    if asked.rule not in rules:
-        raise ValueError(f"rule must be one of {', '.join(rules)}; got {asked.rule!r}.")
-    check_rows(len(x), asked.processes or 1)
-    return together(partial(_search, x, mask, asked), asked.processes)  # type: ignore[no-any-return]
+def make_trial(config: NetworkConfig, seed: int, split: Split) -> Trial:
+    """Return a trial that trains on one side of a split and is evaluated on the other."""
+    training_rows, held_out_rows = split
+    return Trial(
+        seed=seed,
+        rows=training_rows,
+        held_out=held_out_rows,
+        lr=config.lr,
+        weight_decay=config.weight_decay,
+        scaling=SCALINGS_WITH_RANKS[config.scaling],
+    )
 
 
-def _search(x: NDArray[Any], mask: NDArray[np.bool_], asked: Search, crew: Crew) -> Found:
-    """`search` in one process, or in one of a crew's."""
-    rows = prepare(x, mask, asked, crew)
-    space, rule = rows.space, asked.rule if asked.gold is None else "gold"
-    networks = {"networks", "linear"} & {one for one in space.learners if isinstance(one, str)}
-    asked_ways = tuple(dict.fromkeys(one.scaling for one in asked.settings)) or space.scaling
-    rank = space.kernel or not networks or len(asked_ways) > space.scalings
-    heard = crew.each(partial(ask, rows), asked_ways) if rank else []
-    heard.sort(key=lambda one: -one.row[rule])
-    believed = heard if space.kernel or not networks else []  # else they only rank the ways to see the features
-    weights = np.asarray(np.mean([one.weights for one in believed], axis=0)) if believed else None
-    regression = _regression(rows, believed[: space.scalings])
-    if not networks:
-        return Found((), [one.row for one in heard], [], mask, weights, regression, [])
-    kept, lead = purified(mask, weights, space.margin)
-    ways = [one.row["scaling"] for one in heard[: space.scalings]] or list(asked_ways)
-    hidden = space.hidden if "networks" in networks else ((),)
-    settings = [Setting(*one) for one in product(hidden, ways, space.lr, space.weight_decay)][: space.settings]
-    epochs = crew.agreed(_affordable(rows._replace(mask=kept), settings))
-    left_out = [] if epochs == space.epochs else [f"--time-limit: networks had {epochs} of {space.epochs} epochs."]
-    if not epochs and believed:
-        left_out = ["--time-limit: there was no time for networks."]
-        return Found((), [one.row for one in heard], [], mask, weights, regression, left_out)
-    rows = rows._replace(asked=replace(rows.asked, space=replace(space, epochs=max(epochs, 1))))
-    chosen = list(asked.settings) or settings
-    fits = _ensemble(rows._replace(mask=kept), chosen)
-    if "linear" in networks and () not in hidden:
-        linear = list(dict.fromkeys(one._replace(hidden=()) for one in chosen))
-        # steps of linear models are all overhead
-        wide = replace(rows.asked, space=replace(rows.space, batch=4 * (space.batch or 50)))
-        fits += _ensemble(rows._replace(mask=kept, asked=wide), linear, "linear")
-    fits = tuple(replace(one, removals=_with_first_round(one, lead)) for one in fits)
-    return Found(fits, [one.row for one in heard], chosen, kept, weights, regression, left_out)
+def training_of(config: EnsembleConfig, epochs: int, batch_size: int) -> Training:
+    """Return how the networks of a config are trained."""
+    return Training(epochs=epochs, batch=batch_size, optimizer=config.optimizer, mixup=config.mixup, noise=config.noise)
 
 
-def _affordable(rows: Prepared, settings: list[Setting]) -> int:
-    """Epochs of the ensemble that take half of the time that is left, by the time that one takes: the rest is for trees and labels.
-
-    Fewer than five teach a network too little: then none.
-    """
-    epochs, left = rows.space.epochs or 60, rows.asked.seconds_left
-    if math.isinf(left):
-        return epochs
-    begun = time.monotonic()
-    short = replace(rows.asked, space=replace(rows.space, epochs=1, purify=None), progress=None)
-    _ensemble(rows._replace(asked=short), settings)
-    some = int(min(epochs, (left / 2) // max(time.monotonic() - begun, 1e-3)))
-    return some if some >= min(epochs, 5) else 0
+def derive_seed(*numbers: int) -> int:
+    """Return a seed that is determined by these numbers."""
+    return int(np.random.default_rng(numbers).integers(2**31 - 1))
 
 
-def _regression(rows: Prepared, heard: list[Asked]) -> Taught | None:
-    """The regressions that covered sets best, as a learner."""
-    if not heard:
+def check_converged(learners: Sequence[FittedLearner], configs: Sequence[Any]) -> None:
+    """Refuse networks whose weights are not finite."""
+    n_networks = 0
+    n_diverged = 0
+    for learner in learners:
+        if learner.training is None:
+            continue
+        stack = learner.training.stack
+        for t in range(stack.t):
+            n_networks += 1
+            is_finite = all(bool(weight[t].isfinite().all()) for weight in stack.weights.values())
+            n_diverged += not is_finite
+    if n_diverged:
+        rates = ", ".join(str(config.lr) for config in configs)
+        counts = f"{n_diverged} of {n_networks}"
+        raise ValueError(f"training diverged in {counts} networks. Lower lr ({rates} now), or scale the features.")
+
+
+def _centre_on_device(values: NDArray[np.float64] | Tensor) -> tuple[Any, NDArray[np.float64] | None]:
+    """Return features less their median, and the median, if they are on a device; `fit` does the same to arrays."""
+    if not isinstance(values, Tensor):
+        return values, None
+    n = len(values)
+    middle_rows = [(n - 1) // 2, n // 2]
+    median = values.sort(0).values[middle_rows].mean(0)
+    return values - median, median.cpu().numpy()
+
+
+def _prepend_removals(trained: Fit, lead: FloatArray) -> Removals | None:
+    """Return the log of removals with those before training as round 0."""
+    if trained.removals is None:
         return None
-    sharpness = (rows.space.kernel or KernelConfig()).inverse_temperature
-    learner = Regression(rows.ranks, tuple(one.seen for one in heard), sharpness)
-    return Taught(learner, sharpened([one.scores for one in heard], sharpness))
-
-
-def regression_as_given(found: Found, x: NDArray[Any], mask: NDArray[np.bool_], asked: Search, sharp: float) -> Found:
-    """With regressions on the sets as given in place of those on resolved candidates."""
-    kernel = replace(asked.space.kernel or KernelConfig(), rounds=0, inverse_temperature=sharp)
-    rows = prepare(x, mask, replace(asked, heard=None, space=replace(asked.space, kernel=kernel)))
-    ways = [row["scaling"] for row in found.tried if row["stage"] == "others"]
-    return found._replace(regression=_regression(rows, [ask(rows, way) for way in ways[: asked.space.scalings]]))
-
-
-def _fit(rows: Prepared, trials: Sequence[Trial], hidden: tuple[int, ...], name: str) -> Fit:
-    asked, space, x, middle = rows.asked, rows.space, rows.wide, None
-    if isinstance(x, Tensor):  # before it is rounded; of arrays `fit` does the same
-        middle = x.sort(0).values[[(len(x) - 1) // 2, len(x) // 2]].mean(0)
-        x = x - middle
-    checkpoint = None if asked.checkpoint is None else Path(asked.checkpoint) / name
-    fitted = fit(
-        x, rows.mask, trials=trials, method=space.method, purify=space.purify, network=MLP(hidden), prior=asked.prior,
-        labels=asked.gold, training=training(space, space.epochs or 60), device=asked.device, progress=asked.progress,
-        memory=asked.memory, checkpoint=checkpoint, processes=rows.crew.size,
-    )  # fmt: skip
-    return replace(fitted, ranks=rows.ranks, origin=fitted.origin if middle is None else middle.cpu().numpy())
-
-
-def _ensemble(rows: Prepared, chosen: list[Setting], name: str = "ensemble") -> tuple[Fit, ...]:
-    """Networks of the chosen settings in turn, every one with its own held-out rows."""
-    space, asked = rows.space, rows.asked
-    splits = split_rows(np.arange(len(rows.wide)), space.parts or space.members, asked.groups, asked.seed + 1)
-    members = [(chosen[i % len(chosen)], i, splits[i % len(splits)]) for i in range(space.members)]
-    fits = []
-    for number, hidden in enumerate(dict.fromkeys(one.hidden for one, _, _ in members)):
-        own = [member for member in members if member[0].hidden == hidden]
-        starts: Sequence[Any] = asked.starts.get(hidden) or [None] * len(own)
-        trials = [
-            replace(trial_of(one, (asked.seed, len(chosen), i), split), start=start)
-            for (one, i, split), start in zip(own, starts, strict=True)
-        ]
-        fits.append(_fit(rows, trials, hidden, f"{name}-{number}"))
-    return tuple(fits)
-
-
-def _with_first_round(fitted: Fit, lead: NDArray[Any]) -> Removals | None:
-    """The log of removals with those of step 1 before all others, as round 0."""
-    if fitted.removals is None:
-        return None
-    leads = torch.as_tensor(lead, dtype=fitted.history["loss"].dtype, device=fitted.rows.device)
-    fell = leads[fitted.rows]  # [t, m, c]
-    trial, row, label = (fell > 0).nonzero(as_tuple=True)
-    first = Removals(trial, row, label, torch.zeros_like(label), fell[fell > 0])
-    return Removals(*(torch.cat(pair) for pair in zip(first, fitted.removals, strict=True)))
+    leads = torch.as_tensor(lead, dtype=trained.history["loss"].dtype, device=trained.rows.device)
+    removed = leads[trained.rows]  # [t, m, c]
+    trial, row, label = (removed > 0).nonzero(as_tuple=True)
+    before = Removals(trial, row, label, torch.zeros_like(label), removed[removed > 0])
+    joined = [torch.cat(pair) for pair in zip(before, trained.removals, strict=True)]
+    return Removals(*joined)

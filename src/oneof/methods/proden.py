@@ -27,7 +27,8 @@ class Proden(Method):
     does not remove a label.
     """
 
-    weighs: ClassVar[bool] = True
+    uses_prior: ClassVar[bool] = True
+    resettable: ClassVar[bool] = True
 
     def init(self, candidates: Tensor, prior: Tensor | None = None) -> Tensor:
         return uniform(candidates, prior)
@@ -49,13 +50,13 @@ class BalancedProden(Proden):
     in any paper; what it gives is in docs/decisions/0006-default-estimator.md.
     """
 
-    packs: ClassVar[bool] = False  # the mean is over whole columns
+    resettable: ClassVar[bool] = False  # weights are corrected at the start of every epoch, which would undo the reset
     balance: float = 0.5  # b; 0 is PRODEN
 
     def __post_init__(self) -> None:
         if not 0 <= self.balance <= 1:
             raise ValueError(f"balance must lie in [0, 1]; got {self.balance}.")
 
-    def renew(self, weights: Tensor, mean: Callable[[Tensor], Tensor]) -> Tensor:
+    def on_epoch_start(self, weights: Tensor, mean: Callable[[Tensor], Tensor]) -> Tensor:
         weights = weights / mean(weights).clamp_min(1e-4) ** self.balance
         return weights / weights.sum(-1, keepdim=True)

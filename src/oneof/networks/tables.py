@@ -50,7 +50,7 @@ class MLP:
         for before, after in itertools.pairwise(widths):
             layers += [Affine(before, after), nn.ReLU()]
         module = Classifier(nn.Sequential(*layers), widths[-1], classes, Affine)
-        module.broadcasts = len(shape) == 1  # flattening does not
+        module.batched_weights = len(shape) == 1  # flattening does not
         return module
 
 

@@ -13,9 +13,10 @@ from torch import Tensor
 
 from oneof.data.encode import Encoding
 from oneof.data.table import Columns
-from oneof.ensemble.model import Member, Model, PictureMember
-from oneof.learners.fitted import Regression
+from oneof.ensemble.model import Model
 from oneof.learners.forest import Forest
+from oneof.learners.kernel_ensemble import KernelEnsemble
+from oneof.learners.network_models import ImageNetworks, TableNetworks
 from oneof.runs.portable import Portable, codes
 from oneof.storage.files import written_beside
 from oneof.storage.optional_packages import load_package
@@ -24,7 +25,7 @@ TOLERANCE = 1e-4  # the largest difference between probabilities that rounding m
 NUMBERS = "numbers"
 CATEGORIES = "categories"
 VECTORS = "vectors"
-FACTS = "oneof.json"  # extra file of a torch.export program: the names of columns, categories and classes
+METADATA = "oneof.json"  # extra file of a torch.export program: the names of columns, categories and classes
 
 
 def export_model(model: Model, path: Path) -> float:
@@ -99,7 +100,7 @@ def _to_program(model: Model, inputs: dict[str, Tensor]) -> tuple[bytes, NDArray
     program = torch.export.export(Portable(model).eval(), (), inputs, dynamic_shapes=shapes)
     metadata = json.dumps(_metadata(model), ensure_ascii=False)
     buffer = io.BytesIO()
-    torch.export.save(program, buffer, extra_files={FACTS: metadata})
+    torch.export.save(program, buffer, extra_files={METADATA: metadata})
     buffer.seek(0)
     loaded = torch.export.load(buffer).module()
     return buffer.getvalue(), loaded(**inputs).numpy()
@@ -190,9 +191,9 @@ def _example_features(model: Model, n: int = 64) -> NDArray[np.float32]:
     first = learners[0]
     ranks = None
     for learner in learners:
-        if ranks is None and isinstance(learner, (Member, Regression)):
+        if ranks is None and isinstance(learner, (TableNetworks, KernelEnsemble)):
             ranks = learner.ranks
-    if isinstance(first, PictureMember):
+    if isinstance(first, ImageNetworks):
         x = rng.integers(0, 256, (n, d)).astype(np.float64)
     elif ranks:
         nodes = rng.integers(len(ranks.knots), size=(n, d))
@@ -208,7 +209,7 @@ def _example_features(model: Model, n: int = 64) -> NDArray[np.float32]:
             columns.append(rng.choice(thresholds, n))
         x = np.stack(columns, axis=1) + first.origin
     else:
-        member = cast(Member, first)
+        member = cast(TableNetworks, first)
         shift = np.zeros(d) if member.shift is None else member.shift[0, 0].numpy()
         scale = np.zeros(d) if member.scale is None else member.scale[0, 0].numpy()
         x = rng.normal(size=(n, d)) / np.where(scale == 0, 1, scale) + shift

@@ -1,224 +1,295 @@
-"""From a person's table to a run folder: read, look, learn, write. Killed, it goes on where it was."""
+"""From a person's table to a run folder: read, inspect, fit, write. A run that was killed goes on where it was."""
 
 import json
 import shutil
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from oneof.data.dataset import Dataset
 from oneof.data.embed import MODELS, weights_here
 from oneof.data.images import FILE, folder_of
 from oneof.data.roles import Roles
 from oneof.data.table import read_table
-from oneof.ensemble.pipeline import SPACE, Examples, learn
-from oneof.ensemble.votes_alone import resolve_votes
-from oneof.learners.config import Space
-from oneof.learners.fitted import Trees
+from oneof.ensemble.pipeline import fit
+from oneof.learners.base import Resources, WarmStart
+from oneof.learners.config import EnsembleConfig, FitConfig, ImageConfig, TreesConfig
 from oneof.learners.kernel import KernelConfig
-from oneof.learners.pictures import BY_SIZE, OnPictures
-from oneof.learners.scaled_rows import Search
 from oneof.methods import METHODS
 from oneof.purify import PURIFY
-from oneof.runs.examples import column_facts, examples_of, look_at, read_voted, weigh_votes
-from oneof.runs.folder import FACTS, Run, fingerprint, read_sample, write_json
-from oneof.runs.review.decisions import Log
-from oneof.runs.review.teach import Again
+from oneof.runs.decisions import Log
+from oneof.runs.folder import METADATA, Run, fingerprint, read_sample, write_json
+from oneof.runs.read_dataset import (
+    add_votes,
+    collect_warnings,
+    column_metadata,
+    dataset_from_table,
+    read_table_with_votes,
+)
+from oneof.runs.refit import Refit
 from oneof.runs.write import write_run
 from oneof.storage.locks import alone
 from oneof.storage.regular import check_plain_tree
 from oneof.storage.settings import first_difference, plain_value, restored
-from oneof.training.device import device_for, device_for_pictures, wake
+from oneof.training.device import device_for, device_for_pictures, prewarm_gpu
 from oneof.training.optimize import SGD
-from oneof.training.processes import check_rows, crew_here
+from oneof.training.processes import check_rows, current_group
 from oneof.version import __version__
 from oneof.votes.read import VotesFile
 
-ASKED = "asked.json"  # in the checkpoint: what the run was asked for
-LOCK = "lock"  # there too: held while a process is at work
-PIXELS = "pixels.part"  # there too: levels of pictures that are not held in memory; a .npy file
+SPEC_FILE = "asked.json"  # in the checkpoint: the spec of the run
+LOCK = "lock"  # in the checkpoint: held while a process is at work
+PIXELS = "pixels.part"  # in the checkpoint: pixels of pictures that are not held in memory; a .npy file
 
 
 @dataclass(frozen=True)
-class Task:
-    """What is asked of a run; a run is resumed only by the same task."""
+class FitSpec:
+    """What determines a run; one that was stopped is resumed only by the same spec."""
 
     roles: Roles = Roles()  # noqa: RUF009 - frozen
-    seed: int = 0
-    train_on_gold: bool = False
-    rule: str = "both"  # how settings are chosen: a key of oneof.metrics.CRITERIA or MEANS
-    space: Space = SPACE
     votes: VotesFile | None = None  # in place of a column of candidates
     answers: str | None = None  # a filled-in sample.csv: gold labels of rows that were drawn
-    pictures: OnPictures = BY_SIZE
+    config: FitConfig = FitConfig()  # noqa: RUF009 - frozen
 
 
 @dataclass(frozen=True)
-class How:
-    """How a run is made, which is no part of its task."""
+class RunOptions:
+    """How a run is made, which is no part of its spec."""
 
-    cache: Path | None = None  # where embeddings of texts and images are kept; None: ~/.cache/oneof
-    memory: int | None = None  # bytes that training may take
-    processes: int | None = None  # as for `oneof.fit`; of those that torchrun started, the first says and writes
-    device: str = "auto"  # "cpu", "cuda"; "auto": the GPU, if there is one, for pictures and large tables
-    threads: int | None = None  # of torch, to train on pictures; None: by size of the work and idle processors
+    resources: Resources = field(default_factory=Resources)
     time_limit: float | None = None  # seconds of learning, about; such a run is not resumed within a stage
-    stream: bool | None = None  # levels of pictures lie in a file; None: where they take half of what is free
+    cache: Path | None = None  # where embeddings of texts and pictures are kept; None: ~/.cache/oneof
+    stream: bool | None = None  # keep pixels of pictures in a file; None: where they take half of what is free
     command: tuple[str, ...] = ()  # recorded in run.json
-    progress: bool = False  # show bars in a terminal
-    say: Callable[[str], None] = lambda text: None  # called with a line for a person, as things become known
+    progress: bool = False  # show progress bars
+    echo: Callable[[str], None] = lambda line: None  # called with each line for a person
+
+
+class PreparedRun(NamedTuple):
+    """What has been read for a run, before anything is fitted."""
+
+    data: Dataset
+    config: FitConfig
+    metadata: dict[str, Any]  # for run.json
 
 
 def fit_table(
     file: Path,
     out: Path,
-    task: Task = Task(),  # noqa: B008 - frozen
-    how: How = How(),  # noqa: B008 - frozen
-    again: Again | None = None,  # an earlier run of the same task, and what people decided about it: see `fit_again`
+    spec: FitSpec = FitSpec(),  # noqa: B008 - frozen
+    options: RunOptions = RunOptions(),  # noqa: B008 - frozen
+    refit: Refit | None = None,
 ) -> Run:
     """Learn from a table, or from a folder of pictures whose subfolders are named by candidates, and write the run folder `out`.
 
-    A run that was stopped there goes on; a finished one is opened.
+    A run that was stopped there goes on; a finished one is opened. `refit` is an earlier run of the same spec with the decisions of
+    people about it (see `fit_again`).
     """
-    begun = time.monotonic()
-    crew, limit = crew_here(how.processes), how.time_limit
-    task = _settled(file, task, how)
-    device_for(how.device, 0, 0)  # one that is not there is refused before anything is read
-    ready = crew.told(partial(_make_ready, file, out, task, replace(how, processes=how.processes or crew.size), again))
-    if ready is None:
+    begin = time.monotonic()
+    resources = options.resources
+    group = current_group(resources.n_jobs)
+    spec = resolve_image_mode(file, spec, options)
+    device_for(str(resources.device), 0, 0)  # refuses one that is not there before anything is read
+    n_processes = resources.n_jobs or group.size
+    prepared = group.run_on_rank0(partial(prepare_run, file, out, spec, options, n_processes, refit))
+    if prepared is None:
         return Run.open(out)
-    examples, space, facts = ready
-    if isinstance(examples.x, np.memmap):
-        levels = np.load(out / "checkpoint" / PIXELS, mmap_mode="c")
-        examples = replace(examples, x=levels.reshape(len(levels), -1))
-    starts = again.search(len(examples.candidates.classes)) if again else {}
-    checkpoint = out / "checkpoint" / "search" if limit is None else None
-    until, title = None if limit is None else time.monotonic() + limit, "fit" if how.progress else None
-    asked = Search(
-        space, task.seed, task.rule, progress=title, checkpoint=checkpoint, until=until, memory=how.memory,
-        device=how.device, processes=how.processes, threads=how.threads, **starts,
-    )  # fmt: skip
+    data = _reopen_pixels(prepared.data, out)
+    warm_start = refit.warm_start(data) if refit is not None else WarmStart()
+    deadline = None if options.time_limit is None else time.monotonic() + options.time_limit
+    resources = replace(
+        resources,
+        deadline=deadline,
+        checkpoint=out / "checkpoint" / "search" if deadline is None else None,
+        progress="fit" if options.progress else None,
+    )
     with ExitStack() as held:
-        crew.told(partial(held.enter_context, alone(out / "checkpoint" / LOCK, str(out))))
-        if examples.x.shape[1] == 0:
-            learned = resolve_votes(examples, task.seed)
-        else:
-            learned = learn(examples, asked, train_on_gold=task.train_on_gold, how=task.pictures)
-        for text in learned.left_out:
-            how.say(text)
-        facts |= {"warnings": facts["warnings"] + learned.left_out, "seconds": round(time.monotonic() - begun, 1)}
-        crew.told(partial(write_run, learned, out, facts | {"command": list(how.command)}))
+        group.run_on_rank0(partial(held.enter_context, alone(out / "checkpoint" / LOCK, str(out))))
+        result = fit(data, prepared.config, resources, warm_start)
+        for line in result.warnings:
+            options.echo(line)
+        metadata = {
+            **prepared.metadata,
+            "warnings": prepared.metadata["warnings"] + result.warnings,
+            "seconds": round(time.monotonic() - begin, 1),
+            "command": list(options.command),
+        }
+        group.run_on_rank0(partial(write_run, result, out, metadata))
     return Run.open(out)
 
 
-def fit_again(folder: Path, out: Path, how: How = How()) -> Run:  # noqa: B008 - frozen
-    """Learn again from the table of a run and what people decided about it, from its settings and weights on; else as `fit_table`."""
+def fit_again(folder: Path, out: Path, options: RunOptions = RunOptions()) -> Run:  # noqa: B008 - frozen
+    """Learn again from the table of a run and the decisions of people about it, starting from its settings and weights."""
     run = Run.open(folder)
-    file = Path(run.facts["file"])
-    if run.facts["asked"].get("kind") != "Task" or not file.exists() or fingerprint(file) != run.facts["fingerprint"]:
-        gone = f"{file} is gone or another"
-        raise ValueError(f"--from needs the table that {folder} was learned from, unchanged; {gone}.")
-    known = (Task, Roles, OnPictures, VotesFile, Space, KernelConfig, Trees, SGD, *PURIFY.values(), *METHODS.values())
-    asked = run.facts["asked"] | {"answers": None}  # the run's gold labels are in its table
-    task: Task = restored(asked, {kind.__name__: kind for kind in known})
-    again = Again(run, tuple(Log(run.folder).standing))
-    made = fit_table(file, out, task, how, again)
-    Log(out).write(*again.standing)
-    return made
+    file = Path(run.metadata["file"])
+    stored = run.metadata["asked"]
+    if stored.get("kind") == "Task":
+        raise ValueError(
+            f"--from needs a run of this version; {folder} was made by an earlier one. Fit its table again."
+        )
+    if stored.get("kind") != "FitSpec" or not file.exists() or fingerprint(file) != run.metadata["fingerprint"]:
+        problem = f"{file} is missing, or has changed since the fit"
+        raise ValueError(f"--from needs the table that {folder} was learned from, unchanged; {problem}.")
+    kinds = (
+        *(FitSpec, Roles, VotesFile, FitConfig, EnsembleConfig, ImageConfig, KernelConfig, TreesConfig, SGD),
+        *PURIFY.values(),
+        *METHODS.values(),
+    )
+    by_name = {kind.__name__: kind for kind in kinds}
+    spec: FitSpec = restored({**stored, "answers": None}, by_name)  # the run's gold labels are in its table
+    refit = Refit(run, tuple(run.log.active_decisions))
+    new_run = fit_table(file, out, spec, options, refit)
+    Log(out).write(*refit.active_decisions)
+    return new_run
 
 
-def _make_ready(
-    file: Path, out: Path, task: Task, how: How, again: Again | None
-) -> tuple[Examples, Space, dict[str, Any]] | None:
-    """Read the table and begin the run; what is learned from, what is tried, and facts for run.json. None: it is finished."""
-    asked = {"oneof": __version__, "data": fingerprint(file), **plain_value(task), **(again.asked if again else {})}
-    if task.votes is not None:
-        read = {"data": task.votes.path, "tree": task.votes.taxonomy}
-        asked["votes"] |= {name: fingerprint(Path(path)) for name, path in read.items() if path is not None}
-    if task.answers is not None:
-        asked["answers"] = fingerprint(Path(task.answers))
-    if _is_finished(out, asked):
-        how.say(f"{out} is finished already; nothing to do.")
+def prepare_run(
+    file: Path, out: Path, spec: FitSpec, options: RunOptions, n_processes: int, refit: Refit | None
+) -> PreparedRun | None:
+    """Read the table and begin the run; None if it is finished already."""
+    spec_json = describe_spec(file, spec, refit)
+    if is_finished(out, spec_json):
+        options.echo(f"{out} is finished already; nothing to do.")
         return None
-    voted = None if task.votes is None else read_voted(file, task.votes, task.roles)
-    mixed = read_table(file, task.roles) if voted is None else read_table(voted.source, voted.roles, bare=True)
-    if fingerprint(file) != asked["data"]:
+    voted = None
+    if spec.votes is None:
+        table = read_table(file, spec.roles)
+    else:
+        voted = read_table_with_votes(file, spec.votes, spec.roles)
+        table = read_table(voted.source, voted.roles, bare=True)
+    if fingerprint(file) != spec_json["data"]:
         raise ValueError(f"{file} must not change while it is read; it did. Repeat the command.")
-    check_rows(len(mixed.columns), how.processes or 1)
-    if task.roles.image and not task.roles.image_model and how.processes == 1:
-        wake(device_for_pictures(how.device))
-    examples, remarks = examples_of(mixed, folder_of(file), how.cache, out / "checkpoint" / PIXELS, how.stream)
-    if task.answers is not None:
-        examples = replace(examples, gold=read_sample(Path(task.answers), examples.candidates, examples.gold))
-    if again is None:
-        warnings = look_at(examples, mixed, task.seed) + remarks + (voted.remarks if voted else [])
-        for text in warnings:
-            how.say(text)
-    note = out / "checkpoint" / ASKED
-    note.parent.mkdir(parents=True, exist_ok=True)  # only now, so that a mistake in the command leaves nothing behind
-    if not note.exists():
-        write_json(asked, note)
-    space, named = task.space, [name for name in (task.roles.candidates, task.roles.exclude) if name]
-    facts = {"file": str(file.resolve()), "fingerprint": asked["data"], "candidates": named, "asked": asked}
+    check_rows(len(table.columns), n_processes)
+    if spec.roles.image and not spec.roles.image_model and n_processes == 1:
+        prewarm_gpu(device_for_pictures(str(options.resources.device)))
+    pixel_file = out / "checkpoint" / PIXELS
+    data, remarks = dataset_from_table(table, folder_of(file), options.cache, pixel_file, options.stream)
+    if spec.answers is not None:
+        gold = read_sample(Path(spec.answers), data.candidates, data.gold)
+        data = replace(data, gold=gold)
+    if refit is None:
+        warnings = collect_warnings(data, table, spec.config.seed) + remarks
+        warnings += voted.remarks if voted is not None else []
+        for line in warnings:
+            options.echo(line)
+    else:
+        warnings = refit.run.metadata["warnings"]
+    spec_file = out / "checkpoint" / SPEC_FILE
+    spec_file.parent.mkdir(parents=True, exist_ok=True)  # only now, so that a wrong command leaves nothing behind
+    if not spec_file.exists():
+        write_json(spec_json, spec_file)
+
+    candidate_columns = [name for name in (spec.roles.candidates, spec.roles.exclude) if name]
+    metadata: dict[str, Any] = {
+        "file": str(file.resolve()),
+        "fingerprint": spec_json["data"],
+        "candidates": candidate_columns,
+        "asked": spec_json,
+        "warnings": warnings,
+    }
+    config = spec.config
     if voted is not None:
-        examples, space, people = weigh_votes(examples, voted, task.space, task.seed)
-        facts |= {"people": people, "rule": "votes"}
-    if again is not None:
-        warnings = again.run.facts["warnings"]
-        examples = again.teach(examples)
-        space = again.space(space, *examples.candidates.mask.shape)
-        facts |= {"taught": sorted(again.said)} if again.said else {}
-    if isinstance(examples.x, np.memmap):  # every process opens the file itself
-        examples = replace(examples, x=examples.x[:1])
-    return examples, space, facts | {"warnings": warnings, "columns": column_facts(mixed, examples)}
+        data, ensemble, annotators = add_votes(data, voted, config.ensemble, config.seed)
+        config = replace(config, ensemble=ensemble)
+        metadata["people"] = annotators
+        metadata["rule"] = "votes"
+    if refit is not None:
+        data = refit.apply_decisions(data)
+        config = replace(config, ensemble=refit.shorten(config.ensemble, *data.candidates.mask.shape))
+        if refit.decisions:
+            metadata["taught"] = sorted(refit.decisions)
+    metadata["columns"] = column_metadata(table, data)
+    if isinstance(data.features, np.memmap):  # every process opens the file itself
+        data = replace(data, features=data.features[:1])
+    return PreparedRun(data, config, metadata)
 
 
-def _settled(file: Path, task: Task, how: How) -> Task:
-    """The task with how pictures are learned from: embedded where that is asked for, or where weights for it are on this machine."""
-    roles, asked = task.roles, how.stream is not None or replace(task.pictures, networks=None) != BY_SIZE
+def describe_spec(file: Path, spec: FitSpec, refit: Refit | None) -> dict[str, Any]:
+    """Return the spec as JSON, with checksums of the files that it names: what a run is recognised by."""
+    described = {"oneof": __version__, "data": fingerprint(file), **plain_value(spec)}
+    described["train_on_gold"] = spec.config.train_on_gold  # where the report looks for it, in every run
+    if refit is not None:
+        described |= refit.identity
+    if spec.votes is not None:
+        described["votes"]["data"] = fingerprint(Path(spec.votes.path))
+        if spec.votes.taxonomy is not None:
+            described["votes"]["tree"] = fingerprint(Path(spec.votes.taxonomy))
+    if spec.answers is not None:
+        described["answers"] = fingerprint(Path(spec.answers))
+    return described
+
+
+def resolve_image_mode(file: Path, spec: FitSpec, options: RunOptions) -> FitSpec:
+    """Return the spec with how pictures are learned from: embedded where that is asked for, or where weights are on this machine."""
+    roles = spec.roles
+    config = spec.config
+    is_network_asked = options.stream is not None or replace(config.images, n_networks=None) != ImageConfig()
     if file.is_dir() and not roles.image:
         roles = replace(roles, image=(FILE,))
-    if asked and (roles.image_model or not roles.image):
-        fix = "Say --image COLUMN, and no --image-model."
-        raise ValueError(f"--network, --views and --stream are for pictures that a network is trained on. {fix}")
-    if roles.image and not asked and not roles.image_model and weights_here(MODELS["image"]):
+    if is_network_asked and (roles.image_model or not roles.image):
+        remedy = "Say --image COLUMN, and no --image-model."
+        raise ValueError(
+            f"--architecture, --augmentation and --stream are for pictures that a network is trained on. {remedy}"
+        )
+    if roles.image and not is_network_asked and not roles.image_model and weights_here(MODELS["image"]):
         roles = replace(roles, image_model=MODELS["image"])
     if roles.image and not roles.image_model:
-        open_ones = {name: getattr(SPACE, name) for name in ("method", "purify", "members", "epochs")}
-        if how.time_limit is not None or replace(task.space, **open_ones) != SPACE:
-            fix = "Say --epochs and --networks, or embed them: --image-model NAME."
-            raise ValueError(f"--learners, --quick, --settings and --time-limit are for tables, not pictures. {fix}")
-    return replace(task, roles=roles)
+        default = EnsembleConfig()
+        free = {name: getattr(default, name) for name in ("method", "purify", "n_networks", "epochs")}
+        if options.time_limit is not None or replace(config.ensemble, **free) != default:
+            remedy = "Say --epochs and --networks, or embed them: --image-model NAME."
+            raise ValueError(f"--learners, --quick, --settings and --time-limit are for tables, not pictures. {remedy}")
+    return replace(spec, roles=roles)
 
 
-def _is_finished(out: Path, asked: dict[str, Any]) -> bool:
-    """Check that the folder is free, or that the run in it, finished or stopped, was asked for the same and is not in use."""
+def is_finished(out: Path, spec_json: dict[str, Any]) -> bool:
+    """Return whether the run is finished; raise an error if the folder holds something else, or is in use."""
     checkpoint = out / "checkpoint"
     check_plain_tree(checkpoint)
-    note = checkpoint / ASKED
-    finished = (out / FACTS).exists()
-    if finished or note.exists():
+    spec_file = checkpoint / SPEC_FILE
+    finished = (out / METADATA).exists()
+    if finished or spec_file.exists():
         try:
-            before = Run.open(out).facts["asked"] if finished else json.loads(note.read_text(encoding="utf-8"))
+            stored = Run.open(out).metadata["asked"] if finished else json.loads(spec_file.read_text(encoding="utf-8"))
         except (json.JSONDecodeError, UnicodeDecodeError) as error:
-            raise ValueError(f"{note} must say what the run was asked for; it is damaged. Delete {out}.") from error
-        if difference := first_difference(before, asked):
-            other = "Give another folder, or delete this one."
-            raise ValueError(f"{out} holds a run of another task: {difference}. {other}")
+            raise ValueError(f"{spec_file} must be the spec of the run; it is damaged. Delete {out}.") from error
+        difference = first_difference(stored, spec_json)
+        if difference:
+            remedy = "Give another folder, or delete this one."
+            raise ValueError(f"{out} holds a run of another task: {difference}. {remedy}")
     elif out.exists():
-        begun = checkpoint.is_dir() and all(
-            path.name == LOCK or path.name.endswith(".part") for path in checkpoint.iterdir()
-        )
-        if not out.is_dir() or any(path != checkpoint or not begun for path in out.iterdir()):
-            raise ValueError(f"out must be a new or empty folder; {out} holds something else. Give another one.")
+        _check_free(out, checkpoint)
     if finished:
         shutil.rmtree(checkpoint, ignore_errors=True)  # it may have been killed between its last two acts
     elif (checkpoint / LOCK).exists():
         with alone(checkpoint / LOCK, str(out)):
             pass
     return finished
+
+
+def _check_free(out: Path, checkpoint: Path) -> None:
+    """Refuse a folder that holds anything but a checkpoint that was hardly begun."""
+    only_begun = checkpoint.is_dir()
+    if only_begun:
+        for path in checkpoint.iterdir():
+            only_begun = only_begun and (path.name == LOCK or path.name.endswith(".part"))
+    is_free = out.is_dir()
+    if is_free:
+        for path in out.iterdir():
+            is_free = is_free and path == checkpoint and only_begun
+    if not is_free:
+        raise ValueError(f"out must be a new or empty folder; {out} holds something else. Give another one.")
+
+
+def _reopen_pixels(data: Dataset, out: Path) -> Dataset:
+    """Return the data set with the pixels of the run's file, if they lie there."""
+    if not isinstance(data.features, np.memmap):
+        return data
+    pixels = np.load(out / "checkpoint" / PIXELS, mmap_mode="c")
+    return replace(data, features=pixels.reshape(len(pixels), -1))

@@ -11,9 +11,10 @@ from torch import Tensor, nn
 
 from oneof.data.encode import Encoding
 from oneof.data.with_ranks import FARTHEST, Ranks
-from oneof.ensemble.model import Member, Model, PictureMember
-from oneof.learners.fitted import Regression
+from oneof.ensemble.model import Model
 from oneof.learners.forest import Forest
+from oneof.learners.kernel_ensemble import KernelEnsemble
+from oneof.learners.network_models import ImageNetworks, TableNetworks
 
 _NEWTON_STEPS = 10
 
@@ -47,9 +48,9 @@ def normal_quantile(level: Tensor) -> Tensor:
     return score
 
 
-def _scaler(member: Member | PictureMember) -> Callable[[Tensor], list[Tensor]]:
+def _scaler(member: TableNetworks | ImageNetworks) -> Callable[[Tensor], list[Tensor]]:
     """Return a function from features to the scaled inputs of each network; features of pictures are levels 0 to 255."""
-    if isinstance(member, PictureMember):
+    if isinstance(member, ImageNetworks):
         return _picture_scaler(member)
     n_networks = member.stack.t
     shifts = [torch.zeros(1)] * n_networks if member.shift is None else list(member.shift)
@@ -67,7 +68,7 @@ def _scaler(member: Member | PictureMember) -> Callable[[Tensor], list[Tensor]]:
     return scale_features
 
 
-def _picture_scaler(member: PictureMember) -> Callable[[Tensor], list[Tensor]]:
+def _picture_scaler(member: ImageNetworks) -> Callable[[Tensor], list[Tensor]]:
     """Return a function from pixel levels to the scaled pictures of each network."""
     n_networks = member.stack.t
     shape = member.pixels
@@ -84,7 +85,7 @@ def _picture_scaler(member: PictureMember) -> Callable[[Tensor], list[Tensor]]:
 class _Networks(nn.Module):
     """Average the probabilities of the networks of one architecture."""
 
-    def __init__(self, member: Member | PictureMember) -> None:
+    def __init__(self, member: TableNetworks | ImageNetworks) -> None:
         super().__init__()
         self.networks = nn.ModuleList(network.cpu().eval() for network in member.stack.modules())
         self.scaler = _scaler(member)
@@ -135,16 +136,16 @@ def _depth(forest: Forest) -> int:
     return depth
 
 
-def _kernel_predictor(regression: Regression) -> Callable[[Tensor], Tensor]:
+def _kernel_predictor(regression: KernelEnsemble) -> Callable[[Tensor], Tensor]:
     """Return the prediction of kernel regressions, averaged over their scalings of the features."""
     kernels: list[tuple[Any, ...]] = []
-    for way in regression.ways:
-        landmarks, coefficients, mean = way.machine[:3]
+    for way in regression.kernels:
+        landmarks, coefficients, mean = way.model[:3]
         tensors = []
         for array in (way.shift, way.scale, landmarks, coefficients, mean):
             tensors.append(torch.from_numpy(array).float())
         used_features = torch.from_numpy(np.flatnonzero(way.scale))
-        kernels.append((*tensors, used_features, way.machine.gamma))
+        kernels.append((*tensors, used_features, way.model.gamma))
 
     def predict(x: Tensor) -> Tensor:
         features = torch.cat([x, normal_scores(regression.ranks, x)], dim=1)
@@ -155,7 +156,7 @@ def _kernel_predictor(regression: Regression) -> Callable[[Tensor], Tensor]:
             landmark_norms = (landmarks * landmarks).sum(1)
             squared_distance = norms + landmark_norms - 2 * scaled @ landmarks.T
             scores = (-gamma * squared_distance.clamp_min(0)).exp() @ coefficients + mean
-            probabilities.append((regression.sharpness * scores).softmax(-1))
+            probabilities.append((regression.inverse_temperature * scores).softmax(-1))
         return torch.stack(probabilities).mean(0)
 
     return predict
@@ -180,8 +181,8 @@ class Portable(nn.Module):
             if isinstance(learner, Forest):
                 self.others.append(_forest_predictor(learner))
             else:
-                self.others.append(_kernel_predictor(cast(Regression, learner)))
-        self.shares = model.parts
+                self.others.append(_kernel_predictor(cast(KernelEnsemble, learner)))
+        self.shares = model.weights
         self.register_buffer("fills", torch.tensor(encoding.fills))
         self.gaps = [encoding.numbers.index(name) for name in encoding.gaps]
         self.values = [torch.arange(encoding.category_width(column)) for column in encoding.categories]

@@ -5,22 +5,22 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from oneof.ensemble.pipeline import Learned
-from oneof.runs.folder import FACTS, PURIFIED, ROWS, TRAINING, write_json, write_sample
+from oneof.ensemble.records import FitResult
+from oneof.runs.folder import METADATA, PURIFIED, ROWS, TRAINING, write_json, write_sample
 from oneof.runs.stored_model import save_model
 from oneof.storage.files import written_beside
 from oneof.storage.sheets import write_sheet
 
 
-def write_run(learned: Learned, folder: Path, facts: dict[str, Any]) -> None:
+def write_run(result: FitResult, folder: Path, metadata: dict[str, Any]) -> None:
     """Write every part into a folder that exists; run.json comes last, since with it the run counts as finished."""
-    save_model(learned.model, folder)
-    write_sheet(learned.purified, folder / PURIFIED)
-    write_json(learned.training, folder / TRAINING)
+    save_model(result.model, folder)
+    write_sheet(result.purified, folder / PURIFIED)
+    write_json(result.training, folder / TRAINING)
     with written_beside(folder / ROWS) as file:
-        for row in learned.tried:
+        for row in result.tried:
             line = json.dumps(row, ensure_ascii=False)
             file.write(f"{line}\n".encode())
-    write_sample(learned.purified, folder)
-    write_json({**learned.facts, **facts}, folder / FACTS)
+    write_sample(result.purified, folder)
+    write_json({**result.metadata, **metadata}, folder / METADATA)
     shutil.rmtree(folder / "checkpoint", ignore_errors=True)

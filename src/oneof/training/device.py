@@ -12,6 +12,8 @@ import torch
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 from torch import Tensor
 
+from oneof.storage import memory
+
 LARGE = 20_000  # rows of a table; with fewer, starting the GPU takes as long as the work
 
 
@@ -22,6 +24,15 @@ def free_memory(device: torch.device) -> int:
     if "SC_AVPHYS_PAGES" in getattr(os, "sysconf_names", ()):  # not on Windows, nor on macOS
         return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     return 4 * 2**30
+
+
+def available_memory(device: torch.device) -> float:
+    """Return the bytes that may be allocated on the device: those that are free, and those that a cache gives up on demand."""
+    if device.type != "cuda":
+        return memory.available_memory()
+    free = torch.cuda.mem_get_info(device)[0]
+    cached = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+    return free + cached
 
 
 def best_device() -> torch.device:
@@ -48,7 +59,7 @@ def device_for(device: str | torch.device, n: int, d: int) -> torch.device:
     return best if pays else torch.device("cpu")
 
 
-def wake(device: torch.device) -> Thread | None:
+def prewarm_gpu(device: torch.device) -> Thread | None:
     """Load what a GPU needs for images, which takes seconds, in a thread beside other work: its context, cuDNN, the compiler of kernels.
 
     Return the thread; None for a CPU, which needs none.
@@ -81,7 +92,7 @@ def make_deterministic() -> None:
     os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"  # read at the first product on a card
 
 
-def on_this_card(value: Any) -> Any:
+def to_local_gpu(value: Any) -> Any:
     """The value with what lies on the GPU of any process on that of this one; as it is where none is in use."""
     return _brought(value, lambda stored, place: stored if place == "cpu" else stored.cuda())
 
@@ -106,7 +117,7 @@ def global_generator(device: torch.device) -> torch.Generator:
     return torch.cuda.default_generators[torch.cuda.current_device() if device.index is None else device.index]
 
 
-class Beside:
+class SideStream:
     """Work inside `with` may run on a second CUDA stream until `join`; what it reads must stay alive till then."""
 
     def __init__(self, device: torch.device) -> None:
@@ -127,7 +138,7 @@ class Beside:
             torch.cuda.current_stream().wait_stream(self.stream)
 
 
-class Replay:
+class CudaGraphRunner:
     """Calls a function that works in place on tensors; where enabled, after a few plain calls, as one captured CUDA graph per key.
 
     The function's tensor arguments are copied into fixed places, so their shapes must be the same for one key, and a tensor that
@@ -151,7 +162,7 @@ class Replay:
             return self._replay(key, inputs)
         if self.calls.setdefault(key, 0) < self.warm_up:
             self.calls[key] += 1
-            beside = Beside(torch.device("cuda"))  # as what will be captured must have been warmed up
+            beside = SideStream(torch.device("cuda"))  # as what will be captured must have been warmed up
             with beside:
                 result = function(*inputs)
             beside.join()

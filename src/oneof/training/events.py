@@ -1,67 +1,91 @@
-"""A purification event: labels fall, which is the only way in which sets shrink. Tables change in place."""
+"""Purification events of a stack of trials: labels are removed from candidate sets, which shrink in no other way."""
 
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from oneof.purify import Purify, Removals
-from oneof.training.processes import Crew
-from oneof.training.tables import Table
+from oneof.purify import PopState, Purify, Removals
+from oneof.training.processes import ProcessGroup
 
 
 class Purification(NamedTuple):
-    """What purification remembers of all rows."""
+    """Hold what a rule remembers of the training rows of t trials; the tensors are written to in place."""
 
-    seen: Table  # running sum of what was observed since the last event
+    seen: Tensor  # [t, m, c] running sum of what was observed since the last event
     threshold: Tensor  # [t]
     round: int  # events so far
-    fell: Table  # int16: the round in which a label fell; 0: it did not
-    margin: Table  # by how much the best candidate led it then
+    fell: Tensor  # [t, m, c] int16, the round in which a label was removed; 0 if it was not
+    margin: Tensor  # [t, m, c] by how much the best candidate led it then
 
 
-def begin_purifying(rule: Purify, candidates: Table) -> Purification:
-    """What a rule remembers before the first epoch."""
-    none = rule.init(_no_rows(candidates))
-    seen, margin = candidates.zeros(none.seen.dtype, rest=True), candidates.zeros(none.seen.dtype)
-    return Purification(seen, none.threshold, 0, candidates.zeros(torch.int16), margin)
+def begin_purifying(rule: Purify, candidates: Tensor) -> Purification:
+    """Return what a rule remembers before the first epoch, for candidates [t, m, c]."""
+    initial = _without_rows(rule, candidates)
+    seen = torch.zeros_like(candidates, dtype=initial.seen.dtype)
+    fell = torch.zeros_like(candidates, dtype=torch.int16)
+    margin = torch.zeros_like(candidates, dtype=initial.seen.dtype)
+    return Purification(seen, initial.threshold, 0, fell, margin)
 
 
 def event(
-    rule: Purify, candidates: Table, state: Purification, crew: Crew, labels: int, memory: Any = ()
+    rule: Purify, candidates: Tensor, state: Purification, group: ProcessGroup, labels: int, memory: Any = ()
 ) -> tuple[Tensor, Purification]:
-    """Return how many of the labels of all processes' rows fell [t], and the state with which the next window opens.
+    """Remove labels from candidates [t, m, c] in place, and open the next window.
 
-    `memory` is the method's; a rule that resets writes to it.
+    Parameters
+    ----------
+    rule
+        The rule that decides which labels are removed.
+    candidates
+        The sets of this process's rows.
+    state
+        What the rule remembers.
+    group
+        The processes that share the rows.
+    labels
+        Labels of all processes' rows: rows times classes.
+    memory
+        The method's memory, to which a rule that resets weights writes.
+
+    Returns
+    -------
+    tuple of Tensor and Purification
+        How many labels were removed [t], and the state for the next window.
     """
-    none = rule.init(_no_rows(candidates))._replace(threshold=state.threshold, round=state.round)
-
-    def margins(sets: Tensor, seen: Tensor, threshold: Tensor) -> Tensor:
-        return rule.remove(sets, none._replace(seen=seen, threshold=threshold))[1]
-
-    removed = torch.zeros_like(state.threshold)
-    for at, margin, count in candidates.falls(margins, state.seen, state.threshold):  # type: ignore[arg-type]
-        candidates.values[at] = False
-        state.fell.values[at] = state.round + 1
-        state.margin.values[at] = margin
-        removed += count
-    (removed,) = crew.total([removed])
-    after = rule.advance(none, none.seen, removed / labels)
+    before = _without_rows(rule, candidates)._replace(threshold=state.threshold, round=state.round)
+    _, margin = rule.remove(candidates, before._replace(seen=state.seen))
+    is_removed = margin > 0
+    candidates[is_removed] = False
+    state.fell[is_removed] = state.round + 1
+    state.margin[is_removed] = margin[is_removed]
+    local_count = torch.zeros_like(state.threshold) + is_removed.sum((1, 2))
+    (count,) = group.total([local_count])
+    after = rule.advance(before, before.seen, count / labels)
     if rule.resets:  # methods normalise the weights of the remaining candidates when they read them
-        memory.values.copy_(state.seen.values / rule.window * candidates.values)
-    for stored in state.seen.stored("seen"):
-        stored.tensor.zero_()
-    return removed, state._replace(threshold=after.threshold, round=after.round)
+        memory.copy_(state.seen / rule.window * candidates)
+    state.seen.zero_()
+    return count, state._replace(threshold=after.threshold, round=after.round)
 
 
-def removals(state: Purification, candidates: Table, crew: Crew) -> Removals:
-    """The labels that fell and are still gone from these sets of all processes (perhaps those of an earlier epoch), as they fell."""
-    round, margin = (table.gathered(crew).values.flatten() for table in (state.fell, state.margin))
-    at = ((round > 0) & ~candidates.values.flatten()).nonzero().squeeze(1)
-    at = at[round[at].argsort(stable=True)]
-    trial, row, label, when = (column.to(torch.int32) for column in (*candidates.places(at), round[at]))
-    return Removals(trial, row, label, when, margin[at])  # narrow, since there may be many
+def removals(state: Purification, candidates: Tensor, group: ProcessGroup) -> Removals:
+    """List the removed labels of all processes' rows that are not in these sets [t, m, c], perhaps those of an earlier epoch.
+
+    They are in the order of their rounds.
+    """
+    round = group.gathered_rows(state.fell).flatten()
+    margin = group.gathered_rows(state.margin).flatten()
+    index = ((round > 0) & ~candidates.flatten()).nonzero().squeeze(1)
+    index = index[round[index].argsort(stable=True)]
+    _, m, c = candidates.shape
+    # not torch.unravel_index, which imports a second's worth of modules; int32, since there may be many
+    trial = (index // (m * c)).to(torch.int32)
+    row = (index // c % m).to(torch.int32)
+    label = (index % c).to(torch.int32)
+    return Removals(trial, row, label, round[index].to(torch.int32), margin[index])
 
 
-def _no_rows(candidates: Table) -> Tensor:
-    return torch.empty(candidates.shape[0], 0, 1, dtype=torch.bool, device=candidates.values.device)
+def _without_rows(rule: Purify, candidates: Tensor) -> PopState:
+    """Return a rule's initial state for as many trials as candidates [t, m, c] have, but for no rows."""
+    no_rows = torch.empty(len(candidates), 0, 1, dtype=torch.bool, device=candidates.device)
+    return rule.init(no_rows)

@@ -1,6 +1,6 @@
 r"""The prior: how much votes speak for each label of each row, beside the mask that says which labels are possible.
 
-What a method would weigh by the posterior p it weighs by prior x posterior:
+What a method would weigh by the posterior p it uses_prior by prior x posterior:
 
     w_ij  ~  (v_ij + s) p_ij     on S_i; where the slack s is not zero, on every label
 
@@ -8,18 +8,18 @@ v: weights of the votes, such as counts; s: what a label counts that nobody name
 
     prior_ij = log((v_ij + s) / s)   or, without slack,   log(v_ij / max_k v_ik)     on S_i, and 0 off it
 
-so that at rest it takes room for the candidates alone: the slack is one number, not a table. POP compares the same products; without
-slack a label off the set counts there by its probability, so that a row whose mass lies outside its set is left alone, as ever.
+POP compares the same products; without slack a label off the set counts there by its probability, so that a row whose mass lies
+outside its set is left alone, as ever.
 """
 
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from oneof.candidates.prior import check_weights, log_weights
-from oneof.training.tables import Table
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,20 +36,20 @@ class Prior:
             raise ValueError("slack needs a prior, against which it counts. Give prior=, such as the counts of votes.")
 
 
-def log_prior(prior: Prior, sets: Table, dtype: torch.dtype) -> Table | None:
-    """The prior as training uses it, in the form of the sets; None if there is none.
+def log_prior(prior: Prior, candidates: Tensor, dtype: torch.dtype) -> Tensor | None:
+    """Return the log prior [1, n, c] at the labels that are in any trial's sets [t, n, c], zero elsewhere; None if there is none.
 
-    >>> from oneof.training.tables import Dense
-    >>> sets = Dense(torch.tensor([[[True, True, False]]]))
-    >>> log_prior(Prior([[2, 1, 0]]), sets, torch.float32).values.exp()
+    >>> candidates = torch.tensor([[[True, True, False]]])
+    >>> log_prior(Prior([[2, 1, 0]]), candidates, torch.float32).exp()
     tensor([[[1.0000, 0.5000, 1.0000]]])
-    >>> log_prior(Prior([[2, 1, 0]], slack=0.5), sets, torch.float32).values.exp()
+    >>> log_prior(Prior([[2, 1, 0]], slack=0.5), candidates, torch.float32).exp()
     tensor([[[5., 3., 1.]]])
     """
     if prior.weights is None:
         return None
-
-    def logs(weights: Tensor, largest: Tensor) -> Tensor:
-        return log_weights(weights, largest, prior.slack)
-
-    return sets.weighed(check_weights(prior.weights, *sets.shape[1:]), dtype, logs)
+    weights = check_weights(prior.weights, *candidates.shape[1:])
+    dense = np.asarray(weights.toarray() if hasattr(weights, "toarray") else weights, dtype=np.float64)
+    is_candidate = candidates.any(0, keepdim=True)
+    weight = torch.as_tensor(dense).to(candidates.device, dtype) * is_candidate
+    largest = weight.amax(-1, keepdim=True)
+    return torch.where(is_candidate, log_weights(weight, largest, prior.slack), 0.0)

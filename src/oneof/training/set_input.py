@@ -1,7 +1,6 @@
-"""The sets as `fit` is given them: a dense mask, a SciPy sparse matrix, or lists of labels; and whether to keep them packed."""
+"""Read the candidate sets that `fit` is given, a mask, a SciPy sparse matrix or lists of labels, as a dense mask."""
 
 from collections.abc import Sequence
-from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -9,56 +8,47 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from oneof.training.packed import Packed, cells_of, starts_of, whole_sets
-from oneof.training.tables import Dense, Table
-
-LARGE = 20_000_000  # labels of all rows and trials below which nothing is packed: small tables are faster dense
+from oneof.training.device import available_memory
 
 
-def read_sets(candidates: Any, n: int, t: int, device: torch.device) -> Table:
-    """The sets of n rows on the device: [1, n, c], or [t, n, c] where each of t trials has its own.
+def read_candidates(candidates: Any, n: int, t: int, device: torch.device) -> Tensor:
+    """Return the candidate sets of n rows as a mask [1, n, c], or [t, n, c] where each of t trials has its own.
 
-    A mask stays dense; SciPy sparse and lists of labels are packed.
-
-    >>> read_sets([[0, 3], None, [2]], 3, 1, torch.device("cpu")).dense().int()
+    >>> read_candidates([[0, 3], None, [2]], 3, 1, torch.device("cpu")).int()
     tensor([[[1, 0, 0, 1],
              [1, 1, 1, 1],
              [0, 0, 1, 0]]], dtype=torch.int32)
     """
-    if isinstance(candidates, (Dense, Packed)):
-        return candidates
     if hasattr(candidates, "tocsr"):
-        sets = _from_scipy(candidates, device)
+        mask = _mask_from_scipy(candidates)
     elif _are_label_lists(candidates):
-        sets = _from_lists(candidates, device)
+        mask = _mask_from_lists(candidates)
     else:
-        return Dense(_mask(candidates, n, t, device))
-    if sets.shape[1] != n:
-        raise ValueError(f"candidates must have a set for every row of x ({n}); got {sets.shape[1]}.")
-    return sets
+        return _check_mask(as_tensor(candidates, None, device), n, t)
+    if len(mask) != n:
+        raise ValueError(f"candidates must have a set for every row of x ({n}); got {len(mask)}.")
+    return _check_mask(as_tensor(mask, None, device), n, t)
 
 
 def as_tensor(values: Any, dtype: torch.dtype | None, device: torch.device) -> Tensor:
-    """As a tensor on the device, sharing memory where torch can: it does not take arrays that are read-only."""
+    """Return values as a tensor on the device, sharing memory where torch can: it does not take arrays that are read-only."""
     shareable = values if isinstance(values, Tensor) else np.require(values, requirements="W")
     return torch.as_tensor(shareable, dtype=dtype, device=device)
 
 
-def bytes_at_rest(sets: Table, packed: bool) -> int:
-    """What a trial's sets, a method's memory and POP's state take, dense or packed."""
-    n, c = sets.shape[1:]
-    # a label: set 1, memory 4, POP's sum 4, its fall 6; if dense 4 more while they change, if packed 2 for its number
-    return 17 * sets.count_cells() + 8 * n if packed else 19 * n * c
+def check_memory(n: int, c: int, bytes_per_label: int, device: torch.device) -> None:
+    """Raise ValueError if tables of n rows by c labels do not fit in the free memory, before they are allocated."""
+    needed = n * c * bytes_per_label
+    free = available_memory(device)
+    if needed > free:
+        raise ValueError(
+            f"candidates must be few enough for tables of rows by labels in memory; {n:,} rows x {c:,} labels need "
+            f"{needed / 2**30:,.1f} GiB, {free / 2**30:,.1f} GiB are free. Use fewer rows or fewer labels."
+        )
 
 
-def worth_packing(sets: Table, t: int) -> bool:
-    """Are the tables of t trials large, and at most half as large when packed?"""
-    n, c = sets.shape[1:]
-    return t * n * c > LARGE and 2 * bytes_at_rest(sets, packed=True) <= bytes_at_rest(sets, packed=False)
-
-
-def _mask(candidates: Any, n: int, t: int, device: torch.device) -> Tensor:
-    mask = as_tensor(candidates, None, device)
+def _check_mask(mask: Tensor, n: int, t: int) -> Tensor:
+    """Return a mask [n, c] or [t, n, c] with a leading axis, after a check of its type and shape and for empty sets."""
     if mask.dtype != torch.bool:
         raise TypeError(f"candidates must be a bool mask; got {mask.dtype}. oneof.read makes one of other forms.")
     if mask.dim() == 3 and len(mask) != t:
@@ -67,62 +57,51 @@ def _mask(candidates: Any, n: int, t: int, device: torch.device) -> Tensor:
         raise ValueError(
             f"candidates must be a mask [{n}, c] or [{t}, {n}, c] to match x and trials; got {list(mask.shape)}."
         )
-    whole = mask if mask.dim() == 3 else mask[None]
-    _check_none_empty(~whole.any(-1).all(0))
-    return whole
-
-
-def _check_none_empty(empty: Any) -> None:
-    if empty.any():
-        row = int(empty.nonzero()[0][0])
+    if mask.dim() == 2:
+        mask = mask[None]
+    is_empty = ~mask.any(-1).all(0)
+    if is_empty.any():
+        row = int(is_empty.nonzero()[0])
         raise ValueError(f"candidates must hold at least one label per row; row {row} is empty. Drop it.")
+    return mask
 
 
-def _from_scipy(matrix: Any, device: torch.device) -> Packed:
-    csr = matrix.tocsr()
-    if csr.data.dtype != np.bool_ and not np.isin(csr.data, (0, 1)).all():
+def _mask_from_scipy(matrix: Any) -> NDArray[np.bool_]:
+    """Return a SciPy sparse matrix [n, c] of 0 and 1 as a dense mask."""
+    values = matrix.tocsr().data
+    if values.dtype != np.bool_ and not np.isin(values, (0, 1)).all():
         raise ValueError("a sparse mask of candidates must hold only 0 and 1, no weights. Threshold them.")
-    if not (csr.has_canonical_format and csr.data.all()):  # sorted, nothing twice, no zeros that are stored
-        csr = csr.copy()
-        csr.sum_duplicates()
-        csr.eliminate_zeros()
-    lengths = np.diff(csr.indptr).astype(np.int64)
-    return _packed(csr.indices, lengths, lengths == csr.shape[1], csr.shape[1], device)
+    n, c = matrix.shape
+    check_memory(n, c, 1, torch.device("cpu"))
+    mask: NDArray[np.bool_] = matrix.astype(bool).toarray()
+    return mask
 
 
 def _are_label_lists(candidates: Any) -> bool:
-    """Rows that are lists of label numbers or None, and not of bool?"""
-    sets = (list, tuple, set, frozenset, type(None))
-    if not isinstance(candidates, (list, tuple)) or not all(isinstance(row, sets) for row in candidates):
+    """Return whether every row is a collection of label numbers or None, and not of bool."""
+    collections = (list, tuple, set, frozenset, type(None))
+    if not isinstance(candidates, (list, tuple)) or not all(isinstance(row, collections) for row in candidates):
         return False
-    known = next((row for row in candidates if row), ())
-    return any(isinstance(label, (int, np.integer)) and not isinstance(label, bool) for label in known)
+    first_known = next((row for row in candidates if row), ())
+    return any(isinstance(label, (int, np.integer)) and not isinstance(label, bool) for label in first_known)
 
 
-def _from_lists(rows: Sequence[Any], device: torch.device) -> Packed:
-    """Row by row the numbers of its labels, from 0; None: nothing is known, so any label may be right."""
-    unknown = np.fromiter((row is None for row in rows), dtype=bool, count=len(rows))
-    lengths = np.fromiter((len(row or ()) for row in rows), dtype=np.int64, count=len(rows))
-    twice = next((i for i, row in enumerate(rows) if row and len(set(row)) < len(row)), None)
-    if twice is not None:
-        raise ValueError(f"labels of a set must differ; row {twice} has one twice. Give a mask as an array.")
-    flat = chain.from_iterable(sorted(row) for row in rows if row)
-    labels = np.fromiter(flat, dtype=np.int32, count=int(lengths.sum()))
-    if labels.min() < 0:
-        raise ValueError(f"labels must be numbers from 0; got {labels.min()}.")
-    c = int(labels.max()) + 1
-    return _packed(labels, lengths, unknown | (lengths == c), c, device)
-
-
-def _packed(
-    labels: NDArray[Any], lengths: NDArray[np.int64], full: NDArray[np.bool_], c: int, device: torch.device
-) -> Packed:
-    """The sets, of which the labels lie one after the other; those of full sets make room for a single cell."""
-    _check_none_empty((lengths == 0) & ~full)
-    if full.any():
-        told, lengths_told = labels[~full.repeat(lengths)], np.where(full, 1, lengths)
-        labels = np.full(lengths_told.sum(), -1, dtype=labels.dtype)
-        labels[~full.repeat(lengths_told)] = told
-        lengths = lengths_told
-    starts = starts_of(torch.from_numpy(lengths).to(device))
-    return whole_sets(cells_of(torch.as_tensor(labels, device=device), starts, (1, len(lengths), c)))
+def _mask_from_lists(rows: Sequence[Any]) -> NDArray[np.bool_]:
+    """Return lists of label numbers, from 0, as a dense mask; None stands for every label."""
+    smallest = 0
+    largest = 0
+    for i, row in enumerate(rows):
+        if not row:
+            continue
+        if len(set(row)) < len(row):
+            raise ValueError(f"labels of a set must differ; row {i} has one twice. Give a mask as an array.")
+        smallest = min(smallest, *row)
+        largest = max(largest, *row)
+    if smallest < 0:
+        raise ValueError(f"labels must be numbers from 0; got {smallest}.")
+    c = largest + 1
+    check_memory(len(rows), c, 1, torch.device("cpu"))
+    mask = np.zeros((len(rows), c), dtype=bool)
+    for i, row in enumerate(rows):
+        mask[i, slice(None) if row is None else list(row)] = True
+    return mask

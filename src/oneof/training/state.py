@@ -14,7 +14,6 @@ import torch
 from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
-from scipy.sparse import csr_array
 from torch import Tensor
 
 from oneof.data.augment.views import Plain, Views
@@ -28,10 +27,9 @@ from oneof.storage.files import written_beside
 from oneof.storage.settings import plain_value, restored
 from oneof.training.checks import check_like_trained
 from oneof.training.events import Purification, removals
-from oneof.training.optimize import along
-from oneof.training.problem import Problem, as_features, block_size
+from oneof.training.optimize import expand_trials
 from oneof.training.stack import Stack
-from oneof.training.tables import Dense, Table
+from oneof.training.training_data import TrainingData, as_features, block_size
 
 
 @dataclass
@@ -44,8 +42,8 @@ class State:
     mixing: Tensor  # [t, steps] mixup's weights of this epoch
     stack: Stack
     optimizer: list[list[Tensor]]
-    candidates: Table  # [t, m, c], the sets that are left
-    memory: Any  # rows [t, m, ...] of the method: a table, a tuple of them, or ()
+    candidates: Tensor  # [t, m, c], the sets that are left
+    memory: Any  # rows [t, m, ...] of the method: a tensor, a tuple of them, or ()
     shared: Any  # what the method keeps that belongs to no example: a tuple of tensors
     pop: Purification | None
     generators: list[torch.Generator]  # one per trial
@@ -70,7 +68,7 @@ class Fit:
     look: Views | None  # how images are seen
     shape: tuple[int, ...]  # of an example, as the networks see it
     rows: Tensor  # [t, m] the rows trained on
-    sets: Table  # [t, m, c] what is left of their sets
+    candidates: Tensor  # [t, m, c] what is left of their sets
     removals: Removals | None  # up to the chosen epoch
     history: Record
     epoch: Tensor  # [t] the chosen one, counted from 1
@@ -79,15 +77,6 @@ class Fit:
     network: Network | None = None  # what the networks were built by
     method: Method = Method()  # noqa: RUF009 - frozen; that trained them, and may have added parts
 
-    @property
-    def candidates(self) -> Tensor:
-        """What is left of the sets, as a mask [t, m, c]; `sparse` is for sizes at which that is too much."""
-        return self.sets.dense()
-
-    def sparse(self, trial: int) -> csr_array:
-        """What is left of a trial's sets as a SciPy sparse matrix [m, c] of bool; of full sets every label is stored."""
-        return self.sets.packed().sparse(trial)
-
     @torch.no_grad()
     def logits(self, x: Any) -> Tensor:
         """Logits [t, n, c] of features x [n, ...], in evaluation mode."""
@@ -95,7 +84,7 @@ class Fit:
         values = x if self.ranks is None else self.ranks(np.asarray(x))
         values = values if self.origin is None else np.asarray(values, dtype=np.float64) - self.origin
         features = as_features(values, self.history["loss"].dtype, self.rows.device, self.look)
-        with self.stack.evaluating():
+        with self.stack.eval_mode():
             blocks = features.split(block_size(features, self.stack.t))
             return torch.cat([first(self.stack(self._seen(part.to(self.rows.device)))) for part in blocks], dim=1)
 
@@ -108,7 +97,7 @@ class Fit:
         tensors: dict[str, Any] = {n: getattr(self, n) for n in ("shift", "scale", "rows", "epoch", "candidates")}
         tensors["origin"] = None if self.origin is None else torch.from_numpy(self.origin)
         tensors["ranks"] = None if self.ranks is None else torch.from_numpy(self.ranks.knots)
-        parts = {"weight": self.stack.whole, "history": self.history}
+        parts = {"weight": self.stack.tensors, "history": self.history}
         parts["removals"] = {} if self.removals is None else self.removals._asdict()
         parts["look"] = {} if self.look is None else {"scale": self.look.scale, "offset": self.look.offset}
         tensors |= {f"{kind}.{name}": one for kind, named in parts.items() for name, one in named.items()}
@@ -126,7 +115,7 @@ class Fit:
         return x if self.shift is None or self.scale is None else (x - self.shift) * self.scale
 
 
-class Best:
+class BestEpoch:
     """Keeps, per trial, the networks and sets of the best epoch so far; of equals the latest."""
 
     def __init__(self, state: State, choose: str) -> None:
@@ -135,7 +124,7 @@ class Best:
         self.epoch = torch.zeros_like(state.loss, dtype=torch.int64)
         moved = (state.stack.weights | state.stack.buffers).items() if choose != "last" else ()
         self.kept = {name: tensor.clone() for name, tensor in moved}
-        self.sets = state.candidates.zeros(torch.bool) if choose != "last" else None
+        self.sets = torch.zeros_like(state.candidates) if choose != "last" else None
 
     def see(self, record: Record, state: State) -> None:
         if self.sets is None:
@@ -145,22 +134,21 @@ class Best:
         self.score = torch.where(better, score, self.score)
         self.epoch = torch.where(better, state.epoch, self.epoch)
         for name, tensor in (state.stack.weights | state.stack.buffers).items():
-            self.kept[name] = torch.where(along(better, tensor), tensor, self.kept[name])
-        left, kept = state.candidates, self.sets.values
-        kept.copy_(torch.where(left.by_trial(better), left.values, kept))
+            self.kept[name] = torch.where(expand_trials(better, tensor), tensor, self.kept[name])
+        self.sets.copy_(torch.where(better.view(-1, 1, 1), state.candidates, self.sets))
 
-    def fit(self, problem: Problem, state: State, history: list[Record]) -> Fit:
+    def fit(self, problem: TrainingData, state: State, history: list[Record]) -> Fit:
         if self.sets is None:
             self.epoch = torch.full_like(self.epoch, state.epoch)
         else:
             for name, tensor in (state.stack.weights | state.stack.buffers).items():
                 tensor.copy_(self.kept[name])
-            state.candidates.values.copy_(self.sets.values)
-        sets = state.candidates.gathered(problem.crew)
-        fell = None if state.pop is None else removals(state.pop, sets, problem.crew)
+            state.candidates.copy_(self.sets)
+        sets = problem.group.gathered_rows(state.candidates)
+        fell = None if state.pop is None else removals(state.pop, sets, problem.group)
         return Fit(
             stack=state.stack, shift=problem.shift, scale=problem.scale, look=problem.look,
-            shape=tuple(problem.x.shape[1:]), rows=problem.everyones, sets=sets, removals=fell,
+            shape=tuple(problem.x.shape[1:]), rows=problem.all_rows, candidates=sets, removals=fell,
             history=_merged(history, torch.stack), epoch=self.epoch,
         )  # fmt: skip
 
@@ -170,12 +158,11 @@ def join(fits: list[Fit]) -> Fit:
     if len(fits) == 1:
         return fits[0]
     one = fits[0]
-    named = [name for name in ("shift", "scale", "rows", "epoch") if getattr(one, name) is not None]
+    named = [name for name in ("shift", "scale", "rows", "candidates", "epoch") if getattr(one, name) is not None]
     whole: dict[str, Any] = {name: torch.cat([getattr(part, name) for part in fits]) for name in named}
     return replace(
         one,
-        stack=Stack([module for part in fits for module in part.stack.modules()], one.stack.fast),
-        sets=one.sets.joined([part.sets for part in fits[1:]]),  # type: ignore[misc]
+        stack=Stack([module for part in fits for module in part.stack.modules()], one.stack.compile_batch),
         removals=None if one.removals is None else _joined_removals(fits),
         history=_merged([part.history for part in fits], partial(torch.cat, dim=1)),
         **whole,
@@ -226,6 +213,6 @@ def load(path: str | Path, network: Network | None = None) -> Fit:
     origin, ranks = (tensors[name].numpy() if name in tensors else None for name in ("origin", "ranks"))
     removals = Removals(**own["removals"]) if own["removals"] else None
     return Fit(
-        Stack(modules), tensors.get("shift"), tensors.get("scale"), look, shape, tensors["rows"], Dense(tensors["candidates"]),
+        Stack(modules), tensors.get("shift"), tensors.get("scale"), look, shape, tensors["rows"], tensors["candidates"],
         removals, own["history"], tensors["epoch"], origin, None if ranks is None else Ranks(ranks), make, method,
     )  # fmt: skip

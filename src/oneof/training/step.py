@@ -5,34 +5,34 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from oneof.methods.base import Batch, Method, Step, each, logits_of, parts
-from oneof.training.device import Beside
-from oneof.training.optimize import along
-from oneof.training.problem import Problem
-from oneof.training.shard import Portion, neighbours, portion, views_of, whole_step
+from oneof.methods.base import Batch, Method, Step, leaves, logits_of, tree_map
+from oneof.training.device import SideStream
+from oneof.training.optimize import expand_trials
+from oneof.training.shard import Shard, gathered_step, local_shard, neighbours, views_of
 from oneof.training.state import State
-from oneof.training.tables import rows_at
+from oneof.training.tables import gather_rows, scatter_rows_
+from oneof.training.training_data import TrainingData
 
 
 def step(
-    problem: Problem, state: State, observing: bool, at: Tensor, lr: Tensor, mixing: Tensor, epoch: Tensor
+    problem: TrainingData, state: State, observing: bool, at: Tensor, lr: Tensor, mixing: Tensor, epoch: Tensor
 ) -> None:
     """Loss and updates of the rows at these positions [t, b], or of this process's own; lr, mixing [t]; epoch 0-dim."""
-    method, stack, beside = problem.method, state.stack, Beside(at.device)
-    ours = portion(problem, at)
+    method, stack, beside = problem.method, state.stack, SideStream(at.device)
+    ours = local_shard(problem, at)
     at = at if ours is None else ours.at
-    rows = rows_at(problem.rows, at)
+    rows = gather_rows(problem.rows, at)
     with beside:  # tables are small: their kernels are all latency, which others hide
-        sets = problem.seen_sets(state.candidates.take(at), rows)
-        prior = problem.votes_for(rows) if method.weighs else None
-        memory = each(lambda table: table.take(at), state.memory)
+        sets = problem.visible_candidates(gather_rows(state.candidates, at), rows)
+        prior = problem.log_prior_of(rows) if method.uses_prior else None
+        memory = tree_map(lambda table: gather_rows(table, at), state.memory)
         batch = Batch(sets, memory, epoch, state.generators, prior)
     views, *others = views_of(problem, rows, ours, state.generators)
     beside.join()
     if problem.training.mixup:
         done = _mixed_step(problem, state, views, others, batch, mixing, ours)
-    elif ours is not None and type(method).step is not Method.step and not method.by_row:
-        done = whole_step(problem, state, ours, views, batch)
+    elif ours is not None and type(method).step is not Method.step and not method.row_independent:
+        done = gathered_step(problem, state, ours, views, batch)
     else:
         done = method.step(stack, _with_noise(problem, state, views, ours), batch, state.shared)
     late = method.after_step or problem.training.alters_input
@@ -42,7 +42,7 @@ def step(
     losses = done.loss if ours is None else done.loss.where(ours.own, 0.0)  # nothing for fillers
     gradients = stack.gradients(losses.mean(1).sum() if ours is None else losses.sum() / ours.size)
     with torch.no_grad():
-        *gradients, loss = problem.crew.total([*gradients, losses.sum(1)])
+        *gradients, loss = problem.group.total([*gradients, losses.sum(1)])
         problem.training.optimizer.step(stack.weights.values(), gradients, state.optimizer, lr, problem.weight_decay)
         if late:
             # Batch normalisation must see what it saw in the first forward: all views, here without mixup or noise.
@@ -58,37 +58,37 @@ def step(
 
 
 def _remember(
-    problem: Problem, state: State, observing: bool, ours: Portion | None, at: Tensor, candidates: Tensor, logits: Tensor, memory: Any
+    problem: TrainingData, state: State, observing: bool, ours: Shard | None, at: Tensor, candidates: Tensor, logits: Tensor, memory: Any
 ) -> None:  # fmt: skip
     """Write what the batch's forward said: the method's memory, and what POP sees."""
     if ours is not None:  # fillers are not written; the others go as one trial's rows [1, k, ...]
         at, candidates, logits = (rows[ours.own][None] for rows in (at, candidates, logits))
-        memory = each(lambda rows: rows[ours.own][None], memory)
-    for table, new in zip(parts(state.memory), parts(memory), strict=True):
-        table.put(at, new)
+        memory = tree_map(lambda rows: rows[ours.own][None], memory)
+    for table, new in zip(leaves(state.memory), leaves(memory), strict=True):
+        scatter_rows_(table, at, new)
     if observing:
         observe(problem, state, at, candidates, logits)
 
 
-def observe(problem: Problem, state: State, at: Tensor, candidates: Tensor, logits: Tensor) -> None:
+def observe(problem: TrainingData, state: State, at: Tensor, candidates: Tensor, logits: Tensor) -> None:
     """Show POP what the networks say of the rows at these positions [t, b]."""
     if problem.purify and state.pop:
-        prior = problem.votes_for(rows_at(problem.rows, at))
-        seen = state.pop.seen.take(at)
+        prior = problem.log_prior_of(gather_rows(problem.rows, at))
+        seen = gather_rows(state.pop.seen, at)
         weighed = logits if prior is None else logits + prior
-        state.pop.seen.put(at, problem.purify.observe(seen, weighed, candidates))
+        scatter_rows_(state.pop.seen, at, problem.purify.observe(seen, weighed, candidates))
 
 
 def _mixed_step(
-    problem: Problem, state: State, views: Tensor, others: Any, batch: Batch, mixing: Tensor, ours: Portion | None
+    problem: TrainingData, state: State, views: Tensor, others: Any, batch: Batch, mixing: Tensor, ours: Shard | None
 ) -> Step:
     """Each example mixed with its neighbour in the (random) order of the epoch: so much of its loss, so much of the other's."""
     if ours is None:  # of each row the one before it in the batch
         others, sets = [views.roll(1, 2)], batch.candidates.roll(1, 1)
-        memory = each(lambda part: part.roll(1, 1), batch.memory)
+        memory = tree_map(lambda part: part.roll(1, 1), batch.memory)
     else:
         sets, memory = neighbours(problem, ours, batch)
-    mixed = torch.lerp(others[0], views, along(mixing, views[0]).to(views.dtype))
+    mixed = torch.lerp(others[0], views, expand_trials(mixing, views[0]).to(views.dtype))
     logits = logits_of(state.stack, _with_noise(problem, state, mixed, ours))
     own = problem.method.loss(logits, batch.candidates, batch.memory)
     partner = problem.method.loss(logits, sets, memory)
@@ -96,7 +96,7 @@ def _mixed_step(
     return Step(loss, logits[0].detach(), batch.memory, state.shared)
 
 
-def _with_noise(problem: Problem, state: State, views: Tensor, ours: Portion | None) -> Tensor:
+def _with_noise(problem: TrainingData, state: State, views: Tensor, ours: Shard | None) -> Tensor:
     """Views [v, t, b, ...] with noise; it is drawn for the whole batch, of which this process may take a part."""
     if not problem.training.noise:
         return views

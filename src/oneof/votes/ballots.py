@@ -1,23 +1,19 @@
 """Store votes as integer arrays, build them from answers in text, and check that dense tables of them fit in memory."""
 
-import math
-import os
-import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from oneof.storage.memory import available_memory
 from oneof.storage.printable import shortened
 from oneof.votes.spelling import Spelling, parse_labels
 
 Integers = NDArray[np.intp]
 Floats = NDArray[np.float64]
 
-_MEMINFO = Path("/proc/meminfo")
 ROUNDING = 1e-9  # sums of confidences that differ by less are a tie
 
 
@@ -151,17 +147,6 @@ def tally(votes: Votes) -> Tally:
     item_starts = np.flatnonzero(np.diff(item, prepend=-1))
     max_count = np.maximum.reduceat(count, item_starts)
     return Tally(item, label, count, count >= max_count[item] - ROUNDING)
-
-
-def available_memory() -> float:
-    """Return the bytes of memory available to a program, file cache included; infinity where the system does not report it."""
-    if _MEMINFO.is_file():
-        match = re.search(r"MemAvailable:\s+(\d+) kB", _MEMINFO.read_text())
-        if match is not None:
-            return int(match[1]) * 1024
-    if "SC_PHYS_PAGES" in getattr(os, "sysconf_names", {}):
-        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    return math.inf
 
 
 def check_memory(votes: Votes, needed: int) -> None:

@@ -5,6 +5,8 @@ misleads one annotator misleads the next. Therefore the likelihood of the votes 
 temperature of the scores from features, are selected by the likelihood of held-out votes. True labels are not used.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -12,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import softmax
 
+from oneof.data.dataset import UNNAMED_PRIOR, scatter_columns
 from oneof.votes.annotators import AnnotatorFit, Annotators, fit_annotators
 from oneof.votes.ballots import Floats, Integers, Votes
 
@@ -64,6 +67,13 @@ class HeldOutVotes(NamedTuple):
         np.exp(posterior, out=posterior)
         probabilities = np.einsum("hj,hj->h", posterior, self.said) / posterior.sum(1)
         return mean_log_probability(probabilities, self.weight)
+
+    def with_classes(self, columns: Sequence[int], c: int) -> HeldOutVotes:
+        """Return the same over c classes, of which these columns could be voted for."""
+        return self._replace(
+            others=scatter_columns(self.others, columns, c, np.log(UNNAMED_PRIOR)),
+            said=scatter_columns(self.said, columns, c, UNNAMED_PRIOR),
+        )
 
 
 def leave_answers_out(votes: Votes, fitted: AnnotatorFit, power: float, row: Integers, seed: int = 0) -> HeldOutVotes:

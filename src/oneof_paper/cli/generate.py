@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from oneof.cli.columns import DataFolder
-from oneof.cli.terminal import say
+from oneof.cli.terminal import echo
 
 if TYPE_CHECKING:
     from oneof.candidates.generate import Kind
@@ -60,7 +60,7 @@ def generate(
         np.savez_compressed(file, candidates=sets, classes=np.asarray(data.classes), made=np.asarray(json.dumps(made)))
     paper = NAMED[name].paper
     printed = f"; the paper prints {paper.average}" if paper else ""
-    say(f"{name}: {sets.sum(1).mean():.2f} labels per set{printed}. Written to {out}.")
+    echo(f"{name}: {sets.sum(1).mean():.2f} labels per set{printed}. Written to {out}.")
 
 
 def _generator(name: str, rate: float | None, matrix: Path | None) -> Kind:

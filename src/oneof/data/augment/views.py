@@ -111,6 +111,10 @@ class Part(NamedTuple):
     column: Tensor  # [k] where they stand in it
 
 
+Augment = Callable[[Tensor, torch.Generator, Part | None], Tensor]
+"""Function that gives the views [v, b, ...] of a batch of images, which may be part of a larger one, for all of which is drawn."""
+
+
 def _cut(draw: Any, at: Tensor) -> Any:
     """A view's draws of the images at these places; images are the last axis of all that is drawn."""
     if isinstance(draw, tuple):

@@ -1,0 +1,178 @@
+"""The examples of a fit: features, candidate sets, and everything else that is known about each row."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, NamedTuple, Protocol, Self
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from oneof.candidates.mask import Candidates
+from oneof.data.encode import Encoding
+from oneof.data.images import coarse
+
+BoolArray = NDArray[np.bool_]
+FloatArray = NDArray[np.floating[Any]]
+IntArray = NDArray[np.intp]
+
+UNKNOWN = -1  # in arrays of labels: there is none
+UNNAMED_PRIOR = 1e-6  # prior of a label that no annotator could name, such as one that only gold labels have
+
+
+class VoteScorer(Protocol):
+    """Scores predictions by votes that they were made without."""
+
+    def score(self, logs: NDArray[np.float64]) -> float:
+        """Return the mean log-probability of the held-out votes under predictions in logs [n, c]."""
+        ...
+
+    def with_classes(self, columns: Sequence[int], c: int) -> VoteScorer:
+        """Return the same over c classes, of which these columns could be voted for."""
+        ...
+
+
+class VoteEvidence(NamedTuple):
+    """What annotators' votes say about each row, for resolving its label."""
+
+    likelihood: FloatArray  # [n, c] of the votes on each row, or counts or probabilities as they were given
+    neighbours: FloatArray | None = None  # [n, c] predictions by the votes on other rows; NaN where there are none
+    held_out: VoteScorer | None = None  # votes that decide how much predictions count; None: there are no single votes
+    counts: FloatArray | None = None  # [n, c] votes for each label
+    vote_accuracy: float = 1.0  # how often a single vote is right
+
+    def with_classes(self, columns: Sequence[int], c: int) -> VoteEvidence:
+        """Return the same over c classes, of which these columns could be voted for."""
+        return VoteEvidence(
+            likelihood=scatter_columns(self.likelihood, columns, c, UNNAMED_PRIOR),
+            neighbours=None if self.neighbours is None else scatter_columns(self.neighbours, columns, c, 0.0),
+            held_out=None if self.held_out is None else self.held_out.with_classes(columns, c),
+            counts=None if self.counts is None else scatter_columns(self.counts, columns, c, 0.0),
+            vote_accuracy=self.vote_accuracy,
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Dataset:
+    """n examples to learn from. Every field has a value for every row; one that says nothing where nothing is known.
+
+    `Dataset.build` fills in these values, so that learners need not ask whether there are votes, gold labels or groups.
+    """
+
+    features: NDArray[Any]  # [n, d] encoded columns, or the pixels of pictures
+    candidates: Candidates  # the sets [n, c] as they were given, with the names of the classes; never overwritten
+    encoding: Encoding  # turns the columns of new rows into features
+    prior: FloatArray  # [n, c] how much votes, counts or probabilities speak for each label; 1: nothing does
+    gold: IntArray  # [n] true labels, which choose settings and measure accuracy; UNKNOWN where there is none
+    groups: NDArray[Any]  # [n] rows of one group stay on one side of every split
+    observed: BoolArray  # [n] False where there is nothing to see: a picture that could not be read
+    reviewed: BoolArray  # [n, c] the sets as people left them in review; the candidates where nobody decided
+    audit: IntArray  # [n] labels that people gave to rows drawn at random, to measure by; UNKNOWN elsewhere
+    votes: VoteEvidence | None  # what resolves labels beside the learners; None where there is no prior
+    ballots: pa.Array | None  # [n] the votes on each row, for a person to read
+
+    @classmethod
+    def build(
+        cls,
+        features: NDArray[Any],
+        candidates: Candidates,
+        encoding: Encoding,
+        *,
+        prior: FloatArray | None = None,
+        gold: IntArray | None = None,
+        groups: Sequence[str] | None = None,
+        observed: BoolArray | None = None,
+    ) -> Self:
+        """Return a data set in which everything that is left out says nothing about any row."""
+        n, c = candidates.mask.shape
+        return cls(
+            features=features,
+            candidates=candidates,
+            encoding=encoding,
+            prior=np.broadcast_to(np.float64(1.0), (n, c)) if prior is None else prior,
+            gold=np.full(n, UNKNOWN) if gold is None else gold,
+            groups=np.arange(n) if groups is None else np.asarray(groups),
+            observed=np.ones(n, dtype=bool) if observed is None else observed,
+            reviewed=candidates.mask,
+            audit=np.full(n, UNKNOWN),
+            votes=None if prior is None else VoteEvidence(prior),
+            ballots=None,
+        )
+
+    def __len__(self) -> int:
+        return len(self.features)
+
+    @property
+    def classes(self) -> list[str]:
+        """Return the names of the classes."""
+        return [str(name) for name in self.candidates.classes.tolist()]
+
+    @cached_property
+    def has_prior(self) -> bool:
+        """Return whether votes, counts or probabilities say anything."""
+        return not bool((self.prior == 1).all())
+
+    @cached_property
+    def has_groups(self) -> bool:
+        """Return whether any rows belong together."""
+        return len(np.unique(self.groups)) < len(self)
+
+    @property
+    def has_gold(self) -> bool:
+        """Return whether any row has a true label."""
+        return bool((self.gold != UNKNOWN).any())
+
+    @property
+    def are_pictures(self) -> bool:
+        """Return whether the features are pixels."""
+        return bool(self.encoding.pixels)
+
+    def plain_features(self, rows: Any = slice(None)) -> FloatArray:
+        """Return features [m, d] for learners that compare columns: of pictures, a few average pixels."""
+        if self.are_pictures:
+            return coarse(self.features[rows], self.encoding.pixels[0])
+        return self.features[rows]
+
+    def take(self, rows: IntArray) -> Self:
+        """Return a data set of some rows, without what votes say about them."""
+        return replace(
+            self,
+            features=self.features[rows],
+            candidates=Candidates(self.candidates.mask[rows], self.candidates.classes),
+            prior=self.prior[rows],
+            gold=self.gold[rows],
+            groups=self.groups[rows],
+            observed=self.observed[rows],
+            reviewed=self.reviewed[rows],
+            audit=self.audit[rows],
+            votes=None,
+            ballots=None,
+        )
+
+    def contiguous(self) -> Self:
+        """Return the same with features in row order, since sums are rounded by how rows lie in memory."""
+        return replace(self, features=np.require(self.features, requirements="C"))
+
+    @property
+    def fingerprint(self) -> str:
+        """Return a checksum of features and candidate sets."""
+        checksum = hashlib.sha256(np.ascontiguousarray(self.features).data)
+        checksum.update(np.ascontiguousarray(self.candidates.mask).data)
+        return checksum.hexdigest()
+
+
+def scatter_columns(values: NDArray[Any], columns: Sequence[int], c: int, fill: Any) -> NDArray[Any]:
+    """Return values [n, k] in the given columns of an array [n, c] that is `fill` elsewhere."""
+    scattered = np.full((len(values), c), fill, dtype=values.dtype)
+    scattered[:, columns] = values
+    return scattered
+
+
+def replace_by_gold(sets: BoolArray, gold: IntArray) -> BoolArray:
+    """Return the sets [n, c] with the gold label alone where it is known."""
+    is_gold = np.arange(sets.shape[1]) == gold[:, None]
+    return np.where((gold != UNKNOWN)[:, None], is_gold, sets)

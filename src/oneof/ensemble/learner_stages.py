@@ -1,0 +1,236 @@
+"""The learners of an ensemble, in the order in which they need each other: kernel, networks, and those that need one label per row."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from oneof.data.dataset import Dataset
+from oneof.ensemble.set_likelihood import choose_raw_set_temperature
+from oneof.ensemble.stacking import significantly_better, weigh_learners
+from oneof.learners.base import BoolArray, Context, FittedLearner, FloatArray, IntArray, Predictions, Targets
+from oneof.learners.config import NetworkConfig
+from oneof.learners.images import ImageLearner, plan_images
+from oneof.learners.kernel import KernelScores
+from oneof.learners.kernel_ensemble import KernelFit, fit_kernels, refit_on_raw_sets
+from oneof.learners.networks import NetworkLearner, check_converged
+from oneof.learners.scaling import append_ranks
+from oneof.learners.sklearn_classifier import SklearnLearner
+from oneof.learners.trees import TreeLearner
+from oneof.storage.rows import Row
+
+
+def wants_networks(context: Context) -> set[str]:
+    """Return which of "networks" and "linear" are among the learners."""
+    return {name for name in context.config.ensemble.learners if isinstance(name, str)} & {"networks", "linear"}
+
+
+class KernelStage(NamedTuple):
+    """Kernel regressions, if any were needed."""
+
+    fitted: KernelFit | None
+    is_used: bool  # else they only rank the scalings
+    evaluation_sets: BoolArray  # [n, c]
+    n_scalings: int
+
+    @property
+    def learner(self) -> FittedLearner | None:
+        """Return the regressions with the best scalings."""
+        if self.fitted is None or not self.is_used:
+            return None
+        return self.fitted.learner(self.n_scalings, self.evaluation_sets)
+
+    @property
+    def soft_labels(self) -> FloatArray | None:
+        """Return the weight of each candidate [n, c]."""
+        return self.fitted.soft_labels if self.fitted is not None and self.is_used else None
+
+    @property
+    def best_scalings(self) -> list[str]:
+        """Return the scalings that networks are trained with; empty if there was no choice."""
+        return [] if self.fitted is None else self.fitted.scalings[: self.n_scalings]
+
+    @property
+    def tried(self) -> list[Row]:
+        """Return a row for each scaling, best first."""
+        return [] if self.fitted is None else [score.row for score in self.fitted.ranked]
+
+
+class NetworkStage(NamedTuple):
+    """Networks and linear models."""
+
+    learners: list[FittedLearner]
+    best: list[FittedLearner]  # those of the better kind
+    configs: list[Any]  # a NetworkConfig each; of pictures an ImagePlan
+    sets: BoolArray  # [n, c] that they were trained on
+    warnings: list[str]
+
+    @property
+    def models(self) -> tuple[Any, ...]:
+        """Return the trained networks."""
+        return tuple(learner.model for learner in self.learners)
+
+
+@dataclass(frozen=True)
+class LabelLearners:
+    """Learners that were fitted on soft labels, and the kernel."""
+
+    learners: list[FittedLearner]
+    warnings: list[str]
+
+
+def fit_kernel_stage(
+    data: Dataset, sets: BoolArray, known_scores: KernelScores | None, context: Context
+) -> KernelStage:
+    """Fit kernel regressions with every scaling, where they are learners or have to rank the scalings."""
+    config = context.config.ensemble
+    has_networks = bool(wants_networks(context))
+    scalings = _scalings(context)
+    is_used = config.kernel is not None or not has_networks
+    fitted = None
+    if not data.are_pictures and (is_used or len(scalings) > config.n_scalings):
+        fitted = fit_kernels(data, sets, scalings, context, known_scores=known_scores)
+    return KernelStage(fitted, is_used and fitted is not None, context.evaluation_sets, config.n_scalings)
+
+
+def choose_kernel_targets(
+    data: Dataset,
+    sets: BoolArray,
+    kernels: KernelStage,
+    eval_rows: IntArray,
+    cross_fitted: tuple[FloatArray, FloatArray],
+    context: Context,
+) -> KernelStage:
+    """Return the kernel fitted on the sets as they are, where their likelihood prefers that to resolved candidates.
+
+    Noisy sets are left out of the comparison, since they are unlikely under whoever is right. The weights of the candidates stay.
+    """
+    if kernels.fitted is None or not kernels.is_used or data.has_prior:
+        return kernels
+    candidates = data.candidates.mask[eval_rows]
+    is_believed = ~(sets[eval_rows] & ~candidates).any(1)
+    if not is_believed.any():
+        return kernels
+    from_resolved, from_raw_sets = cross_fitted
+    inverse_temperature = choose_raw_set_temperature(
+        (from_resolved[is_believed], from_raw_sets[is_believed]), candidates[is_believed]
+    )
+    if not inverse_temperature:
+        return kernels
+    refitted = refit_on_raw_sets(data, sets, kernels.fitted, inverse_temperature, context)
+    return kernels._replace(fitted=replace_predictors(kernels.fitted, refitted))
+
+
+def replace_predictors(ranked: KernelFit, refitted: KernelFit) -> KernelFit:
+    """Return the ranking and soft labels of the first, with the regressions of the second for its best scalings."""
+    n_refitted = len(refitted.ranked)
+    scores = []
+    for old, new in zip(ranked.ranked, refitted.ranked, strict=False):
+        scores.append(old._replace(scores=new.scores, kernel=new.kernel))
+    return KernelFit(refitted.ranks, refitted.config, [*scores, *ranked.ranked[n_refitted:]])
+
+
+def fit_networks(data: Dataset, sets: BoolArray, kernels: KernelStage, context: Context) -> NetworkStage:
+    """Remove candidates that another one clearly leads by the kernel, and train networks and linear models on the rest."""
+    config = context.config.ensemble
+    kinds = wants_networks(context)
+    if not kinds:
+        return NetworkStage([], [], [], sets, [])
+    kept, lead = remove_led_labels(sets, kernels.soft_labels, config.margin)
+    targets = Targets(kept, kept / kept.sum(1, keepdims=True))
+    scalings = kernels.best_scalings or _scalings(context)
+    hidden = config.hidden if "networks" in kinds else ()
+    configs = [NetworkConfig(hidden, scaling, config.lr, config.weight_decay) for scaling in scalings]
+    features = append_ranks(data.features, torch.device(context.resources.device))
+    timed = NetworkLearner(tuple(configs), features, lead)
+    epochs = timed.affordable_epochs(data, targets, context)
+    warnings = []
+    if epochs != config.epochs:
+        warnings = [f"--time-limit: networks had {epochs} of {config.epochs} epochs."]
+    if epochs == 0 and kernels.is_used:
+        return NetworkStage([], [], [], sets, ["--time-limit: there was no time for networks."])
+
+    config = replace(config, epochs=max(epochs, 1))
+    context = context._replace(config=replace(context.config, ensemble=config))
+    chosen = list(context.warm_start.networks) or configs
+    learners = [NetworkLearner(tuple(chosen), features, lead).fit(data, targets, context)]
+    if "linear" in kinds and hidden != ():
+        linear_configs = tuple(dict.fromkeys(one._replace(hidden=()) for one in chosen))
+        learners.append(NetworkLearner(linear_configs, features, lead, "linear").fit(data, targets, context))
+    check_converged(learners, chosen)
+    return NetworkStage(learners, _best_kind(learners, context), chosen, kept, warnings)
+
+
+def fit_image_networks(data: Dataset, sets: BoolArray, context: Context) -> NetworkStage:
+    """Train networks on pictures."""
+    device = torch.device(context.resources.device)
+    n_readable = int(data.observed.sum())
+    plan = plan_images(context.config.images, context.config.ensemble, n_readable, data.encoding.pixels[0], device)
+    targets = Targets(sets, sets / sets.sum(1, keepdims=True))
+    learner = ImageLearner(plan).fit(data, targets, context)
+    check_converged([learner], [plan])
+    return NetworkStage([learner], [learner], [plan], sets, [])
+
+
+def fit_label_learners(
+    data: Dataset, targets: Targets, networks: list[FittedLearner], kernels: KernelStage, context: Context
+) -> LabelLearners:
+    """Fit learners that need one label per row; the kernel joins them if it is wanted, or if there is nothing else."""
+    config = context.config.ensemble
+    kernel = kernels.learner
+    learners = []
+    warnings = []
+    beside = [*networks, kernel] if kernel is not None and "kernel" in config.learners else networks
+
+    def trees_help(probabilities: Any) -> bool:
+        """Return whether trees get any weight, judged by the rows that they have held out so far."""
+        oof = Predictions.from_single_model(probabilities, context.evaluation_sets)
+        oof = oof._replace(held_out=np.asarray(probabilities.any(1)))
+        trees = FittedLearner("trees", None, oof)
+        return not beside or bool(weigh_learners([*beside, trees], data, context)[-1] > 0)
+
+    if "trees" in config.learners:
+        if context.resources.seconds_left <= 0 and kernels.soft_labels is not None:
+            warnings.append("--time-limit: there was no time for trees.")
+        elif config.trees.is_affordable(*targets.soft_labels.shape):
+            learners.append(TreeLearner(config.trees, trees_help).fit(data, targets, context))
+    for classifier in config.learners:
+        if not isinstance(classifier, str):
+            learners.append(SklearnLearner(classifier).fit(data, targets, context))
+    if kernel is not None and ("kernel" in config.learners or not (networks or learners)):
+        learners.append(kernel)
+    return LabelLearners(learners, warnings)
+
+
+def remove_led_labels(sets: BoolArray, weights: FloatArray | None, margin: float) -> tuple[BoolArray, FloatArray]:
+    """Return the sets without labels that another candidate leads by the margin, and the lead [n, c] where a label was removed."""
+    if weights is None:
+        return sets, np.zeros(sets.shape)
+    lead = weights.max(1, keepdims=True) - weights
+    is_removed = sets & (lead >= margin)
+    return sets & ~is_removed, np.where(is_removed, lead, 0.0)
+
+
+def _scalings(context: Context) -> list[str]:
+    """Return the scalings to try: those of an earlier fit, or of the config."""
+    earlier = [config.scaling for config in context.warm_start.networks]
+    return list(dict.fromkeys(earlier)) or list(context.config.ensemble.scalings)
+
+
+def _best_kind(learners: list[FittedLearner], context: Context) -> list[FittedLearner]:
+    """Return the MLPs, or the linear models where these are significantly better: averaged with MLPs they lose that lead."""
+    linear = [learner for learner in learners if learner.name == "linear"]
+    nonlinear = [learner for learner in learners if learner.name != "linear"]
+    if not linear or not nonlinear:
+        return learners
+    rows = np.all([learner.oof.held_out for learner in learners], axis=0)
+    if not rows.any():
+        return learners
+    by_linear = np.mean([learner.oof.mean[rows] for learner in linear], axis=0)
+    by_nonlinear = np.mean([learner.oof.mean[rows] for learner in nonlinear], axis=0)
+    sets = context.evaluation_sets[rows]
+    linear_wins = significantly_better(by_linear, by_nonlinear, sets, context.config.criterion)
+    return linear if linear_wins else nonlinear

@@ -1,0 +1,128 @@
+"""What a fit leaves: its result, a row for every example, and the history of the training."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from oneof.data.dataset import UNKNOWN, Dataset
+from oneof.ensemble.accuracy import Claim
+from oneof.ensemble.model import Model
+from oneof.ensemble.resolve import Resolved
+from oneof.learners.base import BoolArray
+from oneof.metrics import CRITERIA
+from oneof.storage.rows import Row
+from oneof.storage.sheets import lists_of
+from oneof.training.state import Fit
+
+REMOVAL = pa.struct([("label", pa.string()), ("round", pa.int32()), ("margin", pa.float32()), ("trials", pa.int32())])
+
+
+class FitResult(NamedTuple):
+    """Everything that a run holds."""
+
+    model: Model
+    purified: pa.Table  # a row for every example
+    training: dict[str, Any]  # the history of the networks, epoch by epoch
+    tried: list[Row]  # scalings and learners with their scores
+    accuracy: Claim  # what may be said about the accuracy on new rows
+    metadata: dict[str, Any]  # for run.json, whatever the examples came from
+    warnings: list[str]
+
+
+def purified_table(data: Dataset, resolved: Resolved, more: Mapping[str, pa.Array]) -> pa.Table:
+    """Return the rows of purified.parquet, one per example, in the order of the data."""
+    original = data.candidates.mask
+    names = pa.array(data.classes, pa.string())
+    original_lists = _label_lists(original, names)
+    columns: dict[str, Any] = {
+        "row": pa.array(np.arange(len(original))),
+        "original": original_lists,
+        "kept": _label_lists(resolved.kept, names),
+        "label": names.take(pa.array(resolved.label)),
+        "probability": pa.array(resolved.probability),
+        "margin": pa.array(resolved.margin),
+        "agreement": pa.array(resolved.agreement),
+        "ask": pa.array(resolved.ask),
+        "outside": names.take(pa.array(resolved.outside, mask=resolved.outside < 0)),
+        **more,
+        "distribution": pa.ListArray.from_arrays(original_lists.offsets, pa.array(resolved.distribution[original])),
+    }
+    if data.has_groups:
+        columns["group"] = pa.array([str(group) for group in data.groups.tolist()], pa.string())
+    if data.ballots is not None:
+        columns["votes"] = data.ballots
+    if data.has_gold:
+        columns["gold"] = names.take(pa.array(data.gold, mask=data.gold == UNKNOWN))
+    return pa.table(columns)
+
+
+def training_counts(trained: Sequence[Fit], n: int) -> pa.Array:
+    """Return by how many networks each of n rows was trained on."""
+    counts = np.zeros(n, dtype=np.int32)
+    for fitted in trained:
+        for rows in fitted.rows.cpu().numpy():
+            counts += np.isin(np.arange(n), rows)
+    return pa.array(counts)
+
+
+def removals_table(trained: Sequence[Fit], sets: BoolArray, classes: Sequence[str]) -> pa.ListArray:
+    """Return the labels that were removed from each row's set [n, c], with median round, mean margin and number of networks.
+
+    A set that was found to be noisy was trained on with all labels; those outside it are left out.
+    """
+    row_parts = [np.empty(0, dtype=int)]
+    label_parts = [np.empty(0, dtype=int)]
+    round_parts = [np.empty(0, dtype=int)]
+    margin_parts = [np.empty(0, dtype=np.float32)]
+    for fitted in trained:
+        if fitted.removals is None:
+            continue
+        trial, position, label, event, margin = (column.cpu() for column in fitted.removals)
+        row_parts.append(fitted.rows.cpu()[trial, position].numpy())
+        label_parts.append(label.numpy())
+        round_parts.append(event.numpy())
+        margin_parts.append(margin.numpy())
+    row = np.concatenate(row_parts)
+    label_index = np.concatenate(label_parts)
+    event_index = np.concatenate(round_parts)
+    margins = np.concatenate(margin_parts)
+
+    inside = np.flatnonzero(sets[row, label_index])
+    key = row * sets.shape[1] + label_index
+    by_label_and_round = key * (event_index.max(initial=0) + 1) + event_index
+    order = inside[np.argsort(by_label_and_round[inside], kind="stable")]
+    starts = np.flatnonzero(np.diff(key[order], prepend=-1))
+    counts = np.diff(np.append(starts, len(order)))
+    median = order[starts + (counts - 1) // 2]
+    mean_margin = np.add.reduceat(margins[order], starts) / counts
+    names = pa.array(classes, pa.string())
+    columns = (names.take(pa.array(label_index[median])), event_index[median], mean_margin, counts)
+    cast = [pa.array(column).cast(field.type) for column, field in zip(columns, REMOVAL, strict=True)]
+    return lists_of(row[median], len(sets), pa.StructArray.from_arrays(cast, fields=list(REMOVAL)))
+
+
+def training_record(trained: Sequence[Fit]) -> dict[str, Any]:
+    """Return every column that all histories have as lists [epochs][t], None after the last epoch of a shorter training."""
+    n_epochs = max((len(fitted.history["loss"]) for fitted in trained), default=0)
+    columns: dict[str, list[Any]] = {}
+    for name in ("loss", "set_size", "threshold", "removed", *CRITERIA):
+        if not trained or not all(name in fitted.history for fitted in trained):
+            continue
+        by_epoch: list[list[Any]] = [[] for _ in range(n_epochs)]
+        for fitted in trained:
+            values = fitted.history[name].tolist()  # [epochs][t]
+            missing = [None] * len(values[0])
+            for epoch in range(n_epochs):
+                by_epoch[epoch] += values[epoch] if epoch < len(values) else missing
+        columns[name] = by_epoch
+    chosen = [epoch for fitted in trained for epoch in fitted.epoch.tolist()]
+    return {"trials": len(chosen), "epochs": n_epochs, "columns": columns, "chosen": chosen}
+
+
+def _label_lists(mask: BoolArray, names: pa.Array) -> pa.ListArray:
+    rows, labels = np.nonzero(mask)
+    return lists_of(rows, len(mask), names.take(pa.array(labels)))

@@ -1,0 +1,220 @@
+"""The base of both estimators: candidate sets in; a classifier and the label of every training row out."""
+
+import shutil
+import time
+from abc import ABCMeta, abstractmethod
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import pyarrow as pa
+import torch
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils.validation import check_is_fitted
+
+from oneof.candidates.read import read_known
+from oneof.data.dataset import Dataset
+from oneof.data.encode import Encoding
+from oneof.ensemble.accuracy import Claim
+from oneof.ensemble.model import Model
+from oneof.ensemble.records import FitResult
+from oneof.ensemble.review_order import asking_order
+from oneof.estimator.arguments import (
+    are_labels,
+    check_gold,
+    check_length,
+    check_positive_int,
+    check_prior,
+    counts_to_candidates,
+    normalize_rows,
+    read_y,
+    single_torch_thread,
+)
+from oneof.estimator.stored import labels_to_json, params_to_json, read_stored
+from oneof.metrics import approximated_accuracy
+from oneof.runs.decisions import decided_table
+from oneof.runs.folder import Run
+from oneof.runs.purified import read_purified
+from oneof.runs.write import write_run
+from oneof.storage.files import folder_beside
+from oneof.version import __version__
+
+ESTIMATOR = "estimator"  # in run.json: parameters, and labels with their type
+_TINY = 1e-300  # a probability of 0 has no logarithm
+
+
+class BasePartialLabelClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):  # type: ignore[misc]
+    """Base class of the estimators.
+
+    A subclass says how its inputs become features (`_encode_training_rows`, `_encode_new_rows`) and what is fitted to them (`_train`).
+    """
+
+    @abstractmethod
+    def _encode_training_rows(self, X: Any) -> tuple[NDArray[Any], Encoding, NDArray[np.bool_] | None]:
+        """Return features [n, d], how they are made, and which rows are unreadable pictures (None: there are no pictures)."""
+
+    @abstractmethod
+    def _encode_new_rows(self, X: Any) -> NDArray[Any]:
+        """Return features [n, d] made as those of the training rows."""
+
+    @abstractmethod
+    def _train(self, data: Dataset) -> FitResult:
+        """Fit the ensemble that the parameters describe."""
+
+    def fit(self, X: Any, y: Any, groups: Any = None, gold: Any = None, prior: Any = None) -> Self:
+        """Fit the classifier.
+
+        Parameters
+        ----------
+        X
+            Features [n, d]: numbers; or a pandas or polars frame or an Arrow table, which is read as a file with the same columns
+            is: missing values are imputed, dates become days, columns of a categorical type or of text with few values are
+            categories. Identifiers, and free text where no embedder is installed, are left out with a warning.
+        y
+            Labels [n], a 0/1 mask [n, c], or a list of sets of labels; or counts of votes or probabilities [n, c] (an array, or a
+            frame with a column per class): labels above 0 are candidates, and the numbers are their prior. No candidate is removed
+            then, and where the features do not predict the labels, the largest number of a row decides. In cross-validation with a
+            number as `cv`, scikit-learn refuses lists and tuples: pass sets, an array, or a splitter such as `KFold(3)`.
+        groups
+            Group of each row [n]; rows of one group are never on both sides of a split.
+        gold
+            True labels [n], None where unknown. They are not trained on. Those of the first rows of
+            `oneof.ensemble.accuracy.drawn_rows(n)`, thirty or more, measure the accuracy; thirty or more of other rows choose
+            the settings.
+        prior
+            Evidence for each class [n, c] in addition to the sets, such as counts of votes, in the order of `classes_`.
+
+        Returns
+        -------
+        self
+        """
+        start = time.monotonic()
+        if hasattr(self, "run_"):
+            del self.run_  # read from a folder by from_run; this fit replaces it
+        features, encoding, is_unreadable = self._encode_training_rows(X)
+        n = len(features)
+        y, counts = counts_to_candidates(y)
+        candidates = read_y(y, self.classes, n, type(self).__name__)
+        self.classes_ = candidates.classes
+        if groups is not None:
+            check_length(groups, n, "groups")
+            groups = [str(group) for group in groups]
+        gold_indices = check_gold(gold, self.classes_, n)
+        if prior is not None:
+            counts = check_prior(prior, n, len(self.classes_))
+        data = Dataset.build(
+            features,
+            candidates,
+            encoding,
+            prior=counts,
+            gold=gold_indices,
+            groups=groups,
+            observed=None if is_unreadable is None else ~is_unreadable,
+        )
+        self.result_ = self._train(data)
+        checksum = data.fingerprint
+        self._metadata = {
+            "file": "arrays",
+            "fingerprint": checksum,
+            "asked": {"oneof": __version__, "data": checksum, "train_on_gold": False},
+            "warnings": [],
+            "command": repr(self).split(),
+            "seconds": round(time.monotonic() - start, 1),
+            "columns": getattr(self, "columns_", {}),
+            ESTIMATOR: {
+                "params": params_to_json(self.get_params(deep=False), self.result_.metadata["seed"]),
+                "labels": labels_to_json(self.classes_),
+            },
+        }
+        self.accuracy_ = self.result_.accuracy
+        self._set_fitted_attributes(self.result_.model, self.result_.purified, self.result_.training)
+        return self
+
+    def _set_fitted_attributes(self, model: Model, purified: pa.Table, training: dict[str, Any]) -> None:
+        """Set the attributes that a fit and a stored run have in common."""
+        table = read_purified(purified, model.classes)
+        c = len(model.classes)
+        self.model_ = model
+        self.candidates_ = table.kept.toarray()[:, :c] > 0
+        self.label_distributions_ = normalize_rows(table.distribution.toarray()[:, :c])
+        self.label_probability_ = table.probability
+        self.transduction_ = self.classes_[table.label]
+        self.history_ = {name: np.asarray(values, dtype=float) for name, values in training["columns"].items()}
+        self.n_iter_ = int(training["epochs"])
+
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+        """Return the probability of each class [n, c]: the learners' mean, by their weights."""
+        check_is_fitted(self)
+        with single_torch_thread():
+            return normalize_rows(self.model_.probabilities(self._encode_new_rows(X)))
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return the most probable label of each row [n]."""
+        best = self.predict_proba(X).argmax(1)
+        return self.classes_[best]  # type: ignore[no-any-return]
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return the accuracy if y holds labels, the approximated accuracy if it holds sets.
+
+        The approximated accuracy needs no true label: it is the mean of the predicted label's probability within the row's set.
+        Candidates that do not occur in training are ignored, as happens to a rare label in cross-validation; a row without any
+        other candidate counts as a wrong prediction. Of counts or probabilities [n, c], labels above 0 are candidates, as in `fit`.
+        """
+        if are_labels(y):
+            return float(super().score(X, y, sample_weight))
+        if sample_weight is not None:
+            raise ValueError("sample_weight must be None when y holds sets; got weights.")
+        check_is_fitted(self)
+        y, _ = counts_to_candidates(y)
+        mask = torch.as_tensor(read_known(y, self.classes_))
+        probabilities = torch.as_tensor(self.predict_proba(X))
+        check_length(mask, len(probabilities), "y")
+        has_known_candidate = mask.any(1)
+        if not has_known_candidate.any():
+            return 0.0
+        log_probabilities = probabilities[has_known_candidate].clamp_min(_TINY).log()
+        accuracy = approximated_accuracy(log_probabilities, mask[has_known_candidate])
+        return float(accuracy * has_known_candidate.double().mean())
+
+    def query(self, n: int = 10) -> NDArray[np.intp]:
+        """Return the indices of the n training rows to ask a person about, the most useful first.
+
+        Useful are rows whose answer is expected to correct most labels. Rows with a gold label, or decided in `oneof review`, are
+        left out. Pass the answers to `fit` as sets of one label.
+        """
+        check_is_fitted(self)
+        table = self.run_.decided if hasattr(self, "run_") else decided_table(self.result_.purified, {})
+        order = asking_order(table)
+        is_decided = table["decided"].to_numpy()[order]
+        return np.asarray(order[~is_decided][: check_positive_int(n, "n")])
+
+    def save(self, folder: str | Path) -> None:
+        """Write the classifier to a new folder, which `oneof clean`, `report`, `review`, `export` and `predict` take."""
+        check_is_fitted(self)
+        with folder_beside(Path(folder)) as unfinished:
+            if hasattr(self, "run_"):
+                shutil.copytree(self.run_.folder, unfinished, dirs_exist_ok=True)
+            else:
+                write_run(self.result_, unfinished, self._metadata)
+
+    @classmethod
+    def from_run(cls, folder: str | Path) -> Self:
+        """Return the classifier in a folder that `oneof fit` or `save` wrote.
+
+        From a folder of `save`, labels have the type that they had in `fit`, and parameters are as they were; from one of `oneof
+        fit`, labels are text, and the seed is the only known parameter. It predicts for a frame or an Arrow table with the columns
+        of the training table, or for features [n, d] in the order of `run_.metadata["features"]`.
+        """
+        run = Run.open(folder)
+        params, classes = read_stored(run.metadata.get(ESTIMATOR), run.model.classes, run.metadata["seed"])
+        param_names = cls._get_param_names()
+        self = cls(**{name: value for name, value in params.items() if name in param_names})
+        self.run_ = run
+        self.classes_ = classes
+        self.accuracy_ = Claim(**run.metadata["estimate"])
+        self.n_features_in_ = len(run.model.encoding.names)
+        self.columns_ = run.metadata.get("columns", {})
+        self._dtype = np.float32
+        self._set_fitted_attributes(run.model, run.purified, run.training)
+        return self

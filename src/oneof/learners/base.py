@@ -1,0 +1,137 @@
+"""What every learner takes and gives: the one protocol of tables, votes and pictures."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from oneof.data.dataset import Dataset
+from oneof.learners.config import FitConfig, NetworkConfig
+from oneof.learners.forest import Forest
+from oneof.training.state import Fit
+
+BoolArray = NDArray[np.bool_]
+FloatArray = NDArray[np.floating[Any]]
+IntArray = NDArray[np.intp]
+
+
+@dataclass(frozen=True)
+class Resources:
+    """What a fit may use. It changes nothing about the result but rounding; a deadline shortens the training."""
+
+    device: str | torch.device = (
+        "auto"  # "cpu", "cuda"; "auto": the GPU, if there is one, for pictures and large tables
+    )
+    n_jobs: int | None = None  # processes that share the training; None: those that torchrun or SLURM started, else one
+    threads: int | None = None  # of torch, to train on pictures; None: by the size of a step and the idle cores
+    memory: int | None = None  # bytes that training may take; None: half of what is free
+    deadline: float | None = None  # by `time.monotonic`
+    checkpoint: Path | None = None  # folder from which a fit that was stopped goes on
+    progress: str | None = None  # title of a progress bar; None: none is shown
+
+    @property
+    def seconds_left(self) -> float:
+        """Return the seconds until the deadline."""
+        return math.inf if self.deadline is None else self.deadline - time.monotonic()
+
+    def checkpoint_of(self, name: str) -> Path | None:
+        """Return the folder in which a learner keeps its checkpoint."""
+        return None if self.checkpoint is None else self.checkpoint / name
+
+
+@dataclass(frozen=True, eq=False)
+class WarmStart:
+    """What an earlier fit of the same rows left: learners start from it."""
+
+    networks: tuple[NetworkConfig, ...] = ()  # settings to take as they are
+    weights: Mapping[tuple[int, ...], Sequence[Mapping[str, Tensor]]] = field(default_factory=dict)  # by hidden layers
+    forest: Forest | None = None  # a third of its trees is grown anew
+    noisy_sets: BoolArray | None = None  # [n] sets that are not learned from; None: to be found
+
+
+class Context(NamedTuple):
+    """What all learners of one fit share."""
+
+    config: FitConfig
+    resources: Resources
+    warm_start: WarmStart
+    selection_gold: IntArray  # [n] gold labels that may choose settings; UNKNOWN elsewhere
+    evaluation_sets: BoolArray  # [n, c] by which learners are compared: the candidates, or such a gold label
+
+    @property
+    def criterion(self) -> str:
+        """Return what ranks settings: gold labels where there are enough, else what the config names."""
+        return "gold" if (self.selection_gold >= 0).any() else self.config.criterion
+
+
+class Targets(NamedTuple):
+    """What is learned: labels that may be right, and how probable each is."""
+
+    sets: BoolArray  # [n, c]
+    soft_labels: FloatArray  # [n, c] a distribution over each row's set
+
+    @property
+    def label(self) -> IntArray:
+        """Return the most probable label of each row [n]."""
+        return np.asarray(self.soft_labels.argmax(1))
+
+    @property
+    def confidence(self) -> FloatArray:
+        """Return its probability [n], rounded, since a tree would tell the last bits of a sum apart."""
+        return np.asarray(self.soft_labels.max(1).round(3))
+
+
+class Predictions(NamedTuple):
+    """Probabilities of n rows by models that were not trained on them."""
+
+    mean: NDArray[np.float32]  # [n, c] over the models that did not train on the row; over all where all did
+    held_out: BoolArray  # [n] whether any model held the row out
+    top_share: NDArray[np.float32]  # [n, c] share of the models whose best candidate it is
+
+    @classmethod
+    def from_single_model(cls, probabilities: NDArray[np.float32], candidates: BoolArray) -> Predictions:
+        """Return the predictions of one cross-fitted model for every row."""
+        best = np.where(candidates, probabilities, -1).argmax(1)
+        top_share = best[:, None] == np.arange(candidates.shape[1])
+        held_out = np.ones(len(probabilities), dtype=bool)
+        return cls(probabilities, held_out, top_share.astype(np.float32))
+
+    @classmethod
+    def uninformative(cls, n: int, c: int) -> Predictions:
+        """Return predictions that find every label equally likely, by no model at all."""
+        uniform = np.full((n, c), 1 / c, dtype=np.float32)
+        return cls(uniform, np.zeros(n, dtype=bool), np.ones((n, c), dtype=np.float32))
+
+    def mask_unobserved(self, observed: BoolArray) -> Predictions:
+        """Return the predictions with every label equally likely in rows [n] where there was nothing to see."""
+        uniform = np.float32(1 / self.mean.shape[1])
+        mean = np.where(observed[:, None], self.mean, uniform)
+        top_share = np.where(observed[:, None], self.top_share, uniform)
+        return Predictions(mean, self.held_out & observed, top_share)
+
+
+class FittedLearner(NamedTuple):
+    """A fitted learner: its model for new rows, and its predictions for rows that it was not trained on."""
+
+    name: str  # as it stands in run.json and in the report
+    model: Any  # networks (`oneof.ensemble.model`), a forest, kernels, or a classifier of the user's own
+    oof: Predictions
+    n_models: int = 1
+    training: Fit | None = None  # of networks: history, removals, rows trained on
+
+
+class Learner(Protocol):
+    """Learns from a data set; networks, trees, the kernel and classifiers of one's own implement it."""
+
+    def fit(self, data: Dataset, targets: Targets, context: Context) -> FittedLearner:
+        """Fit on the rows of `data` with these targets, every row held out by some model."""
+        ...

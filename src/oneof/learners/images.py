@@ -1,0 +1,160 @@
+"""Networks on pictures as a learner: PRODEN with POP late in the training, each network leaving out rows that it predicts afterwards."""
+
+import math
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from oneof.data.augment.views import Pictures, views
+from oneof.data.dataset import Dataset
+from oneof.data.images import Pixels
+from oneof.data.on_disk import RowsOnDisk
+from oneof.data.splits import split_rows
+from oneof.learners.base import Context, FittedLearner, Targets
+from oneof.learners.config import VIEWS, EnsembleConfig, ImageConfig
+from oneof.learners.network_models import ImageNetworks, predict_held_out
+from oneof.learners.networks import derive_seed
+from oneof.methods import Proden
+from oneof.networks.named import network_of
+from oneof.purify import Pop
+from oneof.training.device import best_device, free_memory
+from oneof.training.fit import fit
+from oneof.training.threads import threads_for, torch_threads
+from oneof.training.trials import Training, Trial
+
+LR = 0.05  # this and the next two: of the paper, for images
+WEIGHT_DECAY = 1e-3
+BATCH_SIZE = 256
+MANY_IMAGES = 20_000  # above it one network that leaves out a tenth is trained
+IMAGES_ON_CPU = 30_000  # that a CPU shows each network in all, about: some minutes
+STATISTICS_SAMPLE = 5000  # pictures from which mean and deviation of the channels are estimated
+
+
+class ImagePlan(NamedTuple):
+    """Settings of the networks on pictures, in numbers; as they stand in run.json."""
+
+    network: str
+    views: str
+    networks: int
+    parts: int  # folds, each left out by other networks
+    epochs: int
+    batch: int
+    lr: float = LR
+    weight_decay: float = WEIGHT_DECAY
+
+
+def plan_images(
+    images: ImageConfig, ensemble: EnsembleConfig, n: int, pixels: Pixels, device: torch.device
+) -> ImagePlan:
+    """Return settings for n pictures on a device: the paper's numbers on a GPU, what ends in minutes on a CPU."""
+    on_gpu = device.type == "cuda"
+    is_small = pixels.channels == 1 and pixels.side <= 32
+    n_networks = images.n_networks or (1 if n > MANY_IMAGES else 3)
+    n_folds = max(n_networks, 3) if n_networks > 1 else 10
+    n_trained = max(1, n - n // n_folds)
+    largest_batch = int(np.clip(n_trained // 20, 16, BATCH_SIZE))
+    batch_size = BATCH_SIZE
+    if largest_batch < BATCH_SIZE or n_trained % BATCH_SIZE == 1:
+        n_batches = math.ceil(n_trained / largest_batch)
+        batch_size = math.ceil(n_trained / n_batches)  # no last batch of a few rows
+    network = images.network
+    if network is None:
+        network = "wrn" if on_gpu and not is_small else "lenet"
+    epochs = ensemble.epochs
+    if epochs is None:
+        epochs = 100 if on_gpu else int(np.clip(IMAGES_ON_CPU // n, 5, 60))
+    return ImagePlan(network, images.views, n_networks, n_folds, epochs, batch_size)
+
+
+def stays_on_disk(n: int, pixels: Pixels, wanted: bool | None) -> bool:
+    """Return whether n pictures stay in a file: as wanted, else if they take more than half of the free memory."""
+    if wanted is not None:
+        return wanted
+    free = min(free_memory(torch.device("cpu")), free_memory(best_device()))
+    return 2 * n * math.prod(pixels.shape) > free
+
+
+@dataclass(frozen=True)
+class ImageLearner:
+    """Trains networks on pictures; rows that could not be read are not trained on."""
+
+    plan: ImagePlan
+
+    def fit(self, data: Dataset, targets: Targets, context: Context) -> FittedLearner:
+        """Train on the sets of the targets. Pixels that lie in a file stay there, and batches are read from it."""
+        plan = self.plan
+        ensemble = context.config.ensemble
+        resources = context.resources
+        device = torch.device(resources.device)
+        pixels = data.encoding.pixels[0]
+        images = data.features.reshape(-1, *pixels.shape)
+        rows = np.flatnonzero(data.observed)
+        recipe = views(
+            VIEWS[plan.views],
+            Pictures(pixels.side, *_channel_statistics(images, rows)),
+            device=device,
+            dtype=torch.bfloat16 if device.type == "cuda" else torch.float32,
+        )
+        on_disk = isinstance(data.features, np.memmap)
+        step_cells = plan.batch * recipe.count * math.prod(pixels.shape)
+        with torch_threads(resources.threads or threads_for(step_cells)):
+            trained = fit(
+                RowsOnDisk(str(data.features.filename)) if on_disk else images,
+                targets.sets,
+                trials=self._trials(data, rows, context),
+                method=Proden() if ensemble.method == EnsembleConfig.method else ensemble.method,
+                purify=None if ensemble.purify is None else late_pop_schedule(plan.epochs),
+                network=network_of(plan.network),
+                training=Training(plan.epochs, plan.batch),
+                views=recipe,
+                prior=data.prior if data.has_prior else None,
+                device=device,
+                n_jobs=resources.n_jobs,
+                progress=resources.progress,
+                checkpoint=resources.checkpoint_of("pictures"),
+            )
+        networks = ImageNetworks.from_fit(trained)
+        oof = predict_held_out(networks, data.features, data.candidates.mask, trained.rows)
+        return FittedLearner("networks", networks, oof, n_models=networks.stack.t, training=trained)
+
+    def _trials(self, data: Dataset, rows: NDArray[np.intp], context: Context) -> list[Trial]:
+        plan = self.plan
+        seed = context.config.seed
+        splits = split_rows(rows, plan.parts, data.groups, seed + 1)
+        start_weights = [*context.warm_start.weights.get((), []), *[None] * plan.networks]
+        trials = []
+        for i in range(plan.networks):
+            training_rows, held_out_rows = splits[i % len(splits)]
+            trial = Trial(
+                seed=derive_seed(seed, i),
+                rows=training_rows,
+                held_out=held_out_rows,
+                lr=plan.lr,
+                weight_decay=plan.weight_decay,
+                start=start_weights[i],
+            )
+            trials.append(trial)
+        return trials
+
+
+def late_pop_schedule(epochs: int) -> Pop:
+    """Return POP in the last fifth of the training, when networks remove few true labels."""
+    interval = max(1, epochs // 20)
+    warm_up = round(0.8 * epochs)
+    n_rounds = len(range(warm_up, epochs, interval))
+    step = 0.85 / max(1, round(0.8 * (n_rounds - 1)))
+    return Pop(warm_up, interval, interval, True, 0.95, 0.1, step)
+
+
+def _channel_statistics(
+    images: NDArray[np.uint8], rows: NDArray[np.intp]
+) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Return mean and deviation of each channel, from a sample of the rows."""
+    step = max(1, len(rows) // STATISTICS_SAMPLE)
+    sample: Any = images[rows[::step]] / np.float32(255)
+    mean = sample.mean((0, 2, 3))
+    deviation = np.maximum(sample.std((0, 2, 3)), 0.01)
+    return tuple(mean.tolist()), tuple(deviation.tolist())

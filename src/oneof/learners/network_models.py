@@ -1,0 +1,168 @@
+"""Trained networks that predict: stacks of networks on tables and on pictures, with the scaling of their input."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from oneof.data.with_ranks import Ranks
+from oneof.learners.base import BoolArray, Predictions
+from oneof.networks.named import name_of
+from oneof.training.set_input import as_tensor
+from oneof.training.stack import Stack
+from oneof.training.state import Fit
+
+MAX_CELLS = 2**22  # probabilities in memory at a time, over all networks
+IMAGE_BATCH = 512
+
+
+class TableNetworks(NamedTuple):
+    """t networks of one architecture on tables."""
+
+    stack: Stack
+    shift: Tensor | None  # [t, 1, d]
+    scale: Tensor | None
+    origin: NDArray[np.float64] | None  # [d], subtracted in double precision
+    ranks: Ranks | None  # appended to the features first
+
+    @classmethod
+    def from_fit(cls, trained: Fit) -> TableNetworks:
+        """Return the networks of a fit, without what training left beside them."""
+        return cls(trained.stack, trained.shift, trained.scale, trained.origin, trained.ranks)
+
+    def scaled(self, x: NDArray[Any], t: slice = slice(None)) -> Tensor:
+        """Return features x [n, d] as scaled for the networks t, [t, n, d or 2d], on the device of the networks."""
+        unscaled = self._unscaled(x)[None]
+        if self.shift is None or self.scale is None:
+            n_networks = len(range(self.stack.t)[t])
+            return unscaled.expand(n_networks, -1, -1)
+        return (unscaled - self.shift[t]) * self.scale[t]
+
+    def features(self, x: NDArray[Any]) -> NDArray[np.float32]:
+        """Return features x [n, d] as scaled for the first network."""
+        return self.scaled(x, slice(1))[0].cpu().numpy()
+
+    def _unscaled(self, x: NDArray[Any]) -> Tensor:
+        device = next(iter(self.stack.weights.values())).device
+        if device.type == "cpu":
+            ranked = x if self.ranks is None else self.ranks(x)
+            values = ranked if self.origin is None else np.asarray(ranked, dtype=np.float64) - self.origin
+            return torch.as_tensor(np.asarray(values, dtype=np.float32))
+        on_device = as_tensor(x, torch.float64, device)
+        if self.ranks is not None:
+            on_device = self.ranks.on_device(on_device)
+        if self.origin is not None:
+            on_device = on_device - torch.as_tensor(self.origin, device=device)
+        return on_device.float()
+
+    @property
+    def shape(self) -> dict[str, Any]:
+        """Return what the networks are built from; linear models have no hidden layer."""
+        layers = [weight for weight in self.stack.weights.values() if weight.dim() == 3]
+        hidden = [layer.shape[1] for layer in layers[:-1]]
+        return {"networks": self.stack.t, "inputs": layers[0].shape[2], "hidden": hidden}
+
+    @property
+    def is_linear(self) -> bool:
+        """Return whether there is no hidden layer."""
+        return not self.shape["hidden"]
+
+    def logits(self, x: NDArray[Any]) -> Tensor:
+        """Return logits [t, n, c] of features x [n, d]."""
+        with self.stack.eval_mode():
+            return self.stack(self.scaled(x))  # type: ignore[no-any-return]
+
+
+@dataclass(frozen=True, eq=False)
+class ImageNetworks:
+    """t networks on pictures, whose pixels [n, d] they take as [n, channels, side, side], normalised."""
+
+    stack: Stack
+    network: str  # as `oneof.networks.named` knows it
+    pixels: tuple[int, ...]  # channels, side, side
+    scale: Tensor  # [channels]
+    offset: Tensor  # [channels]
+    is_linear = False
+
+    @classmethod
+    def from_fit(cls, trained: Fit) -> ImageNetworks:
+        """Return the networks of a fit, without what training left beside them."""
+        view = trained.look
+        assert view is not None
+        return cls(trained.stack, name_of(trained.network), tuple(trained.shape), view.scale, view.offset)
+
+    @property
+    def shape(self) -> dict[str, Any]:
+        """Return what the networks are built from."""
+        return {"networks": self.stack.t, "network": self.network, "pixels": list(self.pixels)}
+
+    @cached_property
+    def networks(self) -> list[nn.Module]:
+        """Return the networks as modules in evaluation mode."""
+        return [module.eval() for module in self.stack.modules()]
+
+    def normalised(self, x: NDArray[Any]) -> Tensor:
+        """Return the input of the networks for pixels x [n, d], on their device."""
+        pixels = torch.as_tensor(x).to(self.scale.device).view(-1, *self.pixels)
+        return pixels * self.scale[:, None, None] + self.offset[:, None, None]
+
+    @torch.no_grad()
+    def logits(self, x: NDArray[Any]) -> Tensor:
+        """Return logits [t, n, c] of pixels x [n, d]."""
+        images = self.normalised(x)
+        return torch.stack([network(images) for network in self.networks]).cpu()
+
+    @torch.no_grad()
+    def features(self, x: NDArray[Any]) -> NDArray[np.float32]:
+        """Return the output of the first network's body for pixels x [n, d], [n, width]."""
+        body: Any = self.networks[0].body
+        outputs = []
+        for start in range(0, len(x), IMAGE_BATCH):
+            images = self.normalised(x[start : start + IMAGE_BATCH])
+            outputs.append(body(images).cpu())
+        return torch.cat(outputs).numpy()
+
+
+Networks = TableNetworks | ImageNetworks
+
+
+def probability_blocks(
+    members: tuple[Networks, ...], x: NDArray[Any], n_classes: int
+) -> Iterator[tuple[slice, Tensor]]:
+    """Yield the probabilities [t, rows, c] of every network for a few rows at a time, since a million would not fit in memory."""
+    n_networks = sum(member.stack.t for member in members)
+    size = max(1, MAX_CELLS // (n_networks * max(n_classes, 2 * x.shape[1])))
+    for start in range(0, len(x), size):
+        rows = slice(start, min(start + size, len(x)))
+        yield rows, torch.cat([member.logits(x[rows]).softmax(-1) for member in members])
+
+
+def predict_held_out(networks: Networks, x: NDArray[Any], candidates: BoolArray, training_rows: Tensor) -> Predictions:
+    """Average each row's probabilities over the networks that did not train on it.
+
+    Parameters
+    ----------
+    candidates
+        Mask [n, c], within which a network's best label counts as its vote.
+    training_rows
+        Rows [t, m] that each network was trained on.
+    """
+    n, c = candidates.shape
+    is_trained = np.array([np.isin(np.arange(n), rows) for rows in training_rows.cpu().numpy()], dtype=bool)  # [t, n]
+    held_out: BoolArray = np.logical_not(is_trained.all(axis=0))
+    counts = np.logical_not(is_trained & held_out).astype(np.float32)  # [t, n]
+    mean = np.zeros((n, c), dtype=np.float32)
+    top_share = np.zeros((n, c), dtype=np.float32)
+    for rows, probabilities in probability_blocks((networks,), x, c):
+        p = probabilities.cpu().numpy()
+        mean[rows] = np.einsum("tnc,tn->nc", p, counts[:, rows]) / counts[:, rows].sum(0)[:, None]
+        best = np.where(candidates[rows], p, -1).argmax(-1)  # [t, rows]
+        top_share[rows] = (best[..., None] == np.arange(c)).mean(0)
+    return Predictions(mean, held_out, top_share)

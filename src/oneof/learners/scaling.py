@@ -1,0 +1,47 @@
+"""Features with their ranks, scaled in one of several ways: the one place where learners scale a table."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from oneof.data.scaling import Affine, Beside
+from oneof.data.with_ranks import Ranks, learn_ranks, learn_ranks_on
+from oneof.training.set_input import as_tensor
+
+SCALINGS_WITH_RANKS = {name: Beside(name, ranks=False) for name in ("feature", "global", "root", "minmax", "none")}
+SCALINGS_WITH_RANKS["ranks"] = Beside(None)
+SCALINGS_WITH_RANKS["both"] = Beside("feature")
+"""How features followed by their ranks may be scaled; "both" standardises the features and keeps the ranks."""
+
+
+class RankedFeatures(NamedTuple):
+    """Features followed by their ranks, and the map that computes the ranks of new rows."""
+
+    ranks: Ranks
+    values: NDArray[np.float64] | Tensor  # [n, 2d]; on a GPU a tensor
+
+
+def append_ranks(x: NDArray[Any], device: torch.device) -> RankedFeatures:
+    """Return features x [n, d] with their ranks; unless on the CPU, as a tensor there."""
+    if device.type == "cpu":
+        ranks = learn_ranks(x)
+        return RankedFeatures(ranks, ranks(x))
+    on_device = as_tensor(x, None, device)
+    ranks = learn_ranks_on(on_device)
+    return RankedFeatures(ranks, ranks.on_device(on_device))
+
+
+def scale(values: NDArray[np.float64] | Tensor, scaling: str) -> tuple[Any, Affine]:
+    """Return features with ranks [n, 2d] scaled in one way, without the columns that it hides, and the map.
+
+    Arrays stay arrays, and tensors tensors.
+    """
+    tensor = torch.as_tensor(values)
+    shift, factor = SCALINGS_WITH_RANKS[scaling](tensor)
+    scaled = ((tensor - shift) * factor)[:, factor != 0]
+    if not isinstance(values, Tensor):
+        scaled = scaled.numpy()
+    return scaled, Affine(shift.cpu(), factor.cpu())

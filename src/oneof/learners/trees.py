@@ -1,0 +1,128 @@
+"""Extremely randomised trees as a learner: grown on the most probable labels, every row held out by some of them."""
+
+from __future__ import annotations
+
+import hashlib
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import isqrt
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from oneof.data.dataset import Dataset
+from oneof.data.splits import cross_fit_splits
+from oneof.learners.base import Context, FittedLearner, Predictions, Targets
+from oneof.learners.config import TreesConfig
+from oneof.learners.forest import Forest, concatenate, from_sklearn, load_forest, save_forest
+from oneof.version import __version__
+
+REFRESH_EVERY = 3  # with a warm start, one tree in so many is grown anew
+
+
+@dataclass(frozen=True)
+class TreeLearner:
+    """Grows trees on the most probable label of each row, weighted by its probability."""
+
+    config: TreesConfig = TreesConfig()  # noqa: RUF009 - frozen
+    # whether the predictions [n, c] of the first trees help; zero where no tree has held a row out yet
+    is_useful: Callable[[NDArray[np.float32]], bool] = lambda probabilities: True
+
+    def fit(self, data: Dataset, targets: Targets, context: Context) -> FittedLearner:
+        """Grow the trees fold by fold; give up after a few folds if they do not help.
+
+        With the forest of an earlier fit, the oldest third of the trees of each fold is grown anew. Folds that lie in the checkpoint, grown from the
+        same data, are not grown again.
+        """
+        n, c = targets.soft_labels.shape
+        seed = context.config.seed
+        device = context.resources.device
+        previous = context.warm_start.forest
+        if previous is not None and len(previous.root) != self.config.per_fold(c) * self.config.folds:
+            previous = None  # grown by a version with other numbers
+        grower = _FoldGrower(self.config, data.features, targets, _origin(data.features), previous, seed, device)
+        checkpoint = context.resources.checkpoint_of("trees")
+        digest = None if checkpoint is None else grower.digest(data.groups)
+        out_of_fold = np.zeros((n, c), dtype=np.float32)
+        forests = []
+        for number, (train, held_out) in enumerate(cross_fit_splits(data.groups, self.config.folds, seed)):
+            path = None if checkpoint is None else checkpoint / f"{digest}-{number}.npz"
+            forest = grower.load_or_grow(number, train, path)
+            forests.append(forest)
+            out_of_fold[held_out] = forest(data.features[held_out], device)
+            if number + 1 == self.config.trial_folds and not self.is_useful(out_of_fold):
+                break
+        oof = Predictions.from_single_model(out_of_fold, context.evaluation_sets)
+        return FittedLearner("trees", concatenate(forests), oof)
+
+
+@dataclass(frozen=True, eq=False)
+class _FoldGrower:
+    config: TreesConfig
+    features: NDArray[Any]  # [n, d]
+    targets: Targets
+    origin: NDArray[np.float64]  # [d], subtracted before features are rounded to single precision
+    previous: Forest | None
+    seed: int
+    device: Any
+
+    def load_or_grow(self, number: int, train: NDArray[np.intp], path: Path | None) -> Forest:
+        """Return the trees that hold out fold `number`, from the file if it has them."""
+        if path is None:
+            return self.grow(number, train)
+        forest = load_forest(path, self.features.shape[1], self.targets.soft_labels.shape[1])
+        if forest is None:
+            forest = self.grow(number, train)
+            save_forest(forest, path)
+        return forest
+
+    def grow(self, number: int, train: NDArray[np.intp]) -> Forest:
+        """Grow the trees that hold out fold `number`, on the rows `train`."""
+        from sklearn.ensemble import ExtraTreesClassifier  # here, as it takes a second, which pictures need not wait
+
+        c = self.targets.soft_labels.shape[1]
+        d = self.features.shape[1]
+        n_trees = self.config.per_fold(c)
+        n_fresh = n_trees
+        turn = 0
+        if self.previous is not None:
+            n_fresh = -(-n_trees // REFRESH_EVERY)
+            turn = len(self.previous.right)
+        classifier = ExtraTreesClassifier(
+            n_fresh,
+            max_features=max(isqrt(d), min(-(-d // 2), 32)),
+            random_state=(self.seed + turn) % 2**20 * self.config.folds + number,
+            n_jobs=None if torch.device(self.device).type == "cpu" else -1,  # beside a GPU all cores
+        )
+        rows = train[: self.config.max_rows]
+        x = (self.features[rows] - self.origin).astype(np.float32)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # of many classes, which may be all that there is
+            classifier.fit(x, self.targets.label[rows], self.targets.confidence[rows])
+        trees = []
+        if self.previous is not None:
+            trees.append(self.previous.take(number * n_trees + n_fresh, (number + 1) * n_trees))
+        for estimator in classifier.estimators_:
+            trees.append(from_sklearn(estimator.tree_, classifier.classes_, self.origin, c))
+        return concatenate(trees)
+
+    def digest(self, groups: NDArray[Any]) -> str:
+        """Compute a checksum of everything that the trees depend on."""
+        settings = (__version__, self.config, self.seed, [str(group) for group in groups])
+        checksum = hashlib.sha256(repr(settings).encode())
+        arrays = [self.features, self.targets.soft_labels]
+        if self.previous is not None:
+            arrays += [self.previous.right, self.previous.feature, self.previous.threshold]
+        for array in arrays:
+            checksum.update(np.ascontiguousarray(array).data)
+        return checksum.hexdigest()[:16]
+
+
+def _origin(features: NDArray[Any]) -> NDArray[np.float64]:
+    if features.dtype == np.float64:
+        return np.asarray(features.mean(0, dtype=np.float64))
+    return np.zeros(features.shape[1])

@@ -1,0 +1,1 @@
+"""Render what a run learned as a page that people read."""

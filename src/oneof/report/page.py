@@ -1,0 +1,115 @@
+"""Render the report of a run as one self-contained HTML page."""
+
+import base64
+import hashlib
+import shlex
+from collections.abc import Mapping, Sequence
+from importlib.resources import files
+from pathlib import PurePath
+from types import SimpleNamespace
+from typing import Any
+
+import pyarrow as pa
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from oneof.ensemble.accuracy import Claim
+from oneof.metrics import in_words
+from oneof.report.input_section import list_columns, summarise_sets
+from oneof.report.results_section import audit_classes, audit_groups, compare_gold, count_pairs
+from oneof.report.rows_section import embed_rows, review_queue
+from oneof.report.training_section import draw_training, list_settings
+from oneof.runs.purified import lost_labels, read_purified
+
+
+def render_page(
+    facts: Mapping[str, Any], purified: pa.Table, record: Mapping[str, Any], results: Sequence[Mapping[str, Any]]
+) -> str:
+    """Render the report of a run as HTML.
+
+    The page is a function of these four alone, so the same run gives the same page, byte for byte.
+
+    Parameters
+    ----------
+    facts : mapping
+        What `run.json` holds.
+    purified : pyarrow.Table
+        The rows of `purified.parquet`, possibly with the columns that `oneof.review.cards.shown_table` adds.
+    record : mapping
+        What `training.json` holds.
+    results : sequence of mappings
+        The lines of `rows.jsonl`: the settings that were tried, with their scores.
+    """
+    table = read_purified(purified, facts["classes"])
+    script = _read_template("page.js")
+    script_digest = hashlib.sha256(script.encode()).digest()
+    context = {
+        "facts": facts,
+        "file": PurePath(facts["file"]).name,
+        "command": shlex.join(str(argument) for argument in facts["command"]),
+        "annotators": facts.get("people"),
+        "criterion": in_words(facts["rule"]),
+        "new_rows": _describe_estimate(facts["estimate"]),
+        "table": table,
+        "columns": list_columns(facts.get("columns", {})),
+        "lost": lost_labels(table.cells),
+        "sets": summarise_sets(table),
+        "training": draw_training(record),
+        "settings": list_settings(results, facts["chosen"]),
+        "balance": audit_classes(table),
+        "groups": audit_groups(table),
+        "pairs": count_pairs(table),
+        "gold": compare_gold(table),
+        "queue": review_queue(table),
+        "rows": embed_rows(table),
+        "style": Markup(_read_template("page.css")),
+        "script": Markup(script),
+        "script_hash": base64.b64encode(script_digest).decode(),
+    }
+    return _environment().get_template("page.html").render(context)
+
+
+def _environment() -> Environment:
+    """Return a Jinja environment with the page's templates and filters."""
+    environment = Environment(
+        loader=PackageLoader("oneof.report"), autoescape=True, undefined=StrictUndefined, lstrip_blocks=True
+    )
+    environment.filters["count"] = _format_count
+    environment.filters["percent"] = _percent
+    return environment
+
+
+def _describe_estimate(estimate: Mapping[str, Any]) -> SimpleNamespace:
+    """Return the title, figure and explanation of the estimated accuracy on new rows."""
+    claim = Claim(**estimate)
+    title = "Accuracy on new rows"
+    if not claim.is_known:
+        figure = "not known"
+    elif claim.value is None:
+        title = "Accuracy on new rows, at most"
+        figure = _percent(claim.bound)
+    else:
+        figure = _percent(claim.value)
+    explanation = claim.in_words.removeprefix("not known: ")
+    explanation = explanation[:1].upper() + explanation[1:]
+    return SimpleNamespace(title=title, figure=figure, is_known=claim.is_known, why=explanation)
+
+
+def _read_template(name: str) -> str:
+    path = files("oneof.report") / "templates" / name
+    return path.read_text("utf-8")
+
+
+def _format_count(number: int) -> str:
+    """Format a count with thousands separators."""
+    return f"{number:,}"
+
+
+def _percent(share: float, digits: int = 1) -> str:
+    """Format a share as a percentage that is never rounded up to 100 % or down to 0 %."""
+    step = 10.0 ** -(digits + 2)
+    if 0 < share < step / 2:
+        return f"< {100 * step:.{digits}f}\N{NO-BREAK SPACE}%"
+    if 1 - step / 2 < share < 1:
+        return f"> {100 * (1 - step):.{digits}f}\N{NO-BREAK SPACE}%"
+    return f"{100 * share:.{digits}f}\N{NO-BREAK SPACE}%"

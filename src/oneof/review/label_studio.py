@@ -1,0 +1,276 @@
+"""Exchange labels with Label Studio: write tasks with predictions for its import, and serve as its machine-learning backend.
+
+Label Studio requests predictions for tasks and reports what people annotated; training runs in the background. A task
+belongs to a row of the run by `data.row`, which `oneof clean` writes, or by the item column that votes were joined on. Other
+tasks are predicted from their data, if these have the columns that the model was trained on.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from oneof.data.files.columns import open_table, read_numbers
+from oneof.data.supervision import label_text
+from oneof.data.table import read_columns
+from oneof.review.server import Json, LocalServer
+from oneof.review.session import Review
+from oneof.runs.decisions import Decision
+from oneof.runs.folder import Run
+from oneof.storage.files import written_beside
+from oneof.version import __version__
+from oneof.votes.label_studio import chosen_labels, is_label_studio, person
+from oneof.votes.tables import load_json
+
+_BATCH_SIZE = 1 << 15  # rows converted to Python objects at a time
+_CONTROL_TAG = re.compile(r"<(?:Choices|Taxonomy|Labels)\b([^>]*)>", re.IGNORECASE)
+
+
+def choice(label: str, name: str, from_name: str, to_name: str) -> dict[str, Any]:
+    """Return a label in the form of a prediction's result."""
+    return {
+        "id": name,
+        "from_name": from_name,
+        "to_name": to_name,
+        "type": "choices",
+        "value": {"choices": [label]},
+    }
+
+
+def tasks(
+    explained: pa.Table, data: Mapping[str, Sequence[Any]], from_name: str, to_name: str, known: Mapping[int, Json] = {}
+) -> Iterator[Json]:
+    """Yield one task per row, with the resolved label as its prediction.
+
+    Parameters
+    ----------
+    explained : pyarrow.Table
+        The purified table with the columns `queue` and `why`.
+    data : mapping
+        Columns of the training file to add to `data` of the tasks, by name.
+    from_name, to_name : str
+        As in `<Choices name=from_name toName=to_name>` of the labelling configuration.
+    known : mapping
+        The tasks of Label Studio that rows came from; these rows keep the `id` and `data` of their task.
+    """
+    columns = explained.select(["row", "label", "probability", "why", "queue"])
+    for batch in columns.to_batches(max_chunksize=_BATCH_SIZE):
+        for row in batch.to_pylist():
+            number = row["row"]
+            known_task = known.get(number, {})
+            task: Json = {}
+            if known_task:
+                task["id"] = known_task["id"]
+            task["data"] = {
+                **known_task.get("data", {}),
+                "row": number,
+                "oneof_why": row["why"],
+                "oneof_queue": row["queue"],
+            }
+            for name, column in data.items():
+                task["data"][name] = column[number]
+            prediction = {
+                "model_version": f"oneof {__version__}",
+                "score": round(row["probability"], 6),
+                "result": [choice(row["label"], f"row-{number}", from_name, to_name)],
+            }
+            task["predictions"] = [prediction]
+            yield task
+
+
+def tasks_of(run: Run) -> dict[int, Json]:
+    """Return the tasks of the Label Studio export that the run's votes came from, by row; empty for other votes."""
+    row_of_item = rows_by_item(run)
+    if not row_of_item:
+        return {}
+    path = Path(run.metadata["asked"]["votes"]["path"])
+    if path.suffix != ".json" or not path.is_file() or not is_label_studio(path):
+        return {}
+    task_of_item = {}
+    for task in load_json(path):
+        if "data" in task:
+            task_of_item[label_text(task["id"])] = task
+    found = {}
+    for item, row in row_of_item.items():
+        if item in task_of_item:
+            found[row] = task_of_item[item]
+    return found
+
+
+def rows_by_item(run: Run) -> dict[str, int]:
+    """Return the row of each item that votes were joined on; empty for a run without votes or if the table is missing."""
+    votes = run.metadata["asked"].get("votes")
+    file = Path(run.metadata["file"])
+    if not votes or not file.is_file():
+        return {}
+    item_column = votes["item"]
+    _, columns = read_numbers(open_table(file), [], [item_column])
+    return {label_text(cell): row for row, cell in enumerate(columns[item_column])}
+
+
+def write_tasks(every: Iterator[Json], path: Path) -> None:
+    """Write tasks as a JSON list, one task per line."""
+    with written_beside(path) as file:
+        file.write(b"[\n")
+        separator = b""
+        for task in every:
+            text = json.dumps(task, ensure_ascii=False, allow_nan=False)
+            file.write(separator + text.encode())
+            separator = b",\n"
+        file.write(b"\n]\n")
+
+
+class Backend(LocalServer):
+    """Serve one run to one Label Studio as its machine-learning backend."""
+
+    max_body = 1 << 28  # bytes of a request
+
+    def __init__(self, review: Review, port: int) -> None:
+        self.control_names = ("label", "text")  # name and toName of the control; `set_up` replaces them
+        self.row_of_item = rows_by_item(review.run)
+        self.routes = {
+            "GET /": self._health,
+            "GET /health": self._health,
+            "GET /versions": self._versions,
+            "POST /setup": self.set_up,
+            "POST /predict": self.predict,
+            "POST /webhook": self.handle_event,
+            "POST /train": self._train,
+        }
+        for unused in ("/validate", "/delete", "/duplicate_model", "/job_status"):
+            self.routes[f"POST {unused}"] = self._do_nothing
+        super().__init__(review, port)
+
+    @property
+    def version(self) -> str:
+        """Return the version of the model, which changes with every fit."""
+        return f"oneof {self.review.id}"
+
+    def row_of(self, task: Json) -> int | None:
+        """Return the row of the run that a task belongs to, by its `data.row` or its id."""
+        data = task.get("data")
+        row = data.get("row") if isinstance(data, dict) else None
+        if isinstance(row, int) and not isinstance(row, bool) and 0 <= row < len(self.review.labels):
+            return row
+        return self.row_of_item.get(label_text(task.get("id")))
+
+    def predict(self, request: Json) -> Json:
+        """Return a choice and its score for every task; an empty result for tasks that cannot be predicted."""
+        self.set_up(request)
+        resolved = self.review.run.decided
+        results = []
+        for task in request.get("tasks") or []:
+            result = []
+            score = 0.0
+            prediction = self._predict_task(task, resolved)
+            if prediction is not None:
+                label, score = prediction
+                result = [choice(label, f"task-{task.get('id')}", *self.control_names)]
+            results.append({"result": result, "score": round(float(score), 6), "model_version": self.version})
+        return {"results": results, "model_version": self.version}
+
+    def _predict_task(self, task: Json, resolved: pa.Table) -> tuple[str, float] | None:
+        """Return the resolved label of the task's row with its probability, or else a prediction from the task's data."""
+        row = self.row_of(task)
+        if row is None:
+            return self._predict_data(task.get("data") or {})
+        return resolved["label"][row].as_py(), resolved["probability"][row].as_py()
+
+    def _predict_data(self, data: dict[str, Any]) -> tuple[str, float] | None:
+        """Return the model's prediction for a task's data, or None if these lack the columns of the training table."""
+        model = self.review.run.model
+        if model.encoding.pixels:
+            return None  # requests must not be able to open files
+        try:
+            row = pa.table({name: [cell] for name, cell in data.items()})
+            columns = read_columns(row, model.encoding.roles)
+        except (ValueError, TypeError, pa.ArrowException):
+            return None
+        probabilities = model.probabilities(model.encoding.transform(columns))[0]
+        return model.classes[int(probabilities.argmax())], float(probabilities.max())
+
+    def set_up(self, request: Json) -> Json:
+        """Read the names of the control from the labelling configuration."""
+        config = str(request.get("schema") or request.get("label_config") or "")
+        for attributes in _CONTROL_TAG.findall(config):
+            from_name = _attribute(attributes, "name")
+            to_name = _attribute(attributes, "toName")
+            if from_name is not None and to_name is not None:
+                self.control_names = (from_name, to_name)
+                break
+        return {"model_version": self.version}
+
+    def handle_event(self, request: Json) -> Json:
+        """Record an annotation as a decision of its annotator, retract those that were deleted, or start training."""
+        action = request.get("action")
+        if action == "START_TRAINING":
+            self.review.learn()
+        elif action in ("ANNOTATION_CREATED", "ANNOTATION_UPDATED"):
+            self._record(request.get("task"), request.get("annotation"))
+        elif action == "ANNOTATIONS_DELETED":
+            self._retract(request.get("annotations") or [])
+        return {"status": "ok"}
+
+    def _record(self, task: Any, annotation: Any) -> None:
+        """Record an annotation unless it was skipped, has no label, or belongs to no row of the run."""
+        if not isinstance(task, dict) or not isinstance(annotation, dict):
+            return
+        row = self.row_of(task)
+        if row is None or annotation.get("was_cancelled"):
+            return
+        labels = tuple(dict.fromkeys(chosen_labels(annotation, self.control_names[0])))
+        if labels:
+            with self.review.lock:
+                self.review.log.write(self._decision(row, labels, annotation))
+
+    def _retract(self, annotations: list[Json]) -> None:
+        """Retract the decisions that were made by these annotations."""
+        prefixes = tuple(f"label-studio-{annotation.get('id')}-" for annotation in annotations)
+        with self.review.lock:
+            for decision in self.review.log.active_decisions:
+                if decision.id.startswith(prefixes):
+                    self.review.log.retract(decision.id, decision.who)
+
+    def _decision(self, row: int, labels: tuple[str, ...], annotation: Json) -> Decision:
+        """Return an annotation as a decision about a row."""
+        candidates = tuple(self.review.run.purified["original"][row].as_py())
+        chosen_candidates = tuple(label for label in labels if label in candidates)
+        if not chosen_candidates:
+            kind = "none"
+            chosen = labels[:1]
+        else:
+            kind = "set" if len(labels) > 1 else "label"
+            chosen = chosen_candidates
+        return Decision(
+            row=row,
+            kind=kind,
+            labels=chosen,
+            who=person(annotation),
+            run=self.review.id,
+            before=candidates,
+            suggested=self.review.labels[row],
+            drawn="queue",
+            seconds=float(annotation.get("lead_time") or 0),
+            id=f"label-studio-{annotation.get('id')}-{annotation.get('updated_at')}",
+        )
+
+    def _health(self, request: Json) -> Json:
+        return {"status": "UP", "model_class": "oneof"}
+
+    def _versions(self, request: Json) -> Json:
+        return {"versions": [self.version]}
+
+    def _train(self, request: Json) -> Json:
+        return self.handle_event({"action": "START_TRAINING"})
+
+    def _do_nothing(self, request: Json) -> Json:
+        return {}
+
+
+def _attribute(attributes: str, name: str) -> str | None:
+    """Return the value of an attribute in the text of an XML tag, or None if it is missing."""
+    match = re.search(rf"""\b{name}\s*=\s*["']([^"']*)["']""", attributes)
+    return None if match is None else match[1]

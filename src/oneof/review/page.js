@@ -1,0 +1,765 @@
+"use strict";
+const $ = (id) => document.getElementById(id);
+const AHEAD = 3; // cards that are loaded beside the one that is shown, so that the next one is there at once
+const RETRY_MS = 2000;
+const KEYS_FOR_CANDIDATES = 9;
+const token = takeToken();
+let tab = crypto.randomUUID(); // by which the server knows which rows this page holds
+
+let cards = []; // the rows that the server gave to this tab; the first is shown
+let shown = null; // the card on the screen, which alone can be decided
+let options = []; // its candidates in the order in which they are shown
+let shownAt = Infinity; // when it appeared
+let exhausted = false; // the server has no more rows for this tab
+let connection = "up"; // or "down": no answer; "failing": it cannot save; "refused": a server that does not know this page's token
+let problem = ""; // an answer that the server did not accept, until the next one
+let unsure = null; // the candidates that are struck out, once the person is unsure
+let randomLeft = 0; // rows to go of those drawn at random on request
+let skippedLeft = 0; // rows to go of those skipped before
+let goOn = false; // also ask about rows that are not doubtful
+let state = null; // what the server said last about the run
+let retryTimer = null;
+let sending = Promise.resolve();
+
+/* ------------------------------------------------------------------------------------------------------- requests */
+
+/* The token leaves the address bar, where it is easily copied or seen. This tab keeps it for a reload. */
+function takeToken() {
+  const address = new URLSearchParams(location.search);
+  for (const name of ["token", "who"]) {
+    if (address.has(name)) keepInTab(name, address.get(name));
+  }
+  if (address.has("token")) history.replaceState(null, "", "/");
+  return address.get("token") ?? keptInTab("token") ?? "";
+}
+
+function keepInTab(name, value) {
+  try {
+    sessionStorage.setItem(`oneof-${name}`, value);
+  } catch { /* without storage a reload needs the address again */ }
+}
+
+function keptInTab(name) {
+  try {
+    return sessionStorage.getItem(`oneof-${name}`);
+  } catch {
+    return null;
+  }
+}
+
+function stored(name, fallback) {
+  try {
+    return JSON.parse(localStorage.getItem(name)) ?? fallback;
+  } catch {
+    return fallback;
+  }
+}
+
+function store(name, value) {
+  try {
+    localStorage.setItem(name, JSON.stringify(value));
+  } catch { /* private windows have no storage */ }
+}
+
+$("who").value = keptInTab("who") || stored("oneof-who", "");
+const who = () => $("who").value.trim();
+
+async function call(path, body) {
+  const options = { headers: { "X-Token": token } };
+  let url = path;
+  if (body === undefined) {
+    url += (path.includes("?") ? "&" : "?") + new URLSearchParams({ who: who(), tab });
+  } else {
+    options.method = "POST";
+    options.headers["Content-Type"] = "application/json";
+    options.body = JSON.stringify({ who: who(), tab, ...body });
+  }
+  const reply = await fetch(url, options);
+  const content = await reply.json();
+  if (!reply.ok) throw Object.assign(new Error(content.error), { status: reply.status });
+  if (content.state) showState(content.state);
+  return content;
+}
+
+/* One request after the other: an undo must not overtake the answer before it. */
+function inTurn(work) {
+  sending = sending.then(work).then(succeed, fail).then(render);
+  return sending;
+}
+
+function succeed() {
+  if (connection !== "up") problem = "";
+  connection = "up";
+}
+
+function fail(error) {
+  if (error.status === undefined || error.status >= 500) {
+    connection = error.status === undefined ? "down" : "failing";
+    problem = error.message;
+    retryTimer ??= setTimeout(retry, RETRY_MS);
+  } else if (error.status === 403) {
+    connection = "refused";
+  } else {
+    problem = error.message;
+  }
+}
+
+function retry() {
+  clearTimeout(retryTimer);
+  retryTimer = null;
+  inTurn(catchUp);
+}
+
+async function catchUp() {
+  await flush();
+  await fill();
+  if (knownLabels.length === 0) {
+    await loadLabels();
+    await loadGuidelines();
+  }
+}
+
+/* Answers that no server has confirmed. They are kept in memory, too: some windows have no storage, and storage may be full. */
+const unconfirmed = new Map();
+const answeredCards = new Map();
+
+function keepUnsent(entry, card) {
+  unconfirmed.set(entry.answer.id, entry);
+  answeredCards.set(entry.answer.id, card);
+  store("oneof-unsent", [...stored("oneof-unsent", []), entry]);
+}
+
+function dropUnsent(id) {
+  unconfirmed.delete(id);
+  answeredCards.delete(id);
+  store("oneof-unsent", stored("oneof-unsent", []).filter((entry) => entry.answer.id !== id));
+}
+
+/* The port may have belonged to another run before: answers about its rows wait for a server of that run. */
+function unsentOfThisRun() {
+  const entries = new Map(stored("oneof-unsent", []).map((entry) => [entry.answer.id, entry]));
+  for (const [id, entry] of unconfirmed) entries.set(id, entry);
+  return [...entries.values()].filter((entry) => state === null || state.lineage.includes(entry.answer.run));
+}
+
+async function flush() {
+  if (state === null) await call("/api/state");
+  for (const entry of unsentOfThisRun()) {
+    try {
+      const reply = await call("/api/decide", { answer: entry.answer, who: entry.who });
+      if (reply.note) say(reply.note);
+    } catch (error) {
+      if (error.status !== 400) throw error; // it is kept until a server takes it
+      problem = error.message;
+      const card = answeredCards.get(entry.answer.id);
+      if (card) cards.splice(shown ? 1 : 0, 0, card); // to be answered again
+    }
+    dropUnsent(entry.answer.id);
+  }
+}
+
+async function fill() {
+  if (cards.length >= AHEAD) return;
+  const held = [...cards, ...answeredCards.values()].map((card) => card.row).join(","); // the others are given back
+  const query = new URLSearchParams({ count: AHEAD - cards.length, pool: nextPool(), held, label: $("filter").value });
+  const reply = await call(`/api/next?${query}`);
+  cards.push(...reply.cards.filter((card) => !cards.some((other) => other.row === card.row)));
+  exhausted = cards.length === 0 && unsentOfThisRun().length === 0;
+}
+
+/* Rows from which the server chooses the next ones. */
+function nextPool() {
+  if (randomLeft > cards.length) return "random";
+  if (skippedLeft > cards.length) return "skipped";
+  return goOn || state.doubtful === 0 ? "all" : "doubtful";
+}
+
+/* Forget the cards, and load those that come now. */
+function reload() {
+  cards = [];
+  exhausted = false;
+  render();
+  return inTurn(catchUp);
+}
+
+/* ------------------------------------------------------------------------------------------------------- the card */
+
+function say(text) { $("status").textContent = text; }
+
+function element(name, text, className) {
+  const made = document.createElement(name);
+  if (text !== undefined) made.textContent = text;
+  if (className) made.className = className;
+  return made;
+}
+
+/* Show the first card, or why there is none: it is loading, the server is away, or every row is answered. */
+function render() {
+  const card = cards[0] ?? null;
+  const waiting = card === null && !exhausted;
+  $("card").hidden = card === null;
+  $("loading").hidden = !(waiting && connection === "up");
+  $("offline").hidden = !(waiting && connection !== "up");
+  $("empty").hidden = !(card === null && exhausted);
+  if (card === null && exhausted) showEnd();
+  showProblem();
+  if (card === shown) return;
+  shown = card;
+  shownAt = Infinity;
+  unsure = null;
+  closeForms();
+  if (card === null) return say(exhausted ? $("end-title").textContent : "");
+  showCard(card);
+  if (document.activeElement?.closest("#card")) leaveControls(); // a button of the card before
+  shownAt = performance.now();
+}
+
+/* Say what is done, what is left for whom, and what to do next. */
+function showEnd() {
+  const all = state.doubtful === 1 ? "The one doubtful row is answered." : `All ${state.doubtful.toLocaleString()} doubtful rows are answered.`;
+  const lines = [];
+  let title = "All done";
+  const filter = $("filter").value;
+  $("any-label").hidden = filter === "";
+  if (filter) title = `No more rows with “${filter}” for you now`;
+  else if (state.elsewhere > 0) title = "Nothing more for you now";
+  else if (state.skipped > 0) title = "Only skipped rows are left";
+  $("end-title").textContent = title;
+  if (state.left === 0) lines.push("Every row is answered.");
+  else if (state.to_ask === 0) lines.push(state.doubtful ? all : "No row is doubtful.");
+  if (state.skipped > 0) lines.push(`${count(state.skipped, "skipped row is", "skipped rows are")} left.`);
+  if (state.elsewhere > 0 && !filter) {
+    lines.push(`${count(state.elsewhere, "doubtful row is", "doubtful rows are")} shown to others; the page asks for them again.`);
+    retryTimer ??= setTimeout(retry, 5 * RETRY_MS);
+  }
+  $("end-text").textContent = lines.join(" ");
+  $("next-command").textContent = state.next_command;
+  $("again").hidden = state.skipped === 0;
+  $("again").textContent = `Show ${count(state.skipped, "skipped row", "skipped rows")} again`;
+  $("rest").hidden = goOn || state.doubtful === 0 || state.left <= state.skipped;
+}
+
+const count = (number, singular, plural) => `${number.toLocaleString()} ${number === 1 ? singular : plural}`;
+
+function showProblem() {
+  const messages = {
+    up: problem,
+    failing: `The server cannot save: ${problem} What you decided is kept here, and the page tries again.`,
+    down: "The server does not answer. Start oneof review again and open its address; what you decided is kept here until then.",
+    refused: "This page belongs to a server that has ended. Open the address that oneof review printed last.",
+  };
+  $("error").textContent = messages[connection];
+  $("error").hidden = messages[connection] === "";
+  const kept = unsentOfThisRun().length;
+  $("offline-text").textContent = kept ? `${count(kept, "answer is", "answers are")} kept in this browser.` : "Everything that you decided is saved.";
+}
+
+function showCard(card) {
+  $("title").textContent = `Row ${card.row}`;
+  $("before").textContent = card.skipped ? "You skipped this row before." : "";
+  showItem(card);
+  const blind = isBlind(card);
+  options = blind ? inNeutralOrder(card.candidates) : card.candidates;
+  $("candidates").replaceChildren(...options.map((one, k) => candidate(one, k, blind)));
+  $("find-row").hidden = options.length <= KEYS_FOR_CANDIDATES;
+  $("more").hidden = options.length <= KEYS_FOR_CANDIDATES;
+  $("more").textContent = `Show ${count(options.length - KEYS_FOR_CANDIDATES, "more candidate", "more candidates")}`;
+  $("blind").hidden = !blind;
+  $("outside").textContent = card.outside && !blind ? `The model is sure of ${card.outside}, which is not in the set.` : "";
+  $("near").hidden = card.near.length === 0 || blind;
+  $("near").querySelector("ul").replaceChildren(...card.near.map((one) => element("li", `${one.label}: row ${one.row} ${one.item}`)));
+  showUnsure();
+  const suggestion = `Suggested: ${card.candidates[0].label}, ${percent(card.candidates[0].probability)}.`;
+  say(`Row ${card.row}. ${blind ? "Drawn at random: the suggestion is hidden." : suggestion}`);
+}
+
+/* A row that measures how often the model is right must be judged without it. */
+const isBlind = (card) => card.drawn === "random";
+
+function inNeutralOrder(candidates) {
+  return [...candidates].sort((a, b) => a.label.localeCompare(b.label, undefined, { numeric: true }));
+}
+
+function showItem(card) {
+  const list = element("dl");
+  for (const [name, text] of card.item) list.append(element("dt", name), element("dd", text));
+  const pictures = card.pictures.map((column) => {
+    const made = element("img");
+    made.alt = `${column} of row ${card.row}`;
+    made.src = `/picture?${new URLSearchParams({ row: card.row, column, token })}`;
+    return made;
+  });
+  $("item").replaceChildren(...pictures, list);
+}
+
+const percent = (share) => `${Math.round(100 * share)} %`;
+
+function candidate(one, k, blind) {
+  const item = element("li");
+  const button = element("button");
+  const hasKey = k < KEYS_FOR_CANDIDATES;
+  item.hidden = !hasKey;
+  button.type = "button";
+  button.append(element("kbd", hasKey ? String(k + 1) : ""), element("span", one.label, "name"));
+  if (!blind) button.append(...evidence(one));
+  if (hasKey) button.setAttribute("aria-keyshortcuts", String(k + 1));
+  button.addEventListener("click", (event) => onCard(event, () => choose(k)));
+  item.append(button);
+  return item;
+}
+
+/* What speaks for and against a candidate. */
+function evidence(one) {
+  const meter = element("meter");
+  meter.value = one.probability;
+  meter.setAttribute("aria-hidden", "true");
+  const parts = [element("span", percent(one.probability)), meter];
+  const votes = one.votes ? `${Math.round(100 * one.votes) / 100} votes. ` : "";
+  if (votes || one.fell) parts.push(element("span", votes + (one.fell || ""), "why"));
+  return parts;
+}
+
+function showAllCandidates() {
+  for (const item of $("candidates").children) item.hidden = false;
+  $("more").hidden = true;
+}
+
+/* Do something about the card if it was on the screen when the key or button was pressed; the second click of a double one was for the card before. */
+function onCard(event, act) {
+  if (shown !== null && event.timeStamp >= shownAt && !(event.detail > 1)) act();
+}
+
+function choose(k) {
+  if (k < 0 || k >= options.length) return;
+  if (unsure === null) return decide("label", [options[k].label]);
+  if (unsure.has(k)) unsure.delete(k);
+  else unsure.add(k);
+  showUnsure();
+}
+
+function toggleUnsure() {
+  unsure = unsure ? null : new Set();
+  showUnsure();
+}
+
+function showUnsure() {
+  $("unsure").setAttribute("aria-pressed", String(unsure !== null));
+  [...$("candidates").children].forEach((item, k) => item.classList.toggle("out", Boolean(unsure && unsure.has(k))));
+  $("question").textContent = unsure ? "Strike out what it is not; Enter sends what is left." : "Which label is right?";
+  $("accept").hidden = unsure === null && shown !== null && isBlind(shown);
+  $("accept").firstChild.textContent = unsure ? "Send what is left " : "Take the suggestion ";
+}
+
+function accept() {
+  if (unsure === null && isBlind(shown)) return say("The suggestion is hidden for a row drawn at random: choose a label.");
+  if (unsure === null) return decide("label", [shown.suggested]);
+  const left = options.map((one) => one.label).filter((_, k) => !unsure.has(k));
+  if (left.length) decide("set", left);
+  else say("Nothing is left: press X for none of these.");
+}
+
+/* ------------------------------------------------------------------------------------------------ labels by name */
+
+let knownLabels = []; // the classes of the run, and what people added
+
+/* The server does not know yet what an answer adds that it has not confirmed. */
+async function loadLabels() {
+  const { labels } = await call("/api/labels");
+  const added = unsentOfThisRun().filter((entry) => entry.answer.new).flatMap((entry) => entry.answer.labels);
+  const now = [...new Set([...labels, ...added])];
+  if (now.join("\n") === knownLabels.join("\n")) return; // the completion that an arrow key has marked stays marked
+  knownLabels = now;
+  labelBox.update();
+  showFilter();
+}
+
+/* The rows with one label among their candidates. */
+function showFilter() {
+  const chosen = $("filter").value;
+  const options = ["", ...knownLabels].map((label) => {
+    const option = element("option", label === "" ? "any label" : label);
+    option.value = label;
+    return option;
+  });
+  $("filter").replaceChildren(...options);
+  $("filter").value = chosen;
+}
+
+async function loadGuidelines() {
+  const { text } = await call("/api/guidelines");
+  $("guidelines").hidden = text === "";
+  $("guidelines").querySelector("div").textContent = text;
+}
+
+const folded = (text) => text.normalize("NFKC").trim().toLocaleLowerCase().replace(/\s+/g, " ");
+
+/* Labels that contain the text, those that begin with it first. */
+function completions(text, labels) {
+  const wanted = folded(text);
+  const containing = labels.filter((label) => folded(label).includes(wanted));
+  const rank = (label) => (folded(label).startsWith(wanted) ? 0 : 1);
+  return containing.sort((a, b) => rank(a) - rank(b));
+}
+
+/* The number of characters to insert, delete or replace (Levenshtein). */
+function editDistance(a, b) {
+  let above = Array.from({ length: b.length + 1 }, (_, j) => j);
+  for (let i = 1; i <= a.length; i += 1) {
+    const row = [i];
+    for (let j = 1; j <= b.length; j += 1) {
+      row.push(Math.min(above[j] + 1, row[j - 1] + 1, above[j - 1] + (a[i - 1] === b[j - 1] ? 0 : 1)));
+    }
+    above = row;
+  }
+  return above[b.length];
+}
+
+/* Labels that somebody may have meant who typed this, closest first. */
+function similarLabels(text) {
+  const typed = folded(text);
+  const limit = Math.max(1, Math.floor(typed.length / 3));
+  const close = knownLabels
+    .filter((label) => Math.abs(label.length - typed.length) <= limit)
+    .map((label) => [editDistance(typed, folded(label)), label])
+    .filter(([distance]) => distance <= limit)
+    .sort((a, b) => a[0] - b[0])
+    .map(([, label]) => label);
+  return [...new Set([...close, ...completions(typed, knownLabels)])].slice(0, 3);
+}
+
+/* An input with a list of completions below it: arrows choose one, Tab takes it into the input, Enter sends it. */
+function combobox(input, list, options, send) {
+  let active = -1;
+  const items = () => [...list.children];
+  const mark = (k) => {
+    active = k;
+    items().forEach((item, j) => item.setAttribute("aria-selected", String(j === k)));
+    if (k >= 0) input.setAttribute("aria-activedescendant", items()[k].id);
+    else input.removeAttribute("aria-activedescendant");
+    items()[k]?.scrollIntoView({ block: "nearest" });
+  };
+  const close = () => {
+    list.hidden = true;
+    input.setAttribute("aria-expanded", "false");
+    mark(-1);
+  };
+  const update = () => {
+    const found = input.value.trim() ? options(input.value).slice(0, 8) : [];
+    list.replaceChildren(...found.map((label, k) => {
+      const item = element("li", label);
+      item.id = `${list.id}-${k}`;
+      item.setAttribute("role", "option");
+      item.addEventListener("mousedown", (event) => { event.preventDefault(); send(label, event); });
+      return item;
+    }));
+    list.hidden = found.length === 0;
+    input.setAttribute("aria-expanded", String(found.length > 0));
+    mark(-1);
+  };
+  input.setAttribute("role", "combobox");
+  input.setAttribute("aria-autocomplete", "list");
+  input.setAttribute("aria-controls", list.id);
+  list.setAttribute("role", "listbox");
+  list.setAttribute("aria-label", "Completions");
+  input.addEventListener("input", update);
+  input.addEventListener("blur", close);
+  input.addEventListener("keydown", (event) => {
+    const size = list.hidden ? 0 : list.children.length;
+    if (event.isComposing || event.repeat && event.key === "Enter") return;
+    if (event.key === "ArrowDown" && size) mark((active + 1) % size);
+    else if (event.key === "ArrowUp" && size) mark((active + size - (active < 0 ? 0 : 1)) % size);
+    else if (event.key === "Tab" && size && !event.shiftKey) input.value = items()[Math.max(active, 0)].textContent;
+    else if (event.key === "Enter") send(active >= 0 && size ? items()[active].textContent : input.value.trim(), event);
+    else return;
+    event.preventDefault();
+    if (event.key === "Tab") update();
+  });
+  close();
+  return { update, close };
+}
+
+/* Send a label that was typed. One that is new asks first, since it would become a class. */
+function sendTyped(label) {
+  if (label === "") return decide("none", []);
+  if (shown.candidates.some((one) => one.label === label)) return decide("label", [label]);
+  if (knownLabels.includes(label)) return decide("none", [label]);
+  askAboutNew(label);
+}
+
+function askAboutNew(label) {
+  const similar = similarLabels(label);
+  const choices = similar.map((other, k) => {
+    const button = element("button", `${other} `);
+    button.append(element("kbd", String(k + 1)));
+    button.addEventListener("click", (event) => onCard(event, () => sendTyped(other)));
+    return button;
+  });
+  const add = element("button", `Add “${label}” as a new class `);
+  add.append(element("kbd", "N"));
+  add.addEventListener("click", (event) => onCard(event, () => addLabel(label)));
+  const back = element("button", "Back ");
+  back.append(element("kbd", "Esc"));
+  back.addEventListener("click", none);
+  for (const button of [...choices, add, back]) button.type = "button";
+  closeForms();
+  $("confirm-title").textContent = `No class of this run is called “${label}”.${similar.length ? " Did you mean one of these?" : ""}`;
+  $("confirm").querySelector("div").replaceChildren(...choices, add, back);
+  $("confirm").hidden = false;
+  $("confirm-title").focus();
+}
+
+function addLabel(label) {
+  knownLabels.push(label);
+  decide("none", [label], { new: true });
+}
+
+/* Keys of the question about a new label: a number, N, or Escape. Enter chooses nothing. */
+function answerQuestion(key) {
+  const buttons = [...$("confirm").querySelectorAll("button")];
+  const similar = buttons.slice(0, -2);
+  if (/^[1-9]$/.test(key)) similar[Number(key) - 1]?.click();
+  else if (key === "n") buttons.at(-2).click();
+  else if (key === "escape") none();
+}
+
+const labelBox = combobox($("label"), $("label-options"), (text) => completions(text, knownLabels), (label, event) => onCard(event, () => sendTyped(label)));
+
+/* Choose the candidate of this name, or the first that has the text in its name. */
+function chooseByName(text) {
+  if (text === "" && unsure) return accept();
+  const name = options.some((one) => one.label === text) ? text : findCandidates(text)[0];
+  if (text === "" || name === undefined) return say("No candidate has this in its name: press Esc, then X for none of these.");
+  const k = options.findIndex((one) => one.label === name);
+  $("find").value = "";
+  findBox.close();
+  if (unsure) $("candidates").children[k].hidden = false;
+  else $("find").blur();
+  choose(k);
+}
+
+const findCandidates = (text) => completions(text, options.map((one) => one.label));
+const findBox = combobox($("find"), $("find-options"), findCandidates, (text, event) => onCard(event, () => chooseByName(text)));
+
+function decide(kind, labels, more = {}) {
+  const card = cards.shift();
+  const seconds = Math.round((performance.now() - shownAt) / 100) / 10;
+  const answer = { id: crypto.randomUUID(), row: card.row, kind, labels, run: card.run, drawn: card.drawn, seconds, ...more };
+  keepUnsent({ who: who(), answer }, card);
+  reveal(card, kind, labels);
+  if (randomLeft > 0) randomLeft -= 1;
+  else if (skippedLeft > 0) skippedLeft -= 1;
+  problem = "";
+  exhausted = false;
+  render();
+  inTurn(catchUp);
+}
+
+/* Say what the model had suggested for a row that was judged without it. */
+function reveal(card, kind, labels) {
+  let text = "";
+  if (isBlind(card) && kind !== "skip") {
+    const agrees = kind !== "set" && labels[0] === card.suggested;
+    text = `Row ${card.row}: the model ${agrees ? "has the same label" : `suggested ${card.suggested}`}.`;
+  }
+  $("revealed").textContent = text;
+}
+
+/* Take back the last answer, or the one with this id, and show its row again. */
+function undo(id) {
+  inTurn(async () => {
+    await flush();
+    const { card } = await call("/api/undo", id === undefined ? {} : { id });
+    if (!card) return say("There is nothing to undo.");
+    await loadLabels(); // a label that only this answer had is no class any more
+    cards = [card, ...cards.filter((other) => other.row !== card.row)];
+    render();
+    say(`Undone: row ${card.row} is asked again.`);
+  });
+}
+
+function none() {
+  unsure = null;
+  showUnsure();
+  closeForms();
+  $("typed").hidden = false;
+  $("label").focus();
+  inTurn(loadLabels);
+}
+
+function cancel() {
+  unsure = null;
+  closeForms();
+  showUnsure();
+  leaveControls();
+}
+
+function closeForms() {
+  $("typed").hidden = true;
+  $("confirm").hidden = true;
+  for (const [input, box] of [["label", labelBox], ["find", findBox]]) {
+    $(input).value = "";
+    box.close();
+  }
+}
+
+/* Take the focus away from buttons and inputs, to the card's heading where there is one. */
+function leaveControls() {
+  if (!$("typed").hidden || !$("confirm").hidden) return;
+  if (shown) $("title").focus({ preventScroll: true });
+  else document.activeElement?.blur();
+}
+
+/* ------------------------------------------------------------------------------------------------------- the side */
+
+function showState(now) {
+  if (state !== null && state.run !== now.run) { // the card on the screen may be answered still; the others come in the new order
+    cards = shown ? [shown] : [];
+    exhausted = false;
+    inTurn(fill).then(() => say("The model has learned again: the next rows come in its new order."));
+  }
+  state = now;
+  $("folder").textContent = now.folder;
+  $("who").placeholder = now.who;
+  const done = now.doubtful - now.to_ask;
+  $("bar").max = Math.max(1, now.doubtful);
+  $("bar").value = now.doubtful ? done : 1;
+  $("bar-text").textContent = now.doubtful ? `${done.toLocaleString()} of ${count(now.doubtful, "doubtful row", "doubtful rows")} answered` : "No row is doubtful";
+  $("progress").textContent = `${now.decided.toLocaleString()} of ${now.rows.toLocaleString()} rows in all, ${now.mine.toLocaleString()} by you`;
+  const a = now.accuracy, left = randomLeft ? ` ${randomLeft} random rows to go.` : "";
+  $("accuracy").textContent = (a ? `${percent(a.right / a.rows)} of the model's labels are right (${percent(a.low)} to ${percent(a.high)}), by ${a.rows} random rows${a.unsure ? `, ${a.unsure} of them unsure` : ""}.` : "Not known yet: one row in five is drawn at random, and these will tell.") + left;
+  const [equal, pairs] = now.agreement;
+  $("agreement").textContent = pairs ? `Second answers to a row agree in ${equal} of ${pairs}.` : "";
+  $("advice").textContent = now.advice;
+  $("learn").disabled = now.learning.state === "running" || now.decided === 0;
+  $("learning").textContent = now.learning.text;
+  drawCurve(now.curve);
+  showHistory(now.history);
+  if (now.learning.state === "running") setTimeout(() => inTurn(() => call("/api/state")), 1500);
+}
+
+function showHistory(answers) {
+  const words = { skip: "skipped", set: "one of ", none: "none of its candidates", label: "" };
+  const items = answers.map((answer) => {
+    const labels = answer.labels.join(", ");
+    const item = element("li", `Row ${answer.row}: ${answer.kind === "none" && labels ? labels : words[answer.kind] + labels} `);
+    const button = element("button", "Ask again");
+    button.type = "button";
+    button.setAttribute("aria-label", `Ask again about row ${answer.row}`);
+    button.addEventListener("click", () => undo(answer.id));
+    item.append(button);
+    return item;
+  });
+  $("history").hidden = items.length === 0;
+  $("history").querySelector("ol").replaceChildren(...items);
+}
+
+function drawCurve(points) {
+  $("curve").hidden = points.length < 2;
+  if (points.length < 2) return;
+  const svg = $("curve").querySelector("svg"), last = points[points.length - 1];
+  const lowest = Math.floor(10 * Math.min(...points.slice(points.length >> 1).map((one) => one[2]))) / 10;
+  const x = (count) => 36 + (259 * (count - points[0][0])) / Math.max(1, last[0] - points[0][0]);
+  const y = (share) => 104 - (96 * (Math.max(share, lowest) - lowest)) / Math.max(0.1, 1 - lowest);
+  const part = (name, given, text) => {
+    const made = document.createElementNS("http://www.w3.org/2000/svg", name);
+    for (const [key, value] of Object.entries(given)) made.setAttribute(key, value);
+    if (text !== undefined) made.textContent = text;
+    return made;
+  };
+  const along = (at) => points.map((one) => `${x(one[0]).toFixed(1)},${y(one[at]).toFixed(1)}`);
+  $("curve-says").textContent = `After ${last[0]} decisions ${percent(last[1])} of the labels are right, ${percent(last[2])} to ${percent(last[3])}.`;
+  svg.replaceChildren($("curve-says"),
+    ...[lowest, 1].flatMap((share) => [part("line", { x1: 36, x2: 295, y1: y(share), y2: y(share), class: "axis" }), part("text", { x: 32, y: y(share) + 3, "text-anchor": "end", class: "tick" }, percent(share))]),
+    part("text", { x: 36, y: 117, class: "tick" }, points[0][0]), part("text", { x: 295, y: 117, "text-anchor": "end", class: "tick" }, `${last[0]} decisions`),
+    part("polygon", { points: [...along(3), ...along(2).reverse()].join(" "), class: "band" }), part("polyline", { points: along(1).join(" "), class: "line" }));
+}
+
+/* ------------------------------------------------------------------------------------------------------- the keys */
+
+/* After a click the focus leaves the button, so that Enter does what the card says and never repeats the click. Keys keep the focus. */
+document.addEventListener("click", (event) => {
+  if (event.detail > 0 && event.target.closest("button, summary") && !$("help").open) leaveControls();
+});
+$("help").addEventListener("close", leaveControls);
+
+$("accept").addEventListener("click", (event) => onCard(event, accept));
+$("unsure").addEventListener("click", (event) => onCard(event, toggleUnsure));
+$("none").addEventListener("click", (event) => onCard(event, none));
+$("skip").addEventListener("click", (event) => onCard(event, () => decide("skip", [])));
+$("more").addEventListener("click", showAllCandidates);
+$("undo").addEventListener("click", () => undo());
+$("undo-last").addEventListener("click", () => undo());
+$("help-button").addEventListener("click", () => $("help").showModal());
+$("typed").addEventListener("submit", (event) => {
+  event.preventDefault();
+  onCard(event, () => sendTyped($("label").value.trim()));
+});
+$("random").addEventListener("click", () => {
+  randomLeft = 50;
+  reload();
+});
+$("again").addEventListener("click", () => {
+  skippedLeft = state.skipped;
+  reload();
+});
+$("rest").addEventListener("click", () => {
+  goOn = true;
+  reload();
+});
+$("filter").addEventListener("change", () => {
+  leaveControls();
+  reload();
+});
+$("filter-form").addEventListener("submit", (event) => event.preventDefault());
+$("any-label").addEventListener("click", () => {
+  $("filter").value = "";
+  reload();
+});
+$("learn").addEventListener("click", () => inTurn(() => call("/api/learn", {})));
+$("person").addEventListener("submit", (event) => { event.preventDefault(); leaveControls(); });
+$("who").addEventListener("change", () => {
+  store("oneof-who", who());
+  keepInTab("who", who());
+  reload();
+});
+window.addEventListener("online", retry);
+
+/* Give the rows back when the page is closed. One that the browser shows again from its cache begins anew. */
+window.addEventListener("pagehide", () => {
+  const headers = { "X-Token": token, "Content-Type": "application/json" };
+  fetch("/api/close", { method: "POST", headers, body: JSON.stringify({ tab }), keepalive: true }).catch(() => {});
+});
+window.addEventListener("pageshow", (event) => {
+  if (!event.persisted) return;
+  tab = crypto.randomUUID();
+  reload();
+});
+
+const CARD_KEYS = { u: toggleUnsure, x: none, s: () => decide("skip", []), enter: accept, escape: cancel, "/": () => $("find").focus() };
+const PAGE_KEYS = { z: () => undo(), "?": () => $("help").showModal() };
+document.addEventListener("keydown", (event) => {
+  if ($("help").open || event.ctrlKey || event.metaKey || event.altKey || event.repeat) return;
+  if (event.target.matches("select")) return;
+  if (event.target.matches("input")) {
+    if (event.key !== "Escape" || !shown) return;
+    if (event.target === $("find")) closeForms();
+    else cancel();
+    leaveControls();
+    return;
+  }
+  const key = event.key.toLowerCase();
+  if (!$("confirm").hidden) {
+    onCard(event, () => answerQuestion(key));
+    if (key !== "tab" && !event.target.matches("button")) event.preventDefault();
+    return;
+  }
+  if (key === "enter" && event.target.matches("button, summary")) return;
+  if (/^[1-9]$/.test(key)) onCard(event, () => choose(Number(key) - 1));
+  else if (CARD_KEYS[key]) onCard(event, CARD_KEYS[key]);
+  else if (PAGE_KEYS[key]) PAGE_KEYS[key]();
+  else return;
+  event.preventDefault();
+});
+
+render();
+inTurn(catchUp);

@@ -1,0 +1,184 @@
+"""From a person's table, or a table and votes on its rows, to a data set; and what to warn about before learning from it."""
+
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oneof.candidates.mask import Candidates
+from oneof.data.dataset import UNNAMED_PRIOR, Dataset, scatter_columns
+from oneof.data.embed import MODELS
+from oneof.data.encode import learn_encoding
+from oneof.data.files.columns import open_table
+from oneof.data.files.source import Source
+from oneof.data.roles import Roles
+from oneof.data.table import Table
+from oneof.ensemble.vote_prior import VotePrior, config_for_votes, vote_prior
+from oneof.inspect import inspect_sets, inspect_table
+from oneof.inspect.advice import Finding
+from oneof.learners.config import EnsembleConfig
+from oneof.learners.images import stays_on_disk
+from oneof.votes.annotators import mistakes
+from oneof.votes.attach import CANDIDATES, attach_votes, counted
+from oneof.votes.ballots import Votes
+from oneof.votes.label_studio import is_label_studio, read_stars
+from oneof.votes.read import VotesFile, annotator_columns, read_votes
+
+
+def dataset_from_table(
+    table: Table,
+    folder: Path,
+    cache: Path | None = None,
+    pixel_file: Path | None = None,
+    stream: bool | None = None,
+) -> tuple[Dataset, list[str]]:
+    """Encode the columns of a table; return the data set and remarks for a person.
+
+    Parameters
+    ----------
+    folder
+        Pictures that the table names are files in it.
+    cache
+        Where embeddings of texts and pictures are kept.
+    pixel_file
+        Where pixels are kept while a network learns from them, if they are not held in memory.
+    stream
+        Whether pixels are kept in that file. None: where they take more than half of the free memory.
+    """
+    encoding = learn_encoding(table.columns, table.roles, folder=folder, cache=cache)
+    remarks = []
+    if not encoding.pixels:
+        models = [part.model for part in encoding.embedded]
+        for model in models:
+            if model == MODELS["image"]:
+                remarks.append(
+                    f"pictures are embedded by {model}. To train a network on them instead, say --architecture NAME."
+                )
+        features = encoding.transform(table.columns, folder=folder, cache=cache, named=models)
+        return Dataset.build(features, table.candidates, encoding, gold=table.gold, groups=table.groups), remarks
+
+    on_disk = stays_on_disk(len(table.columns), encoding.pixels[0], stream)
+    pictures = encoding.pictures(table.columns, folder, pixel_file if on_disk else None)
+    unused = [*table.columns.names, *table.roles.categories]
+    if unused:
+        remarks.append(
+            f"columns beside the pictures are not learned from: {', '.join(unused)}. To use both, say --image-model NAME."
+        )
+    if pictures.fault:
+        remarks.append(pictures.fault)
+    data = Dataset.build(
+        pictures.levels,
+        table.candidates,
+        encoding,
+        gold=table.gold,
+        groups=table.groups,
+        observed=pictures.readable,
+    )
+    return data, remarks
+
+
+def column_metadata(table: Table, data: Dataset) -> dict[str, dict[str, str]]:
+    """Return what each column became and why, for run.json."""
+    uses = {name: asdict(use) for name, use in table.uses.items()}
+    if data.are_pictures:
+        for name in (*table.columns.names, *table.roles.categories):
+            uses[name] = {"use": "left out", "reason": "a network on pictures learns from them alone"}
+    return uses
+
+
+def collect_warnings(data: Dataset, table: Table, seed: int) -> list[str]:
+    """Return what to warn about before learning; raise an error where nothing can be learned.
+
+    Of pictures only the sets are inspected, since a single pixel says little.
+    """
+    if data.features.shape[1] == 0:
+        lines = table.remarks()
+        lines.append("The table has no features: votes alone decide its labels, and new rows cannot be predicted.")
+        findings = [Finding("warn", "reading", line) for line in lines]
+    elif data.are_pictures:
+        findings = list(inspect_sets(None, table.candidates, seed=seed, test_dependence=False).findings)
+        findings += [Finding("warn", "reading", line) for line in table.remarks()]
+    else:
+        inspection = inspect_table(table, data.features, data.encoding.names, seed=seed, test_dependence=False)
+        findings = list(inspection.findings)
+    for finding in findings:
+        if finding.severity == "stop":
+            raise ValueError(f"{table.columns.source} cannot be learned from: {finding.text}")
+    return [finding.text for finding in findings if finding.severity == "warn"]
+
+
+@dataclass(frozen=True, eq=False)
+class TableWithVotes:
+    """A table and the votes on its rows."""
+
+    source: Source
+    roles: Roles  # uses of its columns; the item's, and those of annotators in the table, are no features
+    votes: Votes
+    item: NDArray[np.intp]  # [n] of each row, -1 where nobody voted
+    remarks: list[str]
+    ground_truth: dict[int, str]  # labels that a Label Studio export marks as true, by row
+
+
+def read_table_with_votes(file: Path, votes_file: VotesFile, roles: Roles) -> TableWithVotes:
+    """Read the votes and find those on each row of a table."""
+    votes = read_votes(votes_file)
+    votes_path = Path(votes_file.path)
+    source, item, remarks = attach_votes(open_table(file), votes, votes_file.item)
+    in_same_file = votes_path.resolve() == file.resolve()
+    vote_columns = annotator_columns(votes_file) if in_same_file else []
+    ground_truth = {}
+    if is_label_studio(votes_path):
+        label_of_item = read_stars(votes_path)
+        items = votes.items.to_pylist()
+        for row, i in enumerate(item):
+            if i >= 0 and items[i] in label_of_item:
+                ground_truth[row] = label_of_item[items[i]]
+    ignore = tuple({*roles.ignore, votes_file.item, *vote_columns} - {""})
+    roles = replace(roles, candidates=CANDIDATES, empty="unlabelled", ignore=ignore)
+    return TableWithVotes(source, roles, votes, item, [*votes.remarks, *remarks], ground_truth)
+
+
+def add_votes(
+    data: Dataset, voted: TableWithVotes, config: EnsembleConfig, seed: int
+) -> tuple[Dataset, EnsembleConfig, dict[str, Any]]:
+    """Return the data set with what the votes say, the config that suits it, and what is known about the annotators."""
+    found = vote_prior(data.plain_features(), voted.votes, voted.item, seed)
+    class_index = {name: j for j, name in enumerate(data.classes)}
+    columns = [class_index[name] for name in voted.votes.labels]
+    c = len(class_index)
+    gold = data.gold
+    if voted.ground_truth:
+        gold = gold.copy()
+        gold[list(voted.ground_truth)] = [class_index[label] for label in voted.ground_truth.values()]
+    mask = scatter_columns(found.candidates, columns, c, False)
+    data = replace(
+        data,
+        candidates=Candidates(mask, data.candidates.classes),
+        reviewed=mask,
+        gold=gold,
+        prior=scatter_columns(found.prior, columns, c, UNNAMED_PRIOR),
+        votes=found.evidence.with_classes(columns, c),
+        ballots=counted(voted.votes, voted.item),
+    )
+    config = config_for_votes(config, found, on_pictures=data.are_pictures)
+    return data, config, describe_annotators(voted.votes, found)
+
+
+def describe_annotators(votes: Votes, found: VotePrior) -> dict[str, Any]:
+    """Return how often each annotator voted and was right, by votes and features together, and what held-out votes chose."""
+    posterior = found.joint.posterior
+    count = np.bincount(votes.annotator, minlength=len(votes.annotators))
+    right = np.bincount(votes.annotator, posterior[votes.item, votes.label], minlength=len(count))
+    accuracy = (right / np.maximum(count, 1)).round(4).tolist()
+    annotators = []
+    for a in np.argsort(-count, kind="stable"):
+        annotators.append({"annotator": votes.annotators[a], "votes": int(count[a]), "accuracy": accuracy[a]})
+    return {
+        "items": len(votes.items),
+        "votes": len(votes.item),
+        "annotators": annotators,
+        "mistakes": [mistake._asdict() for mistake in mistakes(votes, posterior)],
+        "chosen": found.joint.tried[0] if found.joint.tried else {},
+    }

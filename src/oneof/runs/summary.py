@@ -1,0 +1,59 @@
+"""Summarise a run in a few lines, as `oneof fit` prints them at its end."""
+
+import numpy as np
+import pyarrow.compute as pc
+
+from oneof.data.column_uses import summary_lines
+from oneof.ensemble.accuracy import Claim, measure_labels
+from oneof.metrics import in_words
+from oneof.runs.folder import SAMPLE_CSV, Run
+from oneof.runs.purified import lost_labels
+from oneof.storage.printable import bounded
+
+
+def summary_rows(run: Run) -> list[tuple[str, str]]:
+    """Return names and values of what was learned, the most important first."""
+    metadata = run.metadata
+    purified = run.decided
+    n_to_review = pc.sum(purified["ask"]).as_py() or 0
+    size_before = pc.mean(pc.list_value_length(purified["original"])).as_py()
+    size_after = pc.mean(pc.list_value_length(purified["kept"])).as_py()
+    column_lines = [bounded(line) for line in summary_lines(metadata.get("columns", {}))]
+    learners = [f"{name} {weight:.0%}" for name, weight in metadata["learners"].items()]
+    rows = [
+        ("labels of this table", label_accuracy_in_words(run)),
+        ("rows, features, classes", f"{metadata['n']:,}, {metadata['d']:,}, {len(metadata['classes']):,}"),
+        ("columns", "\n".join(column_lines)),
+        ("labels per set", f"{size_before:.2f} given, {size_after:.2f} kept"),
+        ("learners", ", ".join(learners) or "votes alone"),
+        ("chosen by", in_words(metadata["rule"])),
+        ("accuracy on new rows", Claim(**metadata["estimate"]).in_words),
+        ("rows to ask a person about", f"{n_to_review:,} ({n_to_review / metadata['n']:.1%})"),
+        ("seconds", f"{metadata['seconds']:,}"),
+    ]
+    return [(name, value) for name, value in rows if value]
+
+
+def label_accuracy_in_words(run: Run) -> str:
+    """Return how many labels of the table are right, where gold labels of a random sample show it."""
+    table = run.purified
+    measured = None
+    if "gold" in table.column_names:
+        is_known = np.asarray(pc.is_valid(table["gold"]))
+        is_right = np.asarray(pc.fill_null(pc.equal(table["label"], table["gold"]), False))
+        measured = measure_labels(is_right, is_known)
+    if measured is None:
+        return "not known how many are right: no random sample of them has gold labels"
+    return measured.in_words
+
+
+def warning_about_lost_labels(run: Run) -> str | None:
+    """Return a warning if a class that the sets name is the label of no row."""
+    return lost_labels(run.decided)
+
+
+def next_step(run: Run) -> str | None:
+    """Return what to do to know the accuracy; None if it is measured."""
+    if run.metadata["estimate"]["by"] == "gold labels":
+        return None
+    return f"To know the accuracy: fill in {run.folder / SAMPLE_CSV} and fit again with --gold-file."
