@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from dataclasses import replace
 from html.parser import HTMLParser
+from importlib.resources import files
 from pathlib import Path
 
 import numpy as np
@@ -20,8 +21,8 @@ from run_folder import NASTY, write_run
 from oneof.cli.report import report
 from oneof.ensemble.accuracy import binomial_interval, sample_order
 from oneof.report import input_section, results_section, training_section
-from oneof.report.page import _percent, render_page
-from oneof.report.plots import Drawing, placeholder
+from oneof.report.page import _next_step, _percent, render_page
+from oneof.report.plots import PAPER, TEXT, Drawing, placeholder
 from oneof.report.results_section import audit_classes, audit_groups, compare_gold, count_pairs
 from oneof.report.rows_section import inert, review_queue
 from oneof.review.cards import shown_table
@@ -456,3 +457,47 @@ def test_a_run_without_networks_has_a_page(tmp_path):
     pq.write_table(table, tmp_path / "table.parquet")
     assert not call("fit", str(tmp_path / "table.parquet"), "--out", str(tmp_path / "run"), "--quick").returncode
     assert "No network was trained." in render(tmp_path / "run")
+
+
+def _luminance(colour: list[float]) -> float:
+    linear = [value / 12.92 if value <= 0.04045 else ((value + 0.055) / 1.055) ** 2.4 for value in colour]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+@pytest.mark.parametrize("scheme", [0, 1])
+def test_numbers_on_the_map_are_readable_in_both_schemes(scheme: int):
+    """A contrast of 4.5 to 1 or more, as WCAG asks for small text."""
+    style = (files("oneof.report") / "templates" / "page.css").read_text("utf-8")
+
+    def colour(name: str) -> list[float]:
+        digits = re.findall(rf"--{name}: #([0-9a-f]{{6}});", style)[scheme]
+        return [int(digits[i : i + 2], 16) / 255 for i in (0, 2, 4)]
+
+    names = {TEXT: "ink", PAPER: "paper"}
+    for share in np.linspace(0, 1, 101):
+        opacity, text = input_section.cell_style(float(share))
+        pairs = zip(colour("accent"), colour("paper"), strict=True)
+        square = [opacity * accent + (1 - opacity) * paper for accent, paper in pairs]
+        darker, lighter = sorted([_luminance(square), _luminance(colour(names[text]))])
+        assert (lighter + 0.05) / (darker + 0.05) >= 4.5, share
+
+
+@pytest.mark.parametrize(
+    ("n_to_review", "is_measured", "command"),
+    [
+        (3, False, "oneof review 'my run'"),
+        (0, False, "oneof review 'my run'"),
+        (0, True, "oneof clean 'my run' --out labels.csv"),
+    ],
+)
+def test_the_next_step_is_one_command(n_to_review: int, is_measured: bool, command: str):
+    facts = {"command": ["oneof", "fit", "a.csv", "--out", "my run"]}
+    assert _next_step(facts, n_to_review, is_measured).command == command
+
+
+def test_candidates_stand_in_the_order_of_probability(table):
+    for row in review_queue(table).head:
+        cells = table.cells.slice(row["row"], 1).to_pylist()[0]
+        probability = dict(zip(cells["original"], cells["distribution"], strict=True))
+        shown = [probability[label] for label in row["original"]]
+        assert shown == sorted(shown, reverse=True)

@@ -10,7 +10,7 @@ from matplotlib.patches import Rectangle
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 from numpy.typing import NDArray
 
-from oneof.report.plots import ACCENT, INK, PAPER, Drawing, placeholder, plot
+from oneof.report.plots import ACCENT, PAPER, TEXT, Drawing, placeholder, plot
 from oneof.runs.purified import Purified
 
 _MAX_LABELS = 14  # in the co-occurrence map
@@ -87,11 +87,20 @@ def _draw_cooccurrence(table: Purified, labels: NDArray[np.int64]) -> Drawing:
     return plot("together", draw, table.names, (side, side))
 
 
+def cell_style(share: float) -> tuple[float, str]:
+    """Return the opacity of a square and the colour of the number in it.
+
+    Opacities between 0.50 and 0.88 are left out: there, neither dark nor light numbers have a contrast of 4.5 to 1 in both
+    colour schemes of the page.
+    """
+    if share < 0.5:
+        return 0.06 + 0.88 * share, TEXT
+    return 0.88 + 0.24 * (share - 0.5), PAPER
+
+
 def _draw_cell(axes: Axes, i: int, j: int, share: float) -> None:
     """Draw a square whose opacity follows the share, with the share in per cent unless it rounds to zero."""
-    opacity = 0.06 + 0.94 * share
+    opacity, colour = cell_style(share)
     axes.add_patch(Rectangle((j + 0.03, i + 0.03), 0.94, 0.94, facecolor=ACCENT, alpha=opacity, linewidth=0))
-    if share < 0.005:
-        return
-    colour = PAPER if share > 0.5 else INK
-    axes.text(j + 0.5, i + 0.53, f"{100 * share:.0f}", ha="center", va="center", color=colour, fontsize=7)
+    if share >= 0.005:
+        axes.text(j + 0.5, i + 0.53, f"{100 * share:.0f}", ha="center", va="center", color=colour, fontsize=7)

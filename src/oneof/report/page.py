@@ -5,6 +5,7 @@ import hashlib
 import shlex
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
+from itertools import pairwise
 from pathlib import PurePath
 from types import SimpleNamespace
 from typing import Any
@@ -41,6 +42,8 @@ def render_page(
         The lines of `rows.jsonl`: the settings that were tried, with their scores.
     """
     table = read_purified(purified, facts["classes"])
+    gold = compare_gold(table)
+    queue = review_queue(table)
     script = _read_template("page.js")
     script_digest = hashlib.sha256(script.encode()).digest()
     context = {
@@ -59,8 +62,9 @@ def render_page(
         "balance": audit_classes(table),
         "groups": audit_groups(table),
         "pairs": count_pairs(table),
-        "gold": compare_gold(table),
-        "queue": review_queue(table),
+        "gold": gold,
+        "queue": queue,
+        "next_step": _next_step(facts, queue.length, gold is not None and gold.measured is not None),
         "rows": embed_rows(table),
         "style": Markup(_read_template("page.css")),
         "script": Markup(script),
@@ -93,6 +97,39 @@ def _describe_estimate(estimate: Mapping[str, Any]) -> SimpleNamespace:
     explanation = claim.in_words.removeprefix("not known: ")
     explanation = explanation[:1].upper() + explanation[1:]
     return SimpleNamespace(title=title, figure=figure, is_known=claim.is_known, why=explanation)
+
+
+def _next_step(facts: Mapping[str, Any], n_to_review: int, is_measured: bool) -> SimpleNamespace:
+    """Return what a person should do next, and the command for it."""
+    run = shlex.quote(_run_folder(facts["command"]))
+    if n_to_review:
+        rows = "row that is" if n_to_review == 1 else "rows that are"
+        text = (
+            f"Review the {n_to_review:,} {rows} in doubt, by key, in your browser. Some rows are drawn at random: "
+            "their answers measure how many labels are right."
+        )
+        return SimpleNamespace(text=text, command=f"oneof review {run}")
+    if not is_measured:
+        text = (
+            "No row is in doubt, but nobody has checked the labels. Answer about fifty random rows in your browser to "
+            "measure how many are right."
+        )
+        return SimpleNamespace(text=text, command=f"oneof review {run}")
+    return SimpleNamespace(
+        text="No row is in doubt. Write the labels to a file.", command=f"oneof clean {run} --out labels.csv"
+    )
+
+
+def _run_folder(command: Sequence[str]) -> str:
+    """Return the folder that the command of a run names, or RUN if it names none."""
+    arguments = [str(argument) for argument in command]
+    for option, value in pairwise(arguments):
+        if option == "--out":
+            return value
+    for argument in arguments:
+        if argument.startswith("--out="):
+            return argument.removeprefix("--out=")
+    return "RUN"
 
 
 def _read_template(name: str) -> str:

@@ -1,6 +1,6 @@
 """Draw plots as inline SVG in the colours and fonts of the page, for its light and its dark scheme.
 
-Matplotlib draws with four placeholder colours, which are then replaced by the page's CSS variables. Label names never reach
+Matplotlib draws with placeholder colours, which are then replaced by the page's CSS variables. Label names never reach
 matplotlib, which would read `$` as mathematics and lacks the glyphs of many scripts: it draws a placeholder for each, which
 is then replaced by the escaped name.
 """
@@ -20,7 +20,14 @@ INK = "#010203"
 ACCENT = "#040506"
 PAPER = "#070809"
 LINE = "#0a0b0c"
-_CSS_VARIABLES = {INK: "var(--ink-2)", ACCENT: "var(--accent)", PAPER: "var(--paper)", LINE: "var(--line)"}
+TEXT = "#0d0e0f"
+_CSS_VARIABLES = {
+    INK: "var(--ink-2)",
+    ACCENT: "var(--accent)",
+    PAPER: "var(--paper)",
+    LINE: "var(--line)",
+    TEXT: "var(--ink)",
+}
 _STYLE = str(files("oneof.report") / "templates" / "plots.mplstyle")
 _MAX_CHARACTERS = 18  # of a label beside an axis
 _TAIL = 6  # characters kept from the end of a shortened label

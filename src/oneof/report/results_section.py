@@ -23,7 +23,8 @@ from oneof.runs.purified import UNKNOWN, Purified
 
 _SHRUNK = 0.5  # a class that keeps less than this part of its even share is flagged
 _MAX_PLOTTED = 20  # classes in the plot: half of them the largest, half the smallest
-_MAX_LISTED = 40  # classes in the table: the smallest, since these are the ones that may vanish
+_MAX_LISTED = 20  # classes in the table beside the plot: the smallest, since these are the ones that may vanish
+_MAX_FOLDED = 200  # further classes, in a table that is folded
 _MAX_PAIRS = 12
 _MAX_GROUPS = 20
 _MIN_EVEN_SHARE = 5  # rows of a class in a group, below which its absence there may well be chance
@@ -57,6 +58,7 @@ def audit_classes(table: Purified) -> SimpleNamespace:
         plotted = order[: _MAX_PLOTTED // 2] + order[-_MAX_PLOTTED // 2 :]
     return SimpleNamespace(
         classes=classes[:_MAX_LISTED],
+        more=classes[_MAX_LISTED : _MAX_LISTED + _MAX_FOLDED],
         occurring=len(classes),
         gone=[audited.name for audited in classes if audited.verdict == "gone"],
         shrunk=[audited.name for audited in classes if audited.verdict == "shrunk"],

@@ -46,6 +46,7 @@ def review_queue(table: Purified) -> SimpleNamespace:
     for row in table.cells.take(pa.array(first_rows)).to_pylist():
         row.setdefault("item", "")
         row.setdefault("picture", None)
+        row["original"] = _by_probability(row)
         head.append(row)
     return SimpleNamespace(
         head=head,
@@ -93,6 +94,12 @@ def _compact_json(value: Any) -> str:
     return json.dumps(value, separators=(",", ":"))
 
 
+def _by_probability(row: dict[str, Any]) -> list[str]:
+    """Return the candidates of a row, the most probable first."""
+    pairs = sorted(zip(row["distribution"], row["original"], strict=True), key=lambda pair: -pair[0])
+    return [label for _, label in pairs]
+
+
 def _encode_row(row: dict[str, Any], code_of: dict[str, int]) -> list[Any]:
     """Return a row of the purified table in the order of COLUMNS, with labels as integer codes."""
     removed = []
@@ -105,7 +112,7 @@ def _encode_row(row: dict[str, Any], code_of: dict[str, int]) -> list[Any]:
         votes.append([vote["label"], round(vote["votes"], 2)])
     return [
         row["row"],
-        sorted(code_of[label] for label in row["original"]),
+        [code_of[label] for label in _by_probability(row)],
         sorted(code_of[label] for label in row["kept"]),
         code_of[row["label"]],
         round(row["probability"], 3),

@@ -160,7 +160,9 @@ class Review:
         n_doubtful = len(self.doubtful)
         doubtful = self.queue[:n_doubtful]
         skipped_once = [row for row, times in skips.items() if times == 1]
-        others = [] if pool == "doubtful" else self.queue[n_doubtful:]
+        others = self.queue[n_doubtful:]
+        if pool == "doubtful":
+            others = others[:0]
         for rows, excluded in ((doubtful, unseen), (skipped_once, unavailable), (others, unseen)):
             row = _first_outside(self._with_candidate(rows, label), excluded)
             if row is not None:
@@ -263,7 +265,7 @@ class Review:
     def known_labels(self) -> list[str]:
         """Return the classes of the run, and the labels that people added in this review."""
         with self.lock:
-            added = []
+            added: list[str] = []
             for decision in self.log.active_decisions:
                 if decision.kind == "none":
                     added.extend(decision.labels)
