@@ -177,7 +177,7 @@ def test_a_review_goes_on_with_what_was_learned(run: Run, folder: Path, monkeypa
     assert review.run.folder.name == "other-3"  # other-2 is there
     assert review.id != before
     assert LATE in [one.row for one in Log(review.run.folder).active_decisions]
-    assert not set(review.drawn) & set(review.run.metadata["taught"])
+    assert not set(review.audit_order) & set(review.run.metadata["taught"])
     monkeypatch.setattr(
         session.subprocess, "run", lambda asked, **_: subprocess.CompletedProcess(asked, 2, "", "oneof: no")
     )

@@ -27,7 +27,7 @@ from oneof.learners.scaled_rows import Search
 from oneof.networks import MLP
 from oneof.networks.named import network_of
 from oneof.runs.export import export_model
-from oneof.runs.portable import codes, normal_quantile, normal_scores
+from oneof.runs.export_module import codes, normal_quantile, normal_scores
 from oneof.training.stack import Stack
 
 RNG = np.random.default_rng(0)
