@@ -395,8 +395,8 @@ def test_weight_decay_and_views_of_a_variant():
 
 
 def test_the_classifier_that_draws_sets_sees_colour_images_varied():
-    assert [type(kind) for kind, _ in teacher._seen("cifar10", 3, "cpu").kinds] == [Weak]
-    assert [type(kind) for kind, _ in teacher._seen("mnist", 1, "cpu").kinds] == [Plain]
+    assert [type(kind) for kind, _ in teacher._teacher_views("cifar10", False, "cpu").kinds] == [Weak]
+    assert [type(kind) for kind, _ in teacher._teacher_views("mnist", True, "cpu").kinds] == [Plain]
 
 
 def test_parts_share_a_plan_and_keep_beginnings_together():
@@ -423,9 +423,8 @@ def test_thresholds_reach_their_end_within_the_training(variant, epochs):
     assert rule.warm_up >= schedule.start * epochs - 1
 
 
-def test_how_well_covering_rate_ranks_the_schedules_is_what_the_rows_say():
+def test_covering_rate_ranks_the_schedules_in_the_mean_and_not_within_a_cell():
     rows = [row for row in read(ROOT / "results/images.jsonl") if row["plan"] == "schedules" and row["system"] == "POP"]
-    page = (ROOT / "docs/findings.md").read_text()
 
     def correlation(rows: list[dict]) -> float:
         names = sorted({row["variant"] for row in rows})
@@ -434,16 +433,8 @@ def test_how_well_covering_rate_ranks_the_schedules_is_what_the_rows_say():
 
     cells = {(row["dataset"], row["difficulty"]) for row in rows}
     within = [correlation([row for row in rows if (row["dataset"], row["difficulty"]) == cell]) for cell in cells]
-    plain = [row for row in rows if not row["variant"].startswith("balanced")]
-    words = f"{correlation(rows):.2f} ({correlation(plain):.2f} without the two balanced ones; within a cell between {min(within):.2f} and {max(within):.2f})"
-    assert words in page
-
-
-def test_how_often_covering_rate_has_the_sign_is_what_the_rows_say():
-    rows = read(ROOT / "results/images.jsonl")
-    pop, balance = (report.signs(rows, *one) for one in (("POP", "last"), ("PRODEN", "fair")))
-    words = "{} times right, {} times wrong, {} ties) and of what balance does ({}, {}, {})".format(*pop, *balance)
-    assert words in (ROOT / "docs/findings.md").read_text()
+    assert correlation(rows) > 0.8
+    assert min(within) < 0.5
 
 
 def row(run: plans.Run, accuracy: float, covering: float = 0.9) -> dict:
