@@ -1,4 +1,4 @@
-"""Files of arrays, npz and .mat: features, candidate sets and perhaps true labels."""
+"""Read files of arrays, npz and .mat: features, candidate sets and, where present, true labels."""
 
 import zipfile
 import zlib
@@ -22,7 +22,7 @@ _DAMAGE = (EOFError, KeyError, zipfile.BadZipFile, zlib.error, SyntaxError, Attr
 def read_arrays(
     path: Path, separator: str, empty: str, unpacked: float
 ) -> tuple[NDArray[np.float32], Candidates, NDArray[np.intp] | None]:
-    """Features [n, d], sets, and true labels [n], columns of the sets or -1 where unknown, if the file has them.
+    """Return features [n, d], sets and, if the file has them, true labels [n]: columns of the sets, -1 where unknown.
 
     An npz holds `x`, `candidates` (a mask [n, c], or [n] texts) and perhaps `labels` [n] (names, or columns of the mask; -1
     unknown) and `classes` [c]; a .mat holds `data`, `partial_target` and perhaps `target`.
@@ -30,19 +30,26 @@ def read_arrays(
     """
     suffix = path.suffix.lower()
     stored = read_mat(path, unpacked) if suffix == ".mat" else _npz(path)
-    of_x, of_sets, of_labels = (f"{path}, key {key!r}" for key in KEYS[suffix])
-    x = as_floats(stored["x"], of_x, names=[f"x{j}" for j in range(stored["x"].shape[1])])
-    sets, labels, classes = stored["candidates"], stored.get("labels"), stored.get("classes")
-    rows = sets if sets.ndim == 2 else sets_of_cells(sets.tolist(), separator, of_sets)
+    x_key, sets_key, labels_key = KEYS[suffix]
+    names = [f"x{j}" for j in range(stored["x"].shape[1])]
+    x = as_floats(stored["x"], f"{path}, key {x_key!r}", names=names)
+    sets = stored["candidates"]
+    where_sets = f"{path}, key {sets_key!r}"
+    is_mask = sets.ndim == 2
+    rows = sets if is_mask else sets_of_cells(sets.tolist(), separator, where_sets)
+    classes = stored["classes"].ravel().tolist() if "classes" in stored else None
     try:
-        candidates = read(rows, classes=None if classes is None else classes.ravel().tolist(), empty=empty)
+        candidates = read(rows, classes=classes, empty=empty)
     except (ValueError, TypeError) as error:
-        raise type(error)(f"{of_sets}: {error}") from error
-    known = None if labels is None else _true_labels(labels.tolist(), candidates, sets.ndim == 2, of_labels)
-    return x, candidates, known
+        raise type(error)(f"{where_sets}: {error}") from error
+    if "labels" not in stored:
+        return x, candidates, None
+    labels = _true_labels(stored["labels"].tolist(), candidates, is_mask, f"{path}, key {labels_key!r}")
+    return x, candidates, labels
 
 
 def _npz(path: Path) -> dict[str, NDArray[Any]]:
+    """Return the arrays of an npz file, after a check of their types and shapes."""
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
             arrays = {key: stored[key] for key in stored.files}
@@ -52,31 +59,41 @@ def _npz(path: Path) -> dict[str, NDArray[Any]]:
     for key in ("x", "candidates"):
         if key not in arrays:
             raise ValueError(f"{path} must hold the key {key!r}; it has {bounded(', '.join(arrays)) or 'none'}.")
-    x, sets, labels = arrays["x"], arrays["candidates"], arrays.get("labels")
+    x = arrays["x"]
+    sets = arrays["candidates"]
+    labels = arrays.get("labels")
     if x.ndim != 2 or x.dtype.kind not in "biuf" or 0 in x.shape:
         raise ValueError(f"{path}, key 'x' must hold numbers [n, d]; got {x.dtype} {list(x.shape)}.")
     if sets.ndim not in (1, 2) or len(sets) != len(x):
         raise ValueError(f"{path}, key 'candidates' must be [n, c] or [n] for {len(x)} rows; got {list(sets.shape)}.")
     if labels is not None and labels.shape != (len(x),):
-        got = list(labels.shape)
-        raise ValueError(f"{path}, key 'labels' must hold one label for each of {len(x)} rows; got {got}.")
+        raise ValueError(
+            f"{path}, key 'labels' must hold one label for each of {len(x)} rows; got {list(labels.shape)}."
+        )
     return arrays
 
 
-def _true_labels(stored: list[Any], sets: Candidates, beside_mask: bool, where: str) -> NDArray[np.intp]:
-    """Labels as columns of the mask, by name, by their text, or by number beside a mask; -1 where missing."""
-    # One outside its row's set is an error.
-    numbers = {name: j for j, name in enumerate(sets.classes.tolist())}
-    column = {label: numbers.get(label, numbers.get(str(label).strip(), -1)) for label in set(stored)}
-    if beside_mask and all(isinstance(label, int) for label in column):
-        column = {j: j for j in range(len(numbers))}
+def _true_labels(stored: list[Any], sets: Candidates, is_mask: bool, where: str) -> NDArray[np.intp]:
+    """Return labels as columns of the mask, -1 where missing; one outside its row's set is an error.
+
+    Labels are names of classes, as they are or as text; where sets are given as a mask, they may be its column numbers.
+    """
+    column_of_name = {name: j for j, name in enumerate(sets.classes.tolist())}
+    column: dict[Any, int] = {}
+    for label in set(stored):
+        by_text = column_of_name.get(str(label).strip(), -1)
+        column[label] = column_of_name.get(label, by_text)
+    if is_mask and all(isinstance(label, int) for label in column):
+        column = {j: j for j in range(len(column_of_name))}
     labels = np.full(len(stored), -1, dtype=np.intp)
     for row, label in enumerate(stored):
         if label == -1 or is_missing(label):
             continue
         j = column.get(label, -1)
         if j < 0 or not sets.mask[row, j]:
-            got = f"{where}, row {row} is {label!r}, the set is {sets.classes[sets.mask[row]].tolist()[:8]}."
-            raise ValueError(f"a true label must be in its row's candidate set; {got}")
+            candidates = sets.classes[sets.mask[row]].tolist()[:8]
+            raise ValueError(
+                f"a true label must be in its row's candidate set; {where}, row {row} is {label!r}, the set is {candidates}."
+            )
         labels[row] = j
     return labels
