@@ -1,6 +1,6 @@
-"""Columns that are no features though they could be read as such: row numbers, true labels, names of rows, blank columns.
+"""Find columns that are no features though they could be read as such: row numbers, true labels, identifiers, blank columns.
 
-Whoever learns from them learns the order of the table, or the answer itself.
+A model that learns from them learns the order of the table, or the answer itself.
 """
 
 import re
@@ -17,8 +17,8 @@ _TRUTHS = re.compile(
     r"((true|gold|ground|correct)[_ .-]?)?(truth|labels?|targets?|gold|class|y)([_ .-]?(id|idx|index|code|true))?"
 )
 _EXACT = 2**24  # whole numbers that float32 can hold
-_SAMPLE = 1024  # rows that are looked at for true labels
-_SURE = 10  # rows more than chance gives must agree with their set
+_SAMPLE = 1024  # rows that are checked for true labels
+_MIN_EXCESS = 10  # rows, more than by chance, that must agree with their set
 _REASONS = {  # what such columns are called, and what to do on the command line, or with a frame in Python
     "text": ("columns of free text", "To use one, say --text NAME (by the words in it), or --category NAME.", "To use one, add numbers made from it, such as an embedding."),
     "identifier": ("columns of identifiers (nearly every value is different)", "To use one, say --category NAME, or --text NAME if it is text.", "To use one whose values recur, give it the dtype 'category'."),
@@ -38,76 +38,95 @@ _SHORT_REASONS = {  # for the list of what became of each column
 
 
 def short_reason(why: str) -> str:
-    """Say in a few words why a column is left out: a key of _REASONS, or the reason itself."""
+    """Return in a few words why a column is left out, given a key of _REASONS or the reason itself."""
     return _SHORT_REASONS.get(why, why)
 
 
 def left_out_lines(left_out: Mapping[str, str], of_a_frame: bool = False) -> list[str]:
     """List the columns that are left out, a line for every key of _REASONS; any other reason is a line by itself."""
     lines = []
-    for reason, (what, *advice) in _REASONS.items():
+    for reason, (title, command_line_advice, frame_advice) in _REASONS.items():
         names = [name for name, why in left_out.items() if why == reason]
-        if names:
-            flags = " ".join(f"--features {name!r}" for name in ("*", *names))
-            shown = ", ".join(name or "(unnamed)" for name in names)
-            lines.append(f"{what} are left out: {shown}. {advice[of_a_frame].format(flags=flags)}".rstrip())
-    return lines + [why for why in left_out.values() if why not in _REASONS]
+        if not names:
+            continue
+        flags = " ".join(f"--features {name!r}" for name in ("*", *names))
+        listed = ", ".join(name or "(unnamed)" for name in names)
+        advice = frame_advice if of_a_frame else command_line_advice
+        lines.append(f"{title} are left out: {listed}. {advice.format(flags=flags)}".rstrip())
+    for why in left_out.values():
+        if why not in _REASONS:
+            lines.append(why)
+    return lines
 
 
 def why_no_feature(name: str, values: NDArray[np.float32], sets: Candidates | None) -> str | None:
-    """Why a column of numbers [n] is no feature, a key of _REASONS; None if it may be one."""
+    """Return why a column of numbers [n] is no feature, a key of _REASONS; None if it may be one."""
     if np.isnan(values[0]) and np.isnan(values).all():
         return "blank"
     if numbers_rows(name, values):
         return "row numbers"
-    sample = values[_sampled(len(values))]
-    if (np.round(sample) != sample)[~np.isnan(sample)].any():
+    sample = values[_sample_rows(len(values))]
+    known = sample[~np.isnan(sample)]
+    if (np.round(known) != known).any():
         return None
     if _TRUTHS.fullmatch(name.lower()):
         return "truth"
     if sets is None or len(np.unique(sample)) > len(sets.classes) + 1:  # a gap counts as one
         return None
-    words = [None if np.isnan(value) else str(int(value)) for value in sample.tolist()]
-    return "truth" if _in_its_set(words, sets) else None
+    labels = [None if np.isnan(value) else str(int(value)) for value in sample.tolist()]
+    return "truth" if _agrees_with_sets(labels, sets) else None
 
 
 def why_no_category(
     name: str, words: Sequence[str | None], sets: Candidates | None, separator: str = "|"
 ) -> str | None:
-    """Why a column of categories is no feature, a key of _REASONS; None if it may be one."""
-    rows = _sampled(len(words)).tolist()
-    # A cell may hold several labels, as the column of another annotator does: the first is looked at.
-    sample = [words[row] for row in rows]
-    first_labels = [None if word is None else word.split(separator)[0].strip() for word in sample]
-    if _TRUTHS.fullmatch(name.lower()) or (sets is not None and _in_its_set(first_labels, sets)):
+    """Return why a column of categories is no feature, a key of _REASONS; None if it may be one."""
+    # A cell may hold several labels, as the column of another annotator does: the first is compared.
+    first_labels = []
+    for row in _sample_rows(len(words)).tolist():
+        word = words[row]
+        first_labels.append(None if word is None else word.split(separator)[0].strip())
+    if _TRUTHS.fullmatch(name.lower()) or (sets is not None and _agrees_with_sets(first_labels, sets)):
         return "truth"
     values = {*words} - {None}
-    cells = sum(word is not None for word in words)
-    names_rows = cells >= MIN_CELLS and len(values) == cells  # a categorical type overrules less than that
-    return "identifier" if names_rows or len(values) > MAX_VALUES else None
+    n_cells = sum(word is not None for word in words)
+    all_different = n_cells >= MIN_CELLS and len(values) == n_cells  # a categorical type overrules less than that
+    return "identifier" if all_different or len(values) > MAX_VALUES else None
 
 
 def numbers_rows(name: str, values: NDArray[np.float32]) -> bool:
-    """Is a column [n] the row's number, or by its name an id that is different in every row?"""
+    """Return whether a column [n] is the row's number, or by its name an id that is different in every row."""
     if len(values) < MIN_CELLS or not np.isfinite(values).all() or (values != np.round(values)).any():
         return False
     if (values == values[0] + np.arange(len(values))).all():
         return True
-    like_id = _IDS.fullmatch(name) or _IDS.fullmatch(name.lower())
-    return bool(like_id) and (len(np.unique(values)) == len(values) or bool(np.abs(values).max() >= _EXACT))
+    is_named_like_id = _IDS.fullmatch(name) is not None or _IDS.fullmatch(name.lower()) is not None
+    if not is_named_like_id:
+        return False
+    all_different = len(np.unique(values)) == len(values)
+    return all_different or bool(np.abs(values).max() >= _EXACT)
 
 
-def _sampled(n: int) -> NDArray[np.intp]:
+def _sample_rows(n: int) -> NDArray[np.intp]:
+    """Return at most _SAMPLE row numbers, evenly spaced."""
     return np.unique(np.linspace(0, n - 1, min(n, _SAMPLE)).astype(np.intp))
 
 
-def _in_its_set(words: Sequence[str | None], sets: Candidates) -> bool:
-    """Does nearly every row hold a label of its own set, far more often than the sets of other rows would have it?"""
-    column = {str(label): j for j, label in enumerate(sets.classes.tolist())}
-    known = [(row, column.get(word, -1)) for row, word in zip(_sampled(len(sets.mask)), words, strict=True) if word]
-    if not known:
+def _agrees_with_sets(labels: Sequence[str | None], sets: Candidates) -> bool:
+    """Return whether the labels of the sampled rows are nearly all in their own sets, far more often than by chance."""
+    column_of_label = {str(label): j for j, label in enumerate(sets.classes.tolist())}
+    known_rows = []
+    known_columns = []
+    for row, label in zip(_sample_rows(len(sets.mask)), labels, strict=True):
+        if label:
+            known_rows.append(row)
+            known_columns.append(column_of_label.get(label, -1))
+    if not known_rows:
         return False
-    rows, labels = np.array(known).T
-    misses = int((~sets.mask[rows, labels] | (labels < 0)).sum())
-    by_chance = np.where(labels < 0, 1.0, 1 - sets.mask[rows].mean(0)[labels]).sum()
-    return misses <= len(known) / 20 and by_chance >= _SURE + 4 * misses
+    rows = np.array(known_rows)
+    columns = np.array(known_columns)
+    is_missing = ~sets.mask[rows, columns] | (columns < 0)
+    n_missing = int(is_missing.sum())
+    chance_of_missing = np.where(columns < 0, 1.0, 1 - sets.mask[rows].mean(0)[columns])
+    missing_by_chance = chance_of_missing.sum()
+    return bool(n_missing <= len(rows) / 20 and missing_by_chance >= _MIN_EXCESS + 4 * n_missing)

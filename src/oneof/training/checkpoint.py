@@ -1,8 +1,8 @@
-"""Checkpoints: everything that training changes, as safetensors + JSON, so that a killed run loses nothing.
+"""Save everything that training changes, as safetensors and JSON, so that a killed run loses nothing.
 
-A checkpoint is two files, `step-N.safetensors` and `step-N.json`; it counts only when the second is there and the checksum in
-it is that of the first. Both are written beside and renamed, the tensors first. The last two are kept: one that was damaged on
-the disk is passed over for the one before.
+A checkpoint is two files, `step-N.safetensors` and `step-N.json`; it is valid only if the second is there and holds the checksum of
+the first. Both are written to a temporary file and renamed, the tensors first. The last two are kept: if one was damaged on the
+disk, the one before is taken.
 """
 
 import hashlib
@@ -34,38 +34,36 @@ _DUE, _NOW = 1, 2  # why a checkpoint is written: the interval has passed, or it
 
 
 class Checkpointer:
-    """Saves a run every so many seconds and when it is interrupted, with the rows of all processes: any number of them brings it back."""
+    """Save a run at intervals and when it is interrupted, with the rows of all processes: any number of them can resume it."""
 
     def __init__(
-        self,
-        folder: Path,
-        setting: dict[str, Any],
-        every: float,
-        group: ProcessGroup = ProcessGroup(),  # noqa: B008 - frozen
-    ) -> None:
+        self, folder: Path, settings: dict[str, Any], every: float, group: ProcessGroup = ProcessGroup()  # noqa: B008 - frozen
+    ) -> None:  # fmt: skip
         self.folder = folder
         self.group = group
-        self.identity = {"format": FORMAT, "oneof": __version__, **setting}
+        self.identity = {"format": FORMAT, "oneof": __version__, **settings}
         self.every = every
         self.saved_at = time.monotonic()
         folder.mkdir(parents=True, exist_ok=True)
 
     def restore(self, state: State, best: BestEpoch) -> list[Record]:
-        """Put the newest whole checkpoint into the state; its history, empty if there is none."""
+        """Load the newest valid checkpoint into the state; return its history, empty if there is none."""
         for path in sorted(self.folder.glob("step-*.json"), reverse=True):
             try:
-                facts, content = json.loads(path.read_text()), path.with_suffix(".safetensors").read_bytes()
-                whole = hashlib.sha256(content).hexdigest() == facts["sha256"]
+                metadata = json.loads(path.read_text())
+                content = path.with_suffix(".safetensors").read_bytes()
+                is_valid = hashlib.sha256(content).hexdigest() == metadata["sha256"]
             except (OSError, ValueError, LookupError, TypeError):  # a file is missing, or cut short
                 continue
-            if whole:
-                if difference := first_difference(facts["identity"], self.identity):
-                    raise _another_run(self.folder, difference)
-                return _unpack(facts, load(content), state, best, self.group)
+            if is_valid:
+                difference = first_difference(metadata["identity"], self.identity)
+                if difference:
+                    raise _other_run_error(self.folder, difference)
+                return _load_state(metadata, load(content), state, best, self.group)
         return []
 
     def save(self, state: State, best: BestEpoch, history: list[Record], *, now: bool = False) -> bool:
-        """Save if the interval has passed, or now; return whether the first process asked for it now, which holds for all."""
+        """Save if the interval has passed, or now; return whether the first process asked for it now, which decides for all."""
         if now:
             reason = _NOW
         elif time.monotonic() - self.saved_at >= self.every:
@@ -78,16 +76,22 @@ class Checkpointer:
         return reason == _NOW
 
     def _write(self, state: State, best: BestEpoch, history: list[Record]) -> None:
-        facts, tensors = _pack(state, best, history, self.group)
+        metadata, tensors = _collect_state(state, best, history, self.group)
         self.saved_at = time.monotonic()
         if self.group.rank > 0:
             return
         content = save({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()})
-        facts |= {"identity": self.identity, "sha256": hashlib.sha256(content).hexdigest()}
+        metadata["identity"] = self.identity
+        metadata["sha256"] = hashlib.sha256(content).hexdigest()
         name = f"step-{state.epoch:06d}-{state.position:09d}"
-        for ending, written in (("safetensors", content), ("json", json.dumps(facts).encode())):
-            with written_beside(self.folder / f"{name}.{ending}") as file:
-                file.write(written)
+        with written_beside(self.folder / f"{name}.safetensors") as file:
+            file.write(content)
+        with written_beside(self.folder / f"{name}.json") as file:
+            file.write(json.dumps(metadata).encode())
+        self._remove_old()
+
+    def _remove_old(self) -> None:
+        """Remove all checkpoints but the last ones."""
         for path in sorted(self.folder.glob("step-*.json"))[:-KEPT]:
             path.unlink()  # first: tensors without it are no checkpoint
         for path in self.folder.glob("step-*.safetensors"):
@@ -96,120 +100,157 @@ class Checkpointer:
 
 
 def plan_stacks(
-    trials: Sequence[Trial], each: int, limit: int, checkpoint: str | Path | None, group: ProcessGroup
+    trials: Sequence[Trial], trial_bytes: int, memory_limit: int, checkpoint: str | Path | None, group: ProcessGroup
 ) -> list[Sequence[Trial]]:
-    """Stacks of as many trials of `each` bytes as the limit allows, about even; a group gets some for each process.
+    """Divide trials into stacks of about equal size that fit in memory, where possible one or more for each process.
 
-    A resumed run is cut as it was, whatever memory is free now.
+    A run that is resumed is divided as it was, however much memory is free now.
 
-    >>> [len(part) for part in plan_stacks([Trial()] * 7, 10, 35, None, ProcessGroup())]
+    >>> [len(stack) for stack in plan_stacks([Trial()] * 7, 10, 35, None, ProcessGroup())]
     [3, 3, 1]
     """
-    most = max(1, group.broadcast_int(limit) // group.size // max(1, each))
-    size = -(-len(trials) // -(-len(trials) // most))
-    stacks = [trials[start : start + size] for start in range(0, len(trials), size)]
-    if 1 < group.size <= len(trials):
-        count = min(len(trials), -(-len(stacks) // group.size) * group.size)
-        stacks = [trials[slice(*ProcessGroup(i, count).local_range(len(trials)))] for i in range(count)]
+    n_trials = len(trials)
+    max_size = max(1, group.broadcast_int(memory_limit) // group.size // max(1, trial_bytes))
+    n_stacks = -(-n_trials // max_size)
+    size = -(-n_trials // n_stacks)
+    stacks = [trials[start : start + size] for start in range(0, n_trials, size)]
+    if 1 < group.size <= n_trials:
+        n_stacks = min(n_trials, -(-len(stacks) // group.size) * group.size)  # a multiple of the processes
+        ranges = [ProcessGroup(rank, n_stacks).local_range(n_trials) for rank in range(n_stacks)]
+        stacks = [trials[start:end] for start, end in ranges]
     if checkpoint is None:
         return stacks
-    note = Path(checkpoint) / "stacks.json"
-    if note.exists():
-        try:
-            ends = list(accumulate(map(int, json.loads(note.read_text())), initial=0))
-        except (ValueError, TypeError) as error:
-            raise ValueError(f"{note} must hold the sizes of the stacks; it is damaged. Delete its folder.") from error
-        if ends[-1] != len(trials):
-            raise _another_run(checkpoint, f"it has {ends[-1]} trials, now {len(trials)}")
-        return [trials[a:b] for a, b in pairwise(ends)]
-    note.parent.mkdir(parents=True, exist_ok=True)
+    path = Path(checkpoint) / "stacks.json"
+    if path.exists():
+        return _planned_before(path, trials)
+    path.parent.mkdir(parents=True, exist_ok=True)
     if group.rank == 0:
-        with written_beside(note) as file:
-            file.write(json.dumps([len(some) for some in stacks]).encode())
+        with written_beside(path) as file:
+            file.write(json.dumps([len(stack) for stack in stacks]).encode())
     return stacks
 
 
-def _another_run(folder: str | Path, how: str) -> ValueError:
-    return ValueError(f"{folder} holds a checkpoint of another run: {how}. Give another folder, or delete this one.")
+def _planned_before(path: Path, trials: Sequence[Trial]) -> list[Sequence[Trial]]:
+    """Return the stacks whose sizes a file holds."""
+    try:
+        sizes = [int(size) for size in json.loads(path.read_text())]
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"{path} must hold the sizes of the stacks; it is damaged. Delete its folder.") from error
+    if sum(sizes) != len(trials):
+        raise _other_run_error(path.parent, f"it has {sum(sizes)} trials, now {len(trials)}")
+    ends = accumulate(sizes, initial=0)
+    return [trials[start:end] for start, end in pairwise(ends)]
+
+
+def _other_run_error(folder: str | Path, difference: str) -> ValueError:
+    return ValueError(
+        f"{folder} holds a checkpoint of another run: {difference}. Give another folder, or delete this one."
+    )
 
 
 def fingerprint(data: TrainingData) -> str:
-    """A checksum of the data: features, sets, votes, labels and rows."""
+    """Return a checksum of the data: features, sets, votes, labels and rows."""
     digest = hashlib.sha256()
-    known = (data.candidates, data.prior, data.labels, data.rows, data.held_out, data.test)
-    for rows in (data.x, *known):
-        if rows is not None:
-            digest.update(str(tuple(rows.shape)).encode())
-            for block in rows.blocks() if isinstance(rows, RowsOnDisk) else (rows,):
-                digest.update(block.cpu().contiguous().numpy().data)
+    tables = (data.x, data.candidates, data.prior, data.labels, data.rows, data.held_out, data.test)
+    for table in tables:
+        if table is None:
+            continue
+        digest.update(str(tuple(table.shape)).encode())
+        blocks = table.blocks() if isinstance(table, RowsOnDisk) else (table,)
+        for block in blocks:
+            digest.update(block.cpu().contiguous().numpy().data)
     return digest.hexdigest()[:16]
 
 
 class CheckpointTensor(NamedTuple):
-    """A tensor that training changes, as a checkpoint keeps it."""
+    """A tensor that training changes, as a checkpoint stores it."""
 
     name: str
     tensor: Tensor
-    sections: list[int] | None = None  # of a process's own rows: how many belong to each trial; None: all have the same
+    sections: list[int] | None = (
+        None  # of a process's rows: how many belong to each trial; None: equal in all processes
+    )
 
 
-def _rows(name: str, table: Tensor) -> CheckpointTensor:
-    """Return rows [t, m, ...] of this process as a checkpoint keeps them, with trials one after the other."""
+def _row_table(name: str, table: Tensor) -> CheckpointTensor:
+    """Return rows [t, m, ...] of this process as a checkpoint stores them, the trials one after the other."""
     t, m = table.shape[:2]
     return CheckpointTensor(name, table.flatten(0, 1), [m] * t)
 
 
-def _stored(state: State, best: BestEpoch) -> Iterator[CheckpointTensor]:
-    """The tensors that training changes and that keep their shape: they are restored in place."""
-    networks = {"weight": state.stack.weights, "buffer": state.stack.buffers, "best.kept": best.kept}
-    for group, tensors in networks.items():
-        yield from (CheckpointTensor(f"{group}.{name}", tensor) for name, tensor in tensors.items())
-    for i, several in enumerate(state.optimizer):
-        yield from (CheckpointTensor(f"optimizer.{i}.{j}", tensor) for j, tensor in enumerate(several))
+def _checkpoint_tensors(state: State, best: BestEpoch) -> Iterator[CheckpointTensor]:
+    """Yield the tensors that training changes and that keep their shape: they are restored in place."""
+    for name, tensor in state.stack.weights.items():
+        yield CheckpointTensor(f"weight.{name}", tensor)
+    for name, tensor in state.stack.buffers.items():
+        yield CheckpointTensor(f"buffer.{name}", tensor)
+    for name, tensor in best.kept.items():
+        yield CheckpointTensor(f"best.kept.{name}", tensor)
+    for i, moments in enumerate(state.optimizer):
+        for j, tensor in enumerate(moments):
+            yield CheckpointTensor(f"optimizer.{i}.{j}", tensor)
     for i, table in enumerate(leaves(state.memory)):
-        yield _rows(f"memory.{i}", table)
-    yield from (CheckpointTensor(f"shared.{i}", tensor) for i, tensor in enumerate(state.shared))
-    yield _rows("candidates", state.candidates)
-    yield from (
-        CheckpointTensor("order", state.order),
-        CheckpointTensor("mixing", state.mixing),
-        CheckpointTensor("loss", state.loss),
-    )
+        yield _row_table(f"memory.{i}", table)
+    for i, tensor in enumerate(state.shared):
+        yield CheckpointTensor(f"shared.{i}", tensor)
+    yield _row_table("candidates", state.candidates)
+    yield CheckpointTensor("order", state.order)
+    yield CheckpointTensor("mixing", state.mixing)
+    yield CheckpointTensor("loss", state.loss)
     if state.pop is not None:
         yield CheckpointTensor("pop.threshold", state.pop.threshold)
-        for name in ("seen", "fell", "margin"):
-            yield _rows(f"pop.{name}", getattr(state.pop, name))
-    yield from (CheckpointTensor("best.score", best.score), CheckpointTensor("best.epoch", best.epoch))
+        yield _row_table("pop.seen", state.pop.seen)
+        yield _row_table("pop.fell", state.pop.fell)
+        yield _row_table("pop.margin", state.pop.margin)
+    yield CheckpointTensor("best.score", best.score)
+    yield CheckpointTensor("best.epoch", best.epoch)
     if best.sets is not None:
-        yield _rows("best.sets", best.sets)
+        yield _row_table("best.sets", best.sets)
 
 
 def _generators(state: State) -> dict[str, torch.Generator]:
-    own = {f"generator.{i}": generator for i, generator in enumerate(state.generators)}
-    return own | {"generator.global": global_generator(state.loss.device)}
+    generators = {f"generator.{i}": generator for i, generator in enumerate(state.generators)}
+    generators["generator.global"] = global_generator(state.loss.device)
+    return generators
 
 
-def _pack(
+def _collect_state(
     state: State, best: BestEpoch, history: list[Record], group: ProcessGroup
 ) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    stored = _stored(state, best)
-    tensors = {name: own if several is None else group.gathered(own, several) for name, own, several in stored}
-    tensors |= {name: generator.get_state() for name, generator in _generators(state).items()}
+    """Return metadata and tensors of a checkpoint, with the rows of all processes."""
+    tensors = {}
+    for name, tensor, sections in _checkpoint_tensors(state, best):
+        tensors[name] = tensor if sections is None else group.gathered(tensor, sections)
+    for name, generator in _generators(state).items():
+        tensors[name] = generator.get_state()
     columns = list(history[0]) if history else []
-    tensors |= {f"history.{name}": torch.stack([record[name] for record in history]) for name in columns}
-    facts = {"epoch": state.epoch, "position": state.position, "round": state.pop.round if state.pop else 0}
-    return facts | {"epochs_recorded": len(history), "columns": columns}, tensors
+    for name in columns:
+        tensors[f"history.{name}"] = torch.stack([record[name] for record in history])
+    metadata = {
+        "epoch": state.epoch,
+        "position": state.position,
+        "round": state.pop.round if state.pop else 0,
+        "epochs_recorded": len(history),
+        "columns": columns,
+    }
+    return metadata, tensors
 
 
-def _unpack(
-    facts: dict[str, Any], tensors: dict[str, Tensor], state: State, best: BestEpoch, group: ProcessGroup
+def _load_state(
+    metadata: dict[str, Any], tensors: dict[str, Tensor], state: State, best: BestEpoch, group: ProcessGroup
 ) -> list[Record]:
-    for name, own, sections in _stored(state, best):
-        own.copy_(tensors[name] if sections is None else group.part(tensors[name], sections))
+    """Load a checkpoint into the state, of which this process takes its rows; return the history."""
+    for name, tensor, sections in _checkpoint_tensors(state, best):
+        stored = tensors[name]
+        tensor.copy_(stored if sections is None else group.part(stored, sections))
     for name, generator in _generators(state).items():
         generator.set_state(tensors[name])
-    state.epoch, state.position = facts["epoch"], facts["position"]
+    state.epoch = metadata["epoch"]
+    state.position = metadata["position"]
     if state.pop is not None:
-        state.pop = state.pop._replace(round=facts["round"])
-    columns = {name: tensors[f"history.{name}"].to(state.loss.device) for name in facts["columns"]}
-    return [{name: column[i] for name, column in columns.items()} for i in range(facts["epochs_recorded"])]
+        state.pop = state.pop._replace(round=metadata["round"])
+    columns = {name: tensors[f"history.{name}"].to(state.loss.device) for name in metadata["columns"]}
+    history = []
+    for epoch in range(metadata["epochs_recorded"]):
+        history.append({name: column[epoch] for name, column in columns.items()})
+    return history

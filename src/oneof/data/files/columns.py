@@ -1,4 +1,4 @@
-"""Tables of any form as sources of columns: Parquet, CSV and TSV files, folders of pictures, Arrow tables, frames of pandas, polars and others.
+"""Open tables of any form as sources of columns: Parquet, CSV and TSV files, folders of pictures, Arrow tables, data frames.
 
 Parquet comes column by column: with row groups of hundreds of megabytes, batches of rows need as much again.
 """
@@ -22,8 +22,8 @@ from oneof.data.images import list_folder
 from oneof.data.roles import Kind, check_column
 from oneof.storage.regular import check_regular
 
-_PIECE = 1 << 16  # rows
-_LOOKED_AT = 1000  # texts, to see whether a column of texts holds dates
+_ROWS_PER_PIECE = 1 << 16
+_TEXT_SAMPLE = 1000  # texts that decide whether a column holds dates
 Cells = dict[str, list[Any]]  # by column
 
 
@@ -76,27 +76,41 @@ def _with_offsets(kind: pa.DataType) -> pa.DataType:
 
 
 def _parquet(path: Path) -> Source:
+    """Return a Parquet file as a source."""
     with readable(str(path)), pa.parquet.ParquetFile(path) as file:
-        schema, rows = file.schema_arrow, file.metadata.num_rows
-        count = Counter(schema.names)
-        texts = [field.name for field in schema if is_text(field.type) and count[field.name] == 1]
-        first = next(file.iter_batches(_LOOKED_AT, columns=texts), None) if texts else None
-    samples = {} if first is None else dict(zip(first.schema.names, first.columns, strict=True))
+        schema = file.schema_arrow
+        n_rows = file.metadata.num_rows
+        names = schema.names  # inside the block: fails for names that are not UTF-8
+        samples = _text_samples(file, schema)
 
     def pieces(numbers: list[str], others: list[str]) -> Iterator[Piece]:
         # Without a buffer of its own each column chunk, often the whole column of the file, would be read at once.
         with readable(str(path)), pa.parquet.ParquetFile(path, buffer_size=1 << 16, pre_buffer=False) as file:
             for name in [*numbers, *others]:
                 row = 0
-                for batch in file.iter_batches(_PIECE, columns=[name], use_threads=False):
+                for batch in file.iter_batches(_ROWS_PER_PIECE, columns=[name], use_threads=False):
                     yield name, row, batch.column(0)
                     row += batch.num_rows
 
     kinds = {field.name: kind_of(field.type, samples.get(field.name)) for field in schema}
-    return Source(str(path), schema.names, kinds, rows, pieces)
+    return Source(str(path), names, kinds, n_rows, pieces)
+
+
+def _text_samples(file: pa.parquet.ParquetFile, schema: pa.Schema) -> dict[str, pa.Array]:
+    """Return the first texts of every column of text whose name is unique."""
+    count = Counter(schema.names)
+    texts = [field.name for field in schema if is_text(field.type) and count[field.name] == 1]
+    if not texts:
+        return {}
+    first_batch = next(file.iter_batches(_TEXT_SAMPLE, columns=texts), None)
+    if first_batch is None:
+        return {}
+    return dict(zip(first_batch.schema.names, first_batch.columns, strict=True))
 
 
 def _arrow(table: pa.Table) -> Source:
+    """Return an Arrow table as a source."""
+
     def pieces(numbers: list[str], others: list[str]) -> Iterator[Piece]:
         for name in [*numbers, *others]:
             row = 0
@@ -104,19 +118,23 @@ def _arrow(table: pa.Table) -> Source:
                 yield name, row, values
                 row += len(values)
 
-    columns = zip(table.column_names, table.columns, strict=True)
-    kinds = {name: kind_of(one.type, one[:_LOOKED_AT].combine_chunks()) for name, one in columns}
+    kinds = {}
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        kinds[name] = kind_of(column.type, column[:_TEXT_SAMPLE].combine_chunks())
     return Source("the table", table.column_names, kinds, table.num_rows, pieces)
 
 
 def _pandas(frame: Any) -> Source:
+    """Return a frame of pandas as a source."""
     names = [str(name) for name in frame.columns]
-    place = {name: j for j, name in reversed(list(enumerate(names)))}
+    first_position: dict[str, int] = {}
+    for j, name in enumerate(names):
+        first_position.setdefault(name, j)
 
     def pieces(numbers: list[str], others: list[str]) -> Iterator[Piece]:
         for name in [*numbers, *others]:
             with readable(f"the frame, column {name!r}"):
-                yield name, 0, _as_arrow(frame.iloc[:, place[name]])
+                yield name, 0, _as_arrow(frame.iloc[:, first_position[name]])
 
     kinds = {name: _pandas_kind(frame.iloc[:, j]) for j, name in enumerate(names)}
     return Source("the frame", names, kinds, len(frame), pieces)
@@ -135,6 +153,7 @@ def _as_arrow(column: Any) -> pa.Array:
 
 
 def _pandas_kind(column: Any) -> Kind:
+    """Return what a column of pandas holds."""
     from pandas.api.types import is_numeric_dtype
 
     if is_numeric_dtype(column.dtype):
@@ -143,52 +162,63 @@ def _pandas_kind(column: Any) -> Kind:
         values = _as_arrow(column)
     except (pa.ArrowException, TypeError, ValueError):
         return "other"
-    return kind_of(values.type, values[:_LOOKED_AT])
+    return kind_of(values.type, values[:_TEXT_SAMPLE])
 
 
 def read_numbers(source: Source, numbers: list[str], others: list[str]) -> tuple[NDArray[np.float32], Cells]:
-    """Columns of numbers and dates as x [n, d], written piece by piece into one array; the other columns as lists."""
-    # A missing number becomes NaN, a date the number of days since 1970.
+    """Read columns of numbers and dates as x [n, d], piece by piece into one array, and the other columns as lists.
+
+    A missing number becomes NaN, a date the number of days since 1970.
+    """
     try:
         x = np.empty((source.rows, len(numbers)), dtype=np.float32)
     except (MemoryError, ValueError) as error:
-        got = f"{source.rows} rows of {len(numbers)} features do not. Choose fewer features."
-        raise ValueError(f"{source.name} must fit in memory; {got}") from error
+        raise ValueError(
+            f"{source.name} must fit in memory; {source.rows} rows of {len(numbers)} features do not. Choose fewer features."
+        ) from error
     lists: Cells = {name: [] for name in others}
     column = {name: j for j, name in enumerate(numbers)}
     ends = dict.fromkeys([*numbers, *others], 0)
     for name, row, values in source.pieces(numbers, others):
-        ends[name] = end = row + len(values)
+        end = row + len(values)
+        ends[name] = end
         if name in lists:
             lists[name] += _objects(values)
             continue
         if end > len(x):  # the number of rows of a CSV is known only at its end
             x.resize((max(end, 3 * len(x) // 2), len(numbers)), refcheck=False)
         where = f"{source.name}, column {name!r}"
-        plain = days(values, where, row) if source.kinds[name] == "date" else without_blanks(values)
-        floats = pa.compute.cast(plain, pa.float64()).to_numpy(zero_copy_only=False)
+        cleaned = days(values, where, row) if source.kinds[name] == "date" else without_blanks(values)
+        floats = pa.compute.cast(cleaned, pa.float64()).to_numpy(zero_copy_only=False)
         x[row:end, column[name]] = as_floats(floats, where, first=row, gaps=True)
     if len(set(ends.values())) > 1:
-        got = f"got {min(ends.values())} to {max(ends.values())}."
-        raise ValueError(f"{source.name} must have as many rows in every column; {got}")
+        raise ValueError(
+            f"{source.name} must have as many rows in every column; got {min(ends.values())} to {max(ends.values())}."
+        )
     x.resize((max(ends.values(), default=source.rows), len(numbers)), refcheck=False)
     return x, lists
 
 
 def _objects(values: pa.Array) -> list[Any]:
-    """A piece as Python objects; equal texts are one object, or a million cells would be a million strings."""
+    """Return a piece as Python objects; equal texts are one object, or a million cells would be a million strings."""
     if not is_text(values.type):
         return values.to_pylist()  # type: ignore[no-any-return]
     coded = values.dictionary_encode()
-    words = [*coded.dictionary.to_pylist(), None]
-    return [words[-1 if j is None else j] for j in coded.indices.to_pylist()]
+    texts = coded.dictionary.to_pylist()
+    cells = []
+    for code in coded.indices.to_pylist():
+        cells.append(None if code is None else texts[code])
+    return cells
 
 
 def read_columns_of(table: Any, names: list[str], taken: list[str]) -> Cells:
-    """Columns to carry along to a result, which has others of its own."""
+    """Read columns to carry along to a result, which has columns of its own (`taken`)."""
     source = open_table(table)
     for name in names:
         check_column(name, source.names, source.name)
         if name in taken:
             raise ValueError(f"--column must not have the name of a column of the result; got {name!r}. Leave it out.")
-    return read_numbers(source, [], list(dict.fromkeys(names)))[1] if names else {}
+    if not names:
+        return {}
+    _, cells = read_numbers(source, [], list(dict.fromkeys(names)))
+    return cells

@@ -1,4 +1,4 @@
-"""CSV and TSV files, packed or not, read by Arrow; what it says of a bad one in words that tell what to do."""
+"""Read CSV and TSV files, compressed or not, by Arrow, and say what to do about a bad one."""
 
 import re
 from collections.abc import Iterator
@@ -12,19 +12,29 @@ from oneof.data.files.source import Piece, Source, Unreadable, kind_of, readable
 from oneof.storage.regular import check_regular
 from oneof.storage.sheets import as_written
 
-_HEADER = 1 << 22  # bytes in which the first line is looked for
+_MAX_HEADER = 1 << 22  # bytes in which the first line is searched
 
 
 def open_delimited(path: Path) -> Source:
-    """Types come from the first block; whole numbers are read as floats, since a later block may have fractions."""
+    """Open a file as a source; types come from its first block.
+
+    Whole numbers are read as floats, since a later block may have fractions.
+    """
     with _reader(path, {}) as reader:
-        schema, names = reader.schema, reader.schema.names
+        schema = reader.schema
+        names = schema.names  # inside the block: fails for names that are not UTF-8
     kinds = {field.name: kind_of(field.type, None) for field in schema}  # Arrow has looked for dates by itself
-    truths = {field.name: pa.bool_() for field in schema if pa.types.is_boolean(field.type)}
+    is_boolean = {field.name: pa.types.is_boolean(field.type) for field in schema}
+
+    def type_of_number(name: str) -> pa.DataType:
+        if kinds[name] == "date":
+            return pa.string()
+        return pa.bool_() if is_boolean[name] else pa.float64()
 
     def pieces(numbers: list[str], others: list[str]) -> Iterator[Piece]:
-        types = {name: pa.string() if kinds[name] == "date" else truths.get(name, pa.float64()) for name in numbers}
-        types |= dict.fromkeys(others, pa.string())
+        types = {name: type_of_number(name) for name in numbers}
+        for name in others:
+            types[name] = pa.string()
         row = 0
         with _reader(path, types) as reader:
             for batch in reader:
@@ -37,8 +47,10 @@ def open_delimited(path: Path) -> Source:
 
 @contextmanager
 def _reader(path: Path, types: dict[str, pa.DataType]) -> Iterator[pa.csv.CSVStreamingReader]:
+    """Open a file for the columns of these types, all if there are none, with errors in our words."""
     check_encoding(path)
-    form = pa.csv.ParseOptions(delimiter="\t" if ".tsv" in path.name.lower()[-7:] else ",", newlines_in_values=True)
+    is_tsv = ".tsv" in path.name.lower()[-7:]  # also before .gz
+    form = pa.csv.ParseOptions(delimiter="\t" if is_tsv else ",", newlines_in_values=True)
     convert = pa.csv.ConvertOptions(column_types=types, include_columns=list(types))
     options = pa.csv.ReadOptions(use_threads=False, block_size=block_size(path))
     try:
@@ -46,15 +58,15 @@ def _reader(path: Path, types: dict[str, pa.DataType]) -> Iterator[pa.csv.CSVStr
         with readable(str(path)), pa.csv.open_csv(path, options, form, convert) as reader:
             yield reader
     except Unreadable as error:
-        raise ValueError(_in_our_words(path, str(error), types)) from error
+        raise ValueError(_explain(path, str(error), types)) from error
 
 
 def block_size(path: Path) -> int:
-    """Bytes that are parsed at a time: many rows of a wide table too, since every block costs time for every column."""
+    """Return how many bytes to parse at a time: many rows of a wide table too, since every block costs time for every column."""
     with readable(str(path)), pa.input_stream(str(path), compression="detect") as stream:
-        header = stream.read(_HEADER).find(b"\n")
-    row = header if header >= 0 else _HEADER
-    return max(1 << 20, 32 * row, min(256 * row, 1 << 27))
+        header_end = stream.read(_MAX_HEADER).find(b"\n")
+    row_bytes = header_end if header_end >= 0 else _MAX_HEADER
+    return max(1 << 20, 32 * row_bytes, min(256 * row_bytes, 1 << 27))
 
 
 def check_encoding(path: Path) -> None:
@@ -65,19 +77,24 @@ def check_encoding(path: Path) -> None:
             raise ValueError(f"{path} must be UTF-8; it is UTF-16. Save it as UTF-8.")
 
 
-def _in_our_words(path: Path, message: str, types: dict[str, pa.DataType]) -> str:
-    # Arrow would call back for a ragged row, but fails inside the call where the row is not UTF-8; so read its words.
-    if ragged := re.search(r"Row #(\d+): Expected (\d+) columns, got (\d+): (.*)", message):
+def _explain(path: Path, message: str, types: dict[str, pa.DataType]) -> str:
+    """Return Arrow's message with the place of the error and what to do; as it is where that is not known."""
+    # Arrow would call back for a ragged row, but fails inside the call where the row is not UTF-8; so parse its message.
+    ragged = re.search(r"Row #(\d+): Expected (\d+) columns, got (\d+): (.*)", message)
+    if ragged is not None:
         line, expected, got, text = ragged.groups()
         return f"rows must have the header's {expected} cells; {path}, row {int(line) - 2} (line {line}) has {got}: {text[:60]!r}."
     if "Empty CSV" in message:
         return f"{path} must have at least one row; it is empty."
-    # Arrow says neither column name nor row of a cell that is no number: look again, as text, for the first.
-    numbers = [name for name, kind in types.items() if kind != pa.string()]
-    if re.search("conversion error to (double|bool)", message) and (wrong := wrong_cell(open_delimited(path), numbers)):
-        name, row, cell = wrong
-        return f"features must be numbers; {path}, column {name!r}, row {row} is {cell!r}. Leave the column out."
+    if re.search("conversion error to (double|bool)", message):
+        # Arrow names neither column nor row of a cell that is no number: read the columns again, as text, to find it.
+        numbers = [name for name, kind in types.items() if kind != pa.string()]
+        wrong = wrong_cell(open_delimited(path), numbers)
+        if wrong is not None:
+            name, row, cell = wrong
+            return f"features must be numbers; {path}, column {name!r}, row {row} is {cell!r}. Leave the column out."
     if "invalid UTF8" in message:
-        where = re.search(r"Row #(\d+)", message)
-        return f"{path} must be UTF-8; it has other bytes{f', line {where[1]}' if where else ''}. Save it as UTF-8."
+        row_number = re.search(r"Row #(\d+)", message)
+        where = "" if row_number is None else f", line {row_number[1]}"
+        return f"{path} must be UTF-8; it has other bytes{where}. Save it as UTF-8."
     return message
