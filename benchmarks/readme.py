@@ -18,6 +18,7 @@ import default_study
 import digits
 import missing_truth
 import numpy as np
+import pictures
 import realworld
 import reproduced
 import rivals
@@ -37,7 +38,7 @@ ROOT = Path(__file__).parents[1]
 MARK = "<!-- {}: made by benchmarks/readme.py -->", "<!-- {}: end -->"
 MARKED = (
     "README.md", "docs/results.md", "docs/methods.md", "docs/findings.md", "docs/tries.md",
-    "docs/votes.md", "docs/theory.md", "docs/decisions/0014-learners.md", "docs/research/suite.md",
+    "docs/votes.md", "docs/theory.md", "docs/images.md", "docs/decisions/0014-learners.md", "docs/research/suite.md",
 )  # fmt: skip
 SETS = ("lost", "birdsong", "msrcv2")
 SEEDS = range(100, 110)
@@ -139,6 +140,8 @@ def made() -> dict[str, str]:
         "theory": theory.table(read(ROOT / "results/theory.jsonl")),
         "sets": sets.table(ROOT / "results/sets"),
         "choice": report.choice(on_images),
+        "signs": report.signs_table(on_images),
+        "pictures": pictures.table(read(ROOT / "results/pictures.jsonl")),
         "cifar10n": "\n".join(votes_cifar10n.lines(read(ROOT / "results/votes_cifar10n.jsonl"))),
         "cifar10n-held-out": "\n".join(votes_cifar10n.held_out_lines(read(ROOT / "results/votes_cifar10n.jsonl"))),
         "votes-tables": votes_tables.report(ROOT / "results/votes_tables.jsonl"),

@@ -60,7 +60,7 @@ def one_thread() -> None:
 def small_forests() -> Iterator[None]:
     """30 trees in place of 300, for tests of what a fit takes and gives: of a small table, trees are most of its seconds."""
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("oneof.learners.fitted.Trees.each", lambda trees, classes: 3)
+        patched.setattr("oneof.learners.config.TreesConfig.per_fold", lambda trees, classes: 3)
         yield
 
 

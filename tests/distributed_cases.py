@@ -13,11 +13,11 @@ import torch
 import oneof.data.augment
 import oneof.training.fit
 from oneof.estimator.classifier import PartialLabelClassifier
-from oneof.learners.config import Space
+from oneof.learners.config import EnsembleConfig, FitConfig
 from oneof.methods import METHODS
 from oneof.networks import MLP, GeneratorMLP, LeNet
 from oneof.purify import Pop, PopRatio
-from oneof.runs.fit_table import How, Task, fit_table
+from oneof.runs.fit_table import FitSpec, RunOptions, fit_table
 from oneof.training.fit import fit
 from oneof.training.trials import Training, Trial
 from oneof_paper.synthetic import mixture
@@ -132,7 +132,7 @@ def outcome(fitted):
         **fitted.history,
         "margin": removals.pop("margin", torch.empty(0)),
     }
-    x = DATA.x if fitted.look is None else IMAGES
+    x = DATA.x if fitted.eval_transform is None else IMAGES
     numbers["probabilities"] = fitted.probabilities(x)
     exact = {
         **removals,
@@ -144,7 +144,7 @@ def outcome(fitted):
     return {"near": numbers, "exact": exact}
 
 
-SPACE = Space(scaling=("feature", "ranks"), lr=(0.1,), weight_decay=(1e-3,), members=4, parts=2, epochs=25)
+SPACE = EnsembleConfig(scalings=("feature", "ranks"), lr=0.1, weight_decay=1e-3, n_networks=4, n_folds=2, epochs=25)
 
 
 def classified(**options):
@@ -214,9 +214,9 @@ def main(folder: Path) -> None:
     results["classified"] = classified()
     said: list[str] = []
     for _ in range(2):  # the second time it is finished already
-        fit_table(folder / "table.csv", folder / "run", Task(space=SPACE), How(say=said.append))
+        fit_table(folder / "table.csv", folder / "run", FitSpec(config=FitConfig(SPACE)), RunOptions(echo=said.append))
     try:
-        fit_table(folder / "missing.csv", folder / "other", how=How(say=said.append))
+        fit_table(folder / "missing.csv", folder / "other", options=RunOptions(echo=said.append))
     except OSError as error:
         results["missing"] = str(error)
     results["said"] = said

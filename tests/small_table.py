@@ -11,11 +11,11 @@ import pytest
 
 from oneof.cli import main
 from oneof.data.table import Roles
-from oneof.learners.config import Space
+from oneof.learners.config import EnsembleConfig
 
 LABELS = np.array(["ant", "bee", "cow"])
 ROLES = Roles(features=("x*", "hue"), ignore=("truth",))
-SMALL = Space(scaling=("feature", "ranks"), lr=(0.1,), weight_decay=(1e-3,), members=3, epochs=25)
+SMALL = EnsembleConfig(scalings=("feature", "ranks"), lr=0.1, weight_decay=1e-3, n_networks=3, epochs=25, n_folds=None)
 
 
 def frame(n: int = 150, seed: int = 0) -> pd.DataFrame:

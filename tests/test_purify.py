@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oneof.methods import CC, LWS, Proden, Valen
-from oneof.purify import Pop, PopPrinted, PopRatio, PopReleased, PopState, Rounds, stacked
+from oneof.purify import Pop, PopPrinted, PopRatio, PopReleased, PopState, PurificationSchedule, stacked
 from oneof.training.events import begin_purifying, event
 from oneof.training.fit import fit
-from oneof.training.processes import Crew
+from oneof.training.processes import ProcessGroup
 
 RULES = [Pop(), PopPrinted(), PopRatio(), PopReleased(), Pop(every_round=False), PopRatio(every_round=False)]
 CPU = torch.device("cpu")
@@ -138,7 +138,7 @@ def test_the_released_code_resets_weights_to_the_window_mean(rule):
     for z in logits:
         state.seen.copy_(rule.observe(state.seen, z, candidates))
     before = method.loss(logits[0], candidates, memory)
-    event(rule, sets, state, Crew(), 75, memory)
+    event(rule, sets, state, ProcessGroup(), 75, memory)
     S = candidates[0].numpy()
     q = np.mean([reference.posterior(z[0].double().numpy(), S) for z in logits], axis=0)
     left = reference.pop_ratio_remove(q, S, 0.1)
@@ -209,9 +209,9 @@ def test_state_is_not_written_to():
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: Rounds(interval=3, window=5), r"window must lie between 1 and interval \(3\).*got 5"),
-        (lambda: Rounds(window=0), r"window must lie between 1 and interval"),
-        (lambda: Rounds(warm_up=-1), r"warm_up must not be negative; got -1"),
+        (lambda: PurificationSchedule(interval=3, window=5), r"window must lie between 1 and interval \(3\).*got 5"),
+        (lambda: PurificationSchedule(window=0), r"window must lie between 1 and interval"),
+        (lambda: PurificationSchedule(warm_up=-1), r"warm_up must not be negative; got -1"),
         (lambda: Pop(e_end=0.0), r"e_end must be positive and at most e0 \(0\.9\).*got 0\.0"),
         (lambda: Pop(e0=0.2, e_end=0.3), r"e_end must be positive and at most e0 \(0\.2\)"),
         (lambda: Pop(e_s=-0.1), r"e_s must not be negative; got -0\.1"),

@@ -44,20 +44,6 @@ def test_the_results_are_those_of_the_rows():
         assert page() == (ROOT / name).read_text()
 
 
-def test_the_figures_in_sentences_are_those_of_the_rows():
-    import sentences
-
-    assert sum(len(part()) for parts in sentences.CLAIMS.values() for part in parts) > 45
-    assert sentences.unsaid() == []
-
-
-def test_a_figure_that_the_rows_do_not_have_is_noticed(monkeypatch):
-    import sentences
-
-    monkeypatch.setattr(sentences, "CLAIMS", {"README.md": (lambda: ["98.7654321 % of all rows"],)})
-    assert sentences.unsaid() == ["README.md: 98.7654321 % of all rows"]
-
-
 def test_where_the_gain_comes_from_is_what_the_rows_say():
     import pop_gain
 

@@ -29,7 +29,7 @@ from oneof.storage.rows import Row, append, read
 from oneof.training.fit import fit
 from oneof.training.loop import begin, epochs
 from oneof.training.stack import build
-from oneof.training.training_data import pose
+from oneof.training.training_data import make_training_data
 from oneof.training.trials import Training, Trial
 from oneof_paper import ablation, tables
 from oneof_paper.compute_rows import split
@@ -146,7 +146,7 @@ def _regions(name: str, x: Any, sets: Any, posterior: torch.Tensor) -> list[Row]
     rows = []
     for system, purify in (("PRODEN", None), ("PRODEN+POP", LATE)):
         trials = [Trial(seed, scaling="feature", lr=LR, weight_decay=DECAY) for seed in SEEDS]
-        problem = pose(x, sets, trials, Proden(), purify, TABULAR.training)
+        problem = make_training_data(x, sets, trials, Proden(), purify, TABULAR.training)
         net = partial(Linear(), tuple(problem.x.shape[1:]), sets.shape[1])
         state = begin(problem, build(net, list(SEEDS), problem.lr.device, 0), list(SEEDS))
         curve = []

@@ -37,7 +37,7 @@ from oneof.networks import Network
 from oneof.storage.files import written_beside
 from oneof.storage.rows import Row, append, read
 from oneof.training.state import Fit
-from oneof.training.training_data import Problem, pose
+from oneof.training.training_data import TrainingData, make_training_data
 from oneof_paper.compute_image_rows import first_images, row_of, trial_of, views_of, with_test_rows
 from oneof_paper.data.catalogue import Dataset, load
 from oneof_paper.image_sets import DIFFICULTIES, path_of
@@ -78,12 +78,12 @@ def perform(runs: Sequence[Run], plan: str, folder: Path, device: str) -> Iterat
     data = images(run.dataset, run.images)
     mask, x = candidates(run, data, folder, device), pixels(run.dataset, run.images, device)
     views, trials, on = views_of(run, device), [trial_of(run, data)], torch.device(device)
-    problem = pose(x, mask, trials, run.method, None, run.training, views, data.labels, on)
+    problem = make_training_data(x, mask, trials, run.method, None, run.training, views, data.labels, on)
     for one, fitted, seconds, shared in fits_of(runs, run.network, problem):
         yield one, row_of(one, plan, fitted, x, data.labels, seconds, shared)
 
 
-def fits_of(runs: Sequence[Run], network: Network, problem: Problem) -> Iterator[tuple[Run, Fit, float, int]]:
+def fits_of(runs: Sequence[Run], network: Network, problem: TrainingData) -> Iterator[tuple[Run, Fit, float, int]]:
     """Each run's fit, its seconds, and how many epochs of it were others' too; a fit holds only until the next is asked for."""
     if any(run.purify for run in runs):
         by_name = {run.variant: run for run in runs}

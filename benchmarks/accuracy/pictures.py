@@ -31,7 +31,7 @@ from PIL import Image
 from oneof.candidates.generate import Flip, generate
 from oneof.storage.rows import Row, append
 from oneof.training.device import best_device
-from oneof_paper.data.catalogue import Dataset, load
+from oneof_paper.data.catalogue import NAMED, Dataset, load
 from oneof_paper.image_sets import path_of, read, training_part
 from oneof_paper.results import origin
 
@@ -89,11 +89,13 @@ def perform(given: argparse.Namespace, folder: Path) -> Iterator[tuple[str, Row]
     m = training_part(data)
     train, test = np.arange(m)[: given.images], np.arange(m, len(data.x))[: given.tests]
     start = time.perf_counter()
-    table = write_pictures(data, train, folder / "train", candidates(data, given.sets, given.seed, given.sets_folder))
+    train_table = write_pictures(
+        data, train, folder / "train", candidates(data, given.sets, given.seed, given.sets_folder)
+    )
     new = write_pictures(data, test, folder / "test", None)
     yield "write", {"seconds": time.perf_counter() - start, "images": len(train), "tests": len(test)}
     run = folder / "run"
-    asked = ["fit", table, "--image", "file", "--out", run, "--seed", given.seed, "--augmentation", given.views]
+    asked = ["fit", train_table, "--image", "file", "--out", run, "--seed", given.seed, "--augmentation", given.views]
     options = {
         "--architecture": given.network,
         "--epochs": given.epochs,
@@ -116,6 +118,42 @@ def perform(given: argparse.Namespace, folder: Path) -> Iterator[tuple[str, Row]
     yield "report", {"seconds": oneof("report", run, "--out", folder / "page.html")}
     if given.export:
         yield "export", {"seconds": oneof("export", run, "--onnx", folder / "model.onnx")}
+
+
+def table(rows: Sequence[Row]) -> str:
+    """Return a Markdown table with a line for each pass of the stages."""
+    passes: list[dict[str, Row]] = []
+    for row in rows:
+        if row["stage"] == "write":
+            passes.append({})
+        passes[-1][row["stage"]] = row
+    head = [
+        "pictures",
+        "sets",
+        "device",
+        "killed after s",
+        "fit s",
+        "predict s",
+        "labels right %",
+        "new pictures right %",
+    ]
+    lines = [f"| {' | '.join(head)} |", "|" + "---|" * len(head)]
+    for stages in passes:
+        written = stages["write"]
+        killed = stages.get("fit, killed")
+        resolved = stages.get("clean")
+        cells = [
+            f"{written['images']:,} of {NAMED[written['dataset']].title}",
+            written["sets"],
+            written["device"],
+            f"{killed['seconds']:.0f}" if killed else "",
+            f"{stages['fit']['seconds']:.0f}",
+            f"{stages['predict']['seconds']:.0f}",
+            f"{100 * resolved['resolved']:.1f}" if resolved else "",
+            f"{100 * stages['predict']['accuracy']:.1f} of {written['tests']:,}",
+        ]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
 
 
 @contextmanager

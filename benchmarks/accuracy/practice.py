@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from sklearn.neighbors import NearestNeighbors
 from sklearn.preprocessing import StandardScaler
 
-from oneof.ensemble.accuracy import Claim
+from oneof.ensemble.accuracy import AccuracyEstimate
 from oneof_paper.data.catalogue import Dataset, load
 
 app = typer.Typer(add_completion=False)
@@ -120,7 +120,7 @@ def commands(
             facts = json.loads((Path(folder) / "run" / "run.json").read_text())["estimate"]
         told = ", ".join(f"{command} {value:.1f}" for command, value in seconds.items())
         print(f"\n## {name}, seed {seed}\n\nseconds: {told}; in all {sum(seconds.values()):.1f}")
-        print(f"said of the accuracy: {Claim(**facts).in_words}\n")
+        print(f"said of the accuracy: {AccuracyEstimate(**facts).in_words}\n")
         print("| | labels of training rows | predictions of new rows |\n|---|---|---|")
         for rule, (labels, predicted) in {"oneof": ours, **baselines(data, *split(len(data.x), seed))}.items():
             print(f"| {rule} | {100 * labels:.1f} | {'' if predicted is None else f'{100 * predicted:.1f}'} |")

@@ -1,4 +1,4 @@
-"""The paper's theorems on trial: rows of every world, and the figure of docs/theory.md.
+"""The paper's theorems on trial: rows of every distribution, and the figure of docs/theory.md.
 
 python benchmarks/accuracy/theory.py            # trains what has no rows yet (23 s of processor time), then draws
 """
@@ -24,12 +24,10 @@ from oneof_paper.results import origin
 def draw_theory(rows: Sequence[Row]) -> Figure:
     """The theorems' promises against what was seen: assumptions above, conclusions below; means over seeds."""
     figure, axes = plt.subplots(2, 3, figsize=(13, 7), layout="constrained")
-    worlds = list(dict.fromkeys(row["world"] for row in rows))
-    known = {name: [row for row in rows if row["world"] == name and row["kind"] == "constants"] for name in worlds}
-    seen = {
-        name: _by_round([row for row in rows if row["world"] == name and row["kind"] == "round"]) for name in worlds
-    }
-    for name, colour in zip(worlds, (*COLOURS, "#e69f00"), strict=True):
+    names = list(dict.fromkeys(row["world"] for row in rows))
+    known = {name: [row for row in rows if row["world"] == name and row["kind"] == "constants"] for name in names}
+    seen = {name: _by_round([row for row in rows if row["world"] == name and row["kind"] == "round"]) for name in names}
+    for name, colour in zip(names, (*COLOURS, "#e69f00"), strict=True):
         first, rounds = known[name][0], range(len(seen[name]["gap"]))
         axes[0, 0].plot(
             ("median", "90 %", "99 %"),

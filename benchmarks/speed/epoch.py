@@ -30,12 +30,12 @@ from oneof.data.augment import views
 from oneof.methods import RCR, Method, PiCO, Proden, Valen
 from oneof.networks import LeNet, WideResNet
 from oneof.purify import Pop
-from oneof.training.device import Replay
+from oneof.training.device import CudaGraphRunner
 from oneof.training.events import event
 from oneof.training.loop import begin, epochs
 from oneof.training.stack import build
 from oneof.training.state import State
-from oneof.training.training_data import Problem, pose
+from oneof.training.training_data import TrainingData, make_training_data
 from oneof.training.trials import Training, Trial
 from oneof_paper.results import origin
 
@@ -58,10 +58,10 @@ def data(name: str, tiny: bool) -> tuple[np.ndarray, np.ndarray]:
 
 def posed(
     name: str, device: torch.device, method: Method, kind: str, rule: Pop | None, length: int = LENGTH
-) -> tuple[Problem, State]:
+) -> tuple[TrainingData, State]:
     x, sets = data(name, device.type == "cpu")
     seen = views(kind, name, device=device, dtype=torch.bfloat16 if device.type == "cuda" else torch.float32)
-    problem = pose(x, sets, [Trial()], method, rule, Training(length, 256), seen, None, device)
+    problem = make_training_data(x, sets, [Trial()], method, rule, Training(length, 256), seen, None, device)
     make = lambda: method.network(SHAPES[name][2](x.shape[1:], 10), 10, x.shape[1:])  # noqa: E731
     return problem, begin(problem, build(make, [0], device, problem.compile_batch), [0])
 
@@ -127,14 +127,14 @@ def ours(name: str, device: torch.device, count: int, length: int, profile: bool
 
 def purification(problem, state, device) -> float:
     """Seconds of an event at which labels fall: as given again, with random posteriors observed."""
-    given, seen = problem.sets_to_train_on(), torch.rand_like(state.pop.seen)
+    given, seen = problem.training_candidates(), torch.rand_like(state.pop.seen)
     took = []
     for _ in range(10):
         before = state.pop._replace(seen=seen.clone(), threshold=torch.full_like(state.pop.threshold, 0.1))
         sets = given.clone()
         wait(device)
         start = time.perf_counter()
-        removed, _ = event(problem.purify, sets, before, problem.crew, seen.numel())
+        removed, _ = event(problem.purify, sets, before, problem.group, seen.numel())
         wait(device)
         took.append(time.perf_counter() - start)
     assert removed.sum() > 0, "an event must remove labels, or it is not the one to time"
@@ -143,8 +143,8 @@ def purification(problem, state, device) -> float:
 
 def evaluation(problem, state, device) -> float:
     """Seconds for the logits of 15,000 images, captured as the loop captures them."""
-    replay, rows = Replay(device.type == "cuda", state.generators), problem.rows[:, :15_000]
-    for _ in range(Replay.warm_up + 2):
+    replay, rows = CudaGraphRunner(device.type == "cuda", state.generators), problem.rows[:, :15_000]
+    for _ in range(CudaGraphRunner.warm_up + 2):
         replay("rows", partial(problem.logits, state.stack), rows)
     wait(device)
     start = time.perf_counter()

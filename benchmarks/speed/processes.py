@@ -38,7 +38,7 @@ from oneof.networks import MLP, Classifier, LeNet, Network
 from oneof.purify import Pop
 from oneof.training import training_data
 from oneof.training.fit import fit
-from oneof.training.processes import Crew, together
+from oneof.training.processes import ProcessGroup, together
 from oneof.training.state import Fit
 from oneof.training.trials import Training, Trial
 from oneof_paper.synthetic import mixture
@@ -90,7 +90,7 @@ class Images(NamedTuple):
     compiled: bool
 
 
-def images(asked: Images, crew: Crew) -> None:
+def images(asked: Images, crew: ProcessGroup) -> None:
     """Two processes, of which the first compares what both do with what it does alone; both begin at the first weights of one."""
     torch.set_num_threads(1)
     card = asked.device != "cpu"
@@ -114,7 +114,7 @@ def images(asked: Images, crew: Crew) -> None:
             _time_an_epoch(name, asked, crew)
 
 
-def _time_an_epoch(name: str, asked: Images, crew: Crew) -> None:
+def _time_an_epoch(name: str, asked: Images, crew: ProcessGroup) -> None:
     """A long run less a short one, over the epochs between; VALEN's after its warm-up."""
     begun = METHODS["valen"]().warm_up if name == "valen" else 0
     jobs = [
@@ -133,7 +133,7 @@ def _set_precision(job: Job, processes: int) -> None:
     double = torch.get_default_dtype() == torch.float64
     torch._dynamo.config.disable = double or not job.compiled
     plain = processes == 1 and not job.compiled
-    training_data.seen_together = (lambda *given: 0) if double else (lambda *given: -1) if plain else TOGETHER
+    training_data.images_per_forward = (lambda *given: 0) if double else (lambda *given: -1) if plain else TOGETHER
 
 
 class Smooth:
@@ -147,7 +147,7 @@ class Smooth:
 
 
 SEEN = {"proden": "pop", "pop": "pop", "rcr": "rcr", "pico": "pico", "valen": "plain"}  # method, views
-TOGETHER = training_data.seen_together
+TOGETHER = training_data.images_per_forward
 
 
 class Job(NamedTuple):

@@ -40,7 +40,7 @@ class PopState(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Rounds:
+class PurificationSchedule:
     """When purification happens."""
 
     warm_up: int = 20  # epochs before the first event
@@ -64,7 +64,7 @@ class Rounds:
     def event(self, epoch: int) -> bool:
         """Is there an event at the end of this epoch, counted from 0?
 
-        >>> [epoch for epoch in range(25) if Rounds(warm_up=10, interval=5).event(epoch)]
+        >>> [epoch for epoch in range(25) if PurificationSchedule(warm_up=10, interval=5).event(epoch)]
         [10, 15, 20]
         """
         return epoch >= self.warm_up and (epoch - self.warm_up) % self.interval == 0
@@ -72,7 +72,7 @@ class Rounds:
     def observing(self, epoch: int) -> bool:
         """Does this epoch lie in the window of the next event?
 
-        >>> [epoch for epoch in range(16) if Rounds(warm_up=10, interval=5, window=2).observing(epoch)]
+        >>> [epoch for epoch in range(16) if PurificationSchedule(warm_up=10, interval=5, window=2).observing(epoch)]
         [9, 10, 14, 15]
         """
         to_come = self.warm_up - epoch if epoch <= self.warm_up else (self.warm_up - epoch) % self.interval
@@ -80,7 +80,7 @@ class Rounds:
 
 
 @dataclass(frozen=True)
-class Pop(Rounds):
+class Pop(PurificationSchedule):
     r"""A label falls when the best candidate leads it by a threshold that falls from event to event: Algorithm 1, as we run it.
 
         remove j from S_i   when   q_im - q_ij >= e,   m = argmax_{k in S_i} q_ik
@@ -111,7 +111,7 @@ class Pop(Rounds):
         return seen + logits.softmax(-1)
 
     def remove(self, candidates: Tensor, state: PopState) -> tuple[Tensor, Tensor]:
-        margin = _lead(state.seen, candidates)
+        margin = _margin_to_best(state.seen, candidates)
         return _without(candidates, margin, margin >= state.threshold[..., None, None])
 
     def advance(self, state: PopState, fallen: Tensor, share: Tensor) -> PopState:
@@ -140,7 +140,7 @@ class PopPrinted(Pop):
 
 
 @dataclass(frozen=True)
-class PopRatio(Rounds):
+class PopRatio(PurificationSchedule):
     r"""The rule of the released code: a label falls when its share of the best candidate's is below the threshold.
 
         remove j from S_i   when   q_ij / max_{k in S_i} q_ik < theta
@@ -173,7 +173,9 @@ class PopRatio(Rounds):
 
     def remove(self, candidates: Tensor, state: PopState) -> tuple[Tensor, Tensor]:
         best = masked(state.seen, candidates).amax(-1, keepdim=True)
-        return _without(candidates, _lead(state.seen, candidates), state.seen < state.threshold[..., None, None] * best)
+        return _without(
+            candidates, _margin_to_best(state.seen, candidates), state.seen < state.threshold[..., None, None] * best
+        )
 
     def advance(self, state: PopState, fallen: Tensor, share: Tensor) -> PopState:
         due = ((share < self.quiet) | self.every_round) & (state.threshold < self.theta_end)
@@ -228,7 +230,7 @@ def _begin(candidates: Tensor, threshold: float | Tensor) -> PopState:
     return PopState(seen, first, 0, Removals(none, none, none, none, seen.new_empty(0)))
 
 
-def _lead(seen: Tensor, candidates: Tensor) -> Tensor:
+def _margin_to_best(seen: Tensor, candidates: Tensor) -> Tensor:
     """By how much the best candidate leads each label in the window mean [..., c]; zero in rows not yet seen."""
     q = seen / seen.sum(-1, keepdim=True).clamp_min(1e-30)
     return masked(q, candidates).amax(-1, keepdim=True) - q

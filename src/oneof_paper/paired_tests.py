@@ -1,4 +1,4 @@
-"""Is one system better than another? Paired tests over shared seeds, corrected for their number."""
+"""Test whether one system is better than another: paired tests over shared seeds, corrected for their number."""
 
 import math
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ Numbers = NDArray[np.float64]
 
 
 class Paired(NamedTuple):
-    """How a system does against another on the same seeds."""
+    """The result of comparing two systems on the same seeds."""
 
     gain: float  # mean difference
     t_p: float  # of the paired t-test, two-sided
@@ -28,41 +28,46 @@ def paired(ours: Sequence[float] | Numbers, other: Sequence[float] | Numbers) ->
     [0.075, 0.014, 0.125, 2.598, 4]
     """
     difference = np.subtract(ours, other)
-    if len(difference) < 2 or not difference.any():  # no test can tell: the same, or a single pair
-        return Paired(float(difference.mean()), 1.0, 1.0, 0.0, len(difference))
-    spread = float(difference.std(ddof=1))
     gain = float(difference.mean())
-    t_p = float(stats.ttest_rel(ours, other).pvalue) if spread else 0.0
-    effect = gain / spread if spread else math.copysign(math.inf, gain)
+    if len(difference) < 2 or not difference.any():  # a single pair, or equal systems: there is nothing to test
+        return Paired(gain, 1.0, 1.0, 0.0, len(difference))
+    std = float(difference.std(ddof=1))
+    if std:
+        t_p = float(stats.ttest_rel(ours, other).pvalue)
+        effect = gain / std
+    else:
+        t_p = 0.0
+        effect = math.copysign(math.inf, gain)
     return Paired(gain, t_p, signed_rank_p(difference), effect, len(difference))
 
 
 def signed_rank_p(difference: Numbers) -> float:
-    """Wilcoxon's two-sided p, exact with ties too: SciPy's, which draws up every sign for each, takes half a second.
+    """Return Wilcoxon's two-sided p, exact also with ties; zeros are ranked and count half for either side.
 
-    Zeros are ranked and count half for either side.
+    SciPy enumerates all signs for the exact distribution with ties, which takes half a second.
 
     >>> signed_rank_p(np.array([3.0, 1.0, 1.0, -2.0]))
     0.625
     """
-    rank = (2 * stats.rankdata(np.abs(difference))).astype(int)  # doubled, so that ties have whole ranks
-    signed = rank[difference != 0]
-    ways = np.ones(1)  # share of all signs that give each sum of positive ranks
-    for step in signed:
-        ways = 0.5 * (np.pad(ways, (0, step)) + np.pad(ways, (step, 0)))
-    seen = int(rank[difference > 0].sum())
-    return float(min(1.0, 2 * min(ways[: seen + 1].sum(), ways[seen:].sum())))
+    ranks = (2 * stats.rankdata(np.abs(difference))).astype(int)  # doubled, so that ties have whole ranks
+    distribution = np.ones(1)  # probability of each sum of positive ranks, if signs are random
+    for rank in ranks[difference != 0]:
+        distribution = 0.5 * (np.pad(distribution, (0, rank)) + np.pad(distribution, (rank, 0)))
+    observed = int(ranks[difference > 0].sum())
+    lower_tail = distribution[: observed + 1].sum()
+    upper_tail = distribution[observed:].sum()
+    return float(min(1.0, 2 * min(lower_tail, upper_tail)))
 
 
 def holm(p: Sequence[float]) -> list[float]:
-    """Holm's correction of several p-values, in their order.
+    """Return p-values with Holm's correction for their number, in their order.
 
     >>> holm([0.01, 0.04, 0.03])
     [0.03, 0.06, 0.06]
     """
     order = np.argsort(p, kind="stable")
     factors = len(p) - np.arange(len(p))
-    corrected = np.minimum(np.maximum.accumulate(np.asarray(p, dtype=float)[order] * factors), 1.0)
-    back = np.empty(len(p))
-    back[order] = corrected
-    return back.tolist()
+    scaled = np.asarray(p, dtype=float)[order] * factors
+    corrected = np.empty(len(p))
+    corrected[order] = np.minimum(np.maximum.accumulate(scaled), 1.0)
+    return corrected.tolist()

@@ -1,4 +1,4 @@
-"""Results are rows: every trial is one JSON line that says how it was obtained."""
+"""Rows of results: every trial is one JSON line with its setting, what it showed, and where it ran."""
 
 import platform
 import subprocess
@@ -18,10 +18,16 @@ from oneof.version import __version__
 
 
 def rows_of(fitted: Fit, *, seeds: Iterable[int], seconds: float, labels: Any = None, **setting: Any) -> list[Row]:
-    """One row per trial: the setting, what the chosen epoch showed, and where it ran. Seconds are for the whole stack."""
-    columns, chosen = fitted.history, fitted.epoch - 1
-    measured = [name for name in ("set_size", *CRITERIA, "oracle", "accuracy") if name in columns]
-    at_epoch = {name: columns[name].gather(0, chosen[None])[0].tolist() for name in measured}
+    """Return one row per trial: the setting, what the chosen epoch showed, and where it ran.
+
+    `seconds` is the time of the whole stack; a row has the share of one trial.
+    """
+    history = fitted.history
+    chosen_epoch = fitted.epoch - 1
+    at_epoch: dict[str, list[float]] = {}
+    for name in ("set_size", *CRITERIA, "oracle", "accuracy"):
+        if name in history:
+            at_epoch[name] = history[name].gather(0, chosen_epoch[None])[0].tolist()
     if labels is not None:
         truth = torch.as_tensor(np.asarray(labels), device=fitted.rows.device)[fitted.rows]
         at_epoch["true_labels_removed"] = true_labels_removed(fitted.candidates, truth).tolist()
@@ -29,17 +35,17 @@ def rows_of(fitted: Fit, *, seeds: Iterable[int], seconds: float, labels: Any = 
     spent = {"seconds": round(seconds / fitted.stack.t, 4), **origin(str(fitted.rows.device))}
     rows = []
     for i, seed in enumerate(seeds):
-        shown = {name: round(column[i], 6) for name, column in at_epoch.items()}
-        rows.append({**plain, "seed": seed, "epoch": int(fitted.epoch[i]), **shown, **spent})
+        measured = {name: round(values[i], 6) for name, values in at_epoch.items()}
+        rows.append({**plain, "seed": seed, "epoch": int(fitted.epoch[i]), **measured, **spent})
     return rows
 
 
-_ROOT = Path(__file__).resolve().parents[2]  # of the repository, where the package is used from its source
+_ROOT = Path(__file__).resolve().parents[2]  # of the repository, if the package is used from its source
 
 
 @cache
 def origin(device: str) -> Row:
-    """Where a row comes from: device, versions, and the commit, with a + if the source was changed; of a wheel None."""
+    """Return where a row comes from: device, versions, and the commit (with a + if the source was changed; None for a wheel)."""
     name = platform.processor() or platform.machine()
     if device.startswith("cuda"):
         name = torch.cuda.get_device_name(device)
@@ -48,9 +54,9 @@ def origin(device: str) -> Row:
 
 
 def _commit(root: Path) -> str | None:
-    """Return the commit of the source tree at `root`; None where it is no repository.
+    """Return the commit of the source tree at `root`; None if it is not a repository.
 
-    Git is not asked to look further up: an environment may lie in a repository of others, whose settings can run commands.
+    Git does not search the folders above: an environment may lie in a repository of others, whose settings can run commands.
     """
     if not (root / ".git").exists():
         return None

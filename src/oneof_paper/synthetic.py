@@ -1,4 +1,4 @@
-"""Data with a known posterior: Gaussian mixtures, on which every claim can be checked exactly."""
+"""Draw data with a known posterior: Gaussian mixtures, on which claims can be checked exactly."""
 
 from typing import NamedTuple
 
@@ -8,7 +8,7 @@ from scipy.special import softmax
 
 
 class Mixture(NamedTuple):
-    """Points of a Gaussian mixture, with what is usually hidden."""
+    """Points of a Gaussian mixture, with their labels, posterior and means."""
 
     x: NDArray[np.float64]  # [n, d]
     labels: NDArray[np.intp]  # [n]

@@ -1,4 +1,4 @@
-"""The classifier trained on clean labels, from whose posterior instance-dependent sets are drawn."""
+"""Train the classifier on true labels from whose posterior instance-dependent sets are drawn."""
 
 from dataclasses import replace
 
@@ -14,32 +14,48 @@ from oneof_paper.data.catalogue import Dataset
 
 
 def dataset_logits(data: Dataset, *, seed: int, epochs: int, device: str, progress: str | None) -> NDArray[np.float64]:
-    """Logits [n, c] of the paper's generators, or of an MLP on a table, fitted on clean training rows of a named set.
+    """Train the paper's classifier, or an MLP on a table, on the true labels of the training rows; return logits [n, c] of all rows.
 
-    Evaluation mode, in full precision whatever it was trained in: sets are drawn from differences of small logits.
+    Logits are computed in evaluation mode and in full precision, whatever it was trained in: sets depend on small differences.
     """
-    test = np.empty(0, dtype=np.intp) if data.test is None else data.test
-    rows = np.setdiff1d(np.arange(len(data.x)), test)
-    known = np.where(data.labels < 0, 0, data.labels)
-    singletons = np.eye(len(data.classes), dtype=bool)[known]
-    images = data.x.dtype == np.uint8
-    x = channels_first(data.x) if images else data.x
-    network: Network = MLP() if not images else GeneratorMLP() if x.shape[1] == 1 else ResNet32()
-    trial = Trial(seed, rows, lr=0.05, weight_decay=1e-4, scaling="none" if images else "feature")
+    rows = np.arange(len(data.x))
+    if data.test is not None:
+        rows = np.setdiff1d(rows, data.test)
+    known_labels = np.where(data.labels < 0, 0, data.labels)
+    true_sets = np.eye(len(data.classes), dtype=bool)[known_labels]
+    x = data.x
+    network: Network = MLP()
+    augmentation = None
+    is_image = data.x.dtype == np.uint8
+    if is_image:
+        x = channels_first(data.x)
+        is_grey = x.shape[1] == 1
+        network = GeneratorMLP() if is_grey else ResNet32()
+        augmentation = _teacher_views(data.name, is_grey, device)
     fitted = fit(
-        x, singletons, trials=[trial], network=network, training=Training(epochs=epochs, batch=256 if images else 32),
-        views=_seen(data.name, x.shape[1], device) if images else None, device=device, progress=progress,
-    )  # fmt: skip
-    exact = replace(fitted, stack=Stack(fitted.stack.modules()))
-    return exact.logits(x)[0].double().cpu().numpy()
+        x,
+        true_sets,
+        trials=[Trial(seed, rows, lr=0.05, weight_decay=1e-4, scaling="none" if is_image else "feature")],
+        network=network,
+        training=Training(epochs=epochs, batch=256 if is_image else 32),
+        views=augmentation,
+        device=device,
+        progress=progress,
+    )
+    in_full_precision = replace(fitted, stack=Stack(fitted.stack.modules()))
+    return in_full_precision.logits(x)[0].double().cpu().numpy()
 
 
-def _seen(name: str, channels: int, device: str) -> Views:
-    """The one view a clean classifier learns from: plain in grey, flipped and cropped in colour, where it would memorise."""
+def _teacher_views(name: str, is_grey: bool, device: str) -> Views:
+    """Return the view that the classifier learns from: plain in grey, flipped and cropped in colour, where it would memorise."""
     plain = views("plain", name, device=device)
-    return plain if channels == 1 else replace(plain, kinds=((Weak(), 1),))
+    if is_grey:
+        return plain
+    return replace(plain, kinds=((Weak(), 1),))
 
 
 def channels_first(images: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Images [n, h, w] or [n, h, w, 3] as [n, channels, h, w]."""
-    return images[:, None] if images.ndim == 3 else np.ascontiguousarray(images.transpose(0, 3, 1, 2))
+    """Return images [n, h, w] or [n, h, w, 3] as [n, channels, h, w]."""
+    if images.ndim == 3:
+        return images[:, None]
+    return np.ascontiguousarray(images.transpose(0, 3, 1, 2))

@@ -91,12 +91,8 @@ def test_help_imports_nothing_heavy():
     ("arguments", "words"),
     [
         (["nonsense"], "No such command 'nonsense'"),
-        (["demo", "--seeds", "-1"], "--seeds"),
-        (
-            ["demo", "--seeds", "3"],
-            "--seeds requires --paper",
-        ),
-        (["demo", "--seeds", "many"], "--seeds"),
+        (["demo", "--epochs", "-1"], "--epochs"),
+        (["demo", "--epochs", "many"], "--epochs"),
         (["demo", "--epochs", "0"], "--epochs"),
         (["demo", "--colour"], "--colour"),
         (["demo", "--out", "/proc/none/x"], "/proc/none"),

@@ -16,8 +16,8 @@ from typer.testing import CliRunner
 from oneof.cli import app
 from oneof.cli.columns import TableFile, with_column_options
 from oneof.data.roles import Roles
-from oneof.learners.config import Space
-from oneof.runs.fit_table import Task, fit_table
+from oneof.learners.config import EnsembleConfig, FitConfig
+from oneof.runs.fit_table import FitSpec, fit_table
 
 OPTIONS = [
     "candidates",
@@ -34,7 +34,7 @@ OPTIONS = [
     "separator",
     "empty",
 ]
-SMALL = Space(scaling=("feature",), lr=(0.1,), weight_decay=(1e-3,), members=2, epochs=2)
+SMALL = EnsembleConfig(scalings=("feature",), lr=0.1, weight_decay=1e-3, n_networks=2, epochs=2, n_folds=None)
 
 
 @pytest.mark.parametrize("name", ["fit", "inspect"])
@@ -144,7 +144,7 @@ def test_inspect_and_fit_say_the_same_of_the_same_table(table: Path, more: list[
     parts = dict(zip(more[::2], more[1::2], strict=True))
     roles = Roles(gold=parts.get("--gold"), exclude=parts.get("--not"), ignore=("note",) if "--ignore" in parts else ())
     roles = replace(roles, categories=("hue",) if "--category" in parts else ())
-    run = fit_table(table, table.parent / "RUN", Task(roles, space=SMALL))
+    run = fit_table(table, table.parent / "RUN", FitSpec(roles, config=FitConfig(SMALL)))
     assert run.metadata["warnings"] == warned
     assert "columns of dates are read as numbers of days: day." in warned
     assert run.metadata["classes"] == found["counts"]["classes"]

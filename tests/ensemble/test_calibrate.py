@@ -5,21 +5,21 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from oneof.ensemble.accuracy import Judged, claim
+from oneof.ensemble.accuracy import HeldOutEval, estimate_accuracy
 from oneof.ensemble.calibrate import calibrate, prediction_sets, threshold
 
 
-def world(n: int = 4000, c: int = 6, rate: float = 0.3, seed: int = 0) -> tuple[Judged, np.ndarray]:
+def world(n: int = 4000, c: int = 6, rate: float = 0.3, seed: int = 0) -> tuple[HeldOutEval, np.ndarray]:
     """Networks that are calibrated, and sets whose wrong labels are drawn regardless of the features."""
     rng = np.random.default_rng(seed)
     p = rng.dirichlet(np.full(c, 0.12), size=n)
     truth = (p.cumsum(1) > rng.random((n, 1))).argmax(1)
     sets = (rng.random((n, c)) < rate) | (np.arange(c) == truth[:, None])
-    return Judged(p, sets, np.full(n, -1), p), truth
+    return HeldOutEval(p, sets, np.full(n, -1), p), truth
 
 
-def curves_of(judged: Judged) -> dict:
-    return calibrate(judged, claim(judged))
+def curves_of(judged: HeldOutEval) -> dict:
+    return calibrate(judged, estimate_accuracy(judged))
 
 
 @pytest.mark.parametrize("known", [True, False], ids=["gold", "sets"])
@@ -28,7 +28,7 @@ def test_predictions_above_the_threshold_are_as_right_as_wished(known):
     curves = curves_of(judged._replace(gold=truth) if known else judged)
     new, answers = world(seed=1)
     at = threshold(curves, 0.9)
-    sure = new.sure >= at
+    sure = new.confidence >= at
     assert 0.3 < sure.mean() < 0.95
     assert abs((new.probabilities.argmax(1) == answers)[sure].mean() - 0.9) < 0.04
     assert threshold(curves, 0.8) < at

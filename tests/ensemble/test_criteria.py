@@ -8,12 +8,11 @@ import numpy as np
 import pytest
 import torch
 from run_folder import write_run
+from stages import fit_stages, make_dataset
 
 from oneof.candidates.generate import Flip, generate
-from oneof.ensemble.pipeline import training_record
-from oneof.learners.config import Space
-from oneof.learners.networks import search
-from oneof.learners.scaled_rows import Search
+from oneof.ensemble.records import training_record
+from oneof.learners.config import EnsembleConfig
 from oneof.metrics import CRITERIA, MEANS, Criterion, criteria, with_means
 from oneof.networks import Linear
 from oneof.report.page import render_page
@@ -86,11 +85,13 @@ def test_a_new_criterion_is_in_every_kind_of_row():
 
 @pytest.mark.usefixtures("third")
 def test_a_new_criterion_chooses_how_a_search_sees_the_features():
-    space = Space(scaling=("feature", "both", "minmax"), members=2, epochs=2, settings=1)
-    by_doubt, by_both = (search(DATA.x, MASK, Search(space, rule=rule)) for rule in ("doubt", "both"))
-    assert [found.chosen[0].scaling for found in (by_doubt, by_both)] == ["minmax", "both"]
-    assert all({"covering", "approximated", "doubt", "both"} <= row.keys() for row in by_both.tried)
-    assert "doubt" in training_record(by_both.fits)["columns"]
+    space = EnsembleConfig(scalings=("feature", "both", "minmax"), n_networks=2, epochs=2, n_folds=None)
+    data = make_dataset(DATA.x, MASK)
+    _, by_doubt = fit_stages(data, space, criterion="doubt")
+    kernels, by_both = fit_stages(data, space, criterion="both")
+    assert [found.configs[0].scaling for found in (by_doubt, by_both)] == ["minmax", "both"]
+    assert all({"covering", "approximated", "doubt", "both"} <= row.keys() for row in kernels.tried)
+    assert "doubt" in training_record([learner.training for learner in by_both.learners])["columns"]
 
 
 def test_the_page_shows_every_criterion(tmp_path, monkeypatch):

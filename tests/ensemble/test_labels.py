@@ -10,19 +10,17 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import torch
+from stages import make_dataset
 
+from oneof.candidates.mask import Candidates
 from oneof.data.encode import Encoding
-from oneof.ensemble.model import Model, member_of
-from oneof.ensemble.resolve import (
-    Opinions,
-    ask_networks,
-    ensemble_table,
-    gather_falls,
-    kept_sets,
-    resolve,
-    trained_rows,
-)
+from oneof.ensemble.model import Model
+from oneof.ensemble.records import purified_table, removals_table, training_counts
+from oneof.ensemble.resolve import resolve_labels, sets_after_purification
 from oneof.ensemble.review_order import expected_gain, find_evidence, nearest, queue
+from oneof.learners import network_models
+from oneof.learners.base import Predictions
+from oneof.learners.network_models import TableNetworks, predict_held_out
 from oneof.purify import Pop
 from oneof.review.label_studio import tasks, write_tasks
 from oneof.runs.explain import explained, reason
@@ -50,33 +48,31 @@ def world():
         training=Training(epochs=40, batch=10),
     )
     encoding = Encoding(("a", "b", "c"), (0.0, 0.0, 0.0), (), {}, ())
-    return x, sets, truth, fitted, Model(NAMES, encoding, (member_of(fitted),), {})
+    return x, sets, truth, fitted, Model(NAMES, encoding, (TableNetworks.from_fit(fitted),), {})
 
 
 def test_opinions_are_those_of_the_networks(world):
     x, sets, _, fitted, model = world
-    trained = trained_rows([fitted], 90)
-    assert trained.sum(1).tolist() == [60, 60]
     p = fitted.probabilities(x).numpy()
-    found = ask_networks(model, x, sets, trained)
+    found = predict_held_out(model.members[0], x, sets, fitted.rows)
     np.testing.assert_allclose(found.mean[:30], p[1, :30], atol=1e-6)
     np.testing.assert_allclose(found.mean[60:], p[0, 60:], atol=1e-6)
     np.testing.assert_allclose(found.mean[30:60], p.mean(0)[30:60], atol=1e-6)  # all networks trained on these
     np.testing.assert_array_equal(found.held_out, np.r_[[True] * 30, [False] * 30, [True] * 30])
-    np.testing.assert_allclose(found.first.sum(1), 1)
+    np.testing.assert_allclose(found.top_share.sum(1), 1)
 
 
 def test_a_million_rows_come_in_blocks(world, monkeypatch):
     x, _, _, _, model = world
     whole = model.probabilities(x)
-    monkeypatch.setattr("oneof.ensemble.model._CELLS", 84)
+    monkeypatch.setattr("oneof.learners.network_models.MAX_CELLS", 84)
     assert len(list(model.blocks(x))) == 13
     np.testing.assert_allclose(model.probabilities(x), whole, atol=1e-6)
 
 
 def test_a_label_is_gone_when_all_who_saw_it_removed_it(world):
     _, sets, _, fitted, _ = world
-    kept = kept_sets([fitted], sets)
+    kept = sets_after_purification([fitted], sets)
     first, second = fitted.candidates.numpy()
     np.testing.assert_array_equal(kept[:30], first[:30])
     np.testing.assert_array_equal(kept[30:60], first[30:] | second[:30])
@@ -86,7 +82,7 @@ def test_a_label_is_gone_when_all_who_saw_it_removed_it(world):
 
 def test_falls_are_gathered_by_row_and_label(world):
     _, sets, _, fitted, _ = world
-    falls = gather_falls([fitted], sets, pa.array(NAMES)).to_pylist()
+    falls = removals_table([fitted], sets, NAMES).to_pylist()
     gone = np.zeros((90, 3), dtype=int)
     for rows, left in zip(fitted.rows.numpy(), fitted.candidates.numpy(), strict=True):
         gone[rows] += sets[rows] & ~left
@@ -103,18 +99,22 @@ def test_falls_are_gathered_by_row_and_label(world):
 def test_without_purification_nothing_falls():
     x = torch.randn(20, 2)
     fitted = fit(x, torch.ones(20, 3, dtype=torch.bool), training=Training(epochs=1))
-    assert gather_falls([fitted], np.ones((20, 3), dtype=bool), pa.array(NAMES)).to_pylist() == [[]] * 20
+    assert removals_table([fitted], np.ones((20, 3), dtype=bool), NAMES).to_pylist() == [[]] * 20
 
 
 def table(world) -> pa.Table:
     x, sets, _, fitted, model = world
-    trained = trained_rows([fitted], 90)
-    opinions, kept = ask_networks(model, x, sets, trained), kept_sets([fitted], sets)
-    resolved = resolve(opinions, sets, kept)
+    data = make_dataset(x, sets)
+    data = replace(data, candidates=Candidates(sets, np.array(NAMES)))
+    predictions = predict_held_out(model.members[0], x, sets, fitted.rows)
+    resolved = resolve_labels(data, predictions, sets_after_purification([fitted], sets))
     neighbours, gain = find_evidence(x, resolved.distribution, resolved.ask)
-    names = pa.array(NAMES)
-    more = {"removed": gather_falls([fitted], sets, names), "trained": pa.array(trained.sum(0))}
-    return ensemble_table(resolved, sets, names, more | {"neighbours": neighbours, "gain": pa.array(gain)})
+    more = {"removed": removals_table([fitted], sets, NAMES), "trained": training_counts([fitted], 90)}
+    return purified_table(data, resolved, more | {"neighbours": neighbours, "gain": pa.array(gain)})
+
+
+def resolve(predictions: Predictions, original: np.ndarray, kept: np.ndarray):
+    return resolve_labels(make_dataset(np.zeros((len(original), 1)), original), predictions, kept)
 
 
 def test_the_table_says_what_became_of_every_row(world):
@@ -135,17 +135,16 @@ def test_the_table_says_what_became_of_every_row(world):
         assert row["row"] not in row["neighbours"]
 
 
-def test_a_probability_is_a_share_of_the_original_set_by_networks_that_did_not_train_on_the_row():
+def test_a_probability_is_a_share_of_the_original_set_by_networks_that_did_not_train_on_the_row(monkeypatch):
     """By hand: of two networks the second did not train on row 0; one label was removed; nobody trained on less than all of row 1."""
     p = np.array([[[0.7, 0.2, 0.1], [0.2, 0.3, 0.5]], [[0.3, 0.6, 0.1], [0.4, 0.5, 0.1]]], dtype=np.float32)
     original, kept = np.array([[1, 1, 0], [1, 1, 0]], dtype=bool), np.array([[1, 0, 0], [1, 1, 0]], dtype=bool)
 
-    class Both:
-        def blocks(self, x):
-            yield slice(0, 2), torch.as_tensor(p)
-
-    opinions = ask_networks(Both(), np.zeros((2, 1)), original, np.array([[True, True], [False, True]]))
-    found = resolve(opinions, original, kept)
+    blocks = [(slice(0, 2), torch.as_tensor(p))]
+    monkeypatch.setattr(network_models, "probability_blocks", lambda *_: blocks)
+    trained = [torch.tensor([0, 1]), torch.tensor([1, 1])]  # the second network twice on row 1
+    predictions = predict_held_out(None, np.zeros((2, 1)), original, torch.stack(trained))
+    found = resolve(predictions, original, kept)
     np.testing.assert_allclose(found.distribution, [[1 / 3, 2 / 3, 0], [0.3 / 0.7, 0.4 / 0.7, 0]], atol=1e-6)
     assert found.label.tolist() == [0, 1]  # the better one of row 0 was removed
     np.testing.assert_allclose(found.probability, [1 / 3, 0.4 / 0.7], atol=1e-6)
@@ -156,20 +155,20 @@ def test_a_probability_is_a_share_of_the_original_set_by_networks_that_did_not_t
 def test_a_row_that_no_network_trained_on_keeps_its_candidates(world):
     _, sets, _, fitted, _ = world
     alone = replace(fitted, rows=fitted.rows[:1], candidates=fitted.candidates[:1])
-    np.testing.assert_array_equal(kept_sets([alone], sets)[60:], sets[60:])
+    np.testing.assert_array_equal(sets_after_purification([alone], sets)[60:], sets[60:])
 
 
 def test_a_confident_label_outside_the_set_is_flagged_and_never_taken():
     p = np.array([[0.97, 0.02, 0.01]], dtype=np.float32)
     given = np.array([[False, True, True]])
-    found = resolve(Opinions(p, np.array([True]), np.array([[0, 1.0, 0]])), given, given)
+    found = resolve(Predictions(p, np.array([True]), np.array([[0, 1.0, 0]])), given, given)
     assert (found.outside[0], found.label[0], found.ask[0]) == (0, 1, True)
 
 
 def test_a_person_is_asked_where_the_lead_is_small_or_the_set_misses_what_the_networks_name():
     p = np.array([[0.6, 0.3, 0.1], [0.45, 0.35, 0.2], [0.95, 0.04, 0.01]], dtype=np.float32)
     sets = np.array([[1, 1, 0], [1, 1, 1], [0, 1, 1]], dtype=bool)
-    found = resolve(Opinions(p, np.ones(3, dtype=bool), np.where(sets, 1.0, 0.0)), sets, sets)
+    found = resolve(Predictions(p, np.ones(3, dtype=bool), np.where(sets, 1.0, 0.0)), sets, sets)
     assert found.label.tolist() == [0, 0, 1]
     assert found.margin.astype(float).round(2).tolist() == [0.33, 0.1, 0.6]
     assert found.outside.tolist() == [-1, -1, 0]
@@ -179,7 +178,7 @@ def test_a_person_is_asked_where_the_lead_is_small_or_the_set_misses_what_the_ne
 def test_a_sole_candidate_is_never_asked_about_unless_it_may_be_wrong():
     p = np.array([[0.5, 0.3, 0.2]], dtype=np.float32)
     given = np.array([[False, False, True]])
-    found = resolve(Opinions(p, np.array([True]), np.array([[0, 0, 1.0]])), given, given)
+    found = resolve(Predictions(p, np.array([True]), np.array([[0, 0, 1.0]])), given, given)
     assert not found.ask[0]
     assert found.probability[0] == 1
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,13 +15,15 @@ import torch
 from oneof.candidates.generate import Flip, generate
 from oneof.candidates.read import read
 from oneof.cli import main
+from oneof.data.dataset import Dataset
 from oneof.data.encode import Encoding
 from oneof.data.table import Roles
-from oneof.ensemble.pipeline import SPACE, Examples, learn
+from oneof.ensemble.pipeline import fit
 from oneof.ensemble.set_likelihood import choose_raw_set_temperature
 from oneof.estimator.classifier import PartialLabelClassifier
-from oneof.learners.scaled_rows import Search
-from oneof.runs.fit_table import Task, fit_table
+from oneof.learners.base import Resources
+from oneof.learners.config import EnsembleConfig, FitConfig
+from oneof.runs.fit_table import FitSpec, fit_table
 from oneof.runs.folder import Run
 from oneof_paper.data.catalogue import load
 from oneof_paper.synthetic import mixture
@@ -89,29 +90,32 @@ def test_the_estimator_and_the_command_say_the_same(tmp_path, monkeypatch, capsy
 def test_gold_labels_and_groups_mean_the_same_at_both_doors(tmp_path):
     groups = np.arange(240) // 3
     gold = [NAMES[label] if i % 4 == 0 else None for i, label in enumerate(DATA.labels)]
-    space = replace(SPACE, members=3, epochs=6, lr=(0.1, 0.3), weight_decay=(1e-3,), scaling=("feature", "ranks"))
+    config = EnsembleConfig(n_networks=3, epochs=6, lr=0.1, weight_decay=1e-3, scalings=("feature", "ranks"))
     file = write(tmp_path, who=groups, gold=gold)
-    run = fit_table(file, tmp_path / "run", Task(Roles(gold="gold", group="who"), 3, space=space))
-    examples = frame().to_numpy().astype(np.float32)
+    spec = FitSpec(Roles(gold="gold", group="who"), config=FitConfig(config, seed=3))
+    run = fit_table(file, tmp_path / "run", spec)
+    features = frame().to_numpy().astype(np.float32)
     encoding = Encoding(("x0", "x1", "x2"), (0.0, 0.0, 0.0), (), {}, ())
     known = np.where(np.arange(240) % 4 == 0, DATA.labels, -1)
     names = [str(group) for group in groups]
-    learned = learn(Examples(examples, read(SETS), encoding, known, names), Search(space, 3))
-    assert learned.facts["rule"] == run.metadata["rule"] == "gold"
-    assert learned.purified.equals(run.purified)
+    data = Dataset.build(features, read(SETS), encoding, gold=known, groups=names)
+    result = fit(data, FitConfig(config, seed=3), Resources())
+    assert result.metadata["rule"] == run.metadata["rule"] == "gold"
+    assert result.purified.equals(run.purified)
     clf = PartialLabelClassifier(random_state=3, n_estimators=3, epochs=6, weight_decay=1e-3)
     clf.fit(frame(), SETS, groups=groups, gold=gold)
-    assert clf.accuracy_ == clf.result_.claim
+    assert clf.accuracy_ == clf.result_.accuracy
     assert clf.accuracy_.by == "candidate sets"  # every fourth row is no random sample
     assert clf.result_.purified["group"].to_pylist() == names
-    held = [set(names) - {names[row] for row in rows} for rows in _trained_on(clf)]
-    assert all(held)
 
 
-def _trained_on(clf: PartialLabelClassifier) -> list[np.ndarray]:
-    """The rows that were trained on by every network; groups are never cut."""
-    trained = clf.result_.purified["trained"].to_numpy()
-    return [np.flatnonzero(trained == 3)]
+def test_networks_hold_out_whole_groups():
+    groups = np.arange(240) // 3
+    clf = PartialLabelClassifier(random_state=3, n_estimators=3, epochs=2, learners=("networks",))
+    clf.fit(frame(), SETS, groups=groups)
+    trained = clf.result_.purified["trained"].to_numpy().reshape(80, 3)  # networks that were trained on each row
+    assert (trained == trained[:, :1]).all()
+    assert set(trained[:, 0]) == {2, 3}
 
 
 @pytest.mark.parametrize(
@@ -174,16 +178,6 @@ def test_numbers_are_labels_too(tmp_path):
     assert again.transduction_.tolist() == clf.transduction_.tolist()
 
 
-def test_networks_of_several_widths_vote():
-    space = replace(SPACE, hidden=((8,), (8, 8)), scaling=("feature",), settings=2, members=4, lr=(0.1,))
-    space = replace(space, weight_decay=(1e-3,), epochs=25, learners=("networks",))
-    encoding = Encoding(("a", "b", "c"), (0.0, 0.0, 0.0), (), {}, ())
-    learned = learn(Examples(DATA.x, read(MASK), encoding), Search(space))
-    assert len(learned.model.members) == 2
-    np.testing.assert_allclose(learned.model.probabilities(DATA.x).sum(1), 1, atol=1e-6)
-    assert (np.array(learned.purified["label"].to_pylist()) == DATA.labels.astype(str)).mean() > 0.9
-
-
 def test_time_stamps_keep_their_digits():
     """Single precision would round 1.7e9 to steps of 128."""
     late = PartialLabelClassifier(random_state=0, **SMALL).fit(DATA.x + 1.7e9, SETS)
@@ -192,7 +186,9 @@ def test_time_stamps_keep_their_digits():
 
 def test_the_estimator_takes_one_thread_and_gives_the_others_back(monkeypatch):
     seen = []
-    monkeypatch.setattr("oneof.ensemble.pipeline.search", lambda *_: seen.append(torch.get_num_threads()) or 1 / 0)
+    monkeypatch.setattr(
+        "oneof.ensemble.pipeline.fit_networks", lambda *_: seen.append(torch.get_num_threads()) or 1 / 0
+    )
     before = torch.get_num_threads()
     try:
         torch.set_num_threads(2)
@@ -220,7 +216,7 @@ def mixed() -> pd.DataFrame:
 def test_a_frame_of_mixed_columns_trains_as_the_same_file_does(tmp_path, caplog):
     table = mixed()
     table.assign(candidates=SETS).to_parquet(tmp_path / "table.parquet")
-    task = Task(seed=3, space=replace(SPACE, members=3, epochs=12, lr=(0.1,), weight_decay=(1e-3,)))
+    task = FitSpec(config=FitConfig(EnsembleConfig(n_networks=3, epochs=12, lr=0.1, weight_decay=1e-3), seed=3))
     run = fit_table(tmp_path / "table.parquet", tmp_path / "run", task)
     clf = PartialLabelClassifier(random_state=3, **SMALL).fit(table, SETS)
     assert "are left out" in caplog.text
@@ -255,7 +251,7 @@ def test_sets_that_miss_the_truth_do_not_decide_what_the_kernel_learns(monkeypat
         asked.append((len(mask), choose_raw_set_temperature(strangers, mask)))
         return asked[-1][1]
 
-    monkeypatch.setattr("oneof.ensemble.pipeline.choose_raw_set_temperature", noted)
+    monkeypatch.setattr("oneof.ensemble.learner_stages.choose_raw_set_temperature", noted)
     PartialLabelClassifier(n_estimators=1, epochs=1, random_state=0, learners=("networks", "kernel")).fit(data.x, sets)
     ((rows, sharpness),) = asked
     assert 0.85 * len(sets) < rows < len(sets)

@@ -2,9 +2,10 @@
 
 import numpy as np
 import pytest
+from stages import context_for, make_dataset
 
 from oneof.ensemble.noisy_sets import find_noisy_sets, probability_of_missing
-from oneof.learners.scaled_rows import Search, ask, prepare
+from oneof.learners.kernel_ensemble import fit_kernels
 
 
 def world(seed, share, n=1200, c=6, sharp=4.0):
@@ -87,12 +88,15 @@ def test_a_size_whose_sets_are_mostly_wrong_is_known_as_such():
     assert said[~lone].max() < 0.2
 
 
-def test_what_was_heard_is_what_the_search_would_ask():
+def test_scores_that_were_computed_on_the_way_are_those_that_the_kernel_would_compute():
     x, sets, _ = blobs(0.2)
-    wrong, said = find_noisy_sets(x, sets)
-    mask = sets | wrong[:, None]
-    asked, again = (ask(prepare(x, mask, Search(heard=one)), "both") for one in (said, None))
-    assert said is not None
-    assert asked.row == again.row
-    np.testing.assert_array_equal(asked.weights, again.weights)
-    np.testing.assert_array_equal(asked.scores, again.scores)
+    wrong, scores = find_noisy_sets(x, sets)
+    assert scores is not None
+    data = make_dataset(x, sets | wrong[:, None])
+    context = context_for(data)
+    mask = data.candidates.mask
+    (taken,) = fit_kernels(data, mask, ["both"], context, known_scores=scores).ranked
+    (computed,) = fit_kernels(data, mask, ["both"], context).ranked
+    assert taken.row == computed.row
+    np.testing.assert_array_equal(taken.soft_labels, computed.soft_labels)
+    np.testing.assert_array_equal(taken.scores, computed.scores)

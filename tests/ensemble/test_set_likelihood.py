@@ -3,12 +3,11 @@
 import numpy as np
 import pytest
 from scipy.special import softmax
+from stages import context_for, make_dataset
 
-from oneof.ensemble.pipeline import SPACE
 from oneof.ensemble.set_likelihood import choose_raw_set_temperature, set_likelihood
 from oneof.learners.kernel import DEFAULT_KERNEL, cross_fit_scores, leave_one_out_scores
-from oneof.learners.networks import regression_as_given, search
-from oneof.learners.scaled_rows import Search
+from oneof.learners.kernel_ensemble import fit_kernels, refit_on_raw_sets
 from oneof_paper.synthetic import mixture
 
 RNG = np.random.default_rng(0)
@@ -53,10 +52,14 @@ def test_no_rounds_leave_the_sets_as_given():
 def test_the_regression_learns_what_was_given():
     data = mixture(n=200, d=2, c=3, seed=0)
     mask = np.eye(3, dtype=bool)[data.labels] | (RNG.random((200, 3)) < 0.5)
-    asked = Search(SPACE.quick)
-    found = search(data.x, mask, asked)
-    given = regression_as_given(found, data.x, mask, asked, 24.0)
-    assert given.regression.learner.sharpness == 24.0
-    assert len(given.regression.learner.ways) == len(found.regression.learner.ways) == 2
-    np.testing.assert_allclose(softmax(given.regression.learner(data.x), axis=1).sum(1), 1, atol=1e-5)
-    assert (given.regression.left_out != found.regression.left_out).any()
+    table = make_dataset(data.x, mask)
+    context = context_for(table)
+    resolved = fit_kernels(table, mask, ["feature", "ranks", "both"], context)
+    raw = refit_on_raw_sets(table, mask, resolved, 24.0, context)
+    assert raw.scalings == resolved.scalings[:2]
+    on_resolved = resolved.learner(2, mask)
+    on_raw = raw.learner(2, mask)
+    assert on_raw.model.inverse_temperature == 24.0
+    assert len(on_raw.model.kernels) == len(on_resolved.model.kernels) == 2
+    np.testing.assert_allclose(softmax(on_raw.model(data.x), axis=1).sum(1), 1, atol=1e-5)
+    assert (on_raw.oof.mean != on_resolved.oof.mean).any()

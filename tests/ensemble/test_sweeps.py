@@ -15,13 +15,12 @@ import pytest
 import torch
 from commands import call, call_alone
 from scipy.io import savemat
+from stages import make_dataset
 
 from oneof import PartialLabelClassifier
 from oneof.candidates.generate import Flip, generate
 from oneof.cli import main
-from oneof.ensemble.tune import FIRST, RANGES, folds_of, load_optuna, read_setting, scores, search_settings
-from oneof.learners.config import Space
-from oneof.learners.scaled_rows import Search
+from oneof.ensemble.tune import FIRST, RANGES, load_optuna, make_folds, read_setting, scores, search_settings
 from oneof.networks import Linear
 from oneof.runs.folder import Run
 from oneof.storage.rows import read
@@ -166,7 +165,7 @@ def write_table(folder: Path, rows: int = 300) -> Path:
 
 # -------------------------------------------------------------------------------------------------------------- search
 
-SMALL = Space(trial_epochs=4)
+TABLE = make_dataset(DATA.x, MASK)
 
 
 @pytest.fixture
@@ -177,7 +176,7 @@ def _few_settings(monkeypatch):
 
 @pytest.fixture(scope="module")
 def folds():
-    return folds_of(DATA.x, MASK, Search(SMALL))
+    return make_folds(TABLE, epochs=4)
 
 
 def test_held_out_sets_are_the_given_ones_and_others_are_purified(folds):
@@ -218,7 +217,12 @@ def test_a_search_goes_on_and_ends_as_an_undisturbed_one(folds, tmp_path):
 @pytest.mark.usefixtures("_few_settings")
 def test_a_poor_setting_is_stopped_early(tmp_path):
     pytest.importorskip("optuna", reason="Optuna is not installed: the extra sweep has it")
-    many = search_settings(folds_of(DATA.x, MASK, Search(Space(trial_epochs=6))), 14, f"sqlite:///{tmp_path}/x.db", {})
+    many = search_settings(
+        make_folds(TABLE, epochs=6),
+        14,
+        f"sqlite:///{tmp_path}/x.db",
+        {},
+    )
     assert 0 < many.stopped < many.tried == 14
 
 
@@ -226,7 +230,7 @@ def test_too_few_rows_cannot_be_searched():
     with pytest.raises(
         ValueError, match="a search needs 200 rows or more, and groups that can be held out; got 50 rows"
     ):
-        folds_of(DATA.x[:50], MASK[:50])
+        make_folds(make_dataset(DATA.x[:50], MASK[:50]))
 
 
 def test_the_command_writes_what_the_estimator_takes(tmp_path, monkeypatch, capsys):

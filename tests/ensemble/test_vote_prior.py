@@ -23,15 +23,15 @@ def blobs(n: int) -> tuple[Votes, NDArray[np.float64], NDArray[np.intp]]:
 
 
 def test_of_many_items_a_sample_chooses(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The choice is made on SAMPLE items and holds for all; rows beyond MOST are left to their votes and the networks."""
+    """The choice is made on SAMPLE items and holds for all; rows beyond MAX_REGRESSION_ROWS are left to their votes and the networks."""
     votes, x, truth = blobs(n=400)
     whole = vote_prior(x, votes, np.arange(400))
     monkeypatch.setattr(module, "SAMPLE", 200)
-    monkeypatch.setattr(module, "MOST", 300)
+    monkeypatch.setattr(module, "MAX_REGRESSION_ROWS", 300)
     some = vote_prior(x, votes, np.arange(400))
-    assert whole.opinion is not None
-    assert some.opinion is not None
-    assert np.isfinite(whole.opinion).all()
-    assert np.isnan(some.opinion).all(1).sum() == 100
+    assert whole.evidence.neighbours is not None
+    assert some.evidence.neighbours is not None
+    assert np.isfinite(whole.evidence.neighbours).all()
+    assert np.isnan(some.evidence.neighbours).all(1).sum() == 100
     assert some.joint.posterior.shape == (400, 3)
     assert (some.joint.posterior.argmax(1) == truth).mean() > (some.joint.fitted.posterior.argmax(1) == truth).mean()

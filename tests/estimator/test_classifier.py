@@ -81,7 +81,7 @@ def test_learns_and_resolves_the_training_rows(clf):
 
 def test_what_is_said_is_not_searched():
     clf = quick(hidden_layer_sizes=(16,), scaling="ranks").fit(DATA.x, MASK)
-    assert clf.result_.facts["chosen"] == [{"hidden": [16], "scaling": "ranks", "lr": 0.1, "weight_decay": 1e-3}]
+    assert clf.result_.metadata["chosen"] == [{"hidden": [16], "scaling": "ranks", "lr": 0.1, "weight_decay": 1e-3}]
     plain = quick(method="proden", purify=None, prepurify=False, hidden_layer_sizes=(), scaling="feature").fit(
         DATA.x, MASK
     )
@@ -179,7 +179,7 @@ def test_parameters_that_were_stored_under_earlier_names_are_read(tmp_path):
 def test_of_a_random_generator_the_seed_is_kept(tmp_path):
     clf = quick(quick=True, random_state=np.random.RandomState(5)).fit(DATA.x, LISTS)
     clf.save(tmp_path / "run")
-    assert PartialLabelClassifier.from_run(tmp_path / "run").random_state == clf.result_.facts["seed"]
+    assert PartialLabelClassifier.from_run(tmp_path / "run").random_state == clf.result_.metadata["seed"]
 
 
 def test_folders_without_parameters_still_open_and_damaged_ones_are_refused(tmp_path):

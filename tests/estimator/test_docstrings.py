@@ -12,10 +12,11 @@ import torch
 
 from oneof import PartialLabelClassifier, PartialLabelImageClassifier
 from oneof.data.images import Pixels
-from oneof.ensemble.pipeline import SPACE
-from oneof.learners.config import SEEN
-from oneof.learners.pictures import BY_SIZE, plan_for
+from oneof.learners.config import EnsembleConfig, ImageConfig
+from oneof.learners.images import plan_images
+from oneof.learners.scaling import SCALINGS_WITH_RANKS
 
+CONFIG = EnsembleConfig()
 ESTIMATORS = [PartialLabelClassifier, PartialLabelImageClassifier]
 
 
@@ -43,20 +44,20 @@ def described(name: str) -> str:
     return " ".join(text.split())
 
 
-def test_what_none_stands_for_is_what_the_space_has():
-    assert f"None: {SPACE.method.__class__.__name__}()" in described("method")
-    assert f"None: {SPACE.lr[0]} and {np.format_float_positional(SPACE.weight_decay[0])}." in described("weight_decay")
-    assert SPACE.hidden == ((128, 128),)
+def test_what_none_stands_for_is_what_the_config_has():
+    assert f"None: {CONFIG.method.__class__.__name__}()" in described("method")
+    assert f"None: {CONFIG.lr} and {np.format_float_positional(CONFIG.weight_decay)}." in described("weight_decay")
+    assert CONFIG.hidden == (128, 128)
     assert "None: two of 128" in described("hidden_layer_sizes")
-    assert len(SPACE.learners) == 4
-    assert all(f'"{name}"' in described("learners") for name in SPACE.learners)
-    assert SPACE.quick.trees.count == 100
+    assert len(CONFIG.learners) == 4
+    assert all(f'"{name}"' in described("learners") for name in CONFIG.learners)
+    assert CONFIG.without_networks().trees.count == 100
     assert "100 trees" in described("quick")
 
 
 def test_ways_to_see_features_are_those_that_there_are():
     (ways,) = re.findall(r"^scaling : (\{.*\})", parameters(PartialLabelClassifier), re.MULTILINE)
-    assert ast.literal_eval(ways) == set(SEEN)
+    assert ast.literal_eval(ways) == set(SCALINGS_WITH_RANKS)
 
 
 @pytest.mark.parametrize(
@@ -70,7 +71,7 @@ def test_ways_to_see_features_are_those_that_there_are():
     ],
 )
 def test_what_none_stands_for_with_pictures(n, pixels, device, network, networks, epochs):
-    plan = plan_for(BY_SIZE, SPACE, n, pixels, torch.device(device))
+    plan = plan_images(ImageConfig(), CONFIG, n, pixels, torch.device(device))
     assert (plan.network, plan.networks, plan.epochs) == (network, networks, epochs)
     text = " ".join(parameters(PartialLabelImageClassifier).split())
     for stated in (

@@ -3,14 +3,14 @@
 import numpy as np
 import pytest
 import torch
+from stages import fit_stages, make_dataset
 
 from oneof.data.with_ranks import learn_ranks, learn_ranks_on
-from oneof.ensemble import noisy_sets
-from oneof.ensemble.model import member_of
-from oneof.learners import networks, scaled_rows
-from oneof.learners.config import Space, see, widen
+from oneof.ensemble import learner_stages, noisy_sets
+from oneof.learners import kernel_ensemble
+from oneof.learners.config import EnsembleConfig
 from oneof.learners.kernel import leave_one_out_scores
-from oneof.learners.scaled_rows import Search
+from oneof.learners.scaling import RankedFeatures, append_ranks, scale
 from oneof.training import device
 from oneof.training.device import device_for
 from oneof_paper.synthetic import mixture
@@ -32,7 +32,7 @@ def test_ranks():
 @pytest.mark.parametrize("rows", [150, 400])
 @pytest.mark.parametrize("votes", [False, True])
 def test_leave_one_out_regression(rows, votes):
-    seen, _ = see("both", widen(DATA.x, CPU)[1])
+    seen, _ = scale(append_ranks(DATA.x, CPU).values, "both")
     prior = np.log(np.random.default_rng(1).random(MASK.shape)) if votes else None
     ours, theirs = (
         leave_one_out_scores(x, MASK, log_prior=prior, max_rows=rows) for x in (seen, torch.as_tensor(seen))
@@ -41,24 +41,25 @@ def test_leave_one_out_regression(rows, votes):
     np.testing.assert_allclose(theirs.weights, ours.weights, atol=1e-10)
 
 
-def test_a_search_with_tensors(monkeypatch):
-    asked = Search(Space(scaling=("feature", "ranks"), epochs=3, members=2, rows=300), seed=3)
-    ours = networks.search(DATA.x, MASK, asked)
-    believed, _ = noisy_sets.find_noisy_sets(DATA.x, MASK, max_rows=300)
-    for room in (scaled_rows, noisy_sets):
-        monkeypatch.setattr(room, "widen", _as_on_a_gpu)
-    theirs = networks.search(DATA.x, MASK, asked)
-    assert [one.scaling for one in theirs.chosen] == [one.scaling for one in ours.chosen]
-    assert (noisy_sets.find_noisy_sets(DATA.x, MASK, max_rows=300)[0] == believed).all()
-    np.testing.assert_allclose(theirs.weights, ours.weights, atol=1e-10)
-    for left, right in zip(ours.fits, theirs.fits, strict=True):
-        np.testing.assert_allclose(member_of(left).logits(DATA.x), member_of(right).logits(DATA.x), atol=1e-3)
+def test_stages_with_tensors(monkeypatch):
+    config = EnsembleConfig(scalings=("feature", "ranks"), epochs=3, n_networks=2, max_kernel_rows=300, n_folds=None)
+    data = make_dataset(DATA.x, MASK)
+    kernels, networks = fit_stages(data, config, seed=3)
+    noisy, _ = noisy_sets.find_noisy_sets(DATA.x, MASK, max_rows=300)
+    for module in (learner_stages, kernel_ensemble, noisy_sets):
+        monkeypatch.setattr(module, "append_ranks", _append_ranks_as_on_a_gpu)
+    gpu_kernels, gpu_networks = fit_stages(data, config, seed=3)
+    assert gpu_kernels.best_scalings == kernels.best_scalings
+    assert (noisy_sets.find_noisy_sets(DATA.x, MASK, max_rows=300)[0] == noisy).all()
+    np.testing.assert_allclose(gpu_kernels.soft_labels, kernels.soft_labels, atol=1e-10)
+    for ours, theirs in zip(networks.models, gpu_networks.models, strict=True):
+        np.testing.assert_allclose(ours.logits(DATA.x), theirs.logits(DATA.x), atol=1e-3)
 
 
-def _as_on_a_gpu(x, place):
-    there = torch.as_tensor(x)
-    ranks = learn_ranks_on(there)
-    return ranks, ranks.on_device(there)
+def _append_ranks_as_on_a_gpu(x, device):
+    tensor = torch.as_tensor(x)
+    ranks = learn_ranks_on(tensor)
+    return RankedFeatures(ranks, ranks.on_device(tensor))
 
 
 def test_auto_takes_the_gpu_for_large_tables_that_fit(monkeypatch):

@@ -10,20 +10,39 @@ import pytest
 from sklearn.ensemble import ExtraTreesClassifier
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier
+from stages import context_for, hard_targets, make_dataset
 
+from oneof.data.splits import cross_fit_splits
 from oneof.ensemble.stacking import combine_within_sets, learner_weights, significantly_better
-from oneof.learners.config import checked_learners
-from oneof.learners.fitted import Lesson, Trees, grow_trees, teach_own
+from oneof.learners.base import FittedLearner, Targets, WarmStart
+from oneof.learners.config import TreesConfig, check_learners
 from oneof.learners.forest import concatenate, from_sklearn
+from oneof.learners.sklearn_classifier import SklearnLearner
+from oneof.learners.trees import TreeLearner
 from oneof_paper.synthetic import mixture
 
 DATA = mixture(n=300, d=3, c=4, separation=6.0, seed=0)
-LESSON = Lesson(DATA.x.astype(np.float32), np.eye(4)[DATA.labels], seed=3)
-FEW = Trees(count=30, parts=5)
+TABLE = make_dataset(DATA.x.astype(np.float32), np.eye(4, dtype=bool)[DATA.labels])
+TARGETS = hard_targets(DATA.labels, 4)
+FEW = TreesConfig(count=30, folds=5)
+
+
+def grow_trees(
+    data=TABLE, targets=TARGETS, config=FEW, *, seed=3, forest=None, checkpoint=None, **options
+) -> FittedLearner:
+    context = context_for(data, seed=seed, checkpoint=checkpoint, warm_start=WarmStart(forest=forest))
+    return TreeLearner(config, **options).fit(data, targets, context)
+
+
+def wrong_targets() -> Targets:
+    """Targets in which the first five rows have another label."""
+    soft_labels = TARGETS.soft_labels.copy()
+    soft_labels[:5] = np.roll(soft_labels[:5], 1, axis=1)
+    return TARGETS._replace(soft_labels=soft_labels)
 
 
 def test_arrays_say_what_scikit_learns_trees_say():
-    x = LESSON.x.astype(np.float32)
+    x = TABLE.features.astype(np.float32)
     grown = ExtraTreesClassifier(20, random_state=0).fit(x, DATA.labels)
     forest = concatenate([from_sklearn(one.tree_, grown.classes_, np.zeros(3), 4) for one in grown.estimators_])
     near = np.concatenate([x, np.float32(0.5) * (x[1:] + x[:-1])])
@@ -33,25 +52,23 @@ def test_arrays_say_what_scikit_learns_trees_say():
 
 def test_trees_say_of_a_row_what_those_say_that_did_not_see_it():
     """A row whose label is wrong is named right by trees that were not taught it; taught, they repeat it."""
-    beliefs = LESSON.beliefs.copy()
-    beliefs[:5] = np.roll(beliefs[:5], 1, axis=1)
-    taught = grow_trees(replace(LESSON, beliefs=beliefs), 4, FEW)
+    taught = grow_trees(targets=wrong_targets())
     truth = DATA.labels[:5]
-    assert (taught.left_out[:5].argmax(1) == truth).mean() >= 0.8
-    assert (taught.learner(LESSON.x[:5]).argmax(1) != truth).all()
-    assert (taught.left_out.argmax(1) == DATA.labels).mean() > 0.9
+    assert (taught.oof.mean[:5].argmax(1) == truth).mean() >= 0.8
+    assert (taught.model(TABLE.features[:5]).argmax(1) != truth).all()
+    assert (taught.oof.mean.argmax(1) == DATA.labels).mean() > 0.9
 
 
 def test_trees_that_are_of_no_use_are_not_grown():
     asked = []
-    taught = grow_trees(LESSON, 4, FEW, useful=lambda left_out: asked.append(left_out.any(1).mean()))
+    taught = grow_trees(is_useful=lambda predicted: asked.append(predicted.any(1).mean()))
     assert asked == [pytest.approx(0.6, abs=0.01)]  # three parts of five
-    assert len(taught.learner.root) == 18
-    assert (taught.left_out.any(1).mean()) == asked[0]
+    assert len(taught.model.root) == 18
+    assert (taught.oof.mean.any(1).mean()) == asked[0]
 
 
 def test_same_seed_same_trees():
-    first, second, other = (grow_trees(replace(LESSON, seed=seed), 4, FEW).learner for seed in (3, 3, 4))
+    first, second, other = (grow_trees(seed=seed).model for seed in (3, 3, 4))
     np.testing.assert_array_equal(first.threshold, second.threshold)
     assert len(first.threshold) != len(other.threshold) or (first.threshold != other.threshold).any()
 
@@ -75,62 +92,70 @@ def test_trees_that_were_grown_before_an_interrupt_are_not_grown_again(tmp_path,
     with monkeypatch.context() as patched:
         count_parts(patched, interrupt_at=4)
         with pytest.raises(KeyboardInterrupt):
-            grow_trees(LESSON, 4, FEW, checkpoint=tmp_path)
+            grow_trees(checkpoint=tmp_path)
     if damage is not None:
-        min(tmp_path.iterdir()).write_bytes(damage)
+        min((tmp_path / "trees").iterdir()).write_bytes(damage)
     parts = count_parts(monkeypatch)
-    resumed = grow_trees(LESSON, 4, FEW, checkpoint=tmp_path)
+    resumed = grow_trees(checkpoint=tmp_path)
     assert len(parts) == (2 if damage is None else 3)
-    whole = grow_trees(LESSON, 4, FEW)
-    np.testing.assert_array_equal(resumed.learner.threshold, whole.learner.threshold)
-    np.testing.assert_array_equal(resumed.left_out, whole.left_out)
+    whole = grow_trees()
+    np.testing.assert_array_equal(resumed.model.threshold, whole.model.threshold)
+    np.testing.assert_array_equal(resumed.oof.mean, whole.oof.mean)
 
 
-@pytest.mark.parametrize("changed", [{"seed": 4}, {"x": LESSON.x + 1}, {"beliefs": LESSON.beliefs * 0.5}])
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"seed": 4},
+        {"data": replace(TABLE, features=TABLE.features + 1)},
+        {"targets": TARGETS._replace(soft_labels=TARGETS.soft_labels * 0.5)},
+    ],
+    ids=["seed", "features", "targets"],
+)
 def test_trees_of_other_data_are_grown_anew(tmp_path, monkeypatch, changed):
-    grow_trees(LESSON, 4, FEW, checkpoint=tmp_path)
+    grow_trees(checkpoint=tmp_path)
     parts = count_parts(monkeypatch)
-    grow_trees(replace(LESSON, **changed), 4, FEW, checkpoint=tmp_path)
-    assert len(parts) == FEW.parts
+    grow_trees(**changed, checkpoint=tmp_path)
+    assert len(parts) == FEW.folds
 
 
 def test_of_trees_that_were_grown_before_the_oldest_third_of_each_part_is_grown_anew():
-    first = grow_trees(LESSON, 4, FEW).learner
-    again = grow_trees(LESSON, 4, FEW, first).learner
-    alike = grow_trees(LESSON, 4, FEW, again).learner
+    first = grow_trees().model
+    again = grow_trees(forest=first).model
+    alike = grow_trees(forest=again).model
     assert len(again.root) == len(first.root) == 30
     assert not again.is_malformed(3, 4)
     for part in range(0, 30, 6):  # of six trees the first two go, four stay, two come
-        np.testing.assert_array_equal(again.take(part, part + 4)(LESSON.x), first.take(part + 2, part + 6)(LESSON.x))
+        np.testing.assert_array_equal(
+            again.take(part, part + 4)(TABLE.features), first.take(part + 2, part + 6)(TABLE.features)
+        )
     new = [forest.take(4, 6).threshold for forest in (again, alike)]
     assert len(new[0]) != len(new[1]) or (new[0] != new[1]).any()  # not the same trees round after round
 
 
 def test_a_forest_of_another_number_of_trees_is_grown_anew():
-    other = grow_trees(LESSON, 4, replace(FEW, count=2 * FEW.count)).learner
-    again, fresh = (grow_trees(LESSON, 4, FEW, before).learner for before in (other, None))
+    other = grow_trees(config=replace(FEW, count=2 * FEW.count)).model
+    again, fresh = (grow_trees(forest=before).model for before in (other, None))
     np.testing.assert_array_equal(again.threshold, fresh.threshold)
 
 
 def test_kept_trees_still_hold_their_rows_out():
-    wrong = LESSON.beliefs.copy()
-    wrong[:5] = np.roll(wrong[:5], 1, axis=1)
-    before = grow_trees(replace(LESSON, beliefs=wrong), 4, FEW)
-    again = grow_trees(replace(LESSON, beliefs=wrong), 4, FEW, before.learner)
-    assert (again.left_out[:5].argmax(1) == DATA.labels[:5]).mean() >= 0.8
+    before = grow_trees(targets=wrong_targets())
+    again = grow_trees(targets=wrong_targets(), forest=before.model)
+    assert (again.oof.mean[:5].argmax(1) == DATA.labels[:5]).mean() >= 0.8
 
 
 def test_folds_hold_every_row_out_once_and_groups_together():
     groups = np.arange(300) // 7
     held = np.zeros(300, dtype=int)
-    for train, out in replace(LESSON, groups=groups).folds(10):
+    for train, out in cross_fit_splits(groups, 10, seed=3):
         held[out] += 1
         assert not set(groups[train]) & set(groups[out])
     assert (held == 1).all()
 
 
 def test_one_group_alone_is_learned_from():
-    (train, held), *more = replace(LESSON, groups=np.zeros(300)).folds(10)
+    (train, held), *more = cross_fit_splits(np.zeros(300), 10, seed=3)
     assert len(train) == len(held) == 300
     assert not more
 
@@ -149,20 +174,20 @@ def test_one_group_alone_is_learned_from():
     ],
 )
 def test_arrays_that_are_no_trees_are_known(part, change):
-    forest = grow_trees(LESSON, 4, FEW).learner
+    forest = grow_trees().model
     assert replace(forest, **{part: change(getattr(forest, part))}).is_malformed(3, 4)
 
 
 def test_trees_are_fewer_and_then_left_out_of_many_classes():
-    assert [Trees().each(c) for c in (2, 50, 100, 5000)] == [15, 15, 8, 5]
-    assert Trees().affordable(100_000, 20)
-    assert not Trees().affordable(5000, 5000)
+    assert [TreesConfig().per_fold(c) for c in (2, 50, 100, 5000)] == [15, 15, 8, 5]
+    assert TreesConfig().is_affordable(100_000, 20)
+    assert not TreesConfig().is_affordable(5000, 5000)
 
 
 def test_a_classifier_of_ones_own():
-    taught = teach_own(LESSON, GaussianNB(), 4)
-    assert (taught.left_out.argmax(1) == DATA.labels).mean() > 0.9
-    np.testing.assert_allclose(taught.learner(LESSON.x).sum(1), 1, atol=1e-6)
+    taught = SklearnLearner(GaussianNB()).fit(TABLE, TARGETS, context_for(TABLE))
+    assert (taught.oof.mean.argmax(1) == DATA.labels).mean() > 0.9
+    np.testing.assert_allclose(taught.model(TABLE.features).sum(1), 1, atol=1e-6)
 
 
 def test_beliefs_stay_in_the_set_and_are_weighed_by_the_prior():
@@ -205,11 +230,11 @@ def test_the_prior_says_which_learner_is_right():
 )
 def test_messages(learners, message):
     with pytest.raises(ValueError, match=message):
-        checked_learners(learners)
+        check_learners(learners)
 
 
 def test_one_learner_may_be_named_alone():
-    assert checked_learners("trees") == ("trees",)
+    assert check_learners("trees") == ("trees",)
 
 
 def test_a_learner_is_clearly_better_only_beyond_the_error_of_the_difference():

@@ -7,28 +7,30 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from stages import fit_stages, make_dataset
 
 from oneof.candidates.generate import Flip, generate
 from oneof.data.scaling import SCALINGS, Beside
 from oneof.data.splits import split_rows
 from oneof.data.with_ranks import learn_ranks
-from oneof.learners.config import SEEN, Setting, Space
+from oneof.learners.config import EnsembleConfig, NetworkConfig
 from oneof.learners.kernel import KernelConfig, leave_one_out_scores
-from oneof.learners.networks import search
-from oneof.learners.scaled_rows import Search
+from oneof.learners.scaling import SCALINGS_WITH_RANKS
 from oneof.methods import BalancedProden, Proden
 from oneof_paper.synthetic import mixture
 
 DATA = mixture(n=400, d=3, c=4, separation=4.0, seed=0)
 MASK = generate(DATA.labels, 4, Flip(0.4), seed=1)
-SMALL = Space(
-    scaling=("feature", "ranks"),
-    lr=(0.1,),
-    weight_decay=(3e-4, 1e-3),
+SMALL = EnsembleConfig(
+    scalings=("feature", "ranks"),
+    lr=0.1,
+    weight_decay=3e-4,
     epochs=8,
-    members=4,
+    n_networks=4,
+    n_folds=None,
     learners=("networks",),
 )
+TABLE = make_dataset(DATA.x, MASK)
 
 
 # ------------------------------------------------------------------------------------------------------ ranks and scaling
@@ -66,11 +68,11 @@ def test_root_lies_between_global_and_feature():
     assert ((x - root.shift) * root.scale).square().mean() == pytest.approx(1)
 
 
-@pytest.mark.parametrize("name", SEEN)
+@pytest.mark.parametrize("name", SCALINGS_WITH_RANKS)
 def test_rows_seen_in_every_way_are_of_one_length(name):
     x = np.random.default_rng(0).normal(size=(400, 5)) * np.arange(1, 6)
     wide = torch.as_tensor(learn_ranks(x)(x))
-    shift, scale = SEEN[name](wide)
+    shift, scale = SCALINGS_WITH_RANKS[name](wide)
     seen = (wide - shift) * scale
     if name in ("feature", "global", "root", "ranks", "both"):
         assert seen.square().sum(1).mean() == pytest.approx(5, rel=1e-6)
@@ -154,9 +156,9 @@ def test_balance_saves_a_class_that_always_comes_with_a_frequent_one():
 
 def test_proden_balance():
     weights = torch.tensor([[[0.8, 0.2], [0.8, 0.2], [0.8, 0.2]]])
-    balanced = BalancedProden(balance=1.0).renew(weights, lambda rows: rows.mean(1, keepdim=True))
+    balanced = BalancedProden(balance=1.0).on_epoch_start(weights, lambda rows: rows.mean(1, keepdim=True))
     torch.testing.assert_close(balanced, torch.full_like(weights, 0.5))
-    assert Proden().renew(weights, lambda rows: pytest.fail("not needed")) is weights
+    assert Proden().on_epoch_start(weights, lambda rows: pytest.fail("not needed")) is weights
     with pytest.raises(ValueError, match=r"balance must lie in \[0, 1\]; got 2"):
         BalancedProden(balance=2)
 
@@ -188,104 +190,107 @@ def test_too_few_rows_hold_none_out():
 
 
 @pytest.fixture(scope="module")
-def found():
-    return search(DATA.x, MASK, Search(space=SMALL, seed=5))
+def stages():
+    return fit_stages(TABLE, SMALL, seed=5)
 
 
-def test_search_learns(found):
-    probabilities = torch.cat([one.probabilities(DATA.x) for one in found.fits]).mean(0).numpy()
+@pytest.fixture(scope="module")
+def trained(stages):
+    """The training of the only stack of networks."""
+    (learner,) = stages[1].learners
+    return learner.training
+
+
+def test_networks_learn(stages):
+    (learner,) = stages[1].learners
+    probabilities = learner.model.logits(DATA.x).softmax(-1).mean(0).numpy()
     assert probabilities.shape == (400, 4)
     assert (probabilities.argmax(1) == DATA.labels).mean() > 0.9
+    assert (learner.oof.mean.argmax(1) == DATA.labels).mean() > 0.85
+    assert learner.oof.held_out.all()
 
 
-def test_what_was_tried_is_told(found):
-    assert {row["stage"] for row in found.tried} == {"others"}
-    assert {row["scaling"] for row in found.tried} == {"feature", "ranks"}
-    assert [row["both"] for row in found.tried] == sorted((row["both"] for row in found.tried), reverse=True)
-    best, second = (row["scaling"] for row in found.tried)
-    assert found.chosen == [
-        Setting((128, 128), way, 0.1, decay) for way, decay in ((best, 3e-4), (best, 1e-3), (second, 3e-4))
-    ]
+def test_scalings_are_ranked_and_the_best_are_trained_with(stages):
+    kernels, networks = stages
+    assert {row["stage"] for row in kernels.tried} == {"others"}
+    assert {row["scaling"] for row in kernels.tried} == {"feature", "ranks"}
+    assert [row["both"] for row in kernels.tried] == sorted((row["both"] for row in kernels.tried), reverse=True)
+    assert networks.configs == [NetworkConfig((128, 128), row["scaling"], 0.1, 3e-4) for row in kernels.tried]
 
 
-def test_sets_only_shrink_and_the_log_says_when(found):
-    assert not (found.candidates & ~MASK).any()
-    assert found.candidates.any(1).all()
-    assert found.candidates.sum() < MASK.sum()
-    (one,) = found.fits
-    first = one.removals.round == 0
-    gone = (MASK & ~found.candidates)[one.rows.numpy()]
-    assert int(first.sum()) == gone.sum()
-    assert (one.removals.margin[first] >= SMALL.margin - 1e-6).all()
+def test_sets_only_shrink_and_the_log_says_when(stages, trained):
+    sets = stages[1].sets
+    assert not (sets & ~MASK).any()
+    assert sets.any(1).all()
+    assert sets.sum() < MASK.sum()
+    before = trained.removals.round == 0
+    gone = (MASK & ~sets)[trained.rows.numpy()]
+    assert int(before.sum()) == gone.sum()
+    assert (trained.removals.margin[before] >= SMALL.margin - 1e-6).all()
 
 
-def test_every_network_holds_out_other_rows(found):
-    (one,) = found.fits
-    held = [set(range(400)) - set(rows.tolist()) for rows in one.rows]
+def test_every_network_holds_out_other_rows(trained):
+    held = [set(range(400)) - set(rows.tolist()) for rows in trained.rows]
     assert len(held) == 4
     assert all(len(part) == 100 for part in held)
     assert not set.intersection(*held[:2])
 
 
-def test_same_seed_same_ensemble(found):
-    again = search(DATA.x, MASK, Search(space=SMALL, seed=5))
-    assert again.tried == found.tried
-    torch.testing.assert_close(again.fits[0].logits(DATA.x), found.fits[0].logits(DATA.x), rtol=0, atol=0)
+def test_same_seed_same_ensemble(stages, trained):
+    kernels, networks = fit_stages(TABLE, SMALL, seed=5)
+    assert kernels.tried == stages[0].tried
+    again = networks.learners[0].training
+    torch.testing.assert_close(again.logits(DATA.x), trained.logits(DATA.x), rtol=0, atol=0)
 
 
-def test_several_architectures_and_no_purification():
-    space = replace(
-        SMALL, hidden=((8,), (8, 8)), scaling=("feature",), weight_decay=(1e-3,), kernel=None, purify=None, settings=2
-    )
-    got = search(DATA.x, MASK, Search(space=space))
-    assert len(got.fits) == 2
-    assert sum(one.stack.t for one in got.fits) == 4
-    assert got.weights is None
-    assert (got.candidates == MASK).all()
-    assert all(one.removals is None for one in got.fits)
+def test_without_purification_sets_stay():
+    config = replace(SMALL, hidden=(8,), scalings=("feature",), kernel=None, purify=None)
+    kernels, networks = fit_stages(TABLE, config)
+    assert kernels.soft_labels is None
+    assert (networks.sets == MASK).all()
+    assert networks.learners[0].training.removals is None
 
 
-def test_without_a_kernel_other_rows_still_rank_the_ways_to_see_the_features():
-    """Features on very unequal scales: ways that do not look at the scale win, and they come late in the list."""
-    skewed = np.exp(3 * DATA.x)
-    space = replace(SMALL, kernel=None, scaling=("global", "root", "feature", "ranks", "both"), epochs=1, members=1)
-    found = search(skewed, MASK, Search(space=space, rule="covering"))
-    ranked = sorted(found.tried, key=lambda row: -row["covering"])
-    assert (
-        {one.scaling for one in found.chosen}
-        == {row["scaling"] for row in ranked[: space.scalings]}
-        != {"global", "root"}
-    )
-    assert found.weights is None
-    assert found.regression is None
-    np.testing.assert_array_equal(found.candidates, MASK)
+def test_without_the_kernel_as_a_learner_it_still_ranks_the_scalings():
+    """Features on very unequal scales: scalings that do not depend on the scale win, and they come late in the list."""
+    skewed = make_dataset(np.exp(3 * DATA.x), MASK)
+    scalings = ("global", "root", "feature", "ranks", "both")
+    config = replace(SMALL, kernel=None, scalings=scalings, epochs=1, n_networks=1)
+    kernels, networks = fit_stages(skewed, config, criterion="covering")
+    ranked = sorted(kernels.tried, key=lambda row: -row["covering"])
+    chosen = {network.scaling for network in networks.configs}
+    assert chosen == {row["scaling"] for row in ranked[: config.n_scalings]} != {"global", "root"}
+    assert kernels.soft_labels is None
+    assert kernels.learner is None
+    np.testing.assert_array_equal(networks.sets, MASK)
 
 
-def test_killed_and_resumed(found, tmp_path):
-    search(DATA.x, MASK, Search(space=SMALL, seed=5, checkpoint=tmp_path))
-    again = search(DATA.x, MASK, Search(space=SMALL, seed=5, checkpoint=tmp_path))
-    torch.testing.assert_close(again.fits[0].logits(DATA.x), found.fits[0].logits(DATA.x), rtol=0, atol=0)
+def test_killed_and_resumed(trained, tmp_path):
+    fit_stages(TABLE, SMALL, seed=5, checkpoint=tmp_path)
+    _, networks = fit_stages(TABLE, SMALL, seed=5, checkpoint=tmp_path)
+    again = networks.learners[0].training
+    torch.testing.assert_close(again.logits(DATA.x), trained.logits(DATA.x), rtol=0, atol=0)
 
 
 @pytest.mark.parametrize("n", [1, 2, 5, 30])
 def test_tiny_tables(n):
-    got = search(DATA.x[:n], MASK[:n], Search(space=replace(SMALL, epochs=2)))
-    assert torch.isfinite(got.fits[0].logits(DATA.x[:n])).all()
+    _, networks = fit_stages(make_dataset(DATA.x[:n], MASK[:n]), replace(SMALL, epochs=2))
+    assert torch.isfinite(networks.learners[0].model.logits(DATA.x[:n])).all()
 
 
 def test_numbers_of_a_large_table():
-    assert Space().of(1_000_000) == replace(Space(), batch=2047, epochs=5)
-    assert Space().of(900) == replace(Space(), batch=80, epochs=30)
-    assert Space().of(5000) == replace(Space(), batch=80, epochs=30)
-    assert Space().of(5000, 1000) == Space().of(5000)
-    assert Space().of(5000, 5000) == replace(Space(), batch=80, epochs=6)
-    assert Space().of(60) == replace(Space(), batch=16, epochs=30)
-    assert Space(epochs=7, batch=9).of(900) == Space(epochs=7, batch=9)
+    assert EnsembleConfig().for_size(1_000_000) == replace(EnsembleConfig(), batch_size=2047, epochs=5)
+    assert EnsembleConfig().for_size(900) == replace(EnsembleConfig(), batch_size=80, epochs=30)
+    assert EnsembleConfig().for_size(5000) == replace(EnsembleConfig(), batch_size=80, epochs=30)
+    assert EnsembleConfig().for_size(5000, 1000) == EnsembleConfig().for_size(5000)
+    assert EnsembleConfig().for_size(5000, 5000) == replace(EnsembleConfig(), batch_size=80, epochs=6)
+    assert EnsembleConfig().for_size(60) == replace(EnsembleConfig(), batch_size=16, epochs=30)
+    assert EnsembleConfig(epochs=7, batch_size=9).for_size(900) == EnsembleConfig(epochs=7, batch_size=9)
 
 
 def test_unknown_rule():
     with pytest.raises(ValueError, match="rule must be one of both, covering, approximated; got 'oracle'"):
-        search(DATA.x, MASK, Search(rule="oracle"))
+        fit_stages(TABLE, SMALL, criterion="oracle")
 
 
 def test_beside_needs_no_ranks():

@@ -109,7 +109,7 @@ def test_methods_of_one_view(name, rule):
     x = torch.tensor(DATA.x)
     net = MLP(hidden=(8,))((3,), C)
     start = copy.deepcopy(net.state_dict())
-    prior = COUNTS if ON_TABLES[name].weighs else None
+    prior = COUNTS if ON_TABLES[name].uses_prior else None
     weights, sets, removals = engine(x, ON_TABLES[name], RULES[rule], MLP(hidden=(8,)), start, prior=prior)
     criterion = CandidateLoss(ON_TABLES[name], SETS, prior)
     loop = Loop(net, criterion, RULES[rule])

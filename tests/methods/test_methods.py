@@ -76,7 +76,7 @@ def test_renewed_memory_agrees_with_the_reference(name, seed):
     method = METHODS[name]()
     _, candidates, weights = example(seed, shape=(2, 12))
     memory = memory_of(method, candidates, restrict(weights, candidates))
-    got = method.renew(memory, lambda rows: rows.mean(1, keepdim=True))
+    got = method.on_epoch_start(memory, lambda rows: rows.mean(1, keepdim=True))
     if name != "balanced_proden":
         assert got is memory
         return

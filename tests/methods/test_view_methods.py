@@ -18,7 +18,7 @@ from oneof.methods import METHODS, RCR, Batch, Method, PiCO, Proden, Valen
 from oneof.methods.pico import moved
 from oneof.methods.rcr import divergence
 from oneof.methods.valen import (
-    Recollection,
+    ValenMemory,
     adjacency,
     concentration,
     divergence_from_flat,
@@ -93,7 +93,7 @@ def setting(method, t=T, epoch=0, seed=0):
     memory = method.init(candidates)
     if isinstance(memory, tuple):
         numbers = torch.stack([torch.randperm(40)[:B] for _ in range(t)])[..., None]
-        memory = Recollection(torch.rand(t, B, C), torch.rand(t, B, C), numbers, torch.randint(40, (t, B, 3)))
+        memory = ValenMemory(torch.rand(t, B, C), torch.rand(t, B, C), numbers, torch.randint(40, (t, B, 3)))
     else:
         memory = torch.rand(t, B, C)
     shared = method.shared(net)
@@ -176,7 +176,7 @@ def test_valen_agrees_with_the_reference(epoch):
     logits, a = (one.detach() for one in net(views[0]))
     z, S, memory = logits[0].numpy(), batch.candidates[0].numpy(), [one[0].numpy() for one in batch.memory]
     step = method.step(net, views, batch, shared)
-    after = Recollection(*step.memory)
+    after = ValenMemory(*step.memory)
     same(after.o[0], reference.proden_update(z, S))
     if epoch < method.warm_up:
         same(step.loss[0].detach(), reference.proden_loss(z, S, memory[0]))
@@ -354,7 +354,7 @@ def test_memory_off_the_mask_has_no_effect(name, epoch):
     changed = [
         torch.where(batch.candidates, one, 7.0) if one.is_floating_point() else one for one in tensors(batch.memory)
     ]
-    memory = Recollection(*changed) if isinstance(batch.memory, tuple) else changed[0]
+    memory = ValenMemory(*changed) if isinstance(batch.memory, tuple) else changed[0]
     second = method.step(net, views, restart(batch)._replace(memory=memory), shared)
     assert torch.equal(first.loss, second.loss)
     for one, other in zip(tensors(first.memory), tensors(second.memory), strict=True):
@@ -369,7 +369,7 @@ def test_removed_labels_stay_out_and_lost_weight_falls_back_to_uniform(name, epo
     net, views, batch, shared = setting(method, epoch=epoch)
     left = torch.zeros_like(batch.candidates).scatter(-1, batch.candidates.int().argmax(-1, keepdim=True), True)
     gone = [torch.where(left, 0.0, 1.0) if one.is_floating_point() else one for one in tensors(batch.memory)]
-    memory = Recollection(*gone) if isinstance(batch.memory, tuple) else gone[0]
+    memory = ValenMemory(*gone) if isinstance(batch.memory, tuple) else gone[0]
     step = method.step(net, views, batch._replace(candidates=left, memory=memory), shared)
     assert step.loss.isfinite().all()
     for weights in tensors(step.memory)[:2]:

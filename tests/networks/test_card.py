@@ -15,10 +15,10 @@ from oneof.methods import RCR, PiCO, Proden, Valen
 from oneof.networks import LeNet, WideResNet
 from oneof.networks.cuda.views import shown
 from oneof.purify import Pop
-from oneof.training.device import wake
+from oneof.training.device import prewarm_gpu
 from oneof.training.loop import begin, steps
 from oneof.training.stack import build
-from oneof.training.training_data import pose
+from oneof.training.training_data import make_training_data
 from oneof.training.trials import Training, Trial
 
 pytestmark = [
@@ -118,7 +118,7 @@ def test_views_by_kernels_have_the_levels_of_the_others(name, kind):
 
 
 def test_what_training_needs_is_loaded_in_a_thread():
-    thread = wake(torch.device("cuda"))
+    thread = prewarm_gpu(torch.device("cuda"))
     thread.join(60)  # it alone: a thread that native code started cannot be joined
     assert not thread.is_alive()
     assert "triton" in sys.modules
@@ -134,7 +134,7 @@ def posed(name, network, n, epochs):
     held_out = np.arange(200)
     trial = Trial(held_out=held_out, test=held_out)
     training = Training(epochs, 256)
-    problem = pose(
+    problem = make_training_data(
         x, sets, [trial], Proden(), Pop(warm_up=1, interval=2, window=1), training, seen, sets.argmax(1), device
     )
     return problem, begin(problem, build(lambda: network(shape, 10), [0], device, problem.compile_batch), [0])
@@ -179,7 +179,7 @@ def test_methods_on_views_take_the_kernels_too(monkeypatch, method, kind):
         sets = np.eye(10, dtype=bool)[rng.integers(10, size=512)] | (rng.random((512, 10)) < 0.3)
         device = torch.device("cuda")
         seen = views(kind, "cifar10", device=device, dtype=torch.bfloat16)
-        problem = pose(x, sets, [Trial()], method, None, Training(3, 256), seen, None, device)
+        problem = make_training_data(x, sets, [Trial()], method, None, Training(3, 256), seen, None, device)
         make = lambda: method.network(WideResNet(10)((3, 32, 32), 10), 10, (3, 32, 32))  # noqa: E731
         state = begin(problem, build(make, [0], device, problem.compile_batch if kernels else -1), [0])
         programs = [part.program for part in state.stack.module.modules() if hasattr(part, "program")]

@@ -12,7 +12,7 @@ import pytest
 from oneof.methods import CC
 from oneof.storage.rows import read
 from oneof.training.trials import Training
-from oneof_paper import compare as own_comparison
+from oneof_paper import compare as comparing
 from oneof_paper.cli.compare import compare
 from oneof_paper.data.catalogue import load
 from oneof_paper.experiments import TABULAR
@@ -33,7 +33,7 @@ number = 3
 @pytest.fixture
 def mine(tmp_path, monkeypatch) -> str:
     monkeypatch.setattr(
-        own_comparison, "TABULAR", replace(TABULAR, training=Training(4, 20), lr=(0.1,), weight_decay=(1e-3, 1e-2))
+        comparing, "TABULAR", replace(TABULAR, training=Training(4, 20), lr=(0.1,), weight_decay=(1e-3, 1e-2))
     )
     (tmp_path / "mine.py").write_text(METHOD)
     return f"{tmp_path / 'mine.py'}:Mine"
@@ -67,11 +67,9 @@ def test_a_method_of_ones_own_is_compared_on_equal_terms(mine, table, tmp_path, 
     by = {(row["system"], row["rule"], row["seed"]): row["accuracy"] for row in rows if row["kind"] == "chosen"}
     assert all(by["Mine", "covering", seed] == by["CC", "covering", seed] for seed in (130, 131, 132))  # the same loss
     others = [
-        [100 * by[name, rule, s] for s in (130, 131, 132)]
-        for rule in own_comparison.rules()
-        for name in ("CC", "PRODEN")
+        [100 * by[name, rule, s] for s in (130, 131, 132)] for rule in comparing.rules() for name in ("CC", "PRODEN")
     ]
-    ours = [[100 * by["Mine", rule, s] for s in (130, 131, 132)] for rule in own_comparison.rules() for _ in range(2)]
+    ours = [[100 * by["Mine", rule, s] for s in (130, 131, 132)] for rule in comparing.rules() for _ in range(2)]
     corrected = holm([paired(a, b).t_p for a, b in zip(ours, others, strict=True)])
     assert [line.split(" | ")[6] for line in lines[2:]] == [f"{p:.2g}" for p in corrected]
     compare(mine, str(table), seeds=3, against="proden,cc", rows=path, latex=True)
@@ -81,16 +79,16 @@ def test_a_method_of_ones_own_is_compared_on_equal_terms(mine, table, tmp_path, 
 
 
 def test_a_table_is_the_data_that_it_holds(table):
-    data = own_comparison.opened(str(table), "label", None)
+    data = comparing.open_data(str(table), "label", None)
     assert data.x.shape == (120, 2)
     assert data.classes == ["c0", "c1", "c2"]
     assert data.candidates[np.arange(120), data.labels].all()
 
 
 def test_names_and_instances_are_methods_too(tmp_path):
-    assert own_comparison.own_method("cc") == CC()
+    assert comparing.own_method("cc") == CC()
     (tmp_path / "made.py").write_text("from oneof.methods import CC\nmade = CC()\n")
-    assert own_comparison.own_method(f"{tmp_path / 'made.py'}:made") == CC()
+    assert comparing.own_method(f"{tmp_path / 'made.py'}:made") == CC()
 
 
 def test_bad_input_gets_one_line(mine, table, tmp_path, monkeypatch):
@@ -102,15 +100,15 @@ def test_bad_input_gets_one_line(mine, table, tmp_path, monkeypatch):
         (f"{file}:Yours", r"'Yours' is NoneType"),
     ):
         with pytest.raises(ValueError, match=message):
-            own_comparison.own_method(given)
+            comparing.own_method(given)
     with pytest.raises(ValueError, match=r"against must be of proden.*got 'prodn'\. Did you mean 'proden'\?"):
         list(
-            own_comparison.compare(
-                CC(), own_comparison.opened(str(table), "label", None), ["prodn"], [0, 1], tmp_path / "rows.jsonl"
+            comparing.compare(
+                CC(), comparing.open_data(str(table), "label", None), ["prodn"], [0, 1], tmp_path / "rows.jsonl"
             )
         )
-    monkeypatch.setattr(own_comparison, "load", lambda name, folder: replace(load("digits"), name=name))
+    monkeypatch.setattr(comparing, "load", lambda name, folder: replace(load("digits"), name=name))
     with pytest.raises(
         ValueError, match=r"data must have candidate sets and a true label in every row; digits does not"
     ):
-        own_comparison.opened("digits", "label", None)
+        comparing.open_data("digits", "label", None)

@@ -29,7 +29,7 @@ from oneof.purify import PopPrinted, PopRatio, PopReleased
 from oneof.storage.rows import read
 from oneof.storage.settings import plain_value
 from oneof.training.fit import fit
-from oneof.training.training_data import pose
+from oneof.training.training_data import make_training_data
 from oneof.training.trials import Training
 from oneof_paper import image_sets, teacher
 from oneof_paper.compute_image_rows import by_signal, resolved_accuracy, run_row, trial_of
@@ -241,7 +241,7 @@ def test_saved_sets_are_the_drawn_ones_with_a_card(folder, tmp_path, monkeypatch
     assert read.card["top_wrong_in_set"] > 0.5
     half = Dataset("mnist", data.x[::2], data.labels[::2], data.classes, None, np.arange(60, 85))
     with pytest.raises(
-        ValueError, match=r"mnist-1\.npz must hold a set per training image \(60\); got 120\. Remove it\."
+        ValueError, match=r"mnist-1\.npz must hold a set per training image \(60\); got 120\. Remove the file"
     ):
         image_sets.sets_of(tmp_path, half, "tiny", "cpu")
 
@@ -267,7 +267,7 @@ def test_a_branch_is_the_run_it_would_have_been_alone(folder, tmp_path, monkeypa
     mask = images.candidates(runs[0], data, tmp_path, "cpu")
     x, own, training = images.pixels("mnist", 60, "cpu"), trial_of(runs[0], data), Training(4, 18)
     seen = views("pop", "mnist", device="cpu", dtype=torch.float32)
-    problem = pose(x, mask, [own], Proden(), None, training, seen, data.labels, torch.device("cpu"))
+    problem = make_training_data(x, mask, [own], Proden(), None, training, seen, data.labels, torch.device("cpu"))
     for run, fitted, _, _ in images.fits_of(runs, network, problem):
         setting = {"method": run.method, "purify": run.purify, "network": network, "training": training}
         solo = fit(x, mask, trials=[own], views=seen, labels=data.labels, **setting)
@@ -395,8 +395,8 @@ def test_weight_decay_and_views_of_a_variant():
 
 
 def test_the_classifier_that_draws_sets_sees_colour_images_varied():
-    assert [type(kind) for kind, _ in teacher._seen("cifar10", 3, "cpu").kinds] == [Weak]
-    assert [type(kind) for kind, _ in teacher._seen("mnist", 1, "cpu").kinds] == [Plain]
+    assert [type(kind) for kind, _ in teacher._teacher_views("cifar10", False, "cpu").kinds] == [Weak]
+    assert [type(kind) for kind, _ in teacher._teacher_views("mnist", True, "cpu").kinds] == [Plain]
 
 
 def test_parts_share_a_plan_and_keep_beginnings_together():
@@ -423,9 +423,8 @@ def test_thresholds_reach_their_end_within_the_training(variant, epochs):
     assert rule.warm_up >= schedule.start * epochs - 1
 
 
-def test_how_well_covering_rate_ranks_the_schedules_is_what_the_rows_say():
+def test_covering_rate_ranks_the_schedules_in_the_mean_and_not_within_a_cell():
     rows = [row for row in read(ROOT / "results/images.jsonl") if row["plan"] == "schedules" and row["system"] == "POP"]
-    page = (ROOT / "docs/findings.md").read_text()
 
     def correlation(rows: list[dict]) -> float:
         names = sorted({row["variant"] for row in rows})
@@ -434,16 +433,8 @@ def test_how_well_covering_rate_ranks_the_schedules_is_what_the_rows_say():
 
     cells = {(row["dataset"], row["difficulty"]) for row in rows}
     within = [correlation([row for row in rows if (row["dataset"], row["difficulty"]) == cell]) for cell in cells]
-    plain = [row for row in rows if not row["variant"].startswith("balanced")]
-    words = f"{correlation(rows):.2f} ({correlation(plain):.2f} without the two balanced ones; within a cell between {min(within):.2f} and {max(within):.2f})"
-    assert words in page
-
-
-def test_how_often_covering_rate_has_the_sign_is_what_the_rows_say():
-    rows = read(ROOT / "results/images.jsonl")
-    pop, balance = (report.signs(rows, *one) for one in (("POP", "last"), ("PRODEN", "fair")))
-    words = "{} times right, {} times wrong, {} ties) and of what balance does ({}, {}, {})".format(*pop, *balance)
-    assert words in (ROOT / "docs/findings.md").read_text()
+    assert correlation(rows) > 0.8
+    assert min(within) < 0.5
 
 
 def row(run: plans.Run, accuracy: float, covering: float = 0.9) -> dict:

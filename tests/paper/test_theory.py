@@ -37,7 +37,7 @@ def test_the_command_uses_one_thread(monkeypatch):
     assert threads == [1]
 
 
-def test_a_world_is_a_distribution():
+def test_masses_sum_to_one_and_sets_hold_the_truth():
     for make in (theory.line(m=50), theory.sampled("printed", 0, n=60), theory.sampled("within the bound", 0, n=60)):
         assert make.mass.sum() == pytest.approx(1)
         assert make.sets.any(-1).all()
@@ -60,12 +60,12 @@ def test_inconsistency_is_the_conditional_expectation():
 def test_the_classifier_of_true_labels_is_the_posterior():
     world = theory.line(m=400)
     truth = torch.nn.functional.one_hot(world.drawn, 2).bool()
-    torch.testing.assert_close(theory.learned(world, truth, decay=0.0), world.posterior, atol=1e-3, rtol=0)
+    torch.testing.assert_close(theory.fit_linear(world, truth, decay=0.0), world.posterior, atol=1e-3, rtol=0)
 
 
 def test_alpha_makes_equation_1_hold_and_no_smaller_one_does(line):
     world, known, _ = line
-    f = theory.learned(world, world.sets)
+    f = theory.fit_linear(world, world.sets)
     gap, error = (f - world.posterior).abs(), theory.inconsistency(world, world.sets)
     assert (gap <= known.alpha * error + theory.EPSILON / 6 + 1e-9).all()
     assert not (gap <= 0.99 * known.alpha * error + theory.EPSILON / 6).all()
@@ -99,7 +99,7 @@ def test_with_both_sides_the_region_shrinks_and_the_gap_grows():
 def test_pure_sets_contradict_equation_1():
     world = theory.line(m=400)
     sets = torch.nn.functional.one_hot(world.bayes, 2).bool().expand_as(world.sets)
-    assert theory.alpha_of(theory.learned(world, sets), world, sets, theory.EPSILON) == math.inf
+    assert theory.alpha_of(theory.fit_linear(world, sets), world, sets, theory.EPSILON) == math.inf
 
 
 def test_the_bound_on_flips_fails_for_the_printed_generator():
@@ -107,8 +107,8 @@ def test_the_bound_on_flips_fails_for_the_printed_generator():
     assert theory.constants(theory.sampled("within the bound", 0, n=300)).t == pytest.approx(0.9)
 
 
-def test_the_command_prints_every_world(monkeypatch, capsys):
-    monkeypatch.setattr(theory, "WORLDS", {"line, one side": lambda: theory.line(m=100)})
+def test_the_command_prints_every_distribution(monkeypatch, capsys):
+    monkeypatch.setattr(theory, "DISTRIBUTIONS", {"line, one side": lambda: theory.line(m=100)})
     theory_command()
     head, _, line = capsys.readouterr().out.strip().splitlines()
     assert head.count("|") == line.count("|") == len(theory.HEADER) + 1
@@ -133,10 +133,10 @@ def test_the_page_says_what_the_rows_say():
             for which in ({"kind": "round", "round": 0}, {"kind": "round", "round": 8}, {"kept": "true"})
         )
         assert after < before <= kept
-    assert {row["world"] for row in ROWS} == set(theory.WORLDS)
+    assert {row["world"] for row in ROWS} == set(theory.DISTRIBUTIONS)
 
 
 def test_a_row_can_be_made_again():
     (stored,) = [row for row in ROWS if row["world"] == "line, both sides" and row["kind"] == "constants"]
-    again = theory.constants(theory.WORLDS["line, both sides"]())
+    again = theory.constants(theory.DISTRIBUTIONS["line, both sides"]())
     assert stored["alpha"] == pytest.approx(again.alpha, rel=1e-3)

@@ -18,7 +18,7 @@ from markupsafe import Markup
 from run_folder import NASTY, write_run
 
 from oneof.cli.report import report
-from oneof.ensemble.accuracy import drawn_rows, share_limits
+from oneof.ensemble.accuracy import binomial_interval, sample_order
 from oneof.report import input_section, results_section, training_section
 from oneof.report.page import _percent, render_page
 from oneof.report.plots import Drawing, placeholder
@@ -223,10 +223,10 @@ def test_gold_is_counted_as_by_loops(table, plain):
 
 def test_drawn_gold_labels_bound_the_resolved_ones(table):
     gold = np.full(table.n, -1)
-    gold[drawn_rows(table.n)[:50]] = np.where(np.arange(50) < 45, table.label[drawn_rows(table.n)[:50]], 0)
+    gold[sample_order(table.n)[:50]] = np.where(np.arange(50) < 45, table.label[sample_order(table.n)[:50]], 0)
     found = compare_gold(replace(table, gold=gold))
     assert found.measured.rows == 50
-    assert (found.measured.low, found.measured.high) == share_limits(found.right, 50)
+    assert (found.measured.low, found.measured.high) == binomial_interval(found.right, 50)
 
 
 def test_groups_are_counted_as_by_loops(table, plain):

@@ -15,23 +15,22 @@ import pyarrow as pa
 import pytest
 from small_table import LABELS, ROLES, SMALL, command, frame
 
-from oneof.data.table import read_table
-from oneof.ensemble.accuracy import drawn_rows
+from oneof.ensemble.accuracy import sample_order
+from oneof.learners.config import FitConfig
 from oneof.review import session
 from oneof.review.session import Review
 from oneof.runs.decisions import Decision, Log
-from oneof.runs.examples import examples_of
-from oneof.runs.fit_table import Task, fit_again, fit_table
+from oneof.runs.fit_table import FitSpec, fit_again, fit_table
 from oneof.runs.folder import Run
 from oneof.runs.refit import EPOCHS_DIVISOR, Refit
 from oneof.storage.settings import restored
 from oneof.votes.read import VotesFile
 
 pytestmark = pytest.mark.usefixtures("small_forests")
-*DRAWN, FIRST, SECOND = drawn_rows(150)[:42].tolist()
-ONE_LAYER = replace(SMALL, hidden=((256,),), weight_decay=(1e-3,))  # few rows: deeper networks turn one in doubt
+*DRAWN, FIRST, SECOND = sample_order(150)[:42].tolist()
+ONE_LAYER = replace(SMALL, hidden=(256,), weight_decay=1e-3)  # few rows: deeper networks turn one in doubt
 ONE_LAYER = replace(ONE_LAYER, learners=("networks", "trees", "kernel"))  # linear models would take the networks' place
-UNSURE, LATE = [FIRST, SECOND], int(drawn_rows(150)[-1])
+UNSURE, LATE = [FIRST, SECOND], int(sample_order(150)[-1])
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +41,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def run(folder: Path) -> Run:
     frame().to_csv(folder / "animals.csv", index=False)
-    made = fit_table(folder / "animals.csv", folder / "run", Task(ROLES, seed=3, space=ONE_LAYER))
+    made = fit_table(folder / "animals.csv", folder / "run", FitSpec(ROLES, config=FitConfig(ONE_LAYER, seed=3)))
     log, truth = Log(made.folder), frame()["truth"]
     for row in DRAWN:
         log.write(Decision(row, "label", (truth[row],), "ann", drawn="random"))
@@ -80,9 +79,8 @@ def test_sets_that_the_run_did_not_believe_teach_nothing_unless_people_decided(r
     at = run.purified.column_names.index("outside")
     doubtful = run.purified.set_column(at, "outside", pa.array(["ant"] * 150))
     again = Refit(SimpleNamespace(purified=doubtful, metadata=run.metadata), tuple(Log(run.folder).active_decisions))  # type: ignore[arg-type]
-    examples, _ = examples_of(read_table(folder / "animals.csv", ROLES), folder)
-    found = again.apply_decisions(examples).unbelieved
-    assert np.flatnonzero(~found).tolist() == sorted([*DRAWN, *UNSURE])
+    noisy = again._noisy_sets()
+    assert np.flatnonzero(~noisy).tolist() == sorted([*DRAWN, *UNSURE])
 
 
 def test_random_answers_make_the_estimate(run: Run, again: Run) -> None:
@@ -92,15 +90,15 @@ def test_random_answers_make_the_estimate(run: Run, again: Run) -> None:
 
 
 def test_answers_of_the_queue_make_no_estimate(run: Run, folder: Path) -> None:
-    hard = fit_table(folder / "animals.csv", folder / "hard", Task(ROLES, space=SMALL))
+    hard = fit_table(folder / "animals.csv", folder / "hard", FitSpec(ROLES, config=FitConfig(SMALL)))
     log, truth = Log(hard.folder), frame()["truth"]
-    for row in drawn_rows(150)[1:41].tolist():  # the first of those that are drawn has no answer
+    for row in sample_order(150)[1:41].tolist():  # the first of those that are drawn has no answer
         log.write(Decision(row, "label", (truth[row],), "ann", drawn="queue"))
     assert fit_again(hard.folder, folder / "hard-2").metadata["estimate"]["by"] == "candidate sets"
 
 
 def test_a_label_that_was_typed_becomes_a_class(run: Run, folder: Path) -> None:
-    typed = fit_table(folder / "animals.csv", folder / "typed", Task(ROLES, space=SMALL))
+    typed = fit_table(folder / "animals.csv", folder / "typed", FitSpec(ROLES, config=FitConfig(SMALL)))
     candidates = typed.purified["original"][7].as_py()
     Log(typed.folder).write(Decision(7, "none", ("emu",), "ann", before=tuple(candidates)))
     found = fit_again(typed.folder, folder / "typed-2")
@@ -115,7 +113,7 @@ def test_votes_give_way_to_decisions(folder: Path) -> None:
     rows = [(i, f"p{k % 3}", label) for i, names in enumerate(sets) for k, label in enumerate(names)]
     pd.DataFrame(rows, columns=["item", "annotator", "label"]).to_csv(folder / "votes.csv", index=False)
     given.drop(columns=["candidates", "truth", "hue"]).assign(item=range(60)).to_csv(folder / "voted.csv", index=False)
-    task = Task(space=SMALL, votes=VotesFile(str(folder / "votes.csv")))
+    task = FitSpec(votes=VotesFile(str(folder / "votes.csv")), config=FitConfig(SMALL))
     run = fit_table(folder / "voted.csv", folder / "voted", task)
     row = next(i for i, names in enumerate(sets) if len(names) == 1)
     other = next(label for label in LABELS if label != sets[row][0])
@@ -142,10 +140,10 @@ def test_the_command_takes_a_run_or_a_table(run: Run, folder: Path, capsys: pyte
 
 def test_a_table_that_changed_is_refused(folder: Path) -> None:
     frame(60).to_csv(folder / "short.csv", index=False)
-    made = fit_table(folder / "short.csv", folder / "short", Task(ROLES, space=SMALL))
+    made = fit_table(folder / "short.csv", folder / "short", FitSpec(ROLES, config=FitConfig(SMALL)))
     frame(61).to_csv(folder / "short.csv", index=False)
     with pytest.raises(
-        ValueError, match=r"--from needs the table that .* was learned from, unchanged; .* is gone or another"
+        ValueError, match=r"--from needs the table that .* was learned from, unchanged; .* is missing, or has changed"
     ):
         fit_again(made.folder, folder / "short-2")
 
@@ -177,7 +175,7 @@ def test_a_review_goes_on_with_what_was_learned(run: Run, folder: Path, monkeypa
     assert review.run.folder.name == "other-3"  # other-2 is there
     assert review.id != before
     assert LATE in [one.row for one in Log(review.run.folder).active_decisions]
-    assert not set(review.drawn) & set(review.run.metadata["taught"])
+    assert not set(review.audit_order) & set(review.run.metadata["taught"])
     monkeypatch.setattr(
         session.subprocess, "run", lambda asked, **_: subprocess.CompletedProcess(asked, 2, "", "oneof: no")
     )

@@ -224,13 +224,13 @@ def test_answers_about_another_run_on_the_same_port_wait_for_it(browser: Any, tm
 
 def test_five_fast_keys_decide_only_rows_that_are_shown(page: Any, server: ReviewServer) -> None:
     released = threading.Event()
-    next_cards = server.ways["GET /api/next"]
+    next_cards = server.routes["GET /api/next"]
 
     def next_cards_late(query: dict[str, Any]) -> Any:
         released.wait(20)
         return next_cards(query)
 
-    server.ways["GET /api/next"] = next_cards_late
+    server.routes["GET /api/next"] = next_cards_late
     decided = []
     for _ in range(5):
         if page.locator("#card").is_visible():
@@ -271,7 +271,7 @@ def test_a_double_click_decides_one_row(page: Any, server: ReviewServer) -> None
 
 @pytest.mark.parametrize("button", ["#skip", "#candidates li:nth-child(2) button", "#help-button", "#undo", "#learn"])
 def test_enter_never_repeats_the_last_click(page: Any, server: ReviewServer, button: str) -> None:
-    server.ways["POST /api/learn"] = lambda query: {"note": ""}  # a click on that button learns nothing here
+    server.routes["POST /api/learn"] = lambda query: {"note": ""}  # a click on that button learns nothing here
     press(page, server, "1")
     row = shown(page)
     page.locator(button).click()
@@ -339,14 +339,14 @@ def test_a_label_that_is_new_asks_before_it_becomes_a_class(digits: tuple[Any, S
 def test_a_label_that_was_added_stays_known_when_an_older_list_arrives_late(digits: tuple[Any, Served]) -> None:
     """The list of labels that X requests may arrive after a label was added, and be without it."""
     page, server = digits
-    list_labels = server.ways["GET /api/labels"]
+    list_labels = server.routes["GET /api/labels"]
 
     def list_labels_late(query: dict[str, Any]) -> Any:
         reply = list_labels(query)
         time.sleep(0.5)
         return reply
 
-    server.ways["GET /api/labels"] = list_labels_late
+    server.routes["GET /api/labels"] = list_labels_late
     for keys in (("Enter", "n"), ("Enter",)):
         page.keyboard.press("x")
         page.keyboard.type("eleven")
@@ -381,6 +381,36 @@ def test_a_typed_label_is_completed(digits: tuple[Any, Served]) -> None:
     page.keyboard.press("x")
     page.keyboard.type(absent[:-1])
     assert press(page, server, "ArrowDown", "Enter").labels == (absent,)
+
+
+def test_rows_are_filtered_by_label(digits: tuple[Any, Served]) -> None:
+    page, server = digits
+    until(lambda: page.locator("#filter option").count() == 1 + len(DIGITS))
+    sets = server.review.run.purified["original"].to_pylist()
+    expected = [row for row in server.review.doubtful if "seven" in sets[row]]
+    page.locator("#filter").select_option("seven")
+    decided = []
+    for _ in expected:
+        until(lambda: page.locator("#card").is_visible() and "seven" in labels(page))
+        decided.append(shown(page))
+        page.keyboard.press("1")
+        until(lambda: len(Log(server.review.run.folder).active_decisions) == len(decided))
+        until(lambda: page.locator("#empty").is_visible() or shown(page) != decided[-1])
+    assert sorted(decided) == sorted(expected)
+    assert "seven" in page.locator("#end-title").inner_text()
+    page.locator("#any-label").click()
+    until(lambda: page.locator("#card").is_visible())
+
+
+def test_guidelines_are_shown_as_text(browser: Any, tmp_path: Path) -> None:
+    server = Served(write_run(tmp_path / "RUN", n=40, gold=0, groups=0))
+    server.guidelines = "Cats have <b>whiskers</b>.\nDogs bark."
+    page = browser.new_context().new_page()
+    page.goto(server.address)
+    until(lambda: page.locator("#guidelines").is_visible())
+    assert page.locator("#guidelines div").inner_text() == server.guidelines
+    page.context.close()
+    server.kill()
 
 
 def test_a_random_row_hides_the_suggestion_until_it_is_answered(digits: tuple[Any, Served]) -> None:
@@ -461,16 +491,16 @@ def test_a_row_is_given_back_when_its_tab_closes(browser: Any, server: ReviewSer
     assert shown(other) != row
     other.close(run_before_unload=True)
     first.reload()
-    until(lambda: row not in server.review.offers or first.locator("#card").is_visible())
+    until(lambda: row not in server.review.leases or first.locator("#card").is_visible())
     first.wait_for_selector("#card:not([hidden])")
     assert shown(first) == row
     first.close(run_before_unload=True)
-    until(lambda: not server.review.offers)
+    until(lambda: not server.review.leases)
     context.close()
 
 
 def test_a_bar_shows_how_many_doubtful_rows_are_answered(page: Any, server: ReviewServer) -> None:
-    doubtful = len(server.review.asked)
+    doubtful = len(server.review.doubtful)
     bar = page.locator("#bar")
     assert f"0 of {doubtful} doubtful rows" in page.locator("header").inner_text()
     press(page, server, "1")

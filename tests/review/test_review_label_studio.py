@@ -16,10 +16,11 @@ import pytest
 from run_folder import write_run
 from small_table import ROLES, SMALL, command, frame
 
+from oneof.learners.config import FitConfig
 from oneof.review.label_studio import Backend
 from oneof.review.session import Review
 from oneof.runs.decisions import Log
-from oneof.runs.fit_table import Task, fit_table
+from oneof.runs.fit_table import FitSpec, fit_table
 from oneof.runs.folder import Run, fingerprint
 from oneof.votes.read import VotesFile
 
@@ -156,7 +157,7 @@ def test_tasks_are_found_by_the_item_of_their_votes(backend: Backend, tmp_path: 
 
 def test_a_new_task_is_predicted_from_its_data(tmp_path: Path) -> None:
     frame().to_csv(tmp_path / "animals.csv", index=False)
-    run = fit_table(tmp_path / "animals.csv", tmp_path / "run", Task(ROLES, space=SMALL))
+    run = fit_table(tmp_path / "animals.csv", tmp_path / "run", FitSpec(ROLES, config=FitConfig(SMALL)))
     backend = Backend(Review(run.folder), 0)
     backend.server_close()
     known = {"x0": 3.0, "x1": 0.0, "x2": 0.1, "hue": "red"}
@@ -179,7 +180,9 @@ def test_tasks_go_out_as_they_came_in_and_stars_are_gold(tmp_path: Path, capsys:
         tmp_path / "t.csv", index=False
     )
     run = fit_table(
-        tmp_path / "t.csv", tmp_path / "run", Task(space=SMALL, votes=VotesFile(str(tmp_path / "export.json")))
+        tmp_path / "t.csv",
+        tmp_path / "run",
+        FitSpec(votes=VotesFile(str(tmp_path / "export.json")), config=FitConfig(SMALL)),
     )
     assert [(row, label) for row, label in enumerate(run.purified["gold"].to_pylist()) if label] == [(4, sets[4][0])]
     assert run.decided["label"][4].as_py() == sets[4][0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import socket
@@ -17,6 +18,7 @@ from run_folder import write_run
 
 from oneof.cli.review import review as review_command
 from oneof.review.ports import remember_port, remembered_port
+from oneof.review.presence import Presence
 from oneof.review.server import ReviewServer
 from oneof.storage.user_state import user_state_folder
 
@@ -132,3 +134,19 @@ def test_the_state_folder_is_the_users(monkeypatch: pytest.MonkeyPatch, tmp_path
     if sys.platform == "linux":
         assert user_state_folder() == tmp_path / ".local" / "state" / "oneof"
     assert user_state_folder().is_absolute()
+
+
+def test_a_second_server_says_who_is_there(run: Path, start: Callable[..., Started]) -> None:
+    first = Presence("http://127.0.0.1:20123/")
+    assert first.announce(run) is None
+    warning = start(run).warning
+    for words in (f"process {os.getpid()}", "http://127.0.0.1:20123/", str(run)):
+        assert words in warning
+    assert "token" not in (run / "review.lock").read_text()
+    first.close()
+    assert start(run).warning == ""
+    assert not (run / "review.lock").exists()
+
+
+def test_a_review_goes_on_where_no_lock_can_be_written(tmp_path: Path) -> None:
+    assert Presence("http://127.0.0.1:20123/").announce(tmp_path / "missing") is None

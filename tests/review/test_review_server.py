@@ -5,12 +5,14 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import socket
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from http.client import HTTPConnection
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -20,12 +22,16 @@ from uuid import uuid4
 import numpy as np
 import pandas as pd
 import pytest
+from PIL import Image
 from run_folder import NASTY, write_run
 
 from oneof.cli.review import review as review_command
-from oneof.ensemble.accuracy import drawn_rows
-from oneof.review.server import Answering, LocalServer, ReviewServer
-from oneof.review.session import REPEAT_EVERY, Review, accuracy_of_labels, agreement
+from oneof.ensemble.accuracy import sample_order
+from oneof.review.audit import accuracy_of_labels, agreement
+from oneof.review.guidelines import read_guidelines
+from oneof.review.pictures import encode_picture, find_picture
+from oneof.review.server import LocalServer, RequestHandler, ReviewServer
+from oneof.review.session import REPEAT_EVERY, Review
 from oneof.runs import decisions
 from oneof.runs.decisions import Decision, Log, resolve_decisions
 from oneof.runs.folder import Run, fingerprint
@@ -102,6 +108,16 @@ def test_a_decision_is_in_the_log_when_the_answer_comes(server: ReviewServer) ->
     assert (written.run, written.suggested, written.drawn) == (server.review.id, card["suggested"], "queue")
     assert set(written.before) == {one["label"] for one in card["candidates"]}
     assert (state["decided"], state["mine"]) == (1, 1)
+
+
+def test_rows_are_filtered_by_a_candidate(server: ReviewServer) -> None:
+    person = Person(server)
+    sets = server.review.run.purified["original"].to_pylist()
+    wanted = sets[int(server.review.queue[0])][0]
+    _, reply = person.ask("/api/next", count=10, label=wanted)
+    assert len(reply["cards"]) > 1
+    assert all(wanted in sets[card["row"]] and card["drawn"] == "queue" for card in reply["cards"])
+    assert person.ask("/api/next", label="no such label")[1]["cards"] == []
 
 
 def test_undo_shows_the_row_again_and_goes_on_to_the_first(server: ReviewServer) -> None:
@@ -477,7 +493,7 @@ def test_the_interval_holds_the_truth_whatever_the_queue_decided() -> None:
 
 
 def test_random_rows_of_an_earlier_run_are_no_sample_of_this_one() -> None:
-    order = drawn_rows(100)
+    order = sample_order(100)
     old = [Decision(int(row), "label", ("a",), "ann", "old", drawn="random") for row in order[60:90]]
     new = [Decision(int(row), "label", ("b",), "ann", "new", drawn="random") for row in order[:10]]
     assert accuracy_of_labels(order, ["a"] * 100, old, "new") is None
@@ -487,7 +503,7 @@ def test_random_rows_of_an_earlier_run_are_no_sample_of_this_one() -> None:
 
 
 def test_unsure_answers_widen_the_interval_to_both_sides() -> None:
-    order = drawn_rows(100)
+    order = sample_order(100)
     decided = [Decision(int(row), "label", ("a",), "ann", drawn="random") for row in order[:20]]
     unsure = [Decision(int(row), "set", ("a", "b"), "ann", drawn="random") for row in order[20:25]]
     sure = accuracy_of_labels(order, ["a"] * 100, decided)
@@ -526,6 +542,40 @@ def test_pictures_come_from_beside_the_table_and_from_nowhere_else(tmp_path: Pat
         Review(run, ["id"])
 
 
+def test_pictures_that_browsers_do_not_show_are_encoded_again(tmp_path: Path) -> None:
+    levels = np.arange(48, dtype=np.uint16).reshape(6, 8)
+    rows = {
+        "grey.bmp": Image.fromarray(levels.astype(np.uint8)),
+        "deep.tif": Image.fromarray(1000 * levels),
+        "plain.png": Image.new("RGB", (8, 6), "red"),
+    }
+    for name, image in rows.items():
+        image.save(tmp_path / name)
+    (tmp_path / "no.bmp").write_text("secret")
+    for name in rows:
+        content, content_type = encode_picture(find_picture(name, tmp_path))
+        with Image.open(BytesIO(content)) as shown:
+            assert (shown.size, shown.format, content_type) == ((8, 6), "PNG", "image/png")
+            if name == "deep.tif":
+                assert np.asarray(shown).max() == 255
+    content, _ = encode_picture(find_picture((tmp_path / "grey.bmp").read_bytes(), tmp_path))
+    assert content.startswith(b"\x89PNG")
+    with pytest.raises(ValueError, match="cannot be shown"):
+        encode_picture(find_picture("no.bmp", tmp_path))
+    assert find_picture("../grey.bmp", tmp_path / "other") is None
+
+
+def test_guidelines_are_a_text_of_reasonable_length(tmp_path: Path) -> None:
+    path = tmp_path / "guide.md"
+    path.write_text("Cats purr.\n")
+    assert read_guidelines(path) == "Cats purr."
+    for content, problem in ((b"\xff\xfe", "UTF-8"), (b"x" * (1 << 21), "longer")):
+        path.write_bytes(content)
+        with pytest.raises(ValueError, match=f"--guidelines .*{re.escape(path.name)}.*") as refused:
+            read_guidelines(path)
+        assert problem in str(refused.value)
+
+
 def test_a_port_that_is_taken_is_told(server: ReviewServer) -> None:
     taken = server.server_port
     with pytest.raises(ValueError, match=f"--port must be free on this machine; {taken} is not .* Give another one."):
@@ -550,7 +600,7 @@ def test_a_page_that_was_closed_meanwhile_is_no_news():
         def write(self, content: bytes) -> None:
             raise BrokenPipeError
 
-    handler = object.__new__(Answering)
+    handler = object.__new__(RequestHandler)
     handler.wfile, handler.close_connection, handler.server, handler.command = Closed(), True, LocalServer, "GET"
     handler.send_response = handler.send_header = handler.end_headers = lambda *said: None
     handler.send(b"a card", "text/plain")

@@ -21,12 +21,12 @@ import torch
 from safetensors.torch import load, save
 
 from oneof.cli import main
-from oneof.learners.config import Space
-from oneof.runs.fit_table import Task, fit_table
+from oneof.learners.config import EnsembleConfig, FitConfig
+from oneof.runs.fit_table import FitSpec, fit_table
 from oneof.runs.folder import Run
 from oneof.runs.stored_model import checksum
 
-SMALL = Space(scaling=("both",), lr=(0.1,), weight_decay=(1e-3,), members=2, epochs=3)
+SMALL = EnsembleConfig(scalings=("both",), lr=0.1, weight_decay=1e-3, n_networks=2, epochs=3, n_folds=None)
 FILES = ["model.json", "model.safetensors", "purified.parquet", "rows.jsonl", "run.json", "training.json"]
 
 
@@ -39,7 +39,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     table["candidates"] = ["|".join({"abc"[k], "abc"[j]}) for k, j in zip(truth, rng.integers(3, size=60), strict=True)]
     table.loc[3, "x"] = np.nan
     table.to_csv(folder / "table.csv", index=False)
-    return fit_table(folder / "table.csv", folder / "run", Task(space=SMALL)).folder
+    return fit_table(folder / "table.csv", folder / "run", FitSpec(config=FitConfig(SMALL))).folder
 
 
 @pytest.fixture

@@ -13,21 +13,23 @@ import pytest
 import torch
 from scipy.special import ndtri
 from sklearn.naive_bayes import GaussianNB
+from stages import context_for, hard_targets, make_dataset
 
 from oneof import PartialLabelClassifier
 from oneof.cli import main
 from oneof.data.encode import Encoding
 from oneof.data.images import Pixels
 from oneof.data.with_ranks import learn_ranks
-from oneof.ensemble.model import Member, Model, PictureMember
-from oneof.learners.config import Space
-from oneof.learners.fitted import Lesson, Trees, grow_trees, teach_own
-from oneof.learners.networks import search
-from oneof.learners.scaled_rows import Search
+from oneof.ensemble.model import Model
+from oneof.learners.config import TreesConfig
+from oneof.learners.kernel_ensemble import fit_kernels
+from oneof.learners.network_models import ImageNetworks, TableNetworks
+from oneof.learners.sklearn_classifier import SklearnLearner
+from oneof.learners.trees import TreeLearner
 from oneof.networks import MLP
 from oneof.networks.named import network_of
 from oneof.runs.export import export_model
-from oneof.runs.portable import codes, normal_quantile, normal_scores
+from oneof.runs.export_module import codes, normal_quantile, normal_scores
 from oneof.training.stack import Stack
 
 RNG = np.random.default_rng(0)
@@ -36,10 +38,12 @@ X = np.stack([RNG.normal(1000, 50, 300), RNG.integers(3, size=300), RNG.exponent
 )
 
 
-LESSON = Lesson(X, np.eye(4)[(X[:, 0] > 1000) * 2 + (X[:, 2] > 1)])
+TARGETS = hard_targets((X[:, 0] > 1000) * 2 + (X[:, 2] > 1), 4)
+TABLE = make_dataset(X, TARGETS.sets)
+CONTEXT = context_for(TABLE)
 LEARNERS = {
-    "trees": lambda: grow_trees(LESSON, 4, Trees(count=20)).learner,
-    "kernel": lambda: search(X, LESSON.beliefs > 0, Search(Space(learners=("kernel",)))).regression.learner,
+    "trees": lambda: TreeLearner(TreesConfig(count=20)).fit(TABLE, TARGETS, CONTEXT).model,
+    "kernel": lambda: fit_kernels(TABLE, TARGETS.sets, ["feature", "both"], CONTEXT).learner(2, TARGETS.sets).model,
 }
 
 
@@ -48,8 +52,8 @@ def model(ranks: bool = True) -> Model:
     torch.manual_seed(0)
     stack = Stack([MLP((8,))((width,), 4) for _ in range(3)])
     shift, scale = torch.rand(3, 1, width), torch.rand(3, 1, width) * 0.01
-    member = Member(stack, shift, scale, None, learn_ranks(X) if ranks else None)
-    plain = Member(Stack([MLP(())((3,), 4)]), None, None, np.array([1000.0, 0.0, 0.0]), None)
+    member = TableNetworks(stack, shift, scale, None, learn_ranks(X) if ranks else None)
+    plain = TableNetworks(Stack([MLP(())((3,), 4)]), None, None, np.array([1000.0, 0.0, 0.0]), None)
     return Model(list("abcd"), Encoding(("x", "y", "z"), (0.0,) * 3, (), {}, ()), (member, plain), {})
 
 
@@ -117,7 +121,7 @@ def test_trees_and_kernels_are_exported(tmp_path: Path, kinds: tuple[str, ...]):
 
 
 def test_a_classifier_of_ones_own_is_not_exported(tmp_path: Path):
-    own = teach_own(LESSON, GaussianNB(), 4).learner
+    own = SklearnLearner(GaussianNB()).fit(TABLE, TARGETS, CONTEXT).model
     with pytest.raises(ValueError, match="learners must be oneof's own to be written; GaussianNB is"):
         export_model(replace(model(), others=(own,), shares=(0.3, 0.3, 0.4)), tmp_path / "m.onnx")
 
@@ -166,7 +170,7 @@ def test_the_graph_takes_a_table_as_it_stands_gaps_and_categories_included(
 def on_pictures(name: str) -> Model:
     torch.manual_seed(0)
     stack = Stack([network_of(name)((3, 16, 16), 4) for _ in range(2)])
-    member = PictureMember(stack, name, (3, 16, 16), torch.tensor([0.01, 0.02, 0.03]), torch.tensor([-1.0, -2.0, 0.5]))
+    member = ImageNetworks(stack, name, (3, 16, 16), torch.tensor([0.01, 0.02, 0.03]), torch.tensor([-1.0, -2.0, 0.5]))
     return Model(list("abcd"), Encoding((), (), (), {}, (), pixels=(Pixels("file", 3, 16),)), (member,), {})
 
 

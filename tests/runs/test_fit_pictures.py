@@ -23,10 +23,9 @@ from oneof.cli import main
 from oneof.data.images import Pixels
 from oneof.data.on_disk import RowsOnDisk
 from oneof.data.roles import Roles
-from oneof.ensemble.model import PictureMember
-from oneof.ensemble.pipeline import SPACE
-from oneof.learners.config import Space
-from oneof.learners.pictures import OnPictures, late, plan_for, streamed
+from oneof.learners.config import EnsembleConfig, FitConfig, ImageConfig
+from oneof.learners.images import late_pop_schedule, plan_images, stays_on_disk
+from oneof.learners.network_models import ImageNetworks
 from oneof.purify import Pop
 from oneof.report.page import render_page
 from oneof.review.cards import Items, card, shown_table
@@ -34,17 +33,17 @@ from oneof.review.label_studio import Backend
 from oneof.review.session import Review
 from oneof.runs import fit_table as fitting
 from oneof.runs.decisions import Decision, Log
-from oneof.runs.examples import examples_of
 from oneof.runs.export import export_model
-from oneof.runs.fit_table import How, Task, fit_again, fit_table
+from oneof.runs.fit_table import FitSpec, RunOptions, fit_again, fit_table
 from oneof.runs.folder import Run
+from oneof.runs.read_dataset import dataset_from_table
 from oneof.training.trials import Training
 from oneof.votes.read import VotesFile
 
 N, BROKEN = 150, 7
 IMAGES, LABELS = load_digits(n_class=3, return_X_y=True)
-SPACE_SHORT = replace(SPACE, epochs=6)
-TASK = Task(Roles(image=("file",)), space=SPACE_SHORT)
+SHORT = EnsembleConfig(epochs=6)
+SPEC = FitSpec(Roles(image=("file",)), config=FitConfig(SHORT))
 
 
 def sets() -> list[str]:
@@ -77,7 +76,7 @@ def told() -> list[str]:
 @pytest.fixture(scope="module")
 def run(folder: Path, told: list[str]) -> Run:
     torch.set_num_threads(1)
-    return fit_table(folder / "table.csv", folder / "run", TASK, How(say=told.append))
+    return fit_table(folder / "table.csv", folder / "run", SPEC, RunOptions(echo=told.append))
 
 
 def command(
@@ -97,7 +96,7 @@ def test_a_run_holds_three_networks_and_a_label_for_every_row(run: Run) -> None:
     assert run.metadata["d"] == 64
     assert run.metadata["chosen"][0]["network"] == "lenet"
     (member,) = run.model.members
-    assert isinstance(member, PictureMember)
+    assert isinstance(member, ImageNetworks)
     assert member.stack.t == 3
     assert run.model.encoding.pixels == (Pixels("file", 1, 8),)
     label = np.array(run.purified["label"].to_pylist())
@@ -117,11 +116,11 @@ def test_the_device_is_woken_before_pictures_are_read_where_this_process_trains_
     def read(*_: object) -> None:
         raise InterruptedError(f"after {len(seen)}")
 
-    monkeypatch.setattr(fitting, "wake", seen.append)
-    monkeypatch.setattr(fitting, "examples_of", read)
-    task, how = replace(TASK, roles=replace(TASK.roles, image_model=image_model)), How(processes=processes)
+    monkeypatch.setattr(fitting, "prewarm_gpu", seen.append)
+    monkeypatch.setattr(fitting, "dataset_from_table", read)
+    spec = replace(SPEC, roles=replace(SPEC.roles, image_model=image_model))
     with pytest.raises(InterruptedError, match=f"after {woken}"):
-        fitting._make_ready(folder / "table.csv", folder / "woken", task, how, None)
+        fitting.prepare_run(folder / "table.csv", folder / "woken", spec, RunOptions(), processes, None)
 
 
 def test_nothing_is_said_of_a_broken_picture_but_its_set(run: Run, told: list[str]) -> None:
@@ -137,7 +136,7 @@ def test_nothing_is_said_of_a_broken_picture_but_its_set(run: Run, told: list[st
 
 def test_the_model_read_back_says_the_same(run: Run, folder: Path) -> None:
     encoding = run.model.encoding
-    x = encoding.transform(fitting.read_table(folder / "table.csv", TASK.roles).columns, folder=folder)
+    x = encoding.transform(fitting.read_table(folder / "table.csv", SPEC.roles).columns, folder=folder)
     again = Run.open(folder / "run").model
     assert (again.probabilities(x) == run.model.probabilities(x)).all()
     assert (again.probabilities(x).argmax(1) == LABELS[:N]).mean() > 0.9
@@ -233,7 +232,8 @@ def test_label_studio_opens_no_file_for_others(run: Run) -> None:
 
 def test_people_teach_the_networks_again(run: Run, tmp_path: Path) -> None:
     log = Log(run.folder)
-    log.write(Decision(3, "label", ("2",), "me", "run", ("0", "1"), "0", id="1", drawn="queue", seconds=1.0))
+    candidates = tuple(run.purified["original"][3].as_py())
+    log.write(Decision(3, "label", ("2",), "me", "run", candidates, "0", id="1", drawn="queue", seconds=1.0))
     try:
         again = fit_again(run.folder, tmp_path / "again")
     finally:
@@ -258,10 +258,10 @@ def test_stopped_it_goes_on_where_it_was(
 
     monkeypatch.setattr(oneof.training.fit, "_fit_stack", stopping)
     with pytest.raises(KeyboardInterrupt):
-        fit_table(folder / "table.csv", tmp_path / "run", TASK)
+        fit_table(folder / "table.csv", tmp_path / "run", SPEC)
     first = tmp_path / "run" / "checkpoint" / "search" / "pictures" / "stack-1"
     assert list(first.glob("step-000006-*.safetensors"))
-    fit_table(folder / "table.csv", tmp_path / "run", TASK, How(stream=True))
+    fit_table(folder / "table.csv", tmp_path / "run", SPEC, RunOptions(stream=True))
     assert (tmp_path / "run" / "model.safetensors").read_bytes() == (run.folder / "model.safetensors").read_bytes()
 
 
@@ -269,10 +269,8 @@ def test_pixels_in_a_file_give_the_same_run_to_the_bit(
     run: Run, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen = []
-    monkeypatch.setattr(
-        "oneof.learners.pictures.RowsOnDisk", lambda path: (seen.append(Path(path)), RowsOnDisk(path))[1]
-    )
-    fit_table(folder / "table.csv", tmp_path / "run", TASK, How(stream=True))
+    monkeypatch.setattr("oneof.learners.images.RowsOnDisk", lambda path: (seen.append(Path(path)), RowsOnDisk(path))[1])
+    fit_table(folder / "table.csv", tmp_path / "run", SPEC, RunOptions(stream=True))
     assert seen == [tmp_path / "run" / "checkpoint" / "pixels.part"]
     assert not seen[0].exists()
     assert (tmp_path / "run" / "model.safetensors").read_bytes() == (run.folder / "model.safetensors").read_bytes()
@@ -281,9 +279,9 @@ def test_pixels_in_a_file_give_the_same_run_to_the_bit(
 
 def test_pixels_are_kept_in_a_file_where_they_take_half_of_the_free_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     pixels = Pixels("f", 3, 10)
-    monkeypatch.setattr("oneof.learners.pictures.free_memory", lambda device: 60_000)
-    assert [streamed(n, pixels, None) for n in (100, 101)] == [False, True]
-    assert [streamed(n, pixels, said) for n, said in ((100, True), (101, False))] == [True, False]
+    monkeypatch.setattr("oneof.learners.images.free_memory", lambda device: 60_000)
+    assert [stays_on_disk(n, pixels, None) for n in (100, 101)] == [False, True]
+    assert [stays_on_disk(n, pixels, said) for n, said in ((100, True), (101, False))] == [True, False]
 
 
 def test_a_folder_of_folders_is_enough(
@@ -317,7 +315,7 @@ def test_votes_gold_groups_and_bytes_come_along(folder: Path, tmp_path: Path) ->
     pa.csv.write_csv(pa.table({name: list(cells) for name, cells in votes.items()}), tmp_path / "votes.csv")
     asked = VotesFile(str(tmp_path / "votes.csv"), "item", "annotator", "label")
     roles = Roles(image=("shot",), gold="gold", group="patient")
-    made = fit_table(tmp_path / "table.parquet", tmp_path / "run", replace(TASK, roles=roles, votes=asked))
+    made = fit_table(tmp_path / "table.parquet", tmp_path / "run", replace(SPEC, roles=roles, votes=asked))
     assert made.metadata["people"]["votes"] == len(said)
     assert (np.array(made.purified["label"].to_pylist()) == LABELS[rows].astype(str)).mean() > 0.9
     assert shown_table(made)["picture"].null_count == 0
@@ -336,7 +334,7 @@ def trainings(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, object]]:
         asked.append(options | {"threads": torch.get_num_threads()})
         raise StopHere
 
-    monkeypatch.setattr("oneof.learners.pictures.fit", note)
+    monkeypatch.setattr("oneof.learners.images.fit", note)
     return asked
 
 
@@ -344,15 +342,15 @@ def test_with_votes_networks_train_for_as_many_epochs_as_without(
     folder: Path, tmp_path: Path, trainings: list[dict[str, object]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rows = [row for row in range(N) if row != BROKEN]
-    monkeypatch.setattr("oneof.learners.pictures._SEEN", 10 * len(rows))  # what a CPU can afford in all
+    monkeypatch.setattr("oneof.learners.images.IMAGES_ON_CPU", 10 * len(rows))  # what a CPU can afford in all
     labels = [str(LABELS[row]) for row in rows]
     columns = {"item": rows, "shot": [(folder / f"{row}.png").read_bytes() for row in rows]}
     pq.write_table(pa.table(columns), tmp_path / "voted.parquet")
     pq.write_table(pa.table(columns | {"candidates": labels}), tmp_path / "without.parquet")
     pa.csv.write_csv(pa.table({"item": rows, "annotator": ["a"] * len(rows), "label": labels}), tmp_path / "votes.csv")
     votes = VotesFile(str(tmp_path / "votes.csv"), "item", "annotator", "label")
-    without = Task(Roles(image=("shot",), ignore=("item",)))
-    voted = Task(Roles(image=("shot",)), votes=votes)
+    without = FitSpec(Roles(image=("shot",), ignore=("item",)))
+    voted = FitSpec(Roles(image=("shot",)), votes=votes)
     for name, task in (("without", without), ("voted", voted)):
         with pytest.raises(StopHere):
             fit_table(tmp_path / f"{name}.parquet", tmp_path / name, task)
@@ -375,7 +373,7 @@ def test_pictures_are_trained_on_with_the_threads_that_the_user_allows(
     """OMP_NUM_THREADS is 1 in all tests, and torch has read it; the processors that there are do not overrule it."""
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(8)), raising=False)
     monkeypatch.setattr("oneof.training.device.torch.use_deterministic_algorithms", lambda mode: None)
-    monkeypatch.setattr("oneof.learners.pictures.BATCH", 2**20)
+    monkeypatch.setattr("oneof.learners.images.BATCH_SIZE", 2**20)
     words = ("fit", folder / "table.csv", "--image", "file", "--ignore", "id", "--ignore", "truth", *options)
     command(*words, "--out", tmp_path / "run", monkeypatch=monkeypatch, capsys=capsys)
     assert [one["threads"] for one in trainings] == [threads]
@@ -384,16 +382,16 @@ def test_pictures_are_trained_on_with_the_threads_that_the_user_allows(
 @pytest.mark.parametrize(
     ("task", "how", "why"),
     [
-        (replace(TASK, pictures=OnPictures("lenet"), roles=Roles(image=("file",), image_model="m")), {}, "--architecture, --augmentation and --stream are for pictures that a network is trained on"),
-        (replace(TASK, roles=Roles()), {"stream": True}, "--architecture, --augmentation and --stream are for pictures"),
-        (replace(TASK, pictures=OnPictures(views="none"), roles=Roles()), {}, r"Say --image COLUMN, and no --image-model\."),
-        (replace(TASK, space=SPACE.quick), {}, "--learners, --quick, --settings and --time-limit are for tables"),
-        (TASK, {"time_limit": 5.0}, r"Say --epochs and --networks, or embed them: --image-model NAME\."),
+        (replace(SPEC, config=FitConfig(SHORT, ImageConfig("lenet")), roles=Roles(image=("file",), image_model="m")), {}, "--architecture, --augmentation and --stream are for pictures that a network is trained on"),
+        (replace(SPEC, roles=Roles()), {"stream": True}, "--architecture, --augmentation and --stream are for pictures"),
+        (replace(SPEC, config=FitConfig(SHORT, ImageConfig(views="none")), roles=Roles()), {}, r"Say --image COLUMN, and no --image-model\."),
+        (replace(SPEC, config=FitConfig(SHORT.without_networks())), {}, "--learners, --quick, --settings and --time-limit are for tables"),
+        (SPEC, {"time_limit": 5.0}, r"Say --epochs and --networks, or embed them: --image-model NAME\."),
     ],
 )  # fmt: skip
-def test_what_does_not_go_together_is_refused(folder: Path, tmp_path: Path, task: Task, how: dict, why: str) -> None:
+def test_what_does_not_go_together_is_refused(folder: Path, tmp_path: Path, task: FitSpec, how: dict, why: str) -> None:
     with pytest.raises(ValueError, match=why):
-        fit_table(folder / "table.csv", tmp_path / "run", task, How(**how))
+        fit_table(folder / "table.csv", tmp_path / "run", task, RunOptions(**how))
     assert not (tmp_path / "run").exists()
 
 
@@ -401,7 +399,7 @@ def test_a_way_to_vary_pictures_must_be_known() -> None:
     with pytest.raises(
         ValueError, match=r"views must be one of upright, natural, none; got 'uprigth'\. Did you mean 'upright'\?"
     ):
-        OnPictures(views="uprigth")
+        ImageConfig(views="uprigth")
 
 
 @pytest.mark.parametrize(
@@ -414,7 +412,7 @@ def test_a_way_to_vary_pictures_must_be_known() -> None:
     ],
 )
 def test_the_plan_follows_size_and_device(n: int, pixels: Pixels, device: str, expected: tuple) -> None:
-    assert plan_for(OnPictures(), Space(), n, pixels, torch.device(device))[:6] == expected
+    assert plan_images(ImageConfig(), EnsembleConfig(n_folds=None), n, pixels, torch.device(device))[:6] == expected
 
 
 def test_a_network_of_timm_is_trained_by_its_name(
@@ -424,14 +422,14 @@ def test_a_network_of_timm_is_trained_by_its_name(
     package.is_model = lambda name: name == "small"  # type: ignore[attr-defined]
     package.create_model = lambda name, *, pretrained, num_classes, in_chans: torch.nn.Conv2d(in_chans, 6, 3)  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "timm", package)
-    how = replace(TASK, pictures=OnPictures("small", "none", 1), space=replace(SPACE, epochs=1))
+    how = replace(SPEC, config=FitConfig(EnsembleConfig(epochs=1), ImageConfig("small", "none", 1)))
     made = fit_table(folder / "table.csv", tmp_path / "run", how)
     assert made.metadata["chosen"][0]["network"] == "small"
     assert Run.open(tmp_path / "run").model.members[0].shape == {"networks": 1, "network": "small", "pixels": [1, 8, 8]}
     with pytest.raises(
         ValueError, match=r"network must be one of lenet, wrn, resnet32, or a name that timm knows.*; got 'hf-hub:a/b'"
     ):
-        OnPictures("hf-hub:a/b")
+        ImageConfig("hf-hub:a/b")
     monkeypatch.setitem(sys.modules, "timm", None)  # as if it were not installed
     with pytest.raises(ValueError, match="network 'small', not lenet, wrn, resnet32, needs the package timm"):
         Run.open(tmp_path / "run").model  # noqa: B018
@@ -439,9 +437,9 @@ def test_a_network_of_timm_is_trained_by_its_name(
 
 def test_columns_beside_pictures_are_told(folder: Path) -> None:
     table = pa.table({"file": ["0.png", "1.png"], "weight": [1.0, 2.5], "candidates": ["a|b", "b"]})
-    _, said = examples_of(fitting.read_table(table, TASK.roles), folder)
+    _, said = dataset_from_table(fitting.read_table(table, SPEC.roles), folder)
     assert said == ["columns beside the pictures are not learned from: weight. To use both, say --image-model NAME."]
 
 
 def test_labels_fall_in_the_last_fifth_of_the_training():
-    assert late(100) == Pop(80, 5, 5, True, 0.95, 0.1, 0.425)
+    assert late_pop_schedule(100) == Pop(80, 5, 5, True, 0.95, 0.1, 0.425)

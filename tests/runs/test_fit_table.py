@@ -25,14 +25,15 @@ from small_table import LABELS, ROLES, SMALL, command, frame
 import oneof.training.loop
 from oneof.cli import app
 from oneof.data.table import Roles, read_columns, read_table
-from oneof.ensemble.accuracy import drawn_rows
+from oneof.ensemble.accuracy import sample_order
 from oneof.estimator.classifier import PartialLabelClassifier
-from oneof.runs.examples import examples_of, look_at
-from oneof.runs.fit_table import How, Task, fit_table
+from oneof.learners.config import FitConfig
+from oneof.runs.fit_table import FitSpec, RunOptions, fit_table
 from oneof.runs.folder import Run, write_json
+from oneof.runs.read_dataset import collect_warnings, dataset_from_table
 
 pytestmark = pytest.mark.usefixtures("small_forests")
-TASK = Task(ROLES, space=SMALL)
+TASK = FitSpec(ROLES, config=FitConfig(SMALL))
 
 
 @pytest.fixture(scope="module")
@@ -195,7 +196,7 @@ def test_gold_labels_that_no_set_holds_and_row_numbers_are_told() -> None:
     rows = {"item": range(30), "size": np.linspace(0, 1, 30), "candidates": ["cat|fox", "dog|fox", "cat|dog"] * 10}
     table = pa.table({**rows, "gold": ["cat", "Fox", None] * 10})
     mixed = read_table(table, Roles(gold="gold"))
-    said = look_at(examples_of(mixed, Path())[0], mixed, seed=0)
+    said = collect_warnings(dataset_from_table(mixed, Path())[0], mixed, seed=0)
     assert said[-2:] == [
         "columns that number the rows are left out: item. To use them beside the others, say --features '*' --features 'item'.",
         "10 gold labels are in no set, the first in row 1: 'Fox'. Write them as the sets do. Did you mean 'fox'?",
@@ -210,16 +211,18 @@ def test_gold_labels_calibrate_and_do_not_train(folder: Path) -> None:
     wrong.to_csv(folder / "wrong.csv", index=False)
     roles = Roles(features=("x*",), gold="gold", ignore=("truth", "hue"))
     only = replace(
-        SMALL, scaling=("feature",), learners=("networks",)
+        SMALL, scalings=("feature",), learners=("networks",)
     )  # nothing to choose: so gold labels could only change what is trained
-    found = fit_table(folder / "gold.csv", folder / "gold", Task(roles, space=only))
-    other = fit_table(folder / "wrong.csv", folder / "wrong", Task(roles, space=only))
+    found = fit_table(folder / "gold.csv", folder / "gold", FitSpec(roles, config=FitConfig(only)))
+    other = fit_table(folder / "wrong.csv", folder / "wrong", FitSpec(roles, config=FitConfig(only)))
     assert found.metadata["rule"] == "gold"
     assert found.metadata["estimate"]["by"] == "candidate sets"  # the labels of every third row are no random sample
     assert found.purified["label"] == other.purified["label"]
     assert found.purified["probability"] == other.purified["probability"]
     assert found.purified["gold"].to_pylist()[:4] == [given["truth"][0], None, None, given["truth"][3]]
-    taught = fit_table(folder / "wrong.csv", folder / "taught", Task(roles, train_on_gold=True, space=only))
+    taught = fit_table(
+        folder / "wrong.csv", folder / "taught", FitSpec(roles, config=FitConfig(only, train_on_gold=True))
+    )
     assert taught.purified["probability"] != other.purified["probability"]
 
 
@@ -228,7 +231,7 @@ def test_a_sample_that_was_filled_in_measures(
 ) -> None:
     sample, truth = pd.read_csv(run.folder / "sample.csv"), frame()["truth"]
     assert list(sample) == ["row", "candidates", "gold"]
-    assert sample["row"].tolist() == drawn_rows(150)[:50].tolist()
+    assert sample["row"].tolist() == sample_order(150)[:50].tolist()
     assert sample["gold"].isna().all()
     file = folder / "answers.csv"
     sample.assign(gold=truth[sample["row"]].to_numpy()).to_csv(file, index=False)
@@ -256,7 +259,7 @@ def test_exact_sets_exclusions_and_unlabelled_rows_mix(folder: Path) -> None:
     given["who"] = rows // 3
     given.to_parquet(folder / "mix.parquet")
     roles = Roles(features=("x*",), exclude="not", group="who", ignore=("truth",), empty="unlabelled")
-    found = fit_table(folder / "mix.parquet", folder / "mix", Task(roles, space=SMALL))
+    found = fit_table(folder / "mix.parquet", folder / "mix", FitSpec(roles, config=FitConfig(SMALL)))
     sizes = [len(one) for one in found.purified["original"].to_pylist()]
     assert sizes[0] == 1
     assert sizes[1] == 2
@@ -270,10 +273,12 @@ def test_exact_sets_exclusions_and_unlabelled_rows_mix(folder: Path) -> None:
 
 def test_a_finished_run_is_not_done_again(run: Run, table: Path) -> None:
     said: list[str] = []
-    fit_table(table, run.folder, TASK, How(say=said.append))
+    fit_table(table, run.folder, TASK, RunOptions(echo=said.append))
     assert said == [f"{run.folder} is finished already; nothing to do."]
-    with pytest.raises(ValueError, match=r"holds a run of another task: seed was 0, now 1\. Give another folder"):
-        fit_table(table, run.folder, replace(TASK, seed=1))
+    with pytest.raises(
+        ValueError, match=r"holds a run of another task: config.seed was 0, now 1\. Give another folder"
+    ):
+        fit_table(table, run.folder, replace(TASK, config=replace(TASK.config, seed=1)))
 
 
 def test_a_changed_file_is_refused(run: Run, folder: Path) -> None:
@@ -302,7 +307,7 @@ def test_a_file_that_changes_while_it_is_read(folder: Path, monkeypatch: pytest.
 def test_what_cannot_be_learned_stops(folder: Path) -> None:
     pd.DataFrame({"x": [1.0, 2.0, 3.0], "candidates": ["a|b"] * 3}).to_csv(folder / "full.csv", index=False)
     with pytest.raises(ValueError, match=r"full\.csv cannot be learned from: every set is full"):
-        fit_table(folder / "full.csv", folder / "full", Task())
+        fit_table(folder / "full.csv", folder / "full", FitSpec())
 
 
 def test_a_folder_with_something_else_is_left_alone(table: Path, folder: Path) -> None:
@@ -368,7 +373,7 @@ def test_clean_reads_no_weights(run: Run, tmp_path: Path) -> None:
     done = call("clean", str(copy), "--out", str(second))
     assert done.returncode == 0, done.stderr
     assert second.read_bytes() == first.read_bytes()
-    assert Run.open(copy).n_models == run.model.voices
+    assert Run.open(copy).n_models == run.model.n_models
 
 
 # ------------------------------------------------------------------------------------------------- killed, full, unwritable
@@ -378,13 +383,14 @@ import sys, torch
 from pathlib import Path
 from oneof.data.table import Roles
 from oneof.data.encode import learn_encoding
-from oneof.ensemble.accuracy import drawn_rows
-from oneof.runs.fit_table import Task, fit_table
-from oneof.learners.config import Space
+from oneof.ensemble.accuracy import sample_order
+from oneof.learners.config import FitConfig
+from oneof.runs.fit_table import FitSpec, fit_table
+from oneof.learners.config import EnsembleConfig, FitConfig
 torch.set_num_threads(1)
 roles = Roles(features=("x*", "hue"), ignore=("truth",))
-space = Space(scaling=("feature", "ranks"), lr=(0.1,), weight_decay=(1e-3,), members=3, epochs=25)
-fit_table(Path(sys.argv[1]), Path(sys.argv[2]), Task(roles, space=space))
+space = EnsembleConfig(scalings=("feature", "ranks"), lr=0.1, weight_decay=1e-3, n_networks=3, epochs=25, n_folds=None)
+fit_table(Path(sys.argv[1]), Path(sys.argv[2]), FitSpec(roles, config=FitConfig(space)))
 """
 
 
@@ -396,8 +402,8 @@ def test_killed_and_repeated_it_ends_with_the_same_model(run: Run, table: Path, 
     process.send_signal(signal.SIGKILL)
     process.wait()
     assert not (out / "run.json").exists()
-    with pytest.raises(ValueError, match="holds a run of another task: seed was 0, now 5"):
-        fit_table(table, out, replace(TASK, seed=5))
+    with pytest.raises(ValueError, match="holds a run of another task: config.seed was 0, now 5"):
+        fit_table(table, out, replace(TASK, config=replace(TASK.config, seed=5)))
     again = fit_table(table, out, TASK)
     assert (out / "model.safetensors").read_bytes() == (run.folder / "model.safetensors").read_bytes()
     assert again.purified == run.purified
@@ -489,7 +495,7 @@ def test_two_hundred_classes_with_one_row_each(folder: Path) -> None:
     sets = ["|".join({names[i], names[rng.integers(200)]}) for i in range(200)]
     given = pd.DataFrame(rng.normal(size=(200, 4)), columns=list("abcd")).assign(candidates=sets)
     given.to_csv(folder / "kinds.csv", index=False)
-    found = fit_table(folder / "kinds.csv", folder / "kinds", Task(space=SMALL))
+    found = fit_table(folder / "kinds.csv", folder / "kinds", FitSpec(config=FitConfig(SMALL)))
     assert found.purified.num_rows == 200
     assert len(found.model.classes) == 200
 
@@ -504,7 +510,10 @@ def test_a_time_limit_leaves_out_what_does_not_fit_and_says_so(folder: Path) -> 
     roles = Roles(features=("x*",), ignore=("truth", "hue"))
     said: list[str] = []
     run = fit_table(
-        folder / "limited.csv", folder / "limited", Task(roles, space=SMALL), How(time_limit=0.0, say=said.append)
+        folder / "limited.csv",
+        folder / "limited",
+        FitSpec(roles, config=FitConfig(SMALL)),
+        RunOptions(time_limit=0.0, echo=said.append),
     )
     assert said[-2:] == [
         "--time-limit: there was no time for networks.",
@@ -512,5 +521,7 @@ def test_a_time_limit_leaves_out_what_does_not_fit_and_says_so(folder: Path) -> 
     ]
     assert run.metadata["learners"] == {"kernel": 1.0}
     assert run.metadata["warnings"][-2:] == said[-2:]
-    whole = fit_table(folder / "limited.csv", folder / "whole", Task(roles, space=SMALL), How(time_limit=600.0))
+    whole = fit_table(
+        folder / "limited.csv", folder / "whole", FitSpec(roles, config=FitConfig(SMALL)), RunOptions(time_limit=600.0)
+    )
     assert whole.training["epochs"] == SMALL.epochs

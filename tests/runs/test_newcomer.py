@@ -9,12 +9,12 @@ import pytest
 
 from oneof.cli import main
 from oneof.data.table import Roles, read_table
-from oneof.learners.config import Space
-from oneof.runs.fit_table import LOCK, Task, fit_table
+from oneof.learners.config import EnsembleConfig, FitConfig
+from oneof.runs.fit_table import LOCK, FitSpec, fit_table
 from oneof.storage.files import written_beside
 from oneof.storage.locks import alone
 
-SMALL = Space(scaling=("feature",), lr=(0.1,), weight_decay=(1e-3,), members=2, epochs=2)
+SMALL = EnsembleConfig(scalings=("feature",), lr=0.1, weight_decay=1e-3, n_networks=2, epochs=2, n_folds=None)
 ROWS = "".join(f"{i},{i % 3},{'cat|dog' if i % 2 else 'cat'}\n" for i in range(40))
 
 
@@ -40,16 +40,21 @@ def test_a_mistake_in_the_command_leaves_nothing_behind(table, tmp_path, capsys)
     assert code == 2
     assert "column 'candidates' must be in" in words
     assert not (tmp_path / "RUN").exists()
-    run = fit_table(table, tmp_path / "RUN", Task(Roles(candidates="labels"), space=SMALL))
+    run = fit_table(table, tmp_path / "RUN", FitSpec(Roles(candidates="labels"), config=FitConfig(SMALL)))
     assert run.purified.num_rows == 40
 
 
 def test_a_run_killed_before_its_note_was_whole_begins_again(table, tmp_path):
     (tmp_path / "RUN/checkpoint").mkdir(parents=True)
     (tmp_path / "RUN/checkpoint/.0123.part").write_text('{"one')
-    assert fit_table(table, tmp_path / "RUN", Task(Roles(candidates="labels"), space=SMALL)).purified.num_rows == 40
+    assert (
+        fit_table(
+            table, tmp_path / "RUN", FitSpec(Roles(candidates="labels"), config=FitConfig(SMALL))
+        ).purified.num_rows
+        == 40
+    )
     (tmp_path / "RUN/checkpoint").mkdir()  # killed between its last two acts
-    fit_table(table, tmp_path / "RUN", Task(Roles(candidates="labels"), space=SMALL))
+    fit_table(table, tmp_path / "RUN", FitSpec(Roles(candidates="labels"), config=FitConfig(SMALL)))
     assert not (tmp_path / "RUN/checkpoint").exists()
 
 
@@ -59,18 +64,18 @@ def test_a_folder_that_another_process_works_in_is_refused_at_once(table, tmp_pa
         alone(tmp_path / "RUN/checkpoint" / LOCK, "RUN"),
         pytest.raises(ValueError, match=r"RUN must not be in use; process \d+ on .* is at work there since"),
     ):
-        fit_table(table, tmp_path / "RUN", Task(Roles(candidates="labels"), space=SMALL))
+        fit_table(table, tmp_path / "RUN", FitSpec(Roles(candidates="labels"), config=FitConfig(SMALL)))
 
 
 def test_a_folder_with_something_else_is_refused(table, tmp_path):
     (tmp_path / "RUN/checkpoint").mkdir(parents=True)
     (tmp_path / "RUN/checkpoint/mine.txt").write_text("precious")
     with pytest.raises(ValueError, match="out must be a new or empty folder"):
-        fit_table(table, tmp_path / "RUN", Task(Roles(candidates="labels"), space=SMALL))
+        fit_table(table, tmp_path / "RUN", FitSpec(Roles(candidates="labels"), config=FitConfig(SMALL)))
 
 
 def test_predict_does_not_write_over_what_it_reads(table, tmp_path, capsys):
-    fit_table(table, tmp_path / "RUN", Task(Roles(candidates="labels"), space=SMALL))
+    fit_table(table, tmp_path / "RUN", FitSpec(Roles(candidates="labels"), config=FitConfig(SMALL)))
     before = table.read_bytes()
     code, words = said(capsys, "predict", tmp_path / "RUN", table, "--out", table)
     assert code == 2

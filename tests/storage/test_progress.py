@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from itertools import pairwise
 
 import pytest
@@ -29,7 +30,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 def run(clock: Clock, steps: int, seconds_per_step: float, show: bool = True, done: int = 0) -> None:
-    with progress.bar("fit", steps, show, done) as step:
+    with progress.bar("fit", steps, show, done, unit="epochs") as step:
         for _ in range(steps - done):
             clock.now += seconds_per_step
             step("set size 1.50")
@@ -38,7 +39,7 @@ def run(clock: Clock, steps: int, seconds_per_step: float, show: bool = True, do
 def test_a_long_fit_writes_an_estimate_early_and_lines_at_growing_intervals(clock, capsys):
     run(clock, steps=240, seconds_per_step=2.0)
     lines = capsys.readouterr().err.splitlines()
-    assert lines[0] == "fit: 2 of 240 after 4 s, about 8 min left; set size 1.50"
+    assert lines[0] == "fit: 2 of 240 epochs after 4 s, about 8 min left; set size 1.50"
     assert 4 < len(lines) < 12
     done = [int(re.search(r"(\d+) of 240", line)[1]) for line in lines]
     gaps = [2 * (later - earlier) for earlier, later in pairwise(done)]
@@ -54,7 +55,16 @@ def test_short_work_and_hidden_work_write_nothing(clock, capsys):
 
 def test_steps_of_an_earlier_run_do_not_count_for_the_estimate(clock, capsys):
     run(clock, steps=100, seconds_per_step=5.0, done=90)
-    assert "fit: 91 of 100 after 5 s, about 45 s left" in capsys.readouterr().err
+    assert "fit: 91 of 100 epochs after 5 s, about 45 s left" in capsys.readouterr().err
+
+
+def test_a_first_step_that_takes_long_is_announced(monkeypatch, capsys):
+    monkeypatch.setattr(progress, "FIRST_LINE", 0.01)
+    with progress.bar("fit", 30, True, unit="epochs"):
+        deadline = time.monotonic() + 10
+        while not (line := capsys.readouterr().err) and time.monotonic() < deadline:
+            time.sleep(0.01)
+    assert line.startswith("fit: 0 of 30 epochs")
 
 
 @pytest.mark.parametrize(

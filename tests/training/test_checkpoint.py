@@ -134,7 +134,9 @@ def test_interrupted_again_and_again_no_step_is_repeated(tmp_path, monkeypatch):
 
 def test_a_second_interrupt_does_not_wait(tmp_path, monkeypatch):
     count_steps(monkeypatch, [0])
-    monkeypatch.setattr(oneof.training.fit.Keeper, "save", lambda *arguments, **now: signal.raise_signal(signal.SIGINT))
+    monkeypatch.setattr(
+        oneof.training.fit.Checkpointer, "save", lambda *arguments, **now: signal.raise_signal(signal.SIGINT)
+    )
     with pytest.raises(KeyboardInterrupt):
         run(tmp_path, every=1e9)
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler

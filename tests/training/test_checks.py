@@ -16,7 +16,7 @@ from oneof.data.with_ranks import learn_ranks
 from oneof.methods import RC, RCR, PiCO, Proden, Valen
 from oneof.networks import MLP, Backbone, LeNet, WideResNet
 from oneof.training.fit import fit
-from oneof.training.training_data import seen_together, worth_compiling
+from oneof.training.training_data import images_per_forward, worth_compiling
 from oneof.training.trials import Training, Trial
 
 N, C, PLAIN = 24, 5, Proden()
@@ -270,9 +270,9 @@ def test_labels_beyond_the_classes_are_refused():
 
 def test_a_compiled_network_is_made_for_the_images_that_it_sees_together():
     three = views("pop", "mnist")
-    assert seen_together(three, 256, Proden()) == 768
-    assert seen_together(three, 256, RCR()) == 768
-    assert seen_together(views("pico", "mnist"), 256, PiCO()) == 256  # query and key go apart
+    assert images_per_forward(three, 256, Proden()) == 768
+    assert images_per_forward(three, 256, RCR()) == 768
+    assert images_per_forward(views("pico", "mnist"), 256, PiCO()) == 256  # query and key go apart
 
 
 def test_only_long_runs_are_worth_compiling():

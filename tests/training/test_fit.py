@@ -18,7 +18,7 @@ from oneof.purify import Pop, PopPrinted, PopRatio
 from oneof.training.fit import fit
 from oneof.training.loop import begin, epochs
 from oneof.training.stack import build
-from oneof.training.training_data import pose
+from oneof.training.training_data import make_training_data
 from oneof.training.trials import Training, Trial
 from oneof_paper.synthetic import mixture
 
@@ -182,7 +182,9 @@ def watched(method, purify, epochs_run=8):
             seen.append((candidates.clone(), torch.autograd.grad(value.sum(), z)[0]))
             return super().loss(logits, candidates, memory)
 
-    problem = pose(DATA.x, SETS, trials=[trial(0)], method=Watch(), purify=purify, training=Training(epochs_run, 60))
+    problem = make_training_data(
+        DATA.x, SETS, trials=[trial(0)], method=Watch(), purify=purify, training=Training(epochs_run, 60)
+    )
     state = begin(problem, build(lambda: Linear()((3,), C), [0], torch.device("cpu")), [0])
     masks = [state.candidates.clone()]
     for _ in epochs(problem, state):

@@ -14,7 +14,7 @@ from oneof.networks import Linear
 from oneof.training.loop import begin, epochs
 from oneof.training.prior import Prior
 from oneof.training.stack import build
-from oneof.training.training_data import pose
+from oneof.training.training_data import make_training_data
 from oneof_paper.synthetic import mixture
 
 N, C = 60, 4
@@ -23,7 +23,7 @@ RNG = np.random.default_rng(1)
 VOTES = RNG.multinomial(3, 0.6 * np.eye(C)[DATA.labels] + 0.1)
 SETS = VOTES > 0
 TRAINING = Training(epochs=4, batch=10)
-WEIGHING = [name for name, kind in METHODS.items() if kind.weighs]
+WEIGHING = [name for name, kind in METHODS.items() if kind.uses_prior]
 pytestmark = pytest.mark.usefixtures("double")
 
 
@@ -39,7 +39,9 @@ def assert_same(one, other):
 
 def test_the_weights_are_prior_times_posterior():
     """After one epoch of one batch PRODEN remembers v_ij p_ij over its sum on the set, p of the network before the step."""
-    problem = pose(DATA.x, SETS, [Trial()], Proden(), None, Training(epochs=1, batch=N), prior=Prior(VOTES))
+    problem = make_training_data(
+        DATA.x, SETS, [Trial()], Proden(), None, Training(epochs=1, batch=N), prior=Prior(VOTES)
+    )
     state = begin(problem, build(lambda: Linear()((3,), C), [0], torch.device("cpu")), [0])
     np.testing.assert_allclose(state.memory[0], VOTES / VOTES.sum(1, keepdims=True))
     with torch.no_grad():
@@ -72,12 +74,12 @@ def test_a_method_without_weights_says_so(caplog):
     ours = trained(method=CC())
     assert caplog.messages == ["CC has no weights that follow the classifier: it does not use the prior."]
     assert_same(ours, trained(prior=None, method=CC()))
-    assert not CAVL.weighs
+    assert not CAVL.uses_prior
 
 
 @pytest.mark.parametrize("name", ["rcr", "pico", "valen"])
 def test_methods_that_write_steps_weigh_by_the_batch(name):
-    assert METHODS[name].weighs
+    assert METHODS[name].uses_prior
     logits, prior = torch.randn(1, 5, C), torch.randn(1, 5, C)
     batch = Batch(torch.ones(1, 5, C, dtype=torch.bool), (), torch.zeros(()), [], prior)
     expected = restrict(logits.softmax(-1) * prior.exp(), batch.candidates)
@@ -127,12 +129,12 @@ def test_slack_is_a_vote_for_every_label():
 
 def test_a_label_that_fell_gets_no_slack():
     """Where sets are open, methods see every label but those that POP removed."""
-    problem = pose(DATA.x, SETS, [Trial()], Proden(), None, TRAINING, prior=Prior(VOTES, 0.2))
+    problem = make_training_data(DATA.x, SETS, [Trial()], Proden(), None, TRAINING, prior=Prior(VOTES, 0.2))
     left = torch.as_tensor(SETS)[None].clone()
     row = int(SETS.sum(1).argmax())
     fallen = int(SETS[row].argmax())
     left[0, row, fallen] = False
-    seen = problem.seen_sets(left, problem.rows)
+    seen = problem.visible_candidates(left, problem.rows)
     assert not seen[0, row, fallen]
     assert seen.sum() == N * C - 1
 

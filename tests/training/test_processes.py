@@ -34,12 +34,13 @@ from torch import nn
 
 import oneof.training.processes
 from oneof.data.augment import views
+from oneof.learners.config import FitConfig
 from oneof.networks import Classifier, GeneratorMLP
-from oneof.runs.fit_table import Task, fit_table
+from oneof.runs.fit_table import FitSpec, fit_table
 from oneof.runs.folder import Run
-from oneof.training.device import on_this_card
+from oneof.training.device import to_local_gpu
 from oneof.training.fit import fit
-from oneof.training.processes import Crew, crew_here
+from oneof.training.processes import ProcessGroup, current_group
 from oneof.training.trials import Training, Trial
 
 SCRIPT = Path(__file__).parents[1] / "distributed_cases.py"
@@ -103,7 +104,7 @@ def test_each_process_has_a_gpu_and_nccl_carries_the_messages_where_there_is_one
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     monkeypatch.setattr(torch.cuda, "set_device", taken.append)
-    places = [oneof.training.fit._place("cuda", Crew(rank, 3)) for rank in range(3)]
+    places = [oneof.training.fit._local_device("cuda", ProcessGroup(rank, 3)) for rank in range(3)]
     assert [place.index for place in places] == [0, 1, 0]
     assert taken == places
     assert [oneof.training.processes._backend(processes) for processes in (2, 3)] == ["cpu:gloo,cuda:nccl", "gloo"]
@@ -140,12 +141,12 @@ def test_two_processes_on_a_gpu_give_what_one_gives(method):
 def test_a_fit_and_views_come_whole_to_the_gpu_of_this_process(monkeypatch):
     """What lies on the CPU stays there, which is all that can be seen without a GPU."""
     fitted, seen = train(views="pop", epochs=1), views("pico", "cifar10")
-    assert on_this_card(seen) is seen
+    assert to_local_gpu(seen) is seen
     monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
-    assert_same(outcome(on_this_card(fitted)), outcome(fitted), atol=0)
+    assert_same(outcome(to_local_gpu(fitted)), outcome(fitted), atol=0)
     images, draws = torch.arange(2 * 3 * 32 * 32).view(2, 3, 32, 32).to(torch.uint8), torch.Generator()
     drawn = seen.draw(images, draws.manual_seed(0))
-    assert on_this_card(seen).apply(images, drawn).equal(seen.apply(images, drawn))
+    assert to_local_gpu(seen).apply(images, drawn).equal(seen.apply(images, drawn))
 
 
 @pytest.mark.usefixtures("double")
@@ -161,7 +162,7 @@ def test_the_estimator_learns_the_same(by_torchrun):
 
 @pytest.mark.usefixtures("double")
 def test_a_table_is_learned_from_and_only_the_first_process_speaks_and_writes(by_torchrun, tmp_path):
-    alone = fit_table(by_torchrun / "table.csv", tmp_path / "run", Task(space=SPACE))
+    alone = fit_table(by_torchrun / "table.csv", tmp_path / "run", FitSpec(config=FitConfig(SPACE)))
     assert_same_run(Run.open(by_torchrun / "run"), alone, 1e-9)
     first, second = load(by_torchrun, 0), load(by_torchrun, 1)
     assert [line for line in first["said"] if "finished already" in line]
@@ -234,8 +235,8 @@ def with_dropout(shape, classes):
     ],
 )
 def test_what_several_processes_do_not_do(monkeypatch, tmp_path, changes, message):
-    monkeypatch.setattr(oneof.training.processes, "crew_here", lambda processes: Crew(0, 2))
-    monkeypatch.setattr(Crew, "agreed", lambda crew, number: number)
+    monkeypatch.setattr(oneof.training.processes, "current_group", lambda processes: ProcessGroup(0, 2))
+    monkeypatch.setattr(ProcessGroup, "broadcast_int", lambda crew, number: number)
     (tmp_path / "stacks.json").write_text(f"[{len(changes.get('trials', [0]))}]")  # as one process has cut them
     with pytest.raises(ValueError, match=message):
         fit(DATA.x, SETS, checkpoint=tmp_path, **changes)
@@ -257,9 +258,9 @@ def test_messages(monkeypatch):
     monkeypatch.setenv("SLURM_PROCID", "0")
     monkeypatch.setenv("SLURM_NTASKS", "4")
     with pytest.raises(ValueError, match=r"n_jobs must be what the launcher started \(4\), 1 or None; got 3"):
-        crew_here(3)
+        current_group(3)
     with pytest.raises(ValueError, match=r"must form one group; .*--ntasks-per-node=4.* Or say n_jobs=1"):
-        crew_here(4)
-    assert crew_here(1) == Crew()
+        current_group(4)
+    assert current_group(1) == ProcessGroup()
     monkeypatch.setenv("SLURM_JOB_NAME", "bash")
-    assert crew_here(None) == Crew()
+    assert current_group(None) == ProcessGroup()

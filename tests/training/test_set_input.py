@@ -7,12 +7,12 @@ import pytest
 import torch
 from scipy import sparse
 
-from oneof.data.synthetic import mixture
 from oneof.methods import CC, Proden
 from oneof.networks import MLP
 from oneof.purify import Pop
 from oneof.training.fit import fit
 from oneof.training.trials import Training, Trial
+from oneof_paper.synthetic import mixture
 
 N, C = 80, 16
 DATA = mixture(n=N, d=3, c=C, separation=4.0, seed=1)

@@ -16,7 +16,7 @@ from oneof.training.fit import fit
 from oneof.training.loop import begin, steps
 from oneof.training.stack import build
 from oneof.training.state import join
-from oneof.training.training_data import pose
+from oneof.training.training_data import make_training_data
 from oneof.training.trials import Training, Trial
 
 N, C = 24, 5
@@ -62,7 +62,7 @@ def test_what_is_frozen_is_frozen_in_a_copy_too():
 
 def test_prototypes_queue_and_its_labels_move_with_a_step_of_pico():
     method = PiCO(queue=48, start=0)
-    problem = pose(X, SETS, [Trial()], method, None, TRAINING, views("pico", "mnist"))
+    problem = make_training_data(X, SETS, [Trial()], method, None, TRAINING, views("pico", "mnist"))
     make = lambda: method.network(LeNet()((1, 28, 28), SETS.shape[1]), SETS.shape[1], (1, 28, 28))  # noqa: E731
     state = begin(problem, build(make, [0], torch.device("cpu")), [0])
     before = [one.clone() for one in state.shared[:4]]

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 from pyarrow import table
+from stages import make_dataset
 
-from oneof.ensemble.resolve import Judgement, Opinions, resolve
+from oneof.data.dataset import VoteEvidence
+from oneof.ensemble.resolve import Resolved, resolve_labels
 from oneof.ensemble.vote_prior import vote_prior
+from oneof.learners.base import Predictions
 from oneof.votes import Votes, join, read_long, summarise
 from oneof.votes.joint import MAJORITY, MODELS, choose
 from oneof.votes.policies import Sets, union
@@ -97,13 +102,15 @@ def test_a_label_in_no_set_is_told() -> None:
 # --------------------------------------------------------------------------------------------------------- unanimous votes
 
 
-def resolved_against_votes(counts: NDArray[np.float64], accuracy: float):
+def resolved_against_votes(counts: NDArray[np.float64], accuracy: float) -> Resolved:
     """Resolve rows of three labels on which networks and votes' prior are certain of the last, whatever was voted."""
     n = len(counts)
     certain = np.tile(np.array([1e-9, 1e-9, 1.0], dtype=np.float32), (n, 1))
-    opinions = Opinions(certain, np.ones(n, dtype=bool), certain)
+    predictions = Predictions(certain, np.ones(n, dtype=bool), certain)
     sets = np.ones((n, 3), dtype=bool)
-    return resolve(opinions, sets, sets, Judgement(certain, None, None, counts, accuracy))
+    evidence = VoteEvidence(certain, counts=counts, vote_accuracy=accuracy)
+    data = replace(make_dataset(np.zeros((n, 1)), sets), votes=evidence)
+    return resolve_labels(data, predictions, sets)
 
 
 def test_a_label_against_all_votes_is_no_surer_than_votes_are() -> None:

@@ -17,12 +17,12 @@ from torch import nn
 from oneof.methods.base import Method
 from oneof.networks import Network
 from oneof.purify import Purify, stacked
-from oneof.training.checkpoint import Keeper
+from oneof.training.checkpoint import Checkpointer
 from oneof.training.events import begin_purifying
 from oneof.training.loop import begin, epochs
 from oneof.training.stack import build
-from oneof.training.state import Best, Fit, Record, State
-from oneof.training.training_data import Problem
+from oneof.training.state import BestEpoch, Fit, Record, State
+from oneof.training.training_data import TrainingData
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ def fork(branch: Branch, epochs: int) -> int:
 
 
 def run(
-    problem: Problem, network: Network, seed: int, branches: Mapping[str, Branch]
+    problem: TrainingData, network: Network, seed: int, branches: Mapping[str, Branch]
 ) -> Iterator[tuple[str, Fit, float, int]]:
     """Yield name, fit, seconds (its beginning included) and shared epochs of each branch; a fit holds only until the next.
 
@@ -57,13 +57,15 @@ def run(
     never_purifies = never(rules[0], length)
     trunk = with_rule(problem, never_purifies)
     state = _begun(trunk, network, seed)
-    best = Best(state, "last")
+    best = BestEpoch(state, "last")
     forks = {name: fork(branch, length) for name, branch in branches.items()}
     elapsed: dict[int, float] = {}
     history: list[Record] = []
     start = time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:
-        keepers = {epoch: Keeper(Path(folder) / str(epoch), {}, math.inf) for epoch in sorted(set(forks.values()))}
+        keepers = {
+            epoch: Checkpointer(Path(folder) / str(epoch), {}, math.inf) for epoch in sorted(set(forks.values()))
+        }
         for epoch, keeper in keepers.items():
             history = train(trunk, state, history, until=epoch)
             keeper.save(state, best, history, now=True)
@@ -81,16 +83,16 @@ def run(
             yield name, fitted, elapsed[forks[name]] + time.perf_counter() - start, shared
 
 
-def alone(problem: Problem, network: Network, seed: int) -> Fit:
+def alone(problem: TrainingData, network: Network, seed: int) -> Fit:
     """A run that shares nothing with others, without purification."""
     state = _begun(problem, network, seed)
-    fitted = Best(state, "last").fit(problem, state, train(problem, state, [], until=problem.training.epochs))
+    fitted = BestEpoch(state, "last").fit(problem, state, train(problem, state, [], until=problem.training.epochs))
     fitted.history["loss"].tolist()  # waits for the device
     return fitted
 
 
-def _begun(problem: Problem, network: Network, seed: int) -> State:
-    shape, classes, method = tuple(problem.x.shape[1:]), problem.classes, problem.method
+def _begun(problem: TrainingData, network: Network, seed: int) -> State:
+    shape, classes, method = tuple(problem.x.shape[1:]), problem.n_classes, problem.method
 
     def one() -> nn.Module:
         return method.network(network(shape, classes), classes, shape)
@@ -98,11 +100,11 @@ def _begun(problem: Problem, network: Network, seed: int) -> State:
     return begin(problem, build(one, [seed], problem.lr.device, problem.compile_batch), [seed])
 
 
-def with_rule(problem: Problem, rule: Purify) -> Problem:
+def with_rule(problem: TrainingData, rule: Purify) -> TrainingData:
     return problem._replace(purify=stacked([rule], problem.lr.device))
 
 
-def train(problem: Problem, state: State, history: list[Record], until: int) -> list[Record]:
+def train(problem: TrainingData, state: State, history: list[Record], until: int) -> list[Record]:
     """The history, with what the epochs up to that one showed."""
     if state.epoch < until:
         for record in epochs(problem, state):

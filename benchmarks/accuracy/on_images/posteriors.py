@@ -36,7 +36,7 @@ class FairProden(BalancedProden):
 
     balance: float = 1.0
 
-    def renew(self, weights: Tensor, mean: Callable[[Tensor], Tensor]) -> Tensor:
+    def on_epoch_start(self, weights: Tensor, mean: Callable[[Tensor], Tensor]) -> Tensor:
         return weights  # `refresh` does it, which may also write what is shared
 
     def shared(self, net: Net) -> tuple[Tensor, ...]:
@@ -47,7 +47,7 @@ class FairProden(BalancedProden):
     ) -> tuple[Memory, tuple[Tensor, ...]]:
         mean = memory.mean(1, keepdim=True)
         gathered = self.balance * mean.clamp_min(1e-4).log()
-        return BalancedProden.renew(self, memory, lambda _: mean), (gathered, *shared[1:])
+        return BalancedProden.on_epoch_start(self, memory, lambda _: mean), (gathered, *shared[1:])
 
     def step(self, net: Net, views: Tensor, batch: Batch, shared: tuple[Tensor, ...]) -> Step:
         logits = logits_of(net, views)

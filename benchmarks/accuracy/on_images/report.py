@@ -134,6 +134,15 @@ def signs(rows: list[Row], system: str, variant: str) -> tuple[int, int, int]:
     return int((signal * truth > 0).sum()), int((signal * truth < 0).sum()), int((signal * truth == 0).sum())
 
 
+def signs_table(rows: list[Row]) -> str:
+    """Return `signs` of POP and of balanced weights as a Markdown table."""
+    lines = ["| against PRODEN | right | wrong | ties |", "|---|---|---|---|"]
+    for title, system, variant in (("POP last", "POP", "last"), ("balanced weights", "PRODEN", "fair")):
+        right, wrong, ties = signs(rows, system, variant)
+        lines.append(f"| {title} | {right} | {wrong} | {ties} |")
+    return "\n".join(lines)
+
+
 def choice(rows: list[Row]) -> str:
     """What held-out sets said of the schedules on the base "fair", and what nobody would know, as a Markdown table."""
     lines = ["| system | covering % | accuracy % | cells |", "|---|---|---|---|"]

@@ -1,4 +1,4 @@
-"""The command line: `oneof COMMAND`. Commands import what is heavy when they run, so that help is quick."""
+"""The command line: `oneof COMMAND`. Commands import heavy packages when they run, so that help is quick."""
 
 import logging
 import os
@@ -11,7 +11,8 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from oneof.cli.register import add_command, add_plugins
-from oneof.cli.terminal import CliLogHandler, Group, describe_error, echo
+from oneof.cli.terminal import CliLogHandler, Group, echo
+from oneof.storage.printable import describe_error
 from oneof.version import __version__
 
 _ABOUT = "Learn classifiers from candidate labels: each example has a set of labels, and one of them is right."
@@ -21,21 +22,21 @@ _COMMANDS = (
     "demo", "votes", "inspect", "fit", "predict", "clean", "review", "label_studio", "report", "export", "tune",
 )  # fmt: skip
 for name in _COMMANDS:
-    module = import_module(f"oneof.cli.{'review' if name == 'label_studio' else name}")
+    module = import_module(f"oneof.cli.{name}")
     add_command(app, getattr(module, name))
 add_plugins(app)
 
-# typer carries its own click in newer versions and uses the real one in older: this is ClickException of either
-UsageProblem: Any = typer.BadParameter.__mro__[2]
+# ClickException of the click that typer uses: newer versions of typer contain their own
+ClickError: Any = typer.BadParameter.__mro__[2]
 
 _RESUMABLE = ("fit", "tune", "paper data", "paper table", "paper compare")
-_PASSIVE = {
-    "OMP_WAIT_POLICY": "PASSIVE",
-    "GOMP_SPINCOUNT": "0",
-    "KMP_BLOCKTIME": "0",
-}  # of any, GNU's and Intel's OpenMP
+_PASSIVE_WAITING = {
+    "OMP_WAIT_POLICY": "PASSIVE",  # any OpenMP
+    "GOMP_SPINCOUNT": "0",  # GNU's
+    "KMP_BLOCKTIME": "0",  # Intel's
+}
 _SAFE_PATH = "PYTHONSAFEPATH"  # as python -P
-_INTERRUPTED = 130  # what newer versions of typer return for Ctrl-C, where older raise Abort
+_INTERRUPTED = 130  # newer versions of typer return it on Ctrl-C; older ones raise Abort
 
 
 @app.callback(invoke_without_command=True)
@@ -51,12 +52,12 @@ def _options(
 
 
 def main() -> None:
-    """Run a command. Bad input ends with one line on standard error and exit code 2; so does a file that cannot be had."""
+    """Run a command. Bad input, or a file that cannot be read or written, ends with one line on standard error and exit code 2."""
     _wait_passively()
     try:
         with _safe_path_for_children():
             code = app(standalone_mode=False)
-    except UsageProblem as error:
+    except ClickError as error:
         _fail(error.format_message())
     except (ValueError, TypeError, OSError) as error:
         _fail(describe_error(error))
@@ -73,18 +74,18 @@ def main() -> None:
 
 
 def _wait_passively() -> None:
-    """Let threads sleep while they wait for one another, unless the user has said how they wait.
+    """Let OpenMP's threads sleep while they wait for one another, unless the user has set how they wait.
 
-    By default they spin, which takes the processor from whoever they wait for where other programs run. OpenMP reads these
+    By default they spin, which on a busy machine takes the processor from the thread that they wait for. OpenMP reads these
     variables when torch or scikit-learn is imported, which commands do later.
     """
-    if not any(name in os.environ for name in _PASSIVE):
-        os.environ.update(_PASSIVE)
+    if not any(name in os.environ for name in _PASSIVE_WAITING):
+        os.environ.update(_PASSIVE_WAITING)
 
 
 @contextmanager
 def _safe_path_for_children() -> Iterator[None]:
-    """Keep Python processes that a command starts from importing modules of the current folder, which may be a stranger's."""
+    """Keep Python processes that a command starts from importing modules of the current folder, which may not be trusted."""
     before = os.environ.get(_SAFE_PATH)
     os.environ[_SAFE_PATH] = "1"
     try:
@@ -97,7 +98,7 @@ def _safe_path_for_children() -> Iterator[None]:
 
 
 def _is_resumable(words: list[str]) -> bool:
-    """Return whether the command keeps what it had done when it is stopped; a fit against the clock does not."""
+    """Return whether the command, stopped, resumes where it was; a fit with a time limit does not."""
     limited = any(word.split("=")[0] == "--time-limit" for word in words)
     typed = " ".join([*words, ""])
     return any(typed.startswith(f"{command} ") for command in _RESUMABLE) and not limited

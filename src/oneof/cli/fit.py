@@ -62,7 +62,7 @@ def fit(
     from oneof.learners.base import Resources
     from oneof.learners.config import EnsembleConfig, FitConfig, ImageConfig, make_ensemble_config
     from oneof.runs.fit_table import FitSpec, RunOptions, fit_again, fit_table
-    from oneof.training.processes import crew_here
+    from oneof.training.processes import current_group
 
     has_pictures = bool(roles.image) or (file is not None and file.is_dir())
     trains_on_pixels = has_pictures and not roles.image_model
@@ -93,7 +93,7 @@ def fit(
         progress=True,
         echo=lambda line: console.print(Text(bounded(line), style="yellow")),
     )
-    rank = crew_here(n_jobs).rank
+    rank = current_group(n_jobs).rank
     try:
         if file and not from_run:
             run = fit_table(file, out, spec, options)

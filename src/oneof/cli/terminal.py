@@ -29,17 +29,6 @@ def echo(text: str, err: bool = False) -> None:
     typer.echo(bounded(text), err=err)
 
 
-def describe_error(error: Exception) -> str:
-    """Return the message of an error; that of the operating system without its number."""
-    if not isinstance(error, OSError) or error.strerror is None:
-        return str(error)
-    reason = error.strerror[:1].lower() + error.strerror[1:]
-    paths = [str(path) for path in (error.filename, error.filename2) if path is not None]
-    if not paths:
-        return reason
-    return f"{' -> '.join(paths)}: {reason}"
-
-
 class CliLogHandler(logging.Handler):
     """Prints warnings of the library on standard error, a line each."""
 

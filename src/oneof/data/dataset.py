@@ -135,7 +135,7 @@ class Dataset:
         """Return features [m, d] for learners that compare columns: of pictures, a few average pixels."""
         if self.are_pictures:
             return coarse(self.features[rows], self.encoding.pixels[0])
-        return self.features[rows]
+        return np.asarray(self.features[rows])
 
     def take(self, rows: IntArray) -> Self:
         """Return a data set of some rows, without what votes say about them."""

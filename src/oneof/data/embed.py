@@ -20,6 +20,7 @@ from safetensors.numpy import load, save
 from oneof.data.picture import try_decode
 from oneof.storage.files import written_beside
 from oneof.storage.optional_packages import load_package
+from oneof.storage.printable import describe_error
 from oneof.storage.progress import bar
 
 _log = logging.getLogger(__name__)
@@ -200,7 +201,7 @@ def _save_vectors(store: Path, vectors: Vectors) -> None:
             file.write(content)
     except OSError as error:
         _log.warning(
-            f"embeddings could not be kept in {store.parent} ({error}); they will be computed again next time. "
+            f"embeddings could not be kept in {store.parent} ({describe_error(error)}); they will be computed again next time. "
             "Say --cache-dir FOLDER.",
             stacklevel=2,
         )

@@ -168,9 +168,7 @@ def fit_image_networks(data: Dataset, sets: BoolArray, context: Context) -> Netw
     """Train networks on pictures."""
     device = torch.device(context.resources.device)
     n_readable = int(data.observed.sum())
-    plan = plan_images(
-        context.config.images, context.config.ensemble, n_readable, data.encoding.pixels[0], device
-    )
+    plan = plan_images(context.config.images, context.config.ensemble, n_readable, data.encoding.pixels[0], device)
     targets = Targets(sets, sets / sets.sum(1, keepdims=True))
     learner = ImageLearner(plan).fit(data, targets, context)
     check_converged([learner], [plan])
@@ -207,9 +205,7 @@ def fit_label_learners(
     return LabelLearners(learners, warnings)
 
 
-def remove_led_labels(
-    sets: BoolArray, weights: FloatArray | None, margin: float
-) -> tuple[BoolArray, FloatArray]:
+def remove_led_labels(sets: BoolArray, weights: FloatArray | None, margin: float) -> tuple[BoolArray, FloatArray]:
     """Return the sets without labels that another candidate leads by the margin, and the lead [n, c] where a label was removed."""
     if weights is None:
         return sets, np.zeros(sets.shape)

@@ -63,7 +63,7 @@ class Model:
         """Return rows as the first network represents them; without networks, standardised features."""
         if self.members:
             return self.members[0].features(x)
-        return (x - x.mean(0)) / np.maximum(x.std(0), 1e-12)
+        return np.asarray((x - x.mean(0)) / np.maximum(x.std(0), 1e-12))
 
     def with_fitted(self, learners: Sequence[FittedLearner], weights: NDArray[np.floating[Any]]) -> Model:
         """Return the model with these learners, networks first."""

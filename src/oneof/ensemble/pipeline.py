@@ -22,7 +22,15 @@ import pyarrow as pa
 import torch
 
 from oneof.data.dataset import UNKNOWN, Dataset, replace_by_gold
-from oneof.ensemble.accuracy import ENOUGH, SAMPLE, Claim, HeldOutEval, drawn_rows, estimate_accuracy, random_sample
+from oneof.ensemble.accuracy import (
+    MIN_GOLD,
+    SAMPLE,
+    AccuracyEstimate,
+    HeldOutEval,
+    estimate_accuracy,
+    gold_of_random_sample,
+    sample_order,
+)
 from oneof.ensemble.calibrate import calibrate
 from oneof.ensemble.learner_stages import (
     NetworkStage,
@@ -108,14 +116,14 @@ def make_context(
 ) -> tuple[Context, IntArray]:
     """Adapt the settings to the data; return what the learners share, and the gold labels [n] that measure accuracy.
 
-    Gold labels of rows that were drawn at random measure. Of the others, ENOUGH or more choose settings.
+    Gold labels of rows that were drawn at random measure. Of the others, MIN_GOLD or more choose settings.
     """
     known = (*MEANS, *CRITERIA)
     if config.criterion not in known:
         raise ValueError(f"rule must be one of {', '.join(known)}; got {config.criterion!r}.")
-    evaluation_gold = data.audit if (data.audit != UNKNOWN).any() else random_sample(data.gold)
+    evaluation_gold = data.audit if (data.audit != UNKNOWN).any() else gold_of_random_sample(data.gold)
     selection_gold = np.where(evaluation_gold != UNKNOWN, UNKNOWN, data.gold)
-    if (selection_gold != UNKNOWN).sum() < ENOUGH:
+    if (selection_gold != UNKNOWN).sum() < MIN_GOLD:
         selection_gold = np.full(len(data), UNKNOWN)
 
     ensemble = config.ensemble
@@ -167,7 +175,7 @@ def choose_training_sets(data: Dataset, context: Context) -> tuple[BoolArray, Ke
 def choose_eval_rows(n: int, c: int) -> IntArray:
     """Return the rows by which the accuracy is estimated: all, or the first that are drawn of a large table."""
     n_rows = max(min(MAX_EVAL_ROWS, MAX_EVAL_CELLS // c), SAMPLE)
-    return np.sort(drawn_rows(n)[:n_rows])
+    return np.sort(sample_order(n)[:n_rows])
 
 
 def cross_fit_eval_rows(
@@ -183,9 +191,7 @@ def describe_rows(
 ) -> pa.Table:
     """Return a row for every example: its label with the evidence, removals, similar rows and the gain of reviewing it."""
     trained = [learner.training for learner in learners if learner.training is not None]
-    neighbours, gain = find_evidence(
-        representation, resolved.distribution, resolved.ask, context.resources.device
-    )
+    neighbours, gain = find_evidence(representation, resolved.distribution, resolved.ask, context.resources.device)
     more = {
         "removed": removals_table(trained, data.reviewed, data.classes),
         "trained": training_counts(trained, len(data)),
@@ -196,7 +202,7 @@ def describe_rows(
 
 
 def describe_fit(
-    data: Dataset, model: Model, networks: NetworkStage, accuracy: Claim, context: Context
+    data: Dataset, model: Model, networks: NetworkStage, accuracy: AccuracyEstimate, context: Context
 ) -> dict[str, Any]:
     """Return what run.json says about any fit."""
     return {

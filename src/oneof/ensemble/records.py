@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from oneof.data.dataset import UNKNOWN, Dataset
-from oneof.ensemble.accuracy import Claim
+from oneof.ensemble.accuracy import AccuracyEstimate
 from oneof.ensemble.model import Model
 from oneof.ensemble.resolve import Resolved
 from oneof.learners.base import BoolArray
@@ -28,7 +28,7 @@ class FitResult(NamedTuple):
     purified: pa.Table  # a row for every example
     training: dict[str, Any]  # the history of the networks, epoch by epoch
     tried: list[Row]  # scalings and learners with their scores
-    accuracy: Claim  # what may be said about the accuracy on new rows
+    accuracy: AccuracyEstimate  # what may be said about the accuracy on new rows
     metadata: dict[str, Any]  # for run.json, whatever the examples came from
     warnings: list[str]
 
@@ -126,5 +126,3 @@ def training_record(trained: Sequence[Fit]) -> dict[str, Any]:
 def _label_lists(mask: BoolArray, names: pa.Array) -> pa.ListArray:
     rows, labels = np.nonzero(mask)
     return lists_of(rows, len(mask), names.take(pa.array(labels)))
-
-

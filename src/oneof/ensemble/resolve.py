@@ -69,14 +69,12 @@ def resolve_labels(data: Dataset, predictions: Predictions, allowed: BoolArray) 
     shares /= shares.sum(1, keepdims=True)
     label = np.where(allowed, shares, -1).argmax(1)
     if data.votes is not None and data.votes.counts is not None:
-        shares, label = respect_unanimous_votes(
-            shares, label, allowed, data.votes.counts, data.votes.vote_accuracy
-        )
+        shares, label = respect_unanimous_votes(shares, label, allowed, data.votes.counts, data.votes.vote_accuracy)
     probability = shares[rows, label]
     agreement = predictions.top_share[rows, label]
     is_label = np.arange(c) == label[:, None]
     margin = probability - np.where(is_label, 0, shares).max(1)
-    missing = np.zeros(n)
+    missing: FloatArray = np.zeros(n)
     if data.votes is None:
         missing = probability_of_missing(predictions.mean, original)
     best_outside = np.where(original, 0, predictions.mean).argmax(1)

@@ -32,7 +32,7 @@ from oneof.storage.rows import Row
 from oneof.storage.settings import first_difference
 from oneof.training.loop import begin, epochs
 from oneof.training.stack import build
-from oneof.training.training_data import pose
+from oneof.training.training_data import make_training_data
 
 MIN_ROWS = 200  # the held-out sets of fewer rows say too little about a setting
 N_FOLDS = 3  # on which a setting is tried
@@ -54,7 +54,7 @@ FIRST = {"hidden": "256", "scaling": "feature", "lr": 0.1, "weight_decay": 1e-3,
 class Folds(NamedTuple):
     """The rows that settings are tried on, and how they are split."""
 
-    features: NDArray[np.float64]  # [n, 2d] with their ranks
+    features: Any  # [n, 2d] with their ranks
     context: Context
     splits: list[Split]
     sets: Callable[[str], NDArray[np.bool_]]  # scaling -> [t, n, c]: purified, but for the rows that a fold holds out
@@ -109,16 +109,14 @@ def scores(folds: Folds, setting: Row) -> Iterator[float]:
     """Yield the score of a setting on held-out sets after every epoch; a network that diverged scores 0."""
     config = folds.context.config
     ensemble = replace(config.ensemble, mixup=setting["mixup"])
-    network = NetworkConfig(
-        tuple(setting["hidden"]), setting["scaling"], setting["lr"], setting["weight_decay"]
-    )
+    network = NetworkConfig(tuple(setting["hidden"]), setting["scaling"], setting["lr"], setting["weight_decay"])
     trials = []
     for k, split in enumerate(folds.splits):
         trials.append(make_trial(network, derive_seed(config.seed, k), split))
     seeds = [trial.seed for trial in trials]
     centred = folds.features - np.median(folds.features, axis=0)  # rounding to single precision then loses least
     training = training_of(ensemble, folds.epochs, ensemble.batch_size or 50)
-    problem = pose(centred, folds.sets(network.scaling), trials, ensemble.method, None, training)
+    problem = make_training_data(centred, folds.sets(network.scaling), trials, ensemble.method, None, training)
     stack = build(partial(problem.network, MLP(network.hidden)), seeds, torch.device("cpu"))
     for record in epochs(problem, begin(problem, stack, seeds)):
         means = {}

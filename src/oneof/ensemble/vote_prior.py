@@ -124,7 +124,7 @@ def _likelihood_without_features(votes: Votes, joint: Joint, item: NDArray[np.in
     posterior = np.tile(resolved.mean(0), (len(item), 1))
     rows = np.flatnonzero(item >= 0)
     posterior[rows] = resolved[item[rows]]
-    return np.maximum(posterior / posterior.max(1, keepdims=True), MIN_PRIOR)
+    return np.asarray(np.maximum(posterior / posterior.max(1, keepdims=True), MIN_PRIOR))
 
 
 def _fit_joint(x: NDArray[Any], votes: Votes, item: NDArray[np.intp], seed: int) -> Joint:
@@ -145,9 +145,7 @@ def _fit_joint(x: NDArray[Any], votes: Votes, item: NDArray[np.intp], seed: int)
     return join(votes, _regressions(x[rows], item[rows], n_items, scalings), scores=scores)
 
 
-def _regressions(
-    x: NDArray[Any], item: NDArray[np.intp], n_items: int, scalings: Sequence[str]
-) -> dict[str, Predict]:
+def _regressions(x: NDArray[Any], item: NDArray[np.intp], n_items: int, scalings: Sequence[str]) -> dict[str, Predict]:
     """Return regressions from weights of all items [items, c] to scores [items, c], NaN for items without features."""
     regressions: dict[str, Predict] = {}
     if not x.size or not scalings:

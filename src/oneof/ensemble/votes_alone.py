@@ -10,7 +10,7 @@ import pyarrow as pa
 import torch
 
 from oneof.data.dataset import Dataset
-from oneof.ensemble.accuracy import Claim
+from oneof.ensemble.accuracy import AccuracyEstimate
 from oneof.ensemble.model import Model
 from oneof.ensemble.records import FitResult, purified_table, removals_table, training_record
 from oneof.ensemble.resolve import allowed_labels, resolve_labels
@@ -32,7 +32,7 @@ def resolve_votes_alone(data: Dataset, seed: int) -> FitResult:
     resolved = resolve_labels(data, predictions, allowed_labels(data, [], data.candidates.mask))
 
     reason = "the run was fitted to votes alone, so it predicts no new rows"
-    accuracy = Claim("bound", None, 0.0, 1.0, 1.0, 1.0, "votes", reason)
+    accuracy = AccuracyEstimate("bound", None, 0.0, 1.0, 1.0, 1.0, "votes", reason)
     calibration = {"by": "nothing", "reason": reason, "rows": 0, "accuracy": [], "scores": []}
     columns = {
         "removed": removals_table([], data.candidates.mask, data.classes),

@@ -86,7 +86,7 @@ def warn_about_joined_labels(labels: Sequence[Any] | NDArray[Any]) -> None:
         joined = [text for text in texts if re.search(form.pattern, text)]
         if not joined:
             continue
-        parts = set()
+        parts: set[str] = set()
         for text in set(joined):
             parts.update(part.strip() for part in re.split(_BETWEEN_LABELS, text))
         parts.discard("")

@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 from oneof.candidates.read import read_known
 from oneof.data.dataset import Dataset
 from oneof.data.encode import Encoding
-from oneof.ensemble.accuracy import Claim
+from oneof.ensemble.accuracy import AccuracyEstimate
 from oneof.ensemble.model import Model
 from oneof.ensemble.records import FitResult
 from oneof.ensemble.review_order import asking_order
@@ -80,7 +80,7 @@ class BasePartialLabelClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMe
             Group of each row [n]; rows of one group are never on both sides of a split.
         gold
             True labels [n], None where unknown. They are not trained on. Those of the first rows of
-            `oneof.ensemble.accuracy.drawn_rows(n)`, thirty or more, measure the accuracy; thirty or more of other rows choose
+            `oneof.ensemble.accuracy.sample_order(n)`, thirty or more, measure the accuracy; thirty or more of other rows choose
             the settings.
         prior
             Evidence for each class [n, c] in addition to the sets, such as counts of votes, in the order of `classes_`.
@@ -212,7 +212,7 @@ class BasePartialLabelClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMe
         self = cls(**{name: value for name, value in params.items() if name in param_names})
         self.run_ = run
         self.classes_ = classes
-        self.accuracy_ = Claim(**run.metadata["estimate"])
+        self.accuracy_ = AccuracyEstimate(**run.metadata["estimate"])
         self.n_features_in_ = len(run.model.encoding.names)
         self.columns_ = run.metadata.get("columns", {})
         self._dtype = np.float32

@@ -90,7 +90,7 @@ class PartialLabelClassifier(BasePartialLabelClassifier):
         train on the row (by all, where all did).
     label_probability_ : array [n]
         Probability of `transduction_`.
-    accuracy_ : oneof.ensemble.accuracy.Claim
+    accuracy_ : oneof.ensemble.accuracy.AccuracyEstimate
         What is known about the accuracy on new rows: an interval, a bound, or that nothing was learned; and on what grounds.
     model_ : oneof.ensemble.model.Model
         The ensemble, which predicts.

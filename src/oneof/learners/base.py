@@ -28,7 +28,9 @@ IntArray = NDArray[np.intp]
 class Resources:
     """What a fit may use. It changes nothing about the result but rounding; a deadline shortens the training."""
 
-    device: str | torch.device = "auto"  # "cpu", "cuda"; "auto": the GPU, if there is one, for pictures and large tables
+    device: str | torch.device = (
+        "auto"  # "cpu", "cuda"; "auto": the GPU, if there is one, for pictures and large tables
+    )
     n_jobs: int | None = None  # processes that share the training; None: those that torchrun or SLURM started, else one
     threads: int | None = None  # of torch, to train on pictures; None: by the size of a step and the idle cores
     memory: int | None = None  # bytes that training may take; None: half of what is free

@@ -62,7 +62,7 @@ class EnsembleConfig:
     lr: float = 0.3
     weight_decay: float = 3e-4
     learners: tuple[Any, ...] = LEARNERS  # names, or scikit-learn classifiers
-    trees: TreesConfig = TreesConfig()  # noqa: RUF009 - frozen
+    trees: TreesConfig = TreesConfig()
     kernel: KernelConfig | None = KernelConfig()  # noqa: RUF009 - frozen; None: sets are not purified before training
     margin: float = 0.3  # by which another candidate must lead for a label to be removed before training
     method: Method = BalancedProden()  # noqa: RUF009 - frozen
@@ -145,9 +145,11 @@ class ImageConfig:
 class FitConfig:
     """Everything that determines the result of a fit, beside the data."""
 
-    ensemble: EnsembleConfig = EnsembleConfig()  # noqa: RUF009 - frozen
-    images: ImageConfig = ImageConfig()  # noqa: RUF009 - frozen
-    criterion: str = "both"  # ranks settings by held-out sets: a key of `oneof.metrics.CRITERIA` or `oneof.metrics.MEANS`
+    ensemble: EnsembleConfig = EnsembleConfig()
+    images: ImageConfig = ImageConfig()
+    criterion: str = (
+        "both"  # ranks settings by held-out sets: a key of `oneof.metrics.CRITERIA` or `oneof.metrics.MEANS`
+    )
     train_on_gold: bool = False  # replace sets by gold labels, which then cannot measure accuracy
     seed: int = 0  # of samples, folds and networks
 

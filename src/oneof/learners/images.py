@@ -98,11 +98,13 @@ class ImageLearner:
             device=device,
             dtype=torch.bfloat16 if device.type == "cuda" else torch.float32,
         )
-        on_disk = isinstance(data.features, np.memmap)
+        source: Any = images
+        if isinstance(data.features, np.memmap):
+            source = RowsOnDisk(str(data.features.filename))
         step_cells = plan.batch * recipe.count * math.prod(pixels.shape)
         with torch_threads(resources.threads or threads_for(step_cells)):
             trained = fit(
-                RowsOnDisk(str(data.features.filename)) if on_disk else images,
+                source,
                 targets.sets,
                 trials=self._trials(data, rows, context),
                 method=Proden() if ensemble.method == EnsembleConfig.method else ensemble.method,

@@ -76,7 +76,7 @@ class TableNetworks(NamedTuple):
 
     def logits(self, x: NDArray[Any]) -> Tensor:
         """Return logits [t, n, c] of features x [n, d]."""
-        with self.stack.evaluating():
+        with self.stack.eval_mode():
             return self.stack(self.scaled(x))  # type: ignore[no-any-return]
 
 
@@ -94,7 +94,7 @@ class ImageNetworks:
     @classmethod
     def from_fit(cls, trained: Fit) -> ImageNetworks:
         """Return the networks of a fit, without what training left beside them."""
-        view = trained.look
+        view = trained.eval_transform
         assert view is not None
         return cls(trained.stack, name_of(trained.network), tuple(trained.shape), view.scale, view.offset)
 

@@ -73,9 +73,7 @@ class NetworkLearner:
         affordable = int(min(epochs, (seconds_left / 2) // seconds_per_epoch))
         return affordable if affordable >= min(epochs, MIN_EPOCHS) else 0
 
-    def _train(
-        self, data: Dataset, sets: BoolArray, context: Context, epochs: int, *, purify: bool = True
-    ) -> Fit:
+    def _train(self, data: Dataset, sets: BoolArray, context: Context, epochs: int, *, purify: bool = True) -> Fit:
         config = context.config.ensemble
         resources = context.resources
         x, median = _centre_on_device(self.features.values)
@@ -110,7 +108,7 @@ class NetworkLearner:
         seed = context.config.seed
         n_networks = config.n_networks
         splits = split_rows(np.arange(len(data)), config.n_folds or n_networks, data.groups, seed + 1)
-        start_weights = context.warm_start.weights.get(self.hidden) or [None] * n_networks
+        start_weights: Sequence[Any] = context.warm_start.weights.get(self.hidden) or [None] * n_networks
         trials = []
         for i in range(n_networks):
             network_seed = derive_seed(seed, len(self.configs), i)
@@ -134,9 +132,7 @@ def make_trial(config: NetworkConfig, seed: int, split: Split) -> Trial:
 
 def training_of(config: EnsembleConfig, epochs: int, batch_size: int) -> Training:
     """Return how the networks of a config are trained."""
-    return Training(
-        epochs=epochs, batch=batch_size, optimizer=config.optimizer, mixup=config.mixup, noise=config.noise
-    )
+    return Training(epochs=epochs, batch=batch_size, optimizer=config.optimizer, mixup=config.mixup, noise=config.noise)
 
 
 def derive_seed(*numbers: int) -> int:

@@ -42,6 +42,5 @@ def scale(values: NDArray[np.float64] | Tensor, scaling: str) -> tuple[Any, Affi
     tensor = torch.as_tensor(values)
     shift, factor = SCALINGS_WITH_RANKS[scaling](tensor)
     scaled = ((tensor - shift) * factor)[:, factor != 0]
-    if not isinstance(values, Tensor):
-        scaled = scaled.numpy()
-    return scaled, Affine(shift.cpu(), factor.cpu())
+    result = scaled if isinstance(values, Tensor) else scaled.numpy()
+    return result, Affine(shift.cpu(), factor.cpu())

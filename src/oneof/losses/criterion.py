@@ -20,7 +20,7 @@ from oneof.losses.network import (
     needs_network,
 )
 from oneof.losses.tables import LastPositions, TableModule, WriteLog, put_rows, world_size
-from oneof.methods.base import Batch, Memory, Method, each, parts
+from oneof.methods.base import Batch, Memory, Method, leaves, tree_map
 
 _log = logging.getLogger(__name__)
 REDUCTIONS = ("mean", "sum", "none")
@@ -106,7 +106,7 @@ class CandidateLoss(TableModule):
         self.tables["candidates"] = as_mask(candidates)
         if prior is not None:
             self.tables["log_prior"] = as_log_prior(prior, self.candidates)
-            if not self.method.weighs:
+            if not self.method.uses_prior:
                 name = type(self.method).__name__
                 _log.warning(
                     f"{name} has no weights that follow the classifier: it does not use the prior.", stacklevel=2
@@ -216,7 +216,7 @@ class CandidateLoss(TableModule):
         """
         if world_size() == 1:
             return
-        self._memory_log.merge(list(parts(self.memory)))
+        self._memory_log.merge(list(leaves(self.memory)))
         if "features" in self.tables:
             self._features_log.merge([self.tables["features"], self.tables["has_features"]])
         for table in self.shared:
@@ -239,10 +239,10 @@ class CandidateLoss(TableModule):
 
     def _init_memory(self) -> list[str]:
         """Create the tables of the method's memory and return their names."""
-        prior = self.tables.get("log_prior") if self.method.weighs else None
+        prior = self.tables.get("log_prior") if self.method.uses_prior else None
         memory = self.method.init(self.candidates) if prior is None else self.method.init(self.candidates, prior)
         names = [f"memory_{number}" for number in range(len(memory))] if isinstance(memory, tuple) else ["memory"]
-        for name, table in zip(names, parts(memory), strict=True):
+        for name, table in zip(names, leaves(memory), strict=True):
             self.tables[name] = table
         return names
 
@@ -319,7 +319,7 @@ class CandidateLoss(TableModule):
             raise ValueError(
                 f"views must be {list(wanted)} each, by the batch and input_shape; got {list(inputs.shape)}."
             )
-        if len(inputs) != count and not (count == 1 and self.method.together):
+        if len(inputs) != count and not (count == 1 and self.method.joint_forward):
             raise ValueError(f"{name} needs {count} views; got {len(inputs)}.")
         return features if features.dim() == 3 else features[None], inputs
 
@@ -329,7 +329,7 @@ class CandidateLoss(TableModule):
         return Rows(
             at=at,
             candidates=self.candidates.index_select(0, at),
-            memory=each(lambda table: table.index_select(0, at), self.memory),
+            memory=tree_map(lambda table: table.index_select(0, at), self.memory),
             log_prior=None if prior is None else prior.index_select(0, at),
         )
 
@@ -361,7 +361,7 @@ class CandidateLoss(TableModule):
     def _update(self, logits: Tensor, rows: Rows) -> None:
         plain = logits[0] if logits.dim() == 3 else logits
         weighed = plain
-        if self.method.weighs and rows.log_prior is not None:
+        if self.method.uses_prior and rows.log_prior is not None:
             weighed = plain + rows.log_prior
         memory = self.method.update(weighed, rows.candidates, rows.memory)
         self._remember(plain, rows, memory)
@@ -378,24 +378,24 @@ class CandidateLoss(TableModule):
         elif len(inputs) != self.method.views:
             name, count = type(self.method).__name__, self.method.views
             raise ValueError(f"{name} needs logits [{count}, b, c] of {count} views; got {list(logits.shape)}.")
-        prior = rows.log_prior if self.method.weighs else None
+        prior = rows.log_prior if self.method.uses_prior else None
         batch = Batch(
             candidates=rows.candidates[None],
-            memory=each(lambda part: part[None], rows.memory),
+            memory=tree_map(lambda part: part[None], rows.memory),
             epoch=torch.full((), self.epoch, device=logits.device),
             generators=[_default_generator(logits.device)],
             prior=None if prior is None else prior[None],
         )
         done = self.method.step(net, inputs[:, None], batch, self.shared)
         if remembers:
-            self._remember_step(done.logits[0], rows, each(lambda part: part[0], done.memory), done.shared)
+            self._remember_step(done.logits[0], rows, tree_map(lambda part: part[0], done.memory), done.shared)
             if features is not None and "features" in self.tables:
                 self._put_features(rows.at, features[0].detach())
         return done.loss[0]
 
     def _with_outputs(self, logits: Tensor, features: Any, views: Tensor, autocast: Autocast) -> GivenOutputs:
         """Return the network with what it gave for view 0 or, where the method sees all views together, for all of them."""
-        count = len(views) if self.method.together else 1
+        count = len(views) if self.method.joint_forward else 1
         logits = logits if logits.dim() == 3 else logits[None]
         if len(logits) != count or len(features) != count:
             name = type(self.method).__name__
@@ -424,7 +424,7 @@ class CandidateLoss(TableModule):
             return
         last = self._last_positions(rows.at)
         self._memory_log.mark(rows.at)
-        for table, new in zip(parts(self.memory), parts(memory), strict=True):
+        for table, new in zip(leaves(self.memory), leaves(memory), strict=True):
             put_rows(table, rows.at, new, last)
         if observer is not None and is_observing:
             self._show(observer, logits, rows, last)
@@ -450,14 +450,14 @@ class CandidateLoss(TableModule):
     @torch.no_grad()
     def _begin_epoch(self) -> None:
         """Do what the method does to whole tables before an epoch."""
-        memory = each(lambda table: table[None], self.memory)
-        memory = self.method.renew(memory, lambda rows: rows.mean(1, keepdim=True))
+        memory = tree_map(lambda table: table[None], self.memory)
+        memory = self.method.on_epoch_start(memory, lambda rows: rows.mean(1, keepdim=True))
         shared = self.shared
         if type(self.method).refresh is not Method.refresh:
             (module,) = self._extended or (None,)
             net: Any = GivenLogits() if module is None else GivenOutputs(module)
             memory, shared = self.method.refresh(net, self._all_features, memory, shared, self.epoch)
-        for name, table in zip(self._memory_names, parts(memory), strict=True):
+        for name, table in zip(self._memory_names, leaves(memory), strict=True):
             self.tables[name] = table[0]
         for name, table in zip(self._shared_names, shared, strict=True):
             self.tables[name] = table
@@ -492,7 +492,11 @@ class CandidateLoss(TableModule):
 
     def _counts_epochs(self) -> bool:
         kind = type(self.method)
-        by_method = kind.step is not Method.step or kind.renew is not Method.renew or kind.refresh is not Method.refresh
+        by_method = (
+            kind.step is not Method.step
+            or kind.on_epoch_start is not Method.on_epoch_start
+            or kind.refresh is not Method.refresh
+        )
         return by_method or self.observer is not None or world_size() > 1
 
 

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from oneof.methods.base import Method, each
+from oneof.methods.base import Method, tree_map
 
 
 class GivenLogits:
@@ -69,7 +69,7 @@ class GivenOutputs:
             return function(x)
 
     def _with_trial_axis(self, outputs: Any) -> Any:
-        return each(lambda output: at_least_float32(output)[None], outputs)
+        return tree_map(lambda output: at_least_float32(output)[None], outputs)
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from oneof.losses.criterion import CandidateLoss
 from oneof.losses.tables import WriteLog, put_rows
-from oneof.purify import PURIFY, PopState, Purify, Removals, Rounds
+from oneof.purify import PURIFY, PopState, PurificationSchedule, Purify, Removals
 from oneof.storage.did_you_mean import did_you_mean
 
 
@@ -130,9 +130,9 @@ class Purifier:
 
 def as_rule(rule: Any) -> Purify:
     """Return a rule of POP given by its name, or as an instance."""
-    if isinstance(rule, Rounds):
+    if isinstance(rule, PurificationSchedule):
         return rule  # type: ignore[return-value]
-    if isinstance(rule, type) and issubclass(rule, Rounds):
+    if isinstance(rule, type) and issubclass(rule, PurificationSchedule):
         raise TypeError(f"rule must be a name or an instance; got the class {rule.__name__}. Give {rule.__name__}().")
     if not isinstance(rule, str):
         raise TypeError(

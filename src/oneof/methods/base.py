@@ -16,12 +16,12 @@ Each method knows which of these it made in `init`, so its own signatures may sa
 """
 
 
-def parts(several: Any) -> tuple[Any, ...]:
+def leaves(several: Any) -> tuple[Any, ...]:
     """What memory, or a network's output, is made of: one tensor, several, or none."""
     return several if isinstance(several, tuple) else (several,)
 
 
-def each(change: Callable[[Any], Any], several: Any) -> Any:
+def tree_map(change: Callable[[Any], Any], several: Any) -> Any:
     """The same, in its form, after a change to every part."""
     return tuple(map(change, several)) if isinstance(several, tuple) else change(several)
 
@@ -96,19 +96,19 @@ class Method:
     views: ClassVar[int] = 1
     """How many views of every example a step is given."""
 
-    together: ClassVar[bool] = True
+    joint_forward: ClassVar[bool] = True
     """Do all views go through the network in one forward? A method of one view that sees them so takes any number of them."""
 
     after_step: ClassVar[bool] = False
     """Is memory taken from a second forward, after the update of the network?"""
 
-    weighs: ClassVar[bool] = False
+    uses_prior: ClassVar[bool] = False
     """Does memory hold weights of the candidates? Then a prior multiplies into them: `init` and `update` see it."""
 
     resettable: ClassVar[bool] = False
     """Is memory one weight for each label, zero off the set, so that a rule that resets weights (`PopReleased`) may write it?"""
 
-    by_row: ClassVar[bool] = False
+    row_independent: ClassVar[bool] = False
     """Does a `step` of its own look at each row by itself, draw nothing and share nothing? Then processes that share a batch
     each do their rows of it; else all do the whole batch with the outputs of all, each row's network being run by its owner."""
 
@@ -153,7 +153,7 @@ class Method:
         """Called before every epoch on whole tables [t, n, ...]; features() are those of all rows [t, n, width], in eval mode."""
         return memory, shared
 
-    def renew(self, memory: Memory, mean: Callable[[Tensor], Tensor]) -> Memory:
+    def on_epoch_start(self, memory: Memory, mean: Callable[[Tensor], Tensor]) -> Memory:
         """Memory [t, n, ...] before every epoch, where a row needs no other but through mean(rows) [t, 1, ...], that over all rows.
 
         Those at hand need not be all, so take no mean but this one.

@@ -10,7 +10,7 @@ from oneof.candidates.mask import check_mask, restrict
 from oneof.methods.base import Method
 
 
-def inside_and_outside(weights: Tensor, candidates: Tensor) -> Tensor:
+def normalise_by_membership(weights: Tensor, candidates: Tensor) -> Tensor:
     """Weights normalised on the set and, apart from that, on its complement [..., c]."""
     check_mask(candidates)
     outside = restrict(weights, ~candidates).nan_to_num(0.0)  # a full set has no complement: 0/0
@@ -45,20 +45,20 @@ class LWS(Method):
     beta: float = 1.0  # weight of the non-candidates; the authors search {1, 2}
 
     after_step: ClassVar[bool] = True
-    weighs: ClassVar[bool] = True
+    uses_prior: ClassVar[bool] = True
 
     def init(self, candidates: Tensor, prior: Tensor | None = None) -> Tensor:
         flat = torch.full(candidates.shape, 1 / candidates.shape[-1], device=candidates.device)
         return flat if prior is None else prior.softmax(-1)
 
     def loss(self, logits: Tensor, candidates: Tensor, weights: Tensor) -> Tensor:
-        weights = inside_and_outside(weights, candidates)
+        weights = normalise_by_membership(weights, candidates)
         side = torch.where(candidates, 1.0, -1.0)
         leverage = torch.where(candidates, 1.0, self.beta)
         return (leverage * weights * torch.sigmoid(-side * logits)).sum(-1)
 
     def update(self, logits: Tensor, candidates: Tensor, weights: Tensor) -> Tensor:
-        return inside_and_outside(logits.softmax(-1), candidates)
+        return normalise_by_membership(logits.softmax(-1), candidates)
 
 
 @dataclass(frozen=True)
@@ -69,6 +69,6 @@ class LWSCrossEntropy(LWS):
     """
 
     def loss(self, logits: Tensor, candidates: Tensor, weights: Tensor) -> Tensor:
-        weights = inside_and_outside(weights, candidates)
+        weights = normalise_by_membership(weights, candidates)
         surprise = -torch.where(candidates, logits.log_softmax(-1), self.beta * log_complement(logits))
         return (weights * surprise).sum(-1)

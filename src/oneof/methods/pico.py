@@ -95,9 +95,9 @@ class PiCO(Method):
     start: int = 1  # epoch from which on prototypes choose and labels attract
 
     views: ClassVar[int] = 2
-    weighs: ClassVar[bool] = True  # the first weights and the pseudo-labels; prototypes choose by themselves
+    uses_prior: ClassVar[bool] = True  # the first weights and the pseudo-labels; prototypes choose by themselves
     resettable: ClassVar[bool] = True
-    together: ClassVar[bool] = False  # query and key have networks of their own
+    joint_forward: ClassVar[bool] = False  # query and key have networks of their own
 
     def __post_init__(self) -> None:
         for name in ("temperature", "queue", "epochs"):

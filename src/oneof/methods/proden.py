@@ -27,7 +27,7 @@ class Proden(Method):
     does not remove a label.
     """
 
-    weighs: ClassVar[bool] = True
+    uses_prior: ClassVar[bool] = True
     resettable: ClassVar[bool] = True
 
     def init(self, candidates: Tensor, prior: Tensor | None = None) -> Tensor:
@@ -57,6 +57,6 @@ class BalancedProden(Proden):
         if not 0 <= self.balance <= 1:
             raise ValueError(f"balance must lie in [0, 1]; got {self.balance}.")
 
-    def renew(self, weights: Tensor, mean: Callable[[Tensor], Tensor]) -> Tensor:
+    def on_epoch_start(self, weights: Tensor, mean: Callable[[Tensor], Tensor]) -> Tensor:
         weights = weights / mean(weights).clamp_min(1e-4) ** self.balance
         return weights / weights.sum(-1, keepdim=True)

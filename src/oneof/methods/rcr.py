@@ -42,9 +42,9 @@ class RCR(Method):
     ramp: float = 100.0  # epochs until then
 
     views: ClassVar[int] = 3
-    weighs: ClassVar[bool] = True
+    uses_prior: ClassVar[bool] = True
     resettable: ClassVar[bool] = True
-    by_row: ClassVar[bool] = True
+    row_independent: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if not self.ramp > 0:

@@ -15,7 +15,7 @@ from oneof.methods.base import Batch, Method, Net, Step, first
 from oneof.methods.proden import weighted_cross_entropy
 
 
-class Recollection(NamedTuple):
+class ValenMemory(NamedTuple):
     """What VALEN remembers of every example."""
 
     o: Tensor  # [..., c] PRODEN's weights
@@ -114,7 +114,7 @@ class Valen(Method):
     In the first `warm_up` epochs PRODEN trains the classifier (and d follows o). Then A, once: each row's k nearest others by the
     Euclidean distance of the features, and itself, each 1 / (k + 1). A step sees A's rows and columns of its batch: what lies
     outside it is left out, and rows are not normalised again. Means over pairs are divided among the rows, so that the mean of
-    loss_i is the formula. Memory: `Recollection`. x is reconstructed flattened, as the network sees it.
+    loss_i is the formula. Memory: `ValenMemory`. x is reconstructed flattened, as the network sees it.
     Of several views, which go through the networks in one forward, the loss is the mean; each view has its own draw d, and memory
     is renewed from view 0.
     Differs from the authors' code: S is an argument, not the support of o; there is no n x n matrix and no file of it; one
@@ -134,9 +134,9 @@ class Valen(Method):
     neighbours: int = 3
     warm_up: int = 10  # epochs
 
-    weighs: ClassVar[bool] = True  # o; the draw d follows the encoder, which o teaches
+    uses_prior: ClassVar[bool] = True  # o; the draw d follows the encoder, which o teaches
 
-    def init(self, candidates: Tensor, prior: Tensor | None = None) -> Recollection:
+    def init(self, candidates: Tensor, prior: Tensor | None = None) -> ValenMemory:
         n = candidates.shape[-2]
         if not 1 <= self.neighbours < n:
             raise ValueError(
@@ -144,23 +144,23 @@ class Valen(Method):
             )
         own = torch.arange(n, device=candidates.device).expand(candidates.shape[:-1])[..., None]
         alone = own.expand(*own.shape[:-1], self.neighbours)
-        return Recollection(uniform(candidates, prior), uniform(candidates, prior), own.clone(), alone.clone())
+        return ValenMemory(uniform(candidates, prior), uniform(candidates, prior), own.clone(), alone.clone())
 
     def network(self, module: nn.Module, classes: int, shape: tuple[int, ...]) -> nn.Module:
         return Variational(module, classes, math.prod(shape))
 
     def refresh(
-        self, net: Net, features: Callable[[], Tensor], memory: Recollection, shared: Any, epoch: int
-    ) -> tuple[Recollection, Any]:
+        self, net: Net, features: Callable[[], Tensor], memory: ValenMemory, shared: Any, epoch: int
+    ) -> tuple[ValenMemory, Any]:
         if epoch != self.warm_up:
             return memory, shared
         graph = torch.stack([nearest(one, self.neighbours) for one in features()])
-        return Recollection(*memory)._replace(neighbours=graph), shared
+        return ValenMemory(*memory)._replace(neighbours=graph), shared
 
     def step(self, net: Net, views: Tensor, batch: Batch, shared: Any) -> Step:
         x = views.movedim(0, 1).flatten(1, 2)  # [t, v b, ...]
         batch_size = batch.candidates.shape[1]
-        given = batch.to_compute()._replace(memory=Recollection(*batch.memory))
+        given = batch.to_compute()._replace(memory=ValenMemory(*batch.memory))
         logits, a = net(x)
         s = net.fused(concentration, a, given.candidates.repeat(1, len(views), 1), self.floor)
         d = net.fused(shares, draw(s, batch.generators))

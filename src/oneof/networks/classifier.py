@@ -48,8 +48,8 @@ class Backbone:
 
     def __call__(self, shape: tuple[int, ...], classes: int) -> Classifier:
         body = self.make()
-        with evaluating(body):
-            features = body(blank(body, shape, 1))
+        with eval_mode(body):
+            features = body(dummy_batch(body, shape, 1))
         if not isinstance(features, Tensor) or features.dim() not in (2, 4):
             given = f"shape {tuple(features.shape)}" if isinstance(features, Tensor) else type(features).__name__
             raise ValueError(
@@ -66,14 +66,14 @@ def pooled() -> list[nn.Module]:
     return [nn.AdaptiveAvgPool2d(1), nn.Flatten()]
 
 
-def blank(module: nn.Module, shape: tuple[int, ...], b: int) -> Tensor:
+def dummy_batch(module: nn.Module, shape: tuple[int, ...], b: int) -> Tensor:
     """A batch of b examples, all zeros, of the kind that the module's weights are."""
     weight = next((p for p in module.parameters() if p.is_floating_point()), torch.empty(0))
     return torch.zeros(b, *shape, dtype=weight.dtype, device=weight.device)
 
 
 @contextmanager
-def evaluating(module: nn.Module) -> Iterator[None]:
+def eval_mode(module: nn.Module) -> Iterator[None]:
     """Evaluation mode without gradients inside, so that no statistic moves; each part's own mode afterwards."""
     modes = [(part, part.training) for part in module.modules()]
     module.eval()

@@ -6,7 +6,7 @@ from typing import Any, cast
 from torch import Tensor, nn
 
 from oneof.networks.classifier import Classifier, check_images, pooled
-from oneof.networks.cuda.fused import Program
+from oneof.networks.cuda.fused import FusedBody
 from oneof.networks.cuda.layers import WIDEST
 from oneof.networks.resnet import convolution
 
@@ -47,14 +47,14 @@ class WideResNet:
 class Body(nn.Sequential):
     """The layers in their order; on CUDA, once `use_kernels` was called, a program of kernels that is the same function."""
 
-    program: Program | None = None
+    program: FusedBody | None = None
 
     def use_kernels(self) -> bool:
         """Is there such a program? Not if a width is no power of two, or beyond the kernels' room for sums."""
         first, *blocks, last, _, _, _ = list(cast(Any, self))
         widths = [block.norm2.num_features for block in blocks]
         if all(width.bit_count() == 1 and width <= WIDEST for width in widths):
-            self.program = Program(first, blocks, last)
+            self.program = FusedBody(first, blocks, last)
         return self.program is not None
 
     def forward(self, x: Tensor) -> Tensor:

@@ -13,7 +13,7 @@ import pyarrow as pa
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from oneof.ensemble.accuracy import Claim
+from oneof.ensemble.accuracy import AccuracyEstimate
 from oneof.metrics import in_words
 from oneof.report.input_section import list_columns, summarise_sets
 from oneof.report.results_section import audit_classes, audit_groups, compare_gold, count_pairs
@@ -81,7 +81,7 @@ def _environment() -> Environment:
 
 def _describe_estimate(estimate: Mapping[str, Any]) -> SimpleNamespace:
     """Return the title, figure and explanation of the estimated accuracy on new rows."""
-    claim = Claim(**estimate)
+    claim = AccuracyEstimate(**estimate)
     title = "Accuracy on new rows"
     if not claim.is_known:
         figure = "not known"

@@ -11,19 +11,13 @@ from oneof.data.files.arrays import array_suffixes
 from oneof.data.files.columns import open_table, read_numbers
 from oneof.data.files.unpacked import check_unpacked
 from oneof.data.images import folder_of
-from oneof.data.picture import thumbnail
+from oneof.data.picture import picture_cell, thumbnail
 from oneof.data.roles import check_column
+from oneof.review.pictures import encode_picture, find_picture
 from oneof.runs.decisions import GOLD
 from oneof.runs.explain import describe_removal
 from oneof.runs.folder import Run, fingerprint
 
-PICTURES = {
-    ".png": "image/png",
-    ".jpeg": "image/jpeg",
-    ".gif": "image/gif",
-    ".webp": "image/webp",
-    ".jpg": "image/jpeg",
-}
 _MIN_COLUMNS = 6  # shown by default, if fewer are texts, pictures, categories or excluded from the features
 _MAX_CHARACTERS = 2000  # of a cell
 _MAX_ITEM_CHARACTERS = 200  # of a cell beside the row number in the report
@@ -78,18 +72,21 @@ class Items:
                 shown.append((name, _text(cells[row])))
         return shown
 
-    def picture(self, row: int, column: str) -> Path | None:
-        """Return the path of a row's picture, or None unless it is a picture inside the folder of the table."""
+    def picture(self, row: int, column: str) -> Path | bytes | None:
+        """Return the file or the bytes of a row's picture, or None unless it is a picture inside the folder of the table."""
         if column not in self.images or column not in self.cells:
             return None
         cells = self.cells[column]
-        if not 0 <= row < len(cells) or not isinstance(cells[row], str):
+        if not 0 <= row < len(cells):
             return None
-        path: Path = (self.folder / cells[row]).resolve()
-        is_inside = path.is_relative_to(self.folder.resolve())
-        if is_inside and path.suffix.lower() in PICTURES and path.is_file():
-            return path
-        return None
+        return find_picture(picture_cell(cells[row]), self.folder)
+
+    def encoded_picture(self, row: int, column: str) -> tuple[bytes, str]:
+        """Return the content and type of a row's picture, in a format that browsers show."""
+        picture = self.picture(row, column)
+        if picture is None:
+            raise ValueError("the row has no such picture beside its table.")
+        return encode_picture(picture)
 
 
 def _is_unchanged(path: Path, run: Run) -> bool:

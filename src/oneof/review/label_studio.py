@@ -126,12 +126,12 @@ def write_tasks(every: Iterator[Json], path: Path) -> None:
 class Backend(LocalServer):
     """Serve one run to one Label Studio as its machine-learning backend."""
 
-    most = 1 << 28  # bytes of a request
+    max_body = 1 << 28  # bytes of a request
 
     def __init__(self, review: Review, port: int) -> None:
         self.control_names = ("label", "text")  # name and toName of the control; `set_up` replaces them
         self.row_of_item = rows_by_item(review.run)
-        self.ways = {
+        self.routes = {
             "GET /": self._health,
             "GET /health": self._health,
             "GET /versions": self._versions,
@@ -141,7 +141,7 @@ class Backend(LocalServer):
             "POST /train": self._train,
         }
         for unused in ("/validate", "/delete", "/duplicate_model", "/job_status"):
-            self.ways[f"POST {unused}"] = self._do_nothing
+            self.routes[f"POST {unused}"] = self._do_nothing
         super().__init__(review, port)
 
     @property

@@ -113,7 +113,10 @@ function retry() {
 async function catchUp() {
   await flush();
   await fill();
-  if (knownLabels.length === 0) await loadLabels();
+  if (knownLabels.length === 0) {
+    await loadLabels();
+    await loadGuidelines();
+  }
 }
 
 /* Answers that no server has confirmed. They are kept in memory, too: some windows have no storage, and storage may be full. */
@@ -158,7 +161,8 @@ async function flush() {
 async function fill() {
   if (cards.length >= AHEAD) return;
   const held = [...cards, ...answeredCards.values()].map((card) => card.row).join(","); // the others are given back
-  const reply = await call(`/api/next?count=${AHEAD - cards.length}&pool=${nextPool()}&held=${held}`);
+  const query = new URLSearchParams({ count: AHEAD - cards.length, pool: nextPool(), held, label: $("filter").value });
+  const reply = await call(`/api/next?${query}`);
   cards.push(...reply.cards.filter((card) => !cards.some((other) => other.row === card.row)));
   exhausted = cards.length === 0 && unsentOfThisRun().length === 0;
 }
@@ -215,13 +219,16 @@ function showEnd() {
   const all = state.doubtful === 1 ? "The one doubtful row is answered." : `All ${state.doubtful.toLocaleString()} doubtful rows are answered.`;
   const lines = [];
   let title = "All done";
-  if (state.elsewhere > 0) title = "Nothing more for you now";
+  const filter = $("filter").value;
+  $("any-label").hidden = filter === "";
+  if (filter) title = `No more rows with “${filter}” for you now`;
+  else if (state.elsewhere > 0) title = "Nothing more for you now";
   else if (state.skipped > 0) title = "Only skipped rows are left";
   $("end-title").textContent = title;
   if (state.left === 0) lines.push("Every row is answered.");
   else if (state.to_ask === 0) lines.push(state.doubtful ? all : "No row is doubtful.");
   if (state.skipped > 0) lines.push(`${count(state.skipped, "skipped row is", "skipped rows are")} left.`);
-  if (state.elsewhere > 0) {
+  if (state.elsewhere > 0 && !filter) {
     lines.push(`${count(state.elsewhere, "doubtful row is", "doubtful rows are")} shown to others; the page asks for them again.`);
     retryTimer ??= setTimeout(retry, 5 * RETRY_MS);
   }
@@ -363,6 +370,25 @@ async function loadLabels() {
   if (now.join("\n") === knownLabels.join("\n")) return; // the completion that an arrow key has marked stays marked
   knownLabels = now;
   labelBox.update();
+  showFilter();
+}
+
+/* The rows with one label among their candidates. */
+function showFilter() {
+  const chosen = $("filter").value;
+  const options = ["", ...knownLabels].map((label) => {
+    const option = element("option", label === "" ? "any label" : label);
+    option.value = label;
+    return option;
+  });
+  $("filter").replaceChildren(...options);
+  $("filter").value = chosen;
+}
+
+async function loadGuidelines() {
+  const { text } = await call("/api/guidelines");
+  $("guidelines").hidden = text === "";
+  $("guidelines").querySelector("div").textContent = text;
 }
 
 const folded = (text) => text.normalize("NFKC").trim().toLocaleLowerCase().replace(/\s+/g, " ");
@@ -680,6 +706,15 @@ $("rest").addEventListener("click", () => {
   goOn = true;
   reload();
 });
+$("filter").addEventListener("change", () => {
+  leaveControls();
+  reload();
+});
+$("filter-form").addEventListener("submit", (event) => event.preventDefault());
+$("any-label").addEventListener("click", () => {
+  $("filter").value = "";
+  reload();
+});
 $("learn").addEventListener("click", () => inTurn(() => call("/api/learn", {})));
 $("person").addEventListener("submit", (event) => { event.preventDefault(); leaveControls(); });
 $("who").addEventListener("change", () => {
@@ -704,6 +739,7 @@ const CARD_KEYS = { u: toggleUnsure, x: none, s: () => decide("skip", []), enter
 const PAGE_KEYS = { z: () => undo(), "?": () => $("help").showModal() };
 document.addEventListener("keydown", (event) => {
   if ($("help").open || event.ctrlKey || event.metaKey || event.altKey || event.repeat) return;
+  if (event.target.matches("select")) return;
   if (event.target.matches("input")) {
     if (event.key !== "Escape" || !shown) return;
     if (event.target === $("find")) closeForms();

@@ -1,9 +1,4 @@
-"""A review as it goes: who is shown which row, what is written down, how good the labels are, and learning again beside it.
-
-How often labels are right is told by rows drawn at random, in the order of `sample.csv`: an exact interval, whatever else was decided. The
-sample is the beginning of that order, up to the last row that a person answered as a random one; a row of it that was decided because it
-was hard counts as well, since chance put it there.
-"""
+"""Conduct a review: choose the rows to show, write down the answers, and learn again from them in another process."""
 
 import errno
 import math
@@ -12,33 +7,46 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Sequence
 from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from oneof.ensemble.accuracy import drawn_rows, share_limits
+from oneof.ensemble.accuracy import sample_order
 from oneof.ensemble.review_order import asking_order
+from oneof.review.audit import accuracy_curve_point, accuracy_of_labels, agreement
 from oneof.review.cards import Items, card
 from oneof.review.ports import run_id
 from oneof.runs.decisions import DRAWN, KINDS, Decision, Log, gold_decisions, resolve_decisions
 from oneof.runs.folder import Run
 from oneof.storage.schema import NUMBER, first_misfit
 
-RANDOM_EVERY, REPEAT_EVERY = 5, 20  # of a person's rows one is drawn at random, and one comes a second time
-_APART = 10  # other rows between an answer and its blind repeat
-_HELD = 600.0  # seconds for which a row that is shown to one person is kept from others
-_HISTORY = 10  # answers of a person that the page lists
-_LAST = 25  # answers of the queue that tell whether more of them pay
+RANDOM_EVERY = 5  # of the rows that a person is shown, one in so many is drawn at random
+REPEAT_EVERY = 20  # and one in so many is shown a second time
 POOLS = ("all", "doubtful", "random", "skipped")
+_REPEAT_DISTANCE = 10  # answers between an answer and its blind repeat, at least
+_LEASE_SECONDS = 600.0  # for which a row that is shown to one person is not shown to others
+_MAX_HISTORY = 10  # answers of a person that the page lists
+_RECENT = 25  # answers about rows of the queue that show whether more of them are worth the effort
+_MAX_CURVE_POINTS = 60
+_MAX_LABEL_LENGTH = 200
 _ANSWER = {"id": str, "row": int, "kind": KINDS, "labels": [str], "run": str, "drawn": DRAWN, "seconds": NUMBER}
 
 
+class Lease(NamedTuple):
+    """The right of a tab to decide a row."""
+
+    tab: str
+    expires: float  # by time.monotonic
+
+
 class Review:
-    """The decisions about one run, and about those that are learned from it; methods may be called from many threads."""
+    """Decide about the rows of a run, and of the runs that are learned from it.
+
+    Methods may be called from many threads.
+    """
 
     def __init__(self, folder: Path, columns: Sequence[str] = ()) -> None:
         self.lock = threading.RLock()
@@ -53,23 +61,38 @@ class Review:
         self.log = self.run.log
         self.id = run_id(folder)
         self.ancestor = str(self.run.metadata["asked"].get("from", ""))[:16]  # the run that this one was learned from
-        self.offers = dict[int, tuple[str, float]]()  # rows that are shown: in which tab, and until when
+        self.leases: dict[int, Lease] = {}  # by row
         self.items = Items(self.run, self.columns)
         table = self.run.purified
         self.labels: list[str] = table["label"].to_pylist()
-        self.asked = set(np.flatnonzero(table["ask"].to_numpy()).tolist())
+        self.doubtful = set(np.flatnonzero(table["ask"].to_numpy()).tolist())
         self.queue = asking_order(table)
-        self.final = gold_decisions(table)
-        order, taught = drawn_rows(table.num_rows), {*self.final, *self.run.metadata.get("taught", ())}
-        self.drawn = order[~np.isin(order, list(taught))]  # rows that the run was not taught, in random order
-        self._figured: tuple[Any, dict[str, Any]] = (None, {})
-        self._points = dict[tuple[int, str], tuple[int, float, float, float]]()
+        self.gold = gold_decisions(table)
+        known = [*self.gold, *self.run.metadata.get("taught", ())]
+        order = sample_order(table.num_rows)
+        self.audit_order = order[~np.isin(order, known)]  # rows whose labels the run was not given, in random order
+        self._rows_by_candidate: dict[str, set[int]] = {}
+        self._summary: tuple[list[str], dict[str, Any]] | None = None  # of the decisions with these ids
+        self._curve_points: dict[tuple[int, str], tuple[int, float, float, float]] = {}
 
-    def next(self, tab: str, who: str, count: int, random: bool = False, pool: str = "all") -> list[dict[str, Any]]:
+    def next(
+        self, tab: str, who: str, count: int, random: bool = False, pool: str = "all", label: str = ""
+    ) -> list[dict[str, Any]]:
         """Return cards for a person's tab, about rows that others are not shown meanwhile.
 
-        `pool` is one of POOLS: all rows, the doubtful ones first; the doubtful rows alone; rows drawn at random, as with
-        `random`; or the rows that the person skipped. Rows skipped once come back by themselves after the doubtful ones.
+        Parameters
+        ----------
+        tab, who : str
+            The page that shows the cards, and its user.
+        count : int
+            The largest number of cards.
+        random : bool
+            The same as the pool "random".
+        pool : str
+            One of POOLS: all rows, the doubtful ones first; the doubtful rows alone; rows drawn at random; or the rows
+            that the person skipped. Rows skipped once come back by themselves after the doubtful ones.
+        label : str
+            Return only rows that have this label among their candidates, and none that are drawn at random.
         """
         if pool not in POOLS:
             raise ValueError(f"pool must be one of {', '.join(POOLS)}; got {pool!r}. Reload the page.")
@@ -80,65 +103,88 @@ class Review:
                 return []
             self.log.refresh()
             now = time.monotonic()
-            self.offers = {row: offer for row, offer in self.offers.items() if offer[1] > now}
+            self.leases = {row: lease for row, lease in self.leases.items() if lease.expires > now}
             cards: list[dict[str, Any]] = []
             while len(cards) < count:
-                choice = self._choose(tab, who, pool)
+                choice = self._choose(tab, who, pool, label)
                 if choice is None:
                     break
                 row, drawn = choice
-                cards.append(self._offer(tab, who, row, drawn))
+                cards.append(self._lease(tab, who, row, drawn))
             return cards
 
     def close_tab(self, tab: str) -> None:
-        """Give the rows that a tab was shown back to the others; a request of the tab that comes late gets none."""
+        """Release the rows that a tab was shown; later requests of the tab get none."""
         with self.lock:
             self.closed_tabs.add(tab)
-            self.offers = {row: offer for row, offer in self.offers.items() if offer[0] != tab}
+            self.leases = {row: lease for row, lease in self.leases.items() if lease.tab != tab}
 
-    def keep_offers(self, tab: str, rows: Container[int]) -> None:
-        """Give back the rows that a tab was shown and does not hold any more."""
+    def retain_leases(self, tab: str, rows: Container[int]) -> None:
+        """Release the rows that a tab was shown, except these."""
         with self.lock:
-            self.offers = {row: offer for row, offer in self.offers.items() if offer[0] != tab or row in rows}
+            self.leases = {row: lease for row, lease in self.leases.items() if lease.tab != tab or row in rows}
 
-    def _offer(self, tab: str, who: str, row: int, drawn: str) -> dict[str, Any]:
-        self.offers[row] = tab, time.monotonic() + _HELD
-        skipped = row in self._skips(who)
-        return card(self.run, self.items, row) | {"drawn": drawn, "run": self.id, "skipped": skipped}
+    def _lease(self, tab: str, who: str, row: int, drawn: str) -> dict[str, Any]:
+        """Reserve a row for a tab and return its card."""
+        self.leases[row] = Lease(tab, time.monotonic() + _LEASE_SECONDS)
+        shown = card(self.run, self.items, row)
+        return {**shown, "drawn": drawn, "run": self.id, "skipped": row in self._skips(who)}
 
-    def _choose(self, tab: str, who: str, pool: str) -> tuple[int, str] | None:
-        """Return the next row for a tab, and why it is shown; None where there is none."""
-        mine = [decision for decision in self.log.active_decisions if decision.who == who]
-        place = len(mine) + sum(holder == tab for holder, _ in self.offers.values())
+    def _choose(self, tab: str, who: str, pool: str, label: str) -> tuple[int, str] | None:
+        """Return the next row for a tab, and why it is shown; None if there is none."""
         skips = self._skips(who)
-        taken = self._answered() | self.offers.keys() | self.final.keys()
-        fresh = taken | skips.keys()
-        skipped = _first_outside(skips, taken)
-        skipped_once = _first_outside((row for row, times in skips.items() if times == 1), taken)
+        unavailable = self._answered() | self.leases.keys() | self.gold.keys()
         if pool == "skipped":
-            return None if skipped is None else (skipped, "queue")
-        doubtful = _first_outside(self.queue[: len(self.asked)], fresh)
-        rest = None
-        if pool != "doubtful":
-            rest = _first_outside(self.queue[len(self.asked) :], fresh)
-        queued = next((row for row in (doubtful, skipped_once, rest) if row is not None), None)
-        if queued is None and pool != "random":
-            return None
-        if place % REPEAT_EVERY == REPEAT_EVERY - 1 and pool != "random":
-            repeat = self._repeat(mine)
+            row = _first_outside(skips, unavailable)
+            return None if row is None else (row, "queue")
+        unseen = unavailable | skips.keys()
+        queued = self._next_in_queue(pool, label, skips, unavailable, unseen)
+        if label or (queued is None and pool != "random"):
+            return None if queued is None else (queued, "queue")
+        mine = [decision for decision in self.log.active_decisions if decision.who == who]
+        position = len(mine) + sum(lease.tab == tab for lease in self.leases.values())
+        if position % REPEAT_EVERY == REPEAT_EVERY - 1 and pool != "random":
+            repeat = self._next_repeat(mine)
             if repeat is not None:
                 return repeat, "repeat"
-        if place % RANDOM_EVERY == RANDOM_EVERY - 1 or pool == "random":
-            drawn = _first_outside(self.drawn, fresh)
+        if position % RANDOM_EVERY == RANDOM_EVERY - 1 or pool == "random":
+            drawn = _first_outside(self.audit_order, unseen)
             if drawn is not None:
                 return drawn, "random"
         return None if queued is None else (queued, "queue")
 
-    def _repeat(self, mine: list[Decision]) -> int | None:
-        """Return a row for a person to answer a second time, none of the last ones; None where there is none."""
-        repeated = {decision.row for decision in mine if decision.drawn == "repeat"} | self.offers.keys()
-        old = [decision.row for decision in mine[:-_APART] if decision.label is not None]
-        eligible = [row for row in old if row not in repeated]
+    def _next_in_queue(
+        self, pool: str, label: str, skips: dict[int, int], unavailable: Container[int], unseen: Container[int]
+    ) -> int | None:
+        """Return the first doubtful row, else one that was skipped once, else the first of the others; None if there is none."""
+        n_doubtful = len(self.doubtful)
+        doubtful = self.queue[:n_doubtful]
+        skipped_once = [row for row, times in skips.items() if times == 1]
+        others = [] if pool == "doubtful" else self.queue[n_doubtful:]
+        for rows, excluded in ((doubtful, unseen), (skipped_once, unavailable), (others, unseen)):
+            row = _first_outside(self._with_candidate(rows, label), excluded)
+            if row is not None:
+                return row
+        return None
+
+    def _with_candidate(self, rows: Iterable[int], label: str) -> Iterable[int]:
+        """Return the rows that have a label among their candidates; all of them for an empty label."""
+        if not label:
+            return rows
+        if label not in self._rows_by_candidate:
+            self._rows_by_candidate[label] = {
+                row for row, candidates in enumerate(self.run.purified["original"].to_pylist()) if label in candidates
+            }
+        matching = self._rows_by_candidate[label]
+        return (row for row in rows if int(row) in matching)
+
+    def _next_repeat(self, mine: Sequence[Decision]) -> int | None:
+        """Return a row for a person to answer a second time, none of the last ones; None if there is none."""
+        repeated = {decision.row for decision in mine if decision.drawn == "repeat"}
+        eligible = []
+        for decision in mine[:-_REPEAT_DISTANCE]:
+            if decision.label is not None and decision.row not in repeated and decision.row not in self.leases:
+                eligible.append(decision.row)
         return eligible[len(eligible) // 2] if eligible else None
 
     def _answered(self) -> set[int]:
@@ -155,132 +201,155 @@ class Review:
         return skips
 
     def decide(self, answer: Any, who: str) -> str:
-        """Write an answer down; a word for the person where others or the model were quicker."""
-        if misfit := first_misfit(answer, _ANSWER):
+        """Write down an answer; return a note if another person or a new run was quicker, else an empty string."""
+        misfit = first_misfit(answer, _ANSWER)
+        if misfit is not None:
             raise ValueError(f"an answer must be such as the page sends; {misfit}. Reload the page.")
         if not 0 <= answer["seconds"] < math.inf:
             raise ValueError(f"seconds must be a finite number from 0 on; got {answer['seconds']}. Reload the page.")
         with self.lock:
             self._check_folder()
             self.log.refresh()
-            row, note = answer["row"], ""
+            row = answer["row"]
+            kind = answer["kind"]
             if not 0 <= row < len(self.labels):
                 raise ValueError(f"row must be one of the run's {len(self.labels):,}; got {row}. Reload the page.")
-            others = {one.who: one for one in self.log.active_decisions if one.row == row and one.who != who}
-            if others and answer["drawn"] != "repeat":
-                note = f"{', '.join(others)} answered row {row} before you: yours is kept as a second vote."
-            elif answer["run"] != self.id:
-                note = "The model has learned again since this page was shown; your answer is kept."
-            before = tuple(self.run.purified["original"][row].as_py())
+            candidates = tuple(self.run.purified["original"][row].as_py())
             labels = tuple(label.strip() for label in answer["labels"])
-            self._check_labels(answer["kind"], labels, before)
-            if (
-                answer["kind"] == "none"
-                and labels
-                and labels[0] not in self.known_labels()
-                and answer.get("new") is not True
-            ):
-                raise ValueError(
-                    f"label must be a class of the run, or be sent as a new one; got {labels[0]!r}. Confirm it."
-                )
-            seen = (answer["run"], before, self.labels[row], answer["drawn"], answer["seconds"], answer["id"])
-            self.log.write(Decision(row, answer["kind"], labels, who, *seen))
-            self.offers.pop(row, None)
+            _check_labels(kind, labels, candidates)
+            if kind == "none" and labels and answer.get("new") is not True:
+                self._check_known(labels[0])
+            note = self._note(answer, who)
+            decision = Decision(
+                row=row,
+                kind=kind,
+                labels=labels,
+                who=who,
+                run=answer["run"],
+                before=candidates,
+                suggested=self.labels[row],
+                drawn=answer["drawn"],
+                seconds=answer["seconds"],
+                id=answer["id"],
+            )
+            self.log.write(decision)
+            self.leases.pop(row, None)
             return note
 
     def _check_folder(self) -> None:
-        """Raise OSError if the run is not where it was: its log would be written into a new folder that nobody reads."""
+        """Raise OSError if the run was moved: its log would be written into a new folder that nobody reads."""
         if not self.run.folder.is_dir() or run_id(self.run.folder) != self.id:
             text = "the run was moved or replaced; start oneof review again"
             raise FileNotFoundError(errno.ENOENT, text, str(self.run.folder))
 
-    @staticmethod
-    def _check_labels(kind: str, labels: tuple[str, ...], before: tuple[str, ...]) -> None:
-        """Raise ValueError if the labels are none that an answer of the kind may have about the set `before`."""
-        if kind == "label":
-            fits = len(labels) == 1 and labels[0] in before
-        elif kind == "set":
-            fits = 0 < len(set(labels)) <= len(before) and set(labels) <= set(before)
-        elif kind == "none":
-            fits = len(labels) <= 1 and not set(labels) & {*before, ""} and all(len(label) <= 200 for label in labels)
-        else:
-            fits = not labels
-        if not fits:
-            got = f"got {list(labels)!r}. Choose again"
-            raise ValueError(f"labels must fit an answer of kind {kind!r}; {got}.")
+    def _check_known(self, label: str) -> None:
+        if label not in self.known_labels():
+            raise ValueError(f"label must be a class of the run, or be sent as a new one; got {label!r}. Confirm it.")
+
+    def _note(self, answer: dict[str, Any], who: str) -> str:
+        """Return what a person should know about an answer that comes after others', or after the model has changed."""
+        row = answer["row"]
+        others = []
+        for decision in self.log.active_decisions:
+            if decision.row == row and decision.who != who:
+                others.append(decision.who)
+        if others and answer["drawn"] != "repeat":
+            names = ", ".join(dict.fromkeys(others))
+            return f"{names} answered row {row} before you: yours is kept as a second vote."
+        if answer["run"] != self.id:
+            return "The model has learned again since this page was shown; your answer is kept."
+        return ""
 
     def known_labels(self) -> list[str]:
         """Return the classes of the run, and the labels that people added in this review."""
         with self.lock:
-            added = [
-                label for decision in self.log.active_decisions if decision.kind == "none" for label in decision.labels
-            ]
+            added = []
+            for decision in self.log.active_decisions:
+                if decision.kind == "none":
+                    added.extend(decision.labels)
             return list(dict.fromkeys([*self.run.metadata["classes"], *added]))
 
     def undo(self, tab: str, who: str, decision_id: str | None = None) -> dict[str, Any] | None:
-        """Take back the person's last answer, or the one with this id, and return its row's card; None if there is none."""
+        """Undo the person's last answer, or the one with this id, and return the card of its row; None if there is none."""
         with self.lock:
             self._check_folder()
             undone = self.log.undo(who, decision_id)
-            return None if undone is None else self._offer(tab, who, undone.row, undone.drawn)
+            if undone is None:
+                return None
+            return self._lease(tab, who, undone.row, undone.drawn)
 
     def state(self, who: str) -> dict[str, Any]:
-        """What is known of the labels and of the people, for the page's side."""
+        """Return what the page shows about the run, its labels and the person."""
         with self.lock:
             self.log.refresh()
-            standing = self.log.active_decisions
-            if self._figured[0] != (now := [one.id for one in standing]):
-                self._figured = now, self._figures(standing)
-            mine = [decision for decision in standing if decision.who == who]
+            decisions = self.log.active_decisions
+            ids = [decision.id for decision in decisions]
+            if self._summary is None or self._summary[0] != ids:
+                self._summary = (ids, self._summarise(decisions))
+            mine = [decision for decision in decisions if decision.who == who]
+            last_answers = mine[: -_MAX_HISTORY - 1 : -1]
             skipped = self._skips(who).keys()
+            lineage = {self.id, self.ancestor, *(decision.run for decision in decisions)}
             return {
-                **self._figured[1],
+                **self._summary[1],
                 "who": who,
                 "mine": len(mine),
-                "history": [_summary(decision) for decision in mine[: -_HISTORY - 1 : -1]],
+                "history": [_describe_answer(decision) for decision in last_answers],
                 "skipped": len(skipped),
-                "elsewhere": len(self.asked - self._answered() - self.final.keys() - skipped),
+                "elsewhere": len(self.doubtful - self._answered() - self.gold.keys() - skipped),
                 "run": self.id,
-                "lineage": sorted({self.id, self.ancestor, *(decision.run for decision in standing)} - {""}),
+                "lineage": sorted(lineage - {""}),
                 "folder": self.run.folder.name,
                 "next_command": f"oneof clean {shlex.quote(str(self.run.folder))} --out labels.csv",
                 "learning": self.learning,
             }
 
-    def _figures(self, standing: list[Decision]) -> dict[str, Any]:
-        said = resolve_decisions(standing)
-        found = accuracy_of_labels(self.drawn, self.labels, standing, self.id)
-        queued = [one for one in standing if one.drawn == "queue" and one.label and one.run == self.id][-_LAST:]
-        changed = sum(one.label != one.suggested for one in queued)
-        to_ask = len(self.asked - said.keys() - self.final.keys())
-        advice = ""
-        if len(queued) == _LAST and changed <= 1:
-            advice = f"Of the last {_LAST} rows of the queue {changed} got another label: more decisions pay little."
-        told = {"accuracy": found and found._asdict(), "agreement": agreement(standing), "curve": self._curve(standing)}
-        doubtful = len(self.asked - self.final.keys())
-        left = len(self.labels) - len(self._answered() | self.final.keys())
-        counts = {"rows": len(self.labels), "left": left, "doubtful": doubtful, "to_ask": to_ask, "decided": len(said)}
-        return {**counts, "advice": advice, **told}
+    def _summarise(self, decisions: list[Decision]) -> dict[str, Any]:
+        """Return counts of rows, the accuracy of the labels, and advice, the same for all people."""
+        resolved = resolve_decisions(decisions)
+        estimate = accuracy_of_labels(self.audit_order, self.labels, decisions, self.id)
+        doubtful = self.doubtful - self.gold.keys()
+        return {
+            "rows": len(self.labels),
+            "left": len(self.labels) - len(self._answered() | self.gold.keys()),
+            "doubtful": len(doubtful),
+            "to_ask": len(doubtful - resolved.keys()),
+            "decided": len(resolved),
+            "advice": self._advise(decisions),
+            "accuracy": None if estimate is None else estimate._asdict(),
+            "agreement": agreement(decisions),
+            "curve": self._curve(decisions),
+        }
 
-    def _curve(self, standing: list[Decision]) -> list[tuple[int, float, float, float]]:
-        """Decisions so far, and the accuracy of the labels as they then stood with its interval: some sixty points."""
-        counts = [k + 1 for k, one in enumerate(standing) if one.drawn == "random" and one.run == self.id]
-        counts = counts[:: 1 << (len(counts) // 60).bit_length()]
-        keys = [(count, standing[count - 1].id) for count in counts]
-        drawn = len(self.drawn) / len(self.labels)  # the others were taught: they are right
-        for key in (key for key in keys if key not in self._points):
-            some, mended = standing[: key[0]], self.labels.copy()
-            for one in some:
-                if one.drawn == "queue" and one.label:
-                    mended[one.row] = one.label  # a wrong label that was decided because it was hard is wrong no more
-            found = accuracy_of_labels(self.drawn, mended, some, self.id)
-            limits = (0.5, 0.0, 1.0) if found is None else (found.right / found.rows, found.low, found.high)
-            value, low, high = (1 - drawn * (1 - share) for share in limits)
-            self._points[key] = len(some), value, low, high
-        return [self._points[key] for key in keys]
+    def _advise(self, decisions: Sequence[Decision]) -> str:
+        """Return advice to stop if the last answers hardly changed a label, else an empty string."""
+        queued = []
+        for decision in decisions:
+            if decision.drawn == "queue" and decision.label and decision.run == self.id:
+                queued.append(decision)
+        recent = queued[-_RECENT:]
+        n_changed = sum(decision.label != decision.suggested for decision in recent)
+        if len(recent) < _RECENT or n_changed > 1:
+            return ""
+        return f"Of the last {_RECENT} rows of the queue {n_changed} got another label: more decisions pay little."
+
+    def _curve(self, decisions: Sequence[Decision]) -> list[tuple[int, float, float, float]]:
+        """Return about sixty points: the number of decisions, and the accuracy of the labels after them with its interval."""
+        counts = []
+        for k, decision in enumerate(decisions, 1):
+            if decision.drawn == "random" and decision.run == self.id:
+                counts.append(k)
+        step = 1 << (len(counts) // _MAX_CURVE_POINTS).bit_length()
+        points = []
+        for k in counts[::step]:
+            key = (k, decisions[k - 1].id)
+            if key not in self._curve_points:
+                self._curve_points[key] = accuracy_curve_point(self.audit_order, self.labels, decisions[:k], self.id)
+            points.append(self._curve_points[key])
+        return points
 
     def learn(self) -> None:
-        """Learn again from what was decided, in a process of its own; the review goes on with the new run when it is there."""
+        """Learn again from the decisions, in another process; the review continues with the new run when it is finished."""
         with self.lock:
             if self.learning["state"] == "running":
                 return
@@ -288,72 +357,59 @@ class Review:
             threading.Thread(target=self._learn, args=(self.run.folder,), daemon=True).start()
 
     def _learn(self, folder: Path) -> None:
-        stem, _, number = folder.resolve().name.rpartition("-")  # RUN-2 after RUN, RUN-3 after RUN-2
-        if not stem or not number.isdigit():
-            stem, number = folder.resolve().name, "1"
-        names = (folder.resolve().with_name(f"{stem}-{k}") for k in count(int(number) + 1))
-        out = next(path for path in names if not path.exists())
-        # -P: not from the current folder, where a module of the same name may lie
+        out = _next_folder(folder.resolve())
+        # -P: nothing is imported from the current folder, where a module of the same name may lie
         command = [sys.executable, "-P", "-m", "oneof", "fit", "--from", str(folder), "--out", str(out)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        finished = subprocess.run(command, capture_output=True, text=True, check=False)
         with self.lock:
-            if done.returncode:
-                last = (done.stderr.strip().splitlines() or ["it was stopped"])[-1]
-                self.learning = {"state": "failed", "text": last}
+            if finished.returncode:
+                lines = finished.stderr.strip().splitlines() or ["it was stopped"]
+                self.learning = {"state": "failed", "text": lines[-1]}
                 return
             self.log.refresh()
-            Log(out).write(*self.log.active_decisions)  # also what was decided meanwhile
+            Log(out).write(*self.log.active_decisions)  # including those that were made meanwhile
             self._open(out)
             self.on_new_run(out)
             self.learning = {"state": "done", "text": f"learned again: {out}"}
 
 
-def _summary(decision: Decision) -> dict[str, Any]:
+def _next_folder(folder: Path) -> Path:
+    """Return a folder beside a run that does not exist: RUN-2 after RUN, RUN-3 after RUN-2."""
+    stem, _, number = folder.name.rpartition("-")
+    if not stem or not number.isdigit():
+        stem = folder.name
+        number = "1"
+    for k in count(int(number) + 1):
+        path = folder.with_name(f"{stem}-{k}")
+        if not path.exists():
+            return path
+    raise AssertionError("unreachable")
+
+
+def _check_labels(kind: str, labels: tuple[str, ...], candidates: Collection[str]) -> None:
+    """Raise ValueError if an answer of this kind cannot have these labels about a row with these candidates."""
+    distinct = set(labels)
+    if kind == "label":
+        fits = len(labels) == 1 and labels[0] in candidates
+    elif kind == "set":
+        fits = 0 < len(distinct) <= len(candidates) and distinct <= set(candidates)
+    elif kind == "none":
+        is_short = all(len(label) <= _MAX_LABEL_LENGTH for label in labels)
+        fits = len(labels) <= 1 and is_short and not distinct & {*candidates, ""}
+    else:
+        fits = not labels
+    if not fits:
+        raise ValueError(f"labels must fit an answer of kind {kind!r}; got {list(labels)!r}. Choose again.")
+
+
+def _describe_answer(decision: Decision) -> dict[str, Any]:
     """Return what the page lists about an answer."""
     return {"id": decision.id, "row": decision.row, "kind": decision.kind, "labels": list(decision.labels)}
 
 
 def _first_outside(rows: Iterable[int], excluded: Container[int]) -> int | None:
     """Return the first row that is not excluded, or None."""
-    return next((int(row) for row in rows if int(row) not in excluded), None)
-
-
-class Accuracy(NamedTuple):
-    """The share of labels that are right, with its exact 95 % interval."""
-
-    rows: int
-    right: int
-    unsure: int  # answers without a label: the interval allows that all are wrong, and that all are right
-    low: float
-    high: float
-
-
-def accuracy_of_labels(
-    order: NDArray[np.intp], labels: Sequence[str], standing: Sequence[Decision], run: str = ""
-) -> Accuracy | None:
-    """How many of the run's labels are right, by the answers to its random sample; None before the first."""
-    said = resolve_decisions(standing)
-    answered = {one.row for one in standing if one.drawn != "repeat"}
-    at_random = [one.row for one in standing if one.drawn == "random" and one.run == run]
-    places = np.flatnonzero(np.isin(order, at_random))
-    if not len(places):
-        return None
-    sample = [int(row) for row in order[: places[-1] + 1] if int(row) in answered]
-    found = [said[row].label if row in said else None for row in sample]
-    unsure = sum(label is None for label in found)
-    right = sum(label == labels[row] for label, row in zip(found, sample, strict=True))
-    low = share_limits(right, len(sample))[0]
-    return Accuracy(len(sample), right, unsure, low, share_limits(right + unsure, len(sample))[1])
-
-
-def agreement(standing: Iterable[Decision]) -> tuple[int, int]:
-    """Of the pairs of labels that a row got, by two people or by one at a blind repeat: how many are equal, and how many there are."""
-    first: dict[int, Decision] = {}
-    equal = pairs = 0
-    for one in standing:
-        if one.label is None:
-            continue
-        before = first.setdefault(one.row, one)
-        if before is not one and (one.drawn == "repeat" or before.who != one.who):
-            equal, pairs = equal + (before.label == one.label), pairs + 1
-    return equal, pairs
+    for row in rows:
+        if int(row) not in excluded:
+            return int(row)
+    return None

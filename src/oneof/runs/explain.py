@@ -10,25 +10,25 @@ from oneof.ensemble.review_order import queue
 _BATCH_SIZE = 1 << 15  # rows converted to Python objects at a time: a million at once would take gigabytes
 
 
-def explained(purified: pa.Table, voices: int) -> pa.Table:
+def explained(purified: pa.Table, n_models: int) -> pa.Table:
     """Return a run's purified table with two more columns, `queue` and `why`.
 
-    `queue` is the row's place in the review queue, counted from 1; `why` explains its label. `voices` is the number of
+    `queue` is the row's place in the review queue, counted from 1; `why` explains its label. `n_models` is the number of
     models in the ensemble.
     """
     labels = purified["label"].to_pylist()
     explanations = []
     for batch in purified.to_batches(max_chunksize=_BATCH_SIZE):
         for row in batch.to_pylist():
-            explanations.append(reason(row, labels, voices))
+            explanations.append(reason(row, labels, n_models))
     with_queue = purified.append_column("queue", [queue(purified)])
     return with_queue.append_column("why", [explanations])
 
 
-def reason(row: dict[str, Any], labels: list[str], voices: int) -> str:
+def reason(row: dict[str, Any], labels: list[str], n_models: int) -> str:
     """Explain the label of a row of the purified table.
 
-    `labels` are the labels of all rows, for the row's neighbours; `voices` is the number of models.
+    `labels` are the labels of all rows, for the row's neighbours; `n_models` is the number of models.
     """
     if row.get("decided"):
         return f"{row['by']} decided '{row['label']}'."
@@ -40,7 +40,7 @@ def reason(row: dict[str, Any], labels: list[str], voices: int) -> str:
     if len(row["original"]) == 1:
         sentences.append(f"'{row['label']}' is the only candidate.")
     else:
-        supporters = _supporters(row["agreement"], voices)
+        supporters = _supporters(row["agreement"], n_models)
         sentences.append(f"{supporters} '{row['label']}', with probability {row['probability']:.2f}.")
         if row["ask"]:
             sentences.append(f"Its lead over the next candidate is {row['margin']:.2f}.")

@@ -17,7 +17,7 @@ from oneof.ensemble.model import Model
 from oneof.learners.forest import Forest
 from oneof.learners.kernel_ensemble import KernelEnsemble
 from oneof.learners.network_models import ImageNetworks, TableNetworks
-from oneof.runs.portable import Portable, codes
+from oneof.runs.export_module import ExportModule, codes
 from oneof.storage.files import written_beside
 from oneof.storage.optional_packages import load_package
 
@@ -73,7 +73,7 @@ def _to_onnx(model: Model, inputs: dict[str, Tensor], columns: dict[str, NDArray
     buffer = io.BytesIO()
     dynamic_axes = {name: {0: "n"} for name in (*inputs, "probabilities")}
     torch.onnx.export(
-        Portable(model).eval(),
+        ExportModule(model).eval(),
         (),
         buffer,  # type: ignore[arg-type]  # the older exporter takes any file object
         kwargs=inputs,
@@ -97,7 +97,7 @@ def _to_onnx(model: Model, inputs: dict[str, Tensor], columns: dict[str, NDArray
 def _to_program(model: Model, inputs: dict[str, Tensor]) -> tuple[bytes, NDArray[Any]]:
     """Return the model as a `torch.export` program, and the probabilities that it gives when it is read back."""
     shapes = {name: {0: torch.export.Dim("n")} for name in inputs}
-    program = torch.export.export(Portable(model).eval(), (), inputs, dynamic_shapes=shapes)
+    program = torch.export.export(ExportModule(model).eval(), (), inputs, dynamic_shapes=shapes)
     metadata = json.dumps(_metadata(model), ensure_ascii=False)
     buffer = io.BytesIO()
     torch.export.save(program, buffer, extra_files={METADATA: metadata})
@@ -121,7 +121,7 @@ def _metadata(model: Model) -> dict[str, Any]:
 
 
 def _add_text_input(onnx: Any, graph: Any, encoding: Encoding) -> None:
-    """Let the graph take categories as text: insert nodes that turn each column into the codes of `portable.codes`."""
+    """Let the graph take categories as text: insert nodes that turn each column into the codes of `export_module.codes`."""
     helper = onnx.helper
     for graph_input in graph.graph.input:
         if graph_input.name == CATEGORIES:

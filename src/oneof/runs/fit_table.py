@@ -37,9 +37,9 @@ from oneof.runs.write import write_run
 from oneof.storage.locks import alone
 from oneof.storage.regular import check_plain_tree
 from oneof.storage.settings import first_difference, plain_value, restored
-from oneof.training.device import device_for, device_for_pictures, wake
+from oneof.training.device import device_for, device_for_pictures, prewarm_gpu
 from oneof.training.optimize import SGD
-from oneof.training.processes import check_rows, crew_here
+from oneof.training.processes import check_rows, current_group
 from oneof.version import __version__
 from oneof.votes.read import VotesFile
 
@@ -93,11 +93,11 @@ def fit_table(
     """
     begin = time.monotonic()
     resources = options.resources
-    group = crew_here(resources.n_jobs)
+    group = current_group(resources.n_jobs)
     spec = resolve_image_mode(file, spec, options)
     device_for(str(resources.device), 0, 0)  # refuses one that is not there before anything is read
     n_processes = resources.n_jobs or group.size
-    prepared = group.told(partial(prepare_run, file, out, spec, options, n_processes, refit))
+    prepared = group.run_on_rank0(partial(prepare_run, file, out, spec, options, n_processes, refit))
     if prepared is None:
         return Run.open(out)
     data = _reopen_pixels(prepared.data, out)
@@ -110,7 +110,7 @@ def fit_table(
         progress="fit" if options.progress else None,
     )
     with ExitStack() as held:
-        group.told(partial(held.enter_context, alone(out / "checkpoint" / LOCK, str(out))))
+        group.run_on_rank0(partial(held.enter_context, alone(out / "checkpoint" / LOCK, str(out))))
         result = fit(data, prepared.config, resources, warm_start)
         for line in result.warnings:
             options.echo(line)
@@ -120,7 +120,7 @@ def fit_table(
             "seconds": round(time.monotonic() - begin, 1),
             "command": list(options.command),
         }
-        group.told(partial(write_run, result, out, metadata))
+        group.run_on_rank0(partial(write_run, result, out, metadata))
     return Run.open(out)
 
 
@@ -130,7 +130,9 @@ def fit_again(folder: Path, out: Path, options: RunOptions = RunOptions()) -> Ru
     file = Path(run.metadata["file"])
     stored = run.metadata["asked"]
     if stored.get("kind") == "Task":
-        raise ValueError(f"--from needs a run of this version; {folder} was made by an earlier one. Fit its table again.")
+        raise ValueError(
+            f"--from needs a run of this version; {folder} was made by an earlier one. Fit its table again."
+        )
     if stored.get("kind") != "FitSpec" or not file.exists() or fingerprint(file) != run.metadata["fingerprint"]:
         problem = f"{file} is missing, or has changed since the fit"
         raise ValueError(f"--from needs the table that {folder} was learned from, unchanged; {problem}.")
@@ -165,7 +167,7 @@ def prepare_run(
         raise ValueError(f"{file} must not change while it is read; it did. Repeat the command.")
     check_rows(len(table.columns), n_processes)
     if spec.roles.image and not spec.roles.image_model and n_processes == 1:
-        wake(device_for_pictures(str(options.resources.device)))
+        prewarm_gpu(device_for_pictures(str(options.resources.device)))
     pixel_file = out / "checkpoint" / PIXELS
     data, remarks = dataset_from_table(table, folder_of(file), options.cache, pixel_file, options.stream)
     if spec.answers is not None:
@@ -232,7 +234,9 @@ def resolve_image_mode(file: Path, spec: FitSpec, options: RunOptions) -> FitSpe
         roles = replace(roles, image=(FILE,))
     if is_network_asked and (roles.image_model or not roles.image):
         remedy = "Say --image COLUMN, and no --image-model."
-        raise ValueError(f"--architecture, --augmentation and --stream are for pictures that a network is trained on. {remedy}")
+        raise ValueError(
+            f"--architecture, --augmentation and --stream are for pictures that a network is trained on. {remedy}"
+        )
     if roles.image and not is_network_asked and not roles.image_model and weights_here(MODELS["image"]):
         roles = replace(roles, image_model=MODELS["image"])
     if roles.image and not roles.image_model:

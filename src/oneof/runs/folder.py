@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from oneof.candidates.mask import Candidates
 from oneof.data.files.unpacked import GIGABYTES, bytes_of, parquet_bytes
 from oneof.data.images import list_folder
-from oneof.ensemble.accuracy import SAMPLE, drawn_rows
+from oneof.ensemble.accuracy import SAMPLE, sample_order
 from oneof.ensemble.model import Model
 from oneof.runs.decisions import Log, decided_table, resolve_decisions
 from oneof.runs.stored_model import count_models, load_model
@@ -224,7 +224,7 @@ def write_sample(purified: pa.Table, folder: Path) -> None:
 
     The resolved labels are left out, since they would influence the people who label the sample.
     """
-    rows = drawn_rows(purified.num_rows)[:SAMPLE]
+    rows = sample_order(purified.num_rows)[:SAMPLE]
     sample = {
         "row": rows,
         "candidates": purified["original"].take(pa.array(rows)),

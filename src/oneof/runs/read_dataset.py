@@ -53,7 +53,9 @@ def dataset_from_table(
         models = [part.model for part in encoding.embedded]
         for model in models:
             if model == MODELS["image"]:
-                remarks.append(f"pictures are embedded by {model}. To train a network on them instead, say --architecture NAME.")
+                remarks.append(
+                    f"pictures are embedded by {model}. To train a network on them instead, say --architecture NAME."
+                )
         features = encoding.transform(table.columns, folder=folder, cache=cache, named=models)
         return Dataset.build(features, table.candidates, encoding, gold=table.gold, groups=table.groups), remarks
 

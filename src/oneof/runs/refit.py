@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from oneof.candidates.mask import Candidates
 from oneof.data.dataset import UNKNOWN, UNNAMED_PRIOR, Dataset, scatter_columns
-from oneof.ensemble.accuracy import random_sample
+from oneof.ensemble.accuracy import gold_of_random_sample
 from oneof.learners.base import WarmStart
 from oneof.learners.config import EnsembleConfig, NetworkConfig
 from oneof.learners.forest import Forest
@@ -131,7 +131,7 @@ class Refit:
             prior=prior,
             votes=votes,
             gold=gold,
-            audit=random_sample(decided),
+            audit=gold_of_random_sample(decided),
         )
 
 

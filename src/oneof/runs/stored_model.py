@@ -1,4 +1,8 @@
-"""A model at rest: networks, trees and regressions as safetensors, everything else as JSON; no pickle, so a model from a stranger runs no code."""
+"""Store a model: tensors of networks, trees and regressions as safetensors, everything else as JSON.
+
+There is no pickle, so opening a model from a stranger runs no code. Everything that a file claims is checked before memory is
+allocated for it.
+"""
 
 import json
 import math
@@ -32,55 +36,86 @@ from oneof.training.stack import Stack
 from oneof.version import RUN_FORMAT, __version__
 
 _ENCODING = {
-    "numbers": [str], "fills": [NUMBER], "gaps": [str], "dates": [str], "categories": {str: [str]},
+    "numbers": [str],
+    "fills": [NUMBER],
+    "gaps": [str],
+    "dates": [str],
+    "categories": {str: [str]},
     "embedded": [{"column": str, "kind": {"text", "image"}, "model": str, "width": int}],
-    "texts": [{"column": str, "terms": [str]}], "pixels": [{"column": str, "channels": int, "side": int}],
-}  # fmt: skip
-_FACTS = {
-    "sha256": str, "checksum": str, "classes": [str], "encoding": _ENCODING,
-    "members": [dict],  # as _MLPS or _ON_PICTURES says
-    "others": [{"trees", "kernel"}], "shares": [NUMBER], "sharpness": NUMBER,
+    "texts": [{"column": str, "terms": [str]}],
+    "pixels": [{"column": str, "channels": int, "side": int}],
+}
+_METADATA = {
+    "sha256": str,
+    "checksum": str,
+    "classes": [str],
+    "encoding": _ENCODING,
+    "members": [dict],  # of _TABLE_MEMBER or _PICTURE_MEMBER
+    "others": [{"trees", "kernel"}],
+    "shares": [NUMBER],
+    "sharpness": NUMBER,
     "calibration": {"by": str, "reason": str, "rows": int, "accuracy": [[NUMBER]], "scores": [NUMBER]},
-}  # fmt: skip
-_MOST_NETWORKS, _MOST_LAYERS = 10_000, 1_000  # what a file may claim: building more takes many seconds
-_FOREST = ("right", "feature", "threshold", "root", "origin")
-_WAY = ("shift", "scale", "landmarks", "coefficients", "mean", "gamma")
-_KINDS = {"right": np.int32, "feature": np.int32, "threshold": np.float32, "root": np.int32}  # others: double precision
-_MLPS = {"networks": int, "inputs": int, "hidden": [int]}
-_ON_PICTURES = {"networks": int, "network": str, "pixels": [int]}
+}
+_TABLE_MEMBER = {"networks": int, "inputs": int, "hidden": [int]}
+_PICTURE_MEMBER = {"networks": int, "network": str, "pixels": [int]}
+_MAX_NETWORKS = 10_000  # a file may claim any number, and building more takes many seconds
+_MAX_LAYERS = 1_000
+_FOREST_ARRAYS = ("right", "feature", "threshold", "root", "origin")
+_KERNEL_ARRAYS = ("shift", "scale", "landmarks", "coefficients", "mean", "gamma")
+_DTYPES = {"right": np.int32, "feature": np.int32, "threshold": np.float32, "root": np.int32}  # others: float64
 
 
 def save_model(model: Model, folder: Path) -> None:
     """Write model.safetensors, then model.json, which holds the checksums of the first and of itself."""
     model.check_portable()
-    parts = [(f"{i}.{name}", part) for i, member in enumerate(model.members) for name, part in _tensors(member).items()]
-    tensors = {name: part.detach().cpu().contiguous() for name, part in parts}
-    texts = {f"texts.{name}": torch.from_numpy(array) for name, array in model.encoding.arrays.items()}
-    arrays = {f"{one.kind}.{name}": torch.from_numpy(part) for one in model.others for name, part in _arrays(one)}
-    content = save(tensors | texts | arrays)
-    sharpness = next((one.inverse_temperature for one in model.others if isinstance(one, KernelEnsemble)), 1.0)
-    facts = {
-        "format": RUN_FORMAT, "oneof": __version__, "sha256": sha256(content).hexdigest(), "classes": model.classes,
-        "members": [member.shape for member in model.members], "others": [one.kind for one in model.others],
-        "shares": list(model.shares), "sharpness": sharpness,
-        "encoding": model.encoding.to_json(), "calibration": model.calibration,
-    }  # fmt: skip
-    facts["checksum"] = checksum(facts)
+    content = save(_all_tensors(model))
+    inverse_temperature = 1.0
+    for learner in model.others:
+        if isinstance(learner, KernelEnsemble):
+            inverse_temperature = learner.inverse_temperature
+            break
+    metadata = {
+        "format": RUN_FORMAT,
+        "oneof": __version__,
+        "sha256": sha256(content).hexdigest(),
+        "classes": model.classes,
+        "members": [member.shape for member in model.members],
+        "others": [learner.kind for learner in model.others],
+        "shares": list(model.shares),
+        "sharpness": inverse_temperature,
+        "encoding": model.encoding.to_json(),
+        "calibration": model.calibration,
+    }
+    metadata["checksum"] = checksum(metadata)
     with written_beside(folder / "model.safetensors") as file:
         file.write(content)
     with written_beside(folder / "model.json") as file:
-        file.write(json.dumps(facts, ensure_ascii=False, indent=1).encode())
+        file.write(json.dumps(metadata, ensure_ascii=False, indent=1).encode())
 
 
-def checksum(facts: dict[str, Any]) -> str:
-    """Of everything else that model.json says."""
-    said = {name: part for name, part in facts.items() if name != "checksum"}
-    return sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
+def _all_tensors(model: Model) -> dict[str, Tensor]:
+    """Return the tensors of a model; their names begin with the index of the member or the kind of the learner."""
+    tensors = {}
+    for i, member in enumerate(model.members):
+        for name, tensor in _member_tensors(member).items():
+            tensors[f"{i}.{name}"] = tensor.detach().cpu().contiguous()
+    for name, array in model.encoding.arrays.items():
+        tensors[f"texts.{name}"] = torch.from_numpy(array)
+    for learner in model.others:
+        for name, array in _learner_arrays(learner):
+            tensors[f"{learner.kind}.{name}"] = torch.from_numpy(array)
+    return tensors
+
+
+def checksum(metadata: dict[str, Any]) -> str:
+    """Return the checksum of everything else in model.json."""
+    others = {name: value for name, value in metadata.items() if name != "checksum"}
+    return sha256(json.dumps(others, sort_keys=True).encode()).hexdigest()
 
 
 def load_model(folder: Path) -> Model:
-    """Read a model back; a file that is missing, damaged or of another format is refused."""
-    facts = _read_facts(folder)
+    """Read a model; raise ValueError if a file is missing, damaged or of another format."""
+    metadata = _read_metadata(folder)
     weights = folder / "model.safetensors"
     check_regular(weights)
     try:
@@ -88,34 +123,34 @@ def load_model(folder: Path) -> Model:
         tensors = load(content)
     except (FileNotFoundError, ValueError, LookupError, RuntimeError, OverflowError, SafetensorError) as error:
         raise _incomplete(folder) from error
-    if sha256(content).hexdigest() != facts["sha256"]:
+    if sha256(content).hexdigest() != metadata["sha256"]:
         raise _refused(weights, "be the file that was written; it was changed")
-    return _model(facts, tensors, folder)
+    return _build_model(metadata, tensors, folder)
 
 
 def count_models(folder: Path) -> int:
-    """Return how many models have a say, as `Model.n_models` does, by model.json alone: no weights are read."""
-    facts = _read_facts(folder)
-    networks = sum(member["networks"] for member in facts["members"])
-    return int(networks + len(facts["others"]))
+    """Return the number of models in the ensemble, as `Model.n_models` does, without reading weights."""
+    metadata = _read_metadata(folder)
+    n_networks = sum(member["networks"] for member in metadata["members"])
+    return int(n_networks + len(metadata["others"]))
 
 
-def _read_facts(folder: Path) -> dict[str, Any]:
-    """Read model.json; one that is missing, damaged or of another format is refused."""
+def _read_metadata(folder: Path) -> dict[str, Any]:
+    """Read model.json; raise ValueError if it is missing, damaged or of another format."""
     path = folder / "model.json"
     check_regular(path)
     try:
-        facts = json.loads(path.read_text(encoding="utf-8"))
+        metadata = json.loads(path.read_text(encoding="utf-8"))
     except (FileNotFoundError, ValueError, RecursionError) as error:
         raise _incomplete(folder) from error
-    if not isinstance(facts, dict) or facts.get("format") != RUN_FORMAT:
+    if not isinstance(metadata, dict) or metadata.get("format") != RUN_FORMAT:
         raise _refused(folder, f"hold a model of format {RUN_FORMAT}; it has another")
-    misfit = first_misfit(facts, _FACTS) or _contradiction(facts)
+    misfit = first_misfit(metadata, _METADATA) or _check_consistency(metadata)
     if misfit:
         raise _refused(path, f"be the file that was written; {misfit}")
-    if checksum(facts) != facts["checksum"]:
+    if checksum(metadata) != metadata["checksum"]:
         raise _refused(path, "be the file that was written; it was changed")
-    return facts
+    return metadata
 
 
 def _incomplete(folder: Path) -> ValueError:
@@ -126,80 +161,148 @@ def _refused(path: Path, must: str) -> ValueError:
     return ValueError(f"{path} must {must}. Fit it again.")
 
 
-def _contradiction(facts: dict[str, Any]) -> str | None:
-    """What the parts of model.json say that cannot be true together."""
-    encoding, calibration, members = facts["encoding"], facts["calibration"], facts["members"]
+def _check_consistency(metadata: dict[str, Any]) -> str | None:
+    """Return a rule that the parts of model.json violate together, or None."""
+    encoding = metadata["encoding"]
     rare = encoding.get("rare", {})  # runs of the first versions have none
-    misfit = first_misfit(members, [_ON_PICTURES if encoding["pixels"] else _MLPS], "members")
+    member_shape = _PICTURE_MEMBER if encoding["pixels"] else _TABLE_MEMBER
+    misfit = first_misfit(metadata["members"], [member_shape], "members")
     misfit = misfit or first_misfit(rare, {str: [str]}, "encoding.rare")
     if misfit:
         return misfit
-    pixels = [[one["channels"], one["side"], one["side"]] for one in encoding["pixels"]]
-    numbers, fills, terms = encoding["numbers"], encoding["fills"], [part["terms"] for part in encoding["texts"]]
-    rules = {
-        f"members must have at most {_MOST_NETWORKS:,} networks": sum(part["networks"] for part in members)
-        <= _MOST_NETWORKS,
-        f"members.hidden must have at most {_MOST_LAYERS:,} layers": all(
-            len(part.get("hidden", ())) <= _MOST_LAYERS for part in members
-        ),
-        "encoding.embedded.width must be positive": all(part["width"] > 0 for part in encoding["embedded"]),
-        "encoding.pixels must have 1 or 3 channels": all(part["channels"] in (1, 3) for part in encoding["pixels"]),
-        f"members.pixels must be those of encoding.pixels, of {LARGEST} a side at most": not pixels
-        or all([part["pixels"]] == pixels and pixels[0][1] <= LARGEST for part in members),
-        f"encoding.fills must be {len(numbers)} numbers, not {len(fills)}": len(fills) == len(numbers),
-        "encoding.gaps must be among encoding.numbers": set(encoding["gaps"]) <= set(numbers),
-        "encoding.categories must have a value for every column": all(
-            values or rare.get(column) for column, values in encoding["categories"].items()
-        ),
-        "encoding.rare must have other values of columns of encoding.categories": all(
-            values and column in encoding["categories"] and not set(values) & set(encoding["categories"][column])
-            for column, values in rare.items()
-        ),
-        "encoding.texts must have terms, each once": all(one and len(set(one)) == len(one) for one in terms),
-        "calibration.accuracy must be pairs": all(len(pair) == 2 for pair in calibration["accuracy"]),
-        "calibration.scores must not be empty": calibration["scores"] or not calibration["rows"],
-    }
-    return next((rule for rule, holds in rules.items() if not holds), None)
+    return (
+        _check_members(metadata["members"], encoding["pixels"])
+        or _check_encoding(encoding)
+        or _check_categories(encoding["categories"], rare)
+        or _check_calibration(metadata["calibration"])
+    )
 
 
-def _model(facts: dict[str, Any], tensors: dict[str, Tensor], folder: Path) -> Model:
-    plain, c = facts["encoding"], len(facts["classes"])
-    parted = _by_prefix(tensors)
-    texts = parted.get("texts", {})
-    for i, part in enumerate(plain["texts"]):
-        idf, axes = (texts.get(f"{i}.{name}", torch.empty(0)) for name in ("idf", "axes"))
-        wanted = ((len(part["terms"]),), torch.float32, (len(part["terms"]), axes.shape[-1]), torch.float16)
-        if (idf.shape, idf.dtype, axes.shape, axes.dtype) != wanted or not (idf.sum() + axes.sum()).isfinite():
-            raise _refused(folder / "model.json", "describe model.safetensors; the texts there are others")
-    d = _count_features(plain, texts)
-    if d > sum(tensor.numel() for tensor in tensors.values()):  # before their names are made
-        raise _refused(folder / "model.json", f"describe model.safetensors; it claims {d:,} features")
-    encoding = Encoding.from_json(plain, texts)
-    parts, kinds, shares = facts["members"], facts["others"], facts["shares"]
-    own = [parted.get(name, {}) for name in (*map(str, range(len(parts))), *kinds)]
-    members = [member for i, part in enumerate(parts) if (member := _member(part, own[i], d, c))]
-    arrays = zip(kinds, own[len(parts) :], strict=True)
-    others = [one for kind, some in arrays if (one := _learner(kind, some, facts["sharpness"], d, c))]
-    learners = len(members) + len(others)
-    whole = len(tensors) == sum(map(len, own)) + len(encoding.arrays) and learners == len(own)
-    whole = whole and (learners > 0 or d == 0)  # votes on a table without features leave no learner
-    if not whole or len(shares) not in ((len(own),) if others else (0, len(own))):
-        raise _refused(folder / "model.json", "describe model.safetensors; the networks there are others")
-    return Model(facts["classes"], encoding, tuple(members), facts["calibration"], tuple(others), tuple(shares))
+def _check_members(members: list[dict[str, Any]], pixels: list[dict[str, Any]]) -> str | None:
+    """Return a rule that the networks violate, or None."""
+    if sum(member["networks"] for member in members) > _MAX_NETWORKS:
+        return f"members must have at most {_MAX_NETWORKS:,} networks"
+    for member in members:
+        if len(member.get("hidden", ())) > _MAX_LAYERS:
+            return f"members.hidden must have at most {_MAX_LAYERS:,} layers"
+    if any(column["channels"] not in (1, 3) for column in pixels):
+        return "encoding.pixels must have 1 or 3 channels"
+    shapes = [[column["channels"], column["side"], column["side"]] for column in pixels]
+    for member in members:
+        if shapes and ([member["pixels"]] != shapes or shapes[0][1] > LARGEST):
+            return f"members.pixels must be those of encoding.pixels, of {LARGEST} a side at most"
+    return None
 
 
-def _count_features(encoding: dict[str, Any], texts: dict[str, Tensor]) -> int:
-    """Return how many features an encoding says it makes."""
+def _check_encoding(encoding: dict[str, Any]) -> str | None:
+    """Return a rule that the encoding of numbers, texts and embeddings violates, or None."""
+    if any(column["width"] <= 0 for column in encoding["embedded"]):
+        return "encoding.embedded.width must be positive"
+    n_numbers = len(encoding["numbers"])
+    n_fills = len(encoding["fills"])
+    if n_fills != n_numbers:
+        return f"encoding.fills must be {n_numbers} numbers, not {n_fills}"
+    if not set(encoding["gaps"]) <= set(encoding["numbers"]):
+        return "encoding.gaps must be among encoding.numbers"
+    for column in encoding["texts"]:
+        terms = column["terms"]
+        if not terms or len(set(terms)) != len(terms):
+            return "encoding.texts must have terms, each once"
+    return None
+
+
+def _check_categories(categories: dict[str, list[str]], rare: dict[str, list[str]]) -> str | None:
+    """Return a rule that the values of categories violate, or None."""
+    for column, values in categories.items():
+        if not values and not rare.get(column):
+            return "encoding.categories must have a value for every column"
+    for column, values in rare.items():
+        if not values or column not in categories or set(values) & set(categories[column]):
+            return "encoding.rare must have other values of columns of encoding.categories"
+    return None
+
+
+def _check_calibration(calibration: dict[str, Any]) -> str | None:
+    """Return a rule that the calibration violates, or None."""
+    if any(len(pair) != 2 for pair in calibration["accuracy"]):
+        return "calibration.accuracy must be pairs"
+    if calibration["rows"] and not calibration["scores"]:
+        return "calibration.scores must not be empty"
+    return None
+
+
+def _build_model(metadata: dict[str, Any], tensors: dict[str, Tensor], folder: Path) -> Model:
+    """Return the model that model.json describes and whose tensors were stored."""
+    path = folder / "model.json"
+    groups = _by_prefix(tensors)
+    text_tensors = groups.get("texts", {})
+    _check_text_tensors(metadata["encoding"], text_tensors, path)
+    d = _count_features(metadata["encoding"], text_tensors)
+    if d > sum(tensor.numel() for tensor in tensors.values()):  # before names are made for them
+        raise _refused(path, f"describe model.safetensors; it claims {d:,} features")
+    encoding = Encoding.from_json(metadata["encoding"], text_tensors)
+    c = len(metadata["classes"])
+    n_used = len(encoding.arrays)
+    members = []
+    for i, description in enumerate(metadata["members"]):
+        member_tensors = groups.get(str(i), {})
+        n_used += len(member_tensors)
+        member = _build_member(description, member_tensors, d, c)
+        if member is not None:
+            members.append(member)
+    others = []
+    for kind in metadata["others"]:
+        learner_tensors = groups.get(kind, {})
+        n_used += len(learner_tensors)
+        learner = _build_learner(kind, learner_tensors, metadata["sharpness"], d, c)
+        if learner is not None:
+            others.append(learner)
+    n_described = len(metadata["members"]) + len(metadata["others"])
+    n_built = len(members) + len(others)
+    is_complete = len(tensors) == n_used and n_built == n_described
+    if n_built == 0 and d > 0:  # votes on a table without features leave no learner
+        is_complete = False
+    shares = metadata["shares"]
+    allowed_shares = (n_described,) if others else (0, n_described)
+    if not is_complete or len(shares) not in allowed_shares:
+        raise _refused(path, "describe model.safetensors; the networks there are others")
+    return Model(metadata["classes"], encoding, tuple(members), metadata["calibration"], tuple(others), tuple(shares))
+
+
+def _check_text_tensors(encoding: dict[str, Any], tensors: dict[str, Tensor], path: Path) -> None:
+    """Raise ValueError if the weights of terms are not those of the text columns that model.json describes."""
+    for i, column in enumerate(encoding["texts"]):
+        n_terms = len(column["terms"])
+        idf = tensors.get(f"{i}.idf", torch.empty(0))
+        axes = tensors.get(f"{i}.axes", torch.empty(0))
+        fits = (
+            idf.shape == (n_terms,)
+            and idf.dtype == torch.float32
+            and axes.shape == (n_terms, axes.shape[-1])
+            and axes.dtype == torch.float16
+            and bool((idf.sum() + axes.sum()).isfinite())
+        )
+        if not fits:
+            raise _refused(path, "describe model.safetensors; the texts there are others")
+
+
+def _count_features(encoding: dict[str, Any], text_tensors: dict[str, Tensor]) -> int:
+    """Return the number of features that an encoding claims to make."""
     rare = encoding.get("rare", {})
-    one_hot = sum(len(values) + (column in rare) for column, values in encoding["categories"].items())
-    embedded: int = sum(part["width"] for part in encoding["embedded"])
-    of_texts = sum(texts[f"{i}.axes"].shape[1] for i in range(len(encoding["texts"])))
-    levels: int = sum(part["channels"] * part["side"] ** 2 for part in encoding["pixels"])
-    return len(encoding["numbers"]) + len(encoding["gaps"]) + one_hot + embedded + of_texts + levels
+    count = len(encoding["numbers"]) + len(encoding["gaps"])
+    for column, values in encoding["categories"].items():
+        count += len(values) + (column in rare)
+    for column in encoding["embedded"]:
+        count += column["width"]
+    for i in range(len(encoding["texts"])):
+        count += text_tensors[f"{i}.axes"].shape[1]
+    for column in encoding["pixels"]:
+        count += column["channels"] * column["side"] ** 2
+    return count
 
 
 def _by_prefix(tensors: dict[str, Tensor]) -> dict[str, dict[str, Tensor]]:
-    """Group tensors by what stands before the first dot of their names; the rest is their name in the group."""
+    """Group tensors by the part of their names before the first dot; the rest is their name in the group."""
     groups: dict[str, dict[str, Tensor]] = {}
     for name, tensor in tensors.items():
         prefix, _, rest = name.partition(".")
@@ -207,73 +310,118 @@ def _by_prefix(tensors: dict[str, Tensor]) -> dict[str, dict[str, Tensor]]:
     return groups
 
 
-def _tensors(member: TableNetworks | ImageNetworks) -> dict[str, Tensor]:
-    weights = {f"weight.{name}": tensor for name, tensor in member.stack.tensors.items()}
+def _member_tensors(member: TableNetworks | ImageNetworks) -> dict[str, Tensor]:
+    """Return the weights of a stack of networks and the scaling of their inputs."""
+    tensors = {f"weight.{name}": tensor for name, tensor in member.stack.tensors.items()}
     if isinstance(member, ImageNetworks):
-        return weights | {"scale": member.scale, "offset": member.offset}
-    parts = {"shift": member.shift, "scale": member.scale, "origin": member.origin}
-    parts["ranks"] = None if member.ranks is None else member.ranks.knots
-    return weights | {name: torch.as_tensor(part).clone() for name, part in parts.items() if part is not None}
+        tensors["scale"] = member.scale
+        tensors["offset"] = member.offset
+        return tensors
+    knots = None if member.ranks is None else member.ranks.knots
+    scaling = {"shift": member.shift, "scale": member.scale, "origin": member.origin, "ranks": knots}
+    for name, values in scaling.items():
+        if values is not None:
+            tensors[name] = torch.as_tensor(values).clone()
+    return tensors
 
 
-def _member(part: dict[str, Any], own: dict[str, Tensor], d: int, c: int) -> TableNetworks | ImageNetworks | None:
-    """The networks that were stored; None if the tensors are not those of networks built like this, from d features to c classes."""
-    pictures, t = "network" in part, part["networks"]
-    network: Network = network_of(part["network"]) if pictures else MLP(tuple(part["hidden"]))
-    shape = tuple(part["pixels"]) if pictures else (part["inputs"],)
-    wide = math.prod(shape)
-    if wide != d * (2 if "ranks" in own else 1) or min([t, c, *part.get("hidden", ())]) < 1:
+def _build_member(
+    description: dict[str, Any], tensors: dict[str, Tensor], d: int, c: int
+) -> TableNetworks | ImageNetworks | None:
+    """Return the networks that were stored, or None if the tensors do not fit their description, d features and c classes."""
+    is_picture = "network" in description
+    n_networks = description["networks"]
+    network: Network = network_of(description["network"]) if is_picture else MLP(tuple(description["hidden"]))
+    shape = tuple(description["pixels"]) if is_picture else (description["inputs"],)
+    width = math.prod(shape)
+    n_features = 2 * d if "ranks" in tensors else d
+    if width != n_features or min([n_networks, c, *description.get("hidden", ())]) < 1:
         return None
     with torch.device("meta"):  # shapes without memory, whatever numbers the file has
         weights = network(shape, c).state_dict()
-    wanted: dict[str, Any] = {f"weight.{name}": ((t, *one.shape), one.dtype) for name, one in weights.items()}
-    beside: dict[str, Any] = dict.fromkeys(("shift", "scale"), ((t, 1, wide), torch.float32))
-    beside["origin"] = ((wide,), torch.float64)
-    if pictures:
-        wanted |= dict.fromkeys(("scale", "offset"), ((shape[0],), torch.float32))
-        beside = {}
-    found = {name: (tuple(one.shape), one.dtype) for name, one in own.items() if name != "ranks"}
-    ranks = own.get("ranks")
-    whole = ranks is None or (ranks.dim() == 2 and d in ranks.shape and ranks.is_floating_point())
-    if not whole or not wanted.items() <= found.items() <= (wanted | beside).items():
+    required: dict[str, Any] = {}
+    for name, weight in weights.items():
+        required[f"weight.{name}"] = ((n_networks, *weight.shape), weight.dtype)
+    optional: dict[str, Any] = {}
+    if is_picture:
+        required["scale"] = ((shape[0],), torch.float32)
+        required["offset"] = ((shape[0],), torch.float32)
+    else:
+        optional["shift"] = ((n_networks, 1, width), torch.float32)
+        optional["scale"] = ((n_networks, 1, width), torch.float32)
+        optional["origin"] = ((width,), torch.float64)
+    stored = {name: (tuple(tensor.shape), tensor.dtype) for name, tensor in tensors.items() if name != "ranks"}
+    if not required.items() <= stored.items() <= {**required, **optional}.items():
         return None
-    device = best_device() if pictures else torch.device("cpu")
-    modules = [network(shape, c).to(device) for _ in range(t)]
+    knots = tensors.get("ranks")
+    if knots is not None and (knots.dim() != 2 or d not in knots.shape or not knots.is_floating_point()):
+        return None
+    device = best_device() if is_picture else torch.device("cpu")
+    modules = [network(shape, c).to(device) for _ in range(n_networks)]
     for i, module in enumerate(modules):
-        module.load_state_dict({name: own[f"weight.{name}"][i] for name in weights})
-    if pictures:
-        return ImageNetworks(Stack(modules), part["network"], shape, own["scale"].to(device), own["offset"].to(device))
-    origin = own["origin"].numpy() if "origin" in own else None
-    knots = None if ranks is None else Ranks(ranks.numpy())
-    return TableNetworks(Stack(modules), own.get("shift"), own.get("scale"), origin, knots)
+        module.load_state_dict({name: tensors[f"weight.{name}"][i] for name in weights})
+    if is_picture:
+        scale = tensors["scale"].to(device)
+        offset = tensors["offset"].to(device)
+        return ImageNetworks(Stack(modules), description["network"], shape, scale, offset)
+    origin = tensors["origin"].numpy() if "origin" in tensors else None
+    ranks = None if knots is None else Ranks(knots.numpy())
+    return TableNetworks(Stack(modules), tensors.get("shift"), tensors.get("scale"), origin, ranks)
 
 
-def _arrays(learner: OtherModel) -> Iterator[tuple[str, NDArray[Any]]]:
+def _learner_arrays(learner: OtherModel) -> Iterator[tuple[str, NDArray[Any]]]:
+    """Yield the names and arrays of a forest or a kernel regression."""
     if isinstance(learner, Forest):
-        yield from ((name, getattr(learner, name)) for name in _FOREST)
+        for name in _FOREST_ARRAYS:
+            yield name, getattr(learner, name)
     if isinstance(learner, KernelEnsemble):
         yield "knots", learner.ranks.knots.copy()
-        for i, way in enumerate(learner.kernels):
-            parts = (way.shift, way.scale, *way.model[:3], np.array([way.model.gamma]))
-            yield from ((f"{i}.{name}", np.ascontiguousarray(part)) for name, part in zip(_WAY, parts, strict=True))
+        for i, scaled in enumerate(learner.kernels):
+            gamma = np.array([scaled.model.gamma])
+            arrays = (scaled.shift, scaled.scale, *scaled.model[:3], gamma)
+            for name, array in zip(_KERNEL_ARRAYS, arrays, strict=True):
+                yield f"{i}.{name}", np.ascontiguousarray(array)
 
 
-def _learner(kind: str, own: dict[str, Tensor], sharpness: float, d: int, c: int) -> OtherModel | None:
-    """The learner that was stored; None if the arrays are not those of one from d features to c classes."""
-    arrays = {name: tensor.numpy() for name, tensor in own.items()}
-    if any(array.dtype != _KINDS.get(name, np.float64) for name, array in arrays.items()):
-        return None
+def _build_learner(
+    kind: str, tensors: dict[str, Tensor], inverse_temperature: float, d: int, c: int
+) -> OtherModel | None:
+    """Return the learner that was stored, or None if the arrays do not fit its kind, d features and c classes."""
+    arrays = {name: tensor.numpy() for name, tensor in tensors.items()}
+    for name, array in arrays.items():
+        if array.dtype != _DTYPES.get(name, np.float64):
+            return None
     if kind == "trees":
-        forest = Forest(**arrays, classes=c) if set(arrays) == set(_FOREST) else None
-        return None if forest is None or forest.is_malformed(d, c) else forest
-    count = (len(arrays) - 1) // len(_WAY)
-    names = ["knots", *(f"{i}.{name}" for i in range(count) for name in _WAY)]
-    if not count or set(arrays) != set(names) or arrays["knots"].shape[1:] != (d,):
+        return _build_forest(arrays, d, c)
+    return _build_kernel_ensemble(arrays, inverse_temperature, d, c)
+
+
+def _build_forest(arrays: dict[str, NDArray[Any]], d: int, c: int) -> Forest | None:
+    """Return the forest with these arrays, or None if they do not fit."""
+    if set(arrays) != set(_FOREST_ARRAYS):
         return None
-    ways = [[arrays[f"{i}.{name}"] for name in _WAY] for i in range(count)]
-    wide, inputs = (2 * d,), [int((way[1] != 0).sum()) for way in ways]
-    shapes = [[wide, wide, (len(way[2]), k), (len(way[2]), c), (c,), (1,)] for way, k in zip(ways, inputs, strict=True)]
-    if [[part.shape for part in way] for way in ways] != shapes:
+    forest = Forest(**arrays, classes=c)
+    return None if forest.is_malformed(d, c) else forest
+
+
+def _build_kernel_ensemble(
+    arrays: dict[str, NDArray[Any]], inverse_temperature: float, d: int, c: int
+) -> KernelEnsemble | None:
+    """Return the kernel regressions with these arrays, one for every scaling of the features, or None if they do not fit."""
+    n_kernels = (len(arrays) - 1) // len(_KERNEL_ARRAYS)
+    names = {"knots"}
+    for i in range(n_kernels):
+        names.update(f"{i}.{name}" for name in _KERNEL_ARRAYS)
+    if n_kernels == 0 or set(arrays) != names or arrays["knots"].shape[1:] != (d,):
         return None
-    seen = [ScaledKernel(way[0], way[1], KernelModel(way[2], way[3], way[4], float(way[5][0]))) for way in ways]
-    return KernelEnsemble(Ranks(arrays["knots"]), tuple(seen), sharpness)
+    kernels = []
+    for i in range(n_kernels):
+        parts = [arrays[f"{i}.{name}"] for name in _KERNEL_ARRAYS]
+        shift, scale, landmarks, coefficients, mean, gamma = parts
+        n_inputs = int((scale != 0).sum())
+        n_landmarks = len(landmarks)
+        shapes = [(2 * d,), (2 * d,), (n_landmarks, n_inputs), (n_landmarks, c), (c,), (1,)]
+        if [part.shape for part in parts] != shapes:
+            return None
+        kernels.append(ScaledKernel(shift, scale, KernelModel(landmarks, coefficients, mean, float(gamma[0]))))
+    return KernelEnsemble(Ranks(arrays["knots"]), tuple(kernels), inverse_temperature)

@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow.compute as pc
 
 from oneof.data.column_uses import summary_lines
-from oneof.ensemble.accuracy import Claim, measure_labels
+from oneof.ensemble.accuracy import AccuracyEstimate, measure_labels
 from oneof.metrics import in_words
 from oneof.runs.folder import SAMPLE_CSV, Run
 from oneof.runs.purified import lost_labels
@@ -13,23 +13,23 @@ from oneof.storage.printable import bounded
 
 def summary_rows(run: Run) -> list[tuple[str, str]]:
     """Return names and values of what was learned, the most important first."""
-    facts = run.metadata
+    metadata = run.metadata
     purified = run.decided
     n_to_review = pc.sum(purified["ask"]).as_py() or 0
     size_before = pc.mean(pc.list_value_length(purified["original"])).as_py()
     size_after = pc.mean(pc.list_value_length(purified["kept"])).as_py()
-    column_lines = [bounded(line) for line in summary_lines(facts.get("columns", {}))]
-    learners = [f"{name} {weight:.0%}" for name, weight in facts["learners"].items()]
+    column_lines = [bounded(line) for line in summary_lines(metadata.get("columns", {}))]
+    learners = [f"{name} {weight:.0%}" for name, weight in metadata["learners"].items()]
     rows = [
         ("labels of this table", label_accuracy_in_words(run)),
-        ("rows, features, classes", f"{facts['n']:,}, {facts['d']:,}, {len(facts['classes']):,}"),
+        ("rows, features, classes", f"{metadata['n']:,}, {metadata['d']:,}, {len(metadata['classes']):,}"),
         ("columns", "\n".join(column_lines)),
         ("labels per set", f"{size_before:.2f} given, {size_after:.2f} kept"),
         ("learners", ", ".join(learners) or "votes alone"),
-        ("chosen by", in_words(facts["rule"])),
-        ("accuracy on new rows", Claim(**facts["estimate"]).in_words),
-        ("rows to ask a person about", f"{n_to_review:,} ({n_to_review / facts['n']:.1%})"),
-        ("seconds", f"{facts['seconds']:,}"),
+        ("chosen by", in_words(metadata["rule"])),
+        ("accuracy on new rows", AccuracyEstimate(**metadata["estimate"]).in_words),
+        ("rows to ask a person about", f"{n_to_review:,} ({n_to_review / metadata['n']:.1%})"),
+        ("seconds", f"{metadata['seconds']:,}"),
     ]
     return [(name, value) for name, value in rows if value]
 

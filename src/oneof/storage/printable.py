@@ -1,4 +1,4 @@
-"""Make text from outside safe to print in a terminal."""
+"""Make text from outside safe to print in a terminal, and messages fit to read."""
 
 import re
 
@@ -29,3 +29,14 @@ def shortened(text: str, most: int = 60) -> str:
     if len(text) <= most:
         return text
     return f"{text[: most - 3]}..."
+
+
+def describe_error(error: Exception) -> str:
+    """Return the message of an error; that of the operating system without its number."""
+    if not isinstance(error, OSError) or error.strerror is None:
+        return str(error)
+    reason = error.strerror[:1].lower() + error.strerror[1:]
+    paths = [str(path) for path in (error.filename, error.filename2) if path is not None]
+    if not paths:
+        return reason
+    return f"{' -> '.join(paths)}: {reason}"

@@ -4,6 +4,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from threading import Timer
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -17,19 +18,27 @@ MAX_INTERVAL = 120.0
 
 
 @contextmanager
-def bar(description: str, total: int, show: bool, done: int = 0) -> Iterator[Callable[..., None]]:
+def bar(description: str, total: int, show: bool, done: int = 0, unit: str = "") -> Iterator[Callable[..., None]]:
     """Show the progress of `total` steps, `done` of which are already complete.
 
     Yields a function to call after each step, or once for several steps, with a few words on the state of the work.
     """
     console = Console(stderr=True)
     if show and not console.is_terminal:
-        yield ProgressLines(description, total, done)
+        lines = ProgressLines(description, total, done, unit)
+        timer = Timer(FIRST_LINE, lines.say_that_work_began)
+        timer.daemon = True
+        timer.start()
+        try:
+            yield lines
+        finally:
+            timer.cancel()
         return
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
         MofNCompleteColumn(),
+        TextColumn(unit),
         TimeRemainingColumn(),
         TextColumn("{task.fields[words]}"),
     )
@@ -49,10 +58,11 @@ class ProgressLines:
     that a log of hours stays short.
     """
 
-    def __init__(self, description: str, total: int, done: int = 0) -> None:
+    def __init__(self, description: str, total: int, done: int = 0, unit: str = "") -> None:
         self.description = description
         self.total = total
         self.done = done
+        self.unit = unit
         self._done_at_start = done
         self._start = time.monotonic()
         self._next_line = self._start + FIRST_LINE
@@ -65,10 +75,25 @@ class ProgressLines:
             return
         elapsed = now - self._start
         steps_per_second = (self.done - self._done_at_start) / elapsed
-        time_left = format_duration((self.total - self.done) / steps_per_second)
-        line = f"{self.description}: {self.done:,} of {self.total:,} after {format_duration(elapsed)}, about {time_left} left"
+        seconds_left = (self.total - self.done) / steps_per_second
+        line = f"{self._counts()} after {format_duration(elapsed)}, about {format_duration(seconds_left)} left"
         if words:
             line += f"; {words}"
-        print(line, file=sys.stderr, flush=True)
+        _write(line)
         interval = min(max(MIN_INTERVAL, elapsed / 2), MAX_INTERVAL)
         self._next_line = now + interval
+
+    def say_that_work_began(self) -> None:
+        """Write a line without an estimate if not even one step is complete."""
+        if self.done == self._done_at_start:
+            _write(f"{self._counts()}; the first one takes longer than {format_duration(FIRST_LINE)}")
+
+    def _counts(self) -> str:
+        counts = f"{self.description}: {self.done:,} of {self.total:,}"
+        if self.unit:
+            counts += f" {self.unit}"
+        return counts
+
+
+def _write(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)

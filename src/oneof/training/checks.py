@@ -14,7 +14,7 @@ from oneof.data.augment.views import Views
 from oneof.data.scaling import Scaling
 from oneof.methods.base import Method, first
 from oneof.networks import Network
-from oneof.networks.classifier import blank, evaluating
+from oneof.networks.classifier import dummy_batch, eval_mode
 from oneof.purify import Purify
 
 
@@ -73,7 +73,7 @@ def check_like_trained(x: Any, shape: tuple[int, ...]) -> None:
 def check_method(method: Method, views: Views | None, alters_input: bool) -> None:
     """Are there as many views as the method takes, and does it take inputs that are altered?"""
     name, needed, given = type(method).__name__, method.views, 1 if views is None else views.count
-    if given != needed and not (needed == 1 and method.together):
+    if given != needed and not (needed == 1 and method.joint_forward):
         advice = "Give the views 'plain'." if needed == 1 else "Give views= for images; tables have one view."
         raise ValueError(f"{name} needs {needed} view{'s' * (needed > 1)} of every example; got {given}. {advice}")
     if alters_input and type(method).step is not Method.step:
@@ -111,16 +111,16 @@ def check_labels(labels: Tensor, n: int, classes: int) -> None:
         )
 
 
-def tried(
-    network: Any, method: Method, shape: tuple[int, ...], classes: int, device: torch.device, fast: bool
+def probe_network(
+    network: Any, method: Method, shape: tuple[int, ...], classes: int, device: torch.device, in_bfloat16: bool
 ) -> nn.Module:
     """A network as the method trains it, once it gave logits of two blank examples; the global generator is left as it was."""
     _check_builder(network)
     with torch.random.fork_rng(devices=[]):
         module = _built(network, method, shape, classes).to(device)
         try:
-            with evaluating(module), torch.autocast(device.type, torch.bfloat16, enabled=fast):
-                logits: Any = first(module(blank(module, shape, 2)))
+            with eval_mode(module), torch.autocast(device.type, torch.bfloat16, enabled=in_bfloat16):
+                logits: Any = first(module(dummy_batch(module, shape, 2)))
         except Exception as error:  # a user's own code, so anything
             raise ValueError(
                 f"network must take examples {_form('b', shape)}; two blank ones gave: {_line(error)} "
@@ -175,7 +175,7 @@ def check_last_batch(module: nn.Module, shape: tuple[int, ...], rows: set[int], 
         return
     try:
         with torch.random.fork_rng(devices=[]), torch.no_grad():
-            copy.deepcopy(module)(blank(module, shape, 1))  # in training mode, where statistics move
+            copy.deepcopy(module)(dummy_batch(module, shape, 1))  # in training mode, where statistics move
     except ValueError as error:
         larger = range(batch + 1, max(rows) + 2)
         better = next((size for size in larger if all(_last(m, size) > 1 for m in rows)), None)

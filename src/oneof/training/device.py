@@ -59,7 +59,7 @@ def device_for(device: str | torch.device, n: int, d: int) -> torch.device:
     return best if pays else torch.device("cpu")
 
 
-def wake(device: torch.device) -> Thread | None:
+def prewarm_gpu(device: torch.device) -> Thread | None:
     """Load what a GPU needs for images, which takes seconds, in a thread beside other work: its context, cuDNN, the compiler of kernels.
 
     Return the thread; None for a CPU, which needs none.
@@ -92,7 +92,7 @@ def make_deterministic() -> None:
     os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"  # read at the first product on a card
 
 
-def on_this_card(value: Any) -> Any:
+def to_local_gpu(value: Any) -> Any:
     """The value with what lies on the GPU of any process on that of this one; as it is where none is in use."""
     return _brought(value, lambda stored, place: stored if place == "cpu" else stored.cuda())
 
@@ -117,7 +117,7 @@ def global_generator(device: torch.device) -> torch.Generator:
     return torch.cuda.default_generators[torch.cuda.current_device() if device.index is None else device.index]
 
 
-class Beside:
+class SideStream:
     """Work inside `with` may run on a second CUDA stream until `join`; what it reads must stay alive till then."""
 
     def __init__(self, device: torch.device) -> None:
@@ -138,7 +138,7 @@ class Beside:
             torch.cuda.current_stream().wait_stream(self.stream)
 
 
-class Replay:
+class CudaGraphRunner:
     """Calls a function that works in place on tensors; where enabled, after a few plain calls, as one captured CUDA graph per key.
 
     The function's tensor arguments are copied into fixed places, so their shapes must be the same for one key, and a tensor that
@@ -162,7 +162,7 @@ class Replay:
             return self._replay(key, inputs)
         if self.calls.setdefault(key, 0) < self.warm_up:
             self.calls[key] += 1
-            beside = Beside(torch.device("cuda"))  # as what will be captured must have been warmed up
+            beside = SideStream(torch.device("cuda"))  # as what will be captured must have been warmed up
             with beside:
                 result = function(*inputs)
             beside.join()

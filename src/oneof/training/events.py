@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from oneof.purify import PopState, Purify, Removals
-from oneof.training.processes import Crew
+from oneof.training.processes import ProcessGroup
 
 
 class Purification(NamedTuple):
@@ -29,7 +29,7 @@ def begin_purifying(rule: Purify, candidates: Tensor) -> Purification:
 
 
 def event(
-    rule: Purify, candidates: Tensor, state: Purification, crew: Crew, labels: int, memory: Any = ()
+    rule: Purify, candidates: Tensor, state: Purification, group: ProcessGroup, labels: int, memory: Any = ()
 ) -> tuple[Tensor, Purification]:
     """Remove labels from candidates [t, m, c] in place, and open the next window.
 
@@ -41,7 +41,7 @@ def event(
         The sets of this process's rows.
     state
         What the rule remembers.
-    crew
+    group
         The processes that share the rows.
     labels
         Labels of all processes' rows: rows times classes.
@@ -60,7 +60,7 @@ def event(
     state.fell[is_removed] = state.round + 1
     state.margin[is_removed] = margin[is_removed]
     local_count = torch.zeros_like(state.threshold) + is_removed.sum((1, 2))
-    (count,) = crew.total([local_count])
+    (count,) = group.total([local_count])
     after = rule.advance(before, before.seen, count / labels)
     if rule.resets:  # methods normalise the weights of the remaining candidates when they read them
         memory.copy_(state.seen / rule.window * candidates)
@@ -68,13 +68,13 @@ def event(
     return count, state._replace(threshold=after.threshold, round=after.round)
 
 
-def removals(state: Purification, candidates: Tensor, crew: Crew) -> Removals:
+def removals(state: Purification, candidates: Tensor, group: ProcessGroup) -> Removals:
     """List the removed labels of all processes' rows that are not in these sets [t, m, c], perhaps those of an earlier epoch.
 
     They are in the order of their rounds.
     """
-    round = crew.gathered_rows(state.fell).flatten()
-    margin = crew.gathered_rows(state.margin).flatten()
+    round = group.gathered_rows(state.fell).flatten()
+    margin = group.gathered_rows(state.margin).flatten()
     index = ((round > 0) & ~candidates.flatten()).nonzero().squeeze(1)
     index = index[round[index].argsort(stable=True)]
     _, m, c = candidates.shape

@@ -1,4 +1,4 @@
-"""`fit`: the border of the loop. Inputs are checked, trials cut into stacks, runs saved and resumed, the best epoch kept."""
+"""Fit trials: check inputs, divide trials into stacks, train, save and resume them, and keep the best epoch."""
 
 import logging
 import math
@@ -22,17 +22,17 @@ from oneof.networks import MLP, Network
 from oneof.purify import Purify
 from oneof.storage.progress import bar
 from oneof.storage.settings import plain_value
-from oneof.training.checkpoint import Keeper, cut_as_before, fingerprint
-from oneof.training.checks import check_last_batch, check_shared, check_views, tried
-from oneof.training.device import checked_device, free_memory, on_this_card
+from oneof.training.checkpoint import Checkpointer, fingerprint, plan_stacks
+from oneof.training.checks import check_last_batch, check_shared, check_views, probe_network
+from oneof.training.device import checked_device, free_memory, to_local_gpu
 from oneof.training.interrupt import interrupt_deferred
 from oneof.training.loop import begin, steps
 from oneof.training.prior import Prior
-from oneof.training.processes import Crew, check_rows, together
+from oneof.training.processes import ProcessGroup, check_rows, run_distributed
 from oneof.training.set_input import check_memory, read_candidates
 from oneof.training.stack import build
-from oneof.training.state import Best, Fit, join
-from oneof.training.training_data import Problem, as_features, pose
+from oneof.training.state import BestEpoch, Fit, join
+from oneof.training.training_data import TrainingData, as_features, make_training_data
 from oneof.training.trials import Training, Trial
 
 _log = logging.getLogger(__name__)
@@ -95,16 +95,28 @@ def fit(
     >>> (result.logits(x)[0].argmax(-1).numpy() == labels).mean() > 0.8
     np.True_
     """
-    asked = Request(
-        trials, method, purify, network, training, views, Prior(prior, slack), labels, choose, device, progress, memory,
-        checkpoint, every,
-    )  # fmt: skip
-    return together(partial(_fit, x, candidates, asked), n_jobs)  # type: ignore[no-any-return]
+    request = FitRequest(
+        trials=trials,
+        method=method,
+        purify=purify,
+        network=network,
+        training=training,
+        views=views,
+        prior=Prior(prior, slack),
+        labels=labels,
+        choose=choose,
+        device=device,
+        progress=progress,
+        memory=memory,
+        checkpoint=checkpoint,
+        every=every,
+    )
+    return run_distributed(partial(_fit, x, candidates, request), n_jobs)  # type: ignore[no-any-return]
 
 
 @dataclass(frozen=True)
-class Request:
-    """What `fit` is asked for, beside the data and the processes."""
+class FitRequest:
+    """Hold the arguments of `fit`, but for the data and the number of processes."""
 
     trials: Sequence[Trial]
     method: Method
@@ -122,134 +134,190 @@ class Request:
     every: float
 
 
-def _fit(x: Any, candidates: Any, asked: Request, crew: Crew) -> Fit:
-    """`fit` in one process, or in one of a crew's."""
-    place = _place(asked.device, crew)
-    views = on_this_card(asked.views) if crew.size > 1 else asked.views
-    asked, trials, method = replace(asked, views=views), asked.trials, asked.method
-    check_views(views, place)
+def _fit(x: Any, candidates: Any, request: FitRequest, group: ProcessGroup) -> Fit:
+    """Run `fit` in one process, alone or in a group."""
+    trials = request.trials
+    device = _local_device(request.device, group)
+    if group.size > 1:
+        request = replace(request, views=to_local_gpu(request.views))
+    check_views(request.views, device)
     if not trials:
         raise ValueError("trials must hold at least one trial; got none.")
-    origin = None if views else _origin(x, trials)
-    features = as_features(x if origin is None else np.asarray(x) - origin, torch.get_default_dtype(), place, views)
-    sets = read_candidates(candidates, len(features), len(trials), place)
-    shape, classes = tuple(features.shape[1:]), sets.shape[2]
-    rows = {len(features if trial.rows is None else trial.rows) for trial in trials}
-    check_memory(max(rows), classes, _least_bytes_per_label(asked), place)
-    one = _looked_at(asked, shape, classes, rows, place)
-    weights = sum(weight.numel() for weight in one.parameters())  # kept with gradients; and a batch's features
-    tables = BYTES_PER_LABEL * len(features) * classes
-    each = tables + 4 * (6 * weights + 8 * asked.training.batch * math.prod(shape))  # roughly
-    stacks = cut_as_before(trials, each, _limit(asked, one, place, crew), asked.checkpoint, crew)
-    apart = len(stacks) >= crew.size  # whole stacks are dealt out; else all processes share the rows of every one
-    if not apart:
-        check_shared(one, max(map(len, stacks)))
-        check_rows(min(rows), crew.size)
+    origin = None if request.views else _origin(x, trials)
+    centred = x if origin is None else np.asarray(x) - origin
+    features = as_features(centred, torch.get_default_dtype(), device, request.views)
+    mask = read_candidates(candidates, len(features), len(trials), device)
+    shape = tuple(features.shape[1:])
+    n_classes = mask.shape[2]
+    row_counts = {len(features if trial.rows is None else trial.rows) for trial in trials}
+    check_memory(max(row_counts), n_classes, _min_bytes_per_label(request), device)
+    network = _check_network(request, shape, n_classes, row_counts, device)
+    bytes_per_trial = _trial_bytes(request, network, len(features), n_classes, shape)
+    memory_limit = _memory_limit(request, network, device, group)
+    stacks = plan_stacks(trials, bytes_per_trial, memory_limit, request.checkpoint, group)
+    share_rows = len(stacks) < group.size  # otherwise each process trains whole stacks
+    if share_rows:
+        check_shared(network, max(map(len, stacks)))
+        check_rows(min(row_counts), group.size)
 
-    def fit_one(number: int) -> Fit:
-        some, start = stacks[number], sum(map(len, stacks[:number]))
-        rest = (method, asked.purify, asked.training, views, asked.labels, place, asked.prior)
-        own = sets[0] if len(sets) == 1 else sets[start : start + len(some)]
-        problem = pose(features, own, some, *rest)
-        team = Crew() if apart else crew
-        keeper = _keeper(number, asked, problem, some, team) if asked.checkpoint else None
-        which = f" ({number + 1} of {len(stacks)})" if len(stacks) > 1 else ""
-        title = None if crew.rank or asked.progress is None else asked.progress + which
-        with torch.random.fork_rng(devices=[place] if place.type == "cuda" else []):
-            torch.manual_seed(some[0].seed)  # modules such as dropout draw from torch's own generators
-            return _fit_stack(problem.shared_with(team), some, asked, title, keeper)
+    def fit_stack(number: int) -> Fit:
+        stack_trials = stacks[number]
+        start = sum(map(len, stacks[:number]))
+        data = make_training_data(
+            features,
+            mask[0] if len(mask) == 1 else mask[start : start + len(stack_trials)],
+            stack_trials,
+            request.method,
+            request.purify,
+            request.training,
+            request.views,
+            request.labels,
+            device,
+            request.prior,
+        )
+        stack_group = group if share_rows else ProcessGroup()
+        checkpointer = None
+        if request.checkpoint:
+            checkpointer = _checkpointer(number, request, data, stack_trials, stack_group)
+        title = request.progress if group.rank == 0 else None
+        if title is not None and len(stacks) > 1:
+            title += f" ({number + 1} of {len(stacks)})"
+        with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+            torch.manual_seed(stack_trials[0].seed)  # modules such as dropout draw from torch's own generators
+            return _fit_stack(data.shared_with(stack_group), stack_trials, request, title, checkpointer)
 
-    fits = crew.each(fit_one, range(len(stacks))) if apart else [fit_one(number) for number in range(len(stacks))]
-    return replace(join(fits), origin=origin, network=asked.network, method=method)
+    numbers = range(len(stacks))
+    fits = [fit_stack(number) for number in numbers] if share_rows else group.each(fit_stack, numbers)
+    return replace(join(fits), origin=origin, network=request.network, method=request.method)
 
 
-def _place(device: str | torch.device, crew: Crew) -> torch.device:
-    place = checked_device(device)
-    if crew.size > 1 and place.type == "cuda":
-        place = torch.device("cuda", crew.rank % torch.cuda.device_count())
-        torch.cuda.set_device(place)
-    return place
+def _local_device(name: str | torch.device, group: ProcessGroup) -> torch.device:
+    """Return the device of this name; in a group, each process takes the GPU of its rank."""
+    device = checked_device(name)
+    if group.size > 1 and device.type == "cuda":
+        device = torch.device("cuda", group.rank % torch.cuda.device_count())
+        torch.cuda.set_device(device)
+    return device
 
 
-def _limit(asked: Request, one: nn.Module, place: torch.device, crew: Crew) -> int:
-    """Bytes that a stack may take; 0 for one trial at a time."""
-    shared_statistics = len(asked.trials) < crew.size and any(True for _ in one.buffers())
-    alone = asked.views or shared_statistics  # convolutions gain nothing from a stack
-    return 0 if alone else asked.memory or free_memory(place) // 2
+def _trial_bytes(request: FitRequest, network: nn.Module, n: int, n_classes: int, shape: tuple[int, ...]) -> int:
+    """Estimate the bytes of a trial: tables, weights with gradients and momentum, and the activations of a batch."""
+    tables = BYTES_PER_LABEL * n * n_classes
+    n_weights = sum(weight.numel() for weight in network.parameters())
+    return tables + 4 * (6 * n_weights + 8 * request.training.batch * math.prod(shape))
 
 
-def _least_bytes_per_label(asked: Request) -> int:
+def _memory_limit(request: FitRequest, network: nn.Module, device: torch.device, group: ProcessGroup) -> int:
+    """Return the bytes that a stack may take; 0 for one trial at a time."""
+    shares_statistics = len(request.trials) < group.size and any(True for _ in network.buffers())
+    if request.views or shares_statistics:  # convolutions gain nothing from a stack
+        return 0
+    return request.memory or free_memory(device) // 2
+
+
+def _min_bytes_per_label(request: FitRequest) -> int:
     """Return the least number of bytes that a trial keeps for each label of its training rows."""
     n_bytes = 1  # the candidates
-    if type(asked.method).init is not Method.init:
+    if type(request.method).init is not Method.init:
         n_bytes += 4
-    if asked.purify is not None:
+    if request.purify is not None:
         n_bytes += 10  # the sum that is observed, and round and margin of each removal
     return n_bytes
 
 
 def _origin(x: Any, trials: Sequence[Trial]) -> NDArray[np.float64] | None:
-    """Column medians, where float64 is about to be rounded: a time stamp would lose digits. Scaling undoes this."""
+    """Return column medians where float64 is about to be rounded, so that a time stamp loses no digits; scaling undoes this."""
     if isinstance(x, (Tensor, RowsOnDisk)):
         return None
     values = np.asarray(x)
-    rounded = values.dtype == np.float64 and torch.get_default_dtype() == torch.float32
-    if not rounded or any(trial.scaling == "none" for trial in trials):
+    is_rounded = values.dtype == np.float64 and torch.get_default_dtype() == torch.float32
+    if not is_rounded or any(trial.scaling == "none" for trial in trials):
         return None
     return np.asarray(np.median(values, axis=0))
 
 
-def _keeper(number: int, asked: Request, problem: Problem, trials: Sequence[Trial], crew: Crew) -> Keeper:
-    setting = {name: getattr(asked, name) for name in ("method", "purify", "network", "training", "choose")}
-    look = asked.views
-    seen = look and {"kinds": look.names, "scale": look.scale, "offset": look.offset, "dtype": str(look.dtype)}
-    setting |= {"views": seen} | ({"slack": asked.prior.slack} if asked.prior.slack else {})
-    numbers = ("seed", "lr", "weight_decay", "scaling", "purify")
-    setting["trials"] = [{name: getattr(trial, name) for name in numbers} for trial in trials]
-    folder = Path(str(asked.checkpoint)) / f"stack-{number + 1}"
-    return Keeper(folder, plain_value(setting) | {"data": fingerprint(problem)}, asked.every, crew)
+def _checkpointer(
+    number: int, request: FitRequest, data: TrainingData, trials: Sequence[Trial], group: ProcessGroup
+) -> Checkpointer:
+    """Return what saves a stack, with the settings by which a checkpoint is recognised."""
+    settings: dict[str, Any] = {}
+    for name in ("method", "purify", "network", "training", "choose"):
+        settings[name] = getattr(request, name)
+    settings["views"] = None
+    views = request.views
+    if views is not None:
+        settings["views"] = {
+            "kinds": views.names,
+            "scale": views.scale,
+            "offset": views.offset,
+            "dtype": str(views.dtype),
+        }
+    if request.prior.slack:
+        settings["slack"] = request.prior.slack
+    settings["trials"] = []
+    for trial in trials:
+        numbers = {name: getattr(trial, name) for name in ("seed", "lr", "weight_decay", "scaling", "purify")}
+        settings["trials"].append(numbers)
+    identity = plain_value(settings) | {"data": fingerprint(data)}
+    folder = Path(str(request.checkpoint)) / f"stack-{number + 1}"
+    return Checkpointer(folder, identity, request.every, group)
 
 
-def _looked_at(asked: Request, shape: tuple[int, ...], classes: int, rows: set[int], place: torch.device) -> nn.Module:
-    """One of the networks that will be trained, after a look at whether it can be."""
-    method, views, training = asked.method, asked.views, asked.training
-    if asked.prior.weights is not None and not method.weighs:
+def _check_network(
+    request: FitRequest, shape: tuple[int, ...], n_classes: int, row_counts: set[int], device: torch.device
+) -> nn.Module:
+    """Return one of the networks that will be trained, after a check that it can be."""
+    method = request.method
+    views = request.views
+    if request.prior.weights is not None and not method.uses_prior:
         name = type(method).__name__
         _log.warning(f"{name} has no weights that follow the classifier: it does not use the prior.", stacklevel=2)
-    one = tried(asked.network, method, shape, classes, place, fast=views is not None and place.type == "cuda")
-    seen_apart = views is None or views.count == 1 or not method.together
-    if seen_apart or method.after_step or training.alters_input:  # then a forward sees a batch's rows once
-        check_last_batch(one, shape, rows, training.batch)
-    return one
+    in_bfloat16 = views is not None and device.type == "cuda"
+    network = probe_network(request.network, method, shape, n_classes, device, in_bfloat16)
+    one_view_at_a_time = views is None or views.count == 1 or not method.joint_forward
+    if one_view_at_a_time or method.after_step or request.training.alters_input:
+        check_last_batch(network, shape, row_counts, request.training.batch)
+    return network
+
+
+def _check_choose(choose: str, data: TrainingData) -> None:
+    """Raise ValueError if the epoch cannot be chosen in this way."""
+    choices = ("last", *CRITERIA, "oracle")
+    if choose not in choices:
+        raise ValueError(f"choose must be one of {', '.join(choices)}; got {choose!r}.")
+    if choose != "last" and data.held_out is None:
+        raise ValueError(f"choose={choose!r} needs held_out rows in every trial. Give them, or choose='last'.")
+    if choose == "oracle" and data.labels is None:
+        raise ValueError("choose='oracle' needs labels. Give them, or choose without true labels.")
 
 
 def _fit_stack(
-    problem: Problem, trials: Sequence[Trial], asked: Request, title: str | None, keeper: Keeper | None
+    data: TrainingData,
+    trials: Sequence[Trial],
+    request: FitRequest,
+    title: str | None,
+    checkpointer: Checkpointer | None,
 ) -> Fit:
-    choose, choices = asked.choose, ("last", *CRITERIA, "oracle")
-    if choose not in choices:
-        raise ValueError(f"choose must be one of {', '.join(choices)}; got {choose!r}.")
-    if choose != "last" and problem.held_out is None:
-        raise ValueError(f"choose={choose!r} needs held_out rows in every trial. Give them, or choose='last'.")
-    if choose == "oracle" and problem.labels is None:
-        raise ValueError("choose='oracle' needs labels. Give them, or choose without true labels.")
-    seeds, starts = [trial.seed for trial in trials], [trial.start for trial in trials]
-    stack = build(partial(problem.network, asked.network), seeds, problem.lr.device, problem.compile_batch, starts)
-    state = begin(problem, stack, seeds)
-    best = Best(state, choose)
-    history = keeper.restore(state, best) if keeper else []
-    shown = title is not None and problem.crew.rank == 0
+    """Train a stack from its start or its checkpoint to the last epoch."""
+    _check_choose(request.choose, data)
+    seeds = [trial.seed for trial in trials]
+    starts = [trial.start for trial in trials]
+    stack = build(partial(data.network, request.network), seeds, data.lr.device, data.compile_batch, starts)
+    state = begin(data, stack, seeds)
+    best = BestEpoch(state, request.choose)
+    history = checkpointer.restore(state, best) if checkpointer else []
+    show_bar = title is not None and data.group.rank == 0
     with ExitStack() as contexts:
-        advance = contexts.enter_context(bar(title or "", problem.training.epochs, shown, done=len(history)))
+        advance = contexts.enter_context(bar(title or "", data.training.epochs, show_bar, done=len(history)))
         # without a checkpoint there is nothing to save, and Ctrl-C need not wait for the end of a step
-        interrupted = contexts.enter_context(interrupt_deferred()) if keeper else lambda: False
-        for record in steps(problem, state):
+        interrupted = contexts.enter_context(interrupt_deferred()) if checkpointer else lambda: False
+        for record in steps(data, state):
             if record is not None:
                 history.append(record)
-                best.see(record, state)
+                best.update(record, state)
                 advance(f"set size {float(record['set_size'].mean()):.2f}")
-            if keeper and keeper.save(state, best, history, now=interrupted()):
+            if checkpointer and checkpointer.save(state, best, history, now=interrupted()):
                 raise KeyboardInterrupt
-        if keeper:
-            keeper.save(state, best, history, now=True)
-    return best.fit(problem, state, history)
+        if checkpointer:
+            checkpointer.save(state, best, history, now=True)
+    return best.fit(data, state, history)

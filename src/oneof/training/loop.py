@@ -8,133 +8,159 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from oneof.methods.base import Method, each, first, parts
+from oneof.methods.base import Method, first, leaves, tree_map
 from oneof.metrics import accuracy, criteria
-from oneof.training.device import Replay
+from oneof.training.device import CudaGraphRunner
 from oneof.training.events import begin_purifying, event
 from oneof.training.shard import over_all_processes
 from oneof.training.stack import Stack
 from oneof.training.state import Record, State
 from oneof.training.step import observe, step
 from oneof.training.tables import flat_index, gather_rows
-from oneof.training.training_data import Problem, block_size
+from oneof.training.training_data import TrainingData, block_size
 
 
-def begin(problem: Problem, stack: Stack, seeds: list[int]) -> State:
-    """The state before the first step."""
-    candidates = problem.sets_to_train_on()
-    steps = math.ceil(problem.total / problem.training.batch)
+def begin(data: TrainingData, stack: Stack, seeds: list[int]) -> State:
+    """Return the state before the first step."""
+    t = len(data.rows)
+    n_steps = math.ceil(data.n_rows / data.training.batch)
+    candidates = data.training_candidates()
     return State(
-        epoch=0, position=0, order=problem.rows.new_zeros(len(problem.rows), problem.total),
-        mixing=torch.ones(len(problem.lr), steps, device=problem.lr.device), stack=stack,
-        optimizer=problem.training.optimizer.init(stack.weights.values()), candidates=candidates,
-        memory=problem.first_memory(candidates), shared=problem.method.shared(stack),
-        pop=begin_purifying(problem.purify, candidates) if problem.purify else None, loss=torch.zeros_like(problem.lr),
-        generators=[torch.Generator(problem.drawn_at).manual_seed(seed) for seed in seeds],
-    )  # fmt: skip
+        epoch=0,
+        position=0,
+        order=data.rows.new_zeros(t, data.n_rows),
+        mixing=torch.ones(t, n_steps, device=data.lr.device),
+        stack=stack,
+        optimizer=data.training.optimizer.init(stack.weights.values()),
+        candidates=candidates,
+        memory=data.init_memory(candidates),
+        shared=data.method.shared(stack),
+        pop=begin_purifying(data.purify, candidates) if data.purify else None,
+        generators=[torch.Generator(data.generator_device).manual_seed(seed) for seed in seeds],
+        loss=torch.zeros_like(data.lr),
+    )
 
 
-def epochs(problem: Problem, state: State) -> Iterator[Record]:
-    """Train from where the state stands, an epoch at a time, and yield what each showed."""
-    return (record for record in steps(problem, state) if record is not None)
+def epochs(data: TrainingData, state: State) -> Iterator[Record]:
+    """Train from where the state is, an epoch at a time, and yield the record of each."""
+    return (record for record in steps(data, state) if record is not None)
 
 
-def steps(problem: Problem, state: State) -> Iterator[Record | None]:
-    """Train from where the state stands: after every step the state is whole and None is yielded, after an epoch its record."""
-    # a process's part of a batch varies in size, which no graph can; nor can it read files
-    alike = problem.crew.size == 1 and isinstance(problem.x, Tensor)
-    replay = Replay(problem.lr.device.type == "cuda" and alike, state.generators)
-    training, m = problem.training, problem.total
+def steps(data: TrainingData, state: State) -> Iterator[Record | None]:
+    """Train from where the state is: yield None after every step, when the state is complete, and after an epoch its record."""
+    training = data.training
+    n_rows = data.n_rows
+    # The part of a batch that a process sees varies in size, which no graph can; nor can a graph read files.
+    can_capture = data.group.size == 1 and isinstance(data.x, Tensor)
+    runner = CudaGraphRunner(data.lr.device.type == "cuda" and can_capture, state.generators)
     while state.epoch < training.epochs:
         if state.position == 0:
-            _open_epoch(problem, state)
-        lr = problem.lr * training.schedule(state.epoch, training.epochs)
-        observing = problem.purify is not None and problem.purify.observing(state.epoch)
+            _open_epoch(data, state)
+        lr = data.lr * training.schedule(state.epoch, training.epochs)
+        observing = data.purify is not None and data.purify.observing(state.epoch)
         epoch = torch.full((), state.epoch, device=lr.device)
-        where = flat_index(state.order, m)
-        for start in range(state.position, m, training.batch):
-            at = where[:, start : start + training.batch]
+        order = flat_index(state.order, n_rows)
+        for start in range(state.position, n_rows, training.batch):
+            index = order[:, start : start + training.batch]
             mixing = state.mixing[:, start // training.batch]
-            with over_all_processes(problem.crew, state.stack.buffers):
-                replay((observing, at.shape[1]), partial(step, problem, state, observing), at, lr, mixing, epoch)
+            with over_all_processes(data.group, state.stack.buffers):
+                key = (observing, index.shape[1])
+                runner(key, partial(step, data, state, observing), index, lr, mixing, epoch)
             state.position = start + training.batch
             yield None
-        removed = _purify(problem, state)
+        removed = _purify(data, state)
         state.epoch += 1
         state.position = 0
-        yield _record(problem, state, replay, state.loss / m, removed)
+        yield _record(data, state, runner, state.loss / n_rows, removed)
 
 
-def _open_epoch(problem: Problem, state: State) -> None:
-    """What an epoch draws beforehand, each trial from its own generator: its order, its mixing weights."""
-    _refresh(problem, state)
-    draws = [torch.randperm(problem.total, generator=g, device=g.device) for g in state.generators]
-    state.order = torch.stack(draws).to(problem.rows.device)
-    if alpha := problem.training.mixup:  # NumPy has the Beta distribution, the trial's generator seeds it
-        seeds = [int(torch.randint(2**62, (), generator=g, device=g.device)) for g in state.generators]
-        weights = [np.random.default_rng(seed).beta(alpha, alpha, state.mixing.shape[1]) for seed in seeds]
-        state.mixing = torch.as_tensor(np.stack(weights), dtype=problem.lr.dtype, device=problem.lr.device)
+def _open_epoch(data: TrainingData, state: State) -> None:
+    """Draw what an epoch needs beforehand, each trial from its own generator: the order of rows and mixup's weights."""
+    _update_tables(data, state)
+    orders = [torch.randperm(data.n_rows, generator=g, device=g.device) for g in state.generators]
+    state.order = torch.stack(orders).to(data.rows.device)
+    alpha = data.training.mixup
+    if alpha:  # NumPy has the Beta distribution, the trial's generator seeds it
+        weights = []
+        for generator in state.generators:
+            seed = int(torch.randint(2**62, (), generator=generator, device=generator.device))
+            weights.append(np.random.default_rng(seed).beta(alpha, alpha, state.mixing.shape[1]))
+        state.mixing = torch.as_tensor(np.stack(weights), dtype=data.lr.dtype, device=data.lr.device)
     state.loss.zero_()
 
 
-def _refresh(problem: Problem, state: State) -> None:
-    """What a method does to whole tables before an epoch, written where the tables lie."""
-    method, crew, kept = problem.method, problem.crew, state.memory
+def _update_tables(data: TrainingData, state: State) -> None:
+    """Let the method change its memory of all rows, and what it shares, before an epoch."""
+    method = data.method
+    group = data.group
 
-    def mean(rows: Tensor) -> Tensor:
-        """The mean [t, 1, ...] over all training rows, of which [t, n, ...] are this process's."""
-        if crew.size == 1:
+    def mean_over_rows(rows: Tensor) -> Tensor:
+        """Return the mean [t, 1, ...] over the training rows of all processes, of which [t, n, ...] are this one's."""
+        if group.size == 1:
             return rows.mean(1, keepdim=True)
-        return crew.total([rows.sum(1, keepdim=True)])[0] / problem.total
+        (total,) = group.total([rows.sum(1, keepdim=True)])
+        return total / data.n_rows
 
-    _write(parts(kept), parts(method.renew(kept, mean)))
-    if type(method).refresh is Method.refresh:  # then nobody looks at the rows of others
+    _copy_changed(leaves(state.memory), leaves(method.on_epoch_start(state.memory, mean_over_rows)))
+    if type(method).refresh is Method.refresh:  # then no row depends on others, and nothing is gathered
         return
-    whole = each(crew.gathered_rows, kept)
-    features = partial(problem.outputs, state.stack, problem.rows, "body")
-    memory, shared = method.refresh(state.stack, features, whole, state.shared, state.epoch)
-    own, changed = slice(*crew.owned(problem.total)), zip(*map(parts, (kept, whole, memory)), strict=True)
-    _write(parts(kept), [old if new is was else new[:, own] for old, was, new in changed])
-    _write(state.shared, shared)
+    all_memory = tree_map(group.gathered_rows, state.memory)
+    features = partial(data.outputs, state.stack, data.rows, "body")
+    new_memory, new_shared = method.refresh(state.stack, features, all_memory, state.shared, state.epoch)
+    local_rows = slice(*group.local_range(data.n_rows))
+    for local, old, new in zip(leaves(state.memory), leaves(all_memory), leaves(new_memory), strict=True):
+        if new is not old:
+            local.copy_(new[:, local_rows])
+    _copy_changed(state.shared, new_shared)
 
 
-def _write(tables: Sequence[Tensor], after: Sequence[Tensor]) -> None:
-    for old, new in zip(tables, after, strict=True):
-        if old is not new:
-            old.copy_(new)
+def _copy_changed(tensors: Sequence[Tensor], new: Sequence[Tensor]) -> None:
+    """Copy new values to tensors, but for those that are the same tensor."""
+    for old_tensor, new_tensor in zip(tensors, new, strict=True):
+        if old_tensor is not new_tensor:
+            old_tensor.copy_(new_tensor)
 
 
-def _purify(problem: Problem, state: State) -> Tensor | None:
-    """An event, if one is due: the number of labels that fell [t]."""
-    if problem.purify is None or state.pop is None:
+def _purify(data: TrainingData, state: State) -> Tensor | None:
+    """Hold a purification event, if one is due; return how many labels were removed [t], None without purification."""
+    if data.purify is None or state.pop is None:
         return None
-    if not problem.purify.event(state.epoch):
-        return torch.zeros_like(problem.lr)
-    if problem.purify.current:  # show POP what the networks say now of every training row, some rows at a time
-        t, m = problem.rows.shape
-        size = block_size(problem.x, t)
-        with state.stack.evaluating():
-            for some in torch.arange(m, device=problem.rows.device).split(size):  # type: ignore[no-untyped-call]
-                at = flat_index(some.expand(t, -1), m)
-                rows = gather_rows(problem.rows, at)
-                sets = problem.seen_sets(gather_rows(state.candidates, at), rows)
-                observe(problem, state, at, sets, first(state.stack(problem.features(rows))))
-    labels = problem.total * problem.classes
-    removed, state.pop = event(problem.purify, state.candidates, state.pop, problem.crew, labels, state.memory)
+    if not data.purify.event(state.epoch):
+        return torch.zeros_like(data.lr)
+    if data.purify.current:
+        _observe_all_rows(data, state)
+    n_labels = data.n_rows * data.n_classes
+    removed, state.pop = event(data.purify, state.candidates, state.pop, data.group, n_labels, state.memory)
     return removed
 
 
-def _record(problem: Problem, state: State, replay: Replay, loss: Tensor, removed: Tensor | None) -> Record:
-    look, labels = partial(problem.logits, state.stack), problem.labels
-    set_size = problem.crew.total([state.candidates.sum((1, 2))])[0].to(loss.dtype) / problem.total
-    record: Record = {"loss": loss, "set_size": set_size}
+def _observe_all_rows(data: TrainingData, state: State) -> None:
+    """Let POP observe the networks as they are now on every training row, block by block."""
+    t, m = data.rows.shape
+    with state.stack.eval_mode():
+        for block in torch.arange(m, device=data.rows.device).split(block_size(data.x, t)):  # type: ignore[no-untyped-call]
+            index = flat_index(block.expand(t, -1), m)
+            rows = gather_rows(data.rows, index)
+            candidates = data.visible_candidates(gather_rows(state.candidates, index), rows)
+            logits = first(state.stack(data.features(rows)))
+            observe(data, state, index, candidates, logits)
+
+
+def _record(data: TrainingData, state: State, runner: CudaGraphRunner, loss: Tensor, removed: Tensor | None) -> Record:
+    """Return the record of an epoch, see `Record`."""
+    (n_candidates,) = data.group.total([state.candidates.sum((1, 2))])
+    record: Record = {"loss": loss, "set_size": n_candidates.to(loss.dtype) / data.n_rows}
+    if state.pop is not None and removed is not None:
+        record["threshold"] = state.pop.threshold  # a new tensor at every event, so safe to keep
+        record["removed"] = removed
+    evaluate = partial(data.logits, state.stack)
     by_sets: Record = {}
-    if state.pop is not None and removed is not None:  # a threshold is a new tensor at every event, so safe to keep
-        record |= {"threshold": state.pop.threshold, "removed": removed}
-    if problem.held_out is not None:
-        logits = replay("held out", look, problem.held_out)
-        by_sets = criteria(logits, problem.sets(problem.held_out))
-        record |= {} if labels is None else {"oracle": accuracy(logits, labels[problem.held_out])}
-    if problem.test is not None and labels is not None:
-        record["accuracy"] = accuracy(replay("test", look, problem.test), labels[problem.test])
+    if data.held_out is not None:
+        logits = runner("held out", evaluate, data.held_out)
+        by_sets = criteria(logits, data.original_candidates(data.held_out))
+        if data.labels is not None:
+            record["oracle"] = accuracy(logits, data.labels[data.held_out])
+    if data.test is not None and data.labels is not None:
+        logits = runner("test", evaluate, data.test)
+        record["accuracy"] = accuracy(logits, data.labels[data.test])
     return record | by_sets

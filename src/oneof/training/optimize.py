@@ -34,8 +34,8 @@ class SGD:
             return
         decays = _kept(decay, lr.dtype, lr.device)
         for one, g, (speed,) in zip(weights, gradients, state, strict=True):
-            speed.mul_(self.momentum).add_(g).addcmul_(one, along(decays, one))
-            one.addcmul_(speed, along(lr, one), value=-1)
+            speed.mul_(self.momentum).add_(g).addcmul_(one, expand_trials(decays, one))
+            one.addcmul_(speed, expand_trials(lr, one), value=-1)
 
 
 def _move(w: list[Tensor], v: list[Tensor], g: list[Tensor], lr: Tensor, decay: float, momentum: float) -> None:
@@ -69,7 +69,7 @@ def _kept(numbers: tuple[float, ...], dtype: torch.dtype, device: torch.device) 
     return torch.tensor(numbers, dtype=dtype, device=device)  # once: a graph that is captured cannot copy from the host
 
 
-def along(numbers: Tensor, like: Tensor) -> Tensor:
+def expand_trials(numbers: Tensor, like: Tensor) -> Tensor:
     """Numbers [t] shaped to multiply a tensor [t, ...]."""
     return numbers.view(-1, *[1] * (like.dim() - 1))
 

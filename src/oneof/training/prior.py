@@ -1,6 +1,6 @@
 r"""The prior: how much votes speak for each label of each row, beside the mask that says which labels are possible.
 
-What a method would weigh by the posterior p it weighs by prior x posterior:
+What a method would weigh by the posterior p it uses_prior by prior x posterior:
 
     w_ij  ~  (v_ij + s) p_ij     on S_i; where the slack s is not zero, on every label
 

@@ -22,24 +22,24 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from oneof.training.device import make_deterministic, on_this_card
+from oneof.training.device import make_deterministic, to_local_gpu
 
 for part in ("distributed", "rank_zero"):  # who joins is no news; here, since new processes join before all else
     logging.getLogger(f"lightning_fabric.utilities.{part}").setLevel(logging.WARNING)
 
 
 @dataclass(frozen=True)
-class Crew:
+class ProcessGroup:
     """The processes of a run, as one of them sees it; alone, nothing is sent.
 
-    >>> [Crew(rank, 3).owned(8) for rank in range(3)]
+    >>> [ProcessGroup(rank, 3).local_range(8) for rank in range(3)]
     [(0, 2), (2, 5), (5, 8)]
     """
 
     rank: int = 0
     size: int = 1
 
-    def owned(self, m: int) -> tuple[int, int]:
+    def local_range(self, m: int) -> tuple[int, int]:
         """From which to which of m rows this process owns; the rows of all follow one another."""
         return m * self.rank // self.size, m * (self.rank + 1) // self.size
 
@@ -54,7 +54,7 @@ class Crew:
     def gathered(self, own: Tensor, sections: Sequence[int]) -> Tensor:
         """The parts of all processes as one: own [m, ...] falls into so many rows for each trial, and trials stay together.
 
-        >>> Crew().gathered(torch.arange(3), [1, 2])
+        >>> ProcessGroup().gathered(torch.arange(3), [1, 2])
         tensor([0, 1, 2])
         """
         if self.size == 1:
@@ -97,11 +97,11 @@ class Crew:
         for one in dealt:
             if isinstance(one, Exception):
                 raise one
-        dealt = on_this_card(dealt)
+        dealt = to_local_gpu(dealt)
         dealt[self.rank] = own  # itself, not the copy that went round
         return [dealt[i % self.size][i // self.size] for i in range(len(items))]
 
-    def told(self, work: Callable[[], Any]) -> Any:
+    def run_on_rank0(self, work: Callable[[], Any]) -> Any:
         """What `work` gives in the first process, which alone does it; bad input that it finds is raised in all."""
         if self.size == 1:
             return work()
@@ -117,7 +117,7 @@ class Crew:
             raise word[0]
         return word[0]
 
-    def agreed(self, number: int) -> int:
+    def broadcast_int(self, number: int) -> int:
         """What the first process says."""
         return int(self.total([torch.tensor(0 if self.rank else int(number))])[0])
 
@@ -173,20 +173,20 @@ def _carried(tensor: Tensor) -> Iterator[Tensor]:
         tensor.copy_(sent)
 
 
-def together(work: Callable[[Crew], Any], processes: int | None) -> Any:
-    """What `work` gives in this process: alone, as one of the crew that is here, or (processes) in the first of a new one."""
-    crew = crew_here(processes)
-    return work(crew) if processes in (None, crew.size) else launched(work, processes)
+def run_distributed(work: Callable[[ProcessGroup], Any], processes: int | None) -> Any:
+    """What `work` gives in this process: alone, as one of the group that is here, or (processes) in the first of a new one."""
+    group = current_group(processes)
+    return work(group) if processes in (None, group.size) else launched(work, processes)
 
 
-def crew_here(processes: int | None) -> Crew:
-    """The crew that this process belongs to or that torchrun or SLURM started, unless one is asked for; else it alone."""
+def current_group(processes: int | None) -> ProcessGroup:
+    """The group that this process belongs to or that torchrun or SLURM started, unless one is asked for; else it alone."""
     if processes is not None and processes < 1:
         raise ValueError(f"n_jobs must be at least 1; got {processes}.")
     per_node, nodes = _started_outside()
     size = dist.get_world_size() if dist.is_initialized() else per_node * nodes
     if processes == 1 or size == 1:
-        return Crew()
+        return ProcessGroup()
     if processes not in (None, size):
         raise ValueError(f"n_jobs must be what the launcher started ({size}), 1 or None; got {processes}.")
     if not dist.is_initialized():
@@ -197,7 +197,7 @@ def crew_here(processes: int | None) -> Crew:
             raise ValueError(message) from error
         fabric.launch()
         atexit.register(_leave)
-    return Crew(dist.get_rank(), dist.get_world_size())
+    return ProcessGroup(dist.get_rank(), dist.get_world_size())
 
 
 def check_rows(rows: int, processes: int) -> None:
@@ -235,7 +235,7 @@ def _started_outside() -> tuple[int, int]:
     return (int(of.get("SLURM_NTASKS", 1)) // nodes, nodes) if by_slurm else (1, 1)
 
 
-def launched(work: Callable[[Crew], Any], processes: int) -> Any:
+def launched(work: Callable[[ProcessGroup], Any], processes: int) -> Any:
     """What `work` gives in the first of so many new processes of this machine; its ValueErrors are raised here."""
     from torch.multiprocessing.spawn import ProcessException
 
@@ -260,7 +260,7 @@ def launched(work: Callable[[Crew], Any], processes: int) -> Any:
             died = f"process {error.error_index} of {processes} has died ({said}), {AGAIN}"
             raise ChildProcessError(DIED if DIED in said else died) from error
         finally:
-            os.environ.pop("MASTER_PORT", None)  # or the next crew would ask for the same
+            os.environ.pop("MASTER_PORT", None)  # or the next group would ask for the same
         result = pickle.loads(answer.read_bytes())
     if isinstance(result, Exception):
         raise result
@@ -274,7 +274,7 @@ def _work(content: bytes, answer: Path, dtype: torch.dtype, threads: int, fabric
     if torch.are_deterministic_algorithms_enabled():
         make_deterministic()
     try:
-        result = pickle.loads(content)(Crew(fabric.global_rank, fabric.world_size))
+        result = pickle.loads(content)(ProcessGroup(fabric.global_rank, fabric.world_size))
     except (ValueError, TypeError) as error:  # bad input: all processes found the same
         result = error
     if fabric.global_rank == 0:

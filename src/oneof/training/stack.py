@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, stack_module_state, vmap
 
-from oneof.methods.base import each
-from oneof.networks.classifier import evaluating
+from oneof.methods.base import tree_map
+from oneof.networks.classifier import eval_mode
 from oneof.networks.cuda.accelerate import Accelerator, accelerate
 
 
@@ -69,7 +69,7 @@ class Stack:
             return self._call(x, part, weights)
         with torch.autocast(x.device.type, torch.bfloat16), self._cudnn_benchmark():
             output = self._call(x, part, weights)
-            return each(lambda tensor: tensor.float(), output)
+            return tree_map(lambda tensor: tensor.float(), output)
 
     def fused(self, function: Callable[..., Any], *inputs: Any) -> Any:
         """Return function(*inputs); see `Net`."""
@@ -88,7 +88,7 @@ class Stack:
             output = self._accelerated(self._second_network(), x)(own_weights, x[0])
         else:
             return self._functional(x, part, weights)
-        return each(lambda tensor: tensor[None], output)
+        return tree_map(lambda tensor: tensor[None], output)
 
     def _accelerated(self, function: Callable[..., Any], x: Tensor) -> Callable[..., Any]:
         """Return the function as it is to be called for inputs x [t, b, ...]."""
@@ -173,9 +173,9 @@ class Stack:
                 self.buffers[name].copy_(buffer)
 
     @contextmanager
-    def evaluating(self) -> Iterator[None]:
+    def eval_mode(self) -> Iterator[None]:
         """Switch to evaluation mode without gradients, and back: each part to its own mode, since a frozen one may never train."""
-        with evaluating(self.module), evaluating(self.template):
+        with eval_mode(self.module), eval_mode(self.template):
             yield
 
 

@@ -1,4 +1,4 @@
-"""What training changes, epoch by epoch, and what it leaves behind."""
+"""The state of a training run, epoch by epoch, and the fit that it ends with."""
 
 from __future__ import annotations
 
@@ -27,192 +27,273 @@ from oneof.storage.files import written_beside
 from oneof.storage.settings import plain_value, restored
 from oneof.training.checks import check_like_trained
 from oneof.training.events import Purification, removals
-from oneof.training.optimize import along
+from oneof.training.optimize import expand_trials
 from oneof.training.stack import Stack
-from oneof.training.training_data import Problem, as_features, block_size
+from oneof.training.training_data import TrainingData, as_features, block_size
 
 
 @dataclass
 class State:
-    """What training changes; a checkpoint is exactly this."""
+    """Hold everything that training changes; a checkpoint stores exactly this."""
 
-    epoch: int  # the one under way, counted from 0
+    epoch: int  # the current one, counted from 0
     position: int  # where in its order the next batch begins
-    order: Tensor  # [t, m] in which the rows are seen this epoch
-    mixing: Tensor  # [t, steps] mixup's weights of this epoch
+    order: Tensor  # [t, m] order of the rows in this epoch
+    mixing: Tensor  # [t, steps] mixup's weights in this epoch
     stack: Stack
     optimizer: list[list[Tensor]]
-    candidates: Tensor  # [t, m, c], the sets that are left
+    candidates: Tensor  # [t, m, c] remaining sets
     memory: Any  # rows [t, m, ...] of the method: a tensor, a tuple of them, or ()
-    shared: Any  # what the method keeps that belongs to no example: a tuple of tensors
+    shared: Any  # tensors that the method keeps for no example in particular: a tuple
     pop: Purification | None
     generators: list[torch.Generator]  # one per trial
     loss: Tensor  # [t] summed over the examples of this epoch
 
 
 Record = dict[str, Tensor]
-"""What one epoch showed, a number per trial [t] by name; of a fit's history, of every epoch [epochs, t].
+"""Measurements of one epoch by name, a number per trial [t]; in a fit's history those of every epoch [epochs, t].
 
-loss and set_size; with POP threshold and removed, the labels that fell at the end of this epoch; of held-out rows oracle, the accuracy
-if their true labels are given, and every one of oneof.metrics.CRITERIA; accuracy, if labels of test rows are given.
+`loss` and `set_size`; with POP `threshold` and `removed`, the number of labels removed at the end of this epoch; on held-out rows
+every one of `oneof.metrics.CRITERIA` and, where true labels are given, the accuracy `oracle`; `accuracy` on labelled test rows.
 """
 
 
 @dataclass(frozen=True)
 class Fit:
-    """t trained trials: their networks at the chosen epoch, the sets they kept, and how they got there."""
+    """Hold t trained trials: networks and candidate sets at the chosen epoch, removals and history."""
 
     stack: Stack
     shift: Tensor | None  # [t, 1, ...] scaling of features
     scale: Tensor | None
-    look: Views | None  # how images are seen
+    eval_transform: Views | None  # how images are normalised; None for tables
     shape: tuple[int, ...]  # of an example, as the networks see it
-    rows: Tensor  # [t, m] the rows trained on
-    candidates: Tensor  # [t, m, c] what is left of their sets
+    rows: Tensor  # [t, m] training rows
+    candidates: Tensor  # [t, m, c] their remaining sets
     removals: Removals | None  # up to the chosen epoch
     history: Record
     epoch: Tensor  # [t] the chosen one, counted from 1
     origin: NDArray[np.float64] | None = None  # subtracted from features before they are rounded to float32
-    ranks: Ranks | None = None  # put beside the features before all else
-    network: Network | None = None  # what the networks were built by
-    method: Method = Method()  # noqa: RUF009 - frozen; that trained them, and may have added parts
+    ranks: Ranks | None = None  # applied before everything else: appends ranks to the features
+    network: Network | None = None  # builder of the networks
+    method: Method = Method()  # noqa: RUF009 - frozen; it may have added parts to the networks
 
     @torch.no_grad()
     def logits(self, x: Any) -> Tensor:
-        """Logits [t, n, c] of features x [n, ...], in evaluation mode."""
-        check_like_trained(x, self.shape if self.ranks is None else self.ranks.knots.shape[1:])
-        values = x if self.ranks is None else self.ranks(np.asarray(x))
-        values = values if self.origin is None else np.asarray(values, dtype=np.float64) - self.origin
-        features = as_features(values, self.history["loss"].dtype, self.rows.device, self.look)
-        with self.stack.evaluating():
-            blocks = features.split(block_size(features, self.stack.t))
-            return torch.cat([first(self.stack(self._seen(part.to(self.rows.device)))) for part in blocks], dim=1)
+        """Return logits [t, n, c] of features x [n, ...], in evaluation mode."""
+        if self.ranks is None:
+            check_like_trained(x, self.shape)
+            values = x
+        else:
+            check_like_trained(x, self.ranks.knots.shape[1:])
+            values = self.ranks(np.asarray(x))
+        if self.origin is not None:
+            values = np.asarray(values, dtype=np.float64) - self.origin
+        device = self.rows.device
+        features = as_features(values, self.history["loss"].dtype, device, self.eval_transform)
+        blocks = []
+        with self.stack.eval_mode():
+            for block in features.split(block_size(features, self.stack.t)):
+                inputs = self._transform(block.to(device))
+                blocks.append(first(self.stack(inputs)))
+        return torch.cat(blocks, dim=1)
 
     def probabilities(self, x: Any) -> Tensor:
-        """Softmax of the logits, [t, n, c]."""
+        """Return the softmax of the logits, [t, n, c]."""
         return self.logits(x).softmax(-1)
 
     def save(self, path: str | Path) -> None:
         """Write everything to one file, safetensors with JSON in its header, which `oneof.load` reads."""
-        tensors: dict[str, Any] = {n: getattr(self, n) for n in ("shift", "scale", "rows", "epoch", "candidates")}
-        tensors["origin"] = None if self.origin is None else torch.from_numpy(self.origin)
-        tensors["ranks"] = None if self.ranks is None else torch.from_numpy(self.ranks.knots)
-        parts = {"weight": self.stack.tensors, "history": self.history}
-        parts["removals"] = {} if self.removals is None else self.removals._asdict()
-        parts["look"] = {} if self.look is None else {"scale": self.look.scale, "offset": self.look.offset}
-        tensors |= {f"{kind}.{name}": one for kind, named in parts.items() for name, one in named.items()}
-        plain = type(self.method).network is Method.network
-        told = {"network": self.network, "method": None if plain else self.method, "shape": self.shape}
-        facts = json.dumps(plain_value(told | {"epochs": len(self.history["loss"])}))
-        there = {name: one.detach().cpu().contiguous().clone() for name, one in tensors.items() if one is not None}
+        tensors: dict[str, Tensor | None] = {}
+        for name in ("shift", "scale", "rows", "epoch", "candidates"):
+            tensors[name] = getattr(self, name)
+        if self.origin is not None:
+            tensors["origin"] = torch.from_numpy(self.origin)
+        if self.ranks is not None:
+            tensors["ranks"] = torch.from_numpy(self.ranks.knots)
+        for name, tensor in self.stack.tensors.items():
+            tensors[f"weight.{name}"] = tensor
+        for name, tensor in self.history.items():
+            tensors[f"history.{name}"] = tensor
+        if self.removals is not None:
+            for name, tensor in self.removals._asdict().items():
+                tensors[f"removals.{name}"] = tensor
+        if self.eval_transform is not None:
+            tensors["look.scale"] = self.eval_transform.scale
+            tensors["look.offset"] = self.eval_transform.offset
+        method_changes_network = type(self.method).network is not Method.network
+        metadata = {
+            "network": self.network,
+            "method": self.method if method_changes_network else None,
+            "shape": self.shape,
+            "epochs": len(self.history["loss"]),
+        }
+        stored = {}
+        for name, value in tensors.items():
+            if value is not None:
+                stored[name] = value.detach().cpu().contiguous().clone()
         with written_beside(Path(path)) as file:
-            file.write(save(there, {"fit": facts}))
+            file.write(save(stored, {"fit": json.dumps(plain_value(metadata))}))
 
-    def _seen(self, part: Tensor) -> Tensor:
-        if self.look is not None:
-            return self.look.apply(part, (None,)).expand(self.stack.t, *part.shape)
-        x = part.expand(self.stack.t, *part.shape)
-        return x if self.shift is None or self.scale is None else (x - self.shift) * self.scale
+    def _transform(self, x: Tensor) -> Tensor:
+        """Return what the networks see [t, b, ...] of features or images x [b, ...]."""
+        shape = (self.stack.t, *x.shape)
+        if self.eval_transform is not None:
+            return self.eval_transform.apply(x, (None,)).expand(shape)
+        if self.shift is None or self.scale is None:
+            return x.expand(shape)
+        return (x.expand(shape) - self.shift) * self.scale
 
 
-class Best:
-    """Keeps, per trial, the networks and sets of the best epoch so far; of equals the latest."""
+class BestEpoch:
+    """Keep, per trial, the networks and sets of the best epoch so far; among equals those of the latest."""
 
     def __init__(self, state: State, choose: str) -> None:
         self.choose = choose
         self.score = torch.full_like(state.loss, -torch.inf)
         self.epoch = torch.zeros_like(state.loss, dtype=torch.int64)
-        moved = (state.stack.weights | state.stack.buffers).items() if choose != "last" else ()
-        self.kept = {name: tensor.clone() for name, tensor in moved}
-        self.sets = torch.zeros_like(state.candidates) if choose != "last" else None
+        self.kept: dict[str, Tensor] = {}  # weights and buffers
+        self.sets: Tensor | None = None
+        if choose != "last":
+            self.kept = {name: tensor.clone() for name, tensor in _weights_and_buffers(state).items()}
+            self.sets = torch.zeros_like(state.candidates)
 
-    def see(self, record: Record, state: State) -> None:
+    def update(self, record: Record, state: State) -> None:
+        """Keep the networks and sets of those trials whose latest epoch is the best."""
         if self.sets is None:
             return
         score = record[self.choose]
-        better = (score >= self.score) | (self.epoch == 0)  # a first epoch counts even if it diverged
-        self.score = torch.where(better, score, self.score)
-        self.epoch = torch.where(better, state.epoch, self.epoch)
-        for name, tensor in (state.stack.weights | state.stack.buffers).items():
-            self.kept[name] = torch.where(along(better, tensor), tensor, self.kept[name])
-        self.sets.copy_(torch.where(better.view(-1, 1, 1), state.candidates, self.sets))
+        is_better = (score >= self.score) | (self.epoch == 0)  # a first epoch counts even if it diverged
+        self.score = torch.where(is_better, score, self.score)
+        self.epoch = torch.where(is_better, state.epoch, self.epoch)
+        for name, tensor in _weights_and_buffers(state).items():
+            self.kept[name] = torch.where(expand_trials(is_better, tensor), tensor, self.kept[name])
+        self.sets.copy_(torch.where(expand_trials(is_better, self.sets), state.candidates, self.sets))
 
-    def fit(self, problem: Problem, state: State, history: list[Record]) -> Fit:
+    def fit(self, data: TrainingData, state: State, history: list[Record]) -> Fit:
+        """Return the fit at the chosen epochs; the state is set back to them."""
         if self.sets is None:
             self.epoch = torch.full_like(self.epoch, state.epoch)
         else:
-            for name, tensor in (state.stack.weights | state.stack.buffers).items():
+            for name, tensor in _weights_and_buffers(state).items():
                 tensor.copy_(self.kept[name])
             state.candidates.copy_(self.sets)
-        sets = problem.crew.gathered_rows(state.candidates)
-        fell = None if state.pop is None else removals(state.pop, sets, problem.crew)
+        candidates = data.group.gathered_rows(state.candidates)
         return Fit(
-            stack=state.stack, shift=problem.shift, scale=problem.scale, look=problem.look,
-            shape=tuple(problem.x.shape[1:]), rows=problem.everyones, candidates=sets, removals=fell,
-            history=_merged(history, torch.stack), epoch=self.epoch,
-        )  # fmt: skip
+            stack=state.stack,
+            shift=data.shift,
+            scale=data.scale,
+            eval_transform=data.eval_transform,
+            shape=tuple(data.x.shape[1:]),
+            rows=data.all_rows,
+            candidates=candidates,
+            removals=None if state.pop is None else removals(state.pop, candidates, data.group),
+            history=_merge(history, torch.stack),
+            epoch=self.epoch,
+        )
+
+
+def _weights_and_buffers(state: State) -> dict[str, Tensor]:
+    return state.stack.weights | state.stack.buffers
 
 
 def join(fits: list[Fit]) -> Fit:
-    """Several fits of one setting, trained apart because together they would not fit in memory, as one."""
+    """Join fits of one setting, trained separately because together they would not fit in memory."""
+    first_fit = fits[0]
     if len(fits) == 1:
-        return fits[0]
-    one = fits[0]
-    named = [name for name in ("shift", "scale", "rows", "candidates", "epoch") if getattr(one, name) is not None]
-    whole: dict[str, Any] = {name: torch.cat([getattr(part, name) for part in fits]) for name in named}
+        return first_fit
+    columns: dict[str, Any] = {}
+    for name in ("shift", "scale", "rows", "candidates", "epoch"):
+        if getattr(first_fit, name) is not None:
+            columns[name] = torch.cat([getattr(fit, name) for fit in fits])
+    modules = []
+    for fit in fits:
+        modules += fit.stack.modules()
     return replace(
-        one,
-        stack=Stack([module for part in fits for module in part.stack.modules()], one.stack.compile_batch),
-        removals=None if one.removals is None else _joined_removals(fits),
-        history=_merged([part.history for part in fits], partial(torch.cat, dim=1)),
-        **whole,
+        first_fit,
+        stack=Stack(modules, first_fit.stack.compile_batch),
+        removals=None if first_fit.removals is None else _join_removals(fits),
+        history=_merge([fit.history for fit in fits], partial(torch.cat, dim=1)),
+        **columns,
     )
 
 
-def _joined_removals(fits: list[Fit]) -> Removals:
-    start, logs = 0, []
-    for part in fits:
-        if part.removals is not None:
-            logs.append(part.removals._replace(trial=part.removals.trial + start))
-        start += part.stack.t
-    whole = Removals(*(torch.cat(column) for column in zip(*logs, strict=True)))
-    order = whole.round.argsort(stable=True)  # as they fell, and as in one stack
-    return Removals(*(column[order] for column in whole))
+def _join_removals(fits: list[Fit]) -> Removals:
+    """Return the removals of all fits in the order of their rounds, as one stack would have them."""
+    n_trials = 0
+    logs = []
+    for fit in fits:
+        if fit.removals is not None:
+            logs.append(fit.removals._replace(trial=fit.removals.trial + n_trials))
+        n_trials += fit.stack.t
+    joined = Removals(*(torch.cat(column) for column in zip(*logs, strict=True)))
+    order = joined.round.argsort(stable=True)
+    return Removals(*(column[order] for column in joined))
 
 
-def _merged(records: list[Record], merge: Callable[[list[Tensor]], Tensor]) -> Record:
-    """Several records as one, column by column."""
-    return {name: merge([one[name] for one in records]) for name in records[0]}
+def _merge(records: list[Record], merge: Callable[[list[Tensor]], Tensor]) -> Record:
+    """Merge records, column by column."""
+    return {name: merge([record[name] for record in records]) for name in records[0]}
 
 
-KINDS = {one.__name__: one for one in (MLP, Linear, GeneratorMLP, LeNet, ResNet32, WideResNet, Timm, *METHODS.values())}
+_NETWORKS = (MLP, Linear, GeneratorMLP, LeNet, ResNet32, WideResNet, Timm)
+KINDS = {kind.__name__: kind for kind in (*_NETWORKS, *METHODS.values())}
+"""Networks and methods that a file may name."""
 
 
 def load(path: str | Path, network: Network | None = None) -> Fit:
-    """What `Fit.save` wrote, on the CPU. A network that is not oneof's own must be given again.
+    """Read what `Fit.save` wrote, on the CPU.
 
     Safetensors, and JSON in their header; no pickle, so a stranger's file runs no code.
+
+    Parameters
+    ----------
+    path
+        The file.
+    network
+        The network, if it is not one of oneof's.
     """
     try:
         with safe_open(path, "pt") as file:
-            facts, tensors = json.loads(file.metadata()["fit"]), {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        make = network or restored(facts["network"], KINDS)
-        shape, c = tuple(facts["shape"]), tensors["candidates"].shape[2]
-        method: Method = restored(facts["method"], KINDS) if facts["method"] else Method()
-        own: dict[str, dict[str, Any]] = {kind: {} for kind in ("weight", "history", "removals", "look")}
-        for name in tensors:
-            kind, _, rest = name.partition(".")
-            own.get(kind, {})[rest] = tensors[name]
-        modules = [method.network(make(shape, c), c, shape) for _ in tensors["rows"]]
-        for i, module in enumerate(modules):
-            module.load_state_dict({name: weight[i] for name, weight in own["weight"].items()})
+            metadata = json.loads(file.metadata()["fit"])
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        make = network or restored(metadata["network"], KINDS)
+        method: Method = restored(metadata["method"], KINDS) if metadata["method"] else Method()
+        shape = tuple(metadata["shape"])
+        n_classes = tensors["candidates"].shape[2]
+        weights = _with_prefix(tensors, "weight.")
+        modules = []
+        for trial in range(len(tensors["rows"])):
+            module = method.network(make(shape, n_classes), n_classes, shape)
+            module.load_state_dict({name: weight[trial] for name, weight in weights.items()})
+            modules.append(module)
     except (OSError, SafetensorError, LookupError, TypeError, ValueError, RuntimeError) as error:
-        why = f"({error})." if network else f"({error}). If its network was your own, say network=."
-        raise ValueError(f"{path} must be a file that Fit.save wrote; it is not, or not whole {why}") from error
-    look = Views(((Plain(), 1),), own["look"]["scale"], own["look"]["offset"], torch.float32) if own["look"] else None
-    origin, ranks = (tensors[name].numpy() if name in tensors else None for name in ("origin", "ranks"))
-    removals = Removals(**own["removals"]) if own["removals"] else None
+        advice = "" if network else " If its network was your own, say network=."
+        raise ValueError(
+            f"{path} must be a file that Fit.save wrote; it is not, or not whole ({error}).{advice}"
+        ) from error
+    normalisation = _with_prefix(tensors, "look.")
+    eval_transform = None
+    if normalisation:
+        eval_transform = Views(((Plain(), 1),), normalisation["scale"], normalisation["offset"], torch.float32)
+    removed = _with_prefix(tensors, "removals.")
     return Fit(
-        Stack(modules), tensors.get("shift"), tensors.get("scale"), look, shape, tensors["rows"], tensors["candidates"],
-        removals, own["history"], tensors["epoch"], origin, None if ranks is None else Ranks(ranks), make, method,
-    )  # fmt: skip
+        stack=Stack(modules),
+        shift=tensors.get("shift"),
+        scale=tensors.get("scale"),
+        eval_transform=eval_transform,
+        shape=shape,
+        rows=tensors["rows"],
+        candidates=tensors["candidates"],
+        removals=Removals(**removed) if removed else None,
+        history=_with_prefix(tensors, "history."),
+        epoch=tensors["epoch"],
+        origin=tensors["origin"].numpy() if "origin" in tensors else None,
+        ranks=Ranks(tensors["ranks"].numpy()) if "ranks" in tensors else None,
+        network=make,
+        method=method,
+    )
+
+
+def _with_prefix(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    """Return the tensors whose names begin with a prefix, without it."""
+    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}

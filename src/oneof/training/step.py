@@ -1,107 +1,149 @@
-"""One step: what a batch does to the networks and to the tables, all of it in place, so that it can be captured as a graph."""
+"""Take one step: what a batch does to the networks and to the tables, all in place, so that it can be captured as a graph."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from oneof.methods.base import Batch, Method, Step, each, logits_of, parts
-from oneof.training.device import Beside
-from oneof.training.optimize import along
-from oneof.training.shard import Portion, neighbours, portion, views_of, whole_step
+from oneof.methods.base import Batch, Method, Step, leaves, logits_of, tree_map
+from oneof.training.device import SideStream
+from oneof.training.optimize import expand_trials
+from oneof.training.shard import Shard, gathered_step, local_shard, neighbours, views_of
 from oneof.training.state import State
 from oneof.training.tables import gather_rows, scatter_rows_
-from oneof.training.training_data import Problem
+from oneof.training.training_data import TrainingData
 
 
 def step(
-    problem: Problem, state: State, observing: bool, at: Tensor, lr: Tensor, mixing: Tensor, epoch: Tensor
+    data: TrainingData, state: State, observing: bool, index: Tensor, lr: Tensor, mixing: Tensor, epoch: Tensor
 ) -> None:
-    """Loss and updates of the rows at these positions [t, b], or of this process's own; lr, mixing [t]; epoch 0-dim."""
-    method, stack, beside = problem.method, state.stack, Beside(at.device)
-    ours = portion(problem, at)
-    at = at if ours is None else ours.at
-    rows = gather_rows(problem.rows, at)
-    with beside:  # tables are small: their kernels are all latency, which others hide
-        sets = problem.seen_sets(gather_rows(state.candidates, at), rows)
-        prior = problem.votes_for(rows) if method.weighs else None
-        memory = each(lambda table: gather_rows(table, at), state.memory)
-        batch = Batch(sets, memory, epoch, state.generators, prior)
-    views, *others = views_of(problem, rows, ours, state.generators)
-    beside.join()
-    if problem.training.mixup:
-        done = _mixed_step(problem, state, views, others, batch, mixing, ours)
-    elif ours is not None and type(method).step is not Method.step and not method.by_row:
-        done = whole_step(problem, state, ours, views, batch)
+    """Train on a batch.
+
+    Parameters
+    ----------
+    data, state
+        What stays the same and what changes.
+    observing
+        Whether POP observes this batch.
+    index
+        Where the batch's rows [t, b] are in the tables of all processes; this one takes those that it owns.
+    lr, mixing
+        Learning rate and mixup weight of each trial [t].
+    epoch
+        Number of the epoch, 0-dim.
+    """
+    method = data.method
+    stack = state.stack
+    side_stream = SideStream(index.device)
+    shard = local_shard(data, index)
+    if shard is not None:
+        index = shard.at
+    rows = gather_rows(data.rows, index)
+    with side_stream:  # tables are small: their kernels are all latency, which those of the views hide
+        candidates = data.visible_candidates(gather_rows(state.candidates, index), rows)
+        prior = data.log_prior_of(rows) if method.uses_prior else None
+        memory = tree_map(lambda table: gather_rows(table, index), state.memory)
+        batch = Batch(candidates, memory, epoch, state.generators, prior)
+    views, *neighbour_views = views_of(data, rows, shard, state.generators)
+    side_stream.join()
+
+    if data.training.mixup:
+        done = _mixed_step(data, state, views, neighbour_views, batch, mixing, shard)
+    elif shard is not None and type(method).step is not Method.step and not method.row_independent:
+        done = gathered_step(data, state, shard, views, batch)
     else:
-        done = method.step(stack, _with_noise(problem, state, views, ours), batch, state.shared)
-    late = method.after_step or problem.training.alters_input
-    if not late:
-        with beside, torch.no_grad():
-            _remember(problem, state, observing, ours, at, batch.candidates, done.logits, done.memory)
-    losses = done.loss if ours is None else done.loss.where(ours.own, 0.0)  # nothing for fillers
-    gradients = stack.gradients(losses.mean(1).sum() if ours is None else losses.sum() / ours.size)
+        done = method.step(stack, _add_noise(data, state, views, shard), batch, state.shared)
+    second_forward = method.after_step or data.training.alters_input
+    if not second_forward:
+        with side_stream, torch.no_grad():
+            _write_rows(data, state, observing, shard, index, batch.candidates, done.logits, done.memory)
+
+    if shard is None:
+        losses = done.loss
+        gradients = stack.gradients(losses.mean(1).sum())
+    else:
+        losses = done.loss.where(shard.own, 0.0)  # fillers do not count
+        gradients = stack.gradients(losses.sum() / shard.size)
     with torch.no_grad():
-        *gradients, loss = problem.crew.total([*gradients, losses.sum(1)])
-        problem.training.optimizer.step(stack.weights.values(), gradients, state.optimizer, lr, problem.weight_decay)
-        if late:
+        *gradients, loss = data.group.total([*gradients, losses.sum(1)])
+        data.training.optimizer.step(stack.weights.values(), gradients, state.optimizer, lr, data.weight_decay)
+        if second_forward:
             # Batch normalisation must see what it saw in the first forward: all views, here without mixup or noise.
             with stack.frozen_statistics():
                 logits = logits_of(stack, views)[0]
             memory = method.update(batch.weighed(logits), batch.candidates, batch.memory)
-            _remember(problem, state, observing, ours, at, batch.candidates, logits, memory)
-        for dtype in {kept.dtype for kept in state.shared}:  # one launch for all of a type
-            pairs = [pair for pair in zip(state.shared, done.shared, strict=True) if pair[0].dtype == dtype]
-            torch._foreach_copy_([kept for kept, _ in pairs], [new for _, new in pairs])
+            _write_rows(data, state, observing, shard, index, batch.candidates, logits, memory)
+        _copy_shared(state.shared, done.shared)
         state.loss += loss
-    beside.join()
+    side_stream.join()
 
 
-def _remember(
-    problem: Problem, state: State, observing: bool, ours: Portion | None, at: Tensor, candidates: Tensor, logits: Tensor, memory: Any
+def observe(data: TrainingData, state: State, index: Tensor, candidates: Tensor, logits: Tensor) -> None:
+    """Let POP observe logits [t, b, c] of the rows at an index [t, b]."""
+    if data.purify is None or state.pop is None:
+        return
+    prior = data.log_prior_of(gather_rows(data.rows, index))
+    weighed = logits if prior is None else logits + prior
+    seen = gather_rows(state.pop.seen, index)
+    scatter_rows_(state.pop.seen, index, data.purify.observe(seen, weighed, candidates))
+
+
+def _write_rows(
+    data: TrainingData, state: State, observing: bool, shard: Shard | None, index: Tensor, candidates: Tensor, logits: Tensor,
+    memory: Any,
 ) -> None:  # fmt: skip
-    """Write what the batch's forward said: the method's memory, and what POP sees."""
-    if ours is not None:  # fillers are not written; the others go as one trial's rows [1, k, ...]
-        at, candidates, logits = (rows[ours.own][None] for rows in (at, candidates, logits))
-        memory = each(lambda rows: rows[ours.own][None], memory)
-    for table, new in zip(parts(state.memory), parts(memory), strict=True):
-        scatter_rows_(table, at, new)
+    """Write the method's memory of the batch's rows, and let POP observe their logits."""
+    if shard is not None:  # fillers are not written; the others go as the rows of one trial [1, k, ...]
+        index = index[shard.own][None]
+        candidates = candidates[shard.own][None]
+        logits = logits[shard.own][None]
+        memory = tree_map(lambda rows: rows[shard.own][None], memory)
+    for table, new_rows in zip(leaves(state.memory), leaves(memory), strict=True):
+        scatter_rows_(table, index, new_rows)
     if observing:
-        observe(problem, state, at, candidates, logits)
+        observe(data, state, index, candidates, logits)
 
 
-def observe(problem: Problem, state: State, at: Tensor, candidates: Tensor, logits: Tensor) -> None:
-    """Show POP what the networks say of the rows at these positions [t, b]."""
-    if problem.purify and state.pop:
-        prior = problem.votes_for(gather_rows(problem.rows, at))
-        seen = gather_rows(state.pop.seen, at)
-        weighed = logits if prior is None else logits + prior
-        scatter_rows_(state.pop.seen, at, problem.purify.observe(seen, weighed, candidates))
+def _copy_shared(shared: Sequence[Tensor], new: Sequence[Tensor]) -> None:
+    """Copy what a method keeps for no example in particular; tensors of one type go in one launch."""
+    for dtype in {tensor.dtype for tensor in shared}:
+        targets = []
+        sources = []
+        for target, source in zip(shared, new, strict=True):
+            if target.dtype == dtype:
+                targets.append(target)
+                sources.append(source)
+        torch._foreach_copy_(targets, sources)
 
 
 def _mixed_step(
-    problem: Problem, state: State, views: Tensor, others: Any, batch: Batch, mixing: Tensor, ours: Portion | None
-) -> Step:
-    """Each example mixed with its neighbour in the (random) order of the epoch: so much of its loss, so much of the other's."""
-    if ours is None:  # of each row the one before it in the batch
-        others, sets = [views.roll(1, 2)], batch.candidates.roll(1, 1)
-        memory = each(lambda part: part.roll(1, 1), batch.memory)
+    data: TrainingData, state: State, views: Tensor, neighbour_views: Sequence[Tensor], batch: Batch, mixing: Tensor,
+    shard: Shard | None,
+) -> Step:  # fmt: skip
+    """Mix each example with the one before it in the (random) order of the epoch, and its loss with the other's."""
+    if shard is None:
+        partner_views = views.roll(1, 2)
+        partner_candidates = batch.candidates.roll(1, 1)
+        partner_memory = tree_map(lambda rows: rows.roll(1, 1), batch.memory)
     else:
-        sets, memory = neighbours(problem, ours, batch)
-    mixed = torch.lerp(others[0], views, along(mixing, views[0]).to(views.dtype))
-    logits = logits_of(state.stack, _with_noise(problem, state, mixed, ours))
-    own = problem.method.loss(logits, batch.candidates, batch.memory)
-    partner = problem.method.loss(logits, sets, memory)
-    loss = (mixing[:, None] * own + (1 - mixing[:, None]) * partner).mean(0)
-    return Step(loss, logits[0].detach(), batch.memory, state.shared)
+        partner_views = neighbour_views[0]
+        partner_candidates, partner_memory = neighbours(data, shard, batch)
+    mixed = torch.lerp(partner_views, views, expand_trials(mixing, views[0]).to(views.dtype))
+    logits = logits_of(state.stack, _add_noise(data, state, mixed, shard))
+    loss = data.method.loss(logits, batch.candidates, batch.memory)
+    partner_loss = data.method.loss(logits, partner_candidates, partner_memory)
+    mixed_loss = (mixing[:, None] * loss + (1 - mixing[:, None]) * partner_loss).mean(0)
+    return Step(mixed_loss, logits[0].detach(), batch.memory, state.shared)
 
 
-def _with_noise(problem: Problem, state: State, views: Tensor, ours: Portion | None) -> Tensor:
-    """Views [v, t, b, ...] with noise; it is drawn for the whole batch, of which this process may take a part."""
-    if not problem.training.noise:
+def _add_noise(data: TrainingData, state: State, views: Tensor, shard: Shard | None) -> Tensor:
+    """Return views [v, t, b, ...] with noise; it is drawn for the whole batch, of which this process may take a part."""
+    if not data.training.noise:
         return views
-    shape = views[:, 0].shape if ours is None else (len(views), ours.size, *views.shape[3:])
-    draws = [torch.randn(shape, generator=g, device=views.device, dtype=views.dtype) for g in state.generators]
-    if ours is not None:
-        draws = [draw[:, column] for draw, column in zip(draws, ours.column, strict=True)]
-    return views + problem.training.noise * torch.stack(draws, dim=1)
+    shape = views[:, 0].shape if shard is None else (len(views), shard.size, *views.shape[3:])
+    draws = []
+    for trial, generator in enumerate(state.generators):
+        draw = torch.randn(shape, generator=generator, device=views.device, dtype=views.dtype)
+        draws.append(draw if shard is None else draw[:, shard.column[trial]])
+    return views + data.training.noise * torch.stack(draws, dim=1)

@@ -1,4 +1,4 @@
-"""What a stack of trials is to learn, checked at the border and laid out on the device: it stays the same during training."""
+"""Check what a stack of trials learns from and put it on the device: nothing of it changes during training."""
 
 from __future__ import annotations
 
@@ -14,30 +14,33 @@ from torch import Tensor, nn
 from oneof.data.augment.views import Augment, Part, Plain, Views
 from oneof.data.on_disk import Features, RowsOnDisk, fitted_scaling
 from oneof.data.scaling import SCALINGS, Scaling
-from oneof.methods.base import Method, each, first
+from oneof.methods.base import Method, first, tree_map
 from oneof.networks import Network
 from oneof.networks.cuda.accelerate import accelerate_views
 from oneof.purify import Purify, stacked
 from oneof.training.checks import check_images, check_labels, check_method, check_rule, check_unscaled
 from oneof.training.prior import Prior, log_prior
-from oneof.training.processes import Crew
+from oneof.training.processes import ProcessGroup
 from oneof.training.set_input import as_tensor, read_candidates
 from oneof.training.stack import Stack
 from oneof.training.tables import flat_index, gather_rows
 from oneof.training.trials import Training, Trial
 
 WORTH_COMPILING = 20_000  # steps of LeNet save what compiling it takes: docs/decisions/0004-speed-on-the-card.md
+_EVAL_VALUES = 2**23  # inputs of a block in evaluation, of all trials together: some megabytes, so that layers fit too
 
 
-class Problem(NamedTuple):
-    """What stays the same during training: data, rows and rates of t trials on one device."""
+class TrainingData(NamedTuple):
+    """Hold what stays the same during training: features, candidates, rows and rates of t trials on one device."""
 
     x: Features  # [n, ...]
     candidates: Tensor  # as given, [1, n, c], or [t, n, c] where trials have their own
-    prior: Tensor | None  # log of how much votes speak for each label, as `oneof.training.prior` makes it
-    open: bool  # may a label that is in no set be right? Then methods see every label but those that fell
-    labels: Tensor | None  # [n], for reporting only
-    rows: Tensor  # [t, m] to train on
+    prior: Tensor | None  # [1, n, c] log prior, see `oneof.training.prior`
+    allow_outside_labels: (
+        bool  # may a label outside the set be right? Then methods see every label that was not removed
+    )
+    labels: Tensor | None  # [n] true labels, for reporting only
+    rows: Tensor  # [t, m] training rows
     held_out: Tensor | None  # [t, k]
     test: Tensor | None  # [t, l]
     shift: Tensor | None  # [t, 1, ...] features are scaled as they are gathered: (x - shift) * scale
@@ -47,153 +50,199 @@ class Problem(NamedTuple):
     method: Method
     purify: Purify | None
     training: Training
-    augment: Augment | None  # how images are varied for training; None for tables
-    look: Views | None  # how they are seen otherwise: normalised only
-    compile_batch: int  # images that a compiled network sees together in a full batch: all views, or those of one; 1: none is; 0 or less: see `Stack`
-    everyones: Tensor  # [t, m] rows to train on, of all processes
-    crew: Crew = Crew()  # processes that train together; `rows` are then those that this one owns
-
-    def features(self, rows: Tensor) -> Tensor:
-        """What the networks see of rows [t, b] when nothing is varied: scaled features, or the images normalised [t, b, ...]."""
-        x = self.x.index_select(0, rows.reshape(-1))
-        if self.look is not None:
-            return self.look.apply(x, (None,)).view(*rows.shape, *self.x.shape[1:])
-        x = x.view(*rows.shape, *self.x.shape[1:])
-        return x if self.shift is None or self.scale is None else (x - self.shift) * self.scale
-
-    def views(self, rows: Tensor, generators: list[torch.Generator], parts: Sequence[Part] | None = None) -> Tensor:
-        """What networks are trained on [v, t, b, ...]: of images every view, with its own draws; of features one."""
-        if self.augment is None:
-            return self.features(rows)[None]
-        draws = zip(rows, generators, parts or [None] * len(rows), strict=True)  # type: ignore[list-item]
-        return torch.stack([self.augment(self.x[one], g, part) for one, g, part in draws], dim=1)
+    augment: Augment | None  # how images are augmented in training; None for tables
+    eval_transform: Views | None  # how images are normalised otherwise; None for tables
+    compile_batch: (
+        int  # images in a forward of a full batch, for which a network is compiled; 1: none is; 0 or less: see `Stack`
+    )
+    all_rows: Tensor  # [t, m] training rows of all processes
+    group: ProcessGroup = ProcessGroup()  # processes that share the training rows; `rows` are those of this one
 
     @property
-    def total(self) -> int:
-        """Rows to train on, of all processes."""
-        return self.everyones.shape[1]
+    def n_rows(self) -> int:
+        """Return the number of training rows of all processes."""
+        return self.all_rows.shape[1]
 
     @property
-    def classes(self) -> int:
+    def n_classes(self) -> int:
+        """Return the number of classes."""
         return self.candidates.shape[2]
 
-    def network(self, make: Network) -> nn.Module:
-        """A network that `make` builds, as the method trains it."""
-        shape = tuple(self.x.shape[1:])
-        return self.method.network(make(shape, self.classes), self.classes, shape)
-
     @property
-    def drawn_at(self) -> torch.device:
-        """Where is drawn: on the CPU, for the same numbers on every device, unless steps draw too, which is done where they run."""
-        in_steps = self.augment or self.training.noise or type(self.method).step is not Method.step
-        return self.lr.device if in_steps else torch.device("cpu")
+    def generator_device(self) -> torch.device:
+        """Return where random numbers are drawn.
 
-    def shared_with(self, crew: Crew) -> Problem:
-        """The part of the problem that one of several processes works on: the rows that it owns."""
-        first, end = crew.owned(self.total)
-        compile_batch = self.compile_batch if crew.size == 1 else -min(self.compile_batch, 1)
-        return self._replace(rows=self.rows[:, first:end].contiguous(), crew=crew, compile_batch=compile_batch)
+        On the CPU, for the same numbers on every device; where steps draw too, on the device that they run on.
+        """
+        has_own_step = type(self.method).step is not Method.step
+        steps_draw = self.augment is not None or self.training.noise > 0 or has_own_step
+        return self.lr.device if steps_draw else torch.device("cpu")
 
-    def sets(self, rows: Tensor) -> Tensor:
-        """The sets as given [t, b, c] of rows [t, b]."""
-        return gather_rows(self.candidates, self._given_at(self.candidates, rows))
+    def network(self, make: Network) -> nn.Module:
+        """Return a network that `make` builds, as the method trains it."""
+        shape = tuple(self.x.shape[1:])
+        module = make(shape, self.n_classes)
+        return self.method.network(module, self.n_classes, shape)
 
-    def sets_to_train_on(self) -> Tensor:
-        """The sets of the training rows [t, m, c] as a copy to be written to."""
-        return gather_rows(self.candidates, self._given_at(self.candidates, self.rows))
+    def features(self, rows: Tensor) -> Tensor:
+        """Return scaled features, or normalised images, [t, b, ...] of rows [t, b]; nothing is augmented."""
+        shape = (*rows.shape, *self.x.shape[1:])
+        x = self.x.index_select(0, rows.reshape(-1))
+        if self.eval_transform is not None:
+            return self.eval_transform.apply(x, (None,)).view(shape)
+        x = x.view(shape)
+        if self.shift is None or self.scale is None:
+            return x
+        return (x - self.shift) * self.scale
 
-    def seen_sets(self, left: Tensor, rows: Tensor) -> Tensor:
-        """What methods see of the sets [t, b, c] that are left of rows [t, b]: where they are open, every label but those that fell."""
-        return left | ~self.sets(rows) if self.open else left
+    def views(self, rows: Tensor, generators: list[torch.Generator], parts: Sequence[Part] | None = None) -> Tensor:
+        """Return what networks are trained on [v, t, b, ...]: every view of images, with its own draws; one of features."""
+        if self.augment is None:
+            return self.features(rows)[None]
+        views = []
+        for trial, generator in enumerate(generators):
+            part = None if parts is None else parts[trial]
+            views.append(self.augment(self.x[rows[trial]], generator, part))
+        return torch.stack(views, dim=1)
 
-    def first_memory(self, left: Tensor) -> Any:
-        """What the method remembers before training, of the sets of its rows."""
-        if self.crew.size > 1:  # a method's `init` may look at several rows
-            everyones, own_rows = self._replace(rows=self.everyones, crew=Crew()), slice(*self.crew.owned(self.total))
-            memory = everyones.first_memory(everyones.sets_to_train_on())
-            return each(lambda table: table[:, own_rows].clone(), memory)
-        prior = self.prior if self.method.weighs else None
-        seen = self.seen_sets(left, self.rows)
-        if prior is None:
-            return self.method.init(seen)
-        return self.method.init(seen, gather_rows(prior, self._given_at(prior, self.rows)))
+    def original_candidates(self, rows: Tensor) -> Tensor:
+        """Return the sets as given [t, b, c] of rows [t, b]."""
+        return gather_rows(self.candidates, self._index(self.candidates, rows))
 
-    def votes_for(self, rows: Tensor) -> Tensor | None:
-        """The log prior [t, b, c] of rows [t, b]."""
-        return None if self.prior is None else gather_rows(self.prior, self._given_at(self.prior, rows))
+    def training_candidates(self) -> Tensor:
+        """Return the sets of the training rows [t, m, c] as a copy to be written to."""
+        return self.original_candidates(self.rows)
 
-    def _given_at(self, table: Tensor, rows: Tensor) -> Tensor:
-        return flat_index(rows, len(self.x)) if table.shape[0] > 1 else rows
+    def visible_candidates(self, candidates: Tensor, rows: Tensor) -> Tensor:
+        """Return what methods see of the remaining sets [t, b, c] of rows [t, b].
+
+        Where labels outside the sets may be right, that is every label that was not removed.
+        """
+        if not self.allow_outside_labels:
+            return candidates
+        return candidates | ~self.original_candidates(rows)
+
+    def log_prior_of(self, rows: Tensor) -> Tensor | None:
+        """Return the log prior [t, b, c] of rows [t, b]; None if there is none."""
+        if self.prior is None:
+            return None
+        return gather_rows(self.prior, self._index(self.prior, rows))
+
+    def init_memory(self, candidates: Tensor) -> Any:
+        """Return what the method remembers before training, given the sets [t, m, c] of this process's rows."""
+        if self.group.size > 1:  # a method's `init` may look at several rows
+            everything = self._replace(rows=self.all_rows, group=ProcessGroup())
+            memory = everything.init_memory(everything.training_candidates())
+            local_rows = slice(*self.group.local_range(self.n_rows))
+            return tree_map(lambda table: table[:, local_rows].clone(), memory)
+        visible = self.visible_candidates(candidates, self.rows)
+        if self.prior is None or not self.method.uses_prior:
+            return self.method.init(visible)
+        return self.method.init(visible, self.log_prior_of(self.rows))
+
+    def _index(self, table: Tensor, rows: Tensor) -> Tensor:
+        """Return where rows [t, b] are in a table [1, n, c] that trials share, or [t, n, c]."""
+        return flat_index(rows, len(self.x)) if len(table) > 1 else rows
 
     def logits(self, stack: Stack, rows: Tensor) -> Tensor:
-        """Logits [t, k, c] of rows [t, k] in evaluation mode; a crew's processes share them out."""
-        return self.outputs(stack, rows[:, slice(*self.crew.owned(rows.shape[1]))])
+        """Return logits [t, k, c] of rows [t, k] in evaluation mode; the processes of the group share the work."""
+        local_rows = slice(*self.group.local_range(rows.shape[1]))
+        return self.outputs(stack, rows[:, local_rows])
 
-    def outputs(self, stack: Stack, own: Tensor, part: str = "") -> Tensor:
-        """What the networks, or a part of them, give of every process's own rows, in evaluation mode and in blocks."""
-        size = block_size(self.x, len(own))
-        with stack.evaluating():
-            starts = range(0, max(own.shape[1], 1), size)
-            blocks = [first(stack(self.features(own[:, start : start + size]), part)) for start in starts]
-        return self.crew.gathered_rows(torch.cat(blocks, dim=1))
+    def outputs(self, stack: Stack, rows: Tensor, part: str = "") -> Tensor:
+        """Return outputs of the networks, or of a part, for the rows of all processes, of which this one computes `rows`."""
+        size = block_size(self.x, len(rows))
+        blocks = []
+        with stack.eval_mode():
+            for start in range(0, max(rows.shape[1], 1), size):
+                features = self.features(rows[:, start : start + size])
+                blocks.append(first(stack(features, part)))
+        return self.group.gathered_rows(torch.cat(blocks, dim=1))
+
+    def shared_with(self, group: ProcessGroup) -> TrainingData:
+        """Return the part of the data that one of several processes works on: the rows that it owns."""
+        start, end = group.local_range(self.n_rows)
+        rows = self.rows[:, start:end].contiguous()
+        compile_batch = self.compile_batch if group.size == 1 else -min(self.compile_batch, 1)
+        return self._replace(rows=rows, group=group, compile_batch=compile_batch)
 
 
 def block_size(x: Features, t: int) -> int:
-    """How many rows t networks look at together when nothing is learned: some megabytes of input, so that layers fit too."""
-    return max(1, 2**23 // (x[0].numel() * t))
+    """Return how many rows t networks are evaluated on at once."""
+    return max(1, _EVAL_VALUES // (x[0].numel() * t))
 
 
-def pose(
+def make_training_data(
     x: Any, candidates: Any, trials: Sequence[Trial], method: Method, purify: Purify | None, training: Training,
     views: Views | None = None, labels: Any = None, device: torch.device = torch.device("cpu"),  # noqa: B008
     prior: Prior = Prior(),  # noqa: B008 - frozen
-) -> Problem:  # fmt: skip
+) -> TrainingData:  # fmt: skip
     """Check the inputs of `fit` and put them on the device."""
     features = as_features(x, torch.get_default_dtype(), device, views)
     n = len(features)
     check_method(method, views, training.alters_input)
     _check_rates(trials)
-    rule = _rule(trials, purify, device)
+    rule = _stacked_rule(trials, purify, device)
     check_rule(method, rule)
-    sets = read_candidates(candidates, n, len(trials), device)
-    truth = None if labels is None else as_tensor(labels, torch.int64, device)
-    if truth is not None:
-        check_labels(truth, n, sets.shape[2])
-    rows = _rows([trial.rows for trial in trials], "rows", n, device)
+    mask = read_candidates(candidates, n, len(trials), device)
+    true_labels = None
+    if labels is not None:
+        true_labels = as_tensor(labels, torch.int64, device)
+        check_labels(true_labels, n, mask.shape[2])
+    rows = _stacked_rows([trial.rows for trial in trials], "rows", n, device)
     if rows is None:
         rows = torch.arange(n, device=device).expand(len(trials), -1)
-    kinds = [trial.scaling for trial in trials]
+    scalings = [trial.scaling for trial in trials]
     if views is not None:
-        check_unscaled(kinds)
-    shift, scale = _scaling(features, rows, kinds)
-    held_out, test = (_rows([getattr(trial, of) for trial in trials], of, n, device) for of in ("held_out", "test"))
-    lr = torch.tensor([one.lr for one in trials], device=device)
-    batch = training.batch if worth_compiling(training, rows.shape[1]) else 0  # that is compiled for; 0: none is
-    augment: Augment | None = views
+        check_unscaled(scalings)
+    shift, scale = _fit_scalings(features, rows, scalings)
+
+    augment: Augment | None = None
+    eval_transform = None
+    compile_batch = 0
+    if views is not None:
+        augment = views
+        eval_transform = replace(views, kinds=((Plain(), 1),))
     if views is not None and device.type == "cuda":
+        batch = training.batch if worth_compiling(training, rows.shape[1]) else 0  # 0: nothing is compiled
         augment = accelerate_views(views, batch)
-    return Problem(
-        x=features, candidates=sets, prior=log_prior(prior, sets, torch.get_default_dtype()), open=prior.slack > 0,
-        labels=truth, rows=rows, held_out=held_out, test=test, shift=shift, scale=scale, lr=lr,
-        weight_decay=tuple(one.weight_decay for one in trials), method=method, purify=rule,
-        training=training, everyones=rows, augment=augment,
-        look=views and replace(views, kinds=((Plain(), 1),)),
-        compile_batch=max(1, seen_together(views, batch, method)) if views and device.type == "cuda" else 0,
-    )  # fmt: skip
+        compile_batch = max(1, images_per_forward(views, batch, method))
+    return TrainingData(
+        x=features,
+        candidates=mask,
+        prior=log_prior(prior, mask, torch.get_default_dtype()),
+        allow_outside_labels=prior.slack > 0,
+        labels=true_labels,
+        rows=rows,
+        held_out=_stacked_rows([trial.held_out for trial in trials], "held_out", n, device),
+        test=_stacked_rows([trial.test for trial in trials], "test", n, device),
+        shift=shift,
+        scale=scale,
+        lr=torch.tensor([trial.lr for trial in trials], device=device),
+        weight_decay=tuple(trial.weight_decay for trial in trials),
+        method=method,
+        purify=rule,
+        training=training,
+        augment=augment,
+        eval_transform=eval_transform,
+        compile_batch=compile_batch,
+        all_rows=rows,
+    )
 
 
-def worth_compiling(training: Training, rows: int) -> bool:
-    """Do enough steps follow? The answer is the same for a run that is resumed."""
-    return training.epochs * -(-rows // training.batch) >= WORTH_COMPILING
+def worth_compiling(training: Training, n_rows: int) -> bool:
+    """Return whether enough steps follow to pay for compiling; the answer is the same for a run that is resumed."""
+    steps_per_epoch = -(-n_rows // training.batch)
+    return training.epochs * steps_per_epoch >= WORTH_COMPILING
 
 
-def seen_together(views: Views, batch: int, method: Method) -> int:
-    """How many images a network sees at once in a full batch: all views of a method that puts them through as one, else those of one."""
-    return batch * views.count if method.together else batch
+def images_per_forward(views: Views, batch: int, method: Method) -> int:
+    """Return how many images go through the network at once in a full batch: all views, or those of one."""
+    return batch * views.count if method.joint_forward else batch
 
 
 def as_features(x: Any, dtype: torch.dtype, device: torch.device, views: Views | None = None) -> Features:
-    """Features on the device; images as they are; or left where they lie, on the disk."""
+    """Return features, or images as they are, on the device; rows on disk stay there."""
     if views is not None:
         check_images(x, views)
     if not isinstance(x, RowsOnDisk):
@@ -204,12 +253,13 @@ def as_features(x: Any, dtype: torch.dtype, device: torch.device, views: Views |
     return x
 
 
-def _rows(per_trial: list[NDArray[np.intp] | None], name: str, n: int, device: torch.device) -> Tensor | None:
-    """Row numbers of t trials as one tensor [t, m]."""
+def _stacked_rows(per_trial: list[NDArray[np.intp] | None], name: str, n: int, device: torch.device) -> Tensor | None:
+    """Return the row numbers of t trials as one tensor [t, m]; None if no trial has any."""
     given = [rows for rows in per_trial if rows is not None]
     if not given:
         return None
-    if len(given) < len(per_trial) or len({len(rows) for rows in given}) > 1:
+    lengths = {len(rows) for rows in given}
+    if len(given) < len(per_trial) or len(lengths) > 1:
         raise ValueError(f"trials of one stack must have the same number of {name}; trim them, or fit them apart.")
     rows = torch.as_tensor(np.stack(given), dtype=torch.int64, device=device)
     if rows.numel() == 0 or int(rows.min()) < 0 or int(rows.max()) >= n:
@@ -217,19 +267,25 @@ def _rows(per_trial: list[NDArray[np.intp] | None], name: str, n: int, device: t
     return rows
 
 
-def _scaling(x: Features, rows: Tensor, kinds: list[str | Scaling]) -> tuple[Tensor | None, Tensor | None]:
-    """An affine map per trial, fitted on its training rows in double precision."""
-    unknown = next((kind for kind in kinds if isinstance(kind, str) and kind not in SCALINGS), None)
-    if unknown is not None:
-        raise ValueError(f"scaling must be one of {', '.join(SCALINGS)}; got {unknown!r}.")
-    if all(kind == "none" for kind in kinds):
+def _fit_scalings(x: Features, rows: Tensor, scalings: list[str | Scaling]) -> tuple[Tensor | None, Tensor | None]:
+    """Fit each trial's scaling on its training rows in double precision; return shift and scale [t, 1, ...]."""
+    for scaling in scalings:
+        if isinstance(scaling, str) and scaling not in SCALINGS:
+            raise ValueError(f"scaling must be one of {', '.join(SCALINGS)}; got {scaling!r}.")
+    if all(scaling == "none" for scaling in scalings):
         return None, None
-    maps = []
-    for kind, own in zip(kinds, rows, strict=True):
-        fit = SCALINGS[kind] if isinstance(kind, str) else kind
-        maps.append(fitted_scaling(kind, x, own) if isinstance(x, RowsOnDisk) else fit(x[own].double()))
-    shift, scale = (torch.stack(part)[:, None].to(x[0].dtype) for part in zip(*maps, strict=True))
-    return shift, scale
+    shifts = []
+    scales = []
+    for scaling, trial_rows in zip(scalings, rows, strict=True):
+        if isinstance(x, RowsOnDisk):
+            shift, scale = fitted_scaling(scaling, x, trial_rows)
+        else:
+            fit_scaling = SCALINGS[scaling] if isinstance(scaling, str) else scaling
+            shift, scale = fit_scaling(x[trial_rows].double())
+        shifts.append(shift)
+        scales.append(scale)
+    dtype = x[0].dtype
+    return torch.stack(shifts)[:, None].to(dtype), torch.stack(scales)[:, None].to(dtype)
 
 
 def _check_rates(trials: Sequence[Trial]) -> None:
@@ -240,9 +296,12 @@ def _check_rates(trials: Sequence[Trial]) -> None:
             raise ValueError(f"weight_decay must not be negative; got {trial.weight_decay}.")
 
 
-def _rule(trials: Sequence[Trial], purify: Purify | None, device: torch.device) -> Purify | None:
+def _stacked_rule(trials: Sequence[Trial], purify: Purify | None, device: torch.device) -> Purify | None:
+    """Return one rule for all trials, each with its own numbers; None if none purifies."""
     rules = [trial.purify or purify for trial in trials]
     given = [rule for rule in rules if rule is not None]
-    if given and len(given) < len(rules):
+    if not given:
+        return None
+    if len(given) < len(rules):
         raise ValueError("trials of one stack must all purify or none; fit them apart.")
-    return stacked(given, device) if given else None
+    return stacked(given, device)

@@ -1,4 +1,4 @@
-"""`oneof paper compare`: a method of one's own against POP, PRODEN and the others, on equal terms."""
+"""`oneof paper compare`: compare a method of your own with POP, PRODEN and the others, on equal terms."""
 
 from pathlib import Path
 from typing import Annotated
@@ -20,12 +20,13 @@ def compare(
     import torch
 
     from oneof.storage.rows import read
-    from oneof_paper import compare as own_comparison
+    from oneof_paper import compare as comparing
 
     torch.set_num_threads(1)
-    ours, chosen = own_comparison.own_method(method), own_comparison.opened(data, gold, data_dir)
-    for title in own_comparison.compare(ours, chosen, against.lower().split(","), range(130, 130 + seeds), rows):
+    ours = comparing.own_method(method)
+    chosen = comparing.open_data(data, gold, data_dir)
+    names = against.lower().split(",")
+    for title in comparing.compare(ours, chosen, names, range(130, 130 + seeds), rows):
         typer.echo(f"{chosen.name}: {title} is done", err=True)
-    typer.echo(
-        own_comparison.comparison(read(rows), chosen.name, type(ours).__name__, "latex" if latex else "markdown")
-    )
+    form = "latex" if latex else "markdown"
+    typer.echo(comparing.comparison(read(rows), chosen.name, type(ours).__name__, form))

@@ -1,4 +1,4 @@
-"""`oneof paper data`: which data sets are here, whether they are right, and how to get them."""
+"""`oneof paper data`: list the data sets, verify them, or download one."""
 
 from __future__ import annotations
 
@@ -24,89 +24,126 @@ def data(
     get: Annotated[str | None, typer.Option(help="Download this data set into the folder; a download that was stopped goes on.", metavar="NAME")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:  # fmt: skip
-    """List the data sets, verify them, or get one."""
+    """List the data sets, verify them, or download one."""
     from oneof_paper.data.catalogue import NAMED, data_folder, find
 
     folder = data_folder(data_dir)
     chosen = names or list(NAMED)
-    for name in (*chosen, *filter(None, [get])):
+    for name in chosen:
         find(name)
+    if get:
+        find(get)
     if not get and not verify:
         _list(chosen, folder, as_json)
-    elif folder is None:
+        return
+    if folder is None:
         raise ValueError("data_dir or ONEOF_DATA must name the folder of data sets; neither does.")
-    elif get:
+    if get:
         _get(get, folder)
     else:
         _verify(chosen, folder, as_json)
 
 
 def _list(names: list[str], folder: Path | None, as_json: bool) -> None:
+    """Print the data sets: their figures in the paper, and where they are."""
+    from oneof_paper.data.catalogue import NAMED
+
+    table = Table("name", "rows", "features", "classes", "labels per set", "where")
+    rows = []
+    for name in names:
+        named = NAMED[name]
+        where = _location(name, folder)
+        row = {"name": name, "title": named.title, "address": named.address, "licence": named.licence, "where": where}
+        if not where:
+            row["needs"] = ", ".join(named.files)
+        rows.append(row)
+        table.add_row(name, *_figures(name), where or f"[dim]absent: {named.address}[/]")
+    if as_json:
+        typer.echo(json.dumps(rows, indent=1))
+        return
+    _print(table)
+    typer.echo(f"Figures are the paper's. Folder: {folder or 'none; give --data-dir or set ONEOF_DATA'}.")
+
+
+def _location(name: str, folder: Path | None) -> str:
+    """Return where the files of a data set are; an empty string if some are missing."""
     from oneof_paper.data.catalogue import NAMED, missing
 
-    table, rows = Table("name", "rows", "features", "classes", "labels per set", "where"), []
-    for name in names:
-        named, paper = NAMED[name], NAMED[name].paper
-        row = {"name": name, "title": named.title, "address": named.address, "licence": named.licence, "where": ""}
-        if not named.files:
-            row["where"] = "with the package"
-        elif folder is None or missing(name, folder):
-            row["needs"] = ", ".join(named.files)
-        elif named.folder and (folder / named.folder).is_dir():
-            row["where"] = str(folder / named.folder)
-        else:
-            row["where"] = str(folder / named.files[0] if len(named.files) == 1 else (folder / named.files[0]).parent)
-        rows.append(row)
-        figures: tuple[int | float | str, ...] = ("-", "-", "-", "-")  # the paper does not use the set
-        if paper:
-            figures = (paper.train + paper.test, *paper[2:])
-        elif name == "digits":
-            figures = (1797, 64, 10, "-")
-        table.add_row(name, *map(str, figures), row["where"] or f"[dim]absent: {named.address}[/]")
-    if as_json:
-        return typer.echo(json.dumps(rows, indent=1))
-    _print(table)
-    return typer.echo(f"Figures are the paper's. Folder: {folder or 'none; give --data-dir or set ONEOF_DATA'}.")
+    named = NAMED[name]
+    if not named.files:
+        return "with the package"
+    if folder is None or missing(name, folder):
+        return ""
+    if named.folder and (folder / named.folder).is_dir():
+        return str(folder / named.folder)
+    first_file = folder / named.files[0]
+    if len(named.files) == 1:
+        return str(first_file)
+    return str(first_file.parent)
+
+
+def _figures(name: str) -> list[str]:
+    """Return rows, features, classes and labels per set, as the paper has them; a dash where it does not use the data set."""
+    from oneof_paper.data.catalogue import NAMED
+
+    paper = NAMED[name].paper
+    if paper is not None:
+        return [str(paper.train + paper.test), str(paper.features), str(paper.classes), str(paper.average)]
+    if name == "digits":
+        return ["1797", "64", "10", "-"]
+    return ["-"] * 4
 
 
 def _verify(names: list[str], folder: Path, as_json: bool) -> None:
+    """Print how the data sets that are present compare with checksums and the paper; exit with 1 if one differs."""
     from oneof_paper.data.catalogue import NAMED, missing
     from oneof_paper.data.verify import verify
 
     if not folder.is_dir():
         raise ValueError(f"data_dir must be a folder; {folder} is not.")
-    absent = [name for name in names if NAMED[name].files and missing(name, folder)]
-    findings = [finding for name in names if name not in absent for finding in verify(name, folder)]
-    count = {verdict: sum(finding.verdict == verdict for finding in findings) for verdict in _MARKS}
+    absent = []
+    comparisons = []
+    for name in names:
+        if NAMED[name].files and missing(name, folder):
+            absent.append(name)
+        else:
+            comparisons += verify(name, folder)
+    counts = {}
+    for verdict in _MARKS:
+        counts[verdict] = sum(comparison.verdict == verdict for comparison in comparisons)
     if as_json:
-        typer.echo(json.dumps([finding._asdict() for finding in findings], indent=1))
+        typer.echo(json.dumps([comparison._asdict() for comparison in comparisons], indent=1))
     else:
         table = Table("set", "what", "expected", "found", "verdict", "note")
-        for finding in findings:
-            table.add_row(*finding._replace(verdict=_MARKS[finding.verdict]))
+        for comparison in comparisons:
+            table.add_row(*comparison._replace(verdict=_MARKS[comparison.verdict]))
         _print(table)
-        typer.echo(", ".join(f"{number} {verdict}" for verdict, number in count.items()) + ".")
+        typer.echo(", ".join(f"{count} {verdict}" for verdict, count in counts.items()) + ".")
         if absent:
             typer.echo(f"Not here: {', '.join(absent)}.")
-    if count["differs"]:
+    if counts["differs"]:
         raise typer.Exit(1)
 
 
 def _get(name: str, folder: Path) -> None:
+    """Download the files of a data set, with a progress bar for each."""
     from oneof_paper.data.fetch import get
 
     console = Terminal(stderr=True)
     columns = (BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
     with Progress(TextColumn("{task.description}"), *columns, console=console, disable=not console.is_terminal) as bars:
 
-        def bar(file: str) -> Callable[[int, int | None], None]:
+        def progress_of(file: str) -> Callable[[int, int | None], None]:
             task = bars.add_task(file, total=None)
-            return lambda done, whole: bars.update(task, completed=done, total=whole)
+            return lambda size, total: bars.update(task, completed=size, total=total)
 
-        came = get(name, folder, bar)
-    typer.echo(f"{name} is in {folder}; {len(came)} files came.")
+        paths = get(name, folder, progress_of)
+    typer.echo(f"{name} is in {folder}; {len(paths)} files came.")
 
 
 def _print(table: Table) -> None:
-    """A table as wide as it needs where nobody watches: a pipe has no width to wrap at."""
-    (Terminal() if Terminal().is_terminal else Terminal(width=220)).print(table)
+    """Print a table, in full width if the output is not a terminal: a pipe has no width to wrap at."""
+    terminal = Terminal()
+    if not terminal.is_terminal:
+        terminal = Terminal(width=220)
+    terminal.print(table)

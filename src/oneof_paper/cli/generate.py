@@ -1,4 +1,4 @@
-"""`oneof paper generate`: candidate sets for a named data set, to try methods on."""
+"""`oneof paper generate`: draw candidate sets for a named data set, to try methods on."""
 
 from __future__ import annotations
 
@@ -39,29 +39,32 @@ def generate(
     from oneof_paper.data.catalogue import NAMED, load
     from oneof_paper.teacher import dataset_logits
 
-    how = _kind(kind, rate, matrix)
-    if average is not None and not isinstance(how, Instance):
+    generator = _generator(kind, rate, matrix)
+    if average is not None and not isinstance(generator, Instance):
         raise ValueError(f"average goes with the instance kinds; got kind {kind!r}.")
     if not out.parent.is_dir() or out.is_dir():
         raise ValueError(f"out must be a file in a folder that is there; got {str(out)!r}.")
     data = load(name, data_dir)
-    if (data.labels < 0).any():
-        raise ValueError(f"{name} must have a true label in every row; row {int((data.labels < 0).argmax())} has none.")
+    is_unknown = data.labels < 0
+    if is_unknown.any():
+        raise ValueError(f"{name} must have a true label in every row; row {int(is_unknown.argmax())} has none.")
     logits = None
-    if isinstance(how, Instance):
-        said = f"classifier for {data.name}"
-        logits = dataset_logits(data, seed=seed, epochs=teacher_epochs, device=device, progress=said)
-        how = how if average is None else reach(how, average, logits, data.labels)
-    sets = draw_sets(data.labels, len(data.classes), how, seed=seed, logits=logits)
-    made = json.dumps({"dataset": name, "kind": plain_value(how), "seed": seed, "teacher_epochs": teacher_epochs})
+    if isinstance(generator, Instance):
+        title = f"classifier for {data.name}"
+        logits = dataset_logits(data, seed=seed, epochs=teacher_epochs, device=device, progress=title)
+        if average is not None:
+            generator = reach(generator, average, logits, data.labels)
+    sets = draw_sets(data.labels, len(data.classes), generator, seed=seed, logits=logits)
+    made = {"dataset": name, "kind": plain_value(generator), "seed": seed, "teacher_epochs": teacher_epochs}
     with written_beside(out) as file:
-        np.savez_compressed(file, candidates=sets, classes=np.asarray(data.classes), made=np.asarray(made))
+        np.savez_compressed(file, candidates=sets, classes=np.asarray(data.classes), made=np.asarray(json.dumps(made)))
     paper = NAMED[name].paper
     printed = f"; the paper prints {paper.average}" if paper else ""
     echo(f"{name}: {sets.sum(1).mean():.2f} labels per set{printed}. Written to {out}.")
 
 
-def _kind(name: str, rate: float | None, matrix: Path | None) -> Kind:
+def _generator(name: str, rate: float | None, matrix: Path | None) -> Kind:
+    """Return the generator of a kind, with its rate or its matrix."""
     from oneof.candidates.generate import KINDS
 
     if name not in KINDS:
@@ -70,13 +73,22 @@ def _kind(name: str, rate: float | None, matrix: Path | None) -> Kind:
         raise ValueError("kind 'class' needs a matrix; give --matrix FILE, a CSV of c x c probabilities.")
     if name != "class" and matrix is not None:
         raise ValueError(f"matrix goes with kind 'class'; got kind {name!r}.")
+    make: Callable[..., Kind] = KINDS[name]
     if rate is not None and "rate" not in KINDS[name].__dataclass_fields__:
         raise ValueError(f"kind {name!r} has no rate; got {rate}.")
-    make: Callable[..., Kind] = KINDS[name]
     if matrix is not None:
-        lines = [line for line in matrix.read_text().splitlines() if line.strip()]
-        rows = tuple(tuple(float(cell) for cell in line.split(",")) for line in lines)
-        if not rows or len({len(row) for row in rows}) > 1:
-            raise ValueError(f"{matrix} must hold rows of as many numbers each; got {len(rows)} rows.")
-        return make(matrix=rows)
-    return make() if rate is None else make(rate=rate)
+        return make(matrix=_read_matrix(matrix))
+    if rate is not None:
+        return make(rate=rate)
+    return make()
+
+
+def _read_matrix(path: Path) -> tuple[tuple[float, ...], ...]:
+    """Read a CSV of numbers, as many in every row."""
+    rows = []
+    for line in path.read_text().splitlines():
+        if line.strip():
+            rows.append(tuple(float(cell) for cell in line.split(",")))
+    if not rows or len({len(row) for row in rows}) > 1:
+        raise ValueError(f"{path} must hold rows of as many numbers each; got {len(rows)} rows.")
+    return tuple(rows)

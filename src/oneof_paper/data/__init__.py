@@ -1,1 +1,1 @@
-"""The paper's data sets by name: what they are (`catalogue`), how to get them (`fetch`), whether they are right (`verify`)."""
+"""Data sets by name: load them (`catalogue`), download them (`fetch`), check them against the paper (`verify`)."""

@@ -1,4 +1,4 @@
-"""The paper's twelve data sets, Malagasy rebuilt, digits and people's votes on CIFAR-10: `catalogue.toml` has a row for each, here they are loaded."""
+"""Load data sets by name: the paper's twelve, Malagasy rebuilt, digits and people's votes on CIFAR-10; `catalogue.toml` lists them."""
 
 import os
 import tomllib
@@ -22,17 +22,19 @@ Labels = NDArray[np.intp]
 
 @dataclass(frozen=True)
 class Dataset:
+    """A data set in memory."""
+
     name: str
     x: NDArray[Any]  # [n, d] float32, or uint8 images [n, h, w] or [n, h, w, 3]; test rows last where there are such
-    labels: Labels  # [n]; -1 where the file does not say
+    labels: Labels  # [n]; -1 where unknown
     classes: list[str]  # [c]
-    candidates: NDArray[np.bool_] | None  # [n, c], where the set comes with candidate sets
+    candidates: NDArray[np.bool_] | None  # [n, c], if it comes with candidate sets
     test: Labels | None  # rows of the publisher's test part
-    votes: NDArray[np.intp] | None = None  # [n, c] how many people named each label; 0 where nobody was asked
+    votes: NDArray[np.intp] | None = None  # [n, c] how many people named each label
 
 
 class Figures(NamedTuple):
-    """What the paper's appendix prints."""
+    """The characteristics of a data set that the paper's appendix prints."""
 
     train: int
     test: int
@@ -43,6 +45,8 @@ class Figures(NamedTuple):
 
 @dataclass(frozen=True)
 class Named:
+    """An entry of the catalogue."""
+
     title: str
     address: str  # the publisher's page
     licence: str
@@ -50,14 +54,12 @@ class Named:
     files: list[str] = field(default_factory=list)  # below the data folder
     download: str = ""  # address of the folder that serves the files; empty: by hand
     checksums: dict[str, str] = field(default_factory=dict)  # file -> SHA-256 of its uncompressed content
-    blobs: dict[str, str] = field(
-        default_factory=dict
-    )  # file -> its Git blob hash, where no copy is at hand to take SHA-256 of
-    folder: str = ""  # may stand in for `files`: the archive unpacked
-    batches: list[str] = field(default_factory=list)  # of CIFAR: training parts, the test part, the names
-    classes: list[str] = field(default_factory=list)  # where no file names them
+    blobs: dict[str, str] = field(default_factory=dict)  # file -> its Git blob hash, if its SHA-256 is not known
+    folder: str = ""  # the unpacked archive, which may replace `files`
+    batches: list[str] = field(default_factory=list)  # for CIFAR: training parts, the test part, the names
+    classes: list[str] = field(default_factory=list)  # if no file names them
     paper: Figures | None = None
-    notes: dict[str, list[str]] = field(default_factory=dict)  # figure -> what is found instead, and why
+    notes: dict[str, list[str]] = field(default_factory=dict)  # figure -> the value of the files, and why it differs
 
 
 def load(name: str, data_dir: str | Path | None = None) -> Dataset:
@@ -68,39 +70,50 @@ def load(name: str, data_dir: str | Path | None = None) -> Dataset:
     ((1797, 64), 10)
     """
     named = find(name)
+    reader = _READERS[named.form]
     if not named.files:
-        return _READERS[named.form](name, Path())
-    how = f"Run 'oneof paper data --get {name}', or take" if named.download else "Download"
-    by_hand = "" if named.download else " by hand"
-    unpacked = f" (or the folder {named.folder})" if named.folder else ""
-    needs = f"{how} it{by_hand} from {named.address}; it needs {', '.join(named.files)}{unpacked}."
+        return reader(name, Path())
     folder = data_folder(data_dir)
     if folder is None:
-        got = f"neither does. {needs}"
-        raise ValueError(f"data_dir or the environment variable ONEOF_DATA must name the folder of data sets; {got}")
-    if absent := missing(name, folder):
-        raise ValueError(f"data set {name!r} must lie in {folder}; missing there: {', '.join(absent)}. {needs}")
-    return _READERS[named.form](name, folder)
+        requirement = "data_dir or the environment variable ONEOF_DATA must name the folder of data sets; neither does."
+        raise ValueError(f"{requirement} {_how_to_get(name)}")
+    absent = missing(name, folder)
+    if absent:
+        requirement = f"data set {name!r} must lie in {folder}; missing there: {', '.join(absent)}."
+        raise ValueError(f"{requirement} {_how_to_get(name)}")
+    return reader(name, folder)
+
+
+def _how_to_get(name: str) -> str:
+    """Return where the files of a data set are, and which it needs."""
+    named = NAMED[name]
+    files = ", ".join(named.files)
+    if named.folder:
+        files += f" (or the folder {named.folder})"
+    if named.download:
+        return f"Run 'oneof paper data --get {name}', or take it from {named.address}; it needs {files}."
+    return f"Download it by hand from {named.address}; it needs {files}."
 
 
 def find(name: str) -> Named:
-    """The row of a name, or an error that says which names there are."""
+    """Return the entry of a name; raise with the names that exist."""
     if name not in NAMED:
         raise ValueError(f"data set must be one of {', '.join(NAMED)}; got {name!r}.{did_you_mean(name, NAMED)}")
     return NAMED[name]
 
 
 def data_folder(data_dir: str | Path | None) -> Path | None:
-    """The folder given, or the one that ONEOF_DATA names."""
-    given = data_dir or os.environ.get("ONEOF_DATA")
-    return Path(given) if given else None
+    """Return `data_dir`, or the folder that ONEOF_DATA names; None if neither is set."""
+    folder = data_dir or os.environ.get("ONEOF_DATA")
+    return Path(folder) if folder else None
 
 
 def missing(name: str, folder: Path) -> list[str]:
-    """The files of a set that are not in the folder, by the paths that they should have there."""
+    """Return the files of a data set that are not in the folder, by the paths that they should have there."""
     named = find(name)
-    unpacked = named.folder and (folder / named.folder).is_dir()
-    files = [f"{named.folder}/{part}" for part in named.batches[:-1]] if unpacked else named.files
+    files = named.files
+    if named.folder and (folder / named.folder).is_dir():
+        files = [f"{named.folder}/{part}" for part in named.batches[:-1]]
     return [file for file in files if not (folder / file).is_file()]
 
 
@@ -108,7 +121,9 @@ def _digits(name: str, folder: Path) -> Dataset:
     from sklearn.datasets import load_digits
 
     digits = load_digits()
-    return Dataset(name, digits.data.astype(np.float32), digits.target.astype(np.intp), list("0123456789"), None, None)
+    x = digits.data.astype(np.float32)
+    labels = digits.target.astype(np.intp)
+    return Dataset(name, x, labels, list("0123456789"), None, None)
 
 
 def _idx(name: str, folder: Path) -> Dataset:
@@ -118,27 +133,32 @@ def _idx(name: str, folder: Path) -> Dataset:
     if len(shapes) > 1 or any(shape != (n,) for n, shape in counts):
         got = f"got {counts} and {sorted(shapes)}."
         raise ValueError(f"{name} must hold one label per image, and images of one size; {got}")
-    x, y = np.concatenate([images, test_images]), np.concatenate([labels, test_labels]).astype(np.intp)
-    return Dataset(name, x, y, NAMED[name].classes, None, np.arange(len(images), len(x)))
+    x = np.concatenate([images, test_images])
+    all_labels = np.concatenate([labels, test_labels]).astype(np.intp)
+    return Dataset(name, x, all_labels, NAMED[name].classes, None, np.arange(len(images), len(x)))
 
 
 def _cifar(name: str, folder: Path) -> Dataset:
-    x, labels, classes, test = read_cifar(cifar_path(name, folder), NAMED[name].batches)
-    return Dataset(name, x, labels, classes, None, np.arange(len(x) - test, len(x)))
+    x, labels, classes, test_count = read_cifar(cifar_path(name, folder), NAMED[name].batches)
+    return Dataset(name, x, labels, classes, None, np.arange(len(x) - test_count, len(x)))
 
 
 def cifar_path(name: str, folder: Path) -> Path:
-    """The unpacked folder where there is one, else the archive."""
+    """Return the unpacked folder if it exists, else the archive."""
     unpacked = folder / NAMED[name].folder
-    return unpacked if unpacked.is_dir() else folder / NAMED[name].files[0]
+    if unpacked.is_dir():
+        return unpacked
+    return folder / NAMED[name].files[0]
 
 
 def _with_votes(name: str, folder: Path) -> Dataset:
-    """CIFAR-10 with people's votes on training images, or on test images; candidates are the labels that somebody named."""
-    data, file = load("cifar10", folder), folder / NAMED[name].files[0]
+    """Load CIFAR-10 with people's votes on training images, or on test images; candidates are the labels that somebody named."""
+    data = load("cifar10", folder)
+    file = folder / NAMED[name].files[0]
     if name == "cifar10n":
         people = read_cifar10n(file)
-        counts, truth = (people.labels[..., None] == np.arange(10)).sum(1), people.truth
+        counts = (people.labels[..., None] == np.arange(10)).sum(1)
+        truth = people.truth
         rows = slice(0, len(counts))
     else:
         counts = read_cifar10h(file)
@@ -148,15 +168,18 @@ def _with_votes(name: str, folder: Path) -> Dataset:
         raise ValueError(f"{NAMED[name].files[0]} must have votes on CIFAR-10's images, in its order; it has others.")
     votes = np.zeros((len(data.x), 10), dtype=np.intp)
     votes[rows] = counts
-    named = votes > 0
-    return replace(data, name=name, votes=votes, candidates=named | ~named.any(1, keepdims=True))
+    was_named = votes > 0
+    has_no_votes = ~was_named.any(1, keepdims=True)
+    return replace(data, name=name, votes=votes, candidates=was_named | has_no_votes)
 
 
 def _mat(name: str, folder: Path) -> Dataset:
     mat = read_mat(folder / NAMED[name].files[0])
-    x, sets = mat["x"].astype(np.float32), mat["candidates"]
+    x = mat["x"].astype(np.float32)
+    candidates = mat["candidates"]
     labels = mat.get("labels", np.full(len(x), -1))
-    return Dataset(name, x, labels, [str(j) for j in range(sets.shape[1])], sets, None)
+    classes = [str(j) for j in range(candidates.shape[1])]
+    return Dataset(name, x, labels, classes, candidates, None)
 
 
 def _tagged(name: str, folder: Path) -> Dataset:
@@ -173,7 +196,16 @@ _READERS: dict[str, Callable[[str, Path], Dataset]] = {
     "mat": _mat,
     "tagged": _tagged,
 }
-_ROWS = tomllib.loads(resources.files("oneof_paper.data").joinpath("catalogue.toml").read_text(encoding="utf-8"))
-NAMED = {
-    name: Named(**row | {"paper": Figures(**row["paper"]) if "paper" in row else None}) for name, row in _ROWS.items()
-}
+
+
+def _read_catalogue() -> dict[str, Named]:
+    """Read the entries of catalogue.toml by name."""
+    content = resources.files("oneof_paper.data").joinpath("catalogue.toml").read_text(encoding="utf-8")
+    named = {}
+    for name, entry in tomllib.loads(content).items():
+        figures = entry.pop("paper", None)
+        named[name] = Named(**entry, paper=None if figures is None else Figures(**figures))
+    return named
+
+
+NAMED = _read_catalogue()

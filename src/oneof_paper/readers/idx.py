@@ -1,4 +1,4 @@
-"""The idx format of MNIST and its successors: a magic number, the dimensions, then the values, big end first."""
+"""Read the idx format of MNIST and its successors: a magic number, the dimensions, then the values, big-endian."""
 
 import gzip
 import math
@@ -25,17 +25,23 @@ def read_idx(path: str | Path) -> NDArray[Any]:
     if len(magic) < 4 or magic[:2] != b"\0\0" or magic[2] not in _DTYPES or magic[3] == 0:
         form = "two zero bytes, a type code, a count of dimensions"
         raise ValueError(f"{path} must begin with an idx magic number ({form}); got {magic.hex(' ') or 'nothing'}.")
-    dtype, start = np.dtype(_DTYPES[magic[2]]), 4 + 4 * magic[3]
-    if len(content) < start:
-        raise ValueError(f"{path} must hold {magic[3]} dimensions; it ends inside its header. Download it again.")
-    shape = np.frombuffer(content[4:start], ">u4").tolist()
-    expected, got = dtype.itemsize * math.prod(shape), len(content) - start
-    if got != expected:
-        more = "more" if got > expected else "fewer"
-        raise ValueError(f"{path} must hold {expected} bytes of values, as its header says; got {more}.")
-    return np.frombuffer(content, dtype, offset=start).reshape(shape).astype(dtype.newbyteorder("="))
+    dtype = np.dtype(_DTYPES[magic[2]])
+    n_dimensions = magic[3]
+    header_size = 4 + 4 * n_dimensions
+    if len(content) < header_size:
+        raise ValueError(f"{path} must hold {n_dimensions} dimensions; it ends inside its header. Download it again.")
+    shape = np.frombuffer(content[4:header_size], ">u4").tolist()
+    expected_size = dtype.itemsize * math.prod(shape)
+    size = len(content) - header_size
+    if size != expected_size:
+        comparison = "more" if size > expected_size else "fewer"
+        raise ValueError(f"{path} must hold {expected_size} bytes of values, as its header says; got {comparison}.")
+    values = np.frombuffer(content, dtype, offset=header_size)
+    return values.reshape(shape).astype(dtype.newbyteorder("="))
 
 
 def open_content(path: Path, packed: bool) -> BufferedIOBase:
-    """The file's content as a stream of bytes: unpacked where it is gzipped."""
-    return gzip.open(path) if packed else path.open("rb")
+    """Open the content of a file as a stream of bytes; `packed` if it is gzipped."""
+    if packed:
+        return gzip.open(path)
+    return path.open("rb")

@@ -1,12 +1,12 @@
-"""MATLAB .mat files (version 5 to 7) as the partial-label community ships them.
+"""Read MATLAB .mat files (version 5 to 7) as the partial-label community ships them.
 
 Keys: `data` [n, d], `partial_target` and `target` [c, n], sparse or dense. Some files are transposed: the axis that
 has as many entries as `data` has rows is n. Where n equals c, the orientation in which `target` marks one label per
 row is taken, and [c, n] where that does not decide.
 
-SciPy reads these files too, but a damaged one can bring the whole process down inside its compiled reader (found by
+SciPy reads these files too, but a damaged one can crash the whole process inside its compiled reader (found by
 fuzzing: SIGBUS with SciPy 1.17, and in the constructor of its sparse arrays). Here every length is checked against
-the bytes that there are before anything is made of it.
+the bytes that the file has before it is used.
 """
 
 import math
@@ -24,8 +24,10 @@ from oneof.data.files.unpacked import GIGABYTES, bytes_of, too_large
 from oneof.storage.printable import bounded
 
 _TYPES = {1: "i1", 2: "u1", 3: "i2", 4: "u2", 5: "i4", 6: "u4", 7: "f4", 9: "f8", 12: "i8", 13: "u8"}
-_MATRIX, _COMPRESSED = 14, 15
-_SPARSE, _NUMERIC = 5, range(6, 16)  # classes of arrays: double, single, int8 ... uint64
+_MATRIX = 14
+_COMPRESSED = 15
+_SPARSE = 5  # classes of arrays
+_NUMERIC = range(6, 16)  # double, single, int8 ... uint64
 
 
 def read_mat(path: Path, unpacked: float = GIGABYTES) -> dict[str, NDArray[Any]]:
@@ -52,6 +54,7 @@ def read_array_file(path: Path, unpacked: float) -> ArrayFile:
 
 
 def _read_tables(path: Path, limit: int) -> dict[str, NDArray[Any]]:
+    """Read the matrices of a file, and bring them to [n, ...]; `limit` is in bytes."""
     stored = _load(path, limit)
     for key in ("data", "partial_target"):
         if key not in stored:
@@ -64,20 +67,27 @@ def _read_tables(path: Path, limit: int) -> dict[str, NDArray[Any]]:
     if target is not None and target.shape != sets.shape:
         got = f"got {list(target.shape)}."
         raise ValueError(f"{path}, key 'target' must have the shape of 'partial_target', {list(sets.shape)}; {got}")
-    customary = sets.shape[1] == len(x)  # [c, n]
+    is_transposed = sets.shape[1] == len(x)  # [c, n], as most files have it
     if sets.shape[0] == sets.shape[1] and target is not None:
-        customary = bool((target.sum(0) == 1).all() or not (target.sum(1) == 1).all())
-    if customary:
-        sets, target = sets.T, None if target is None else target.T
+        one_label_per_column = (target.sum(0) == 1).all()
+        one_label_per_row = (target.sum(1) == 1).all()
+        is_transposed = bool(one_label_per_column or not one_label_per_row)
+    if is_transposed:
+        sets = sets.T
     if target is None:
         return {"x": x, "candidates": sets}
-    if (many := target.sum(1) > 1).any():
-        row = int(many.argmax())
+    if is_transposed:
+        target = target.T
+    has_several = target.sum(1) > 1
+    if has_several.any():
+        row = int(has_several.argmax())
         raise ValueError(f"{path}, key 'target' must mark at most one label per row; row {row} has several.")
-    return {"x": x, "candidates": sets, "labels": np.where(target.any(1), target.argmax(1), -1)}
+    labels = np.where(target.any(1), target.argmax(1), -1)
+    return {"x": x, "candidates": sets, "labels": labels}
 
 
 def _load(path: Path, limit: int) -> dict[str, Any]:
+    """Read all variables of a file, with messages that name it."""
     content = path.read_bytes()
     if content.startswith(b"MATLAB 7.3") or b"\x89HDF\r\n\x1a\n" in content[:520]:
         remedy = "Save it in MATLAB with '-v7'."
@@ -96,59 +106,67 @@ def _check_size(stored: dict[str, Any], limit: int) -> None:
     for key in ("data", "partial_target", "target"):
         value = stored.get(key)
         if value is not None and value.ndim == 2:
-            size += math.prod(value.shape) * (value.dtype.itemsize if key == "data" else 1)  # marks become bool
+            bytes_per_value = value.dtype.itemsize if key == "data" else 1  # marks become bool
+            size += math.prod(value.shape) * bytes_per_value
     if size > limit:
         raise TooLarge
 
 
 def _dense(value: Any, name: str, n: int | None) -> NDArray[Any]:
-    """A matrix that is not empty; marks, as bool, with an axis of n rows where n is given."""
+    """Return a matrix that is not empty as a dense array; with n as marks, in bool, that have an axis of n rows."""
     if value is None or value.ndim != 2 or 0 in value.shape or n not in (None, *value.shape):
         wanted = "of numbers [n, d]" if n is None else f"with an axis of the {n} rows of 'data'"
         got = "no plain numbers" if value is None else f"shape {list(value.shape)}"
         raise ValueError(f"{name} must be a matrix {wanted}; got {got}.")
-    dense = isinstance(value, np.ndarray)
+    is_dense = isinstance(value, np.ndarray)
     # A few entries do not make a matrix of millions: such a shape is damage, and would fill the memory.
-    if not dense and max(value.shape) > max(value.nnz, 1) * 64:
+    if not is_dense and max(value.shape) > max(value.nnz, 1) * 64:
         got = f"got a sparse matrix {list(value.shape)} with {value.nnz} entries."
         raise ValueError(f"{name} must hold marks; {got}")
     if n is not None:
-        values = value if dense else value.data
+        values = value if is_dense else value.data
         wrong = (values != 0) & (values != 1)
         if wrong.any():
             remedy = "Weights are not candidates: threshold them first."
             raise ValueError(f"{name} must hold only 0 and 1; got {values[wrong][0]}. {remedy}")
         value = value.astype(bool)  # while it is sparse: dense floats would take eight times the memory
-    return np.asarray(value if dense else value.toarray())
+    if not is_dense:
+        value = value.toarray()
+    return np.asarray(value)
 
 
 class Damaged(Exception):
-    """The bytes are not those of a MAT-file; says how."""
+    """The bytes are not those of a MAT-file; the message says why."""
 
 
 class TooLarge(Exception):
-    """A file unpacks to more than it may."""
+    """A file unpacks to more than is allowed."""
 
 
 def variables(content: bytes, limit: int = bytes_of(GIGABYTES)) -> dict[str, Any]:
-    """Read every variable of a file's bytes: an array, a sparse matrix, or None for what holds no plain numbers.
+    """Read all variables of a file's bytes: an array, a sparse matrix, or None for one that holds no plain numbers.
 
-    Compressed parts may become so many bytes in all.
+    Compressed parts may unpack to `limit` bytes in all.
     """
     order = {b"IM": "<", b"MI": ">"}.get(content[126:128])
     if order is None:
         raise Damaged("its header does not say its endianness")
-    return dict(_matrix(element, order) for element in _matrices(content[128:], order, limit))
+    values = {}
+    for element in _matrices(content[128:], order, limit):
+        name, value = _matrix(element, order)
+        values[name] = value
+    return values
 
 
 def _matrices(content: bytes, order: str, limit: int) -> Iterator[bytes]:
-    left = limit
+    """Yield the bytes of every matrix, compressed or not."""
+    remaining = limit
     for kind, element in _elements(content, order):
         if kind == _MATRIX:
             yield element
         elif kind == _COMPRESSED:
-            inner = _decompress(element, left)
-            left -= len(inner)
+            inner = _decompress(element, remaining)
+            remaining -= len(inner)
             for inner_kind, inner_element in _elements(inner, order):
                 if inner_kind == _COMPRESSED:  # MATLAB writes none, and such parts may hold themselves
                     raise Damaged("a compressed part holds another one")
@@ -157,7 +175,7 @@ def _matrices(content: bytes, order: str, limit: int) -> Iterator[bytes]:
 
 
 def _decompress(element: bytes, limit: int) -> bytes:
-    """Unpack a part that may become so many bytes."""
+    """Unpack a part to at most `limit` bytes."""
     unpacker = zlib.decompressobj()
     try:
         content = unpacker.decompress(element, limit + 1)
@@ -171,32 +189,43 @@ def _decompress(element: bytes, limit: int) -> bytes:
 
 
 def _elements(content: bytes, order: str) -> Iterator[tuple[int, bytes]]:
-    """(type, bytes) of each element in turn; up to four bytes are packed into the tag itself."""
-    at = 0
-    while at < len(content):
-        if at + 8 > len(content):
+    """Yield (type, bytes) of each element; an element of up to four bytes is stored inside its tag."""
+    position = 0
+    while position < len(content):
+        if position + 8 > len(content):
             raise Damaged("it ends inside a tag")
-        kind, size = np.frombuffer(content[at : at + 8], f"{order}u4").tolist()
-        start, end, padding = at + 8, len(content), 0 if kind == _COMPRESSED else -size % 8
-        if kind >> 16:
-            kind, size, start, end, padding = kind & 0xFFFF, kind >> 16, at + 4, at + 8, 4 - (kind >> 16)
+        kind, size = np.frombuffer(content[position : position + 8], f"{order}u4").tolist()
+        is_inside_tag = kind >> 16 != 0
+        if is_inside_tag:
+            size = kind >> 16
+            kind = kind & 0xFFFF
+            start = position + 4
+            end = position + 8
+            padding = 4 - size
+        else:
+            start = position + 8
+            end = len(content)
+            padding = 0 if kind == _COMPRESSED else -size % 8
         if start + size > end:
             raise Damaged("it ends inside an element")
         yield kind, content[start : start + size]
-        at = start + size + padding
+        position = start + size + padding
 
 
 def _matrix(element: bytes, order: str) -> tuple[str, Any]:
+    """Return the name and the value of a variable; None for text, cells, structs and complex numbers."""
     parts = list(_elements(element, order)) if element else []
     if len(parts) < 3:
         raise Damaged("a variable has no header")
-    flags, shape = _values(*parts[0], order), tuple(_values(*parts[1], order).tolist())
+    flags = _values(*parts[0], order)
+    shape = tuple(_values(*parts[1], order).tolist())
     name = parts[2][1].decode("latin1")
     if len(flags) < 1 or len(shape) < 2 or not all(isinstance(size, int) and size >= 0 for size in shape):
         raise Damaged("a variable has a broken header")
-    kind, is_complex = int(flags[0]) & 0xFF, bool(int(flags[0]) & 0x800)
+    kind = int(flags[0]) & 0xFF
+    is_complex = bool(int(flags[0]) & 0x800)
     if is_complex or (kind != _SPARSE and kind not in _NUMERIC):
-        return name, None  # text, cells, structs: not what a table is made of
+        return name, None
     stored = [_values(*part, order) for part in parts[3:]]
     if kind == _SPARSE:
         return name, _sparse(shape, stored)
@@ -206,19 +235,23 @@ def _matrix(element: bytes, order: str) -> tuple[str, Any]:
 
 
 def _values(kind: int, content: bytes, order: str) -> NDArray[Any]:
+    """Return the numbers of an element."""
     if kind not in _TYPES or len(content) % int(_TYPES[kind][1]):
         raise Damaged(f"an element has type {kind} and {len(content)} bytes")
     return np.frombuffer(content, order + _TYPES[kind]).astype(_TYPES[kind])
 
 
 def _sparse(shape: tuple[int, ...], stored: list[NDArray[Any]]) -> Any:
-    """Compressed columns: row numbers, where each column starts among them, values."""
+    """Return a sparse matrix from its compressed columns: row numbers, where each column starts among them, and values."""
     if len(stored) != 3 or len(shape) != 2 or any(part.dtype.kind == "f" for part in stored[:2]):
         raise Damaged("a sparse matrix has not the three parts that it needs")
     rows, starts, values = stored
-    starts, count = starts.astype(np.intp), int(starts[-1]) if len(starts) else -1
-    falling = (np.diff(starts) < 0).any()
-    if len(starts) != shape[1] + 1 or starts[0] != 0 or falling or count > min(len(rows), len(values)):
+    starts = starts.astype(np.intp)
+    if len(starts) != shape[1] + 1:
+        raise Damaged("the columns of a sparse matrix do not fit its entries")
+    count = int(starts[-1])
+    is_decreasing = (np.diff(starts) < 0).any()
+    if starts[0] != 0 or is_decreasing or count > min(len(rows), len(values)):
         raise Damaged("the columns of a sparse matrix do not fit its entries")
     rows = rows[:count].astype(np.intp)
     if count and (rows.min() < 0 or rows.max() >= shape[0]):

@@ -1,4 +1,4 @@
-"""Tagged text whose candidate tags come from a dictionary, as Garrette and Baldridge publish it: `word|TAG` divided by spaces.
+"""Read tagged text whose candidate tags come from a dictionary, as Garrette and Baldridge publish it: `word|TAG`, separated by spaces.
 
 A sentence is a line. A word has the tags that the dictionary gives it; a word that it lacks has all of its tags. Features are made
 here: indicators of the word, its prefixes and suffixes, its neighbours and their endings, and its shape.
@@ -42,9 +42,9 @@ def read_tagged(text: Path, dictionary: Path, features: int = FEATURES) -> Tagge
     labels = np.array([number[tag] for tag in truth], dtype=np.intp)
     names: list[list[str]] = []
     for sentence in sentences:
-        before_and_after = ["", *(word for word, _ in sentence), ""]
-        for place, (word, _) in enumerate(sentence, 1):
-            names.append(indicators(before_and_after[place - 1], word, before_and_after[place + 1]))
+        padded = ["", *(word for word, _ in sentence), ""]
+        for position, (word, _) in enumerate(sentence, 1):
+            names.append(indicators(padded[position - 1], word, padded[position + 1]))
     return Tagged(_most_frequent(names, features), labels, classes, mask)
 
 
@@ -59,8 +59,8 @@ def indicators(previous: str, word: str, following: str) -> list[str]:
     names = [f"word {lower}"]
     names += [f"prefix {lower[:length]}" for length in lengths]
     names += [f"suffix {lower[-length:]}" for length in lengths]
-    for place, neighbour in (("previous", previous.lower()), ("next", following.lower())):
-        names += [f"{place} {neighbour}", f"{place} suffix {neighbour[-2:]}"]
+    for side, neighbour in (("previous", previous.lower()), ("next", following.lower())):
+        names += [f"{side} {neighbour}", f"{side} suffix {neighbour[-2:]}"]
     if word != lower:
         names.append("capital")
     if any(character.isdigit() for character in word):

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from oneof.data.augment.views import Augment, Part, Views
-from oneof.networks.cuda.launch import rehearsed
+from oneof.networks.cuda.launch import warmed_up
 from oneof.networks.cuda.views import have_kernels, shown
 
 
@@ -58,7 +58,7 @@ def accelerate_views(views: Views, batch: int) -> Augment:
     What is random is drawn outside of it, so that all ways draw the same.
     """
     by_kernels = have_kernels(views)
-    apply = rehearsed(partial(shown, views)) if by_kernels else torch.compile(views.apply, dynamic=False)
+    apply = warmed_up(partial(shown, views)) if by_kernels else torch.compile(views.apply, dynamic=False)
 
     def augment(images: Tensor, generator: torch.Generator, part: Part | None = None) -> Tensor:
         draws = views.draw(images, generator, part)

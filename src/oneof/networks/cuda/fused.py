@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from oneof.networks.cuda import layers
-from oneof.networks.cuda.launch import rehearsal
+from oneof.networks.cuda.launch import warmup
 from oneof.networks.cuda.layers import FEW, NARROW
 
 
@@ -30,7 +30,7 @@ class Kept(NamedTuple):
     active2: Tensor
 
 
-class Program:
+class FusedBody:
     """The body: a first convolution, blocks (`PreActivation` modules), a last normalisation with ReLU and the mean over the image."""
 
     def __init__(self, first: nn.Conv2d, blocks: Sequence[Any], last: nn.BatchNorm2d) -> None:
@@ -58,7 +58,7 @@ class Program:
         if not x.is_cuda or not self.last.training:
             return
         context = SimpleNamespace()
-        with torch.no_grad(), rehearsal():  # not by autograd, which has a thread of its own
+        with torch.no_grad(), warmup():  # not by autograd, which has a thread of its own
             features = _Run.forward(context, self, self.filled(x))
             _Run.backward(context, torch.empty_like(features))
 
@@ -151,7 +151,7 @@ class Program:
 
 class _Run(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, program: Program, images: Tensor, *parameters: Tensor) -> Tensor:
+    def forward(ctx: Any, program: FusedBody, images: Tensor, *parameters: Tensor) -> Tensor:
         ctx.program, ctx.images = program, images
         ctx.weights = weights = program.weights(images.dtype)
         ctx.kept = []

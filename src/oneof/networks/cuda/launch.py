@@ -19,7 +19,7 @@ def launch(kernel: Any, programs: tuple[int, ...], *arguments: Any, num_warps: i
 
 
 @contextmanager
-def rehearsal() -> Iterator[None]:
+def warmup() -> Iterator[None]:
     """What is launched inside is compiled, several kernels at a time, and does not run; cuDNN's kernels do, and are chosen meanwhile."""
     from triton import AsyncCompileMode  # type: ignore[import-not-found]
 
@@ -31,14 +31,14 @@ def rehearsal() -> Iterator[None]:
         _rehearsing.reset(token)
 
 
-def rehearsed(function: Callable[..., Any]) -> Callable[..., Any]:
+def warmed_up(function: Callable[..., Any]) -> Callable[..., Any]:
     """The function, all of whose kernels are compiled before its first call, at once."""
     done = False
 
     def call(*arguments: Any) -> Any:
         nonlocal done
         if not done:
-            with rehearsal():
+            with warmup():
                 function(*arguments)
             done = True
         return function(*arguments)

@@ -162,7 +162,7 @@ def _kernel_predictor(regression: KernelEnsemble) -> Callable[[Tensor], Tensor]:
     return predict
 
 
-class Portable(nn.Module):
+class ExportModule(nn.Module):
     """Predict probabilities [n, c] from columns as they stand in a table.
 
     numbers [n, k], NaN where missing    ->  imputed, with an indicator for each column that had missing values in training

@@ -7,11 +7,11 @@ import threading
 
 import torch
 
-from oneof.training.device import wake
+from oneof.training.device import prewarm_gpu
 
 
 def test_a_cpu_needs_no_thread():
-    assert wake(torch.device("cpu")) is None
+    assert prewarm_gpu(torch.device("cpu")) is None
 
 
 def test_the_thread_can_be_waited_for_beside_one_of_native_code(monkeypatch):
@@ -31,7 +31,7 @@ def test_the_thread_can_be_waited_for_beside_one_of_native_code(monkeypatch):
 
     _thread.start_new_thread(native, ())
     assert registered.wait(60)
-    thread = wake(torch.device("cuda"))
+    thread = prewarm_gpu(torch.device("cuda"))
     thread.join(60)
     released.set()
     assert not thread.is_alive()
