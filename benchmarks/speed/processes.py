@@ -38,7 +38,7 @@ from oneof.networks import MLP, Classifier, LeNet, Network
 from oneof.purify import Pop
 from oneof.training import training_data
 from oneof.training.fit import fit
-from oneof.training.processes import ProcessGroup, together
+from oneof.training.processes import ProcessGroup, run_distributed
 from oneof.training.state import Fit
 from oneof.training.trials import Training, Trial
 from oneof_paper.synthetic import mixture
@@ -90,7 +90,7 @@ class Images(NamedTuple):
     compiled: bool
 
 
-def images(asked: Images, crew: ProcessGroup) -> None:
+def images(asked: Images, group: ProcessGroup) -> None:
     """Two processes, of which the first compares what both do with what it does alone; both begin at the first weights of one."""
     torch.set_num_threads(1)
     card = asked.device != "cpu"
@@ -103,29 +103,29 @@ def images(asked: Images, crew: ProcessGroup) -> None:
         nudge = torch.finfo(dtype).eps / 2
         near = {key: w * (1 + nudge * torch.randn_like(w)) if w.is_floating_point() else w for key, w in first.items()}
         few = Job(name, asked.device, network, asked.rows, 16, 12 if name == "valen" else 4, asked.compiled)
-        two = on_images(few, first, crew.size)
-        if crew.rank == 0:
+        two = on_images(few, first, group.size)
+        if group.rank == 0:
             one, other = (on_images(few, start, 1) for start in (first, near))
             which = f"{str(dtype)[6:]}, {type(network).__name__}, {name}"
             print(f"{which}: two against one {apart(two, one)}; nudged {apart(other, one)}", flush=True)
     if asked.timed:
         torch.set_default_dtype(torch.float32)
         for name in SEEN:
-            _time_an_epoch(name, asked, crew)
+            _time_an_epoch(name, asked, group)
 
 
-def _time_an_epoch(name: str, asked: Images, crew: ProcessGroup) -> None:
+def _time_an_epoch(name: str, asked: Images, group: ProcessGroup) -> None:
     """A long run less a short one, over the epochs between; VALEN's after its warm-up."""
     begun = METHODS["valen"]().warm_up if name == "valen" else 0
     jobs = [
         Job(name, asked.device, LeNet(), asked.timed, 256, begun + epochs, asked.compiled) for epochs in (SHORT, LONG)
     ]
-    two = [on_images(job, None, crew.size) for job in jobs]
-    if crew.rank == 0:
+    two = [on_images(job, None, group.size) for job in jobs]
+    if group.rank == 0:
         one = [on_images(job, None, 1) for job in jobs]
         alone, both = ((long.seconds - short.seconds) / (LONG - SHORT) for short, long in (one, two))
         print(f"{name}, {asked.timed} images: {alone:.3f} s an epoch in one process, ", end="")
-        print(f"{both:.3f} in {crew.size}; {apart(two[1], one[1])}", flush=True)
+        print(f"{both:.3f} in {group.size}; {apart(two[1], one[1])}", flush=True)
 
 
 def _set_precision(job: Job, processes: int) -> None:
@@ -219,7 +219,7 @@ def main() -> None:
     torch.set_num_threads(1)
     if asked.images:
         timed = (0 if asked.device == "cpu" else 2048) if asked.timed is None else asked.timed
-        together(partial(images, Images(asked.rows or 64, asked.device, timed, asked.compiled)), 2)
+        run_distributed(partial(images, Images(asked.rows or 64, asked.device, timed, asked.compiled)), 2)
     elif asked.whole:
         whole(asked.rows or 100_000, asked.features)
     else:
