@@ -402,7 +402,7 @@ def test_killed_and_repeated_it_ends_with_the_same_model(run: Run, table: Path, 
     process.send_signal(signal.SIGKILL)
     process.wait()
     assert not (out / "run.json").exists()
-    with pytest.raises(ValueError, match="holds a run of another task: config.seed was 0, now 5"):
+    with pytest.raises(ValueError, match=r"holds a run of another task: config\.seed was 0, now 5"):
         fit_table(table, out, replace(TASK, config=replace(TASK.config, seed=5)))
     again = fit_table(table, out, TASK)
     assert (out / "model.safetensors").read_bytes() == (run.folder / "model.safetensors").read_bytes()
