@@ -140,7 +140,7 @@ def test_of_many_drawn_labels_half_measure():
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        ({"from_votes": True}, "the sets are people's votes, which may all err alike"),
+        ({"has_prior": True}, "the sets come from votes, counts or probabilities, which may share their errors"),
         ({"candidates": np.ones((1500, 6), dtype=bool)}, "every set that was held out is full"),
     ],
 )

@@ -295,7 +295,7 @@ def test_a_class_that_is_absent_can_be_named():
             r"quick must not stand beside learners, .*; got both. Leave one of them out",
         ),
         ({"n_estimators": 0}, MASK, r"n_estimators must be at least 1; got 0"),
-        ({"rule": "oracle"}, MASK, r"rule must be one of both, covering, approximated; got 'oracle'"),
+        ({"criterion": "oracle"}, MASK, r"criterion must be one of both, covering, approximated; got 'oracle'"),
         ({}, MASK[:50], r"y must have one entry per row of X; got 50 for 200 rows"),
         ({}, np.zeros_like(MASK), r"200 of 200 rows are empty, first row 0\. Leave them out; if nothing is known"),
         ({}, [["ant"]] * 200, r"at least two classes; got 1 class \(ant\)\. Give classes= if some are in no set\."),

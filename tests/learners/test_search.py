@@ -212,7 +212,7 @@ def test_networks_learn(stages):
 
 def test_scalings_are_ranked_and_the_best_are_trained_with(stages):
     kernels, networks = stages
-    assert {row["stage"] for row in kernels.tried} == {"others"}
+    assert {row["stage"] for row in kernels.tried} == {"scalings"}
     assert {row["scaling"] for row in kernels.tried} == {"feature", "ranks"}
     assert [row["both"] for row in kernels.tried] == sorted((row["both"] for row in kernels.tried), reverse=True)
     assert networks.configs == [NetworkConfig((128, 128), row["scaling"], 0.1, 3e-4) for row in kernels.tried]
@@ -289,7 +289,7 @@ def test_numbers_of_a_large_table():
 
 
 def test_unknown_rule():
-    with pytest.raises(ValueError, match="rule must be one of both, covering, approximated; got 'oracle'"):
+    with pytest.raises(ValueError, match="criterion must be one of both, covering, approximated; got 'oracle'"):
         fit_stages(TABLE, SMALL, criterion="oracle")
 
 

@@ -24,7 +24,7 @@ from oneof.data.images import Pixels
 from oneof.data.on_disk import RowsOnDisk
 from oneof.data.roles import Roles
 from oneof.learners.config import EnsembleConfig, FitConfig, ImageConfig
-from oneof.learners.images import late_pop_schedule, plan_images, stays_on_disk
+from oneof.learners.images import late_pop_schedule, plan_images
 from oneof.learners.network_models import ImageNetworks
 from oneof.purify import Pop
 from oneof.report.page import render_page
@@ -36,7 +36,7 @@ from oneof.runs.decisions import Decision, Log
 from oneof.runs.export import export_model
 from oneof.runs.fit_table import FitSpec, RunOptions, fit_again, fit_table
 from oneof.runs.folder import Run
-from oneof.runs.read_dataset import dataset_from_table
+from oneof.runs.read_dataset import dataset_from_table, stays_on_disk
 from oneof.training.trials import Training
 from oneof.votes.read import VotesFile
 
@@ -279,7 +279,7 @@ def test_pixels_in_a_file_give_the_same_run_to_the_bit(
 
 def test_pixels_are_kept_in_a_file_where_they_take_half_of_the_free_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     pixels = Pixels("f", 3, 10)
-    monkeypatch.setattr("oneof.learners.images.free_memory", lambda device: 60_000)
+    monkeypatch.setattr("oneof.runs.read_dataset.free_memory", lambda device: 60_000)
     assert [stays_on_disk(n, pixels, None) for n in (100, 101)] == [False, True]
     assert [stays_on_disk(n, pixels, said) for n, said in ((100, True), (101, False))] == [True, False]
 
@@ -384,9 +384,9 @@ def test_pictures_are_trained_on_with_the_threads_that_the_user_allows(
     [
         (replace(SPEC, config=FitConfig(SHORT, ImageConfig("lenet")), roles=Roles(image=("file",), image_model="m")), {}, "--architecture, --augmentation and --stream are for pictures that a network is trained on"),
         (replace(SPEC, roles=Roles()), {"stream": True}, "--architecture, --augmentation and --stream are for pictures"),
-        (replace(SPEC, config=FitConfig(SHORT, ImageConfig(views="none")), roles=Roles()), {}, r"Say --image COLUMN, and no --image-model\."),
+        (replace(SPEC, config=FitConfig(SHORT, ImageConfig(views="none")), roles=Roles()), {}, "Use --image COLUMN without --image-model"),
         (replace(SPEC, config=FitConfig(SHORT.without_networks())), {}, "--learners, --quick, --settings and --time-limit are for tables"),
-        (SPEC, {"time_limit": 5.0}, r"Say --epochs and --networks, or embed them: --image-model NAME\."),
+        (SPEC, {"time_limit": 5.0}, "Use --epochs and --networks, or embed the pictures"),
     ],
 )  # fmt: skip
 def test_what_does_not_go_together_is_refused(folder: Path, tmp_path: Path, task: FitSpec, how: dict, why: str) -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, make_dataclass
 import sys
+from dataclasses import dataclass, field, make_dataclass
 from pathlib import Path
 
 from oneof.storage.rows import read
@@ -12,7 +12,7 @@ from oneof_paper.compute_rows import Cell
 from oneof_paper.experiments import REAL, TABLES, WIDE
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks" / "accuracy"))
-from wide_grid import wide_systems  # noqa: E402
+from wide_grid import wide_systems
 
 ROWS = Path(__file__).parents[2] / "results" / "tables.jsonl"
 

@@ -20,7 +20,7 @@ BoolArray = NDArray[np.bool_]
 FloatArray = NDArray[np.floating[Any]]
 IntArray = NDArray[np.intp]
 
-UNKNOWN = -1  # in arrays of labels: there is none
+UNKNOWN = -1  # in arrays of labels: no label is known
 UNNAMED_PRIOR = 1e-6  # prior of a label that no annotator could name, such as one that only gold labels have
 
 
@@ -39,7 +39,7 @@ class VoteScorer(Protocol):
 class VoteEvidence(NamedTuple):
     """What annotators' votes say about each row, for resolving its label."""
 
-    likelihood: FloatArray  # [n, c] of the votes on each row, or counts or probabilities as they were given
+    likelihood: FloatArray  # [n, c] of the row's votes given each label; or counts or probabilities as they were given
     neighbours: FloatArray | None = None  # [n, c] predictions by the votes on other rows; NaN where there are none
     held_out: VoteScorer | None = None  # votes that decide how much predictions count; None: there are no single votes
     counts: FloatArray | None = None  # [n, c] votes for each label
@@ -58,9 +58,10 @@ class VoteEvidence(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """n examples to learn from. Every field has a value for every row; one that says nothing where nothing is known.
+    """n examples to learn from. Every field has a value for every row.
 
-    `Dataset.build` fills in these values, so that learners need not ask whether there are votes, gold labels or groups.
+    Where nothing is known the value is neutral (prior 1, gold UNKNOWN, a group of its own), so that learners need not check for votes, gold
+    labels or groups. `Dataset.build` fills in these values.
     """
 
     features: NDArray[Any]  # [n, d] encoded columns, or the pixels of pictures
@@ -70,9 +71,9 @@ class Dataset:
     gold: IntArray  # [n] true labels, which choose settings and measure accuracy; UNKNOWN where there is none
     groups: NDArray[Any]  # [n] rows of one group stay on one side of every split
     observed: BoolArray  # [n] False where there is nothing to see: a picture that could not be read
-    reviewed: BoolArray  # [n, c] the sets as people left them in review; the candidates where nobody decided
-    audit: IntArray  # [n] labels that people gave to rows drawn at random, to measure by; UNKNOWN elsewhere
-    votes: VoteEvidence | None  # what resolves labels beside the learners; None where there is no prior
+    reviewed_sets: BoolArray  # [n, c] the sets as people left them in review; the candidates where nobody decided
+    audit_labels: IntArray  # [n] labels that people gave to rows drawn at random, to measure by; UNKNOWN elsewhere
+    votes: VoteEvidence | None  # votes, counts or probabilities, which resolve labels together with the learners
     ballots: pa.Array | None  # [n] the votes on each row, for a person to read
 
     @classmethod
@@ -97,8 +98,8 @@ class Dataset:
             gold=np.full(n, UNKNOWN) if gold is None else gold,
             groups=np.arange(n) if groups is None else np.asarray(groups),
             observed=np.ones(n, dtype=bool) if observed is None else observed,
-            reviewed=candidates.mask,
-            audit=np.full(n, UNKNOWN),
+            reviewed_sets=candidates.mask,
+            audit_labels=np.full(n, UNKNOWN),
             votes=None if prior is None else VoteEvidence(prior),
             ballots=None,
         )
@@ -115,6 +116,11 @@ class Dataset:
     def has_prior(self) -> bool:
         """Return whether votes, counts or probabilities say anything."""
         return not bool((self.prior == 1).all())
+
+    @property
+    def has_single_votes(self) -> bool:
+        """Return whether votes of single annotators are known, not only counts or probabilities."""
+        return self.votes is not None and self.votes.held_out is not None
 
     @cached_property
     def has_groups(self) -> bool:
@@ -147,14 +153,14 @@ class Dataset:
             gold=self.gold[rows],
             groups=self.groups[rows],
             observed=self.observed[rows],
-            reviewed=self.reviewed[rows],
-            audit=self.audit[rows],
+            reviewed_sets=self.reviewed_sets[rows],
+            audit_labels=self.audit_labels[rows],
             votes=None,
             ballots=None,
         )
 
     def contiguous(self) -> Self:
-        """Return the same with features in row order, since sums are rounded by how rows lie in memory."""
+        """Return the same with C-contiguous features, since rounding of sums depends on the memory layout."""
         return replace(self, features=np.require(self.features, requirements="C"))
 
     @property

@@ -29,7 +29,7 @@ from oneof.ensemble.noisy_sets import probability_of_missing
 IntArray = NDArray[np.intp]
 
 MIN_GOLD = 30  # gold labels of a random sample from which on they count in place of candidate sets
-SAMPLE = 50  # rows that are drawn for a person to label
+GOLD_SAMPLE_ROWS = 50  # rows that are drawn for a person to label
 MIN_HELD_OUT = 100  # held-out rows below which sets give no interval
 LEARNED_STANDARD_ERRORS = 2.3  # by which sets must be met more often than shuffled ones
 MODEL_DIFFERENCE = 0.015  # by which all models on new rows may differ from those that held a row out
@@ -84,7 +84,7 @@ class HeldOutEval(NamedTuple):
     cross_fitted: (
         FloatArray  # [m, c] by a learner on which the row's own set had no influence, not even through other rows
     )
-    from_votes: bool = False  # whether the sets are what people voted for: then the truth may be in none
+    has_prior: bool = False  # whether the sets come from votes, counts or probabilities, which may all miss the truth
 
     @property
     def with_gold(self) -> HeldOutEval:
@@ -97,13 +97,13 @@ class HeldOutEval(NamedTuple):
         return self.where(np.logical_not(self.candidates.all(axis=1)))
 
     def where(self, rows: BoolArray) -> HeldOutEval:
-        """Return some of the rows."""
+        """Return the rows where the mask [m] is True."""
         return HeldOutEval(
             self.probabilities[rows],
             self.candidates[rows],
             self.gold[rows],
             self.cross_fitted[rows],
-            self.from_votes,
+            self.has_prior,
         )
 
     @property
@@ -118,7 +118,7 @@ class HeldOutEval(NamedTuple):
 
     @property
     def covering(self) -> float:
-        """Return how often it does."""
+        """Return the share of rows whose predicted label lies in the set; 1 without rows."""
         return float(self.covered.mean()) if len(self.gold) else 1.0
 
 
@@ -135,7 +135,7 @@ def gold_of_random_sample(gold: IntArray) -> IntArray:
     order = sample_order(len(gold))
     is_unknown = gold[order] < 0
     n_sampled = int(is_unknown.argmax()) if is_unknown.any() else len(order)
-    if n_sampled >= 4 * SAMPLE:
+    if n_sampled >= 4 * GOLD_SAMPLE_ROWS:
         n_sampled //= 2
     sampled = np.full(len(gold), -1)
     if n_sampled >= MIN_GOLD:
@@ -165,7 +165,7 @@ def estimate_accuracy(evaluated: HeldOutEval) -> AccuracyEstimate:
     obstacle = _obstacle_to_interval(informative)
     if obstacle is None:
         obstacle = failed_randomness_test(evaluated.cross_fitted, evaluated.candidates)
-    if not obstacle:
+    if obstacle is None:
         value, low, high = _interval(informative)
         if high - low <= MAX_INTERVAL:
             reason = "if wrong labels come into sets by chance, which tests do not refute, and next to no set misses the truth"
@@ -265,8 +265,8 @@ def _obstacle_to_interval(evaluated: HeldOutEval) -> str | None:
     n_ambiguous = int((evaluated.candidates.sum(1) > 1).sum())
     if m == 0:
         return "every set that was held out is full"
-    if evaluated.from_votes:
-        return "the sets are people's votes, which may all err alike"
+    if evaluated.has_prior:
+        return "the sets come from votes, counts or probabilities, which may share their errors"
     if m < MIN_HELD_OUT:
         return f"only {m} held-out sets say something"
     if evaluated.candidates.shape[1] == 2:

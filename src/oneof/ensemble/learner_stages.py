@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
-from oneof.data.dataset import Dataset
+from oneof.data.dataset import BoolArray, Dataset, FloatArray, IntArray
 from oneof.ensemble.set_likelihood import choose_raw_set_temperature
-from oneof.ensemble.stacking import significantly_better, weigh_learners
-from oneof.learners.base import BoolArray, Context, FittedLearner, FloatArray, IntArray, Predictions, Targets
+from oneof.ensemble.stacking import combine_within_sets, significantly_better, weigh_learners
+from oneof.learners.base import Context, FittedLearner, Predictions, Targets
 from oneof.learners.config import NetworkConfig
 from oneof.learners.images import ImageLearner, plan_images
-from oneof.learners.kernel import KernelScores
+from oneof.learners.kernel import CrossFitScores, KernelScores
 from oneof.learners.kernel_ensemble import KernelFit, fit_kernels, refit_on_raw_sets
 from oneof.learners.networks import NetworkLearner, check_converged
 from oneof.learners.scaling import append_ranks
@@ -23,7 +24,7 @@ from oneof.learners.trees import TreeLearner
 from oneof.storage.rows import Row
 
 
-def wants_networks(context: Context) -> set[str]:
+def network_kinds(context: Context) -> set[str]:
     """Return which of "networks" and "linear" are among the learners."""
     return {name for name in context.config.ensemble.learners if isinstance(name, str)} & {"networks", "linear"}
 
@@ -32,21 +33,21 @@ class KernelStage(NamedTuple):
     """Kernel regressions, if any were needed."""
 
     fitted: KernelFit | None
-    is_used: bool  # else they only rank the scalings
+    purifies: bool  # whether they weigh candidates and may predict; else they only rank the scalings
     evaluation_sets: BoolArray  # [n, c]
     n_scalings: int
 
     @property
     def learner(self) -> FittedLearner | None:
         """Return the regressions with the best scalings."""
-        if self.fitted is None or not self.is_used:
+        if self.fitted is None or not self.purifies:
             return None
         return self.fitted.learner(self.n_scalings, self.evaluation_sets)
 
     @property
     def soft_labels(self) -> FloatArray | None:
         """Return the weight of each candidate [n, c]."""
-        return self.fitted.soft_labels if self.fitted is not None and self.is_used else None
+        return self.fitted.soft_labels if self.fitted is not None and self.purifies else None
 
     @property
     def best_scalings(self) -> list[str]:
@@ -74,9 +75,8 @@ class NetworkStage(NamedTuple):
         return tuple(learner.model for learner in self.learners)
 
 
-@dataclass(frozen=True)
-class LabelLearners:
-    """Learners that were fitted on soft labels, and the kernel."""
+class LabelStage(NamedTuple):
+    """Learners that were fitted on one label per row, and the kernel if it counts."""
 
     learners: list[FittedLearner]
     warnings: list[str]
@@ -87,13 +87,13 @@ def fit_kernel_stage(
 ) -> KernelStage:
     """Fit kernel regressions with every scaling, where they are learners or have to rank the scalings."""
     config = context.config.ensemble
-    has_networks = bool(wants_networks(context))
+    has_networks = bool(network_kinds(context))
     scalings = _scalings(context)
-    is_used = config.kernel is not None or not has_networks
+    purifies = config.kernel is not None or not has_networks
     fitted = None
-    if not data.are_pictures and (is_used or len(scalings) > config.n_scalings):
+    if not data.are_pictures and (purifies or len(scalings) > config.n_scalings):
         fitted = fit_kernels(data, sets, scalings, context, known_scores=known_scores)
-    return KernelStage(fitted, is_used and fitted is not None, context.evaluation_sets, config.n_scalings)
+    return KernelStage(fitted, purifies and fitted is not None, context.evaluation_sets, config.n_scalings)
 
 
 def choose_kernel_targets(
@@ -101,23 +101,21 @@ def choose_kernel_targets(
     sets: BoolArray,
     kernels: KernelStage,
     eval_rows: IntArray,
-    cross_fitted: tuple[FloatArray, FloatArray],
+    cross_fitted: CrossFitScores,
     context: Context,
 ) -> KernelStage:
     """Return the kernel fitted on the sets as they are, where their likelihood prefers that to resolved candidates.
 
-    Noisy sets are left out of the comparison, since they are unlikely under whoever is right. The weights of the candidates stay.
+    Noisy sets are left out of the comparison, since they are unlikely under either. The soft labels are unchanged.
     """
-    if kernels.fitted is None or not kernels.is_used or data.has_prior:
+    if kernels.fitted is None or not kernels.purifies or data.has_prior:
         return kernels
     candidates = data.candidates.mask[eval_rows]
-    is_believed = ~(sets[eval_rows] & ~candidates).any(1)
-    if not is_believed.any():
+    is_clean = ~(sets[eval_rows] & ~candidates).any(1)
+    if not is_clean.any():
         return kernels
-    from_resolved, from_raw_sets = cross_fitted
-    inverse_temperature = choose_raw_set_temperature(
-        (from_resolved[is_believed], from_raw_sets[is_believed]), candidates[is_believed]
-    )
+    scores = (cross_fitted.from_resolved[is_clean], cross_fitted.from_raw_sets[is_clean])
+    inverse_temperature = choose_raw_set_temperature(scores, candidates[is_clean])
     if not inverse_temperature:
         return kernels
     refitted = refit_on_raw_sets(data, sets, kernels.fitted, inverse_temperature, context)
@@ -136,31 +134,31 @@ def replace_predictors(ranked: KernelFit, refitted: KernelFit) -> KernelFit:
 def fit_networks(data: Dataset, sets: BoolArray, kernels: KernelStage, context: Context) -> NetworkStage:
     """Remove candidates that another one clearly leads by the kernel, and train networks and linear models on the rest."""
     config = context.config.ensemble
-    kinds = wants_networks(context)
+    kinds = network_kinds(context)
     if not kinds:
         return NetworkStage([], [], [], sets, [])
     kept, lead = remove_led_labels(sets, kernels.soft_labels, config.margin)
-    targets = Targets(kept, kept / kept.sum(1, keepdims=True))
+    targets = Targets.uniform(kept)
     scalings = kernels.best_scalings or _scalings(context)
     hidden = config.hidden if "networks" in kinds else ()
     configs = [NetworkConfig(hidden, scaling, config.lr, config.weight_decay) for scaling in scalings]
     features = append_ranks(data.features, torch.device(context.resources.device))
-    timed = NetworkLearner(tuple(configs), features, lead)
-    epochs = timed.affordable_epochs(data, targets, context)
+    epochs = NetworkLearner(tuple(configs), features, lead).affordable_epochs(data, targets, context)
+    if epochs == 0 and kernels.purifies:
+        return NetworkStage([], [], [], sets, ["--time-limit: there was no time for networks."])
+    epochs = max(epochs, 1)
     warnings = []
     if epochs != config.epochs:
-        warnings = [f"--time-limit: networks had {epochs} of {config.epochs} epochs."]
-    if epochs == 0 and kernels.is_used:
-        return NetworkStage([], [], [], sets, ["--time-limit: there was no time for networks."])
+        warnings.append(f"--time-limit: networks had {epochs} of {config.epochs} epochs.")
 
-    config = replace(config, epochs=max(epochs, 1))
+    config = replace(config, epochs=epochs)
     context = context._replace(config=replace(context.config, ensemble=config))
     chosen = list(context.warm_start.networks) or configs
     learners = [NetworkLearner(tuple(chosen), features, lead).fit(data, targets, context)]
     if "linear" in kinds and hidden != ():
-        linear_configs = tuple(dict.fromkeys(one._replace(hidden=()) for one in chosen))
-        learners.append(NetworkLearner(linear_configs, features, lead, "linear").fit(data, targets, context))
-    check_converged(learners, chosen)
+        linear_configs = tuple(dict.fromkeys(chosen_config._replace(hidden=()) for chosen_config in chosen))
+        learners.append(NetworkLearner(linear_configs, features, lead, beside_mlps=True).fit(data, targets, context))
+    check_converged(learners, [chosen_config.lr for chosen_config in chosen])
     return NetworkStage(learners, _best_kind(learners, context), chosen, kept, warnings)
 
 
@@ -169,28 +167,45 @@ def fit_image_networks(data: Dataset, sets: BoolArray, context: Context) -> Netw
     device = torch.device(context.resources.device)
     n_readable = int(data.observed.sum())
     plan = plan_images(context.config.images, context.config.ensemble, n_readable, data.encoding.pixels[0], device)
-    targets = Targets(sets, sets / sets.sum(1, keepdims=True))
+    targets = Targets.uniform(sets)
     learner = ImageLearner(plan).fit(data, targets, context)
-    check_converged([learner], [plan])
+    check_converged([learner], [plan.lr])
     return NetworkStage([learner], [learner], [plan], sets, [])
+
+
+def make_soft_labels(
+    data: Dataset, sets: BoolArray, networks: Sequence[FittedLearner], kernel_weights: FloatArray | None
+) -> FloatArray:
+    """Return how probable each label of each row is, [n, c], as targets for learners that need one label per row.
+
+    With a prior it alone decides, since through other rows' labels a row's prior would reach its own out-of-fold predictions.
+    """
+    if data.has_prior:
+        return combine_within_sets(sets, [], data.prior + 1e-9)
+    if kernel_weights is not None and not networks:
+        return kernel_weights
+    shares = combine_within_sets(sets, [learner.oof.mean for learner in networks])
+    if kernel_weights is None:
+        return shares
+    return np.asarray((shares + kernel_weights) / 2)
 
 
 def fit_label_learners(
     data: Dataset, targets: Targets, networks: list[FittedLearner], kernels: KernelStage, context: Context
-) -> LabelLearners:
+) -> LabelStage:
     """Fit learners that need one label per row; the kernel joins them if it is wanted, or if there is nothing else."""
     config = context.config.ensemble
     kernel = kernels.learner
     learners = []
     warnings = []
-    beside = [*networks, kernel] if kernel is not None and "kernel" in config.learners else networks
+    other_learners = [*networks, kernel] if kernel is not None and "kernel" in config.learners else networks
 
     def trees_help(probabilities: Any) -> bool:
         """Return whether trees get any weight, judged by the rows that they have held out so far."""
         oof = Predictions.from_single_model(probabilities, context.evaluation_sets)
         oof = oof._replace(held_out=np.asarray(probabilities.any(1)))
         trees = FittedLearner("trees", None, oof)
-        return not beside or bool(weigh_learners([*beside, trees], data, context)[-1] > 0)
+        return not other_learners or bool(weigh_learners([*other_learners, trees], data, context)[-1] > 0)
 
     if "trees" in config.learners:
         if context.resources.seconds_left <= 0 and kernels.soft_labels is not None:
@@ -202,7 +217,7 @@ def fit_label_learners(
             learners.append(SklearnLearner(classifier).fit(data, targets, context))
     if kernel is not None and ("kernel" in config.learners or not (networks or learners)):
         learners.append(kernel)
-    return LabelLearners(learners, warnings)
+    return LabelStage(learners, warnings)
 
 
 def remove_led_labels(sets: BoolArray, weights: FloatArray | None, margin: float) -> tuple[BoolArray, FloatArray]:

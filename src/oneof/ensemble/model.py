@@ -67,11 +67,13 @@ class Model:
 
     def with_fitted(self, learners: Sequence[FittedLearner], weights: NDArray[np.floating[Any]]) -> Model:
         """Return the model with these learners, networks first."""
+        is_network = np.array([learner.training is not None for learner in learners])
         members = [learner.model for learner in learners if learner.training is not None]
         others = [learner.model for learner in learners if learner.training is None]
-        return replace(self, members=tuple(members), others=tuple(others), shares=tuple(weights.tolist()))
+        shares = [*weights[is_network].tolist(), *weights[~is_network].tolist()]
+        return replace(self, members=tuple(members), others=tuple(others), shares=tuple(shares))
 
-    def counted(self) -> Model:
+    def without_zero_weights(self) -> Model:
         """Return the model without learners whose weight is zero."""
         n_members = len(self.members)
         members = [member for member, weight in zip(self.members, self.weights[:n_members], strict=True) if weight > 0]
@@ -112,10 +114,10 @@ class Model:
         return mean
 
     def check_portable(self) -> None:
-        """Refuse a classifier of the user's own, which has no form but a pickle."""
+        """Refuse a model of the user's own, which has no form but a pickle."""
         for model in self.others:
-            if isinstance(model, SklearnModel):
-                name = type(model.classifiers[0]).__name__
+            if not isinstance(model, (Forest, KernelEnsemble)):
+                name = type(model.classifiers[0] if isinstance(model, SklearnModel) else model).__name__
                 raise ValueError(
                     f"learners must be oneof's own to be written; {name} is not. Fit without it to save or export."
                 )

@@ -14,18 +14,15 @@ No true label is used, unless it is given as gold.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, replace
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
-import torch
 
-from oneof.data.dataset import UNKNOWN, Dataset, replace_by_gold
+from oneof.data.dataset import UNKNOWN, BoolArray, Dataset, FloatArray, IntArray, replace_by_gold
 from oneof.ensemble.accuracy import (
+    GOLD_SAMPLE_ROWS,
     MIN_GOLD,
-    SAMPLE,
-    AccuracyEstimate,
     HeldOutEval,
     estimate_accuracy,
     gold_of_random_sample,
@@ -39,25 +36,33 @@ from oneof.ensemble.learner_stages import (
     fit_kernel_stage,
     fit_label_learners,
     fit_networks,
+    make_soft_labels,
 )
 from oneof.ensemble.model import Model
 from oneof.ensemble.noisy_sets import find_noisy_sets
-from oneof.ensemble.records import FitResult, purified_table, removals_table, training_counts, training_record
-from oneof.ensemble.resolve import Resolved, allowed_labels, resolve_labels, soft_labels
+from oneof.ensemble.records import (
+    FitResult,
+    describe_fit,
+    purified_table,
+    removals_table,
+    training_counts,
+    training_record,
+)
+from oneof.ensemble.resolve import Resolved, allowed_labels, resolve_labels
 from oneof.ensemble.review_order import find_evidence
 from oneof.ensemble.stacking import combine_predictions, weigh_learners
 from oneof.ensemble.votes_alone import resolve_votes_alone
-from oneof.learners.base import BoolArray, Context, FittedLearner, FloatArray, IntArray, Resources, Targets, WarmStart
+from oneof.learners.base import Context, FittedLearner, Resources, Targets, WarmStart
 from oneof.learners.config import FitConfig
-from oneof.learners.kernel import KernelConfig, KernelScores, cross_fit_scores
+from oneof.learners.kernel import CrossFitScores, KernelConfig, KernelScores, cross_fit_scores
 from oneof.metrics import CRITERIA, MEANS
 from oneof.storage.rows import Row
-from oneof.storage.settings import plain_value
 from oneof.training.device import device_for, device_for_pictures
-from oneof.version import RUN_FORMAT, __version__
+from oneof.training.processes import current_group
+from oneof.training.state import Fit
 
-MAX_EVAL_ROWS = 4000  # rows by which the accuracy is estimated,
-MAX_EVAL_CELLS = 2**21  # and cells [m, c] of them
+MAX_EVAL_ROWS = 4000  # rows used to estimate the accuracy
+MAX_EVAL_CELLS = 2**21  # rows x classes used to estimate it
 
 
 def fit(
@@ -78,35 +83,38 @@ def fit(
         networks = fit_image_networks(data, training_sets, context)
     else:
         networks = fit_networks(data, training_sets, kernels, context)
-    representation = Model(data.classes, data.encoding, networks.models, {}).features(data.features)
+    representation = represent_rows(data, networks)
     eval_rows = choose_eval_rows(*training_sets.shape)
     cross_fitted = cross_fit_eval_rows(data, representation, eval_rows)
     kernels = choose_kernel_targets(data, training_sets, kernels, eval_rows, cross_fitted, context)
-    targets = Targets(training_sets, soft_labels(data, training_sets, networks.learners, kernels.soft_labels))
+    soft_labels = make_soft_labels(data, training_sets, networks.learners, kernels.soft_labels)
+    targets = Targets(training_sets, soft_labels)
     label_learners = fit_label_learners(data, targets, networks.best, kernels, context)
 
     learners = [*networks.best, *label_learners.learners]
     weights = weigh_learners(learners, data, context)
-    counted = [learner for learner, weight in zip(learners, weights, strict=True) if weight > 0]
+    weighted_learners = [learner for learner, weight in zip(learners, weights, strict=True) if weight > 0]
     predictions = combine_predictions(learners, weights).mask_unobserved(data.observed)
-    resolved = resolve_labels(data, predictions, allowed_labels(data, counted, networks.sets))
+    resolved = resolve_labels(data, predictions, allowed_labels(data, weighted_learners, networks.sets))
 
     evaluated = HeldOutEval(
         predictions.mean[eval_rows],
         data.candidates.mask[eval_rows],
         evaluation_gold[eval_rows],
-        cross_fitted[0],
+        cross_fitted.from_resolved,
         data.has_prior,
     ).where(predictions.held_out[eval_rows])
     accuracy = estimate_accuracy(evaluated)
     model = Model(data.classes, data.encoding, (), calibrate(evaluated, accuracy)).with_fitted(learners, weights)
+    weighted_model = model.without_zero_weights()
+    rule = "size and device" if data.are_pictures else context.criterion
     return FitResult(
-        model=model.counted().on_cpu(),
-        purified=describe_rows(data, counted, resolved, representation, context),
-        training=training_record([learner.training for learner in counted if learner.training is not None]),
+        model=weighted_model.on_cpu(),
+        purified=describe_rows(data, weighted_learners, resolved, representation, context),
+        training=training_record(trained_networks(weighted_learners)),
         tried=[*kernels.tried, *_learner_rows(model)],
         accuracy=accuracy,
-        metadata=describe_fit(data, model.counted(), networks, accuracy, context),
+        metadata=describe_fit(data, context.config.seed, networks.configs, weighted_model, rule, accuracy),
         warnings=[*networks.warnings, *label_learners.warnings],
     )
 
@@ -116,27 +124,28 @@ def make_context(
 ) -> tuple[Context, IntArray]:
     """Adapt the settings to the data; return what the learners share, and the gold labels [n] that measure accuracy.
 
-    Gold labels of rows that were drawn at random measure. Of the others, MIN_GOLD or more choose settings.
+    Gold labels of a random sample measure the accuracy; the other gold labels, if there are MIN_GOLD or more, choose settings.
     """
     known = (*MEANS, *CRITERIA)
     if config.criterion not in known:
-        raise ValueError(f"rule must be one of {', '.join(known)}; got {config.criterion!r}.")
-    evaluation_gold = data.audit if (data.audit != UNKNOWN).any() else gold_of_random_sample(data.gold)
+        raise ValueError(f"criterion must be one of {', '.join(known)}; got {config.criterion!r}.")
+    evaluation_gold = data.audit_labels if (data.audit_labels != UNKNOWN).any() else gold_of_random_sample(data.gold)
     selection_gold = np.where(evaluation_gold != UNKNOWN, UNKNOWN, data.gold)
     if (selection_gold != UNKNOWN).sum() < MIN_GOLD:
         selection_gold = np.full(len(data), UNKNOWN)
 
+    seed = current_group(resources.n_jobs).broadcast_int(config.seed)  # processes that were started together share one
     ensemble = config.ensemble
-    if data.votes is not None and data.votes.held_out is None:
+    if data.votes is not None and not data.has_single_votes:
         ensemble = ensemble.for_prior()
     if data.are_pictures:
         device = device_for_pictures(resources.device)
-        ensemble = replace(ensemble, learners=("networks",), kernel=None)  # single pixels say too little for others
+        ensemble = replace(ensemble, learners=("networks",), kernel=None)  # other learners cannot use single pixels
     else:
         device = device_for(resources.device, *data.features.shape)
         ensemble = ensemble.for_size(*data.candidates.mask.shape)
     context = Context(
-        config=replace(config, ensemble=ensemble),
+        config=replace(config, ensemble=ensemble, seed=seed),
         resources=replace(resources, device=device),
         warm_start=warm_start,
         selection_gold=selection_gold,
@@ -146,12 +155,12 @@ def make_context(
 
 
 def choose_training_sets(data: Dataset, context: Context) -> tuple[BoolArray, KernelScores | None]:
-    """Return the sets [n, c] to learn from: full where a set seems to miss the truth, a gold label where it is to be trained on.
+    """Return the sets [n, c] to train on: all labels where a set seems to miss the truth; only the gold label with train_on_gold.
 
     Also return the kernel scores that this took, if the kernel learner would compute the same.
     """
     config = context.config
-    sets = data.reviewed
+    sets = data.reviewed_sets
     kernel_scores = None
     if config.ensemble.kernel is not None and not data.has_prior:
         noisy = context.warm_start.noisy_sets
@@ -174,14 +183,18 @@ def choose_training_sets(data: Dataset, context: Context) -> tuple[BoolArray, Ke
 
 def choose_eval_rows(n: int, c: int) -> IntArray:
     """Return the rows by which the accuracy is estimated: all, or the first that are drawn of a large table."""
-    n_rows = max(min(MAX_EVAL_ROWS, MAX_EVAL_CELLS // c), SAMPLE)
+    n_rows = max(min(MAX_EVAL_ROWS, MAX_EVAL_CELLS // c), GOLD_SAMPLE_ROWS)
     return np.sort(sample_order(n)[:n_rows])
 
 
-def cross_fit_eval_rows(
-    data: Dataset, representation: FloatArray, eval_rows: IntArray
-) -> tuple[FloatArray, FloatArray]:
-    """Return scores on which a row's own set had no influence: from resolved candidates, and from the sets as they are."""
+def represent_rows(data: Dataset, networks: NetworkStage) -> FloatArray:
+    """Return each row as the first network represents it [n, width]; without networks, standardised features."""
+    model = Model(data.classes, data.encoding, networks.models, calibration={})
+    return model.features(data.features)
+
+
+def cross_fit_eval_rows(data: Dataset, representation: FloatArray, eval_rows: IntArray) -> CrossFitScores:
+    """Return scores on which a row's own set had no influence."""
     features = data.plain_features(eval_rows) if data.are_pictures else representation[eval_rows]
     return cross_fit_scores(features, data.candidates.mask[eval_rows])
 
@@ -190,10 +203,10 @@ def describe_rows(
     data: Dataset, learners: Sequence[FittedLearner], resolved: Resolved, representation: FloatArray, context: Context
 ) -> pa.Table:
     """Return a row for every example: its label with the evidence, removals, similar rows and the gain of reviewing it."""
-    trained = [learner.training for learner in learners if learner.training is not None]
+    trained = trained_networks(learners)
     neighbours, gain = find_evidence(representation, resolved.distribution, resolved.ask, context.resources.device)
     more = {
-        "removed": removals_table(trained, data.reviewed, data.classes),
+        "removed": removals_table(trained, data.reviewed_sets, data.classes),
         "trained": training_counts(trained, len(data)),
         "neighbours": neighbours,
         "gain": pa.array(gain),
@@ -201,24 +214,9 @@ def describe_rows(
     return purified_table(data, resolved, more)
 
 
-def describe_fit(
-    data: Dataset, model: Model, networks: NetworkStage, accuracy: AccuracyEstimate, context: Context
-) -> dict[str, Any]:
-    """Return what run.json says about any fit."""
-    return {
-        "format": RUN_FORMAT,
-        "oneof": __version__,
-        "torch": torch.__version__,
-        "seed": context.config.seed,
-        "n": len(data),
-        "d": len(data.encoding.names),
-        "classes": data.classes,
-        "features": data.encoding.names,
-        "chosen": plain_value([config._asdict() for config in networks.configs]),
-        "learners": model.learners,
-        "rule": "size and device" if data.are_pictures else context.criterion,
-        "estimate": asdict(accuracy),
-    }
+def trained_networks(learners: Sequence[FittedLearner]) -> list[Fit]:
+    """Return the trainings of the learners that are networks."""
+    return [learner.training for learner in learners if learner.training is not None]
 
 
 def _learner_rows(model: Model) -> list[Row]:

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import torch
 
-from oneof.data.dataset import UNKNOWN, Dataset
+from oneof.data.dataset import UNKNOWN, BoolArray, Dataset
 from oneof.ensemble.accuracy import AccuracyEstimate
 from oneof.ensemble.model import Model
 from oneof.ensemble.resolve import Resolved
-from oneof.learners.base import BoolArray
 from oneof.metrics import CRITERIA
 from oneof.storage.rows import Row
+from oneof.storage.settings import plain_value
 from oneof.storage.sheets import lists_of
 from oneof.training.state import Fit
+from oneof.version import RUN_FORMAT, __version__
 
 REMOVAL = pa.struct([("label", pa.string()), ("round", pa.int32()), ("margin", pa.float32()), ("trials", pa.int32())])
 
@@ -33,7 +36,7 @@ class FitResult(NamedTuple):
     warnings: list[str]
 
 
-def purified_table(data: Dataset, resolved: Resolved, more: Mapping[str, pa.Array]) -> pa.Table:
+def purified_table(data: Dataset, resolved: Resolved, other_columns: Mapping[str, pa.Array]) -> pa.Table:
     """Return the rows of purified.parquet, one per example, in the order of the data."""
     original = data.candidates.mask
     names = pa.array(data.classes, pa.string())
@@ -48,7 +51,7 @@ def purified_table(data: Dataset, resolved: Resolved, more: Mapping[str, pa.Arra
         "agreement": pa.array(resolved.agreement),
         "ask": pa.array(resolved.ask),
         "outside": names.take(pa.array(resolved.outside, mask=resolved.outside < 0)),
-        **more,
+        **other_columns,
         "distribution": pa.ListArray.from_arrays(original_lists.offsets, pa.array(resolved.distribution[original])),
     }
     if data.has_groups:
@@ -61,7 +64,7 @@ def purified_table(data: Dataset, resolved: Resolved, more: Mapping[str, pa.Arra
 
 
 def training_counts(trained: Sequence[Fit], n: int) -> pa.Array:
-    """Return by how many networks each of n rows was trained on."""
+    """Return the number of networks that were trained on each of the n rows [n]."""
     counts = np.zeros(n, dtype=np.int32)
     for fitted in trained:
         for rows in fitted.rows.cpu().numpy():
@@ -105,8 +108,36 @@ def removals_table(trained: Sequence[Fit], sets: BoolArray, classes: Sequence[st
     return lists_of(row[median], len(sets), pa.StructArray.from_arrays(cast, fields=list(REMOVAL)))
 
 
+def describe_fit(
+    data: Dataset, seed: int, configs: Sequence[Any], model: Model, rule: str, accuracy: AccuracyEstimate
+) -> dict[str, Any]:
+    """Return what run.json says about any fit, wherever the data came from.
+
+    Parameters
+    ----------
+    configs
+        Settings of the networks.
+    rule
+        What chose the settings.
+    """
+    return {
+        "format": RUN_FORMAT,
+        "oneof": __version__,
+        "torch": torch.__version__,
+        "seed": seed,
+        "n": len(data),
+        "d": len(data.encoding.names),
+        "classes": data.classes,
+        "features": data.encoding.names,
+        "chosen": plain_value([config._asdict() for config in configs]),
+        "learners": model.learners,
+        "rule": rule,
+        "estimate": asdict(accuracy),
+    }
+
+
 def training_record(trained: Sequence[Fit]) -> dict[str, Any]:
-    """Return every column that all histories have as lists [epochs][t], None after the last epoch of a shorter training."""
+    """Return the history of all networks: a list [epochs][t] for each column, None after a network's last epoch; and the chosen epochs."""
     n_epochs = max((len(fitted.history["loss"]) for fitted in trained), default=0)
     columns: dict[str, list[Any]] = {}
     for name in ("loss", "set_size", "threshold", "removed", *CRITERIA):

@@ -13,17 +13,16 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from oneof.data.dataset import Dataset, VoteEvidence
+from oneof.data.dataset import BoolArray, Dataset, FloatArray, IntArray, VoteEvidence
 from oneof.ensemble.combine_prior import combine_prior
 from oneof.ensemble.noisy_sets import probability_of_missing
-from oneof.ensemble.stacking import combine_within_sets
-from oneof.learners.base import BoolArray, FittedLearner, FloatArray, IntArray, Predictions
+from oneof.learners.base import FittedLearner, Predictions
 from oneof.training.state import Fit
 
 POWERS = (1.0, 0.7, 0.5, 0.2, 0.0, 1.5)  # of predictions that are combined with votes
-MIN_MARGIN = 0.3  # a row is to be reviewed if its label leads the next candidate by less,
-MIN_AGREEMENT = 0.7  # if fewer of the models name it,
-OUTSIDE_THRESHOLD = 0.5  # or if its set misses the truth with at least this probability
+MIN_MARGIN = 0.3  # rows whose label leads the next candidate by less are flagged for review
+MIN_AGREEMENT = 0.7  # so are rows whose label fewer of the models predict
+OUTSIDE_THRESHOLD = 0.5  # and rows whose set misses the truth with at min_named_probability this probability
 MIN_UNANIMOUS_VOTES = 2  # that keep a class from being lost
 
 
@@ -35,26 +34,9 @@ class Resolved(NamedTuple):
     probability: NDArray[np.float32]  # [n] of the label
     margin: NDArray[np.float32]  # [n] its lead over the next label of the original set
     agreement: NDArray[np.float32]  # [n] share of the models that name it
-    kept: BoolArray  # [n, c]
+    kept: BoolArray  # [n, c] candidates that were not removed
     outside: IntArray  # [n] a label outside the set that the row seems to have; -1: none
     ask: BoolArray  # [n] whether a person should review the row
-
-
-def soft_labels(
-    data: Dataset, sets: BoolArray, by_networks: Sequence[FittedLearner], by_kernel: FloatArray | None
-) -> FloatArray:
-    """Return how probable each label of each row is, [n, c], as targets for learners that need one label per row.
-
-    With a prior it alone decides, since through other rows' labels a row's prior would reach its own out-of-fold predictions.
-    """
-    if data.has_prior:
-        return combine_within_sets(sets, [], data.prior + 1e-9)
-    if by_kernel is not None and not by_networks:
-        return by_kernel
-    shares = combine_within_sets(sets, [learner.oof.mean for learner in by_networks])
-    if by_kernel is None:
-        return shares
-    return np.asarray((shares + by_kernel) / 2)
 
 
 def resolve_labels(data: Dataset, predictions: Predictions, allowed: BoolArray) -> Resolved:
@@ -89,7 +71,7 @@ def allowed_labels(data: Dataset, learners: Sequence[FittedLearner], training_se
     original = data.candidates.mask
     trained = [learner.training for learner in learners if learner.training is not None]
     kept = sets_after_purification(trained, training_sets) if trained else original
-    allowed = kept & data.reviewed
+    allowed = kept & data.reviewed_sets
     return np.where(allowed.any(1, keepdims=True), allowed, original)
 
 
@@ -132,23 +114,24 @@ def respect_unanimous_votes(
 ) -> tuple[NDArray[np.float32], IntArray]:
     """Return probabilities [n, c] and labels [n] that do not contradict unanimous votes (`counts` [n, c]) with too much confidence.
 
-    A label that contradicts all k votes on its row is at most as probable as that k votes are wrong, or as the label that they name.
-    And a class that two or more unanimous votes name somewhere is not lost: where no row has it, those rows get it.
+    A label against k unanimous votes is at most as probable as k wrong votes, or as the label voted for. A class that would be the
+    label of no row is given to the rows where MIN_UNANIMOUS_VOTES or more votes agree on it.
     """
     rows = np.arange(len(shares))
     named = counts.argmax(1)
     n_votes = counts.sum(1)
     is_unanimous = ((counts > 0).sum(1) == 1) & allowed[rows, named]
     is_lost = np.bincount(label, minlength=shares.shape[1]) == 0
-    gets_back = is_unanimous & is_lost[named] & (n_votes >= MIN_UNANIMOUS_VOTES)
-    label = np.where(gets_back, named, label)
+    is_restored = is_unanimous & is_lost[named] & (n_votes >= MIN_UNANIMOUS_VOTES)
+    label = np.where(is_restored, named, label)
 
-    of_named = shares[rows, named]
-    of_label = shares[rows, label]
-    least = np.where(gets_back, 0.5, 1 - vote_accuracy**n_votes)  # probability of the label that the votes name
-    moved = np.maximum(least - of_named, 0) / np.maximum(1 - of_named, 1e-12)
-    until_equal = np.maximum(of_label - of_named, 0) / (1 + np.maximum(of_label - of_named, 0))
-    moved = np.where(gets_back, moved, np.minimum(moved, until_equal))
-    moved = np.where(is_unanimous & (gets_back | (label != named)), moved, 0)[:, None]
+    named_probability = shares[rows, named]
+    label_probability = shares[rows, label]
+    min_named_probability = np.where(is_restored, 0.5, 1 - vote_accuracy**n_votes)
+    moved_share = np.maximum(min_named_probability - named_probability, 0) / np.maximum(1 - named_probability, 1e-12)
+    lead = np.maximum(label_probability - named_probability, 0)
+    until_equal = lead / (1 + lead)
+    moved_share = np.where(is_restored, moved_share, np.minimum(moved_share, until_equal))
+    moved_share = np.where(is_unanimous & (is_restored | (label != named)), moved_share, 0)[:, None]
     is_named = np.arange(shares.shape[1]) == named[:, None]
-    return np.asarray((1 - moved) * shares + moved * is_named, dtype=np.float32), label
+    return np.asarray((1 - moved_share) * shares + moved_share * is_named, dtype=np.float32), label

@@ -1,18 +1,13 @@
 """Weights of the learners, by the candidate sets of rows that they did not train on."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
-from oneof.data.dataset import Dataset
+from oneof.data.dataset import BoolArray, Dataset, FloatArray
 from oneof.learners.base import Context, FittedLearner, Predictions
 from oneof.metrics import MEANS, criteria
-
-FloatArray = NDArray[np.floating[Any]]
-BoolArray = NDArray[np.bool_]
 
 MIN_WEIGHT = 0.1  # a learner with less is left out
 PSEUDO_ROWS = 100  # rows on which all learners are assumed to be equally good: few rows say little about learners
@@ -43,9 +38,9 @@ def combine_predictions(learners: Sequence[FittedLearner], weights: FloatArray) 
 def learner_weights(
     predictions: Sequence[FloatArray], candidates: BoolArray, prior: FloatArray | None = None
 ) -> FloatArray:
-    r"""Return the weight of each learner [k], those that make the sets of held-out rows most likely, half way to equal weights.
+    r"""Return the weight of each learner [k]: the mean of equal weights and those that make the held-out sets most likely.
 
-        maximise  sum_i log sum_k w_k P_k(S_i | x_i),     P_k(S_i | x_i) = sum_{j in S_i} prior_ij p_ij
+        maximise  sum_i log sum_k w_k P_k(S_i | x_i),     P_k(S_i | x_i) = sum_{j in S_i} prior_ij p_kij
 
     by EM. A learner whose weight would be below MIN_WEIGHT adds nothing that the others lack, and gets 0.
 
@@ -73,12 +68,12 @@ def combine_within_sets(
     return np.asarray(np.mean(shares, axis=0))
 
 
-def significantly_better(first: FloatArray, second: FloatArray, candidates: BoolArray, rule: str) -> bool:
+def significantly_better(first: FloatArray, second: FloatArray, candidates: BoolArray, criterion: str) -> bool:
     """Return whether the sets prefer the first predictions [n, c] by more than the standard error of the difference."""
     logits = torch.from_numpy(np.log(np.stack([first, second]) + 1e-9))
     sets = torch.from_numpy(candidates).expand(2, -1, -1)
     by_row = criteria(logits[:, :, None], sets[:, :, None])  # each [2, n]
-    names = MEANS.get(rule, (rule,))
+    names = MEANS.get(criterion, (criterion,))
     first_score, second_score = np.mean([by_row[name].numpy() for name in names], axis=0)
     difference = first_score - second_score
     return bool(difference.mean() > difference.std() / len(difference) ** 0.5)

@@ -22,7 +22,7 @@ from oneof.ensemble.learner_stages import remove_led_labels
 from oneof.learners.base import Context, Resources, WarmStart
 from oneof.learners.config import FitConfig, NetworkConfig
 from oneof.learners.kernel_ensemble import fit_kernels
-from oneof.learners.networks import derive_seed, make_trial, training_of
+from oneof.learners.networks import derive_seed, make_training, make_trial
 from oneof.learners.scaling import SCALINGS_WITH_RANKS, append_ranks
 from oneof.metrics import CRITERIA, with_means
 from oneof.networks import MLP
@@ -84,7 +84,7 @@ def make_folds(data: Dataset, config: FitConfig = FitConfig(), epochs: int = TRI
     sampled = data.take(sample)
     candidates = sampled.candidates.mask
     context = Context(
-        config=replace(config, ensemble=ensemble.for_size(*candidates.shape)),
+        config=replace(config, ensemble=ensemble),
         resources=Resources(device="cpu"),
         warm_start=WarmStart(),
         selection_gold=np.full(len(sample), UNKNOWN),
@@ -115,7 +115,7 @@ def scores(folds: Folds, setting: Row) -> Iterator[float]:
         trials.append(make_trial(network, derive_seed(config.seed, k), split))
     seeds = [trial.seed for trial in trials]
     centred = folds.features - np.median(folds.features, axis=0)  # rounding to single precision then loses least
-    training = training_of(ensemble, folds.epochs, ensemble.batch_size or 50)
+    training = make_training(ensemble, folds.epochs, ensemble.batch_size or 50)
     problem = make_training_data(centred, folds.sets(network.scaling), trials, ensemble.method, None, training)
     stack = build(partial(problem.network, MLP(network.hidden)), seeds, torch.device("cpu"))
     for record in epochs(problem, begin(problem, stack, seeds)):

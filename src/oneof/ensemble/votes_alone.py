@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
-import torch
 
 from oneof.data.dataset import Dataset
 from oneof.ensemble.accuracy import AccuracyEstimate
 from oneof.ensemble.model import Model
-from oneof.ensemble.records import FitResult, purified_table, removals_table, training_record
+from oneof.ensemble.records import FitResult, describe_fit, purified_table, removals_table, training_record
 from oneof.ensemble.resolve import allowed_labels, resolve_labels
 from oneof.learners.base import Predictions
-from oneof.version import RUN_FORMAT, __version__
 
 
 def resolve_votes_alone(data: Dataset, seed: int) -> FitResult:
@@ -40,26 +37,13 @@ def resolve_votes_alone(data: Dataset, seed: int) -> FitResult:
         "neighbours": pa.array([[]] * n, pa.list_(pa.int64())),
         "gain": pa.array((1 - resolved.margin) / 2),  # about the probability that an answer changes the label
     }
-    metadata: dict[str, Any] = {
-        "format": RUN_FORMAT,
-        "oneof": __version__,
-        "torch": torch.__version__,
-        "seed": seed,
-        "n": n,
-        "d": 0,
-        "classes": data.classes,
-        "features": [],
-        "chosen": [],
-        "learners": {},
-        "rule": "votes",
-        "estimate": asdict(accuracy),
-    }
+    model = Model(data.classes, data.encoding, (), calibration)
     return FitResult(
-        model=Model(data.classes, data.encoding, (), calibration),
+        model=model,
         purified=purified_table(data, resolved, columns),
         training=training_record([]),
         tried=[],
         accuracy=accuracy,
-        metadata=metadata,
+        metadata=describe_fit(data, seed, [], model, "votes", accuracy),
         warnings=[],
     )

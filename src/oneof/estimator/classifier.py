@@ -60,7 +60,7 @@ class PartialLabelClassifier(BasePartialLabelClassifier):
         How far rows are mixed in training (see `oneof.Training`).
     noise : float, default=0.0
         Standard deviation of the noise that is added to features in training (see `oneof.Training`).
-    rule : str, default="both"
+    criterion : str, default="both"
         Score on held-out sets by which settings are chosen: a key of `oneof.metrics.CRITERIA` or `oneof.metrics.MEANS`.
     classes : sequence, default=None
         All labels, when some may be absent from y; for a mask, the names of its columns.
@@ -94,7 +94,7 @@ class PartialLabelClassifier(BasePartialLabelClassifier):
         What is known about the accuracy on new rows: an interval, a bound, or that nothing was learned; and on what grounds.
     model_ : oneof.ensemble.model.Model
         The ensemble, which predicts.
-    result_ : oneof.ensemble.pipeline.Learned
+    result_ : oneof.ensemble.records.FitResult
         What `save` writes: the model, the table of `oneof clean`, the settings that were tried and their scores.
     history_ : dict of arrays [epochs, networks and linear models]
         Loss, set size and scores on held-out sets after each epoch.
@@ -138,7 +138,7 @@ class PartialLabelClassifier(BasePartialLabelClassifier):
     batch_size: int | None = None
     mixup: float = EnsembleConfig.mixup
     noise: float = EnsembleConfig.noise
-    rule: str = "both"
+    criterion: str = "both"
     classes: Any = None
     random_state: Any = None
     n_jobs: int | None = None
@@ -215,4 +215,4 @@ class PartialLabelClassifier(BasePartialLabelClassifier):
             batch_size=check_positive_int(self.batch_size, "batch_size"),
             kernel=EnsembleConfig.kernel if self.prepurify else None,
         )
-        return FitConfig(ensemble, criterion=self.rule, seed=seed_from(self.random_state))
+        return FitConfig(ensemble, criterion=self.criterion, seed=seed_from(self.random_state))

@@ -18,6 +18,7 @@ RENAMED = {
     "processes": "n_jobs",
     "resolve_first": "prepurify",
     "views": "augmentation",
+    "rule": "criterion",
 }
 """Parameters that earlier folders hold under another name."""
 

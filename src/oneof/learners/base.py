@@ -14,14 +14,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from oneof.data.dataset import Dataset
+from oneof.data.dataset import BoolArray, Dataset, FloatArray, IntArray
 from oneof.learners.config import FitConfig, NetworkConfig
 from oneof.learners.forest import Forest
 from oneof.training.state import Fit
-
-BoolArray = NDArray[np.bool_]
-FloatArray = NDArray[np.floating[Any]]
-IntArray = NDArray[np.intp]
 
 
 @dataclass(frozen=True)
@@ -79,6 +75,11 @@ class Targets(NamedTuple):
     sets: BoolArray  # [n, c]
     soft_labels: FloatArray  # [n, c] a distribution over each row's set
 
+    @classmethod
+    def uniform(cls, sets: BoolArray) -> Targets:
+        """Return targets in which all labels of a set are equally probable."""
+        return cls(sets, sets / sets.sum(1, keepdims=True))
+
     @property
     def label(self) -> IntArray:
         """Return the most probable label of each row [n]."""
@@ -95,7 +96,9 @@ class Predictions(NamedTuple):
 
     mean: NDArray[np.float32]  # [n, c] over the models that did not train on the row; over all where all did
     held_out: BoolArray  # [n] whether any model held the row out
-    top_share: NDArray[np.float32]  # [n, c] share of the models whose best candidate it is
+    top_share: NDArray[
+        np.float32
+    ]  # [n, c] share of all models, also those trained on the row, whose best candidate it is
 
     @classmethod
     def from_single_model(cls, probabilities: NDArray[np.float32], candidates: BoolArray) -> Predictions:
@@ -122,7 +125,7 @@ class Predictions(NamedTuple):
 class FittedLearner(NamedTuple):
     """A fitted learner: its model for new rows, and its predictions for rows that it was not trained on."""
 
-    name: str  # as it stands in run.json and in the report
+    name: str  # "networks", "linear", "trees", "kernel", or the class of a scikit-learn classifier
     model: Any  # networks (`oneof.ensemble.model`), a forest, kernels, or a classifier of the user's own
     oof: Predictions
     n_models: int = 1
@@ -130,7 +133,10 @@ class FittedLearner(NamedTuple):
 
 
 class Learner(Protocol):
-    """Learns from a data set; networks, trees, the kernel and classifiers of one's own implement it."""
+    """What NetworkLearner, ImageLearner, TreeLearner and SklearnLearner have in common.
+
+    The kernel is fitted by `oneof.learners.kernel_ensemble.fit_kernels`, since it also ranks the scalings.
+    """
 
     def fit(self, data: Dataset, targets: Targets, context: Context) -> FittedLearner:
         """Fit on the rows of `data` with these targets, every row held out by some model."""

@@ -20,6 +20,10 @@ from oneof.storage.did_you_mean import did_you_mean
 from oneof.training.optimize import SGD
 
 LEARNERS = ("networks", "linear", "trees", "kernel")
+MAX_EPOCHS = 30
+MIN_EPOCHS = 5
+MAX_ROW_EPOCHS = 1_200_000  # rows x epochs above which networks get fewer epochs
+MAX_CELL_EPOCHS = 150_000_000  # rows x classes x epochs, likewise
 VIEWS = {"upright": "upright", "natural": "pop", "none": "plain"}
 """How pictures may be varied in training, and the recipe of `oneof.data.augment` for it."""
 
@@ -63,13 +67,14 @@ class EnsembleConfig:
     weight_decay: float = 3e-4
     learners: tuple[Any, ...] = LEARNERS  # names, or scikit-learn classifiers
     trees: TreesConfig = TreesConfig()
-    kernel: KernelConfig | None = KernelConfig()  # noqa: RUF009 - frozen; None: sets are not purified before training
+    # None: sets are not purified before training; the kernel then only ranks scalings, unless there are no networks
+    kernel: KernelConfig | None = KernelConfig()  # noqa: RUF009 - frozen
     margin: float = 0.3  # by which another candidate must lead for a label to be removed before training
     method: Method = BalancedProden()  # noqa: RUF009 - frozen
     purify: Purify | None = Pop()  # noqa: RUF009 - frozen
     optimizer: SGD = SGD()  # noqa: RUF009 - frozen
-    mixup: float = 1.0
-    noise: float = 0.0
+    mixup: float = 1.0  # alpha of the Beta distribution of mixing weights; 0: no mixup
+    noise: float = 0.0  # standard deviation of noise on the scaled features
     batch_size: int | None = None  # None: by the number of rows
     n_scalings: int = 2  # best ones, which networks are trained with
     max_kernel_rows: int = 5000  # of a larger table the kernel is fitted on a sample
@@ -108,8 +113,8 @@ class EnsembleConfig:
         largest_batch = int(np.clip(n // 10, 16, np.clip(n // 100, 80, 2048)))
         n_batches = math.ceil(n_trained / largest_batch)
         even_batch = math.ceil(n_trained / n_batches)  # a last batch of a few rows costs a point of accuracy
-        affordable = min(1_200_000 // n, 150_000_000 // (n * c))
-        epochs = self.epochs or int(np.clip(affordable, 5, 30))
+        affordable = min(MAX_ROW_EPOCHS // n, MAX_CELL_EPOCHS // (n * c))
+        epochs = self.epochs or int(np.clip(affordable, MIN_EPOCHS, MAX_EPOCHS))
         return replace(self, batch_size=self.batch_size or even_batch, epochs=epochs)
 
     def for_prior(self) -> EnsembleConfig:
@@ -157,9 +162,11 @@ class FitConfig:
 def make_ensemble_config(
     setting: Mapping[str, Any], method: Any, purify: Purify | None, learners: Any, quick: bool, **changes: Any
 ) -> EnsembleConfig:
-    """Return the config for what a person asked for; None stands for the default."""
+    """Return the config with the user's settings. None means the default, but for `purify`, where it means no purification."""
     if quick and learners is not None:
-        raise ValueError("quick must not stand beside learners, which it chooses; got both. Leave one of them out.")
+        raise ValueError(
+            "quick chooses the learners, so it cannot be combined with learners; got both. Leave one of them out."
+        )
     config = EnsembleConfig().with_overrides(setting)
     config = replace(config, purify=purify, **changes)
     if method is not None:

@@ -20,7 +20,6 @@ from oneof.learners.networks import derive_seed
 from oneof.methods import Proden
 from oneof.networks.named import network_of
 from oneof.purify import Pop
-from oneof.training.device import best_device, free_memory
 from oneof.training.fit import fit
 from oneof.training.threads import threads_for, torch_threads
 from oneof.training.trials import Training, Trial
@@ -69,14 +68,6 @@ def plan_images(
     return ImagePlan(network, images.views, n_networks, n_folds, epochs, batch_size)
 
 
-def stays_on_disk(n: int, pixels: Pixels, wanted: bool | None) -> bool:
-    """Return whether n pictures stay in a file: as wanted, else if they take more than half of the free memory."""
-    if wanted is not None:
-        return wanted
-    free = min(free_memory(torch.device("cpu")), free_memory(best_device()))
-    return 2 * n * math.prod(pixels.shape) > free
-
-
 @dataclass(frozen=True)
 class ImageLearner:
     """Trains networks on pictures; rows that could not be read are not trained on."""
@@ -107,7 +98,9 @@ class ImageLearner:
                 source,
                 targets.sets,
                 trials=self._trials(data, rows, context),
+                # the default of tables is BalancedProden; pictures use the paper's PRODEN
                 method=Proden() if ensemble.method == EnsembleConfig.method else ensemble.method,
+                # the schedule of the config is for tables; only whether to purify is taken from it
                 purify=None if ensemble.purify is None else late_pop_schedule(plan.epochs),
                 network=network_of(plan.network),
                 training=Training(plan.epochs, plan.batch),
@@ -148,7 +141,7 @@ def late_pop_schedule(epochs: int) -> Pop:
     warm_up = round(0.8 * epochs)
     n_rounds = len(range(warm_up, epochs, interval))
     step = 0.85 / max(1, round(0.8 * (n_rounds - 1)))
-    return Pop(warm_up, interval, interval, True, 0.95, 0.1, step)
+    return Pop(warm_up=warm_up, interval=interval, window=interval, every_round=True, e0=0.95, e_end=0.1, e_s=step)
 
 
 def _channel_statistics(

@@ -129,14 +129,20 @@ def leave_one_out_scores(
     return KernelScores(weights, scores, model)
 
 
+class CrossFitScores(NamedTuple):
+    """Scores of m rows on which a row's own set has no influence."""
+
+    from_resolved: FloatArray  # [m, c] predicted from weights after all rounds
+    from_raw_sets: FloatArray  # [m, c] predicted from uniform weights over the sets
+
+
 def cross_fit_scores(
     x: FloatArray, candidates: BoolArray, config: KernelConfig = DEFAULT_KERNEL, folds: int = 3, seed: int = 0
-) -> tuple[FloatArray, FloatArray]:
+) -> CrossFitScores:
     """Return scores on which a row's own set has no influence, not even through the weights of other rows.
 
     `leave_one_out_scores` leaves a row out of each regression, but its set has changed the weights of its neighbours in the round
-    before. Here whole folds are left out. The first array [n, c] is predicted from weights after all rounds, the second from uniform
-    weights over the sets.
+    before. Here whole folds are left out.
     """
     x = np.asarray(x, dtype=np.float64)
     n, c = candidates.shape
@@ -156,7 +162,7 @@ def cross_fit_scores(
         uniform_targets = candidates[rest] / candidates[rest].sum(1, keepdims=True)
         model = _fit_model(smoother, np.hstack([resolved_targets, uniform_targets]))
         scores[fold] = similarities[fold] @ model.coefficients + model.mean
-    return scores[:, :c], scores[:, c:]
+    return CrossFitScores(scores[:, :c], scores[:, c:])
 
 
 def leave_one_out_regression(

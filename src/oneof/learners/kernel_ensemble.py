@@ -11,9 +11,9 @@ import torch
 from numpy.typing import NDArray
 from scipy.special import softmax
 
-from oneof.data.dataset import Dataset
+from oneof.data.dataset import BoolArray, Dataset, FloatArray
 from oneof.data.with_ranks import Ranks
-from oneof.learners.base import BoolArray, Context, FittedLearner, FloatArray, Predictions
+from oneof.learners.base import Context, FittedLearner, Predictions
 from oneof.learners.kernel import KernelConfig, KernelModel, KernelScores, leave_one_out_scores
 from oneof.learners.scaling import append_ranks, scale
 from oneof.metrics import criteria, with_means
@@ -52,7 +52,7 @@ class KernelEnsemble:
 
 def mean_probability(scores: Sequence[FloatArray], inverse_temperature: float) -> NDArray[np.float32]:
     """Return the mean over regressions of the softmax of their scores [n, c]."""
-    probabilities = [softmax(inverse_temperature * one, axis=1) for one in scores]
+    probabilities = [softmax(inverse_temperature * score, axis=1) for score in scores]
     return np.asarray(np.mean(probabilities, axis=0), dtype=np.float32)
 
 
@@ -69,7 +69,7 @@ class ScalingScore(NamedTuple):
     def row(self) -> Row:
         """Return a row for the run's record of what was tried."""
         rounded = {name: round(value, 6) for name, value in self.criteria.items()}
-        return {"stage": "others", "scaling": self.scaling, **rounded}
+        return {"stage": "scalings", "scaling": self.scaling, **rounded}
 
 
 class KernelFit(NamedTuple):

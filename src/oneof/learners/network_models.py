@@ -12,8 +12,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from oneof.data.dataset import BoolArray
 from oneof.data.with_ranks import Ranks
-from oneof.learners.base import BoolArray, Predictions
+from oneof.learners.base import Predictions
 from oneof.networks.named import name_of
 from oneof.training.set_input import as_tensor
 from oneof.training.stack import Stack

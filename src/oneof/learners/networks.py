@@ -1,6 +1,6 @@
 """Networks on tables as a learner: an ensemble trained as one stack, each network with held-out rows of its own.
 
-No true label is used anywhere. Docs: docs/decisions/0006-default-estimator.md. `oneof.ensemble.tune` searches other settings.
+Why these defaults: docs/decisions/0006-default-estimator.md. `oneof.ensemble.tune` searches other settings.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from oneof.data.dataset import Dataset
+from oneof.data.dataset import BoolArray, Dataset, FloatArray
 from oneof.data.splits import Split, split_rows
-from oneof.learners.base import BoolArray, Context, FittedLearner, FloatArray, Targets
+from oneof.learners.base import Context, FittedLearner, Targets
 from oneof.learners.config import EnsembleConfig, NetworkConfig
 from oneof.learners.network_models import TableNetworks, predict_held_out
 from oneof.learners.scaling import SCALINGS_WITH_RANKS, RankedFeatures
 from oneof.networks import MLP
 from oneof.purify import Removals
 from oneof.training.fit import fit
+from oneof.training.processes import current_group
 from oneof.training.state import Fit
 from oneof.training.trials import Training, Trial
 
-DEFAULT_EPOCHS = 60
 LINEAR_BATCH_FACTOR = 4  # steps of linear models are mostly overhead
 MIN_EPOCHS = 5  # a network that was trained for fewer predicts too poorly to be of use
 
@@ -40,7 +40,7 @@ class NetworkLearner:
     configs: tuple[NetworkConfig, ...]
     features: RankedFeatures
     first_removals: FloatArray  # [n, c] lead by which labels were removed before training; 0 where they were not
-    name: str = "networks"  # "linear" for linear models beside networks
+    beside_mlps: bool = False  # linear models trained in addition to MLPs: larger batches, a checkpoint of their own
 
     @property
     def hidden(self) -> tuple[int, ...]:
@@ -50,7 +50,8 @@ class NetworkLearner:
     def fit(self, data: Dataset, targets: Targets, context: Context) -> FittedLearner:
         """Train the networks on the sets of the targets."""
         config = context.config.ensemble
-        trained = self._train(data, targets.sets, context, config.epochs or DEFAULT_EPOCHS)
+        assert config.epochs is not None  # `EnsembleConfig.for_size` set it
+        trained = self._train(data, targets.sets, context, config.epochs)
         trained = replace(trained, removals=_prepend_removals(trained, self.first_removals))
         networks = TableNetworks.from_fit(trained)
         oof = predict_held_out(networks, data.features, data.candidates.mask, trained.rows)
@@ -62,15 +63,17 @@ class NetworkLearner:
 
         The other half is for the other learners and for resolving labels.
         """
-        epochs = context.config.ensemble.epochs or DEFAULT_EPOCHS
+        epochs = context.config.ensemble.epochs
+        assert epochs is not None
         seconds_left = context.resources.seconds_left
         if math.isinf(seconds_left):
             return epochs
         begin = time.monotonic()
-        unrecorded = replace(context.resources, progress=None)
-        self._train(data, targets.sets, context._replace(resources=unrecorded), 1, purify=False)
+        without_progress = replace(context.resources, progress=None)
+        self._train(data, targets.sets, context._replace(resources=without_progress), 1, purify=False)
         seconds_per_epoch = max(time.monotonic() - begin, 1e-3)
         affordable = int(min(epochs, (seconds_left / 2) // seconds_per_epoch))
+        affordable = current_group(context.resources.n_jobs).broadcast_int(affordable)  # every process trains as long
         return affordable if affordable >= min(epochs, MIN_EPOCHS) else 0
 
     def _train(self, data: Dataset, sets: BoolArray, context: Context, epochs: int, *, purify: bool = True) -> Fit:
@@ -86,21 +89,21 @@ class NetworkLearner:
             network=MLP(self.hidden),
             training=self._training(config, epochs),
             prior=data.prior if data.has_prior else None,
-            labels=context.selection_gold if (context.selection_gold >= 0).any() else None,
             device=resources.device,
             progress=resources.progress,
             memory=resources.memory,
-            checkpoint=resources.checkpoint_of("linear-0" if self.name == "linear" else "ensemble-0"),
+            checkpoint=resources.checkpoint_of("linear-0" if self.beside_mlps else "ensemble-0"),
             n_jobs=resources.n_jobs,
         )
         origin = trained.origin if median is None else median
         return replace(trained, ranks=self.features.ranks, origin=origin)
 
     def _training(self, config: EnsembleConfig, epochs: int) -> Training:
-        batch_size = config.batch_size or 50
-        if self.name == "linear":
+        batch_size = config.batch_size
+        assert batch_size is not None  # `EnsembleConfig.for_size` set it
+        if self.beside_mlps:
             batch_size *= LINEAR_BATCH_FACTOR
-        return training_of(config, epochs, batch_size)
+        return make_training(config, epochs, batch_size)
 
     def _trials(self, data: Dataset, context: Context) -> list[Trial]:
         """Return a trial for each network, the configs in turn, each with the held-out rows of its fold."""
@@ -130,7 +133,7 @@ def make_trial(config: NetworkConfig, seed: int, split: Split) -> Trial:
     )
 
 
-def training_of(config: EnsembleConfig, epochs: int, batch_size: int) -> Training:
+def make_training(config: EnsembleConfig, epochs: int, batch_size: int) -> Training:
     """Return how the networks of a config are trained."""
     return Training(epochs=epochs, batch=batch_size, optimizer=config.optimizer, mixup=config.mixup, noise=config.noise)
 
@@ -140,8 +143,8 @@ def derive_seed(*numbers: int) -> int:
     return int(np.random.default_rng(numbers).integers(2**31 - 1))
 
 
-def check_converged(learners: Sequence[FittedLearner], configs: Sequence[Any]) -> None:
-    """Refuse networks whose weights are not finite."""
+def check_converged(learners: Sequence[FittedLearner], lrs: Sequence[float]) -> None:
+    """Raise ValueError if a network has weights that are not finite."""
     n_networks = 0
     n_diverged = 0
     for learner in learners:
@@ -153,7 +156,7 @@ def check_converged(learners: Sequence[FittedLearner], configs: Sequence[Any]) -
             is_finite = all(bool(weight[t].isfinite().all()) for weight in stack.weights.values())
             n_diverged += not is_finite
     if n_diverged:
-        rates = ", ".join(str(config.lr) for config in configs)
+        rates = ", ".join(str(lr) for lr in lrs)
         counts = f"{n_diverged} of {n_networks}"
         raise ValueError(f"training diverged in {counts} networks. Lower lr ({rates} now), or scale the features.")
 

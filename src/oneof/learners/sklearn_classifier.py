@@ -8,9 +8,9 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from oneof.data.dataset import Dataset
+from oneof.data.dataset import Dataset, FloatArray
 from oneof.data.splits import cross_fit_splits
-from oneof.learners.base import Context, FittedLearner, FloatArray, Predictions, Targets
+from oneof.learners.base import Context, FittedLearner, Predictions, Targets
 
 FOLDS = 5
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from math import isqrt
 from pathlib import Path
 from typing import Any
 
@@ -43,8 +43,16 @@ class TreeLearner:
         device = context.resources.device
         previous = context.warm_start.forest
         if previous is not None and len(previous.root) != self.config.per_fold(c) * self.config.folds:
-            previous = None  # grown by a version with other numbers
-        grower = _FoldGrower(self.config, data.features, targets, _origin(data.features), previous, seed, device)
+            previous = None  # of another number of trees
+        grower = _FoldGrower(
+            config=self.config,
+            features=data.features,
+            targets=targets,
+            origin=_origin(data.features),
+            previous=previous,
+            seed=seed,
+            device=device,
+        )
         checkpoint = context.resources.checkpoint_of("trees")
         digest = None if checkpoint is None else grower.digest(data.groups)
         out_of_fold = np.zeros((n, c), dtype=np.float32)
@@ -55,13 +63,15 @@ class TreeLearner:
             forests.append(forest)
             out_of_fold[held_out] = forest(data.features[held_out], device)
             if number + 1 == self.config.trial_folds and not self.is_useful(out_of_fold):
-                break
+                break  # the zeros of the remaining folds give these trees weight 0
         oof = Predictions.from_single_model(out_of_fold, context.evaluation_sets)
         return FittedLearner("trees", concatenate(forests), oof)
 
 
 @dataclass(frozen=True, eq=False)
 class _FoldGrower:
+    """Grows the trees of one fold at a time."""
+
     config: TreesConfig
     features: NDArray[Any]  # [n, d]
     targets: Targets
@@ -88,14 +98,14 @@ class _FoldGrower:
         d = self.features.shape[1]
         n_trees = self.config.per_fold(c)
         n_fresh = n_trees
-        turn = 0
+        seed_offset = 0
         if self.previous is not None:
-            n_fresh = -(-n_trees // REFRESH_EVERY)
-            turn = len(self.previous.right)
+            n_fresh = math.ceil(n_trees / REFRESH_EVERY)
+            seed_offset = len(self.previous.right)  # number of nodes: differs from fit to fit, so that new trees differ
         classifier = ExtraTreesClassifier(
-            n_fresh,
-            max_features=max(isqrt(d), min(-(-d // 2), 32)),
-            random_state=(self.seed + turn) % 2**20 * self.config.folds + number,
+            n_estimators=n_fresh,
+            max_features=max(math.isqrt(d), min(math.ceil(d / 2), 32)),
+            random_state=(self.seed + seed_offset) % 2**20 * self.config.folds + number,
             n_jobs=None if torch.device(self.device).type == "cpu" else -1,  # beside a GPU all cores
         )
         rows = train[: self.config.max_rows]
@@ -123,6 +133,7 @@ class _FoldGrower:
 
 
 def _origin(features: NDArray[Any]) -> NDArray[np.float64]:
+    """Return the column means [d] of features in double precision, else zeros."""
     if features.dtype == np.float64:
         return np.asarray(features.mean(0, dtype=np.float64))
     return np.zeros(features.shape[1])

@@ -31,7 +31,7 @@ _PANELS = ("set_size", "threshold", "removed", "loss")
 _PANEL_SIZE = (3.6, 2.5)  # in inches; three fit side by side
 _MAX_SETTINGS = 15  # settings that are listed
 _SCORES = (*MEANS, *CRITERIA)  # need no true labels; settings are sorted by the first one present
-_NOT_SETTINGS = {"seconds", "device", "oneof", "torch", "commit", "seed", "epoch", "loss", "set_size"}
+_NOT_SETTINGS = {"stage", "seconds", "device", "oneof", "torch", "commit", "seed", "epoch", "loss", "set_size"}
 
 
 def draw_training(record: Mapping[str, Any]) -> SimpleNamespace:

@@ -109,8 +109,8 @@ def fit_table(
         checkpoint=out / "checkpoint" / "search" if deadline is None else None,
         progress="fit" if options.progress else None,
     )
-    with ExitStack() as held:
-        group.run_on_rank0(partial(held.enter_context, alone(out / "checkpoint" / LOCK, str(out))))
+    with ExitStack() as lock:
+        group.run_on_rank0(partial(lock.enter_context, alone(out / "checkpoint" / LOCK, str(out))))
         result = fit(data, prepared.config, resources, warm_start)
         for line in result.warnings:
             options.echo(line)
@@ -136,11 +136,8 @@ def fit_again(folder: Path, out: Path, options: RunOptions = RunOptions()) -> Ru
     if stored.get("kind") != "FitSpec" or not file.exists() or fingerprint(file) != run.metadata["fingerprint"]:
         problem = f"{file} is missing, or has changed since the fit"
         raise ValueError(f"--from needs the table that {folder} was learned from, unchanged; {problem}.")
-    kinds = (
-        *(FitSpec, Roles, VotesFile, FitConfig, EnsembleConfig, ImageConfig, KernelConfig, TreesConfig, SGD),
-        *PURIFY.values(),
-        *METHODS.values(),
-    )
+    settings = [FitSpec, Roles, VotesFile, FitConfig, EnsembleConfig, ImageConfig, KernelConfig, TreesConfig, SGD]
+    kinds: list[Any] = [*settings, *PURIFY.values(), *METHODS.values()]
     by_name = {kind.__name__: kind for kind in kinds}
     spec: FitSpec = restored({**stored, "answers": None}, by_name)  # the run's gold labels are in its table
     refit = Refit(run, tuple(run.log.active_decisions))
@@ -154,7 +151,7 @@ def prepare_run(
 ) -> PreparedRun | None:
     """Read the table and begin the run; None if it is finished already."""
     spec_json = describe_spec(file, spec, refit)
-    if is_finished(out, spec_json):
+    if check_run_folder(out, spec_json):
         options.echo(f"{out} is finished already; nothing to do.")
         return None
     voted = None
@@ -229,27 +226,30 @@ def resolve_image_mode(file: Path, spec: FitSpec, options: RunOptions) -> FitSpe
     """Return the spec with how pictures are learned from: embedded where that is asked for, or where weights are on this machine."""
     roles = spec.roles
     config = spec.config
-    is_network_asked = options.stream is not None or replace(config.images, n_networks=None) != ImageConfig()
+    trains_network = options.stream is not None or replace(config.images, n_networks=None) != ImageConfig()
     if file.is_dir() and not roles.image:
         roles = replace(roles, image=(FILE,))
-    if is_network_asked and (roles.image_model or not roles.image):
-        remedy = "Say --image COLUMN, and no --image-model."
+    if trains_network and (roles.image_model or not roles.image):
+        remedy = "Use --image COLUMN without --image-model."
         raise ValueError(
             f"--architecture, --augmentation and --stream are for pictures that a network is trained on. {remedy}"
         )
-    if roles.image and not is_network_asked and not roles.image_model and weights_here(MODELS["image"]):
+    if roles.image and not trains_network and not roles.image_model and weights_here(MODELS["image"]):
         roles = replace(roles, image_model=MODELS["image"])
     if roles.image and not roles.image_model:
         default = EnsembleConfig()
-        free = {name: getattr(default, name) for name in ("method", "purify", "n_networks", "epochs")}
-        if options.time_limit is not None or replace(config.ensemble, **free) != default:
-            remedy = "Say --epochs and --networks, or embed them: --image-model NAME."
+        allowed_on_pictures = {name: getattr(default, name) for name in ("method", "purify", "n_networks", "epochs")}
+        if options.time_limit is not None or replace(config.ensemble, **allowed_on_pictures) != default:
+            remedy = "Use --epochs and --networks, or embed the pictures with --image-model NAME."
             raise ValueError(f"--learners, --quick, --settings and --time-limit are for tables, not pictures. {remedy}")
     return replace(spec, roles=roles)
 
 
-def is_finished(out: Path, spec_json: dict[str, Any]) -> bool:
-    """Return whether the run is finished; raise an error if the folder holds something else, or is in use."""
+def check_run_folder(out: Path, spec_json: dict[str, Any]) -> bool:
+    """Return whether `out` holds the finished run of this spec.
+
+    Raise ValueError if it holds anything else or is in use; remove the checkpoint of a finished run.
+    """
     checkpoint = out / "checkpoint"
     check_plain_tree(checkpoint)
     spec_file = checkpoint / SPEC_FILE
@@ -259,14 +259,16 @@ def is_finished(out: Path, spec_json: dict[str, Any]) -> bool:
             stored = Run.open(out).metadata["asked"] if finished else json.loads(spec_file.read_text(encoding="utf-8"))
         except (json.JSONDecodeError, UnicodeDecodeError) as error:
             raise ValueError(f"{spec_file} must be the spec of the run; it is damaged. Delete {out}.") from error
+        remedy = "Give another folder, or delete this one."
+        if stored.get("kind") == "Task":
+            raise ValueError(f"{out} holds a run of an earlier version, which cannot be resumed. {remedy}")
         difference = first_difference(stored, spec_json)
         if difference:
-            remedy = "Give another folder, or delete this one."
             raise ValueError(f"{out} holds a run of another task: {difference}. {remedy}")
     elif out.exists():
         _check_free(out, checkpoint)
     if finished:
-        shutil.rmtree(checkpoint, ignore_errors=True)  # it may have been killed between its last two acts
+        shutil.rmtree(checkpoint, ignore_errors=True)  # left if the process was killed after it wrote run.json
     elif (checkpoint / LOCK).exists():
         with alone(checkpoint / LOCK, str(out)):
             pass
@@ -275,14 +277,10 @@ def is_finished(out: Path, spec_json: dict[str, Any]) -> bool:
 
 def _check_free(out: Path, checkpoint: Path) -> None:
     """Refuse a folder that holds anything but a checkpoint that was hardly begun."""
-    only_begun = checkpoint.is_dir()
-    if only_begun:
-        for path in checkpoint.iterdir():
-            only_begun = only_begun and (path.name == LOCK or path.name.endswith(".part"))
-    is_free = out.is_dir()
-    if is_free:
-        for path in out.iterdir():
-            is_free = is_free and path == checkpoint and only_begun
+    only_begun = checkpoint.is_dir() and all(
+        path.name == LOCK or path.name.endswith(".part") for path in checkpoint.iterdir()
+    )
+    is_free = out.is_dir() and all(path == checkpoint and only_begun for path in out.iterdir())
     if not is_free:
         raise ValueError(f"out must be a new or empty folder; {out} holds something else. Give another one.")
 

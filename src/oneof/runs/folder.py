@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from oneof.candidates.mask import Candidates
 from oneof.data.files.unpacked import GIGABYTES, bytes_of, parquet_bytes
 from oneof.data.images import list_folder
-from oneof.ensemble.accuracy import SAMPLE, sample_order
+from oneof.ensemble.accuracy import GOLD_SAMPLE_ROWS, sample_order
 from oneof.ensemble.model import Model
 from oneof.runs.decisions import Log, decided_table, resolve_decisions
 from oneof.runs.stored_model import count_models, load_model
@@ -160,7 +160,7 @@ class Run:
 
     @cached_property
     def rows(self) -> list[dict[str, Any]]:
-        """Return one row per setting that was tried and per network of the ensemble."""
+        """Return one row per scaling that was tried, with its scores, and one per learner, with its weight."""
         rows: list[dict[str, Any]] = _read(self.folder / ROWS, [dict], _parse_lines, "line")
         return rows
 
@@ -224,7 +224,7 @@ def write_sample(purified: pa.Table, folder: Path) -> None:
 
     The resolved labels are left out, since they would influence the people who label the sample.
     """
-    rows = sample_order(purified.num_rows)[:SAMPLE]
+    rows = sample_order(purified.num_rows)[:GOLD_SAMPLE_ROWS]
     sample = {
         "row": rows,
         "candidates": purified["original"].take(pa.array(rows)),

@@ -1,10 +1,12 @@
 """From a person's table, or a table and votes on its rows, to a data set; and what to warn about before learning from it."""
 
+import math
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from oneof.candidates.mask import Candidates
@@ -13,13 +15,14 @@ from oneof.data.embed import MODELS
 from oneof.data.encode import learn_encoding
 from oneof.data.files.columns import open_table
 from oneof.data.files.source import Source
+from oneof.data.images import Pixels
 from oneof.data.roles import Roles
 from oneof.data.table import Table
 from oneof.ensemble.vote_prior import VotePrior, config_for_votes, vote_prior
 from oneof.inspect import inspect_sets, inspect_table
 from oneof.inspect.advice import Finding
 from oneof.learners.config import EnsembleConfig
-from oneof.learners.images import stays_on_disk
+from oneof.training.device import best_device, free_memory
 from oneof.votes.annotators import mistakes
 from oneof.votes.attach import CANDIDATES, attach_votes, counted
 from oneof.votes.ballots import Votes
@@ -77,6 +80,14 @@ def dataset_from_table(
         observed=pictures.readable,
     )
     return data, remarks
+
+
+def stays_on_disk(n: int, pixels: Pixels, stream: bool | None) -> bool:
+    """Return whether n pictures stay in a file: as `stream` says, else if they take more than half of the free memory."""
+    if stream is not None:
+        return stream
+    free = min(free_memory(torch.device("cpu")), free_memory(best_device()))
+    return 2 * n * math.prod(pixels.shape) > free
 
 
 def column_metadata(table: Table, data: Dataset) -> dict[str, dict[str, str]]:
@@ -156,7 +167,7 @@ def add_votes(
     data = replace(
         data,
         candidates=Candidates(mask, data.candidates.classes),
-        reviewed=mask,
+        reviewed_sets=mask,
         gold=gold,
         prior=scatter_columns(found.prior, columns, c, UNNAMED_PRIOR),
         votes=found.evidence.with_classes(columns, c),

@@ -20,7 +20,6 @@ from oneof.runs.folder import METADATA, Run, fingerprint
 from oneof.storage.settings import digest
 
 EPOCHS_DIVISOR = 5  # a fit from trained weights takes this many times fewer epochs than one from random weights
-_DEFAULT_EPOCHS = 60
 _MIN_EPOCHS = 3
 
 
@@ -81,7 +80,7 @@ class Refit:
         return noisy
 
     def shorten(self, config: EnsembleConfig, n: int, n_classes: int) -> EnsembleConfig:
-        """Return the config for networks that start from trained weights: fewer epochs, purified from the first one.
+        """Return the config for networks that start from trained weights: fewer epochs, and on tables purification from the first one.
 
         If a class was added, the networks start from random weights, and the config is returned unchanged.
         """
@@ -93,7 +92,8 @@ class Refit:
             purify = replace(purify, warm_up=1, interval=2, window=2)
         available = (*self.run.model.learners, "kernel")
         learners = tuple(learner for learner in config.learners if learner in available)
-        epochs = max(_MIN_EPOCHS, (config.epochs or _DEFAULT_EPOCHS) // EPOCHS_DIVISOR)
+        assert config.epochs is not None  # `for_size` set it
+        epochs = max(_MIN_EPOCHS, config.epochs // EPOCHS_DIVISOR)
         return replace(config, epochs=epochs, purify=purify, learners=learners)
 
     def apply_decisions(self, data: Dataset) -> Dataset:
@@ -127,11 +127,11 @@ class Refit:
         return replace(
             data,
             candidates=Candidates(mask, np.array(names)),
-            reviewed=reviewed,
+            reviewed_sets=reviewed,
             prior=prior,
             votes=votes,
             gold=gold,
-            audit=gold_of_random_sample(decided),
+            audit_labels=gold_of_random_sample(decided),
         )
 
 
