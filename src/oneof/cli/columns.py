@@ -65,6 +65,13 @@ def roles_from_options(
     )
 
 
+def split_classes(text: str | None) -> tuple[str, ...] | None:
+    """Return the labels that `--classes` lists; None without it."""
+    if text is None:
+        return None
+    return tuple(name.strip() for name in text.split(","))
+
+
 def with_column_options(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command the options of `roles_from_options` in place of its parameter `roles`."""
     role_parameters = _keyword_parameters(roles_from_options)

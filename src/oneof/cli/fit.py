@@ -10,7 +10,16 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from oneof.cli.columns import INPUT, LEARNING, PICTURES, RESOURCES, VOTES, CacheFolder, with_column_options
+from oneof.cli.columns import (
+    INPUT,
+    LEARNING,
+    PICTURES,
+    RESOURCES,
+    VOTES,
+    CacheFolder,
+    split_classes,
+    with_column_options,
+)
 from oneof.cli.terminal import Terminal
 from oneof.data.roles import Roles
 from oneof.storage.cores import cores
@@ -19,7 +28,6 @@ from oneof.storage.printable import bounded
 
 if TYPE_CHECKING:
     from oneof.runs.folder import Run
-    from oneof.votes.read import VotesFile
 
 
 @with_column_options
@@ -28,11 +36,21 @@ def fit(
     out: Annotated[Path, typer.Option(metavar="FOLDER", help="Folder to write. A run that was stopped there is resumed.")],
     from_run: Annotated[Path | None, typer.Option("--from", metavar="RUN", rich_help_panel=INPUT, help="Learn again from the table of this run and what people decided in oneof review; in place of FILE.")] = None,
     on: Annotated[str, typer.Option(metavar="COLUMN", rich_help_panel=VOTES, help="Column in both files that says which votes belong to which row.")] = "item",
-    annotators: Annotated[list[str] | None, typer.Option(metavar="COLUMN", rich_help_panel=VOTES, help="Column of an annotator, or a pattern such as 'llm_*', where the file has a column for each. Repeatable. Default: guessed.")] = None,
+    annotators: Annotated[list[str] | None, typer.Option(metavar="COLUMN", rich_help_panel=VOTES, help="The same as --columns.")] = None,
+    columns: Annotated[list[str] | None, typer.Option(metavar="COLUMN", rich_help_panel=VOTES, help="Column of an annotator, or a pattern such as 'llm_*', where the file has a column for each. Repeatable. Default: guessed.")] = None,
+    item: Annotated[str | None, typer.Option(metavar="COLUMN", rich_help_panel=VOTES, help="Column of the item's id in the votes. Default: that of --on.")] = None,
+    annotator: Annotated[str, typer.Option(metavar="COLUMN", rich_help_panel=VOTES, help="Column of the annotator, where there is a row per vote.")] = "annotator",
+    label: Annotated[str, typer.Option(metavar="COLUMN", rich_help_panel=VOTES, help="Column of the label, where there is a row per vote.")] = "label",
+    confidence: Annotated[str | None, typer.Option(metavar="COLUMN", rich_help_panel=VOTES, help="Column of the weight of a vote, 0 to 1. Default: every vote counts 1.")] = None,
+    map_file: Annotated[Path | None, typer.Option("--map", metavar="FILE", rich_help_panel=VOTES, help="What answers mean: a CSV with the columns answer and label. An empty label is no vote.")] = None,
+    normalise: Annotated[bool, typer.Option("--normalise", rich_help_panel=VOTES, help="Ignore case and surrounding space of labels.")] = False,
+    classes: Annotated[str | None, typer.Option(metavar="LABELS", rich_help_panel=VOTES, help="All labels that votes may name, separated by commas. Default: the labels that occur.")] = None,
+    from_name: Annotated[str | None, typer.Option(metavar="NAME", rich_help_panel=VOTES, help="Label Studio: the control whose choices are votes. Needed where there are several.")] = None,
+    ranked: Annotated[bool, typer.Option("--ranked", rich_help_panel=VOTES, help="The first label of a list counts most. Default: the labels of a list are equally plausible.")] = False,
     taxonomy: Annotated[Path | None, typer.Option(metavar="FILE", rich_help_panel=VOTES, help="Table of child and parent labels: a vote for a parent is a vote for all labels below it.")] = None,
     roles: Roles,
     file: Annotated[Path | None, typer.Argument(metavar="FILE", show_default=False, help="Table: CSV, TSV, Parquet, npz or .mat; or a folder of pictures, with a subfolder per set such as 'cat|fox'.")] = None,
-    votes: Annotated[Path | None, typer.Option(metavar="FILE", help="Votes of annotators, in place of --candidates: a row per vote (item, annotator, label), a column per annotator, JSON Lines, or a Label Studio export.")] = None,
+    votes: Annotated[Path | None, typer.Option(metavar="FILE", help="Votes of annotators, in place of --candidates: a row per vote (item, annotator, label), a column per annotator, nested JSON, or an export of Label Studio, Argilla, Prodigy or distilabel.")] = None,
     gold_file: Annotated[Path | None, typer.Option(metavar="FILE", help="True labels in a file of their own: RUN/sample.csv of an earlier run of this table, filled in. They measure the accuracy.")] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Give a first answer in seconds, without networks.")] = False,
     time_limit: Annotated[str | None, typer.Option(metavar="TIME", help="Time for learning, about, such as 90s, 2m or 1h. Networks get fewer epochs or are left out, then trees. Such a run cannot be repeated to the bit.")] = None,
@@ -63,6 +81,7 @@ def fit(
     from oneof.learners.config import EnsembleConfig, FitConfig, ImageConfig, make_ensemble_config
     from oneof.runs.fit_table import FitSpec, RunOptions, fit_again, fit_table
     from oneof.training.processes import current_group
+    from oneof.votes.read import VotesFile
 
     has_pictures = bool(roles.image) or (file is not None and file.is_dir())
     trains_on_pixels = has_pictures and not roles.image_model
@@ -76,10 +95,43 @@ def fit(
         n_networks=networks or EnsembleConfig.n_networks,
         epochs=epochs,
     )
+    votes_file = None
+    if votes is not None:
+        votes_file = VotesFile(
+            str(votes),
+            item or on,
+            annotator,
+            label,
+            columns=(*(columns or ()), *(annotators or ())),
+            separator=roles.separator,
+            taxonomy=str(taxonomy) if taxonomy else None,
+            confidence=confidence,
+            map=str(map_file) if map_file else None,
+            normalise=normalise,
+            classes=split_classes(classes),
+            from_name=from_name,
+            ranked=ranked,
+            on=on if item else None,
+        )
+    else:
+        _check_no_vote_options(
+            {
+                "--annotators": annotators,
+                "--columns": columns,
+                "--item": item,
+                "--confidence": confidence,
+                "--map": map_file,
+                "--classes": classes,
+                "--normalise": normalise,
+                "--from-name": from_name,
+                "--ranked": ranked,
+                "--taxonomy": taxonomy,
+            }
+        )
     images = ImageConfig(architecture, augmentation, networks if trains_on_pixels else None)
     spec = FitSpec(
         roles,
-        votes=_votes_file(votes, on, annotators, taxonomy, roles.separator),
+        votes=votes_file,
         answers=str(gold_file) if gold_file else None,
         config=FitConfig(ensemble, images, train_on_gold=train_on_gold, seed=seed),
     )
@@ -109,24 +161,11 @@ def fit(
         _print_summary(run, console)
 
 
-def _votes_file(
-    file: Path | None, on: str, annotators: list[str] | None, taxonomy: Path | None, separator: str
-) -> VotesFile | None:
-    """Return what `--votes` and the options that go with it describe; None without it."""
-    from oneof.votes.read import VotesFile
-
-    if file is None:
-        for option, value in (("--annotators", annotators), ("--taxonomy", taxonomy)):
-            if value:
-                raise ValueError(f"{option} requires --votes. Add --votes FILE.")
-        return None
-    return VotesFile(
-        str(file),
-        on,
-        columns=tuple(annotators or ()),
-        separator=separator,
-        taxonomy=str(taxonomy) if taxonomy else None,
-    )
+def _check_no_vote_options(options: dict[str, object]) -> None:
+    """Raise ValueError if an option that describes votes is set."""
+    for option, value in options.items():
+        if value:
+            raise ValueError(f"{option} requires --votes. Add --votes FILE.")
 
 
 def _set_torch_threads(threads: int | None, trains_on_pixels: bool, deterministic: bool) -> None:

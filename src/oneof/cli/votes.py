@@ -12,6 +12,7 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
+from oneof.cli.columns import split_classes
 from oneof.cli.terminal import Terminal
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ class Policy(StrEnum):
 
 
 def votes(
-    file: Annotated[Path, typer.Argument(metavar="FILE", show_default=False, help="Votes: .csv, .tsv, .parquet, .jsonl, or .json: a list of objects or a Label Studio export.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", show_default=False, help="Votes: .csv, .tsv, .parquet, .jsonl or .json; also exports of Label Studio, Argilla, Prodigy and distilabel.")],
     out: Annotated[Path | None, typer.Option(metavar="FILE", help="File to write item, candidates and votes to: .parquet or .csv. Default: only the summary is shown.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
     policy: Annotated[Policy, typer.Option(rich_help_panel=SETS, help="Which labels become candidates. union: all that were named; at-least: those with --k votes; vaguest: the answer with the most labels; dawid-skene: the most probable, with annotators weighted by skill.")] = Policy.UNION,
@@ -55,8 +56,9 @@ def votes(
     annotator: Annotated[str, typer.Option(metavar="COLUMN", rich_help_panel=COLUMNS, help="long: column of the annotator.")] = "annotator",
     label: Annotated[str, typer.Option(metavar="COLUMN", rich_help_panel=COLUMNS, help="long: column of the label.")] = "label",
     confidence: Annotated[str | None, typer.Option(metavar="COLUMN", rich_help_panel=COLUMNS, help="Column of the weight of a vote, 0 to 1; label-studio: a field of predictions. Default: every vote counts 1.")] = None,
-    columns: Annotated[list[str] | None, typer.Option(metavar="COLUMN", rich_help_panel=COLUMNS, help="wide: column of an annotator. Repeatable.")] = None,
+    columns: Annotated[list[str] | None, typer.Option(metavar="COLUMN", rich_help_panel=COLUMNS, help="wide: column of an annotator, or a pattern such as 'llm_*'. Repeatable. Default: guessed.")] = None,
     from_name: Annotated[str | None, typer.Option(metavar="NAME", rich_help_panel=COLUMNS, help="label-studio: the control whose choices are votes. Needed where there are several.")] = None,
+    ranked: Annotated[bool, typer.Option("--ranked", rich_help_panel=LABELS, help="The first label of a list counts most. Default: the labels of a list are equally plausible.")] = False,
     separator: Annotated[str | None, typer.Option(metavar="TEXT", rich_help_panel=LABELS, help='Separator of the labels of one answer, such as "|". Default: an answer is one label.')] = None,
     map_file: Annotated[Path | None, typer.Option("--map", metavar="FILE", rich_help_panel=LABELS, help="Synonyms: a CSV with the columns from and to, or a JSON object. An empty 'to' drops the answer.")] = None,
     taxonomy: Annotated[Path | None, typer.Option(metavar="FILE", rich_help_panel=LABELS, help="Table of child and parent labels, or a JSON object: a vote for a parent is one for all labels below it.")] = None,
@@ -69,23 +71,30 @@ def votes(
     """
     from oneof import votes as voting
     from oneof.storage.sheets import check_out
-    from oneof.votes.forms import VoteColumns, guess_form, make_sets, read_votes_file
+    from oneof.votes.forms import make_sets
+    from oneof.votes.read import VotesFile
 
     if out is not None:
         check_out(out)
         for source in (file, map_file, taxonomy):
             if source is not None and out.exists() and source.exists() and out.samefile(source):
                 raise ValueError(f"out must be another file than those that are read; got {str(out)!r} for both.")
-    spelling = voting.Spelling(
-        separator,
-        voting.read_map(map_file) if map_file else {},
-        normalise,
-        [name.strip() for name in classes.split(",")] if classes is not None else None,
-        voting.read_taxonomy(taxonomy) if taxonomy else None,
+    described = VotesFile(
+        str(file),
+        item,
+        annotator,
+        label,
+        columns=tuple(columns or ()),
+        separator=separator,
+        taxonomy=str(taxonomy) if taxonomy else None,
+        confidence=confidence,
+        map=str(map_file) if map_file else None,
+        normalise=normalise,
+        classes=split_classes(classes),
+        from_name=from_name,
+        ranked=ranked,
     )
-    vote_columns = VoteColumns(item, annotator, label, confidence, columns or (), from_name)
-    form = kind.value if kind is not None else guess_form(file, vote_columns)
-    read = read_votes_file(file, form, vote_columns, spelling)
+    read = voting.read_votes(described, form=kind.value if kind is not None else None)
     sets = make_sets(read, policy.value, k, p)
     if out is not None:
         voting.write(read, sets, out)

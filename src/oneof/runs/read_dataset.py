@@ -134,10 +134,11 @@ class TableWithVotes:
 
 def read_table_with_votes(file: Path, votes_file: VotesFile, roles: Roles) -> TableWithVotes:
     """Read the votes and find those on each row of a table."""
-    votes = read_votes(votes_file)
     votes_path = Path(votes_file.path)
-    source, item, remarks = attach_votes(open_table(file), votes, votes_file.item)
     in_same_file = votes_path.resolve() == file.resolve()
+    votes = read_votes(votes_file, report_unused=not in_same_file)
+    on = votes_file.on or votes_file.item
+    source, item, remarks = attach_votes(open_table(file), votes, on)
     vote_columns = annotator_columns(votes_file) if in_same_file else []
     ground_truth = {}
     if is_label_studio(votes_path):
@@ -146,7 +147,7 @@ def read_table_with_votes(file: Path, votes_file: VotesFile, roles: Roles) -> Ta
         for row, i in enumerate(item):
             if i >= 0 and items[i] in label_of_item:
                 ground_truth[row] = label_of_item[items[i]]
-    ignore = tuple({*roles.ignore, votes_file.item, *vote_columns} - {""})
+    ignore = tuple({*roles.ignore, on, *vote_columns} - {""})
     roles = replace(roles, candidates=CANDIDATES, empty="unlabelled", ignore=ignore)
     return TableWithVotes(source, roles, votes, item, [*votes.remarks, *remarks], ground_truth)
 

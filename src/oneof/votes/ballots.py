@@ -45,8 +45,19 @@ class Votes:
 
     @property
     def share(self) -> Floats:
-        """Return each vote's share of its answer [m], so that a vague answer counts as much as one of a single label."""
-        return self.weight / self.answer_size
+        """Return each vote's share of its answer [m], so that a vague answer counts as much as one of a single label.
+
+        The shares of an answer add up to the confidence of its most probable label.
+        """
+        if self.confidence is None:
+            return self.weight / self.answer_size
+        answer = self.answer
+        total = np.bincount(answer, weights=self.confidence)
+        highest = np.zeros(len(total))
+        np.maximum.at(highest, answer, self.confidence)
+        scale = np.divide(highest, total, out=np.zeros(len(total)), where=total > 0)
+        shares: Floats = self.confidence * scale[answer]
+        return shares
 
     @property
     def answer(self) -> Integers:

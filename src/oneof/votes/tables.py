@@ -209,14 +209,14 @@ def read_records(path: Path) -> tuple[list[dict[str, Any]], Sequence[int] | None
             hint = "Drop it."
             if isinstance(record, list) and not is_list_file:
                 hint = "If the file is one JSON list, name it .json."
-            got = f"{_place(path, lines, i)} is {_preview(record)}"
+            got = f"{place_of_record(path, lines, i)} is {_preview(record)}"
             raise ValueError(f"votes in JSON must be objects, as {EXAMPLE}; {got}. {hint}")
     if not records:
         raise ValueError(f"votes must have at least one row; {path} has none.")
     return records, lines
 
 
-def _place(path: Path, lines: Sequence[int] | None, i: int) -> str:
+def place_of_record(path: Path, lines: Sequence[int] | None, i: int) -> str:
     """Describe where a record is, for a message."""
     if lines:
         return f"{path}, line {lines[i]}"
@@ -233,11 +233,11 @@ def _to_column(values: list[Any], key: str, path: Path, lines: Sequence[int] | N
         elements = value if isinstance(value, list) else [value]
         for element in elements:
             if isinstance(element, (dict, list)):
-                got = f"{_place(path, lines, i)} has {_preview(value)}"
+                got = f"{place_of_record(path, lines, i)} has {_preview(value)}"
                 raise ValueError(f"{key!r} must hold text, numbers or a list of them; {got}. Flatten it.")
         for element in elements:
             if isinstance(element, str) and re.search("[\ud800-\udfff]", element):
-                got = f"{_place(path, lines, i)} has half of a character (a lone surrogate): {element[:60]!r}"
+                got = f"{place_of_record(path, lines, i)} has half of a character (a lone surrogate): {element[:60]!r}"
                 raise ValueError(f"{key!r} must hold whole characters; {got}. Correct the text.")
     if has_lists:
         values = [_as_list(value) for value in values]

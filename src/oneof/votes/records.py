@@ -1,0 +1,446 @@
+"""Flatten votes in JSON objects: nested votes, distributions over labels, and exports of Argilla, Prodigy and distilabel.
+
+Every form becomes a list of `Answer`: what one annotator said about one item, as labels with weights.
+"""
+
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from oneof.storage.printable import shortened
+from oneof.votes.ballots import Answers, Votes, collect
+from oneof.votes.spelling import Spelling
+
+ITEM_NAMES = ("item", "id", "item_id", "example_id", "sample_id", "task_id", "question_id", "uid", "idx", "index")
+ANNOTATOR_NAMES = (
+    "annotator", "model", "model_name", "worker", "worker_id", "annotator_id", "rater", "coder", "user", "user_id", "llm",
+)  # fmt: skip
+LABEL_NAMES = (
+    "label", "answer", "labels", "vote", "response", "prediction", "category", "choice", "generation", "output", "value",
+)  # fmt: skip
+VOTES_NAMES = ("votes", "answers", "annotations", "judgments", "responses")
+TEXT_NAMES = ("text", "instruction", "input", "prompt")  # identify an item where no id does, in exports of distilabel
+MIN_PROBABILITY = 0.05  # of the most probable label: labels of a distribution with less are not counted as named
+_PROBABILITY_NAMES = ("probability", "prob", "score", "confidence", "logprob")
+
+
+class Keys(NamedTuple):
+    """Names of the keys to read, and how lists are read."""
+
+    item: str
+    annotator: str
+    label: str
+    confidence: str | None = None
+    ranked: bool = False  # the first label of a list counts most; False: all labels of a list are equally plausible
+
+
+class Answer(NamedTuple):
+    """What one annotator said about one item."""
+
+    item: Any
+    annotator: str
+    labels: list[tuple[str, float]]  # texts and weights; empty: no vote
+    place: str  # where it is in the source, for messages
+
+
+def first_name(wanted: str, alternatives: Sequence[str], names: Sequence[str]) -> str | None:
+    """Return the wanted name if it is there; if it is the default, the first alternative that is; else None."""
+    if wanted in names:
+        return wanted
+    if wanted == alternatives[0]:
+        for name in alternatives:
+            if name in names:
+                return name
+    return None
+
+
+def collect_answers(source: str, answers: Sequence[Answer], spelling: Spelling) -> Votes:
+    """Make votes of answers; raise ValueError if there are none."""
+    items = []
+    annotators = []
+    texts = []
+    weights = []
+    places = []
+    for answer in answers:
+        for text, weight in answer.labels:
+            items.append(answer.item)
+            annotators.append(answer.annotator)
+            texts.append(text)
+            weights.append(weight)
+            places.append(answer.place)
+    if not texts:
+        raise ValueError(f"votes must have at least one row; {source} has no answers.")
+    confidence = None
+    if any(weight != 1.0 for weight in weights):
+        confidence = np.array(weights)
+    votes = collect(
+        Answers(
+            source=source,
+            item=_id_array(items).dictionary_encode(),
+            annotator=pa.array(annotators, pa.string()).dictionary_encode(),
+            text=pa.array(texts, pa.string()),
+            place=lambda i: places[i],
+            confidence=confidence,
+        ),
+        spelling,
+    )
+    n_without_text = len({str(answer.item) for answer in answers}) - len({str(key) for key in items})
+    return replace(votes, unanswered=votes.unanswered + n_without_text)
+
+
+def _id_array(ids: list[Any]) -> Any:
+    """Return ids as whole numbers if all are, else as text."""
+    are_whole_numbers = all(isinstance(key, int) and not isinstance(key, bool) for key in ids)
+    if are_whole_numbers and all(abs(key) < 2**63 for key in ids):
+        return pa.array(ids, pa.int64())
+    return pa.array([_scalar_text(key) for key in ids], pa.string())
+
+
+def _scalar_text(value: Any) -> str:
+    """Return a text, a number or a truth value as Arrow and JSON write it: 1.0 becomes 1."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return json.dumps(value, default=str)
+
+
+def parse_answer(value: Any, keys: Keys, where: str) -> list[tuple[str, float]]:
+    """Return the labels that a value names, with weights of which the largest is 1; none for null, "" or an empty list.
+
+    A list is a set of plausible labels, or a ranking. An object maps labels to probabilities or log-probabilities.
+    """
+    if _is_missing(value):
+        return []
+    if isinstance(value, Mapping):
+        return _parse_object(value, keys, where)
+    if not isinstance(value, (list, tuple)):
+        return [(_scalar_text(value), 1.0)]
+    if value and all(isinstance(element, Mapping) for element in value):
+        return _parse_objects(value, keys, where)
+    labels = []
+    for element in value:
+        if isinstance(element, (Mapping, list, tuple)) or element != element:
+            raise ValueError(_bad_answer(keys.label, value, where))
+        if not _is_missing(element):
+            labels.append(_scalar_text(element))
+    if keys.ranked:
+        return [(label, 1 / rank) for rank, label in enumerate(labels, start=1)]
+    return [(label, 1.0) for label in labels]
+
+
+def _is_missing(value: Any) -> bool:
+    is_nan = isinstance(value, float) and math.isnan(value)
+    return value is None or is_nan or (isinstance(value, str) and not value)
+
+
+def _bad_answer(key: str, value: Any, where: str) -> str:
+    preview = shortened(json.dumps(value, ensure_ascii=False, default=str))
+    allowed = "text, numbers or a list of them, or an object of probabilities or log-probabilities"
+    return f"{key!r} must hold {allowed}; {where} has {preview}. Write the label's name, or leave it out."
+
+
+def _parse_object(value: Mapping[str, Any], keys: Keys, where: str) -> list[tuple[str, float]]:
+    """Parse {label: probability}, or an object that holds the label beside other things."""
+    scores = {label: score for label, score in value.items() if score is not None}
+    are_numbers = all(isinstance(score, (int, float)) and not isinstance(score, bool) for score in scores.values())
+    if scores and are_numbers:
+        return _parse_distribution(scores, keys, value, where)
+    name = first_name("label", LABEL_NAMES, list(value))
+    if name is None or isinstance(value[name], Mapping):
+        raise ValueError(_bad_answer(keys.label, value, where))
+    return parse_answer(value[name], keys, where)
+
+
+def _parse_objects(values: Sequence[Mapping[str, Any]], keys: Keys, where: str) -> list[tuple[str, float]]:
+    """Parse a list of {label, rank} or {label, probability}."""
+    scores: dict[str, float] = {}
+    for value in values:
+        label_name = first_name("label", (*LABEL_NAMES, "token"), list(value))
+        score_name = first_name("probability", (*_PROBABILITY_NAMES, "rank"), list(value))
+        if label_name is None or score_name is None or not isinstance(value[score_name], (int, float)):
+            raise ValueError(_bad_answer(keys.label, list(values), where))
+        label = _scalar_text(value[label_name])
+        if score_name == "rank":
+            scores[label] = 1 / max(value[score_name], 1)
+        elif score_name == "logprob":
+            scores[label] = math.exp(min(value[score_name], 0))
+        else:
+            scores[label] = value[score_name]
+    return _parse_distribution(scores, keys, values, where)
+
+
+def _parse_distribution(scores: Mapping[str, float], keys: Keys, value: Any, where: str) -> list[tuple[str, float]]:
+    """Return labels with weights relative to the most probable; log-probabilities are recognised by no value above 0."""
+    highest = max(scores.values())
+    lowest = min(scores.values())
+    if not (math.isfinite(highest) and lowest == lowest):
+        raise ValueError(_bad_answer(keys.label, value, where))
+    if highest <= 0 and lowest < 0:
+        weights = {label: math.exp(score - highest) for label, score in scores.items()}
+    elif lowest < 0:
+        raise ValueError(_bad_answer(keys.label, value, where))
+    elif highest == 0:
+        return []
+    else:
+        weights = {label: score / highest for label, score in scores.items()}
+    return [(label, weight) for label, weight in weights.items() if weight >= MIN_PROBABILITY]
+
+
+def _weighted(
+    labels: list[tuple[str, float]], record: Mapping[str, Any], keys: Keys, where: str
+) -> list[tuple[str, float]]:
+    """Multiply the weights by the confidence that a record holds."""
+    if keys.confidence is None:
+        return labels
+    confidence = record.get(keys.confidence)
+    is_number = isinstance(confidence, (int, float)) and not isinstance(confidence, bool)
+    if not is_number or not 0 <= confidence <= 1:  # type: ignore[operator]
+        got = f"{where} has {confidence!r}"
+        raise ValueError(
+            f"column {keys.confidence!r} must hold a number in [0, 1]; {got}. Correct it, or leave it out."
+        )
+    return [(label, weight * confidence) for label, weight in labels]  # type: ignore[operator]
+
+
+def _item_of(record: Mapping[str, Any], name: str | None, where: str) -> Any:
+    if name is None or _is_missing(record.get(name)) or isinstance(record[name], (list, Mapping)):
+        raise ValueError(
+            f"a record must hold the id of its item; {where} has none in {name!r}. Name its key with --item."
+        )
+    return record[name]
+
+
+class Flattened(NamedTuple):
+    """Answers, the keys of the records that were used, and remarks for the user."""
+
+    answers: list[Answer]
+    used: set[str]
+    remarks: list[str]
+
+
+Placed = Sequence[tuple[str, dict[str, Any]]]  # records, each with its place
+
+
+def flatten_long(records: Placed, keys: Keys) -> Flattened:
+    """Flatten records {item, annotator, label}."""
+    answers = []
+    for where, record in records:
+        key = _item_of(record, keys.item, where)
+        annotator = record.get(keys.annotator)
+        if _is_missing(annotator):
+            raise ValueError(
+                f"column {keys.annotator!r} must hold a value in every row; {where} has none. Fill or drop it."
+            )
+        labels = _weighted(parse_answer(record.get(keys.label), keys, where), record, keys, where)
+        answers.append(Answer(key, _scalar_text(annotator), labels, where))
+    used = {keys.item, keys.annotator, keys.label, keys.confidence or keys.item}
+    return Flattened(answers, used, [])
+
+
+def flatten_wide(records: Placed, keys: Keys, columns: Sequence[str]) -> Flattened:
+    """Flatten records {item, a key per annotator}."""
+    answers = []
+    for where, record in records:
+        key = _item_of(record, keys.item, where)
+        for column in columns:
+            place = f"{where}, {column!r}"
+            labels = parse_answer(record.get(column), keys._replace(label=column), place)
+            answers.append(Answer(key, column, labels, place))
+    return Flattened(answers, {keys.item, *columns}, [])
+
+
+def votes_key(records: Placed) -> str | None:
+    """Return the key of nested votes: the first of `VOTES_NAMES` that holds objects or lists in every record that has it."""
+    for name in VOTES_NAMES:
+        present = [record[name] for _, record in records if record.get(name) is not None]
+        if present and all(isinstance(votes, (dict, list)) for votes in present):
+            return name
+    return None
+
+
+def flatten_nested(records: Placed, keys: Keys, name: str) -> Flattened:
+    """Flatten records {item, votes: {annotator: answer}} or {item, votes: [{annotator, label}]}."""
+    answers: list[Answer] = []
+    has_anonymous = False
+    for where, record in records:
+        key = _item_of(record, keys.item, where)
+        place = f"{where}, item {key}"
+        votes = record.get(name) or {}
+        if isinstance(votes, dict):
+            for annotator, value in votes.items():
+                vote_place = f"{place}, {annotator!r}"
+                answers.append(Answer(key, annotator, parse_answer(value, keys, vote_place), vote_place))
+            continue
+        for position, vote in enumerate(votes, start=1):
+            if not isinstance(vote, dict):
+                has_anonymous = True
+                answers.append(Answer(key, f"annotator {position}", parse_answer(vote, keys, place), place))
+                continue
+            annotator_name = first_name(keys.annotator, ANNOTATOR_NAMES, list(vote))
+            label_name = first_name(keys.label, LABEL_NAMES, list(vote))
+            if annotator_name is None or label_name is None:
+                got = f"{place} has {', '.join(vote) or 'nothing'}"
+                remedy = "Name them with --annotator and --label."
+                raise ValueError(f"{name!r} must hold objects with annotator and label; {got}. {remedy}")
+            labels = parse_answer(vote[label_name], keys._replace(label=label_name), place)
+            labels = _weighted(labels, vote, keys, place)
+            answers.append(Answer(key, _scalar_text(vote[annotator_name]), labels, place))
+    remarks = []
+    if has_anonymous:
+        remarks.append(
+            f"{name!r} holds labels without names: the first of each list is taken for annotator 1, and so on."
+        )
+    return Flattened(answers, {keys.item, name}, remarks)
+
+
+def is_prodigy(records: Placed) -> bool:
+    """Return whether records are Prodigy's: tasks that were accepted, rejected or ignored."""
+    return all(
+        record.get("answer") in ("accept", "reject", "ignore") and ("_input_hash" in record or "_task_hash" in record)
+        for _, record in records
+    )
+
+
+def flatten_prodigy(records: Placed, keys: Keys) -> Flattened:
+    """Flatten tasks of Prodigy: choices (`accept`) or one label per task. A rejected label is a vote for all others."""
+    answers = []
+    n_ignored = 0
+    n_rejected = 0
+    for where, record in records:
+        meta = record.get("meta") or {}
+        key = record.get(keys.item, record.get("id", meta.get("id", record.get("_input_hash", record.get("text")))))
+        annotator = record.get("_annotator_id") or record.get("_session_id") or "annotator"
+        labels: list[tuple[str, float]] = []
+        if record["answer"] == "ignore":
+            n_ignored += 1
+        elif "accept" in record:
+            if record["answer"] == "accept":
+                labels = parse_answer(record["accept"], keys._replace(label="accept"), where)
+            else:
+                n_ignored += 1
+        elif record["answer"] == "accept":
+            labels = parse_answer(record.get("label"), keys._replace(label="label"), where)
+        elif record.get("label") is not None:
+            n_rejected += 1
+            labels = [(f"not {record['label']}", 1.0)]
+        answers.append(Answer(key, str(annotator), labels, where))
+    remarks = ["The file is read as an export of Prodigy."]
+    if n_ignored:
+        remarks.append(f"{n_ignored:,} tasks that were ignored, or rejected as a whole, are not counted as votes.")
+    if n_rejected:
+        remarks.append(f"{n_rejected:,} rejected labels are votes for every other label.")
+    used = {keys.item, "id", "meta", "answer", "accept", "label", "options"}
+    hidden = {name for _, record in records for name in record if name.startswith("_")}
+    return Flattened(answers, used | hidden, remarks)
+
+
+def is_argilla(records: Placed) -> bool:
+    """Return whether records are Argilla's: nested as it stores them, or flat with keys such as "label.responses"."""
+    for _, record in records:
+        is_nested = "fields" in record and ("responses" in record or "suggestions" in record)
+        is_flat = any(name.endswith((".responses", ".suggestion")) for name in record)
+        if not is_nested and not is_flat:
+            return False
+    return True
+
+
+def flatten_argilla(records: Placed, keys: Keys, source: str) -> Flattened:
+    """Flatten responses of people and suggestions of models to one question of Argilla."""
+    found = []
+    for where, record in records:
+        key = record.get(keys.item, record.get("id", record.get("_server_id")))
+        for name, annotator, value in _argilla_answers(record):
+            found.append((where, key, name, annotator, value))
+    questions = sorted({name for _, _, name, _, _ in found})
+    if keys.label in questions:
+        question = keys.label
+    elif len(questions) == 1:
+        question = questions[0]
+    else:
+        got = f"{source} has answers to {', '.join(questions) or 'none'}"
+        raise ValueError(f"one question of an Argilla export must give the votes; {got}. Name it with --label.")
+    answers = []
+    for where, key, name, annotator, value in found:
+        if name == question:
+            labels = parse_answer(value, keys._replace(label=name), where)
+            answers.append(Answer(key, annotator, labels, where))
+    remarks = [
+        f"The file is read as an export of Argilla: answers to {question!r}; suggestions are votes of their agents."
+    ]
+    used = {keys.item, "id", "_server_id", "responses", "suggestions", "status"}
+    for _, record in records:
+        used.update(name for name in record if name.startswith(f"{question}."))
+    return Flattened(answers, used, remarks)
+
+
+def _argilla_answers(record: Mapping[str, Any]) -> Iterator[tuple[str, str, Any]]:
+    """Yield question, annotator and value of each response that was submitted, and of each suggestion."""
+    responses = record.get("responses") or []
+    if isinstance(responses, dict):
+        for question, question_responses in responses.items():
+            for response in question_responses or ():
+                if _is_submitted(response.get("status")):
+                    yield question, str(response.get("user_id") or "annotator"), response.get("value")
+    else:
+        for response in responses:
+            if _is_submitted(response.get("status")):
+                for question, value in (response.get("values") or {}).items():
+                    yield question, str(response.get("user_id") or "annotator"), value.get("value")
+    suggestions = record.get("suggestions") or []
+    if isinstance(suggestions, dict):
+        for question, suggestion in suggestions.items():
+            yield question, f"model:{suggestion.get('agent') or 'unnamed'}", suggestion.get("value")
+    else:
+        for suggestion in suggestions:
+            agent = f"model:{suggestion.get('agent') or 'unnamed'}"
+            yield str(suggestion.get("question_name")), agent, suggestion.get("value")
+    for name, value in record.items():
+        question = name.rpartition(".")[0]
+        if name.endswith(".responses") and value is not None:
+            users = record.get(f"{name}.users") or [None] * len(value)
+            statuses = record.get(f"{name}.status") or [None] * len(value)
+            for response, user, status in zip(value, users, statuses, strict=True):
+                if _is_submitted(status):
+                    yield question, str(user or "annotator"), response
+        elif name.endswith(".suggestion") and value is not None:
+            yield question, f"model:{record.get(f'{name}.agent') or 'unnamed'}", value
+
+
+def _is_submitted(status: Any) -> bool:
+    return status in (None, "submitted")
+
+
+def is_distilabel(records: Placed) -> bool:
+    """Return whether records are rows of a distilabel pipeline."""
+    return all("distilabel_metadata" in record and "model_name" in record for _, record in records)
+
+
+def flatten_distilabel(records: Placed, keys: Keys, source: str) -> Flattened:
+    """Flatten rows of distilabel: an answer per row, or grouped lists of model names and answers."""
+    names = list(dict.fromkeys(name for _, record in records for name in record))
+    item = first_name(keys.item, ITEM_NAMES, names) or first_name(TEXT_NAMES[0], TEXT_NAMES, names)
+    label = first_name(keys.label, (*LABEL_NAMES, "generations"), names)
+    if label is None:
+        raise ValueError(f"column {keys.label!r} must be in {source}; it has {', '.join(names)}. Name it with --label.")
+    keys = keys._replace(label=label)
+    answers = []
+    for where, record in records:
+        key = _item_of(record, item, where)
+        models = record["model_name"]
+        values = record.get(label)
+        if not isinstance(models, list):
+            models = [models]
+            values = [values]
+        if not isinstance(values, list) or len(values) != len(models):
+            got = f"{where} has {len(models)} models"
+            raise ValueError(f"{label!r} must hold an answer of each model in 'model_name'; {got}. Correct or drop it.")
+        for model, value in zip(models, values, strict=True):
+            answers.append(Answer(key, str(model), parse_answer(value, keys, where), where))
+    remark = f"The file is read as rows of distilabel: item {item!r}, annotator 'model_name', label {label!r}."
+    return Flattened(answers, {str(item), label, "model_name", "distilabel_metadata"}, [remark])
