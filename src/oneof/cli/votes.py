@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 import json
+from collections.abc import Sequence
 from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
@@ -17,6 +19,7 @@ from oneof.cli.terminal import Terminal
 
 if TYPE_CHECKING:
     from oneof.votes import Summary
+    from oneof.votes.free_text import Meaning
 
 MAX_ANNOTATORS = 10  # far from the rest: so many are shown
 MAX_EXAMPLES = 3
@@ -60,7 +63,8 @@ def votes(
     from_name: Annotated[str | None, typer.Option(metavar="NAME", rich_help_panel=COLUMNS, help="label-studio: the control whose choices are votes. Needed where there are several.")] = None,
     ranked: Annotated[bool, typer.Option("--ranked", rich_help_panel=LABELS, help="The first label of a list counts most. Default: the labels of a list are equally plausible.")] = False,
     separator: Annotated[str | None, typer.Option(metavar="TEXT", rich_help_panel=LABELS, help='Separator of the labels of one answer, such as "|". Default: an answer is one label.')] = None,
-    map_file: Annotated[Path | None, typer.Option("--map", metavar="FILE", rich_help_panel=LABELS, help="Synonyms: a CSV with the columns from and to, or a JSON object. An empty 'to' drops the answer.")] = None,
+    map_file: Annotated[Path | None, typer.Option("--map", metavar="FILE", rich_help_panel=LABELS, help="What answers mean: a CSV with the columns answer and label (or from and to), or a JSON object. An empty label is no vote; 'cat|dog' names two.")] = None,
+    map_out: Annotated[Path | None, typer.Option("--map-out", metavar="FILE", rich_help_panel=LABELS, help="CSV to write what answers in free text were mapped to: answer, label, count. Correct it and give it to --map.")] = None,
     taxonomy: Annotated[Path | None, typer.Option(metavar="FILE", rich_help_panel=LABELS, help="Table of child and parent labels, or a JSON object: a vote for a parent is one for all labels below it.")] = None,
     normalise: Annotated[bool, typer.Option("--normalise", rich_help_panel=LABELS, help="Ignore case and surrounding space of labels.")] = False,
     classes: Annotated[str | None, typer.Option(metavar="LABELS", rich_help_panel=LABELS, help="All labels, separated by commas; any other is an error. Default: the labels that occur.")] = None,
@@ -98,11 +102,22 @@ def votes(
     sets = make_sets(read, policy.value, k, p)
     if out is not None:
         voting.write(read, sets, out)
+    if map_out is not None:
+        _write_meanings(read.meanings, map_out)
     summary = voting.summarise(read, sets)
     if as_json:
         typer.echo(json.dumps(_to_json(summary), indent=2))
     else:
         _print_summary(summary, policy, out)
+
+
+def _write_meanings(meanings: Sequence[Meaning], path: Path) -> None:
+    """Write what answers were mapped to, in the form that `--map` reads."""
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(["answer", "label", "count"])
+        for meaning in meanings:
+            writer.writerow([meaning.answer, "|".join(meaning.labels), meaning.n_answers])
 
 
 def _to_json(summary: Summary) -> dict[str, object]:

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from oneof.storage.memory import available_memory
 from oneof.storage.printable import shortened
+from oneof.votes.free_text import Meaning
 from oneof.votes.spelling import Spelling, parse_labels
 
 Integers = NDArray[np.intp]
@@ -35,6 +36,7 @@ class Votes:
     unanswered: int = 0  # items left out because they have no label
     repeated: int = 0  # duplicate votes, same item, annotator and label, counted once
     remarks: tuple[str, ...] = ()  # notes for the user on how answers were interpreted
+    meanings: tuple[Meaning, ...] = ()  # answers in free text, and the labels that they were mapped to
 
     @property
     def weight(self) -> Floats:
@@ -111,7 +113,9 @@ def collect(answers: Answers, spelling: Spelling) -> Votes:
     source = answers.source
     items = answers.item.dictionary
     annotators = answers.annotator.dictionary.to_pylist()
-    labels, row, label, remarks = parse_labels(answers.text, spelling, lambda i: f"{source}, {answers.place(i)}")
+    labels, row, label, remarks, meanings = parse_labels(
+        answers.text, spelling, lambda i: f"{source}, {answers.place(i)}"
+    )
     if len(row) == 0:
         raise ValueError(f"votes must hold at least one label; {source} has none.")
     item = answers.item.indices.to_numpy()[row].astype(np.intp)
@@ -137,6 +141,7 @@ def collect(answers: Answers, spelling: Spelling) -> Votes:
         unanswered=len(items) - len(voted_items),
         repeated=len(order) - len(first),
         remarks=tuple(remarks),
+        meanings=tuple(meanings),
     )
 
 

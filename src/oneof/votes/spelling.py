@@ -18,7 +18,18 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from oneof.candidates.read import show
+from oneof.data.files.columns import open_table
 from oneof.storage.did_you_mean import did_you_mean
+from oneof.storage.printable import shortened
+from oneof.votes.free_text import (
+    MAX_UNMATCHED,
+    MIN_ANSWERS,
+    Meaning,
+    find_classes,
+    is_sentence,
+    is_variant,
+    meaning_of,
+)
 from oneof.votes.tables import load, load_json
 
 Integers = NDArray[np.intp]
@@ -96,8 +107,12 @@ class Spelling:
         synonyms = self._with_folded_keys("synonyms", self.synonyms)
 
         def read(text: str) -> Iterable[str]:
-            text = synonyms.get(self._fold(text), text)
-            parts = text.split(self.separator) if self.separator else [text]
+            mapped = synonyms.get(self._fold(text))
+            separator = self.separator
+            if mapped is not None:
+                text = mapped
+                separator = separator or "|"  # a map may name several labels
+            parts = text.split(separator) if separator else [text]
             labels: dict[str, None] = {}  # an ordered set
             for part in parts:
                 folded = self._fold(part)
@@ -229,7 +244,7 @@ def _remarks(
 
 def parse_labels(
     texts: Any, spelling: Spelling, place: Callable[[int], str]
-) -> tuple[list[str], Integers, Integers, list[str]]:
+) -> tuple[list[str], Integers, Integers, list[str], list[Meaning]]:
     """Parse texts into labels, each distinct text once.
 
     Parameters
@@ -251,13 +266,18 @@ def parse_labels(
         The index [m] of each of these labels.
     remarks
         Notes for the user on how answers were interpreted.
+    meanings
+        Answers in free text, and the labels that they were mapped to.
     """
     encoded = texts.dictionary_encode()
     code = encoded.indices.to_numpy().astype(np.intp)  # [r]
     read = spelling.reader()
     names_of_texts = [list(read(text)) for text in encoded.dictionary.to_pylist()]
     counts = np.bincount(code, minlength=len(names_of_texts)).tolist()
+    meanings = _map_free_text(encoded.dictionary.to_pylist(), names_of_texts, counts, spelling)
     labels_of_texts, remarks = expand_labels(names_of_texts, counts, spelling.classes, spelling.taxonomy)
+    if meanings:
+        remarks.insert(0, _describe_meanings(meanings))
 
     if spelling.classes is None:
         labels = sorted(set(chain.from_iterable(labels_of_texts)))
@@ -277,7 +297,66 @@ def parse_labels(
     indices = pa.array(indices_of_texts, pa.list_(pa.int64())).take(code)
     row = pc.list_parent_indices(indices).to_numpy()
     label = pc.list_flatten(indices).to_numpy()
-    return labels, row, label, remarks
+    return labels, row, label, remarks, meanings
+
+
+def _map_free_text(
+    texts: list[str], names_of_texts: list[list[str]], counts: list[int], spelling: Spelling
+) -> list[Meaning]:
+    """Replace the names of answers in free text by the classes that they stand for, in place; return what was replaced.
+
+    Classes are those that were given, or the frequent answers if others are variants of them. An answer in which no class is
+    recognised stays as it is, unless it is a sentence among found classes, or one of few beside given ones: then it is no vote.
+    """
+    if spelling.taxonomy is not None:
+        return []
+    are_given = spelling.classes is not None
+    single_counts: dict[str, int] = {}
+    for text, names, count in zip(texts, names_of_texts, counts, strict=True):
+        if len(names) == 1:
+            name = names[0] if spelling.normalise else text
+            single_counts[name] = single_counts.get(name, 0) + count
+    classes = list(spelling.classes or find_classes(single_counts))
+    if not classes:
+        return []
+    meanings = []
+    unmatched = []
+    total = sum(counts)
+    for index, text in enumerate(texts):
+        names = names_of_texts[index]
+        if not names or all(name in classes for name in names) or text in spelling.synonyms:
+            continue
+        if len(names) > 1 or names[0].casefold() in UNSURE or names[0][:4].casefold() == "not ":
+            continue
+        labels = meaning_of(text, classes)
+        is_part_of_label = labels is not None and len(labels) == 1 and not are_given and not is_variant(text, labels[0])
+        if is_part_of_label and not is_sentence(text):
+            continue  # "hot dog" is no "dog"
+        if labels is None and is_sentence(text) and not are_given:
+            labels = []
+        if labels is None:
+            unmatched.append(index)
+            continue
+        names_of_texts[index] = labels
+        meanings.append(Meaning(text, tuple(labels), counts[index]))
+    n_unmatched = sum(counts[index] for index in unmatched)
+    if are_given and total >= MIN_ANSWERS and n_unmatched <= MAX_UNMATCHED * total:
+        for index in unmatched:
+            names_of_texts[index] = []
+            meanings.append(Meaning(texts[index], (), counts[index]))
+    return sorted(meanings, key=lambda meaning: -meaning.n_answers)
+
+
+def _describe_meanings(meanings: Sequence[Meaning]) -> str:
+    """Return a remark on the answers that were mapped, with the most frequent."""
+    examples = []
+    for meaning in meanings[:6]:
+        labels = " or ".join(meaning.labels) or "no vote"
+        examples.append(f"{shortened(meaning.answer, 40)!r} = {labels} ({meaning.n_answers:,})")
+    more = ", ..." if len(meanings) > 6 else ""
+    n_answers = sum(meaning.n_answers for meaning in meanings)
+    mapped = f"{n_answers:,} answers in {len(meanings):,} spellings were mapped to labels: {', '.join(examples)}{more}."
+    return f"{mapped} oneof votes --map-out FILE writes all of them; corrected, --map FILE reads them."
 
 
 def _check_classes(classes: list[str]) -> None:
@@ -292,12 +371,19 @@ def _check_classes(classes: list[str]) -> None:
 
 
 def read_map(path: str | Path) -> dict[str, str]:
-    """Read synonyms from a table with the columns `from` and `to`, or from a JSON object of texts.
+    """Read synonyms from a table with the columns `answer` and `label` (or `from` and `to`), or from a JSON object of texts.
 
-    An empty `to` drops the answer.
+    An empty label drops the answer; "cat|dog" is an answer of two labels.
     """
     synonyms: dict[str, str] = {}
-    for source, target in _read_pairs(Path(path), "from", "to"):
+    key = "from"
+    value = "to"
+    if Path(path).suffix.lower() in (".csv", ".tsv") and Path(path).is_file():
+        names = open_table(Path(path)).names
+        if "from" not in names and "answer" in names:
+            key = "answer"
+            value = "label"
+    for source, target in _read_pairs(Path(path), key, value):
         if synonyms.setdefault(source, target) != target:
             got = f"{path} maps {source!r} to {synonyms[source]!r} and {target!r}"
             raise ValueError(f"a map must give each text one meaning; {got}. Drop one of them.")
