@@ -67,3 +67,13 @@ def test_labels_of_people_stay_apart() -> None:
     votes = read_votes(jury([name for name in labels for _ in range(20)] + ["hot dog", "D"]))
     assert votes.labels == sorted([*labels, "hot dog", "D"])
     assert votes.meanings == ()
+
+
+def test_minus_one_is_no_vote_among_numbered_labels_and_a_label_beside_0_and_1() -> None:
+    votes = read_votes(jury(["-1", "0", "1", "2"]))
+    assert votes.labels == ["0", "1", "2"]
+    assert any(remark.startswith("-1 is taken for no vote") for remark in votes.remarks)
+    votes = read_votes(jury(["-1", "0", "1"]))
+    assert votes.labels == ["-1", "0", "1"]
+    assert any(remark.startswith("-1 is taken for a label") for remark in votes.remarks)
+    assert "-1" in read_votes(jury(["-1", "0", "2"]), classes=["-1", "0", "2"]).labels

@@ -276,6 +276,8 @@ def parse_labels(
     counts = np.bincount(code, minlength=len(names_of_texts)).tolist()
     meanings = _map_free_text(encoded.dictionary.to_pylist(), names_of_texts, counts, spelling)
     labels_of_texts, remarks = expand_labels(names_of_texts, counts, spelling.classes, spelling.taxonomy)
+    if spelling.classes is None:
+        remarks.extend(_interpret_minus_one(labels_of_texts))
     if meanings:
         remarks.insert(0, _describe_meanings(meanings))
 
@@ -298,6 +300,22 @@ def parse_labels(
     row = pc.list_parent_indices(indices).to_numpy()
     label = pc.list_flatten(indices).to_numpy()
     return labels, row, label, remarks, meanings
+
+
+def _interpret_minus_one(labels_of_texts: list[list[str]]) -> list[str]:
+    """Drop the label -1 in place where labels are numbered from 0 up to 2 or more; return a remark on what it is taken for."""
+    labels = set(chain.from_iterable(labels_of_texts))
+    others = labels - {"-1"}
+    if "-1" not in labels or not others or not all(name.isdecimal() for name in others):
+        return []
+    if max(int(name) for name in others) < 2:
+        return ["-1 is taken for a label. If it means no vote, map it to an empty label (--map)."]
+    for names in labels_of_texts:
+        if "-1" in names:
+            names.remove("-1")
+    return [
+        "-1 is taken for no vote, since the other labels are 0 or more. If it is a label, list all labels (--classes)."
+    ]
 
 
 def _map_free_text(
