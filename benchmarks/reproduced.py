@@ -32,7 +32,7 @@ INTRODUCTION = """# What was reproduced
 
 How much of the paper's tables has rows of ours beside it, and how far these are from print. A distance is ours less the paper's, in points of accuracy; both chose by held-out true labels (*oracle*).
 Only cells under the paper's conditions count: sets of a classifier trained to the end, and the views of all. Hard sets, upright characters and longer trainings stand apart in the [tables](../tables.md).
-Rows are on seeds from 100 on; [findings](../findings.md) says what they mean. Made from rows by `python benchmarks/readme.py --write`."""
+Rows are on seeds from 100 on; [findings](../findings.md) says what they mean. Made from rows by `python benchmarks/readme.py --write`; those of the wide grid are of `benchmarks/accuracy/wide_grid.py`."""
 PROVENANCE = """## Where rows come from
 
 Every row names the commit that made it, with a `+` where the source had changes. Rows of Table 2 on seeds 130-139 and of the theorems name 3901e1f, and of POP as printed 7411540: commits that are not in this history.

@@ -26,10 +26,9 @@ from oneof.candidates.generate import Flip, generate
 from oneof.candidates.mask import Candidates
 from oneof.data.dataset import Dataset
 from oneof.data.encode import Encoding
-from oneof.ensemble.learner_stages import fit_kernel_stage, fit_label_learners, fit_networks
+from oneof.ensemble.learner_stages import fit_kernel_stage, fit_label_learners, fit_networks, make_soft_labels
 from oneof.ensemble.model import Model
 from oneof.ensemble.pipeline import make_context
-from oneof.ensemble.resolve import soft_labels
 from oneof.ensemble.stacking import combine_predictions, weigh_learners
 from oneof.learners.base import Predictions, Resources, Targets, WarmStart
 from oneof.learners.config import EnsembleConfig, FitConfig
@@ -80,7 +79,7 @@ def fit_ensemble(x: Floats, sets: NDArray[np.bool_], config: EnsembleConfig, see
     context, _ = make_context(data, FitConfig(config, seed=seed), Resources("cpu"), WarmStart())
     kernels = fit_kernel_stage(data, sets, None, context)
     networks = fit_networks(data, sets, kernels, context)
-    targets = Targets(sets, soft_labels(data, sets, networks.learners, kernels.soft_labels))
+    targets = Targets(sets, make_soft_labels(data, sets, networks.learners, kernels.soft_labels))
     label_learners = fit_label_learners(data, targets, networks.best, kernels, context)
     learners = [*networks.best, *label_learners.learners]
     weights = weigh_learners(learners, data, context)

@@ -65,7 +65,7 @@ def test_what_is_said_is_not_searched(table, tmp_path, monkeypatch, capsys):
         (["--taxonomy", "tree.csv"], r"--taxonomy requires --votes"),
         (
             ["--quick", "--learners", "trees"],
-            r"quick must not stand beside learners, .*; got both\. Leave one of them out",
+            r"quick chooses the learners, .*; got both\. Leave one of them out",
         ),
         (["--deterministic", "--threads", "2"], r"--deterministic needs one thread; got --threads 2\. Leave one"),
         ({"rate": 0.1}, r"a setting must be one of hidden, .*mixup; got 'rate'\."),

@@ -127,7 +127,7 @@ def test_truth_values_as_labels_keep_their_type_in_a_folder(tmp_path):
 
 PARAMS = [
     {"quick": True, "random_state": 3},
-    {"quick": True, "random_state": None, "classes": NAMES.tolist(), "rule": "covering"},
+    {"quick": True, "random_state": None, "classes": NAMES.tolist(), "criterion": "covering"},
     {
         "learners": ("kernel", "trees"),
         "hidden_layer_sizes": [16, 8],
@@ -292,7 +292,7 @@ def test_a_class_that_is_absent_can_be_named():
         (
             {"quick": True, "learners": ("trees",)},
             MASK,
-            r"quick must not stand beside learners, .*; got both. Leave one of them out",
+            r"quick chooses the learners, .*; got both. Leave one of them out",
         ),
         ({"n_estimators": 0}, MASK, r"n_estimators must be at least 1; got 0"),
         ({"criterion": "oracle"}, MASK, r"criterion must be one of both, covering, approximated; got 'oracle'"),
