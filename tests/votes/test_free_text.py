@@ -11,7 +11,7 @@ from test_votes_command import invoke
 from test_votes_reading import said
 
 from oneof.votes import read_votes
-from oneof.votes.free_text import meaning_of
+from oneof.votes.free_text import find_classes, meaning_of
 
 CLASSES = ["ENTITY", "HUMAN", "LOCATION"]
 DIRTY = {
@@ -77,3 +77,11 @@ def test_minus_one_is_no_vote_among_numbered_labels_and_a_label_beside_0_and_1()
     assert votes.labels == ["-1", "0", "1"]
     assert any(remark.startswith("-1 is taken for a label") for remark in votes.remarks)
     assert "-1" in read_votes(jury(["-1", "0", "2"]), classes=["-1", "0", "2"]).labels
+
+
+def test_labels_of_one_letter_that_differ_by_case_stay_apart() -> None:
+    counts = {"C": 30, "c": 25, "**C**": 4, "D": 30}
+    classes = find_classes(counts)
+    assert {"C", "c"} <= set(classes)
+    assert meaning_of("**C**", classes) == ["C"]
+    assert meaning_of("c.", classes) == ["c"]

@@ -67,7 +67,7 @@ def votes(
     map_out: Annotated[Path | None, typer.Option("--map-out", metavar="FILE", rich_help_panel=LABELS, help="CSV to write what answers in free text were mapped to: answer, label, count. Correct it and give it to --map.")] = None,
     taxonomy: Annotated[Path | None, typer.Option(metavar="FILE", rich_help_panel=LABELS, help="Table of child and parent labels, or a JSON object: a vote for a parent is one for all labels below it.")] = None,
     normalise: Annotated[bool, typer.Option("--normalise", rich_help_panel=LABELS, help="Ignore case and surrounding space of labels.")] = False,
-    classes: Annotated[str | None, typer.Option(metavar="LABELS", rich_help_panel=LABELS, help="All labels, separated by commas; any other is an error. Default: the labels that occur.")] = None,
+    classes: Annotated[str | None, typer.Option(metavar="LABELS", rich_help_panel=LABELS, help="All labels, separated by commas; answers are mapped to them, and many that name none of them are an error. Default: the labels that occur.")] = None,
 ) -> None:  # fmt: skip
     """Turn annotators' votes into candidate sets, and show how far the annotators agree.
 
@@ -80,9 +80,10 @@ def votes(
 
     if out is not None:
         check_out(out)
+    for name, target in (("out", out), ("--map-out", map_out)):
         for source in (file, map_file, taxonomy):
-            if source is not None and out.exists() and source.exists() and out.samefile(source):
-                raise ValueError(f"out must be another file than those that are read; got {str(out)!r} for both.")
+            if target is not None and source is not None and _is_same_file(target, source):
+                raise ValueError(f"{name} must be another file than those that are read; got {str(target)!r} for both.")
     described = VotesFile(
         str(file),
         item,
@@ -109,6 +110,11 @@ def votes(
         typer.echo(json.dumps(_to_json(summary), indent=2))
     else:
         _print_summary(summary, policy, out)
+
+
+def _is_same_file(first: Path, second: Path) -> bool:
+    """Return whether two paths name one file that exists."""
+    return first.exists() and second.exists() and first.samefile(second)
 
 
 def _write_meanings(meanings: Sequence[Meaning], path: Path) -> None:

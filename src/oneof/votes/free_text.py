@@ -11,6 +11,7 @@ MIN_CLASS_SHARE = 0.01  # of all answers: what is written less often is no class
 MIN_CLASS_MASS = 0.6  # of all answers that the classes that are found must have
 MAX_LABEL_WORDS = 4  # a rare answer of more words is a sentence, not a label
 MIN_LENGTH = 5  # of a word that may be misspelt, by one letter
+MAX_CASED_LENGTH = 2  # of a label that may differ from another by case alone
 MAX_UNMATCHED = 0.05  # of all answers: so many may name none of the given classes
 
 _DECORATION = " \t\r\n*_`\"'\u201c\u201d\u2018\u2019.,;:!()[]{}<>"
@@ -59,7 +60,9 @@ def find_classes(counts: Mapping[str, int]) -> list[str]:
     forms: dict[str, Counter[str]] = {}
     for text, count in counts.items():
         if not is_refusal(text):
-            forms.setdefault(fold(text), Counter())[text] += count
+            stripped = text.strip(_DECORATION)
+            key = fold(text) if len(stripped) > MAX_CASED_LENGTH else stripped  # "C" and "c" stay apart
+            forms.setdefault(key, Counter())[text] += count
     threshold = max(MIN_CLASS_COUNT, MIN_CLASS_SHARE * total)
     classes: dict[str, str] = {}
     mass = 0
@@ -71,7 +74,7 @@ def find_classes(counts: Mapping[str, int]) -> list[str]:
             mass += written.total()
     names = list(classes.values())
     for folded in list(classes):  # "cat or dog" beside cat and dog is no class
-        others = [name for name in names if fold(name) != folded]
+        others = [name for name in names if name != classes[folded]]
         parts = named_classes(classes[folded], others)
         if len(parts) > 1:
             del classes[folded]
@@ -126,6 +129,9 @@ def _is_near_miss(word: str, name: str) -> bool:
 
 def meaning_of(text: str, classes: Sequence[str]) -> list[str] | None:
     """Return the classes that an answer stands for; an empty list for a refusal, None if it cannot be told."""
+    stripped = text.strip(_DECORATION)
+    if stripped in classes:
+        return [stripped]
     folded = fold(text)
     by_fold: dict[str, list[str]] = {}
     for name in classes:
