@@ -12,7 +12,6 @@ import pytest
 import torch
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV, KFold, cross_val_score
-from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
@@ -197,15 +196,6 @@ def test_folders_without_parameters_still_open_and_damaged_ones_are_refused(tmp_
         file.write_text(json.dumps(facts | {"estimator": damage}))
         with pytest.raises(ValueError, match=r"run\.json must be the file that save wrote.*Fit it again"):
             PartialLabelClassifier.from_run(tmp_path / "run")
-
-
-def test_a_classifier_of_ones_own_learns_and_is_not_saved(tmp_path):
-    clf = PartialLabelClassifier(learners=(GaussianNB(),), random_state=0).fit(DATA.x, LISTS)
-    assert clf.result_.model.learners == {"GaussianNB": 1.0}
-    assert clf.score(DATA.x, NAMES[DATA.labels]) > 0.93
-    with pytest.raises(ValueError, match="learners must be oneof's own to be written; GaussianNB is not"):
-        clf.save(tmp_path / "run")
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_score_of_sets_is_the_approximated_accuracy(clf):

@@ -122,7 +122,7 @@ def test_trees_and_kernels_are_exported(tmp_path: Path, kinds: tuple[str, ...]):
 
 def test_a_classifier_of_ones_own_is_not_exported(tmp_path: Path):
     own = SklearnLearner(GaussianNB()).fit(TABLE, TARGETS, CONTEXT).model
-    with pytest.raises(ValueError, match="learners must be oneof's own to be written; GaussianNB is"):
+    with pytest.raises(ValueError, match="learners must be oneof's own to be exported; GaussianNB is"):
         export_model(replace(model(), others=(own,), shares=(0.3, 0.3, 0.4)), tmp_path / "m.onnx")
 
 

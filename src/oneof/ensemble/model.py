@@ -53,7 +53,7 @@ class Model:
         """Return the weight of each kind of learner."""
         names = ["linear" if member.is_linear else "networks" for member in self.members]
         for model in self.others:
-            names.append(type(model.classifiers[0]).__name__ if isinstance(model, SklearnModel) else model.kind)
+            names.append(model.name if isinstance(model, SklearnModel) else model.kind)
         totals = dict.fromkeys(names, 0.0)
         for name, weight in zip(names, self.weights, strict=True):
             totals[name] = round(totals[name] + weight, 4)
@@ -113,11 +113,11 @@ class Model:
             mean += np.float32(weight) * model(x)
         return mean
 
-    def check_portable(self) -> None:
-        """Refuse a model of the user's own, which has no form but a pickle."""
+    def check_exportable(self) -> None:
+        """Refuse a classifier of the user's own, which is no graph of tensors."""
         for model in self.others:
-            if not isinstance(model, (Forest, KernelEnsemble)):
-                name = type(model.classifiers[0] if isinstance(model, SklearnModel) else model).__name__
+            if isinstance(model, SklearnModel):
                 raise ValueError(
-                    f"learners must be oneof's own to be written; {name} is not. Fit without it to save or export."
+                    f"learners must be oneof's own to be exported; {model.name} is not. "
+                    "Fit without it to export, or use the folder that save writes."
                 )

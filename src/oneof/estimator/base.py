@@ -202,8 +202,8 @@ class BasePartialLabelClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMe
     def from_run(cls, folder: str | Path) -> Self:
         """Return the classifier in a folder that `oneof fit` or `save` wrote.
 
-        From a folder of `save`, labels have the type that they had in `fit`, and parameters are as they were; from one of `oneof
-        fit`, labels are text, and the seed is the only known parameter. It predicts for a frame or an Arrow table with the columns
+        From a folder of `save`, labels have the type that they had in `fit`, and parameters are as they were, but for those that
+        JSON cannot hold, such as a classifier in `learners`, which have their defaults; from one of `oneof fit`, labels are text, and the seed is the only known parameter. It predicts for a frame or an Arrow table with the columns
         of the training table, or for features [n, d] in the order of `run_.metadata["features"]`.
         """
         run = Run.open(folder)

@@ -6,7 +6,6 @@ import math
 import numbers
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from inspect import signature
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,6 +19,7 @@ from oneof.storage.did_you_mean import did_you_mean
 from oneof.training.optimize import SGD
 
 LEARNERS = ("networks", "linear", "trees", "kernel")
+_LEARNER_CHOICES = f"some of {', '.join(LEARNERS)}, or scikit-learn classifiers with predict_proba"
 MAX_EPOCHS = 30
 MIN_EPOCHS = 5
 MAX_ROW_EPOCHS = 1_200_000  # rows x epochs above which networks get fewer epochs
@@ -185,19 +185,30 @@ def check_method(method: str | Method) -> Method:
 
 
 def check_learners(learners: Any) -> tuple[Any, ...]:
-    """Return learners, one or several: names, or scikit-learn classifiers that give probabilities and take weights."""
+    """Return learners, one or several: names, or classifiers with scikit-learn's `fit`, `predict_proba` and `get_params`."""
     is_sequence = isinstance(learners, (list, tuple)) and bool(learners)
     listed = tuple(learners) if is_sequence else (learners,)
     for learner in listed:
-        is_classifier = hasattr(learner, "predict_proba") and not isinstance(learner, type)
-        if not is_classifier and (not isinstance(learner, str) or learner not in LEARNERS):
-            choices = f"some of {', '.join(LEARNERS)}, or scikit-learn classifiers with predict_proba"
-            hint = did_you_mean(str(learner), LEARNERS)
-            raise ValueError(f"learners must be {choices}; got {learner!r}.{hint}")
-        if is_classifier and not (hasattr(learner, "fit") and "sample_weight" in signature(learner.fit).parameters):
-            name = type(learner).__name__
-            raise ValueError(f"learners must take sample_weight in fit; {name} does not. Use another one.")
+        if not isinstance(learner, str):
+            check_classifier(learner)
+        elif learner not in LEARNERS:
+            hint = did_you_mean(learner, LEARNERS)
+            raise ValueError(f"learners must be {_LEARNER_CHOICES}; got {learner!r}.{hint}")
     return listed
+
+
+def check_classifier(classifier: Any) -> None:
+    """Raise ValueError unless a classifier can be cloned and fitted, and predicts probabilities."""
+    if isinstance(classifier, type):
+        name = classifier.__name__
+        raise ValueError(f"learners must be instances; got the class {name}. Write {name}().")
+    missing = [method for method in ("fit", "predict_proba", "get_params") if not hasattr(classifier, method)]
+    if not missing:
+        return
+    remedy = ""
+    if missing == ["predict_proba"]:
+        remedy = " Wrap it in sklearn.calibration.CalibratedClassifierCV."
+    raise ValueError(f"learners must be {_LEARNER_CHOICES}; got {classifier!r}, without {', '.join(missing)}.{remedy}")
 
 
 def check_hidden(hidden: Any) -> tuple[int, ...]:

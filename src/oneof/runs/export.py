@@ -40,7 +40,7 @@ def export_model(model: Model, path: Path) -> float:
     float
         The largest difference between the probabilities of the file and of the model, on generated rows.
     """
-    model.check_portable()
+    model.check_exportable()
     model.check_predicts()
     columns, x = _example_columns(model)
     inputs = {}

@@ -1,6 +1,6 @@
 """Store a model: tensors of networks, trees and regressions as safetensors, everything else as JSON.
 
-There is no pickle, so opening a model from a stranger runs no code. Everything that a file claims is checked before memory is
+Classifiers of the user's own are bytes of skops among the tensors. There is no pickle, so opening a model from a stranger runs no code. Everything that a file claims is checked before memory is
 allocated for it.
 """
 
@@ -26,8 +26,10 @@ from oneof.learners.forest import Forest
 from oneof.learners.kernel import KernelModel
 from oneof.learners.kernel_ensemble import KernelEnsemble, ScaledKernel
 from oneof.learners.network_models import ImageNetworks, TableNetworks
+from oneof.learners.sklearn_classifier import SklearnModel
 from oneof.networks import MLP, Network
 from oneof.networks.named import network_of
+from oneof.runs.stored_classifiers import dump_classifiers, load_classifiers
 from oneof.storage.files import written_beside
 from oneof.storage.regular import check_regular
 from oneof.storage.schema import NUMBER, first_misfit
@@ -51,11 +53,12 @@ _METADATA = {
     "classes": [str],
     "encoding": _ENCODING,
     "members": [dict],  # of _TABLE_MEMBER or _PICTURE_MEMBER
-    "others": [{"trees", "kernel"}],
+    "others": [{"trees", "kernel", "own"}],
     "shares": [NUMBER],
     "sharpness": NUMBER,
     "calibration": {"by": str, "reason": str, "rows": int, "accuracy": [[NUMBER]], "scores": [NUMBER]},
 }
+_CLASSIFIER = {"name": str, "labels": [[int]]}  # labels that the classifier of each fold was trained on
 _TABLE_MEMBER = {"networks": int, "inputs": int, "hidden": [int]}
 _PICTURE_MEMBER = {"networks": int, "network": str, "pixels": [int]}
 _MAX_NETWORKS = 10_000  # a file may claim any number, and building more takes many seconds
@@ -67,7 +70,6 @@ _DTYPES = {"right": np.int32, "feature": np.int32, "threshold": np.float32, "roo
 
 def save_model(model: Model, folder: Path) -> None:
     """Write model.safetensors, then model.json, which holds the checksums of the first and of itself."""
-    model.check_portable()
     content = save(_all_tensors(model))
     inverse_temperature = 1.0
     for learner in model.others:
@@ -81,6 +83,7 @@ def save_model(model: Model, folder: Path) -> None:
         "classes": model.classes,
         "members": [member.shape for member in model.members],
         "others": [learner.kind for learner in model.others],
+        "own": [_describe_classifiers(learner) for learner in _own_learners(model)],
         "shares": list(model.shares),
         "sharpness": inverse_temperature,
         "encoding": model.encoding.to_json(),
@@ -104,7 +107,20 @@ def _all_tensors(model: Model) -> dict[str, Tensor]:
     for learner in model.others:
         for name, array in _learner_arrays(learner):
             tensors[f"{learner.kind}.{name}"] = torch.from_numpy(array)
+    for i, learner in enumerate(_own_learners(model)):
+        content = np.frombuffer(dump_classifiers(learner), dtype=np.uint8)
+        tensors[f"own.{i}"] = torch.from_numpy(content.copy())
     return tensors
+
+
+def _own_learners(model: Model) -> list[SklearnModel]:
+    """Return the classifiers of the user's own."""
+    return [learner for learner in model.others if isinstance(learner, SklearnModel)]
+
+
+def _describe_classifiers(learner: SklearnModel) -> dict[str, Any]:
+    """Return what model.json says about a classifier of the user's own."""
+    return {"name": learner.name, "labels": [labels.tolist() for labels in learner.labels]}
 
 
 def checksum(metadata: dict[str, Any]) -> str:
@@ -168,6 +184,10 @@ def _check_consistency(metadata: dict[str, Any]) -> str | None:
     member_shape = _PICTURE_MEMBER if encoding["pixels"] else _TABLE_MEMBER
     misfit = first_misfit(metadata["members"], [member_shape], "members")
     misfit = misfit or first_misfit(rare, {str: [str]}, "encoding.rare")
+    own = metadata.get("own", [])  # runs of the first versions have none
+    misfit = misfit or first_misfit(own, [_CLASSIFIER], "own")
+    if not misfit and len(own) != metadata["others"].count("own"):
+        misfit = "own must describe every learner of that kind"
     if misfit:
         return misfit
     return (
@@ -250,8 +270,14 @@ def _build_model(metadata: dict[str, Any], tensors: dict[str, Tensor], folder: P
         member = _build_member(description, member_tensors, d, c)
         if member is not None:
             members.append(member)
-    others = []
+    others: list[OtherModel] = []
+    own_tensors = groups.get("own", {})
     for kind in metadata["others"]:
+        if kind == "own":
+            i = sum(isinstance(learner, SklearnModel) for learner in others)
+            n_used += 1
+            others.append(_build_classifiers(metadata["own"][i], own_tensors.get(str(i)), d, c, path))
+            continue
         learner_tensors = groups.get(kind, {})
         n_used += len(learner_tensors)
         learner = _build_learner(kind, learner_tensors, metadata["sharpness"], d, c)
@@ -394,6 +420,14 @@ def _build_learner(
     if kind == "trees":
         return _build_forest(arrays, d, c)
     return _build_kernel_ensemble(arrays, inverse_temperature, d, c)
+
+
+def _build_classifiers(description: dict[str, Any], content: Tensor | None, d: int, c: int, path: Path) -> SklearnModel:
+    """Return the classifiers of the user's own that were stored; raise ValueError if they may not be read or do not fit."""
+    if content is None or content.dtype != torch.uint8:
+        raise _refused(path, "describe model.safetensors; the classifiers there are others")
+    labels = tuple(np.array(known, dtype=np.intp) for known in description["labels"])
+    return load_classifiers(content.numpy().tobytes(), description["name"], labels, d, c)
 
 
 def _build_forest(arrays: dict[str, NDArray[Any]], d: int, c: int) -> Forest | None:
