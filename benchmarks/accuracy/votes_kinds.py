@@ -1,0 +1,363 @@
+"""Votes of many kinds: majority, Dawid-Skene and ours, each with its labels, its probabilities and its review queue.
+
+    python benchmarks/accuracy/votes_kinds.py --seeds 0-1
+    ONEOF_DATA=DIR python benchmarks/accuracy/votes_kinds.py --seeds 100-109
+    python benchmarks/accuracy/votes_kinds.py --report
+
+A row per kind, system and seed, on the items that somebody voted on: `right`, the share of labels that are true; `gap`, the mean probability of the
+labels less that share; `unanimous_gap`, the same where two or more votes agree and none differs; `first_tenth`, the share of all wrong labels among the tenth of
+the items whose probability is lowest. Ours is what `oneof fit --votes` resolves before networks are trained: annotators, and a kernel
+regression on features. Truth reports and chooses nothing. A row that is in the file is not computed again. Real votes are read from ONEOF_DATA
+where it is set; they have one seed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from oneof.candidates.mask import Candidates
+from oneof.data.dataset import Dataset
+from oneof.data.encode import Encoding
+from oneof.ensemble.resolve import resolve_labels
+from oneof.ensemble.vote_prior import vote_prior
+from oneof.learners.base import Predictions
+from oneof.storage.rows import Row, append, read
+from oneof.votes import Votes, dawid_skene, read_long
+from oneof.votes.dawid_skene import vote_counts
+from oneof_paper.data.catalogue import data_folder
+from oneof_paper.results import origin
+
+ROOT = Path(__file__).parents[2]
+ROWS = ROOT / "results/votes_kinds.jsonl"
+N_ITEMS = 300
+N_CLASSES = 4
+N_PEOPLE = 20
+VOTES_PER_ITEM = 5
+Floats = NDArray[np.float64]
+Integers = NDArray[np.intp]
+VoteRow = tuple[int, str, int]  # item, annotator, label
+
+
+class Task(NamedTuple):
+    """Votes on n items, their features and their true labels."""
+
+    votes: Votes
+    x: Floats  # [n, d]; d is 0 where there are no features
+    truth: Integers  # [n]
+
+
+# ------------------------------------------------------------------------------------------------------ simulated votes
+
+
+def draw_truth(rng: np.random.Generator, frequencies: Floats | None = None) -> Integers:
+    """Return a true label for each item, among equally frequent classes unless frequencies are given."""
+    return np.asarray(rng.choice(N_CLASSES, size=N_ITEMS, p=frequencies), dtype=np.intp)
+
+
+def draw_label(rng: np.random.Generator, truth: int, accuracy: float) -> int:
+    """Return the true label with the given probability, otherwise another one."""
+    if rng.random() < accuracy:
+        return truth
+    return int((truth + rng.integers(1, N_CLASSES)) % N_CLASSES)
+
+
+def people_vote(rng: np.random.Generator, truth: Integers, accuracy: Floats) -> list[VoteRow]:
+    """Return the votes of people [a] of the given accuracy, a few random ones on each item."""
+    rows = []
+    for item, true_label in enumerate(truth):
+        for person in rng.permutation(len(accuracy))[:VOTES_PER_ITEM]:
+            rows.append((item, f"p{person}", draw_label(rng, int(true_label), accuracy[person])))
+    return rows
+
+
+def mixed_care(rng: np.random.Generator) -> Floats:
+    """Return accuracies of people, from careless to careful."""
+    return np.asarray(rng.uniform(0.35, 0.9, size=N_PEOPLE))
+
+
+def people(rng: np.random.Generator) -> tuple[list[VoteRow], Integers]:
+    """People of mixed care."""
+    truth = draw_truth(rng)
+    return people_vote(rng, truth, mixed_care(rng)), truth
+
+
+def rules(rng: np.random.Generator) -> tuple[list[VoteRow], Integers]:
+    """Rules that name one label or nothing, shown every item. Some are eager and some precise; the first class has few."""
+    truth = draw_truth(rng)
+    rows = []
+    for label in range(N_CLASSES):
+        for number in range(1 + label):
+            recall = rng.uniform(0.3, 0.8)
+            false_alarms = rng.choice([0.01, 0.05, 0.2])
+            rate = np.where(truth == label, recall, false_alarms)
+            for item in np.flatnonzero(rng.random(N_ITEMS) < rate):
+                rows.append((int(item), f"rule {label}.{number}", label))
+    return rows, truth
+
+
+def spammers(rng: np.random.Generator) -> tuple[list[VoteRow], Integers]:
+    """Careful people, beside as many who answer at random or always the same."""
+    truth = draw_truth(rng)
+    accuracy = np.full(N_PEOPLE, 0.75)
+    accuracy[::4] = 1 / N_CLASSES
+    always_first = {f"p{person}" for person in range(1, N_PEOPLE, 4)}
+    rows = []
+    for item, annotator, label in people_vote(rng, truth, accuracy):
+        rows.append((item, annotator, 0 if annotator in always_first else label))
+    return rows, truth
+
+
+def herds(rng: np.random.Generator) -> tuple[list[VoteRow], Integers]:
+    """Three who judge alone, and six who mostly repeat the answer of one."""
+    truth = draw_truth(rng)
+    rows = []
+    for item, true_label in enumerate(truth):
+        for person in range(3):
+            rows.append((item, f"alone {person}", draw_label(rng, int(true_label), 0.7)))
+        leader = draw_label(rng, int(true_label), 0.7)
+        for person in range(6):
+            label = leader if rng.random() < 0.85 else draw_label(rng, int(true_label), 0.7)
+            rows.append((item, f"herd {person}", label))
+    return rows, truth
+
+
+def hard_items(rng: np.random.Generator) -> tuple[list[VoteRow], Integers]:
+    """People of equal care; three items in ten draw the same mistake from more than half of them."""
+    truth = draw_truth(rng)
+    is_hard = rng.random(N_ITEMS) < 0.3
+    mistaken_for = (truth + rng.integers(1, N_CLASSES, size=N_ITEMS)) % N_CLASSES
+    rows = []
+    for item, true_label in enumerate(truth):
+        for person in rng.permutation(N_PEOPLE)[:VOTES_PER_ITEM]:
+            label = draw_label(rng, int(true_label), 0.85)
+            if is_hard[item] and rng.random() < 0.55:
+                label = int(mistaken_for[item])
+            rows.append((item, f"p{person}", label))
+    return rows, truth
+
+
+def rare_classes(rng: np.random.Generator) -> tuple[list[VoteRow], Integers]:
+    """People of mixed care; nine items in ten are of one class."""
+    truth = draw_truth(rng, np.array([0.9, 0.05, 0.03, 0.02]))
+    return people_vote(rng, truth, mixed_care(rng)), truth
+
+
+def one_vote_each(rng: np.random.Generator) -> tuple[list[VoteRow], Integers]:
+    """Every vote is by another person."""
+    truth = draw_truth(rng)
+    rows = []
+    for number, (item, _, label) in enumerate(people_vote(rng, truth, mixed_care(rng))):
+        rows.append((item, f"p{number}", label))
+    return rows, truth
+
+
+SIMULATED: dict[str, Callable[[np.random.Generator], tuple[list[VoteRow], Integers]]] = {
+    "people": people,
+    "rules": rules,
+    "spammers": spammers,
+    "herds": herds,
+    "hard items": hard_items,
+    "rare classes": rare_classes,
+    "one vote each": one_vote_each,
+}
+FEATURES = {"": 0.0, ", weak features": 0.7, ", good features": 2.0}  # distance of the classes' means
+WITH_FEATURES = ("people", "rules", "hard items")
+
+
+def simulate(kind: str, seed: int) -> Task:
+    """Draw the votes of a kind, and eight features that are as informative as its name says."""
+    base, comma, suffix = kind.partition(",")
+    draw = SIMULATED[base]
+    rng = np.random.default_rng([seed, list(SIMULATED).index(base)])
+    rows, truth = draw(rng)
+    votes = votes_of(rows)
+    items = np.array(votes.items.to_pylist())
+    x = np.zeros((len(truth), 0))
+    distance = FEATURES[comma + suffix]
+    if distance > 0:
+        means = distance * rng.normal(size=(N_CLASSES, 8)) / np.sqrt(2)
+        x = means[truth] + rng.normal(size=(len(truth), 8))
+    return Task(votes, x[items], truth[items])
+
+
+def votes_of(rows: list[VoteRow]) -> Votes:
+    """Return the votes; the index of a label is its number."""
+    items, annotators, labels = zip(*rows, strict=True)
+    return read_long(pa.table({"item": items, "annotator": annotators, "label": [str(label) for label in labels]}))
+
+
+# ----------------------------------------------------------------------------------------------------------- real votes
+
+
+def read_real(name: str, folder: Path) -> Task:
+    """Read a set of real votes; only music has features here, since texts take longer."""
+    if name == "music":
+        stored = np.load(folder / "music-mturk/music.npz")
+        voted_items, annotators = np.nonzero(stored["votes"] >= 0)
+        labels = stored["votes"][voted_items, annotators]
+        rows = []
+        for item, annotator, label in zip(voted_items, annotators, labels, strict=True):
+            rows.append((int(item), f"p{annotator}", int(label)))
+        return task_of_rows(rows, stored["y_train"], np.asarray(stored["X_train"], dtype=np.float64))
+    if name in ("emotion", "discourse"):
+        with (folder / f"llm-css-small/{name}.csv").open(encoding="utf-8") as file:
+            table = list(csv.DictReader(file))
+        models = [column for column in table[0] if column not in ("item", "text", "truth")]
+        rows = []
+        for item, answers in enumerate(table):
+            for model in models:
+                rows.append((item, model, int(answers[model])))
+        return task_of_rows(rows, np.array([int(answers["truth"]) for answers in table]))
+    set_folder = folder / ("sentiment-mturk" if name == "sentiment" else name)
+    items_file = "train.csv" if name == "sms-rules" else "items.csv"
+    with (set_folder / items_file).open(encoding="utf-8") as file:
+        truth_of_item = {row["item"]: row["truth"] for row in csv.DictReader(file)}
+    with (set_folder / "votes.csv").open(encoding="utf-8") as file:
+        vote_rows = [row for row in csv.DictReader(file) if row["item"] in truth_of_item]
+    item_index = {item: index for index, item in enumerate(truth_of_item)}
+    label_index = {label: index for index, label in enumerate(sorted({row["label"] for row in vote_rows}))}
+    rows = [(item_index[row["item"]], row["annotator"], label_index[row["label"]]) for row in vote_rows]
+    return task_of_rows(rows, np.array([label_index[label] for label in truth_of_item.values()]))
+
+
+def task_of_rows(rows: list[VoteRow], truth: Any, x: Floats | None = None) -> Task:
+    """Return the task of the items with votes."""
+    votes = votes_of(rows)
+    items = np.array(votes.items.to_pylist())
+    features = np.zeros((len(truth), 0)) if x is None else x
+    label_numbers = [int(label) for label in votes.labels]  # as text they need not be sorted as numbers
+    position = np.full(max(label_numbers) + 1, -1)
+    position[label_numbers] = np.arange(len(label_numbers))
+    return Task(votes, features[items], position[np.asarray(truth, dtype=np.intp)[items]])
+
+
+REAL = ("music", "sentiment", "sms-rules", "weather-tweets", "emotion", "discourse")
+
+
+# -------------------------------------------------------------------------------------------------------------- systems
+
+
+def majority(task: Task, seed: int) -> Floats:
+    """Return vote shares; ties fall at random."""
+    counts = vote_counts(task.votes)
+    counts += np.random.default_rng(seed).random(counts.shape) / 1000
+    return np.asarray(counts / counts.sum(1, keepdims=True))
+
+
+def resolve(task: Task, seed: int) -> Floats:
+    """Return the probabilities of `oneof fit --votes` as they are before networks are trained."""
+    n, d = task.x.shape
+    found = vote_prior(task.x, task.votes, np.arange(n), seed)
+    encoding = Encoding(tuple(f"x{j}" for j in range(d)), (0.0,) * d, (), {}, ())
+    data = Dataset.build(task.x, Candidates(found.candidates, np.array(task.votes.labels)), encoding, prior=found.prior)
+    neighbours = found.evidence.neighbours
+    if neighbours is None or d == 0:
+        evidence = found.evidence._replace(held_out=None, neighbours=None) if d == 0 else found.evidence
+        predictions = Predictions.uninformative(n, len(task.votes.labels))
+    else:
+        evidence = found.evidence
+        predictions = Predictions.from_single_model(neighbours.astype(np.float32), found.candidates)
+    resolved = resolve_labels(replace(data, votes=evidence), predictions, found.candidates)
+    return np.asarray(resolved.distribution, dtype=np.float64)
+
+
+SYSTEMS: dict[str, Callable[[Task, int], Floats]] = {
+    "majority": majority,
+    "dawid-skene": lambda task, seed: dawid_skene(task.votes).posterior,
+    "ours": resolve,
+}
+
+
+def judge(probabilities: Floats, task: Task) -> dict[str, float]:
+    """Return how good labels, probabilities and the review queue are."""
+    is_right = probabilities.argmax(1) == task.truth
+    confidence = probabilities.max(1)
+    counts = vote_counts(task.votes)
+    is_unanimous = ((counts > 0).sum(1) == 1) & (counts.sum(1) >= 2)
+    first = np.argsort(confidence, kind="stable")[: max(1, len(confidence) // 10)]
+    n_wrong = max(int((~is_right).sum()), 1)
+    figures = {
+        "right": is_right.mean(),
+        "gap": confidence.mean() - is_right.mean(),
+        "first_tenth": (~is_right[first]).sum() / n_wrong,
+    }
+    if is_unanimous.any():
+        figures["unanimous_gap"] = confidence[is_unanimous].mean() - is_right[is_unanimous].mean()
+    return {name: round(float(value), 5) for name, value in figures.items()}
+
+
+# -------------------------------------------------------------------------------------------------------- rows and report
+
+
+def all_kinds() -> list[str]:
+    """Return the simulated kinds, those of WITH_FEATURES also with features, and the real sets where there is a data folder."""
+    kinds = list(SIMULATED)
+    for kind in WITH_FEATURES:
+        kinds += [kind + suffix for suffix in FEATURES if suffix]
+    if data_folder(None) is not None:
+        kinds += REAL
+    return kinds
+
+
+def measure(kinds: list[str], seeds: range, path: Path) -> None:
+    """Append the rows that are missing."""
+    done = {(row["kind"], row["system"], row["seed"]) for row in read(path)} if path.exists() else set()
+    folder = (data_folder(None) or Path()) / "votes"
+    for kind in kinds:
+        for seed in seeds[:1] if kind in REAL else seeds:
+            missing = [system for system in SYSTEMS if (kind, system, seed) not in done]
+            if not missing:
+                continue
+            task = read_real(kind, folder) if kind in REAL else simulate(kind, seed)
+            for system in missing:
+                start = time.perf_counter()
+                figures = judge(SYSTEMS[system](task, seed), task)
+                seconds = round(time.perf_counter() - start, 2)
+                append(
+                    path,
+                    [{"kind": kind, "system": system, "seed": seed, **figures, "seconds": seconds, **origin("cpu")}],
+                )
+
+
+def table(rows: list[Row], kinds: list[str]) -> str:
+    """Return the means over seeds as a table: labels right, gap, gap where votes are unanimous, errors in the first tenth; all in percent."""
+    lines = ["| kind | " + " | ".join(SYSTEMS) + " |", "|---|" + "---|" * len(SYSTEMS)]
+    for kind in kinds:
+        cells = []
+        for system in SYSTEMS:
+            own_rows = [row for row in rows if row["kind"] == kind and row["system"] == system]
+            means = []
+            for name in ("right", "gap", "unanimous_gap", "first_tenth"):
+                values = [row[name] for row in own_rows if name in row]
+                means.append(f"{100 * np.mean(values):.1f}" if values else "-")
+            cells.append(" / ".join(means))
+        lines.append(f"| {kind} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--kinds", nargs="+", default=all_kinds(), choices=(*all_kinds(), *REAL), metavar="KIND")
+    parser.add_argument("--seeds", default="0-1", help="first-last")
+    parser.add_argument("--rows", type=Path, default=ROWS)
+    parser.add_argument("--report", action="store_true", help="only print the table of the rows")
+    options = parser.parse_args()
+    first, last = map(int, options.seeds.split("-"))
+    seeds = range(first, last + 1)
+    if not options.report:
+        measure(options.kinds, seeds, options.rows)
+    print(table([row for row in read(options.rows) if row["seed"] in seeds], options.kinds))
+
+
+if __name__ == "__main__":
+    main()
