@@ -58,7 +58,7 @@ from oneof.learners.kernel import CrossFitScores, KernelConfig, KernelScores, cr
 from oneof.metrics import CRITERIA, MEANS
 from oneof.storage.rows import Row
 from oneof.training.device import device_for, device_for_pictures
-from oneof.training.processes import current_group
+from oneof.training.processes import check_rows, current_group
 from oneof.training.state import Fit
 
 MAX_EVAL_ROWS = 4000  # rows used to estimate the accuracy
@@ -134,6 +134,7 @@ def make_context(
     if (selection_gold != UNKNOWN).sum() < MIN_GOLD:
         selection_gold = np.full(len(data), UNKNOWN)
 
+    check_rows(len(data), resources.n_jobs or 1)  # before any process is started
     seed = current_group(resources.n_jobs).broadcast_int(config.seed)  # processes that were started together share one
     ensemble = config.ensemble
     if data.votes is not None and not data.has_single_votes:
