@@ -144,7 +144,7 @@ def with_wide_grid(rows: Sequence[Row], line: Line) -> list[float]:
 
 def page() -> str:
     """Return docs/research/reproduced.md."""
-    rows = [row for name in ("tables", "images") for row in read(ROOT / f"results/{name}.jsonl")]
+    rows = [row for name in ("tables", "wide_grid", "images") for row in read(ROOT / f"results/{name}.jsonl")]
     cells = {number: lines_of(number, rows) for number in TABLES}
     overview = [summary(number, lines) for number, lines in cells.items()]
     places = []

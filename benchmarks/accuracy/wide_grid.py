@@ -1,6 +1,6 @@
 """Rows of Tables 2, 4 and 5 on the real sets with the wide grid: 60 settings, LW in four forms; resumable.
 
-    python benchmarks/accuracy/wide_grid.py lost --rows results/tables.jsonl --seeds 400-409
+    python benchmarks/accuracy/wide_grid.py lost --rows results/wide_grid.jsonl --seeds 400-409
     python benchmarks/accuracy/wide_grid.py msrcv2 --systems RC CAVL LWS --device cuda
 
 Every trial of a system is part of one stack, so that a GPU computes in a minute what takes a core an hour. Cells whose rows are in the file are not computed again.
@@ -48,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Compute the rows that are missing."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("dataset", choices=[*REAL, "malagasy-rebuilt"])
-    parser.add_argument("--rows", type=Path, default=Path("results/tables.jsonl"))
+    parser.add_argument("--rows", type=Path, default=Path("results/wide_grid.jsonl"))
     parser.add_argument("--seeds", default="400-409", help="first and last, such as 400-409")
     parser.add_argument("--systems", nargs="+", help="titles; default: all")
     parser.add_argument("--device", default="cpu")

@@ -5,7 +5,7 @@
 
 For every size a process of its own turns the Parquet file (256 features) into a file of rows and trains PRODEN + POP on it for an
 epoch, a linear model, batches of 1,000 rows of 10 classes; of the smallest size another does so with features in memory. Tables
-and order stay in memory, some 200 bytes a row here. The line through the peaks says what a 4 GB file would take; the bound of the issue is 1.5 GB.
+and order stay in memory, some 200 bytes a row here. The line through the peaks says what a 4 GB file would take; it should stay below 1.5 GB.
 
 --images: PRODEN by LeNet on 2,000 of so many colour pictures of 64 x 64, for an epoch: in memory (and on the device) and on the disk.
 """

@@ -2,7 +2,7 @@
 
     python benchmarks/speed/votes.py [--items 200000] [--annotators 500] [--classes 10]
 
-The issue's bounds are 20 s and 2 GB on two cores, reading, summary and writing included. Exits with 1 where one is passed.
+The bounds are 20 s and 2 GB on two cores, reading, summary and writing included. Exits with 1 where one is passed.
 """
 
 from __future__ import annotations

@@ -14,7 +14,8 @@ from oneof_paper.experiments import REAL, TABLES, WIDE
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks" / "accuracy"))
 from wide_grid import wide_systems
 
-ROWS = Path(__file__).parents[2] / "results" / "tables.jsonl"
+RESULTS = Path(__file__).parents[2] / "results"
+ROWS = [*read(RESULTS / "tables.jsonl"), *read(RESULTS / "wide_grid.jsonl")]
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,7 @@ def test_a_field_added_later_is_left_out_while_it_has_its_default():
 
 
 def test_the_digest_of_every_row_is_that_of_what_it_carries():
-    rows = {row["setting"]: row for row in read(ROWS) if "protocol" in row}
+    rows = {row["setting"]: row for row in ROWS if "protocol" in row}
     assert len(rows) > 50
     for setting, row in rows.items():
         names = [name for name in ("dataset", "method", "purify", "protocol", "variants") if name in row]
@@ -39,7 +40,7 @@ def test_the_digest_of_every_row_is_that_of_what_it_carries():
 
 
 def test_every_row_of_a_real_set_is_found_by_a_cell_of_a_table():
-    settings = {row["setting"] for row in read(ROWS) if row["dataset"] in REAL}
+    settings = {row["setting"] for row in ROWS if row["dataset"] in REAL}
     cells = set()
     for table in TABLES.values():
         for name in set(table.datasets) & set(REAL):
