@@ -4,6 +4,7 @@
     python benchmarks/accuracy/images.py --plan mnist-like --limit-seconds 500
     python benchmarks/accuracy/images.py --plan saturated --part 1/2 --commit 0123abc --data-dir /tmp/data
     python benchmarks/accuracy/images.py --plan cifar100 --tiny --rows /tmp/rows.jsonl --sets /tmp/sets
+    python benchmarks/accuracy/images.py --plan cifar100-rest --claims /tmp/taken --known results/images.jsonl --rows /tmp/1.jsonl
     python benchmarks/accuracy/images.py --merge new.jsonl --rows results/images.jsonl
     python benchmarks/accuracy/images.py --report
 
@@ -16,6 +17,7 @@ would have chosen. Runs that differ only in how they purify share their beginnin
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import os
 import time
@@ -24,6 +26,7 @@ from dataclasses import replace
 from functools import cache
 from itertools import groupby
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -114,18 +117,52 @@ def estimate(runs: Sequence[Run], pace: dict[str, float], folder: Path) -> float
     return seconds
 
 
-def do(runs: Sequence[Run], plan: str, path: Path, folder: Path, limit: float, facts: Row) -> None:
-    """Work through runs, in their order, until all are done or the next ones would not fit; `facts` go into every row."""
+def claim(runs: Sequence[Run], folder: Path) -> bool:
+    """Mark runs as taken by this program; return False if another program took them first."""
+    folder.mkdir(parents=True, exist_ok=True)
+    name = hashlib.sha256(repr([run.key for run in runs]).encode()).hexdigest()[:16]
+    try:
+        (folder / name).touch(exist_ok=False)
+    except FileExistsError:
+        return False
+    return True
+
+
+def finished(paths: Sequence[Path]) -> set[tuple[Any, ...]]:
+    """Return the keys of the runs that have rows in these files."""
+    keys = set()
+    for path in paths:
+        if path.exists():
+            keys.update(key_of(row) for row in read(path))
+    return keys
+
+
+def do(
+    runs: Sequence[Run],
+    plan: str,
+    path: Path,
+    folder: Path,
+    limit: float,
+    facts: Row,
+    known: Sequence[Path] = (),
+    claims: Path | None = None,
+) -> None:
+    """Work through runs, in their order, until all are done or the next ones would not fit; `facts` go into every row.
+
+    Runs with a row in `path` or in a file of `known` are skipped, and with `claims` those that another program took.
+    """
     device = "cuda" if torch.cuda.is_available() else "cpu"
     torch.backends.cudnn.benchmark = True
     start, pace = time.perf_counter(), {}
     for _, group in groupby(runs, key=lambda run: run.trunk):
-        done = {key_of(row) for row in read(path)} if path.exists() else set()  # other processes may be at work
+        done = finished([path, *known])  # read again: other processes may be at work
         left = [run for run in group if run.key not in done]
         spent, wanted = time.perf_counter() - start, estimate(left, pace, folder) if left else 0.0
         if spent + wanted > limit:
             print(f"stopped after {spent:.0f} s: {left} would take about {wanted:.0f} s", flush=True)
             return
+        if left and claims is not None and not claim(left, claims):
+            continue
         for run, row in perform(left, plan, folder, device) if left else ():
             append(path, [row | facts])
             pace[run.dataset] = row["seconds"] / run.epochs / SLOWER.get(run.loss, 1.0)
@@ -152,6 +189,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "--programs", type=int, default=1, help="how many programs share the card, if more than the parts"
     )
     parser.add_argument("--rows", type=Path, default=Path("results/images.jsonl"))
+    parser.add_argument("--known", type=Path, nargs="+", default=[], help="further files whose runs are done")
+    parser.add_argument("--claims", type=Path, help="folder where programs that share a plan mark what they took")
     parser.add_argument("--sets", type=Path, default=Path("results/sets"))
     parser.add_argument("--limit-seconds", type=float, default=float("inf"))
     parser.add_argument("--commit", help="of the source, where git cannot say")
@@ -175,7 +214,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         programs = max(given.programs, int(given.part.split("/")[1]))
         if programs > 1:
             facts["programs"] = programs
-        do(runs, given.plan, given.rows, given.sets, given.limit_seconds, facts)
+        do(runs, given.plan, given.rows, given.sets, given.limit_seconds, facts, given.known, given.claims)
     if given.merge:
         old = read(given.rows)
         rows = merged(old, read(given.merge))

@@ -216,6 +216,29 @@ def test_of_a_plan_some_data_sets_alone(run, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_programs_that_share_a_plan_take_each_beginning_once(run, tmp_path, monkeypatch):
+    performed = []
+
+    def perform(runs, *_):
+        performed.append([run.key for run in runs])
+        return ()  # the other program has not written its rows yet
+
+    monkeypatch.setattr(images, "perform", perform)
+    taken = str(tmp_path / "taken")
+    run("--plan", "tiny", "--claims", taken)
+    first_program = list(performed)
+    assert first_program
+    run("--plan", "tiny", "--claims", taken)
+    assert performed == first_program
+
+
+def test_runs_with_rows_in_another_file_are_done(run, tmp_path, monkeypatch):
+    other = tmp_path / "other.jsonl"
+    other.write_text("".join(json.dumps(dict(zip(KEY, one.key, strict=True))) + "\n" for one in plans.tiny()))
+    monkeypatch.setattr(images, "perform", lambda *_: pytest.fail("a run that is done was trained again"))
+    run("--plan", "tiny", "--known", str(other))
+
+
 def test_no_time_no_run(run, tmp_path, capsys):
     run("--plan", "tiny", "--limit-seconds", "0")
     assert list(tmp_path.iterdir()) == []
