@@ -1,71 +1,125 @@
 """Rows of Tables 2, 4 and 5 on the real sets with the wide grid: 60 settings, LW in four forms; resumable.
 
-    python benchmarks/accuracy/wide_grid.py lost --rows results/wide_grid.jsonl --seeds 400-409
-    python benchmarks/accuracy/wide_grid.py msrcv2 --systems RC CAVL LWS --device cuda
+    python benchmarks/accuracy/wide_grid.py lost msrcv2 --processes 14 --rows results/wide_grid.jsonl --seeds 400-409
+    python benchmarks/accuracy/wide_grid.py malagasy-rebuilt birdsong --device cuda --systems RC CAVL LWS
+    python benchmarks/accuracy/wide_grid.py --merge new.jsonl --rows results/wide_grid.jsonl
 
-Every trial of a system is part of one stack, so that a GPU computes in a minute what takes a core an hour. Cells whose rows are in the file are not computed again.
-`benchmarks/reproduced.py` shows these rows beside those of the tables' own grid.
+On a GPU all trials of a system are one stack; on a CPU every seed is a job of its own. Rows are written as jobs end, and seeds whose rows
+are in the file, or in one of --known, are not computed again. `benchmarks/reproduced.py` shows these rows.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
+import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import torch
 
 from oneof.methods import LWS, LWSCrossEntropy, Proden, Valen
-from oneof.purify import PopPrinted, PopReleased
-from oneof.storage.rows import append, read
-from oneof_paper.compute_rows import Cell, compute_rows, missing_cells
-from oneof_paper.data.catalogue import load
-from oneof_paper.experiments import LATE, LOSSES, REAL, WIDE, System
+from oneof.purify import PopPrinted, PopReleased, Purify
+from oneof.storage.files import written_beside
+from oneof.storage.rows import Row, append, read
+from oneof_paper.compute_rows import Cell, Job, compute_rows, missing_cells, run_in_processes, split_by_seed
+from oneof_paper.data.catalogue import data_folder, load
+from oneof_paper.experiments import LATE, LOSSES, WIDE, System
 
 FORMS_OF_LW = (LWS(beta=2.0), LWSCrossEntropy(), LWSCrossEntropy(beta=2.0))
 WARM_UPS = (0, 1, 5, 10, 15, 20)
+KEY = ("kind", "setting", "rule", "seed")  # tells two rows apart
 
 
 def wide_systems() -> list[System]:
-    """Return the systems of Tables 2, 4 and 5 with all forms of their losses."""
-    systems = []
-    for purify, suffix in ((None, ""), (LATE, "+POP")):
-        for title, method in LOSSES.items():
-            forms = FORMS_OF_LW if title == "LWS" else ()
-            systems.append(System(f"{title}{suffix}", method, purify, forms))
+    """Return the systems of Tables 2, 4 and 5 with all forms of their losses, those of several tables first."""
+    systems = _losses(None, "")
     printed = PopPrinted(warm_up=20, e0=LATE.e0, e_end=LATE.e_end, e_s=LATE.e_s)
     systems.append(System("POP as printed", Proden(), printed))
     systems.append(System("POP as released", Proden(), PopReleased()))
+    systems += _losses(LATE, "+POP")
     for warm_up in WARM_UPS:
         systems.append(System(f"warm-up {warm_up}", Proden(), replace(LATE, warm_up=warm_up)))
     systems.append(System("VALEN", Valen(beta=0.01, gamma=20.0, reconstruction=1.0)))
     return systems
 
 
+def _losses(purify: Purify | None, suffix: str) -> list[System]:
+    """Return every loss with this purification, LW in its forms."""
+    systems = []
+    for title, method in LOSSES.items():
+        forms = FORMS_OF_LW if title == "LWS" else ()
+        systems.append(System(f"{title}{suffix}", method, purify, forms))
+    return systems
+
+
+def wanted_cells(datasets: Sequence[str], titles: Sequence[str] | None, seeds: tuple[int, ...]) -> list[Cell]:
+    """Return the cells of these data sets and systems (None: all), system by system."""
+    cells = []
+    for system in wide_systems():
+        if titles is not None and system.title not in titles:
+            continue
+        cells += [Cell(dataset, system, WIDE, seeds) for dataset in datasets]
+    return cells
+
+
+def computed(
+    cells: Sequence[Cell], processes: int, device: str, data_dir: str | None
+) -> Iterator[tuple[Cell, list[Row]]]:
+    """Compute cells in their order, on a CPU seed by seed in several processes; yield each with its rows when it is done."""
+    if device != "cpu":
+        for cell in cells:
+            yield cell, compute_rows(cell, load(cell.dataset, data_dir), device=device)
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        jobs = []
+        for number, cell in enumerate(split_by_seed(cells)):
+            jobs.append(Job(cell, data_folder(data_dir), device, Path(folder) / str(number), deterministic=False))
+        for job, rows in run_in_processes(jobs, processes):
+            yield job.cell, rows
+
+
+def merged(old: Sequence[Row], new: Sequence[Row]) -> list[Row]:
+    """Return the old rows, and of the new ones those that the old lack."""
+    known = {_key(row) for row in old}
+    return [*old, *(row for row in new if _key(row) not in known)]
+
+
+def _key(row: Row) -> tuple[object, ...]:
+    return tuple(row.get(name) for name in KEY)
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Compute the rows that are missing."""
+    """Compute the rows that are missing, or merge those of another machine."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("dataset", choices=[*REAL, "malagasy-rebuilt"])
+    parser.add_argument("datasets", nargs="*", help="of the real sets, or malagasy-rebuilt")
     parser.add_argument("--rows", type=Path, default=Path("results/wide_grid.jsonl"))
+    parser.add_argument("--known", type=Path, nargs="+", default=[], help="further files whose rows are done")
     parser.add_argument("--seeds", default="400-409", help="first and last, such as 400-409")
     parser.add_argument("--systems", nargs="+", help="titles; default: all")
     parser.add_argument("--device", default="cpu")
+    parser.add_argument("--processes", type=int, default=1, help="on a CPU; 0: one for each core")
+    parser.add_argument("--commit", help="of the source, where git cannot say")
     parser.add_argument("--data-dir", help="default: ONEOF_DATA")
+    parser.add_argument("--merge", type=Path, help="rows of another machine, to put those that --rows lacks into it")
     options = parser.parse_args(arguments)
-    first, last = map(int, options.seeds.split("-"))
     torch.set_num_threads(1)
-    data = load(options.dataset, options.data_dir)
-    for system in wide_systems():
-        if options.systems and system.title not in options.systems:
-            continue
-        cell = Cell(options.dataset, system, WIDE, tuple(range(first, last + 1)))
-        known = read(options.rows) if options.rows.exists() else []
-        for missing in missing_cells([cell], known):
-            start = time.perf_counter()
-            append(options.rows, compute_rows(missing, data, device=options.device))
-            print(f"{options.dataset} {system.title}: {time.perf_counter() - start:.0f} s", flush=True)
+    first, last = map(int, options.seeds.split("-"))
+    cells = wanted_cells(options.datasets, options.systems, tuple(range(first, last + 1)))
+    known = [row for path in [options.rows, *options.known] if path.exists() for row in read(path)]
+    facts = {"commit": options.commit} if options.commit else {}
+    start = time.perf_counter()
+    for cell, rows in computed(missing_cells(cells, known), options.processes, options.device, options.data_dir):
+        append(options.rows, [{**row, **facts} if "commit" in row else row for row in rows])
+        seeds = f"{cell.seeds[0]}-{cell.seeds[-1]}"
+        print(f"{time.perf_counter() - start:6.0f} s  {cell.dataset} {cell.system.title} {seeds}", flush=True)
+    if options.merge:
+        rows = merged(known, read(options.merge))
+        with written_beside(options.rows) as file:
+            file.write("".join(json.dumps(row) + "\n" for row in rows).encode())
+        print(f"{options.rows} had {len(known)} rows and has {len(rows)}")
 
 
 if __name__ == "__main__":
