@@ -16,6 +16,7 @@ import pytest
 import torch
 from on_images import plans, report
 from on_images import sets as cards
+from on_images.adam import Adam
 from on_images.posteriors import FairProden, ProdenSeenByAll, TrailingProden
 from scipy.stats import spearmanr
 
@@ -407,6 +408,22 @@ def test_pop_as_released_purifies_from_epoch_20_on_by_the_released_schedule():
     assert by_variant["stepped-released"].purify == PopReleased()
     assert by_variant["stepped-printed-20"].purify.warm_up == 20
     assert by_variant["stepped-last"].purify.warm_up == 160
+
+
+def test_adam_is_that_of_torch_in_every_trial():
+    rng = torch.Generator().manual_seed(0)
+    weight = torch.randn(2, 3, 4, generator=rng, dtype=torch.float64)
+    alone = [torch.nn.Parameter(weight[trial].clone()) for trial in range(2)]
+    theirs = [torch.optim.Adam([alone[trial]], lr=lr, weight_decay=1e-3) for trial, lr in enumerate((0.1, 0.01))]
+    ours = Adam()
+    state = ours.init([weight])
+    for _ in range(5):
+        gradient = torch.randn(2, 3, 4, generator=rng, dtype=torch.float64)
+        ours.step([weight], [gradient], state, torch.tensor([0.1, 0.01], dtype=torch.float64), (1e-3, 1e-3))
+        for trial, optimizer in enumerate(theirs):
+            alone[trial].grad = gradient[trial]
+            optimizer.step()
+    torch.testing.assert_close(weight, torch.stack([parameter.detach() for parameter in alone]))
 
 
 def test_weight_decay_and_views_of_a_variant():
