@@ -18,6 +18,7 @@ import default_study
 import digits
 import missing_truth
 import numpy as np
+import paper_pages
 import pictures
 import realworld
 import reproduced
@@ -32,7 +33,6 @@ from oneof_paper import tables, theory
 from oneof_paper.data.catalogue import NAMED
 from oneof_paper.experiments import TABLES
 from oneof_paper.printed import printed
-from oneof_paper.typeset import typeset
 
 ROOT = Path(__file__).parents[1]
 MARK = "<!-- {}: made by benchmarks/readme.py -->", "<!-- {}: end -->"
@@ -43,7 +43,6 @@ MARKED = (
 SETS = ("lost", "birdsong", "msrcv2")
 SEEDS = range(100, 110)
 DEFAULTS = range(300, 310)  # for the default estimator: those before had been looked at
-FRESH = range(130, 140)  # which nothing was ever chosen on
 HEAD = "| data set | loss | alone | with POP | gain | p (Holm) | oracle: alone | with POP | paper: alone | with POP |"
 
 
@@ -170,52 +169,7 @@ def _reported(name: str, seeds: range = SEEDS) -> list[Row]:
     return [row for row in read(ROOT / f"results/{name}.jsonl") if row["seed"] in seeds]
 
 
-FIGURES = {
-    "region": "Rows in the purified region by epoch. The region is the largest level set of the posterior's margin on which classifier and posterior agree but for 5 % of the rows. "
-    "Left as the paper has it, with the posterior of a network trained on true labels. Right with the exact posterior of a Gaussian mixture, where POP makes the region smaller. Seeds 0-9.",
-    "sensitivity-margin": "Lost, PRODEN+POP: one number of the margin rule varied, the others as in the tables. Learning rate 0.1, weight decay 0.01, last epoch, seeds 0-9. The paper's figure on CIFAR-10 is in the [findings](findings.md).",
-    "sensitivity-ratio": "The same for the released code's ratio rule.",
-    "set-size": "Digits, sets by a classifier's own doubts, from few labels to many: each system of the ablation on the same sets. Last epoch, seeds 0-9. The paper says that POP's advantage is stable under the number of candidates, and never shows it. Here POP's advantage over PRODEN grows with the sets, and CC+POP has none over CC.",
-    "warm-up": "Table 5 as a picture: epochs of warm-up before POP's first round, chosen by oracle as the paper does.",
-    "ranks": "Systems of Tables 2 and 4 ranked within each of thirty blocks: three data sets by ten seeds. Bars join systems whose ranks differ by less than the critical difference. "
-    "Seeds of one set are not independent sets, so this is generous. Over the three data sets alone the critical difference would be 10.5 ranks, and no two systems would differ.",
-}
-
-
-def tables_page() -> str:
-    """docs/tables.md: every table and figure."""
-    rows = [row for name in ("tables", "images") for row in read(ROOT / f"results/{name}.jsonl")]
-    parts = [
-        "# The paper's tables and figures, ours beside them",
-        "Made from rows by `python benchmarks/readme.py --write`, the figures by `python benchmarks/accuracy/figures.py`. `oneof paper table N` runs what is missing; `benchmarks/accuracy/images.py` and `image_tables.py` do so on images with a limit of time.",
-    ]
-    for number, wanted in TABLES.items():
-        scores = tables.scores_of(number, wanted, rows, SEEDS)
-        parts.append(f"## Table {number}")
-        parts.append(
-            tables.render(
-                number, wanted, tables.lines(number, wanted, scores, wanted.datasets, list(wanted.systems)), "markdown"
-            )
-        )
-        for rule in ("covering", "approximated", "oracle"):
-            gains = tables.gains(wanted, scores, rule)
-            parts += [tables.gains_text(gains, rule)] if gains else []
-    scores = tables.scores_of(2, TABLES[2], rows, FRESH)
-    some = [line for line in tables.lines(2, TABLES[2], scores, SETS, list(TABLES[2].systems)) if line.ours]
-    parts += [
-        f"## Table 2 on seeds {FRESH[0]}-{FRESH[-1]}, which nothing was ever chosen on",
-        typeset(
-            tables.header(some),
-            [tables.cells(line, ("covering", "approximated", "oracle")) for line in some],
-            "markdown",
-        ),
-    ]
-    parts.append("## Figures")
-    parts += [f"![{name}](figures/{name}.png)\n\n{text}" for name, text in FIGURES.items()]
-    return "\n\n".join(parts) + "\n"
-
-
-PAGES = {"docs/tables.md": tables_page, "docs/research/reproduced.md": reproduced.page}  # made from end to end
+PAGES = {**paper_pages.PAGES, "docs/research/reproduced.md": reproduced.page}  # made from end to end
 
 
 def main() -> None:

@@ -15,44 +15,17 @@ import json
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import torch
 
-from oneof.methods import LWS, LWSCrossEntropy, Proden, Valen
-from oneof.purify import PopPrinted, PopReleased, Purify
 from oneof.storage.files import written_beside
 from oneof.storage.rows import Row, append, read
 from oneof_paper.compute_rows import Cell, Job, compute_rows, missing_cells, run_in_processes, split_by_seed
 from oneof_paper.data.catalogue import data_folder, load
-from oneof_paper.experiments import LATE, LOSSES, WIDE, System
+from oneof_paper.experiments import WIDE, wide_systems
 
-FORMS_OF_LW = (LWS(beta=2.0), LWSCrossEntropy(), LWSCrossEntropy(beta=2.0))
-WARM_UPS = (0, 1, 5, 10, 15, 20)
 KEY = ("kind", "setting", "rule", "seed")  # tells two rows apart
-
-
-def wide_systems() -> list[System]:
-    """Return the systems of Tables 2, 4 and 5 with all forms of their losses, those of several tables first."""
-    systems = _losses(None, "")
-    printed = PopPrinted(warm_up=20, e0=LATE.e0, e_end=LATE.e_end, e_s=LATE.e_s)
-    systems.append(System("POP as printed", Proden(), printed))
-    systems.append(System("POP as released", Proden(), PopReleased()))
-    systems += _losses(LATE, "+POP")
-    for warm_up in WARM_UPS:
-        systems.append(System(f"warm-up {warm_up}", Proden(), replace(LATE, warm_up=warm_up)))
-    systems.append(System("VALEN", Valen(beta=0.01, gamma=20.0, reconstruction=1.0)))
-    return systems
-
-
-def _losses(purify: Purify | None, suffix: str) -> list[System]:
-    """Return every loss with this purification, LW in its forms."""
-    systems = []
-    for title, method in LOSSES.items():
-        forms = FORMS_OF_LW if title == "LWS" else ()
-        systems.append(System(f"{title}{suffix}", method, purify, forms))
-    return systems
 
 
 def wanted_cells(datasets: Sequence[str], titles: Sequence[str] | None, seeds: tuple[int, ...]) -> list[Cell]:

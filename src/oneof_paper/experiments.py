@@ -5,9 +5,9 @@ from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import NamedTuple
 
-from oneof.methods import CAVL, CC, CLPL, LWS, RC, RCR, Method, PiCO, Proden, Valen
+from oneof.methods import CAVL, CC, CLPL, LWS, RC, RCR, LWSCrossEntropy, Method, PiCO, Proden, Valen
 from oneof.networks import GeneratorMLP, Linear, Network
-from oneof.purify import Pop, PopPrinted, Purify
+from oneof.purify import Pop, PopPrinted, PopReleased, Purify
 from oneof.training.trials import Training
 
 REAL = ("lost", "birdsong", "msrcv2", "mirflickr", "malagasy", "soccer", "yahoo")
@@ -156,4 +156,31 @@ TABLES: dict[int, Table] = {
         flat=warm_up_systems(QUICK),
     ),
 }
+FORMS_OF_LW = (LWS(beta=2.0), LWSCrossEntropy(), LWSCrossEntropy(beta=2.0))  # searched beside LWS() in the wide grid
+WIDE_SEEDS = range(400, 410)  # on which nothing was chosen
+
+
+def wide_systems() -> list[System]:
+    """Return the systems of Tables 2, 4 and 5 as the wide grid has them, those of several tables first.
+
+    LW has all forms of its loss. Algorithm 1 and the released code's POP start at epoch 20, as the released code does.
+    """
+    systems = _wide_losses(None, "")
+    systems.append(System("POP as printed", Proden(), replace(PRINTED, warm_up=20)))
+    systems.append(System("POP as released", Proden(), PopReleased()))
+    systems += _wide_losses(LATE, "+POP")
+    systems += warm_up_systems(LATE).values()
+    systems += ON_TABLES.values()
+    return systems
+
+
+def _wide_losses(purify: Purify | None, suffix: str) -> list[System]:
+    """Return every loss with this purification, LW in its forms."""
+    systems = []
+    for title, method in LOSSES.items():
+        forms = FORMS_OF_LW if title == "LWS" else ()
+        systems.append(System(f"{title}{suffix}", method, purify, forms))
+    return systems
+
+
 CHARACTERISTICS = {6: IMAGES, 7: REAL}  # the appendix: rows, features, classes and average set size of each set

@@ -25,7 +25,7 @@ def printed(table: int, system: str, dataset: str) -> Printed | None:
     if table == 1:
         column = EXCHANGED.get(dataset, dataset)
     systems = _paper()["tables"].get(str(table), {})
-    cells = systems.get(system.removesuffix(" as printed"), {})
+    cells = systems.get(system.removesuffix(" as printed").removesuffix(" as released"), {})
     if column not in cells:
         return None
     mean, std = cells[column]

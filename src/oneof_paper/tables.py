@@ -11,7 +11,7 @@ from oneof.metrics import CRITERIA
 from oneof.storage.rows import Row
 from oneof_paper.compute_rows import Cell
 from oneof_paper.data.catalogue import NAMED
-from oneof_paper.experiments import FLAT, LATE, QUICK, REAL, TABULAR, Table
+from oneof_paper.experiments import FLAT, LATE, QUICK, REAL, TABULAR, WIDE, WIDE_SEEDS, Table, wide_systems
 from oneof_paper.images import EPOCHS
 from oneof_paper.paired_tests import Paired, holm, paired
 from oneof_paper.printed import Printed, errata, printed
@@ -19,6 +19,11 @@ from oneof_paper.typeset import listed, typeset
 
 # Titles of columns, by the rule that chooses the setting or the epoch.
 HEADS = {name: criterion.title for name, criterion in CRITERIA.items()} | {"last": "last epoch", "oracle": "oracle"}
+WIDE_GRID = f"{len(WIDE.grid)} settings"  # what differs from the usual search, in lines and keys
+REBUILT = "rebuilt"  # Malagasy, made anew from its source
+IN_STEPS = "200 epochs in steps"  # the released code's schedule
+SOFTMAX = "on the softmax"  # CLPL, as the paper's code has it
+FORMS_OF_POP = {" as printed": "Algorithm 1", " as released": "released code"}  # by how titles end
 Scores = Mapping[tuple[str, str, str], Mapping[int, float]]  # (data set, system, rule) -> seed -> accuracy in percent
 
 
@@ -36,40 +41,88 @@ class Line(NamedTuple):
 
     @property
     def title(self) -> str:
-        name, *differences = self.dataset.split("/")
-        return ", ".join([NAMED[name].title, *differences])
+        return dataset_title(self.dataset)
+
+    @property
+    def system_title(self) -> str:
+        """Return the system's title; of the paper's POP, whose loss is PRODEN's, it says which form it is."""
+        for ending, form in FORMS_OF_POP.items():
+            if self.system.endswith(ending):
+                return f"POP ({form})"
+        return "POP (ours)" if self.system == "POP" else self.system
+
+    @property
+    def trials(self) -> int:
+        return max(map(len, self.ours.values()), default=0)
+
+
+def dataset_title(key: str) -> str:
+    """Return the title of a data set, followed by what differs from the paper's setting."""
+    name, *differences = key.split("/")
+    return ", ".join([NAMED[name].title, *differences])
 
 
 def scores_of(number: int, table: Table, rows: Iterable[Row], seeds: Iterable[int]) -> Scores:
-    """Return the accuracies of the rows with the settings of this table and these seeds; the first of rows with the same key."""
+    """Return the accuracies of the rows with the settings of this table and these seeds; the first of rows with the same key.
+
+    Rows of the wide grid have seeds of their own.
+    """
     wanted_seeds = set(seeds)
-    title_of_setting = _titles_by_setting(table)
+    line_of_setting = lines_by_setting(table)
     scores: dict[tuple[str, str, str], dict[int, float]] = {}
     for row in rows:
-        if row["seed"] not in wanted_seeds:
-            continue
-        for key, accuracy in _accuracies(row, number, title_of_setting).items():
-            scores.setdefault(key, {}).setdefault(row["seed"], 100 * accuracy)
+        for (dataset, system, rule), accuracy in _accuracies(row, number, line_of_setting).items():
+            seeds_here = WIDE_SEEDS if WIDE_GRID in dataset else wanted_seeds
+            if row["seed"] in seeds_here:
+                scores.setdefault((dataset, system, rule), {}).setdefault(row["seed"], 100 * accuracy)
     return scores
 
 
-def _titles_by_setting(table: Table) -> dict[str, str]:
-    """Return the title of the system of each cell whose settings are searched, by the digest in its rows."""
-    titles = {}
+def lines_by_setting(table: Table) -> dict[str, tuple[str, str]]:
+    """Return the data set and the title of the system of each cell whose settings are searched, by the digest in its rows."""
+    return {**_usual_lines(table), **_wide_lines(table)}
+
+
+def _usual_lines(table: Table) -> dict[str, tuple[str, str]]:
+    """Return the lines of the table's own search."""
+    by_setting = {}
     for dataset in table.datasets:
         protocol = table.protocol(dataset)
         if protocol is None:
             continue
         for name, system in table.systems.items():
             cell = Cell(dataset, table.system(name, dataset), protocol, ())
-            titles[cell.setting] = system.title
-    return titles
+            by_setting[cell.setting] = (dataset, system.title)
+    return by_setting
 
 
-def _accuracies(row: Row, number: int, title_of_setting: Mapping[str, str]) -> dict[tuple[str, str, str], float]:
+def _wide_lines(table: Table) -> dict[str, tuple[str, str]]:
+    """Return the lines of the wide grid."""
+    titles = {system.title for system in table.systems.values()}
+    keys = {dataset: f"{dataset}/{WIDE_GRID}" for dataset in table.datasets if dataset in REAL}
+    if "malagasy" in keys:
+        keys["malagasy-rebuilt"] = f"malagasy/{REBUILT}/{WIDE_GRID}"
+    by_setting = {}
+    for system in wide_systems():
+        title = system.title
+        if title == "PRODEN+POP" and "POP" in titles:
+            title = "POP"
+        elif title.startswith("POP as ") and "PRODEN+POP" in titles:
+            title = f"PRODEN+{title}"
+        if title not in titles and not title.endswith(" as released"):
+            continue
+        for dataset, key in keys.items():
+            by_setting[Cell(dataset, system, WIDE, ()).setting] = (key, title)
+    return by_setting
+
+
+def _accuracies(
+    row: Row, number: int, line_of_setting: Mapping[str, tuple[str, str]]
+) -> dict[tuple[str, str, str], float]:
     """Return what a row says about a table: (data set, system, rule) -> accuracy."""
-    if row.get("kind") == "chosen" and row["setting"] in title_of_setting:
-        return {(row["dataset"], title_of_setting[row["setting"]], row["rule"]): row["accuracy"]}
+    if row.get("kind") == "chosen" and row["setting"] in line_of_setting:
+        dataset, title = line_of_setting[row["setting"]]
+        return {(dataset, title, row["rule"]): row["accuracy"]}
     if number in (1, 3) and "difficulty" in row:
         line = _line_of_image_row(row, number)
         if line is not None:
@@ -90,47 +143,68 @@ def _line_of_image_row(row: Row, number: int) -> tuple[str, str] | None:
     None if the row is not for this table.
     """
     words = row["variant"].split("-")
-    bases = [word for word in words if word in ("upright", "bare", "authors", "augmented")]
+    bases = [word for word in words if word in _BASES or word.startswith("decay.")]
     schedule = "-".join(word for word in words if word and word not in bases)
     usual_epochs = EPOCHS.get(row["dataset"], 50)
     is_bare = "bare" in bases
-    if schedule not in ("", "last", "printed-last") or row["difficulty"] not in KINDS:
+    if row["difficulty"] not in KINDS or is_bare != (number == 3) or row["epochs"] < usual_epochs:
         return None
-    if is_bare != (number == 3) or row["epochs"] < usual_epochs:
+    suffixes = _SUFFIXES_IN_STEPS if "stepped" in bases else _SUFFIXES
+    if schedule not in suffixes:
         return None
     system = row["system"]
-    differences = [KINDS[row["difficulty"]]]
+    if is_bare and system == "POP":
+        system = "PRODEN+POP"
+    if system == "CLPL (softmax)":
+        system = "CLPL"
+    return "/".join([row["dataset"], *_differences(row, bases)]), system + suffixes[schedule]
+
+
+_BASES = ("upright", "bare", "authors", "augmented", "stepped")
+# What the title of a system ends with, by the schedule of POP in the row's variant.
+_SUFFIXES = {"": "", "last": "", "printed-last": " as printed"}
+_SUFFIXES_IN_STEPS = {"": "", "last": "", "printed-20": " as printed", "released": " as released"}
+
+
+def _differences(row: Row, bases: Sequence[str]) -> list[str]:
+    """Return what differs from the paper's setting in a row on images."""
+    system = row["system"]
+    differences = []
+    if KINDS[row["difficulty"]]:
+        differences.append(KINDS[row["difficulty"]])
     if "upright" in bases:
         differences.append("upright")
-    if row["epochs"] > usual_epochs:
+    if "stepped" in bases:
+        differences.append(IN_STEPS if row["epochs"] == 200 else f"{row['epochs']} epochs in steps")
+    elif row["epochs"] > EPOCHS.get(row["dataset"], 50):
         differences.append(f"{row['epochs']} epochs")
+    if any(base.startswith("decay.") for base in bases):
+        differences.append(f"weight decay {row['weight_decay']:g}")
     if system == "VALEN" and "augmented" not in bases:
         differences.append("one plain view")
     if system in ("RCR", "PiCO", "VALEN") and "authors" not in bases:
         differences.append("settings of the others")
-    if is_bare and system == "POP":
-        system = "PRODEN+POP"
-    if schedule == "printed-last":
-        system += " as printed"
-    return "/".join([row["dataset"], *filter(None, differences)]), system
+    if system == "CLPL (softmax)":
+        differences.append(SOFTMAX)
+    return differences
 
 
 def lines(number: int, table: Table, scores: Scores, datasets: Sequence[str], systems: Sequence[str]) -> list[Line]:
     """Return a line for every system on every data set, with or without rows.
 
-    On images there are further lines for other kinds of sets, views or lengths of training that have rows.
+    There are further lines for other kinds of sets, views, lengths of training or searches that have rows, and for the released
+    code's POP beside Algorithm 1.
     """
     result = []
     for dataset in datasets:
         others = sorted({key for key, *_ in scores if key.startswith(f"{dataset}/")})
-        for variant, name in product((dataset, *others), systems):
-            title = table.systems[name].title
+        for variant, title in product((dataset, *others), _titles(table, systems)):
             ours = {}
             for rule in HEADS:
                 accuracies = scores.get((variant, title, rule))
                 if accuracies:
                     ours[rule] = list(accuracies.values())
-            if not ours and variant != dataset:
+            if not ours and (variant != dataset or title.endswith(" as released")):
                 continue
             paper = printed(number, title, dataset)
             if "hard sets" in variant:
@@ -139,16 +213,36 @@ def lines(number: int, table: Table, scores: Scores, datasets: Sequence[str], sy
     return result
 
 
+def _titles(table: Table, systems: Sequence[str]) -> list[str]:
+    """Return the titles of systems, the released code's POP after Algorithm 1."""
+    titles = []
+    for name in systems:
+        title = table.systems[name].title
+        titles.append(title)
+        if title.endswith(" as printed"):
+            titles.append(title.replace(" as printed", " as released"))
+    return titles
+
+
+def is_of_the_paper(line: Line) -> bool:
+    """Return whether a line is a cell of the paper, and not another form of POP."""
+    return line.paper is not None and not line.system.endswith(tuple(FORMS_OF_POP))
+
+
 def count_filled(table_lines: Sequence[Line]) -> str:
-    """Say how many cells of the paper have rows of ours, on sets drawn as the paper's, whatever the views and the length."""
+    """Say how many cells of the paper have rows of ours, on its data and on sets drawn as the paper's, and how many have three seeds."""
     cells_of_paper = set()
-    filled = set()
+    seeds_of_filled: dict[tuple[str, str], int] = {}
     for line in table_lines:
-        if line.paper and "as printed" not in line.system:
-            cells_of_paper.add((line.name, line.system))
-        if line.ours and "hard sets" not in line.dataset:
-            filled.add((line.name, line.system))
-    return f"Filled: {len(cells_of_paper & filled)} of {len(cells_of_paper)} cells of the paper."
+        cell = (line.name, line.system)
+        if is_of_the_paper(line):
+            cells_of_paper.add(cell)
+        if line.ours and "hard sets" not in line.dataset and REBUILT not in line.dataset:
+            seeds_of_filled[cell] = max(seeds_of_filled.get(cell, 0), line.trials)
+    filled = [seeds for cell, seeds in seeds_of_filled.items() if cell in cells_of_paper]
+    repeated = sum(seeds >= 3 for seeds in filled)
+    count = f"Filled: {len(filled)} of {len(cells_of_paper)} cells of the paper."
+    return f"{count} With three seeds or more: {repeated}." if filled else count
 
 
 def empty_cells(number: int, table_lines: Sequence[Line]) -> list[str]:
@@ -157,8 +251,8 @@ def empty_cells(number: int, table_lines: Sequence[Line]) -> list[str]:
     for line in table_lines:
         if not line.ours:
             reason = _why_empty(number, line, table_lines)
-            systems_by_reason.setdefault((line.title, reason), []).append(line.system)
-    n_systems = len({line.system for line in table_lines})
+            systems_by_reason.setdefault((line.title, reason), []).append(line.system_title)
+    n_systems = len({line.system for line in table_lines if not line.system.endswith(" as released")})
     notes = []
     for (title, reason), systems in systems_by_reason.items():
         which = "all" if len(systems) == n_systems else ", ".join(systems)
@@ -210,10 +304,9 @@ def cells(line: Line, rules: Sequence[str]) -> list[str]:
     difference = ""
     if line.paper:
         paper = f"{line.paper.mean:.2f} ± {line.paper.std:.2f}"
-        if "oracle" in line.ours:
+        if "oracle" in line.ours and REBUILT not in line.dataset:
             difference = f"{np.mean(line.ours['oracle']) - line.paper.mean:+.2f}"
-    trials = max(map(len, line.ours.values()), default=0)
-    return [line.title, line.system, *by_rule, paper, difference, str(trials)]
+    return [line.title, line.system_title, *by_rule, paper, difference, str(line.trials)]
 
 
 def notes(number: int, table_lines: Sequence[Line]) -> list[str]:
@@ -230,27 +323,53 @@ def notes(number: int, table_lines: Sequence[Line]) -> list[str]:
     if is_searched and "last" in rules:
         choice += " (with a network of their own the epoch alone)"
     about.append(f"The oracle, as the paper, looks at held-out true labels; it chooses {choice}.")
-    about += _pop_starts(number, rules)
+    further = [*_pop_notes(number, table_lines), *_search_notes(table_lines)]
     return [
         count_filled(table_lines),
         " ".join(about),
+        *([" ".join(further)] if further else []),
         *empty_cells(number, table_lines),
         *(f"Paper: {note}" for note in errata(number)),
     ]
 
 
-def _pop_starts(number: int, rules: Sequence[str]) -> list[str]:
-    """Say when POP's first round is; Table 5 says it in every line."""
+def _pop_notes(number: int, table_lines: Sequence[Line]) -> list[str]:
+    """Say which POP is which and when its first round is; Table 5 says the latter in every line."""
     if number == 5:
         return []
-    starts = []
+    rules = _shown_rules(table_lines)
+    text = [
+        "POP (ours) and +POP: the margin rule with late rounds; POP (Algorithm 1): as printed; POP (released code): the ratio rule that the authors released."
+    ]
     if number in (2, 4):
-        starts.append(f"POP starts at epoch {LATE.warm_up} of {TABULAR.training.epochs}, as printed too.")
+        text.append(f"POP starts at epoch {LATE.warm_up} of {TABULAR.training.epochs}.")
+    if _have_rows(table_lines, WIDE_GRID):
+        text.append(f"With {WIDE_GRID}, Algorithm 1 and the released code start at epoch 20.")
     if number == 3 and "covering" in rules:
-        starts.append(f"On rows of pixels POP starts at epoch {QUICK.warm_up} of {FLAT.training.epochs}.")
+        text.append(f"On rows of pixels POP starts at epoch {QUICK.warm_up} of {FLAT.training.epochs}.")
     if "last" in rules:
-        starts.append("With a network of their own POP starts after four fifths of the epochs, as printed too.")
-    return starts
+        text.append("With a network of their own POP starts after four fifths of the epochs.")
+    if _have_rows(table_lines, IN_STEPS):
+        text.append(
+            "In the lines of 200 epochs the rate falls in steps, as in the released code; Algorithm 1 and the released code start at epoch 20, ours at 160."
+        )
+    return text
+
+
+def _search_notes(table_lines: Sequence[Line]) -> list[str]:
+    """Say what the lines of the wide grid and of Malagasy rebuilt are."""
+    text = []
+    if _have_rows(table_lines, WIDE_GRID):
+        rates = f"learning rates to {max(WIDE.lr):g}, weight decay to {max(WIDE.weight_decay):g}, two scalings of the features"
+        seeds = f"{WIDE_SEEDS[0]}-{WIDE_SEEDS[-1]}"
+        text.append(f"Lines with {WIDE_GRID} have a wider search ({rates}, LW in four forms) on seeds {seeds}.")
+    if _have_rows(table_lines, REBUILT):
+        text.append("Malagasy rebuilt is not the paper's file, so no difference is shown and no cell is counted.")
+    return text
+
+
+def _have_rows(table_lines: Sequence[Line], difference: str) -> bool:
+    return any(line.ours and difference in line.dataset.split("/") for line in table_lines)
 
 
 def render(number: int, table: Table, table_lines: Sequence[Line], form: str) -> str:
@@ -283,7 +402,12 @@ def _blocks_by_dataset(head: Sequence[str], rows: Sequence[Sequence[str]]) -> li
 
 def _shorten(cell: str) -> str:
     """Shorten a cell for a terminal: ±.12 for ± 0.12."""
-    return cell.replace(" ± 0", "±").replace(" ± ", "±").replace(" as printed", " printed")
+    return (
+        cell.replace(" ± 0", "±")
+        .replace(" ± ", "±")
+        .replace("(Algorithm 1)", "(Alg. 1)")
+        .replace("(released code)", "(released)")
+    )
 
 
 class Gain(NamedTuple):
@@ -295,12 +419,13 @@ class Gain(NamedTuple):
     holm_p: float  # of the t-test, corrected within the table
 
 
-def gains(table: Table, scores: Scores, rule: str) -> list[Gain]:
-    """Compare every system with POP to the same without, over the seeds that they share."""
+def gains(table: Table, scores: Scores, rule: str, search: str = "") -> list[Gain]:
+    """Compare every system with POP to the same without, over the seeds that they share; `search`: WIDE_GRID or the table's own."""
     comparisons = []
     for dataset, (title, plain_title) in product(table.datasets, table.pairs.items()):
-        with_pop = scores.get((dataset, title, rule), {})
-        without = scores.get((dataset, plain_title, rule), {})
+        key = f"{dataset}/{search}" if search else dataset
+        with_pop = scores.get((key, title, rule), {})
+        without = scores.get((key, plain_title, rule), {})
         seeds = sorted(with_pop.keys() & without.keys())
         if len(seeds) > 1:
             test = paired([with_pop[seed] for seed in seeds], [without[seed] for seed in seeds])
@@ -312,7 +437,7 @@ def gains(table: Table, scores: Scores, rule: str) -> list[Gain]:
     return result
 
 
-def gains_text(table_gains: Sequence[Gain], rule: str, form: str = "markdown") -> str:
+def gains_text(table_gains: Sequence[Gain], rule: str, form: str = "markdown", search: str = "") -> str:
     """Return the gains as a table, with how many of them are above zero."""
     head = ["data set", "system", "gain", "p (t)", "p (Holm)", "p (Wilcoxon)", "effect size", "seeds"]
     rows = []
@@ -331,7 +456,10 @@ def gains_text(table_gains: Sequence[Gain], rule: str, form: str = "markdown") -
             ]
         )
     above = sum(gain.paired.gain > 0 for gain in table_gains)
-    count = f"Settings chosen by {HEADS[rule]}: POP above its plain loss in the mean in {above} of {len(rows)} pairs."
+    chosen = f"Settings chosen by {HEADS[rule]}"
+    if search:
+        chosen += f", one of {search}"
+    count = f"{chosen}: POP above its plain loss in the mean in {above} of {len(rows)} pairs."
     if form == "latex":
         return f"% {count}\n{typeset(head, rows, form)}"
     if form == "text":

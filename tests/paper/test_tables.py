@@ -30,7 +30,7 @@ from oneof_paper import tables
 from oneof_paper.cli.table import _parse_seeds
 from oneof_paper.compute_rows import Cell, chosen_epoch, compute_rows, missing_cells, rules, run_job, split
 from oneof_paper.data.catalogue import NAMED
-from oneof_paper.experiments import CHARACTERISTICS, LATE, REAL, TABLES, Protocol, System
+from oneof_paper.experiments import CHARACTERISTICS, LATE, REAL, TABLES, WIDE, Protocol, System, wide_systems
 from oneof_paper.printed import errata, printed
 
 ROOT = Path(__file__).parents[2]
@@ -266,7 +266,7 @@ def test_a_table_fits_a_terminal_and_every_cell_has_rows_or_a_reason(number, mon
         main()
     out = capsys.readouterr().out
     assert max(map(len, out.splitlines())) <= 80
-    rows = [row for name in ("tables", "images") for row in read(ROOT / f"results/{name}.jsonl")]
+    rows = [row for name in ("tables", "images", "wide_grid") for row in read(ROOT / f"results/{name}.jsonl")]
     scores = tables.scores_of(number, TABLES[number], rows, range(100, 110))
     some = tables.lines(number, TABLES[number], scores, TABLES[number].datasets, list(TABLES[number].systems))
     empty = [line for line in some if not line.ours]
@@ -274,9 +274,7 @@ def test_a_table_fits_a_terminal_and_every_cell_has_rows_or_a_reason(number, mon
     reasons = " ".join(out.split()).split("- Empty: ")[1:]
     for line in empty:
         mine = [reason for reason in reasons if reason.startswith(f"{NAMED[line.dataset].title} (")]
-        assert any(
-            "(all)" in reason or line.system in reason.split("(")[1].split(")")[0].split(", ") for reason in mine
-        )
+        assert any("(all)" in reason or line.system_title in reason.split(": ")[0].split(" (", 1)[1] for reason in mine)
 
 
 def test_the_data_sets_as_printed_and_as_they_are_here(oneof, folder):
@@ -299,7 +297,7 @@ def test_the_rows_of_the_checkout_are_found_elsewhere(tmp_path, monkeypatch, cap
     with pytest.raises(SystemExit):
         main()
     out = capsys.readouterr().out
-    assert "Filled: 8 of 8 cells of the paper." in out
+    assert "Filled: 8 of 8 cells of the paper. With three seeds or more: 8." in out
     assert r"Lost & PRODEN &" in out
 
 
@@ -403,6 +401,64 @@ def test_table_5_of_real_sets_and_images_have_their_own_rounds():
     assert set(REAL) > {"lost", "soccer"}
 
 
+def wide_row(dataset: str, title: str, seed: int) -> dict:
+    (system,) = [system for system in wide_systems() if system.title == title]
+    setting = Cell(dataset, system, WIDE, ()).setting
+    return {"kind": "chosen", "dataset": dataset, "setting": setting, "rule": "oracle", "seed": seed, "accuracy": 0.5}
+
+
+@pytest.mark.parametrize(
+    ("number", "title", "shown"),
+    [(2, "PRODEN+POP", "POP"), (2, "POP as released", "POP as released"), (2, "LWS", "LWS"),
+     (4, "PRODEN+POP", "PRODEN+POP"), (4, "POP as printed", "PRODEN+POP as printed"), (5, "warm-up 5", "warm-up 5")],
+)  # fmt: skip
+def test_rows_of_the_wide_grid_are_lines_of_their_own(number, title, shown):
+    rows = [wide_row("lost", title, seed) for seed in (400, 401, 100)]
+    scores = tables.scores_of(number, TABLES[number], rows, range(100, 110))
+    assert scores == {("lost/60 settings", shown, "oracle"): {400: 50.0, 401: 50.0}}
+    systems = list(TABLES[number].systems)
+    (line,) = [line for line in tables.lines(number, TABLES[number], scores, ["lost"], systems) if line.ours]
+    assert (line.title, line.trials) == ("Lost, 60 settings", 2)
+
+
+def test_malagasy_rebuilt_stands_beside_the_papers_row_and_fills_no_cell():
+    scores = tables.scores_of(2, TABLES[2], [wide_row("malagasy-rebuilt", "CC", 400)], range(100, 110))
+    some = tables.lines(2, TABLES[2], scores, ["malagasy"], ["cc"])
+    assert [line.title for line in some] == ["Malagasy", "Malagasy, rebuilt, 60 settings"]
+    assert tables.count_filled(some) == "Filled: 0 of 1 cells of the paper."
+    *_, paper, difference, trials = tables.cells(some[1], ["oracle"])
+    assert (paper.split()[0], difference, trials) == (f"{printed(2, 'CC', 'malagasy').mean:.2f}", "", "1")
+
+
+@pytest.mark.parametrize(
+    ("system", "variant", "epochs", "line"),
+    [
+        ("POP", "stepped-released", 200, ("cifar10/200 epochs in steps", "POP as released")),
+        ("POP", "stepped-printed-20", 200, ("cifar10/200 epochs in steps", "POP as printed")),
+        ("PRODEN", "stepped", 500, ("cifar10/500 epochs in steps", "PRODEN")),
+        ("CLPL (softmax)", "", 100, ("cifar10/on the softmax", "CLPL")),
+        ("PRODEN", "decay.0005", 100, ("cifar10/weight decay 0.0005", "PRODEN")),
+        ("PiCO", "", 100, ("cifar10/settings of the others", "PiCO")),
+        ("CAVL", "adam.001", 100, None),
+        ("POP", "released", 100, None),
+    ],
+)
+def test_rows_on_images_say_what_differs_from_the_paper(system, variant, epochs, line):
+    row = {
+        "dataset": "cifar10", "difficulty": "saturated", "system": system, "variant": variant, "epochs": epochs, "seed": 100,
+        "weight_decay": 5e-4, "accuracy": 0.9, "by_oracle": {"accuracy": 0.8},
+    }  # fmt: skip
+    found = {key[:2] for key in tables.scores_of(1, TABLES[1], [row], [100])}
+    assert found == ({line} if line else set())
+
+
+def test_the_three_pops_are_named_by_what_they_are():
+    names = [
+        tables.Line("lost", title, {}, None).system_title for title in ("POP", "POP as printed", "POP as released")
+    ]
+    assert names == ["POP (ours)", "POP (Algorithm 1)", "POP (released code)"]
+
+
 def test_rows_without_augmentation_are_not_those_of_table_1():
     cell = Cell("kmnist", TABLES[3].system("rc", "kmnist"), TABLES[3].protocol("kmnist"), ())
     row = {
@@ -457,7 +513,7 @@ def test_lines_show_other_kinds_of_sets_below_and_count_what_is_filled():
     rows = [on_images("POP", "last"), on_images("CC", difficulty="20"), on_images("POP", "printed-last")]
     scores = tables.scores_of(1, TABLES[1], rows, [100])
     some = tables.lines(1, TABLES[1], scores, ["mnist", "cifar10"], list(TABLES[1].systems))
-    assert tables.count_filled(some) == "Filled: 1 of 20 cells of the paper."
+    assert tables.count_filled(some) == "Filled: 1 of 20 cells of the paper. With three seeds or more: 0."
     text = tables.render(1, TABLES[1], some, "markdown")
     assert "| data set | system | last epoch | oracle | paper (oracle) |" in text  # no number twice
     assert "| CIFAR-10, hard sets | CC | 90.00 | 91.00 |  |  | 1 |" in text  # one seed has no deviation

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass, field, make_dataclass
 from pathlib import Path
 
 from oneof.storage.rows import read
 from oneof.storage.settings import digest, plain_value
 from oneof_paper.compute_rows import Cell
-from oneof_paper.experiments import REAL, TABLES, WIDE
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks" / "accuracy"))
-from wide_grid import wide_systems
+from oneof_paper.experiments import REAL, TABLES, WIDE, wide_systems
 
 RESULTS = Path(__file__).parents[2] / "results"
 ROWS = [*read(RESULTS / "tables.jsonl"), *read(RESULTS / "wide_grid.jsonl")]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from itertools import chain
+from itertools import chain, product
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -176,13 +176,13 @@ def _show(
     from oneof_paper import tables
 
     rows = []
-    for file in (path, path.with_name("images.jsonl")):
+    for file in (path, path.with_name("images.jsonl"), path.with_name("wide_grid.jsonl")):
         if file.exists():
             rows += read(file)
     scores = tables.scores_of(number, wanted, rows, seeds)
     lines = tables.lines(number, wanted, scores, names, systems)
     typer.echo(tables.render(number, wanted, lines, form))
-    for rule in tables.HEADS:
-        gains = tables.gains(wanted, scores, rule)
+    for search, rule in product(("", tables.WIDE_GRID), tables.HEADS):
+        gains = tables.gains(wanted, scores, rule, search)
         if gains:
-            typer.echo(f"\n{tables.gains_text(gains, rule, form)}")
+            typer.echo(f"\n{tables.gains_text(gains, rule, form, search)}")
