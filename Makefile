@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 
-.PHONY: demo test check slow docs wheel clean
+.PHONY: demo test check slow pages docs wheel clean
 
 demo: $(VENV)/.installed
 	$(BIN)/oneof demo
@@ -19,6 +19,11 @@ check: $(VENV)/.installed
 
 slow: $(VENV)/.installed
 	$(BIN)/python -m pytest -m slow
+
+pages: $(VENV)/.installed # figures, tables and pages anew from results/
+	$(BIN)/python benchmarks/accuracy/figures.py --draw
+	$(BIN)/python benchmarks/accuracy/image_figures.py
+	$(BIN)/python benchmarks/readme.py --write
 
 docs: $(VENV)/.installed
 	$(BIN)/python -m mkdocs build --strict

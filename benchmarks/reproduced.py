@@ -203,7 +203,9 @@ def _grid(place: Place, book: Book) -> str:
     why = f"The oracle takes the largest learning rate, {max(protocol.lr):g}, in {edge} of {of} seeds"
     if protocol is TABULAR and edge > of / 2:
         why += ": the grid ends too early"
-    return f"None; ours is above print. {why}." if place.distance > 0 else f"{why}."
+    if place.distance > 0:
+        return f"None; ours is above print. {why}."
+    return f"{why}." if edge > of / 2 else f"None yet. {why}."
 
 
 def at_the_edge(place: Place, rows: Sequence[Row]) -> tuple[int, int]:
