@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from oneof.storage.rows import Row, read
-from oneof.storage.settings import plain_value
+from oneof.storage.settings import to_serializable
 from oneof_paper import tables
 from oneof_paper.experiments import LATE, REAL, TABLES, TABULAR, WIDE
 from oneof_paper.images import EPOCHS
@@ -134,7 +134,7 @@ def explained(places: Sequence[Place], rows: Sequence[Row]) -> str:
 
 def with_wide_grid(rows: Sequence[Row], line: Line) -> list[float]:
     """Return the oracle's accuracies, seed by seed, of rows of a system on the wide grid."""
-    wanted = (line.name, line.system, "oracle", plain_value(WIDE))
+    wanted = (line.name, line.system, "oracle", to_serializable(WIDE))
     found = {}
     for row in rows:
         if (row["dataset"], row["system"], row.get("rule"), row.get("protocol")) == wanted:

@@ -89,11 +89,11 @@ def test_a_fit_does_not_write_through_links_of_its_folder(
 
 def test_pixels_are_kept_in_a_new_file(pictures: Path, tmp_path: Path, precious: Path) -> None:
     """Also where a link was put there after the folder was looked at."""
-    from oneof.data.images import Pixels, read_pictures
+    from oneof.data.images import ImageSpec, read_pictures
 
     kept = tmp_path / "pixels.part"
     kept.symlink_to(precious)
-    read_pictures(["0.png", "1.png"], Pixels("file", 1, 8), pictures, kept)
+    read_pictures(["0.png", "1.png"], ImageSpec("file", 1, 8), pictures, kept)
     assert precious.read_text() == MINE
     assert np.load(kept).shape == (2, 1, 8, 8)
 

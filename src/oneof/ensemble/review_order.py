@@ -8,7 +8,7 @@ import torch
 from numpy.typing import NDArray
 
 from oneof.learners.kernel import influence
-from oneof.storage.sheets import lists_of
+from oneof.storage.sheets import list_array
 
 K = 5  # neighbours
 _MAX_QUERIES = 20_000  # rows whose neighbours are computed
@@ -53,7 +53,7 @@ def find_evidence(
     neighbours = nearest(x, queries, settled, device)
     exists = neighbours >= 0
     query_index = exists.nonzero()[0]
-    return lists_of(queries[query_index], n, pa.array(neighbours[exists])), gain
+    return list_array(queries[query_index], n, pa.array(neighbours[exists])), gain
 
 
 def expected_gain(x: Floats, shares: Floats, ask: NDArray[np.bool_]) -> NDArray[np.float32]:

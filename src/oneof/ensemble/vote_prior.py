@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oneof.data.dataset import VoteEvidence
-from oneof.data.with_ranks import learn_ranks
+from oneof.data.with_ranks import fit_quantiles
 from oneof.learners.config import EnsembleConfig
 from oneof.learners.kernel import leave_one_out_regression
 from oneof.learners.scaling import scale
@@ -150,7 +150,7 @@ def _regressions(x: NDArray[Any], item: NDArray[np.intp], n_items: int, scalings
     regressions: dict[str, Predict] = {}
     if not x.size or not scalings:
         return regressions
-    ranked = learn_ranks(x)(x)
+    ranked = fit_quantiles(x)(x)
     for scaling in scalings:
         scaled, _ = scale(ranked, scaling)
         if not scaled.shape[1]:

@@ -15,8 +15,8 @@ from oneof.data.embed import MODELS
 from oneof.data.encode import learn_encoding
 from oneof.data.files.columns import open_table
 from oneof.data.files.source import Source
-from oneof.data.images import Pixels
-from oneof.data.roles import Roles
+from oneof.data.images import ImageSpec
+from oneof.data.roles import ColumnRoles
 from oneof.data.table import Table
 from oneof.ensemble.vote_prior import VotePrior, config_for_votes, vote_prior
 from oneof.inspect import inspect_sets, inspect_table
@@ -26,7 +26,7 @@ from oneof.training.device import best_device, free_memory
 from oneof.votes.annotators import mistakes
 from oneof.votes.attach import CANDIDATES, attach_votes, counted
 from oneof.votes.ballots import Votes
-from oneof.votes.label_studio import is_label_studio, read_stars
+from oneof.votes.label_studio import is_label_studio, read_ground_truth
 from oneof.votes.read import VotesFile, annotator_columns, read_votes
 
 
@@ -82,12 +82,12 @@ def dataset_from_table(
     return data, remarks
 
 
-def stays_on_disk(n: int, pixels: Pixels, stream: bool | None) -> bool:
+def stays_on_disk(n: int, image_spec: ImageSpec, stream: bool | None) -> bool:
     """Return whether n pictures stay in a file: as `stream` says, else if they take more than half of the free memory."""
     if stream is not None:
         return stream
     free = min(free_memory(torch.device("cpu")), free_memory(best_device()))
-    return 2 * n * math.prod(pixels.shape) > free
+    return 2 * n * math.prod(image_spec.shape) > free
 
 
 def column_metadata(table: Table, data: Dataset) -> dict[str, dict[str, str]]:
@@ -125,14 +125,14 @@ class TableWithVotes:
     """A table and the votes on its rows."""
 
     source: Source
-    roles: Roles  # uses of its columns; the item's, and those of annotators in the table, are no features
+    roles: ColumnRoles  # uses of its columns; the item's, and those of annotators in the table, are no features
     votes: Votes
     item: NDArray[np.intp]  # [n] of each row, -1 where nobody voted
     remarks: list[str]
     ground_truth: dict[int, str]  # labels that a Label Studio export marks as true, by row
 
 
-def read_table_with_votes(file: Path, votes_file: VotesFile, roles: Roles) -> TableWithVotes:
+def read_table_with_votes(file: Path, votes_file: VotesFile, roles: ColumnRoles) -> TableWithVotes:
     """Read the votes and find those on each row of a table."""
     votes_path = Path(votes_file.path)
     in_same_file = votes_path.resolve() == file.resolve()
@@ -142,7 +142,7 @@ def read_table_with_votes(file: Path, votes_file: VotesFile, roles: Roles) -> Ta
     vote_columns = annotator_columns(votes_file) if in_same_file else []
     ground_truth = {}
     if is_label_studio(votes_path):
-        label_of_item = read_stars(votes_path)
+        label_of_item = read_ground_truth(votes_path)
         items = votes.items.to_pylist()
         for row, i in enumerate(item):
             if i >= 0 and items[i] in label_of_item:
