@@ -125,8 +125,8 @@ def fitted_scaling(kind: str | Callable[[Tensor], Affine], x: OnDiskFeatures, ro
         extremes = []
         for block, weights in _weighted_blocks(x, counts):
             if (weights > 0).any():
-                drawn = block[weights > 0].double()
-                extremes.append(torch.stack([drawn.amin(0), drawn.amax(0)]))
+                sampled = block[weights > 0].double()
+                extremes.append(torch.stack([sampled.amin(0), sampled.amax(0)]))
         return scaling(torch.cat(extremes))
     # The other scalings depend only on the mean and the deviation of each feature. Two rows with the same mean and
     # deviation therefore give the same scaling as all rows.

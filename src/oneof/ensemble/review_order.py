@@ -125,17 +125,17 @@ def nearest(x: Floats, rows: NDArray[np.intp], among: NDArray[np.intp], device: 
         distance[itself, position[itself]] = torch.inf
         smallest = distance.topk(k, largest=False)
         is_missing = np.isinf(smallest.values.cpu().numpy())
-        found = among[smallest.indices.cpu().numpy()]
-        neighbours[start : start + _BATCH_SIZE] = np.where(is_missing, -1, found)
+        nearest = among[smallest.indices.cpu().numpy()]
+        neighbours[start : start + _BATCH_SIZE] = np.where(is_missing, -1, nearest)
     return neighbours
 
 
 def queue(purified: pa.Table) -> pa.Array:
     """Return each row's place in the review queue, counted from 1; null for rows that need no review."""
     ask = purified["ask"].to_numpy()
-    place = np.empty(len(ask), dtype=np.int64)
-    place[asking_order(purified)] = np.arange(1, len(ask) + 1)
-    return pa.array(place, mask=~ask)
+    position = np.empty(len(ask), dtype=np.int64)
+    position[asking_order(purified)] = np.arange(1, len(ask) + 1)
+    return pa.array(position, mask=~ask)
 
 
 def asking_order(purified: pa.Table) -> NDArray[np.intp]:

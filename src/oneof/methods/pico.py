@@ -37,9 +37,11 @@ def moved(prototypes: Tensor, embeddings: Tensor, labels: Tensor, momentum: floa
     """
     classes = torch.arange(prototypes.shape[1], device=labels.device)
     member = labels[:, None] == classes[:, None]  # [t, c, b]
-    seen = member.cumsum(-1)  # of whole numbers, along the rows as they lie: fast on a GPU, and the same each time
-    total = seen[..., -1:]
-    weight = member * (1 - momentum) * momentum ** (total - seen)
+    count_so_far = member.cumsum(
+        -1
+    )  # of whole numbers, along the rows as they lie: fast on a GPU, and the same each time
+    total = count_so_far[..., -1:]
+    weight = member * (1 - momentum) * momentum ** (total - count_so_far)
     return normalize(momentum**total * prototypes + weight @ embeddings, dim=-1)
 
 

@@ -93,11 +93,11 @@ def tasks_of(run: Run) -> dict[int, Json]:
     for task in load_json(path):
         if "data" in task:
             task_of_item[label_text(task["id"])] = task
-    found = {}
+    task_of_row = {}
     for item, row in row_of_item.items():
         if item in task_of_item:
-            found[row] = task_of_item[item]
-    return found
+            task_of_row[row] = task_of_item[item]
+    return task_of_row
 
 
 def rows_by_item(run: Run) -> dict[str, int]:

@@ -178,7 +178,7 @@ class Log:
         problem = find_schema_error(line, _DECISION)
         if problem is not None:
             return problem
-        values = {one.name: line[one.name] for one in fields(Decision)}
+        values = {column.name: line[column.name] for column in fields(Decision)}
         values["labels"] = tuple(values["labels"])
         values["before"] = tuple(values["before"])
         decision = Decision(**values)

@@ -156,7 +156,7 @@ def add_votes(
     data: Dataset, voted: TableWithVotes, config: EnsembleConfig, seed: int
 ) -> tuple[Dataset, EnsembleConfig, dict[str, Any]]:
     """Return the data set with what the votes say, the config that suits it, and what is known about the annotators."""
-    found = vote_prior(data.plain_features(), voted.votes, voted.item, seed)
+    fitted = vote_prior(data.plain_features(), voted.votes, voted.item, seed)
     class_index = {name: j for j, name in enumerate(data.classes)}
     columns = [class_index[name] for name in voted.votes.labels]
     c = len(class_index)
@@ -164,23 +164,23 @@ def add_votes(
     if voted.ground_truth:
         gold = gold.copy()
         gold[list(voted.ground_truth)] = [class_index[label] for label in voted.ground_truth.values()]
-    mask = scatter_columns(found.candidates, columns, c, False)
+    mask = scatter_columns(fitted.candidates, columns, c, False)
     data = replace(
         data,
         candidates=Candidates(mask, data.candidates.classes),
         reviewed_sets=mask,
         gold=gold,
-        prior=scatter_columns(found.prior, columns, c, UNNAMED_PRIOR),
-        votes=found.evidence.with_classes(columns, c),
+        prior=scatter_columns(fitted.prior, columns, c, UNNAMED_PRIOR),
+        votes=fitted.evidence.with_classes(columns, c),
         ballots=counted(voted.votes, voted.item),
     )
-    config = config_for_votes(config, found, on_pictures=data.are_pictures)
-    return data, config, describe_annotators(voted.votes, found)
+    config = config_for_votes(config, fitted, on_pictures=data.are_pictures)
+    return data, config, describe_annotators(voted.votes, fitted)
 
 
-def describe_annotators(votes: Votes, found: VotePrior) -> dict[str, Any]:
+def describe_annotators(votes: Votes, fitted: VotePrior) -> dict[str, Any]:
     """Return how often each annotator voted and was right, by votes and features together, and what held-out votes chose."""
-    posterior = found.joint.posterior
+    posterior = fitted.joint.posterior
     count = np.bincount(votes.annotator, minlength=len(votes.annotators))
     right = np.bincount(votes.annotator, posterior[votes.item, votes.label], minlength=len(count))
     accuracy = (right / np.maximum(count, 1)).round(4).tolist()
@@ -192,5 +192,5 @@ def describe_annotators(votes: Votes, found: VotePrior) -> dict[str, Any]:
         "votes": len(votes.item),
         "annotators": annotators,
         "mistakes": [mistake._asdict() for mistake in mistakes(votes, posterior)],
-        "chosen": found.joint.tried[0] if found.joint.tried else {},
+        "chosen": fitted.joint.tried[0] if fitted.joint.tried else {},
     }

@@ -199,7 +199,7 @@ def _checkpoint_tensors(state: State, best: BestEpoch) -> Iterator[CheckpointTen
     yield CheckpointTensor("loss", state.loss)
     if state.pop is not None:
         yield CheckpointTensor("pop.threshold", state.pop.threshold)
-        yield _row_table("pop.seen", state.pop.seen)
+        yield _row_table("pop.seen", state.pop.posterior_sum)
         yield _row_table("pop.fell", state.pop.fell)
         yield _row_table("pop.margin", state.pop.margin)
     yield CheckpointTensor("best.score", best.score)

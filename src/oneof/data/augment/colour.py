@@ -40,11 +40,11 @@ def blend(degenerate: Tensor, pixels: Tensor, factor: Tensor) -> Tensor:
     return torch.addcmul(degenerate, pixels - degenerate, factor).clamp(0, 255).to(torch.uint8)
 
 
-def tone(images: Tensor, levels: Tensor, how: Tensor) -> Tensor:
+def tone(images: Tensor, levels: Tensor, parameters: Tensor) -> Tensor:
     """Float pixels after a table of levels [b, ch, 256]; `levels` [b, 1, h, w] is the images' grey."""
     # The rows of `how` [6, b] are the fields of `policies.Operation` from `factor` to `equalize`.
     values, mean = images.flatten(2).long(), mean_level(levels)[..., 0]
-    factor, contrast, threshold, step, stretch, equalize = (value[:, None, None] for value in how)
+    factor, contrast, threshold, step, stretch, equalize = (value[:, None, None] for value in parameters)
     old = torch.arange(256, device=values.device, dtype=torch.float32)
     low, high = (bound.float() for bound in values.aminmax(dim=2, keepdim=True))
     spread = (high - low) * stretch  # 0 where not asked for; a flat channel stays as it is
