@@ -123,7 +123,7 @@ class OnCard(torch.Tensor):
 def test_gloo_carries_what_lies_on_a_gpu_through_the_memory_of_the_cpu(monkeypatch, backend, copied):
     monkeypatch.setattr(torch.distributed, "get_backend_config", lambda: backend)
     tensor = torch.zeros(3).as_subclass(OnCard)
-    with oneof.training.processes._carried(tensor) as sent:
+    with oneof.training.processes._message(tensor) as sent:
         sent += 2
         assert (tensor.tolist() == [0, 0, 0]) is copied
     assert tensor.tolist() == [2, 2, 2]
