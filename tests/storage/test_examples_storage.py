@@ -34,7 +34,7 @@ def example_of_first_misfit() -> None:
     """
 
 
-def example_of_restored() -> None:
+def example_of_from_serializable() -> None:
     """
     >>> from oneof.storage.settings import to_serializable, from_serializable
     >>> from oneof.purify import Pop
