@@ -10,11 +10,11 @@ import pandas as pd
 import pytest
 
 from oneof.cli import main
-from oneof.data.table import Roles
+from oneof.data.table import ColumnRoles
 from oneof.learners.config import EnsembleConfig
 
 LABELS = np.array(["ant", "bee", "cow"])
-ROLES = Roles(features=("x*", "hue"), ignore=("truth",))
+ROLES = ColumnRoles(features=("x*", "hue"), ignore=("truth",))
 SMALL = EnsembleConfig(scalings=("feature", "ranks"), lr=0.1, weight_decay=1e-3, n_networks=3, epochs=25, n_folds=None)
 
 

@@ -31,10 +31,10 @@ def situation(seed, t=2, n=15, c=5):
 
 def observed(rule, candidates, logits):
     state = rule.init(candidates)
-    seen = state.seen
+    seen = state.posterior_sum
     for z in logits:
         seen = rule.observe(seen, z, candidates)
-    return state._replace(seen=seen)
+    return state._replace(posterior_sum=seen)
 
 
 seeds = st.integers(0, 2**31)
@@ -70,7 +70,7 @@ def test_sets_only_shrink_never_empty_and_keep_the_best(seed, rule, threshold):
     kept, fallen = rule.remove(candidates, state)
     assert not (kept & ~candidates).any()
     assert kept.any(-1).all()
-    best = torch.where(candidates, state.seen, -1.0).argmax(-1, keepdim=True)
+    best = torch.where(candidates, state.posterior_sum, -1.0).argmax(-1, keepdim=True)
     assert kept.gather(-1, best).all()
     assert torch.equal(fallen > 0, candidates & ~kept)
 
@@ -89,7 +89,7 @@ def test_any_block_of_rows_by_itself(seed, rule):
     candidates, logits = situation(seed)
     state = observed(rule, candidates, logits)._replace(threshold=torch.full((2,), 0.3))
     whole, _ = rule.remove(candidates, state)
-    block, _ = rule.remove(candidates[:, 4:9], state._replace(seen=state.seen[:, 4:9]))
+    block, _ = rule.remove(candidates[:, 4:9], state._replace(posterior_sum=state.posterior_sum[:, 4:9]))
     assert torch.equal(block, whole[:, 4:9])
 
 
@@ -97,7 +97,7 @@ def test_ratio_removes_what_a_margin_of_its_own_per_row_removes():
     candidates, logits = situation(0, t=1)
     state = observed(PopRatio(), candidates, logits)._replace(threshold=torch.tensor([0.2]))
     kept, _ = PopRatio().remove(candidates, state)
-    q = state.seen / state.seen.sum(-1, keepdim=True)
+    q = state.posterior_sum / state.posterior_sum.sum(-1, keepdim=True)
     best = torch.where(candidates, q, -1.0).amax(-1, keepdim=True)
     assert torch.equal(kept, candidates & ~(best - q > (1 - 0.2) * best))
 
@@ -136,7 +136,7 @@ def test_the_released_code_resets_weights_to_the_window_mean(rule):
     memory = method.init(sets)
     state = begin_purifying(rule, sets)
     for z in logits:
-        state.seen.copy_(rule.observe(state.seen, z, candidates))
+        state.posterior_sum.copy_(rule.observe(state.posterior_sum, z, candidates))
     before = method.loss(logits[0], candidates, memory)
     event(rule, sets, state, ProcessGroup(), 75, memory)
     S = candidates[0].numpy()
@@ -169,14 +169,14 @@ def test_log_keeps_round_and_margin_of_every_removal():
     candidates = torch.tensor([[[True, True, True]], [[True, False, True]]])
     state = rule.init(candidates)
     for logits in ([[[3.0, 0.0, -9.0]], [[0.0, 0.0, 0.0]]], [[[3.0, 0.0, 0.0]], [[2.0, 0.0, 0.0]]]):
-        state = state._replace(seen=rule.observe(state.seen, torch.tensor(logits), candidates))
+        state = state._replace(posterior_sum=rule.observe(state.posterior_sum, torch.tensor(logits), candidates))
         candidates, fallen = rule.remove(candidates, state)
         state = rule.advance(state, fallen, (fallen > 0).sum((1, 2)) / 3)
     log = state.log
     assert [column.tolist() for column in log[:4]] == [[0, 0, 1], [0, 0, 0], [1, 2, 2], [1, 1, 2]]
     p = reference.softmax(np.array([3.0, 0.0, -9.0]))
     assert log.margin[:2].tolist() == pytest.approx([p[0] - p[1], p[0] - p[2]], abs=1e-6)
-    assert (state.seen == 0).all()
+    assert (state.posterior_sum == 0).all()
 
 
 def test_rows_not_seen_are_left_alone():
@@ -199,10 +199,10 @@ def test_state_is_not_written_to():
     candidates, logits = situation(1)
     for rule in RULES:
         state = observed(rule, candidates, logits)
-        copy = PopState(state.seen.clone(), state.threshold.clone(), state.round, state.log)
+        copy = PopState(state.posterior_sum.clone(), state.threshold.clone(), state.round, state.log)
         _, fallen = rule.remove(candidates, state)
         rule.advance(state, fallen, torch.zeros(2))
-        assert torch.equal(state.seen, copy.seen)
+        assert torch.equal(state.posterior_sum, copy.posterior_sum)
         assert torch.equal(state.threshold, copy.threshold)
 
 

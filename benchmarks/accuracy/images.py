@@ -37,7 +37,7 @@ from on_images.report import merged, table
 from on_images.sets import sets_of
 
 from oneof.networks import Network
-from oneof.storage.files import written_beside
+from oneof.storage.files import atomic_write
 from oneof.storage.rows import Row, append, read
 from oneof.training.state import Fit
 from oneof.training.training_data import TrainingData, make_training_data
@@ -219,7 +219,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         old = read(given.rows)
         rows = merged(old, read(given.merge))
         lines = [json.dumps(row) + "\n" for row in rows]
-        with written_beside(given.rows) as file:
+        with atomic_write(given.rows) as file:
             file.write("".join(lines).encode())
         print(f"{given.rows} had {len(old)} rows and has {len(rows)}")
     if given.report:

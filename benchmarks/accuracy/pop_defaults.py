@@ -21,7 +21,7 @@ import torch
 from oneof.methods import CC, Method, Proden
 from oneof.purify import Pop, PopRatio, Purify
 from oneof.storage.rows import append, read
-from oneof.storage.settings import plain_value
+from oneof.storage.settings import to_serializable
 from oneof.training.fit import fit
 from oneof.training.trials import Training
 from oneof_paper.ablation import TRAINING, Digits, digits
@@ -47,7 +47,7 @@ def main(path: Path) -> None:
     work += list(product(SITUATIONS[1:], [[None], *MARGIN_STACKS[:3]]))  # elsewhere only what did well there
     for number, ((method, mixup), rules) in enumerate(work, 1):
         done = [key(row) for row in read(path)] if path.exists() else []
-        if (plain_value(method)["kind"], mixup, plain_value(rules[0])) not in done:
+        if (to_serializable(method)["kind"], mixup, to_serializable(rules[0])) not in done:
             append(path, run_stack(data, method, replace(TRAINING, mixup=mixup), rules))
         print(f"{number} of {len(work)} stacks", flush=True)
     rows = read(path)
@@ -91,7 +91,7 @@ def run_stack(data: Digits, method: Method, training: Training, rules: list[Puri
     common = {"dataset": "digits", "method": method, "training": training, "selection": "last epoch"}
     seconds = time.perf_counter() - start
     rows = rows_of(fitted, seeds=[trial.seed for trial in trials], seconds=seconds, labels=data.labels, **common)
-    return [row | {"purify": plain_value(trial.purify)} for row, trial in zip(rows, trials, strict=True)]
+    return [row | {"purify": to_serializable(trial.purify)} for row, trial in zip(rows, trials, strict=True)]
 
 
 def table(rows: list[dict]) -> str:

@@ -40,7 +40,7 @@ from oneof import PartialLabelClassifier
 from oneof.candidates.mask import Candidates
 from oneof.data.dataset import Dataset
 from oneof.data.encode import Encoding
-from oneof.data.roles import Roles
+from oneof.data.roles import ColumnRoles
 from oneof.ensemble.pipeline import fit
 from oneof.ensemble.records import FitResult
 from oneof.learners.base import Resources
@@ -167,7 +167,7 @@ def with_votes(name: str, each: int | None, seed: int) -> tuple[Dataset, Ensembl
     sets = Candidates(union(given.votes).mask, np.array(given.votes.labels))
     names = tuple(f"x{k}" for k in range(given.x.shape[1]))
     data = Dataset.build(given.x, sets, Encoding(names, (0.0,) * len(names), (), {}, ()))
-    voted = TableWithVotes(pa.table({}), Roles(), given.votes, np.arange(len(given.x)), [], {})
+    voted = TableWithVotes(pa.table({}), ColumnRoles(), given.votes, np.arange(len(given.x)), [], {})
     return add_votes(data, voted, EnsembleConfig(), seed)
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import torch
 
-from oneof.storage.files import written_beside
+from oneof.storage.files import atomic_write
 from oneof.storage.rows import Row, append, read
 from oneof_paper.compute_rows import Cell, Job, compute_rows, missing_cells, run_in_processes, split_by_seed
 from oneof_paper.data.catalogue import data_folder, load
@@ -90,7 +90,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print(f"{time.perf_counter() - start:6.0f} s  {cell.dataset} {cell.system.title} {seeds}", flush=True)
     if options.merge:
         rows = merged(known, read(options.merge))
-        with written_beside(options.rows) as file:
+        with atomic_write(options.rows) as file:
             file.write("".join(json.dumps(row) + "\n" for row in rows).encode())
         print(f"{options.rows} had {len(known)} rows and has {len(rows)}")
 

@@ -29,7 +29,7 @@ import numpy as np
 import pandas as pd
 from sklearn.datasets import load_digits
 
-from oneof.data.roles import Roles
+from oneof.data.roles import ColumnRoles
 from oneof.learners.config import EnsembleConfig, FitConfig
 from oneof.runs.decisions import Log
 from oneof.runs.fit_table import FitSpec, fit_table
@@ -47,7 +47,7 @@ def make_run(folder: Path) -> list[str]:
     table.insert(0, "note", [f"scan {row}, eight by eight" for row in range(len(table))])
     table["candidates"] = ["|".join(names[row]) for row in sets]
     table.to_csv(folder / "digits.csv", index=False)
-    fit_table(folder / "digits.csv", folder / "RUN", FitSpec(Roles(ignore=("note",)), config=QUICK))
+    fit_table(folder / "digits.csv", folder / "RUN", FitSpec(ColumnRoles(ignore=("note",)), config=QUICK))
     return [str(name) for name in names[digits.target]]
 
 

@@ -127,10 +127,10 @@ def ours(name: str, device: torch.device, count: int, length: int, profile: bool
 
 def purification(problem, state, device) -> float:
     """Seconds of an event at which labels fall: as given again, with random posteriors observed."""
-    given, seen = problem.training_candidates(), torch.rand_like(state.pop.seen)
+    given, seen = problem.training_candidates(), torch.rand_like(state.pop.posterior_sum)
     took = []
     for _ in range(10):
-        before = state.pop._replace(seen=seen.clone(), threshold=torch.full_like(state.pop.threshold, 0.1))
+        before = state.pop._replace(posterior_sum=seen.clone(), threshold=torch.full_like(state.pop.threshold, 0.1))
         sets = given.clone()
         wait(device)
         start = time.perf_counter()

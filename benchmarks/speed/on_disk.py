@@ -26,7 +26,7 @@ import pyarrow.parquet as pq
 import torch
 
 from oneof.data.augment.views import Pictures, views
-from oneof.data.on_disk import RowsOnDisk, from_parquet
+from oneof.data.on_disk import OnDiskFeatures, from_parquet
 from oneof.networks import LeNet, Linear
 from oneof.purify import Pop
 from oneof.training.fit import fit
@@ -67,7 +67,7 @@ def run(path: Path, on_disk: bool) -> None:
 
 def run_on_images(path: Path, on_disk: bool, device: str) -> None:
     torch.set_num_threads(1)
-    x = RowsOnDisk(path) if on_disk else np.load(path)
+    x = OnDiskFeatures(path) if on_disk else np.load(path)
     rng = np.random.default_rng(0)
     sets = rng.random((len(x), C)) < 0.3
     sets[:, 0] = True

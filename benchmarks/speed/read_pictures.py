@@ -36,7 +36,7 @@ def write(folder: Path, kind: str, side: int, count: int) -> list[str]:
     return names
 
 
-def seconds(names: list[str], pixels: images.Pixels, folder: Path) -> float:
+def seconds(names: list[str], pixels: images.ImageSpec, folder: Path) -> float:
     start = time.perf_counter()
     images.read_pictures(names, pixels, folder)
     return time.perf_counter() - start
@@ -57,7 +57,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as made:
         folder = Path(made)
         names = write(folder, given.kind, given.side, given.pictures)
-        pixels = images.Pixels("file", 3, min(given.side, LARGEST))
+        pixels = images.ImageSpec("file", 3, min(given.side, LARGEST))
         seconds(names, pixels, folder)
         ways = {"as oneof does": images._threads}
         ways |= {f"{count} threads": partial(threads, count) for count in given.threads}

@@ -33,7 +33,7 @@ class Removals(NamedTuple):
 class PopState(NamedTuple):
     """What purification remembers."""
 
-    seen: Tensor  # [t, n, c] running sum of what was observed since the last event
+    posterior_sum: Tensor  # [t, n, c] running sum of what was observed since the last event
     threshold: Tensor  # [t]
     round: int  # events so far
     log: Removals
@@ -107,17 +107,17 @@ class Pop(PurificationSchedule):
     def init(self, candidates: Tensor) -> PopState:
         return _begin(candidates, self.e0)
 
-    def observe(self, seen: Tensor, logits: Tensor, candidates: Tensor) -> Tensor:
-        return seen + logits.softmax(-1)
+    def observe(self, posterior_sum: Tensor, logits: Tensor, candidates: Tensor) -> Tensor:
+        return posterior_sum + logits.softmax(-1)
 
     def remove(self, candidates: Tensor, state: PopState) -> tuple[Tensor, Tensor]:
-        margin = _margin_to_best(state.seen, candidates)
+        margin = _margin_to_best(state.posterior_sum, candidates)
         return _without(candidates, margin, margin >= state.threshold[..., None, None])
 
-    def advance(self, state: PopState, fallen: Tensor, share: Tensor) -> PopState:
+    def advance(self, state: PopState, margin: Tensor, share: Tensor) -> PopState:
         due = (share == 0) | self.every_round
         lower = torch.maximum(state.threshold - self.e_s, torch.zeros_like(state.threshold) + self.e_end)
-        return _next(state, fallen, torch.where(due, lower, state.threshold))
+        return _next(state, margin, torch.where(due, lower, state.threshold))
 
 
 @dataclass(frozen=True)
@@ -168,20 +168,22 @@ class PopRatio(PurificationSchedule):
     def init(self, candidates: Tensor) -> PopState:
         return _begin(candidates, self.theta)
 
-    def observe(self, seen: Tensor, logits: Tensor, candidates: Tensor) -> Tensor:
-        return seen + posterior(logits, candidates)
+    def observe(self, posterior_sum: Tensor, logits: Tensor, candidates: Tensor) -> Tensor:
+        return posterior_sum + posterior(logits, candidates)
 
     def remove(self, candidates: Tensor, state: PopState) -> tuple[Tensor, Tensor]:
-        best = masked(state.seen, candidates).amax(-1, keepdim=True)
+        best = masked(state.posterior_sum, candidates).amax(-1, keepdim=True)
         return _without(
-            candidates, _margin_to_best(state.seen, candidates), state.seen < state.threshold[..., None, None] * best
+            candidates,
+            _margin_to_best(state.posterior_sum, candidates),
+            state.posterior_sum < state.threshold[..., None, None] * best,
         )
 
-    def advance(self, state: PopState, fallen: Tensor, share: Tensor) -> PopState:
+    def advance(self, state: PopState, margin: Tensor, share: Tensor) -> PopState:
         due = ((share < self.quiet) | self.every_round) & (state.threshold < self.theta_end)
         # the last step may overshoot theta_end; below 1 no best candidate can fall
         higher = (state.threshold * (1 + self.inc)).clamp_max(0.99)
-        return _next(state, fallen, torch.where(due, higher, state.threshold))
+        return _next(state, margin, torch.where(due, higher, state.threshold))
 
 
 @dataclass(frozen=True)
@@ -224,15 +226,19 @@ def stacked(rules: Sequence[Purify], device: torch.device) -> Purify:
 
 
 def _begin(candidates: Tensor, threshold: float | Tensor) -> PopState:
-    seen = torch.zeros(candidates.shape, device=candidates.device)
-    first = torch.as_tensor(threshold, dtype=seen.dtype, device=seen.device).expand(candidates.shape[:-2]).clone()
-    none = torch.empty(0, dtype=torch.int64, device=seen.device)
-    return PopState(seen, first, 0, Removals(none, none, none, none, seen.new_empty(0)))
+    posterior_sum = torch.zeros(candidates.shape, device=candidates.device)
+    first = (
+        torch.as_tensor(threshold, dtype=posterior_sum.dtype, device=posterior_sum.device)
+        .expand(candidates.shape[:-2])
+        .clone()
+    )
+    none = torch.empty(0, dtype=torch.int64, device=posterior_sum.device)
+    return PopState(posterior_sum, first, 0, Removals(none, none, none, none, posterior_sum.new_empty(0)))
 
 
-def _margin_to_best(seen: Tensor, candidates: Tensor) -> Tensor:
+def _margin_to_best(posterior_sum: Tensor, candidates: Tensor) -> Tensor:
     """By how much the best candidate leads each label in the window mean [..., c]; zero in rows not yet seen."""
-    q = seen / seen.sum(-1, keepdim=True).clamp_min(1e-30)
+    q = posterior_sum / posterior_sum.sum(-1, keepdim=True).clamp_min(1e-30)
     return masked(q, candidates).amax(-1, keepdim=True) - q
 
 
@@ -242,14 +248,14 @@ def _without(candidates: Tensor, margin: Tensor, falls: Tensor) -> tuple[Tensor,
     return candidates & ~removed, torch.where(removed, margin, 0.0)
 
 
-def _next(state: PopState, fallen: Tensor, threshold: Tensor) -> PopState:
+def _next(state: PopState, margin: Tensor, threshold: Tensor) -> PopState:
     """A new window, with this round's removals entered in the log."""
     round = state.round + 1
-    *where, label = fallen.nonzero(as_tuple=True)
+    *where, label = margin.nonzero(as_tuple=True)
     trial, row = where if len(where) == 2 else (torch.zeros_like(label), *where)
-    new = Removals(trial, row, label, torch.full_like(label, round), fallen[fallen > 0])
+    new = Removals(trial, row, label, torch.full_like(label, round), margin[margin > 0])
     log = Removals(*(torch.cat(pair) for pair in zip(state.log, new, strict=True)))
-    return PopState(torch.zeros_like(state.seen), threshold, round, log)
+    return PopState(torch.zeros_like(state.posterior_sum), threshold, round, log)
 
 
 def _holds(condition: bool | Tensor) -> bool:

@@ -18,7 +18,7 @@ from sklearn.datasets import load_digits
 from oneof.candidates.generate import InstanceRate, generate
 from oneof.methods import CC, Proden
 from oneof.purify import Pop
-from oneof.storage.files import written_beside
+from oneof.storage.files import atomic_write
 from oneof.storage.rows import Row, append
 from oneof.training.fit import fit
 from oneof.training.state import Fit, Record
@@ -163,6 +163,6 @@ def draw_curves(histories: Mapping[str, Record], path: Path, *, title: str) -> N
     figure.suptitle(title)
     handles, labels = axes[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), frameon=False)
-    with written_beside(path) as file:
+    with atomic_write(path) as file:
         figure.savefig(file, format="png", dpi=130)
     plt.close(figure)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from oneof.data.roles import Roles
+from oneof.data.roles import ColumnRoles
 from oneof.data.table import read_table
 from oneof.methods import METHODS, Method
 from oneof.runs.read_dataset import dataset_from_table
@@ -50,7 +50,7 @@ def open_data(source: str, gold: str, data_dir: Path | None) -> Dataset:
         data = load(source, data_dir)
     else:
         path = Path(source)
-        examples, _ = dataset_from_table(read_table(path, Roles(gold=gold)), path.parent)
+        examples, _ = dataset_from_table(read_table(path, ColumnRoles(gold=gold)), path.parent)
         candidates = examples.candidates
         labels = np.asarray(examples.gold)
         data = Dataset(path.name, examples.features, labels, candidates.classes.tolist(), candidates.mask, None)

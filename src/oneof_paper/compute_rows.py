@@ -25,7 +25,7 @@ from oneof.methods import Method
 from oneof.metrics import CRITERIA, true_labels_removed
 from oneof.storage.cores import cores
 from oneof.storage.rows import Row, append
-from oneof.storage.settings import digest, plain_value
+from oneof.storage.settings import digest, to_serializable
 from oneof.training.device import make_deterministic
 from oneof.training.fit import fit
 from oneof.training.state import Record
@@ -64,7 +64,7 @@ class Cell(NamedTuple):
             about["variants"] = self.system.variants
         identity: Row = {"dataset": self.dataset}
         for name, value in about.items():
-            identity[name] = plain_value(value)
+            identity[name] = to_serializable(value)
         return identity
 
     @property
@@ -221,7 +221,7 @@ def _chosen_setting(cell: Cell, history: Record, removed: list[float], trial: in
     method, setting = cell.settings[trial % len(cell.settings)]
     row: Row = {**setting._asdict(), "epoch": epoch + 1}
     if cell.system.variants:
-        row["chosen_method"] = plain_value(method)
+        row["chosen_method"] = to_serializable(method)
     for name in reported():
         row[name] = round(float(history[name][epoch, trial]), 6)
     if epoch == len(history["loss"]) - 1:  # removals are known after the last epoch only

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from oneof.candidates.generate import Instance, InstancePaper, InstanceRate, generate, reach
-from oneof.storage.files import written_beside
-from oneof.storage.settings import plain_value
+from oneof.candidates.generate import Instance, InstancePaper, InstanceRate, calibrate_temperature, generate
+from oneof.storage.files import atomic_write
+from oneof.storage.settings import to_serializable
 from oneof_paper.data.catalogue import NAMED, Dataset
 from oneof_paper.results import origin
 from oneof_paper.teacher import dataset_logits
@@ -81,7 +81,7 @@ def draw(data: Dataset, difficulty: str, device: str, describe: Describe = lambd
         largest_average = 1 + RATE
     is_reachable = wanted_average <= largest_average
     if is_reachable:
-        kind = reach(kind, wanted_average, logits, labels)
+        kind = calibrate_temperature(kind, wanted_average, logits, labels)
     masks = {seed: generate(labels, n_classes, kind, seed=seed, logits=logits) for seed in DRAWS}
     is_right = all_logits.argmax(1) == data.labels
     card = {
@@ -91,7 +91,7 @@ def draw(data: Dataset, difficulty: str, device: str, describe: Describe = lambd
         "generator": "GeneratorMLP, plain view" if data.x.ndim == 3 else "ResNet32, flips and crops",
         "train_accuracy": round(float(is_right[:train_count].mean()), 4),
         "test_accuracy": round(float(is_right[train_count:].mean()), 4),
-        "kind": plain_value(kind),
+        "kind": to_serializable(kind),
         "paper_average": wanted_average,
         "paper_average_reached": is_reachable,
         "average": {seed: round(float(mask.sum(1).mean()), 4) for seed, mask in masks.items()},
@@ -108,7 +108,7 @@ def write(path: Path, sets: Sets) -> None:
     first_mask = next(iter(sets.masks.values()))
     shape = np.asarray(first_mask.shape)
     card = np.asarray(json.dumps(sets.card))
-    with written_beside(path) as file:
+    with atomic_write(path) as file:
         np.savez_compressed(file, shape=shape, card=card, **packed)  # type: ignore[arg-type]
 
 

@@ -12,7 +12,7 @@ import torch
 
 from oneof.metrics import CRITERIA, true_labels_removed
 from oneof.storage.rows import Row
-from oneof.storage.settings import plain_value
+from oneof.storage.settings import to_serializable
 from oneof.training.state import Fit
 from oneof.version import __version__
 
@@ -31,7 +31,7 @@ def rows_of(fitted: Fit, *, seeds: Iterable[int], seconds: float, labels: Any = 
     if labels is not None:
         truth = torch.as_tensor(np.asarray(labels), device=fitted.rows.device)[fitted.rows]
         at_epoch["true_labels_removed"] = true_labels_removed(fitted.candidates, truth).tolist()
-    plain = {name: plain_value(value) for name, value in setting.items()}
+    plain = {name: to_serializable(value) for name, value in setting.items()}
     spent = {"seconds": round(seconds / fitted.stack.t, 4), **origin(str(fitted.rows.device))}
     rows = []
     for i, seed in enumerate(seeds):

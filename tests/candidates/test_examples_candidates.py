@@ -11,8 +11,8 @@ def example_of_split_cells() -> None:
 
 def example_of_lookalikes() -> None:
     """
-    >>> from oneof.candidates.cells import lookalikes
-    >>> lookalikes(["cat", "Cat ", "dog", "caf\u00e9", "cafe\u0301", "do\u200bg"])
+    >>> from oneof.candidates.cells import near_duplicate_labels
+    >>> near_duplicate_labels(["cat", "Cat ", "dog", "caf\u00e9", "cafe\u0301", "do\u200bg"])
     [['cat', 'Cat '], ['dog', 'do\u200bg'], ['caf\u00e9', 'cafe\u0301']]
     """
 
@@ -20,8 +20,8 @@ def example_of_lookalikes() -> None:
 def example_of_read_known() -> None:
     """
     >>> import numpy as np
-    >>> from oneof.candidates.read import read_known
-    >>> read_known([["cat", "yak"], ["yak"]], np.array(["cat", "dog"])).astype(int).tolist()
+    >>> from oneof.candidates.read import read_with_classes
+    >>> read_with_classes([["cat", "yak"], ["yak"]], np.array(["cat", "dog"])).astype(int).tolist()
     [[1, 0], [0, 0]]
     """
 
@@ -37,10 +37,10 @@ def example_of_mask_and_classes() -> None:
 def example_of_reach() -> None:
     """
     >>> import numpy as np
-    >>> from oneof.candidates.generate import InstanceRate, reach
+    >>> from oneof.candidates.generate import InstanceRate, calibrate_temperature
     >>> rng = np.random.default_rng(0)
     >>> logits, labels = 9 * rng.standard_normal((500, 10)), rng.integers(10, size=500)
-    >>> kind = reach(InstanceRate(), 3.5, logits, labels)
+    >>> kind = calibrate_temperature(InstanceRate(), 3.5, logits, labels)
     >>> round(float(kind.probabilities(logits, labels).sum(1).mean()), 3)
     3.5
     """

@@ -16,8 +16,8 @@ from oneof.candidates.generate import (
     PairFlip,
     UniformSet,
     UniformSetAsCoded,
+    calibrate_temperature,
     generate,
-    reach,
 )
 
 RING = tuple(tuple(0.5 if (j - i) % 5 in (1, 4) else 0.0 for j in range(5)) for i in range(5))
@@ -124,7 +124,7 @@ def test_the_rate_form_stays_within_its_bounds():
 @pytest.mark.parametrize("kind", [InstanceRate(), InstancePaper()])
 def test_reach_finds_the_temperature(kind):
     labels, logits = situation(0, n=3000, c=10)
-    sets = generate(labels, 10, reach(kind, 3.7, logits, labels), seed=0, logits=logits)
+    sets = generate(labels, 10, calibrate_temperature(kind, 3.7, logits, labels), seed=0, logits=logits)
     assert sets.sum(1).mean() == pytest.approx(3.7, abs=0.05)
 
 
@@ -138,7 +138,7 @@ def test_reach_finds_the_temperature(kind):
         (lambda: generate([0], 3, InstanceRate(), seed=0), ValueError, r"need the logits of a classifier\. Give logits="),
         (lambda: generate([0], 3, InstanceRate(), seed=0, logits=np.ones((1, 2))), ValueError, r"logits must be \[1, 3\]"),
         (lambda: generate([0], 2, InstanceRate(), seed=0, logits=[[1, np.nan]]), ValueError, r"logits must be finite; row 0"),
-        (lambda: reach(InstanceRate(), 7.0, np.random.default_rng(0).random((9, 10)), np.zeros(9, int)), ValueError, r"between .* and 5\.00 .*got 7\.0"),
+        (lambda: calibrate_temperature(InstanceRate(), 7.0, np.random.default_rng(0).random((9, 10)), np.zeros(9, int)), ValueError, r"between .* and 5\.00 .*got 7\.0"),
     ],
 )  # fmt: skip
 def test_messages(call, error, message):

@@ -150,9 +150,15 @@ import os, sys
 from importlib.abc import MetaPathFinder
 
 class Look(MetaPathFinder):
+    seen = set()
+
     def find_spec(self, name, path=None, target=None):
         if name in ("torch", "numpy", "sklearn"):
-            print(name, *(os.environ.get(one) for one in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")))
+            settings = [os.environ.get(variable) for variable in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")]
+            print(name, *settings, flush=True)
+            self.seen.add(name)
+        if self.seen >= {"torch", "numpy"}:
+            os._exit(0)  # what is imported after them takes seconds
 
 sys.meta_path.insert(0, Look())
 sys.argv = ["oneof", "fit", "nowhere.csv", "--out", "run"]
@@ -171,7 +177,7 @@ def test_threads_are_told_how_to_wait_before_anything_that_has_some_is_imported(
     done = subprocess.run(
         [sys.executable, "-c", IMPORTED], env=environment, cwd=tmp_path, capture_output=True, text=True, check=False
     )
-    assert done.returncode == 2, done.stderr
+    assert done.returncode == 0, done.stderr
     seen = dict(line.split(maxsplit=1) for line in done.stdout.splitlines())
     assert seen["torch"] == seen["numpy"] == waiting
 

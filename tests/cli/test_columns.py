@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from oneof.cli import app
 from oneof.cli.columns import TableFile, with_column_options
-from oneof.data.roles import Roles
+from oneof.data.roles import ColumnRoles
 from oneof.learners.config import EnsembleConfig, FitConfig
 from oneof.runs.fit_table import FitSpec, fit_table
 
@@ -47,16 +47,16 @@ def test_every_command_that_reads_a_table_has_every_option(name: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "roles"),
     [
-        ([], Roles()),
-        (["--not", "no"], Roles(candidates=None, exclude="no")),
-        (["--not", "no", "--candidates", "maybe"], Roles(candidates="maybe", exclude="no")),
+        ([], ColumnRoles()),
+        (["--not", "no"], ColumnRoles(candidates=None, exclude="no")),
+        (["--not", "no", "--candidates", "maybe"], ColumnRoles(candidates="maybe", exclude="no")),
         (
             ["--features", "x*", "--features", "y", "--category", "zip", "--text", "note", "--image", "file"],
-            Roles(features=("x*", "y"), categories=("zip",), text=("note",), image=("file",)),
+            ColumnRoles(features=("x*", "y"), categories=("zip",), text=("note",), image=("file",)),
         ),
         (
             ["--text", "note", "--text-model", "m", "--image", "file", "--image-model", "f.safetensors"],
-            Roles(text=("note",), text_model="m", image=("file",), image_model="f.safetensors"),
+            ColumnRoles(text=("note",), text_model="m", image=("file",), image_model="f.safetensors"),
         ),
         (
             [
@@ -73,14 +73,14 @@ def test_every_command_that_reads_a_table_has_every_option(name: str) -> None:
                 "--empty",
                 "unlabelled",
             ],
-            Roles(gold="g", group="who", ignore=("a", "b"), separator=";", empty="unlabelled"),
+            ColumnRoles(gold="g", group="who", ignore=("a", "b"), separator=";", empty="unlabelled"),
         ),
     ],
 )
-def test_options_become_roles(arguments: list[str], roles: Roles) -> None:
+def test_options_become_roles(arguments: list[str], roles: ColumnRoles) -> None:
     seen: list[Any] = []
 
-    def command(file: TableFile, roles: Roles, seed: int = 3) -> None:
+    def command(file: TableFile, roles: ColumnRoles, seed: int = 3) -> None:
         """Say what was given."""
         seen.extend([file, roles, seed])
 
@@ -142,7 +142,9 @@ def test_inspect_and_fit_say_the_same_of_the_same_table(table: Path, more: list[
     found = inspected(table, *more)
     warned = [finding["text"] for finding in found["findings"] if finding["severity"] == "warn"]
     parts = dict(zip(more[::2], more[1::2], strict=True))
-    roles = Roles(gold=parts.get("--gold"), exclude=parts.get("--not"), ignore=("note",) if "--ignore" in parts else ())
+    roles = ColumnRoles(
+        gold=parts.get("--gold"), exclude=parts.get("--not"), ignore=("note",) if "--ignore" in parts else ()
+    )
     roles = replace(roles, categories=("hue",) if "--category" in parts else ())
     run = fit_table(table, table.parent / "RUN", FitSpec(roles, config=FitConfig(SMALL)))
     assert run.metadata["warnings"] == warned

@@ -17,9 +17,9 @@ from run_folder import write_run
 
 from oneof import cli
 from oneof.cli.terminal import Terminal
-from oneof.data.table import Roles, read_table
-from oneof.inspect.identify import _together
-from oneof.storage.printable import MOST, bounded
+from oneof.data.table import ColumnRoles, read_table
+from oneof.inspect.identify import _count_pairs
+from oneof.storage.printable import MOST, one_line
 from oneof.storage.rows import read
 from oneof.storage.sheets import write_sheet
 
@@ -52,7 +52,7 @@ def test_a_console_shows_what_would_command_it(capsys):
 
 
 def test_messages_are_bounded():
-    assert len(bounded("x" * 10**6)) == MOST
+    assert len(one_line("x" * 10**6)) == MOST
 
 
 def test_cells_that_a_spreadsheet_would_run_are_harmless_and_read_back_equal(tmp_path):
@@ -100,7 +100,7 @@ def test_a_pipe_is_refused_and_not_waited_for(tmp_path, capsys, monkeypatch):
 
 def test_labels_beyond_counting_are_refused():
     with pytest.raises(ValueError, match=r"labels must be at most 10,000 different ones, .*; got 200,000"):
-        _together(np.zeros((1, 200_000), dtype=bool))
+        _count_pairs(np.zeros((1, 200_000), dtype=bool))
 
 
 @pytest.mark.parametrize("error", [MemoryError("298 GiB"), RuntimeError("DefaultCPUAllocator: can't allocate memory")])
@@ -122,10 +122,10 @@ def test_what_unpacks_to_too_much_is_refused_unless_it_is_trusted(tmp_path):
     np.savez_compressed(tmp_path / "bomb.npz", x=np.zeros((2000, 100)), candidates=np.ones((2000, 2)))
     for file in (path, tmp_path / "bomb.npz"):
         with pytest.raises(ValueError, match=r"a compressed file must not hold more than 0\.001 GB; .*say --unpacked"):
-            read_table(file, Roles(unpacked=0.001))
+            read_table(file, ColumnRoles(unpacked=0.001))
     assert len(read_table(path).columns) == 400_000
     with pytest.raises(ValueError, match="unpacked must be positive; got 0"):
-        Roles(unpacked=0)
+        ColumnRoles(unpacked=0)
 
 
 def test_predictions_are_for_tables_that_do_not_unpack_to_too_much(tmp_path, capsys, monkeypatch):

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from oneof.data.embed import MODELS, Embedder, embedded, open_embedder
 from oneof.data.encode import Embedded, Encoding, learn_encoding
-from oneof.data.table import Columns, Roles
+from oneof.data.table import ColumnRoles, Columns
 
 NAN = np.nan
 
@@ -23,7 +23,7 @@ def columns(numbers: list[list[float]], **words: list[str | None]) -> Columns:
 
 
 TRAIN = columns([[1, 5], [NAN, 6], [3, 7], [2, 8]], hue=["red", "blue", None, "red"])
-ROLES = Roles(features=("x0", "x1"), categories=("hue",))
+ROLES = ColumnRoles(features=("x0", "x1"), categories=("hue",))
 
 
 def test_an_encoding_survives_json() -> None:
@@ -52,13 +52,13 @@ def test_an_unknown_category_is_none_and_is_named() -> None:
 
 def test_a_column_without_a_value_is_refused() -> None:
     with pytest.raises(ValueError, match=r"a feature must have a value; t\.csv, column 'x0' is missing in every row"):
-        learn_encoding(columns([[NAN], [NAN]]), Roles(features=("x0",)))
+        learn_encoding(columns([[NAN], [NAN]]), ColumnRoles(features=("x0",)))
 
 
 def test_a_column_of_names_is_no_category() -> None:
     many = columns([[0.0]] * 1001, id=[str(i) for i in range(1001)])
     with pytest.raises(ValueError, match=r"a category must have at most 1000 values; t\.csv, column 'id' has 1001"):
-        learn_encoding(many, Roles(features=("x0",), categories=("id",)))
+        learn_encoding(many, ColumnRoles(features=("x0",), categories=("id",)))
 
 
 class Counting:
@@ -82,7 +82,7 @@ def opens(monkeypatch: pytest.MonkeyPatch) -> Counting:
 def test_texts_are_embedded_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     network = opens(monkeypatch)
     table = columns([[1], [2], [3]], note=["abc", None, "de"])
-    roles = Roles(features=("x0",), text=("note",), text_model=MODELS["text"])
+    roles = ColumnRoles(features=("x0",), text=("note",), text_model=MODELS["text"])
     encoding = learn_encoding(table, roles, cache=tmp_path)
     assert encoding.names == ["x0", "note[0]", "note[1]"]
     assert encoding.made == [f"note[0] to note[1] are made from the text by {MODELS['text']}"]

@@ -90,10 +90,10 @@ def example_of_learn_encoding() -> None:
     """
     >>> import numpy as np
     >>> from oneof.data.table import Columns
-    >>> from oneof.data.roles import Roles
+    >>> from oneof.data.roles import ColumnRoles
     >>> from oneof.data.encode import learn_encoding
     >>> columns = Columns("the table", np.array([[1], [3], [np.nan]], np.float32), ["size"], {"hue": ["red", "blue", "red"]})
-    >>> encoding = learn_encoding(columns, Roles(features=("size",), categories=("hue",)))
+    >>> encoding = learn_encoding(columns, ColumnRoles(features=("size",), categories=("hue",)))
     >>> encoding.names
     ['size', 'size is missing', 'hue=blue', 'hue=red']
     >>> encoding.transform(columns).tolist()
@@ -115,17 +115,17 @@ def example_of_numbers_rows() -> None:
 def example_of_learn_ranks() -> None:
     """
     >>> import numpy as np
-    >>> from oneof.data.with_ranks import learn_ranks
+    >>> from oneof.data.with_ranks import fit_quantiles
     >>> x = np.array([[1.0], [10.0], [100.0], [1000.0], [10000.0]])
-    >>> learn_ranks(x)(x)[:, 1].round(2)
+    >>> fit_quantiles(x)(x)[:, 1].round(2)
     array([-2.5 , -0.67,  0.  ,  0.67,  2.5 ])
     """
 
 
 def example_of_resolve_roles() -> None:
     """
-    >>> from oneof.data.roles import Roles, resolve_roles
-    >>> roles, left = resolve_roles({"size": "number", "hue": "text", "sets": "text"}, "t.csv", Roles(candidates="sets"))
+    >>> from oneof.data.roles import ColumnRoles, resolve_roles
+    >>> roles, left = resolve_roles({"size": "number", "hue": "text", "sets": "text"}, "t.csv", ColumnRoles(candidates="sets"))
     >>> roles.features, left
     (('size',), {'hue': 'text'})
     """

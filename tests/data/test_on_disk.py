@@ -14,7 +14,7 @@ import torch
 import oneof.data.on_disk
 from oneof.candidates.generate import Flip, generate
 from oneof.data.augment.views import Pictures, views
-from oneof.data.on_disk import RowsOnDisk, fitted_scaling, from_parquet
+from oneof.data.on_disk import OnDiskFeatures, fitted_scaling, from_parquet
 from oneof.data.scaling import SCALINGS
 from oneof.methods import METHODS
 from oneof.networks import MLP, LeNet
@@ -34,7 +34,7 @@ IMAGES = np.random.default_rng(0).integers(0, 256, (N, 1, 8, 8), dtype=np.uint8)
 def rows(tmp_path, monkeypatch):
     monkeypatch.setattr(oneof.data.on_disk, "BLOCK", 20)  # six rows: several blocks
     np.save(tmp_path / "x.npy", X)
-    return RowsOnDisk(tmp_path / "x.npy")
+    return OnDiskFeatures(tmp_path / "x.npy")
 
 
 def run(x, scaling="feature", method="proden", **options):
@@ -60,10 +60,10 @@ def test_training_gives_what_it_gives_in_memory(rows, scaling, method):
 
 def test_a_run_is_resumed_and_another_file_refused(rows, tmp_path):
     first = run(rows, checkpoint=tmp_path / "run")
-    assert torch.equal(run(RowsOnDisk(rows.path), checkpoint=tmp_path / "run").logits(X), first.logits(X))
+    assert torch.equal(run(OnDiskFeatures(rows.path), checkpoint=tmp_path / "run").logits(X), first.logits(X))
     np.save(tmp_path / "other.npy", X + 1)
     with pytest.raises(ValueError, match=r"data was '.*', now '.*'"):
-        run(RowsOnDisk(tmp_path / "other.npy"), checkpoint=tmp_path / "run")
+        run(OnDiskFeatures(tmp_path / "other.npy"), checkpoint=tmp_path / "run")
 
 
 @pytest.mark.parametrize(
@@ -82,8 +82,8 @@ def test_images_give_what_they_give_in_memory_to_the_bit(tmp_path, monkeypatch, 
             purify=Pop(1, 1, 1, True, 0.5, 0.1),
         )  # fmt: skip
 
-    disk, memory = train(RowsOnDisk(tmp_path / "images.npy")), train(IMAGES)
-    assert torch.equal(disk.logits(RowsOnDisk(tmp_path / "images.npy")), memory.logits(IMAGES))
+    disk, memory = train(OnDiskFeatures(tmp_path / "images.npy")), train(IMAGES)
+    assert torch.equal(disk.logits(OnDiskFeatures(tmp_path / "images.npy")), memory.logits(IMAGES))
     assert torch.equal(disk.candidates, memory.candidates)
     for one, other in zip(disk.history.values(), memory.history.values(), strict=True):
         assert torch.equal(one, other)
@@ -159,7 +159,7 @@ def test_large_whole_numbers_of_parquet_are_rounded_once(tmp_path):
 def test_other_files_are_refused(tmp_path, array, message):
     np.save(tmp_path / "x.npy", array)
     with pytest.raises(ValueError, match=message):
-        RowsOnDisk(tmp_path / "x.npy")
+        OnDiskFeatures(tmp_path / "x.npy")
 
 
 def test_a_damaged_file_is_refused(rows, tmp_path):
@@ -168,9 +168,9 @@ def test_a_damaged_file_is_refused(rows, tmp_path):
     np.savez(tmp_path / "x.npz", X)
     for name in ("half.npy", "none.npy"):
         with pytest.raises(ValueError, match=rf"{name} must be a whole \.npy file; "):
-            RowsOnDisk(tmp_path / name)
+            OnDiskFeatures(tmp_path / name)
     with pytest.raises(ValueError, match=r"got an archive"):
-        RowsOnDisk(tmp_path / "x.npz")
+        OnDiskFeatures(tmp_path / "x.npz")
     with rows.path.open("r+b") as file:
         file.truncate(300)
     with pytest.raises(OSError, match=r"x\.npy was cut short while it was read; row 79 is gone"):
@@ -192,7 +192,7 @@ def test_messages_of_parquet_and_of_what_needs_memory(rows, tmp_path):
         fit(rows, SETS, views=views("plain", "mnist"))
     np.save(tmp_path / "images.npy", IMAGES)
     with pytest.raises(ValueError, match=r"a table on the disk must be float32 for the CPU; got uint8 for cpu\. Of im"):
-        fit(RowsOnDisk(tmp_path / "images.npy"), SETS)
+        fit(OnDiskFeatures(tmp_path / "images.npy"), SETS)
 
 
 def test_decimals_are_numbers_and_their_gaps_are_named(tmp_path):

@@ -19,12 +19,12 @@ from PIL import Image
 from oneof.data.augment.views import Pictures, Strong, views
 from oneof.data.encode import learn_encoding
 from oneof.data.files.columns import open_table
-from oneof.data.images import Pixels, coarse, learn_pixels, list_folder, read_pictures
+from oneof.data.images import ImageSpec, downsample, learn_image_spec, list_folder, read_pictures
 from oneof.data.picture import thumbnail
-from oneof.data.roles import Roles
+from oneof.data.roles import ColumnRoles
 from oneof.data.table import read_table
 
-GREY, COLOUR = Pixels("file", 1, 8), Pixels("file", 3, 8)
+GREY, COLOUR = ImageSpec("file", 1, 8), ImageSpec("file", 3, 8)
 
 
 def halves(size: tuple[int, int] = (8, 8), left: int = 0, right: int = 255) -> np.ndarray:
@@ -38,7 +38,7 @@ def saved(image: Image.Image, kind: str, **how: object) -> bytes:
     return file.getvalue()
 
 
-def read_one(content: bytes, pixels: Pixels = COLOUR) -> np.ndarray:
+def read_one(content: bytes, pixels: ImageSpec = COLOUR) -> np.ndarray:
     """Levels [channels, side, side] of a picture that must be readable."""
     found = read_pictures([content], pixels, Path())
     assert found.fault is None
@@ -94,7 +94,7 @@ KINDS: dict[str, Callable[[], bytes]] = {
 
 @pytest.mark.parametrize("pixels", [GREY, COLOUR])
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_kind_gives_the_same_levels(kind: str, pixels: Pixels) -> None:
+def test_every_kind_gives_the_same_levels(kind: str, pixels: ImageSpec) -> None:
     assert (read_one(KINDS[kind](), pixels) == halves()).all()
 
 
@@ -140,7 +140,7 @@ def test_small_pictures_are_read_by_few_threads(monkeypatch, cells: list[bytes |
     )
     assert len(read_pictures(cells, GREY, Path()).levels) == len(cells)
     if any(cells[2:]):
-        learn_pixels("file", cells, Path())
+        learn_image_spec("file", cells, Path())
     assert set(asked) == {threads}
 
 
@@ -215,7 +215,7 @@ def test_pictures_of_which_none_can_be_read_are_refused(tmp_path: Path) -> None:
         ValueError,
         match=r"column 'file' must hold pictures below .*; none of 2 can be read \('a\.png': there is no such file\)\.",
     ):
-        learn_pixels("file", ["a.png", None], tmp_path)
+        learn_image_spec("file", ["a.png", None], tmp_path)
 
 
 # ----------------------------------------------------------------------------------------------------- side, channels
@@ -239,13 +239,13 @@ def levels_of(*sizes: tuple[int, int], colour: bool = False) -> list[bytes]:
     ],
 )
 def test_side_and_channels_come_from_the_pictures(cells: list[bytes], expected: tuple[int, int]) -> None:
-    assert learn_pixels("file", [None, b"broken", *cells], Path()) == Pixels("file", *expected)
+    assert learn_image_spec("file", [None, b"broken", *cells], Path()) == ImageSpec("file", *expected)
 
 
 def test_coarse_pictures_are_means_of_squares() -> None:
     x = np.arange(28 * 28, dtype=np.uint8).reshape(1, -1)
     square = x.reshape(28, 28)[:2, :2].mean() / 255
-    assert coarse(x, Pixels("file", 1, 28))[0, 0] == pytest.approx(square)
+    assert downsample(x, ImageSpec("file", 1, 28))[0, 0] == pytest.approx(square)
 
 
 def test_a_thumbnail_is_a_small_jpeg(tmp_path: Path) -> None:
@@ -270,7 +270,7 @@ def test_a_folder_is_a_table_and_names_may_come_twice(tmp_path: Path) -> None:
         "candidates": ["cat|fox", "dog", "dog", None],
     }
     assert open_table(tmp_path).name == str(tmp_path)
-    table = read_table(tmp_path, Roles(image=("file",), empty="unlabelled"))
+    table = read_table(tmp_path, ColumnRoles(image=("file",), empty="unlabelled"))
     assert table.candidates.classes.tolist() == ["cat", "dog", "fox"]
     assert table.candidates.mask.sum(1).tolist() == [2, 1, 1, 3]
     encoding = learn_encoding(table.columns, table.roles, folder=tmp_path)
@@ -288,9 +288,9 @@ def test_a_folder_without_pictures_is_refused(tmp_path: Path) -> None:
 def test_bytes_in_a_column_are_pictures(wrapped: bool) -> None:
     content = saved(Image.fromarray(halves()), "PNG")
     cells = [{"bytes": content, "path": "a.png"}, {"bytes": None, "path": None}] if wrapped else [content, None]
-    table = read_table(pa.table({"shot": cells, "candidates": ["a|b", "b"]}), Roles(image=("shot",)))
+    table = read_table(pa.table({"shot": cells, "candidates": ["a|b", "b"]}), ColumnRoles(image=("shot",)))
     encoding = learn_encoding(table.columns, table.roles)
-    assert encoding.pixels == (Pixels("shot", 1, 8),)
+    assert encoding.pixels == (ImageSpec("shot", 1, 8),)
     found = encoding.pictures(table.columns, Path())
     assert found.readable.tolist() == [True, False]
     assert encoding.made == ["shot[0] to shot[63] are made of the picture's levels 0 to 255, (1, 8, 8)"]
@@ -298,7 +298,7 @@ def test_bytes_in_a_column_are_pictures(wrapped: bool) -> None:
 
 def test_pictures_are_learned_from_alone() -> None:
     cells = {"shot": levels_of((8, 8)), "note": ["a"], "candidates": ["a|b"]}
-    table = read_table(pa.table(cells), Roles(image=("shot",), text=("note",)))
+    table = read_table(pa.table(cells), ColumnRoles(image=("shot",), text=("note",)))
     with pytest.raises(
         ValueError,
         match=r"must learn from one column of them alone; the table has note beside 'shot'\. .*--image-model NAME",

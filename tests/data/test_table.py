@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from oneof.data.not_features import left_out_lines
-from oneof.data.table import Roles, read_columns, read_features, read_table
+from oneof.data.table import ColumnRoles, read_columns, read_features, read_table
 
 TABLE = pa.table(
     {
@@ -28,7 +28,9 @@ TABLE = pa.table(
         "who": ["ann", "bob", "ann", "bob"],
     }
 )
-PARTS = Roles(features=("size", "hue"), categories=("zip",), exclude="not", gold="gold", group="who", ignore=("note",))
+PARTS = ColumnRoles(
+    features=("size", "hue"), categories=("zip",), exclude="not", gold="gold", group="who", ignore=("note",)
+)
 
 
 @pytest.fixture(params=["csv", "parquet", "arrow"])
@@ -55,57 +57,57 @@ def test_every_part_is_read_from_every_form(table: Any) -> None:
 
 
 def test_a_glob_takes_numbers_and_texts_with_few_values() -> None:
-    read = read_table(TABLE, Roles(exclude="not", ignore=("gold",)))
+    read = read_table(TABLE, ColumnRoles(exclude="not", ignore=("gold",)))
     assert read.roles.features == ("size", "zip")
     assert read.roles.categories == ("hue", "note", "who")
     assert read.left_out == {}
 
 
 def test_unlabelled_rows_get_the_full_set() -> None:
-    read = read_table(TABLE, Roles(empty="unlabelled"))
+    read = read_table(TABLE, ColumnRoles(empty="unlabelled"))
     assert read.candidates.mask[1].all()
 
 
 def test_labels_that_are_numbers_are_sorted_by_value_and_become_text() -> None:
     table = pa.table({"x": [1.0, 2.0], "candidates": pa.array([[10, 9], [9]])})
-    assert read_table(table, Roles()).candidates.classes.tolist() == ["9", "10"]
+    assert read_table(table, ColumnRoles()).candidates.classes.tolist() == ["9", "10"]
 
 
 def test_files_of_arrays_have_features_and_sets(tmp_path: Path) -> None:
     np.savez(tmp_path / "a.npz", x=np.ones((2, 3)), candidates=np.array([[1, 0], [1, 1]]))
-    read = read_table(tmp_path / "a.npz", Roles())
+    read = read_table(tmp_path / "a.npz", ColumnRoles())
     assert read.roles.features == ("x0", "x1", "x2")
     assert read.candidates.classes.tolist() == ["0", "1"]
     with pytest.raises(
         ValueError, match=r"column 'truth' must be in a table of columns; .*a\.npz has features and sets"
     ):
-        read_table(tmp_path / "a.npz", Roles(gold="truth"))
+        read_table(tmp_path / "a.npz", ColumnRoles(gold="truth"))
     with pytest.raises(ValueError, match="predictions must be for a table of columns"):
-        read_columns(tmp_path / "a.npz", Roles())
+        read_columns(tmp_path / "a.npz", ColumnRoles())
 
 
 @pytest.mark.parametrize(
     ("roles", "message"),
     [
         (
-            Roles(),
+            ColumnRoles(),
             "the table, column 'candidates': candidates must hold at least one label per row; 1 of 4 rows are empty, first row 1. .*--empty unlabelled",
         ),
-        (Roles(candidates=None), "candidates must be a column of the table, or exclusions; got neither"),
-        (Roles(gold="candidats"), "column 'candidats' must be in the table.*Did you mean 'candidates'"),
-        (Roles(gold="who", group="who"), "a column must have one part; the table, column 'who' was given two"),
-        (Roles(features=("sise",)), "column 'sise' must be in the table.*Did you mean 'size'"),
+        (ColumnRoles(candidates=None), "candidates must be a column of the table, or exclusions; got neither"),
+        (ColumnRoles(gold="candidats"), "column 'candidats' must be in the table.*Did you mean 'candidates'"),
+        (ColumnRoles(gold="who", group="who"), "a column must have one part; the table, column 'who' was given two"),
+        (ColumnRoles(features=("sise",)), "column 'sise' must be in the table.*Did you mean 'size'"),
         (
-            Roles(features=("q*",)),
+            ColumnRoles(features=("q*",)),
             r"features must match a column; the table has none for 'q\*'",
         ),
         (
-            Roles(gold="not", empty="unlabelled"),
+            ColumnRoles(gold="not", empty="unlabelled"),
             "a gold label must be one label; the table, column 'not', row 1 has several",
         ),
     ],
 )
-def test_mistakes_are_named(roles: Roles, message: str) -> None:
+def test_mistakes_are_named(roles: ColumnRoles, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         read_table(TABLE, roles)
 
@@ -119,7 +121,7 @@ def test_mistakes_are_named(roles: Roles, message: str) -> None:
 )
 def test_roles_that_say_nothing_are_refused(given: dict[str, str], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        Roles(**given)
+        ColumnRoles(**given)
 
 
 def test_exclusions_must_leave_a_label() -> None:
@@ -128,18 +130,18 @@ def test_exclusions_must_leave_a_label() -> None:
         ValueError,
         match="the table, column 'not': complementary sets must leave at least one label per row; 1 of 2 rows exclude every class, first row 1",
     ):
-        read_table(table, Roles(exclude="not"))
+        read_table(table, ColumnRoles(exclude="not"))
 
 
 def test_no_rows() -> None:
     with pytest.raises(ValueError, match="the table must have at least one row"):
-        read_table(TABLE.slice(0, 0), Roles(exclude="not"))
+        read_table(TABLE.slice(0, 0), ColumnRoles(exclude="not"))
 
 
 def test_infinity_is_no_gap() -> None:
     table = pa.table({"x": [1.0, np.inf], "candidates": ["a", "b"]})
     with pytest.raises(ValueError, match="column 'x', row 1 is inf"):
-        read_table(table, Roles())
+        read_table(table, ColumnRoles())
 
 
 def test_to_predict_every_column_must_be_there_and_hold_what_it_held() -> None:
@@ -157,7 +159,7 @@ def test_to_predict_every_column_must_be_there_and_hold_what_it_held() -> None:
 
 
 def columns_of(table: Any, **roles: Any) -> Any:
-    return read_table(table, Roles(**roles))
+    return read_table(table, ColumnRoles(**roles))
 
 
 @pytest.mark.parametrize(
@@ -255,7 +257,7 @@ def test_a_category_is_the_same_whether_read_as_text_or_as_numbers_with_gaps(tmp
     path = tmp_path / "zip.csv"
     path.write_text("zip,size,candidates\n1,1.5,cat\n,2.5,dog\n3,0.5,cat|dog\n")
     from_file = columns_of(path, categories=("zip",), features=("size",)).columns.words["zip"]
-    from_frame = read_columns(pd.read_csv(path), Roles(features=("size",), categories=("zip",))).words["zip"]
+    from_frame = read_columns(pd.read_csv(path), ColumnRoles(features=("size",), categories=("zip",))).words["zip"]
     assert from_file == from_frame == ["1", None, "3"]
     pd.read_csv(path).to_csv(path, index=False)  # now it says 1.0 and 3.0
     assert "1.0" in path.read_text()
@@ -267,16 +269,16 @@ def test_truths_in_a_csv_are_numbers(tmp_path: Path) -> None:
     path.write_text("flag,candidates\nTrue,cat\nFalse,dog\n,cat\n")
     np.testing.assert_array_equal(columns_of(path).columns.numbers, [[1], [0], [np.nan]])
     path.write_text("flag\n1\n0\n")
-    np.testing.assert_array_equal(read_columns(path, Roles(features=("flag",))).numbers, [[1], [0]])
+    np.testing.assert_array_equal(read_columns(path, ColumnRoles(features=("flag",))).numbers, [[1], [0]])
 
 
 def test_to_predict_a_column_may_be_blank_and_a_wrong_cell_is_named(tmp_path: Path) -> None:
     path = tmp_path / "new.csv"
     path.write_text("a,b\n1,\n")
-    np.testing.assert_array_equal(read_columns(path, Roles(features=("a", "b"))).numbers, [[1, np.nan]])
+    np.testing.assert_array_equal(read_columns(path, ColumnRoles(features=("a", "b"))).numbers, [[1, np.nan]])
     path.write_text("a,b\n1,2\n3,much\n")
     with pytest.raises(ValueError, match=r"column 'b' must hold numbers, as in training; .*new.csv, row 1 is 'much'"):
-        read_columns(path, Roles(features=("a", "b")))
+        read_columns(path, ColumnRoles(features=("a", "b")))
 
 
 def test_a_packed_csv_is_read(tmp_path: Path) -> None:
@@ -296,7 +298,7 @@ def test_the_hint_on_identifiers_obeyed_adds_the_column_and_drops_none() -> None
     (hint,) = before.remarks()
     assert "left out: who." in hint
     assert "--category NAME" in hint
-    after = read_table(table, Roles(categories=("who",)))
+    after = read_table(table, ColumnRoles(categories=("who",)))
     assert after.columns.names == before.columns.names == ["size"]
     assert list(after.columns.words) == ["who"]
 
@@ -305,7 +307,7 @@ def test_the_hint_on_row_numbers_obeyed_drops_no_column() -> None:
     table = pa.table({"item": range(30), "size": np.linspace(0, 1, 30), "candidates": ["cat|dog", "cat"] * 15})
     hint = "columns that number the rows are left out: item. To use them beside the others, say --features '*' --features 'item'."
     assert read_table(table).remarks() == [hint]
-    assert read_table(table, Roles(features=("*", "item"))).columns.names == ["item", "size"]
+    assert read_table(table, ColumnRoles(features=("*", "item"))).columns.names == ["item", "size"]
 
 
 def test_each_hint_names_its_own_columns_alone() -> None:
@@ -314,7 +316,7 @@ def test_each_hint_names_its_own_columns_alone() -> None:
     said = {line.split(" are left out")[0]: line for line in read_table(table).remarks()}
     assert said["columns that number the rows"].endswith("--features '*' --features 'item'.")
     assert said["columns that look like true labels"].endswith("--features '*' --features 'truth'.")
-    assert read_table(table, Roles(features=("size",))).remarks() == []  # who names columns has seen the others
+    assert read_table(table, ColumnRoles(features=("size",))).remarks() == []  # who names columns has seen the others
 
 
 DAYS = ["2024-01-05", "2024-03-01", None]
@@ -359,7 +361,7 @@ def test_a_cell_that_is_no_date_is_named_and_so_is_a_column_that_is_none_when_pr
     path.write_text("day,candidates\n" + "".join(rows) + "soon,dog\n")
     with pytest.raises(ValueError, match=r"dates must all be written in one way.*column 'day', row 20000 is 'soon'"):
         read_table(path)
-    roles = Roles(features=("day",), dates=("day",))
+    roles = ColumnRoles(features=("day",), dates=("day",))
     for cells, wrong in (([5, 6], "row 0 is 5"), (["2024-01-05", None, "soon"], "row 2 is 'soon'")):
         with pytest.raises(
             ValueError, match=rf"dates must all be written in one way.*the table, column 'day', {wrong}"
@@ -367,7 +369,7 @@ def test_a_cell_that_is_no_date_is_named_and_so_is_a_column_that_is_none_when_pr
             read_columns(pa.table({"day": cells}), roles)
     assert np.isnan(read_columns(pa.table({"day": pa.nulls(2)}), roles).numbers).all()
     with pytest.raises(ValueError, match=r"column 'day' must hold numbers, as in training; .*row 0 is datetime.date"):
-        read_columns(pa.table({"day": pd.to_datetime(["2024-01-05"]).date}), Roles(features=("day",)))
+        read_columns(pa.table({"day": pd.to_datetime(["2024-01-05"]).date}), ColumnRoles(features=("day",)))
 
 
 @pytest.mark.parametrize("form", ["csv", "frame"])
@@ -403,8 +405,8 @@ def test_numbers_named_like_the_truth_are_no_feature_unless_named(name: str) -> 
         f"columns that look like true labels are left out: {name}. If they are, say --gold NAME; if they are features, "
         f"say --features '*' --features '{name}'."
     ]
-    assert name in read_table(table, Roles(features=("*", name))).columns.names
-    assert read_table(table, Roles(categories=(name,))).roles.categories == (name,)
+    assert name in read_table(table, ColumnRoles(features=("*", name))).columns.names
+    assert read_table(table, ColumnRoles(categories=(name,))).roles.categories == (name,)
     height = table.set_column(1, name, pa.array(TRUTH + 0.5))
     assert name in read_table(height).columns.names  # no label: y beside x, for one
 
@@ -458,7 +460,7 @@ def test_a_frame_of_features_is_read_as_the_same_columns_of_a_file(
         np.testing.assert_array_equal(again.numbers, columns.numbers)
     marked = frame[["size", "hue"]].astype({"hue": "category"})
     columns, roles, _ = read_features(marked)
-    assert columns.words == read_table(tmp_path / "t.csv", Roles(categories=("hue",))).columns.words
+    assert columns.words == read_table(tmp_path / "t.csv", ColumnRoles(categories=("hue",))).columns.words
     assert roles.categories == ("hue",)
 
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from oneof.data.table import Roles, read_table
+from oneof.data.table import ColumnRoles, read_table
 
 CSV = "size,kind,weight,candidates,truth\n1,a,0.5,cat|dog,cat\n2,b,1.5, dog ,dog\n3.5,a,2,fox | cat,\n"
 SETS = np.array([[1, 1, 0], [0, 1, 1], [1, 0, 0], [0, 0, 1]])  # [n, c]
@@ -31,17 +31,17 @@ def test_npz_with_mask_or_text(tmp_path):
     np.savez(
         tmp_path / "a.npz", x=X, candidates=SETS.astype(bool), labels=np.array([0, 1, -1, 2]), classes=["a", "b", "c"]
     )
-    table = read_table(tmp_path / "a.npz", Roles(gold="labels"))
+    table = read_table(tmp_path / "a.npz", ColumnRoles(gold="labels"))
     np.testing.assert_array_equal(table.candidates.mask, SETS)
     assert table.candidates.classes.tolist() == ["a", "b", "c"]
     assert table.gold.tolist() == [0, 1, -1, 2]
     assert read_table(tmp_path / "a.npz").gold is None
     np.savez(tmp_path / "b.npz", x=X, candidates=["p,q", "q", "q,r", "p"], labels=["q", "q", "r", ""])
-    table = read_table(tmp_path / "b.npz", Roles(separator=",", features=("x1",), gold="labels"))
+    table = read_table(tmp_path / "b.npz", ColumnRoles(separator=",", features=("x1",), gold="labels"))
     assert table.candidates.mask.sum(1).tolist() == [2, 1, 2, 1]
     assert table.gold.tolist() == [1, 1, 2, -1]
     assert table.columns.numbers.tolist() == X[:, [1]].tolist()
-    assert read_table(tmp_path / "b.npz", Roles(separator=",", ignore=("x1",))).columns.names == ["x0"]
+    assert read_table(tmp_path / "b.npz", ColumnRoles(separator=",", ignore=("x1",))).columns.names == ["x0"]
 
 
 @pytest.mark.parametrize(
@@ -100,14 +100,14 @@ def sources(tmp_path: Path) -> list[object]:
 
 def test_every_form_of_table_gives_the_same(tmp_path):
     for source in sources(tmp_path):
-        table = read_table(source, Roles(gold="truth"))
+        table = read_table(source, ColumnRoles(gold="truth"))
         assert table.columns.names == ["size", "weight"]
         assert table.columns.numbers.tolist() == [[1, 0.5], [2, 1.5], [3.5, 2]]
         assert table.columns.numbers.dtype == np.float32
         assert table.candidates.classes.tolist() == ["cat", "dog", "fox"]
         assert table.candidates.mask.astype(int).tolist() == [[1, 1, 0], [0, 1, 0], [1, 0, 1]]
         assert table.gold.tolist() == [0, 1, -1]
-        assert read_table(source, Roles(features=("w*",))).columns.names == ["weight"]
+        assert read_table(source, ColumnRoles(features=("w*",))).columns.names == ["weight"]
         assert read_table(source).gold is None
 
 
@@ -116,7 +116,7 @@ def test_numbers_as_labels_and_types_of_columns():
         "a": pa.array([1, 2], pa.int8()), "b": [True, False], "c": pa.array([1, 2], pa.float16()),
         "when": pa.array([1, 2], pa.timestamp("s")), "sets": [[3, 5], [5]], "y": [3, 5],
     })  # fmt: skip
-    read = read_table(table, Roles(candidates="sets", gold="y"))
+    read = read_table(table, ColumnRoles(candidates="sets", gold="y"))
     assert read.columns.names == ["a", "b", "c", "when"]
     assert read.candidates.classes.tolist() == ["3", "5"]
     assert read.gold.tolist() == [0, 1]
@@ -164,15 +164,15 @@ def test_a_csv_of_many_blocks_may_turn_to_fractions(tmp_path):
 )  # fmt: skip
 def test_wrong_csv_names_file_and_row(tmp_path, text, options, message):
     with pytest.raises(ValueError, match=message) as caught:
-        read_table(write(tmp_path / "a.csv", text), Roles(**options))
+        read_table(write(tmp_path / "a.csv", text), ColumnRoles(**options))
     assert "\n" not in str(caught.value)
 
 
 def test_empty_cells_are_unlabelled_only_if_said(tmp_path):
     path = write(tmp_path / "a.csv", "a,candidates\n1,p|q\n2,\n3,r\n")
-    assert read_table(path, Roles(empty="unlabelled")).candidates.mask.sum(1).tolist() == [2, 3, 1]
+    assert read_table(path, ColumnRoles(empty="unlabelled")).candidates.mask.sum(1).tolist() == [2, 3, 1]
     missing = pa.table({"a": [1, 2, 3], "candidates": [["p", "q"], None, []]})
-    assert read_table(missing, Roles(empty="unlabelled")).candidates.mask.sum(1).tolist() == [2, 2, 2]
+    assert read_table(missing, ColumnRoles(empty="unlabelled")).candidates.mask.sum(1).tolist() == [2, 2, 2]
     with pytest.raises(ValueError, match=r"the table, column 'candidates': .* 2 of 3 rows are empty, first row 1"):
         read_table(missing)
 

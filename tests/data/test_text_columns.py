@@ -14,10 +14,10 @@ import torch
 
 from oneof.data.embed import MODELS, Embedder
 from oneof.data.encode import Encoding, learn_encoding
-from oneof.data.roles import Roles
-from oneof.data.scaling import Beside
+from oneof.data.roles import ColumnRoles
+from oneof.data.scaling import RawAndRankScaling
 from oneof.data.table import Columns, read_columns, read_features, read_table
-from oneof.data.with_ranks import learn_ranks
+from oneof.data.with_ranks import fit_quantiles
 
 RNG = np.random.default_rng(0)
 WORDS = ["red", "old", "small", "quick", "bright", "cold", "round", "heavy", "wet", "loud"]
@@ -155,7 +155,7 @@ def test_free_text_and_identifiers_are_left_out_with_what_to_do() -> None:
 
 def test_what_a_person_says_overrules_the_values() -> None:
     frame = notes(hue=["red", "blue"] * 20, zone=[1, 2, 3, 4] * 10)
-    roles = Roles(text=("note",), categories=("name", "zone"), ignore=("hue",))
+    roles = ColumnRoles(text=("note",), categories=("name", "zone"), ignore=("hue",))
     table = read_table(frame, roles)
     assert table.roles.categories == ("name", "zone")
     assert {name: use.use for name, use in table.uses.items()} == {
@@ -177,7 +177,7 @@ def test_free_text_is_embedded_where_an_embedder_is_installed(monkeypatch: pytes
     assert MODELS["text"] in table.uses["note"].reason
     encoding = learn_encoding(table.columns, table.roles, cache=tmp_path)
     assert encoding.names == ["size", "note[0]", "note[1]"]
-    chosen = read_table(notes(remark=sentences(40)), Roles(text=("note",)))  # who names one has chosen
+    chosen = read_table(notes(remark=sentences(40)), ColumnRoles(text=("note",)))  # who names one has chosen
     assert (chosen.roles.text, chosen.roles.text_model) == (("note",), None)
     assert chosen.uses["remark"].use == "left out"
 
@@ -203,7 +203,7 @@ def columns_of(words: list[str | None]) -> Columns:
 POSTCODES: list[str | None] = [f"common{i % 50}" for i in range(1000)]
 POSTCODES += [f"rare{i}" for i in range(300)]
 POSTCODES += [None] * 10
-ZIP = Roles(features=(), categories=("zip",))
+ZIP = ColumnRoles(features=(), categories=("zip",))
 
 
 def test_rare_values_share_a_feature_and_the_width_is_bounded() -> None:
@@ -242,15 +242,19 @@ def test_rare_values_survive_json_and_runs_without_them_are_read() -> None:
     assert Encoding.from_json(plain, {}).categories == encoding.categories
 
 
-@pytest.mark.parametrize("scaling", [Beside("feature", ranks=False), Beside(None), Beside("feature")])
+@pytest.mark.parametrize(
+    "scaling", [RawAndRankScaling("feature", ranks=False), RawAndRankScaling(None), RawAndRankScaling("feature")]
+)
 @pytest.mark.parametrize("values", [2, 5, 30])
-def test_a_category_weighs_as_much_as_a_number_however_many_values_it_has(scaling: Beside, values: int) -> None:
+def test_a_category_weighs_as_much_as_a_number_however_many_values_it_has(
+    scaling: RawAndRankScaling, values: int
+) -> None:
     rng = np.random.default_rng(0)
     words: list[str | None] = [f"v{number}" for number in rng.integers(values, size=600)]
     columns = Columns("t.csv", rng.normal(size=(600, 1)).astype(np.float32), ["size"], {"zip": words})
-    encoding = learn_encoding(columns, Roles(features=("size",), categories=("zip",)))
+    encoding = learn_encoding(columns, ColumnRoles(features=("size",), categories=("zip",)))
     x = encoding.transform(columns)
-    wide = torch.from_numpy(learn_ranks(x)(x))
+    wide = torch.from_numpy(fit_quantiles(x)(x))
     shift, scale = scaling(wide)
     variance = ((wide - shift) * scale).var(0).numpy()
     of_number = np.tile([name == "size" for name in encoding.names], 2)

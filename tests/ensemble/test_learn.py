@@ -17,7 +17,7 @@ from oneof.candidates.read import read
 from oneof.cli import main
 from oneof.data.dataset import Dataset
 from oneof.data.encode import Encoding
-from oneof.data.table import Roles
+from oneof.data.table import ColumnRoles
 from oneof.ensemble.pipeline import fit
 from oneof.ensemble.set_likelihood import choose_raw_set_temperature
 from oneof.estimator.classifier import PartialLabelClassifier
@@ -92,7 +92,7 @@ def test_gold_labels_and_groups_mean_the_same_at_both_doors(tmp_path):
     gold = [NAMES[label] if i % 4 == 0 else None for i, label in enumerate(DATA.labels)]
     config = EnsembleConfig(n_networks=3, epochs=6, lr=0.1, weight_decay=1e-3, scalings=("feature", "ranks"))
     file = write(tmp_path, who=groups, gold=gold)
-    spec = FitSpec(Roles(gold="gold", group="who"), config=FitConfig(config, seed=3))
+    spec = FitSpec(ColumnRoles(gold="gold", group="who"), config=FitConfig(config, seed=3))
     run = fit_table(file, tmp_path / "run", spec)
     features = frame().to_numpy().astype(np.float32)
     encoding = Encoding(("x0", "x1", "x2"), (0.0, 0.0, 0.0), (), {}, ())

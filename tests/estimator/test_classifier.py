@@ -31,7 +31,7 @@ NAMES = np.array(["ant", "bee", "cow", "dog"])
 LISTS = [NAMES[row].tolist() for row in MASK]
 
 
-@parametrize_with_checks([PartialLabelClassifier(epochs=15, n_estimators=3, lr=0.1)])
+@parametrize_with_checks([PartialLabelClassifier(epochs=8, n_estimators=3, lr=0.1)])
 def test_scikit_learn_checks(estimator, check):
     check(estimator)
 

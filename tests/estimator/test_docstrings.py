@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from oneof import PartialLabelClassifier, PartialLabelImageClassifier
-from oneof.data.images import Pixels
+from oneof.data.images import ImageSpec
 from oneof.learners.config import EnsembleConfig, ImageConfig
 from oneof.learners.images import plan_images
 from oneof.learners.scaling import SCALINGS_WITH_RANKS
@@ -63,11 +63,11 @@ def test_ways_to_see_features_are_those_that_there_are():
 @pytest.mark.parametrize(
     ("n", "pixels", "device", "network", "networks", "epochs"),
     [
-        (100, Pixels("x", 3, 32), "cpu", "lenet", 3, 60),
-        (10**6, Pixels("x", 1, 28), "cpu", "lenet", 1, 5),
-        (20_000, Pixels("x", 1, 32), "cuda", "lenet", 3, 100),
-        (20_001, Pixels("x", 3, 32), "cuda", "wrn", 1, 100),
-        (100, Pixels("x", 1, 64), "cuda", "wrn", 3, 100),
+        (100, ImageSpec("x", 3, 32), "cpu", "lenet", 3, 60),
+        (10**6, ImageSpec("x", 1, 28), "cpu", "lenet", 1, 5),
+        (20_000, ImageSpec("x", 1, 32), "cuda", "lenet", 3, 100),
+        (20_001, ImageSpec("x", 3, 32), "cuda", "wrn", 1, 100),
+        (100, ImageSpec("x", 1, 64), "cuda", "wrn", 3, 100),
     ],
 )
 def test_what_none_stands_for_with_pictures(n, pixels, device, network, networks, epochs):

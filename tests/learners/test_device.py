@@ -5,7 +5,7 @@ import pytest
 import torch
 from stages import fit_stages, make_dataset
 
-from oneof.data.with_ranks import learn_ranks, learn_ranks_on
+from oneof.data.with_ranks import fit_quantiles, fit_quantiles_on_device
 from oneof.ensemble import learner_stages, noisy_sets
 from oneof.learners import kernel_ensemble
 from oneof.learners.config import EnsembleConfig
@@ -24,8 +24,8 @@ def test_ranks():
     rng = np.random.default_rng(0)
     x = np.stack([rng.normal(size=500), rng.integers(3, size=500), np.ones(500), rng.exponential(size=500)], axis=1)
     new = np.concatenate([x, 3 * x[:50] - 1, x[:5] + 1e3, x[:5] - 1e3])
-    learned = learn_ranks(x)
-    np.testing.assert_allclose(learn_ranks_on(torch.as_tensor(x)).knots, learned.knots, atol=1e-12)
+    learned = fit_quantiles(x)
+    np.testing.assert_allclose(fit_quantiles_on_device(torch.as_tensor(x)).quantiles, learned.quantiles, atol=1e-12)
     np.testing.assert_allclose(learned.on_device(torch.as_tensor(new)).numpy(), learned(new), atol=1e-12)
 
 
@@ -58,7 +58,7 @@ def test_stages_with_tensors(monkeypatch):
 
 def _append_ranks_as_on_a_gpu(x, device):
     tensor = torch.as_tensor(x)
-    ranks = learn_ranks_on(tensor)
+    ranks = fit_quantiles_on_device(tensor)
     return RankedFeatures(ranks, ranks.on_device(tensor))
 
 

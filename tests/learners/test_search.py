@@ -10,9 +10,9 @@ import torch
 from stages import fit_stages, make_dataset
 
 from oneof.candidates.generate import Flip, generate
-from oneof.data.scaling import SCALINGS, Beside
+from oneof.data.scaling import SCALINGS, RawAndRankScaling
 from oneof.data.splits import split_rows
-from oneof.data.with_ranks import learn_ranks
+from oneof.data.with_ranks import fit_quantiles
 from oneof.learners.config import EnsembleConfig, NetworkConfig
 from oneof.learners.kernel import KernelConfig, leave_one_out_scores
 from oneof.learners.scaling import SCALINGS_WITH_RANKS
@@ -38,20 +38,20 @@ TABLE = make_dataset(DATA.x, MASK)
 
 def test_ranks_are_monotone_and_do_not_care_for_the_unit():
     x = np.random.default_rng(0).lognormal(size=(300, 2)) * [1.0, 1e6]
-    wide = learn_ranks(x)(x)
+    wide = fit_quantiles(x)(x)
     np.testing.assert_array_equal(wide[:, :2], x)
     assert (np.diff(wide[np.argsort(x[:, 0]), 2]) >= 0).all()
-    np.testing.assert_allclose(learn_ranks(1e3 * x)(1e3 * x)[:, 2:], wide[:, 2:], atol=1e-9)
+    np.testing.assert_allclose(fit_quantiles(1e3 * x)(1e3 * x)[:, 2:], wide[:, 2:], atol=1e-9)
     assert np.abs(wide[:, 2:]).max() <= 2.5
     assert wide[:, 2:].std(0) == pytest.approx(1, abs=0.05)
 
 
 def test_ranks_of_shared_values_and_of_values_outside():
     x = np.array([[0.0]] * 6 + [[1.0]] * 4)
-    ranks = learn_ranks(x)
+    ranks = fit_quantiles(x)
     scores = ranks(np.array([[-5.0], [0.0], [1.0], [9.0]]))[:, 1]
     assert scores[0] <= scores[1] < 0 < scores[2] <= scores[3]
-    assert np.isfinite(learn_ranks(np.ones((5, 2)))(np.ones((3, 2)))).all()
+    assert np.isfinite(fit_quantiles(np.ones((5, 2)))(np.ones((3, 2)))).all()
 
 
 def test_root_lies_between_global_and_feature():
@@ -71,7 +71,7 @@ def test_root_lies_between_global_and_feature():
 @pytest.mark.parametrize("name", SCALINGS_WITH_RANKS)
 def test_rows_seen_in_every_way_are_of_one_length(name):
     x = np.random.default_rng(0).normal(size=(400, 5)) * np.arange(1, 6)
-    wide = torch.as_tensor(learn_ranks(x)(x))
+    wide = torch.as_tensor(fit_quantiles(x)(x))
     shift, scale = SCALINGS_WITH_RANKS[name](wide)
     seen = (wide - shift) * scale
     if name in ("feature", "global", "root", "ranks", "both"):
@@ -293,5 +293,6 @@ def test_unknown_rule():
         fit_stages(TABLE, SMALL, criterion="oracle")
 
 
-def test_beside_needs_no_ranks():
-    assert Beside("feature", ranks=False)(torch.randn(9, 4, dtype=torch.float64)).scale[2:].tolist() == [0, 0]
+def test_raw_scaling_hides_the_ranks():
+    scaling = RawAndRankScaling("feature", ranks=False)
+    assert scaling(torch.randn(9, 4, dtype=torch.float64)).scale[2:].tolist() == [0, 0]

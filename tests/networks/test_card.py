@@ -182,7 +182,7 @@ def test_methods_on_views_take_the_kernels_too(monkeypatch, method, kind):
         problem = make_training_data(x, sets, [Trial()], method, None, Training(3, 256), seen, None, device)
         make = lambda: method.network(WideResNet(10)((3, 32, 32), 10), 10, (3, 32, 32))  # noqa: E731
         state = begin(problem, build(make, [0], device, problem.compile_batch if kernels else -1), [0])
-        programs = [part.program for part in state.stack.module.modules() if hasattr(part, "program")]
+        programs = [part.fused for part in state.stack.module.modules() if hasattr(part, "fused")]
         assert all((program is not None) == kernels for program in programs)
         found.append([float(record["loss"]) for record in steps(problem, state) if record is not None])
     assert found[1] == pytest.approx(found[0], rel=2e-3)

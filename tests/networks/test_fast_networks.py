@@ -77,7 +77,7 @@ def without_kernels(monkeypatch):
 def program(module):
     """The body's program, without the rounding to bfloat16 that comes before it."""
     assert module.body.use_kernels()
-    return module.body.program
+    return module.body.fused
 
 
 @pytest.mark.parametrize(
@@ -107,6 +107,6 @@ def test_widths_that_are_no_powers_of_two_have_no_program():
 @pytest.mark.usefixtures("double")
 def test_a_paired_convolution_is_the_convolution():
     x, weight = random(2, 4, 6, 5), random(7, 5, 3, 3, seed=1)  # images [n, h, w, c]
-    paired = layers.convolve(F.pad(x, (0, 0, 1, 1)), layers.paired(weight), 1)
+    paired = layers.convolve(F.pad(x, (0, 0, 1, 1)), layers.pair_pixels(weight), 1)
     plain = F.conv2d(x.permute(0, 3, 1, 2), weight, padding=1).permute(0, 2, 3, 1)
     torch.testing.assert_close(paired, plain)

@@ -33,7 +33,7 @@ def results(fast: bool) -> tuple[torch.Tensor, ...]:
     """Logits, gradients, logits in evaluation and statistics, after a first forward."""
     torch.manual_seed(0)
     module = WideResNet(10)((3, 8, 8), 5).to(memory_format=torch.channels_last)
-    body = module.body.program if fast and module.body.use_kernels() else module.body
+    body = module.body.fused if fast and module.body.use_kernels() else module.body
     x = torch.randn(6, 3, 8, 8)
     module.head(body(x))
     logits = module.head(body(2 * x + 1))

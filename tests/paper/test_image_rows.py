@@ -28,7 +28,7 @@ from oneof.methods.proden import BalancedProden
 from oneof.networks import MLP, LeNet
 from oneof.purify import PopPrinted, PopRatio, PopReleased
 from oneof.storage.rows import read
-from oneof.storage.settings import plain_value
+from oneof.storage.settings import to_serializable
 from oneof.training.fit import fit
 from oneof.training.training_data import make_training_data
 from oneof.training.trials import Training
@@ -203,7 +203,7 @@ def test_the_rows_that_were_obtained_are_those_of_today_s_specification():
     for row in found:
         run = wanted[report.key_of(row)]
         for name in ("method", "purify", "network", "training"):
-            assert row[name] == json.loads(json.dumps(plain_value(getattr(run, name)))), report.key_of(row)
+            assert row[name] == json.loads(json.dumps(to_serializable(getattr(run, name)))), report.key_of(row)
 
 
 def test_rows_say_how_many_programs_shared_the_card(run, tmp_path):

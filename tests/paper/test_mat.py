@@ -12,7 +12,7 @@ import pytest
 import scipy.io
 import scipy.sparse
 
-from oneof.data.table import Roles, read_table
+from oneof.data.table import ColumnRoles, read_table
 from oneof_paper.readers.mat import read_mat, variables
 
 
@@ -36,7 +36,7 @@ def mat(path: Path, **keys: object) -> Path:
 def test_mat_in_every_orientation(tmp_path, form, transpose):
     turn = np.transpose if transpose else np.asarray
     path = mat(tmp_path / "a.mat", data=X, partial_target=form(turn(SETS)), target=form(turn(TRUE)))
-    table = read_table(path, Roles(gold="target"))
+    table = read_table(path, ColumnRoles(gold="target"))
     np.testing.assert_array_equal(table.columns.numbers, X)
     np.testing.assert_array_equal(table.candidates.mask, SETS)
     assert table.gold.tolist() == [0, 1, 0, 2]
@@ -51,7 +51,7 @@ def test_square_sets_are_read_by_their_truth(tmp_path):
     path = mat(tmp_path / "a.mat", data=x, partial_target=sets.T)
     np.testing.assert_array_equal(read_mat(path)["candidates"], sets)  # nothing decides: [c, n] is the custom
     with pytest.raises(ValueError, match="column 'target' must be in a table of columns"):
-        read_table(path, Roles(gold="target"))
+        read_table(path, ColumnRoles(gold="target"))
 
 
 def compressed(*parts: bytes) -> bytes:
@@ -70,13 +70,13 @@ def test_a_file_that_unpacks_to_too_much_is_refused_before_it_fills_the_memory(t
     tracemalloc.start()
     try:
         with pytest.raises(ValueError, match=r"must not hold more than 0\.01 GB; .*bomb\.mat does.*--unpacked"):
-            read_table(path, Roles(unpacked=0.01))
+            read_table(path, ColumnRoles(unpacked=0.01))
         assert tracemalloc.get_traced_memory()[1] < 2**25
     finally:
         tracemalloc.stop()
     several = write(tmp_path / "several.mat", compressed(*[zeros(2**22)] * 3))
     with pytest.raises(ValueError, match=r"must not hold more than 0\.01 GB; .*several\.mat does"):
-        read_table(several, Roles(unpacked=0.01))
+        read_table(several, ColumnRoles(unpacked=0.01))
 
 
 def test_a_compressed_part_holds_no_other_one(tmp_path: Path) -> None:
@@ -93,7 +93,7 @@ def test_a_sparse_matrix_of_few_entries_does_not_claim_the_memory(tmp_path: Path
     sets = scipy.sparse.eye(n, format="csc")
     path = mat(tmp_path / "wide.mat", data=np.zeros((n, 1)), partial_target=sets)
     with pytest.raises(ValueError, match=r"must not hold more than 0\.1 GB; .*wide\.mat does.*--unpacked"):
-        read_table(path, Roles(unpacked=0.1))
+        read_table(path, ColumnRoles(unpacked=0.1))
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ from oneof.cli import main
 from oneof.methods import LWS, LWSCrossEntropy, Proden
 from oneof.networks import Linear
 from oneof.storage.rows import append, read
-from oneof.storage.settings import plain_value
+from oneof.storage.settings import to_serializable
 from oneof.training.state import Record
 from oneof.training.trials import Training
 from oneof_paper import tables
@@ -205,7 +205,7 @@ def test_scalings_and_forms_of_a_loss_are_searched_as_settings_are():
         method, setting = cell.settings[int(np.argmax(scores))]
         assert rows[number]["rule"] == "covering"
         assert rows[number]["scaling"] == setting.scaling
-        assert rows[number]["chosen_method"] == plain_value(method)
+        assert rows[number]["chosen_method"] == to_serializable(method)
     assert cell.setting != Cell("lost", System("LWS", LWS()), protocol, (3, 4)).setting
 
 

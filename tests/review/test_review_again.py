@@ -23,7 +23,7 @@ from oneof.runs.decisions import Decision, Log
 from oneof.runs.fit_table import FitSpec, fit_again, fit_table
 from oneof.runs.folder import Run
 from oneof.runs.refit import EPOCHS_DIVISOR, Refit
-from oneof.storage.settings import restored
+from oneof.storage.settings import from_serializable
 from oneof.votes.read import VotesFile
 
 pytestmark = pytest.mark.usefixtures("small_forests")
@@ -150,7 +150,7 @@ def test_a_table_that_changed_is_refused(folder: Path) -> None:
 
 def test_a_setting_of_an_unknown_kind_is_told() -> None:
     with pytest.raises(ValueError, match="a setting must be of a kind that this version knows; got 'Mine'"):
-        restored({"kind": "Mine"}, {})
+        from_serializable({"kind": "Mine"}, {})
 
 
 def test_a_review_goes_on_with_what_was_learned(run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,8 +18,8 @@ from stages import context_for, hard_targets, make_dataset
 from oneof import PartialLabelClassifier
 from oneof.cli import main
 from oneof.data.encode import Encoding
-from oneof.data.images import Pixels
-from oneof.data.with_ranks import learn_ranks
+from oneof.data.images import ImageSpec
+from oneof.data.with_ranks import fit_quantiles
 from oneof.ensemble.model import Model
 from oneof.learners.config import TreesConfig
 from oneof.learners.kernel_ensemble import fit_kernels
@@ -52,13 +52,13 @@ def model(ranks: bool = True) -> Model:
     torch.manual_seed(0)
     stack = Stack([MLP((8,))((width,), 4) for _ in range(3)])
     shift, scale = torch.rand(3, 1, width), torch.rand(3, 1, width) * 0.01
-    member = TableNetworks(stack, shift, scale, None, learn_ranks(X) if ranks else None)
+    member = TableNetworks(stack, shift, scale, None, fit_quantiles(X) if ranks else None)
     plain = TableNetworks(Stack([MLP(())((3,), 4)]), None, None, np.array([1000.0, 0.0, 0.0]), None)
     return Model(list("abcd"), Encoding(("x", "y", "z"), (0.0,) * 3, (), {}, ()), (member, plain), {})
 
 
 def test_scores_are_those_of_the_ranks():
-    ranks = learn_ranks(X)
+    ranks = fit_quantiles(X)
     ours = normal_scores(ranks, torch.from_numpy(X)).numpy()
     np.testing.assert_allclose(ours, ranks(X)[:, 3:], atol=1e-4)
 
@@ -171,7 +171,7 @@ def on_pictures(name: str) -> Model:
     torch.manual_seed(0)
     stack = Stack([network_of(name)((3, 16, 16), 4) for _ in range(2)])
     member = ImageNetworks(stack, name, (3, 16, 16), torch.tensor([0.01, 0.02, 0.03]), torch.tensor([-1.0, -2.0, 0.5]))
-    return Model(list("abcd"), Encoding((), (), (), {}, (), pixels=(Pixels("file", 3, 16),)), (member,), {})
+    return Model(list("abcd"), Encoding((), (), (), {}, (), pixels=(ImageSpec("file", 3, 16),)), (member,), {})
 
 
 @pytest.mark.slow

@@ -20,9 +20,9 @@ from sklearn.datasets import load_digits
 
 import oneof.training.fit
 from oneof.cli import main
-from oneof.data.images import Pixels
-from oneof.data.on_disk import RowsOnDisk
-from oneof.data.roles import Roles
+from oneof.data.images import ImageSpec
+from oneof.data.on_disk import OnDiskFeatures
+from oneof.data.roles import ColumnRoles
 from oneof.learners.config import EnsembleConfig, FitConfig, ImageConfig
 from oneof.learners.images import late_pop_schedule, plan_images
 from oneof.learners.network_models import ImageNetworks
@@ -43,7 +43,7 @@ from oneof.votes.read import VotesFile
 N, BROKEN = 150, 7
 IMAGES, LABELS = load_digits(n_class=3, return_X_y=True)
 SHORT = EnsembleConfig(epochs=6)
-SPEC = FitSpec(Roles(image=("file",)), config=FitConfig(SHORT))
+SPEC = FitSpec(ColumnRoles(image=("file",)), config=FitConfig(SHORT))
 
 
 def sets() -> list[str]:
@@ -98,7 +98,7 @@ def test_a_run_holds_three_networks_and_a_label_for_every_row(run: Run) -> None:
     (member,) = run.model.members
     assert isinstance(member, ImageNetworks)
     assert member.stack.t == 3
-    assert run.model.encoding.pixels == (Pixels("file", 1, 8),)
+    assert run.model.encoding.pixels == (ImageSpec("file", 1, 8),)
     label = np.array(run.purified["label"].to_pylist())
     readable = np.arange(N) != BROKEN
     assert (label == LABELS[:N].astype(str))[readable].mean() > 0.95
@@ -269,7 +269,9 @@ def test_pixels_in_a_file_give_the_same_run_to_the_bit(
     run: Run, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen = []
-    monkeypatch.setattr("oneof.learners.images.RowsOnDisk", lambda path: (seen.append(Path(path)), RowsOnDisk(path))[1])
+    monkeypatch.setattr(
+        "oneof.learners.images.OnDiskFeatures", lambda path: (seen.append(Path(path)), OnDiskFeatures(path))[1]
+    )
     fit_table(folder / "table.csv", tmp_path / "run", SPEC, RunOptions(stream=True))
     assert seen == [tmp_path / "run" / "checkpoint" / "pixels.part"]
     assert not seen[0].exists()
@@ -278,7 +280,7 @@ def test_pixels_in_a_file_give_the_same_run_to_the_bit(
 
 
 def test_pixels_are_kept_in_a_file_where_they_take_half_of_the_free_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    pixels = Pixels("f", 3, 10)
+    pixels = ImageSpec("f", 3, 10)
     monkeypatch.setattr("oneof.runs.read_dataset.free_memory", lambda device: 60_000)
     assert [stays_on_disk(n, pixels, None) for n in (100, 101)] == [False, True]
     assert [stays_on_disk(n, pixels, said) for n, said in ((100, True), (101, False))] == [True, False]
@@ -314,7 +316,7 @@ def test_votes_gold_groups_and_bytes_come_along(folder: Path, tmp_path: Path) ->
     votes = dict(zip(("item", "annotator", "label"), zip(*said, strict=True), strict=True))
     pa.csv.write_csv(pa.table({name: list(cells) for name, cells in votes.items()}), tmp_path / "votes.csv")
     asked = VotesFile(str(tmp_path / "votes.csv"), "item", "annotator", "label")
-    roles = Roles(image=("shot",), gold="gold", group="patient")
+    roles = ColumnRoles(image=("shot",), gold="gold", group="patient")
     made = fit_table(tmp_path / "table.parquet", tmp_path / "run", replace(SPEC, roles=roles, votes=asked))
     assert made.metadata["people"]["votes"] == len(said)
     assert (np.array(made.purified["label"].to_pylist()) == LABELS[rows].astype(str)).mean() > 0.9
@@ -349,8 +351,8 @@ def test_with_votes_networks_train_for_as_many_epochs_as_without(
     pq.write_table(pa.table(columns | {"candidates": labels}), tmp_path / "without.parquet")
     pa.csv.write_csv(pa.table({"item": rows, "annotator": ["a"] * len(rows), "label": labels}), tmp_path / "votes.csv")
     votes = VotesFile(str(tmp_path / "votes.csv"), "item", "annotator", "label")
-    without = FitSpec(Roles(image=("shot",), ignore=("item",)))
-    voted = FitSpec(Roles(image=("shot",)), votes=votes)
+    without = FitSpec(ColumnRoles(image=("shot",), ignore=("item",)))
+    voted = FitSpec(ColumnRoles(image=("shot",)), votes=votes)
     for name, task in (("without", without), ("voted", voted)):
         with pytest.raises(StopHere):
             fit_table(tmp_path / f"{name}.parquet", tmp_path / name, task)
@@ -382,9 +384,9 @@ def test_pictures_are_trained_on_with_the_threads_that_the_user_allows(
 @pytest.mark.parametrize(
     ("task", "how", "why"),
     [
-        (replace(SPEC, config=FitConfig(SHORT, ImageConfig("lenet")), roles=Roles(image=("file",), image_model="m")), {}, "--architecture, --augmentation and --stream are for pictures that a network is trained on"),
-        (replace(SPEC, roles=Roles()), {"stream": True}, "--architecture, --augmentation and --stream are for pictures"),
-        (replace(SPEC, config=FitConfig(SHORT, ImageConfig(views="none")), roles=Roles()), {}, "Use --image COLUMN without --image-model"),
+        (replace(SPEC, config=FitConfig(SHORT, ImageConfig("lenet")), roles=ColumnRoles(image=("file",), image_model="m")), {}, "--architecture, --augmentation and --stream are for pictures that a network is trained on"),
+        (replace(SPEC, roles=ColumnRoles()), {"stream": True}, "--architecture, --augmentation and --stream are for pictures"),
+        (replace(SPEC, config=FitConfig(SHORT, ImageConfig(views="none")), roles=ColumnRoles()), {}, "Use --image COLUMN without --image-model"),
         (replace(SPEC, config=FitConfig(SHORT.without_networks())), {}, "--learners, --quick, --settings and --time-limit are for tables"),
         (SPEC, {"time_limit": 5.0}, "Use --epochs and --networks, or embed the pictures"),
     ],
@@ -405,13 +407,13 @@ def test_a_way_to_vary_pictures_must_be_known() -> None:
 @pytest.mark.parametrize(
     ("n", "pixels", "device", "expected"),
     [
-        (50_000, Pixels("f", 3, 32), "cuda", ("wrn", "upright", 1, 10, 100, 256)),
-        (60_000, Pixels("f", 1, 28), "cuda", ("lenet", "upright", 1, 10, 100, 256)),
-        (60_000, Pixels("f", 1, 28), "cpu", ("lenet", "upright", 1, 10, 5, 256)),
-        (300, Pixels("f", 3, 64), "cpu", ("lenet", "upright", 3, 3, 60, 16)),
+        (50_000, ImageSpec("f", 3, 32), "cuda", ("wrn", "upright", 1, 10, 100, 256)),
+        (60_000, ImageSpec("f", 1, 28), "cuda", ("lenet", "upright", 1, 10, 100, 256)),
+        (60_000, ImageSpec("f", 1, 28), "cpu", ("lenet", "upright", 1, 10, 5, 256)),
+        (300, ImageSpec("f", 3, 64), "cpu", ("lenet", "upright", 3, 3, 60, 16)),
     ],
 )
-def test_the_plan_follows_size_and_device(n: int, pixels: Pixels, device: str, expected: tuple) -> None:
+def test_the_plan_follows_size_and_device(n: int, pixels: ImageSpec, device: str, expected: tuple) -> None:
     assert plan_images(ImageConfig(), EnsembleConfig(n_folds=None), n, pixels, torch.device(device))[:6] == expected
 
 

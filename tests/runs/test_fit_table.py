@@ -24,7 +24,7 @@ from small_table import LABELS, ROLES, SMALL, command, frame
 
 import oneof.training.loop
 from oneof.cli import app
-from oneof.data.table import Roles, read_columns, read_table
+from oneof.data.table import ColumnRoles, read_columns, read_table
 from oneof.ensemble.accuracy import sample_order
 from oneof.estimator.classifier import PartialLabelClassifier
 from oneof.learners.config import FitConfig
@@ -195,7 +195,7 @@ def test_the_estimator_opens_a_run(run: Run, caplog: pytest.LogCaptureFixture) -
 def test_gold_labels_that_no_set_holds_and_row_numbers_are_told() -> None:
     rows = {"item": range(30), "size": np.linspace(0, 1, 30), "candidates": ["cat|fox", "dog|fox", "cat|dog"] * 10}
     table = pa.table({**rows, "gold": ["cat", "Fox", None] * 10})
-    mixed = read_table(table, Roles(gold="gold"))
+    mixed = read_table(table, ColumnRoles(gold="gold"))
     said = collect_warnings(dataset_from_table(mixed, Path())[0], mixed, seed=0)
     assert said[-2:] == [
         "columns that number the rows are left out: item. To use them beside the others, say --features '*' --features 'item'.",
@@ -209,7 +209,7 @@ def test_gold_labels_calibrate_and_do_not_train(folder: Path) -> None:
     wrong = given.assign(gold="ant")
     given.to_csv(folder / "gold.csv", index=False)
     wrong.to_csv(folder / "wrong.csv", index=False)
-    roles = Roles(features=("x*",), gold="gold", ignore=("truth", "hue"))
+    roles = ColumnRoles(features=("x*",), gold="gold", ignore=("truth", "hue"))
     only = replace(
         SMALL, scalings=("feature",), learners=("networks",)
     )  # nothing to choose: so gold labels could only change what is trained
@@ -258,7 +258,7 @@ def test_exact_sets_exclusions_and_unlabelled_rows_mix(folder: Path) -> None:
     given["not"] = np.where(rows % 8 == 1, np.where(given["truth"] == "ant", "bee", "ant"), "")
     given["who"] = rows // 3
     given.to_parquet(folder / "mix.parquet")
-    roles = Roles(features=("x*",), exclude="not", group="who", ignore=("truth",), empty="unlabelled")
+    roles = ColumnRoles(features=("x*",), exclude="not", group="who", ignore=("truth",), empty="unlabelled")
     found = fit_table(folder / "mix.parquet", folder / "mix", FitSpec(roles, config=FitConfig(SMALL)))
     sizes = [len(one) for one in found.purified["original"].to_pylist()]
     assert sizes[0] == 1
@@ -294,7 +294,7 @@ def test_a_file_that_changes_while_it_is_read(folder: Path, monkeypatch: pytest.
 
     read = oneof.runs.fit_table.read_table
 
-    def slowly(file: Path, roles: Roles) -> object:
+    def slowly(file: Path, roles: ColumnRoles) -> object:
         found = read(file, roles)
         path.write_text(path.read_text() + "1,1,1,red,ant,ant\n")
         return found
@@ -381,14 +381,14 @@ def test_clean_reads_no_weights(run: Run, tmp_path: Path) -> None:
 FIT = """
 import sys, torch
 from pathlib import Path
-from oneof.data.table import Roles
+from oneof.data.table import ColumnRoles
 from oneof.data.encode import learn_encoding
 from oneof.ensemble.accuracy import sample_order
 from oneof.learners.config import FitConfig
 from oneof.runs.fit_table import FitSpec, fit_table
 from oneof.learners.config import EnsembleConfig, FitConfig
 torch.set_num_threads(1)
-roles = Roles(features=("x*", "hue"), ignore=("truth",))
+roles = ColumnRoles(features=("x*", "hue"), ignore=("truth",))
 space = EnsembleConfig(scalings=("feature", "ranks"), lr=0.1, weight_decay=1e-3, n_networks=3, epochs=25, n_folds=None)
 fit_table(Path(sys.argv[1]), Path(sys.argv[2]), FitSpec(roles, config=FitConfig(space)))
 """
@@ -507,7 +507,7 @@ def test_all_commands_are_there() -> None:
 
 def test_a_time_limit_leaves_out_what_does_not_fit_and_says_so(folder: Path) -> None:
     frame().to_csv(folder / "limited.csv", index=False)
-    roles = Roles(features=("x*",), ignore=("truth", "hue"))
+    roles = ColumnRoles(features=("x*",), ignore=("truth", "hue"))
     said: list[str] = []
     run = fit_table(
         folder / "limited.csv",

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from oneof import PartialLabelClassifier
 from oneof.cli import app
-from oneof.data.table import Roles, read_table
+from oneof.data.table import ColumnRoles, read_table
 from oneof_paper.synthetic import mixture
 
 NAMES = np.array(["ant", "bee", "cow"])
@@ -41,7 +41,7 @@ def test_votes_become_sets_become_a_classifier(tmp_path):
         candidates=sets["candidates"].to_numpy(), truth=NAMES[data.labels]
     )
     table.to_parquet(tmp_path / "table.parquet")
-    read = read_table(tmp_path / "table.parquet", Roles(features=("a", "b", "c")))
+    read = read_table(tmp_path / "table.parquet", ColumnRoles(features=("a", "b", "c")))
     x = read.columns.numbers
     clf = PartialLabelClassifier(epochs=40, random_state=0).fit(x, read.candidates.mask)
     assert (read.candidates.classes[clf.predict(x)] == NAMES[data.labels]).mean() > 0.9

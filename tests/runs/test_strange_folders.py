@@ -7,7 +7,9 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from threading import Timer
 from types import SimpleNamespace
 
 import numpy as np
@@ -89,11 +91,11 @@ def test_a_fit_does_not_write_through_links_of_its_folder(
 
 def test_pixels_are_kept_in_a_new_file(pictures: Path, tmp_path: Path, precious: Path) -> None:
     """Also where a link was put there after the folder was looked at."""
-    from oneof.data.images import Pixels, read_pictures
+    from oneof.data.images import ImageSpec, read_pictures
 
     kept = tmp_path / "pixels.part"
     kept.symlink_to(precious)
-    read_pictures(["0.png", "1.png"], Pixels("file", 1, 8), pictures, kept)
+    read_pictures(["0.png", "1.png"], ImageSpec("file", 1, 8), pictures, kept)
     assert precious.read_text() == MINE
     assert np.load(kept).shape == (2, 1, 8, 8)
 
@@ -165,19 +167,48 @@ CALLS = """
 import json, sys
 sys.path.insert(0, sys.argv[1])
 from commands import call
-for words in json.loads(sys.argv[2]):
-    done = call(*words)
+for line in sys.stdin:
+    done = call(*json.loads(line))
     print(json.dumps([done.returncode, done.stderr]), flush=True)
 """
 
 
-def call_all(*commands: list[str]) -> list[tuple[int, str]]:
-    """Run commands one after the other in one process, which is killed if they wait for ever."""
-    arguments = [str(Path(__file__).parents[1]), json.dumps(commands)]
-    done = subprocess.run(
-        [sys.executable, "-c", CALLS, *arguments], capture_output=True, text=True, timeout=100, check=False
-    )
-    return [tuple(json.loads(line)) for line in done.stdout.splitlines() if line.startswith("[")]
+class OtherProcess:
+    """Runs commands in a process that is started once, since it takes seconds to import torch, and killed if one waits for ever."""
+
+    def __init__(self) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", CALLS, str(Path(__file__).parents[1])],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def __call__(self, *commands: list[str]) -> list[tuple[int, str]]:
+        """Run commands one after the other; return their exit codes and what they print on standard error."""
+        patience = Timer(100, self.process.kill)
+        patience.start()
+        results = []
+        for words in commands:
+            self.process.stdin.write(json.dumps(words) + "\n")
+            self.process.stdin.flush()
+            line = self.process.stdout.readline()
+            assert line, f"{words} waits for ever"
+            results.append(tuple(json.loads(line)))
+        patience.cancel()
+        return results
+
+    def close(self) -> None:
+        self.process.stdin.close()
+        self.process.stdout.close()
+        self.process.wait(100)
+
+
+@pytest.fixture(scope="module")
+def call_all() -> Iterator[OtherProcess]:
+    process = OtherProcess()
+    yield process
+    process.close()
 
 
 @pytest.fixture(scope="module")
@@ -187,7 +218,9 @@ def run(table: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
-def test_a_pipe_in_the_place_of_a_file_of_a_run_is_one_line(run: Path, table: Path, tmp_path: Path) -> None:
+def test_a_pipe_in_the_place_of_a_file_of_a_run_is_one_line(
+    run: Path, table: Path, tmp_path: Path, call_all: OtherProcess
+) -> None:
     commands = []
     for name, command in READ_BY.items():
         copy = tmp_path / name.replace(".", "-")
@@ -203,7 +236,9 @@ def test_a_pipe_in_the_place_of_a_file_of_a_run_is_one_line(run: Path, table: Pa
         assert f"{name} must be a regular file; it is a named pipe" in error
 
 
-def test_pipes_and_devices_among_pictures_are_told_and_left_out(pictures: Path, tmp_path: Path) -> None:
+def test_pipes_and_devices_among_pictures_are_told_and_left_out(
+    pictures: Path, tmp_path: Path, call_all: OtherProcess
+) -> None:
     folder = tmp_path / "in"
     for number in range(12):
         part = folder / ("a,b" if number % 2 else "b,c").replace(",", "|")
@@ -220,7 +255,9 @@ def test_pipes_and_devices_among_pictures_are_told_and_left_out(pictures: Path, 
     assert "zero.png': it is a device" in warning
 
 
-def test_votes_settings_and_a_checkpoint_that_are_pipes_are_one_line(table: Path, tmp_path: Path) -> None:
+def test_votes_settings_and_a_checkpoint_that_are_pipes_are_one_line(
+    table: Path, tmp_path: Path, call_all: OtherProcess
+) -> None:
     for name in ("votes.csv", "votes.json", "tree.csv", "settings.json"):
         os.mkfifo(tmp_path / name)
     (tmp_path / "some.csv").write_text("item,annotator,label\n1,ann,a\n")

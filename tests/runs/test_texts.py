@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 
 from oneof.cli import app
 from oneof.data.encode import learn_encoding, learn_texts
-from oneof.data.table import Columns, Roles, read_columns
+from oneof.data.table import ColumnRoles, Columns, read_columns
 from oneof.estimator.classifier import PartialLabelClassifier
 from oneof.runs.export import export_model
 from oneof.runs.folder import Run
@@ -107,7 +107,7 @@ def test_a_column_without_shared_words_is_refused() -> None:
 
 def test_texts_stand_beside_numbers_and_a_gap_is_zeros() -> None:
     columns = Columns("t.csv", np.ones((4, 1), np.float32), ["x"], {"note": ["red fox", None, "red fox", "blue fox"]})
-    encoding = learn_encoding(columns, Roles(features=("x",), text=("note",)))
+    encoding = learn_encoding(columns, ColumnRoles(features=("x",), text=("note",)))
     assert encoding.names == ["x", "note[0]"]
     assert encoding.made == ["note[0] to note[0] are made from the text by TF-IDF"]
     assert encoding.roles.text == ("note",)
@@ -125,8 +125,8 @@ def test_the_words_of_a_table_are_learned_offline(run: Run) -> None:
 
 
 def test_a_stored_run_gives_the_numbers_of_training(run: Run, tmp_path: Path) -> None:
-    columns = read_columns(letters(), Roles(features=(), text=("note",)))
-    learned = learn_encoding(columns, Roles(features=(), text=("note",)))
+    columns = read_columns(letters(), ColumnRoles(features=(), text=("note",)))
+    learned = learn_encoding(columns, ColumnRoles(features=(), text=("note",)))
     np.testing.assert_array_equal(run.model.encoding.transform(columns), learned.transform(columns))
     letters(40, seed=1).to_csv(tmp_path / "new.csv", index=False)
     done = CliRunner().invoke(

@@ -4,10 +4,10 @@
 def example_of_written_beside() -> None:
     """
     >>> from pathlib import Path
-    >>> from oneof.storage.files import written_beside
+    >>> from oneof.storage.files import atomic_write
     >>> import tempfile
     >>> path = Path(tempfile.mkdtemp()) / "note"
-    >>> with written_beside(path) as file:
+    >>> with atomic_write(path) as file:
     ...     _ = file.write(b"whole")
     >>> path.read_bytes(), len(list(path.parent.iterdir()))
     (b'whole', 1)
@@ -24,21 +24,21 @@ def example_of_printable() -> None:
 
 def example_of_first_misfit() -> None:
     """
-    >>> from oneof.storage.schema import first_misfit
-    >>> first_misfit({"classes": ["cat", "dog"], "n": 3}, {"classes": [str], "n": int}) is None
+    >>> from oneof.storage.schema import find_schema_error
+    >>> find_schema_error({"classes": ["cat", "dog"], "n": 3}, {"classes": [str], "n": int}) is None
     True
-    >>> first_misfit({"classes": ["cat", 7], "n": 3}, {"classes": [str], "n": int})
+    >>> find_schema_error({"classes": ["cat", 7], "n": 3}, {"classes": [str], "n": int})
     'classes[1] must be text, not 7'
-    >>> first_misfit({"classes": []}, {"classes": [str], "n": int})
+    >>> find_schema_error({"classes": []}, {"classes": [str], "n": int})
     'n is missing'
     """
 
 
-def example_of_restored() -> None:
+def example_of_from_serializable() -> None:
     """
-    >>> from oneof.storage.settings import plain_value, restored
+    >>> from oneof.storage.settings import to_serializable, from_serializable
     >>> from oneof.purify import Pop
-    >>> restored(plain_value((Pop(e0=0.5), None)), {"Pop": Pop}) == (Pop(e0=0.5), None)
+    >>> from_serializable(to_serializable((Pop(e0=0.5), None)), {"Pop": Pop}) == (Pop(e0=0.5), None)
     True
     """
 
@@ -61,9 +61,9 @@ def example_of_first_difference() -> None:
 
 def example_of_plain_value() -> None:
     """
-    >>> from oneof.storage.settings import plain_value
+    >>> from oneof.storage.settings import to_serializable
     >>> from oneof.purify import Pop
-    >>> plain_value(Pop())["kind"], plain_value((1, 2.5, None))
+    >>> to_serializable(Pop())["kind"], to_serializable((1, 2.5, None))
     ('Pop', [1, 2.5, None])
     """
 
@@ -81,8 +81,8 @@ def example_of_lists_of() -> None:
     """
     >>> import numpy as np
     >>> import pyarrow as pa
-    >>> from oneof.storage.sheets import lists_of
-    >>> lists_of(np.array([0, 0, 2]), 3, pa.array(["a", "b", "c"])).to_pylist()
+    >>> from oneof.storage.sheets import list_array
+    >>> list_array(np.array([0, 0, 2]), 3, pa.array(["a", "b", "c"])).to_pylist()
     [['a', 'b'], [], ['c']]
     """
 

@@ -9,26 +9,26 @@ from pathlib import Path
 
 import pytest
 
-from oneof.storage.files import folder_beside, written_beside
-from oneof.storage.locks import alone
+from oneof.storage.files import atomic_folder, atomic_write
+from oneof.storage.locks import exclusive_lock
 
 
 def test_a_link_that_was_put_there_is_not_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     precious = tmp_path / "precious"
     precious.write_text("mine")
     (tmp_path / ".note.part").symlink_to(precious)
-    with written_beside(tmp_path / "note") as file:
+    with atomic_write(tmp_path / "note") as file:
         file.write(b"new")
     assert (precious.read_text(), (tmp_path / "note").read_text()) == ("mine", "new")
     monkeypatch.setattr(secrets, "token_hex", lambda _: "known")
     (tmp_path / ".known.part").symlink_to(precious)
-    with pytest.raises(FileExistsError), written_beside(tmp_path / "note"):
+    with pytest.raises(FileExistsError), atomic_write(tmp_path / "note"):
         pass
     assert precious.read_text() == "mine"
 
 
 def test_two_writers_do_not_share_a_name(tmp_path: Path) -> None:
-    with written_beside(tmp_path / "note") as one, written_beside(tmp_path / "note") as other:
+    with atomic_write(tmp_path / "note") as one, atomic_write(tmp_path / "note") as other:
         one.write(b"one")
         other.write(b"other")
     assert (tmp_path / "note").read_bytes() == b"one"
@@ -38,14 +38,14 @@ def test_two_writers_do_not_share_a_name(tmp_path: Path) -> None:
 def test_a_folder_beside_leaves_others_alone(tmp_path: Path) -> None:
     (tmp_path / ".run.part").mkdir()
     (tmp_path / ".run.part" / "mine").touch()
-    with folder_beside(tmp_path / "run") as beside:
+    with atomic_folder(tmp_path / "run") as beside:
         (beside / "file").touch()
     assert (tmp_path / "run" / "file").exists()
     assert (tmp_path / ".run.part" / "mine").exists()
 
 
 def hold(path: Path, held: object, done: object) -> None:
-    with alone(path, "RUN"):
+    with exclusive_lock(path, "RUN"):
         held.set()  # type: ignore[attr-defined]
         done.wait(30)  # type: ignore[attr-defined]
 
@@ -58,10 +58,10 @@ def test_who_is_at_work_is_told_at_once(tmp_path: Path) -> None:
     assert held.wait(30)
     with (
         pytest.raises(ValueError, match=rf"RUN must not be in use; process {other.pid} on .* since .*Wait for it"),
-        alone(tmp_path / "lock", "RUN"),
+        exclusive_lock(tmp_path / "lock", "RUN"),
     ):
         pass
     done.set()
     other.join()
-    with alone(tmp_path / "lock", "RUN"):
+    with exclusive_lock(tmp_path / "lock", "RUN"):
         assert f"process {os.getpid()}" in (tmp_path / "lock").read_text()

@@ -30,7 +30,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 def run(clock: Clock, steps: int, seconds_per_step: float, show: bool = True, done: int = 0) -> None:
-    with progress.bar("fit", steps, show, done, unit="epochs") as step:
+    with progress.progress_bar("fit", steps, show, done, unit="epochs") as step:
         for _ in range(steps - done):
             clock.now += seconds_per_step
             step("set size 1.50")
@@ -60,7 +60,7 @@ def test_steps_of_an_earlier_run_do_not_count_for_the_estimate(clock, capsys):
 
 def test_a_first_step_that_takes_long_is_announced(monkeypatch, capsys):
     monkeypatch.setattr(progress, "FIRST_LINE", 0.01)
-    with progress.bar("fit", 30, True, unit="epochs"):
+    with progress.progress_bar("fit", 30, True, unit="epochs"):
         deadline = time.monotonic() + 10
         while not (line := capsys.readouterr().err) and time.monotonic() < deadline:
             time.sleep(0.01)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from oneof.storage.locks import alone
+from oneof.storage.locks import exclusive_lock
 from oneof.storage.regular import check_plain_tree, check_regular
 from oneof.storage.rows import append, read
 
@@ -24,7 +24,7 @@ def precious(tmp_path: Path) -> Path:
 
 
 def lock(path: Path) -> None:
-    with alone(path, "RUN"):
+    with exclusive_lock(path, "RUN"):
         pass
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field, make_dataclass
 from pathlib import Path
 
+from oneof.data.roles import ColumnRoles
+from oneof.data.scaling import RawAndRankScaling
 from oneof.storage.rows import read
-from oneof.storage.settings import digest, plain_value
+from oneof.storage.settings import digest, from_serializable, stored_kind, to_serializable
 from oneof_paper.compute_rows import Cell
 from oneof_paper.experiments import REAL, TABLES, WIDE, wide_systems
 
@@ -22,9 +24,9 @@ class Rule:
 
 def test_a_field_added_later_is_left_out_while_it_has_its_default():
     before = make_dataclass("Rule", [("rate", float, 0.1)], frozen=True)
-    assert plain_value(Rule(rate=0.2)) == plain_value(before(rate=0.2)) == {"kind": "Rule", "rate": 0.2}
-    assert digest(plain_value([Rule()])) == digest(plain_value([before()]))
-    assert plain_value(Rule(patience=4)) == {"kind": "Rule", "rate": 0.1, "patience": 4}
+    assert to_serializable(Rule(rate=0.2)) == to_serializable(before(rate=0.2)) == {"kind": "Rule", "rate": 0.2}
+    assert digest(to_serializable([Rule()])) == digest(to_serializable([before()]))
+    assert to_serializable(Rule(patience=4)) == {"kind": "Rule", "rate": 0.1, "patience": 4}
 
 
 def test_the_digest_of_every_row_is_that_of_what_it_carries():
@@ -47,3 +49,13 @@ def test_every_row_of_a_real_set_is_found_by_a_cell_of_a_table():
             cells.add(Cell(name, system, WIDE, ()).setting)
     assert len(settings) >= 57  # a system that was added later may have no rows yet; no row is lost
     assert settings - cells == set()
+
+
+def test_a_renamed_class_is_stored_under_its_earlier_name() -> None:
+    spec = {
+        "roles": to_serializable(ColumnRoles(gold="truth")),
+        "scaling": to_serializable(RawAndRankScaling("feature")),
+    }
+    assert spec["roles"]["kind"] == "Roles"
+    assert spec["scaling"] == {"kind": "Beside", "raw": "feature", "ranks": True}
+    assert from_serializable(spec["roles"], {stored_kind(ColumnRoles): ColumnRoles}) == ColumnRoles(gold="truth")

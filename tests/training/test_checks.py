@@ -12,7 +12,7 @@ from torch import nn
 
 from oneof.data.augment import views
 from oneof.data.scaling import SCALINGS
-from oneof.data.with_ranks import learn_ranks
+from oneof.data.with_ranks import fit_quantiles
 from oneof.methods import RC, RCR, PiCO, Proden, Valen
 from oneof.networks import MLP, Backbone, LeNet, WideResNet
 from oneof.training.fit import fit
@@ -204,7 +204,7 @@ def test_images_of_another_size_than_trained_on_are_refused():
 @pytest.mark.parametrize("ranked", [False, True])
 def test_so_are_rows_of_other_features(ranked):
     x = RANDOM.random((N, 3))
-    ranks = learn_ranks(x) if ranked else None
+    ranks = fit_quantiles(x) if ranked else None
     fitted = fit(ranks(x) if ranks else x, SETS, trials=[Trial(scaling="feature")], training=Training(epochs=1))
     fitted = replace(fitted, ranks=ranks)
     assert fitted.logits(x.tolist()).shape == (1, N, C)

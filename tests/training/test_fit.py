@@ -142,7 +142,7 @@ def test_a_second_forward_does_not_move_batch_norm_statistics():
 def test_same_seed_same_result_and_accuracy_rises(method, purify):
     easy = mixture(n=200, d=3, c=C, separation=6.0, seed=3)
     sets = generate(easy.labels, C, Flip(rate=0.3), seed=4)
-    rule = PURIFY[purify] and replace(PURIFY[purify], warm_up=8)
+    rule = PURIFY[purify] and replace(PURIFY[purify], warm_up=6)
     trials = [
         Trial(seed=seed, lr=0.1, scaling="feature", rows=np.arange(100), test=np.arange(100, 200)) for seed in range(2)
     ]
@@ -154,7 +154,7 @@ def test_same_seed_same_result_and_accuracy_rises(method, purify):
             method=METHODS[method](),
             purify=rule,
             labels=easy.labels,
-            training=Training(20, 20),
+            training=Training(12, 20),
         )
         for _ in range(2)
     )

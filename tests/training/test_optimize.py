@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from oneof.training.optimize import _fused, _is_dense, _move
+from oneof.training.optimize import _foreach_step, _fused_step, _is_dense
 
 
 @pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
@@ -16,7 +16,7 @@ def test_a_fused_step_is_the_plain_one(device):
     weights[1] = weights[1].transpose(1, 4).contiguous().transpose(1, 4)  # not as its gradient lies
     gradients = [torch.randn(shape, device=device) for shape in shapes]
     found = []
-    for move in (_move, _fused):
+    for move in (_foreach_step, _fused_step):
         own, speeds = [w.clone() for w in weights], [torch.zeros_like(w) for w in weights]
         for _ in range(3):
             move(own, speeds, gradients, torch.tensor(0.1, device=device), 1e-3, 0.9)

@@ -218,4 +218,4 @@ def test_the_summary_counts_what_was_read() -> None:
     assert summary.answers_per_item == {2: 3, 3: 1}
     assert (summary.sets.average, summary.sets.singletons) == (1.25, 3)
     alike = long([(1, "x", "Cat"), (1, "y", "cat "), (1, "z", "dog")], Spelling())
-    assert summarise(alike, union(alike)).lookalikes == [["Cat", "cat "]]
+    assert summarise(alike, union(alike)).near_duplicate_labels == [["Cat", "cat "]]

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from oneof.candidates.read import read as read_sets
 from oneof.cli.votes import votes as command
-from oneof.data.table import Roles, read_table
+from oneof.data.table import ColumnRoles, read_table
 from oneof.votes import at_least, read_long, union, write
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "votes"
@@ -43,7 +43,7 @@ def test_a_csv_gives_fit_the_same_sets_as_parquet(tmp_path: Path) -> None:
             path = tmp_path / f"{name}.{ending}"
             invoke(*arguments, "--out", path)
             assert (path.read_bytes()[:4] == b"PAR1") is (ending == "parquet")
-            read[ending] = read_table(path, Roles(features=("item",))).candidates
+            read[ending] = read_table(path, ColumnRoles(features=("item",))).candidates
         np.testing.assert_array_equal(read["csv"].mask, read["parquet"].mask)
         assert read["csv"].classes.tolist() == read["parquet"].classes.tolist()
     assert "na" in read["csv"].classes.tolist()  # a label, not a gap

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from oneof.votes import Spelling, Votes, read_label_studio, read_long, read_map, read_wide
-from oneof.votes.label_studio import is_label_studio, read_stars
+from oneof.votes.label_studio import is_label_studio, read_ground_truth
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "votes"
 LLM = {"item": "id", "columns": ["gpt", "claude", "gemini"]}
@@ -236,4 +236,4 @@ def test_json_min_and_stars_are_read(tmp_path: Path) -> None:
     ):
         read_label_studio(path)
     starred = [{"id": 5, "ground_truth": True, "result": [{"from_name": "animal", "value": {"choices": ["Fox"]}}]}]
-    assert read_stars(_export(tmp_path, _task(["Cat"]), {"id": 2, "annotations": starred})) == {2: "Fox"}
+    assert read_ground_truth(_export(tmp_path, _task(["Cat"]), {"id": 2, "annotations": starred})) == {2: "Fox"}

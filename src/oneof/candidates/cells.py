@@ -16,7 +16,7 @@ _NUMPY_SCALAR = re.compile(r"\bnp\.\w+\(([^()]*)\)")  # np.str_('cat')
 _MISSING_COMMA = re.compile(r"(['\"])\s+(?=['\"])")
 
 
-def sets_of_cells(cells: list[Any], separator: str, name: str) -> list[list[Any]]:
+def parse_candidate_cells(cells: list[Any], separator: str, name: str) -> list[list[Any]]:
     """Parse a column of cells as candidate sets.
 
     Raises ValueError where another separator seems to be used, or where the mask would not fit in memory. `name` says in
@@ -144,7 +144,7 @@ def _check_printed_lists(texts: list[str], separator: str, name: str) -> None:
             )
 
 
-def lookalikes(labels: Iterable[Any]) -> list[list[str]]:
+def near_duplicate_labels(labels: Iterable[Any]) -> list[list[str]]:
     """Return groups of labels that look the same: they differ in case, spaces, Unicode form or invisible characters."""
     groups: dict[str, list[str]] = {}
     for label in map(str, labels):

@@ -191,7 +191,7 @@ def generate(labels: Any, classes: int, kind: Kind, *, seed: int, logits: Any = 
     return draw(kind.probabilities(scores, truth), truth, rng)
 
 
-def reach(kind: Instance, wished: float, logits: Any, labels: Any) -> Instance:
+def calibrate_temperature(kind: Instance, wished: float, logits: Any, labels: Any) -> Instance:
     """Return the kind with the temperature at which the expected average set size is `wished`."""
     scores = np.asarray(logits, dtype=float)
     truth = np.asarray(labels)

@@ -69,7 +69,7 @@ def read(
     return Candidates(mask, names)
 
 
-def read_known(sets: Any, classes: NDArray[Any]) -> Mask:
+def read_with_classes(sets: Any, classes: NDArray[Any]) -> Mask:
     """Return the mask [n, c] of sets over the classes of a model; labels that the model does not know are ignored.
 
     A row with none but unknown labels is empty in the result.

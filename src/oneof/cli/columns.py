@@ -8,7 +8,7 @@ from typing import Annotated, Any, get_type_hints
 
 import typer
 
-from oneof.data.roles import Roles
+from oneof.data.roles import ColumnRoles
 
 # panels of the help; what is in none of them comes first
 INPUT = "Input"
@@ -36,19 +36,19 @@ def roles_from_options(
     group: Annotated[str | None, typer.Option(metavar="COLUMN", rich_help_panel=INPUT, help="Column of groups, such as patients: a group is trained on or held out as a whole.")] = None,
     text_model: Annotated[str | None, typer.Option(metavar="NAME", rich_help_panel=INPUT, help="Embed --text by this model of sentence-transformers, a name or a folder. Default: counts of words (TF-IDF).")] = None,
     image_model: Annotated[str | None, typer.Option(metavar="NAME", rich_help_panel=PICTURES, help="Embed --image by this timm model, a name or a .safetensors file, and learn from the embeddings. Default: a small ResNet if its weights are on this machine; else a network is trained on the pixels.")] = None,
-    separator: Annotated[str, typer.Option(metavar="TEXT", rich_help_panel=INPUT, help="Separator of the labels in a cell.")] = Roles.separator,
-    unpacked: Unpacked = Roles.unpacked,
-    empty: Annotated[str, typer.Option(metavar="MEANING", rich_help_panel=INPUT, help="What an empty set means: 'error' stops, 'unlabelled' allows every label.")] = Roles.empty,
-) -> Roles:  # fmt: skip
+    separator: Annotated[str, typer.Option(metavar="TEXT", rich_help_panel=INPUT, help="Separator of the labels in a cell.")] = ColumnRoles.separator,
+    unpacked: Unpacked = ColumnRoles.unpacked,
+    empty: Annotated[str, typer.Option(metavar="MEANING", rich_help_panel=INPUT, help="What an empty set means: 'error' stops, 'unlabelled' allows every label.")] = ColumnRoles.empty,
+) -> ColumnRoles:  # fmt: skip
     """Return the roles of the columns that the options give."""
     if text_model is not None and not text:
         raise ValueError("--text-model needs a column to embed. Add --text COLUMN.")
     if image_model is not None and not image:
         raise ValueError("--image-model needs a column to embed. Add --image COLUMN.")
     if candidates is None and exclude is None:
-        candidates = Roles.candidates
-    return Roles(
-        features=tuple(features or Roles.features),
+        candidates = ColumnRoles.candidates
+    return ColumnRoles(
+        features=tuple(features or ColumnRoles.features),
         categories=tuple(category or ()),
         text=tuple(text or ()),
         image=tuple(image or ()),

@@ -21,10 +21,10 @@ from oneof.cli.columns import (
     with_column_options,
 )
 from oneof.cli.terminal import Terminal
-from oneof.data.roles import Roles
+from oneof.data.roles import ColumnRoles
 from oneof.storage.cores import cores
 from oneof.storage.durations import parse_duration
-from oneof.storage.printable import bounded
+from oneof.storage.printable import one_line
 
 if TYPE_CHECKING:
     from oneof.runs.folder import Run
@@ -48,7 +48,7 @@ def fit(
     from_name: Annotated[str | None, typer.Option(metavar="NAME", rich_help_panel=VOTES, help="Label Studio: the control whose choices are votes. Needed where there are several.")] = None,
     ranked: Annotated[bool, typer.Option("--ranked", rich_help_panel=VOTES, help="The first label of a list counts most. Default: the labels of a list are equally plausible.")] = False,
     taxonomy: Annotated[Path | None, typer.Option(metavar="FILE", rich_help_panel=VOTES, help="Table of child and parent labels: a vote for a parent is a vote for all labels below it.")] = None,
-    roles: Roles,
+    roles: ColumnRoles,
     file: Annotated[Path | None, typer.Argument(metavar="FILE", show_default=False, help="Table: CSV, TSV, Parquet, npz or .mat; or a folder of pictures, with a subfolder per set such as 'cat|fox'.")] = None,
     votes: Annotated[Path | None, typer.Option(metavar="FILE", help="Votes of annotators, in place of --candidates: a row per vote (item, annotator, label), a column per annotator, nested JSON, or an export of Label Studio, Argilla, Prodigy or distilabel.")] = None,
     gold_file: Annotated[Path | None, typer.Option(metavar="FILE", help="True labels in a file of their own: RUN/sample.csv of an earlier run of this table, filled in. They measure the accuracy.")] = None,
@@ -143,7 +143,7 @@ def fit(
         stream=stream,
         command=tuple(sys.argv),
         progress=True,
-        echo=lambda line: console.print(Text(bounded(line), style="yellow")),
+        echo=lambda line: console.print(Text(one_line(line), style="yellow")),
     )
     rank = current_group(n_jobs).rank
     try:
@@ -196,7 +196,7 @@ def _print_summary(run: Run, console: Terminal) -> None:
     console.print(table)
     warning = warning_about_lost_labels(run)
     if warning:
-        console.print(Text(bounded(warning), style="yellow"))
+        console.print(Text(one_line(warning), style="yellow"))
     advice = next_step(run)
     if advice:
         console.print(Text(advice))

@@ -13,8 +13,8 @@ from rich.text import Text
 
 from oneof.cli.columns import TableFile, with_column_options
 from oneof.cli.terminal import Terminal
-from oneof.data.roles import Roles
-from oneof.storage.printable import bounded
+from oneof.data.roles import ColumnRoles
+from oneof.storage.printable import one_line
 
 if TYPE_CHECKING:
     from oneof.inspect import Inspection
@@ -27,7 +27,7 @@ STYLES = {"stop": "bold red", "warn": "yellow", "info": "cyan"}
 @with_column_options
 def inspect(
     file: TableFile,
-    roles: Roles,
+    roles: ColumnRoles,
     json: Annotated[bool, typer.Option("--json", help="Print everything as JSON instead of tables.")] = False,
     png: Annotated[Path | None, typer.Option(metavar="FILE", help="Also draw set sizes, and which labels occur together, into this .png file.")] = None,
     seed: Annotated[int, typer.Option(metavar="N", help="Seed of the test of what the sets depend on.")] = 0,
@@ -72,7 +72,7 @@ def _count_lines(inspection: Inspection, file: Path, empty: str) -> list[str]:
     ]
     columns = {name: asdict(use) for name, use in inspection.columns.items()}
     for line in summary_lines(columns):
-        lines.append(f"columns: {bounded(line)}")
+        lines.append(f"columns: {one_line(line)}")
     faults = inspection.faults
     if faults is not None:
         lines.append(f"{faults.duplicates:,} rows repeat an earlier row, {len(faults.constant)} features are constant")

@@ -11,7 +11,7 @@ import typer
 
 from oneof.cli.columns import CacheFolder, RunFolder, Unpacked
 from oneof.cli.terminal import echo
-from oneof.data.roles import Roles
+from oneof.data.roles import ColumnRoles
 
 PIPE = Path("-")
 
@@ -26,7 +26,7 @@ def predict(
     sets: Annotated[float | None, typer.Option(metavar="SHARE", help="Also write a set of labels for every row that contains the right one in this share of rows, such as 0.9.")] = None,
     text_model: Annotated[str | None, typer.Option(metavar="NAME", help="The --text-model of oneof fit, if one was given there: models are opened only if you name them.")] = None,
     image_model: Annotated[str | None, typer.Option(metavar="NAME", help="The --image-model of oneof fit, likewise.")] = None,
-    unpacked: Unpacked = Roles.unpacked,
+    unpacked: Unpacked = ColumnRoles.unpacked,
     cache_dir: CacheFolder = None,
 ) -> None:  # fmt: skip
     """Predict the label of every row, with its probability."""

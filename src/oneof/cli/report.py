@@ -21,11 +21,11 @@ def report(
     from oneof.report.page import render_page
     from oneof.review.cards import shown_table
     from oneof.runs.folder import Run
-    from oneof.storage.files import written_beside
+    from oneof.storage.files import atomic_write
 
     opened = Run.open(run)
     table = shown_table(opened, column or ())
     page = render_page(opened.metadata, table, opened.training, opened.rows).encode()
-    with written_beside(out) as file:
+    with atomic_write(out) as file:
         file.write(page)
     echo(f"{out}: {opened.purified.num_rows:,} rows, {len(page) / 1e6:.1f} MB")

@@ -9,7 +9,7 @@ from rich.console import Console, ConsoleOptions
 from rich.segment import Segment
 from typer.core import TyperCommand, TyperGroup
 
-from oneof.storage.printable import bounded, printable
+from oneof.storage.printable import one_line, printable
 
 
 class Terminal(Console):
@@ -26,7 +26,7 @@ class Terminal(Console):
 
 def echo(text: str, err: bool = False) -> None:
     """Print a text on one line."""
-    typer.echo(bounded(text), err=err)
+    typer.echo(one_line(text), err=err)
 
 
 class CliLogHandler(logging.Handler):

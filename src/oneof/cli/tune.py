@@ -6,14 +6,14 @@ from typing import Annotated
 import typer
 
 from oneof.cli.columns import LEARNING, RESOURCES, CacheFolder, TableFile, with_column_options
-from oneof.data.roles import Roles
+from oneof.data.roles import ColumnRoles
 
 
 @with_column_options
 def tune(
     file: TableFile,
     out: Annotated[Path, typer.Option(metavar="FILE", help="File to write the best settings to, as JSON.")],
-    roles: Roles,
+    roles: ColumnRoles,
     trials: Annotated[int, typer.Option(min=1, metavar="N", help="Settings to try in all; a search that was stopped goes on until there are so many.")] = 50,
     epochs: Annotated[int, typer.Option(min=1, metavar="N", rich_help_panel=LEARNING, help="Epochs to train each setting.")] = 15,
     seed: Annotated[int, typer.Option(metavar="N", rich_help_panel=LEARNING, help="Seed of everything that is drawn.")] = 0,
@@ -29,7 +29,7 @@ def tune(
     from oneof.learners.config import FitConfig
     from oneof.runs.folder import fingerprint
     from oneof.runs.read_dataset import dataset_from_table
-    from oneof.storage.settings import plain_value
+    from oneof.storage.settings import to_serializable
     from oneof.version import __version__
 
     load_optuna()  # if it is missing, say so before a file is read
@@ -40,7 +40,7 @@ def tune(
     folds = make_folds(data, FitConfig(seed=seed), epochs)
     identity = {"oneof": __version__, "data": fingerprint(file), "roles": roles, "epochs": epochs, "seed": seed}
     database = storage or f"sqlite:///{out.with_suffix('.db')}"
-    best = search_settings(folds, trials, database, plain_value(identity), say=typer.echo)
+    best = search_settings(folds, trials, database, to_serializable(identity), say=typer.echo)
     settings = write_settings(best.setting, out)
     typer.echo(
         f"best of {best.tried} ({best.stopped} stopped early): {best.score:.4f} on held-out sets, {settings}\n"

@@ -184,8 +184,8 @@ def _summary_rows(summary: Summary, policy: Policy) -> list[tuple[str, str]]:
     for note in (summary.note, *summary.remarks):
         if note:
             rows.append(("note", note))
-    if summary.lookalikes:
-        examples = [" = ".join(map(repr, names)) for names in summary.lookalikes[:MAX_EXAMPLES]]
-        total = f"{len(summary.lookalikes):,} in all; see --normalise"
+    if summary.near_duplicate_labels:
+        examples = [" = ".join(map(repr, names)) for names in summary.near_duplicate_labels[:MAX_EXAMPLES]]
+        total = f"{len(summary.near_duplicate_labels):,} in all; see --normalise"
         rows.append(("labels that look alike", f"{'; '.join(examples)} ... {total}"))
     return rows

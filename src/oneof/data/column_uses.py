@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from oneof.data.not_features import short_reason
-from oneof.data.roles import Kind, Roles
+from oneof.data.roles import ColumnRoles, Kind
 from oneof.data.text_columns import TextUse
 
 _PLURALS = {
@@ -31,8 +31,8 @@ class ColumnUse:
 
 def describe_columns(
     kinds: Mapping[str, Kind],
-    requested: Roles,
-    resolved: Roles,
+    requested: ColumnRoles,
+    resolved: ColumnRoles,
     texts: Mapping[str, TextUse],
     left_out: Mapping[str, str],
 ) -> dict[str, ColumnUse]:
@@ -70,7 +70,9 @@ def describe_columns(
     return uses
 
 
-def _feature_use(name: str, kind: Kind, requested: Roles, resolved: Roles, texts: Mapping[str, TextUse]) -> ColumnUse:
+def _feature_use(
+    name: str, kind: Kind, requested: ColumnRoles, resolved: ColumnRoles, texts: Mapping[str, TextUse]
+) -> ColumnUse:
     """Return the use of a column that is a feature, or that nobody asked for."""
     by_values = texts[name].reason if name in texts else None
     if name in resolved.features:

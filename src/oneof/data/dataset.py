@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from oneof.candidates.mask import Candidates
 from oneof.data.encode import Encoding
-from oneof.data.images import coarse
+from oneof.data.images import downsample
 
 BoolArray = NDArray[np.bool_]
 FloatArray = NDArray[np.floating[Any]]
@@ -140,7 +140,7 @@ class Dataset:
     def plain_features(self, rows: Any = slice(None)) -> FloatArray:
         """Return features [m, d] for learners that compare columns: of pictures, a few average pixels."""
         if self.are_pictures:
-            return coarse(self.features[rows], self.encoding.pixels[0])
+            return downsample(self.features[rows], self.encoding.pixels[0])
         return np.asarray(self.features[rows])
 
     def take(self, rows: IntArray) -> Self:

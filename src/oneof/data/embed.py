@@ -18,10 +18,10 @@ from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
 from oneof.data.picture import try_decode
-from oneof.storage.files import written_beside
+from oneof.storage.files import atomic_write
 from oneof.storage.optional_packages import load_package
 from oneof.storage.printable import describe_error
-from oneof.storage.progress import bar
+from oneof.storage.progress import progress_bar
 
 _log = logging.getLogger(__name__)
 MODELS = {"text": "sentence-transformers/all-MiniLM-L6-v2", "image": "resnet18.a1_in1k"}
@@ -152,7 +152,7 @@ def _cached_vectors(items: dict[str, str], embedder: Embedder, cache: Path) -> V
     n_saved = len(vectors)
     last_save = time.monotonic()
     try:
-        with bar(f"embed {embedder.kind}s", len(new_keys), show=bool(new_keys)) as step:
+        with progress_bar(f"embed {embedder.kind}s", len(new_keys), show=bool(new_keys)) as step:
             for start in range(0, len(new_keys), batch_size):
                 batch = new_keys[start : start + batch_size]
                 batch_vectors = np.asarray(embedder.embed([items[key] for key in batch]), dtype=np.float32)
@@ -197,7 +197,7 @@ def _save_vectors(store: Path, vectors: Vectors) -> None:
     content = save({"keys": keys, "vectors": np.stack(list(merged.values()))})
     try:
         store.parent.mkdir(parents=True, exist_ok=True)
-        with written_beside(store) as file:
+        with atomic_write(store) as file:
             file.write(content)
     except OSError as error:
         _log.warning(

@@ -18,11 +18,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oneof.data.embed import MODELS, embedded, open_embedder
-from oneof.data.images import PictureRows, Pixels, learn_pixels, read_pictures
-from oneof.data.roles import Roles
+from oneof.data.images import ImageSpec, PictureRows, learn_image_spec, read_pictures
+from oneof.data.roles import ColumnRoles
 from oneof.data.table import Columns, Words
 from oneof.data.text_columns import MAX_PLAIN_VALUES, MAX_VALUES
-from oneof.storage.progress import bar
+from oneof.storage.progress import progress_bar
 
 MAX_ONE_HOT = 100  # most frequent values of a category, each with a feature of its own
 MIN_ROWS = 3  # of a value with a feature of its own, in a column with more than MAX_PLAIN_VALUES values
@@ -52,7 +52,7 @@ class Texts:
         vectorizer.idf_ = self.idf
         components = self.axes.astype(np.float32)
         features = np.zeros((len(values), self.width), dtype=np.float32)
-        with bar("read texts", len(values), show=len(values) > _CHUNK) as step:
+        with progress_bar("read texts", len(values), show=len(values) > _CHUNK) as step:
             for start in range(0, len(values), _CHUNK):
                 texts = [value or "" for value in values[start : start + _CHUNK]]
                 features[start : start + _CHUNK] = vectorizer.transform(texts) @ components
@@ -125,7 +125,9 @@ class Encoding:
     embedded: tuple[Embedded, ...]
     dates: tuple[str, ...] = ()  # those of `numbers` that are dates in the table
     texts: tuple[Texts, ...] = ()  # columns of text without an embedder
-    pixels: tuple[Pixels, ...] = ()  # images without an embedder: then nothing else is encoded, and features are uint8
+    pixels: tuple[
+        ImageSpec, ...
+    ] = ()  # images without an embedder: then nothing else is encoded, and features are uint8
     rare: dict[str, tuple[str, ...]] = field(default_factory=dict)  # column -> training values that share a feature
 
     @property
@@ -213,18 +215,18 @@ class Encoding:
             embedded=tuple(Embedded(**part) for part in plain["embedded"]),
             dates=tuple(plain["dates"]),
             texts=tuple(texts),
-            pixels=tuple(Pixels(**part) for part in plain["pixels"]),
+            pixels=tuple(ImageSpec(**part) for part in plain["pixels"]),
             rare={column: tuple(values) for column, values in plain.get("rare", {}).items()},
         )
 
     @property
-    def roles(self) -> Roles:
+    def roles(self) -> ColumnRoles:
         """Return the roles of the columns that are needed for prediction."""
         text_columns = [part.column for part in self.embedded if part.kind == "text"]
         text_columns += [text.column for text in self.texts]
         image_columns = [part.column for part in self.embedded if part.kind == "image"]
         image_columns += [image.column for image in self.pixels]
-        return Roles(
+        return ColumnRoles(
             features=self.numbers,
             categories=tuple(self.categories),
             text=tuple(text_columns),
@@ -322,7 +324,9 @@ def _check_trusted(part: Embedded, named: Collection[str]) -> None:
     )
 
 
-def learn_encoding(columns: Columns, roles: Roles, *, folder: Path = Path(), cache: Path | None = None) -> Encoding:
+def learn_encoding(
+    columns: Columns, roles: ColumnRoles, *, folder: Path = Path(), cache: Path | None = None
+) -> Encoding:
     """Fit an encoding on training rows.
 
     Parameters
@@ -381,7 +385,7 @@ def learn_encoding(columns: Columns, roles: Roles, *, folder: Path = Path(), cac
     )
 
 
-def _learn_pixel_encoding(columns: Columns, roles: Roles, folder: Path) -> Encoding:
+def _learn_pixel_encoding(columns: Columns, roles: ColumnRoles, folder: Path) -> Encoding:
     """Return the encoding of one column of images as pixels: a network on images takes no other columns."""
     image, *others = [*roles.image, *roles.text]
     if others:
@@ -390,8 +394,8 @@ def _learn_pixel_encoding(columns: Columns, roles: Roles, folder: Path) -> Encod
             f"{', '.join(others)} beside {image!r}. Leave them out, or say --image-model NAME, which turns pictures "
             "into numbers."
         )
-    pixels = learn_pixels(image, columns.words[image], folder)
-    return Encoding(numbers=(), fills=(), gaps=(), categories={}, embedded=(), pixels=(pixels,))
+    image_spec = learn_image_spec(image, columns.words[image], folder)
+    return Encoding(numbers=(), fills=(), gaps=(), categories={}, embedded=(), pixels=(image_spec,))
 
 
 def _learn_embedding(

@@ -25,7 +25,7 @@ from oneof.data.picture import (
     try_decode,
 )
 from oneof.storage.cores import cores
-from oneof.storage.progress import bar
+from oneof.storage.progress import progress_bar
 
 ENDINGS = (".png", ".jpg", ".jpeg", ".gif", ".webp", ".bmp", ".tif", ".tiff")
 FILE = "file"  # column of a folder that is read as a table: the names of the images
@@ -43,7 +43,7 @@ _Result = TypeVar("_Result")
 
 
 @dataclass(frozen=True)
-class Pixels:
+class ImageSpec:
     """A column of images whose pixels are features, in the order channels, rows, columns."""
 
     column: str
@@ -82,7 +82,7 @@ def folder_of(file: Path) -> Path:
     return file if file.is_dir() else file.parent
 
 
-def learn_pixels(column: str, cells: Sequence[Cell], folder: Path) -> Pixels:
+def learn_image_spec(column: str, cells: Sequence[Cell], folder: Path) -> ImageSpec:
     """Choose side and channels for a column of images.
 
     The side is the median of the shorter sides, at most 64; there is one channel if all images are grey.
@@ -106,17 +106,17 @@ def learn_pixels(column: str, cells: Sequence[Cell], folder: Path) -> Pixels:
         side -= side % 4  # networks halve it twice
     side = int(np.clip(side, SMALLEST, LARGEST))
     all_grey = all(is_grey for _, is_grey in readable)
-    return Pixels(column, 1 if all_grey else 3, side)
+    return ImageSpec(column, 1 if all_grey else 3, side)
 
 
-def read_pictures(cells: Sequence[Cell], pixels: Pixels, folder: Path, to: Path | None = None) -> PictureRows:
+def read_pictures(cells: Sequence[Cell], image_spec: ImageSpec, folder: Path, to: Path | None = None) -> PictureRows:
     """Read the images of a column.
 
     Parameters
     ----------
     cells
         Names of files below `folder`, or their contents [n].
-    pixels
+    image_spec
         Side and channels. The shorter side is resized to fit, the longer one is cropped to its middle.
     folder
         Folder that names are relative to.
@@ -128,14 +128,14 @@ def read_pictures(cells: Sequence[Cell], pixels: Pixels, folder: Path, to: Path 
     PictureRows
         Pixels [n, d], which rows could be read, and a message on those that could not.
     """
-    shape = (len(cells), *pixels.shape)
+    shape = (len(cells), *image_spec.shape)
     levels = np.zeros(shape, dtype=np.uint8) if to is None else _create_memmap(to, shape)
 
     def read_block(start: int) -> list[tuple[int, str]]:
         """Decode a block into `levels`; return (row, reason) of the images that cannot be read."""
         failures = []
         for row in range(start, min(start + _BLOCK, len(cells))):
-            decoded = try_decode(decode_pixels, cells[row], folder, pixels.channels, pixels.side)
+            decoded = try_decode(decode_pixels, cells[row], folder, image_spec.channels, image_spec.side)
             if isinstance(decoded, str):
                 failures.append((row, decoded))
             else:
@@ -176,13 +176,13 @@ def _describe_unreadable(unreadable: Sequence[tuple[int, str]], cells: Sequence[
     return f"{count}; skipped in training and prediction: {named}{more}."
 
 
-def coarse(x: NDArray[np.uint8], pixels: Pixels) -> NDArray[np.float32]:
+def downsample(x: NDArray[np.uint8], image_spec: ImageSpec) -> NDArray[np.float32]:
     """Downsample images [n, d] by averaging squares of pixels, to 0 to 1, for learners that compare pixel by pixel."""
-    factor = max(1, pixels.side // _COARSE_SIDE)
-    coarse_side = pixels.side // factor
-    images = x.reshape(-1, *pixels.shape)
+    factor = max(1, image_spec.side // _COARSE_SIDE)
+    coarse_side = image_spec.side // factor
+    images = x.reshape(-1, *image_spec.shape)
     cropped = images[:, :, : coarse_side * factor, : coarse_side * factor]
-    sums = np.zeros((len(images), pixels.channels, coarse_side, coarse_side), dtype=np.float32)
+    sums = np.zeros((len(images), image_spec.channels, coarse_side, coarse_side), dtype=np.float32)
     for i in range(factor):
         for j in range(factor):
             sums += cropped[:, :, i::factor, j::factor].astype(np.float32)
@@ -196,7 +196,7 @@ def _map_in_threads(
     results = []
     with (
         guard_decompression_bombs(),
-        bar(title, len(items), show=True) as step,
+        progress_bar(title, len(items), show=True) as step,
         ThreadPoolExecutor(n_threads) as pool,
     ):
         for result in pool.map(function, items):

@@ -59,7 +59,7 @@ def left_out_lines(left_out: Mapping[str, str], of_a_frame: bool = False) -> lis
     return lines
 
 
-def why_no_feature(name: str, values: NDArray[np.float32], sets: Candidates | None) -> str | None:
+def number_exclusion_reason(name: str, values: NDArray[np.float32], sets: Candidates | None) -> str | None:
     """Return why a column of numbers [n] is no feature, a key of _REASONS; None if it may be one."""
     if np.isnan(values[0]) and np.isnan(values).all():
         return "blank"
@@ -77,7 +77,7 @@ def why_no_feature(name: str, values: NDArray[np.float32], sets: Candidates | No
     return "truth" if _agrees_with_sets(labels, sets) else None
 
 
-def why_no_category(
+def category_exclusion_reason(
     name: str, words: Sequence[str | None], sets: Candidates | None, separator: str = "|"
 ) -> str | None:
     """Return why a column of categories is no feature, a key of _REASONS; None if it may be one."""

@@ -20,19 +20,19 @@ from torch import Tensor
 
 from oneof.data.files.source import as_floats, kind_of
 from oneof.data.scaling import SCALINGS, Affine
-from oneof.storage.files import written_beside
+from oneof.storage.files import atomic_write
 
 BLOCK = 2**22
 """Numbers that are read at a time when the whole file is scanned."""
 
 
-class RowsOnDisk:
+class OnDiskFeatures:
     """Rows [n, ...] of a .npy file, float32 features or uint8 images, with the methods of a tensor that `fit` uses.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     np.save(f"{folder}/x.npy", np.arange(6, dtype=np.float32).reshape(3, 2))
-    ...     RowsOnDisk(f"{folder}/x.npy").index_select(0, torch.tensor([2, 0]))
+    ...     OnDiskFeatures(f"{folder}/x.npy").index_select(0, torch.tensor([2, 0]))
     tensor([[4., 5.],
             [0., 1.]])
     """
@@ -59,8 +59,8 @@ class RowsOnDisk:
         if hasattr(self, "_file"):
             os.close(self._file)
 
-    def __reduce__(self) -> tuple[type[RowsOnDisk], tuple[Path]]:
-        return RowsOnDisk, (self.path,)
+    def __reduce__(self) -> tuple[type[OnDiskFeatures], tuple[Path]]:
+        return OnDiskFeatures, (self.path,)
 
     def __len__(self) -> int:
         return self.shape[0]
@@ -109,11 +109,11 @@ class RowsOnDisk:
             offset += n_bytes
 
 
-Features = Tensor | RowsOnDisk
+Features = Tensor | OnDiskFeatures
 """Features or images [n, ...], in memory or on disk."""
 
 
-def fitted_scaling(kind: str | Callable[[Tensor], Affine], x: RowsOnDisk, rows: Tensor) -> Affine:
+def fitted_scaling(kind: str | Callable[[Tensor], Affine], x: OnDiskFeatures, rows: Tensor) -> Affine:
     """Fit SCALINGS[kind] on rows [m] of a file, in double precision and block by block."""
     if not isinstance(kind, str):
         raise ValueError(f"scaling of features on the disk must be one of {', '.join(SCALINGS)}; got a function.")
@@ -125,8 +125,8 @@ def fitted_scaling(kind: str | Callable[[Tensor], Affine], x: RowsOnDisk, rows: 
         extremes = []
         for block, weights in _weighted_blocks(x, counts):
             if (weights > 0).any():
-                drawn = block[weights > 0].double()
-                extremes.append(torch.stack([drawn.amin(0), drawn.amax(0)]))
+                sampled = block[weights > 0].double()
+                extremes.append(torch.stack([sampled.amin(0), sampled.amax(0)]))
         return scaling(torch.cat(extremes))
     # The other scalings depend only on the mean and the deviation of each feature. Two rows with the same mean and
     # deviation therefore give the same scaling as all rows.
@@ -141,7 +141,7 @@ def fitted_scaling(kind: str | Callable[[Tensor], Affine], x: RowsOnDisk, rows: 
     return scaling(torch.stack([mean - deviation, mean + deviation]))
 
 
-def _weighted_blocks(x: RowsOnDisk, weights: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+def _weighted_blocks(x: OnDiskFeatures, weights: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
     """Yield all rows block by block, each block with the weights of its rows."""
     start = 0
     for block in x.blocks():
@@ -149,7 +149,7 @@ def _weighted_blocks(x: RowsOnDisk, weights: Tensor) -> Iterator[tuple[Tensor, T
         start += len(block)
 
 
-def from_parquet(path: str | Path, to: str | Path, columns: Sequence[str] | None = None) -> RowsOnDisk:
+def from_parquet(path: str | Path, to: str | Path, columns: Sequence[str] | None = None) -> OnDiskFeatures:
     """Convert a Parquet file to a .npy file of rows, a few rows at a time.
 
     Parameters
@@ -163,7 +163,7 @@ def from_parquet(path: str | Path, to: str | Path, columns: Sequence[str] | None
 
     Returns
     -------
-    RowsOnDisk
+    OnDiskFeatures
         Features [n, d] of the new file.
     """
     with pa.parquet.ParquetFile(path, buffer_size=1 << 16, pre_buffer=False) as file:
@@ -171,7 +171,7 @@ def from_parquet(path: str | Path, to: str | Path, columns: Sequence[str] | None
         shape = (file.metadata.num_rows, len(names))
         batch_size = max(1, BLOCK // len(names) // 4)
         first_row = 0
-        with written_beside(Path(to)) as out:
+        with atomic_write(Path(to)) as out:
             np.lib.format.write_array_header_1_0(out, {"descr": "<f4", "fortran_order": False, "shape": shape})
             for batch in file.iter_batches(batch_size=batch_size, columns=names):
                 rows = np.empty((len(batch), len(names)), dtype=np.float32)
@@ -180,7 +180,7 @@ def from_parquet(path: str | Path, to: str | Path, columns: Sequence[str] | None
                     rows[:, j] = as_floats(values, f"{path}, column {names[j]!r}", first=first_row)
                 out.write(rows.data)
                 first_row += len(batch)
-    return RowsOnDisk(to)
+    return OnDiskFeatures(to)
 
 
 def _number_columns(schema: pa.Schema, path: str | Path, requested: Sequence[str] | None) -> list[str]:

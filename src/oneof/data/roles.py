@@ -1,9 +1,9 @@
-"""Roles of the columns of a table: as a user writes them, and resolved for a given table."""
+"""ColumnRoles of the columns of a table: as a user writes them, and resolved for a table."""
 
 import fnmatch
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import ClassVar, Literal
 
 from oneof.storage.did_you_mean import did_you_mean
 
@@ -11,8 +11,10 @@ Kind = Literal["number", "date", "category", "text", "blank", "other"]  # what a
 
 
 @dataclass(frozen=True)
-class Roles:
+class ColumnRoles:
     """Role of each column. A column has at most one role; one without a role is not read."""
+
+    STORED_KIND: ClassVar[str] = "Roles"  # its name in run folders
 
     features: tuple[str, ...] = (
         "*",
@@ -46,7 +48,7 @@ class Roles:
         return [*self.categories, *self.text, *self.image]
 
 
-def resolve_roles(kinds: Mapping[str, Kind], where: str, roles: Roles) -> tuple[Roles, dict[str, str]]:
+def resolve_roles(kinds: Mapping[str, Kind], where: str, roles: ColumnRoles) -> tuple[ColumnRoles, dict[str, str]]:
     """Replace every glob by the columns that it matches.
 
     Parameters
@@ -56,12 +58,12 @@ def resolve_roles(kinds: Mapping[str, Kind], where: str, roles: Roles) -> tuple[
     where
         What messages call the table.
     roles
-        Roles as a user wrote them.
+        ColumnRoles as a user wrote them.
 
     Returns
     -------
-    resolved : Roles
-        Roles without globs: `features` are the columns of numbers and dates, `categories` all categories.
+    resolved : ColumnRoles
+        ColumnRoles without globs: `features` are the columns of numbers and dates, `categories` all categories.
     unassigned : dict
         Columns that match a glob but whose kind, "text", "blank" or "other", is not a feature by itself. The values of the texts
         among them decide further (`oneof.data.text_columns`).

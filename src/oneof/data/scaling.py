@@ -5,7 +5,7 @@ The choice matters as much as the method: standardising principal components one
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
@@ -23,7 +23,7 @@ def none(x: Tensor) -> Affine:
     return Affine(torch.zeros_like(x[0]), torch.ones_like(x[0]))
 
 
-def whole(x: Tensor) -> Affine:
+def global_scale(x: Tensor) -> Affine:
     """Centre each feature; divide all of them by one number, the root mean square of the centred features."""
     shift = x.mean(0)
     root_mean_square = (x - shift).square().mean().sqrt()
@@ -58,22 +58,30 @@ def _inverse(spread: Tensor) -> Tensor:
 
 
 Scaling = Callable[[Tensor], Affine]
-SCALINGS: dict[str, Scaling] = {"none": none, "global": whole, "feature": feature, "root": root, "minmax": minmax}
+SCALINGS: dict[str, Scaling] = {
+    "none": none,
+    "global": global_scale,
+    "feature": feature,
+    "root": root,
+    "minmax": minmax,
+}
 
 
 @dataclass(frozen=True)
-class Beside:
+class RawAndRankScaling:
     """Scale features followed by their ranks [n, 2d] (`oneof.data.with_ranks`); either half, or both, stay visible.
 
     Indicators, features of 0 and 1, are not divided by their deviation: a rare one would become large, and a category of fifteen
     values would weigh as much as fifteen numbers. Left as 0 and 1, two rows with different values of a category are as far apart as
     two rows are in one number on average.
 
-    >>> Beside(None)(torch.tensor([[1.0, -1.0], [3.0, 1.0]])).scale
+    >>> RawAndRankScaling(None)(torch.tensor([[1.0, -1.0], [3.0, 1.0]])).scale
     tensor([0., 1.])
-    >>> Beside("feature", ranks=False)(torch.tensor([[0.0, -1.0], [1.0, 1.0]])).scale
+    >>> RawAndRankScaling("feature", ranks=False)(torch.tensor([[0.0, -1.0], [1.0, 1.0]])).scale
     tensor([1., 0.])
     """
+
+    STORED_KIND: ClassVar[str] = "Beside"  # its name in checkpoints
 
     raw: str | None  # scaling of the raw features; None sets them to zero and keeps only the ranks
     ranks: bool = True  # whether the ranks are kept

@@ -7,15 +7,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from oneof.candidates.cells import sets_of_cells, split_cells
+from oneof.candidates.cells import parse_candidate_cells, split_cells
 from oneof.candidates.mask import Candidates
 from oneof.candidates.read import empty_message, read
 from oneof.data.files.columns import Cells
-from oneof.data.roles import Roles
+from oneof.data.roles import ColumnRoles
 from oneof.storage.did_you_mean import did_you_mean
 
 
-def read_supervision(name: str, others: Cells, roles: Roles, n: int) -> tuple[Candidates, NDArray[np.intp] | None]:
+def read_supervision(
+    name: str, others: Cells, roles: ColumnRoles, n: int
+) -> tuple[Candidates, NDArray[np.intp] | None]:
     """Read candidate sets without the excluded labels, and gold labels.
 
     Parameters
@@ -38,8 +40,8 @@ def read_supervision(name: str, others: Cells, roles: Roles, n: int) -> tuple[Ca
     """
     if not roles.candidates and not roles.exclude:
         raise ValueError(f"candidates must be a column of {name}, or exclusions; got neither.")
-    candidate_labels = _read_labels(name, others, roles.candidates, roles.separator, sets_of_cells)
-    excluded_labels = _read_labels(name, others, roles.exclude, roles.separator, sets_of_cells)
+    candidate_labels = _read_labels(name, others, roles.candidates, roles.separator, parse_candidate_cells)
+    excluded_labels = _read_labels(name, others, roles.exclude, roles.separator, parse_candidate_cells)
     gold_labels = _read_labels(name, others, roles.gold, roles.separator, split_cells)
     classes = _sorted_classes([*candidate_labels, *excluded_labels, *gold_labels])
     possible = _label_mask(candidate_labels, classes, n)
@@ -109,7 +111,7 @@ def label_text(label: Any) -> str:
     return str(label)
 
 
-def strange_gold(candidates: Candidates, gold: NDArray[np.intp]) -> list[str]:
+def unknown_gold(candidates: Candidates, gold: NDArray[np.intp]) -> list[str]:
     """Return a line on gold labels [n] that are in no candidate set, which may be misspelt; none if there are none."""
     is_used = candidates.mask.sum(0) > 0
     unknown_rows = np.flatnonzero((gold >= 0) & ~is_used[gold])

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from oneof.candidates.cells import is_missing, lookalikes
+from oneof.candidates.cells import is_missing, near_duplicate_labels
 from oneof.candidates.mask import Candidates
 from oneof.candidates.read import read
 from oneof.data.column_uses import ColumnUse, describe_columns
@@ -18,14 +18,14 @@ from oneof.data.files.arrays import array_suffixes, read_arrays
 from oneof.data.files.columns import Cells, open_table, read_numbers
 from oneof.data.files.source import Source, days, wrong_cell
 from oneof.data.files.unpacked import check_unpacked
-from oneof.data.not_features import left_out_lines, why_no_category, why_no_feature
+from oneof.data.not_features import category_exclusion_reason, left_out_lines, number_exclusion_reason
 from oneof.data.picture import picture_cell
-from oneof.data.roles import Kind, Roles, check_column, resolve_roles
-from oneof.data.supervision import label_text, read_supervision, strange_gold
+from oneof.data.roles import ColumnRoles, Kind, check_column, resolve_roles
+from oneof.data.supervision import label_text, read_supervision, unknown_gold
 from oneof.data.text_columns import TextUse, decide_texts
 
 _log = logging.getLogger(__name__)
-__all__ = ["Columns", "Features", "Roles", "Table", "Words", "read_columns", "read_features", "read_table"]
+__all__ = ["ColumnRoles", "Columns", "Features", "Table", "Words", "read_columns", "read_features", "read_table"]
 
 Words = list[Any]  # strings, None where missing; images may also be bytes
 _COLUMN_SUFFIXES = (".parquet", ".pq", ".csv", ".tsv", ".csv.gz", ".tsv.gz")
@@ -50,7 +50,9 @@ class Table:
     """A table to learn from: features, candidate sets and what is known about the labels."""
 
     columns: Columns
-    roles: Roles  # with globs resolved: `features` are the columns of numbers and dates, `categories` all categories
+    roles: (
+        ColumnRoles  # with globs resolved: `features` are the columns of numbers and dates, `categories` all categories
+    )
     candidates: Candidates
     gold: NDArray[np.intp] | None  # [n], -1 where unknown
     groups: list[str] | None  # [n]
@@ -63,9 +65,9 @@ class Table:
         if self.roles.dates:
             lines.append(f"columns of dates are read as numbers of days: {', '.join(self.roles.dates)}.")
         if self.gold is not None:
-            lines += strange_gold(self.candidates, self.gold)
+            lines += unknown_gold(self.candidates, self.gold)
         used_labels = self.candidates.classes[self.candidates.mask.any(0)].tolist()
-        duplicates = lookalikes(used_labels)
+        duplicates = near_duplicate_labels(used_labels)
         if duplicates:
             examples = []
             for spellings in duplicates[:3]:
@@ -77,7 +79,7 @@ class Table:
         return lines
 
 
-def read_table(source: Any, roles: Roles = Roles(), *, bare: bool = False) -> Table:  # noqa: B008 - frozen
+def read_table(source: Any, roles: ColumnRoles = ColumnRoles(), *, bare: bool = False) -> Table:  # noqa: B008 - frozen
     """Read a table with candidate sets.
 
     Parameters
@@ -104,7 +106,7 @@ def read_table(source: Any, roles: Roles = Roles(), *, bare: bool = False) -> Ta
     --------
     >>> import pyarrow as pa
     >>> pets = pa.table({"size": [1.5, None], "hue": ["red", "blue"], "candidates": ["cat|dog", ""], "not": ["", "dog"]})
-    >>> table = read_table(pets, Roles(exclude="not"))
+    >>> table = read_table(pets, ColumnRoles(exclude="not"))
     >>> table.columns.numbers.tolist(), table.columns.words, table.candidates.classes.tolist()
     ([[1.5], [nan]], {'hue': ['red', 'blue']}, ['cat', 'dog'])
     >>> table.candidates.mask.tolist()
@@ -140,7 +142,7 @@ def read_table(source: Any, roles: Roles = Roles(), *, bare: bool = False) -> Ta
     return Table(columns, resolved, candidates, gold, groups, left_out, uses)
 
 
-def read_columns(source: Any, roles: Roles) -> Columns:
+def read_columns(source: Any, roles: ColumnRoles) -> Columns:
     """Read only the features, for prediction.
 
     Parameters
@@ -191,7 +193,7 @@ class Features(NamedTuple):
     """Features of a data frame, and the role of each column."""
 
     columns: Columns
-    roles: Roles  # resolved: the columns that are learned from
+    roles: ColumnRoles  # resolved: the columns that are learned from
     uses: dict[str, ColumnUse]  # column of the frame -> what it is used for
 
 
@@ -203,7 +205,7 @@ def read_features(X: Any) -> Features:
     """
     opened = open_table(X)
     opened.check_distinct(opened.names)
-    requested = Roles(candidates=None)
+    requested = ColumnRoles(candidates=None)
     resolved, left_out, texts = _resolve(opened, requested)
     columns, _ = _read_cells(opened, resolved, [])
     if not len(columns):
@@ -218,7 +220,7 @@ def read_features(X: Any) -> Features:
     return Features(columns, resolved, uses)
 
 
-def _resolve(opened: Source, requested: Roles) -> tuple[Roles, dict[str, str], dict[str, TextUse]]:
+def _resolve(opened: Source, requested: ColumnRoles) -> tuple[ColumnRoles, dict[str, str], dict[str, TextUse]]:
     """Decide the role of every column.
 
     Returns the resolved roles, the columns that are left out with the reason, and what was decided about each column of text.
@@ -275,7 +277,7 @@ def _is_array_file(source: Any) -> bool:
     return True
 
 
-def _read_array_file(path: Path, roles: Roles) -> Table:
+def _read_array_file(path: Path, roles: ColumnRoles) -> Table:
     """Read a file of arrays, such as npz, which holds features, candidate sets and perhaps true labels, and nothing else."""
     x, sets, labels, labels_key = read_arrays(path, roles.separator, roles.empty, roles.unpacked)
     gold = None
@@ -298,7 +300,7 @@ def _read_array_file(path: Path, roles: Roles) -> Table:
     return Table(columns, resolved, candidates, gold, None, left_out, uses)
 
 
-def _read_cells(source: Source, roles: Roles, other_columns: list[str]) -> tuple[Columns, Cells]:
+def _read_cells(source: Source, roles: ColumnRoles, other_columns: list[str]) -> tuple[Columns, Cells]:
     """Read the features, and the cells of other columns."""
     numbers, cells = read_numbers(source, list(roles.features), [*roles.words, *other_columns])
     words: dict[str, Words] = {}
@@ -319,8 +321,8 @@ def _category_value(cell: Any) -> str | None:
 
 
 def _drop_non_features(
-    columns: Columns, roles: Roles, requested_by_name: set[str], candidates: Candidates | None
-) -> tuple[Columns, Roles, dict[str, str]]:
+    columns: Columns, roles: ColumnRoles, requested_by_name: set[str], candidates: Candidates | None
+) -> tuple[Columns, ColumnRoles, dict[str, str]]:
     """Drop columns that a glob matched but whose values show that they are not features.
 
     Returns the columns and the roles without them, and the reason for each. Columns requested by name stay.
@@ -329,13 +331,13 @@ def _drop_non_features(
     for j, name in enumerate(columns.names):
         if name in requested_by_name or name in roles.dates:
             continue
-        reason = why_no_feature(name, columns.numbers[:, j], candidates)
+        reason = number_exclusion_reason(name, columns.numbers[:, j], candidates)
         if reason:
             reasons[name] = reason
     for name in roles.categories:
         if name in requested_by_name:
             continue
-        reason = why_no_category(name, columns.words[name], candidates, roles.separator)
+        reason = category_exclusion_reason(name, columns.words[name], candidates, roles.separator)
         if reason:
             reasons[name] = reason
     if not reasons:

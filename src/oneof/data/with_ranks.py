@@ -12,27 +12,27 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 from torch import Tensor
 
-KNOTS = 201  # quantiles per feature
+N_QUANTILES = 201  # per feature
 FARTHEST = 2.5  # largest normal score, also of a value beyond all training rows
 
 
-class Ranks(NamedTuple):
+class QuantileNormalizer(NamedTuple):
     """A monotone map per feature, from values to normal scores, linear between quantiles of the training rows."""
 
-    knots: NDArray[np.float64]  # [KNOTS, d] quantiles
+    quantiles: NDArray[np.float64]  # [N_QUANTILES, d] of the training rows
 
     def __call__(self, x: NDArray[Any]) -> NDArray[np.float64]:
         """Return features [n, d] followed by their normal scores, [n, 2d]."""
         both = np.concatenate([x, x], axis=1, dtype=np.float64)
         scores = both.T[x.shape[1] :]  # a view, overwritten feature by feature
-        for column, quantiles in zip(scores, self.knots.T, strict=True):
+        for column, quantiles in zip(scores, self.quantiles.T, strict=True):
             column[:] = _normal_scores(column, quantiles)
         return both
 
     def on_device(self, x: Tensor) -> Tensor:
         """Return the same up to rounding, computed on the device of x."""
         values = x.double().T.contiguous()  # [d, n]
-        quantiles = torch.as_tensor(self.knots.T.copy(), device=x.device)  # [d, KNOTS]
+        quantiles = torch.as_tensor(self.quantiles.T.copy(), device=x.device)  # [d, N_QUANTILES]
         last_interval = torch.searchsorted(quantiles, values, right=True) - 1
         first_interval = torch.searchsorted(quantiles, values) - 1
         highest = _interpolate_level(values, quantiles, last_interval, 1.0)
@@ -46,32 +46,32 @@ def _interpolate_level(values: Tensor, quantiles: Tensor, interval: Tensor, tied
 
     Where the ends of an interval are equal, `tied_share` is taken as the position inside it.
     """
-    interval = interval.clamp(0, KNOTS - 2)
+    interval = interval.clamp(0, N_QUANTILES - 2)
     low = quantiles.gather(1, interval)
     high = quantiles.gather(1, interval + 1)
     share = ((values - low) / (high - low)).nan_to_num(tied_share).clamp(0, 1)
-    return (interval + share) / (KNOTS - 1)
+    return (interval + share) / (N_QUANTILES - 1)
 
 
-def learn_ranks(x: NDArray[Any]) -> Ranks:
+def fit_quantiles(x: NDArray[Any]) -> QuantileNormalizer:
     """Fit the map on training features x [n, d]."""
-    levels = np.linspace(0, 1, KNOTS)
-    return Ranks(np.quantile(np.asarray(x, dtype=np.float64), levels, axis=0))
+    levels = np.linspace(0, 1, N_QUANTILES)
+    return QuantileNormalizer(np.quantile(np.asarray(x, dtype=np.float64), levels, axis=0))
 
 
-def learn_ranks_on(x: Tensor) -> Ranks:
+def fit_quantiles_on_device(x: Tensor) -> QuantileNormalizer:
     """Fit the same map up to rounding, on the device of x."""
     ordered = x.double().sort(0).values
-    positions = torch.linspace(0, len(x) - 1, KNOTS, dtype=torch.float64, device=x.device)
+    positions = torch.linspace(0, len(x) - 1, N_QUANTILES, dtype=torch.float64, device=x.device)
     below = ordered[positions.floor().long()]
     above = ordered[positions.ceil().long()]
     quantiles = torch.lerp(below, above, positions.frac()[:, None])
-    return Ranks(quantiles.cpu().numpy())
+    return QuantileNormalizer(quantiles.cpu().numpy())
 
 
 def _normal_scores(values: NDArray[np.float64], quantiles: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the normal scores of values [n]; one that many rows share gets the mean of its lowest and highest level."""
-    levels = np.linspace(0, 1, KNOTS)
+    levels = np.linspace(0, 1, N_QUANTILES)
     highest = np.interp(values, quantiles, levels)
     lowest = 1 - np.interp(-values, -quantiles[::-1], levels)
     scores = ndtri((highest + lowest) / 2)

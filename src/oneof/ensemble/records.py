@@ -16,8 +16,8 @@ from oneof.ensemble.model import Model
 from oneof.ensemble.resolve import Resolved
 from oneof.metrics import CRITERIA
 from oneof.storage.rows import Row
-from oneof.storage.settings import plain_value
-from oneof.storage.sheets import lists_of
+from oneof.storage.settings import to_serializable
+from oneof.storage.sheets import list_array
 from oneof.training.state import Fit
 from oneof.version import RUN_FORMAT, __version__
 
@@ -105,7 +105,7 @@ def removals_table(trained: Sequence[Fit], sets: BoolArray, classes: Sequence[st
     names = pa.array(classes, pa.string())
     columns = (names.take(pa.array(label_index[median])), event_index[median], mean_margin, counts)
     cast = [pa.array(column).cast(field.type) for column, field in zip(columns, REMOVAL, strict=True)]
-    return lists_of(row[median], len(sets), pa.StructArray.from_arrays(cast, fields=list(REMOVAL)))
+    return list_array(row[median], len(sets), pa.StructArray.from_arrays(cast, fields=list(REMOVAL)))
 
 
 def describe_fit(
@@ -129,7 +129,7 @@ def describe_fit(
         "d": len(data.encoding.names),
         "classes": data.classes,
         "features": data.encoding.names,
-        "chosen": plain_value([config._asdict() for config in configs]),
+        "chosen": to_serializable([config._asdict() for config in configs]),
         "learners": model.learners,
         "rule": rule,
         "estimate": asdict(accuracy),
@@ -156,4 +156,4 @@ def training_record(trained: Sequence[Fit]) -> dict[str, Any]:
 
 def _label_lists(mask: BoolArray, names: pa.Array) -> pa.ListArray:
     rows, labels = np.nonzero(mask)
-    return lists_of(rows, len(mask), names.take(pa.array(labels)))
+    return list_array(rows, len(mask), names.take(pa.array(labels)))

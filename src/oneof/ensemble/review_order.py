@@ -8,7 +8,7 @@ import torch
 from numpy.typing import NDArray
 
 from oneof.learners.kernel import influence
-from oneof.storage.sheets import lists_of
+from oneof.storage.sheets import list_array
 
 K = 5  # neighbours
 _MAX_QUERIES = 20_000  # rows whose neighbours are computed
@@ -53,7 +53,7 @@ def find_evidence(
     neighbours = nearest(x, queries, settled, device)
     exists = neighbours >= 0
     query_index = exists.nonzero()[0]
-    return lists_of(queries[query_index], n, pa.array(neighbours[exists])), gain
+    return list_array(queries[query_index], n, pa.array(neighbours[exists])), gain
 
 
 def expected_gain(x: Floats, shares: Floats, ask: NDArray[np.bool_]) -> NDArray[np.float32]:
@@ -125,17 +125,17 @@ def nearest(x: Floats, rows: NDArray[np.intp], among: NDArray[np.intp], device: 
         distance[itself, position[itself]] = torch.inf
         smallest = distance.topk(k, largest=False)
         is_missing = np.isinf(smallest.values.cpu().numpy())
-        found = among[smallest.indices.cpu().numpy()]
-        neighbours[start : start + _BATCH_SIZE] = np.where(is_missing, -1, found)
+        nearest = among[smallest.indices.cpu().numpy()]
+        neighbours[start : start + _BATCH_SIZE] = np.where(is_missing, -1, nearest)
     return neighbours
 
 
 def queue(purified: pa.Table) -> pa.Array:
     """Return each row's place in the review queue, counted from 1; null for rows that need no review."""
     ask = purified["ask"].to_numpy()
-    place = np.empty(len(ask), dtype=np.int64)
-    place[asking_order(purified)] = np.arange(1, len(ask) + 1)
-    return pa.array(place, mask=~ask)
+    position = np.empty(len(ask), dtype=np.int64)
+    position[asking_order(purified)] = np.arange(1, len(ask) + 1)
+    return pa.array(position, mask=~ask)
 
 
 def asking_order(purified: pa.Table) -> NDArray[np.intp]:

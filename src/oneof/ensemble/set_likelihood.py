@@ -54,8 +54,8 @@ def set_likelihood(predictions: FloatArray, candidates: BoolArray) -> float:
 
 def _best_temperature(scores: FloatArray, candidates: BoolArray) -> tuple[float, float]:
     """Return the largest likelihood and the inverse temperature that reaches it."""
-    found = []
+    scored = []
     for inverse_temperature in INVERSE_TEMPERATURES:
         predictions = softmax(inverse_temperature * scores, axis=1)
-        found.append((set_likelihood(predictions, candidates), inverse_temperature))
-    return max(found)
+        scored.append((set_likelihood(predictions, candidates), inverse_temperature))
+    return max(scored)

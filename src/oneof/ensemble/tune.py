@@ -130,7 +130,7 @@ def scores(folds: Folds, setting: Row) -> Iterator[float]:
 
 
 def search_settings(
-    folds: Folds, trials: int, storage: str, asked: Row, *, say: Callable[[str], None] = lambda line: None
+    folds: Folds, trials: int, storage: str, spec: Row, *, say: Callable[[str], None] = lambda line: None
 ) -> Tuned:
     """Try settings until there are so many in the storage, which must be of the same search (`asked`), and take the best.
 
@@ -138,13 +138,13 @@ def search_settings(
     what it would have tried. One process at a time.
     """
     optuna = load_optuna()
-    study = _study(optuna, storage, asked, folds.epochs)
+    study = _study(optuna, storage, spec, folds.epochs)
     for number in range(len(_finished(study)), trials):
         study.sampler = optuna.samplers.TPESampler(seed=derive_seed(folds.context.config.seed, number))
         if number == 0:
             study.enqueue_trial(FIRST)
         trial = study.ask()
-        setting = _as_setting({name: _drawn(trial, name, some) for name, some in RANGES.items()})
+        setting = _as_setting({name: _suggest(trial, name, choices) for name, choices in RANGES.items()})
         value = _try(optuna, study, trial, scores(folds, setting))
         say(f"{number + 1}/{trials}: {value:.4f} {setting}" if value else f"{number + 1}/{trials}: stopped early")
     best, finished = study.best_trial, _finished(study)
@@ -171,7 +171,7 @@ def load_optuna() -> Any:
     return optuna
 
 
-def _study(optuna: Any, storage: str, asked: Row, length: int) -> Any:
+def _study(optuna: Any, storage: str, spec: Row, length: int) -> Any:
     """The study in the storage, new or begun; what a killed run was in the middle of has failed."""
     pruner = optuna.pruners.MedianPruner(n_startup_trials=4, n_warmup_steps=length // 3)
     try:
@@ -183,10 +183,10 @@ def _study(optuna: Any, storage: str, asked: Row, length: int) -> Any:
         raise ValueError(
             f"storage must be a database that Optuna can open, such as sqlite:///search.db; got {storage!r} ({reason})."
         ) from error
-    difference = first_difference(study.user_attrs.get("asked", asked), asked)
+    difference = first_difference(study.user_attrs.get("asked", spec), spec)
     if difference:
         raise ValueError(f"{storage} holds another search: {difference}. Give another storage, or delete this one.")
-    study.set_user_attr("asked", asked)
+    study.set_user_attr("asked", spec)
     for trial in study.get_trials(deepcopy=False, states=[optuna.trial.TrialState.RUNNING]):
         study.tell(trial.number, state=optuna.trial.TrialState.FAIL)
     return study
@@ -196,14 +196,14 @@ def _finished(study: Any) -> list[Any]:
     return [trial for trial in study.get_trials(deepcopy=False) if trial.state.name in ("COMPLETE", "PRUNED")]
 
 
-def _drawn(trial: Any, name: str, some: Any) -> Any:
-    if isinstance(some, list):
-        return trial.suggest_categorical(name, some)
-    return trial.suggest_float(name, *some, log=True)
+def _suggest(trial: Any, name: str, choices: Any) -> Any:
+    if isinstance(choices, list):
+        return trial.suggest_categorical(name, choices)
+    return trial.suggest_float(name, *choices, log=True)
 
 
-def _as_setting(drawn: Row) -> Row:
-    return drawn | {"hidden": [int(width) for width in drawn["hidden"].split(",") if width]}
+def _as_setting(sampled: Row) -> Row:
+    return sampled | {"hidden": [int(width) for width in sampled["hidden"].split(",") if width]}
 
 
 def _try(optuna: Any, study: Any, trial: Any, values: Iterator[float]) -> float | None:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oneof.data.dataset import VoteEvidence
-from oneof.data.with_ranks import learn_ranks
+from oneof.data.with_ranks import fit_quantiles
 from oneof.learners.config import EnsembleConfig
 from oneof.learners.kernel import leave_one_out_regression
 from oneof.learners.scaling import scale
@@ -83,7 +83,7 @@ def vote_prior(x: NDArray[Any], votes: Votes, item: NDArray[np.intp], seed: int 
     return VotePrior(candidates, prior, evidence, joint, scaling)
 
 
-def config_for_votes(config: EnsembleConfig, found: VotePrior, *, on_pictures: bool = False) -> EnsembleConfig:
+def config_for_votes(config: EnsembleConfig, fitted: VotePrior, *, on_pictures: bool = False) -> EnsembleConfig:
     """Return the config that suits votes: held-out votes chose the scaling, and how far frequent labels are held back.
 
     Neither the kernel nor POP removes labels: what the votes leave open is weighed, not cut. Unless others are asked for, networks learn
@@ -92,11 +92,11 @@ def config_for_votes(config: EnsembleConfig, found: VotePrior, *, on_pictures: b
     """
     method = config.method
     if isinstance(method, BalancedProden):
-        method = replace(method, balance=found.joint.choice.model.balance)
+        method = replace(method, balance=fitted.joint.choice.model.balance)
     config = replace(
         config,
         hidden=HIDDEN if config.hidden == EnsembleConfig.hidden else config.hidden,
-        scalings=(found.scaling or "both",),
+        scalings=(fitted.scaling or "both",),
         kernel=None,
         purify=None,
         method=method,
@@ -110,7 +110,7 @@ def config_for_votes(config: EnsembleConfig, found: VotePrior, *, on_pictures: b
         n_networks = 2 * n_networks
     epochs = config.epochs
     if epochs is None and not on_pictures:
-        epochs = 2 * (config.for_size(*found.prior.shape).epochs or 30)
+        epochs = 2 * (config.for_size(*fitted.prior.shape).epochs or 30)
     return replace(config, learners=("networks",), n_networks=n_networks, epochs=epochs)
 
 
@@ -150,7 +150,7 @@ def _regressions(x: NDArray[Any], item: NDArray[np.intp], n_items: int, scalings
     regressions: dict[str, Predict] = {}
     if not x.size or not scalings:
         return regressions
-    ranked = learn_ranks(x)(x)
+    ranked = fit_quantiles(x)(x)
     for scaling in scalings:
         scaled, _ = scale(ranked, scaling)
         if not scaled.shape[1]:

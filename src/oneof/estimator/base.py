@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
-from oneof.candidates.read import read_known
+from oneof.candidates.read import read_with_classes
 from oneof.data.dataset import Dataset
 from oneof.data.encode import Encoding
 from oneof.ensemble.accuracy import AccuracyEstimate
@@ -37,7 +37,7 @@ from oneof.runs.decisions import decided_table
 from oneof.runs.folder import Run
 from oneof.runs.purified import read_purified
 from oneof.runs.write import write_run
-from oneof.storage.files import folder_beside
+from oneof.storage.files import atomic_folder
 from oneof.version import __version__
 
 ESTIMATOR = "estimator"  # in run.json: parameters, and labels with their type
@@ -167,7 +167,7 @@ class BasePartialLabelClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMe
             raise ValueError("sample_weight must be None when y holds sets; got weights.")
         check_is_fitted(self)
         y, _ = counts_to_candidates(y)
-        mask = torch.as_tensor(read_known(y, self.classes_))
+        mask = torch.as_tensor(read_with_classes(y, self.classes_))
         probabilities = torch.as_tensor(self.predict_proba(X))
         check_length(mask, len(probabilities), "y")
         has_known_candidate = mask.any(1)
@@ -192,7 +192,7 @@ class BasePartialLabelClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMe
     def save(self, folder: str | Path) -> None:
         """Write the classifier to a new folder, which `oneof clean`, `report`, `review`, `export` and `predict` take."""
         check_is_fitted(self)
-        with folder_beside(Path(folder)) as unfinished:
+        with atomic_folder(Path(folder)) as unfinished:
             if hasattr(self, "run_"):
                 shutil.copytree(self.run_.folder, unfinished, dirs_exist_ok=True)
             else:

@@ -10,7 +10,7 @@ from sklearn.utils.validation import validate_data
 
 from oneof.data.dataset import Dataset
 from oneof.data.encode import Encoding, learn_encoding
-from oneof.data.roles import Roles
+from oneof.data.roles import ColumnRoles
 from oneof.data.table import Columns, read_columns, read_features
 from oneof.ensemble.pipeline import fit
 from oneof.ensemble.records import FitResult
@@ -159,7 +159,7 @@ class PartialLabelClassifier(BasePartialLabelClassifier):
             self._dtype = choose_dtype(X)
             names = [f"x{j}" for j in range(X.shape[1])]
             columns = Columns("X", X.astype(self._dtype), names, {})
-            roles = Roles(features=tuple(names), candidates=None)
+            roles = ColumnRoles(features=tuple(names), candidates=None)
             self.columns_ = {}
         encoding = learn_encoding(columns, roles)
         return encoding.transform(columns), encoding, None

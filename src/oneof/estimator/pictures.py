@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from oneof.data.dataset import Dataset
 from oneof.data.encode import Encoding
-from oneof.data.images import PictureRows, Pixels, learn_pixels, read_pictures
+from oneof.data.images import ImageSpec, PictureRows, learn_image_spec, read_pictures
 from oneof.data.picture import LARGEST, SMALLEST, picture_cell
 from oneof.ensemble.pipeline import fit
 from oneof.ensemble.records import FitResult
@@ -103,25 +103,25 @@ class PartialLabelImageClassifier(BasePartialLabelClassifier):
         return fit(data, config, resources)
 
 
-def _read(X: Any, pixels: Pixels | None = None) -> tuple[PictureRows, Pixels]:
+def _read(X: Any, image_spec: ImageSpec | None = None) -> tuple[PictureRows, ImageSpec]:
     """Return the levels [n, d] of pictures, and their size and channels.
 
-    Without `pixels`, files are read in a size that suits them; with it, in that size, and arrays must have it.
+    Without `image_spec`, files are read in a size that suits them; with it, in that size, and arrays must have it.
     """
     if isinstance(X, np.ndarray) and X.ndim >= 3:
-        return _read_array(X, pixels)
+        return _read_array(X, image_spec)
     if isinstance(X, (str, bytes)) or not hasattr(X, "__len__"):
         raise ValueError(f"X must be a list of files, or an array of pictures; got {type(X).__name__}.")
     cells = [picture_cell(picture) for picture in X]
-    if pixels is None:
-        pixels = learn_pixels("X", cells, Path())
-    pictures = read_pictures(cells, pixels, Path())
+    if image_spec is None:
+        image_spec = learn_image_spec("X", cells, Path())
+    pictures = read_pictures(cells, image_spec, Path())
     if pictures.fault:
         _log.warning(pictures.fault, stacklevel=4)  # the line that calls fit or predict_proba
-    return pictures, pixels
+    return pictures, image_spec
 
 
-def _read_array(X: NDArray[Any], pixels: Pixels | None) -> tuple[PictureRows, Pixels]:
+def _read_array(X: NDArray[Any], image_spec: ImageSpec | None) -> tuple[PictureRows, ImageSpec]:
     """Return the levels [n, d] of an array of pictures [n, side, side] or [n, side, side, 3]."""
     channels = 0
     if X.ndim == 3:
@@ -135,9 +135,9 @@ def _read_array(X: NDArray[Any], pixels: Pixels | None) -> tuple[PictureRows, Pi
             f"{SMALLEST} to {LARGEST} pixels a side; got {X.dtype} {list(X.shape)}. "
             "Files of any size can be given as a list of their names."
         )
-    shape_of_X = Pixels("X", channels, X.shape[1])
-    if pixels is not None and shape_of_X.shape != pixels.shape:
-        raise ValueError(f"X must hold pictures as in training, {pixels.shape}; got {shape_of_X.shape}.")
+    shape_of_X = ImageSpec("X", channels, X.shape[1])
+    if image_spec is not None and shape_of_X.shape != image_spec.shape:
+        raise ValueError(f"X must hold pictures as in training, {image_spec.shape}; got {shape_of_X.shape}.")
     channels_last = X.reshape(len(X), shape_of_X.side, shape_of_X.side, channels)
     channels_first = np.ascontiguousarray(channels_last.transpose(0, 3, 1, 2))
     levels = channels_first.reshape(len(X), -1)

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from oneof.methods import METHODS
 from oneof.purify import PURIFY
-from oneof.storage.settings import plain_value, restored
+from oneof.storage.settings import from_serializable, to_serializable
 
 RENAMED = {
     "hidden": "hidden_layer_sizes",
@@ -95,7 +95,7 @@ def _to_json(value: Any) -> Any:
         if labels is not None and value.ndim == 1:
             return {"array": labels}
     if KINDS.get(type(value).__name__) is type(value):
-        return plain_value(value)
+        return to_serializable(value)
     raise TypeError(f"a parameter must be one that JSON can hold; got {type(value).__name__}.")
 
 
@@ -109,4 +109,4 @@ def _from_json(value: Any) -> Any:
     if "array" in value:
         stored = value["array"]
         return _labels_from_json(stored, [str(label) for label in stored["values"]])
-    return restored(value, KINDS)
+    return from_serializable(value, KINDS)

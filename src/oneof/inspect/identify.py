@@ -96,7 +96,7 @@ def check_identifiability(candidates: Candidates) -> Identifiability:
     never occurs without another, so that gamma = 1 as soon as that label is ever the truth.
     """
     names = candidates.classes.tolist()
-    cooccurrence = _together(candidates.mask)
+    cooccurrence = _count_pairs(candidates.mask)
     label_counts = cooccurrence.diagonal()
     occurs = label_counts > 0
     is_pair = occurs[:, None] & ~np.eye(len(label_counts), dtype=bool)
@@ -142,7 +142,7 @@ def _ambiguity(cooccurrence: NDArray[np.int64], is_pair: NDArray[np.bool_], name
     return Ambiguity(float(probability[label, other]), names[label], names[other])
 
 
-def _together(mask: NDArray[np.bool_]) -> NDArray[np.int64]:
+def _count_pairs(mask: NDArray[np.bool_]) -> NDArray[np.int64]:
     """Count the sets that contain labels j and k, [c, c].
 
     Float products are fast, and exact here because a block has fewer rows than float32 has whole numbers.

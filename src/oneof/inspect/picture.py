@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oneof.inspect.identify import Counts, Identifiability
-from oneof.storage.files import written_beside
+from oneof.storage.files import atomic_write
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -37,7 +37,7 @@ def draw(counts: Counts, identity: Identifiability) -> Figure:
 
 def save_picture(counts: Counts, identity: Identifiability, path: Path) -> None:
     """Write both panels to a PNG file."""
-    with written_beside(path) as file:
+    with atomic_write(path) as file:
         draw(counts, identity).savefig(file, format="png", dpi=150)
 
 

@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from oneof.storage.files import written_beside
+from oneof.storage.files import atomic_write
 
 ARRAYS = ("right", "feature", "threshold", "root", "origin")
 CPU_BLOCK = 2**18  # (row, tree) pairs processed at a time
@@ -139,7 +139,7 @@ def save_forest(forest: Forest, path: Path) -> None:
     """Write a forest as an npz file, which is complete or not there."""
     arrays = {name: getattr(forest, name) for name in ARRAYS}
     path.parent.mkdir(parents=True, exist_ok=True)
-    with written_beside(path) as file:
+    with atomic_write(path) as file:
         np.savez(file, **arrays)
 
 

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from oneof.data.augment.views import Pictures, views
 from oneof.data.dataset import Dataset
-from oneof.data.images import Pixels
-from oneof.data.on_disk import RowsOnDisk
+from oneof.data.images import ImageSpec
+from oneof.data.on_disk import OnDiskFeatures
 from oneof.data.splits import split_rows
 from oneof.learners.base import Context, FittedLearner, Targets
 from oneof.learners.config import VIEWS, EnsembleConfig, ImageConfig
@@ -46,11 +46,11 @@ class ImagePlan(NamedTuple):
 
 
 def plan_images(
-    images: ImageConfig, ensemble: EnsembleConfig, n: int, pixels: Pixels, device: torch.device
+    images: ImageConfig, ensemble: EnsembleConfig, n: int, image_spec: ImageSpec, device: torch.device
 ) -> ImagePlan:
     """Return settings for n pictures on a device: the paper's numbers on a GPU, what ends in minutes on a CPU."""
     on_gpu = device.type == "cuda"
-    is_small = pixels.channels == 1 and pixels.side <= 32
+    is_small = image_spec.channels == 1 and image_spec.side <= 32
     n_networks = images.n_networks or (1 if n > MANY_IMAGES else 3)
     n_folds = max(n_networks, 3) if n_networks > 1 else 10
     n_trained = max(1, n - n // n_folds)
@@ -91,7 +91,7 @@ class ImageLearner:
         )
         source: Any = images
         if isinstance(data.features, np.memmap):
-            source = RowsOnDisk(str(data.features.filename))
+            source = OnDiskFeatures(str(data.features.filename))
         step_cells = plan.batch * recipe.count * math.prod(pixels.shape)
         with torch_threads(resources.threads or threads_for(step_cells)):
             trained = fit(

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy.special import softmax
 
 from oneof.data.dataset import BoolArray, Dataset, FloatArray
-from oneof.data.with_ranks import Ranks
+from oneof.data.with_ranks import QuantileNormalizer
 from oneof.learners.base import Context, FittedLearner, Predictions
 from oneof.learners.kernel import KernelConfig, KernelModel, KernelScores, leave_one_out_scores
 from oneof.learners.scaling import append_ranks, scale
@@ -37,7 +37,7 @@ class ScaledKernel(NamedTuple):
 class KernelEnsemble:
     """Kernel regressions on differently scaled features; predicts their mean probability."""
 
-    ranks: Ranks
+    ranks: QuantileNormalizer
     kernels: tuple[ScaledKernel, ...]
     inverse_temperature: float
 
@@ -75,7 +75,7 @@ class ScalingScore(NamedTuple):
 class KernelFit(NamedTuple):
     """Kernel regressions with every scaling that was tried, best first."""
 
-    ranks: Ranks
+    ranks: QuantileNormalizer
     config: KernelConfig
     ranked: list[ScalingScore]
 

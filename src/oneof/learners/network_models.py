@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from oneof.data.dataset import BoolArray
-from oneof.data.with_ranks import Ranks
+from oneof.data.with_ranks import QuantileNormalizer
 from oneof.learners.base import Predictions
 from oneof.networks.named import name_of
 from oneof.training.set_input import as_tensor
@@ -31,7 +31,7 @@ class TableNetworks(NamedTuple):
     shift: Tensor | None  # [t, 1, d]
     scale: Tensor | None
     origin: NDArray[np.float64] | None  # [d], subtracted in double precision
-    ranks: Ranks | None  # appended to the features first
+    ranks: QuantileNormalizer | None  # appended to the features first
 
     @classmethod
     def from_fit(cls, trained: Fit) -> TableNetworks:

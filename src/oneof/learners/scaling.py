@@ -7,30 +7,32 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from oneof.data.scaling import Affine, Beside
-from oneof.data.with_ranks import Ranks, learn_ranks, learn_ranks_on
+from oneof.data.scaling import Affine, RawAndRankScaling
+from oneof.data.with_ranks import QuantileNormalizer, fit_quantiles, fit_quantiles_on_device
 from oneof.training.set_input import as_tensor
 
-SCALINGS_WITH_RANKS = {name: Beside(name, ranks=False) for name in ("feature", "global", "root", "minmax", "none")}
-SCALINGS_WITH_RANKS["ranks"] = Beside(None)
-SCALINGS_WITH_RANKS["both"] = Beside("feature")
+SCALINGS_WITH_RANKS = {
+    name: RawAndRankScaling(name, ranks=False) for name in ("feature", "global", "root", "minmax", "none")
+}
+SCALINGS_WITH_RANKS["ranks"] = RawAndRankScaling(None)
+SCALINGS_WITH_RANKS["both"] = RawAndRankScaling("feature")
 """How features followed by their ranks may be scaled; "both" standardises the features and keeps the ranks."""
 
 
 class RankedFeatures(NamedTuple):
     """Features followed by their ranks, and the map that computes the ranks of new rows."""
 
-    ranks: Ranks
+    ranks: QuantileNormalizer
     values: NDArray[np.float64] | Tensor  # [n, 2d]; on a GPU a tensor
 
 
 def append_ranks(x: NDArray[Any], device: torch.device) -> RankedFeatures:
     """Return features x [n, d] with their ranks; unless on the CPU, as a tensor there."""
     if device.type == "cpu":
-        ranks = learn_ranks(x)
+        ranks = fit_quantiles(x)
         return RankedFeatures(ranks, ranks(x))
     on_device = as_tensor(x, None, device)
-    ranks = learn_ranks_on(on_device)
+    ranks = fit_quantiles_on_device(on_device)
     return RankedFeatures(ranks, ranks.on_device(on_device))
 
 

@@ -79,13 +79,13 @@ class Purifier:
 
     def add(self, logits: Tensor, candidates: Tensor, at: Tensor, last: Tensor | None) -> None:
         """Add the logits of a batch of rows; `CandidateLoss` calls this."""
-        seen = self._seen()
+        posterior_sum = self._posterior_sum()
         self._log.mark(at)
-        put_rows(seen, at, self.rule.observe(seen.index_select(0, at), logits, candidates), last)
+        put_rows(posterior_sum, at, self.rule.observe(posterior_sum.index_select(0, at), logits, candidates), last)
 
     def step(self) -> int:
         """End an epoch: remove labels if an event is due, begin the criterion's next epoch, and return how many were removed."""
-        self._log.merge([self._seen()])
+        self._log.merge([self._posterior_sum()])
         removed = self._purify() if self.is_due() else 0
         self.criterion.next_epoch()
         return removed
@@ -93,28 +93,34 @@ class Purifier:
     def state_dict(self) -> dict[str, Any]:
         """Return what `load_state_dict` needs to go on; the sets and the epoch are in that of the criterion."""
         state = self.state
-        return {"seen": state.seen, "threshold": state.threshold, "round": state.round, "removals": state.log._asdict()}
+        return {
+            "seen": state.posterior_sum,
+            "threshold": state.threshold,
+            "round": state.round,
+            "removals": state.log._asdict(),
+        }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Restore what `state_dict` returned. Restore the criterion, too."""
-        seen = state_dict["seen"]
-        if seen.shape != self.state.seen.shape:
+        posterior_sum = state_dict["seen"]
+        if posterior_sum.shape != self.state.posterior_sum.shape:
+            expected = list(self.state.posterior_sum.shape)
             raise ValueError(
-                f"state must be of as many rows and classes as the criterion has, {list(self.state.seen.shape)}; got {list(seen.shape)}."
+                f"state must be of as many rows and classes as the criterion has, {expected}; got {list(posterior_sum.shape)}."
             )
         log = Removals(**{name: column.clone() for name, column in state_dict["removals"].items()})
-        saved = PopState(seen.clone(), state_dict["threshold"].clone(), int(state_dict["round"]), log)
+        saved = PopState(posterior_sum.clone(), state_dict["threshold"].clone(), int(state_dict["round"]), log)
         self.state = _moved(saved, self.criterion.candidates.device)
 
-    def _seen(self) -> Tensor:
+    def _posterior_sum(self) -> Tensor:
         """Return what was observed since the last event [n, c], on the device where the criterion is."""
         self.state = _moved(self.state, self.criterion.candidates.device)
-        return self.state.seen
+        return self.state.posterior_sum
 
     @torch.no_grad()
     def _purify(self) -> int:
-        seen = self._seen()
-        if self.rule.current and not seen.any():
+        posterior_sum = self._posterior_sum()
+        if self.rule.current and not posterior_sum.any():
             raise RuntimeError(
                 f"{type(self.rule).__name__} looks at every row at an event. Before purifier.step(), call "
                 "purifier.observe(net(x), index) for all rows, in evaluation mode."
@@ -122,7 +128,7 @@ class Purifier:
         candidates = self.criterion.candidates
         left, margin = self.rule.remove(candidates, self.state)
         removed = candidates & ~left
-        share = removed.to(seen.dtype).mean()
+        share = removed.to(posterior_sum.dtype).mean()
         self.state = self.rule.advance(self.state, margin, share)
         candidates.copy_(left)
         return int(removed.sum())
@@ -145,7 +151,7 @@ def as_rule(rule: Any) -> Purify:
 
 def _moved(state: PopState, device: torch.device) -> PopState:
     """Return the state on the device where the criterion is."""
-    if state.seen.device == device:
+    if state.posterior_sum.device == device:
         return state
     log = Removals(*(column.to(device) for column in state.log))
-    return PopState(state.seen.to(device), state.threshold.to(device), state.round, log)
+    return PopState(state.posterior_sum.to(device), state.threshold.to(device), state.round, log)

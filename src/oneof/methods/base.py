@@ -144,8 +144,8 @@ class Method:
         else:
             logits, *_ = every = logits_of(net, views)
             loss = self.loss(every, batch.candidates, batch.memory).mean(0)
-        seen = logits.detach()
-        return Step(loss, seen, self.update(batch.weighed(seen), batch.candidates, batch.memory), shared)
+        detached = logits.detach()
+        return Step(loss, detached, self.update(batch.weighed(detached), batch.candidates, batch.memory), shared)
 
     def refresh(
         self, net: Net, features: Callable[[], Tensor], memory: Memory, shared: Any, epoch: int

@@ -17,7 +17,9 @@ class Contrastive(nn.Module):
 
     def __init__(self, module: nn.Module, embedding: int) -> None:
         super().__init__()
-        self.body, self.head, self.width = module.body, module.head, module.width
+        self.body = module.body
+        self.head = module.head
+        self.width = module.width
         width = int(self.width)  # type: ignore[arg-type]
         self.projection = nn.Sequential(nn.Linear(width, width), nn.ReLU(), nn.Linear(width, embedding))
 
@@ -31,35 +33,44 @@ class Contrastive(nn.Module):
 
 
 def moved(prototypes: Tensor, embeddings: Tensor, labels: Tensor, momentum: float) -> Tensor:
-    """Prototypes [t, c, e] after mu_y <- m mu_y + (1 - m) q for every row of the batch, one after the other; then of length one.
+    """Return prototypes [t, c, e] after mu_y <- m mu_y + (1 - m) q for every row of the batch, one after the other; then of length one.
 
     The i-th of the K rows of a class has weight (1 - m) m^(K - i) in the end, and the old prototype m^K.
     """
     classes = torch.arange(prototypes.shape[1], device=labels.device)
     member = labels[:, None] == classes[:, None]  # [t, c, b]
-    seen = member.cumsum(-1)  # of whole numbers, along the rows as they lie: fast on a GPU, and the same each time
-    total = seen[..., -1:]
-    weight = member * (1 - momentum) * momentum ** (total - seen)
+    count_so_far = member.cumsum(-1)  # of integers, along the rows as they lie: fast on a GPU, and the same each time
+    total = count_so_far[..., -1:]
+    weight = member * (1 - momentum) * momentum ** (total - count_so_far)
     return normalize(momentum**total * prototypes + weight @ embeddings, dim=-1)
 
 
 def similarities(query: Tensor, key: Tensor, queue: Tensor, temperature: float) -> Tensor:
-    """q . a / T of every query [t, b, e] with all of {queries, keys, queue}, [t, b, 2b + q]."""
-    sharp, constant = query / temperature, torch.cat([key, queue], 1)  # apart, so that no gradient of these is computed
-    return torch.cat([sharp @ query.mT, sharp @ constant.mT], -1)
+    """Return q . a / T of every query [t, b, e] with all of {queries, keys, queue}, [t, b, 2b + q]."""
+    scaled = query / temperature
+    constant = torch.cat([key, queue], 1)  # apart, so that no gradient of these is computed
+    return torch.cat([scaled @ query.mT, scaled @ constant.mT], -1)
 
 
 def compared(labels: Tensor, pool_labels: Tensor, by_label: Tensor) -> tuple[Tensor, Tensor]:
-    """Which of {queries, keys, queue} attract a query and which others it is compared with, [t, b, 2b + q]. Not by label: only its own key attracts, as in MoCo."""
-    b, m = labels.shape[-1], pool_labels.shape[-1]
-    row, column = torch.arange(b, device=labels.device)[:, None], torch.arange(m, device=labels.device)
-    others, key = column != row, column == row + b
-    alike = (labels[..., None] == pool_labels[:, None]) & others
-    return torch.where(by_label, alike, key), torch.where(by_label, others, key | (column >= 2 * b))
+    """Return which of {queries, keys, queue} attract a query, and which others it is compared with, [t, b, 2b + q].
+
+    Not by label: only its own key attracts, as in MoCo.
+    """
+    b = labels.shape[-1]
+    row = torch.arange(b, device=labels.device)[:, None]
+    column = torch.arange(pool_labels.shape[-1], device=labels.device)
+    is_other = column != row
+    is_key = column == row + b
+    in_queue = column >= 2 * b
+    same_label = (labels[..., None] == pool_labels[:, None]) & is_other
+    positive = torch.where(by_label, same_label, is_key)
+    others = torch.where(by_label, is_other, is_key | in_queue)
+    return positive, others
 
 
 def contrast(similarity: Tensor, positive: Tensor, others: Tensor) -> Tensor:
-    """Mean over the positive of - log softmax(q . a / T) among the others, [t, b]."""
+    """Return the mean over the positive of - log softmax(q . a / T) among the others, [t, b]."""
     surprise = -similarity.masked_fill(~others, -torch.inf).log_softmax(-1)
     return torch.where(positive, surprise, 0.0).sum(-1) / positive.sum(-1)
 
@@ -129,31 +140,34 @@ class PiCO(Method):
         return Step(loss, logits.detach(), weights, (*after, *keys))
 
     def _compare(self, logits: Tensor, query: Tensor, key: Tensor, batch: Batch, shared: Any) -> tuple[Tensor, ...]:
-        """Loss [t, b] and weights of the batch; prototypes, queue, its labels and where it is written next, after it."""
+        """Return loss [t, b] and weights of the batch; then prototypes, queue, its labels and where it is written next, after it."""
         prototypes, queue, queue_labels, at = shared
         labels = masked(batch.weighed(logits.detach()), batch.candidates).argmax(-1)
         weights = self._weights(batch, query.detach(), prototypes)
-        pairs = compared(labels, torch.cat([labels, labels, queue_labels], 1), batch.epoch >= self.start)
-        attraction = contrast(similarities(query, key, queue, self.temperature), *pairs)
+        pool_labels = torch.cat([labels, labels, queue_labels], 1)
+        positive, others = compared(labels, pool_labels, batch.epoch >= self.start)
+        similarity = similarities(query, key, queue, self.temperature)
+        attraction = contrast(similarity, positive, others)
         loss = weighted_cross_entropy(logits, weights) + self.weight * attraction
         after = moved(prototypes, query.detach(), labels, self.prototype_momentum)
         return loss, weights, after, *_enqueued(queue, queue_labels, at, key, labels)
 
     def _weights(self, batch: Batch, query: Tensor, prototypes: Tensor) -> Tensor:
-        """What the classifier is taught: the remembered weights, moved towards the nearest candidate prototype."""
+        """Return the targets of the classifier: the remembered weights, moved towards the nearest candidate prototype."""
         weights = restrict(batch.memory, batch.candidates)
         nearest = masked(query @ prototypes.mT, batch.candidates).argmax(-1, keepdim=True)
         chosen = torch.zeros_like(weights).scatter(-1, nearest, 1.0)
         # the authors set phi at the end of an epoch by that epoch's number, hence the lag of one
-        way = ((batch.epoch - 1) / self.epochs).clamp(max=1)
-        phi = torch.where(batch.epoch == 0, 0.99, self.phi_start + way * (self.phi_end - self.phi_start))
+        progress = ((batch.epoch - 1) / self.epochs).clamp(max=1)
+        phi = torch.where(batch.epoch == 0, 0.99, self.phi_start + progress * (self.phi_end - self.phi_start))
         return torch.where(batch.epoch >= self.start, phi * weights + (1 - phi) * chosen, weights)
 
 
 def _enqueued(queue: Tensor, queue_labels: Tensor, at: Tensor, key: Tensor, labels: Tensor) -> tuple[Tensor, ...]:
-    """The queue with the newest keys over the oldest, its labels, and where it is written next."""
+    """Return the queue with the newest keys over the oldest, its labels, and where it is written next."""
     q = queue.shape[1]
-    key, labels = key[:, -q:].to(queue.dtype), labels[:, -q:]
+    key = key[:, -q:].to(queue.dtype)
+    labels = labels[:, -q:]
     where = (at[:, None] + torch.arange(key.shape[1], device=at.device)) % q
     rows = where[..., None].expand_as(key)
     return queue.scatter(1, rows, key), queue_labels.scatter(1, where, labels), (at + key.shape[1]) % q

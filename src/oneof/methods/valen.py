@@ -93,13 +93,13 @@ def nearest(features: Tensor, k: int, block: int = 1024) -> Tensor:
     """
     centred = features - features.mean(0)  # the same distances, fewer digits lost
     half = centred.square().sum(-1) / 2
-    found = []
+    neighbours = []
     for start in range(0, len(centred), block):
         rows = centred[start : start + block]
         closeness = rows @ centred.T - half  # x.y - |y|^2 / 2 falls as |x - y| grows
         closeness.diagonal(start).fill_(-torch.inf)
-        found.append(closeness.topk(k, -1).indices)
-    return torch.cat(found)
+        neighbours.append(closeness.topk(k, -1).indices)
+    return torch.cat(neighbours)
 
 
 @dataclass(frozen=True)

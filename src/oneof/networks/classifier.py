@@ -1,4 +1,4 @@
-"""What every network builds, a body that gives features and a linear head; any module may be the body: the user's own, or timm's."""
+"""Classifiers: a body that gives features, and a linear head. Any module may be the body: a user's own, or one of timm."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -19,7 +19,7 @@ class Classifier(nn.Module):
     """
 
     batched_weights = False
-    """Does it take weights and inputs with a leading axis t as they are? Then a stack of t needs no vmap."""
+    """Whether weights and inputs may have a leading axis t; then a stack of t networks needs no vmap."""
 
     def __init__(self, body: nn.Module, width: int, classes: int, head: type[nn.Linear] = nn.Linear) -> None:
         super().__init__()
@@ -51,42 +51,48 @@ class Backbone:
         with eval_mode(body):
             features = body(dummy_batch(body, shape, 1))
         if not isinstance(features, Tensor) or features.dim() not in (2, 4):
-            given = f"shape {tuple(features.shape)}" if isinstance(features, Tensor) else type(features).__name__
+            got = type(features).__name__
+            if isinstance(features, Tensor):
+                got = f"shape {tuple(features.shape)}"
             raise ValueError(
-                f"a backbone must give features [b, width] or [b, width, h, w]; got {given} for a batch of one. "
+                f"a backbone must give features [b, width] or [b, width, h, w]; got {got} for a batch of one. "
                 "Wrap it in a module that does."
             )
         if features.dim() == 4:
-            body = nn.Sequential(body, *pooled())
+            body = nn.Sequential(body, *pooling_layers())
         return Classifier(body, features.shape[1], classes)
 
 
-def pooled() -> list[nn.Module]:
-    """Layers that take the mean over the image: [b, width, h, w] to [b, width]."""
+def pooling_layers() -> list[nn.Module]:
+    """Return layers that take the mean over the image: [b, width, h, w] to [b, width]."""
     return [nn.AdaptiveAvgPool2d(1), nn.Flatten()]
 
 
 def dummy_batch(module: nn.Module, shape: tuple[int, ...], b: int) -> Tensor:
-    """A batch of b examples, all zeros, of the kind that the module's weights are."""
-    weight = next((p for p in module.parameters() if p.is_floating_point()), torch.empty(0))
-    return torch.zeros(b, *shape, dtype=weight.dtype, device=weight.device)
+    """Return a batch of b examples, all zeros, with the dtype and on the device of the module's weights."""
+    like = torch.empty(0)
+    for parameter in module.parameters():
+        if parameter.is_floating_point():
+            like = parameter
+            break
+    return torch.zeros(b, *shape, dtype=like.dtype, device=like.device)
 
 
 @contextmanager
 def eval_mode(module: nn.Module) -> Iterator[None]:
-    """Evaluation mode without gradients inside, so that no statistic moves; each part's own mode afterwards."""
-    modes = [(part, part.training) for part in module.modules()]
+    """Put a module in evaluation mode without gradients, so that no statistic moves, and restore the mode of every layer afterwards."""
+    modes = [(layer, layer.training) for layer in module.modules()]
     module.eval()
     try:
         with torch.no_grad():
             yield
     finally:
-        for part, training in modes:
-            part.training = training
+        for layer, training in modes:
+            layer.training = training
 
 
 def check_images(network: str, shape: tuple[int, ...]) -> tuple[int, int, int]:
-    """The shape as (channels, height, width), each side at least 4 pixels: it is halved twice."""
+    """Return the shape as (channels, height, width), after checking that each side has 4 pixels or more: it is halved twice."""
     if len(shape) != 3:
         raise ValueError(
             f"{network} needs images [channels, height, width]; got shape {tuple(shape)}. "

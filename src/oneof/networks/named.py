@@ -1,4 +1,4 @@
-"""Networks for pictures by the names that people say."""
+"""Networks for pictures by name: `--architecture` of the command line."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -31,10 +31,15 @@ class Timm:
 
 
 def network_of(name: str) -> Network:
-    """The network of a name."""
+    """Return the network of a name."""
     return NAMES.get(name) or Timm(name)
 
 
 def name_of(network: Network | None) -> str:
-    """What people call a network."""
-    return network.name if isinstance(network, Timm) else next(name for name, one in NAMES.items() if one == network)
+    """Return the name of a network."""
+    if isinstance(network, Timm):
+        return network.name
+    for name, named in NAMES.items():
+        if named == network:
+            return name
+    raise ValueError(f"network must be one of timm, or one of {', '.join(NAMES)}; got {network!r}.")

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
-from oneof.networks.classifier import Classifier, check_images, pooled
+from oneof.networks.classifier import Classifier, check_images, pooling_layers
 
 
 @dataclass(frozen=True)
@@ -24,9 +24,10 @@ class ResNet32:
         before = 16
         for width in (16, 32, 64):
             for block in range(5):
-                layers.append(BasicBlock(before, width, stride=2 if width > 16 and block == 0 else 1))
+                halves = width > 16 and block == 0
+                layers.append(BasicBlock(before, width, stride=2 if halves else 1))
                 before = width
-        return Classifier(nn.Sequential(*layers, *pooled()), 64, classes)
+        return Classifier(nn.Sequential(*layers, *pooling_layers()), 64, classes)
 
 
 class BasicBlock(nn.Module):
@@ -48,8 +49,8 @@ class BasicBlock(nn.Module):
 
 
 def convolution(before: int, after: int, size: int = 3, stride: int = 1) -> nn.Conv2d:
-    """A convolution without bias that keeps the image's size but for the stride; weights N(0, 2 / (after size²))."""
-    made = nn.Conv2d(before, after, size, stride=stride, padding=size // 2, bias=False)
-    if not made.weight.is_meta:  # of which torch would draw nothing, by way of SymPy
-        nn.init.kaiming_normal_(made.weight, mode="fan_out", nonlinearity="relu")
-    return made
+    """Return a convolution without bias that keeps the image's size but for the stride; weights N(0, 2 / (after size²))."""
+    layer = nn.Conv2d(before, after, size, stride=stride, padding=size // 2, bias=False)
+    if not layer.weight.is_meta:  # for a meta tensor torch would draw nothing, and load SymPy for it
+        nn.init.kaiming_normal_(layer.weight, mode="fan_out", nonlinearity="relu")
+    return layer

@@ -16,7 +16,8 @@ class Affine(nn.Linear):
     def forward(self, x: Tensor) -> Tensor:
         if self.weight.dim() == 2:
             return super().forward(x)
-        return torch.baddbmm(self.bias[:, :, None], self.weight, x.mT).mT  # so that gradients lie as weights do
+        # Transposed, so that gradients have the memory layout of the weights.
+        return torch.baddbmm(self.bias[:, :, None], self.weight, x.mT).mT
 
 
 @dataclass(frozen=True)
@@ -46,11 +47,13 @@ class MLP:
     hidden: tuple[int, ...] = (128,)
 
     def __call__(self, shape: tuple[int, ...], classes: int) -> Classifier:
-        widths, layers = [math.prod(shape), *self.hidden], flattened(shape)
+        widths = [math.prod(shape), *self.hidden]
+        layers = _flatten_layers(shape)
         for before, after in itertools.pairwise(widths):
-            layers += [Affine(before, after), nn.ReLU()]
+            layers.append(Affine(before, after))
+            layers.append(nn.ReLU())
         module = Classifier(nn.Sequential(*layers), widths[-1], classes, Affine)
-        module.batched_weights = len(shape) == 1  # flattening does not
+        module.batched_weights = len(shape) == 1  # nn.Flatten takes no leading axis
         return module
 
 
@@ -67,12 +70,17 @@ class GeneratorMLP:
     hidden: tuple[int, ...] = (300, 301, 302, 303)
 
     def __call__(self, shape: tuple[int, ...], classes: int) -> Classifier:
-        widths, layers = [math.prod(shape), *self.hidden], flattened(shape)
+        widths = [math.prod(shape), *self.hidden]
+        layers = _flatten_layers(shape)
         for before, after in itertools.pairwise(widths):
-            layers += [nn.Linear(before, after, bias=False), nn.BatchNorm1d(after), nn.ReLU()]
+            layers.append(nn.Linear(before, after, bias=False))
+            layers.append(nn.BatchNorm1d(after))
+            layers.append(nn.ReLU())
         return Classifier(nn.Sequential(*layers), widths[-1], classes)
 
 
-def flattened(shape: tuple[int, ...]) -> list[nn.Module]:
-    """The layer that makes a row of an image; for a row, none."""
-    return [nn.Flatten()] if len(shape) > 1 else []
+def _flatten_layers(shape: tuple[int, ...]) -> list[nn.Module]:
+    """Return a layer that makes a row of an image; no layer if examples are rows."""
+    if len(shape) > 1:
+        return [nn.Flatten()]
+    return []

@@ -5,7 +5,7 @@ from typing import Any, cast
 
 from torch import Tensor, nn
 
-from oneof.networks.classifier import Classifier, check_images, pooled
+from oneof.networks.classifier import Classifier, check_images, pooling_layers
 from oneof.networks.cuda.fused import FusedBody
 from oneof.networks.cuda.layers import WIDEST
 from oneof.networks.resnet import convolution
@@ -35,32 +35,38 @@ class WideResNet:
         channels, _, _ = check_images("WideResNet", shape)
         layers: list[nn.Module] = [convolution(channels, 16)]
         before = 16
-        for stage, base in enumerate((16, 32, 64)):
+        for base in (16, 32, 64):
+            width = base * self.widen
             for block in range(self.depth // 6):
-                layers.append(PreActivation(before, base * self.widen, stride=2 if stage and not block else 1))
-                before = base * self.widen
-        built = Classifier(Body(*layers, nn.BatchNorm2d(before), nn.ReLU(), *pooled()), before, classes)
-        nn.init.zeros_(built.head.bias)
-        return built
+                halves = base > 16 and block == 0
+                layers.append(PreActivation(before, width, stride=2 if halves else 1))
+                before = width
+        body = Body(*layers, nn.BatchNorm2d(width), nn.ReLU(), *pooling_layers())
+        classifier = Classifier(body, width, classes)
+        nn.init.zeros_(classifier.head.bias)
+        return classifier
 
 
 class Body(nn.Sequential):
-    """The layers in their order; on CUDA, once `use_kernels` was called, a program of kernels that is the same function."""
+    """The layers in their order; on CUDA, once `use_kernels` was called, kernels that compute the same function."""
 
-    program: FusedBody | None = None
+    fused: FusedBody | None = None
 
     def use_kernels(self) -> bool:
-        """Is there such a program? Not if a width is no power of two, or beyond the kernels' room for sums."""
-        first, *blocks, last, _, _, _ = list(cast(Any, self))
-        widths = [block.norm2.num_features for block in blocks]
-        if all(width.bit_count() == 1 and width <= WIDEST for width in widths):
-            self.program = FusedBody(first, blocks, last)
-        return self.program is not None
+        """Use kernels if every width is a power of two and within their room for sums; return whether they are used."""
+        first, *blocks, last_norm, _relu, _pool, _flatten = list(cast(Any, self))
+        for block in blocks:
+            width = block.norm2.num_features
+            is_power_of_two = width.bit_count() == 1
+            if not is_power_of_two or width > WIDEST:
+                return False
+        self.fused = FusedBody(first, blocks, last_norm)
+        return True
 
     def forward(self, x: Tensor) -> Tensor:
-        if self.program is None or not x.is_cuda:
+        if self.fused is None or not x.is_cuda:
             return super().forward(x)  # type: ignore[no-any-return, no-untyped-call]
-        return self.program(x.bfloat16())
+        return self.fused(x.bfloat16())
 
 
 class PreActivation(nn.Module):
@@ -72,10 +78,15 @@ class PreActivation(nn.Module):
         self.convolution1 = convolution(before, after, stride=stride)
         self.norm2 = nn.BatchNorm2d(after)
         self.convolution2 = convolution(after, after)
-        changes = before != after or stride != 1
-        self.shortcut = convolution(before, after, size=1, stride=stride) if changes else None
+        self.shortcut: nn.Conv2d | None = None
+        if before != after or stride != 1:
+            self.shortcut = convolution(before, after, size=1, stride=stride)
 
     def forward(self, x: Tensor) -> Tensor:
         active = self.norm1(x).relu()
-        kept = x if self.shortcut is None else self.shortcut(active)
-        return kept + self.convolution2(self.norm2(self.convolution1(active)).relu())  # type: ignore[no-any-return]
+        shortcut = x
+        if self.shortcut is not None:
+            shortcut = self.shortcut(active)
+        change = self.convolution1(active)
+        change = self.convolution2(self.norm2(change).relu())
+        return shortcut + change  # type: ignore[no-any-return]

@@ -183,11 +183,11 @@ def _missing_classes(table: Purified, names: list[str], group: NDArray[np.int64]
     resolved_pairs = group * c + table.label
     missing = np.flatnonzero((even_share >= _MIN_EVEN_SHARE) & ~np.isin(pairs, resolved_pairs))
     largest_first = missing[np.argsort(-even_share[missing], kind="stable")]
-    found = []
+    overrepresented = []
     for k in largest_first[:_MAX_GROUPS]:
         g, j = divmod(pairs[k], c)
-        found.append(SimpleNamespace(label=table.names[j], group=names[g], even_share=float(even_share[k])))
-    return found
+        overrepresented.append(SimpleNamespace(label=table.names[j], group=names[g], even_share=float(even_share[k])))
+    return overrepresented
 
 
 def compare_gold(table: Purified) -> SimpleNamespace | None:

@@ -20,7 +20,7 @@ from oneof.review.server import Json, LocalServer
 from oneof.review.session import Review
 from oneof.runs.decisions import Decision
 from oneof.runs.folder import Run
-from oneof.storage.files import written_beside
+from oneof.storage.files import atomic_write
 from oneof.version import __version__
 from oneof.votes.label_studio import chosen_labels, is_label_studio, person
 from oneof.votes.tables import load_json
@@ -93,11 +93,11 @@ def tasks_of(run: Run) -> dict[int, Json]:
     for task in load_json(path):
         if "data" in task:
             task_of_item[label_text(task["id"])] = task
-    found = {}
+    task_of_row = {}
     for item, row in row_of_item.items():
         if item in task_of_item:
-            found[row] = task_of_item[item]
-    return found
+            task_of_row[row] = task_of_item[item]
+    return task_of_row
 
 
 def rows_by_item(run: Run) -> dict[str, int]:
@@ -113,7 +113,7 @@ def rows_by_item(run: Run) -> dict[str, int]:
 
 def write_tasks(every: Iterator[Json], path: Path) -> None:
     """Write tasks as a JSON list, one task per line."""
-    with written_beside(path) as file:
+    with atomic_write(path) as file:
         file.write(b"[\n")
         separator = b""
         for task in every:

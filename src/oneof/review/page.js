@@ -2,7 +2,9 @@
 const $ = (id) => document.getElementById(id);
 const AHEAD = 3; // cards that are loaded beside the one that is shown, so that the next one is there at once
 const RETRY_MS = 2000;
+const POLL_MS = 1500; // between two questions whether the model has learned again
 const KEYS_FOR_CANDIDATES = 9;
+const COMPLETIONS = 8; // labels that are proposed while one is typed
 const token = takeToken();
 let tab = crypto.randomUUID(); // by which the server knows which rows this page holds
 
@@ -93,8 +95,9 @@ function succeed() {
 }
 
 function fail(error) {
-  if (error.status === undefined || error.status >= 500) {
-    connection = error.status === undefined ? "down" : "failing";
+  const noReply = error.status === undefined;
+  if (noReply || error.status >= 500) {
+    connection = noReply ? "down" : "failing";
     problem = error.message;
     retryTimer ??= setTimeout(retry, RETRY_MS);
   } else if (error.status === 403) {
@@ -160,10 +163,18 @@ async function flush() {
 
 async function fill() {
   if (cards.length >= AHEAD) return;
-  const held = [...cards, ...answeredCards.values()].map((card) => card.row).join(","); // the others are given back
-  const query = new URLSearchParams({ count: AHEAD - cards.length, pool: nextPool(), held, label: $("filter").value });
+  const heldCards = [...cards, ...answeredCards.values()]; // the others are given back
+  const query = new URLSearchParams({
+    count: AHEAD - cards.length,
+    pool: nextPool(),
+    held: heldCards.map((card) => card.row).join(","),
+    label: $("filter").value,
+  });
   const reply = await call(`/api/next?${query}`);
-  cards.push(...reply.cards.filter((card) => !cards.some((other) => other.row === card.row)));
+  for (const card of reply.cards) {
+    const isHere = cards.some((other) => other.row === card.row);
+    if (!isHere) cards.push(card);
+  }
   exhausted = cards.length === 0 && unsentOfThisRun().length === 0;
 }
 
@@ -187,10 +198,10 @@ function reload() {
 function say(text) { $("status").textContent = text; }
 
 function element(name, text, className) {
-  const made = document.createElement(name);
-  if (text !== undefined) made.textContent = text;
-  if (className) made.className = className;
-  return made;
+  const node = document.createElement(name);
+  if (text !== undefined) node.textContent = text;
+  if (className) node.className = className;
+  return node;
 }
 
 /* Show the first card, or why there is none: it is loading, the server is away, or every row is answered. */
@@ -216,20 +227,16 @@ function render() {
 
 /* Say what is done, what is left for whom, and what to do next. */
 function showEnd() {
-  const all = state.doubtful === 1 ? "The one doubtful row is answered." : `All ${state.doubtful.toLocaleString()} doubtful rows are answered.`;
-  const lines = [];
-  let title = "All done";
   const filter = $("filter").value;
   $("any-label").hidden = filter === "";
-  if (filter) title = `No more rows with “${filter}” for you now`;
-  else if (state.elsewhere > 0) title = "Nothing more for you now";
-  else if (state.skipped > 0) title = "Only skipped rows are left";
-  $("end-title").textContent = title;
+  $("end-title").textContent = endTitle(filter);
+  const lines = [];
   if (state.left === 0) lines.push("Every row is answered.");
-  else if (state.to_ask === 0) lines.push(state.doubtful ? all : "No row is doubtful.");
+  else if (state.to_ask === 0) lines.push(doubtfulRowsAnswered());
   if (state.skipped > 0) lines.push(`${count(state.skipped, "skipped row is", "skipped rows are")} left.`);
   if (state.elsewhere > 0 && !filter) {
-    lines.push(`${count(state.elsewhere, "doubtful row is", "doubtful rows are")} shown to others; the page asks for them again.`);
+    const rows = count(state.elsewhere, "doubtful row is", "doubtful rows are");
+    lines.push(`${rows} shown to others; the page asks for them again.`);
     retryTimer ??= setTimeout(retry, 5 * RETRY_MS);
   }
   $("end-text").textContent = lines.join(" ");
@@ -239,7 +246,22 @@ function showEnd() {
   $("rest").hidden = goOn || state.doubtful === 0 || state.left <= state.skipped;
 }
 
-const count = (number, singular, plural) => `${number.toLocaleString()} ${number === 1 ? singular : plural}`;
+function endTitle(filter) {
+  if (filter) return `No more rows with “${filter}” for you now`;
+  if (state.elsewhere > 0) return "Nothing more for you now";
+  if (state.skipped > 0) return "Only skipped rows are left";
+  return "All done";
+}
+
+function doubtfulRowsAnswered() {
+  if (state.doubtful === 0) return "No row is doubtful.";
+  if (state.doubtful === 1) return "The one doubtful row is answered.";
+  return `All ${state.doubtful.toLocaleString()} doubtful rows are answered.`;
+}
+
+function count(number, singular, plural) {
+  return `${number.toLocaleString()} ${number === 1 ? singular : plural}`;
+}
 
 function showProblem() {
   const messages = {
@@ -250,8 +272,10 @@ function showProblem() {
   };
   $("error").textContent = messages[connection];
   $("error").hidden = messages[connection] === "";
-  const kept = unsentOfThisRun().length;
-  $("offline-text").textContent = kept ? `${count(kept, "answer is", "answers are")} kept in this browser.` : "Everything that you decided is saved.";
+  const unsent = unsentOfThisRun().length;
+  let offlineText = "Everything that you decided is saved.";
+  if (unsent > 0) offlineText = `${count(unsent, "answer is", "answers are")} kept in this browser.`;
+  $("offline-text").textContent = offlineText;
 }
 
 function showCard(card) {
@@ -260,17 +284,25 @@ function showCard(card) {
   showItem(card);
   const blind = isBlind(card);
   options = blind ? inNeutralOrder(card.candidates) : card.candidates;
-  $("candidates").replaceChildren(...options.map((one, k) => candidate(one, k, blind)));
-  $("find-row").hidden = options.length <= KEYS_FOR_CANDIDATES;
-  $("more").hidden = options.length <= KEYS_FOR_CANDIDATES;
-  $("more").textContent = `Show ${count(options.length - KEYS_FOR_CANDIDATES, "more candidate", "more candidates")}`;
+  $("candidates").replaceChildren(...options.map((candidate, k) => candidateItem(candidate, k, blind)));
+  const withoutKey = options.length - KEYS_FOR_CANDIDATES;
+  $("find-row").hidden = withoutKey <= 0;
+  $("more").hidden = withoutKey <= 0;
+  $("more").textContent = `Show ${count(withoutKey, "more candidate", "more candidates")}`;
   $("blind").hidden = !blind;
-  $("outside").textContent = card.outside && !blind ? `The model is sure of ${card.outside}, which is not in the set.` : "";
-  $("near").hidden = card.near.length === 0 || blind;
-  $("near").querySelector("ul").replaceChildren(...card.near.map((one) => element("li", `${one.label}: row ${one.row} ${one.item}`)));
+  $("outside").textContent = "";
+  if (card.outside && !blind) $("outside").textContent = `The model is sure of ${card.outside}, which is not in the set.`;
+  showSimilarRows(card, blind);
   showUnsure();
-  const suggestion = `Suggested: ${card.candidates[0].label}, ${percent(card.candidates[0].probability)}.`;
-  say(`Row ${card.row}. ${blind ? "Drawn at random: the suggestion is hidden." : suggestion}`);
+  const [first] = card.candidates;
+  if (blind) say(`Row ${card.row}. Drawn at random: the suggestion is hidden.`);
+  else say(`Row ${card.row}. Suggested: ${first.label}, ${percent(first.probability)}.`);
+}
+
+function showSimilarRows(card, blind) {
+  $("near").hidden = card.near.length === 0 || blind;
+  const items = card.near.map((row) => element("li", `${row.label}: row ${row.row} ${row.item}`));
+  $("near").querySelector("ul").replaceChildren(...items);
 }
 
 /* A row that measures how often the model is right must be judged without it. */
@@ -284,39 +316,41 @@ function showItem(card) {
   const list = element("dl");
   for (const [name, text] of card.item) list.append(element("dt", name), element("dd", text));
   const pictures = card.pictures.map((column) => {
-    const made = element("img");
-    made.alt = `${column} of row ${card.row}`;
-    made.src = `/picture?${new URLSearchParams({ row: card.row, column, token })}`;
-    return made;
+    const picture = element("img");
+    picture.alt = `${column} of row ${card.row}`;
+    picture.src = `/picture?${new URLSearchParams({ row: card.row, column, token })}`;
+    return picture;
   });
   $("item").replaceChildren(...pictures, list);
 }
 
 const percent = (share) => `${Math.round(100 * share)} %`;
 
-function candidate(one, k, blind) {
+function candidateItem(candidate, k, blind) {
   const item = element("li");
   const button = element("button");
   const hasKey = k < KEYS_FOR_CANDIDATES;
   item.hidden = !hasKey;
   button.type = "button";
-  button.append(element("kbd", hasKey ? String(k + 1) : ""), element("span", one.label, "name"));
-  if (!blind) button.append(...evidence(one));
+  button.append(element("kbd", hasKey ? String(k + 1) : ""), element("span", candidate.label, "name"));
+  if (!blind) button.append(...evidence(candidate));
   if (hasKey) button.setAttribute("aria-keyshortcuts", String(k + 1));
   button.addEventListener("click", (event) => onCard(event, () => choose(k)));
   item.append(button);
   return item;
 }
 
-/* What speaks for and against a candidate. */
-function evidence(one) {
+/* Probability, votes, and when and why the candidate was removed. */
+function evidence(candidate) {
   const meter = element("meter");
-  meter.value = one.probability;
+  meter.value = candidate.probability;
   meter.setAttribute("aria-hidden", "true");
-  const parts = [element("span", percent(one.probability)), meter];
-  const votes = one.votes ? `${Math.round(100 * one.votes) / 100} votes. ` : "";
-  if (votes || one.fell) parts.push(element("span", votes + (one.fell || ""), "why"));
-  return parts;
+  const nodes = [element("span", percent(candidate.probability)), meter];
+  let why = "";
+  if (candidate.votes) why += `${Math.round(100 * candidate.votes) / 100} votes. `;
+  if (candidate.fell) why += candidate.fell;
+  if (why) nodes.push(element("span", why, "why"));
+  return nodes;
 }
 
 function showAllCandidates() {
@@ -324,9 +358,11 @@ function showAllCandidates() {
   $("more").hidden = true;
 }
 
-/* Do something about the card if it was on the screen when the key or button was pressed; the second click of a double one was for the card before. */
+/* Act on the card if it was on the screen when the key or button was pressed; the second click of a double click was for the card before. */
 function onCard(event, act) {
-  if (shown !== null && event.timeStamp >= shownAt && !(event.detail > 1)) act();
+  const wasShown = shown !== null && event.timeStamp >= shownAt;
+  const isSecondClick = event.detail > 1;
+  if (wasShown && !isSecondClick) act();
 }
 
 function choose(k) {
@@ -344,17 +380,25 @@ function toggleUnsure() {
 
 function showUnsure() {
   $("unsure").setAttribute("aria-pressed", String(unsure !== null));
-  [...$("candidates").children].forEach((item, k) => item.classList.toggle("out", Boolean(unsure && unsure.has(k))));
-  $("question").textContent = unsure ? "Strike out what it is not; Enter sends what is left." : "Which label is right?";
+  [...$("candidates").children].forEach((item, k) => {
+    const isStruckOut = unsure !== null && unsure.has(k);
+    item.classList.toggle("out", isStruckOut);
+  });
+  if (unsure) {
+    $("question").textContent = "Strike out what it is not; Enter sends what is left.";
+    $("accept").firstChild.textContent = "Send what is left ";
+  } else {
+    $("question").textContent = "Which label is right?";
+    $("accept").firstChild.textContent = "Take the suggestion ";
+  }
   $("accept").hidden = unsure === null && shown !== null && isBlind(shown);
-  $("accept").firstChild.textContent = unsure ? "Send what is left " : "Take the suggestion ";
 }
 
 function accept() {
   if (unsure === null && isBlind(shown)) return say("The suggestion is hidden for a row drawn at random: choose a label.");
   if (unsure === null) return decide("label", [shown.suggested]);
-  const left = options.map((one) => one.label).filter((_, k) => !unsure.has(k));
-  if (left.length) decide("set", left);
+  const left = options.filter((_, k) => !unsure.has(k)).map((candidate) => candidate.label);
+  if (left.length > 0) decide("set", left);
   else say("Nothing is left: press X for none of these.");
 }
 
@@ -365,10 +409,11 @@ let knownLabels = []; // the classes of the run, and what people added
 /* The server does not know yet what an answer adds that it has not confirmed. */
 async function loadLabels() {
   const { labels } = await call("/api/labels");
-  const added = unsentOfThisRun().filter((entry) => entry.answer.new).flatMap((entry) => entry.answer.labels);
-  const now = [...new Set([...labels, ...added])];
-  if (now.join("\n") === knownLabels.join("\n")) return; // the completion that an arrow key has marked stays marked
-  knownLabels = now;
+  const unsentNew = unsentOfThisRun().filter((entry) => entry.answer.new);
+  const added = unsentNew.flatMap((entry) => entry.answer.labels);
+  const allLabels = [...new Set([...labels, ...added])];
+  if (allLabels.join("\n") === knownLabels.join("\n")) return; // the completion that an arrow key has marked stays marked
+  knownLabels = allLabels;
   labelBox.update();
   showFilter();
 }
@@ -407,7 +452,10 @@ function editDistance(a, b) {
   for (let i = 1; i <= a.length; i += 1) {
     const row = [i];
     for (let j = 1; j <= b.length; j += 1) {
-      row.push(Math.min(above[j] + 1, row[j - 1] + 1, above[j - 1] + (a[i - 1] === b[j - 1] ? 0 : 1)));
+      const deleted = above[j] + 1;
+      const inserted = row[j - 1] + 1;
+      const replaced = above[j - 1] + (a[i - 1] === b[j - 1] ? 0 : 1);
+      row.push(Math.min(deleted, inserted, replaced));
     }
     above = row;
   }
@@ -444,16 +492,21 @@ function combobox(input, list, options, send) {
     mark(-1);
   };
   const update = () => {
-    const found = input.value.trim() ? options(input.value).slice(0, 8) : [];
-    list.replaceChildren(...found.map((label, k) => {
+    let labels = [];
+    if (input.value.trim()) labels = options(input.value).slice(0, COMPLETIONS);
+    const newItems = labels.map((label, k) => {
       const item = element("li", label);
       item.id = `${list.id}-${k}`;
       item.setAttribute("role", "option");
-      item.addEventListener("mousedown", (event) => { event.preventDefault(); send(label, event); });
+      item.addEventListener("mousedown", (event) => {
+        event.preventDefault();
+        send(label, event);
+      });
       return item;
-    }));
-    list.hidden = found.length === 0;
-    input.setAttribute("aria-expanded", String(found.length > 0));
+    });
+    list.replaceChildren(...newItems);
+    list.hidden = labels.length === 0;
+    input.setAttribute("aria-expanded", String(labels.length > 0));
     mark(-1);
   };
   input.setAttribute("role", "combobox");
@@ -465,12 +518,20 @@ function combobox(input, list, options, send) {
   input.addEventListener("blur", close);
   input.addEventListener("keydown", (event) => {
     const size = list.hidden ? 0 : list.children.length;
-    if (event.isComposing || event.repeat && event.key === "Enter") return;
-    if (event.key === "ArrowDown" && size) mark((active + 1) % size);
-    else if (event.key === "ArrowUp" && size) mark((active + size - (active < 0 ? 0 : 1)) % size);
-    else if (event.key === "Tab" && size && !event.shiftKey) input.value = items()[Math.max(active, 0)].textContent;
-    else if (event.key === "Enter") send(active >= 0 && size ? items()[active].textContent : input.value.trim(), event);
-    else return;
+    if (event.isComposing || (event.repeat && event.key === "Enter")) return;
+    if (event.key === "ArrowDown" && size > 0) {
+      mark((active + 1) % size);
+    } else if (event.key === "ArrowUp" && size > 0) {
+      const previous = active < 0 ? size - 1 : active - 1;
+      mark((previous + size) % size);
+    } else if (event.key === "Tab" && size > 0 && !event.shiftKey) {
+      input.value = items()[Math.max(active, 0)].textContent;
+    } else if (event.key === "Enter") {
+      const isMarked = active >= 0 && size > 0;
+      send(isMarked ? items()[active].textContent : input.value.trim(), event);
+    } else {
+      return;
+    }
     event.preventDefault();
     if (event.key === "Tab") update();
   });
@@ -481,7 +542,7 @@ function combobox(input, list, options, send) {
 /* Send a label that was typed. One that is new asks first, since it would become a class. */
 function sendTyped(label) {
   if (label === "") return decide("none", []);
-  if (shown.candidates.some((one) => one.label === label)) return decide("label", [label]);
+  if (shown.candidates.some((candidate) => candidate.label === label)) return decide("label", [label]);
   if (knownLabels.includes(label)) return decide("none", [label]);
   askAboutNew(label);
 }
@@ -502,7 +563,9 @@ function askAboutNew(label) {
   back.addEventListener("click", none);
   for (const button of [...choices, add, back]) button.type = "button";
   closeForms();
-  $("confirm-title").textContent = `No class of this run is called “${label}”.${similar.length ? " Did you mean one of these?" : ""}`;
+  let question = `No class of this run is called “${label}”.`;
+  if (similar.length > 0) question += " Did you mean one of these?";
+  $("confirm-title").textContent = question;
   $("confirm").querySelector("div").replaceChildren(...choices, add, back);
   $("confirm").hidden = false;
   $("confirm-title").focus();
@@ -522,14 +585,22 @@ function answerQuestion(key) {
   else if (key === "escape") none();
 }
 
-const labelBox = combobox($("label"), $("label-options"), (text) => completions(text, knownLabels), (label, event) => onCard(event, () => sendTyped(label)));
+const labelBox = combobox(
+  $("label"),
+  $("label-options"),
+  (text) => completions(text, knownLabels),
+  (label, event) => onCard(event, () => sendTyped(label)),
+);
 
 /* Choose the candidate of this name, or the first that has the text in its name. */
 function chooseByName(text) {
   if (text === "" && unsure) return accept();
-  const name = options.some((one) => one.label === text) ? text : findCandidates(text)[0];
-  if (text === "" || name === undefined) return say("No candidate has this in its name: press Esc, then X for none of these.");
-  const k = options.findIndex((one) => one.label === name);
+  let k = options.findIndex((candidate) => candidate.label === text);
+  if (k < 0) {
+    const [name] = findCandidates(text);
+    k = options.findIndex((candidate) => candidate.label === name);
+  }
+  if (text === "" || k < 0) return say("No candidate has this in its name: press Esc, then X for none of these.");
   $("find").value = "";
   findBox.close();
   if (unsure) $("candidates").children[k].hidden = false;
@@ -537,13 +608,30 @@ function chooseByName(text) {
   choose(k);
 }
 
-const findCandidates = (text) => completions(text, options.map((one) => one.label));
-const findBox = combobox($("find"), $("find-options"), findCandidates, (text, event) => onCard(event, () => chooseByName(text)));
+function findCandidates(text) {
+  return completions(text, options.map((candidate) => candidate.label));
+}
+
+const findBox = combobox(
+  $("find"),
+  $("find-options"),
+  findCandidates,
+  (text, event) => onCard(event, () => chooseByName(text)),
+);
 
 function decide(kind, labels, more = {}) {
   const card = cards.shift();
   const seconds = Math.round((performance.now() - shownAt) / 100) / 10;
-  const answer = { id: crypto.randomUUID(), row: card.row, kind, labels, run: card.run, drawn: card.drawn, seconds, ...more };
+  const answer = {
+    id: crypto.randomUUID(),
+    row: card.row,
+    kind,
+    labels,
+    run: card.run,
+    drawn: card.drawn,
+    seconds,
+    ...more,
+  };
   keepUnsent({ who: who(), answer }, card);
   reveal(card, kind, labels);
   if (randomLeft > 0) randomLeft -= 1;
@@ -559,7 +647,8 @@ function reveal(card, kind, labels) {
   let text = "";
   if (isBlind(card) && kind !== "skip") {
     const agrees = kind !== "set" && labels[0] === card.suggested;
-    text = `Row ${card.row}: the model ${agrees ? "has the same label" : `suggested ${card.suggested}`}.`;
+    if (agrees) text = `Row ${card.row}: the model has the same label.`;
+    else text = `Row ${card.row}: the model suggested ${card.suggested}.`;
   }
   $("revealed").textContent = text;
 }
@@ -596,10 +685,10 @@ function cancel() {
 function closeForms() {
   $("typed").hidden = true;
   $("confirm").hidden = true;
-  for (const [input, box] of [["label", labelBox], ["find", findBox]]) {
-    $(input).value = "";
-    box.close();
-  }
+  $("label").value = "";
+  labelBox.close();
+  $("find").value = "";
+  findBox.close();
 }
 
 /* Take the focus away from buttons and inputs, to the card's heading where there is one. */
@@ -611,37 +700,69 @@ function leaveControls() {
 
 /* ------------------------------------------------------------------------------------------------------- the side */
 
-function showState(now) {
-  if (state !== null && state.run !== now.run) { // the card on the screen may be answered still; the others come in the new order
+function showState(newState) {
+  const isNewRun = state !== null && state.run !== newState.run;
+  state = newState;
+  if (isNewRun) { // the card on the screen may be answered still; the others come in the new order
     cards = shown ? [shown] : [];
     exhausted = false;
     inTurn(fill).then(() => say("The model has learned again: the next rows come in its new order."));
   }
-  state = now;
-  $("folder").textContent = now.folder;
-  $("who").placeholder = now.who;
-  const done = now.doubtful - now.to_ask;
-  $("bar").max = Math.max(1, now.doubtful);
-  $("bar").value = now.doubtful ? done : 1;
-  $("bar-text").textContent = now.doubtful ? `${done.toLocaleString()} of ${count(now.doubtful, "doubtful row", "doubtful rows")} answered` : "No row is doubtful";
-  $("progress").textContent = `${now.decided.toLocaleString()} of ${now.rows.toLocaleString()} rows in all, ${now.mine.toLocaleString()} by you`;
-  const a = now.accuracy, left = randomLeft ? ` ${randomLeft} random rows to go.` : "";
-  $("accuracy").textContent = (a ? `${percent(a.right / a.rows)} of the model's labels are right (${percent(a.low)} to ${percent(a.high)}), by ${a.rows} random rows${a.unsure ? `, ${a.unsure} of them unsure` : ""}.` : "Not known yet: one row in five is drawn at random, and these will tell.") + left;
-  const [equal, pairs] = now.agreement;
+  $("folder").textContent = state.folder;
+  $("who").placeholder = state.who;
+  showProgress();
+  $("accuracy").textContent = describeAccuracy();
+  const [equal, pairs] = state.agreement;
   $("agreement").textContent = pairs ? `Second answers to a row agree in ${equal} of ${pairs}.` : "";
-  $("advice").textContent = now.advice;
-  $("learn").disabled = now.learning.state === "running" || now.decided === 0;
-  $("learning").textContent = now.learning.text;
-  drawCurve(now.curve);
-  showHistory(now.history);
-  if (now.learning.state === "running") setTimeout(() => inTurn(() => call("/api/state")), 1500);
+  $("advice").textContent = state.advice;
+  const isLearning = state.learning.state === "running";
+  $("learn").disabled = isLearning || state.decided === 0;
+  $("learning").textContent = state.learning.text;
+  drawCurve(state.curve);
+  showHistory(state.history);
+  if (isLearning) setTimeout(() => inTurn(() => call("/api/state")), POLL_MS);
+}
+
+function showProgress() {
+  const answered = state.doubtful - state.to_ask;
+  $("bar").max = Math.max(1, state.doubtful);
+  $("bar").value = state.doubtful > 0 ? answered : 1;
+  let text = "No row is doubtful";
+  if (state.doubtful > 0) {
+    text = `${answered.toLocaleString()} of ${count(state.doubtful, "doubtful row", "doubtful rows")} answered`;
+  }
+  $("bar-text").textContent = text;
+  const decided = state.decided.toLocaleString();
+  const rows = state.rows.toLocaleString();
+  $("progress").textContent = `${decided} of ${rows} rows in all, ${state.mine.toLocaleString()} by you`;
+}
+
+/* How often the model is right, by the rows drawn at random. */
+function describeAccuracy() {
+  let text = "Not known yet: one row in five is drawn at random, and these will tell.";
+  const accuracy = state.accuracy;
+  if (accuracy) {
+    const share = percent(accuracy.right / accuracy.rows);
+    const interval = `${percent(accuracy.low)} to ${percent(accuracy.high)}`;
+    text = `${share} of the model's labels are right (${interval}), by ${accuracy.rows} random rows`;
+    if (accuracy.unsure) text += `, ${accuracy.unsure} of them unsure`;
+    text += ".";
+  }
+  if (randomLeft > 0) text += ` ${randomLeft} random rows to go.`;
+  return text;
+}
+
+function describeAnswer(answer) {
+  const labels = answer.labels.join(", ");
+  if (answer.kind === "skip") return "skipped";
+  if (answer.kind === "set") return `one of ${labels}`;
+  if (answer.kind === "none" && labels === "") return "none of its candidates";
+  return labels;
 }
 
 function showHistory(answers) {
-  const words = { skip: "skipped", set: "one of ", none: "none of its candidates", label: "" };
   const items = answers.map((answer) => {
-    const labels = answer.labels.join(", ");
-    const item = element("li", `Row ${answer.row}: ${answer.kind === "none" && labels ? labels : words[answer.kind] + labels} `);
+    const item = element("li", `Row ${answer.row}: ${describeAnswer(answer)} `);
     const button = element("button", "Ask again");
     button.type = "button";
     button.setAttribute("aria-label", `Ask again about row ${answer.row}`);
@@ -653,25 +774,50 @@ function showHistory(answers) {
   $("history").querySelector("ol").replaceChildren(...items);
 }
 
-function drawCurve(points) {
-  $("curve").hidden = points.length < 2;
-  if (points.length < 2) return;
-  const svg = $("curve").querySelector("svg"), last = points[points.length - 1];
-  const lowest = Math.floor(10 * Math.min(...points.slice(points.length >> 1).map((one) => one[2]))) / 10;
-  const x = (count) => 36 + (259 * (count - points[0][0])) / Math.max(1, last[0] - points[0][0]);
-  const y = (share) => 104 - (96 * (Math.max(share, lowest) - lowest)) / Math.max(0.1, 1 - lowest);
-  const part = (name, given, text) => {
-    const made = document.createElementNS("http://www.w3.org/2000/svg", name);
-    for (const [key, value] of Object.entries(given)) made.setAttribute(key, value);
-    if (text !== undefined) made.textContent = text;
-    return made;
+function svgElement(name, attributes, text) {
+  const node = document.createElementNS("http://www.w3.org/2000/svg", name);
+  for (const [key, value] of Object.entries(attributes)) node.setAttribute(key, value);
+  if (text !== undefined) node.textContent = text;
+  return node;
+}
+
+/* Draw the share of right labels, with its interval, against the number of decisions. */
+function drawCurve(rows) {
+  $("curve").hidden = rows.length < 2;
+  if (rows.length < 2) return;
+  const points = rows.map(([decisions, share, low, high]) => ({ decisions, share, low, high }));
+  const first = points[0];
+  const last = points.at(-1);
+  const LEFT = 36, RIGHT = 295, TOP = 8, BOTTOM = 104; // of the 300 x 120 that the picture has
+
+  // The first half of the points is too uncertain to set the scale.
+  const laterPoints = points.slice(Math.floor(points.length / 2));
+  const lowest = Math.floor(10 * Math.min(...laterPoints.map((point) => point.low))) / 10;
+  const x = (decisions) => {
+    const range = Math.max(1, last.decisions - first.decisions);
+    return LEFT + ((RIGHT - LEFT) * (decisions - first.decisions)) / range;
   };
-  const along = (at) => points.map((one) => `${x(one[0]).toFixed(1)},${y(one[at]).toFixed(1)}`);
-  $("curve-says").textContent = `After ${last[0]} decisions ${percent(last[1])} of the labels are right, ${percent(last[2])} to ${percent(last[3])}.`;
-  svg.replaceChildren($("curve-says"),
-    ...[lowest, 1].flatMap((share) => [part("line", { x1: 36, x2: 295, y1: y(share), y2: y(share), class: "axis" }), part("text", { x: 32, y: y(share) + 3, "text-anchor": "end", class: "tick" }, percent(share))]),
-    part("text", { x: 36, y: 117, class: "tick" }, points[0][0]), part("text", { x: 295, y: 117, "text-anchor": "end", class: "tick" }, `${last[0]} decisions`),
-    part("polygon", { points: [...along(3), ...along(2).reverse()].join(" "), class: "band" }), part("polyline", { points: along(1).join(" "), class: "line" }));
+  const y = (share) => {
+    const range = Math.max(0.1, 1 - lowest);
+    return BOTTOM - ((BOTTOM - TOP) * (Math.max(share, lowest) - lowest)) / range;
+  };
+  const line = (key) => points.map((point) => `${x(point.decisions).toFixed(1)},${y(point[key]).toFixed(1)}`);
+
+  const nodes = [];
+  for (const share of [lowest, 1]) {
+    nodes.push(svgElement("line", { x1: LEFT, x2: RIGHT, y1: y(share), y2: y(share), class: "axis" }));
+    nodes.push(svgElement("text", { x: LEFT - 4, y: y(share) + 3, "text-anchor": "end", class: "tick" }, percent(share)));
+  }
+  nodes.push(svgElement("text", { x: LEFT, y: BOTTOM + 13, class: "tick" }, first.decisions));
+  const lastTick = { x: RIGHT, y: BOTTOM + 13, "text-anchor": "end", class: "tick" };
+  nodes.push(svgElement("text", lastTick, `${last.decisions} decisions`));
+  const band = [...line("high"), ...line("low").reverse()];
+  nodes.push(svgElement("polygon", { points: band.join(" "), class: "band" }));
+  nodes.push(svgElement("polyline", { points: line("share").join(" "), class: "line" }));
+
+  const interval = `${percent(last.low)} to ${percent(last.high)}`;
+  $("curve-says").textContent = `After ${last.decisions} decisions ${percent(last.share)} of the labels are right, ${interval}.`;
+  $("curve").querySelector("svg").replaceChildren($("curve-says"), ...nodes);
 }
 
 /* ------------------------------------------------------------------------------------------------------- the keys */
@@ -716,7 +862,10 @@ $("any-label").addEventListener("click", () => {
   reload();
 });
 $("learn").addEventListener("click", () => inTurn(() => call("/api/learn", {})));
-$("person").addEventListener("submit", (event) => { event.preventDefault(); leaveControls(); });
+$("person").addEventListener("submit", (event) => {
+  event.preventDefault();
+  leaveControls();
+});
 $("who").addEventListener("change", () => {
   store("oneof-who", who());
   keepInTab("who", who());
@@ -735,8 +884,18 @@ window.addEventListener("pageshow", (event) => {
   reload();
 });
 
-const CARD_KEYS = { u: toggleUnsure, x: none, s: () => decide("skip", []), enter: accept, escape: cancel, "/": () => $("find").focus() };
-const PAGE_KEYS = { z: () => undo(), "?": () => $("help").showModal() };
+const CARD_KEYS = {
+  u: toggleUnsure,
+  x: none,
+  s: () => decide("skip", []),
+  enter: accept,
+  escape: cancel,
+  "/": () => $("find").focus(),
+};
+const PAGE_KEYS = {
+  z: () => undo(),
+  "?": () => $("help").showModal(),
+};
 document.addEventListener("keydown", (event) => {
   if ($("help").open || event.ctrlKey || event.metaKey || event.altKey || event.repeat) return;
   if (event.target.matches("select")) return;

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from oneof.runs.folder import METADATA, fingerprint
-from oneof.storage.files import written_beside
-from oneof.storage.schema import first_misfit
+from oneof.storage.files import atomic_write
+from oneof.storage.schema import find_schema_error
 from oneof.storage.user_state import user_state_folder
 
 ServerT = TypeVar("ServerT")
@@ -67,7 +67,7 @@ def remember_port(folder: Path, port: int) -> None:
     record = PortRecord(str(path), run_id(path), port)
     records = _records_folder()
     records.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with written_beside(records / _record_name(path), mode=0o600) as file:
+    with atomic_write(records / _record_name(path), mode=0o600) as file:
         file.write(json.dumps(asdict(record)).encode())
 
 
@@ -96,6 +96,6 @@ def _read(path: Path) -> PortRecord | None:
         content = json.loads(path.read_bytes())
     except (OSError, ValueError):
         return None
-    if first_misfit(content, _SHAPE) is not None or not 0 < content["port"] < 1 << 16:
+    if find_schema_error(content, _SHAPE) is not None or not 0 < content["port"] < 1 << 16:
         return None
     return PortRecord(content["folder"], content["run"], content["port"])

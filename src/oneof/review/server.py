@@ -21,7 +21,7 @@ from typing import Any, NoReturn
 from urllib.parse import parse_qs, urlsplit
 
 from oneof.review.session import Review
-from oneof.storage.printable import bounded, shortened
+from oneof.storage.printable import one_line, shortened
 
 HOST = "127.0.0.1"
 _POLICY = "default-src 'none'; connect-src 'self'; img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -82,7 +82,7 @@ class RequestHandler(BaseHTTPRequestHandler):
         except OSError as error:
             return self.send_json(_status_of(error), {"error": _message_of(error)})
         except Exception as error:  # whatever it is, the page is told, and the next request is answered
-            _logger.warning(f"a request to {bounded(self.path)} failed: {error!r}")
+            _logger.warning(f"a request to {one_line(self.path)} failed: {error!r}")
             message = "the server failed; its terminal says why."
             return self.send_json(HTTPStatus.INTERNAL_SERVER_ERROR, {"error": message})
         if isinstance(reply, tuple):

@@ -21,7 +21,7 @@ from oneof.review.cards import Items, card
 from oneof.review.ports import run_id
 from oneof.runs.decisions import DRAWN, KINDS, Decision, Log, gold_decisions, resolve_decisions
 from oneof.runs.folder import Run
-from oneof.storage.schema import NUMBER, first_misfit
+from oneof.storage.schema import NUMBER, find_schema_error
 
 RANDOM_EVERY = 5  # of the rows that a person is shown, one in so many is drawn at random
 REPEAT_EVERY = 20  # and one in so many is shown a second time
@@ -204,7 +204,7 @@ class Review:
 
     def decide(self, answer: Any, who: str) -> str:
         """Write down an answer; return a note if another person or a new run was quicker, else an empty string."""
-        misfit = first_misfit(answer, _ANSWER)
+        misfit = find_schema_error(answer, _ANSWER)
         if misfit is not None:
             raise ValueError(f"an answer must be such as the page sends; {misfit}. Reload the page.")
         if not 0 <= answer["seconds"] < math.inf:

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from oneof.storage.regular import check_regular
 from oneof.storage.rows import append
-from oneof.storage.schema import NOTHING, NUMBER, first_misfit
+from oneof.storage.schema import NOTHING, NUMBER, find_schema_error
 
 DECISIONS = "decisions.jsonl"
 GOLD = "gold"  # `by` of rows that a column of true labels decided
@@ -170,15 +170,15 @@ class Log:
         except ValueError:
             return "it is not JSON in valid Unicode"
         if isinstance(line, dict) and "undoes" in line:
-            problem = first_misfit(line, _UNDO)
+            problem = find_schema_error(line, _UNDO)
             if problem is None:
                 self._active.pop(line["undoes"], None)
                 self._undone.add(line["undoes"])
             return problem
-        problem = first_misfit(line, _DECISION)
+        problem = find_schema_error(line, _DECISION)
         if problem is not None:
             return problem
-        values = {one.name: line[one.name] for one in fields(Decision)}
+        values = {column.name: line[column.name] for column in fields(Decision)}
         values["labels"] = tuple(values["labels"])
         values["before"] = tuple(values["before"])
         decision = Decision(**values)

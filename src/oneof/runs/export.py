@@ -18,7 +18,7 @@ from oneof.learners.forest import Forest
 from oneof.learners.kernel_ensemble import KernelEnsemble
 from oneof.learners.network_models import ImageNetworks, TableNetworks
 from oneof.runs.export_module import ExportModule, codes
-from oneof.storage.files import written_beside
+from oneof.storage.files import atomic_write
 from oneof.storage.optional_packages import load_package
 
 TOLERANCE = 1e-4  # the largest difference between probabilities that rounding may cause
@@ -61,7 +61,7 @@ def export_model(model: Model, path: Path) -> float:
             f"the exported model must give the model's probabilities to within {TOLERANCE}; "
             f"it differs by {difference:.2g}, so {path} was not written."
         )
-    with written_beside(path) as file:
+    with atomic_write(path) as file:
         file.write(content)
     return difference
 
@@ -196,9 +196,9 @@ def _example_features(model: Model, n: int = 64) -> NDArray[np.float32]:
     if isinstance(first, ImageNetworks):
         x = rng.integers(0, 256, (n, d)).astype(np.float64)
     elif ranks:
-        nodes = rng.integers(len(ranks.knots), size=(n, d))
-        x = ranks.knots[nodes, np.arange(d)]
-        x = x + np.ptp(ranks.knots, axis=0) * rng.normal(0, 0.05, (n, d))
+        nodes = rng.integers(len(ranks.quantiles), size=(n, d))
+        x = ranks.quantiles[nodes, np.arange(d)]
+        x = x + np.ptp(ranks.quantiles, axis=0) * rng.normal(0, 0.05, (n, d))
     elif isinstance(first, Forest):
         is_split = first.right > 0
         columns = []

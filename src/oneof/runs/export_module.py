@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from oneof.data.encode import Encoding
-from oneof.data.with_ranks import FARTHEST, Ranks
+from oneof.data.with_ranks import FARTHEST, QuantileNormalizer
 from oneof.ensemble.model import Model
 from oneof.learners.forest import Forest
 from oneof.learners.kernel_ensemble import KernelEnsemble
@@ -19,15 +19,15 @@ from oneof.learners.network_models import ImageNetworks, TableNetworks
 _NEWTON_STEPS = 10
 
 
-def normal_scores(ranks: Ranks, x: Tensor) -> Tensor:
+def normal_scores(ranks: QuantileNormalizer, x: Tensor) -> Tensor:
     """Return the normal scores of `oneof.data.with_ranks` for x [n, d].
 
-    The level of a value is the share of segments between knots that lie below it; at a segment of zero width, half of the
-    segment counts.
+    The level of a value is the share of intervals between quantiles that lie below it; at an interval of zero width, half of the
+    interval counts.
     """
-    knots = torch.from_numpy(ranks.knots.T).float()  # [d, knots]
-    distance = x[..., None] - knots[:, :-1]
-    width = knots.diff(dim=1)
+    quantiles = torch.from_numpy(ranks.quantiles.T).float()  # [d, N_QUANTILES]
+    distance = x[..., None] - quantiles[:, :-1]
+    width = quantiles.diff(dim=1)
     part_below = (distance / width.clamp_min(1e-30)).clamp(0, 1)
     has_width = width > 0
     part_below_point = (distance.sign() + 1) / 2

@@ -15,7 +15,7 @@ import numpy as np
 from oneof.data.dataset import Dataset
 from oneof.data.embed import MODELS, weights_here
 from oneof.data.images import FILE, folder_of
-from oneof.data.roles import Roles
+from oneof.data.roles import ColumnRoles
 from oneof.data.table import read_table
 from oneof.ensemble.pipeline import fit
 from oneof.learners.base import Resources, WarmStart
@@ -34,9 +34,9 @@ from oneof.runs.read_dataset import (
 )
 from oneof.runs.refit import Refit
 from oneof.runs.write import write_run
-from oneof.storage.locks import alone
+from oneof.storage.locks import exclusive_lock
 from oneof.storage.regular import check_plain_tree
-from oneof.storage.settings import first_difference, plain_value, restored
+from oneof.storage.settings import first_difference, from_serializable, stored_kind, to_serializable
 from oneof.training.device import device_for, device_for_pictures, prewarm_gpu
 from oneof.training.optimize import SGD
 from oneof.training.processes import check_rows, current_group
@@ -52,7 +52,7 @@ PIXELS = "pixels.part"  # in the checkpoint: pixels of pictures that are not hel
 class FitSpec:
     """What determines a run; one that was stopped is resumed only by the same spec."""
 
-    roles: Roles = Roles()  # noqa: RUF009 - frozen
+    roles: ColumnRoles = ColumnRoles()  # noqa: RUF009 - frozen
     votes: VotesFile | None = None  # in place of a column of candidates
     answers: str | None = None  # a filled-in sample.csv: gold labels of rows that were drawn
     config: FitConfig = FitConfig()  # noqa: RUF009 - frozen
@@ -110,7 +110,7 @@ def fit_table(
         progress="fit" if options.progress else None,
     )
     with ExitStack() as lock:
-        group.run_on_rank0(partial(lock.enter_context, alone(out / "checkpoint" / LOCK, str(out))))
+        group.run_on_rank0(partial(lock.enter_context, exclusive_lock(out / "checkpoint" / LOCK, str(out))))
         result = fit(data, prepared.config, resources, warm_start)
         for line in result.warnings:
             options.echo(line)
@@ -136,10 +136,10 @@ def fit_again(folder: Path, out: Path, options: RunOptions = RunOptions()) -> Ru
     if stored.get("kind") != "FitSpec" or not file.exists() or fingerprint(file) != run.metadata["fingerprint"]:
         problem = f"{file} is missing, or has changed since the fit"
         raise ValueError(f"--from needs the table that {folder} was learned from, unchanged; {problem}.")
-    settings = [FitSpec, Roles, VotesFile, FitConfig, EnsembleConfig, ImageConfig, KernelConfig, TreesConfig, SGD]
+    settings = [FitSpec, ColumnRoles, VotesFile, FitConfig, EnsembleConfig, ImageConfig, KernelConfig, TreesConfig, SGD]
     kinds: list[Any] = [*settings, *PURIFY.values(), *METHODS.values()]
-    by_name = {kind.__name__: kind for kind in kinds}
-    spec: FitSpec = restored({**stored, "answers": None}, by_name)  # the run's gold labels are in its table
+    by_name = {stored_kind(kind): kind for kind in kinds}
+    spec: FitSpec = from_serializable({**stored, "answers": None}, by_name)  # the run's gold labels are in its table
     refit = Refit(run, tuple(run.log.active_decisions))
     new_run = fit_table(file, out, spec, options, refit)
     Log(out).write(*refit.active_decisions)
@@ -209,7 +209,7 @@ def prepare_run(
 
 def describe_spec(file: Path, spec: FitSpec, refit: Refit | None) -> dict[str, Any]:
     """Return the spec as JSON, with checksums of the files that it names: what a run is recognised by."""
-    described = {"oneof": __version__, "data": fingerprint(file), **plain_value(spec)}
+    described = {"oneof": __version__, "data": fingerprint(file), **to_serializable(spec)}
     described["train_on_gold"] = spec.config.train_on_gold  # where the report looks for it, in every run
     if refit is not None:
         described |= refit.identity
@@ -270,7 +270,7 @@ def check_run_folder(out: Path, spec_json: dict[str, Any]) -> bool:
     if finished:
         shutil.rmtree(checkpoint, ignore_errors=True)  # left if the process was killed after it wrote run.json
     elif (checkpoint / LOCK).exists():
-        with alone(checkpoint / LOCK, str(out)):
+        with exclusive_lock(checkpoint / LOCK, str(out)):
             pass
     return finished
 

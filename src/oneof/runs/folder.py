@@ -23,9 +23,9 @@ from oneof.ensemble.accuracy import GOLD_SAMPLE_ROWS, sample_order
 from oneof.ensemble.model import Model
 from oneof.runs.decisions import Log, decided_table, resolve_decisions
 from oneof.runs.stored_model import count_models, load_model
-from oneof.storage.files import written_beside
+from oneof.storage.files import atomic_write
 from oneof.storage.regular import check_regular
-from oneof.storage.schema import NOTHING, NUMBER, first_misfit
+from oneof.storage.schema import NOTHING, NUMBER, find_schema_error
 from oneof.storage.sheets import write_sheet
 from oneof.version import RUN_FORMAT
 
@@ -186,7 +186,7 @@ def _read(path: Path, shape: Any, parse: Callable[[str], Any] = json.loads, name
         content = parse(path.read_text(encoding="utf-8"))
     except (FileNotFoundError, ValueError, RecursionError) as error:
         raise _incomplete(path) from error
-    misfit = first_misfit(content, shape, name)
+    misfit = find_schema_error(content, shape, name)
     if misfit is not None:
         raise _damaged(path, misfit)
     return content
@@ -204,7 +204,7 @@ def _damaged(path: Path, misfit: str) -> ValueError:
 
 def write_json(value: Any, path: Path) -> None:
     """Write a value as JSON; raise ValueError for NaN, which JSON does not have."""
-    with written_beside(path) as file:
+    with atomic_write(path) as file:
         file.write(json.dumps(value, ensure_ascii=False, indent=1, allow_nan=False).encode())
 
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from oneof.ensemble.calibrate import prediction_sets, threshold
-from oneof.storage.sheets import lists_of
+from oneof.storage.sheets import list_array
 
 
 def prediction_table(
@@ -64,4 +64,4 @@ def _label_lists(in_set: NDArray[np.bool_], probabilities: NDArray[np.floating[A
     sorted_in_set = np.take_along_axis(in_set, order, axis=1)
     rows = sorted_in_set.nonzero()[0]
     labels = names.take(pa.array(order[sorted_in_set]))
-    return lists_of(rows, len(in_set), labels)
+    return list_array(rows, len(in_set), labels)

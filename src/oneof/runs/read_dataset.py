@@ -15,8 +15,8 @@ from oneof.data.embed import MODELS
 from oneof.data.encode import learn_encoding
 from oneof.data.files.columns import open_table
 from oneof.data.files.source import Source
-from oneof.data.images import Pixels
-from oneof.data.roles import Roles
+from oneof.data.images import ImageSpec
+from oneof.data.roles import ColumnRoles
 from oneof.data.table import Table
 from oneof.ensemble.vote_prior import VotePrior, config_for_votes, vote_prior
 from oneof.inspect import inspect_sets, inspect_table
@@ -26,7 +26,7 @@ from oneof.training.device import best_device, free_memory
 from oneof.votes.annotators import mistakes
 from oneof.votes.attach import CANDIDATES, attach_votes, counted
 from oneof.votes.ballots import Votes
-from oneof.votes.label_studio import is_label_studio, read_stars
+from oneof.votes.label_studio import is_label_studio, read_ground_truth
 from oneof.votes.read import VotesFile, annotator_columns, read_votes
 
 
@@ -82,12 +82,12 @@ def dataset_from_table(
     return data, remarks
 
 
-def stays_on_disk(n: int, pixels: Pixels, stream: bool | None) -> bool:
+def stays_on_disk(n: int, image_spec: ImageSpec, stream: bool | None) -> bool:
     """Return whether n pictures stay in a file: as `stream` says, else if they take more than half of the free memory."""
     if stream is not None:
         return stream
     free = min(free_memory(torch.device("cpu")), free_memory(best_device()))
-    return 2 * n * math.prod(pixels.shape) > free
+    return 2 * n * math.prod(image_spec.shape) > free
 
 
 def column_metadata(table: Table, data: Dataset) -> dict[str, dict[str, str]]:
@@ -125,14 +125,14 @@ class TableWithVotes:
     """A table and the votes on its rows."""
 
     source: Source
-    roles: Roles  # uses of its columns; the item's, and those of annotators in the table, are no features
+    roles: ColumnRoles  # uses of its columns; the item's, and those of annotators in the table, are no features
     votes: Votes
     item: NDArray[np.intp]  # [n] of each row, -1 where nobody voted
     remarks: list[str]
     ground_truth: dict[int, str]  # labels that a Label Studio export marks as true, by row
 
 
-def read_table_with_votes(file: Path, votes_file: VotesFile, roles: Roles) -> TableWithVotes:
+def read_table_with_votes(file: Path, votes_file: VotesFile, roles: ColumnRoles) -> TableWithVotes:
     """Read the votes and find those on each row of a table."""
     votes_path = Path(votes_file.path)
     in_same_file = votes_path.resolve() == file.resolve()
@@ -142,7 +142,7 @@ def read_table_with_votes(file: Path, votes_file: VotesFile, roles: Roles) -> Ta
     vote_columns = annotator_columns(votes_file) if in_same_file else []
     ground_truth = {}
     if is_label_studio(votes_path):
-        label_of_item = read_stars(votes_path)
+        label_of_item = read_ground_truth(votes_path)
         items = votes.items.to_pylist()
         for row, i in enumerate(item):
             if i >= 0 and items[i] in label_of_item:
@@ -156,7 +156,7 @@ def add_votes(
     data: Dataset, voted: TableWithVotes, config: EnsembleConfig, seed: int
 ) -> tuple[Dataset, EnsembleConfig, dict[str, Any]]:
     """Return the data set with what the votes say, the config that suits it, and what is known about the annotators."""
-    found = vote_prior(data.plain_features(), voted.votes, voted.item, seed)
+    fitted = vote_prior(data.plain_features(), voted.votes, voted.item, seed)
     class_index = {name: j for j, name in enumerate(data.classes)}
     columns = [class_index[name] for name in voted.votes.labels]
     c = len(class_index)
@@ -164,23 +164,23 @@ def add_votes(
     if voted.ground_truth:
         gold = gold.copy()
         gold[list(voted.ground_truth)] = [class_index[label] for label in voted.ground_truth.values()]
-    mask = scatter_columns(found.candidates, columns, c, False)
+    mask = scatter_columns(fitted.candidates, columns, c, False)
     data = replace(
         data,
         candidates=Candidates(mask, data.candidates.classes),
         reviewed_sets=mask,
         gold=gold,
-        prior=scatter_columns(found.prior, columns, c, UNNAMED_PRIOR),
-        votes=found.evidence.with_classes(columns, c),
+        prior=scatter_columns(fitted.prior, columns, c, UNNAMED_PRIOR),
+        votes=fitted.evidence.with_classes(columns, c),
         ballots=counted(voted.votes, voted.item),
     )
-    config = config_for_votes(config, found, on_pictures=data.are_pictures)
-    return data, config, describe_annotators(voted.votes, found)
+    config = config_for_votes(config, fitted, on_pictures=data.are_pictures)
+    return data, config, describe_annotators(voted.votes, fitted)
 
 
-def describe_annotators(votes: Votes, found: VotePrior) -> dict[str, Any]:
+def describe_annotators(votes: Votes, fitted: VotePrior) -> dict[str, Any]:
     """Return how often each annotator voted and was right, by votes and features together, and what held-out votes chose."""
-    posterior = found.joint.posterior
+    posterior = fitted.joint.posterior
     count = np.bincount(votes.annotator, minlength=len(votes.annotators))
     right = np.bincount(votes.annotator, posterior[votes.item, votes.label], minlength=len(count))
     accuracy = (right / np.maximum(count, 1)).round(4).tolist()
@@ -192,5 +192,5 @@ def describe_annotators(votes: Votes, found: VotePrior) -> dict[str, Any]:
         "votes": len(votes.item),
         "annotators": annotators,
         "mistakes": [mistake._asdict() for mistake in mistakes(votes, posterior)],
-        "chosen": found.joint.tried[0] if found.joint.tried else {},
+        "chosen": fitted.joint.tried[0] if fitted.joint.tried else {},
     }

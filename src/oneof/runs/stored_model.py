@@ -20,7 +20,7 @@ from torch import Tensor
 
 from oneof.data.encode import Encoding
 from oneof.data.picture import LARGEST
-from oneof.data.with_ranks import Ranks
+from oneof.data.with_ranks import QuantileNormalizer
 from oneof.ensemble.model import Model, OtherModel
 from oneof.learners.forest import Forest
 from oneof.learners.kernel import KernelModel
@@ -30,9 +30,9 @@ from oneof.learners.sklearn_classifier import SklearnModel
 from oneof.networks import MLP, Network
 from oneof.networks.named import network_of
 from oneof.runs.stored_classifiers import dump_classifiers, load_classifiers
-from oneof.storage.files import written_beside
+from oneof.storage.files import atomic_write
 from oneof.storage.regular import check_regular
-from oneof.storage.schema import NUMBER, first_misfit
+from oneof.storage.schema import NUMBER, find_schema_error
 from oneof.training.device import best_device
 from oneof.training.stack import Stack
 from oneof.version import RUN_FORMAT, __version__
@@ -90,9 +90,9 @@ def save_model(model: Model, folder: Path) -> None:
         "calibration": model.calibration,
     }
     metadata["checksum"] = checksum(metadata)
-    with written_beside(folder / "model.safetensors") as file:
+    with atomic_write(folder / "model.safetensors") as file:
         file.write(content)
-    with written_beside(folder / "model.json") as file:
+    with atomic_write(folder / "model.json") as file:
         file.write(json.dumps(metadata, ensure_ascii=False, indent=1).encode())
 
 
@@ -161,7 +161,7 @@ def _read_metadata(folder: Path) -> dict[str, Any]:
         raise _incomplete(folder) from error
     if not isinstance(metadata, dict) or metadata.get("format") != RUN_FORMAT:
         raise _refused(folder, f"hold a model of format {RUN_FORMAT}; it has another")
-    misfit = first_misfit(metadata, _METADATA) or _check_consistency(metadata)
+    misfit = find_schema_error(metadata, _METADATA) or _check_consistency(metadata)
     if misfit:
         raise _refused(path, f"be the file that was written; {misfit}")
     if checksum(metadata) != metadata["checksum"]:
@@ -182,10 +182,10 @@ def _check_consistency(metadata: dict[str, Any]) -> str | None:
     encoding = metadata["encoding"]
     rare = encoding.get("rare", {})  # runs of the first versions have none
     member_shape = _PICTURE_MEMBER if encoding["pixels"] else _TABLE_MEMBER
-    misfit = first_misfit(metadata["members"], [member_shape], "members")
-    misfit = misfit or first_misfit(rare, {str: [str]}, "encoding.rare")
+    misfit = find_schema_error(metadata["members"], [member_shape], "members")
+    misfit = misfit or find_schema_error(rare, {str: [str]}, "encoding.rare")
     own = metadata.get("own", [])  # runs of the first versions have none
-    misfit = misfit or first_misfit(own, [_CLASSIFIER], "own")
+    misfit = misfit or find_schema_error(own, [_CLASSIFIER], "own")
     if not misfit and len(own) != metadata["others"].count("own"):
         misfit = "own must describe every learner of that kind"
     if misfit:
@@ -343,8 +343,8 @@ def _member_tensors(member: TableNetworks | ImageNetworks) -> dict[str, Tensor]:
         tensors["scale"] = member.scale
         tensors["offset"] = member.offset
         return tensors
-    knots = None if member.ranks is None else member.ranks.knots
-    scaling = {"shift": member.shift, "scale": member.scale, "origin": member.origin, "ranks": knots}
+    quantiles = None if member.ranks is None else member.ranks.quantiles
+    scaling = {"shift": member.shift, "scale": member.scale, "origin": member.origin, "ranks": quantiles}
     for name, values in scaling.items():
         if values is not None:
             tensors[name] = torch.as_tensor(values).clone()
@@ -379,8 +379,10 @@ def _build_member(
     stored = {name: (tuple(tensor.shape), tensor.dtype) for name, tensor in tensors.items() if name != "ranks"}
     if not required.items() <= stored.items() <= {**required, **optional}.items():
         return None
-    knots = tensors.get("ranks")
-    if knots is not None and (knots.dim() != 2 or d not in knots.shape or not knots.is_floating_point()):
+    quantiles = tensors.get("ranks")
+    if quantiles is not None and (
+        quantiles.dim() != 2 or d not in quantiles.shape or not quantiles.is_floating_point()
+    ):
         return None
     device = best_device() if is_picture else torch.device("cpu")
     modules = [network(shape, c).to(device) for _ in range(n_networks)]
@@ -391,7 +393,7 @@ def _build_member(
         offset = tensors["offset"].to(device)
         return ImageNetworks(Stack(modules), description["network"], shape, scale, offset)
     origin = tensors["origin"].numpy() if "origin" in tensors else None
-    ranks = None if knots is None else Ranks(knots.numpy())
+    ranks = None if quantiles is None else QuantileNormalizer(quantiles.numpy())
     return TableNetworks(Stack(modules), tensors.get("shift"), tensors.get("scale"), origin, ranks)
 
 
@@ -401,7 +403,7 @@ def _learner_arrays(learner: OtherModel) -> Iterator[tuple[str, NDArray[Any]]]:
         for name in _FOREST_ARRAYS:
             yield name, getattr(learner, name)
     if isinstance(learner, KernelEnsemble):
-        yield "knots", learner.ranks.knots.copy()
+        yield "knots", learner.ranks.quantiles.copy()
         for i, scaled in enumerate(learner.kernels):
             gamma = np.array([scaled.model.gamma])
             arrays = (scaled.shift, scaled.scale, *scaled.model[:3], gamma)
@@ -458,4 +460,4 @@ def _build_kernel_ensemble(
         if [part.shape for part in parts] != shapes:
             return None
         kernels.append(ScaledKernel(shift, scale, KernelModel(landmarks, coefficients, mean, float(gamma[0]))))
-    return KernelEnsemble(Ranks(arrays["knots"]), tuple(kernels), inverse_temperature)
+    return KernelEnsemble(QuantileNormalizer(arrays["knots"]), tuple(kernels), inverse_temperature)

@@ -8,7 +8,7 @@ from oneof.ensemble.accuracy import AccuracyEstimate, measure_labels
 from oneof.metrics import in_words
 from oneof.runs.folder import SAMPLE_CSV, Run
 from oneof.runs.purified import lost_labels
-from oneof.storage.printable import bounded
+from oneof.storage.printable import one_line
 
 
 def summary_rows(run: Run) -> list[tuple[str, str]]:
@@ -18,7 +18,7 @@ def summary_rows(run: Run) -> list[tuple[str, str]]:
     n_to_review = pc.sum(purified["ask"]).as_py() or 0
     size_before = pc.mean(pc.list_value_length(purified["original"])).as_py()
     size_after = pc.mean(pc.list_value_length(purified["kept"])).as_py()
-    column_lines = [bounded(line) for line in summary_lines(metadata.get("columns", {}))]
+    column_lines = [one_line(line) for line in summary_lines(metadata.get("columns", {}))]
     learners = [f"{name} {weight:.0%}" for name, weight in metadata["learners"].items()]
     rows = [
         ("labels of this table", label_accuracy_in_words(run)),

@@ -8,7 +8,7 @@ from typing import Any
 from oneof.ensemble.records import FitResult
 from oneof.runs.folder import METADATA, PURIFIED, ROWS, TRAINING, write_json, write_sample
 from oneof.runs.stored_model import save_model
-from oneof.storage.files import written_beside
+from oneof.storage.files import atomic_write
 from oneof.storage.sheets import write_sheet
 
 
@@ -17,7 +17,7 @@ def write_run(result: FitResult, folder: Path, metadata: dict[str, Any]) -> None
     save_model(result.model, folder)
     write_sheet(result.purified, folder / PURIFIED)
     write_json(result.training, folder / TRAINING)
-    with written_beside(folder / ROWS) as file:
+    with atomic_write(folder / ROWS) as file:
         for row in result.tried:
             line = json.dumps(row, ensure_ascii=False)
             file.write(f"{line}\n".encode())

@@ -15,7 +15,7 @@ def unused_name() -> str:
 
 
 @contextmanager
-def written_beside(path: Path, mode: int = 0o666) -> Iterator[IO[bytes]]:
+def atomic_write(path: Path, mode: int = 0o666) -> Iterator[IO[bytes]]:
     """Yield a file to write bytes to, which replaces `path` at the end; nothing is left if writing fails.
 
     `mode` has the permissions of the file, before the umask is applied.
@@ -40,7 +40,7 @@ def written_beside(path: Path, mode: int = 0o666) -> Iterator[IO[bytes]]:
 
 
 @contextmanager
-def folder_beside(path: Path) -> Iterator[Path]:
+def atomic_folder(path: Path) -> Iterator[Path]:
     """Yield a folder to write into, which is renamed to `path`, new or empty, once everything is written."""
     if path.exists() and not _is_empty_folder(path):
         raise ValueError(f"folder must be new or empty; {path} holds something. Give another one.")

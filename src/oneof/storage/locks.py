@@ -50,7 +50,7 @@ def _lock_byte(locking: Callable[[int, int, int], None], file: IO[bytes], operat
 
 
 @contextmanager
-def alone(path: Path, what: str) -> Iterator[None]:
+def exclusive_lock(path: Path, what: str) -> Iterator[None]:
     """Hold the lock file `path`, or raise ValueError at once that names the holder; links are not followed."""
     with open_to_append(path) as file, ExitStack() as stack:
         try:

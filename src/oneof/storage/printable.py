@@ -16,7 +16,7 @@ def _escape(match: re.Match[str]) -> str:
     return match[0].encode("unicode_escape").decode()
 
 
-def bounded(text: str) -> str:
+def one_line(text: str) -> str:
     """Return the text on one line, printable and at most `MOST` characters long."""
     line = printable(" ".join(text.split()))
     if len(line) <= MOST:

@@ -18,7 +18,9 @@ MAX_INTERVAL = 120.0
 
 
 @contextmanager
-def bar(description: str, total: int, show: bool, done: int = 0, unit: str = "") -> Iterator[Callable[..., None]]:
+def progress_bar(
+    description: str, total: int, show: bool, done: int = 0, unit: str = ""
+) -> Iterator[Callable[..., None]]:
     """Show the progress of `total` steps, `done` of which are already complete.
 
     Yields a function to call after each step, or once for several steps, with a few words on the state of the work.

@@ -20,45 +20,45 @@ _TYPE_NAMES = {
 }
 
 
-def first_misfit(value: Any, shape: Any, path: str = "") -> str | None:
-    """Describe where a value first departs from a shape; None if it fits."""
+def find_schema_error(value: Any, shape: Any, path: str = "") -> str | None:
+    """Describe where a value first departs from a schema; None if it fits."""
     if isinstance(shape, set):
         if isinstance(value, str) and value in shape:
             return None
         allowed = " or ".join(map(repr, sorted(shape)))
-        return _describe_misfit(path, allowed, value)
+        return _describe_mismatch(path, allowed, value)
     if isinstance(shape, (list, dict)) and not isinstance(value, type(shape)):
-        return _describe_misfit(path, _TYPE_NAMES[type(shape)], value)
+        return _describe_mismatch(path, _TYPE_NAMES[type(shape)], value)
     if isinstance(shape, list):
-        return _first_misfit_in_list(value, shape[0], path)
+        return _find_error_in_list(value, shape[0], path)
     if isinstance(shape, dict):
-        return _first_misfit_in_object(value, shape, path)
+        return _find_error_in_object(value, shape, path)
     types = shape if isinstance(shape, tuple) else (shape,)
     if isinstance(value, types) and not isinstance(value, bool):
         return None
     names = [_TYPE_NAMES[type_] for type_ in types if type_ in _TYPE_NAMES]
-    return _describe_misfit(path, " or ".join(dict.fromkeys(names)), value)
+    return _describe_mismatch(path, " or ".join(dict.fromkeys(names)), value)
 
 
-def _first_misfit_in_list(values: list[Any], shape: Any, path: str) -> str | None:
+def _find_error_in_list(values: list[Any], shape: Any, path: str) -> str | None:
     for i, element in enumerate(values):
-        misfit = first_misfit(element, shape, f"{path}[{i}]")
-        if misfit:
-            return misfit
+        error = find_schema_error(element, shape, f"{path}[{i}]")
+        if error:
+            return error
     return None
 
 
-def _first_misfit_in_object(value: dict[str, Any], shape: dict[Any, Any], path: str) -> str | None:
+def _find_error_in_object(value: dict[str, Any], shape: dict[Any, Any], path: str) -> str | None:
     shapes = dict.fromkeys(value, shape[str]) if str in shape else shape
     for name, element_shape in shapes.items():
         element_path = f"{path}.{name}" if path else name
         if name not in value:
             return f"{element_path} is missing"
-        misfit = first_misfit(value[name], element_shape, element_path)
-        if misfit:
-            return misfit
+        error = find_schema_error(value[name], element_shape, element_path)
+        if error:
+            return error
     return None
 
 
-def _describe_misfit(path: str, expected: str, value: Any) -> str:
+def _describe_mismatch(path: str, expected: str, value: Any) -> str:
     return f"{path or 'it'} must be {expected}, not {shortened(repr(value), 40)}"

@@ -10,7 +10,7 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from oneof.storage.files import written_beside
+from oneof.storage.files import atomic_write
 
 ENDINGS = (".parquet", ".csv")
 # Matches the start of texts that a spreadsheet would run as a formula, and of such texts that were escaped before.
@@ -34,7 +34,7 @@ def check_out(path: Path, endings: tuple[str, ...] = ENDINGS, name: str = "out")
         )
 
 
-def lists_of(rows: NDArray[np.integer[Any]], n: int, values: pa.Array) -> pa.ListArray:
+def list_array(rows: NDArray[np.integer[Any]], n: int, values: pa.Array) -> pa.ListArray:
     """Return a column of n lists from values that are sorted by row; `rows` has the row of each value."""
     lengths = np.bincount(rows, minlength=n)
     offsets = np.concatenate([[0], lengths.cumsum()]).astype(np.int32)
@@ -48,7 +48,7 @@ def write_sheet(table: pa.Table, path: Path, separator: str = "|") -> None:
     remove.
     """
     check_out(path)
-    with written_beside(path) as file:
+    with atomic_write(path) as file:
         if path.suffix.lower() == ".parquet":
             pq.write_table(table, file, compression="zstd")
         else:

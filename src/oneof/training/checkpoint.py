@@ -17,9 +17,9 @@ import torch
 from safetensors.torch import load, save
 from torch import Tensor
 
-from oneof.data.on_disk import RowsOnDisk
+from oneof.data.on_disk import OnDiskFeatures
 from oneof.methods.base import leaves
-from oneof.storage.files import written_beside
+from oneof.storage.files import atomic_write
 from oneof.storage.settings import first_difference
 from oneof.training.device import global_generator
 from oneof.training.processes import ProcessGroup
@@ -84,9 +84,9 @@ class Checkpointer:
         metadata["identity"] = self.identity
         metadata["sha256"] = hashlib.sha256(content).hexdigest()
         name = f"step-{state.epoch:06d}-{state.position:09d}"
-        with written_beside(self.folder / f"{name}.safetensors") as file:
+        with atomic_write(self.folder / f"{name}.safetensors") as file:
             file.write(content)
-        with written_beside(self.folder / f"{name}.json") as file:
+        with atomic_write(self.folder / f"{name}.json") as file:
             file.write(json.dumps(metadata).encode())
         self._remove_old()
 
@@ -125,7 +125,7 @@ def plan_stacks(
         return _planned_before(path, trials)
     path.parent.mkdir(parents=True, exist_ok=True)
     if group.rank == 0:
-        with written_beside(path) as file:
+        with atomic_write(path) as file:
             file.write(json.dumps([len(stack) for stack in stacks]).encode())
     return stacks
 
@@ -156,7 +156,7 @@ def fingerprint(data: TrainingData) -> str:
         if table is None:
             continue
         digest.update(str(tuple(table.shape)).encode())
-        blocks = table.blocks() if isinstance(table, RowsOnDisk) else (table,)
+        blocks = table.blocks() if isinstance(table, OnDiskFeatures) else (table,)
         for block in blocks:
             digest.update(block.cpu().contiguous().numpy().data)
     return digest.hexdigest()[:16]
@@ -199,7 +199,7 @@ def _checkpoint_tensors(state: State, best: BestEpoch) -> Iterator[CheckpointTen
     yield CheckpointTensor("loss", state.loss)
     if state.pop is not None:
         yield CheckpointTensor("pop.threshold", state.pop.threshold)
-        yield _row_table("pop.seen", state.pop.seen)
+        yield _row_table("pop.seen", state.pop.posterior_sum)
         yield _row_table("pop.fell", state.pop.fell)
         yield _row_table("pop.margin", state.pop.margin)
     yield CheckpointTensor("best.score", best.score)

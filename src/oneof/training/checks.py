@@ -1,4 +1,4 @@
-"""What is wrong with images, views, labels or a network: said in one line, before training begins."""
+"""Check images, views, labels and networks before training begins; every message is one line."""
 
 import copy
 from collections.abc import Sequence
@@ -19,27 +19,32 @@ from oneof.purify import Purify
 
 
 def check_views(views: Any, device: torch.device) -> None:
-    """Were these views made for training on this device?"""
+    """Check that views were made for training on this device."""
     if views is None:
         return
     if not isinstance(views, Views):
         raise TypeError(f"views must be such as oneof.data.augment.views('pop', 'mnist'); got {type(views).__name__}.")
-    here, there = torch.empty(0, device=device).device, views.scale.device
-    if here != there:
+    training_device = torch.empty(0, device=device).device  # with an index: "cuda" becomes "cuda:0"
+    views_device = views.scale.device
+    if training_device != views_device:
         raise ValueError(
-            f"views must be on {here}, where training is; they are on {there}. Give views(..., device='{device}')."
+            f"views must be on {training_device}, where training is; they are on {views_device}. "
+            f"Give views(..., device='{device}')."
         )
-    weights = torch.get_default_dtype()
-    mixes = device.type == "cuda" and views.dtype.itemsize <= weights.itemsize  # there networks run in bfloat16
-    if views.dtype != weights and not mixes:
-        raise ValueError(
-            f"views must be {weights} on {here}, as weights are; got {views.dtype}. Give views(..., dtype={weights})."
-        )
+    dtype = torch.get_default_dtype()
+    may_be_smaller = device.type == "cuda"  # where networks run in bfloat16
+    if views.dtype == dtype or (may_be_smaller and views.dtype.itemsize <= dtype.itemsize):
+        return
+    raise ValueError(
+        f"views must be {dtype} on {training_device}, as weights are; got {views.dtype}. Give views(..., dtype={dtype})."
+    )
 
 
 def check_images(x: Any, views: Views) -> None:
-    """Are these images such as the views take? A cast would turn levels of 0 ... 1 into black."""
-    kind = str(x.dtype if hasattr(x, "dtype") else np.asarray(x).dtype).removeprefix("torch.")
+    """Check that the views can take these images; a cast would turn levels of 0 ... 1 into black."""
+    if not hasattr(x, "dtype"):
+        x = np.asarray(x)
+    kind = str(x.dtype).removeprefix("torch.")
     shape = list(np.shape(x))
     needed = "x must be uint8 images [n, channels, height, width] where views are given; got"
     if kind != "uint8":
@@ -64,19 +69,29 @@ def check_images(x: Any, views: Views) -> None:
 
 
 def check_like_trained(x: Any, shape: tuple[int, ...]) -> None:
-    """Are these rows such as were trained on?"""
-    given = list(np.shape(x))
-    if tuple(given[1:]) != shape:
-        raise ValueError(f"x must be {_form('n', shape)} as in training; got {given}. Bring it to that form.")
+    """Check that rows have the shape of those that were trained on."""
+    shape_of_x = list(np.shape(x))
+    if tuple(shape_of_x[1:]) != shape:
+        raise ValueError(f"x must be {_axes('n', shape)} as in training; got {shape_of_x}. Bring it to that form.")
 
 
 def check_method(method: Method, views: Views | None, alters_input: bool) -> None:
-    """Are there as many views as the method takes, and does it take inputs that are altered?"""
-    name, needed, given = type(method).__name__, method.views, 1 if views is None else views.count
-    if given != needed and not (needed == 1 and method.joint_forward):
-        advice = "Give the views 'plain'." if needed == 1 else "Give views= for images; tables have one view."
-        raise ValueError(f"{name} needs {needed} view{'s' * (needed > 1)} of every example; got {given}. {advice}")
-    if alters_input and type(method).step is not Method.step:
+    """Check that there are as many views as the method takes, and that it takes inputs that are altered."""
+    name = type(method).__name__
+    n_views = 1
+    if views is not None:
+        n_views = views.count
+    takes_any_number = method.views == 1 and method.joint_forward
+    if n_views != method.views and not takes_any_number:
+        if method.views == 1:
+            needed = "1 view"
+            advice = "Give the views 'plain'."
+        else:
+            needed = f"{method.views} views"
+            advice = "Give views= for images; tables have one view."
+        raise ValueError(f"{name} needs {needed} of every example; got {n_views}. {advice}")
+    writes_its_step = type(method).step is not Method.step
+    if alters_input and writes_its_step:
         raise ValueError(f"mixup and noise need a method whose loss is one of logits; {name} is not. Set both to 0.")
 
 
@@ -91,20 +106,21 @@ def check_rule(method: Method, rule: Purify | None) -> None:
 
 
 def check_unscaled(kinds: Sequence[str | Scaling]) -> None:
-    """Is no scaling asked for beside views, which would go without?"""
-    asked = next((kind for kind in kinds if kind != "none"), None)
-    if asked is not None:
-        given = repr(asked) if isinstance(asked, str) else "a function"
-        raise ValueError(f"scaling must be 'none' where views, which normalise, are given; got {given}. Leave it out.")
+    """Check that no scaling is requested beside views, which normalise and would ignore it."""
+    for kind in kinds:
+        if kind == "none":
+            continue
+        shown = repr(kind) if isinstance(kind, str) else "a function"
+        raise ValueError(f"scaling must be 'none' where views, which normalise, are given; got {shown}. Leave it out.")
 
 
 def check_labels(labels: Tensor, n: int, classes: int) -> None:
-    """Is there a class for every row? A negative one says that it is not known."""
+    """Check that every row has a class; a negative one says that it is not known."""
     if labels.shape != (n,):
         raise ValueError(f"labels must have one entry per row of x ({n}); got shape {tuple(labels.shape)}.")
-    beyond = (labels >= classes).nonzero()
-    if len(beyond):
-        row = int(beyond[0])
+    too_large = (labels >= classes).nonzero()
+    if len(too_large):
+        row = int(too_large[0])
         raise ValueError(
             f"labels must be class numbers from 0 to {classes - 1}, as candidates have {classes} columns; "
             f"row {row} has {int(labels[row])}. Use -1 where the label is not known."
@@ -114,21 +130,25 @@ def check_labels(labels: Tensor, n: int, classes: int) -> None:
 def probe_network(
     network: Any, method: Method, shape: tuple[int, ...], classes: int, device: torch.device, in_bfloat16: bool
 ) -> nn.Module:
-    """A network as the method trains it, once it gave logits of two blank examples; the global generator is left as it was."""
+    """Build a network as the method trains it, check that it gives logits for two blank examples, and return it.
+
+    The global generator is left as it was.
+    """
     _check_builder(network)
     with torch.random.fork_rng(devices=[]):
-        module = _built(network, method, shape, classes).to(device)
+        module = _build(network, method, shape, classes).to(device)
+        examples = dummy_batch(module, shape, 2)
         try:
             with eval_mode(module), torch.autocast(device.type, torch.bfloat16, enabled=in_bfloat16):
-                logits: Any = first(module(dummy_batch(module, shape, 2)))
+                logits: Any = first(module(examples))
         except Exception as error:  # a user's own code, so anything
             raise ValueError(
-                f"network must take examples {_form('b', shape)}; two blank ones gave: {_line(error)} "
+                f"network must take examples {_axes('b', shape)}; two blank ones gave: {_first_line(error)} "
                 "Build it for the shape that it is told."
             ) from error
     if not isinstance(logits, Tensor):
-        form = f"a tensor [b, {classes}], alone or first in a tuple"
-        raise TypeError(f"network must give logits, {form}; got {type(logits).__name__}.")
+        expected = f"a tensor [b, {classes}], alone or first in a tuple"
+        raise TypeError(f"network must give logits, {expected}; got {type(logits).__name__}.")
     if logits.shape != (2, classes):
         raise ValueError(
             f"network must give logits [b, {classes}], one for each class; got {list(logits.shape)} for two examples. "
@@ -138,7 +158,7 @@ def probe_network(
 
 
 def _check_builder(network: Any) -> None:
-    """Is this what builds modules, not a module, nor the class of what builds them?"""
+    """Check that the network is a function that builds modules: not a module, nor the class of such functions."""
     needed = "network must be a function of an example's shape and the number of classes that builds a module; got"
     if isinstance(network, nn.Module):
         raise TypeError(f"{needed} a module, {type(network).__name__}. Give Backbone(lambda: ...), or such a function.")
@@ -152,58 +172,79 @@ def _check_builder(network: Any) -> None:
         raise TypeError(f"{needed} one of other arguments: {error}.") from error
 
 
-def _built(network: Network, method: Method, shape: tuple[int, ...], classes: int) -> nn.Module:
+def _build(network: Network, method: Method, shape: tuple[int, ...], classes: int) -> nn.Module:
+    """Build a module, and let the method add what it needs to it."""
     try:
         module: Any = network(shape, classes)
-    except RuntimeError as error:  # a backbone has looked at a blank example
-        raise ValueError(f"network must take examples {_form('b', shape)}; building it gave: {_line(error)}") from error
+    except RuntimeError as error:  # a backbone runs a blank example to find its width
+        raise ValueError(
+            f"network must take examples {_axes('b', shape)}; building it gave: {_first_line(error)}"
+        ) from error
     if not isinstance(module, nn.Module):
         raise TypeError(f"network must build a torch module; it built {type(module).__name__}.")
-    missing = next((part for part in ("body", "width", "head") if not hasattr(module, part)), None)
-    if missing and type(method).network is not Method.network:
-        raise ValueError(
-            f"{type(method).__name__} needs a network with body, width and head; {type(module).__name__} has no {missing}. "
-            "Give Backbone(lambda: ...) with a body that gives features, or build a Classifier."
-        )
+    extends_network = type(method).network is not Method.network
+    for attribute in ("body", "width", "head"):
+        if extends_network and not hasattr(module, attribute):
+            raise ValueError(
+                f"{type(method).__name__} needs a network with body, width and head; {type(module).__name__} has no "
+                f"{attribute}. Give Backbone(lambda: ...) with a body that gives features, or build a Classifier."
+            )
     return method.network(module, classes, shape)
 
 
 def check_last_batch(module: nn.Module, shape: tuple[int, ...], rows: set[int], batch: int) -> None:
-    """Can the network learn from the last batch of so many rows, if it is a single one? Batch normalisation cannot."""
-    single = next((m for m in sorted(rows) if _last(m, batch) == 1), None)
-    if single is None:
+    """Check that no trial ends its epoch with a batch of a single row, if the network cannot learn from one.
+
+    Batch normalisation cannot. `rows` has how many rows trials train on.
+    """
+    if not _leaves_single_row(rows, batch):
         return
     try:
         with torch.random.fork_rng(devices=[]), torch.no_grad():
             copy.deepcopy(module)(dummy_batch(module, shape, 1))  # in training mode, where statistics move
     except ValueError as error:
-        larger = range(batch + 1, max(rows) + 2)
-        better = next((size for size in larger if all(_last(m, size) > 1 for m in rows)), None)
+        n_rows = min(m for m in rows if _last_batch_size(m, batch) == 1)
+        advice = "Give more rows."
+        for size in range(batch + 1, max(rows) + 2):
+            if not _leaves_single_row(rows, size):
+                advice = f"Take batch={size}."
+                break
         raise ValueError(
-            f"batch must not leave a single row over for a network with batch normalisation; {single} rows in batches of "
-            f"{batch} do. {'Give more rows.' if better is None else f'Take batch={better}.'}"
+            f"batch must not leave a single row over for a network with batch normalisation; {n_rows} rows in batches of "
+            f"{batch} do. {advice}"
         ) from error
 
 
-def check_shared(one: nn.Module, trials: int) -> None:
-    """What processes that share the rows of a trial do not do, because they would not give what one gives."""
-    if any(isinstance(part, _DropoutNd) and part.p > 0 for part in one.modules()):
+def check_shared(module: nn.Module, trials: int) -> None:
+    """Check that processes can share the rows of a trial and give what one process gives."""
+    has_dropout = any(isinstance(layer, _DropoutNd) and layer.p > 0 for layer in module.modules())
+    has_buffers = any(True for _ in module.buffers())
+    if has_dropout:
         need = "a network without dropout, which draws by itself, for a part of a batch"
-    elif trials > 1 and any(True for _ in one.buffers()):
+    elif trials > 1 and has_buffers:
         need = "stacks of one trial where there is batch normalisation"
     else:
         return
     raise ValueError(f"processes that share a trial's rows need {need}. Use fewer processes.")
 
 
-def _last(m: int, batch: int) -> int:
+def _leaves_single_row(rows: set[int], batch: int) -> bool:
+    """Return whether any of these numbers of rows ends in a batch of one."""
+    return any(_last_batch_size(m, batch) == 1 for m in rows)
+
+
+def _last_batch_size(m: int, batch: int) -> int:
+    """Return how many of m rows are in the last batch."""
     return m % batch or batch
 
 
-def _form(axis: str, shape: tuple[int, ...]) -> str:
-    return f"[{', '.join([axis, *map(str, shape)])}]"
+def _axes(first_axis: str, shape: tuple[int, ...]) -> str:
+    """Return the shape of a batch as messages write it, such as [b, 3, 32, 32]."""
+    return f"[{', '.join([first_axis, *map(str, shape)])}]"
 
 
-def _line(error: Exception) -> str:
-    """The first line of what torch, or a user's own code, says."""
-    return f"{type(error).__name__}: {(str(error).splitlines() or [''])[0].rstrip('.')}."
+def _first_line(error: Exception) -> str:
+    """Return the first line of an error's message, by torch or by a user's own code."""
+    lines = str(error).splitlines()
+    message = lines[0] if lines else ""
+    return f"{type(error).__name__}: {message.rstrip('.')}."

@@ -12,7 +12,7 @@ from oneof.training.processes import ProcessGroup
 class Purification(NamedTuple):
     """Hold what a rule remembers of the training rows of t trials; the tensors are written to in place."""
 
-    seen: Tensor  # [t, m, c] running sum of what was observed since the last event
+    posterior_sum: Tensor  # [t, m, c] running sum of what was observed since the last event
     threshold: Tensor  # [t]
     round: int  # events so far
     fell: Tensor  # [t, m, c] int16, the round in which a label was removed; 0 if it was not
@@ -22,10 +22,10 @@ class Purification(NamedTuple):
 def begin_purifying(rule: Purify, candidates: Tensor) -> Purification:
     """Return what a rule remembers before the first epoch, for candidates [t, m, c]."""
     initial = _without_rows(rule, candidates)
-    seen = torch.zeros_like(candidates, dtype=initial.seen.dtype)
+    posterior_sum = torch.zeros_like(candidates, dtype=initial.posterior_sum.dtype)
     fell = torch.zeros_like(candidates, dtype=torch.int16)
-    margin = torch.zeros_like(candidates, dtype=initial.seen.dtype)
-    return Purification(seen, initial.threshold, 0, fell, margin)
+    margin = torch.zeros_like(candidates, dtype=initial.posterior_sum.dtype)
+    return Purification(posterior_sum, initial.threshold, 0, fell, margin)
 
 
 def event(
@@ -54,17 +54,17 @@ def event(
         How many labels were removed [t], and the state for the next window.
     """
     before = _without_rows(rule, candidates)._replace(threshold=state.threshold, round=state.round)
-    _, margin = rule.remove(candidates, before._replace(seen=state.seen))
+    _, margin = rule.remove(candidates, before._replace(posterior_sum=state.posterior_sum))
     is_removed = margin > 0
     candidates[is_removed] = False
     state.fell[is_removed] = state.round + 1
     state.margin[is_removed] = margin[is_removed]
     local_count = torch.zeros_like(state.threshold) + is_removed.sum((1, 2))
     (count,) = group.total([local_count])
-    after = rule.advance(before, before.seen, count / labels)
+    after = rule.advance(before, before.posterior_sum, count / labels)
     if rule.resets:  # methods normalise the weights of the remaining candidates when they read them
-        memory.copy_(state.seen / rule.window * candidates)
-    state.seen.zero_()
+        memory.copy_(state.posterior_sum / rule.window * candidates)
+    state.posterior_sum.zero_()
     return count, state._replace(threshold=after.threshold, round=after.round)
 
 

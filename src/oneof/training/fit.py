@@ -15,13 +15,13 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from oneof.data.augment.views import Views
-from oneof.data.on_disk import RowsOnDisk
+from oneof.data.on_disk import OnDiskFeatures
 from oneof.methods import Method, Proden
 from oneof.metrics import CRITERIA
 from oneof.networks import MLP, Network
 from oneof.purify import Purify
-from oneof.storage.progress import bar
-from oneof.storage.settings import plain_value
+from oneof.storage.progress import progress_bar
+from oneof.storage.settings import to_serializable
 from oneof.training.checkpoint import Checkpointer, fingerprint, plan_stacks
 from oneof.training.checks import check_last_batch, check_shared, check_views, probe_network
 from oneof.training.device import checked_device, free_memory, to_local_gpu
@@ -53,7 +53,7 @@ def fit(
     Parameters
     ----------
     x
-        Features [n, ...]; `oneof.data.on_disk.RowsOnDisk` for those that do not fit in memory, and for images that do not fit the device.
+        Features [n, ...]; `oneof.data.on_disk.OnDiskFeatures` for those that do not fit in memory, and for images that do not fit the device.
     candidates
         Bool mask [n, c], or [t, n, c] where every trial has its own sets; or a SciPy sparse matrix [n, c], or for every row a list
         of label numbers (None: nothing is known). They are kept as dense masks; what does not fit in memory is refused.
@@ -227,7 +227,7 @@ def _min_bytes_per_label(request: FitRequest) -> int:
 
 def _origin(x: Any, trials: Sequence[Trial]) -> NDArray[np.float64] | None:
     """Return column medians where float64 is about to be rounded, so that a time stamp loses no digits; scaling undoes this."""
-    if isinstance(x, (Tensor, RowsOnDisk)):
+    if isinstance(x, (Tensor, OnDiskFeatures)):
         return None
     values = np.asarray(x)
     is_rounded = values.dtype == np.float64 and torch.get_default_dtype() == torch.float32
@@ -258,7 +258,7 @@ def _checkpointer(
     for trial in trials:
         numbers = {name: getattr(trial, name) for name in ("seed", "lr", "weight_decay", "scaling", "purify")}
         settings["trials"].append(numbers)
-    identity = plain_value(settings) | {"data": fingerprint(data)}
+    identity = to_serializable(settings) | {"data": fingerprint(data)}
     folder = Path(str(request.checkpoint)) / f"stack-{number + 1}"
     return Checkpointer(folder, identity, request.every, group)
 
@@ -308,7 +308,7 @@ def _fit_stack(
     history = checkpointer.restore(state, best) if checkpointer else []
     show_bar = title is not None and data.group.rank == 0
     with ExitStack() as contexts:
-        advance = contexts.enter_context(bar(title or "", data.training.epochs, show_bar, done=len(history)))
+        advance = contexts.enter_context(progress_bar(title or "", data.training.epochs, show_bar, done=len(history)))
         # without a checkpoint there is nothing to save, and Ctrl-C need not wait for the end of a step
         interrupted = contexts.enter_context(interrupt_deferred()) if checkpointer else lambda: False
         for record in steps(data, state):

@@ -4,13 +4,12 @@ import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
 
 import torch
 from torch import Tensor
 
 Tensors = Iterable[Tensor]
-PIECE = 2**14  # numbers of a weight that one block of threads moves
+CHUNK = 2**14  # numbers of a weight that one block of threads updates
 
 
 @dataclass(frozen=True)
@@ -20,58 +19,88 @@ class SGD:
     momentum: float = 0.9
 
     def init(self, weights: Tensors) -> list[list[Tensor]]:
-        """A list of tensors for each weight [t, ...]."""
+        """Return the momentum buffer of each weight [t, ...], in a list of its own."""
         return [[torch.zeros_like(w)] for w in weights]
 
     def step(
         self, weights: Tensors, gradients: Tensors, state: list[list[Tensor]], lr: Tensor, decay: tuple[float, ...]
     ) -> None:
-        """One step, written to weights and state in place; lr [t], decay of each trial."""
-        if len(lr) == 1:  # few launches for all weights; on a GPU one or two
-            speeds = [speed for (speed,) in state]
-            move = _fused if lr.is_cuda and lr.dtype == torch.float32 and all(map(_is_dense, weights)) else _move
-            move(list(weights), speeds, list(gradients), lr.view(()), decay[0], self.momentum)
+        """Take one step, written to weights and state in place; lr [t], decay of each trial."""
+        if len(lr) == 1:
+            self._step_one_trial(list(weights), list(gradients), state, lr.view(()), decay[0])
             return
-        decays = _kept(decay, lr.dtype, lr.device)
-        for one, g, (speed,) in zip(weights, gradients, state, strict=True):
-            speed.mul_(self.momentum).add_(g).addcmul_(one, expand_trials(decays, one))
-            one.addcmul_(speed, expand_trials(lr, one), value=-1)
+        decays = _constant(decay, lr.dtype, lr.device)
+        for w, g, (v,) in zip(weights, gradients, state, strict=True):
+            v.mul_(self.momentum).add_(g).addcmul_(w, expand_trials(decays, w))
+            w.addcmul_(v, expand_trials(lr, w), value=-1)
+
+    def _step_one_trial(
+        self, weights: list[Tensor], gradients: list[Tensor], state: list[list[Tensor]], lr: Tensor, decay: float
+    ) -> None:
+        """Take the step of a single trial with few launches for all weights; on a GPU one or two."""
+        buffers = [v for (v,) in state]
+        can_fuse = lr.is_cuda and lr.dtype == torch.float32 and all(map(_is_dense, weights))
+        if can_fuse:
+            _fused_step(weights, buffers, gradients, lr, decay, self.momentum)
+        else:
+            _foreach_step(weights, buffers, gradients, lr, decay, self.momentum)
 
 
-def _move(w: list[Tensor], v: list[Tensor], g: list[Tensor], lr: Tensor, decay: float, momentum: float) -> None:
+def _foreach_step(w: list[Tensor], v: list[Tensor], g: list[Tensor], lr: Tensor, decay: float, momentum: float) -> None:
     torch._foreach_mul_(v, momentum)
     torch._foreach_add_(v, g)
     torch._foreach_add_(v, torch._foreach_mul(w, decay))
     torch._foreach_sub_(w, torch._foreach_mul(v, lr))
 
 
-def _fused(w: list[Tensor], v: list[Tensor], g: list[Tensor], lr: Tensor, decay: float, momentum: float) -> None:
-    # torch wants every gradient to lie in memory as its weight does, or goes weight by weight
-    pairs = zip(w, g, strict=True)
-    laid = [its if its.stride() == one.stride() else torch.empty_like(one).copy_(its) for one, its in pairs]
-    fixed: dict[str, Any] = {"dampening": 0.0, "nesterov": False, "maximize": False, "is_first_step": False}
-    pieces = (_pieces(tensors) for tensors in (w, laid, v))
-    torch._fused_sgd_(*pieces, weight_decay=decay, momentum=momentum, lr=lr, **fixed)
+def _fused_step(w: list[Tensor], v: list[Tensor], g: list[Tensor], lr: Tensor, decay: float, momentum: float) -> None:
+    # torch needs every gradient to have the strides of its weight, or goes weight by weight
+    gradients = []
+    for weight, gradient in zip(w, g, strict=True):
+        if gradient.stride() != weight.stride():
+            gradient = torch.empty_like(weight).copy_(gradient)
+        gradients.append(gradient)
+    torch._fused_sgd_(
+        _chunks(w),
+        _chunks(gradients),
+        _chunks(v),
+        weight_decay=decay,
+        momentum=momentum,
+        lr=lr,
+        dampening=0.0,
+        nesterov=False,
+        maximize=False,
+        is_first_step=False,
+    )
 
 
-def _is_dense(one: Tensor) -> bool:
-    """Does it take up its memory without gaps, in whatever order?"""
-    return one.numel() == 1 + sum((n - 1) * step for n, step in zip(one.shape, one.stride(), strict=True))
+def _is_dense(tensor: Tensor) -> bool:
+    """Return whether the tensor takes up its memory without gaps, in whatever order of the axes."""
+    last_offset = 0
+    for length, stride in zip(tensor.shape, tensor.stride(), strict=True):
+        last_offset += (length - 1) * stride
+    return tensor.numel() == 1 + last_offset
 
 
-def _pieces(tensors: list[Tensor]) -> list[Tensor]:
-    """The same memory in short pieces: torch gives up to 65,536 numbers of a tensor to one block of threads, which is slow."""
-    return [piece for one in tensors for piece in one.as_strided((one.numel(),), (1,)).split(PIECE)]  # type: ignore[no-untyped-call]
+def _chunks(tensors: list[Tensor]) -> list[Tensor]:
+    """Return the same memory in short chunks: torch gives up to 65,536 numbers of a tensor to one block of threads, which is slow."""
+    chunks: list[Tensor] = []
+    for tensor in tensors:
+        flat = tensor.as_strided((tensor.numel(),), (1,))
+        chunks.extend(flat.split(CHUNK))  # type: ignore[no-untyped-call]
+    return chunks
 
 
 @cache
-def _kept(numbers: tuple[float, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
-    return torch.tensor(numbers, dtype=dtype, device=device)  # once: a graph that is captured cannot copy from the host
+def _constant(numbers: tuple[float, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
+    """Return the numbers as a tensor that is made once: while a graph is captured, nothing can be copied from the host."""
+    return torch.tensor(numbers, dtype=dtype, device=device)
 
 
 def expand_trials(numbers: Tensor, like: Tensor) -> Tensor:
-    """Numbers [t] shaped to multiply a tensor [t, ...]."""
-    return numbers.view(-1, *[1] * (like.dim() - 1))
+    """Return numbers [t] in a shape that multiplies a tensor [t, ...]."""
+    ones = [1] * (like.dim() - 1)
+    return numbers.view(-1, *ones)
 
 
 Schedule = Callable[[int, int], float]
@@ -79,7 +108,7 @@ Schedule = Callable[[int, int], float]
 
 
 def cosine(epoch: int, epochs: int) -> float:
-    """Half a cosine from 1 down to (nearly) 0.
+    """Return half a cosine, from 1 down to (nearly) 0.
 
     >>> [round(cosine(epoch, 4), 3) for epoch in range(4)]
     [1.0, 0.854, 0.5, 0.146]

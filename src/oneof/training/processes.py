@@ -1,4 +1,4 @@
-"""One run in many processes: trials are dealt out; or each process owns some of the rows of every trial and their tables.
+"""Run in several processes: trials are dealt out, or each process owns some of the rows of every trial and their tables.
 
 Lightning Fabric starts the processes, or joins those that torchrun or SLURM started. Where rows are shared every process draws the
 same order, so that the batches are those of one process; of each batch it sees the rows that it owns, and gradients and counts are
@@ -24,13 +24,13 @@ from torch import Tensor
 
 from oneof.training.device import make_deterministic, to_local_gpu
 
-for part in ("distributed", "rank_zero"):  # who joins is no news; here, since new processes join before all else
-    logging.getLogger(f"lightning_fabric.utilities.{part}").setLevel(logging.WARNING)
+for module in ("distributed", "rank_zero"):  # they log who joins; at import, since new processes join before all else
+    logging.getLogger(f"lightning_fabric.utilities.{module}").setLevel(logging.WARNING)
 
 
 @dataclass(frozen=True)
 class ProcessGroup:
-    """The processes of a run, as one of them sees it; alone, nothing is sent.
+    """The processes of a run, from the view of one of them; a single one sends nothing.
 
     >>> [ProcessGroup(rank, 3).local_range(8) for rank in range(3)]
     [(0, 2), (2, 5), (5, 8)]
@@ -40,103 +40,115 @@ class ProcessGroup:
     size: int = 1
 
     def local_range(self, m: int) -> tuple[int, int]:
-        """From which to which of m rows this process owns; the rows of all follow one another."""
-        return m * self.rank // self.size, m * (self.rank + 1) // self.size
+        """Return the first of m rows that this process owns, and the one after its last; the rows of all follow one another."""
+        first = m * self.rank // self.size
+        end = m * (self.rank + 1) // self.size
+        return first, end
 
     def total(self, tensors: Sequence[Tensor]) -> list[Tensor]:
-        """Sums over all processes, sent as one; where a gradient comes back, it is summed too."""
+        """Return the sums over all processes, sent as one message; gradients that come back are summed too."""
         if self.size == 1:
             return list(tensors)
         flat = _Sum.apply(torch.cat([tensor.reshape(-1) for tensor in tensors]))  # type: ignore[no-untyped-call]
         parts = flat.split([tensor.numel() for tensor in tensors])
         return [part.view_as(tensor) for part, tensor in zip(parts, tensors, strict=True)]
 
-    def gathered(self, own: Tensor, sections: Sequence[int]) -> Tensor:
-        """The parts of all processes as one: own [m, ...] falls into so many rows for each trial, and trials stay together.
+    def gathered(self, local: Tensor, sections: Sequence[int]) -> Tensor:
+        """Return the rows of all processes; local [m, ...] has so many rows for each trial, and trials stay together.
 
         >>> ProcessGroup().gathered(torch.arange(3), [1, 2])
         tensor([0, 1, 2])
         """
         if self.size == 1:
-            return own
+            return local
         parts = []
-        for rank, per_trial in enumerate(self._lengths(sections)):
-            part = own.contiguous() if rank == self.rank else own.new_empty(sum(per_trial), *own.shape[1:])
-            with _carried(part.view(-1).view(torch.uint8)) as sent:  # as bytes: not every dtype can be sent
-                dist.broadcast(sent, rank)
-            parts.append(part.split(per_trial))  # type: ignore[no-untyped-call]
-        return torch.cat([section for trial in zip(*parts, strict=True) for section in trial])
+        for rank, lengths in enumerate(self._sections_by_rank(sections)):
+            part = local.contiguous() if rank == self.rank else local.new_empty(sum(lengths), *local.shape[1:])
+            with _message(part.view(-1).view(torch.uint8)) as content:  # as bytes: not every dtype can be sent
+                dist.broadcast(content, rank)
+            parts.append(part.split(lengths))  # type: ignore[no-untyped-call]
+        sections_in_order: list[Tensor] = []
+        for sections_of_trial in zip(*parts, strict=True):
+            sections_in_order.extend(sections_of_trial)
+        return torch.cat(sections_in_order)
 
-    def gathered_rows(self, own: Tensor) -> Tensor:
-        """The rows of all processes [t, m, ...], each trial's one after the other, of which [t, k, ...] are this one's."""
+    def gathered_rows(self, local: Tensor) -> Tensor:
+        """Return the rows of all processes [t, m, ...], of which [t, k, ...] are local; those of a trial follow one another."""
         if self.size == 1:
-            return own
-        whole = self.gathered(own.flatten(0, 1), [own.shape[1]] * len(own))
-        return whole.view(len(own), -1, *own.shape[2:])
+            return local
+        t, k = local.shape[:2]
+        rows = self.gathered(local.flatten(0, 1), [k] * t)
+        return rows.view(t, -1, *local.shape[2:])
 
-    def part(self, whole: Tensor, sections: Sequence[int]) -> Tensor:
-        """Of what was `gathered`, the part of this process."""
+    def part(self, gathered: Tensor, sections: Sequence[int]) -> Tensor:
+        """Return the part of this process of what was `gathered`."""
         if self.size == 1:
-            return whole
-        lengths = zip(*self._lengths(sections), strict=True)
-        cut = whole.split([length for trial in lengths for length in trial])  # type: ignore[no-untyped-call]
-        return torch.cat(cut[self.rank :: self.size])
+            return gathered
+        lengths: list[int] = []
+        for lengths_of_trial in zip(*self._sections_by_rank(sections), strict=True):
+            lengths.extend(lengths_of_trial)
+        parts = gathered.split(lengths)  # type: ignore[no-untyped-call]
+        return torch.cat(parts[self.rank :: self.size])
 
     def each(self, work: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
-        """What `work` makes of every item: they are dealt out, and all get all answers, or the bad input that one found."""
+        """Return the results of `work` for all items, which are dealt out to the processes; bad input that one finds is raised in all."""
         if self.size == 1:
             return [work(item) for item in items]
-        dealt: list[Any] = [None] * self.size
-        own: Any
+        local: Any
         try:
-            own = [work(item) for item in items[self.rank :: self.size]]
+            local = [work(item) for item in items[self.rank :: self.size]]
         except (ValueError, TypeError, OSError) as error:
-            own = error
+            local = error
+        by_rank: list[Any] = [None] * self.size
         with _others_alive():
-            dist.all_gather_object(dealt, own)
-        for one in dealt:
-            if isinstance(one, Exception):
-                raise one
-        dealt = to_local_gpu(dealt)
-        dealt[self.rank] = own  # itself, not the copy that went round
-        return [dealt[i % self.size][i // self.size] for i in range(len(items))]
+            dist.all_gather_object(by_rank, local)
+        for results in by_rank:
+            if isinstance(results, Exception):
+                raise results
+        by_rank = to_local_gpu(by_rank)
+        by_rank[self.rank] = local  # not a copy of it
+        return [by_rank[i % self.size][i // self.size] for i in range(len(items))]
 
     def run_on_rank0(self, work: Callable[[], Any]) -> Any:
-        """What `work` gives in the first process, which alone does it; bad input that it finds is raised in all."""
+        """Return the result of `work`, which only the first process does; bad input that it finds is raised in all."""
         if self.size == 1:
             return work()
-        word: list[Any] = [None]
+        message: list[Any] = [None]
         if self.rank == 0:
             try:
-                word = [work()]
+                message = [work()]
             except (ValueError, TypeError, OSError) as error:
-                word = [error]
+                message = [error]
         with _others_alive():
-            dist.broadcast_object_list(word, 0)
-        if isinstance(word[0], Exception):
-            raise word[0]
-        return word[0]
+            dist.broadcast_object_list(message, 0)
+        (result,) = message
+        if isinstance(result, Exception):
+            raise result
+        return result
 
     def broadcast_int(self, number: int) -> int:
-        """What the first process says."""
-        return int(self.total([torch.tensor(0 if self.rank else int(number))])[0])
+        """Return the number of the first process."""
+        summand = int(number) if self.rank == 0 else 0
+        (total,) = self.total([torch.tensor(summand)])
+        return int(total)
 
-    def _lengths(self, sections: Sequence[int]) -> list[list[int]]:
-        """The sections of every process."""
+    def _sections_by_rank(self, sections: Sequence[int]) -> list[list[int]]:
+        """Return the sections of every process."""
         lengths = torch.zeros(self.size, len(sections), dtype=torch.int64)
         lengths[self.rank] = torch.tensor(sections)
-        return self.total([lengths])[0].tolist()
+        (by_rank,) = self.total([lengths])
+        return by_rank.tolist()
 
 
 class _Sum(torch.autograd.Function):
-    """The sum over all processes. Each has a part in the loss of all others, so gradients are summed in the same way."""
+    """Sum over all processes. Each contributes to the losses of all others, so gradients are summed in the same way."""
 
     @staticmethod
-    def forward(own: Tensor) -> Tensor:
-        whole = own.clone(memory_format=torch.contiguous_format)
-        with _carried(whole) as sent:
-            dist.all_reduce(sent)
-        return whole
+    def forward(local: Tensor) -> Tensor:
+        total = local.clone(memory_format=torch.contiguous_format)
+        with _message(total) as content:
+            dist.all_reduce(content)
+        return total
 
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Any) -> None: ...
@@ -146,8 +158,8 @@ class _Sum(torch.autograd.Function):
         return _Sum.apply(*gradients)  # type: ignore[no-untyped-call]
 
     @staticmethod
-    def vmap(info: Any, in_dims: Any, own: Tensor) -> Any:
-        return _Sum.apply(own), in_dims[0]  # type: ignore[no-untyped-call]
+    def vmap(info: Any, in_dims: Any, local: Tensor) -> Any:
+        return _Sum.apply(local), in_dims[0]  # type: ignore[no-untyped-call]
 
 
 AGAIN = "so the run cannot go on. Repeat the call: with a checkpoint it resumes where it stood."
@@ -156,6 +168,7 @@ DIED = f"another process has died, {AGAIN}"
 
 @contextmanager
 def _others_alive() -> Iterator[None]:
+    """Raise ChildProcessError if a message fails because another process has died."""
     try:
         yield
     except RuntimeError as error:
@@ -163,28 +176,32 @@ def _others_alive() -> Iterator[None]:
 
 
 @contextmanager
-def _carried(tensor: Tensor) -> Iterator[Tensor]:
-    """The tensor where a message can be read and written: NCCL works on GPUs, gloo surely in the CPU's memory alone."""
-    here = not tensor.is_cuda or "nccl" in dist.get_backend_config()
-    sent = tensor if here else tensor.cpu()
+def _message(tensor: Tensor) -> Iterator[Tensor]:
+    """Yield the tensor where it can be sent and received: NCCL works on GPUs, gloo reliably only in the memory of the CPU."""
+    needs_copy = tensor.is_cuda and "nccl" not in dist.get_backend_config()
+    content = tensor.cpu() if needs_copy else tensor
     with _others_alive():
-        yield sent
-    if not here:
-        tensor.copy_(sent)
+        yield content
+    if needs_copy:
+        tensor.copy_(content)
 
 
 def run_distributed(work: Callable[[ProcessGroup], Any], processes: int | None) -> Any:
-    """What `work` gives in this process: alone, as one of the group that is here, or (processes) in the first of a new one."""
+    """Return the result of `work` in this process: alone, in its current group, or in the first of so many new processes."""
     group = current_group(processes)
-    return work(group) if processes in (None, group.size) else launched(work, processes)
+    if processes is None or processes == group.size:
+        return work(group)
+    return launched(work, processes)
 
 
 def current_group(processes: int | None) -> ProcessGroup:
-    """The group that this process belongs to or that torchrun or SLURM started, unless one is asked for; else it alone."""
+    """Return the group that this process is in, or that torchrun or SLURM started; this process alone if there is none, or for 1."""
     if processes is not None and processes < 1:
         raise ValueError(f"n_jobs must be at least 1; got {processes}.")
-    per_node, nodes = _started_outside()
-    size = dist.get_world_size() if dist.is_initialized() else per_node * nodes
+    per_node, nodes = _processes_of_launcher()
+    size = per_node * nodes
+    if dist.is_initialized():
+        size = dist.get_world_size()
     if processes == 1 or size == 1:
         return ProcessGroup()
     if processes not in (None, size):
@@ -192,7 +209,7 @@ def current_group(processes: int | None) -> ProcessGroup:
     if not dist.is_initialized():
         try:
             fabric = _fabric(per_node, nodes)
-        except RuntimeError as error:  # what SLURM was asked for does not go together
+        except RuntimeError as error:  # settings of SLURM that contradict each other
             message = f"the processes that were started must form one group; {error} Or say n_jobs=1."
             raise ValueError(message) from error
         fabric.launch()
@@ -207,6 +224,7 @@ def check_rows(rows: int, processes: int) -> None:
 
 
 def _fabric(per_node: int, nodes: int = 1, start: Literal["popen", "spawn"] = "popen") -> Any:
+    """Return a Fabric for so many processes on each machine."""
     from lightning_fabric import Fabric
     from lightning_fabric.strategies.ddp import DDPStrategy
 
@@ -216,27 +234,33 @@ def _fabric(per_node: int, nodes: int = 1, start: Literal["popen", "spawn"] = "p
 
 
 def _backend(per_node: int) -> str:
-    """What carries messages: NCCL between GPUs, of which it wants one for each process, gloo for all else."""
-    return "cpu:gloo,cuda:nccl" if torch.cuda.device_count() >= per_node else "gloo"
+    """Return what carries messages: NCCL between GPUs, if there is one for each process; gloo for everything else."""
+    if torch.cuda.device_count() >= per_node:
+        return "cpu:gloo,cuda:nccl"
+    return "gloo"
 
 
 def _leave() -> None:
-    """Give up the group: a thread of gloo's that still lets go of the last message while Python ends aborts the process."""
+    """Leave the group: a thread of gloo that is still busy with the last message while Python ends would abort the process."""
     if dist.is_initialized():
         dist.destroy_process_group()
 
 
-def _started_outside() -> tuple[int, int]:
-    """Processes on each machine, and machines, by the variables of torchrun or SLURM's srun."""
-    of, nodes = os.environ, int(os.environ.get("SLURM_NNODES", 1))
+def _processes_of_launcher() -> tuple[int, int]:
+    """Return processes on each machine, and machines, by the variables of torchrun or SLURM's srun."""
+    environment = os.environ
     if dist.is_torchelastic_launched():
-        return int(of["LOCAL_WORLD_SIZE"]), int(of["WORLD_SIZE"]) // int(of["LOCAL_WORLD_SIZE"])
-    by_slurm = "SLURM_PROCID" in of and of.get("SLURM_JOB_NAME") not in ("bash", "interactive")
-    return (int(of.get("SLURM_NTASKS", 1)) // nodes, nodes) if by_slurm else (1, 1)
+        per_node = int(environment["LOCAL_WORLD_SIZE"])
+        return per_node, int(environment["WORLD_SIZE"]) // per_node
+    is_interactive = environment.get("SLURM_JOB_NAME") in ("bash", "interactive")
+    if "SLURM_PROCID" not in environment or is_interactive:
+        return 1, 1
+    nodes = int(environment.get("SLURM_NNODES", 1))
+    return int(environment.get("SLURM_NTASKS", 1)) // nodes, nodes
 
 
 def launched(work: Callable[[ProcessGroup], Any], processes: int) -> Any:
-    """What `work` gives in the first of so many new processes of this machine; its ValueErrors are raised here."""
+    """Return the result of `work` in the first of so many new processes of this machine; its ValueErrors are raised here."""
     from torch.multiprocessing.spawn import ProcessException
 
     try:  # as bytes: multiprocessing itself would send what lies on a GPU as a handle, which not every machine allows
@@ -246,29 +270,33 @@ def launched(work: Callable[[ProcessGroup], Any], processes: int) -> Any:
             f"n_jobs= needs settings that can be sent to other processes; {error}. "
             "Name functions at the top of a module, or start the script by torchrun."
         ) from error
-    logging.getLogger("torch.multiprocessing.spawn").setLevel(logging.ERROR)  # that it ends the others is said below
+    logging.getLogger("torch.multiprocessing.spawn").setLevel(
+        logging.ERROR
+    )  # the error below says that it ends the others
     try:
         fabric = _fabric(processes, start="spawn")
     except RuntimeError as error:
         raise ValueError("a notebook cannot start processes; make a script of it, or leave n_jobs= out.") from error
     with tempfile.TemporaryDirectory() as folder:
-        answer = Path(folder, "answer")
+        result_file = Path(folder, "result")
         try:
-            fabric.launch(partial(_work, content, answer, torch.get_default_dtype(), torch.get_num_threads()))
+            fabric.launch(partial(_work, content, result_file, torch.get_default_dtype(), torch.get_num_threads()))
         except ProcessException as error:
-            said = str(error).strip().splitlines()[-1]
-            died = f"process {error.error_index} of {processes} has died ({said}), {AGAIN}"
-            raise ChildProcessError(DIED if DIED in said else died) from error
+            reason = str(error).strip().splitlines()[-1]
+            if DIED in reason:
+                raise ChildProcessError(DIED) from error
+            died = f"process {error.error_index} of {processes} has died ({reason}), {AGAIN}"
+            raise ChildProcessError(died) from error
         finally:
-            os.environ.pop("MASTER_PORT", None)  # or the next group would ask for the same
-        result = pickle.loads(answer.read_bytes())
+            os.environ.pop("MASTER_PORT", None)  # or the next group would take the same port
+        result = pickle.loads(result_file.read_bytes())
     if isinstance(result, Exception):
         raise result
     return result
 
 
-def _work(content: bytes, answer: Path, dtype: torch.dtype, threads: int, fabric: Any) -> None:
-    """What is set in the process that asked is set in this one too; Fabric itself passes on that torch is deterministic."""
+def _work(content: bytes, result_file: Path, dtype: torch.dtype, threads: int, fabric: Any) -> None:
+    """Do the work with the settings of the process that launched this one; Fabric passes on whether torch is deterministic."""
     torch.set_default_dtype(dtype)
     torch.set_num_threads(min(threads, torch.get_num_threads()))  # Fabric has shared out the cores
     if torch.are_deterministic_algorithms_enabled():
@@ -278,5 +306,5 @@ def _work(content: bytes, answer: Path, dtype: torch.dtype, threads: int, fabric
     except (ValueError, TypeError) as error:  # bad input: all processes found the same
         result = error
     if fabric.global_rank == 0:
-        answer.write_bytes(pickle.dumps(result))
+        result_file.write_bytes(pickle.dumps(result))
     _leave()

@@ -17,14 +17,14 @@ from safetensors.torch import save
 from torch import Tensor
 
 from oneof.data.augment.views import Plain, Views
-from oneof.data.with_ranks import Ranks
+from oneof.data.with_ranks import QuantileNormalizer
 from oneof.methods import METHODS
 from oneof.methods.base import Method, first
 from oneof.networks import MLP, GeneratorMLP, LeNet, Linear, Network, ResNet32, WideResNet
 from oneof.networks.named import Timm
 from oneof.purify import Removals
-from oneof.storage.files import written_beside
-from oneof.storage.settings import plain_value, restored
+from oneof.storage.files import atomic_write
+from oneof.storage.settings import from_serializable, to_serializable
 from oneof.training.checks import check_like_trained
 from oneof.training.events import Purification, removals
 from oneof.training.optimize import expand_trials
@@ -73,7 +73,7 @@ class Fit:
     history: Record
     epoch: Tensor  # [t] the chosen one, counted from 1
     origin: NDArray[np.float64] | None = None  # subtracted from features before they are rounded to float32
-    ranks: Ranks | None = None  # applied before everything else: appends ranks to the features
+    ranks: QuantileNormalizer | None = None  # applied before everything else: appends ranks to the features
     network: Network | None = None  # builder of the networks
     method: Method = Method()  # noqa: RUF009 - frozen; it may have added parts to the networks
 
@@ -84,7 +84,7 @@ class Fit:
             check_like_trained(x, self.shape)
             values = x
         else:
-            check_like_trained(x, self.ranks.knots.shape[1:])
+            check_like_trained(x, self.ranks.quantiles.shape[1:])
             values = self.ranks(np.asarray(x))
         if self.origin is not None:
             values = np.asarray(values, dtype=np.float64) - self.origin
@@ -109,7 +109,7 @@ class Fit:
         if self.origin is not None:
             tensors["origin"] = torch.from_numpy(self.origin)
         if self.ranks is not None:
-            tensors["ranks"] = torch.from_numpy(self.ranks.knots)
+            tensors["ranks"] = torch.from_numpy(self.ranks.quantiles)
         for name, tensor in self.stack.tensors.items():
             tensors[f"weight.{name}"] = tensor
         for name, tensor in self.history.items():
@@ -131,8 +131,8 @@ class Fit:
         for name, value in tensors.items():
             if value is not None:
                 stored[name] = value.detach().cpu().contiguous().clone()
-        with written_beside(Path(path)) as file:
-            file.write(save(stored, {"fit": json.dumps(plain_value(metadata))}))
+        with atomic_write(Path(path)) as file:
+            file.write(save(stored, {"fit": json.dumps(to_serializable(metadata))}))
 
     def _transform(self, x: Tensor) -> Tensor:
         """Return what the networks see [t, b, ...] of features or images x [b, ...]."""
@@ -256,8 +256,8 @@ def load(path: str | Path, network: Network | None = None) -> Fit:
         with safe_open(path, "pt") as file:
             metadata = json.loads(file.metadata()["fit"])
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        make = network or restored(metadata["network"], KINDS)
-        method: Method = restored(metadata["method"], KINDS) if metadata["method"] else Method()
+        make = network or from_serializable(metadata["network"], KINDS)
+        method: Method = from_serializable(metadata["method"], KINDS) if metadata["method"] else Method()
         shape = tuple(metadata["shape"])
         n_classes = tensors["candidates"].shape[2]
         weights = _with_prefix(tensors, "weight.")
@@ -288,7 +288,7 @@ def load(path: str | Path, network: Network | None = None) -> Fit:
         history=_with_prefix(tensors, "history."),
         epoch=tensors["epoch"],
         origin=tensors["origin"].numpy() if "origin" in tensors else None,
-        ranks=Ranks(tensors["ranks"].numpy()) if "ranks" in tensors else None,
+        ranks=QuantileNormalizer(tensors["ranks"].numpy()) if "ranks" in tensors else None,
         network=make,
         method=method,
     )

@@ -85,8 +85,8 @@ def observe(data: TrainingData, state: State, index: Tensor, candidates: Tensor,
         return
     prior = data.log_prior_of(gather_rows(data.rows, index))
     weighed = logits if prior is None else logits + prior
-    seen = gather_rows(state.pop.seen, index)
-    scatter_rows_(state.pop.seen, index, data.purify.observe(seen, weighed, candidates))
+    posterior_sum = gather_rows(state.pop.posterior_sum, index)
+    scatter_rows_(state.pop.posterior_sum, index, data.purify.observe(posterior_sum, weighed, candidates))
 
 
 def _write_rows(

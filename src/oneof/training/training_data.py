@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from oneof.data.augment.views import Augment, Part, Plain, Views
-from oneof.data.on_disk import Features, RowsOnDisk, fitted_scaling
+from oneof.data.on_disk import Features, OnDiskFeatures, fitted_scaling
 from oneof.data.scaling import SCALINGS, Scaling
 from oneof.methods.base import Method, first, tree_map
 from oneof.networks import Network
@@ -245,7 +245,7 @@ def as_features(x: Any, dtype: torch.dtype, device: torch.device, views: Views |
     """Return features, or images as they are, on the device; rows on disk stay there."""
     if views is not None:
         check_images(x, views)
-    if not isinstance(x, RowsOnDisk):
+    if not isinstance(x, OnDiskFeatures):
         return as_tensor(x, dtype if views is None else torch.uint8, device)
     if views is None and (x.dtype == torch.uint8 or device.type != "cpu"):
         given = f"{x.dtype} for {device}".removeprefix("torch.")
@@ -277,7 +277,7 @@ def _fit_scalings(x: Features, rows: Tensor, scalings: list[str | Scaling]) -> t
     shifts = []
     scales = []
     for scaling, trial_rows in zip(scalings, rows, strict=True):
-        if isinstance(x, RowsOnDisk):
+        if isinstance(x, OnDiskFeatures):
             shift, scale = fitted_scaling(scaling, x, trial_rows)
         else:
             fit_scaling = SCALINGS[scaling] if isinstance(scaling, str) else scaling

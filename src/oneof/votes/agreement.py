@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from oneof.candidates.cells import lookalikes
+from oneof.candidates.cells import near_duplicate_labels
 from oneof.candidates.mask import Statistics, statistics
 from oneof.metrics import wilson
 from oneof.votes.annotators import Mistake, fit_annotators, mistakes
@@ -120,7 +120,7 @@ class Summary:
     alpha: float | None  # Krippendorff's, over answers of one label
     ties: int  # items on which two labels or more share the most votes
     agreement: list[AnnotatorAgreement]  # most distant first
-    lookalikes: list[list[str]]  # labels that look alike, such as those that differ in case or space
+    near_duplicate_labels: list[list[str]]  # labels that look alike, such as those that differ in case or space
     sets: Statistics
     fallback: int  # items to which the policy itself gave no label
     note: str
@@ -154,7 +154,7 @@ def summarise(votes: Votes, sets: Sets) -> Summary:
         alpha=alpha(votes),
         ties=int((n_tied_labels > 1).sum()),
         agreement=sorted(annotator_agreement(votes), key=_by_distance),
-        lookalikes=lookalikes(votes.labels),
+        near_duplicate_labels=near_duplicate_labels(votes.labels),
         sets=statistics(sets.mask),
         fallback=sets.fallback,
         note=sets.note,

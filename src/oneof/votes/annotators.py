@@ -216,11 +216,13 @@ def mistakes(votes: Votes, posterior: Floats, most: int = 5) -> list[Mistake]:
     np.fill_diagonal(wrong_counts, 0.0)
     top_confusions = []
     for cell in np.argsort(-wrong_counts, axis=None, kind="stable")[:most]:
-        true, given = np.unravel_index(cell, wrong_counts.shape)
-        if wrong_counts[true, given] < 0.5:
+        true, answered = np.unravel_index(cell, wrong_counts.shape)
+        if wrong_counts[true, answered] < 0.5:
             break  # the rest have still fewer votes
-        n_votes = float(wrong_counts[true, given])
-        top_confusions.append(Mistake(votes.labels[true], votes.labels[given], n_votes, float(share[true, given])))
+        n_votes = float(wrong_counts[true, answered])
+        top_confusions.append(
+            Mistake(votes.labels[true], votes.labels[answered], n_votes, float(share[true, answered]))
+        )
     return top_confusions
 
 

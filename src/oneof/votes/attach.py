@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from oneof.data.files.source import Piece, Source
 from oneof.data.roles import Kind, check_column
 from oneof.data.supervision import label_text
-from oneof.storage.sheets import lists_of
+from oneof.storage.sheets import list_array
 from oneof.votes.ballots import Votes, tally
 
 CANDIDATES = "candidates"  # the column that votes add to a table
@@ -94,5 +94,5 @@ def counted(votes: Votes, item: NDArray[np.intp]) -> pa.Array:
 def _lists_by_row(votes: Votes, item: NDArray[np.intp], owner: NDArray[np.intp], values: pa.Array) -> pa.Array:
     """Group values by the item that owns them, and return the list of each row's item."""
     n_items = len(votes.items)
-    lists = lists_of(owner, n_items + 1, values)  # the last list is empty, for rows without votes
+    lists = list_array(owner, n_items + 1, values)  # the last list is empty, for rows without votes
     return lists.take(np.where(item < 0, n_items, item))

@@ -96,7 +96,7 @@ def named_classes(text: str, classes: Sequence[str]) -> list[str]:
     """
     by_length = sorted(classes, key=len, reverse=True)
     remaining = text
-    found: dict[str, int] = {}
+    first_position: dict[str, int] = {}
     for name in by_length:
         flags = re.IGNORECASE if len(name) >= 3 else re.NOFLAG
         pattern = re.compile(rf"(?<![\w+#.\-]){re.escape(name)}(?![\w+#]|[.\-]\w)", flags)
@@ -106,9 +106,9 @@ def named_classes(text: str, classes: Sequence[str]) -> list[str]:
             before = remaining[: match.start()].rstrip("*_`\"' ") + " "
             is_negated = any(negation.end() == len(before) for negation in _NEGATED.finditer(before))
             if not is_negated:
-                found.setdefault(name, match.start())
+                first_position.setdefault(name, match.start())
         remaining = pattern.sub(lambda match: "\0" * len(match.group()), remaining)
-    return sorted(found, key=lambda name: found[name])
+    return sorted(first_position, key=lambda name: first_position[name])
 
 
 def _is_near_miss(word: str, name: str) -> bool:

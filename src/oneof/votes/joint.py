@@ -142,7 +142,7 @@ class Choice(NamedTuple):
 
     model: Annotators
     features: str | None  # key of the predictions; None: features do not help
-    sharpness: float  # inverse temperature of the scores; 0 where there are none
+    inverse_temperature: float  # of the scores; 0 where there are none
     power: float  # of the votes' likelihood
 
 
@@ -208,7 +208,8 @@ def join(
 ) -> Joint:
     r"""Combine the votes of all annotators with the features, with settings selected by held-out votes.
 
-        T_ij  proportional to   (m_j^-b L_ij)^power exp(sharpness g_ij),         (m_j^(1-b) L_ij)^power where features do not help
+        T_ij  proportional to   (m_j^-b L_ij)^power exp(inverse_temperature g_ij)
+        T_ij  proportional to   (m_j^(1-b) L_ij)^power   where features do not help
 
     L is the likelihood of the item's votes, g the scores that `predictions` compute for the row from the posterior of the votes alone.
     Feeding T back to the predictions was tried and is not done: errors then confirm themselves.
@@ -249,7 +250,7 @@ def join(
     if choice.features is not None:
         predict = predictions[choice.features]
         feature_scores = predict(fitted.posterior)
-        opinion = softmax(choice.sharpness * feature_scores, axis=1)
+        opinion = softmax(choice.inverse_temperature * feature_scores, axis=1)
     prior = softmax(_TRAINING_POWER * choice.power * fitted.likelihood, axis=1)
     posterior = joint_posterior(fitted, feature_scores, choice)
     tried = [_describe(tried_choice, score) for tried_choice, score in scores.items()]
@@ -263,7 +264,7 @@ def _describe(choice: Choice, score: float) -> dict[str, Any]:
         "strength": choice.model.strength,
         "balance": choice.model.balance,
         "features": choice.features,
-        "sharpness": choice.sharpness,
+        "sharpness": choice.inverse_temperature,
         "power": choice.power,
         "score": score,
     }
@@ -278,7 +279,7 @@ def joint_posterior(fitted: AnnotatorFit, scores: Floats | None, choice: Choice)
     vote_logs = fitted.likelihood - choice.model.balance * log_frequencies
     logits = choice.power * (vote_logs + log_frequencies)
     if scores is not None:
-        with_features = choice.power * vote_logs + choice.sharpness * scores
+        with_features = choice.power * vote_logs + choice.inverse_temperature * scores
         logits = np.where(np.isnan(scores), logits, with_features)
     return np.asarray(softmax(logits, axis=1))
 

@@ -18,7 +18,7 @@ def read_label_studio(
     """Read choices from a Label Studio export, as JSON or JSON-MIN (which needs `from_name`).
 
     The annotator is the e-mail address or number of a person, or "model:" and the version for a prediction.
-    Cancelled annotations are skipped. A starred annotation (ground truth) is a vote like others; `read_stars` reads the stars.
+    Cancelled annotations are skipped. A starred annotation (ground truth) is a vote like others; `read_ground_truth` reads the stars.
 
     Parameters
     ----------
@@ -80,7 +80,7 @@ def _is_list_of_objects(value: Any) -> bool:
     return isinstance(value, list) and all(isinstance(element, dict) for element in value)
 
 
-def read_stars(path: str | Path) -> dict[Any, str]:
+def read_ground_truth(path: str | Path) -> dict[Any, str]:
     """Read the labels that were starred as ground truth, by the id of the task; of several stars, the last counts.
 
     Starred annotations with no choice or with several are skipped.

@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from oneof.storage.sheets import lists_of, write_sheet
+from oneof.storage.sheets import list_array, write_sheet
 from oneof.votes.ballots import ROUNDING, Floats, Integers, Votes, check_memory, tally
 from oneof.votes.dawid_skene import dawid_skene
 
@@ -105,8 +105,8 @@ def to_table(votes: Votes, sets: Sets) -> Any:
     label_votes = pa.StructArray.from_arrays([labels.take(counts.label), counts.votes], names=["label", "votes"])
     columns = {
         "item": votes.items,
-        "candidates": lists_of(item, n, labels.take(label)),
-        "votes": lists_of(counts.item, n, label_votes),
+        "candidates": list_array(item, n, labels.take(label)),
+        "votes": list_array(counts.item, n, label_votes),
     }
     return pa.table(columns)
 

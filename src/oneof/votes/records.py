@@ -352,12 +352,12 @@ def is_argilla(records: Placed) -> bool:
 
 def flatten_argilla(records: Placed, keys: Keys, source: str) -> Flattened:
     """Flatten responses of people and suggestions of models to one question of Argilla."""
-    found = []
+    responses = []
     for where, record in records:
         key = record.get(keys.item, record.get("id", record.get("_server_id")))
         for name, annotator, value in _argilla_answers(record):
-            found.append((where, key, name, annotator, value))
-    questions = sorted({name for _, _, name, _, _ in found})
+            responses.append((where, key, name, annotator, value))
+    questions = sorted({name for _, _, name, _, _ in responses})
     if keys.label in questions:
         question = keys.label
     elif len(questions) == 1:
@@ -366,7 +366,7 @@ def flatten_argilla(records: Placed, keys: Keys, source: str) -> Flattened:
         got = f"{source} has answers to {', '.join(questions) or 'none'}"
         raise ValueError(f"one question of an Argilla export must give the votes; {got}. Name it with --label.")
     answers = []
-    for where, key, name, annotator, value in found:
+    for where, key, name, annotator, value in responses:
         if name == question:
             labels = parse_answer(value, keys._replace(label=name), where)
             answers.append(Answer(key, annotator, labels, where))

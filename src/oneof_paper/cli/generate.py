@@ -32,10 +32,10 @@ def generate(
 
     import numpy as np
 
-    from oneof.candidates.generate import Instance, reach
+    from oneof.candidates.generate import Instance, calibrate_temperature
     from oneof.candidates.generate import generate as draw_sets
-    from oneof.storage.files import written_beside
-    from oneof.storage.settings import plain_value
+    from oneof.storage.files import atomic_write
+    from oneof.storage.settings import to_serializable
     from oneof_paper.data.catalogue import NAMED, load
     from oneof_paper.teacher import dataset_logits
 
@@ -53,10 +53,10 @@ def generate(
         title = f"classifier for {data.name}"
         logits = dataset_logits(data, seed=seed, epochs=teacher_epochs, device=device, progress=title)
         if average is not None:
-            generator = reach(generator, average, logits, data.labels)
+            generator = calibrate_temperature(generator, average, logits, data.labels)
     sets = draw_sets(data.labels, len(data.classes), generator, seed=seed, logits=logits)
-    made = {"dataset": name, "kind": plain_value(generator), "seed": seed, "teacher_epochs": teacher_epochs}
-    with written_beside(out) as file:
+    made = {"dataset": name, "kind": to_serializable(generator), "seed": seed, "teacher_epochs": teacher_epochs}
+    with atomic_write(out) as file:
         np.savez_compressed(file, candidates=sets, classes=np.asarray(data.classes), made=np.asarray(json.dumps(made)))
     paper = NAMED[name].paper
     printed = f"; the paper prints {paper.average}" if paper else ""

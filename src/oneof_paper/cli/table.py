@@ -133,7 +133,7 @@ def _run(
     deterministic: bool,
 ) -> None:
     """Compute the rows of the work with a progress bar: tables in several processes, then images one after the other."""
-    from oneof.storage.progress import bar
+    from oneof.storage.progress import progress_bar
     from oneof_paper.compute_image_rows import compute_image_rows
     from oneof_paper.compute_rows import Cell, compute_cells
     from oneof_paper.experiments import REAL
@@ -155,7 +155,7 @@ def _run(
         cells, path, data_dir, processes, device, executor=executor, deterministic=deterministic
     )
     finished_images = compute_image_rows(on_images, number, path, data_dir, device)
-    with bar(f"{trials} trials", trials, True) as advance:
+    with progress_bar(f"{trials} trials", trials, True) as advance:
         for item in chain((cell for cell, _ in finished_cells), finished_images):
             advance(item.dataset, item.trials)
     seconds = time.perf_counter() - start

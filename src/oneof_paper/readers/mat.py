@@ -21,7 +21,7 @@ from scipy.sparse import csc_array
 
 from oneof.data.files.arrays import ArrayFile
 from oneof.data.files.unpacked import GIGABYTES, bytes_of, too_large
-from oneof.storage.printable import bounded
+from oneof.storage.printable import one_line
 
 _TYPES = {1: "i1", 2: "u1", 3: "i2", 4: "u2", 5: "i4", 6: "u4", 7: "f4", 9: "f8", 12: "i8", 13: "u8"}
 _MATRIX = 14
@@ -58,7 +58,7 @@ def _read_tables(path: Path, limit: int) -> dict[str, NDArray[Any]]:
     stored = _load(path, limit)
     for key in ("data", "partial_target"):
         if key not in stored:
-            got = f"it has {bounded(', '.join(sorted(stored))) or 'none that is known'}."
+            got = f"it has {one_line(', '.join(sorted(stored))) or 'none that is known'}."
             raise ValueError(f"{path} must hold the key {key!r}; {got}")
     _check_size(stored, limit)
     x = _dense(stored["data"], f"{path}, key 'data'", None)

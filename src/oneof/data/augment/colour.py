@@ -1,4 +1,4 @@
-"""Changing grey levels: tables of levels, blends, hue; each image with its own parameters.
+"""Change grey levels: tables of levels, blends, hue; each image with its own parameters.
 
 All take and give uint8 images [b, ch, h, w], ch 1 or 3. Brightness, contrast, posterize, solarize, invert, autocontrast
 and equalize are functions of a pixel's level alone once the image's statistics are known: one table [b, ch, 256] per image
@@ -14,7 +14,7 @@ LUMA = (19595 / 65536, 38470 / 65536, 7471 / 65536)
 
 
 def grey(pixels: Tensor) -> Tensor:
-    """Grey levels [b, 1, h, w] of float pixels [b, ch, h, w] that hold whole levels."""
+    """Return the grey levels [b, 1, h, w] of float pixels [b, ch, h, w] that hold whole levels."""
     if pixels.shape[1] == 1:
         return pixels
     red, green, blue = pixels.tensor_split(3, 1)
@@ -23,12 +23,12 @@ def grey(pixels: Tensor) -> Tensor:
 
 
 def mean_level(levels: Tensor) -> Tensor:
-    """The mean of grey levels [b, 1, h, w], to the nearest whole level, [b, 1, 1, 1]."""
+    """Return the mean of grey levels [b, 1, h, w], to the nearest whole level, [b, 1, 1, 1]."""
     return (levels.mean((2, 3), keepdim=True) + 0.5).floor()
 
 
 def smooth(pixels: Tensor) -> Tensor:
-    """Pillow's SMOOTH: every pixel weighs 5 and its eight neighbours 1; the outermost frame stays."""
+    """Apply Pillow's SMOOTH: every pixel weighs 5 and its eight neighbours 1; the outermost frame stays."""
     total = F.avg_pool2d(pixels, 3, stride=1, divisor_override=1).add(pixels[..., 1:-1, 1:-1], alpha=4)
     smoothed = pixels.clone()
     smoothed[..., 1:-1, 1:-1] = (total / 13).round()  # never a half
@@ -36,17 +36,20 @@ def smooth(pixels: Tensor) -> Tensor:
 
 
 def blend(degenerate: Tensor, pixels: Tensor, factor: Tensor) -> Tensor:
-    """uint8 of degenerate + factor (pixels - degenerate), clipped and cut off as Pillow's blend; factor 1 is exact."""
+    """Return uint8 of degenerate + factor (pixels - degenerate), clipped and cut off as Pillow's blend; factor 1 is exact."""
     return torch.addcmul(degenerate, pixels - degenerate, factor).clamp(0, 255).to(torch.uint8)
 
 
-def tone(images: Tensor, levels: Tensor, how: Tensor) -> Tensor:
-    """Float pixels after a table of levels [b, ch, 256]; `levels` [b, 1, h, w] is the images' grey."""
-    # The rows of `how` [6, b] are the fields of `policies.Operation` from `factor` to `equalize`.
-    values, mean = images.flatten(2).long(), mean_level(levels)[..., 0]
-    factor, contrast, threshold, step, stretch, equalize = (value[:, None, None] for value in how)
+def tone(images: Tensor, levels: Tensor, parameters: Tensor) -> Tensor:
+    """Return float pixels after a table of levels [b, ch, 256]; `levels` [b, 1, h, w] is the images' grey."""
+    # The rows of `parameters` [6, b] are the fields of `policies.Operation` from `factor` to `equalize`.
+    values = images.flatten(2).long()
+    mean = mean_level(levels)[..., 0]
+    factor, contrast, threshold, step, stretch, equalize = (value[:, None, None] for value in parameters)
     old = torch.arange(256, device=values.device, dtype=torch.float32)
-    low, high = (bound.float() for bound in values.aminmax(dim=2, keepdim=True))
+    lowest, highest = values.aminmax(dim=2, keepdim=True)
+    low = lowest.float()
+    high = highest.float()
     spread = (high - low) * stretch  # 0 where not asked for; a flat channel stays as it is
     stretched = spread > 0
     slope = torch.where(stretched, 255 / spread, factor)
@@ -66,7 +69,7 @@ def tone(images: Tensor, levels: Tensor, how: Tensor) -> Tensor:
 
 
 def enhance(images: Tensor, kind: Tensor, factor: Tensor) -> Tensor:
-    """Brightness (kind 0), contrast (1) or saturation (2) by `factor`, [b] each; three-channel images."""
+    """Change brightness (kind 0), contrast (1) or saturation (2) by `factor`, [b] each; three-channel images."""
     pixels = images.float()
     levels = grey(pixels)
     kind = kind[:, None, None, None]
@@ -77,8 +80,8 @@ def enhance(images: Tensor, kind: Tensor, factor: Tensor) -> Tensor:
 def hue(images: Tensor, shift: Tensor) -> Tensor:
     """Turn the hue of three-channel images by `shift` [b] of its 256 steps, through Pillow's 8-bit HSV."""
     pixels = images.float()
-    value, low = pixels.amax(1), pixels.amin(1)
-    spread = value - low
+    value = pixels.amax(1)
+    spread = value - pixels.amin(1)
     # In double, as Pillow: k/255 in single precision may lie a hair below, and one step of hue is six grey levels.
     saturation = ((spread / value.clamp(min=1)).double() * 255).floor().float()
     red, green, _ = pixels.unbind(1)
@@ -92,7 +95,7 @@ def hue(images: Tensor, shift: Tensor) -> Tensor:
 
 
 def _rgb(angle: Tensor, saturation: Tensor, value: Tensor) -> Tensor:
-    """Pixels [b, 3, h, w] from 8-bit hue, saturation and value [b, h, w]."""
+    """Return pixels [b, 3, h, w] from 8-bit hue, saturation and value [b, h, w]."""
     # A channel falls from `value` by the share of saturation that its distance to the hue on the colour wheel asks for.
     sixth = angle * 6 / 255
     offset = torch.arange(5, 0, -2, device=angle.device)  # red, green, blue; made there, since copying would wait

@@ -1,4 +1,4 @@
-"""Moving pixels: flip, crop, affine maps, resized crops and erased rectangles, each image with its own parameters.
+"""Move pixels: flip, crop, affine maps, resized crops and erased rectangles, each image with its own parameters.
 
 All take and give uint8 images [b, ch, h, w] and reproduce Pillow's arithmetic. Indices are computed, never searched for,
 so that every shape is fixed and nothing waits for the device.
@@ -24,7 +24,7 @@ def crop(images: Tensor, flip: Tensor, top: Tensor, left: Tensor, pad: int) -> T
 
 
 def affine(images: Tensor, matrix: Tensor, fill: int) -> Tensor:
-    """Nearest-neighbour affine map, [b, 2, 3] integers as `fixed_point` gives; grey level `fill` comes from outside."""
+    """Apply a nearest-neighbour affine map, [b, 2, 3] integers as `fixed_point` gives; grey level `fill` comes from outside."""
     # source column = (m00 x + m01 y + m02) >> 16,   source row = (m10 x + m11 y + m12) >> 16
     h, w = images.shape[-2:]
     # A frame of `fill` stands for all that lies outside: coordinates are shifted by one and clamped into it.
@@ -36,7 +36,7 @@ def affine(images: Tensor, matrix: Tensor, fill: int) -> Tensor:
 
 
 def fixed_point(matrix: tuple[float, float, float, float, float, float]) -> tuple[int, int, int, int, int, int]:
-    """Pillow's integer form of an output-to-input map (a, b, c, d, e, f), taken at the centre of each pixel."""
+    """Return Pillow's integer form of an output-to-input map (a, b, c, d, e, f), taken at the centre of each pixel."""
     a, b, c, d, e, f = matrix
     centred = (a, b, c + 0.5 * (a + b), d, e, f + 0.5 * (d + e))
     xx, xy, x, yx, yy, y = (math.floor(value * (1 << FIXED) + 0.5) for value in centred)
@@ -47,7 +47,8 @@ def resized_crop(images: Tensor, box: Box, flip: Tensor) -> Tensor:
     """Cut `box` out of every image, stretch it to the original size (bilinear), and mirror where `flip` [b]."""
     # A box never exceeds the image, so nothing shrinks and anti-aliasing has no part. Columns first, then rows, rounded
     # to grey levels after each, as Pillow does.
-    (top, left, height, width), (h, w) = box, images.shape[-2:]
+    top, left, height, width = box
+    h, w = images.shape[-2:]
     column = torch.arange(w, device=images.device)
     column = torch.where(flip[:, None], w - 1 - column, column)
     row = torch.arange(h, device=images.device).expand(len(images), h)
@@ -56,24 +57,33 @@ def resized_crop(images: Tensor, box: Box, flip: Tensor) -> Tensor:
 
 
 def _stretch(pixels: Tensor, position: Tensor, start: Tensor, length: Tensor, axis: int) -> Tensor:
-    """Pixels at output `position` [b, n] when `length` [b] of them from `start` [b] fill the whole axis."""
+    """Return the pixels at output `position` [b, n] when `length` [b] of them from `start` [b] fill the whole axis."""
     centre = (position + 0.5) * (length / pixels.shape[axis])[:, None] - 0.5
     below = centre.floor()
     weight = (centre - below)[:, None, None, :]
-    last = (length - 1)[:, None]
-    near, far = (
-        (torch.minimum(index.clamp(min=0), last) + start[:, None])[:, None, None, :] for index in (below, below + 1)
-    )
+    near = _source_index(below, start, length)
+    far = _source_index(below + 1, start, length)
     if axis == -2:
-        near, far, weight = near.mT, far.mT, weight.mT
-    a, b = (pixels.gather(axis, index.long().expand(pixels.shape)) for index in (near, far))
+        near = near.mT
+        far = far.mT
+        weight = weight.mT
+    a = pixels.gather(axis, near.expand(pixels.shape))
+    b = pixels.gather(axis, far.expand(pixels.shape))
     return (a + weight * (b - a) + 0.5).floor()
+
+
+def _source_index(index: Tensor, start: Tensor, length: Tensor) -> Tensor:
+    """Return positions [b, 1, 1, n] in the image of positions [b, n] in a stretch, kept within its ends."""
+    last = (length - 1)[:, None]
+    inside = torch.minimum(index.clamp(min=0), last)
+    return (inside + start[:, None])[:, None, None, :].long()
 
 
 def erase(images: Tensor, rows: tuple[Tensor, Tensor], columns: tuple[Tensor, Tensor], colour: Tensor) -> Tensor:
     """Paint `colour` [ch] on the rows and columns from the first to before the second bound, [b] each."""
     h, w = images.shape[-2:]
-    y, x = torch.arange(h, device=images.device), torch.arange(w, device=images.device)
+    y = torch.arange(h, device=images.device)
+    x = torch.arange(w, device=images.device)
     inside_rows = (y >= rows[0][:, None]) & (y < rows[1][:, None])
     inside_columns = (x >= columns[0][:, None]) & (x < columns[1][:, None])
     hole = inside_rows[:, None, :, None] & inside_columns[:, None, None, :]
@@ -81,12 +91,12 @@ def erase(images: Tensor, rows: tuple[Tensor, Tensor], columns: tuple[Tensor, Te
 
 
 def _reflect(index: Tensor, n: int) -> Tensor:
-    """Indices off the ends of 0 ... n-1 mirrored back, the edge pixel not repeated."""
+    """Mirror indices off the ends of 0 ... n-1 back, without repeating the edge pixel."""
     return (n - 1) - ((n - 1) - index.abs()).abs()
 
 
 def _take(images: Tensor, index: Tensor) -> Tensor:
-    """Pixels of images [b, ch, ., .] at flat positions [b, h, w], the same in every channel."""
+    """Return pixels of images [b, ch, ., .] at flat positions [b, h, w], the same in every channel."""
     b, ch = images.shape[:2]
     taken = images.flatten(2).gather(2, index.flatten(1)[:, None].expand(b, ch, -1))
     return taken.view(b, ch, *index.shape[1:])

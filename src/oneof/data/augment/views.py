@@ -1,4 +1,4 @@
-"""The views of an image that each method trains on, per data set, or for pictures of any side.
+"""Views of images: what each method trains on, for the named data sets or for pictures of any side.
 
 A view is two functions: `draw` takes every random number from the generator, `apply` is plain tensor arithmetic on uint8
 images [b, ch, h, w] with what was drawn. Apart they can be tested against Pillow, and `apply` can be compiled while the
@@ -57,14 +57,20 @@ class Strong:
     hole: int = HOLE
 
     def draw(self, b: int, h: int, w: int, generator: torch.Generator) -> tuple[Any, ...]:
-        policy = self.policy.draw(b, generator) if self.policy else None
+        policy = None
+        if self.policy:
+            policy = self.policy.draw(b, generator)
         shift = draws.shift(b, self.pad, generator, self.flipped)
-        return shift, draws.cutout(b, self.hole, h, w, generator), policy
+        hole = draws.cutout(b, self.hole, h, w, generator)
+        return shift, hole, policy
 
     def apply(self, images: Tensor, draw: tuple[draws.Shift, draws.Hole, Any]) -> Tensor:
         shift, hole, policy = draw
-        images = erase(crop(images, *shift, self.pad), *hole, images.new_zeros(1))
-        return self.policy.apply(images, policy) if self.policy else images
+        black = images.new_zeros(1)
+        images = erase(crop(images, *shift, self.pad), *hole, black)
+        if self.policy:
+            images = self.policy.apply(images, policy)
+        return images
 
 
 @dataclass(frozen=True)
@@ -72,16 +78,21 @@ class Query:
     """PiCO's query: resized crop, flip, colour jitter, sometimes grey."""
 
     def draw(self, b: int, h: int, w: int, generator: torch.Generator) -> tuple[Any, ...]:
-        box, flip = draws.box(b, h, w, generator), draws.coin(b, generator)
-        return box, flip, draws.jitter(b, generator), draws.coin(b, generator, 0.2)
+        box = draws.box(b, h, w, generator)
+        flip = draws.coin(b, generator)
+        jitter = draws.jitter(b, generator)
+        becomes_grey = draws.coin(b, generator, 0.2)
+        return box, flip, jitter, becomes_grey
 
     def apply(self, images: Tensor, draw: tuple[Any, ...]) -> Tensor:
-        box, flip, (on, kinds, factors, turn), greyed = draw
+        box, flip, jitter, becomes_grey = draw
+        is_jittered, kinds, factors, turn = jitter
         images = resized_crop(images, box, flip)
         for kind, factor in zip(kinds.unbind(), factors.unbind(), strict=True):
             images = enhance(images, kind, factor)
-        images = torch.where(on[:, None, None, None], hue(images, turn), images)
-        return torch.where(greyed[:, None, None, None], grey(images.float()).to(torch.uint8), images)
+        images = torch.where(is_jittered[:, None, None, None], hue(images, turn), images)
+        grey_images = grey(images.float()).to(torch.uint8)
+        return torch.where(becomes_grey[:, None, None, None], grey_images, images)
 
 
 @dataclass(frozen=True)
@@ -92,12 +103,17 @@ class Key:
     colour: Tensor  # [3] of the hole
 
     def draw(self, b: int, h: int, w: int, generator: torch.Generator) -> tuple[Any, ...]:
-        box, flip = draws.box(b, h, w, generator), draws.coin(b, generator)
-        return box, flip, self.policy.draw(b, generator), draws.cutout_up_to(b, 0.5, h, w, generator)
+        box = draws.box(b, h, w, generator)
+        flip = draws.coin(b, generator)
+        policy = self.policy.draw(b, generator)
+        hole = draws.cutout_up_to(b, 0.5, h, w, generator)
+        return box, flip, policy, hole
 
     def apply(self, images: Tensor, draw: tuple[Any, Tensor, Tensor, draws.Hole]) -> Tensor:
         box, flip, policy, hole = draw
-        return erase(self.policy.apply(resized_crop(images, box, flip), policy), *hole, self.colour)
+        images = resized_crop(images, box, flip)
+        images = self.policy.apply(images, policy)
+        return erase(images, *hole, self.colour)
 
 
 View = Plain | Weak | Strong | Query | Key
@@ -108,18 +124,20 @@ class Part(NamedTuple):
     """Some images of a batch, where another process has the others."""
 
     size: int  # of the batch
-    column: Tensor  # [k] where they stand in it
+    column: Tensor  # [k] their positions in it
 
 
 Augment = Callable[[Tensor, torch.Generator, Part | None], Tensor]
-"""Function that gives the views [v, b, ...] of a batch of images, which may be part of a larger one, for all of which is drawn."""
+"""Function that gives the views [v, b, ...] of a batch of images; for part of a larger batch, random numbers are drawn for all of it."""
 
 
-def _cut(draw: Any, at: Tensor) -> Any:
-    """A view's draws of the images at these places; images are the last axis of all that is drawn."""
+def _select_images(draw: Any, index: Tensor) -> Any:
+    """Return the draws of a view for some images; images are the last axis of everything that is drawn."""
+    if draw is None:
+        return None
     if isinstance(draw, tuple):
-        return tuple(_cut(one, at) for one in draw)
-    return None if draw is None else draw[..., at]
+        return tuple(_select_images(element, index) for element in draw)
+    return draw[..., index]
 
 
 @dataclass(frozen=True)
@@ -137,62 +155,80 @@ class Views:
 
     @property
     def names(self) -> list[str]:
-        """What the views are, in words that a checkpoint can compare."""
-        shares = [(view, count, getattr(view, "flipped", 0.5)) for view, count in self.kinds]
-        return [f"{n} {type(view).__name__}" + (f", {p:g} flipped" if p != 0.5 else "") for view, n, p in shares]
+        """Describe the views in words that a checkpoint can compare."""
+        names = []
+        for view, count in self.kinds:
+            name = f"{count} {type(view).__name__}"
+            flipped = getattr(view, "flipped", 0.5)
+            if flipped != 0.5:
+                name += f", {flipped:g} flipped"
+            names.append(name)
+        return names
 
     @property
     def count(self) -> int:
+        """Return the number of views of an image."""
         return sum(count for _, count in self.kinds)
 
     @property
     def channels(self) -> int:
+        """Return the number of channels of an image."""
         return len(self.scale)
 
     @property
     def size(self) -> int | None:
-        """Side of the square images that the policies' maps are for; None where there is no policy."""
-        policies = (view.policy for view, _ in self.kinds if isinstance(view, (Strong, Key)))
-        return next((policy.size for policy in policies if policy), None)
+        """Return the side of the square images that the policies' maps are for; None where there is no policy."""
+        for view, _ in self.kinds:
+            if isinstance(view, (Strong, Key)) and view.policy:
+                return view.policy.size
+        return None
 
     @property
     def smallest(self) -> int:
-        """Pixels that either side must have at least: crops reach into a frame that mirrors `pad` of them, the edge not among them."""
-        return 1 + max(view.pad if isinstance(view, (Weak, Strong)) else 0 for view, _ in self.kinds)
+        """Return the least side of an image: crops reach into a frame that mirrors `pad` pixels, the edge not among them."""
+        pads = [view.pad for view, _ in self.kinds if isinstance(view, (Weak, Strong))]
+        return 1 + max(pads, default=0)
 
     def __call__(self, images: Tensor, generator: torch.Generator, part: Part | None = None) -> Tensor:
         return self.apply(images, self.draw(images, generator, part))
 
     def draw(self, images: Tensor, generator: torch.Generator, part: Part | None = None) -> tuple[Any, ...]:
-        """All that is random, in the order of the views; for images that are part of a batch, their part of its draws."""
+        """Draw all random numbers, in the order of the views; for part of a batch, return the part's draws among those of the batch."""
         h, w = images.shape[2:]
         b = len(images) if part is None else part.size
-        whole = tuple(view.draw(count * b, h, w, generator) for view, count in self.kinds)
+        draw = tuple(view.draw(count * b, h, w, generator) for view, count in self.kinds)
         if part is None:
-            return whole
-        # where so many views of the part's images stand among those of the batch, one view after the other
-        at = [torch.cat([part.column + view * b for view in range(count)]) for _, count in self.kinds]
-        return tuple(_cut(one, where) for one, where in zip(whole, at, strict=True))
+            return draw
+        draw_of_part = []
+        for draw_of_view, (_, count) in zip(draw, self.kinds, strict=True):
+            # `count` views of the batch follow one another.
+            positions = torch.cat([part.column + view * b for view in range(count)])
+            draw_of_part.append(_select_images(draw_of_view, positions))
+        return tuple(draw_of_part)
 
     def apply(self, images: Tensor, draw: tuple[Any, ...]) -> Tensor:
-        """The views for given draws; no random number is used."""
-        pairs = zip(self.kinds, draw, strict=True)
-        seen = [view.apply(images.expand(n, *images.shape).flatten(0, 1), drawn) for (view, n), drawn in pairs]
-        inner = torch.cat(seen).movedim(1, -1).to(torch.float32, memory_format=torch.contiguous_format)
-        normalised = torch.addcmul(self.offset, inner, self.scale).to(self.dtype).movedim(-1, 1)
-        return normalised.view(self.count, *images.shape)
+        """Return the views for these draws; no random number is used."""
+        views_of_kind = []
+        for (view, count), draw_of_view in zip(self.kinds, draw, strict=True):
+            repeated = images.expand(count, *images.shape).flatten(0, 1)
+            views_of_kind.append(view.apply(repeated, draw_of_view))
+        channels_last = torch.cat(views_of_kind).movedim(1, -1)
+        levels = channels_last.to(torch.float32, memory_format=torch.contiguous_format)
+        normalised = torch.addcmul(self.offset, levels, self.scale).to(self.dtype)
+        return normalised.movedim(-1, 1).view(self.count, *images.shape)
 
 
 class Pictures(NamedTuple):
-    """What the views must know of a data set."""
+    """Facts about a data set that its views depend on."""
 
     size: int
     mean: tuple[float, ...]  # per channel, of levels scaled to 0 ... 1
     std: tuple[float, ...]
-    weak: bool = False  # is the first view of POP cropped too?
+    weak: bool = False  # whether the first view of POP is cropped too
 
     @property
     def colour(self) -> bool:
+        """Return whether images have colours."""
         return len(self.mean) == 3
 
 
@@ -207,21 +243,25 @@ DATASETS = {
 
 def _strong(of: Pictures, device: torch.device | str, flipped: float = 0.5) -> Strong:
     hole = HOLE if of.size in (28, 32) else of.size // 2
-    return Strong(autoaugment(of.size, device) if of.colour else None, flipped, round(of.size / 8), hole)
+    policy = autoaugment(of.size, device) if of.colour else None
+    return Strong(policy, flipped, round(of.size / 8), hole)
 
 
 def _pop(of: Pictures, device: torch.device | str, flipped: float = 0.5) -> Kinds:
-    first = Weak(flipped, round(of.size / 8)) if of.weak else Plain()
+    first: View = Plain()
+    if of.weak:
+        first = Weak(flipped, round(of.size / 8))
     return ((first, 1), (_strong(of, device, flipped), 2))
 
 
 def _pico(of: Pictures, device: torch.device | str) -> Kinds:
-    """Of grey images the query is POP's view 0 and the key its view 1."""
+    """Return query and key; of grey images, POP's view 0 and view 1."""
     if not of.colour:
         (first, _), (strong, _) = _pop(of, device)
         return ((first, 1), (strong, 1))
     colour = torch.tensor((125, 123, 114), dtype=torch.uint8).to(device)
-    return ((Query(), 1), (Key(randaugment(of.size, device=device), colour), 1))
+    key = Key(randaugment(of.size, device=device), colour)
+    return ((Query(), 1), (key, 1))
 
 
 RECIPES: dict[str, Callable[[Pictures, torch.device | str], Kinds]] = {
@@ -236,7 +276,7 @@ RECIPES: dict[str, Callable[[Pictures, torch.device | str], Kinds]] = {
 def views(
     recipe: str, dataset: str | Pictures, *, device: torch.device | str = "cpu", dtype: torch.dtype = torch.float32
 ) -> Views:
-    """The views of a recipe for a data set, or for other pictures, with all tables on the device.
+    """Return the views of a recipe for a data set, or for other pictures, with all tables on the device.
 
     "plain" is one view, normalised only; "pop" and "rcr" are three; "upright" is "pop", never flipped; "pico" query and key.
 
@@ -249,6 +289,9 @@ def views(
     if isinstance(dataset, str) and dataset not in DATASETS:
         raise ValueError(f"dataset must be one of {', '.join(DATASETS)} to have views; got {dataset!r}.")
     of = DATASETS[dataset] if isinstance(dataset, str) else dataset
-    mean, std = torch.tensor(of.mean), torch.tensor(of.std)
     kinds = RECIPES[recipe](of, device)
-    return Views(kinds, (1 / (255 * std)).to(device), (-mean / std).to(device), dtype)
+    mean = torch.tensor(of.mean)
+    std = torch.tensor(of.std)
+    scale = 1 / (255 * std)
+    offset = -mean / std
+    return Views(kinds, scale.to(device), offset.to(device), dtype)

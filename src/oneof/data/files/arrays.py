@@ -9,12 +9,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from oneof.candidates.cells import is_missing, sets_of_cells
+from oneof.candidates.cells import is_missing, parse_candidate_cells
 from oneof.candidates.mask import Candidates
 from oneof.candidates.read import read
 from oneof.data.files.source import as_floats
 from oneof.storage.plugins import READERS, find_plugins
-from oneof.storage.printable import bounded
+from oneof.storage.printable import one_line
 
 _DAMAGE = (EOFError, KeyError, zipfile.BadZipFile, zlib.error, SyntaxError, AttributeError, TypeError, ValueError)
 
@@ -63,7 +63,7 @@ def read_arrays(path: Path, separator: str, empty: str, unpacked: float) -> Labe
     where = f"{path}, key {candidates_key!r}"
     rows: Any = stored.candidates
     if not is_mask:
-        rows = sets_of_cells(stored.candidates.tolist(), separator, where)
+        rows = parse_candidate_cells(stored.candidates.tolist(), separator, where)
     classes = None
     if stored.classes is not None:
         classes = stored.classes.ravel().tolist()
@@ -95,7 +95,7 @@ def _read_npz(path: Path, unpacked: float) -> ArrayFile:
         raise ValueError(f"{path} must be a whole npz file of plain arrays; {reason}") from error
     for key in ("x", "candidates"):
         if key not in arrays:
-            raise ValueError(f"{path} must hold the key {key!r}; it has {bounded(', '.join(arrays)) or 'none'}.")
+            raise ValueError(f"{path} must hold the key {key!r}; it has {one_line(', '.join(arrays)) or 'none'}.")
     x = arrays["x"]
     sets = arrays["candidates"]
     labels = arrays.get("labels")

@@ -7,9 +7,9 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from oneof.data.roles import Roles
+from oneof.data.roles import ColumnRoles
 
-GIGABYTES = Roles.unpacked
+GIGABYTES = ColumnRoles.unpacked
 """That a compressed file may hold unless it is trusted."""
 SAY_MORE = "If you trust it, say --unpacked with a larger number."
 UNPACK_FIRST = "If you trust it, unpack it first, or save it as CSV."

@@ -1,4 +1,4 @@
-"""The door to the code for CUDA: networks and views of images that run faster and give what torch's own layers give.
+"""Make networks and views of images run faster on CUDA, with the results of torch's own layers.
 
 Where a network or a kind of view has kernels of its own they are used; everything else is compiled by torch.
 """
@@ -38,9 +38,12 @@ class Accelerator:
         """Let the parts of a network use kernels of their own; return whether any of them has some."""
         if not find_spec("triton"):
             return False
-        parts: list[Any] = [part for part in network.modules() if hasattr(part, "use_kernels")]
-        used = [part.use_kernels() for part in parts]
-        return any(used)
+        has_kernels = False
+        for module in network.modules():
+            part: Any = module
+            if hasattr(part, "use_kernels") and part.use_kernels():
+                has_kernels = True
+        return has_kernels
 
     def __call__(self, function: Callable[..., Any], x: Tensor) -> Callable[..., Any]:
         """Return the function as it is to be called for inputs x [t, b, ...]."""

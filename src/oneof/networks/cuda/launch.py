@@ -1,4 +1,4 @@
-"""How a kernel is launched; and how many are compiled at once before the first step."""
+"""Launch kernels, and compile several of them at once before the first step."""
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -8,11 +8,12 @@ from typing import Any
 
 from oneof.storage.cores import cores
 
-_rehearsing = ContextVar("are kernels compiled only, not run?", default=False)
+_compile_only = ContextVar("compile_only", default=False)  # whether kernels are compiled and not run
 
 
 def launch(kernel: Any, programs: tuple[int, ...], *arguments: Any, num_warps: int = 4) -> None:
-    if _rehearsing.get():
+    """Run a kernel on a grid of programs; inside `warmup`, compile it."""
+    if _compile_only.get():
         kernel.warmup(*arguments, grid=programs, num_warps=num_warps)
     else:
         kernel[programs](*arguments, num_warps=num_warps)
@@ -20,27 +21,27 @@ def launch(kernel: Any, programs: tuple[int, ...], *arguments: Any, num_warps: i
 
 @contextmanager
 def warmup() -> Iterator[None]:
-    """What is launched inside is compiled, several kernels at a time, and does not run; cuDNN's kernels do, and are chosen meanwhile."""
+    """Compile what is launched inside, several kernels at a time, without running it; cuDNN's kernels run, and are chosen meanwhile."""
     from triton import AsyncCompileMode  # type: ignore[import-not-found]
 
-    token = _rehearsing.set(True)
+    token = _compile_only.set(True)
     try:
         with ThreadPoolExecutor(min(8, cores())) as pool, AsyncCompileMode(pool):
             yield
     finally:
-        _rehearsing.reset(token)
+        _compile_only.reset(token)
 
 
 def warmed_up(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function, all of whose kernels are compiled before its first call, at once."""
-    done = False
+    """Return the function with all of its kernels compiled, at once, before its first call."""
+    is_compiled = False
 
     def call(*arguments: Any) -> Any:
-        nonlocal done
-        if not done:
+        nonlocal is_compiled
+        if not is_compiled:
             with warmup():
                 function(*arguments)
-            done = True
+            is_compiled = True
         return function(*arguments)
 
     return call

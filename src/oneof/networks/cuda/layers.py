@@ -1,7 +1,7 @@
-"""The layers that the kernels make up: what is launched, on how many programs, with which tensors.
+"""Layers made of kernels: which one is launched, on how many programs, with which tensors.
 
-All images are [n, h, w, c] in memory. `framed` ones have a column of zeros on either side: for 3x3 convolutions of few channels,
-where two neighbouring pixels are read as one of twice the channels (`paired`), which fills the matrix units.
+All images are [n, h, w, c] in memory. Framed ones have a column of zeros on either side: for 3x3 convolutions of few channels,
+where two neighbouring pixels are read as one of twice the channels (`pair_pixels`), which fills the matrix units.
 """
 
 from typing import Any
@@ -25,149 +25,210 @@ Scratch = tuple[Tensor, Tensor]
 
 
 def scratch(device: torch.device) -> Scratch:
-    """What kernels need beside their tensors: places for parts of sums, and the count of programs that have left theirs."""
-    return torch.empty(PROGRAMS * 2 * WIDEST, device=device), torch.zeros(1, dtype=torch.int32, device=device)
+    """Return room for partial sums, and the count of programs that have written theirs."""
+    partial_sums = torch.empty(PROGRAMS * 2 * WIDEST, device=device)
+    finished = torch.zeros(1, dtype=torch.int32, device=device)
+    return partial_sums, finished
 
 
 def _tile(c: int) -> tuple[int, int, int, int]:
-    """How sums are taken: pixels at a time, programs, how many of their parts are added up at a time, loads in flight."""
+    """Return how sums are taken: pixels at a time, programs, how many of their parts are added at a time, loads in flight."""
     pixels = ELEMENTS * _warps(c) // 8 // c
-    return pixels, PROGRAMS, min(PROGRAMS, pixels), STAGES
+    parts_at_a_time = min(PROGRAMS, pixels)
+    return pixels, PROGRAMS, parts_at_a_time, STAGES
 
 
 def _warps(c: int) -> int:
+    """Return how many warps a program has that takes sums of c channels."""
     return 8 if c < 128 else 4
 
 
-def moments(room: Scratch, layer: nn.BatchNorm2d, x: Tensor, kept: Tensor | None) -> tuple[Tensor, Tensor]:
-    """x (plus what was kept), and the numbers [4, c] that normalise it; the layer's running statistics move."""
+def moments(scratch: Scratch, layer: nn.BatchNorm2d, x: Tensor, shortcut: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Return x (plus the shortcut), and the numbers [4, c] that normalise it; the layer's running statistics move."""
     from oneof.networks.cuda import kernels
 
     n, h, w, c = x.shape
     norm = torch.empty(4, c, device=x.device)
-    summed = x if kept is None else torch.empty((n, h, w, c), dtype=x.dtype, device=x.device)
-    other = x if kept is None else kept
+    adds = shortcut is not None
+    summed = x
+    if shortcut is None:
+        shortcut = x  # not read
+    else:
+        summed = torch.empty((n, h, w, c), dtype=x.dtype, device=x.device)
     launch(
         kernels.moments, (PROGRAMS,),
-        x, other, summed, norm, layer.running_mean, layer.running_var, layer.weight, layer.bias, *room,
-        n * h * w, x.stride(2), other.stride(2), layer.momentum, layer.eps,
-        c, *_tile(c), kept is not None, num_warps=_warps(c),
+        x, shortcut, summed, norm, layer.running_mean, layer.running_var, layer.weight, layer.bias, *scratch,
+        n * h * w, x.stride(2), shortcut.stride(2), layer.momentum, layer.eps,
+        c, *_tile(c), adds, num_warps=_warps(c),
     )  # fmt: skip
     return summed, norm
 
 
-def settled(layer: nn.BatchNorm2d, x: Tensor, kept: Tensor | None) -> tuple[Tensor, Tensor]:
-    """The same in evaluation, from the running statistics."""
-    mean, var = layer.running_mean, layer.running_var
-    if mean is None or var is None:
+def running_moments(layer: nn.BatchNorm2d, x: Tensor, shortcut: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Return the same as `moments` in evaluation, from the running statistics."""
+    mean = layer.running_mean
+    variance = layer.running_var
+    if mean is None or variance is None:
         raise AssertionError("batch normalisation of these networks keeps running statistics")
-    inverse = (var + layer.eps).rsqrt()
+    inverse = (variance + layer.eps).rsqrt()
     scale = layer.weight * inverse
-    return x if kept is None else x.add_(kept), torch.stack((mean, inverse, scale, layer.bias - mean * scale))
+    shift = layer.bias - mean * scale
+    if shortcut is not None:
+        x.add_(shortcut)
+    return x, torch.stack((mean, inverse, scale, shift))
 
 
 def rectify(x: Tensor, norm: Tensor, frame: bool) -> Tensor:
-    """Normalised and rectified."""
+    """Return x normalised and rectified."""
     from oneof.networks.cuda import kernels
 
     n, h, w, c = x.shape
     out = torch.empty((n, h, w + 2 * frame, c), dtype=x.dtype, device=x.device)
-    pixels, block = out.numel() // c, ELEMENTS // 2 // c
-    programs = (-(-pixels // block),)
-    launch(kernels.rectify, programs, x, norm, out, pixels, x.stride(2), c, w, frame, block, num_warps=8)
+    pixels = out.numel() // c
+    block = ELEMENTS // 2 // c
+    n_programs = -(-pixels // block)
+    launch(kernels.rectify, (n_programs,), x, norm, out, pixels, x.stride(2), c, w, frame, block, num_warps=8)
     return out
 
 
 def rectify_backward(
-    room: Scratch, x: Tensor, gradient: Tensor, norm: Tensor, kept: Tensor | None, out: Tensor, again: Tensor | None
+    scratch: Scratch,
+    x: Tensor,
+    gradient: Tensor,
+    norm: Tensor,
+    d_shortcut: Tensor | None,
+    out: Tensor,
+    copy_to: Tensor | None,
 ) -> Tensor:
-    """Writes to `out` (and `again`) the gradient of x from that of the rectified, plus what was kept; gives those of beta and gamma."""
+    """Write the gradient of x, from that of `rectify`'s result, to `out`; return the gradients of beta and gamma [2, c].
+
+    `d_shortcut`, the gradient that reaches x by the shortcut, is added; what is written to `out` is written to `copy_to` too.
+    """
     from oneof.networks.cuda import kernels
 
     n, h, w, c = x.shape
-    frame, pixels, block = gradient.shape[2] != w, n * h * w, ELEMENTS // 2 // c
+    frame = gradient.shape[2] != w
+    pixels = n * h * w
     sums = torch.empty(2, c, device=x.device)
     launch(
         kernels.rectified_sums, (PROGRAMS,),
-        x, gradient, norm, sums, *room, pixels, x.stride(2), c, w, frame, *_tile(c), num_warps=_warps(c),
+        x, gradient, norm, sums, *scratch, pixels, x.stride(2), c, w, frame, *_tile(c), num_warps=_warps(c),
     )  # fmt: skip
+    block = ELEMENTS // 2 // c
+    n_programs = -(-pixels // block)
+    adds = d_shortcut is not None
+    copies = copy_to is not None
+    copy_step = 0
+    if d_shortcut is None:
+        d_shortcut = gradient  # not read
+    if copy_to is None:
+        copy_to = out  # not written to twice
+    else:
+        copy_step = copy_to.stride(2)
     launch(
-        kernels.rectified_gradient, (-(-pixels // block),),
-        x, gradient, gradient if kept is None else kept, norm, sums, out, out if again is None else again,
-        pixels, x.stride(2), out.stride(2), 0 if again is None else again.stride(2),
-        c, w, frame, block, kept is not None, again is not None, num_warps=8,
+        kernels.rectified_gradient, (n_programs,),
+        x, gradient, d_shortcut, norm, sums, out, copy_to,
+        pixels, x.stride(2), out.stride(2), copy_step,
+        c, w, frame, block, adds, copies, num_warps=8,
     )  # fmt: skip
     return sums
 
 
-def paired(weight: Tensor, fill: int = 0) -> Tensor:
-    """[o, i, 3, 3] as [2 o, 2 i, 3, 2]: the kernel that reads and writes two pixels of a framed row as one of twice the channels."""
-    two = [F.pad(weight, (right, 1 - right), value=fill) for right in (0, 1)]
+def pair_pixels(weight: Tensor, fill: int = 0) -> Tensor:
+    """Return [o, i, 3, 3] as [2 o, 2 i, 3, 2]: the kernel that reads and writes two pixels of a framed row as one of twice the channels."""
+    left = F.pad(weight, (0, 1), value=fill)
+    right = F.pad(weight, (1, 0), value=fill)
     o, i, *_ = weight.shape
-    return torch.stack(two).view(2, o, i, 3, 2, 2).permute(0, 1, 5, 2, 3, 4).reshape(2 * o, 2 * i, 3, 2)
+    pairs = torch.stack([left, right]).view(2, o, i, 3, 2, 2)
+    return pairs.permute(0, 1, 5, 2, 3, 4).reshape(2 * o, 2 * i, 3, 2)
 
 
 def channels_first(x: Tensor, pixels: int) -> Tensor:
-    """[n, h, w, c] as channels-first [n, pixels c, h, w/pixels], the same memory: neighbours in a row are one."""
+    """Return [n, h, w, c] as channels-first [n, pixels c, h, w/pixels], the same memory: neighbours in a row are one."""
     n, h, w, c = x.shape
     return x.view(n, h, w // pixels, pixels * c).permute(0, 3, 1, 2)
 
 
 def convolve(x: Tensor, weight: Tensor, stride: int) -> Tensor:
-    """A 3x3 convolution; paired if x is framed, which the weight's shape says."""
-    pixels, settings = _form(weight, stride)
-    return as_images(torch.ops.aten.convolution(channels_first(x, pixels), weight, *settings), pixels)
+    """Compute a 3x3 convolution; paired if x is framed, which the weight's shape says."""
+    pixels, settings = _convolution_settings(weight, stride)
+    y = torch.ops.aten.convolution(channels_first(x, pixels), weight, *settings)
+    return as_images(y, pixels)
 
 
 def convolve_backward(x: Tensor, gradient: Tensor, weight: Tensor, stride: int) -> Tensor:
-    """The gradient of x, framed if x is."""
-    pixels, settings = _form(weight, stride)
-    both = channels_first(gradient, pixels), channels_first(x, pixels)
-    return as_images(torch.ops.aten.convolution_backward(*both, weight, *settings, [True, False, False])[0], pixels)
+    """Compute the gradient of x, framed if x is."""
+    pixels, settings = _convolution_settings(weight, stride)
+    wanted = [True, False, False]  # of input, weight and bias
+    d_x, _, _ = torch.ops.aten.convolution_backward(
+        channels_first(gradient, pixels), channels_first(x, pixels), weight, *settings, wanted
+    )
+    return as_images(d_x, pixels)
 
 
 def weight_gradient(x: Tensor, gradient: Tensor, weight: Tensor, stride: int) -> Tensor:
-    """The gradient [o, i, 3, 3] of the weight, as it was before it was paired."""
-    pixels, settings = _form(weight, stride)
+    """Compute the gradient [o, i, 3, 3] of the weight, as it was before it was paired."""
+    pixels, settings = _convolution_settings(weight, stride)
     if pixels == 2:
         return _narrow_gradient(x, gradient)
-    both = channels_first(gradient, 1), channels_first(x, 1)
-    return torch.ops.aten.convolution_backward(*both, weight, *settings, [False, True, False])[1]  # type: ignore[no-any-return]
+    wanted = [False, True, False]  # of input, weight and bias
+    _, d_weight, _ = torch.ops.aten.convolution_backward(
+        channels_first(gradient, 1), channels_first(x, 1), weight, *settings, wanted
+    )
+    return d_weight  # type: ignore[no-any-return]
 
 
 def _narrow_gradient(x: Tensor, gradient: Tensor) -> Tensor:
+    """Compute the weight gradient of a paired convolution."""
     from oneof.networks.cuda import kernels
 
     n, h, w, o = gradient.shape
-    i, pixels = x.shape[3], n * h * w
-    # Triton wants powers of two: four columns of which three count
+    i = x.shape[3]
+    pixels = n * h * w
+    # Triton needs powers of two: four columns, of which three count.
     parts = torch.empty(PARTS, 3, 4 * i, o, device=x.device)
     steps = -(-pixels // (128 * PARTS))
     launch(kernels.narrow_gradient, (PARTS,), x, gradient, parts, pixels, steps, h, w, i, o, 4 * i, 128, 3)
-    return parts.sum(0)[:, : 3 * i].reshape(3, 3, i, o).permute(3, 2, 0, 1)
+    total = parts.sum(0)
+    return total[:, : 3 * i].reshape(3, 3, i, o).permute(3, 2, 0, 1)
 
 
 def as_images(x: Tensor, pixels: int) -> Tensor:
-    """Channels-first [n, pixels c, h, w] as images [n, h, pixels w, c]: the same memory where channels lie innermost."""
-    inner = x.permute(0, 2, 3, 1).contiguous()
-    n, h, w, c = inner.shape
-    return inner.view(n, h, pixels * w, c // pixels)
+    """Return channels-first [n, pixels c, h, w] as images [n, h, pixels w, c]: the same memory where channels lie innermost."""
+    channels_last = x.permute(0, 2, 3, 1).contiguous()
+    n, h, w, c = channels_last.shape
+    return channels_last.view(n, h, pixels * w, c // pixels)
 
 
-def in_float32(found: list[Tensor]) -> list[Tensor]:
-    """The tensors in float32, converted in one go."""
-    rounded = [one for one in found if one.dtype != torch.float32]
-    exact = [torch.empty_like(one, dtype=torch.float32) for one in rounded]
-    if rounded:
-        torch._foreach_copy_(exact, rounded)
-    converted = iter(exact)
-    return [one if one.dtype == torch.float32 else next(converted) for one in found]
+def in_float32(tensors: list[Tensor]) -> list[Tensor]:
+    """Return the tensors in float32, converted in one go."""
+    converted = []
+    sources = []
+    targets = []
+    for tensor in tensors:
+        target = tensor
+        if tensor.dtype != torch.float32:
+            target = torch.empty_like(tensor, dtype=torch.float32)
+            sources.append(tensor)
+            targets.append(target)
+        converted.append(target)
+    if sources:
+        torch._foreach_copy_(targets, sources)
+    return converted
 
 
-def _form(weight: Tensor, stride: int) -> tuple[int, tuple[Any, ...]]:
-    """Pixels that are read as one; and what aten wants beside its tensors: no bias, stride, padding, dilation, no transposition, groups.
+def _convolution_settings(weight: Tensor, stride: int) -> tuple[int, tuple[Any, ...]]:
+    """Return how many pixels are read as one, and the arguments of aten's convolution after its tensors.
 
-    A row above and below is filled up, beside only where there is no frame.
+    A row above and below is padded; columns only where there is no frame.
     """
-    paired = weight.shape[3] == 2
-    return 1 + paired, (None, [stride, stride], [1, int(not paired)], [1, 1], False, [0, 0], 1)
+    is_paired = weight.shape[3] == 2
+    pixels = 2 if is_paired else 1
+    bias = None
+    strides = [stride, stride]
+    padding = [1, 0 if is_paired else 1]
+    dilation = [1, 1]
+    transposed = False
+    output_padding = [0, 0]
+    groups = 1
+    return pixels, (bias, strides, padding, dilation, transposed, output_padding, groups)
