@@ -14,7 +14,7 @@ from oneof_paper.data.catalogue import NAMED
 from oneof_paper.experiments import LATE, REAL, TABLES, TABULAR, WIDE, WIDE_SEEDS
 from oneof_paper.images import EPOCHS
 from oneof_paper.printed import printed
-from oneof_paper.tables import IN_STEPS, REBUILT, SOFTMAX, WIDE_GRID, Line
+from oneof_paper.tables import CROSS_ENTROPY, IN_STEPS, REBUILT, SOFTMAX, WIDE_GRID, Line
 from oneof_paper.typeset import typeset
 
 WORST = 10
@@ -126,7 +126,7 @@ def summary(number: int, cells: Sequence[Line]) -> list[str]:
 
 def explanation(place: Place, book: Book) -> str:
     """Return the experiment that explains how far a cell is from print, or that none does yet."""
-    for explain in (_clpl_on_softmax, _baseline_above, _pop_on_cifar100, _pico, _upright, _grid):
+    for explain in (_clpl_on_softmax, _baseline_above, _pop_on_cifar100, _pico, _upright, _other_forms, _grid):
         text = explain(place, book)
         if text:
             return text
@@ -191,6 +191,23 @@ def _upright(place: Place, book: Book) -> str:
         return ""
     distance = upright - (place.ours - place.distance)
     return f"The released views mirror characters; on upright ones it has {upright:.1f} ({distance:+.1f})."
+
+
+def _other_forms(place: Place, book: Book) -> str:
+    """Return what LW as cross-entropy, and CAVL by its authors' Adam, have in the same cell."""
+    line = place.line
+    if place.table != 1 or line.system not in ("LWS", "CAVL") or place.distance > 0:
+        return ""
+    tried = []
+    for other in book.lines[1]:
+        differences = other.dataset.split("/")[1:]
+        is_other_form = any(word == CROSS_ENTROPY or "rate " in word for word in differences)
+        if (other.name, other.system) == (line.name, line.system) and is_other_form and "hard sets" not in differences:
+            tried.append(f"{', '.join(differences)} {np.mean(other.ours['oracle']):.1f}")
+    if tried:
+        return f"Other forms: {'; '.join(tried)}."
+    form = CROSS_ENTROPY if line.system == "LWS" else "by its authors' Adam"
+    return f"None yet. Not run: {line.system} {form}."
 
 
 def _grid(place: Place, book: Book) -> str:

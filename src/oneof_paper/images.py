@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from oneof.methods import RCR, CLPLSoftmax, Method, PiCO, Valen
+from oneof.methods import RCR, CLPLSoftmax, LWSCrossEntropy, Method, PiCO, Valen
 from oneof.networks import LeNet, Network, WideResNet
 from oneof.purify import Pop, PopPrinted, Purify
 from oneof.storage.rows import Row
@@ -11,6 +11,10 @@ from oneof.training.trials import Training
 from oneof_paper.experiments import LOSSES, TABLES
 
 KEY = ("dataset", "difficulty", "system", "variant", "seed", "epochs", "second_forward")  # tells two rows apart
+OTHER_FORMS: dict[str, Method] = {
+    "CLPL (softmax)": CLPLSoftmax(),
+    "LWS (cross-entropy)": LWSCrossEntropy(),
+}  # of losses
 EPOCHS = {"cifar10": 100, "cifar100": 100}  # of the tables; MNIST-like images have 50
 SMALL: Any = {"images": 60, "epochs": 5, "batch": 12, "difficulty": "tiny"}  # to see that a run works, on a CPU
 
@@ -42,8 +46,8 @@ def recipe(title: str, dataset: str, epochs: int, *, authors: bool = True) -> Re
         return Recipe(PiCO(epochs=epochs), "pico", lr=0.01 if authors else 0.05)
     if title == "VALEN":
         return _valen_recipe(dataset, epochs, authors)
-    if title == "CLPL (softmax)":
-        return Recipe(CLPLSoftmax())
+    if title in OTHER_FORMS:
+        return Recipe(OTHER_FORMS[title])
     return Recipe(LOSSES[title])
 
 

@@ -23,6 +23,7 @@ WIDE_GRID = f"{len(WIDE.grid)} settings"  # what differs from the usual search, 
 REBUILT = "rebuilt"  # Malagasy, made anew from its source
 IN_STEPS = "200 epochs in steps"  # the released code's schedule
 SOFTMAX = "on the softmax"  # CLPL, as the paper's code has it
+CROSS_ENTROPY = "as cross-entropy"  # LW, of which the sigmoid form is the usual one
 FORMS_OF_POP = {" as printed": "Algorithm 1", " as released": "released code"}  # by how titles end
 Scores = Mapping[tuple[str, str, str], Mapping[int, float]]  # (data set, system, rule) -> seed -> accuracy in percent
 
@@ -143,7 +144,7 @@ def _line_of_image_row(row: Row, number: int) -> tuple[str, str] | None:
     None if the row is not for this table.
     """
     words = row["variant"].split("-")
-    bases = [word for word in words if word in _BASES or word.startswith("decay.")]
+    bases = [word for word in words if word in _BASES or word.startswith(("decay.", "adam."))]
     schedule = "-".join(word for word in words if word and word not in bases)
     usual_epochs = EPOCHS.get(row["dataset"], 50)
     is_bare = "bare" in bases
@@ -155,12 +156,11 @@ def _line_of_image_row(row: Row, number: int) -> tuple[str, str] | None:
     system = row["system"]
     if is_bare and system == "POP":
         system = "PRODEN+POP"
-    if system == "CLPL (softmax)":
-        system = "CLPL"
+    system = system.removesuffix(" (softmax)").removesuffix(" (cross-entropy)")
     return "/".join([row["dataset"], *_differences(row, bases)]), system + suffixes[schedule]
 
 
-_BASES = ("upright", "bare", "authors", "augmented", "stepped")
+_BASES = ("upright", "bare", "authors", "augmented", "stepped", "slow")
 # What the title of a system ends with, by the schedule of POP in the row's variant.
 _SUFFIXES = {"": "", "last": "", "printed-last": " as printed"}
 _SUFFIXES_IN_STEPS = {"": "", "last": "", "printed-20": " as printed", "released": " as released"}
@@ -180,12 +180,18 @@ def _differences(row: Row, bases: Sequence[str]) -> list[str]:
         differences.append(f"{row['epochs']} epochs")
     if any(base.startswith("decay.") for base in bases):
         differences.append(f"weight decay {row['weight_decay']:g}")
+    if any(base.startswith("adam.") for base in bases):
+        differences.append(f"Adam, rate {row['lr']:g}")
+    elif "slow" in bases:
+        differences.append(f"rate {row['lr']:g}")
     if system == "VALEN" and "augmented" not in bases:
         differences.append("one plain view")
     if system in ("RCR", "PiCO", "VALEN") and "authors" not in bases:
         differences.append("settings of the others")
     if system == "CLPL (softmax)":
         differences.append(SOFTMAX)
+    if system == "LWS (cross-entropy)":
+        differences.append(CROSS_ENTROPY)
     return differences
 
 

@@ -439,14 +439,16 @@ def test_malagasy_rebuilt_stands_beside_the_papers_row_and_fills_no_cell():
         ("CLPL (softmax)", "", 100, ("cifar10/on the softmax", "CLPL")),
         ("PRODEN", "decay.0005", 100, ("cifar10/weight decay 0.0005", "PRODEN")),
         ("PiCO", "", 100, ("cifar10/settings of the others", "PiCO")),
-        ("CAVL", "adam.001", 100, None),
+        ("CAVL", "adam.001", 100, ("cifar10/Adam, rate 0.001", "CAVL")),
+        ("LWS (cross-entropy)", "", 100, ("cifar10/as cross-entropy", "LWS")),
+        ("POP", "swift-last", 100, None),
         ("POP", "released", 100, None),
     ],
 )
 def test_rows_on_images_say_what_differs_from_the_paper(system, variant, epochs, line):
     row = {
         "dataset": "cifar10", "difficulty": "saturated", "system": system, "variant": variant, "epochs": epochs, "seed": 100,
-        "weight_decay": 5e-4, "accuracy": 0.9, "by_oracle": {"accuracy": 0.8},
+        "weight_decay": 5e-4, "lr": 0.001, "accuracy": 0.9, "by_oracle": {"accuracy": 0.8},
     }  # fmt: skip
     found = {key[:2] for key in tables.scores_of(1, TABLES[1], [row], [100])}
     assert found == ({line} if line else set())

@@ -372,6 +372,7 @@ def cifar10_rest() -> list[Run]:
     """CIFAR-10: what Table 1 lacks, PiCO with the learning rate of the others, CLPL as the paper's code has it."""
     runs = of_table(1, "cifar10", ("CAVL",))
     runs += [Run("cifar10", "saturated", system, 100, 100) for system in ("PiCO", "CLPL (softmax)")]
+    runs += [Run("cifar10", "saturated", "CAVL", 100, 100, "adam.001")]
     return runs
 
 
@@ -385,6 +386,8 @@ def cifar100_rest() -> list[Run]:
     runs += [Run("cifar100", "saturated", "POP", 100, 200, "stepped-last")]
     runs += of_table(1, "cifar100", ("CLPL",))
     runs += [Run("cifar100", "saturated", "POP", 100, 200, "stepped-released")]
+    runs += [Run("cifar100", "saturated", "LWS (cross-entropy)", 100, 100)]
+    runs += [Run("cifar100", "saturated", "CAVL", 100, 100, "adam.001")]
     runs += of_table(1, "cifar100", ("PiCO", "VALEN"))
     runs += [Run("cifar100", "clean", "supervised", 100, 100)]
     runs += [Run("cifar100", "saturated", "POP", 100, 200, "stepped-printed-20")]
