@@ -1,4 +1,4 @@
-"""The pages docs/research/table-1.md to table-5.md and figures.md: the paper's tables with our rows beside them, made from rows."""
+"""The pages docs/research/table-1.md to table-7.md and figures.md: the paper's tables with our rows beside them, made from rows."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from pathlib import Path
 
 from oneof.storage.rows import Row, read
 from oneof_paper import tables
-from oneof_paper.experiments import TABLES
+from oneof_paper.data_sets import data_sets, read_figures
+from oneof_paper.experiments import CHARACTERISTICS, TABLES
 from oneof_paper.typeset import typeset
 
 ROOT = Path(__file__).parents[1]
@@ -90,6 +91,16 @@ def _without_paper(lines: list[tables.Line]) -> str:
     return typeset(head, body, "markdown")
 
 
+def data_sets_page(number: int) -> str:
+    """Return the page of a table of the appendix: the data sets as printed and as their files are."""
+    parts = [
+        f"# Table {number}",
+        f"Made from rows by `python benchmarks/readme.py --write`; `oneof paper table {number} --data-dir DIR` reads the files.",
+        data_sets(number, read_figures(ROOT / "results/data_sets.jsonl"), "markdown"),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
 def figures_page() -> str:
     """Return the page of the paper's figures."""
     parts = ["# The paper's figures", "Made from rows by `python benchmarks/accuracy/figures.py`."]
@@ -99,4 +110,5 @@ def figures_page() -> str:
 
 
 PAGES = {f"docs/research/table-{number}.md": partial(table_page, number) for number in TABLES}
+PAGES |= {f"docs/research/table-{number}.md": partial(data_sets_page, number) for number in CHARACTERISTICS}
 PAGES["docs/research/figures.md"] = figures_page

@@ -30,6 +30,7 @@ from oneof_paper import tables
 from oneof_paper.cli.table import _parse_seeds
 from oneof_paper.compute_rows import Cell, chosen_epoch, compute_rows, missing_cells, rules, run_job, split
 from oneof_paper.data.catalogue import NAMED
+from oneof_paper.data_sets import data_sets
 from oneof_paper.experiments import CHARACTERISTICS, LATE, REAL, TABLES, WIDE, Protocol, System, wide_systems
 from oneof_paper.printed import errata, printed
 
@@ -287,6 +288,19 @@ def test_the_data_sets_as_printed_and_as_they_are_here(oneof, folder):
     )
     assert "- Filled: 1 of 7 sets.\n- Empty: BirdSong, MSRCv2," in out
     assert "oneof paper data' says where to take them" in out
+
+
+def test_figures_of_files_that_were_read_once_are_shown_without_them(oneof, folder):
+    assert "Filled: 0 of 7 sets." in oneof("7", "--show", "--format", "markdown")[1]
+    _, read_from_files, _ = oneof("7", "--data-dir", str(folder), "--format", "markdown")
+    assert oneof("7", "--show", "--format", "markdown")[1] == read_from_files
+    assert "Filled: 1 of 7 sets." in read_from_files
+
+
+def test_malagasy_rebuilt_stands_below_the_papers_figures_and_is_not_counted():
+    shown = data_sets(7, {"malagasy-rebuilt": ["4243", "1061", "384", "22", "8.36"]}, "markdown")
+    assert "| Malagasy | rebuilt | 4243 | 1061 | 384 | 22 | 8.36 |" in shown
+    assert "Filled: 0 of 7 sets." in shown
 
 
 def test_the_rows_of_the_checkout_are_found_elsewhere(tmp_path, monkeypatch, capsys):

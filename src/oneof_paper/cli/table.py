@@ -37,14 +37,17 @@ def table(
 ) -> None:  # fmt: skip
     """Reproduce a table of the paper: run what is missing, and show ours beside the paper's. Stop it at any time; it resumes."""
     from oneof_paper.compute_image_rows import missing_runs, work_of_table
-    from oneof_paper.data_sets import data_sets
+    from oneof_paper.data_sets import data_sets, measure, read_figures
     from oneof_paper.experiments import CHARACTERISTICS, TABLES
 
     _check_choice("format", form, FORMS)
     _check_choice("on", on, EXECUTORS)
     path = rows or _default_rows()
     if number in CHARACTERISTICS:
-        typer.echo(data_sets(number, data_dir, path.with_name("sets"), form))
+        figures_path = path.with_name("data_sets.jsonl")
+        if not show:
+            measure(number, data_dir, path.with_name("sets"), figures_path)
+        typer.echo(data_sets(number, read_figures(figures_path), form))
         return
     if number not in TABLES:
         numbers = ", ".join(map(str, [*TABLES, *CHARACTERISTICS]))
