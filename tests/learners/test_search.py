@@ -88,7 +88,7 @@ def test_scores_are_those_of_a_regression_without_the_row():
     x, mask = DATA.x[:60].astype(float), MASK[:60]
     kernel = KernelConfig(landmarks=60, rounds=1, ridge=0.3)
     scores = leave_one_out_scores(x, mask, kernel).scores[7]
-    gamma = kernel.width / (x * x).sum(1).mean()
+    gamma = kernel.relative_gamma / (x * x).sum(1).mean()
     gram = np.exp(-gamma * ((x[:, None] - x[None]) ** 2).sum(-1))
     weights = mask / mask.sum(1, keepdims=True)
     others = np.arange(60) != 7
@@ -112,7 +112,7 @@ def test_a_sample_speaks_for_a_larger_table():
 
 def test_new_rows_are_scored_as_by_the_definition():
     x, mask, kernel = DATA.x[:60].astype(float), MASK[:60], KernelConfig(landmarks=60, rounds=1, ridge=0.3)
-    gamma = kernel.width / (x * x).sum(1).mean()
+    gamma = kernel.relative_gamma / (x * x).sum(1).mean()
     between = lambda a, b: np.exp(-gamma * ((a[:, None] - b[None]) ** 2).sum(-1))  # noqa: E731
     weights = mask / mask.sum(1, keepdims=True)
     mean, new = weights.mean(0), DATA.x[60:70].astype(float)
@@ -125,7 +125,7 @@ def test_scores_leave_out_whole_groups():
     x, mask, kernel = DATA.x[:60].astype(float), MASK[:60], KernelConfig(landmarks=60, rounds=1, ridge=0.3)
     groups = np.where(np.arange(60) == 8, 7, np.arange(60))
     scores = leave_one_out_scores(x, mask, kernel, groups=groups).scores
-    gram = np.exp(-kernel.width / (x * x).sum(1).mean() * ((x[:, None] - x[None]) ** 2).sum(-1))
+    gram = np.exp(-kernel.relative_gamma / (x * x).sum(1).mean() * ((x[:, None] - x[None]) ** 2).sum(-1))
     weights, others = mask / mask.sum(1, keepdims=True), groups != 7
     centred = weights - weights.mean(0)
     direct = gram[:, others] @ np.linalg.solve(gram[np.ix_(others, others)] + 0.3 * np.eye(58), centred[others])

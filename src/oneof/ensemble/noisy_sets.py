@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 from scipy.special import softmax
 
-from oneof.learners.kernel import KernelConfig, KernelScores, leave_one_out_scores
+from oneof.learners.kernel import KernelScores, leave_one_out_scores, with_best_gamma
 from oneof.learners.scaling import append_ranks, scale
 
 FloatArray = NDArray[np.floating[Any]]
@@ -75,7 +75,7 @@ def find_noisy_sets(
     """
     ranked = append_ranks(features, torch.device(device))
     scaled, _ = scale(ranked.values, "both")
-    kernel = KernelConfig()
+    kernel = with_best_gamma(scaled, candidates)
     noisy = np.zeros(len(features), dtype=bool)
     for _ in range(MAX_ROUNDS):
         training_sets = candidates | noisy[:, None]

@@ -7,7 +7,7 @@ model fitted without the row is known in closed form, so that candidates can be 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -25,6 +25,9 @@ IntArray = NDArray[np.intp]
 CPU_BLOCK = 512  # rows per block: fits in a processor's cache
 GPU_BLOCK = 2**16  # rows per block that keep a GPU busy
 INFLUENCE_SAMPLE = 5000  # rows from which `influence` estimates how densely the rows lie
+GAMMAS = (1.0, 3.0)  # values of `relative_gamma` that are tried beside that of the config
+GAMMA_SAMPLE = 1500  # rows by which gamma is chosen
+MIN_GAMMA_GAIN = 0.06  # in the mean log-likelihood of the sets, below which the gamma of the config is kept
 
 
 @dataclass(frozen=True)
@@ -32,13 +35,13 @@ class KernelConfig:
     r"""Settings of the kernel ridge regression on candidate weights.
 
         w_ij  <-  exp(a g_ij) / m_j^b  on S_i, normalised;     m_j = mean_i w_ij
-        g = leave-one-out prediction of w by  k(x, z) = exp(-width |x - z|^2 / mean |x|^2)
+        g = leave-one-out prediction of w by  k(x, z) = exp(-relative_gamma |x - z|^2 / mean |x|^2)
 
     Dividing by m^b keeps frequent labels from absorbing the labels they occur with: without it each round makes them more frequent.
     The kernel is restricted to the span of a few landmark rows (Nyström), so that the cost grows linearly in n.
     """
 
-    width: float = 0.3
+    relative_gamma: float = 0.3  # `with_best_gamma` takes a larger one where the sets are clearly likelier
     ridge: float = 0.1
     inverse_temperature: float = 6.0  # a
     balance: float = 0.5  # b; 0 turns it off
@@ -106,14 +109,14 @@ def leave_one_out_scores(
     --------
     >>> x = np.array([[0.0], [0.1], [0.2], [1.0], [1.1], [1.2]])
     >>> candidates = np.array([[1, 0], [1, 1], [1, 0], [0, 1], [1, 1], [0, 1]], dtype=bool)
-    >>> leave_one_out_scores(x, candidates, KernelConfig(width=3.0)).weights.argmax(1)
+    >>> leave_one_out_scores(x, candidates, KernelConfig(relative_gamma=3.0)).weights.argmax(1)
     array([0, 0, 0, 1, 1, 1])
     """
     n = len(x)
     order = np.random.default_rng(seed).permutation(n)
     sample = np.sort(order[:max_rows])
     landmarks = _take_rows(x, order[: config.landmarks])
-    smoother = _fit_smoother(_take_rows(x, sample), landmarks, config.ridge, config.width, x)
+    smoother = _fit_smoother(_take_rows(x, sample), landmarks, config.ridge, config.relative_gamma, x)
     sample_prior = None if log_prior is None else log_prior[sample]
     weights, last_targets = _iterate_weights(smoother, candidates[sample], sample_prior, config)
     label_mass = last_targets.mean(0)
@@ -127,6 +130,50 @@ def leave_one_out_scores(
     device = x.device if isinstance(x, Tensor) else None
     weights = _weights_outside_sample(scores, candidates, log_prior, label_mass, config, device)
     return KernelScores(weights, scores, model)
+
+
+def with_best_gamma(
+    x: FloatArray | Tensor, candidates: BoolArray, config: KernelConfig = DEFAULT_KERNEL, seed: int = 0
+) -> KernelConfig:
+    """Return the config with the gamma under which the sets [n, c] of rows x [n, d] are likeliest.
+
+    Values are compared by the mass that leave-one-out predictions put on the sets of a sample, after one round of weighting. Where a
+    class lies in many small clusters, only a narrow kernel, with a large gamma, tells the classes apart. Elsewhere values close to the
+    best one do as well, so that of the config is kept unless another one gains MIN_GAMMA_GAIN.
+
+    >>> x = np.linspace(-1, 1, 300)[:, None]
+    >>> labels = np.arange(300) // 38 % 2  # eight clusters, in turn of one class and of the other
+    >>> with_best_gamma(x, labels[:, None] == np.arange(2)).relative_gamma
+    3.0
+    """
+    order = np.random.default_rng(seed).permutation(len(x))
+    rows = np.sort(order[:GAMMA_SAMPLE])
+    sample = _take_rows(x, rows).astype(np.float64)
+    sample_sets = candidates[rows]
+    landmarks = _take_rows(x, order[: min(config.landmarks, GAMMA_SAMPLE)]).astype(np.float64)
+    likelihood = {}
+    for relative_gamma in (config.relative_gamma, *GAMMAS):
+        smoother = _fit_smoother(sample, landmarks, config.ridge, relative_gamma, x)
+        likelihood[relative_gamma] = _likelihood_after_one_round(smoother, sample_sets)
+    best = max(likelihood, key=likelihood.__getitem__)
+    if likelihood[best] - likelihood[config.relative_gamma] < MIN_GAMMA_GAIN:
+        return config
+    return replace(config, relative_gamma=best)
+
+
+def _likelihood_after_one_round(smoother: RidgeSmoother, candidates: BoolArray) -> float:
+    """Return the mean log of the mass that leave-one-out predictions put on the sets [n, c]."""
+    targets = candidates / candidates.sum(1, keepdims=True)
+    weights = _positive_shares(_leave_one_out(smoother, targets)) * candidates + 1e-3 * candidates
+    targets = weights / weights.sum(1, keepdims=True)
+    mass = (_positive_shares(_leave_one_out(smoother, targets)) * candidates).sum(1)
+    return float(np.log(mass).mean())
+
+
+def _positive_shares(scores: FloatArray) -> FloatArray:
+    """Return scores [n, c] without negative values, as shares that sum to one."""
+    positive = np.maximum(scores, 1e-4)
+    return np.asarray(positive / positive.sum(1, keepdims=True))
 
 
 class CrossFitScores(NamedTuple):
@@ -148,7 +195,7 @@ def cross_fit_scores(
     n, c = candidates.shape
     order = np.random.default_rng(seed).permutation(n)
     landmark_rows = order[: config.landmarks]
-    gamma = _bandwidth(config.width, x)
+    gamma = _absolute_gamma(config.relative_gamma, x)
     similarities = _similarity_matrix(x, x[landmark_rows], gamma)
     scores = np.zeros((n, 2 * c))
     for fold in np.array_split(order, min(folds, n)):
@@ -173,7 +220,7 @@ def leave_one_out_regression(
 
     @cache
     def smoother_for(ridge: float) -> RidgeSmoother:
-        return _fit_smoother(x, landmarks, ridge, config.width, x)
+        return _fit_smoother(x, landmarks, ridge, config.relative_gamma, x)
 
     def predict(ridge: float, targets: FloatArray) -> FloatArray:
         return _leave_one_out(smoother_for(ridge), targets)
@@ -187,7 +234,7 @@ def influence(x: FloatArray, rows: IntArray, config: KernelConfig = DEFAULT_KERN
     sample = x[order[:INFLUENCE_SAMPLE]]
     landmarks = x[order[: config.landmarks]]
     sampled_share = len(sample) / len(x)  # the rows outside the sample are assumed to lie as those inside
-    smoother = _fit_smoother(sample, landmarks, sampled_share * config.ridge, config.width, x)
+    smoother = _fit_smoother(sample, landmarks, sampled_share * config.ridge, config.relative_gamma, x)
     similarities = _similarity_matrix(x[rows], landmarks, smoother.gamma)
     left = solve_triangular(smoother.upper, similarities.T, trans="T").T.astype(np.float32)
     hat = sampled_share * (left @ left.T)
@@ -214,15 +261,15 @@ def _take_rows(x: FloatArray | Tensor, rows: IntArray) -> FloatArray:
     return x[rows]
 
 
-def _bandwidth(width: float, x: FloatArray | Tensor) -> float:
-    """Return gamma of the kernel: the width relative to the mean squared norm of the rows."""
-    return width / max(float((x * x).sum(1).mean()), 1e-12)
+def _absolute_gamma(relative_gamma: float, x: FloatArray | Tensor) -> float:
+    """Return gamma of the kernel, which is relative to the mean squared norm of the rows."""
+    return relative_gamma / max(float((x * x).sum(1).mean()), 1e-12)
 
 
 def _fit_smoother(
-    x: FloatArray, landmarks: FloatArray, ridge: float, width: float, all_rows: FloatArray | Tensor
+    x: FloatArray, landmarks: FloatArray, ridge: float, relative_gamma: float, all_rows: FloatArray | Tensor
 ) -> RidgeSmoother:
-    gamma = _bandwidth(width, all_rows)
+    gamma = _absolute_gamma(relative_gamma, all_rows)
     similarities = _similarity_matrix(x, landmarks, gamma)
     among_landmarks = _similarity_matrix(landmarks, landmarks, gamma)
     return _solve_smoother(similarities, among_landmarks, ridge, landmarks, gamma)

@@ -14,7 +14,13 @@ from scipy.special import softmax
 from oneof.data.dataset import BoolArray, Dataset, FloatArray
 from oneof.data.with_ranks import QuantileNormalizer
 from oneof.learners.base import Context, FittedLearner, Predictions
-from oneof.learners.kernel import KernelConfig, KernelModel, KernelScores, leave_one_out_scores
+from oneof.learners.kernel import (
+    KernelConfig,
+    KernelModel,
+    KernelScores,
+    leave_one_out_scores,
+    with_best_gamma,
+)
 from oneof.learners.scaling import append_ranks, scale
 from oneof.metrics import criteria, with_means
 from oneof.storage.rows import Row
@@ -130,7 +136,7 @@ def fit_kernels(
             scores = leave_one_out_scores(
                 scaled,
                 sets,
-                config,
+                with_best_gamma(scaled, sets, config),
                 log_prior=log_prior,
                 max_rows=ensemble.max_kernel_rows,
                 seed=context.config.seed,
