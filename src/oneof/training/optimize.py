@@ -14,9 +14,14 @@ CHUNK = 2**14  # numbers of a weight that one block of threads updates
 
 @dataclass(frozen=True)
 class SGD:
-    """Stochastic gradient descent with momentum: v <- mu v + g + decay w;  w <- w - lr v. Graphs may capture it."""
+    """Stochastic gradient descent with momentum: v <- mu v + g + decay w;  w <- w - lr v. Graphs may capture it.
+
+    With `max_norm`, the gradients g of a trial are scaled down to this norm where they exceed it, so that wide tables with outliers
+    cannot make a network diverge.
+    """
 
     momentum: float = 0.9
+    max_norm: float | None = None
 
     def init(self, weights: Tensors) -> list[list[Tensor]]:
         """Return the momentum buffer of each weight [t, ...], in a list of its own."""
@@ -26,6 +31,8 @@ class SGD:
         self, weights: Tensors, gradients: Tensors, state: list[list[Tensor]], lr: Tensor, decay: tuple[float, ...]
     ) -> None:
         """Take one step, written to weights and state in place; lr [t], decay of each trial."""
+        if self.max_norm is not None:
+            gradients = _clip(list(gradients), self.max_norm)
         if len(lr) == 1:
             self._step_one_trial(list(weights), list(gradients), state, lr.view(()), decay[0])
             return
@@ -44,6 +51,18 @@ class SGD:
             _fused_step(weights, buffers, gradients, lr, decay, self.momentum)
         else:
             _foreach_step(weights, buffers, gradients, lr, decay, self.momentum)
+
+
+def _clip(gradients: list[Tensor], max_norm: float) -> list[Tensor]:
+    """Return gradients [t, ...], scaled down where the norm over all gradients of a trial exceeds a bound.
+
+    >>> _clip([torch.tensor([[3.0, 4.0], [0.3, 0.4]])], 1.0)[0].tolist()
+    [[0.6..., 0.8...], [0.3..., 0.4...]]
+    """
+    squares = [gradient.flatten(1).square().sum(1) for gradient in gradients]
+    norm = torch.stack(squares).sum(0).sqrt()  # [t]
+    factor = (max_norm / norm.clamp_min(1e-12)).clamp_max(1.0)
+    return [gradient * expand_trials(factor, gradient) for gradient in gradients]
 
 
 def _foreach_step(w: list[Tensor], v: list[Tensor], g: list[Tensor], lr: Tensor, decay: float, momentum: float) -> None:
