@@ -29,7 +29,12 @@ FEW = TreesConfig(count=30, folds=5)
 def grow_trees(
     data=TABLE, targets=TARGETS, config=FEW, *, seed=3, forest=None, checkpoint=None, **options
 ) -> FittedLearner:
-    context = context_for(data, seed=seed, checkpoint=checkpoint, warm_start=WarmStart(forest=forest))
+    context = context_for(
+        data,
+        seed=seed,
+        checkpoint=checkpoint,
+        warm_start=WarmStart(forests={} if forest is None else {"trees": forest}),
+    )
     return TreeLearner(config, **options).fit(data, targets, context)
 
 
@@ -217,7 +222,7 @@ def test_the_prior_says_which_learner_is_right():
     [
         (
             ("tree",),
-            r"learners must be some of networks, linear, trees, kernel, or .*; got 'tree'\. Did you mean 'trees'\?",
+            r"learners must be some of networks, linear, trees, set_trees, kernel, or .*; got 'tree'\. Did you mean 'trees'\?",
         ),
         ((), r"learners must be some of networks, .*; got \(\)"),
         (SimpleNamespace(predict_proba=len), "without fit, get_params"),

@@ -12,13 +12,14 @@ import torch
 from oneof.data.dataset import BoolArray, Dataset, FloatArray, IntArray
 from oneof.ensemble.set_likelihood import choose_raw_set_temperature
 from oneof.ensemble.stacking import combine_within_sets, significantly_better, weigh_learners
-from oneof.learners.base import Context, FittedLearner, Predictions, Targets
+from oneof.learners.base import Context, FittedLearner, Learner, Predictions, Targets
 from oneof.learners.config import NetworkConfig
 from oneof.learners.images import ImageLearner, plan_images
 from oneof.learners.kernel import CrossFitScores, KernelScores
 from oneof.learners.kernel_ensemble import KernelFit, fit_kernels, refit_on_raw_sets
 from oneof.learners.networks import NetworkLearner, check_converged
 from oneof.learners.scaling import append_ranks
+from oneof.learners.set_trees import GrowOnSets
 from oneof.learners.sklearn_classifier import SklearnLearner
 from oneof.learners.trees import TreeLearner
 from oneof.storage.rows import Row
@@ -200,18 +201,26 @@ def fit_label_learners(
     warnings = []
     other_learners = [*networks, kernel] if kernel is not None and "kernel" in config.learners else networks
 
-    def trees_help(probabilities: Any) -> bool:
-        """Return whether trees get any weight, judged by the rows that they have held out so far."""
+    def is_useful(probabilities: Any) -> bool:
+        """Return whether trees with these predictions get any weight, judged by the rows that they have held out so far."""
         oof = Predictions.from_single_model(probabilities, context.evaluation_sets)
         oof = oof._replace(held_out=np.asarray(probabilities.any(1)))
         trees = FittedLearner("trees", None, oof)
         return not other_learners or bool(weigh_learners([*other_learners, trees], data, context)[-1] > 0)
 
-    if "trees" in config.learners:
+    shape = targets.soft_labels.shape
+    tree_learners: list[Learner] = []
+    if "trees" in config.learners and config.trees.is_affordable(*shape):
+        tree_learners.append(TreeLearner(config.trees, is_useful))
+    set_trees = config.set_trees.trees
+    if "set_trees" in config.learners and set_trees.is_affordable(*shape) and not data.has_prior:
+        grow = GrowOnSets(config.set_trees)
+        tree_learners.append(TreeLearner(set_trees, is_useful, grow, name="set_trees", is_nested=True))
+    for tree_learner in tree_learners:
         if context.resources.seconds_left <= 0 and kernels.soft_labels is not None:
             warnings.append("--time-limit: there was no time for trees.")
-        elif config.trees.is_affordable(*targets.soft_labels.shape):
-            learners.append(TreeLearner(config.trees, trees_help).fit(data, targets, context))
+            break
+        learners.append(tree_learner.fit(data, targets, context))
     for classifier in config.learners:
         if not isinstance(classifier, str):
             learners.append(SklearnLearner(classifier).fit(data, targets, context))

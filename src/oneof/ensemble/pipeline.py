@@ -54,7 +54,7 @@ from oneof.ensemble.stacking import combine_predictions, weigh_learners
 from oneof.ensemble.votes_alone import resolve_votes_alone
 from oneof.learners.base import Context, FittedLearner, Resources, Targets, WarmStart
 from oneof.learners.config import FitConfig
-from oneof.learners.kernel import CrossFitScores, KernelConfig, KernelScores, cross_fit_scores
+from oneof.learners.kernel import CrossFitScores, KernelConfig, KernelScores, cross_fit_scores, with_best_gamma
 from oneof.metrics import CRITERIA, MEANS
 from oneof.storage.rows import Row
 from oneof.training.device import device_for, device_for_pictures
@@ -101,7 +101,7 @@ def fit(
         predictions.mean[eval_rows],
         data.candidates.mask[eval_rows],
         evaluation_gold[eval_rows],
-        cross_fitted.from_resolved,
+        choose_independent_scores(learners, weights, cross_fitted, eval_rows),
         data.has_prior,
     ).where(predictions.held_out[eval_rows])
     accuracy = estimate_accuracy(evaluated)
@@ -197,7 +197,20 @@ def represent_rows(data: Dataset, networks: NetworkStage) -> FloatArray:
 def cross_fit_eval_rows(data: Dataset, representation: FloatArray, eval_rows: IntArray) -> CrossFitScores:
     """Return scores on which a row's own set had no influence."""
     features = data.plain_features(eval_rows) if data.are_pictures else representation[eval_rows]
-    return cross_fit_scores(features, data.candidates.mask[eval_rows])
+    sets = data.candidates.mask[eval_rows]
+    return cross_fit_scores(features, sets, with_best_gamma(features, sets))
+
+
+def choose_independent_scores(
+    learners: Sequence[FittedLearner], weights: FloatArray, cross_fitted: CrossFitScores, eval_rows: IntArray
+) -> FloatArray:
+    """Return scores of the evaluated rows [m, c] on which a row's own set had no influence.
+
+    They are the kernel's, unless the learner with the largest weight has such predictions: where distances tell nothing and trees tell
+    all, the kernel would show that nothing was learned.
+    """
+    heaviest = learners[int(weights.argmax())]
+    return heaviest.oof.mean[eval_rows] if heaviest.is_nested else cross_fitted.from_resolved
 
 
 def describe_rows(

@@ -41,15 +41,33 @@ def set_likelihood(predictions: FloatArray, candidates: BoolArray) -> float:
     halves = (order[::2], order[1::2])
     total = 0.0
     for rows, other_rows in (halves, halves[::-1]):
-        weights = within[other_rows]
-        presence = (weights.T @ candidates[other_rows] + 0.5) / (weights.sum(0)[:, None] + 1)  # [true label, label]
-        is_true_label = np.eye(len(presence), dtype=bool)
-        log_present = np.where(is_true_label, 0.0, np.log(presence))
-        log_absent = np.where(is_true_label, 0.0, np.log(np.maximum(1 - presence, 1e-6)))
+        log_present, log_absent = _log_presence(within[other_rows], candidates[other_rows])
         sets = candidates[rows]
         joint = log_predictions[rows] + sets @ log_present.T + ~sets @ log_absent.T
         total += float(logsumexp(np.where(sets, joint, -np.inf), axis=1).sum())
     return total / len(predictions)
+
+
+def likelihood_given_label(soft_labels: FloatArray, candidates: BoolArray) -> FloatArray:
+    """Return how likely each set is given each of its labels as the true one, [n, c], relative to the likeliest; 0 outside the set.
+
+    A label that is in most sets, whatever their true label, explains a set less well than one that is seldom a wrong candidate. All ones
+    within the sets above MAX_CLASSES classes.
+    """
+    if candidates.shape[1] > MAX_CLASSES:
+        return candidates.astype(np.float64)
+    log_present, log_absent = _log_presence(soft_labels, candidates)
+    logs = np.where(candidates, candidates @ log_present.T + ~candidates @ log_absent.T, -np.inf)
+    return np.asarray(np.exp(logs - logs.max(1, keepdims=True)))
+
+
+def _log_presence(soft_labels: FloatArray, candidates: BoolArray) -> tuple[FloatArray, FloatArray]:
+    """Return the logs of P(k in S | true label j) and of P(k not in S | j), [j, k]; zero for k = j."""
+    presence = (soft_labels.T @ candidates + 0.5) / (soft_labels.sum(0)[:, None] + 1)
+    is_true_label = np.eye(len(presence), dtype=bool)
+    log_present = np.where(is_true_label, 0.0, np.log(presence))
+    log_absent = np.where(is_true_label, 0.0, np.log(np.maximum(1 - presence, 1e-6)))
+    return log_present, log_absent
 
 
 def _best_temperature(scores: FloatArray, candidates: BoolArray) -> tuple[float, float]:

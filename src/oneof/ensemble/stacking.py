@@ -6,6 +6,7 @@ import numpy as np
 import torch
 
 from oneof.data.dataset import BoolArray, Dataset, FloatArray
+from oneof.ensemble.set_likelihood import likelihood_given_label
 from oneof.learners.base import Context, FittedLearner, Predictions
 from oneof.metrics import MEANS, criteria
 
@@ -40,16 +41,21 @@ def learner_weights(
 ) -> FloatArray:
     r"""Return the weight of each learner [k]: the mean of equal weights and those that make the held-out sets most likely.
 
-        maximise  sum_i log sum_k w_k P_k(S_i | x_i),     P_k(S_i | x_i) = sum_{j in S_i} prior_ij p_kij
+        maximise  sum_i log sum_k w_k P_k(S_i | x_i),     P_k(S_i | x_i) = sum_{j in S_i} p_kij P(S_i | j)
 
-    by EM. A learner whose weight would be below MIN_WEIGHT adds nothing that the others lack, and gets 0.
+    by EM. P(S | j) is the prior where there is one; else it is estimated from how often labels stand together, since a learner that
+    predicts the label that is in most sets is nearly always right about the set. A learner whose weight would be below MIN_WEIGHT adds nothing that the others lack, and gets 0.
 
     >>> good, poor = np.array([[0.9, 0.1], [0.1, 0.9]] * 300), np.full((600, 2), 0.5)
     >>> learner_weights([good, poor], good > 0.5).tolist()
     [1.0, 0.0]
     """
     rows = np.sort(np.random.default_rng(0).permutation(len(candidates))[:SAMPLE])
-    label_weights = candidates[rows] * (1.0 if prior is None else prior[rows])
+    if prior is None:
+        soft_labels = combine_within_sets(candidates[rows], [p[rows] for p in predictions])
+        label_weights = likelihood_given_label(soft_labels, candidates[rows])
+    else:
+        label_weights = candidates[rows] * prior[rows]
     set_mass = np.stack([(label_weights * p[rows]).sum(1) for p in predictions], axis=1) + 1e-6  # [n, k]
     weights = _mixture_weights(set_mass, PSEUDO_ROWS_SELECTION)
     selected = weights >= min(MIN_WEIGHT, weights.max())

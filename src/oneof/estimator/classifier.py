@@ -50,10 +50,10 @@ class PartialLabelClassifier(BasePartialLabelClassifier):
     n_estimators : int, default=5
         Number of networks in the ensemble, and of linear models; they train together.
     learners : tuple, list or None, default=None
-        Learners to combine: any of "networks", "linear", "trees", "kernel", and classifiers with scikit-learn's `fit` and
-        `predict_proba`, pipelines included. A classifier gets the most probable label of each row as a whole number, with its
+        Learners to combine: any of "networks", "linear", "trees" (on labels that the others find), "set_trees" (on the sets by
+        themselves), "kernel", and classifiers with scikit-learn's `fit` and `predict_proba`, pipelines included. A classifier gets the most probable label of each row as a whole number, with its
         probability as `sample_weight`; one that takes no weights gets rows drawn with that probability. `save` writes classifiers
-        that consist of scikit-learn's own types, if skops is installed. None: the four. A learner that does not help on held-out
+        that consist of scikit-learn's own types, if skops is installed. None: the five. A learner that does not help on held-out
         sets gets weight 0.
     quick : bool, default=False
         Give a first answer in a second or two: the kernel and 100 trees, no network.

@@ -50,7 +50,7 @@ class WarmStart:
 
     networks: tuple[NetworkConfig, ...] = ()  # settings to take as they are
     weights: Mapping[tuple[int, ...], Sequence[Mapping[str, Tensor]]] = field(default_factory=dict)  # by hidden layers
-    forest: Forest | None = None  # a third of its trees is grown anew
+    forests: Mapping[str, Forest] = field(default_factory=dict)  # by learner; a third of the trees is grown anew
     noisy_sets: BoolArray | None = None  # [n] sets that are not learned from; None: to be found
 
 
@@ -125,11 +125,14 @@ class Predictions(NamedTuple):
 class FittedLearner(NamedTuple):
     """A fitted learner: its model for new rows, and its predictions for rows that it was not trained on."""
 
-    name: str  # "networks", "linear", "trees", "kernel", or the class of a scikit-learn classifier
+    name: str  # "networks", "linear", "trees", "set_trees", "kernel", or the class of a scikit-learn classifier
     model: Any  # networks (`oneof.ensemble.model`), a forest, kernels, or a classifier of the user's own
     oof: Predictions
     n_models: int = 1
     training: Fit | None = None  # of networks: history, removals, rows trained on
+    is_nested: bool = (
+        False  # whether a row's own set had no influence on its `oof`, not even through other rows' labels
+    )
 
 
 class Learner(Protocol):

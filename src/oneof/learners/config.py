@@ -18,7 +18,7 @@ from oneof.purify import Pop, Purify
 from oneof.storage.did_you_mean import did_you_mean
 from oneof.training.optimize import SGD
 
-LEARNERS = ("networks", "linear", "trees", "kernel")
+LEARNERS = ("networks", "linear", "trees", "set_trees", "kernel")
 _LEARNER_CHOICES = f"some of {', '.join(LEARNERS)}, or scikit-learn classifiers with predict_proba"
 MAX_EPOCHS = 30
 MIN_EPOCHS = 5
@@ -58,6 +58,17 @@ class TreesConfig:
 
 
 @dataclass(frozen=True)
+class SetTreesConfig:
+    """Extremely randomised trees on the sets themselves (`oneof.learners.set_trees`)."""
+
+    trees: TreesConfig = TreesConfig(count=160, folds=4, trial_folds=1, max_cells=500_000)
+    rounds: int = 4
+    trees_per_round: int = 30
+    inverse_temperature: float = 6.0  # a
+    balance: float = 0.25  # b
+
+
+@dataclass(frozen=True)
 class EnsembleConfig:
     """The learners of an ensemble and their settings."""
 
@@ -67,12 +78,13 @@ class EnsembleConfig:
     weight_decay: float = 3e-4
     learners: tuple[Any, ...] = LEARNERS  # names, or scikit-learn classifiers
     trees: TreesConfig = TreesConfig()
+    set_trees: SetTreesConfig = SetTreesConfig()
     # None: sets are not purified before training; the kernel then only ranks scalings, unless there are no networks
     kernel: KernelConfig | None = KernelConfig()  # noqa: RUF009 - frozen
     margin: float = 0.3  # by which another candidate must lead for a label to be removed before training
     method: Method = BalancedProden()  # noqa: RUF009 - frozen
     purify: Purify | None = Pop()  # noqa: RUF009 - frozen
-    optimizer: SGD = SGD()  # noqa: RUF009 - frozen
+    optimizer: SGD = SGD(max_norm=2.0)  # noqa: RUF009 - frozen
     mixup: float = 1.0  # alpha of the Beta distribution of mixing weights; 0: no mixup
     noise: float = 0.0  # standard deviation of noise on the scaled features
     batch_size: int | None = None  # None: by the number of rows

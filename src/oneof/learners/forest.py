@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 from zipfile import BadZipFile
 
 import numpy as np
@@ -30,8 +30,7 @@ class Forest:
     root: NDArray[np.int32]  # [trees]
     origin: NDArray[np.float64]  # [d] subtracted from features in double precision
     classes: int
-
-    kind: ClassVar = "trees"
+    kind: str = "trees"  # name of the learner that grew them
 
     def __call__(self, x: NDArray[Any], device: Any = "cpu") -> NDArray[np.float32]:
         """Return the share of trees that predict each label, [n, c]."""
@@ -106,7 +105,8 @@ def from_sklearn(tree: Any, labels: NDArray[Any], origin: NDArray[np.float64], c
     rounded_down = np.nextafter(rounded, np.float32(-np.inf))
     # Rounding up could move a row to the other side.
     threshold = np.where(rounded > tree.threshold, rounded_down, rounded)
-    leaf_label = labels[tree.value[:, 0].argmax(1)]
+    outputs = tree.value.reshape(len(tree.value), -1)  # of classifiers [nodes, 1, k], of regressors [nodes, k, 1]
+    leaf_label = labels[outputs.argmax(1)]
     return Forest(
         right=np.where(leaf, 0, tree.children_right).astype(np.int32),
         feature=np.where(leaf, leaf_label, tree.feature).astype(np.int32),

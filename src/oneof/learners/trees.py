@@ -1,4 +1,4 @@
-"""Extremely randomised trees as a learner: grown on the most probable labels, every row held out by some of them."""
+"""Extremely randomised trees as a learner: grown on the labels or soft labels of rows, every row held out by some of them."""
 
 from __future__ import annotations
 
@@ -6,31 +6,104 @@ import hashlib
 import math
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from oneof.data.dataset import Dataset
+from oneof.data.dataset import Dataset, FloatArray
 from oneof.data.splits import cross_fit_splits
 from oneof.learners.base import Context, FittedLearner, Predictions, Targets
 from oneof.learners.config import TreesConfig
 from oneof.learners.forest import Forest, concatenate, from_sklearn, load_forest, save_forest
 from oneof.version import __version__
 
+MAX_SPLIT_FEATURES = 64  # that a split of a regression tree compares, where there are more
 REFRESH_EVERY = 3  # with a warm start, one tree in so many is grown anew
+
+
+class GrownTrees(NamedTuple):
+    """Trees of scikit-learn, and the label [k] of each of their outputs."""
+
+    trees: list[Any]
+    labels: NDArray[Any]
+
+
+Grow = Callable[[NDArray[np.float32], Targets, int, int, int | None], GrownTrees]
+"""(features [n, d], targets, number of trees, seed, n_jobs) -> trees. Its `repr` tells its settings."""
+
+
+@dataclass(frozen=True)
+class GrowOnLabels:
+    """Grows trees on the most probable label of each row, weighted by its probability."""
+
+    def __call__(
+        self, x: NDArray[np.float32], targets: Targets, n_trees: int, seed: int, n_jobs: int | None = None
+    ) -> GrownTrees:
+        """Grow trees for features x [n, d]."""
+        from sklearn.ensemble import ExtraTreesClassifier  # here, as it takes a second, which pictures need not wait
+
+        d = x.shape[1]
+        classifier = ExtraTreesClassifier(
+            n_estimators=n_trees,
+            max_features=max(math.isqrt(d), min(math.ceil(d / 2), 32)),
+            random_state=seed,
+            n_jobs=n_jobs,
+        )
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # of many classes, which may be all that there is
+            classifier.fit(x, targets.label, targets.confidence)
+        return GrownTrees([estimator.tree_ for estimator in classifier.estimators_], classifier.classes_)
+
+
+def grow_on_soft_labels(
+    x: NDArray[np.float32], targets: Targets, n_trees: int, seed: int, n_jobs: int | None = None
+) -> GrownTrees:
+    """Grow regression trees on the soft labels of each row; a leaf stands for its most probable label."""
+    forest = fit_regression_forest(x, targets.soft_labels, n_trees, seed, n_jobs=n_jobs)
+    return GrownTrees([estimator.tree_ for estimator in forest.estimators_], np.arange(targets.sets.shape[1]))
+
+
+def fit_regression_forest(
+    x: NDArray[np.float32],
+    soft_labels: FloatArray,
+    n_trees: int,
+    seed: int,
+    *,
+    out_of_bag: bool = False,
+    n_jobs: int | None = None,
+) -> Any:
+    """Fit extremely randomised regression trees to soft labels [n, c]; with `out_of_bag`, each on a bootstrap sample."""
+    from sklearn.ensemble import ExtraTreesRegressor
+
+    forest = ExtraTreesRegressor(
+        n_estimators=n_trees,
+        max_features=min(x.shape[1], max(MAX_SPLIT_FEATURES, math.isqrt(x.shape[1]))),
+        bootstrap=out_of_bag,
+        oob_score=out_of_bag,
+        random_state=seed % 2**32,
+        n_jobs=n_jobs,
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter(
+            "ignore", UserWarning
+        )  # of rows that no tree left out, which happens in tables of a few rows
+        return forest.fit(x, soft_labels)
 
 
 @dataclass(frozen=True)
 class TreeLearner:
-    """Grows trees on the most probable label of each row, weighted by its probability."""
+    """Grows trees that predict, each on the rows outside of one fold."""
 
     config: TreesConfig = TreesConfig()  # noqa: RUF009 - frozen
     # whether the predictions [n, c] of the first trees help; zero where no tree has held a row out yet
     is_useful: Callable[[NDArray[np.float32]], bool] = lambda probabilities: True
+    grow: Grow = GrowOnLabels()
+    name: str = "trees"
+    is_nested: bool = False  # whether `grow` uses only the sets of the rows that it is given
 
     def fit(self, data: Dataset, targets: Targets, context: Context) -> FittedLearner:
         """Grow the trees fold by fold; give up after a few folds if they do not help.
@@ -41,11 +114,12 @@ class TreeLearner:
         n, c = targets.soft_labels.shape
         seed = context.config.seed
         device = context.resources.device
-        previous = context.warm_start.forest
+        previous = context.warm_start.forests.get(self.name)
         if previous is not None and len(previous.root) != self.config.per_fold(c) * self.config.folds:
             previous = None  # of another number of trees
         grower = _FoldGrower(
             config=self.config,
+            grow_trees=self.grow,
             features=data.features,
             targets=targets,
             origin=_origin(data.features),
@@ -53,7 +127,7 @@ class TreeLearner:
             seed=seed,
             device=device,
         )
-        checkpoint = context.resources.checkpoint_of("trees")
+        checkpoint = context.resources.checkpoint_of(self.name)
         digest = None if checkpoint is None else grower.digest(data.groups)
         out_of_fold = np.zeros((n, c), dtype=np.float32)
         forests = []
@@ -65,7 +139,8 @@ class TreeLearner:
             if number + 1 == self.config.trial_folds and not self.is_useful(out_of_fold):
                 break  # the zeros of the remaining folds give these trees weight 0
         oof = Predictions.from_single_model(out_of_fold, context.evaluation_sets)
-        return FittedLearner("trees", concatenate(forests), oof)
+        forest = replace(concatenate(forests), kind=self.name)
+        return FittedLearner(self.name, forest, oof, is_nested=self.is_nested)
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,6 +148,7 @@ class _FoldGrower:
     """Grows the trees of one fold at a time."""
 
     config: TreesConfig
+    grow_trees: Grow
     features: NDArray[Any]  # [n, d]
     targets: Targets
     origin: NDArray[np.float64]  # [d], subtracted before features are rounded to single precision
@@ -92,37 +168,29 @@ class _FoldGrower:
 
     def grow(self, number: int, train: NDArray[np.intp]) -> Forest:
         """Grow the trees that hold out fold `number`, on the rows `train`."""
-        from sklearn.ensemble import ExtraTreesClassifier  # here, as it takes a second, which pictures need not wait
-
         c = self.targets.soft_labels.shape[1]
-        d = self.features.shape[1]
         n_trees = self.config.per_fold(c)
         n_fresh = n_trees
         seed_offset = 0
         if self.previous is not None:
             n_fresh = math.ceil(n_trees / REFRESH_EVERY)
             seed_offset = len(self.previous.right)  # number of nodes: differs from fit to fit, so that new trees differ
-        classifier = ExtraTreesClassifier(
-            n_estimators=n_fresh,
-            max_features=max(math.isqrt(d), min(math.ceil(d / 2), 32)),
-            random_state=(self.seed + seed_offset) % 2**20 * self.config.folds + number,
-            n_jobs=None if torch.device(self.device).type == "cpu" else -1,  # beside a GPU all cores
-        )
         rows = train[: self.config.max_rows]
         x = (self.features[rows] - self.origin).astype(np.float32)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # of many classes, which may be all that there is
-            classifier.fit(x, self.targets.label[rows], self.targets.confidence[rows])
+        targets = Targets(self.targets.sets[rows], self.targets.soft_labels[rows])
+        tree_seed = (self.seed + seed_offset) % 2**20 * self.config.folds + number
+        n_jobs = None if torch.device(self.device).type == "cpu" else -1  # beside a GPU all cores
+        grown = self.grow_trees(x, targets, n_fresh, tree_seed, n_jobs)
         trees = []
         if self.previous is not None:
             trees.append(self.previous.take(number * n_trees + n_fresh, (number + 1) * n_trees))
-        for estimator in classifier.estimators_:
-            trees.append(from_sklearn(estimator.tree_, classifier.classes_, self.origin, c))
+        for tree in grown.trees:
+            trees.append(from_sklearn(tree, grown.labels, self.origin, c))
         return concatenate(trees)
 
     def digest(self, groups: NDArray[Any]) -> str:
         """Compute a checksum of everything that the trees depend on."""
-        settings = (__version__, self.config, self.seed, [str(group) for group in groups])
+        settings = (__version__, self.config, repr(self.grow_trees), self.seed, [str(group) for group in groups])
         checksum = hashlib.sha256(repr(settings).encode())
         arrays = [self.features, self.targets.soft_labels]
         if self.previous is not None:

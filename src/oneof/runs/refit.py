@@ -46,10 +46,10 @@ class Refit:
         return {"from": fingerprint(self.run.folder / METADATA), "decisions": digest(decisions)}
 
     def warm_start(self, data: Dataset) -> WarmStart:
-        """Return what learners start from: settings, weights by hidden layers, the forest, and the sets that were noisy.
+        """Return what learners start from: settings, weights by hidden layers, forests, and the sets that were noisy.
 
         There are no settings for networks on pictures. If linear models replaced the networks, the settings are those of
-        linear models. If a class was added, weights and forest have no output for it and are left out.
+        linear models. If a class was added, weights and forests have no output for it and are left out.
         """
         model = self.run.model
         warm_start = WarmStart(networks=self._network_configs(), noisy_sets=self._noisy_sets())
@@ -59,8 +59,8 @@ class Refit:
         for member in model.members:
             hidden = tuple(member.shape.get("hidden", ()))
             weights[hidden] = [_weights_of(member, t) for t in range(member.stack.t)]
-        forest = next((learner for learner in model.others if isinstance(learner, Forest)), None)
-        return replace(warm_start, weights=weights, forest=forest)
+        forests = {learner.kind: learner for learner in model.others if isinstance(learner, Forest)}
+        return replace(warm_start, weights=weights, forests=forests)
 
     def _network_configs(self) -> tuple[NetworkConfig, ...]:
         """Return the distinct settings that the run chose."""

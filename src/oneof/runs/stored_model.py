@@ -53,7 +53,7 @@ _METADATA = {
     "classes": [str],
     "encoding": _ENCODING,
     "members": [dict],  # of _TABLE_MEMBER or _PICTURE_MEMBER
-    "others": [{"trees", "kernel", "own"}],
+    "others": [{"trees", "set_trees", "kernel", "own"}],
     "shares": [NUMBER],
     "sharpness": NUMBER,
     "calibration": {"by": str, "reason": str, "rows": int, "accuracy": [[NUMBER]], "scores": [NUMBER]},
@@ -419,8 +419,8 @@ def _build_learner(
     for name, array in arrays.items():
         if array.dtype != _DTYPES.get(name, np.float64):
             return None
-    if kind == "trees":
-        return _build_forest(arrays, d, c)
+    if kind in ("trees", "set_trees"):
+        return _build_forest(kind, arrays, d, c)
     return _build_kernel_ensemble(arrays, inverse_temperature, d, c)
 
 
@@ -432,11 +432,11 @@ def _build_classifiers(description: dict[str, Any], content: Tensor | None, d: i
     return load_classifiers(content.numpy().tobytes(), description["name"], labels, d, c)
 
 
-def _build_forest(arrays: dict[str, NDArray[Any]], d: int, c: int) -> Forest | None:
+def _build_forest(kind: str, arrays: dict[str, NDArray[Any]], d: int, c: int) -> Forest | None:
     """Return the forest with these arrays, or None if they do not fit."""
     if set(arrays) != set(_FOREST_ARRAYS):
         return None
-    forest = Forest(**arrays, classes=c)
+    forest = Forest(**arrays, classes=c, kind=kind)
     return None if forest.is_malformed(d, c) else forest
 
 
