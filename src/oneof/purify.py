@@ -214,46 +214,55 @@ PURIFY: dict[str, type[Pop] | type[PopRatio]] = {
 
 
 def stacked(rules: Sequence[Purify], device: torch.device) -> Purify:
-    """One rule for a stack of trials: its numbers become tensors [t]; everything else must agree."""
-    numbers = [field.name for field in fields(rules[0]) if field.type == "float"]
-    rest = {(type(rule), *(getattr(rule, f.name) for f in fields(rule) if f.type != "float")) for rule in rules}
-    if len(rest) > 1:
-        raise ValueError(
-            "trials of one stack must share the rule, warm_up, interval, window and every_round; fit them apart."
-        )
-    columns: dict[str, Any] = {n: torch.tensor([getattr(rule, n) for rule in rules], device=device) for n in numbers}
-    return replace(rules[0], **columns)
+    """Return one rule for a stack of trials: its numbers become tensors [t]; everything else must agree."""
+    first = rules[0]
+    for rule in rules:
+        if type(rule) is not type(first) or not _agree(rule, first):
+            raise ValueError(
+                "trials of one stack must share the rule, warm_up, interval, window and every_round; fit them apart."
+            )
+    numbers: dict[str, Any] = {}
+    for field in fields(first):
+        if field.type == "float":
+            values = [getattr(rule, field.name) for rule in rules]
+            numbers[field.name] = torch.tensor(values, device=device)
+    return replace(first, **numbers)
+
+
+def _agree(rule: Purify, other: Purify) -> bool:
+    """Return whether two rules of one class have the same settings but for numbers."""
+    shared = [field.name for field in fields(rule) if field.type != "float"]
+    return all(getattr(rule, name) == getattr(other, name) for name in shared)
 
 
 def _begin(candidates: Tensor, threshold: float | Tensor) -> PopState:
+    """Return the state before the first epoch: nothing observed, nothing removed."""
     posterior_sum = torch.zeros(candidates.shape, device=candidates.device)
-    first = (
-        torch.as_tensor(threshold, dtype=posterior_sum.dtype, device=posterior_sum.device)
-        .expand(candidates.shape[:-2])
-        .clone()
-    )
-    none = torch.empty(0, dtype=torch.int64, device=posterior_sum.device)
-    return PopState(posterior_sum, first, 0, Removals(none, none, none, none, posterior_sum.new_empty(0)))
+    first_threshold = torch.as_tensor(threshold, dtype=posterior_sum.dtype, device=candidates.device)
+    none = torch.empty(0, dtype=torch.int64, device=candidates.device)
+    log = Removals(none, none, none, none, posterior_sum.new_empty(0))
+    return PopState(posterior_sum, first_threshold.expand(candidates.shape[:-2]).clone(), 0, log)
 
 
 def _margin_to_best(posterior_sum: Tensor, candidates: Tensor) -> Tensor:
-    """By how much the best candidate leads each label in the window mean [..., c]; zero in rows not yet seen."""
+    """Return by how much the best candidate leads each label in the window mean [..., c]; zero in rows not yet seen."""
     q = posterior_sum / posterior_sum.sum(-1, keepdim=True).clamp_min(1e-30)
     return masked(q, candidates).amax(-1, keepdim=True) - q
 
 
 def _without(candidates: Tensor, margin: Tensor, falls: Tensor) -> tuple[Tensor, Tensor]:
-    """The sets without what falls, and the margin at which each label fell: zero for those that did not."""
+    """Return the sets without the labels that fall, and the margin at which each of them falls: zero for the others."""
     removed = candidates & falls
     return candidates & ~removed, torch.where(removed, margin, 0.0)
 
 
 def _next(state: PopState, margin: Tensor, threshold: Tensor) -> PopState:
-    """A new window, with this round's removals entered in the log."""
+    """Begin a new window, and enter this round's removals, of which `margin` [t, n, c] or [n, c] is not zero, in the log."""
     round = state.round + 1
-    *where, label = margin.nonzero(as_tuple=True)
-    trial, row = where if len(where) == 2 else (torch.zeros_like(label), *where)
-    new = Removals(trial, row, label, torch.full_like(label, round), margin[margin > 0])
+    *trial, row, label = margin.nonzero(as_tuple=True)
+    if not trial:
+        trial = [torch.zeros_like(label)]
+    new = Removals(trial[0], row, label, torch.full_like(label, round), margin[margin > 0])
     log = Removals(*(torch.cat(pair) for pair in zip(state.log, new, strict=True)))
     return PopState(torch.zeros_like(state.posterior_sum), threshold, round, log)
 

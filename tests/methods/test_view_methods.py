@@ -197,7 +197,7 @@ def test_valen_agrees_with_the_reference(epoch):
     )
     same(step.loss.mean().detach(), expected)
     same(after.d[0], 0.7 * reference.restrict(d, S) + 0.3 * reference.restrict(memory[0], S))
-    assert torch.equal(after.own, batch.memory.own)
+    assert torch.equal(after.row, batch.memory.row)
     assert torch.equal(after.neighbours, batch.memory.neighbours)
 
 
@@ -293,8 +293,8 @@ def test_blocked_neighbours_equal_brute_force(block):
 def test_graph_is_built_once_when_the_warm_up_ends():
     method, x = SMALL["valen"], torch.randn(2, 12, D)
     memory = method.init(torch.ones(2, 12, C, dtype=torch.bool))
-    assert torch.equal(memory.own[1, :, 0], torch.arange(12))
-    assert torch.equal(memory.neighbours, memory.own.expand(-1, -1, 3))
+    assert torch.equal(memory.row[1, :, 0], torch.arange(12))
+    assert torch.equal(memory.neighbours, memory.row.expand(-1, -1, 3))
     kept, _ = method.refresh(None, lambda: pytest.fail("not needed"), memory, (), 1)
     assert kept is memory
     built, _ = method.refresh(None, lambda: x, tuple(memory), (), 2)

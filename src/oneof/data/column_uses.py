@@ -60,11 +60,10 @@ def describe_columns(
         if name in supervision:
             uses[name] = supervision[name]
         elif name in left_out:
-            decided = texts.get(name)
-            by_values = decided is not None and decided.use == left_out[name]
-            uses[name] = ColumnUse(
-                "left out", decided.reason if decided and by_values else short_reason(left_out[name])
-            )
+            reason = short_reason(left_out[name])
+            if name in texts and texts[name].use == left_out[name]:
+                reason = texts[name].reason
+            uses[name] = ColumnUse("left out", reason)
         else:
             uses[name] = _feature_use(name, kind, requested, resolved, texts)
     return uses
@@ -79,16 +78,19 @@ def _feature_use(
         use = "date" if name in resolved.dates else "number"
         return ColumnUse(use, by_values or _KIND_REASONS[use])
     if name in resolved.categories:
-        requested_by_name = name in requested.categories or name in requested.features
-        return ColumnUse("category", by_values or ("as requested" if requested_by_name else _KIND_REASONS["category"]))
+        if by_values:
+            return ColumnUse("category", by_values)
+        if name in requested.categories or name in requested.features:
+            return ColumnUse("category", "as requested")
+        return ColumnUse("category", _KIND_REASONS["category"])
     if name in resolved.text:
         model = resolved.text_model or "TF-IDF"
         return ColumnUse("text", f"{by_values or 'as requested'}; by {model}")
     if name in resolved.image:
         return ColumnUse("image", "as requested")
-    return ColumnUse(
-        "left out", "ignored as requested" if name in requested.ignore else "not among the features requested"
-    )
+    if name in requested.ignore:
+        return ColumnUse("left out", "ignored as requested")
+    return ColumnUse("left out", "not among the features requested")
 
 
 def summary_lines(columns: Mapping[str, Mapping[str, str]]) -> list[str]:
@@ -96,13 +98,19 @@ def summary_lines(columns: Mapping[str, Mapping[str, str]]) -> list[str]:
     groups: dict[str, list[str]] = {}
     for use in _PLURALS:
         for name, column in columns.items():
-            if column["use"] == use:
-                reason = f" ({column['reason']})" if use == "left out" else ""
-                groups.setdefault(use + reason, []).append(name or "(unnamed)")
+            if column["use"] != use:
+                continue
+            group = use
+            if use == "left out":
+                group = f"left out ({column['reason']})"
+            groups.setdefault(group, []).append(name or "(unnamed)")
     lines = []
     for group, names in groups.items():
-        title = group if len(names) == 1 else _PLURALS.get(group, group)
+        title = group
+        if len(names) > 1:
+            title = _PLURALS.get(group, group)
         shown = ", ".join(names[:_MAX_NAMES])
-        more = ", ..." if len(names) > _MAX_NAMES else ""
-        lines.append(f"{len(names):,} {title}: {shown}{more}")
+        if len(names) > _MAX_NAMES:
+            shown += ", ..."
+        lines.append(f"{len(names):,} {title}: {shown}")
     return lines

@@ -20,20 +20,28 @@ SAMPLE = 50_000  # rows of a large table from which weights are estimated
 def weigh_learners(learners: Sequence[FittedLearner], data: Dataset, context: Context) -> FloatArray:
     """Return the weight of each learner [k], by the rows that all of them held out."""
     held_out = np.all([learner.oof.held_out for learner in learners], axis=0)
-    prior = data.prior[held_out] if data.has_prior else None
     predictions = [learner.oof.mean[held_out] for learner in learners]
+    prior = None
+    if data.has_prior:
+        prior = data.prior[held_out]
     return learner_weights(predictions, context.evaluation_sets[held_out], prior)
 
 
 def combine_predictions(learners: Sequence[FittedLearner], weights: FloatArray) -> Predictions:
     """Return the weighted mean of the learners' predictions; in the top shares every single model counts once."""
-    counted = [(learner, weight) for learner, weight in zip(learners, weights.tolist(), strict=True) if weight > 0]
-    weighted = [np.float32(weight) * learner.oof.mean for learner, weight in counted]
-    votes = [learner.n_models * learner.oof.top_share for learner, _ in counted]
-    n_models = sum(learner.n_models for learner, _ in counted)
-    top_share = np.sum(votes, axis=0) / n_models
-    held_out = np.all([learner.oof.held_out for learner, _ in counted], axis=0)
-    return Predictions(np.stack(weighted).sum(0), held_out, top_share.astype(np.float32))
+    weighted_means = []
+    top_votes = []
+    held_out = []
+    n_models = 0
+    for learner, weight in zip(learners, weights.tolist(), strict=True):
+        if weight == 0:
+            continue
+        weighted_means.append(np.float32(weight) * learner.oof.mean)
+        top_votes.append(learner.n_models * learner.oof.top_share)
+        held_out.append(learner.oof.held_out)
+        n_models += learner.n_models
+    top_share = np.sum(top_votes, axis=0) / n_models
+    return Predictions(np.stack(weighted_means).sum(0), np.all(held_out, axis=0), top_share.astype(np.float32))
 
 
 def learner_weights(
@@ -56,11 +64,14 @@ def learner_weights(
         label_weights = likelihood_given_label(soft_labels, candidates[rows])
     else:
         label_weights = candidates[rows] * prior[rows]
-    set_mass = np.stack([(label_weights * p[rows]).sum(1) for p in predictions], axis=1) + 1e-6  # [n, k]
+    masses = [(label_weights * p[rows]).sum(1) for p in predictions]
+    set_mass = np.stack(masses, axis=1) + 1e-6  # [n, k]
     weights = _mixture_weights(set_mass, PSEUDO_ROWS_SELECTION)
     selected = weights >= min(MIN_WEIGHT, weights.max())
+    best_weights = _mixture_weights(set_mass[:, selected], PSEUDO_ROWS)
+    equal_weight = 1 / selected.sum()
     result = np.zeros(len(selected))
-    result[selected] = (_mixture_weights(set_mass[:, selected], PSEUDO_ROWS) + 1 / selected.sum()) / 2
+    result[selected] = (best_weights + equal_weight) / 2
     return result
 
 
@@ -68,9 +79,13 @@ def combine_within_sets(
     candidates: BoolArray, predictions: Sequence[FloatArray], prior: FloatArray | None = None
 ) -> FloatArray:
     """Return soft labels [n, c]: the mean over predictions of their shares within the set, weighted by the prior."""
-    weights = candidates * (1.0 if prior is None else prior)
-    parts = [weights * (p + 1e-9) for p in predictions] or [weights]
-    shares = [part / part.sum(1, keepdims=True) for part in parts]
+    weights = candidates * 1.0
+    if prior is not None:
+        weights = candidates * prior
+    masses = [weights * (p + 1e-9) for p in predictions]
+    if not masses:
+        masses = [weights]
+    shares = [mass / mass.sum(1, keepdims=True) for mass in masses]
     return np.asarray(np.mean(shares, axis=0))
 
 

@@ -156,12 +156,12 @@ def read_setting(path: Path) -> dict[str, Any]:
     """Read a setting that was written down as JSON."""
     check_regular(path)
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        setting = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
         raise ValueError(f"settings must be a JSON file, as oneof tune writes it; {path} is none ({error}).") from error
-    if not isinstance(found, dict):
-        raise ValueError(f"settings must be a JSON object, as oneof tune writes it; {path} holds {found!r:.60}.")
-    return found
+    if not isinstance(setting, dict):
+        raise ValueError(f"settings must be a JSON object, as oneof tune writes it; {path} holds {setting!r:.60}.")
+    return setting
 
 
 def load_optuna() -> Any:

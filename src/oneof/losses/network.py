@@ -65,7 +65,9 @@ class GivenOutputs:
         return self._called(lambda inputs: functional_call(self.module, state, (inputs,)), x)
 
     def _called(self, function: Callable[[Tensor], Any], x: Tensor) -> Any:
-        with self.autocast.restored() if self.autocast else nullcontext():
+        if self.autocast is None:
+            return function(x)
+        with self.autocast.restored():
             return function(x)
 
     def _with_trial_axis(self, outputs: Any) -> Any:
@@ -93,18 +95,28 @@ class Autocast:
     def __init__(self, device: torch.device) -> None:
         self.device_type = device.type
         self.enabled = torch.is_autocast_enabled(device.type)
-        self.dtype = torch.get_autocast_dtype(device.type) if self.enabled else None
+        self.dtype: torch.dtype | None = None
+        if self.enabled:
+            self.dtype = torch.get_autocast_dtype(device.type)
 
     def off(self) -> AbstractContextManager[Any]:
-        return torch.autocast(self.device_type, enabled=False) if self.enabled else nullcontext()
+        """Switch autocast off inside."""
+        if not self.enabled:
+            return nullcontext()
+        return torch.autocast(self.device_type, enabled=False)
 
     def restored(self) -> AbstractContextManager[Any]:
-        return torch.autocast(self.device_type, dtype=self.dtype) if self.enabled else nullcontext()
+        """Switch autocast inside to what it was."""
+        if not self.enabled:
+            return nullcontext()
+        return torch.autocast(self.device_type, dtype=self.dtype)
 
 
 def at_least_float32(tensor: Tensor) -> Tensor:
     """Return the tensor in float32 where it is in half precision."""
-    return tensor.float() if tensor.dtype.itemsize < 4 else tensor
+    if tensor.dtype.itemsize < 4:
+        return tensor.float()
+    return tensor
 
 
 def needs_network(method: Method) -> bool:
@@ -135,5 +147,5 @@ def extended(method: Method, network: Any, classes: int, input_shape: tuple[int,
 
 def added_parts(module: nn.Module, network: nn.Module) -> dict[str, nn.Module]:
     """Return the parts of an extended network that are not the user's, by name."""
-    theirs = {id(part) for part in network.modules()}
-    return {name: part for name, part in module.named_children() if id(part) not in theirs}
+    own_parts = {id(part) for part in network.modules()}
+    return {name: part for name, part in module.named_children() if id(part) not in own_parts}

@@ -40,10 +40,10 @@ class TableModule(nn.Module):
         self, state_dict: Mapping[str, Any], prefix: str, local_metadata: Any, strict: bool,
         missing_keys: list[str], unexpected_keys: list[str], error_msgs: list[str],
     ) -> None:  # fmt: skip
-        own = {prefix + name for name in (*self.tables, "epoch")}
-        others = {key: value for key, value in state_dict.items() if key not in own}
+        own_keys = {prefix + name for name in (*self.tables, "epoch")}
+        others = {key: value for key, value in state_dict.items() if key not in own_keys}
         super()._load_from_state_dict(others, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs)
-        missing_keys.extend(sorted(own - state_dict.keys()))
+        missing_keys.extend(sorted(own_keys - state_dict.keys()))
         for name, table in self.tables.items():
             if prefix + name not in state_dict:
                 continue
@@ -100,11 +100,11 @@ class WriteLog:
         if world_size() == 1 or not tables:
             return
         written = self._on(tables[0].device)
-        own = torch.where(written > 0, written * world_size() + distributed.get_rank(), -1)
-        last = own.clone()
-        distributed.all_reduce(last, distributed.ReduceOp.MAX)
-        is_written = last >= 0
-        is_last_writer = (own == last) & is_written
+        last_write = torch.where(written > 0, written * world_size() + distributed.get_rank(), -1)
+        last_write_of_all = last_write.clone()
+        distributed.all_reduce(last_write_of_all, distributed.ReduceOp.MAX)
+        is_written = last_write_of_all >= 0
+        is_last_writer = (last_write == last_write_of_all) & is_written
         for table in tables:
             shape = (-1, *[1] * (table.dim() - 1))
             numbers = table.to(torch.uint8) if table.dtype == torch.bool else table

@@ -20,7 +20,7 @@ class ValenMemory(NamedTuple):
 
     o: Tensor  # [..., c] PRODEN's weights
     d: Tensor  # [..., c] the label distribution that teaches the classifier
-    own: Tensor  # [..., 1] the example's own number
+    row: Tensor  # [..., 1] the number of the example
     neighbours: Tensor  # [..., k] the numbers of its neighbours
 
 
@@ -30,7 +30,9 @@ class Variational(nn.Module):
     def __init__(self, module: nn.Module, classes: int, size: int) -> None:
         super().__init__()
         self.encoder = copy.deepcopy(module)
-        self.body, self.head, self.width = module.body, module.head, module.width
+        self.body = module.body
+        self.head = module.head
+        self.width = module.width
         self.decoder = nn.Sequential(nn.Linear(classes, size), nn.ReLU(), nn.Linear(size, size))
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
@@ -43,40 +45,44 @@ class Variational(nn.Module):
 
 
 def concentration(a: Tensor, candidates: Tensor, floor: float) -> Tensor:
-    """Parameter of the Dirichlet: softmax(a) on S, over its sum there, plus a floor on every label. The sum is a constant."""
+    """Return the parameter of the Dirichlet: softmax(a) on S, over its sum there, plus a floor on every label. The sum is a constant."""
     log_p = masked(a.log_softmax(-1), candidates)
     return (log_p - log_p.detach().logsumexp(-1, keepdim=True)).exp() + floor
 
 
 def draw(alpha: Tensor, generators: list[torch.Generator]) -> Tensor:
-    """Differentiable gamma draws [t, b, c], each trial's from its own generator; their `shares` are a draw of Dir(alpha)."""
-    return torch.stack([torch._standard_gamma(one, g) for one, g in zip(alpha, generators, strict=True)])
+    """Return differentiable gamma draws [t, b, c], each trial's from its own generator; their `shares` are a draw of Dir(alpha)."""
+    draws = []
+    for alpha_of_trial, generator in zip(alpha, generators, strict=True):
+        draws.append(torch._standard_gamma(alpha_of_trial, generator))
+    return torch.stack(draws)
 
 
 def shares(gamma: Tensor) -> Tensor:
-    """Numbers as parts of their sum over the labels."""
+    """Return numbers as parts of their sum over the labels."""
     return gamma / gamma.sum(-1, keepdim=True).clamp_min(1e-20)
 
 
 def divergence_from_flat(alpha: Tensor) -> Tensor:
-    """KL(Dir(alpha) || Dir(1, ..., 1)), [...]."""
+    """Return KL(Dir(alpha) || Dir(1, ..., 1)), [...]."""
     both = torch.cat([alpha, alpha.sum(-1, keepdim=True)], -1)  # the total last: each function is called once
-    digamma, lgamma = both.digamma(), both.lgamma()
+    digamma = both.digamma()
+    lgamma = both.lgamma()
     moment = ((alpha - 1) * (digamma[..., :-1] - digamma[..., -1:])).sum(-1)
     return lgamma[..., -1] - math.lgamma(alpha.shape[-1]) - lgamma[..., :-1].sum(-1) + moment
 
 
-def adjacency(own: Tensor, neighbours: Tensor) -> Tensor:
-    """The batch's part [t, b, b] of the row-normalised graph: 1 / (k + 1) at the row itself and at neighbours in the batch."""
-    numbers = own.mT  # [t, 1, b]
-    linked = own == numbers
+def adjacency(row: Tensor, neighbours: Tensor) -> Tensor:
+    """Return the batch's part [t, b, b] of the row-normalised graph: 1 / (k + 1) at the row itself and at neighbours in the batch."""
+    numbers = row.mT  # [t, 1, b]
+    linked = row == numbers
     for column in neighbours.unbind(-1):  # one [b, b] at a time: a batch may be the whole data set
         linked = linked | (column[..., None] == numbers)
     return linked / (neighbours.shape[-1] + 1)
 
 
 def graph_error(d: Tensor, graph: Tensor) -> Tensor:
-    """Mean square, by row [t, b], of rowsoftmax(sigmoid(d d^T)) - A; its mean over rows is that over all pairs."""
+    """Return the mean square, by row [t, b], of rowsoftmax(sigmoid(d d^T)) - A; its mean over rows is that over all pairs."""
     return ((d @ d.mT).sigmoid().softmax(-1) - graph).square().mean(-1)
 
 
@@ -86,7 +92,7 @@ def by_view(rows: Tensor, batch_size: int) -> Tensor:
 
 
 def nearest(features: Tensor, k: int, block: int = 1024) -> Tensor:
-    """Numbers [n, k] of the k nearest other rows by Euclidean distance, from `block` x n distances at a time.
+    """Return the numbers [n, k] of the k nearest other rows by Euclidean distance, from `block` x n distances at a time.
 
     >>> nearest(torch.tensor([[0.0], [1.0], [5.0], [7.0]]), 1).squeeze(-1)
     tensor([1, 0, 3, 2])
@@ -142,9 +148,9 @@ class Valen(Method):
             raise ValueError(
                 f"neighbours must lie between 1 and the training rows less one ({n - 1}); got {self.neighbours}."
             )
-        own = torch.arange(n, device=candidates.device).expand(candidates.shape[:-1])[..., None]
-        alone = own.expand(*own.shape[:-1], self.neighbours)
-        return ValenMemory(uniform(candidates, prior), uniform(candidates, prior), own.clone(), alone.clone())
+        row = torch.arange(n, device=candidates.device).expand(candidates.shape[:-1])[..., None]
+        alone = row.expand(*row.shape[:-1], self.neighbours)
+        return ValenMemory(uniform(candidates, prior), uniform(candidates, prior), row.clone(), alone.clone())
 
     def network(self, module: nn.Module, classes: int, shape: tuple[int, ...]) -> nn.Module:
         return Variational(module, classes, math.prod(shape))
@@ -154,19 +160,19 @@ class Valen(Method):
     ) -> tuple[ValenMemory, Any]:
         if epoch != self.warm_up:
             return memory, shared
-        graph = torch.stack([nearest(one, self.neighbours) for one in features()])
+        graph = torch.stack([nearest(features_of_trial, self.neighbours) for features_of_trial in features()])
         return ValenMemory(*memory)._replace(neighbours=graph), shared
 
     def step(self, net: Net, views: Tensor, batch: Batch, shared: Any) -> Step:
         x = views.movedim(0, 1).flatten(1, 2)  # [t, v b, ...]
         batch_size = batch.candidates.shape[1]
-        given = batch.to_compute()._replace(memory=ValenMemory(*batch.memory))
+        computed = batch.to_compute()._replace(memory=ValenMemory(*batch.memory))
         logits, a = net(x)
-        s = net.fused(concentration, a, given.candidates.repeat(1, len(views), 1), self.floor)
+        s = net.fused(concentration, a, computed.candidates.repeat(1, len(views), 1), self.floor)
         d = net.fused(shares, draw(s, batch.generators))
         rebuilt = net(d, part="decoder")
-        loss, o, d_after = net.fused(self._learn, logits, a, d, rebuilt, x, given)
-        return Step(loss, logits[:, :batch_size].detach(), given.memory._replace(o=o, d=d_after), shared)
+        loss, o, d_after = net.fused(self._learn, logits, a, d, rebuilt, x, computed)
+        return Step(loss, logits[:, :batch_size].detach(), computed.memory._replace(o=o, d=d_after), shared)
 
     def _learn(
         self, logits: Tensor, a: Tensor, d: Tensor, rebuilt: Tensor, x: Tensor, batch: Batch
@@ -194,6 +200,6 @@ class Valen(Method):
         """Compute the terms [t, v, b] of the draw (features, sets and graph) and of the encoder's distance from the prior."""
         sets = batch.candidates[:, None].to(d.dtype).expand_as(d)
         member = binary_cross_entropy_with_logits(d, sets, reduction="none").mean(-1)
-        graph = graph_error(d, adjacency(batch.memory.own, batch.memory.neighbours)[:, None])
+        graph = graph_error(d, adjacency(batch.memory.row, batch.memory.neighbours)[:, None])
         prior = divergence_from_flat((a / 4).clamp(math.log(0.01), math.log(30)).exp())
         return self.alpha * (self.reconstruction * error + self.membership * member + graph) + self.beta * prior

@@ -182,14 +182,14 @@ def _check_consistency(metadata: dict[str, Any]) -> str | None:
     encoding = metadata["encoding"]
     rare = encoding.get("rare", {})  # runs of the first versions have none
     member_shape = _PICTURE_MEMBER if encoding["pixels"] else _TABLE_MEMBER
-    misfit = find_schema_error(metadata["members"], [member_shape], "members")
-    misfit = misfit or find_schema_error(rare, {str: [str]}, "encoding.rare")
-    own = metadata.get("own", [])  # runs of the first versions have none
-    misfit = misfit or find_schema_error(own, [_CLASSIFIER], "own")
-    if not misfit and len(own) != metadata["others"].count("own"):
-        misfit = "own must describe every learner of that kind"
-    if misfit:
-        return misfit
+    error = find_schema_error(metadata["members"], [member_shape], "members")
+    error = error or find_schema_error(rare, {str: [str]}, "encoding.rare")
+    classifiers = metadata.get("own", [])  # runs of the first versions have none
+    error = error or find_schema_error(classifiers, [_CLASSIFIER], "own")
+    if not error and len(classifiers) != metadata["others"].count("own"):
+        error = "own must describe every learner of that kind"
+    if error:
+        return error
     return (
         _check_members(metadata["members"], encoding["pixels"])
         or _check_encoding(encoding)

@@ -23,7 +23,7 @@ class Shard(NamedTuple):
 
     at: Tensor  # [t, b'] their positions in the tables of this process
     column: Tensor  # [t, b'] their positions in the batch
-    own: Tensor  # [t, b'] bool; False for fillers
+    is_own: Tensor  # [t, b'] bool; False for fillers
     batch: Tensor  # [t, b] positions of the full batch in the tables of all processes
 
     @property
@@ -55,8 +55,8 @@ def local_shard(data: TrainingData, at: Tensor) -> Shard | None:
     column = (~owned).byte().argsort(dim=1, stable=True)[:, :width]  # its own come first, in the batch's order
     n_local = end - first
     local_row = (row.gather(1, column) - first).clamp(0, n_local - 1)  # a filler gets the first or the last row
-    own = torch.arange(width, device=at.device) < count[:, None]
-    return Shard(flat_index(local_row, n_local), column, own, at)
+    is_own = torch.arange(width, device=at.device) < count[:, None]
+    return Shard(flat_index(local_row, n_local), column, is_own, at)
 
 
 def views_of(
@@ -134,9 +134,9 @@ def _gather_batch(group: ProcessGroup, shard: Shard, batch: Batch) -> Batch:
 
 def _scatter_to_batch(shard: Shard, rows: Tensor, n_views: int = 1) -> Tensor:
     """Return rows [t, v b', ...] at their positions in the batch [t, v b, ...]; zero where another process has the row."""
-    trial, position = shard.own.nonzero(as_tuple=True)
+    trial, position = shard.is_own.nonzero(as_tuple=True)
     column = shard.column[trial, position]
-    width = shard.own.shape[1]
+    width = shard.is_own.shape[1]
     batch = rows.new_zeros(len(rows), n_views * shard.size, *rows.shape[2:])
     for view in range(n_views):
         batch[trial, column + view * shard.size] = rows[trial, position + view * width]

@@ -63,7 +63,7 @@ def step(
         losses = done.loss
         gradients = stack.gradients(losses.mean(1).sum())
     else:
-        losses = done.loss.where(shard.own, 0.0)  # fillers do not count
+        losses = done.loss.where(shard.is_own, 0.0)  # fillers do not count
         gradients = stack.gradients(losses.sum() / shard.size)
     with torch.no_grad():
         *gradients, loss = data.group.total([*gradients, losses.sum(1)])
@@ -95,10 +95,10 @@ def _write_rows(
 ) -> None:  # fmt: skip
     """Write the method's memory of the batch's rows, and let POP observe their logits."""
     if shard is not None:  # fillers are not written; the others go as the rows of one trial [1, k, ...]
-        index = index[shard.own][None]
-        candidates = candidates[shard.own][None]
-        logits = logits[shard.own][None]
-        memory = tree_map(lambda rows: rows[shard.own][None], memory)
+        index = index[shard.is_own][None]
+        candidates = candidates[shard.is_own][None]
+        logits = logits[shard.is_own][None]
+        memory = tree_map(lambda rows: rows[shard.is_own][None], memory)
     for table, new_rows in zip(leaves(state.memory), leaves(memory), strict=True):
         scatter_rows_(table, index, new_rows)
     if observing:

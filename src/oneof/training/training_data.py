@@ -248,20 +248,20 @@ def as_features(x: Any, dtype: torch.dtype, device: torch.device, views: Views |
     if not isinstance(x, OnDiskFeatures):
         return as_tensor(x, dtype if views is None else torch.uint8, device)
     if views is None and (x.dtype == torch.uint8 or device.type != "cpu"):
-        given = f"{x.dtype} for {device}".removeprefix("torch.")
-        raise ValueError(f"a table on the disk must be float32 for the CPU; got {given}. Of images give views= too.")
+        got = f"{x.dtype} for {device}".removeprefix("torch.")
+        raise ValueError(f"a table on the disk must be float32 for the CPU; got {got}. Of images give views= too.")
     return x
 
 
 def _stacked_rows(per_trial: list[NDArray[np.intp] | None], name: str, n: int, device: torch.device) -> Tensor | None:
     """Return the row numbers of t trials as one tensor [t, m]; None if no trial has any."""
-    given = [rows for rows in per_trial if rows is not None]
-    if not given:
+    row_lists = [rows for rows in per_trial if rows is not None]
+    if not row_lists:
         return None
-    lengths = {len(rows) for rows in given}
-    if len(given) < len(per_trial) or len(lengths) > 1:
+    lengths = {len(rows) for rows in row_lists}
+    if len(row_lists) < len(per_trial) or len(lengths) > 1:
         raise ValueError(f"trials of one stack must have the same number of {name}; trim them, or fit them apart.")
-    rows = torch.as_tensor(np.stack(given), dtype=torch.int64, device=device)
+    rows = torch.as_tensor(np.stack(row_lists), dtype=torch.int64, device=device)
     if rows.numel() == 0 or int(rows.min()) < 0 or int(rows.max()) >= n:
         raise ValueError(f"{name} must be row numbers from 0 to {n - 1}, at least one; got {list(rows.shape)} of them.")
     return rows
@@ -299,9 +299,9 @@ def _check_rates(trials: Sequence[Trial]) -> None:
 def _stacked_rule(trials: Sequence[Trial], purify: Purify | None, device: torch.device) -> Purify | None:
     """Return one rule for all trials, each with its own numbers; None if none purifies."""
     rules = [trial.purify or purify for trial in trials]
-    given = [rule for rule in rules if rule is not None]
-    if not given:
+    rules_that_purify = [rule for rule in rules if rule is not None]
+    if not rules_that_purify:
         return None
-    if len(given) < len(rules):
+    if len(rules_that_purify) < len(rules):
         raise ValueError("trials of one stack must all purify or none; fit them apart.")
-    return stacked(given, device)
+    return stacked(rules_that_purify, device)
