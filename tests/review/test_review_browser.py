@@ -90,10 +90,17 @@ def labels(page: Any) -> list[str]:
 
 def press(page: Any, server: ReviewServer, *keys: str) -> Decision:
     """Press keys that decide the row, and give what is in the log then."""
-    row, before = shown(page), len(Log(server.review.run.folder).active_decisions)
+    row = shown(page)
+    earlier = {decision.id for decision in Log(server.review.run.folder).active_decisions}
+
+    def is_decided() -> bool:
+        """An answer given by a click just before may reach the log in the meantime."""
+        decisions = Log(server.review.run.folder).active_decisions
+        return any(decision.row == row and decision.id not in earlier for decision in decisions)
+
     for key in keys:
         page.keyboard.press(key)
-    until(lambda: len(Log(server.review.run.folder).active_decisions) > before)
+    until(is_decided)
     last = Log(server.review.run.folder).active_decisions[-1]
     assert last.row == row
     until(lambda: shown(page) != row)
