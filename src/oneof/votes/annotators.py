@@ -120,6 +120,7 @@ class AnnotatorFit(NamedTuple):
     n_votes: Floats  # [n] n_i
     correlation: float  # rho
     silence: Floats  # [c] log-likelihood of silence: of an item on which no speaker speaks; zero where it says nothing
+    silent_posterior: Floats  # [c] of an item without votes
     speaks: Floats  # [a, c] logs by which a speaker's vote counts
     is_counted: NDArray[np.bool_]  # [a] whether an annotator's votes are counted in n_i
     rounds: int
@@ -131,11 +132,6 @@ class AnnotatorFit(NamedTuple):
         is_speaker = self.confusions.is_speaker[annotator]
         logs[is_speaker] = self.speaks[annotator[is_speaker]]
         return logs
-
-    @property
-    def silent_posterior(self) -> Floats:
-        """Return the posterior [c] of an item without votes."""
-        return np.asarray(softmax(self.silence + np.log(self.frequencies)))
 
 
 def vote_exponent(n_votes: Floats, correlation: float) -> Floats:
@@ -198,11 +194,12 @@ def fit_annotators(votes: Votes, model: Annotators = Annotators(), n_silent: int
         pair_counts = by_pair.T @ posterior
         true_counts = by_annotator.T @ posterior
         item_counts = posterior.sum(0) + n_silent * silent_posterior
+        item_frequencies = (item_counts + 1) / (n + n_silent + c)
         if model.pooled:
             frequencies = np.full(c, 1 / c)
             accuracy_by_label, error_labels = _pooled_shape(pair, pair_counts, true_counts)
         else:
-            frequencies = (item_counts + 1) / (n + n_silent + c)
+            frequencies = item_frequencies
             accuracy_by_label, error_labels = _fit_shape(pair, label_counts, pair_counts, true_counts)
         if n_rounds < _SPEAKING_ROUNDS:
             speaking = _speaking_rates(label_counts, is_speaker, true_counts, item_counts)
@@ -225,7 +222,7 @@ def fit_annotators(votes: Votes, model: Annotators = Annotators(), n_silent: int
         vote_logs = _log_likelihood(by_pair, confusions, speaks)
         previous = posterior
         posterior = softmax(vote_logs + silence + np.log(frequencies), axis=1)
-        silent_posterior = softmax(silence + np.log(frequencies))
+        silent_posterior = softmax(silence + np.log(item_frequencies))
         converged = bool(np.abs(previous - posterior).sum() / (2 * n) <= model.tolerance)
         n_rounds += 1
     exponent = vote_exponent(n_votes, model.correlation)
@@ -240,6 +237,7 @@ def fit_annotators(votes: Votes, model: Annotators = Annotators(), n_silent: int
         n_votes=n_votes,
         correlation=model.correlation,
         silence=silence,
+        silent_posterior=silent_posterior,
         speaks=speaks,
         is_counted=is_counted,
         rounds=n_rounds,
