@@ -262,6 +262,44 @@ def test_many_votes_count_as_fewer() -> None:
     assert correlated.max() < 0.95 < independent.max()
 
 
+def coin_loops(answers: dict[tuple[int, str], str], n: int, labels: list[str], rounds: int) -> list[list[float]]:
+    """The posterior of annotators who have an accuracy and no more, before several votes count as fewer."""
+    people, c = sorted({a for _, a in answers}), len(labels)
+    T = [[0.1 + sum(1 for (o, _), m in answers.items() if (o, m) == (i, label)) for label in labels] for i in range(n)]
+    T = [[x / sum(row) for x in row] for row in T]
+    for _ in range(rounds):
+        correct = {a: sum(T[i][labels.index(m)] for (i, who), m in answers.items() if who == a) for a in people}
+        total = {a: sum(1 for _, who in answers if who == a) for a in people}
+        pool = sum(correct.values()) / len(answers)
+        accuracy = {a: max(min((correct[a] + 5 * pool) / (total[a] + 5), 1 - 1e-3), 1 / c) for a in people}
+        T = [[1.0] * c for _ in range(n)]
+        for (i, a), m in answers.items():
+            for j in range(c):
+                T[i][j] *= accuracy[a] if labels[j] == m else (1 - accuracy[a]) / (c - 1)
+        T = [[x / sum(row) for x in row] for row in T]
+    return T
+
+
+def test_one_coin_equals_plain_loops() -> None:
+    rng = np.random.default_rng(0)
+    answers = {(i, f"{a}"): "abc"[rng.integers(3)] for i in range(12) for a in range(4) if rng.random() < 0.7}
+    votes = long([(i, a, label) for (i, a), label in answers.items()])
+    model = Annotators(one_coin=True, correlation=0.0, tolerance=-1, rounds=4)
+    expected = coin_loops(answers, 12, votes.labels, 4)
+    np.testing.assert_allclose(fit_annotators(votes, model).posterior, expected, atol=1e-10)
+
+
+def test_with_two_votes_an_item_careful_people_still_count_more() -> None:
+    ours, majority = [], []
+    for seed in range(4):
+        votes, truth = simulated([0.25] * 4, seed, n=300, people=20, each=2)
+        counts = np.random.default_rng(seed).random((len(truth), 4)) / 10
+        np.add.at(counts, (votes.item, votes.label), 1)
+        ours.append(right(join(votes).posterior, truth))
+        majority.append(right(counts, truth))
+    assert np.mean(ours) > np.mean(majority) + 0.02
+
+
 def test_with_few_annotators_the_majority_is_all_that_is_tried() -> None:
     """Of two people nobody can say who errs more: where they differ, neither wins."""
     votes = long([(i, a, "ab"[i % 2] if a == "x" else "abb"[i % 3]) for i in range(30) for a in "xy"])

@@ -61,8 +61,10 @@ class Annotators:
         k, the pseudo-votes per true label by which the shape outweighs an annotator's own counts.
     correlation
         rho in [0, 1]. 0: votes are independent given the true label; 1: any number of votes counts as one.
+    one_coin
+        Give annotators an accuracy each and no more: all wrong labels are equally likely, and all classes equally frequent.
     pooled
-        Give all annotators the pooled accuracy, no confusion matrix and equally frequent classes, so that the majority wins.
+        The same with one accuracy for all of them, so that the majority wins.
     tolerance
         Stop when a round moves at most this much of an item's mass, on average.
     rounds
@@ -71,6 +73,7 @@ class Annotators:
 
     strength: float = 30.0
     correlation: float = CORRELATION
+    one_coin: bool = False
     pooled: bool = False
     tolerance: float = 1e-5
     rounds: int = 200
@@ -176,10 +179,11 @@ def fit_annotators(votes: Votes, model: Annotators = Annotators(), n_silent: int
 
     label_counts = np.zeros((a, c))  # weight of an annotator's votes for each label
     np.add.at(label_counts, (votes.annotator, votes.label), votes.share)
-    is_speaker = np.logical_and((label_counts > 0).sum(1) == 1, not model.pooled)
+    is_coin = model.one_coin or model.pooled
+    is_speaker = np.logical_and((label_counts > 0).sum(1) == 1, not is_coin)
     are_rules = label_counts[is_speaker].sum() > label_counts.sum() / 2  # else they are people who voted little
     silence_counts = are_rules and _is_silence_informative(by_annotator[:, np.flatnonzero(is_speaker)], n_silent)
-    strength = np.inf if model.pooled else model.strength
+    strength = np.inf if is_coin else model.strength
     is_counted = np.ones(a, dtype=bool)
     if silence_counts:
         is_counted[is_speaker] = False  # rules have reasons of their own, and their probabilities hold as they are
@@ -195,9 +199,9 @@ def fit_annotators(votes: Votes, model: Annotators = Annotators(), n_silent: int
         true_counts = by_annotator.T @ posterior
         item_counts = posterior.sum(0) + n_silent * silent_posterior
         item_frequencies = (item_counts + 1) / (n + n_silent + c)
-        if model.pooled:
+        if is_coin:
             frequencies = np.full(c, 1 / c)
-            accuracy_by_label, error_labels = _pooled_shape(pair, pair_counts, true_counts)
+            accuracy_by_label, error_labels = _coin_shape(pair, pair_counts, true_counts, model.pooled)
         else:
             frequencies = item_frequencies
             accuracy_by_label, error_labels = _fit_shape(pair, label_counts, pair_counts, true_counts)
@@ -313,12 +317,24 @@ def _speaking_rates(
     return rates
 
 
-def _pooled_shape(pair: Integers, pair_counts: Floats, true_counts: Floats) -> tuple[Floats, Floats]:
-    """Return the same accuracy for every annotator and label, and equally frequent wrong labels, [a, c] each."""
+def _coin_shape(pair: Integers, pair_counts: Floats, true_counts: Floats, pooled: bool) -> tuple[Floats, Floats]:
+    """Return an accuracy for every annotator, or the same for all, and equally frequent wrong labels, [a, c] each."""
     a, c = true_counts.shape
-    correct = pair_counts[np.arange(len(pair)), pair % c].sum()
-    accuracy = max(_clip(correct / true_counts.sum()), 1 / c)
-    return np.full((a, c), accuracy), np.full((a, c), 1 / c)
+    annotator, label = np.divmod(pair, c)
+    correct = pair_counts[np.arange(len(pair)), label]
+    pooled_accuracy = correct.sum() / true_counts.sum()
+    accuracy = np.full(a, pooled_accuracy)
+    if not pooled:
+        correct_by_annotator = np.bincount(annotator, weights=correct, minlength=a)
+        accuracy = _shrink_accuracy(correct_by_annotator, true_counts, pooled_accuracy)
+    clipped = np.maximum(_clip(accuracy), 1 / c)
+    return np.repeat(clipped[:, None], c, axis=1), np.full((a, c), 1 / c)
+
+
+def _shrink_accuracy(correct: Floats, true_counts: Floats, pooled: float) -> Floats:
+    """Return the accuracy of each annotator [a], shrunk to the pooled one."""
+    shrunk: Floats = (correct + _ANNOTATOR_PRIOR * pooled) / (true_counts.sum(1) + _ANNOTATOR_PRIOR)
+    return shrunk
 
 
 def _fit_shape(pair: Integers, label_counts: Floats, pair_counts: Floats, true_counts: Floats) -> tuple[Floats, Floats]:
@@ -333,7 +349,7 @@ def _fit_shape(pair: Integers, label_counts: Floats, pair_counts: Floats, true_c
     correct_by_annotator = np.bincount(annotator, weights=correct, minlength=a)
     pooled = _clip(correct_by_label.sum() / true_counts.sum())
     label_accuracy = (correct_by_label + c * pooled) / (true_counts.sum(0) + c)
-    annotator_accuracy = (correct_by_annotator + _ANNOTATOR_PRIOR * pooled) / (true_counts.sum(1) + _ANNOTATOR_PRIOR)
+    annotator_accuracy = _shrink_accuracy(correct_by_annotator, true_counts, pooled)
     label_odds = _odds(_clip(label_accuracy))
     odds_ratio = _odds(_clip(annotator_accuracy)) / _odds(pooled)
     odds = label_odds * odds_ratio[:, None]

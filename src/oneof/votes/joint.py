@@ -21,6 +21,9 @@ MAX_HELD_OUT = 10_000  # votes; of more, two folds of five are enough
 N_FOLDS = 5
 INVERSE_TEMPERATURES = (2.0, 4.0, 8.0, 16.0, 32.0)
 TOLERANCE = 1e-3  # of EM while models are compared
+MAX_SPEAKER_SHARE = (
+    0.1  # of the votes, by annotators who only give one label, above which an accuracy does not describe annotators
+)
 MIN_ANNOTATORS = 3  # of fewer, nobody can tell which errs more
 HELPFUL = 1.0  # standard errors by which features must predict held-out votes better than votes alone do
 # Votes on an item with which the majority counts half. With many votes an item's own share is a better guide than what is known about
@@ -121,8 +124,10 @@ Predictions = Mapping[str, Predict]
 Models = Sequence[Annotators]
 
 MAJORITY = Annotators(pooled=True)
+ONE_COIN = Annotators(one_coin=True)
 MODELS = (
     MAJORITY,
+    ONE_COIN,
     Annotators(strength=3.0),
     Annotators(strength=10.0),
     Annotators(strength=30.0),
@@ -180,6 +185,8 @@ def choose(
         return {}
     if len(votes.annotators) < MIN_ANNOTATORS:
         models = [MAJORITY]
+    elif _speaker_share(votes) > MAX_SPEAKER_SHARE:
+        models = [model for model in models if model != ONE_COIN]
     scores: dict[Choice, float] = {}
     gains_of_votes: dict[Choice, Floats] = {}
     for model in models:
@@ -197,6 +204,14 @@ def choose(
             scores[choice] = float(gains.mean() - HELPFUL * standard_error)
     best_first = sorted(scores.items(), key=lambda choice_and_score: -choice_and_score[1])
     return dict(best_first)
+
+
+def _speaker_share(votes: Votes) -> float:
+    """Return the share of the votes by annotators who only ever give one label."""
+    pairs = np.unique(votes.annotator * len(votes.labels) + votes.label)
+    n_labels = np.bincount(pairs // len(votes.labels), minlength=len(votes.annotators))
+    share: float = votes.share[n_labels[votes.annotator] == 1].sum() / votes.share.sum()
+    return share
 
 
 def _choices_with_features(model: Annotators, predictions: Predictions) -> list[Choice]:
@@ -283,6 +298,7 @@ def join(
 def _describe(choice: Choice, score: float) -> dict[str, Any]:
     """Return the settings and their score as a flat record."""
     return {
+        "one_coin": choice.model.one_coin,
         "pooled": choice.model.pooled,
         "strength": choice.model.strength,
         "features": choice.features,
