@@ -331,7 +331,7 @@ def _coin_shape(pair: Integers, pair_counts: Floats, true_counts: Floats, pooled
     return np.repeat(clipped[:, None], c, axis=1), np.full((a, c), 1 / c)
 
 
-def _shrink_accuracy(correct: Floats, true_counts: Floats, pooled: float) -> Floats:
+def _shrink_accuracy(correct: NDArray[Any], true_counts: Floats, pooled: float) -> Floats:
     """Return the accuracy of each annotator [a], shrunk to the pooled one."""
     shrunk: Floats = (correct + _ANNOTATOR_PRIOR * pooled) / (true_counts.sum(1) + _ANNOTATOR_PRIOR)
     return shrunk
