@@ -1,14 +1,16 @@
-"""Votes of many kinds: majority, Dawid-Skene and ours, each with its labels, its probabilities and its review queue.
+"""Votes of many kinds: majority, rivals and ours, each with its labels, its probabilities and its review queue.
 
     python benchmarks/accuracy/votes_kinds.py --seeds 0-1
     ONEOF_DATA=DIR python benchmarks/accuracy/votes_kinds.py --seeds 100-109
     python benchmarks/accuracy/votes_kinds.py --report
 
 A row per kind, system and seed, on the items that somebody voted on: `right`, the share of labels that are true; `gap`, the mean probability of the
-labels less that share; `unanimous_gap`, the same where two or more votes agree and none differs; `first_tenth`, the share of all wrong labels among the tenth of
-the items whose probability is lowest. Ours is what `oneof fit --votes` resolves before networks are trained: annotators, and a kernel
-regression on features. Truth reports and chooses nothing. A row that is in the file is not computed again. Real votes are read from ONEOF_DATA
-where it is set; they have one seed.
+labels less that share; `ece`, the calibration error over ten bins of equal mass, and `ece_band`, which 95 % of calibrated systems with these
+probabilities stay below; `unanimous_gap`, the gap where two or more votes agree and none differs; `first_tenth`, the share of all wrong labels among
+the tenth of the items whose probability is lowest. Ours is what `oneof fit --votes` resolves before networks are trained: annotators, and a kernel
+regression on features. crowd-kit and cleanlab run where they can be imported; CROWDLAB has logistic regression on the majority's labels. Truth
+reports and chooses nothing. The models were developed on seeds below 100. A row that is in the file is not computed again. Real votes are read from
+ONEOF_DATA where it is set; they have one seed.
 """
 
 from __future__ import annotations
@@ -18,12 +20,18 @@ import csv
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import StratifiedKFold, cross_val_predict
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 from oneof.candidates.mask import Candidates
 from oneof.data.dataset import Dataset
@@ -71,11 +79,13 @@ def draw_label(rng: np.random.Generator, truth: int, accuracy: float) -> int:
     return int((truth + rng.integers(1, N_CLASSES)) % N_CLASSES)
 
 
-def people_vote(rng: np.random.Generator, truth: Integers, accuracy: Floats) -> list[VoteRow]:
+def people_vote(
+    rng: np.random.Generator, truth: Integers, accuracy: Floats, n_votes: int = VOTES_PER_ITEM
+) -> list[VoteRow]:
     """Return the votes of people [a] of the given accuracy, a few random ones on each item."""
     rows = []
     for item, true_label in enumerate(truth):
-        for person in rng.permutation(len(accuracy))[:VOTES_PER_ITEM]:
+        for person in rng.permutation(len(accuracy))[:n_votes]:
             rows.append((item, f"p{person}", draw_label(rng, int(true_label), accuracy[person])))
     return rows
 
@@ -161,6 +171,27 @@ def one_vote_each(rng: np.random.Generator) -> tuple[list[VoteRow], Integers]:
     return rows, truth
 
 
+def few_votes(rng: np.random.Generator) -> tuple[list[VoteRow], Integers]:
+    """People of mixed care, two on each item."""
+    truth = draw_truth(rng)
+    return people_vote(rng, truth, mixed_care(rng), n_votes=2), truth
+
+
+def jury(rng: np.random.Generator) -> tuple[list[VoteRow], Integers]:
+    """Ten models that answer every item. Half of them are weak; on an item in four the strong ones share a mistake."""
+    truth = draw_truth(rng)
+    is_misleading = rng.random(N_ITEMS) < 0.25
+    mistaken_for = (truth + rng.integers(1, N_CLASSES, size=N_ITEMS)) % N_CLASSES
+    rows = []
+    for item, true_label in enumerate(truth):
+        for model in range(10):
+            label = draw_label(rng, int(true_label), 0.85 if model < 5 else 0.4)
+            if is_misleading[item] and model < 5 and rng.random() < 0.7:
+                label = int(mistaken_for[item])
+            rows.append((item, f"model {model}", label))
+    return rows, truth
+
+
 SIMULATED: dict[str, Callable[[np.random.Generator], tuple[list[VoteRow], Integers]]] = {
     "people": people,
     "rules": rules,
@@ -169,9 +200,11 @@ SIMULATED: dict[str, Callable[[np.random.Generator], tuple[list[VoteRow], Intege
     "hard items": hard_items,
     "rare classes": rare_classes,
     "one vote each": one_vote_each,
+    "few votes": few_votes,
+    "jury": jury,
 }
 FEATURES = {"": 0.0, ", weak features": 0.7, ", good features": 2.0}  # distance of the classes' means
-WITH_FEATURES = ("people", "rules", "hard items")
+WITH_FEATURES = ("people", "rules", "hard items", "rare classes", "few votes")
 
 
 def simulate(kind: str, seed: int) -> Task:
@@ -260,15 +293,51 @@ def resolve(task: Task, seed: int) -> Floats:
     found = vote_prior(task.x, task.votes, np.arange(n), seed)
     encoding = Encoding(tuple(f"x{j}" for j in range(d)), (0.0,) * d, (), {}, ())
     data = Dataset.build(task.x, Candidates(found.candidates, np.array(task.votes.labels)), encoding, prior=found.prior)
-    neighbours = found.evidence.neighbours
-    if neighbours is None or d == 0:
-        evidence = found.evidence._replace(held_out=None, neighbours=None) if d == 0 else found.evidence
-        predictions = Predictions.uninformative(n, len(task.votes.labels))
-    else:
-        evidence = found.evidence
-        predictions = Predictions.from_single_model(neighbours.astype(np.float32), found.candidates)
-    resolved = resolve_labels(replace(data, votes=evidence), predictions, found.candidates)
+    if d == 0:
+        return np.asarray(found.evidence.posterior, dtype=np.float64)
+    predictions = Predictions.uninformative(n, len(task.votes.labels))
+    if found.evidence.neighbours is not None:
+        predictions = Predictions.from_single_model(found.evidence.neighbours.astype(np.float32), found.candidates)
+    resolved = resolve_labels(replace(data, votes=found.evidence), predictions, found.candidates)
     return np.asarray(resolved.distribution, dtype=np.float64)
+
+
+def crowd_kit(name: str, task: Task, seed: int) -> Floats:
+    """Return what a model of crowd-kit makes of the votes; MMSR gives labels without probabilities."""
+    from crowdkit import aggregation  # type: ignore[import-not-found]
+    from pandas import DataFrame
+
+    votes = DataFrame({"task": task.votes.item, "worker": task.votes.annotator, "label": task.votes.label})
+    settings = {"random_state": seed} if name == "MMSR" else {}
+    model = getattr(aggregation, name)(**settings)
+    probabilities = np.zeros((len(task.truth), len(task.votes.labels)))
+    if name == "MMSR":
+        labels = model.fit_predict(votes).sort_index()
+        probabilities[labels.index.to_numpy(), labels.to_numpy()] = 1.0
+        return probabilities
+    found = model.fit_predict_proba(votes).sort_index()
+    probabilities[np.ix_(found.index.to_numpy(), found.columns.to_numpy())] = found.to_numpy()
+    return probabilities
+
+
+def crowdlab(task: Task, seed: int) -> Floats:
+    """Return the consensus of CROWDLAB with cross-validated logistic regression, and its quality as the label's probability."""
+    from cleanlab.multiannotator import get_label_quality_multiannotator  # type: ignore[import-not-found]
+
+    n, c = len(task.truth), len(task.votes.labels)
+    cells = np.full((n, len(task.votes.annotators)), np.nan)
+    cells[task.votes.item, task.votes.annotator] = task.votes.label
+    labels = majority(task, seed).argmax(1)
+    classifier = make_pipeline(StandardScaler(), LogisticRegression(C=0.1, max_iter=2000))
+    folds = StratifiedKFold(5, shuffle=True, random_state=seed)
+    predicted = np.full((n, c), 1e-9)
+    predicted[:, np.unique(labels)] += cross_val_predict(classifier, task.x, labels, cv=folds, method="predict_proba")
+    found = get_label_quality_multiannotator(cells, predicted, verbose=False)["label_quality"]
+    consensus = found["consensus_label"].to_numpy().astype(np.intp)
+    quality = found["consensus_quality_score"].to_numpy()
+    probabilities = np.tile((1 - quality)[:, None] / max(c - 1, 1), (1, c))
+    probabilities[np.arange(n), consensus] = np.maximum(quality, probabilities[:, 0] + 1e-9)
+    return probabilities
 
 
 SYSTEMS: dict[str, Callable[[Task, int], Floats]] = {
@@ -276,6 +345,28 @@ SYSTEMS: dict[str, Callable[[Task, int], Floats]] = {
     "dawid-skene": lambda task, seed: dawid_skene(task.votes).posterior,
     "ours": resolve,
 }
+if find_spec("crowdkit"):
+    SYSTEMS["GLAD"] = partial(crowd_kit, "GLAD")
+    SYSTEMS["MMSR"] = partial(crowd_kit, "MMSR")
+if find_spec("cleanlab"):
+    SYSTEMS["CROWDLAB"] = crowdlab
+NEED_FEATURES = ("CROWDLAB",)
+
+
+def calibration_error(confidence: Floats, is_right: NDArray[Any], n_bins: int = 10) -> float:
+    """Return the mean distance of confidence and accuracy over bins of equal mass."""
+    order = np.argsort(confidence, kind="stable")
+    total = 0.0
+    for rows in np.array_split(order, n_bins):
+        total += len(rows) * abs(confidence[rows].mean() - is_right[rows].mean())
+    return total / len(confidence)
+
+
+def calibration_band(confidence: Floats, n_draws: int = 200) -> float:
+    """Return the 95 % quantile of the error of a calibrated system."""
+    rng = np.random.default_rng(0)
+    errors = [calibration_error(confidence, rng.random(len(confidence)) < confidence) for _ in range(n_draws)]
+    return float(np.quantile(errors, 0.95))
 
 
 def judge(probabilities: Floats, task: Task) -> dict[str, float]:
@@ -289,6 +380,8 @@ def judge(probabilities: Floats, task: Task) -> dict[str, float]:
     figures = {
         "right": is_right.mean(),
         "gap": confidence.mean() - is_right.mean(),
+        "ece": calibration_error(confidence, is_right),
+        "ece_band": calibration_band(confidence),
         "first_tenth": (~is_right[first]).sum() / n_wrong,
     }
     if is_unanimous.any():
@@ -320,8 +413,15 @@ def measure(kinds: list[str], seeds: range, path: Path) -> None:
                 continue
             task = read_real(kind, folder) if kind in REAL else simulate(kind, seed)
             for system in missing:
+                if system in NEED_FEATURES and task.x.shape[1] == 0:
+                    continue
                 start = time.perf_counter()
-                figures = judge(SYSTEMS[system](task, seed), task)
+                try:
+                    probabilities = SYSTEMS[system](task, seed)
+                except ValueError as error:  # MMSR finds no answer where all annotators vote on every item
+                    print(f"{system} has no row for {kind}, seed {seed}: {error}")
+                    continue
+                figures = judge(probabilities, task)
                 seconds = round(time.perf_counter() - start, 2)
                 append(
                     path,
@@ -330,14 +430,14 @@ def measure(kinds: list[str], seeds: range, path: Path) -> None:
 
 
 def table(rows: list[Row], kinds: list[str]) -> str:
-    """Return the means over seeds as a table: labels right, gap, gap where votes are unanimous, errors in the first tenth; all in percent."""
+    """Return the means over seeds as a table: labels right, gap, calibration error, errors in the first tenth; all in percent."""
     lines = ["| kind | " + " | ".join(SYSTEMS) + " |", "|---|" + "---|" * len(SYSTEMS)]
     for kind in kinds:
         cells = []
         for system in SYSTEMS:
             own_rows = [row for row in rows if row["kind"] == kind and row["system"] == system]
             means = []
-            for name in ("right", "gap", "unanimous_gap", "first_tenth"):
+            for name in ("right", "gap", "ece", "first_tenth"):
                 values = [row[name] for row in own_rows if name in row]
                 means.append(f"{100 * np.mean(values):.1f}" if values else "-")
             cells.append(" / ".join(means))

@@ -134,3 +134,24 @@ def test_a_class_that_no_row_keeps_is_said_on_terminal_and_page_and_in_clean(tmp
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
     first_screen = page[page.index("<header") : page.index("</header>")]
     assert f"snow&#39; ({named} votes)" in first_screen
+
+
+def test_votes_may_name_every_label_on_every_row(tmp_path: Path, monkeypatch, capsys) -> None:
+    """Sets that hold all labels say nothing, but the votes do: two of three people agree on every row."""
+    rows = []
+    for item in range(60):
+        label = "ab"[item % 2]
+        other = "ba"[item % 2]
+        rows += [(item, "x", label), (item, "y", label), (item, "z", other)]
+    pd.DataFrame(rows, columns=["item", "annotator", "label"]).to_csv(tmp_path / "votes.csv", index=False)
+    x = np.random.default_rng(0).normal(size=60).round(3)
+    pd.DataFrame({"item": range(60), "x": x}).to_csv(tmp_path / "items.csv", index=False)
+    code, printed = run_command(
+        monkeypatch, capsys, "fit", tmp_path / "items.csv", "--votes", tmp_path / "votes.csv", "--on", "item", "--quick",
+        "--out", tmp_path / "run",
+    )  # fmt: skip
+    assert code == 0, printed
+    assert "exclude no label" not in printed
+    run_command(monkeypatch, capsys, "clean", tmp_path / "run", "--out", tmp_path / "labels.parquet")
+    labels = pd.read_parquet(tmp_path / "labels.parquet")["label"]
+    assert (labels == ["a", "b"] * 30).all()

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 from pyarrow import table
 
 from oneof.votes import Annotators, Choice, Votes, choose, fit_annotators, join, read_long
-from oneof.votes.joint import Predict, joint_posterior, leave_answers_out
+from oneof.votes.joint import MAJORITY, Predict, joint_posterior, leave_answers_out
 
 Floats = NDArray[np.float64]
 
@@ -39,27 +39,25 @@ def right(posterior: Floats, truth: NDArray[np.intp]) -> float:
 
 def test_the_posterior_is_what_the_formula_says() -> None:
     votes, x, _ = blobs(n=30)
-    model = Annotators(balance=0.5)
-    fitted = fit_annotators(votes, model)
+    fitted = fit_annotators(votes)
     scores = nearest(x, 5)(fitted.posterior)
     for i in range(30):
-        m, votes_of_i = fitted.frequencies, np.exp(fitted.likelihood[i])
-        with_scores = [(m[j] ** -0.5 * votes_of_i[j]) ** 0.3 * np.exp(4 * scores[i, j]) for j in range(3)]
-        alone = [(m[j] ** 0.5 * votes_of_i[j]) ** 0.3 for j in range(3)]
-        np.testing.assert_allclose(
-            joint_posterior(fitted, scores, Choice(model, "x", 4.0, 0.3))[i], with_scores / np.sum(with_scores)
-        )
-        np.testing.assert_allclose(
-            joint_posterior(fitted, None, Choice(model, None, 0.0, 0.3))[i], alone / np.sum(alone)
-        )
+        votes_of_i = np.exp(fitted.likelihood[i])
+        with_scores = [votes_of_i[j] * np.exp(4 * scores[i, j]) for j in range(3)]
+        found = joint_posterior(fitted, scores, Choice(Annotators(), "x", 4.0))[i]
+        np.testing.assert_allclose(found, with_scores / np.sum(with_scores))
+    assert joint_posterior(fitted, None, Choice(Annotators(), None, 0.0)) is fitted.posterior
 
 
-def test_with_power_one_and_no_features_it_is_the_model_of_annotators() -> None:
+def test_the_majority_counts_the_more_the_more_votes_there_are() -> None:
+    """The weight n / (n + 16) of the plain majority, by hand."""
     votes, _, _ = blobs(n=60)
-    model = Annotators(balance=0.5, tolerance=1e-12)
-    joint = join(votes, scores=choose(votes, {}, models=[model], powers=(1.0,)))
-    np.testing.assert_allclose(joint.posterior, joint.fitted.posterior, atol=1e-6)
-    assert joint.choice == Choice(model, None, 0.0, 1.0)
+    model = Annotators()
+    joint = join(votes, scores=choose(votes, {}, models=[model]))
+    own = fit_annotators(votes, model).posterior
+    majority = fit_annotators(votes, MAJORITY).posterior
+    np.testing.assert_allclose(joint.posterior, (16 * own + 2 * majority) / 18)
+    assert joint.choice == Choice(model, None, 0.0)
 
 
 def test_features_that_help_are_found_and_noise_is_not_taken() -> None:
@@ -78,22 +76,10 @@ def test_features_that_help_are_found_and_noise_is_not_taken() -> None:
 def test_the_prior_is_the_votes_alone() -> None:
     votes, x, _ = blobs(n=60)
     joint = join(votes, {"x": nearest(x)})
-    expected = np.exp(joint.choice.power / 2 * joint.fitted.likelihood)
+    alone = join(votes, scores={Choice(joint.choice.model, None, 0.0): 0.0})
+    np.testing.assert_allclose(joint.prior, alone.prior)
+    expected = joint.likelihood**0.75
     np.testing.assert_allclose(joint.prior, expected / expected.sum(1, keepdims=True))
-
-
-def test_votes_that_copy_one_another_are_flattened() -> None:
-    """Four people who repeat the first one's vote are not five witnesses."""
-    rng = np.random.default_rng(0)
-    rows = []
-    for i in range(300):
-        truth = rng.integers(3)
-        said = [truth if rng.random() < 0.7 else rng.integers(3) for _ in range(2)]
-        rows += [(i, "alone", "abc"[said[0]])]
-        rows += [(i, f"copy {k}", "abc"[said[1] if rng.random() < 0.8 else rng.integers(3)]) for k in range(5)]
-    item, annotator, label = zip(*rows, strict=True)
-    votes = read_long(table({"item": item, "annotator": annotator, "label": label}))
-    assert join(votes).choice.power < 1
 
 
 def test_items_without_a_score_are_left_to_their_votes() -> None:
@@ -105,10 +91,9 @@ def test_items_without_a_score_are_left_to_their_votes() -> None:
         scores[30:] = np.nan
         return scores
 
-    scores = {Choice(Annotators(), "x", 4.0, 0.5): 0.0}
+    scores = {Choice(Annotators(), "x", 4.0): 0.0}
     joint, alone = (
-        join(votes, {"x": p}, scores=s)
-        for p, s in ((half, scores), (known, {Choice(Annotators(), None, 0.0, 0.5): 0.0}))
+        join(votes, {"x": p}, scores=s) for p, s in ((half, scores), (known, {Choice(Annotators(), None, 0.0): 0.0}))
     )
     np.testing.assert_allclose(joint.posterior[30:], alone.posterior[30:])
     assert joint.opinion is not None
@@ -117,33 +102,33 @@ def test_items_without_a_score_are_left_to_their_votes() -> None:
     assert np.isfinite(joint.opinion[:30]).all()
 
 
-def test_opinions_are_judged_by_answers_that_are_left_out() -> None:
+def test_predictions_are_judged_by_answers_that_are_left_out() -> None:
     """By hand: each answer against the item's other votes, whatever labels the answer names."""
     rows = {"item": [0, 0, 0, 1, 1], "annotator": ["x", "x", "y", "x", "z"], "label": ["a", "b", "a", "c", "c"]}
     votes = read_long(table(rows))
     fitted = fit_annotators(votes)
-    judges = leave_answers_out(votes, fitted, 0.5, np.array([1, 0]))
-    opinion = np.log(np.array([[0.2, 0.3, 0.5], [0.6, 0.3, 0.1]]))
-    logs = []
+    held_out = leave_answers_out(votes, fitted, np.array([1, 0]))
+    predicted = np.log(np.array([[0.2, 0.3, 0.5], [0.6, 0.3, 0.1]]))
+    weight = 1 / votes.answer_size
+    expected = []
     for k in range(len(votes.item)):
         i, a, j = votes.item[k], votes.annotator[k], votes.label[k]
         rest = [r for r in range(len(votes.item)) if votes.item[r] == i and votes.annotator[r] != a]
-        weight = 1 / votes.answer_size
-        on_item = weight[votes.item == i].sum()
-        said = np.zeros(3)
+        others = np.zeros(3)
         for r in rest:
-            said += weight[r] * np.log(fitted.confusions.of(votes.annotator[[r]], votes.label[[r]])[0])
-            if votes.annotators[votes.annotator[r]] != "x":  # who names one label: frequencies count less
-                said -= weight[r] / on_item * np.log(fitted.frequencies)
-        shares = np.exp(0.5 * said + opinion[1 - i])
-        chance = shares @ fitted.confusions.of(np.array([a]), np.array([j]))[0] / shares.sum()
-        logs.append((np.log(chance), weight[k]))
-    value, weights = np.array(logs).T
-    np.testing.assert_allclose(judges.score(opinion), np.average(value, weights=weights))
+            others += weight[r] * np.log(fitted.confusions.of(votes.annotator[[r]], votes.label[[r]])[0])
+        exponent = 1 / (1 + 0.4 * max(weight[rest].sum() - 1, 0))
+        logs = 2 * exponent * others + 0.3 * predicted[1 - i] + 0.7 * exponent * np.log(fitted.frequencies)
+        posterior = np.exp(logs) / np.exp(logs).sum()
+        expected.append(np.log(posterior @ fitted.confusions.of(np.array([a]), np.array([j]))[0]))
+    np.testing.assert_allclose(held_out.log_probabilities(predicted, power=0.3, scale=2.0), expected)
+    np.testing.assert_allclose(held_out.weight, weight)
 
 
-def test_an_opinion_that_is_right_scores_above_one_that_is_not() -> None:
+def test_a_prediction_that_is_right_scores_above_one_that_is_not() -> None:
     votes, _, truth = blobs(n=120)
-    judges = leave_answers_out(votes, fit_annotators(votes), 1.0, np.arange(120))
+    held_out = leave_answers_out(votes, fit_annotators(votes), np.arange(120))
     right = np.log(np.eye(3)[truth] * 0.8 + 0.1)
-    assert judges.score(right) > judges.score(np.zeros((120, 3))) > judges.score(right[::-1])
+    without = held_out.log_probabilities(right, power=0.0).mean()
+    assert held_out.log_probabilities(right, power=0.5).mean() > without
+    assert held_out.log_probabilities(right[::-1], power=0.5).mean() < without

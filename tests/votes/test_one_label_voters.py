@@ -14,7 +14,7 @@ from oneof.data.dataset import VoteEvidence
 from oneof.ensemble.resolve import Resolved, resolve_labels
 from oneof.ensemble.vote_prior import vote_prior
 from oneof.learners.base import Predictions
-from oneof.votes import Votes, join, read_long, summarise
+from oneof.votes import Votes, fit_annotators, join, read_long, summarise
 from oneof.votes.joint import MAJORITY, MODELS, choose
 from oneof.votes.policies import Sets, union
 
@@ -90,6 +90,35 @@ def test_the_majority_is_among_what_held_out_votes_choose_from() -> None:
     np.add.at(counts, (votes.item, votes.label), 1)
     clear = counts[:, 0] != counts[:, 1]
     assert (joint.posterior.argmax(1) == counts.argmax(1))[clear].all()
+
+
+def test_silence_of_rules_tells_of_items_on_which_nobody_speaks() -> None:
+    """Most items with a vote are spam; four detectors of spam find half of it each, so what none of them flags is ham."""
+    rng = np.random.default_rng(0)
+    truth = (rng.random(600) < 0.3).astype(np.intp)
+    rows = []
+    for item in range(600):
+        for number in range(4):
+            if rng.random() < (0.5 if truth[item] else 0.02):
+                rows.append((item, f"spam {number}", "spam"))
+        if rng.random() < (0.1 if truth[item] else 0.2):
+            rows.append((item, "ham", "ham"))
+    item_column, annotator, label_column = zip(*rows, strict=True)
+    votes = read_long(table({"item": item_column, "annotator": annotator, "label": label_column}))
+    n_silent = 600 - len(votes.items)
+    fitted = fit_annotators(votes, n_silent=n_silent)
+    assert fitted.posterior[:, 0].mean() < 0.4
+    assert fitted.silent_posterior[0] > 0.7
+
+
+def test_items_that_were_assigned_to_people_make_no_silence() -> None:
+    rows = [(item, f"p{item % 7}-{k}", NAMES[(item + k) % 2]) for item in range(70) for k in range(3)]
+    item_column, annotator, label_column = zip(*rows, strict=True)
+    one_label_each = [f"{who} {label}" for who, label in zip(annotator, label_column, strict=True)]
+    votes = read_long(table({"item": item_column, "annotator": one_label_each, "label": label_column}))
+    fitted = fit_annotators(votes)
+    assert fitted.confusions.is_speaker.all()
+    assert not fitted.silence.any()
 
 
 def test_a_label_in_no_set_is_told() -> None:

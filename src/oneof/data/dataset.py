@@ -27,8 +27,11 @@ UNNAMED_PRIOR = 1e-6  # prior of a label that no annotator could name, such as o
 class VoteScorer(Protocol):
     """Scores predictions by votes that they were made without."""
 
-    def score(self, logs: NDArray[np.float64]) -> float:
-        """Return the mean log-probability of the held-out votes under predictions in logs [n, c]."""
+    def log_probabilities(self, logs: NDArray[np.float64], power: float, scale: float = 1.0) -> NDArray[np.float64]:
+        """Return the log-probabilities of the held-out votes [h] under predictions in logs [n, c], raised to a power.
+
+        The likelihood of the other votes on the same rows is raised to `scale`.
+        """
         ...
 
     def with_classes(self, columns: Sequence[int], c: int) -> VoteScorer:
@@ -40,6 +43,7 @@ class VoteEvidence(NamedTuple):
     """What annotators' votes say about each row, for resolving its label."""
 
     likelihood: FloatArray  # [n, c] of the row's votes given each label; or counts or probabilities as they were given
+    posterior: FloatArray | None = None  # [n, c] of the labels by votes alone; None: there are no single votes
     neighbours: FloatArray | None = None  # [n, c] predictions by the votes on other rows; NaN where there are none
     held_out: VoteScorer | None = None  # votes that decide how much predictions count; None: there are no single votes
     counts: FloatArray | None = None  # [n, c] votes for each label
@@ -49,6 +53,7 @@ class VoteEvidence(NamedTuple):
         """Return the same over c classes, of which these columns could be voted for."""
         return VoteEvidence(
             likelihood=scatter_columns(self.likelihood, columns, c, UNNAMED_PRIOR),
+            posterior=None if self.posterior is None else scatter_columns(self.posterior, columns, c, UNNAMED_PRIOR),
             neighbours=None if self.neighbours is None else scatter_columns(self.neighbours, columns, c, 0.0),
             held_out=None if self.held_out is None else self.held_out.with_classes(columns, c),
             counts=None if self.counts is None else scatter_columns(self.counts, columns, c, 0.0),

@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 
 from oneof.data.dataset import BoolArray, Dataset, FloatArray, IntArray, VoteEvidence
 from oneof.ensemble.combine_prior import combine_prior
+from oneof.ensemble.combine_votes import combine_votes
 from oneof.ensemble.noisy_sets import probability_of_missing
 from oneof.learners.base import FittedLearner, Predictions
 from oneof.training.state import Fit
 
-POWERS = (1.0, 0.7, 0.5, 0.2, 0.0, 1.5)  # of predictions that are combined with votes
 MIN_MARGIN = 0.3  # rows whose label leads the next candidate by less are flagged for review
 MIN_AGREEMENT = 0.7  # so are rows whose label fewer of the models predict
 OUTSIDE_THRESHOLD = 0.5  # and rows whose set misses the truth with at min_named_probability this probability
@@ -88,25 +88,10 @@ def sets_after_purification(trained: Sequence[Fit], sets: BoolArray) -> BoolArra
 
 
 def combine_with_votes(votes: VoteEvidence, predictions: Predictions, candidates: BoolArray) -> NDArray[np.float32]:
-    """Return the likelihood of the votes combined with the learners' probabilities, [n, c], as far as held-out evidence supports these.
-
-    With single votes: likelihood x prediction^power, where the prediction is the learners', that by the votes on other rows, or their mean, which
-    errs less than either; held-out votes choose. With power 0 the votes decide alone. Counts and probabilities are weighted by
-    `oneof.ensemble.combine_prior`.
-    """
-    by_learners = predictions.mean
-    if votes.held_out is None:
-        return combine_prior(votes.likelihood, by_learners, candidates, predictions.held_out).astype(np.float32)
-    by_neighbours: FloatArray = by_learners
-    if votes.neighbours is not None:
-        by_neighbours = np.where(np.isnan(votes.neighbours), by_learners, votes.neighbours)
-    mean = (by_learners + by_neighbours) / 2
-    choices = []
-    for prediction in (mean, by_learners, by_neighbours):
-        logs = np.log(np.maximum(prediction, 1e-12))
-        choices += [power * logs for power in POWERS]
-    best = max(choices, key=votes.held_out.score)
-    return np.asarray(np.exp(best) * votes.likelihood, dtype=np.float32)
+    """Return what votes, counts or probabilities and the learners' probabilities say together, [n, c]."""
+    if votes.held_out is not None:
+        return combine_votes(votes, predictions)
+    return combine_prior(votes.likelihood, predictions.mean, candidates, predictions.held_out).astype(np.float32)
 
 
 def respect_unanimous_votes(

@@ -1,8 +1,8 @@
 """From votes to a prior over labels, by annotators and features together, chosen by held-out votes.
 
 `oneof.votes.joint` weighs annotators against each other and votes against features. Here it gets its predictions: kernel regressions
-that leave each row out, with a few scalings of the features. The result is what the *votes* say, flattened as held-out votes advise;
-networks then add what the features say, so that nothing is counted twice.
+that leave each row out, with a few scalings of the features. The result is what the *votes* say; networks then add what the features say, so
+that nothing is counted twice.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,17 +19,15 @@ from oneof.learners.config import EnsembleConfig
 from oneof.learners.kernel import leave_one_out_regression
 from oneof.learners.scaling import scale
 from oneof.methods import BalancedProden
-from oneof.votes.annotators import SHARE
 from oneof.votes.ballots import Votes
-from oneof.votes.dawid_skene import shares, vote_counts
+from oneof.votes.dawid_skene import vote_counts
 from oneof.votes.joint import Joint, Predict, choose, join, leave_answers_out
 
 Floats = NDArray[np.float64]
 RIDGES = (0.1, 1.0)
 SCALINGS = ("feature", "ranks", "both", "none")  # few, since each is tried with every model of the annotators
-MIN_LIKELIHOOD = 0.01  # of a row's largest: labels that nobody named and the votes find less likely are no candidates
+MIN_LIKELIHOOD = 0.001  # of a row's largest: labels that nobody named and the votes find less likely are no candidates
 MIN_PRIOR = 1e-6
-MIN_LOG_LIKELIHOOD = -12
 SAMPLE = 5000  # items by which everything is chosen
 MAX_REGRESSION_ROWS = 50_000
 HIDDEN = (256,)  # layers of networks that learn from votes; a second one was not tried there
@@ -40,7 +38,7 @@ class VotePrior(NamedTuple):
 
     candidates: NDArray[np.bool_]  # [n, c] named by somebody, or likely by what annotators confuse
     prior: Floats  # [n, c] for training, largest 1 in every row
-    evidence: VoteEvidence  # for resolving labels: flattened less, since no network judges a row that it was trained on
+    evidence: VoteEvidence  # for resolving labels
     joint: Joint
     scaling: str | None  # of the features, by held-out votes; None: features do not help
 
@@ -51,15 +49,17 @@ def vote_prior(x: NDArray[Any], votes: Votes, item: NDArray[np.intp], seed: int 
     c = len(votes.labels)
     rows = np.flatnonzero(item >= 0)
     row_items = item[rows]
-    joint = _fit_joint(x[rows], votes, row_items, seed)
-    prior = np.ones((n, c))
+    joint = _fit_joint(x[rows], votes, row_items, seed, n_silent=n - len(rows))
+    silence = np.exp(joint.fitted.silence - joint.fitted.silence.max())
+    silent_posterior = joint.fitted.silent_posterior
+    prior = np.tile(silent_posterior / silent_posterior.max(), (n, 1))  # else networks would balance the classes there
     row_prior = joint.prior[row_items]
-    prior[rows] = np.maximum(row_prior / row_prior.max(1, keepdims=True), MIN_PRIOR)
-    likelihood = np.ones((n, c))
-    log_likelihood = joint.choice.power * joint.fitted.likelihood[row_items]
-    likelihood[rows] = np.exp(np.maximum(log_likelihood, MIN_LOG_LIKELIHOOD))
-    if x.shape[1] == 0:
-        likelihood = _likelihood_without_features(votes, joint, item)
+    prior[rows] = row_prior / row_prior.max(1, keepdims=True)
+    likelihood = np.tile(silence, (n, 1))
+    likelihood[rows] = joint.likelihood[row_items]
+    likelihood = np.maximum(likelihood, MIN_PRIOR)
+    posterior = np.tile(silent_posterior, (n, 1))
+    posterior[rows] = joint.votes_alone[row_items]
     is_named = np.zeros((len(votes.items), c), dtype=bool)
     is_named[votes.item, votes.label] = True
     candidates = (likelihood >= MIN_LIKELIHOOD) | (item < 0)[:, None]
@@ -74,17 +74,18 @@ def vote_prior(x: NDArray[Any], votes: Votes, item: NDArray[np.intp], seed: int 
     counts[rows] = vote_counts(votes)[row_items]
     evidence = VoteEvidence(
         likelihood=likelihood,
+        posterior=np.maximum(posterior, MIN_PRIOR),
         neighbours=neighbours,
-        held_out=leave_answers_out(votes, joint.fitted, joint.choice.power, row_of_item, seed),
+        held_out=leave_answers_out(votes, joint.fitted, row_of_item, seed),
         counts=counts,
         vote_accuracy=float(np.average(joint.posterior[votes.item, votes.label], weights=votes.share)),
     )
     scaling = None if not joint.choice.features else joint.choice.features.split(",")[0]
-    return VotePrior(candidates, prior, evidence, joint, scaling)
+    return VotePrior(candidates, np.maximum(prior, MIN_PRIOR), evidence, joint, scaling)
 
 
 def config_for_votes(config: EnsembleConfig, fitted: VotePrior, *, on_pictures: bool = False) -> EnsembleConfig:
-    """Return the config that suits votes: held-out votes chose the scaling, and how far frequent labels are held back.
+    """Return the config that suits votes: held-out votes chose the scaling, and class frequencies are as estimated.
 
     Neither the kernel nor POP removes labels: what the votes leave open is weighed, not cut. Unless others are asked for, networks learn
     alone, and there are twice as many: trees and linear models would need one label for every row, which votes leave open.
@@ -92,7 +93,7 @@ def config_for_votes(config: EnsembleConfig, fitted: VotePrior, *, on_pictures: 
     """
     method = config.method
     if isinstance(method, BalancedProden):
-        method = replace(method, balance=fitted.joint.choice.model.balance)
+        method = replace(method, balance=0.5)
     config = replace(
         config,
         hidden=HIDDEN if config.hidden == EnsembleConfig.hidden else config.hidden,
@@ -114,35 +115,23 @@ def config_for_votes(config: EnsembleConfig, fitted: VotePrior, *, on_pictures: 
     return replace(config, learners=("networks",), n_networks=n_networks, epochs=epochs)
 
 
-def _likelihood_without_features(votes: Votes, joint: Joint, item: NDArray[np.intp]) -> Floats:
-    """Return the mean of the model's posterior and the plain shares of the votes, [n, c], largest 1 in every row.
-
-    No features confirm what the model of annotators makes of the votes, so their plain shares count half. On six sets of real votes that
-    took 8 to 47 % off the labels' log-loss, and less than 0.3 points of accuracy. Rows without votes get the mean over items.
-    """
-    resolved = (joint.posterior + shares(votes, SHARE)) / 2
-    posterior = np.tile(resolved.mean(0), (len(item), 1))
-    rows = np.flatnonzero(item >= 0)
-    posterior[rows] = resolved[item[rows]]
-    return np.asarray(np.maximum(posterior / posterior.max(1, keepdims=True), MIN_PRIOR))
-
-
-def _fit_joint(x: NDArray[Any], votes: Votes, item: NDArray[np.intp], seed: int) -> Joint:
+def _fit_joint(x: NDArray[Any], votes: Votes, item: NDArray[np.intp], seed: int, n_silent: int) -> Joint:
     """Fit annotators and features together; of many items a sample chooses, of many rows a sample is regressed on."""
     permutation = np.random.default_rng(seed).permutation
     n_items = len(votes.items)
     if n_items <= SAMPLE:
-        return join(votes, _regressions(x, item, n_items, SCALINGS), seed=seed)
+        return join(votes, _regressions(x, item, n_items, SCALINGS), seed=seed, n_silent=n_silent)
     known = np.unique(item) if len(item) else np.arange(n_items)
     sampled_items = np.sort(permutation(known)[:SAMPLE])
     sampled_rows = np.flatnonzero(np.isin(item, sampled_items))
     position = np.searchsorted(sampled_items, item[sampled_rows])
     regressions = _regressions(x[sampled_rows], position, len(sampled_items), SCALINGS)
-    scores = choose(votes.of_items(sampled_items), regressions, seed=seed)
+    n_silent_sampled = round(n_silent * SAMPLE / n_items)
+    scores = choose(votes.of_items(sampled_items), regressions, seed=seed, n_silent=n_silent_sampled)
     rows = np.sort(permutation(len(item))[:MAX_REGRESSION_ROWS])
     chosen_features = next(iter(scores)).features or ""
     scalings = [scaling for scaling in SCALINGS if chosen_features.startswith(f"{scaling},")]
-    return join(votes, _regressions(x[rows], item[rows], n_items, scalings), scores=scores)
+    return join(votes, _regressions(x[rows], item[rows], n_items, scalings), scores=scores, n_silent=n_silent)
 
 
 def _regressions(x: NDArray[Any], item: NDArray[np.intp], n_items: int, scalings: Sequence[str]) -> dict[str, Predict]:

@@ -23,8 +23,8 @@ def resolve_votes_alone(data: Dataset, seed: int) -> FitResult:
     if data.votes is None:
         raise ValueError("a table without features must have votes; got none. Add columns to learn from, or votes.")
     n, c = data.candidates.mask.shape
-    likelihood_alone = data.votes._replace(neighbours=None, held_out=None)
-    data = replace(data, votes=likelihood_alone)
+    probabilities = data.votes.likelihood if data.votes.posterior is None else data.votes.posterior
+    data = replace(data, votes=data.votes._replace(likelihood=probabilities, neighbours=None, held_out=None))
     predictions = Predictions.uninformative(n, c)
     resolved = resolve_labels(data, predictions, allowed_labels(data, [], data.candidates.mask))
 

@@ -171,7 +171,7 @@ def prepare_run(
         gold = read_sample(Path(spec.answers), data.candidates, data.gold)
         data = replace(data, gold=gold)
     if refit is None:
-        warnings = collect_warnings(data, table, spec.config.seed) + remarks
+        warnings = collect_warnings(data, table, spec.config.seed, from_votes=voted is not None) + remarks
         warnings += voted.remarks if voted is not None else []
         for line in warnings:
             options.echo(line)

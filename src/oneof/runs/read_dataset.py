@@ -99,10 +99,11 @@ def column_metadata(table: Table, data: Dataset) -> dict[str, dict[str, str]]:
     return uses
 
 
-def collect_warnings(data: Dataset, table: Table, seed: int) -> list[str]:
+def collect_warnings(data: Dataset, table: Table, seed: int, *, from_votes: bool = False) -> list[str]:
     """Return what to warn about before learning; raise an error where nothing can be learned.
 
-    Of pictures only the sets are inspected, since a single pixel says little.
+    Of pictures only the sets are inspected, since a single pixel says little. Sets that come from votes may all be full: their counts
+    tell the labels apart.
     """
     if data.features.shape[1] == 0:
         lines = table.remarks()
@@ -114,6 +115,8 @@ def collect_warnings(data: Dataset, table: Table, seed: int) -> list[str]:
     else:
         inspection = inspect_table(table, data.features, data.encoding.names, seed=seed, test_dependence=False)
         findings = list(inspection.findings)
+    if from_votes:
+        findings = [finding for finding in findings if finding.about != "full"]
     for finding in findings:
         if finding.severity == "stop":
             raise ValueError(f"{table.columns.source} cannot be learned from: {finding.text}")

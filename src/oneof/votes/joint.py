@@ -1,8 +1,7 @@
 """Combine votes with features: the votes on an item, and the labels of items with similar features.
 
-Both are wrong at times, and the votes on one item are less independent than any model of annotators assumes: what
-misleads one annotator misleads the next. Therefore the likelihood of the votes is flattened by a power. This power, and the inverse
-temperature of the scores from features, are selected by the likelihood of held-out votes. True labels are not used.
+Held-out votes select the model of annotators, and the regression on features with its inverse temperature. True labels are not used.
+Beside the selected model the plain majority always counts, the more the more votes there are on an item.
 """
 
 from __future__ import annotations
@@ -15,22 +14,24 @@ import numpy as np
 from scipy.special import softmax
 
 from oneof.data.dataset import UNNAMED_PRIOR, scatter_columns
-from oneof.votes.annotators import AnnotatorFit, Annotators, fit_annotators
+from oneof.votes.annotators import AnnotatorFit, Annotators, fit_annotators, vote_exponent
 from oneof.votes.ballots import Floats, Integers, Votes
 
 MAX_HELD_OUT = 10_000  # votes; of more, two folds of five are enough
 N_FOLDS = 5
 INVERSE_TEMPERATURES = (2.0, 4.0, 8.0, 16.0, 32.0)
-POWERS = (0.3, 0.5, 0.7, 1.0)
 TOLERANCE = 1e-3  # of EM while models are compared
-# Share of the power that is left in the prior for training, which is multiplied with predictions of models that were
+MAX_SPEAKER_SHARE = (
+    0.1  # of the votes, by annotators who only give one label, above which an accuracy does not describe annotators
+)
+MIN_ANNOTATORS = 3  # of fewer, nobody can tell which errs more
+HELPFUL = 1.0  # standard errors by which features must predict held-out votes better than votes alone do
+# Votes on an item with which the majority counts half. With many votes an item's own share is a better guide than what is known about
+# annotators; chosen on five sets of real votes, for labels and probabilities alike.
+_MAJORITY_VOTES = 16.0
+# Share of the votes' likelihood that is left in the prior for training, which is multiplied with predictions of models that were
 # trained on the row and its votes.
-_TRAINING_POWER = 0.5
-
-
-def mean_log_probability(probabilities: Floats, weight: Floats) -> float:
-    """Return the weighted mean of the log-probabilities of held-out votes, from probabilities [h] and weights [h]."""
-    return float(np.average(np.log(np.maximum(probabilities, 1e-12)), weights=weight))
+_TRAINING_POWER = 0.75
 
 
 def folds(votes: Votes, *, seed: int = 0) -> Iterator[tuple[Votes, Votes]]:
@@ -53,30 +54,33 @@ class HeldOutVotes(NamedTuple):
     """Held-out votes with the evidence of the other votes on the same items, to score predictions made without these votes."""
 
     row: Integers  # [h] rows of the predictions
-    others: Floats  # [h, c] log-likelihood of the other votes on the item, flattened by the power
+    others: Floats  # [h, c] log-likelihood of the other votes on the item
+    log_prior: Floats  # [h, c] log-frequencies of the classes, flattened as the votes are
     said: Floats  # [h, c] probability of the held-out vote under every true label
     weight: Floats  # [h]
 
-    def score(self, logs: Floats) -> float:
-        """Return the mean log-probability of the held-out votes under predictions in logs [n, c].
+    def log_probabilities(self, logs: Floats, power: float, scale: float = 1.0) -> Floats:
+        r"""Return the log-probabilities of the held-out votes [h] under predictions in logs [n, c].
 
-        That is the mean of log sum_j T_ij pi_a(j -> l), with T proportional to e^logs times the likelihood of the other votes.
+        That is log sum_j T_ij pi_a(j -> l), with T proportional to m^(1 - power) e^(power logs) L^scale: L is the likelihood of the other
+        votes, m the class frequencies.
         """
-        posterior = self.others + logs[self.row]
+        posterior = scale * self.others + (1 - power) * self.log_prior + power * logs[self.row]
         posterior -= posterior.max(1, keepdims=True)
         np.exp(posterior, out=posterior)
         probabilities = np.einsum("hj,hj->h", posterior, self.said) / posterior.sum(1)
-        return mean_log_probability(probabilities, self.weight)
+        return np.asarray(np.log(np.maximum(probabilities, 1e-12)))
 
     def with_classes(self, columns: Sequence[int], c: int) -> HeldOutVotes:
         """Return the same over c classes, of which these columns could be voted for."""
         return self._replace(
             others=scatter_columns(self.others, columns, c, np.log(UNNAMED_PRIOR)),
+            log_prior=scatter_columns(self.log_prior, columns, c, np.log(UNNAMED_PRIOR)),
             said=scatter_columns(self.said, columns, c, UNNAMED_PRIOR),
         )
 
 
-def leave_answers_out(votes: Votes, fitted: AnnotatorFit, power: float, row: Integers, seed: int = 0) -> HeldOutVotes:
+def leave_answers_out(votes: Votes, fitted: AnnotatorFit, row: Integers, seed: int = 0) -> HeldOutVotes:
     """Hold out each answer in turn, using the confusions that were fitted on all votes.
 
     Parameters
@@ -85,8 +89,6 @@ def leave_answers_out(votes: Votes, fitted: AnnotatorFit, power: float, row: Int
         m votes on n items with c labels.
     fitted
         The model that was fitted to these votes.
-    power
-        By which the likelihood of the other votes is flattened.
     row
         Row of each item [n] in the predictions to be scored, -1 for none. Votes on items without a row are not held out.
     seed
@@ -94,27 +96,25 @@ def leave_answers_out(votes: Votes, fitted: AnnotatorFit, power: float, row: Int
     """
     answer = votes.answer
     weight = votes.share
-    confusions = fitted.confusions
     eligible = np.flatnonzero((row[votes.item] >= 0) & (weight > 0))
     held_out = np.sort(np.random.default_rng(seed).permutation(eligible)[:MAX_HELD_OUT])
 
-    # Log-likelihood [answers, c] of each held-out answer, of which all labels are left out together.
+    # Log-likelihood [answers, c] of each held-out answer, of which all labels are left out together, and its weight.
     in_answers = np.flatnonzero(np.isin(answer, answer[held_out]))
     held_out_answers, answer_index = np.unique(answer[in_answers], return_inverse=True)
     answer_logs = np.zeros((len(held_out_answers), len(votes.labels)))
-    vote_logs = np.log(confusions.of(votes.annotator[in_answers], votes.label[in_answers]))
+    vote_logs = fitted.logs_of_votes(votes.annotator[in_answers], votes.label[in_answers])
     np.add.at(answer_logs, answer_index, weight[in_answers, None] * vote_logs)
-    # Votes of annotators without a table also removed their part of the class frequencies.
-    tableless = in_answers[~confusions.has_table[votes.annotator[in_answers]]]
-    share_of_item = weight[tableless] / np.bincount(votes.item, weights=weight)[votes.item[tableless]]
-    tableless_index = np.searchsorted(held_out_answers, answer[tableless])
-    np.add.at(answer_logs, tableless_index, -share_of_item[:, None] * confusions.log_frequencies)
+    counted = weight[in_answers] * fitted.is_counted[votes.annotator[in_answers]]
+    answer_weight = np.bincount(answer_index, weights=counted)
 
     item = votes.item[held_out]
-    own_logs = answer_logs[np.searchsorted(held_out_answers, answer[held_out])]
-    others = power * (fitted.likelihood[item] - own_logs)
-    probabilities = confusions.of(votes.annotator[held_out], votes.label[held_out])
-    return HeldOutVotes(row[item], others, probabilities, weight[held_out])
+    own_answer = np.searchsorted(held_out_answers, answer[held_out])
+    exponent = vote_exponent(fitted.n_votes[item] - answer_weight[own_answer], fitted.correlation)
+    others = exponent * (fitted.vote_logs[item] - answer_logs[own_answer]) + fitted.silence
+    log_prior = exponent * np.log(fitted.frequencies)
+    probabilities = fitted.confusions.of(votes.annotator[held_out], votes.label[held_out])
+    return HeldOutVotes(row[item], others, log_prior, probabilities, weight[held_out])
 
 
 Predict = Callable[[Floats], Floats]
@@ -123,17 +123,15 @@ Predict = Callable[[Floats], Floats]
 Predictions = Mapping[str, Predict]
 Models = Sequence[Annotators]
 
-MAJORITY = Annotators(balance=1.0, pooled=True)
+MAJORITY = Annotators(pooled=True)
+ONE_COIN = Annotators(one_coin=True)
 MODELS = (
     MAJORITY,
-    Annotators(strength=3.0, balance=0.5),
-    Annotators(strength=10.0, balance=0.5),
-    Annotators(strength=30.0, balance=0.5),
-    Annotators(strength=100.0, balance=0.5),
-    Annotators(strength=3.0, balance=0.0),
-    Annotators(strength=10.0, balance=0.0),
-    Annotators(strength=30.0, balance=0.0),
-    Annotators(strength=100.0, balance=0.0),
+    ONE_COIN,
+    Annotators(strength=3.0),
+    Annotators(strength=10.0),
+    Annotators(strength=30.0),
+    Annotators(strength=100.0),
 )
 
 
@@ -143,14 +141,15 @@ class Choice(NamedTuple):
     model: Annotators
     features: str | None  # key of the predictions; None: features do not help
     inverse_temperature: float  # of the scores; 0 where there are none
-    power: float  # of the votes' likelihood
 
 
 class Joint(NamedTuple):
     """Result of `join`: labels from votes and features, and the settings that held-out votes selected."""
 
     posterior: Floats  # [n, c] of the true labels
-    prior: Floats  # [n, c] from the votes alone, flattened; training multiplies it with its own predictions
+    votes_alone: Floats  # [n, c] the same without features
+    likelihood: Floats  # [n, c] of an item's votes under each label, the largest is 1
+    prior: Floats  # [n, c] the same, flattened; training multiplies it with its own predictions
     opinion: Floats | None  # [n, c] probabilities from the features alone, where they help
     fitted: AnnotatorFit
     choice: Choice
@@ -158,9 +157,9 @@ class Joint(NamedTuple):
 
 
 def choose(
-    votes: Votes, predictions: Predictions, *, models: Models = MODELS, powers: Sequence[float] = POWERS, seed: int = 0
+    votes: Votes, predictions: Predictions, *, models: Models = MODELS, seed: int = 0, n_silent: int = 0
 ) -> dict[Choice, float]:
-    """Score all combinations of settings by held-out votes.
+    """Score models of annotators by held-out votes, then what features add to the best of them.
 
     Parameters
     ----------
@@ -170,48 +169,74 @@ def choose(
         Named functions that compute scores [n, c] from label weights [n, c], using features. May be empty.
     models
         Models of annotators to compare.
-    powers
-        Powers of the votes' likelihood to compare.
     seed
         Of the folds.
+    n_silent
+        Number of further items, on which nobody voted.
 
     Returns
     -------
     dict of Choice to float
-        Scores, best first; empty where no vote can be held out.
+        Scores, best first; empty where no vote can be held out. The score of a choice with features is less the standard error of what
+        they add, so that features which may be noise are not chosen.
     """
     vote_folds = list(folds(votes, seed=seed))
     if not vote_folds:
         return {}
+    if len(votes.annotators) < MIN_ANNOTATORS:
+        models = [MAJORITY]
+    elif _speaker_share(votes) > MAX_SPEAKER_SHARE:
+        models = [model for model in models if model != ONE_COIN]
     scores: dict[Choice, float] = {}
+    gains_of_votes: dict[Choice, Floats] = {}
     for model in models:
-        choices = _choices(model, predictions, powers)
-        fold_scores = [_scores(train, held_out, predictions, choices) for train, held_out in vote_folds]
-        mean_scores = np.mean(fold_scores, axis=0)
-        scores.update(zip(choices, mean_scores.tolist(), strict=True))
+        choice = Choice(model, None, 0.0)
+        gains = [_gains(train, held_out, predictions, [choice], n_silent) for train, held_out in vote_folds]
+        gains_of_votes[choice] = np.concatenate(gains, axis=1)[0]
+        scores[choice] = float(gains_of_votes[choice].mean())
+    best = max(scores, key=lambda choice: scores[choice])
+    with_features = _choices_with_features(best.model, predictions)
+    if with_features:
+        by_fold = [_gains(train, held_out, predictions, with_features, n_silent) for train, held_out in vote_folds]
+        for choice, gains in zip(with_features, np.concatenate(by_fold, axis=1), strict=True):
+            difference = gains - gains_of_votes[best]
+            standard_error = difference.std() / len(difference) ** 0.5
+            scores[choice] = float(gains.mean() - HELPFUL * standard_error)
     best_first = sorted(scores.items(), key=lambda choice_and_score: -choice_and_score[1])
     return dict(best_first)
 
 
-def _choices(model: Annotators, predictions: Predictions, powers: Sequence[float]) -> list[Choice]:
-    """Return all settings of one model. Votes alone come first, so that they are preferred in a tie."""
-    choices = [Choice(model, None, 0.0, power) for power in powers]
+def _speaker_share(votes: Votes) -> float:
+    """Return the share of the votes by annotators who only ever give one label."""
+    pairs = np.unique(votes.annotator * len(votes.labels) + votes.label)
+    n_labels = np.bincount(pairs // len(votes.labels), minlength=len(votes.annotators))
+    share: float = votes.share[n_labels[votes.annotator] == 1].sum() / votes.share.sum()
+    return share
+
+
+def _choices_with_features(model: Annotators, predictions: Predictions) -> list[Choice]:
+    choices = []
     for name in predictions:
         for inverse_temperature in INVERSE_TEMPERATURES:
-            for power in powers:
-                choices.append(Choice(model, name, inverse_temperature, power))
+            choices.append(Choice(model, name, inverse_temperature))
     return choices
 
 
 def join(
-    votes: Votes, predictions: Predictions | None = None, *, scores: Mapping[Choice, float] | None = None, seed: int = 0
+    votes: Votes,
+    predictions: Predictions | None = None,
+    *,
+    scores: Mapping[Choice, float] | None = None,
+    seed: int = 0,
+    n_silent: int = 0,
 ) -> Joint:
     r"""Combine the votes of all annotators with the features, with settings selected by held-out votes.
 
-        T_ij  proportional to   (m_j^-b L_ij)^power exp(inverse_temperature g_ij)
-        T_ij  proportional to   (m_j^(1-b) L_ij)^power   where features do not help
+        T_ij  proportional to   L_ij exp(inverse_temperature g_ij),         and the posterior of the votes where features do not help
 
-    L is the likelihood of the item's votes, g the scores that `predictions` compute for the row from the posterior of the votes alone.
+    L is the likelihood of the item's votes, g the scores that `predictions` compute for the row from the likelihoods of others: class
+    frequencies among their weights would be counted twice. L and the posterior of the votes are means over the selected model and the plain
+    majority, which has the weight n_i / (n_i + 16) with n_i votes.
     Feeding T back to the predictions was tried and is not done: errors then confirm themselves.
 
     Parameters
@@ -224,6 +249,8 @@ def join(
         The result of `choose`, where it was computed before, such as on a sample of the items.
     seed
         Of the folds.
+    n_silent
+        Number of further items, on which nobody voted: rules that say nothing about them count.
 
     Returns
     -------
@@ -241,31 +268,41 @@ def join(
     (array([0, 1, 0, 1]), None)
     """
     predictions = predictions or {}
-    scores = scores or choose(votes, predictions, seed=seed)
-    without_scores = Choice(MAJORITY, None, 0.0, 1.0)  # where no vote can be held out
+    scores = scores or choose(votes, predictions, seed=seed, n_silent=n_silent)
+    without_scores = Choice(MAJORITY, None, 0.0)  # where no vote can be held out
     choice = next(iter(scores), without_scores)
-    fitted = fit_annotators(votes, choice.model)
-    feature_scores = None
+    fitted = fit_annotators(votes, choice.model, n_silent)
+    majority = fitted
+    if choice.model != MAJORITY:
+        majority = fit_annotators(votes, MAJORITY, n_silent)
+    majority_weight = (majority.n_votes / (majority.n_votes + _MAJORITY_VOTES))[:, None]
+    votes_alone = (1 - majority_weight) * fitted.posterior + majority_weight * majority.posterior
+    likelihood = (1 - majority_weight) * softmax(fitted.likelihood, axis=1)
+    likelihood += majority_weight * softmax(majority.likelihood, axis=1)
+    likelihood /= likelihood.max(1, keepdims=True)
+
+    posterior = votes_alone
     opinion = None
     if choice.features is not None:
-        predict = predictions[choice.features]
-        feature_scores = predict(fitted.posterior)
+        feature_scores = predictions[choice.features](softmax(fitted.likelihood, axis=1))
         opinion = softmax(choice.inverse_temperature * feature_scores, axis=1)
-    prior = softmax(_TRAINING_POWER * choice.power * fitted.likelihood, axis=1)
-    posterior = joint_posterior(fitted, feature_scores, choice)
+        with_features = likelihood * opinion
+        with_features /= with_features.sum(1, keepdims=True)
+        posterior = np.where(np.isnan(feature_scores), votes_alone, with_features)
+    prior = likelihood**_TRAINING_POWER
+    prior /= prior.sum(1, keepdims=True)
     tried = [_describe(tried_choice, score) for tried_choice, score in scores.items()]
-    return Joint(posterior, prior, opinion, fitted, choice, tried)
+    return Joint(posterior, votes_alone, likelihood, prior, opinion, fitted, choice, tried)
 
 
 def _describe(choice: Choice, score: float) -> dict[str, Any]:
     """Return the settings and their score as a flat record."""
     return {
+        "one_coin": choice.model.one_coin,
         "pooled": choice.model.pooled,
         "strength": choice.model.strength,
-        "balance": choice.model.balance,
         "features": choice.features,
         "sharpness": choice.inverse_temperature,
-        "power": choice.power,
         "score": score,
     }
 
@@ -275,35 +312,33 @@ def joint_posterior(fitted: AnnotatorFit, scores: Floats | None, choice: Choice)
 
     Where there are no scores (None or NaN), it is the posterior of the votes and the class frequencies.
     """
-    log_frequencies = np.log(fitted.frequencies)
-    vote_logs = fitted.likelihood - choice.model.balance * log_frequencies
-    logits = choice.power * (vote_logs + log_frequencies)
-    if scores is not None:
-        with_features = choice.power * vote_logs + choice.inverse_temperature * scores
-        logits = np.where(np.isnan(scores), logits, with_features)
-    return np.asarray(softmax(logits, axis=1))
+    if scores is None:
+        return fitted.posterior
+    with_features = softmax(fitted.likelihood + choice.inverse_temperature * scores, axis=1)
+    return np.where(np.isnan(scores), fitted.posterior, with_features)
 
 
-def _scores(train: Votes, held_out: Votes, predictions: Predictions, choices: list[Choice]) -> list[float]:
-    r"""Score each choice of one model by how well it predicts which items the held-out votes are on.
+def _gains(train: Votes, held_out: Votes, predictions: Predictions, choices: Sequence[Choice], n_silent: int) -> Floats:
+    r"""Return how much better each choice of one model predicts on which items the held-out votes are, [choices, h].
 
-        mean over votes (i, a, l) of   log sum_j T_ij pi_a(j -> l)  -  log sum_j t_j pi_a(j -> l),        t_j: mean of T_ij over items
+        log sum_j T_ij pi_a(j -> l)  -  log sum_j t_j pi_a(j -> l)     of the vote (i, a, l),        t_j: mean of T_ij over items
 
     The second term removes what is gained by assigning all items to one class, or by modelling a habit: that an annotator who always
-    gives l gives l again is no information, but on which items is.
+    gives l gives l again is no information, but on which items is. Votes that share an answer count in proportion.
     """
-    fitted = fit_annotators(train, replace(choices[0].model, tolerance=TOLERANCE))
+    fitted = fit_annotators(train, replace(choices[0].model, tolerance=TOLERANCE), n_silent)
     vote_probabilities = fitted.confusions.of(held_out.annotator, held_out.label)  # [h, c]
     items, item_index = np.unique(held_out.item, return_inverse=True)  # only these are scored
     feature_scores: dict[str | None, Floats] = {}
-    for name, predict in predictions.items():
-        feature_scores[name] = predict(fitted.posterior)[items]
-    fitted = fitted._replace(likelihood=fitted.likelihood[items])
-    scores = []
+    for name in {choice.features for choice in choices}:
+        if name is not None:
+            feature_scores[name] = predictions[name](softmax(fitted.likelihood, axis=1))[items]
+    fitted = fitted._replace(likelihood=fitted.likelihood[items], posterior=fitted.posterior[items])
+    weight = held_out.share / held_out.share.mean()
+    gains = []
     for choice in choices:
         posterior = joint_posterior(fitted, feature_scores.get(choice.features), choice)
         on_item = np.einsum("hj,hj->h", posterior[item_index], vote_probabilities)
         on_any_item = vote_probabilities @ posterior.mean(0)
-        gain = mean_log_probability(on_item, held_out.share) - mean_log_probability(on_any_item, held_out.share)
-        scores.append(gain)
-    return scores
+        gains.append(weight * (np.log(np.maximum(on_item, 1e-12)) - np.log(np.maximum(on_any_item, 1e-12))))
+    return np.array(gains)

@@ -1,0 +1,123 @@
+r"""Combine the votes on each row with what learners predict for it, as far as held-out votes support these.
+
+Let L be the likelihood of a row's votes, m the class frequencies as they enter the posterior L m of the votes alone, and q the predictions of learners
+that were not fitted on the row. The row's label has the probability
+
+    P(label j of row i)  ~  (L_ij m_ij^(1-b) q_ij^b)^t,            t = 1 / (1 + rho s)
+
+With b = 0 it is the posterior of the votes alone, which stays unless the learners predict the votes clearly better than class frequencies do. Two
+scores of held-out votes determine b, each of which errs on one side:
+
+- All votes of a row are held out: b_rows maximises the mean of log sum_j L_ij q_ij^b m_j^(1-b). It tells how well the learners are calibrated, and
+  takes no account of what the votes on the row say already.
+- One answer is held out, and predicted from the learners and the other votes, whose likelihood may be sharpened: b_votes is the power of q relative to that of
+  L. Where hard items draw the same mistake from most annotators, other votes predict that mistake better than the truth does, and b_votes is too small.
+
+b is their mean. Learners repeat the mistakes of the annotators whom they learned from, so t flattens the product: rho is the correlation of two votes on a
+row, and s the share of what votes say that the learners predict, by the first score. Rows without votes may be unlike the others, on which the
+learners were judged: they have b = b_rows / 2 and t = 1.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import logsumexp, softmax
+
+from oneof.data.dataset import VoteEvidence, VoteScorer
+from oneof.learners.base import Predictions
+from oneof.votes.annotators import CORRELATION
+
+Floats = NDArray[np.floating[Any]]
+POWERS = (0.15, 0.3, 0.5, 0.7, 1.0)  # b
+SCALES = (0.7, 1.0, 1.5, 2.0, 3.0)  # of the other votes' likelihood
+HELPFUL = 2.0  # standard errors by which predictions must be better than none
+MIN_PREDICTION = 1e-4  # a learner is never certain that a label is wrong
+
+
+class Powers(NamedTuple):
+    """Powers of the predictions by both scores of held-out votes; zero where predictions do not help."""
+
+    rows: float  # b_rows
+    votes: float  # b_votes
+    explained: float  # s, by which predictions are compared
+
+    @property
+    def both(self) -> float:
+        """Return b."""
+        return (self.rows + self.votes) / 2
+
+
+NO_HELP = Powers(0.0, 0.0, 0.0)
+
+
+def combine_votes(votes: VoteEvidence, predictions: Predictions) -> NDArray[np.float32]:
+    """Return the probability of each label [n, c], by single votes and by the learners' predictions.
+
+    Where predictions by the votes on other rows exist, their mean with the learners' is tried beside the learners'.
+    """
+    if votes.posterior is None or votes.held_out is None or votes.counts is None:
+        raise ValueError("votes must be single votes; got counts or probabilities. Combine these by combine_prior.")
+    likelihood = np.log(votes.likelihood)
+    log_frequencies = np.log(votes.posterior) - likelihood
+    has_votes = votes.counts.sum(1) > 0
+    tried: list[Floats] = [predictions.mean]
+    if votes.neighbours is not None:
+        by_neighbours = np.where(np.isnan(votes.neighbours), predictions.mean, votes.neighbours)
+        tried.append((predictions.mean + by_neighbours) / 2)
+    best = NO_HELP
+    best_logs = np.zeros_like(likelihood)
+    for probabilities in tried:
+        logs = np.log(np.maximum(probabilities, MIN_PREDICTION)).astype(np.float64)
+        judged = has_votes & predictions.held_out
+        powers = choose_powers(logs, likelihood, log_frequencies, judged, votes.held_out)
+        if powers.explained > best.explained:
+            best = powers
+            best_logs = logs
+    power = np.where(has_votes, best.both, best.rows / 2)[:, None]
+    combined = likelihood + (1 - power) * log_frequencies + power * best_logs
+    combined[has_votes] /= 1 + CORRELATION * best.explained
+    return np.asarray(softmax(combined, axis=1), dtype=np.float32)
+
+
+def choose_powers(
+    logs: NDArray[np.float64],
+    likelihood: Floats,
+    log_frequencies: Floats,
+    judged: NDArray[np.bool_],
+    held_out: VoteScorer,
+) -> Powers:
+    """Choose the powers of predictions in logs [n, c] by the judged rows [n] and by single held-out votes."""
+    if not judged.any():
+        return NO_HELP
+    by_row = {power: _row_scores(logs, likelihood, log_frequencies, judged, power) for power in (0.0, *POWERS)}
+    best_by_row = max(POWERS, key=lambda power: by_row[power].mean())
+    gain = by_row[best_by_row] - by_row[0.0]
+    if not _is_helpful(gain):
+        return NO_HELP
+    by_vote = {}
+    for scale in SCALES:
+        for power in (0.0, *POWERS):
+            by_vote[power, scale] = held_out.log_probabilities(logs, power, scale)
+    power, scale = max(by_vote, key=lambda setting: by_vote[setting].mean())
+    best_scale_alone = max(SCALES, key=lambda scale: by_vote[0.0, scale].mean())
+    relative_power = 0.0
+    if power > 0 and _is_helpful(by_vote[power, scale] - by_vote[0.0, best_scale_alone]):
+        relative_power = min(power / scale, 1.0)
+    largest_gain = -by_row[0.0].mean()  # of predictions that are certain of the label which the votes find most likely
+    return Powers(best_by_row, relative_power, float(gain.mean() / largest_gain))
+
+
+def _row_scores(
+    logs: Floats, likelihood: Floats, log_frequencies: Floats, judged: NDArray[np.bool_], power: float
+) -> Floats:
+    """Return the log-likelihood of all votes on each judged row under predictions that were made without them."""
+    predicted = power * logs[judged] + (1 - power) * log_frequencies[judged]
+    normalised = predicted - logsumexp(predicted, axis=1, keepdims=True)
+    return np.asarray(logsumexp(likelihood[judged] + normalised, axis=1))
+
+
+def _is_helpful(gain: Floats) -> bool:
+    return bool(gain.mean() > HELPFUL * gain.std() / len(gain) ** 0.5)
