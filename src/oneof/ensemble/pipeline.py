@@ -4,7 +4,7 @@
 2. A kernel regression that leaves each row out weighs its candidates, once for every scaling of the features. The agreement with the
    sets ranks the scalings; labels that another candidate clearly leads are removed.
 3. Networks and linear models learn from the sets, with the best scalings; trees and classifiers of the user's own learn from the soft
-   labels that these find. Every learner predicts rows that it was not trained on.
+   labels that these find; other trees learn from the sets by themselves. Every learner predicts rows that it was not trained on.
 4. Held-out sets weigh the learners; their mean, and the votes where there are any, resolve the label of every row.
 5. Held-out rows show what may be said about the accuracy.
 
