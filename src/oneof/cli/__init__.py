@@ -29,7 +29,7 @@ add_plugins(app)
 # ClickException of the click that typer uses: newer versions of typer contain their own
 ClickError: Any = typer.BadParameter.__mro__[2]
 
-_RESUMABLE = ("fit", "predict", "tune", "paper data", "paper table", "paper compare")
+_RESUMABLE = ("fit", "tune", "paper data", "paper table", "paper compare")
 _PASSIVE_WAITING = {
     "OMP_WAIT_POLICY": "PASSIVE",  # any OpenMP
     "GOMP_SPINCOUNT": "0",  # GNU's
