@@ -74,8 +74,8 @@ def _is_folder(out: Path) -> bool:
 
 def _predict_to_file(predictor: "Predictor", files: list[str], out: Path, unpacked: float) -> "PredictionSummary":
     """Predict one file into another; standard input and output count as files."""
-    from oneof.data.files.batches import count_rows
-    from oneof.runs.predict_files import find_files, predict_file
+    from oneof.data.files.batches import count_rows, find_files
+    from oneof.runs.predict_files import predict_file
     from oneof.storage.progress import bar
     from oneof.storage.sheets import check_out
 
@@ -103,7 +103,8 @@ def _predict_to_folder(
     predictor: "Predictor", files: list[str], out: Path, engine: Engine, unpacked: float
 ) -> "PredictionSummary":
     """Predict files into a folder, except those that were predicted before."""
-    from oneof.runs.predict_files import find_files, plan_jobs, predict_to_folder
+    from oneof.data.files.batches import find_files
+    from oneof.runs.predict_files import plan_jobs, predict_to_folder
     from oneof.runs.ray_predict import predict_on_ray
 
     if out.is_file():

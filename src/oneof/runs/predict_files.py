@@ -1,6 +1,5 @@
 """Predict the rows of files, a batch at a time, as `oneof predict` does: one file, or many with an output file for each."""
 
-import glob
 import json
 import os
 from collections.abc import Callable, Iterator, Sequence
@@ -105,21 +104,6 @@ class PredictJob:
         except (pa.ArrowException, OSError):
             return False
         return bool(metadata.get(ORIGIN) == self.origin.encode())
-
-
-def find_files(patterns: Sequence[str]) -> list[Path]:
-    """Return the files that names and patterns such as 'new/*.parquet' stand for, each once."""
-    found: list[Path] = []
-    for pattern in patterns:
-        path = Path(pattern)
-        if path.exists() or not glob.has_magic(pattern):
-            found.append(path)
-            continue
-        matches = sorted(Path(name) for name in glob.glob(pattern, recursive=True))
-        if not matches:
-            raise ValueError(f"FILE must name files that exist; nothing matches {pattern!r}.")
-        found.extend(matches)
-    return list(dict.fromkeys(found))
 
 
 def plan_jobs(predictor: Predictor, files: Sequence[Path], out: Path) -> list[PredictJob]:

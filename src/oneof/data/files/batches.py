@@ -1,5 +1,6 @@
 """Read a file in batches of rows, for work that needs a few columns of all rows but never all rows at once."""
 
+import glob
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +15,21 @@ from oneof.data.roles import check_column
 
 _BUFFER_BYTES = 1 << 16  # of each column; without a buffer of its own, a whole column chunk would be read at once
 PARQUET = (".parquet", ".pq")  # endings
+
+
+def find_files(patterns: Sequence[str]) -> list[Path]:
+    """Return the files that names and patterns such as 'new/*.parquet' stand for, each once."""
+    found: list[Path] = []
+    for pattern in patterns:
+        path = Path(pattern)
+        if path.exists() or not glob.has_magic(pattern):
+            found.append(path)
+            continue
+        matches = sorted(Path(name) for name in glob.glob(pattern, recursive=True))
+        if not matches:
+            raise ValueError(f"FILE must name files that exist; nothing matches {pattern!r}.")
+        found.extend(matches)
+    return list(dict.fromkeys(found))
 
 
 def read_batches(table: Any, numbers: Sequence[str], others: Sequence[str], n_rows: int) -> Iterator[Source]:
