@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn.modules.dropout import _DropoutNd
 
 from oneof.data.augment.views import Views
 from oneof.data.scaling import Scaling
@@ -183,17 +182,6 @@ def check_last_batch(module: nn.Module, shape: tuple[int, ...], rows: set[int], 
             f"batch must not leave a single row over for a network with batch normalisation; {single} rows in batches of "
             f"{batch} do. {'Give more rows.' if better is None else f'Take batch={better}.'}"
         ) from error
-
-
-def check_shared(one: nn.Module, trials: int) -> None:
-    """What processes that share the rows of a trial do not do, because they would not give what one gives."""
-    if any(isinstance(part, _DropoutNd) and part.p > 0 for part in one.modules()):
-        need = "a network without dropout, which draws by itself, for a part of a batch"
-    elif trials > 1 and any(True for _ in one.buffers()):
-        need = "stacks of one trial where there is batch normalisation"
-    else:
-        return
-    raise ValueError(f"processes that share a trial's rows need {need}. Use fewer processes.")
 
 
 def _last(m: int, batch: int) -> int:

@@ -104,22 +104,8 @@ View = Plain | Weak | Strong | Query | Key
 Kinds = tuple[tuple[View, int], ...]  # and how many of each
 
 
-class Part(NamedTuple):
-    """Some images of a batch, where another process has the others."""
-
-    size: int  # of the batch
-    column: Tensor  # [k] where they stand in it
-
-
-Augment = Callable[[Tensor, torch.Generator, Part | None], Tensor]
-"""Function that gives the views [v, b, ...] of a batch of images, which may be part of a larger one, for all of which is drawn."""
-
-
-def _cut(draw: Any, at: Tensor) -> Any:
-    """A view's draws of the images at these places; images are the last axis of all that is drawn."""
-    if isinstance(draw, tuple):
-        return tuple(_cut(one, at) for one in draw)
-    return None if draw is None else draw[..., at]
+Augment = Callable[[Tensor, torch.Generator], Tensor]
+"""Function that gives the views [v, b, ...] of a batch of images."""
 
 
 @dataclass(frozen=True)
@@ -160,19 +146,13 @@ class Views:
         """Pixels that either side must have at least: crops reach into a frame that mirrors `pad` of them, the edge not among them."""
         return 1 + max(view.pad if isinstance(view, (Weak, Strong)) else 0 for view, _ in self.kinds)
 
-    def __call__(self, images: Tensor, generator: torch.Generator, part: Part | None = None) -> Tensor:
-        return self.apply(images, self.draw(images, generator, part))
+    def __call__(self, images: Tensor, generator: torch.Generator) -> Tensor:
+        return self.apply(images, self.draw(images, generator))
 
-    def draw(self, images: Tensor, generator: torch.Generator, part: Part | None = None) -> tuple[Any, ...]:
-        """All that is random, in the order of the views; for images that are part of a batch, their part of its draws."""
-        h, w = images.shape[2:]
-        b = len(images) if part is None else part.size
-        whole = tuple(view.draw(count * b, h, w, generator) for view, count in self.kinds)
-        if part is None:
-            return whole
-        # where so many views of the part's images stand among those of the batch, one view after the other
-        at = [torch.cat([part.column + view * b for view in range(count)]) for _, count in self.kinds]
-        return tuple(_cut(one, where) for one, where in zip(whole, at, strict=True))
+    def draw(self, images: Tensor, generator: torch.Generator) -> tuple[Any, ...]:
+        """All that is random, in the order of the views."""
+        b, _, h, w = images.shape
+        return tuple(view.draw(count * b, h, w, generator) for view, count in self.kinds)
 
     def apply(self, images: Tensor, draw: tuple[Any, ...]) -> Tensor:
         """The views for given draws; no random number is used."""
