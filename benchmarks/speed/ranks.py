@@ -51,7 +51,7 @@ def pictures(name: str) -> tuple[np.ndarray, np.ndarray, int]:
         sys.exit("cifar10 needs the folder of its files: set ONEOF_DATA.")
     data = load("cifar10", folder)
     chosen = np.random.default_rng(0).permutation(len(data.labels))[:4000]
-    return data.x[chosen], data.labels[chosen], 2000
+    return np.moveaxis(data.x[chosen], 3, 1).copy(), data.labels[chosen], 2000
 
 
 def accuracy_of(name: str, seed: int, n_jobs: int, epochs: int) -> float:

@@ -279,6 +279,7 @@ def test_an_output_says_what_it_was_made_from(run: Run, files: list[Path], tmp_p
     assert not jobs[0].is_done
 
 
+@pytest.mark.filterwarnings("ignore")  # Ray's own
 def test_ray_predicts_what_one_process_does(run: Run, files: list[Path], tmp_path: Path) -> None:
     pytest.importorskip("ray", reason="ray is not installed: pip install ray")
     from oneof.runs.ray_predict import predict_on_ray

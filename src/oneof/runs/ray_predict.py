@@ -5,10 +5,10 @@ predicted again elsewhere, and no row is missing or written twice.
 """
 
 import logging
+import pickle
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from oneof.data.roles import Roles
 from oneof.runs.predict_files import PredictionSummary, PredictJob, run_job
@@ -25,16 +25,17 @@ class FilePredictor:
         self.unpacked = unpacked
 
     def __call__(self, batch: Mapping[str, Any]) -> dict[str, Any]:
-        """Predict the files of a batch of jobs; return what was counted, or the error in a file, for each."""
-        results: list[PredictionSummary | Exception] = []
-        for job in batch["job"]:
+        """Predict the files of a batch of jobs; return what was counted, or the error in a file, for each, as bytes."""
+        results = []
+        for file, out, origin in zip(batch["file"], batch["out"], batch["origin"], strict=True):
+            job = PredictJob(Path(file), Path(out), str(origin))
+            result: PredictionSummary | Exception
             try:
-                results.append(run_job(self.predictor, job, self.unpacked, _ignore))
+                result = run_job(self.predictor, job, self.unpacked, _ignore)
             except (ValueError, TypeError, OSError) as error:  # raised again where the command runs
-                results.append(error)
-        column = np.empty(len(results), dtype=object)
-        column[:] = results
-        return {"result": column}
+                result = error
+            results.append(pickle.dumps(result))
+        return {"result": results}
 
 
 def predict_on_ray(
@@ -58,7 +59,7 @@ def predict_on_ray(
     quiet.enable_progress_bars = False
     quiet.print_on_execution_start = False
     try:
-        items = [{"job": job} for job in open_jobs]
+        items = [{"file": str(job.file), "out": str(job.out), "origin": job.origin} for job in open_jobs]
         cluster_cores = max(1, int(ray.cluster_resources().get("CPU", 1)))
         results = ray_data.from_items(items, override_num_blocks=len(items)).map_batches(
             FilePredictor,
@@ -70,7 +71,7 @@ def predict_on_ray(
         )
         with bar("predict", len(open_jobs), show, unit="files") as step:
             for row in results.iter_rows():
-                result = row["result"]
+                result = pickle.loads(row["result"])
                 if isinstance(result, Exception):
                     raise result
                 summary.add(result)
