@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from oneof.purify import PopPrinted as PopPrinted
     from oneof.purify import PopRatio as PopRatio
     from oneof.purify import PopReleased as PopReleased
+    from oneof.runs.predictor import Predictor as Predictor
     from oneof.training.fit import fit as fit
     from oneof.training.state import load as load
     from oneof.training.trials import Training as Training
@@ -45,6 +46,7 @@ _MODULE_OF = {
     "PopPrinted": "purify",
     "PopRatio": "purify",
     "PopReleased": "purify",
+    "Predictor": "runs.predictor",
     "Purifier": "losses",
     "Trial": "training.trials",
 }

@@ -1,12 +1,16 @@
 """`oneof clean RUN --out LABELS`: write the label of every training row, and why it was chosen."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from oneof.cli.columns import RunFolder
 from oneof.cli.terminal import echo
+
+if TYPE_CHECKING:
+    from oneof.runs.clean import CleanSummary
+    from oneof.runs.folder import Run
 
 LABEL_STUDIO = "Label Studio (with .json)"
 
@@ -21,43 +25,51 @@ def clean(
     to_name: Annotated[str, typer.Option(metavar="NAME", rich_help_panel=LABEL_STUDIO, help="Name of the object that is labelled.")] = "text",
 ) -> None:  # fmt: skip
     """Write the label of every training row, why it was chosen, and which rows to ask a person about, in order."""
-    from oneof.review.cards import Items
-    from oneof.review.label_studio import tasks, tasks_of, write_tasks
-    from oneof.runs.explain import explained
     from oneof.runs.folder import Run
-    from oneof.runs.purified import lost_labels
-    from oneof.storage.sheets import ENDINGS, check_out, write_sheet
+    from oneof.storage.sheets import ENDINGS, check_out
 
     check_out(out, (*ENDINGS, ".json"))
     opened = Run.open(run)
-    table = explained(opened.decided, opened.n_models)
-    warning = lost_labels(table)
-    copied = {}
-    if column:
-        for name in column:
-            if name in table.column_names:
-                raise ValueError(
-                    f"--column must not have the name of a column of the result; got {name!r}. Leave it out."
-                )
-        cells = Items(opened, column).cells
-        copied = {name: cells[name] for name in column}
     if out.suffix.lower() == ".json":
-        if not all_rows:
-            table = table.filter(table["ask"])
-        write_tasks(tasks(table, copied, from_name=from_name, to_name=to_name, known=tasks_of(opened)), out)
+        summary = _write_tasks(opened, out, column or [], all_rows=all_rows, from_name=from_name, to_name=to_name)
     else:
-        for name, values in copied.items():
-            table = table.append_column(name, [values])
-        write_sheet(table, out, separator)
-    n_to_ask = sum(table["ask"].to_pylist())
-    n_outside = table.num_rows - table["outside"].null_count
-    n_decided = sum(table["decided"].to_pylist())
+        from oneof.runs.clean import write_labels
+
+        summary = write_labels(opened, out, list(dict.fromkeys(column or ())), separator)
     message = (
-        f"wrote {out}: {table.num_rows:,} rows, {n_to_ask:,} to ask a person about, "
-        f"{n_outside:,} whose set seems to miss the truth"
+        f"wrote {out}: {summary.n_rows:,} rows, {summary.n_to_ask:,} to ask a person about, "
+        f"{summary.n_outside:,} whose set seems to miss the truth"
     )
-    if n_decided:
-        message += f", {n_decided:,} decided by people"
+    if summary.n_decided:
+        message += f", {summary.n_decided:,} decided by people"
     echo(message)
-    if warning:
-        echo(warning)
+    if summary.warning:
+        echo(summary.warning)
+
+
+def _write_tasks(
+    run: "Run", out: Path, columns: list[str], *, all_rows: bool, from_name: str, to_name: str
+) -> "CleanSummary":
+    """Write tasks for Label Studio, in memory: it shows no more rows than people look at."""
+    from oneof.review.cards import Items
+    from oneof.review.label_studio import tasks, tasks_of, write_tasks
+    from oneof.runs.clean import CleanSummary
+    from oneof.runs.explain import explained
+    from oneof.runs.purified import lost_labels
+
+    table = explained(run.decided, run.n_models)
+    warning = lost_labels(table)
+    for name in columns:
+        if name in table.column_names:
+            raise ValueError(f"--column must not have the name of a column of the result; got {name!r}. Leave it out.")
+    copied = {}
+    if columns:
+        cells = Items(run, columns).cells
+        copied = {name: cells[name] for name in columns}
+    if not all_rows:
+        table = table.filter(table["ask"])
+    write_tasks(tasks(table, copied, from_name=from_name, to_name=to_name, known=tasks_of(run)), out)
+    n_outside = table.num_rows - table["outside"].null_count
+    return CleanSummary(
+        table.num_rows, sum(table["ask"].to_pylist()), n_outside, sum(table["decided"].to_pylist()), warning
+    )

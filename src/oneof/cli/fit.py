@@ -66,7 +66,7 @@ def fit(
     settings: Annotated[Path | None, typer.Option(metavar="FILE", rich_help_panel=LEARNING, help="Settings of the networks, as oneof tune writes them. Default: settings that suit most tables.")] = None,
     seed: Annotated[int, typer.Option(min=0, metavar="N", rich_help_panel=LEARNING, help="Seed of everything that is drawn.")] = 0,
     device: Annotated[str, typer.Option(metavar="NAME", rich_help_panel=RESOURCES, help="Where to train: cpu, cuda or auto, the GPU, if there is one, for pictures and tables from 20,000 rows on.")] = "auto",
-    n_jobs: Annotated[int | None, typer.Option(min=1, metavar="N", rich_help_panel=RESOURCES, help="Number of processes; on pictures each takes a GPU of its own, where there are as many. The result is the same up to rounding. Default: one, or those that torchrun or SLURM started.")] = None,
+    n_jobs: Annotated[int | None, typer.Option(min=1, metavar="N", rich_help_panel=RESOURCES, help="Number of processes; on pictures each takes a GPU of its own, where there are as many. The result is the same up to rounding; more processes than networks on pictures share their rows, and give the same accuracy. Default: one, or those that torchrun or SLURM started.")] = None,
     threads: Annotated[int | None, typer.Option(min=1, metavar="N", rich_help_panel=RESOURCES, help="Threads of torch. Default: 1, with which small networks are fastest; on pictures by their number and the idle cores.")] = None,
     memory: Annotated[float, typer.Option(min=0.001, metavar="GB", rich_help_panel=RESOURCES, help="Gigabytes that training may take.")] = 1.0,
     cache_dir: CacheFolder = None,

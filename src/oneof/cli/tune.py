@@ -20,7 +20,12 @@ def tune(
     storage: Annotated[str | None, typer.Option(metavar="URL", rich_help_panel=RESOURCES, help="Optuna's database, such as sqlite:///x.db. Default: a file beside --out.")] = None,
     cache_dir: CacheFolder = None,
 ) -> None:  # fmt: skip
-    """Search settings without true labels, and write the best for `oneof fit --settings`. It resumes. Needs optuna."""
+    """Search settings without true labels, and write the best for `oneof fit --settings`. It resumes. Needs optuna.
+
+    Where RAY_ADDRESS names a Ray cluster, settings are tried on all its cores at once.
+    """
+    import os
+
     import torch
 
     from oneof.data.table import read_table
@@ -37,10 +42,16 @@ def tune(
     if roles.image and not roles.image_model:
         raise ValueError("--image needs --image-model here: networks on pixels are not tuned. Name a timm model.")
     data, _ = dataset_from_table(read_table(file, roles), file.parent, cache_dir)
-    folds = make_folds(data, FitConfig(seed=seed), epochs)
+    config = FitConfig(seed=seed)
     identity = {"oneof": __version__, "data": fingerprint(file), "roles": roles, "epochs": epochs, "seed": seed}
     database = storage or f"sqlite:///{out.with_suffix('.db')}"
-    best = search_settings(folds, trials, database, to_serializable(identity), say=typer.echo)
+    if os.environ.get("RAY_ADDRESS"):
+        from oneof.ensemble.ray_tune import search_on_ray
+
+        best = search_on_ray(data, config, epochs, trials, database, to_serializable(identity), say=typer.echo)
+    else:
+        folds = make_folds(data, config, epochs)
+        best = search_settings(folds, trials, database, to_serializable(identity), say=typer.echo)
     settings = write_settings(best.setting, out)
     typer.echo(
         f"best of {best.tried} ({best.stopped} stopped early): {best.score:.4f} on held-out sets, {settings}\n"

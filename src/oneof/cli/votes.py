@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -28,6 +29,23 @@ MAX_COUNTS = 8  # different numbers of answers per item that are listed one by o
 SETS = "Sets"
 COLUMNS = "Where the votes are"
 LABELS = "Labels"
+_STREAM_ROWS = {
+    "items": "items",
+    "annotators": "annotators",
+    "labels": "labels",
+    "answers": "answers",
+    "votes": "labels in all answers",
+    "vague": "answers that name several labels",
+    "repeated": "repeated votes, counted once",
+    "alpha": "Krippendorff's alpha",
+    "ties": "items tied for most votes",
+    "far": "annotators far from the rest",
+    "average": "labels per set",
+    "largest": "labels in the largest set",
+    "singletons": "sets of one label",
+    "fallback": "items without a label by the policy",
+    "note": "note",
+}
 
 
 class Kind(StrEnum):
@@ -51,6 +69,7 @@ def votes(
     file: Annotated[Path, typer.Argument(metavar="FILE", show_default=False, help="Votes: .csv, .tsv, .parquet, .jsonl or .json; also exports of Label Studio, Argilla, Prodigy and distilabel.")],
     out: Annotated[Path | None, typer.Option(metavar="FILE", help="File to write item, candidates and votes to: .parquet or .csv. Default: only the summary is shown.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
+    stream: Annotated[bool, typer.Option("--stream", help="Read more votes than memory holds: long files in batches, FILE may be a pattern such as 'votes/*.parquet'. Labels are taken as they are written.")] = False,
     policy: Annotated[Policy, typer.Option(rich_help_panel=SETS, help="Which labels become candidates. union: all that were named; at-least: those with --k votes; vaguest: the answer with the most labels; dawid-skene: the most probable, with annotators weighted by skill.")] = Policy.UNION,
     k: Annotated[int, typer.Option(metavar="N", rich_help_panel=SETS, help="With at-least: votes that a label needs.")] = 2,
     p: Annotated[float, typer.Option(metavar="SHARE", rich_help_panel=SETS, help="With dawid-skene: probability that the labels of a set reach together. Larger gives larger sets.")] = 0.9,
@@ -80,6 +99,24 @@ def votes(
 
     if out is not None:
         check_out(out)
+    if stream:
+        unused = {
+            "--kind": kind not in (None, Kind.LONG),
+            "--columns": columns,
+            "--from-name": from_name,
+            "--ranked": ranked,
+            "--separator": separator,
+            "--map": map_file,
+            "--map-out": map_out,
+            "--taxonomy": taxonomy,
+            "--normalise": normalise,
+            "--classes": classes,
+        }
+        given = [name for name, value in unused.items() if value]
+        if given:
+            raise ValueError(f"--stream takes labels as they are written; got {given[0]}. Leave out one of the two.")
+        _stream(str(file), (item, annotator, label, confidence), policy, k, p, out, as_json)
+        return
     for name, target in (("out", out), ("--map-out", map_out)):
         for source in (file, map_file, taxonomy):
             if target is not None and source is not None and _is_same_file(target, source):
@@ -110,6 +147,48 @@ def votes(
         typer.echo(json.dumps(_to_json(summary), indent=2))
     else:
         _print_summary(summary, policy, out)
+
+
+def _stream(
+    pattern: str,
+    columns: tuple[str, str, str, str | None],
+    policy: Policy,
+    k: int,
+    p: float,
+    out: Path | None,
+    as_json: bool,
+) -> None:
+    """Make candidate sets of files in batches, and print the summary."""
+    from oneof.data.files.batches import find_files
+    from oneof.votes.streaming import partition_votes, stream_votes
+
+    item, annotator, label, confidence = columns
+    files = find_files([pattern])
+    beside = None if out is None else out.resolve().parent
+    with TemporaryDirectory(dir=beside) as folder:
+        parts = partition_votes(
+            files,
+            Path(folder, "parts"),
+            item=item,
+            annotator=annotator,
+            label=label,
+            confidence=confidence,
+            show=True,
+        )
+        summary = stream_votes(parts, policy.value, k=k, p=p, out=out, show=True)
+    fields = asdict(summary)
+    fields["far"] = [far._asdict() for far in summary.far]
+    if as_json:
+        typer.echo(json.dumps(fields, indent=2))
+        return
+    fields["far"] = len(summary.far)
+    console = Terminal()
+    table = Table(title="votes", show_header=False, title_justify="left")
+    for name, value in fields.items():
+        table.add_row(_STREAM_ROWS[name], f"{value:,}" if isinstance(value, int) else escape(str(value)))
+    console.print(table)
+    if out is not None:
+        console.print(f"wrote {escape(str(out))}: one row per item; join your features on its column item.")
 
 
 def _is_same_file(first: Path, second: Path) -> bool:

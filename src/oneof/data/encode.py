@@ -30,6 +30,8 @@ MIN_COMPONENTS, MAX_COMPONENTS = 300, 500  # of the SVD: a tenth of the texts wi
 _MAX_TERMS = 20_000  # size of the vocabulary, the most frequent terms first
 _MAX_FIT_TEXTS = 20_000  # a random sample of more texts is fitted
 _CHUNK = 2_000  # texts transformed at a time
+MAX_UNSEEN = 5  # categories not seen in training that a message lists
+Unseen = dict[str, set[str]]  # column -> values
 
 
 @dataclass(frozen=True, eq=False)
@@ -282,16 +284,17 @@ class Encoding:
 
     def unseen(self, columns: Columns) -> list[str]:
         """Return a line for every column with categories not seen in training."""
-        lines = []
+        return describe_unseen(self.unseen_values(columns))
+
+    def unseen_values(self, columns: Columns) -> Unseen:
+        """Return the categories not seen in training, by column."""
+        unseen = {}
         for column in self.categories:
             values = {value or "" for value in columns.words[column]}
-            unseen = sorted(values - self.category_codes(column).keys())
-            if not unseen:
-                continue
-            shown = ", ".join(repr(value) if value else "a gap" for value in unseen[:5])
-            more = ", ..." if len(unseen) > 5 else ""
-            lines.append(f"column {column!r} has categories not seen in training; ignored: {shown}{more}")
-        return lines
+            new_values = values - self.category_codes(column).keys()
+            if new_values:
+                unseen[column] = new_values
+        return unseen
 
     def _impute(self, numbers: NDArray[np.float32]) -> NDArray[np.float32]:
         """Fill missing numbers [n, k] with the medians, and append an indicator for each column with gaps in training."""
@@ -310,6 +313,17 @@ class Encoding:
         codes = np.array([codes_by_value.get(value or "", -1) for value in values], dtype=np.intp)
         rows = np.eye(width + 1, width, dtype=np.float32)  # the last row, of code -1, is zeros
         return rows[codes]
+
+
+def describe_unseen(unseen: Mapping[str, Collection[str]]) -> list[str]:
+    """Return a line for every column with categories not seen in training."""
+    lines = []
+    for column, values in unseen.items():
+        in_order = sorted(values)
+        shown = ", ".join(repr(value) if value else "a gap" for value in in_order[:MAX_UNSEEN])
+        more = ", ..." if len(in_order) > MAX_UNSEEN else ""
+        lines.append(f"column {column!r} has categories not seen in training; ignored: {shown}{more}")
+    return lines
 
 
 def _check_trusted(part: Embedded, named: Collection[str]) -> None:

@@ -157,8 +157,7 @@ def read_columns(source: Any, roles: ColumnRoles) -> Columns:
     Columns
         Features of the n rows.
     """
-    if _is_array_file(source):
-        raise ValueError(f"predictions must be for a table of columns; got {source}. Give a CSV, TSV or Parquet file.")
+    check_has_columns(source)
     if isinstance(source, (str, Path)):
         check_unpacked(Path(source), roles.unpacked)
     opened = open_table(source)
@@ -171,6 +170,12 @@ def read_columns(source: Any, roles: ColumnRoles) -> Columns:
     return columns
 
 
+def check_has_columns(source: Any) -> None:
+    """Raise if the source is a file of arrays, whose columns have no names of their own, or a file of an unknown format."""
+    if _is_array_file(source):
+        raise ValueError(f"predictions must be for a table of columns; got {source}. Give a CSV, TSV or Parquet file.")
+
+
 def _check_feature_kind(opened: Source, name: str, is_date: bool) -> None:
     """Check that a column holds dates, or numbers, as it did in training."""
     expected_kind = "date" if is_date else "number"
@@ -179,13 +184,14 @@ def _check_feature_kind(opened: Source, name: str, is_date: bool) -> None:
     # A column that Arrow takes for text may still hold numbers or dates only: its cells decide.
     if is_date:
         for _, first_row, values in opened.pieces([], [name]):
-            days(values, f"{opened.name}, column {name!r}", first_row)
+            days(values, f"{opened.name}, column {name!r}", opened.first_row + first_row)
         return
     non_number = wrong_cell(opened, [name])
     if non_number is not None:
         _, row, value = non_number
         raise ValueError(
-            f"column {name!r} must hold numbers, as in training; {opened.name}, row {row} is {value!r}. Mend the cell."
+            f"column {name!r} must hold numbers, as in training; {opened.name}, row {opened.first_row + row} is {value!r}. "
+            "Mend the cell."
         )
 
 

@@ -138,18 +138,36 @@ def search_settings(
     what it would have tried. One process at a time.
     """
     optuna = load_optuna()
-    study = _study(optuna, storage, spec, folds.epochs)
-    for number in range(len(_finished(study)), trials):
-        study.sampler = optuna.samplers.TPESampler(seed=derive_seed(folds.context.config.seed, number))
-        if number == 0:
-            study.enqueue_trial(FIRST)
-        trial = study.ask()
-        setting = _as_setting({name: _suggest(trial, name, choices) for name, choices in RANGES.items()})
+    study = open_study(optuna, storage, spec, folds.epochs)
+    for number in range(len(finished_trials(study)), trials):
+        trial, setting = ask_setting(optuna, study, folds.context.config.seed, number)
         value = _try(optuna, study, trial, scores(folds, setting))
-        say(f"{number + 1}/{trials}: {value:.4f} {setting}" if value else f"{number + 1}/{trials}: stopped early")
-    best, finished = study.best_trial, _finished(study)
+        say(describe_trial(number, trials, value, setting))
+    return best_setting(study)
+
+
+def ask_setting(optuna: Any, study: Any, seed: int, number: int) -> tuple[Any, Row]:
+    """Return the next trial of a study and its setting, drawn from a seed of its own; the first one is given."""
+    study.sampler = optuna.samplers.TPESampler(seed=derive_seed(seed, number))
+    if number == 0:
+        study.enqueue_trial(FIRST)
+    trial = study.ask()
+    return trial, _as_setting({name: _suggest(trial, name, choices) for name, choices in RANGES.items()})
+
+
+def best_setting(study: Any) -> Tuned:
+    """Return the best setting of a study."""
+    finished = finished_trials(study)
     stopped = sum(trial.state.name == "PRUNED" for trial in finished)
+    best = study.best_trial
     return Tuned(_as_setting(best.params), float(best.value), len(finished), stopped)
+
+
+def describe_trial(number: int, trials: int, value: float | None, setting: Row) -> str:
+    """Return a line about a trial; a value of None: it was stopped early."""
+    if value:
+        return f"{number + 1}/{trials}: {value:.4f} {setting}"
+    return f"{number + 1}/{trials}: stopped early"
 
 
 def read_setting(path: Path) -> dict[str, Any]:
@@ -171,7 +189,7 @@ def load_optuna() -> Any:
     return optuna
 
 
-def _study(optuna: Any, storage: str, spec: Row, length: int) -> Any:
+def open_study(optuna: Any, storage: str, spec: Row, length: int) -> Any:
     """The study in the storage, new or begun; what a killed run was in the middle of has failed."""
     pruner = optuna.pruners.MedianPruner(n_startup_trials=4, n_warmup_steps=length // 3)
     try:
@@ -192,7 +210,8 @@ def _study(optuna: Any, storage: str, spec: Row, length: int) -> Any:
     return study
 
 
-def _finished(study: Any) -> list[Any]:
+def finished_trials(study: Any) -> list[Any]:
+    """Return the trials that ended, also those that were stopped early."""
     return [trial for trial in study.get_trials(deepcopy=False) if trial.state.name in ("COMPLETE", "PRUNED")]
 
 

@@ -108,10 +108,6 @@ class Method:
     resettable: ClassVar[bool] = False
     """Is memory one weight for each label, zero off the set, so that a rule that resets weights (`PopReleased`) may write it?"""
 
-    row_independent: ClassVar[bool] = False
-    """Does a `step` of its own look at each row by itself, draw nothing and share nothing? Then processes that share a batch
-    each do their rows of it; else all do the whole batch with the outputs of all, each row's network being run by its owner."""
-
     def init(self, candidates: Tensor, prior: Tensor | None = None) -> Memory:
         """The memory before training; by default nothing is remembered. `prior` [..., c] in logs, as for `update`."""
         return ()

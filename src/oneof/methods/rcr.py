@@ -44,7 +44,6 @@ class RCR(Method):
     views: ClassVar[int] = 3
     uses_prior: ClassVar[bool] = True
     resettable: ClassVar[bool] = True
-    row_independent: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if not self.ramp > 0:

@@ -7,7 +7,6 @@ from typing import Any
 
 import pyarrow as pa
 
-from oneof.data.files.arrays import array_suffixes
 from oneof.data.files.columns import open_table, read_numbers
 from oneof.data.files.unpacked import check_unpacked
 from oneof.data.images import folder_of
@@ -16,7 +15,7 @@ from oneof.data.roles import check_column
 from oneof.review.pictures import encode_picture, find_picture
 from oneof.runs.decisions import GOLD
 from oneof.runs.explain import describe_removal
-from oneof.runs.folder import Run, fingerprint
+from oneof.runs.folder import Run, check_unchanged, is_unchanged
 
 _MIN_COLUMNS = 6  # shown by default, if fewer are texts, pictures, categories or excluded from the features
 _MAX_CHARACTERS = 2000  # of a cell
@@ -38,14 +37,11 @@ class Items:
         self.texts: list[str] = []  # columns that identify a row to people, if none are requested
         roles = defaultdict(tuple, run.metadata["asked"].get("roles") or {})
         self.images: list[str] = list(roles["image"])
-        if _is_unchanged(path, run):
+        if columns:
+            check_unchanged(path, run)
+        if columns or is_unchanged(path, run):
             check_unpacked(path)
             self._read(path, columns, roles)
-        elif columns:
-            raise ValueError(
-                f"--column requires the training file; {path} is missing, or has changed since the fit. "
-                "Restore it, or omit --column."
-            )
 
     def _read(self, path: Path, columns: Sequence[str], roles: Mapping[str, Any]) -> None:
         """Read the requested columns and the pictures, or a selection of all columns if none are requested."""
@@ -87,11 +83,6 @@ class Items:
         if picture is None:
             raise ValueError("the row has no such picture beside its table.")
         return encode_picture(picture)
-
-
-def _is_unchanged(path: Path, run: Run) -> bool:
-    """Return whether the training file is a table whose cells can be shown, and the same as at the time of the fit."""
-    return path.exists() and fingerprint(path) == run.metadata["fingerprint"] and path.suffix not in array_suffixes()
 
 
 def shown_table(run: Run, columns: Sequence[str] = ()) -> pa.Table:

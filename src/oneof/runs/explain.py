@@ -1,6 +1,7 @@
 """Explain in a sentence or two why each row got its label."""
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -17,15 +18,21 @@ def explained(purified: pa.Table, n_models: int) -> pa.Table:
     models in the ensemble.
     """
     labels = purified["label"].to_pylist()
-    explanations = []
-    for batch in purified.to_batches(max_chunksize=_BATCH_SIZE):
-        for row in batch.to_pylist():
-            explanations.append(reason(row, labels, n_models))
+    explanations = explain_rows(purified, labels, n_models)
     with_queue = purified.append_column("queue", [queue(purified)])
     return with_queue.append_column("why", [explanations])
 
 
-def reason(row: dict[str, Any], labels: list[str], n_models: int) -> str:
+def explain_rows(rows: pa.Table, labels: Sequence[str], n_models: int) -> list[str]:
+    """Explain the label of each of these rows; `labels` are those of all rows of the run."""
+    explanations = []
+    for batch in rows.to_batches(max_chunksize=_BATCH_SIZE):
+        for row in batch.to_pylist():
+            explanations.append(reason(row, labels, n_models))
+    return explanations
+
+
+def reason(row: dict[str, Any], labels: Sequence[str], n_models: int) -> str:
     """Explain the label of a row of the purified table.
 
     `labels` are the labels of all rows, for the row's neighbours; `n_models` is the number of models.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from oneof.candidates.mask import Candidates
+from oneof.data.files.arrays import array_suffixes
 from oneof.data.files.unpacked import GIGABYTES, bytes_of, parquet_bytes
 from oneof.data.images import list_folder
 from oneof.ensemble.accuracy import GOLD_SAMPLE_ROWS, sample_order
@@ -34,6 +35,7 @@ PURIFIED = "purified.parquet"
 TRAINING = "training.json"
 ROWS = "rows.jsonl"
 SAMPLE_CSV = "sample.csv"  # rows drawn at random for people to label; fifty labels measure the accuracy of all
+_BUFFER_BYTES = 1 << 16  # of each column of a table that is read in batches
 _ESTIMATE = {
     "verdict": {"interval", "bound", "nothing learned"},
     "value": (*NUMBER, NOTHING),
@@ -121,7 +123,20 @@ class Run:
         except (pa.ArrowException, FileNotFoundError) as error:
             raise _incomplete(path) from error
 
-    def _check_purified(self, path: Path, file: pq.ParquetFile) -> None:
+    def purified_batches(self, n_rows: int) -> Iterator[pa.Table]:
+        """Yield `purified` in tables of so many rows, or fewer; only one of them is in memory."""
+        path = self.folder / PURIFIED
+        check_regular(path)
+        try:
+            # Without buffers of their own, columns would be read a row group, often a million rows, at a time.
+            with pq.ParquetFile(path, buffer_size=_BUFFER_BYTES, pre_buffer=False) as file:
+                self._check_purified(path, file, in_memory=False)
+                for batch in file.iter_batches(n_rows, use_threads=False):
+                    yield pa.Table.from_batches([batch])
+        except (pa.ArrowException, FileNotFoundError) as error:
+            raise _incomplete(path) from error
+
+    def _check_purified(self, path: Path, file: pq.ParquetFile, in_memory: bool = True) -> None:
         """Check a table by its schema and metadata before it is read: a small file may claim any number of rows."""
         for name in _PURIFIED_COLUMNS:
             if name not in file.schema_arrow.names:
@@ -129,8 +144,20 @@ class Run:
         n_rows = file.metadata.num_rows
         if n_rows != self.metadata["n"]:
             raise _damaged(path, f"it has {n_rows} rows, but {METADATA} says {self.metadata['n']}")
-        if parquet_bytes(file.metadata) > bytes_of(GIGABYTES):
+        if in_memory and parquet_bytes(file.metadata) > bytes_of(GIGABYTES):
             raise _damaged(path, f"it holds more than {GIGABYTES:g} GB")
+
+    @cached_property
+    def original(self) -> pa.ChunkedArray:
+        """Return the candidates of every row, without the other columns of `purified`."""
+        path = self.folder / PURIFIED
+        check_regular(path)
+        try:
+            with pq.ParquetFile(path, read_dictionary=["original.list.element"]) as file:
+                self._check_purified(path, file, in_memory=False)
+                return file.read(columns=["original"])["original"]
+        except (pa.ArrowException, FileNotFoundError) as error:
+            raise _incomplete(path) from error
 
     @cached_property
     def log(self) -> Log:
@@ -200,6 +227,20 @@ def _incomplete(path: Path) -> ValueError:
 
 def _damaged(path: Path, misfit: str) -> ValueError:
     return ValueError(f"{path} must be the file that oneof fit wrote; {misfit}. Fit it again, in another folder.")
+
+
+def is_unchanged(path: Path, run: Run) -> bool:
+    """Return whether the training file is a table whose cells can be shown, and the same as at the time of the fit."""
+    return path.exists() and fingerprint(path) == run.metadata["fingerprint"] and path.suffix not in array_suffixes()
+
+
+def check_unchanged(path: Path, run: Run) -> None:
+    """Raise if cells of the training file cannot be copied, since it is missing or has changed since the fit."""
+    if not is_unchanged(path, run):
+        raise ValueError(
+            f"--column requires the training file; {path} is missing, or has changed since the fit. "
+            "Restore it, or omit --column."
+        )
 
 
 def write_json(value: Any, path: Path) -> None:

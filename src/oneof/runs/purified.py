@@ -1,6 +1,6 @@
 """Read the purified table of a run into arrays, for the report and the estimator."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -84,23 +84,39 @@ def read_purified(cells: pa.Table, classes: Sequence[Any]) -> Purified:
 
 def lost_labels(cells: pa.Table) -> str | None:
     """Return a warning that names the labels with votes but no resolved row, or None if there are none."""
-    if "votes" not in cells.column_names:
-        return None
-    votes = pc.list_flatten(cells["votes"])
-    labels = pc.struct_field(votes, "label")
-    counts = pc.struct_field(votes, "votes")
-    total = pa.table({"label": labels, "votes": counts}).group_by("label").aggregate([("votes", "sum")])
-    is_lost = pc.invert(pc.is_in(total["label"], value_set=pc.unique(cells["label"])))
-    lost = total.filter(is_lost).sort_by([("votes_sum", "descending")])
-    if not lost.num_rows:
-        return None
-    shown = []
-    for row in lost.slice(0, _MAX_NAMED).to_pylist():
-        shown.append(f"'{row['label']}' ({row['votes_sum']:,.4g} votes)")
-    if lost.num_rows > _MAX_NAMED:
-        shown.append(f"{lost.num_rows - _MAX_NAMED} more")
-    remedy = "Check some of the rows with these votes before you trust the labels."
-    return f"some labels received votes, but no row was resolved to them: {', '.join(shown)}. {remedy}"
+    counts = VoteCounts()
+    counts.add(cells)
+    return counts.lost_labels(pc.unique(cells["label"]).to_pylist())
+
+
+class VoteCounts:
+    """Counts the votes for each label, over the batches of a purified table."""
+
+    def __init__(self) -> None:
+        self.votes: dict[str, float] = {}
+
+    def add(self, cells: pa.Table) -> None:
+        """Count the votes on a batch of rows; without votes there is nothing to count."""
+        if "votes" not in cells.column_names:
+            return
+        votes = pc.list_flatten(cells["votes"])
+        labels = pc.struct_field(votes, "label")
+        counts = pc.struct_field(votes, "votes")
+        total = pa.table({"label": labels, "votes": counts}).group_by("label").aggregate([("votes", "sum")])
+        for row in total.to_pylist():
+            self.votes[row["label"]] = self.votes.get(row["label"], 0) + row["votes_sum"]
+
+    def lost_labels(self, resolved: Collection[str]) -> str | None:
+        """Return a warning that names the labels with votes that are not among the resolved ones, or None."""
+        lost = [label for label in self.votes if label not in resolved]
+        if not lost:
+            return None
+        lost.sort(key=lambda label: -self.votes[label])
+        shown = [f"'{label}' ({self.votes[label]:,.4g} votes)" for label in lost[:_MAX_NAMED]]
+        if len(lost) > _MAX_NAMED:
+            shown.append(f"{len(lost) - _MAX_NAMED} more")
+        remedy = "Check some of the rows with these votes before you trust the labels."
+        return f"some labels received votes, but no row was resolved to them: {', '.join(shown)}. {remedy}"
 
 
 def _encode(column: pa.ChunkedArray, names: pa.Array) -> NDArray[np.int64]:

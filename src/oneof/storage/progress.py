@@ -15,6 +15,7 @@ from oneof.storage.durations import format_duration
 FIRST_LINE = 3.0
 MIN_INTERVAL = 10.0
 MAX_INTERVAL = 120.0
+_shown: list[str] = []  # the bar that is on the screen
 
 
 @contextmanager
@@ -24,7 +25,21 @@ def progress_bar(
     """Show the progress of `total` steps, `done` of which are already complete.
 
     Yields a function to call after each step, or once for several steps, with a few words on the state of the work.
+    A bar inside another one is not shown.
     """
+    show = show and not _shown
+    if show:
+        _shown.append(description)
+    try:
+        with _bar(description, total, show, done, unit) as step:
+            yield step
+    finally:
+        if show:
+            _shown.remove(description)
+
+
+@contextmanager
+def _bar(description: str, total: int, show: bool, done: int, unit: str) -> Iterator[Callable[..., None]]:
     console = Console(stderr=True)
     if show and not console.is_terminal:
         lines = ProgressLines(description, total, done, unit)

@@ -1,7 +1,9 @@
 """Write tables as Parquet or, with lists as text, as CSV; the ending of the file decides."""
 
+from collections.abc import Mapping
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
@@ -47,12 +49,60 @@ def write_sheet(table: pa.Table, path: Path, separator: str = "|") -> None:
     In CSV a text that a spreadsheet would run as a formula, such as =1+1, gets an apostrophe before it, which our readers
     remove.
     """
-    check_out(path)
-    with atomic_write(path) as file:
-        if path.suffix.lower() == ".parquet":
-            pq.write_table(table, file, compression="zstd")
+    with SheetWriter(path, separator=separator) as writer:
+        writer.write(table)
+
+
+class SheetWriter:
+    """Writes a table in parts, as `write_sheet` does; the file appears under its name when all of them are written.
+
+    Parameters
+    ----------
+    path
+        File to write, .parquet or .csv. The first part decides its columns.
+    metadata
+        Keys and values to store in the schema of a Parquet file.
+    separator
+        Between the elements of a list in a CSV.
+    """
+
+    def __init__(self, path: Path, metadata: Mapping[bytes, bytes] | None = None, separator: str = "|") -> None:
+        check_out(path)
+        self.path = path
+        self.separator = separator
+        self._metadata = dict(metadata or {})
+        self._is_parquet = path.suffix.lower() == ".parquet"
+        self._stack = ExitStack()
+        self._schema: pa.Schema | None = None
+        self._writer: Any = None
+
+    def __enter__(self) -> Self:
+        """Open a temporary file beside the path."""
+        self._file = self._stack.enter_context(atomic_write(self.path))
+        return self
+
+    def __exit__(self, *error: Any) -> bool | None:
+        """Close the file and give it its name, or remove it after an error."""
+        return self._stack.__exit__(*error)
+
+    def write(self, table: pa.Table) -> None:
+        """Append the rows of a table."""
+        if not self._is_parquet:
+            table = _flatten(table, self.separator)
+        if self._schema is None:
+            self._open(table.schema)
+        self._writer.write_table(table.cast(self._schema))
+
+    def _open(self, schema: pa.Schema) -> None:
+        """Write the header of the file."""
+        self._schema = schema
+        if self._is_parquet:
+            if self._metadata:
+                self._schema = schema.with_metadata({**(schema.metadata or {}), **self._metadata})
+            writer = pq.ParquetWriter(self._file, self._schema, compression="zstd")
         else:
-            pa.csv.write_csv(_flatten(table, separator), file)
+            writer = pa.csv.CSVWriter(self._file, schema)
+        self._writer = self._stack.enter_context(writer)
 
 
 def _flatten(table: pa.Table, separator: str) -> pa.Table:

@@ -34,7 +34,7 @@ _DUE, _NOW = 1, 2  # why a checkpoint is written: the interval has passed, or it
 
 
 class Checkpointer:
-    """Save a run at intervals and when it is interrupted, with the rows of all processes: any number of them can resume it."""
+    """Save a run at intervals and when it is interrupted, with the rows of all ranks: any number of them can resume it."""
 
     def __init__(
         self, folder: Path, settings: dict[str, Any], every: float, group: ProcessGroup = ProcessGroup()  # noqa: B008 - frozen
@@ -167,9 +167,9 @@ class CheckpointTensor(NamedTuple):
 
     name: str
     tensor: Tensor
-    sections: list[int] | None = (
-        None  # of a process's rows: how many belong to each trial; None: equal in all processes
-    )
+    sections: list[int] | None = None  # of the rows of a rank: how many belong to each trial; None: it has no rows
+    of_rank: bool = False  # does every rank have its own?
+    of_epoch: bool = False  # is it drawn or begun anew in every epoch?
 
 
 def _row_table(name: str, table: Tensor) -> CheckpointTensor:
@@ -183,7 +183,7 @@ def _checkpoint_tensors(state: State, best: BestEpoch) -> Iterator[CheckpointTen
     for name, tensor in state.stack.weights.items():
         yield CheckpointTensor(f"weight.{name}", tensor)
     for name, tensor in state.stack.buffers.items():
-        yield CheckpointTensor(f"buffer.{name}", tensor)
+        yield CheckpointTensor(f"buffer.{name}", tensor, of_rank=True)
     for name, tensor in best.kept.items():
         yield CheckpointTensor(f"best.kept.{name}", tensor)
     for i, moments in enumerate(state.optimizer):
@@ -192,11 +192,11 @@ def _checkpoint_tensors(state: State, best: BestEpoch) -> Iterator[CheckpointTen
     for i, table in enumerate(leaves(state.memory)):
         yield _row_table(f"memory.{i}", table)
     for i, tensor in enumerate(state.shared):
-        yield CheckpointTensor(f"shared.{i}", tensor)
+        yield CheckpointTensor(f"shared.{i}", tensor, of_rank=True)
     yield _row_table("candidates", state.candidates)
-    yield CheckpointTensor("order", state.order)
-    yield CheckpointTensor("mixing", state.mixing)
-    yield CheckpointTensor("loss", state.loss)
+    yield CheckpointTensor("order", state.order, of_rank=True, of_epoch=True)
+    yield CheckpointTensor("mixing", state.mixing, of_rank=True, of_epoch=True)
+    yield CheckpointTensor("loss", state.loss, of_rank=True, of_epoch=True)
     if state.pop is not None:
         yield CheckpointTensor("pop.threshold", state.pop.threshold)
         yield _row_table("pop.seen", state.pop.posterior_sum)
@@ -208,6 +208,11 @@ def _checkpoint_tensors(state: State, best: BestEpoch) -> Iterator[CheckpointTen
         yield _row_table("best.sets", best.sets)
 
 
+def _name_of_rank(name: str, rank: int) -> str:
+    """Return what a checkpoint calls a tensor that every rank has; that of the first has its plain name."""
+    return name if rank == 0 else f"rank.{rank}.{name}"
+
+
 def _generators(state: State) -> dict[str, torch.Generator]:
     generators = {f"generator.{i}": generator for i, generator in enumerate(state.generators)}
     generators["generator.global"] = global_generator(state.loss.device)
@@ -217,12 +222,17 @@ def _generators(state: State) -> dict[str, torch.Generator]:
 def _collect_state(
     state: State, best: BestEpoch, history: list[Record], group: ProcessGroup
 ) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """Return metadata and tensors of a checkpoint, with the rows of all processes."""
+    """Return metadata and tensors of a checkpoint, with the rows of all ranks and what each has for itself."""
     tensors = {}
-    for name, tensor, sections in _checkpoint_tensors(state, best):
-        tensors[name] = tensor if sections is None else group.gathered(tensor, sections)
-    for name, generator in _generators(state).items():
-        tensors[name] = generator.get_state()
+    own = {name: generator.get_state() for name, generator in _generators(state).items()}
+    for name, tensor, sections, of_rank, _ in _checkpoint_tensors(state, best):
+        if of_rank:
+            own[name] = tensor.detach().cpu()
+        else:
+            tensors[name] = tensor if sections is None else group.gathered(tensor, sections)
+    for rank, of_this_rank in enumerate(group.gathered_objects(own)):
+        for name, tensor in of_this_rank.items():
+            tensors[_name_of_rank(name, rank)] = tensor
     columns = list(history[0]) if history else []
     for name in columns:
         tensors[f"history.{name}"] = torch.stack([record[name] for record in history])
@@ -231,6 +241,7 @@ def _collect_state(
         "position": state.position,
         "round": state.pop.round if state.pop else 0,
         "epochs_recorded": len(history),
+        "ranks": group.size,
         "columns": columns,
     }
     return metadata, tensors
@@ -239,14 +250,25 @@ def _collect_state(
 def _load_state(
     metadata: dict[str, Any], tensors: dict[str, Tensor], state: State, best: BestEpoch, group: ProcessGroup
 ) -> list[Record]:
-    """Load a checkpoint into the state, of which this process takes its rows; return the history."""
-    for name, tensor, sections in _checkpoint_tensors(state, best):
-        stored = tensors[name]
-        tensor.copy_(stored if sections is None else group.part(stored, sections))
+    """Load a checkpoint into the state, of which this rank takes its rows; return the history.
+
+    Another number of ranks than wrote it begins the epoch anew: whose turn the remaining rows are was drawn for other shares.
+    """
+    as_written = metadata.get("ranks", 1) == group.size
+    for name, tensor, sections, of_rank, of_epoch in _checkpoint_tensors(state, best):
+        if sections is not None:
+            tensor.copy_(group.part(tensors[name], sections))
+        elif as_written and of_rank:
+            tensor.copy_(tensors[_name_of_rank(name, group.rank)])
+        elif as_written or not of_epoch:
+            tensor.copy_(tensors[name])
     for name, generator in _generators(state).items():
-        generator.set_state(tensors[name])
+        if as_written or group.rank == 0:
+            generator.set_state(tensors[_name_of_rank(name, group.rank)])
+        else:
+            generator.manual_seed(group.seed(generator.initial_seed(), metadata["epoch"]))
     state.epoch = metadata["epoch"]
-    state.position = metadata["position"]
+    state.position = metadata["position"] if as_written else 0
     if state.pop is not None:
         state.pop = state.pop._replace(round=metadata["round"])
     columns = {name: tensors[f"history.{name}"].to(state.loss.device) for name in metadata["columns"]}

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn.modules.dropout import _DropoutNd
 
 from oneof.data.augment.views import Views
 from oneof.data.scaling import Scaling
@@ -213,19 +212,6 @@ def check_last_batch(module: nn.Module, shape: tuple[int, ...], rows: set[int], 
             f"batch must not leave a single row over for a network with batch normalisation; {n_rows} rows in batches of "
             f"{batch} do. {advice}"
         ) from error
-
-
-def check_shared(module: nn.Module, trials: int) -> None:
-    """Check that processes can share the rows of a trial and give what one process gives."""
-    has_dropout = any(isinstance(layer, _DropoutNd) and layer.p > 0 for layer in module.modules())
-    has_buffers = any(True for _ in module.buffers())
-    if has_dropout:
-        need = "a network without dropout, which draws by itself, for a part of a batch"
-    elif trials > 1 and has_buffers:
-        need = "stacks of one trial where there is batch normalisation"
-    else:
-        return
-    raise ValueError(f"processes that share a trial's rows need {need}. Use fewer processes.")
 
 
 def _leaves_single_row(rows: set[int], batch: int) -> bool:

@@ -23,7 +23,7 @@ from oneof.purify import Purify
 from oneof.storage.progress import progress_bar
 from oneof.storage.settings import to_serializable
 from oneof.training.checkpoint import Checkpointer, fingerprint, plan_stacks
-from oneof.training.checks import check_last_batch, check_shared, check_views, probe_network
+from oneof.training.checks import check_last_batch, check_views, probe_network
 from oneof.training.device import checked_device, free_memory, to_local_gpu
 from oneof.training.interrupt import interrupt_deferred
 from oneof.training.loop import begin, steps
@@ -32,7 +32,7 @@ from oneof.training.processes import ProcessGroup, check_rows, run_distributed
 from oneof.training.set_input import check_memory, read_candidates
 from oneof.training.stack import build
 from oneof.training.state import BestEpoch, Fit, join
-from oneof.training.training_data import TrainingData, as_features, make_training_data
+from oneof.training.training_data import TrainingData, as_features, batch_of_rank, drawn_rows, make_training_data
 from oneof.training.trials import Training, Trial
 
 _log = logging.getLogger(__name__)
@@ -83,10 +83,12 @@ def fit(
         A folder to save the run in, every so many seconds (`every`) and on Ctrl-C, once the step under way is done. The same
         call resumes from it, wherever it was killed, and ends with the numbers of an uninterrupted run.
     n_jobs
-        Number of processes that train together and give what one process gives, up to rounding. Trials are dealt out among them; where
-        there are fewer trials than processes, each owns some of the rows of every trial. With device "cuda" each takes the GPU of
-        its rank. Default: those that torchrun or SLURM started, else one. New ones are started by spawning, so a
-        script that asks for them needs `if __name__ == "__main__":`.
+        Number of processes. Trials are dealt out among them and give what one process gives, up to rounding. Where there are fewer trials
+        on images than processes, these are the ranks of distributed data-parallel training: each owns a share of the rows with
+        their sets and memory, draws its part of every batch from it, and gradients are averaged. That gives the accuracy of one
+        process, not its bits. With device "cuda" each takes the GPU of its rank. Default: those that torchrun, SLURM or
+        Ray Train started, else one. New ones are started by spawning, so a script that asks for them needs
+        `if __name__ == "__main__":`.
 
     >>> import numpy as np
     >>> from sklearn.datasets import make_blobs
@@ -150,15 +152,20 @@ def _fit(x: Any, candidates: Any, request: FitRequest, group: ProcessGroup) -> F
     shape = tuple(features.shape[1:])
     n_classes = mask.shape[2]
     row_counts = {len(features if trial.rows is None else trial.rows) for trial in trials}
+    share_rows = request.views is not None and len(trials) < group.size  # otherwise each process trains whole trials
+    ranks = group if share_rows else ProcessGroup()
+    check_rows(min(row_counts), ranks.size)
+    training = replace(request.training, batch=batch_of_rank(request.training.batch, ranks.size))
     check_memory(max(row_counts), n_classes, _min_bytes_per_label(request), device)
-    network = _check_network(request, shape, n_classes, row_counts, device)
+    network = _check_network(request, shape, n_classes, device)
+    if _sees_single_batches(request):
+        drawn_counts = {drawn_rows(n_rows, training.batch, ranks.size) for n_rows in row_counts}
+        check_last_batch(network, shape, drawn_counts, training.batch)
     bytes_per_trial = _trial_bytes(request, network, len(features), n_classes, shape)
-    memory_limit = _memory_limit(request, network, device, group)
+    memory_limit = (
+        0 if request.views else request.memory or free_memory(device) // 2
+    )  # convolutions gain nothing from a stack
     stacks = plan_stacks(trials, bytes_per_trial, memory_limit, request.checkpoint, group)
-    share_rows = len(stacks) < group.size  # otherwise each process trains whole stacks
-    if share_rows:
-        check_shared(network, max(map(len, stacks)))
-        check_rows(min(row_counts), group.size)
 
     def fit_stack(number: int) -> Fit:
         stack_trials = stacks[number]
@@ -169,22 +176,23 @@ def _fit(x: Any, candidates: Any, request: FitRequest, group: ProcessGroup) -> F
             stack_trials,
             request.method,
             request.purify,
-            request.training,
+            training,
             request.views,
             request.labels,
             device,
             request.prior,
         )
-        stack_group = group if share_rows else ProcessGroup()
         checkpointer = None
         if request.checkpoint:
-            checkpointer = _checkpointer(number, request, data, stack_trials, stack_group)
+            checkpointer = _checkpointer(number, request, data, stack_trials, ranks)
         title = request.progress if group.rank == 0 else None
         if title is not None and len(stacks) > 1:
             title += f" ({number + 1} of {len(stacks)})"
         with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
-            torch.manual_seed(stack_trials[0].seed)  # modules such as dropout draw from torch's own generators
-            return _fit_stack(data.shared_with(stack_group), stack_trials, request, title, checkpointer)
+            torch.manual_seed(
+                ranks.seed(stack_trials[0].seed)
+            )  # modules such as dropout draw from torch's own generators
+            return _fit_stack(data.shared_with(ranks), stack_trials, request, title, checkpointer)
 
     numbers = range(len(stacks))
     fits = [fit_stack(number) for number in numbers] if share_rows else group.each(fit_stack, numbers)
@@ -205,14 +213,6 @@ def _trial_bytes(request: FitRequest, network: nn.Module, n: int, n_classes: int
     tables = BYTES_PER_LABEL * n * n_classes
     n_weights = sum(weight.numel() for weight in network.parameters())
     return tables + 4 * (6 * n_weights + 8 * request.training.batch * math.prod(shape))
-
-
-def _memory_limit(request: FitRequest, network: nn.Module, device: torch.device, group: ProcessGroup) -> int:
-    """Return the bytes that a stack may take; 0 for one trial at a time."""
-    shares_statistics = len(request.trials) < group.size and any(True for _ in network.buffers())
-    if request.views or shares_statistics:  # convolutions gain nothing from a stack
-        return 0
-    return request.memory or free_memory(device) // 2
 
 
 def _min_bytes_per_label(request: FitRequest) -> int:
@@ -263,9 +263,7 @@ def _checkpointer(
     return Checkpointer(folder, identity, request.every, group)
 
 
-def _check_network(
-    request: FitRequest, shape: tuple[int, ...], n_classes: int, row_counts: set[int], device: torch.device
-) -> nn.Module:
+def _check_network(request: FitRequest, shape: tuple[int, ...], n_classes: int, device: torch.device) -> nn.Module:
     """Return one of the networks that will be trained, after a check that it can be."""
     method = request.method
     views = request.views
@@ -273,11 +271,14 @@ def _check_network(
         name = type(method).__name__
         _log.warning(f"{name} has no weights that follow the classifier: it does not use the prior.", stacklevel=2)
     in_bfloat16 = views is not None and device.type == "cuda"
-    network = probe_network(request.network, method, shape, n_classes, device, in_bfloat16)
-    one_view_at_a_time = views is None or views.count == 1 or not method.joint_forward
-    if one_view_at_a_time or method.after_step or request.training.alters_input:
-        check_last_batch(network, shape, row_counts, request.training.batch)
-    return network
+    return probe_network(request.network, method, shape, n_classes, device, in_bfloat16)
+
+
+def _sees_single_batches(request: FitRequest) -> bool:
+    """Return whether a network ever sees a batch of one view, whose last one may be a single row."""
+    views = request.views
+    one_view_at_a_time = views is None or views.count == 1 or not request.method.joint_forward
+    return one_view_at_a_time or request.method.after_step or request.training.alters_input
 
 
 def _check_choose(choose: str, data: TrainingData) -> None:

@@ -1,7 +1,7 @@
 """The only training loop. It knows the protocols of methods and rules, the name of none, and alone writes to tables."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 import numpy as np
@@ -12,7 +12,6 @@ from oneof.methods.base import Method, first, leaves, tree_map
 from oneof.metrics import accuracy, criteria
 from oneof.training.device import CudaGraphRunner
 from oneof.training.events import begin_purifying, event
-from oneof.training.shard import over_all_processes
 from oneof.training.stack import Stack
 from oneof.training.state import Record, State
 from oneof.training.step import observe, step
@@ -23,12 +22,12 @@ from oneof.training.training_data import TrainingData, block_size
 def begin(data: TrainingData, stack: Stack, seeds: list[int]) -> State:
     """Return the state before the first step."""
     t = len(data.rows)
-    n_steps = math.ceil(data.n_rows / data.training.batch)
+    n_steps = math.ceil(data.n_drawn / data.training.batch)
     candidates = data.training_candidates()
     return State(
         epoch=0,
         position=0,
-        order=data.rows.new_zeros(t, data.n_rows),
+        order=data.rows.new_zeros(t, data.n_drawn),
         mixing=torch.ones(t, n_steps, device=data.lr.device),
         stack=stack,
         optimizer=data.training.optimizer.init(stack.weights.values()),
@@ -36,7 +35,7 @@ def begin(data: TrainingData, stack: Stack, seeds: list[int]) -> State:
         memory=data.init_memory(candidates),
         shared=data.method.shared(stack),
         pop=begin_purifying(data.purify, candidates) if data.purify else None,
-        generators=[torch.Generator(data.generator_device).manual_seed(seed) for seed in seeds],
+        generators=[torch.Generator(data.generator_device).manual_seed(data.group.seed(seed)) for seed in seeds],
         loss=torch.zeros_like(data.lr),
     )
 
@@ -49,9 +48,7 @@ def epochs(data: TrainingData, state: State) -> Iterator[Record]:
 def steps(data: TrainingData, state: State) -> Iterator[Record | None]:
     """Train from where the state is: yield None after every step, when the state is complete, and after an epoch its record."""
     training = data.training
-    n_rows = data.n_rows
-    # The part of a batch that a process sees varies in size, which no graph can; nor can a graph read files.
-    can_capture = data.group.size == 1 and isinstance(data.x, Tensor)
+    can_capture = data.group.can_capture and isinstance(data.x, Tensor)  # a graph can read no files
     runner = CudaGraphRunner(data.lr.device.type == "cuda" and can_capture, state.generators)
     while state.epoch < training.epochs:
         if state.position == 0:
@@ -59,26 +56,26 @@ def steps(data: TrainingData, state: State) -> Iterator[Record | None]:
         lr = data.lr * training.schedule(state.epoch, training.epochs)
         observing = data.purify is not None and data.purify.observing(state.epoch)
         epoch = torch.full((), state.epoch, device=lr.device)
-        order = flat_index(state.order, n_rows)
-        for start in range(state.position, n_rows, training.batch):
+        order = flat_index(state.order, data.rows.shape[1])
+        for start in range(state.position, data.n_drawn, training.batch):
             index = order[:, start : start + training.batch]
             mixing = state.mixing[:, start // training.batch]
-            with over_all_processes(data.group, state.stack.buffers):
-                key = (observing, index.shape[1])
-                runner(key, partial(step, data, state, observing), index, lr, mixing, epoch)
+            key = (observing, index.shape[1])
+            runner(key, partial(step, data, state, observing), index, lr, mixing, epoch)
             state.position = start + training.batch
             yield None
+        _average_statistics(data, state)
         removed = _purify(data, state)
         state.epoch += 1
         state.position = 0
-        yield _record(data, state, runner, state.loss / n_rows, removed)
+        (loss,) = data.group.mean([state.loss / data.n_drawn])
+        yield _record(data, state, runner, loss, removed)
 
 
 def _open_epoch(data: TrainingData, state: State) -> None:
     """Draw what an epoch needs beforehand, each trial from its own generator: the order of rows and mixup's weights."""
     _update_tables(data, state)
-    orders = [torch.randperm(data.n_rows, generator=g, device=g.device) for g in state.generators]
-    state.order = torch.stack(orders).to(data.rows.device)
+    state.order = torch.stack([_draw_order(data, generator) for generator in state.generators]).to(data.rows.device)
     alpha = data.training.mixup
     if alpha:  # NumPy has the Beta distribution, the trial's generator seeds it
         weights = []
@@ -87,6 +84,24 @@ def _open_epoch(data: TrainingData, state: State) -> None:
             weights.append(np.random.default_rng(seed).beta(alpha, alpha, state.mixing.shape[1]))
         state.mixing = torch.as_tensor(np.stack(weights), dtype=data.lr.dtype, device=data.lr.device)
     state.loss.zero_()
+
+
+def _draw_order(data: TrainingData, generator: torch.Generator) -> Tensor:
+    """Return the rows of this rank in random order; where more are to be drawn, the first ones come once more at the end."""
+    order = torch.randperm(data.rows.shape[1], generator=generator, device=generator.device)
+    n_more = data.n_drawn - len(order)
+    if not n_more:
+        return order
+    return torch.cat([order, order.repeat(n_more)[:n_more]])
+
+
+def _average_statistics(data: TrainingData, state: State) -> None:
+    """Give all ranks the mean of their running statistics of batch normalisation; in steps each normalises by its own batch."""
+    if data.group.size == 1:
+        return
+    statistics = [buffer for buffer in state.stack.buffers.values() if buffer.is_floating_point()]
+    for buffer, mean in zip(statistics, data.group.mean(statistics), strict=True):
+        buffer.copy_(mean)
 
 
 def _update_tables(data: TrainingData, state: State) -> None:
@@ -154,13 +169,19 @@ def _record(data: TrainingData, state: State, runner: CudaGraphRunner, loss: Ten
         record["threshold"] = state.pop.threshold  # a new tensor at every event, so safe to keep
         record["removed"] = removed
     evaluate = partial(data.logits, state.stack)
+    run = runner if data.group.size == 1 else _run_plainly  # what ranks gather cannot be captured
     by_sets: Record = {}
     if data.held_out is not None:
-        logits = runner("held out", evaluate, data.held_out)
+        logits = run("held out", evaluate, data.held_out)
         by_sets = criteria(logits, data.original_candidates(data.held_out))
         if data.labels is not None:
             record["oracle"] = accuracy(logits, data.labels[data.held_out])
     if data.test is not None and data.labels is not None:
-        logits = runner("test", evaluate, data.test)
+        logits = run("test", evaluate, data.test)
         record["accuracy"] = accuracy(logits, data.labels[data.test])
     return record | by_sets
+
+
+def _run_plainly(key: str, function: Callable[[Tensor], Tensor], rows: Tensor) -> Tensor:
+    """Call a function as `CudaGraphRunner` does where it is not enabled."""
+    return function(rows)

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 
 import torch
@@ -21,7 +21,7 @@ class SGD:
     """
 
     momentum: float = 0.9
-    max_norm: float | None = None
+    max_norm: float | None = field(default=None, metadata={"since": "0.2"})
 
     def init(self, weights: Tensors) -> list[list[Tensor]]:
         """Return the momentum buffer of each weight [t, ...], in a list of its own."""

@@ -1,8 +1,9 @@
-"""Run in several processes: trials are dealt out, or each process owns some of the rows of every trial and their tables.
+"""Run in several processes: trials are dealt out, or the processes are the ranks of distributed data-parallel training.
 
-Lightning Fabric starts the processes, or joins those that torchrun or SLURM started. Where rows are shared every process draws the
-same order, so that the batches are those of one process; of each batch it sees the rows that it owns, and gradients and counts are
-summed over all.
+Lightning Fabric's DDP strategy starts the processes, or joins those that torchrun, SLURM or Ray Train started. A rank owns a share of the
+rows with their tables, and draws batches of a fixed size from it: steps differ from those of one process only by the mean of
+gradients over ranks. Gradients come from `torch.autograd.grad`, which the hooks of DDP's wrapper do not see; they are sent as one bucket,
+a single call that a CUDA graph captures with the step.
 """
 
 import atexit
@@ -28,6 +29,10 @@ for module in ("distributed", "rank_zero"):  # they log who joins; at import, si
     logging.getLogger(f"lightning_fabric.utilities.{module}").setLevel(logging.WARNING)
 
 
+_STRIDE = 0x9E3779B97F4A7C15  # between the seeds of ranks
+_EPOCH_STRIDE = 0x632BE59BD9B4E019
+
+
 @dataclass(frozen=True)
 class ProcessGroup:
     """The processes of a run, from the view of one of them; a single one sends nothing.
@@ -45,12 +50,39 @@ class ProcessGroup:
         end = m * (self.rank + 1) // self.size
         return first, end
 
+    def seed(self, seed: int, epoch: int = 0) -> int:
+        """Return a seed of this rank's own; the first keeps the one that is given."""
+        if self.rank == 0 and epoch == 0:
+            return seed
+        return (seed + self.rank * _STRIDE + epoch * _EPOCH_STRIDE) % 2**63
+
+    @property
+    def can_capture(self) -> bool:
+        """Return whether a CUDA graph can capture what is sent: nothing, or by NCCL."""
+        return self.size == 1 or "nccl" in dist.get_backend_config()
+
+    @torch.no_grad()
     def total(self, tensors: Sequence[Tensor]) -> list[Tensor]:
-        """Return the sums over all processes, sent as one message; gradients that come back are summed too."""
+        """Return the sums over all processes, sent as one message."""
         if self.size == 1:
             return list(tensors)
-        flat = _Sum.apply(torch.cat([tensor.reshape(-1) for tensor in tensors]))  # type: ignore[no-untyped-call]
-        parts = flat.split([tensor.numel() for tensor in tensors])
+        return self._reduced(tensors)
+
+    @torch.no_grad()
+    def mean(self, tensors: Sequence[Tensor]) -> list[Tensor]:
+        """Return the means over all processes, sent as one message."""
+        if self.size == 1:
+            return list(tensors)
+        return self._reduced(tensors, self.size)
+
+    def _reduced(self, tensors: Sequence[Tensor], divisor: int = 1) -> list[Tensor]:
+        """Return the sums over all processes, divided by a number."""
+        flat = torch.cat([tensor.reshape(-1) for tensor in tensors])
+        with _message(flat) as content:
+            dist.all_reduce(content)
+        if divisor > 1:
+            flat /= divisor
+        parts = flat.split([tensor.numel() for tensor in tensors])  # type: ignore[no-untyped-call]
         return [part.view_as(tensor) for part, tensor in zip(parts, tensors, strict=True)]
 
     def gathered(self, local: Tensor, sections: Sequence[int]) -> Tensor:
@@ -89,6 +121,15 @@ class ProcessGroup:
             lengths.extend(lengths_of_trial)
         parts = gathered.split(lengths)  # type: ignore[no-untyped-call]
         return torch.cat(parts[self.rank :: self.size])
+
+    def gathered_objects(self, own: Any) -> list[Any]:
+        """Return what every process has, by rank."""
+        if self.size == 1:
+            return [own]
+        everything: list[Any] = [None] * self.size
+        with _others_alive():
+            dist.all_gather_object(everything, own)
+        return everything
 
     def each(self, work: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
         """Return the results of `work` for all items, which are dealt out to the processes; bad input that one finds is raised in all."""
@@ -138,28 +179,6 @@ class ProcessGroup:
         lengths[self.rank] = torch.tensor(sections)
         (by_rank,) = self.total([lengths])
         return by_rank.tolist()
-
-
-class _Sum(torch.autograd.Function):
-    """Sum over all processes. Each contributes to the losses of all others, so gradients are summed in the same way."""
-
-    @staticmethod
-    def forward(local: Tensor) -> Tensor:
-        total = local.clone(memory_format=torch.contiguous_format)
-        with _message(total) as content:
-            dist.all_reduce(content)
-        return total
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: Any, output: Any) -> None: ...
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> Any:
-        return _Sum.apply(*gradients)  # type: ignore[no-untyped-call]
-
-    @staticmethod
-    def vmap(info: Any, in_dims: Any, local: Tensor) -> Any:
-        return _Sum.apply(local), in_dims[0]  # type: ignore[no-untyped-call]
 
 
 AGAIN = "so the run cannot go on. Repeat the call: with a checkpoint it resumes where it stood."

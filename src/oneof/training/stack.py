@@ -28,8 +28,8 @@ class Stack:
         The t networks.
     compile_batch
         0 for tables and on a CPU. Otherwise the networks see images on CUDA and run in bfloat16 (outputs are float32 again), and a
-        single one is accelerated for training batches of so many images. -1: none is, since each process sees a part of a batch,
-        whose size varies. A stack that is moved to a CPU runs as it is: a processor may announce bfloat16 and not run it.
+        single one is accelerated for training batches of so many images. A stack that is moved to a CPU runs as it is: a processor
+        may announce bfloat16 and not run it.
     """
 
     def __init__(self, modules: Sequence[nn.Module], compile_batch: int = 0) -> None:
@@ -136,7 +136,7 @@ class Stack:
 
     def _cudnn_benchmark(self) -> AbstractContextManager[None]:
         """Let cuDNN try its algorithms on the first call with a shape, where batches have one; which wins may differ between runs."""
-        if self.compile_batch <= 0:  # a part of a batch varies in size
+        if self.compile_batch == 0:
             return nullcontext()
         benchmark = not torch.are_deterministic_algorithms_enabled()
         return torch.backends.cudnn.flags(enabled=True, benchmark=benchmark)

@@ -6,10 +6,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from oneof.methods.base import Batch, Method, Step, leaves, logits_of, tree_map
+from oneof.methods.base import Batch, Step, leaves, logits_of, tree_map
 from oneof.training.device import SideStream
 from oneof.training.optimize import expand_trials
-from oneof.training.shard import Shard, gathered_step, local_shard, neighbours, views_of
 from oneof.training.state import State
 from oneof.training.tables import gather_rows, scatter_rows_
 from oneof.training.training_data import TrainingData
@@ -27,7 +26,7 @@ def step(
     observing
         Whether POP observes this batch.
     index
-        Where the batch's rows [t, b] are in the tables of all processes; this one takes those that it owns.
+        Where the batch's rows [t, b] are in the tables of this rank.
     lr, mixing
         Learning rate and mixup weight of each trial [t].
     epoch
@@ -36,46 +35,35 @@ def step(
     method = data.method
     stack = state.stack
     side_stream = SideStream(index.device)
-    shard = local_shard(data, index)
-    if shard is not None:
-        index = shard.at
     rows = gather_rows(data.rows, index)
     with side_stream:  # tables are small: their kernels are all latency, which those of the views hide
         candidates = data.visible_candidates(gather_rows(state.candidates, index), rows)
         prior = data.log_prior_of(rows) if method.uses_prior else None
         memory = tree_map(lambda table: gather_rows(table, index), state.memory)
         batch = Batch(candidates, memory, epoch, state.generators, prior)
-    views, *neighbour_views = views_of(data, rows, shard, state.generators)
+    views = data.views(rows, state.generators)
     side_stream.join()
 
     if data.training.mixup:
-        done = _mixed_step(data, state, views, neighbour_views, batch, mixing, shard)
-    elif shard is not None and type(method).step is not Method.step and not method.row_independent:
-        done = gathered_step(data, state, shard, views, batch)
+        done = _mixed_step(data, state, views, batch, mixing)
     else:
-        done = method.step(stack, _add_noise(data, state, views, shard), batch, state.shared)
+        done = method.step(stack, _add_noise(data, state, views), batch, state.shared)
     second_forward = method.after_step or data.training.alters_input
     if not second_forward:
         with side_stream, torch.no_grad():
-            _write_rows(data, state, observing, shard, index, batch.candidates, done.logits, done.memory)
+            _write_rows(data, state, observing, index, batch.candidates, done.logits, done.memory)
 
-    if shard is None:
-        losses = done.loss
-        gradients = stack.gradients(losses.mean(1).sum())
-    else:
-        losses = done.loss.where(shard.is_own, 0.0)  # fillers do not count
-        gradients = stack.gradients(losses.sum() / shard.size)
+    gradients = data.group.mean(stack.gradients(done.loss.mean(1).sum()))
     with torch.no_grad():
-        *gradients, loss = data.group.total([*gradients, losses.sum(1)])
         data.training.optimizer.step(stack.weights.values(), gradients, state.optimizer, lr, data.weight_decay)
         if second_forward:
             # Batch normalisation must see what it saw in the first forward: all views, here without mixup or noise.
             with stack.frozen_statistics():
                 logits = logits_of(stack, views)[0]
             memory = method.update(batch.weighed(logits), batch.candidates, batch.memory)
-            _write_rows(data, state, observing, shard, index, batch.candidates, logits, memory)
+            _write_rows(data, state, observing, index, batch.candidates, logits, memory)
         _copy_shared(state.shared, done.shared)
-        state.loss += loss
+        state.loss += done.loss.sum(1)
     side_stream.join()
 
 
@@ -90,15 +78,9 @@ def observe(data: TrainingData, state: State, index: Tensor, candidates: Tensor,
 
 
 def _write_rows(
-    data: TrainingData, state: State, observing: bool, shard: Shard | None, index: Tensor, candidates: Tensor, logits: Tensor,
-    memory: Any,
-) -> None:  # fmt: skip
+    data: TrainingData, state: State, observing: bool, index: Tensor, candidates: Tensor, logits: Tensor, memory: Any
+) -> None:
     """Write the method's memory of the batch's rows, and let POP observe their logits."""
-    if shard is not None:  # fillers are not written; the others go as the rows of one trial [1, k, ...]
-        index = index[shard.is_own][None]
-        candidates = candidates[shard.is_own][None]
-        logits = logits[shard.is_own][None]
-        memory = tree_map(lambda rows: rows[shard.is_own][None], memory)
     for table, new_rows in zip(leaves(state.memory), leaves(memory), strict=True):
         scatter_rows_(table, index, new_rows)
     if observing:
@@ -117,33 +99,24 @@ def _copy_shared(shared: Sequence[Tensor], new: Sequence[Tensor]) -> None:
         torch._foreach_copy_(targets, sources)
 
 
-def _mixed_step(
-    data: TrainingData, state: State, views: Tensor, neighbour_views: Sequence[Tensor], batch: Batch, mixing: Tensor,
-    shard: Shard | None,
-) -> Step:  # fmt: skip
+def _mixed_step(data: TrainingData, state: State, views: Tensor, batch: Batch, mixing: Tensor) -> Step:
     """Mix each example with the one before it in the (random) order of the epoch, and its loss with the other's."""
-    if shard is None:
-        partner_views = views.roll(1, 2)
-        partner_candidates = batch.candidates.roll(1, 1)
-        partner_memory = tree_map(lambda rows: rows.roll(1, 1), batch.memory)
-    else:
-        partner_views = neighbour_views[0]
-        partner_candidates, partner_memory = neighbours(data, shard, batch)
+    partner_views = views.roll(1, 2)
+    partner_candidates = batch.candidates.roll(1, 1)
+    partner_memory = tree_map(lambda rows: rows.roll(1, 1), batch.memory)
     mixed = torch.lerp(partner_views, views, expand_trials(mixing, views[0]).to(views.dtype))
-    logits = logits_of(state.stack, _add_noise(data, state, mixed, shard))
+    logits = logits_of(state.stack, _add_noise(data, state, mixed))
     loss = data.method.loss(logits, batch.candidates, batch.memory)
     partner_loss = data.method.loss(logits, partner_candidates, partner_memory)
     mixed_loss = (mixing[:, None] * loss + (1 - mixing[:, None]) * partner_loss).mean(0)
     return Step(mixed_loss, logits[0].detach(), batch.memory, state.shared)
 
 
-def _add_noise(data: TrainingData, state: State, views: Tensor, shard: Shard | None) -> Tensor:
-    """Return views [v, t, b, ...] with noise; it is drawn for the whole batch, of which this process may take a part."""
+def _add_noise(data: TrainingData, state: State, views: Tensor) -> Tensor:
+    """Return views [v, t, b, ...] with noise."""
     if not data.training.noise:
         return views
-    shape = views[:, 0].shape if shard is None else (len(views), shard.size, *views.shape[3:])
     draws = []
-    for trial, generator in enumerate(state.generators):
-        draw = torch.randn(shape, generator=generator, device=views.device, dtype=views.dtype)
-        draws.append(draw if shard is None else draw[:, shard.column[trial]])
+    for generator in state.generators:
+        draws.append(torch.randn(views[:, 0].shape, generator=generator, device=views.device, dtype=views.dtype))
     return views + data.training.noise * torch.stack(draws, dim=1)

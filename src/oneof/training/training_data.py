@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from oneof.data.augment.views import Augment, Part, Plain, Views
+from oneof.data.augment.views import Augment, Plain, Views
 from oneof.data.on_disk import Features, OnDiskFeatures, fitted_scaling
 from oneof.data.scaling import SCALINGS, Scaling
 from oneof.methods.base import Method, first, tree_map
@@ -56,12 +56,17 @@ class TrainingData(NamedTuple):
         int  # images in a forward of a full batch, for which a network is compiled; 1: none is; 0 or less: see `Stack`
     )
     all_rows: Tensor  # [t, m] training rows of all processes
-    group: ProcessGroup = ProcessGroup()  # processes that share the training rows; `rows` are those of this one
+    group: ProcessGroup = ProcessGroup()  # ranks that share the training rows; `rows` are those of this one
 
     @property
     def n_rows(self) -> int:
         """Return the number of training rows of all processes."""
         return self.all_rows.shape[1]
+
+    @property
+    def n_drawn(self) -> int:
+        """Return how many rows this rank draws in an epoch: as many as every other, so that all take as many steps."""
+        return drawn_rows(self.n_rows, self.training.batch, self.group.size)
 
     @property
     def n_classes(self) -> int:
@@ -95,14 +100,13 @@ class TrainingData(NamedTuple):
             return x
         return (x - self.shift) * self.scale
 
-    def views(self, rows: Tensor, generators: list[torch.Generator], parts: Sequence[Part] | None = None) -> Tensor:
+    def views(self, rows: Tensor, generators: list[torch.Generator]) -> Tensor:
         """Return what networks are trained on [v, t, b, ...]: every view of images, with its own draws; one of features."""
         if self.augment is None:
             return self.features(rows)[None]
         views = []
         for trial, generator in enumerate(generators):
-            part = None if parts is None else parts[trial]
-            views.append(self.augment(self.x[rows[trial]], generator, part))
+            views.append(self.augment(self.x[rows[trial]], generator))
         return torch.stack(views, dim=1)
 
     def original_candidates(self, rows: Tensor) -> Tensor:
@@ -160,11 +164,35 @@ class TrainingData(NamedTuple):
         return self.group.gathered_rows(torch.cat(blocks, dim=1))
 
     def shared_with(self, group: ProcessGroup) -> TrainingData:
-        """Return the part of the data that one of several processes works on: the rows that it owns."""
+        """Return the part of the data that one of several ranks works on: the rows that it owns."""
+        if group.size == 1:
+            return self._replace(group=group)
         start, end = group.local_range(self.n_rows)
-        rows = self.rows[:, start:end].contiguous()
-        compile_batch = self.compile_batch if group.size == 1 else -min(self.compile_batch, 1)
-        return self._replace(rows=rows, group=group, compile_batch=compile_batch)
+        return self._replace(rows=self.rows[:, start:end].contiguous(), group=group)
+
+
+def drawn_rows(n_rows: int, batch: int, n_ranks: int) -> int:
+    """Return how many rows each of several ranks draws in an epoch, in batches of this size.
+
+    Ranks that own a row less than others draw one twice, and all of them one more where the last batch would be a single row, whose
+    variance batch normalisation cannot compute.
+
+    >>> [drawn_rows(45, 2, n_ranks) for n_ranks in (1, 2, 3)]
+    [45, 24, 16]
+    """
+    drawn = -(-n_rows // n_ranks)
+    if n_ranks > 1 and batch > 1 and drawn % batch == 1:
+        drawn += 1
+    return drawn
+
+
+def batch_of_rank(batch: int, n_ranks: int) -> int:
+    """Return how many rows of a batch each rank draws, at least two.
+
+    >>> [batch_of_rank(256, 3), batch_of_rank(2, 2), batch_of_rank(1, 2)]
+    [86, 2, 1]
+    """
+    return max(min(2, batch), -(-batch // n_ranks))
 
 
 def block_size(x: Features, t: int) -> int:

@@ -42,7 +42,7 @@ def alpha(votes: Votes) -> float | None:
     over items with at least two answers: N answers, n_c of them for label c, and o_cc = sum_items n_ic (n_ic - 1) / (n_i - 1).
     It is not defined where no item has two answers, or where all answers are the same label.
     """
-    single, same_label_count = _single_label_answers(votes)
+    single, same_label_count = single_label_answers(votes)
     n_answers = np.bincount(single.item)[single.item]
     paired = n_answers > 1
     label_counts = np.bincount(single.label[paired]).astype(float)
@@ -57,21 +57,26 @@ def alpha(votes: Votes) -> float | None:
 
 def annotator_agreement(votes: Votes) -> list[AnnotatorAgreement]:
     """Compare each annotator with the most frequent label of the others, on items where there is a single such label."""
-    single, same_label_count = _single_label_answers(votes)
-    agrees, differs = _compare_with_others(single.item, same_label_count)
+    single, same_label_count = single_label_answers(votes)
+    agrees, differs = compare_with_others(single.item, same_label_count)
     a = len(votes.annotators)
     n_agreeing = np.bincount(single.annotator[agrees], minlength=a)
     n_compared = n_agreeing + np.bincount(single.annotator[differs], minlength=a)
+    return agreement_of_counts(votes.annotators, n_agreeing, n_compared)
+
+
+def agreement_of_counts(names: list[str], n_agreeing: Integers, n_compared: Integers) -> list[AnnotatorAgreement]:
+    """Return the agreement of every annotator, from how many answers [a] agree and how many can be compared."""
     comparable = n_compared > 0
     rate = n_agreeing[comparable] / n_compared[comparable]
     low, high = wilson(n_agreeing[comparable], n_compared[comparable])
     outlier_limit = np.median(rate) - _OUTLIER_MARGIN if len(rate) else np.nan
 
-    agreement = [AnnotatorAgreement(name, 0, None, None, None, False) for name in votes.annotators]
+    agreement = [AnnotatorAgreement(name, 0, None, None, None, False) for name in names]
     for k, annotator in enumerate(np.flatnonzero(comparable)):
         compared = int(n_compared[annotator])
         agreement[annotator] = AnnotatorAgreement(
-            annotator=votes.annotators[annotator],
+            annotator=names[annotator],
             compared=compared,
             rate=float(rate[k]),
             low=float(low[k]),
@@ -81,7 +86,7 @@ def annotator_agreement(votes: Votes) -> list[AnnotatorAgreement]:
     return agreement
 
 
-def _single_label_answers(votes: Votes) -> tuple[Votes, Integers]:
+def single_label_answers(votes: Votes) -> tuple[Votes, Integers]:
     """Return the r answers of a single label, and how many of them give the same label to the same item [r]."""
     single = votes.only(votes.answer_size == 1)
     pairs = single.item * len(votes.labels) + single.label
@@ -89,7 +94,7 @@ def _single_label_answers(votes: Votes) -> tuple[Votes, Integers]:
     return single, count[pair_index]
 
 
-def _compare_with_others(item: Integers, same_label_count: Integers) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+def compare_with_others(item: Integers, same_label_count: Integers) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
     """Return which answers [r] agree with the single most frequent label of the item's other answers, and which differ."""
     n_items = item.max(initial=-1) + 1
     best = np.zeros(n_items, dtype=np.intp)

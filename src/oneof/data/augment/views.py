@@ -120,24 +120,8 @@ View = Plain | Weak | Strong | Query | Key
 Kinds = tuple[tuple[View, int], ...]  # and how many of each
 
 
-class Part(NamedTuple):
-    """Some images of a batch, where another process has the others."""
-
-    size: int  # of the batch
-    column: Tensor  # [k] their positions in it
-
-
-Augment = Callable[[Tensor, torch.Generator, Part | None], Tensor]
-"""Function that gives the views [v, b, ...] of a batch of images; for part of a larger batch, random numbers are drawn for all of it."""
-
-
-def _select_images(draw: Any, index: Tensor) -> Any:
-    """Return the draws of a view for some images; images are the last axis of everything that is drawn."""
-    if draw is None:
-        return None
-    if isinstance(draw, tuple):
-        return tuple(_select_images(element, index) for element in draw)
-    return draw[..., index]
+Augment = Callable[[Tensor, torch.Generator], Tensor]
+"""Function that gives the views [v, b, ...] of a batch of images."""
 
 
 @dataclass(frozen=True)
@@ -189,22 +173,13 @@ class Views:
         pads = [view.pad for view, _ in self.kinds if isinstance(view, (Weak, Strong))]
         return 1 + max(pads, default=0)
 
-    def __call__(self, images: Tensor, generator: torch.Generator, part: Part | None = None) -> Tensor:
-        return self.apply(images, self.draw(images, generator, part))
+    def __call__(self, images: Tensor, generator: torch.Generator) -> Tensor:
+        return self.apply(images, self.draw(images, generator))
 
-    def draw(self, images: Tensor, generator: torch.Generator, part: Part | None = None) -> tuple[Any, ...]:
-        """Draw all random numbers, in the order of the views; for part of a batch, return the part's draws among those of the batch."""
-        h, w = images.shape[2:]
-        b = len(images) if part is None else part.size
-        draw = tuple(view.draw(count * b, h, w, generator) for view, count in self.kinds)
-        if part is None:
-            return draw
-        draw_of_part = []
-        for draw_of_view, (_, count) in zip(draw, self.kinds, strict=True):
-            # `count` views of the batch follow one another.
-            positions = torch.cat([part.column + view * b for view in range(count)])
-            draw_of_part.append(_select_images(draw_of_view, positions))
-        return tuple(draw_of_part)
+    def draw(self, images: Tensor, generator: torch.Generator) -> tuple[Any, ...]:
+        """Draw all random numbers, in the order of the views."""
+        b, _, h, w = images.shape
+        return tuple(view.draw(count * b, h, w, generator) for view, count in self.kinds)
 
     def apply(self, images: Tensor, draw: tuple[Any, ...]) -> Tensor:
         """Return the views for these draws; no random number is used."""

@@ -188,9 +188,10 @@ def read_numbers(source: Source, numbers: list[str], others: list[str]) -> tuple
         if end > len(x):  # the number of rows of a CSV is known only at its end
             x.resize((max(end, 3 * len(x) // 2), len(numbers)), refcheck=False)
         where = f"{source.name}, column {name!r}"
-        cleaned = days(values, where, row) if source.kinds[name] == "date" else without_blanks(values)
+        row_in_file = source.first_row + row
+        cleaned = days(values, where, row_in_file) if source.kinds[name] == "date" else without_blanks(values)
         floats = pa.compute.cast(cleaned, pa.float64()).to_numpy(zero_copy_only=False)
-        x[row:end, column[name]] = as_floats(floats, where, first=row, gaps=True)
+        x[row:end, column[name]] = as_floats(floats, where, first=row_in_file, gaps=True)
     if len(set(ends.values())) > 1:
         raise ValueError(
             f"{source.name} must have as many rows in every column; got {min(ends.values())} to {max(ends.values())}."

@@ -31,6 +31,7 @@ class Source:
     kinds: dict[str, Kind]  # column -> what it holds
     rows: int  # number of rows, or 0 if it is not known before reading
     pieces: Callable[[list[str], list[str]], Iterator[Piece]]  # chunks of columns of numbers, and of other columns
+    first_row: int = 0  # number of the first row in its file, for messages about a batch of rows
 
     def check_distinct(self, names: Iterable[str]) -> None:
         """Raise if one of the names occurs twice among the columns."""

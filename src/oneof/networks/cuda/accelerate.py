@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from oneof.data.augment.views import Augment, Part, Views
+from oneof.data.augment.views import Augment, Views
 from oneof.networks.cuda.launch import warmed_up
 from oneof.networks.cuda.views import have_kernels, shown
 
@@ -63,8 +63,8 @@ def accelerate_views(views: Views, batch: int) -> Augment:
     by_kernels = have_kernels(views)
     apply = warmed_up(partial(shown, views)) if by_kernels else torch.compile(views.apply, dynamic=False)
 
-    def augment(images: Tensor, generator: torch.Generator, part: Part | None = None) -> Tensor:
-        draws = views.draw(images, generator, part)
+    def augment(images: Tensor, generator: torch.Generator) -> Tensor:
+        draws = views.draw(images, generator)
         if by_kernels or len(images) == batch:
             return apply(images, draws)
         return views.apply(images, draws)

@@ -1,0 +1,164 @@
+"""Write the label of every training row with the reason for it, in two passes over the purified table, a batch at a time.
+
+The first pass collects what an explanation needs of other rows, the labels and the review queue: some ten bytes a row. The second
+writes. Memory does not grow with what else is known of a row: candidates, probabilities, removals, neighbours and copied cells.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from oneof.data.files.batches import read_batches
+from oneof.data.files.unpacked import check_unpacked
+from oneof.ensemble.review_order import queue_places
+from oneof.runs.decisions import DECISIONS, Log, ResolvedDecision, decided_table, resolve_decisions
+from oneof.runs.explain import explain_rows
+from oneof.runs.folder import Run, check_unchanged
+from oneof.runs.purified import VoteCounts
+from oneof.storage.progress import progress_bar
+from oneof.storage.sheets import SheetWriter
+
+_BATCH_ROWS = 1 << 15
+_SHOWN_FROM = 100_000  # rows from which on a bar is shown
+
+
+@dataclass(frozen=True)
+class CleanSummary:
+    """Count what was written."""
+
+    n_rows: int
+    n_to_ask: int
+    n_outside: int  # rows whose set seems to miss the truth
+    n_decided: int
+    warning: str | None  # labels with votes but no row
+
+
+class LabelLookup(Sequence[str]):
+    """The label of every row, four bytes each."""
+
+    def __init__(self, codes: NDArray[np.int32], names: Sequence[str]) -> None:
+        self.codes = codes
+        self.names = names
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
+        return len(self.codes)
+
+    def __getitem__(self, row: int) -> str:  # type: ignore[override]
+        """Return the label of a row."""
+        code = int(self.codes[row])
+        return self.names[code]
+
+
+def write_labels(run: Run, out: Path, columns: Sequence[str] = (), separator: str = "|") -> CleanSummary:
+    """Write the label of every training row, why it was chosen, and its place in the review queue.
+
+    Parameters
+    ----------
+    run
+        The run whose rows are written, with the decisions of people applied.
+    out
+        File to write, .parquet or .csv.
+    columns
+        Columns of the training table to copy.
+    separator
+        Between the labels of a cell in a CSV.
+    """
+    n = run.metadata["n"]
+    decisions = _decisions(run)
+    copied = _copied_cells(run, columns)
+    with progress_bar("clean", 2 * n, show=n >= _SHOWN_FROM, unit="rows") as step:
+        names: dict[str, int] = {}
+        codes = np.empty(n, dtype=np.int32)
+        ask = np.empty(n, dtype=bool)
+        gain = np.empty(n, dtype=np.float32)
+        votes = VoteCounts()
+        n_outside = 0
+        n_decided = 0
+        for rows, table in _decided_batches(run, decisions):
+            codes[rows] = _encode_labels(table["label"], names)
+            ask[rows] = table["ask"].to_numpy()
+            gain[rows] = table["gain"].to_numpy()
+            votes.add(table)
+            n_outside += table.num_rows - table["outside"].null_count
+            n_decided += pc.sum(table["decided"]).as_py() or 0
+            step(steps=table.num_rows)
+
+        labels = LabelLookup(codes, list(names))
+        places = queue_places(ask, gain)
+        with SheetWriter(out, separator=separator) as writer:
+            for rows, table in _decided_batches(run, decisions):
+                explanations = explain_rows(table, labels, run.n_models)
+                place = pa.array(places[rows], mask=~ask[rows])
+                table = table.append_column("queue", [place]).append_column("why", [explanations])
+                for name in columns:
+                    if name in table.column_names:
+                        raise ValueError(
+                            f"--column must not have the name of a column of the result; got {name!r}. Leave it out."
+                        )
+                    table = table.append_column(name, copied[name].take(table.num_rows))
+                writer.write(table)
+                step(steps=table.num_rows)
+    return CleanSummary(n, int(ask.sum()), n_outside, n_decided, votes.lost_labels(names))
+
+
+def _decisions(run: Run) -> Mapping[int, ResolvedDecision]:
+    """Return what people decided; the candidates of all rows are read, to check it, only if somebody decided something."""
+    if not (run.folder / DECISIONS).exists():
+        return {}
+    return resolve_decisions(Log(run.folder, run.original).active_decisions)
+
+
+def _decided_batches(run: Run, decisions: Mapping[int, ResolvedDecision]) -> Iterator[tuple[slice, pa.Table]]:
+    """Yield the purified table with the decisions applied, in batches, each with its rows."""
+    start = 0
+    for batch in run.purified_batches(_BATCH_ROWS):
+        rows = slice(start, start + batch.num_rows)
+        in_batch = {}
+        for row, decision in decisions.items():
+            if rows.start <= row < rows.stop:
+                in_batch[row - start] = decision
+        yield rows, decided_table(batch, in_batch)
+        start = rows.stop
+
+
+def _encode_labels(labels: pa.ChunkedArray, names: dict[str, int]) -> NDArray[np.int32]:
+    """Return the code of each label; labels that are new get the next ones."""
+    encoded = labels.combine_chunks().dictionary_encode()
+    code_of = [names.setdefault(name, len(names)) for name in encoded.dictionary.to_pylist()]
+    codes: NDArray[np.int32] = np.asarray(code_of, dtype=np.int32)
+    return np.asarray(codes[encoded.indices.to_numpy()])
+
+
+class _CellStream:
+    """Gives the cells of a column of a file, as many at a time as are asked for."""
+
+    def __init__(self, path: Path, name: str) -> None:
+        self.path = path
+        self.name = name
+        self._batches = read_batches(path, [], [name], _BATCH_ROWS)
+        self._chunks: list[pa.Array] = []
+
+    def take(self, n_rows: int) -> pa.ChunkedArray:
+        """Return the next cells."""
+        while sum(len(chunk) for chunk in self._chunks) < n_rows:
+            batch = next(self._batches)
+            self._chunks += [values for _, _, values in batch.pieces([], [self.name])]
+        cells = pa.chunked_array(self._chunks)
+        self._chunks = cells.slice(n_rows).chunks
+        return cells.slice(0, n_rows)
+
+
+def _copied_cells(run: Run, columns: Sequence[str]) -> dict[str, _CellStream]:
+    """Return the cells of columns of the training file; raise if it is missing or has changed since the fit."""
+    if not columns:
+        return {}
+    path = Path(run.metadata["file"])
+    check_unchanged(path, run)
+    check_unpacked(path)
+    return {name: _CellStream(path, name) for name in columns}

@@ -1,0 +1,59 @@
+"""Run independent jobs in worker processes by joblib: learners, members and folds of a table."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import joblib
+from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+
+from oneof.storage.cores import cores
+from oneof.training.threads import torch_threads
+
+
+def map_jobs(
+    function: Callable[[Any], Any], jobs: Sequence[Any], n_jobs: int | None = None, threads: int = 1
+) -> list[Any]:
+    """Return function(job) for every job, in their order.
+
+    A job runs with the same number of threads wherever it runs, so that the results are the same for any number of workers.
+
+    Parameters
+    ----------
+    function
+        A function at the top of a module, or a `functools.partial` of one: workers import it.
+    jobs
+        Arguments that can be pickled; large arrays are sent as files that workers map into memory.
+    n_jobs
+        Worker processes; -1: as many as this process may use processors. None or 1: this process.
+    threads
+        Threads of NumPy, SciPy, scikit-learn and torch in a job. Where workers times threads exceed the processors, they wait for one
+        another.
+    """
+    n_workers = count_workers(n_jobs, len(jobs))
+    bounded = partial(_run_with_threads, function, threads)
+    if n_workers == 1:
+        return [bounded(job) for job in jobs]
+    with joblib.parallel_config("loky", inner_max_num_threads=threads):
+        results: list[Any] = joblib.Parallel(n_jobs=n_workers)(joblib.delayed(bounded)(job) for job in jobs)
+    return results
+
+
+def count_workers(n_jobs: int | None, n_items: int) -> int:
+    """Return the number of workers for so many jobs: at most one for each.
+
+    >>> [count_workers(n_jobs, 3) for n_jobs in (None, 1, 2, 8)]
+    [1, 1, 2, 3]
+    """
+    if n_jobs is None:
+        return 1
+    if n_jobs == -1:
+        n_jobs = cores()
+    if n_jobs < 1:
+        raise ValueError(f"n_jobs must be at least 1, or -1 for all processors; got {n_jobs}.")
+    return max(1, min(n_jobs, n_items))
+
+
+def _run_with_threads(function: Callable[[Any], Any], threads: int, job: Any) -> Any:
+    with threadpool_limits(threads), torch_threads(threads):
+        return function(job)
