@@ -14,7 +14,6 @@ from torch.utils._pytree import tree_map_only
 from oneof.data.augment import DATASETS, RECIPES, autoaugment, draws, randaugment, views
 from oneof.data.augment.geometry import crop, erase
 from oneof.data.augment.policies import AUTOAUGMENT, IDENTITY, OPERATIONS, RANDAUGMENT, STRENGTHS, magnitude, table
-from oneof.data.augment.views import Part
 
 torch.set_num_threads(1)
 
@@ -188,18 +187,6 @@ def test_images_and_views_are_drawn_independently(recipe):
     seen = views(recipe, "cifar10")(batch("cifar10", 1).expand(64, -1, -1, -1), generator())
     random = seen[-2:].flatten(0, 1).flatten(1)
     assert len(random.unique(dim=0)) > 0.95 * len(random)
-
-
-@pytest.mark.parametrize(("recipe", "dataset"), EVERY)
-def test_part_of_a_batch_is_seen_as_in_the_whole(recipe, dataset):
-    make, images, column = views(recipe, dataset), batch(dataset, 7), torch.tensor([5, 0, 3])
-    whole = make(images, generator())
-    part = make(images[column], generator(), Part(7, column))
-    assert part.equal(whole[:, column])
-    nothing = make(images[:0], drawn := generator(), Part(7, column[:0]))
-    assert nothing.shape == (make.count, 0, *images.shape[1:])
-    make(images, after := generator())
-    assert drawn.get_state().equal(after.get_state())
 
 
 @pytest.mark.parametrize(("recipe", "dataset"), EVERY)
