@@ -19,7 +19,7 @@ from oneof.data.roles import ColumnRoles
 from oneof.data.table import read_table
 from oneof.ensemble.pipeline import fit
 from oneof.learners.base import Resources, WarmStart
-from oneof.learners.config import EnsembleConfig, FitConfig, ImageConfig, TreesConfig
+from oneof.learners.config import EnsembleConfig, FitConfig, ImageConfig, SetTreesConfig, TreesConfig
 from oneof.learners.kernel import KernelConfig
 from oneof.methods import METHODS
 from oneof.purify import PURIFY
@@ -136,7 +136,8 @@ def fit_again(folder: Path, out: Path, options: RunOptions = RunOptions()) -> Ru
     if stored.get("kind") != "FitSpec" or not file.exists() or fingerprint(file) != run.metadata["fingerprint"]:
         problem = f"{file} is missing, or has changed since the fit"
         raise ValueError(f"--from needs the table that {folder} was learned from, unchanged; {problem}.")
-    settings = [FitSpec, ColumnRoles, VotesFile, FitConfig, EnsembleConfig, ImageConfig, KernelConfig, TreesConfig, SGD]
+    settings = [FitSpec, ColumnRoles, VotesFile, FitConfig, EnsembleConfig, ImageConfig, KernelConfig]
+    settings += [TreesConfig, SetTreesConfig, SGD]
     kinds: list[Any] = [*settings, *PURIFY.values(), *METHODS.values()]
     by_name = {stored_kind(kind): kind for kind in kinds}
     spec: FitSpec = from_serializable({**stored, "answers": None}, by_name)  # the run's gold labels are in its table
