@@ -187,3 +187,35 @@ def test_what_the_library_warns_of_is_a_line_without_commands(
     assert read(path) == [{"seed": 1}]
     printed = capsys.readouterr().err
     assert printed == f"oneof: {tmp_path}/red\\x1b[31m.jsonl ends in a damaged line of 4 bytes, which is left out.\n"
+
+
+@pytest.mark.parametrize(
+    "error", [KeyError("asked"), AttributeError("x"), OverflowError("y"), RecursionError("z"), RuntimeError("w"), pa.ArrowKeyError("v")]
+)  # fmt: skip
+def test_a_fault_of_ours_is_one_line_that_names_the_traceback(error, tmp_path, capsys, monkeypatch):
+    def fail(**_: object) -> None:
+        raise error
+
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.setattr(cli, "app", fail)
+    code, words = said(capsys, monkeypatch, "fit")
+    assert code == 1
+    assert words.count("\n") == 1
+    assert f"unexpected {type(error).__name__}" in words
+    path = tmp_path / "oneof" / "traceback.txt"
+    assert str(path) in words
+    assert "in fail" in path.read_text()
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_fault_of_ours_is_one_line_where_nothing_can_be_written(tmp_path, capsys, monkeypatch):
+    def fail(**_: object) -> None:
+        raise LookupError("asked")
+
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
+    monkeypatch.setattr(cli, "app", fail)
+    code, words = said(capsys, monkeypatch, "fit")
+    assert code == 1
+    assert words.count("\n") == 1
+    assert "cannot be saved" in words

@@ -36,6 +36,7 @@ _PASSIVE_WAITING = {
     "KMP_BLOCKTIME": "0",  # Intel's
 }
 _SAFE_PATH = "PYTHONSAFEPATH"  # as python -P
+_UNEXPECTED = 1
 _INTERRUPTED = 130  # newer versions of typer return it on Ctrl-C; older ones raise Abort
 
 
@@ -63,10 +64,12 @@ def main() -> None:
         _fail(describe_error(error))
     except (MemoryError, RuntimeError) as error:
         if not (isinstance(error, MemoryError) or "alloc" in str(error)):
-            raise
+            _fail_unexpectedly(error)
         _fail(f"out of memory ({error}); use fewer rows, features or labels.")
     except (typer.Abort, KeyboardInterrupt):
         code = _INTERRUPTED
+    except Exception as error:  # a fault of ours: no input should lead here
+        _fail_unexpectedly(error)
     if code == _INTERRUPTED:
         remedy = " The same command goes on where it was." if _is_resumable(sys.argv[1:]) else ""
         typer.echo(f"oneof: stopped.{remedy}", err=True)
@@ -107,3 +110,15 @@ def _is_resumable(words: list[str]) -> bool:
 def _fail(message: str) -> NoReturn:
     echo(f"oneof: {message}", err=True)
     sys.exit(2)
+
+
+def _fail_unexpectedly(error: Exception) -> NoReturn:
+    """End with one line that names the file with the traceback, which has the whole of the error, and exit code 1."""
+    from oneof.storage.user_state import write_traceback
+
+    try:
+        where = f"the traceback is in {write_traceback(error)}"
+    except OSError as failure:
+        where = f"the traceback cannot be saved ({describe_error(failure)})"
+    echo(f"oneof: unexpected {type(error).__name__}: {error}; {where}. Please report it.", err=True)
+    sys.exit(_UNEXPECTED)

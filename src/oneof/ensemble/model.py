@@ -65,7 +65,8 @@ class Model:
             return self.members[0].features(x)
         mean = x.mean(0, dtype=np.float64)  # the squares of large values overflow float32
         deviation = x.std(0, dtype=np.float64)
-        return ((x - mean) / np.maximum(deviation, 1e-12)).astype(x.dtype)
+        scaled: NDArray[Any] = (x - mean) / np.maximum(deviation, 1e-12)
+        return scaled.astype(x.dtype)
 
     def with_fitted(self, learners: Sequence[FittedLearner], weights: NDArray[np.floating[Any]]) -> Model:
         """Return the model with these learners, networks first."""

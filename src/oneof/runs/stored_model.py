@@ -33,6 +33,7 @@ from oneof.runs.stored_classifiers import dump_classifiers, load_classifiers
 from oneof.storage.files import written_beside
 from oneof.storage.regular import check_regular
 from oneof.storage.schema import NUMBER, first_misfit
+from oneof.storage.strict_json import parse_json
 from oneof.training.device import best_device
 from oneof.training.stack import Stack
 from oneof.version import RUN_FORMAT, __version__
@@ -156,8 +157,8 @@ def _read_metadata(folder: Path) -> dict[str, Any]:
     path = folder / "model.json"
     check_regular(path)
     try:
-        metadata = json.loads(path.read_text(encoding="utf-8"))
-    except (FileNotFoundError, ValueError, RecursionError) as error:
+        metadata = parse_json(path.read_bytes())
+    except (FileNotFoundError, ValueError) as error:
         raise _incomplete(folder) from error
     if not isinstance(metadata, dict) or metadata.get("format") != RUN_FORMAT:
         raise _refused(folder, f"hold a model of format {RUN_FORMAT}; it has another")

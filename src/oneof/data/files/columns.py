@@ -17,7 +17,17 @@ import pyarrow.parquet
 from numpy.typing import NDArray
 
 from oneof.data.files.delimited import open_delimited
-from oneof.data.files.source import Piece, Source, as_doubles, as_floats, days, is_text, kind_of, readable, without_blanks
+from oneof.data.files.source import (
+    Piece,
+    Source,
+    as_doubles,
+    as_floats,
+    days,
+    is_text,
+    kind_of,
+    readable,
+    without_blanks,
+)
 from oneof.data.images import list_folder
 from oneof.data.roles import Kind, check_column
 from oneof.storage.regular import check_regular
