@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 import traceback
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
@@ -113,8 +114,10 @@ def problem_of(done: Done, *, codes: tuple[int, ...] = _EXIT_CODES, names: tuple
 
 def problem_of_call(act: Callable[[], object]) -> str | None:
     """Return what is wrong with how a call of the library ended, or None; a refusal in one line is right."""
+    err = io.StringIO()
     try:
-        with time_limit(_LIMIT_SECONDS):
+        with redirect_stderr(err), warnings.catch_warnings(), time_limit(_LIMIT_SECONDS):
+            warnings.simplefilter("error")
             act()
     except REFUSALS as error:
         return "a message of several lines" if "\n" in str(error) else None

@@ -21,6 +21,7 @@ from safetensors.numpy import load, save
 
 import oneof
 from oneof.review.label_studio import Backend
+from oneof.review.presence import Presence
 from oneof.review.session import Review
 from oneof.runs.stored_model import checksum
 from oneof.training.checkpoint import Checkpointer
@@ -79,6 +80,20 @@ def review_briefly(run: Path) -> None:
     review.next("tab", "ann", 5)
     review.state("ann")
     review.known_labels()
+
+
+def decide_briefly(run: Path) -> None:
+    """Open a review, announce it, and write down a decision."""
+    review = Review(run)
+    presence = Presence("http://127.0.0.1:1/")
+    try:
+        presence.announce(run)
+        answer = {
+            "id": "1", "row": 0, "kind": "skip", "labels": [], "run": review.id, "drawn": "queue", "seconds": 1.0,
+        }  # fmt: skip
+        review.decide(answer, "ann")
+    finally:
+        presence.close()
 
 
 def serve_briefly(run: Path) -> None:
@@ -237,7 +252,14 @@ def tampered_tables(folder: Path, _: int) -> Iterator[Attempt]:
         "distribution", pa.array([[0.5]] * table.num_rows, table["distribution"].type)
     )
     harms["row shuffled"] = _replace_column("row", pa.array(list(range(table.num_rows))[::-1], table["row"].type))
-    yield from attack_runs(folder, harms)
+    yield from attack_runs(folder, harms, _doors_of_the_table)
+
+
+def _doors_of_the_table(run: Path, table: Path, out: Path) -> Iterator[tuple[str, str | None]]:
+    yield "report", problem_of(call("report", run, "--out", out / "page.html"))
+    yield "clean", problem_of(call("clean", run, "--out", out / "labels.csv"))
+    yield "review", problem_of_call(lambda: review_briefly(run))
+    yield "from_run", problem_of_call(lambda: predict_by_estimator(run))
 
 
 def _wrong_columns(table: pa.Table, name: str) -> dict[str, pa.Array]:
@@ -337,7 +359,14 @@ def links_and_pipes(folder: Path, _: int) -> Iterator[Attempt]:
         harms[f"{name} is a loop"] = _plant(name, lambda path: path.symlink_to(path))
         harms[f"{name} is a folder"] = _plant(name, lambda path: path.mkdir())
     harms["run.json is a socket"] = _plant("run.json", _bind_socket)
-    for attempt in attack_runs(folder, harms):
+
+    def doors(run: Path, table: Path, out: Path) -> Iterator[tuple[str, str | None]]:
+        yield "report", problem_of(call("report", run, "--out", out / "page.html"))
+        yield "clean", problem_of(call("clean", run, "--out", out / "labels.csv"))
+        yield "predict", problem_of(call("predict", run, table, "--out", out / "new.csv"))
+        yield "review", problem_of_call(lambda: decide_briefly(run))
+
+    for attempt in attack_runs(folder, harms, doors):
         if precious.read_text() != "export PATH=/usr/bin\n":
             yield Attempt(attempt.name, "a file outside of the folder was changed")
             precious.write_text("export PATH=/usr/bin\n")

@@ -34,7 +34,7 @@ def fuzzed_tables(folder: Path, count: int) -> Iterator[Attempt]:
 
 
 def ordinary_data(folder: Path, _: int) -> Iterator[Attempt]:
-    """Learn from ordinary columns of unusual types: each is read, or refused in a line that names file and column."""
+    """Read ordinary columns of unusual types: each is read, or refused in a line that names file and column."""
     rng = np.random.default_rng(0)
     truth = rng.integers(2, size=ROWS)
     numbers = (truth + rng.normal(scale=0.3, size=ROWS)).tolist()
@@ -43,7 +43,7 @@ def ordinary_data(folder: Path, _: int) -> Iterator[Attempt]:
         table = pa.table({"x": numbers, "column": column, "candidates": sets})
         file = folder / f"{name}.parquet"
         pq.write_table(table, file)
-        done = call("fit", file, "--out", folder / f"run-{name}", *QUICK)
+        done = call("inspect", file)
         yield Attempt(f"{name}, Parquet", problem_of(done, names=(file.name, "column")))
     for name, cells in _texts().items():
         file = folder / f"{name}.csv"
@@ -51,10 +51,13 @@ def ordinary_data(folder: Path, _: int) -> Iterator[Attempt]:
         for i in range(ROWS):
             lines.append(f"{numbers[i]},{cells[i % len(cells)]},{sets[i]}")
         file.write_text("\n".join(lines) + "\n")
-        out = folder / f"run-csv-{name}"
-        yield Attempt(f"{name}, CSV", problem_of(call("fit", file, "--out", out, *QUICK), names=(file.name,)))
+        yield Attempt(f"inspect {name}, CSV", problem_of(call("inspect", file), names=(file.name,)))
+        if "MB" in name:  # such texts are learned from alike, and take seconds
+            continue
+        out = folder / f"run-{name}"
+        yield Attempt(f"fit {name}, CSV", problem_of(call("fit", file, "--out", out, *QUICK), names=(file.name,)))
         if out.exists():
-            yield Attempt(f"{name}, predict", problem_of(call("predict", out, file, "--out", folder / "new.csv")))
+            yield Attempt(f"predict {name}", problem_of(call("predict", out, file, "--out", folder / "new.csv")))
 
 
 def _columns(rng: np.random.Generator) -> dict[str, pa.Array]:
@@ -113,10 +116,12 @@ def hostile_votes(folder: Path, _: int) -> Iterator[Attempt]:
             gzip.compress(text.encode()) if name.endswith(".gz") else text.encode("utf-8", "surrogatepass")
         )
         yield Attempt(f"votes {name}", problem_of(call("votes", file, "--out", folder / "sets.csv")))
-        yield Attempt(f"inspect {name}", problem_of(call("inspect", file)))
     many = folder / "classes.csv"
-    rows = "".join(f"{i % 7},label {i}|label {i + 1}\n" for i in range(60_000))
-    many.write_text("x,candidates\n" + rows)
+    lines = ["x,candidates"]
+    for i in range(2000):
+        labels = "|".join(f"label {30 * i + j}" for j in range(30))
+        lines.append(f"{i % 7},{labels}")
+    many.write_text("\n".join(lines))
     yield Attempt("inspect 60,000 classes", problem_of(call("inspect", many)))
     yield Attempt("fit 60,000 classes", problem_of(call("fit", many, "--out", folder / "many", *QUICK)))
 
@@ -134,7 +139,7 @@ def _votes() -> dict[str, str]:
         "surrogate.jsonl": '{"item": 1, "annotator": "ann", "label": "\\ud800"}\n' * 20,
         "nan.jsonl": '{"item": 1, "annotator": "ann", "label": "cat", "confidence": NaN}\n' * 20,
         "huge.jsonl": f'{{"item": {10**400}, "annotator": "ann", "label": "cat"}}\n' * 20,
-        "wide.csv": "item,annotator,label\n" + "".join(f"{i},ann,label {i}\n" for i in range(60_000)),
+        "wide.csv": "item,annotator,label\n" + "".join(f"{i % 2000},ann {i % 31},label {i}\n" for i in range(60_000)),
         "many-annotators.csv": "item,annotator,label\n" + "".join(f"{i % 9},ann {i},cat\n" for i in range(20_000)),
         "tasks.json": json.dumps([{"id": 1, "annotations": [{"result": "x", "completed_by": {"id": [1]}}]}]),
         "null.json": "null",

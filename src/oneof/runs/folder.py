@@ -166,7 +166,8 @@ class Run:
 
 
 def _parse_lines(text: str) -> list[Any]:
-    return [parse_json(line) for line in text.splitlines()]
+    """Parse JSON lines; a score in them may be NaN."""
+    return [json.loads(line) for line in text.splitlines()]
 
 
 def _read(path: Path, shape: Any, parse: Callable[[str], Any] = parse_json, name: str = "") -> Any:
@@ -174,7 +175,7 @@ def _read(path: Path, shape: Any, parse: Callable[[str], Any] = parse_json, name
     check_regular(path)
     try:
         content = parse(path.read_text(encoding="utf-8"))
-    except (FileNotFoundError, ValueError) as error:
+    except (FileNotFoundError, ValueError, RecursionError) as error:
         raise _incomplete(path) from error
     misfit = first_misfit(content, shape, name)
     if misfit is not None:
