@@ -7,6 +7,8 @@ import hashlib
 import json
 import os
 import sys
+from contextlib import redirect_stdout
+from io import BytesIO, TextIOWrapper
 from pathlib import Path
 
 import numpy as np
@@ -219,3 +221,38 @@ def test_a_fault_of_ours_is_one_line_where_nothing_can_be_written(tmp_path, caps
     assert code == 1
     assert words.count("\n") == 1
     assert "cannot be saved" in words
+
+
+@pytest.mark.parametrize("errors", ["strict", "surrogateescape"])
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_a_terminal_without_a_character_shows_its_escape(encoding, errors, tmp_path, monkeypatch):
+    path = tmp_path / "table.csv"
+    path.write_text("x,candidates\n" + "1,\N{FOX FACE}|b\n2,b\n" * 20, encoding="utf-8")
+    printed = BytesIO()
+    terminal = TextIOWrapper(printed, encoding=encoding, errors=errors)
+    monkeypatch.setattr(sys, "argv", ["oneof", "inspect", str(path)])
+    with redirect_stdout(terminal), pytest.raises(SystemExit) as end:
+        cli.main()
+    terminal.flush()
+    assert not end.value.code
+    assert b"\\U0001f98a" in printed.getvalue()
+
+
+def test_a_file_name_that_is_no_text_is_refused_by_its_name(tmp_path, capsys, monkeypatch):
+    path = tmp_path / os.fsdecode(b"not-\xff.csv")
+    path.write_text("x,candidates\n1,a|b\n2,b\n")
+    code, words = said(capsys, monkeypatch, "inspect", path)
+    assert code == 2
+    assert words.count("\n") == 1
+    assert "Rename" in words
+
+
+def test_a_current_folder_that_was_deleted_is_one_line(tmp_path, capsys, monkeypatch):
+    def gone() -> Path:
+        raise FileNotFoundError
+
+    monkeypatch.setattr("oneof.cli.Path.cwd", gone)
+    code, words = said(capsys, monkeypatch, "inspect", tmp_path / "table.csv")
+    assert code == 2
+    assert "current folder" in words
+    assert words.count("\n") == 1

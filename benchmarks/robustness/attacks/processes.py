@@ -9,6 +9,7 @@ import random
 import resource
 import shutil
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -150,41 +151,70 @@ def _limit_files(largest: int) -> None:
 def environments(folder: Path, _: int) -> Iterator[Attempt]:
     """Run commands on terminals that know ASCII alone, without a language, a home, an output or a current folder."""
     table = write_table(folder / "table.csv")
-    strange = folder / "žluťoučký-日本.csv"
+    strange = folder / "strange.csv"
     strange.write_text(table.read_text().replace("cat", "žluťoučký").replace("dog", "🦊"), encoding="utf-8")
-    plain = {
-        name: value
-        for name, value in os.environ.items()
-        if not name.startswith(("LC_", "LANG", "PYTHONIO", "PYTHONUTF8"))
-    }
+    ours = ("LC_", "LANG", "PYTHONIO", "PYTHONUTF8")
+    plain = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
     variants: dict[str, dict[str, str]] = {
         "ascii terminal": {"PYTHONIOENCODING": "ascii"},
-        "latin-1 terminal": {"PYTHONIOENCODING": "latin-1"},
         "no language": {},
-        "language C without UTF-8 mode": {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"},
-        "POSIX, ascii": {"LC_ALL": "POSIX", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "PYTHONIOENCODING": "ascii"},
+        "POSIX, latin-1": {
+            "LC_ALL": "POSIX",
+            "PYTHONUTF8": "0",
+            "PYTHONCOERCECLOCALE": "0",
+            "PYTHONIOENCODING": "latin-1",
+        },
+        "C without UTF-8": {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"},
         "no home": {"HOME": "/nonexistent", "XDG_STATE_HOME": "/nonexistent", "XDG_CACHE_HOME": "/nonexistent"},
         "dumb terminal of one column": {"TERM": "dumb", "COLUMNS": "1"},
     }
     for i, (name, variables) in enumerate(variants.items()):
-        env = {**plain, **variables}
-        run = folder / f"run{i}"
-        for words in (
-            ["inspect", strange],
-            ["fit", strange, "--out", run, *QUICK],
-            ["clean", run, "--out", folder / f"labels{i}.csv"],
-            ["predict", run, strange, "--out", folder / f"new{i}.csv"],
-            ["report", run, "--out", folder / f"page{i}.html"],
-        ):
-            done = call_alone(*words, env=env, encoding="utf-8", errors="replace")
-            yield Attempt(f"{name}: {words[0]}", problem_of(done, codes=(0,)))
-        missing = call_alone("inspect", folder / "žádný.csv", env=env, encoding="utf-8", errors="replace")
-        yield Attempt(f"{name}: a refusal", problem_of(missing, codes=(2,)))
+        out = folder / f"out{i}"
+        out.mkdir()
+        words = [sys.executable, "-c", _ALL_COMMANDS, str(strange), str(out)]
+        done = subprocess.run(
+            words, env={**plain, **variables}, capture_output=True, encoding="utf-8", errors="replace", check=False
+        )
+        codes = done.stderr.rpartition("codes: ")[2].split()
+        for command, code in zip(("inspect", "fit", "clean", "predict", "report", "a refusal"), codes, strict=False):
+            expected = "2" if command == "a refusal" else "0"
+            yield Attempt(f"{name}: {command}", None if code == expected else f"exit code {code}: {done.stderr}")
+        if len(codes) != 6 or "Traceback" in done.stderr:
+            yield Attempt(name, f"it did not end well: {done.stderr[-300:]}")
     yield from _odd_outputs(folder, table)
 
 
+_ALL_COMMANDS = """
+import sys
+from oneof.cli import main
+
+table, out = sys.argv[1:]
+run = f"{out}/run"
+codes = []
+for words in (
+    ["inspect", table],
+    ["fit", table, "--out", run, "--quick"],
+    ["clean", run, "--out", f"{out}/labels.csv"],
+    ["predict", run, table, "--out", f"{out}/new.csv"],
+    ["report", run, "--out", f"{out}/page.html"],
+    ["inspect", f"{out}/\\u017e\\u00e1dn\\u00fd.csv"],
+):
+    sys.argv = ["oneof", *words]
+    try:
+        main()
+    except SystemExit as end:
+        codes.append(end.code or 0)
+print("codes:", *codes, file=sys.stderr)
+"""
+
+
 def _odd_outputs(folder: Path, table: Path) -> Iterator[Attempt]:
-    """Write into folders that cannot be written, a full device, and a pipe that nobody reads."""
+    """Read files with odd names; write into folders that cannot be written, a full device, and a pipe that nobody reads."""
+    for name in ("žluťoučký-日本.csv", "new\nline.csv", os.fsdecode(b"not-\xff-UTF-8.csv")):
+        shutil.copy(table, folder / name)
+        yield Attempt(f"inspect {name!r}", problem_of(call("inspect", folder / name)))
+        yield Attempt(f"fit {name!r}", problem_of(call("fit", folder / name, "--out", folder / "odd", *QUICK)))
+        shutil.rmtree(folder / "odd", ignore_errors=True)
     with open("/dev/full", "w") as full:
         done = call_alone("inspect", table, stdout=full, stderr=-1, capture_output=False)
         yield Attempt("standard output is full", problem_of(done))
