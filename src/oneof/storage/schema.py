@@ -9,7 +9,7 @@ from typing import Any
 
 from oneof.storage.printable import shortened
 
-_LARGEST_INTEGER = 2**63
+_LARGEST_INTEGER = 2**64
 NUMBER = (int, float)
 NOTHING = type(None)
 _TYPE_NAMES = {

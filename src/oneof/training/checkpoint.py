@@ -73,6 +73,8 @@ class Checkpointer:
                     raise _other_run_error(self.folder, difference)
                 try:
                     return _load_state(metadata, load(content), state, best, self.group)
+                except torch.OutOfMemoryError:
+                    raise
                 except (LookupError, RuntimeError, TypeError, SafetensorError) as error:
                     raise ValueError(
                         f"{path} must be the checkpoint that was written; it was changed. Delete {self.folder}."
