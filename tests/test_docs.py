@@ -88,3 +88,16 @@ def test_the_site_builds_without_a_warning(tmp_path):
     assert "Dawid-Skene" in (tmp_path / "site/index.html").read_text("utf-8")
     outside = [page.name for page in (tmp_path / "site").rglob("*.html") if 'src="https:' in page.read_text("utf-8")]
     assert outside == []
+
+
+def test_every_promise_on_security_names_a_test_that_is_there():
+    page = (ROOT / "SECURITY.md").read_text("utf-8")
+    promises = re.findall(r"^\| (.+) \| (.+) \|$", page, re.MULTILINE)
+    promises = [(promise, tests) for promise, tests in promises if promise != "promise"]
+    assert len(promises) > 15
+    sources = "".join(path.read_text("utf-8") for path in (ROOT / "tests").rglob("test_*.py"))
+    for promise, tests in promises:
+        names = re.findall(r"`(test_\w+)`", tests)
+        assert names, promise
+        for name in names:
+            assert f"def {name}(" in sources, name

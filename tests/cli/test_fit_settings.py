@@ -13,6 +13,7 @@ from typer.main import get_command
 
 from oneof.candidates.generate import Flip, generate
 from oneof.cli import app, main
+from oneof.cli.fit import _set_torch_threads
 from oneof.inspect import advice
 from oneof.runs.folder import Run
 from oneof_paper.synthetic import mixture
@@ -95,3 +96,16 @@ def test_what_inspect_advises_can_be_said_to_fit():
     assert {"--method", "--purify", "--empty"} <= flags
     known = get_command(app).commands["fit"].params
     assert flags <= {option for one in known for option in (*one.opts, *one.secondary_opts)}
+
+
+@pytest.mark.parametrize(("set_to", "cores", "count"), [(1, 8, 1), (4, 8, 4), (8, 2, 2)])
+def test_networks_on_pixels_use_at_most_the_threads_that_the_environment_allows(
+    set_to: int, cores: int, count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Torch takes its number of threads from OMP_NUM_THREADS when it is imported."""
+    chosen: list[int] = []
+    monkeypatch.setattr("torch.get_num_threads", lambda: set_to)
+    monkeypatch.setattr("torch.set_num_threads", chosen.append)
+    monkeypatch.setattr("oneof.cli.fit.cores", lambda: cores)
+    _set_torch_threads(None, trains_on_pixels=True, deterministic=False)
+    assert chosen == [count]

@@ -7,6 +7,8 @@ import hashlib
 import json
 import os
 import sys
+from contextlib import redirect_stdout
+from io import BytesIO, TextIOWrapper
 from pathlib import Path
 
 import numpy as np
@@ -187,3 +189,70 @@ def test_what_the_library_warns_of_is_a_line_without_commands(
     assert read(path) == [{"seed": 1}]
     printed = capsys.readouterr().err
     assert printed == f"oneof: {tmp_path}/red\\x1b[31m.jsonl ends in a damaged line of 4 bytes, which is left out.\n"
+
+
+@pytest.mark.parametrize(
+    "error", [KeyError("asked"), AttributeError("x"), OverflowError("y"), RecursionError("z"), RuntimeError("w"), pa.ArrowKeyError("v")]
+)  # fmt: skip
+def test_a_fault_of_ours_is_one_line_that_names_the_traceback(error, tmp_path, capsys, monkeypatch):
+    def fail(**_: object) -> None:
+        raise error
+
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.setattr(cli, "app", fail)
+    code, words = said(capsys, monkeypatch, "fit")
+    assert code == 1
+    assert words.count("\n") == 1
+    assert f"unexpected {type(error).__name__}" in words
+    path = tmp_path / "oneof" / "traceback.txt"
+    assert str(path) in words
+    assert "in fail" in path.read_text()
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_fault_of_ours_is_one_line_where_nothing_can_be_written(tmp_path, capsys, monkeypatch):
+    def fail(**_: object) -> None:
+        raise LookupError("asked")
+
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
+    monkeypatch.setattr(cli, "app", fail)
+    code, words = said(capsys, monkeypatch, "fit")
+    assert code == 1
+    assert words.count("\n") == 1
+    assert "cannot be saved" in words
+
+
+@pytest.mark.parametrize("errors", ["strict", "surrogateescape"])
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_a_terminal_without_a_character_shows_its_escape(encoding, errors, tmp_path, monkeypatch):
+    path = tmp_path / "table.csv"
+    path.write_text("x,candidates\n" + "1,\N{FOX FACE}|b\n2,b\n" * 20, encoding="utf-8")
+    printed = BytesIO()
+    terminal = TextIOWrapper(printed, encoding=encoding, errors=errors)
+    monkeypatch.setattr(sys, "argv", ["oneof", "inspect", str(path)])
+    with redirect_stdout(terminal), pytest.raises(SystemExit) as end:
+        cli.main()
+    terminal.flush()
+    assert not end.value.code
+    assert b"\\U0001f98a" in printed.getvalue()
+
+
+def test_a_file_name_that_is_no_text_is_refused_by_its_name(tmp_path, capsys, monkeypatch):
+    path = tmp_path / os.fsdecode(b"not-\xff.csv")
+    path.write_text("x,candidates\n1,a|b\n2,b\n")
+    code, words = said(capsys, monkeypatch, "inspect", path)
+    assert code == 2
+    assert words.count("\n") == 1
+    assert "Rename" in words
+
+
+def test_a_current_folder_that_was_deleted_is_one_line(tmp_path, capsys, monkeypatch):
+    def gone() -> Path:
+        raise FileNotFoundError
+
+    monkeypatch.setattr("oneof.cli.Path.cwd", gone)
+    code, words = said(capsys, monkeypatch, "inspect", tmp_path / "table.csv")
+    assert code == 2
+    assert "current folder" in words
+    assert words.count("\n") == 1

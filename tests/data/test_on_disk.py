@@ -180,7 +180,7 @@ def test_a_damaged_file_is_refused(rows, tmp_path):
 def test_messages_of_parquet_and_of_what_needs_memory(rows, tmp_path):
     pq.write_table(pa.table({"a": [1.0, None], "b": [1e300, 2.0], "c": ["x", "y"]}), tmp_path / "bad.parquet")
     for columns, message in [
-        (["a"], r"finite numbers within float32; .*bad\.parquet, column 'a', row 1 is nan"),
+        (["a"], r"finite numbers of at most 1e\+30 in size; .*bad\.parquet, column 'a', row 1 is nan"),
         (["b"], r"column 'b', row 0 is 1e\+300"),
         (["z"], r"must have columns of numbers; 'z' is not there"),
         ([], r"must have columns of numbers; it has none"),

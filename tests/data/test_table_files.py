@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import subprocess
 import sys
 from pathlib import Path
@@ -9,8 +10,10 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
+from commands import call
 
 from oneof.data.table import ColumnRoles, read_table
 
@@ -151,7 +154,7 @@ def test_a_csv_of_many_blocks_may_turn_to_fractions(tmp_path):
         ("a,candidates\n", {"features": ("a",)}, r"must match|columns of numbers|at least one row"),
         ("a,a,candidates\n1,2,p|q\n", {}, r"distinct names; .*a\.csv has 'a' twice"),
         ("a,candidates\n1,p|q\n-inf,q\n", {}, r"column 'a', row 1 is -inf"),
-        ("a,candidates\n1,p|q\n1e39,q\n", {}, r"within float32; .*a\.csv, column 'a', row 1 is 1e\+39"),
+        ("a,candidates\n1,p|q\n1e39,q\n", {}, r"at most 1e\+30 in size; .*a\.csv, column 'a', row 1 is 1e\+39"),
         ("a,candidates\n1,p|q\n2,\n", {}, r"a\.csv, column 'candidates': candidates must hold at least one label per row; 1 of 2 rows are empty, first row 1"),
         ("a,candidates\n1,p|q\n2,p||q\n", {}, r"column 'candidates', row 1 is 'p\|\|q', with nothing beside a separator"),
         ("a,candidate\n1,p|q\n", {}, r"column 'candidates' must be in .*a\.csv; it has a, candidate\. Did you mean 'candidate'\?"),
@@ -211,3 +214,64 @@ def test_reading_parquet_needs_little_beside_the_array(tmp_path):
     rows, peak = map(int, subprocess.run(command, capture_output=True, text=True, check=True).stdout.split())
     assert rows == n
     assert peak < 4_000_000
+
+
+NANOSECONDS = 1_714_557_600_123_456_789  # in 2024
+
+
+@pytest.mark.parametrize(
+    ("column", "days"),
+    [
+        (pa.array([NANOSECONDS, 0], pa.timestamp("ns")), [NANOSECONDS / 86_400e9, 0]),
+        (pa.array([NANOSECONDS, None], pa.timestamp("ns", "UTC")), [NANOSECONDS / 86_400e9, np.nan]),
+        (pa.array(["2024-05-01T10:00:00.123456789", "1970-01-02"]), [NANOSECONDS / 86_400e9, 1]),
+        (pa.array(["1600-01-01", "9999-12-31"]), [-135_140, 2_932_896]),
+        (pa.array([datetime.date(1600, 1, 1), datetime.date(1, 1, 1)]), [-135_140, -719_162]),
+        (pa.array([2**53 + 1, 2**62]), [2**53, 2**62]),
+        (pa.array([2**64 - 1, 0], pa.uint64()), [2**64, 0]),
+    ],
+)
+@pytest.mark.parametrize("ending", ["parquet", "csv"])
+def test_dates_and_whole_numbers_of_any_size_are_read(tmp_path, column, days, ending):
+    table = pa.table({"when": column, "candidates": ["p", "q"]})
+    path = tmp_path / f"a.{ending}"
+    if ending == "parquet":
+        pq.write_table(table, path)
+    else:
+        pa.csv.write_csv(table, path)
+    numbers = read_table(path, ColumnRoles(features=("when",))).columns.numbers
+    np.testing.assert_allclose(numbers[:, 0], np.array(days, dtype=np.float32), rtol=1e-6)
+
+
+@pytest.mark.parametrize("size", ["3e38", "-1e31"])
+def test_numbers_that_learners_cannot_add_up_are_refused(tmp_path, size):
+    path = write(tmp_path / "a.csv", f"a,candidates\n1,p|q\n{size},q\n")
+    with pytest.raises(ValueError, match=r"a\.csv, column 'a', row 1 is .*divide the column"):
+        read_table(path)
+
+
+def test_large_numbers_are_learned_from_without_a_warning(tmp_path):
+    rng = np.random.default_rng(0)
+    rows = [f"{x:.3f},{rng.choice(['1e30', '-1e30', '1'])},{'p|q' if x > 0 else 'q'}" for x in rng.normal(size=60)]
+    path = write(tmp_path / "a.csv", "\n".join(["a,b,candidates", *rows]))
+    done = call("fit", str(path), "--out", str(tmp_path / "run"), "--quick")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("cell", ["y" * 3_000_000, '"' + "y\n" * 1_500_000 + '"'])
+@pytest.mark.parametrize("place", [0, 1999])
+def test_a_cell_of_megabytes_is_read_wherever_it_stands(tmp_path, cell, place):
+    notes = ["short"] * 2000
+    notes[place] = cell
+    rows = [f"{i},{note},{'p|q' if i % 2 else 'q'}\n" for i, note in enumerate(notes)]
+    path = write(tmp_path / "a.csv", "a,note,candidates\n" + "".join(rows))
+    columns = read_table(path, ColumnRoles(features=("a",), text=("note",))).columns
+    assert columns.numbers[:, 0].tolist() == list(range(2000))
+    assert [len(note) for note in columns.words["note"]].index(max(len(cell.strip('"')), 5)) == place
+
+
+def test_a_row_that_is_too_long_names_the_file(tmp_path, monkeypatch):
+    monkeypatch.setattr("oneof.data.files.delimited._MAX_BLOCK", 1 << 21)
+    path = write(tmp_path / "a.csv", "a,note,candidates\n1,x,p\n2," + "y" * 5_000_000 + ",q\n")
+    with pytest.raises(ValueError, match=r"rows must be shorter than .*a\.csv has a longer one"):
+        read_table(path)

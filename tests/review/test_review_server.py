@@ -195,6 +195,8 @@ def test_the_page_and_the_rows_need_the_token(server: ReviewServer) -> None:
         ({"row": -1}, "row must be one of"),
         ({"row": "7"}, "row must be a whole number"),
         ({"drawn": "elsewhere"}, "drawn must be"),
+        ({"id": "x" * 20_000}, "id and run must have at most"),
+        ({"run": "x" * 20_000}, "id and run must have at most"),
     ],
 )
 def test_a_wrong_answer_is_refused_in_one_line(server: ReviewServer, change: dict, said: str) -> None:
@@ -263,7 +265,7 @@ def test_seconds_are_finite_and_not_negative(server: ReviewServer, seconds: floa
     person.line.request("POST", "/api/decide", body.encode(), person.headers)
     status, reply = person.answer()
     assert status == 400
-    assert "seconds" in reply["error"]
+    assert "finite" in reply["error"]
     assert Log(server.review.run.folder).active_decisions == []
 
 

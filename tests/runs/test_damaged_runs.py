@@ -298,3 +298,49 @@ def test_values_of_other_kinds_are_refused_or_work(run: Path, wrong: object) -> 
             with suppress(ValueError):
                 read_all(run)
             (run / file).write_text(before)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 1e300])
+def test_weights_that_are_not_finite_in_float32_are_refused(run: Path, value: float) -> None:
+    tensors = load((run / "model.safetensors").read_bytes())
+    for name, tensor in tensors.items():
+        if not tensor.is_floating_point() or (np.isfinite(value) and tensor.dtype != torch.float64):
+            continue
+        content = save({**tensors, name: torch.full_like(tensor, value)})
+        (run / "model.safetensors").write_bytes(content)
+        edit(run / "model.json", lambda facts: facts.update(sha256=hashlib.sha256(content).hexdigest()))  # noqa: B023
+        with pytest.raises(ValueError, match=r"model\.safetensors must hold finite numbers within float32; "):
+            _ = Run.open(run).model
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("model.json", lambda facts: facts.update(shares=[float("nan")] * len(facts["shares"]))),
+        ("model.json", lambda facts: facts.update(sharpness=float("inf"))),
+        ("model.json", lambda facts: facts["encoding"].update(fills=[float("nan")] * 3)),
+        ("model.json", lambda facts: facts.update(classes=["a", "b", "\ud800"])),
+        ("run.json", lambda facts: facts.update(seconds=float("nan"))),
+        ("run.json", lambda facts: facts.update(seed=10**30)),
+        ("run.json", lambda facts: facts.update(classes=["a", "b", "\ud800"])),
+        ("training.json", lambda facts: facts["columns"]["loss"][0].__setitem__(0, float("inf"))),
+    ],
+)
+def test_numbers_and_texts_that_no_file_holds_are_refused_at_opening(
+    run: Path, name: str, change: Callable[[dict[str, Any]], object]
+) -> None:
+    edit(run / name, change)
+    with pytest.raises(ValueError, match=r"Fit it again") as raised:
+        read_all(run)
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize("content", ["null", "[" * 100_000, "3", "[]", '"x"', "\ufffd{"])
+def test_the_spec_of_a_run_that_was_stopped_is_checked(
+    whole: Path, tmp_path: Path, content: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    checkpoint = tmp_path / "stopped" / "checkpoint"
+    checkpoint.mkdir(parents=True)
+    (checkpoint / "asked.json").write_text(content)
+    words = ["fit", str(whole.parent / "table.csv"), "--out", str(tmp_path / "stopped")]
+    assert "asked.json must be the spec of the run; it is damaged" in called(monkeypatch, capsys, words)

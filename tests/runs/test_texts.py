@@ -173,7 +173,7 @@ def terms(facts: dict[str, Any]) -> list[str]:
         (lambda facts, tensors: terms(facts).append({}), r"encoding.texts\[0\].terms\[\d+\] must be text, not {}"),
         (lambda facts, tensors: facts["encoding"]["texts"].clear(), "the networks there are others"),
         (lambda facts, tensors: tensors.pop("texts.0.idf"), "the texts there are others"),
-        (lambda facts, tensors: tensors["texts.0.axes"].fill(np.nan), "the texts there are others"),
+        (lambda facts, tensors: tensors["texts.0.axes"].fill(np.nan), "finite numbers"),
         (lambda facts, tensors: tensors.update({"texts.0.axes": tensors["texts.0.axes"][:, 0]}), "the texts there are others"),
         (lambda facts, tensors: tensors.update({"texts.0.axes": tensors["texts.0.axes"][:, 1:]}), "the networks there are others"),
         (lambda facts, tensors: tensors.update({"texts.0.idf": tensors["texts.0.idf"].astype(int)}), "the texts there are others"),

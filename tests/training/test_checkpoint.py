@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import signal
 import threading
@@ -11,6 +12,7 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import save
 
 import oneof.training.fit
 import oneof.training.loop
@@ -196,7 +198,7 @@ def test_only_the_last_two_are_kept(tmp_path):
     assert {name.rsplit(".", 1)[1] for name in names} == {"json", "safetensors"}
 
 
-@pytest.mark.parametrize("damage", ["cut", "flip", "json", "gone"])
+@pytest.mark.parametrize("damage", ["cut", "flip", "json", "deep", "null", "gone"])
 def test_a_damaged_checkpoint_is_passed_over_for_the_one_before(tmp_path, monkeypatch, damage):
     with pytest.raises(Killed):
         run(tmp_path, stop_after=17, monkeypatch=monkeypatch)
@@ -208,6 +210,10 @@ def test_a_damaged_checkpoint_is_passed_over_for_the_one_before(tmp_path, monkey
         newest.write_bytes(content[:-9] + bytes([content[-9] ^ 1]) + content[-8:])
     elif damage == "json":
         newest.with_suffix(".json").write_text('{"epoch": 3')
+    elif damage == "deep":
+        newest.with_suffix(".json").write_text("[" * 100_000)
+    elif damage == "null":
+        newest.with_suffix(".json").write_text("null")
     else:
         newest.unlink()
     assert_same(run(tmp_path), run())
@@ -252,9 +258,22 @@ def wide(width, shape, classes):
     return MLP((width,))(shape, classes)
 
 
-def test_a_damaged_note_of_stacks_is_said(tmp_path):
+def test_a_checkpoint_with_other_tensors_is_refused_though_its_checksum_is_right(tmp_path, monkeypatch):
+    with pytest.raises(Killed):
+        run(tmp_path, stop_after=6, monkeypatch=monkeypatch)
+    for path in (tmp_path / "stack-1").glob("*.json"):
+        content = save({"order": torch.zeros(1)})
+        path.with_suffix(".safetensors").write_bytes(content)
+        metadata = json.loads(path.read_text())
+        path.write_text(json.dumps({**metadata, "sha256": hashlib.sha256(content).hexdigest()}))
+    with pytest.raises(ValueError, match=r"step-.*\.json must be the checkpoint that was written; it was changed"):
+        run(tmp_path)
+
+
+@pytest.mark.parametrize("content", ["", "null", "3", "[0, 2]", "[-1, 3]", '["x"]', "[" * 100_000])
+def test_a_damaged_note_of_stacks_is_said(tmp_path, content):
     run(tmp_path)
-    (tmp_path / "stacks.json").write_text("")
+    (tmp_path / "stacks.json").write_text(content)
     with pytest.raises(ValueError, match=r"stacks\.json must hold the sizes of the stacks; it is damaged"):
         run(tmp_path)
 

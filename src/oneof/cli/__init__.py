@@ -6,13 +6,15 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
+from io import TextIOWrapper
+from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
 import typer
 
 from oneof.cli.register import add_command, add_plugins
 from oneof.cli.terminal import CliLogHandler, Group, echo
-from oneof.storage.printable import describe_error
+from oneof.storage.printable import describe_error, shortened
 from oneof.version import __version__
 
 _ABOUT = "Learn classifiers from candidate labels: each example has a set of labels, and one of them is right."
@@ -36,6 +38,7 @@ _PASSIVE_WAITING = {
     "KMP_BLOCKTIME": "0",  # Intel's
 }
 _SAFE_PATH = "PYTHONSAFEPATH"  # as python -P
+_UNEXPECTED = 1
 _INTERRUPTED = 130  # newer versions of typer return it on Ctrl-C; older ones raise Abort
 
 
@@ -54,19 +57,28 @@ def _options(
 def main() -> None:
     """Run a command. Bad input, or a file that cannot be read or written, ends with one line on standard error and exit code 2."""
     _wait_passively()
+    _escape_what_cannot_be_printed()
     try:
+        _check_current_folder()
         with _safe_path_for_children():
             code = app(standalone_mode=False)
     except ClickError as error:
         _fail(error.format_message())
+    except UnicodeEncodeError as error:
+        _fail(
+            f"names and texts must be such as {error.encoding} can write; got {shortened(error.object)!r}. "
+            "Rename it, or set PYTHONUTF8=1."
+        )
     except (ValueError, TypeError, OSError) as error:
         _fail(describe_error(error))
     except (MemoryError, RuntimeError) as error:
         if not (isinstance(error, MemoryError) or "alloc" in str(error)):
-            raise
+            _fail_unexpectedly(error)
         _fail(f"out of memory ({error}); use fewer rows, features or labels.")
     except (typer.Abort, KeyboardInterrupt):
         code = _INTERRUPTED
+    except Exception as error:  # a fault of ours: no input should lead here
+        _fail_unexpectedly(error)
     if code == _INTERRUPTED:
         remedy = " The same command goes on where it was." if _is_resumable(sys.argv[1:]) else ""
         typer.echo(f"oneof: stopped.{remedy}", err=True)
@@ -81,6 +93,21 @@ def _wait_passively() -> None:
     """
     if not any(name in os.environ for name in _PASSIVE_WAITING):
         os.environ.update(_PASSIVE_WAITING)
+
+
+def _escape_what_cannot_be_printed() -> None:
+    """Print characters that the terminal's encoding does not have as escapes; by default Python would stop there."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper) and stream.errors in ("strict", "surrogateescape"):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def _check_current_folder() -> None:
+    """Raise ValueError if the current folder was deleted: compiled libraries stop the process there without a word of ours."""
+    try:
+        Path.cwd()
+    except FileNotFoundError as error:
+        raise ValueError("the current folder must exist; it was deleted. Change to another one.") from error
 
 
 @contextmanager
@@ -107,3 +134,15 @@ def _is_resumable(words: list[str]) -> bool:
 def _fail(message: str) -> NoReturn:
     echo(f"oneof: {message}", err=True)
     sys.exit(2)
+
+
+def _fail_unexpectedly(error: Exception) -> NoReturn:
+    """End with one line that names the file with the traceback, which has the whole of the error, and exit code 1."""
+    from oneof.storage.user_state import write_traceback
+
+    try:
+        where = f"the traceback is in {write_traceback(error)}"
+    except OSError as failure:
+        where = f"the traceback cannot be saved ({describe_error(failure)})"
+    echo(f"oneof: unexpected {type(error).__name__}: {error}; {where}. Please report it.", err=True)
+    sys.exit(_UNEXPECTED)

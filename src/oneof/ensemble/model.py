@@ -63,7 +63,10 @@ class Model:
         """Return rows as the first network represents them; without networks, standardised features."""
         if self.members:
             return self.members[0].features(x)
-        return np.asarray((x - x.mean(0)) / np.maximum(x.std(0), 1e-12))
+        mean = x.mean(0, dtype=np.float64)  # the squares of large values overflow float32
+        deviation = x.std(0, dtype=np.float64)
+        scaled: NDArray[Any] = (x - mean) / np.maximum(deviation, 1e-12)
+        return scaled.astype(x.dtype)
 
     def with_fitted(self, learners: Sequence[FittedLearner], weights: NDArray[np.floating[Any]]) -> Model:
         """Return the model with these learners, networks first."""

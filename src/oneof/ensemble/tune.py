@@ -5,7 +5,6 @@ purifies the sets that a network trains on; it is asked about the *original* set
 for every setting. The score is the mean of covering rate and approximated accuracy there. No true label is used anywhere.
 """
 
-import json
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cache, partial
@@ -30,6 +29,7 @@ from oneof.storage.optional_packages import load_package
 from oneof.storage.regular import check_regular
 from oneof.storage.rows import Row
 from oneof.storage.settings import first_difference
+from oneof.storage.strict_json import parse_json
 from oneof.training.loop import begin, epochs
 from oneof.training.stack import build
 from oneof.training.training_data import make_training_data
@@ -174,7 +174,7 @@ def read_setting(path: Path) -> dict[str, Any]:
     """Read a setting that was written down as JSON."""
     check_regular(path)
     try:
-        setting = json.loads(path.read_text(encoding="utf-8"))
+        setting = parse_json(path.read_bytes())
     except ValueError as error:
         raise ValueError(f"settings must be a JSON file, as oneof tune writes it; {path} is none ({error}).") from error
     if not isinstance(setting, dict):

@@ -3,11 +3,19 @@
 Label Studio requests predictions for tasks and reports what people annotated; training runs in the background. A task
 belongs to a row of the run by `data.row`, which `oneof clean` writes, or by the item column that votes were joined on. Other
 tasks are predicted from their data, if these have the columns that the model was trained on.
+
+Whoever has the token may request predictions, record annotations and start training: Label Studio sends it as the password of basic
+authentication, its webhooks as a header.
 """
 
+import base64
+import binascii
+import hmac
 import json
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
@@ -16,17 +24,27 @@ import pyarrow as pa
 from oneof.data.files.columns import open_table, read_numbers
 from oneof.data.supervision import label_text
 from oneof.data.table import read_columns
-from oneof.review.server import Json, LocalServer
-from oneof.review.session import Review
+from oneof.review.server import MAX_NAME_LENGTH, Json, LocalServer, Refusal
+from oneof.review.session import MAX_ID_LENGTH, MAX_LABEL_LENGTH, Review
 from oneof.runs.decisions import Decision
 from oneof.runs.folder import Run
 from oneof.storage.files import atomic_write
+from oneof.storage.schema import NOTHING, NUMBER, find_schema_error
 from oneof.version import __version__
 from oneof.votes.label_studio import chosen_labels, is_label_studio, person
 from oneof.votes.tables import load_json
 
 _BATCH_SIZE = 1 << 15  # rows converted to Python objects at a time
-_CONTROL_TAG = re.compile(r"<(?:Choices|Taxonomy|Labels)\b([^>]*)>", re.IGNORECASE)
+# Without "<" inside a tag: a search from each of many tags that do not end would go through the whole text.
+_CONTROL_TAG = re.compile(r"<(?:Choices|Taxonomy|Labels)\b([^<>]*)>", re.IGNORECASE)
+USER = "oneof"  # of basic authentication
+_OPEN_PATHS = ("/", "/health")  # they tell nothing about the run
+_ANNOTATION = {
+    "id": (int, str, NOTHING),
+    "updated_at": (str, NOTHING),
+    "lead_time": (*NUMBER, NOTHING),
+    "completed_by": (int, str, dict, NOTHING),
+}
 
 
 def choice(label: str, name: str, from_name: str, to_name: str) -> dict[str, Any]:
@@ -124,11 +142,22 @@ def write_tasks(every: Iterator[Json], path: Path) -> None:
 
 
 class Backend(LocalServer):
-    """Serve one run to one Label Studio as its machine-learning backend."""
+    """Serve one run to one Label Studio as its machine-learning backend.
 
-    max_body = 1 << 28  # bytes of a request
+    Parameters
+    ----------
+    review : Review
+        The run, and what people decide about it.
+    port : int
+        Port of the server; 0 for any that is free.
+    token : str or None
+        What a request must prove to know; None to answer every program on this machine.
+    """
 
-    def __init__(self, review: Review, port: int) -> None:
+    max_body = 1 << 24  # bytes of a request: Label Studio sends tasks in small batches
+
+    def __init__(self, review: Review, port: int, token: str | None = None) -> None:
+        self.token = token
         self.control_names = ("label", "text")  # name and toName of the control; `set_up` replaces them
         self.row_of_item = rows_by_item(review.run)
         self.routes = {
@@ -143,6 +172,15 @@ class Backend(LocalServer):
         for unused in ("/validate", "/delete", "/duplicate_model", "/job_status"):
             self.routes[f"POST {unused}"] = self._do_nothing
         super().__init__(review, port)
+
+    def refuse(self, query: Json, headers: Any, path: str) -> Refusal | None:
+        """Return how a request is refused, or None: all but the state of health requires the token."""
+        if self.token is not None and path not in _OPEN_PATHS:
+            password = _password(headers.get("Authorization") or "")
+            if not hmac.compare_digest(password.encode(), self.token.encode()):
+                message = "the user and password, or the header, that oneof label-studio printed are required."
+                return Refusal(message, HTTPStatus.UNAUTHORIZED)
+        return super().refuse(query, headers, path)
 
     @property
     def version(self) -> str:
@@ -160,9 +198,11 @@ class Backend(LocalServer):
     def predict(self, request: Json) -> Json:
         """Return a choice and its score for every task; an empty result for tasks that cannot be predicted."""
         self.set_up(request)
+        tasks = request.get("tasks") or []
+        _check(tasks, [dict], "tasks")
         resolved = self.review.run.decided
         results = []
-        for task in request.get("tasks") or []:
+        for task in tasks:
             result = []
             score = 0.0
             prediction = self._predict_task(task, resolved)
@@ -175,8 +215,9 @@ class Backend(LocalServer):
     def _predict_task(self, task: Json, resolved: pa.Table) -> tuple[str, float] | None:
         """Return the resolved label of the task's row with its probability, or else a prediction from the task's data."""
         row = self.row_of(task)
+        data = task.get("data")
         if row is None:
-            return self._predict_data(task.get("data") or {})
+            return self._predict_data(data) if isinstance(data, dict) else None
         return resolved["label"][row].as_py(), resolved["probability"][row].as_py()
 
     def _predict_data(self, data: dict[str, Any]) -> tuple[str, float] | None:
@@ -187,9 +228,10 @@ class Backend(LocalServer):
         try:
             row = pa.table({name: [cell] for name, cell in data.items()})
             columns = read_columns(row, model.encoding.roles)
-        except (ValueError, TypeError, pa.ArrowException):
+            features = model.encoding.transform(columns)
+        except (ValueError, TypeError, OverflowError, pa.ArrowException):
             return None
-        probabilities = model.probabilities(model.encoding.transform(columns))[0]
+        probabilities = model.probabilities(features)[0]
         return model.classes[int(probabilities.argmax())], float(probabilities.max())
 
     def set_up(self, request: Json) -> Json:
@@ -211,7 +253,9 @@ class Backend(LocalServer):
         elif action in ("ANNOTATION_CREATED", "ANNOTATION_UPDATED"):
             self._record(request.get("task"), request.get("annotation"))
         elif action == "ANNOTATIONS_DELETED":
-            self._retract(request.get("annotations") or [])
+            annotations = request.get("annotations") or []
+            _check(annotations, [dict], "annotations")
+            self._retract(annotations)
         return {"status": "ok"}
 
     def _record(self, task: Any, annotation: Any) -> None:
@@ -223,19 +267,29 @@ class Backend(LocalServer):
             return
         labels = tuple(dict.fromkeys(chosen_labels(annotation, self.control_names[0])))
         if labels:
+            decision = self._decision(row, labels, annotation)
             with self.review.lock:
-                self.review.log.write(self._decision(row, labels, annotation))
+                self.review.check_folder()
+                self.review.log.write(decision)
 
     def _retract(self, annotations: list[Json]) -> None:
         """Retract the decisions that were made by these annotations."""
         prefixes = tuple(f"label-studio-{annotation.get('id')}-" for annotation in annotations)
         with self.review.lock:
+            self.review.check_folder()
             for decision in self.review.log.active_decisions:
                 if decision.id.startswith(prefixes):
                     self.review.log.retract(decision.id, decision.who)
 
     def _decision(self, row: int, labels: tuple[str, ...], annotation: Json) -> Decision:
-        """Return an annotation as a decision about a row."""
+        """Return an annotation as a decision about a row; raise ValueError if the log must not hold it."""
+        _check({name: annotation.get(name) for name in _ANNOTATION}, _ANNOTATION, "annotation")
+        seconds = annotation.get("lead_time") or 0
+        if not 0 <= seconds < math.inf:
+            raise ValueError(f"annotation.lead_time must be a finite number from 0 on; got {seconds}.")
+        decision_id = f"label-studio-{annotation.get('id')}-{annotation.get('updated_at')}"
+        if len(decision_id) > MAX_ID_LENGTH or any(len(label) > MAX_LABEL_LENGTH for label in labels):
+            raise ValueError(f"an annotation must have ids and labels of at most {MAX_LABEL_LENGTH} characters.")
         candidates = tuple(self.review.run.purified["original"][row].as_py())
         chosen_candidates = tuple(label for label in labels if label in candidates)
         if not chosen_candidates:
@@ -248,13 +302,13 @@ class Backend(LocalServer):
             row=row,
             kind=kind,
             labels=chosen,
-            who=person(annotation),
+            who=person(annotation)[:MAX_NAME_LENGTH],
             run=self.review.id,
             before=candidates,
             suggested=self.review.labels[row],
             drawn="queue",
-            seconds=float(annotation.get("lead_time") or 0),
-            id=f"label-studio-{annotation.get('id')}-{annotation.get('updated_at')}",
+            seconds=seconds,
+            id=decision_id,
         )
 
     def _health(self, request: Json) -> Json:
@@ -268,6 +322,28 @@ class Backend(LocalServer):
 
     def _do_nothing(self, request: Json) -> Json:
         return {}
+
+
+def _password(header: str) -> str:
+    """Return the token in an Authorization header, or an empty text: the password of basic authentication, or a token as it is."""
+    scheme, _, credentials = header.strip().partition(" ")
+    if scheme.lower() in ("token", "bearer"):
+        return credentials.strip()
+    if scheme.lower() != "basic":
+        return ""
+    try:
+        pair = base64.b64decode(credentials, validate=True).decode()
+    except (binascii.Error, ValueError):
+        return ""
+    user, _, password = pair.partition(":")
+    return password if user == USER else ""
+
+
+def _check(value: Any, shape: Any, name: str) -> None:
+    """Raise ValueError, which names the part, if a part of a request does not have this shape."""
+    misfit = find_schema_error(value, shape, name)
+    if misfit is not None:
+        raise ValueError(f"a request must be such as Label Studio sends; {misfit}.")
 
 
 def _attribute(attributes: str, name: str) -> str | None:

@@ -10,6 +10,7 @@ import hmac
 import json
 import logging
 import secrets
+import socket
 import sys
 from collections.abc import Callable
 from contextlib import suppress
@@ -17,19 +18,29 @@ from functools import partial
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.resources import files
-from typing import Any, NoReturn
+from typing import Any, NamedTuple
 from urllib.parse import parse_qs, urlsplit
 
 from oneof.review.session import Review
 from oneof.storage.printable import one_line, shortened
+from oneof.storage.strict_json import parse_json
 
 HOST = "127.0.0.1"
 _POLICY = "default-src 'none'; connect-src 'self'; img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 _HEADERS = {"X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer", "Cache-Control": "no-store"}
 _MAX_CARDS = 10  # rows that a tab may hold
-_MAX_NAME_LENGTH = 100
+MAX_NAME_LENGTH = 100
+_MAX_DRAIN_SECONDS = 2.0  # without a byte
+_MAX_DRAIN_BYTES = 1 << 28
 Json = dict[str, Any]
 _logger = logging.getLogger(__name__)
+
+
+class Refusal(NamedTuple):
+    """Why a request may not be answered."""
+
+    message: str
+    status: HTTPStatus = HTTPStatus.FORBIDDEN
 
 
 class LocalServer(ThreadingHTTPServer):
@@ -50,17 +61,17 @@ class LocalServer(ThreadingHTTPServer):
         if not isinstance(sys.exception(), ConnectionError):
             super().handle_error(request, client_address)
 
-    def refuse(self, query: Json, headers: Any, path: str) -> str | None:
-        """Return why a request is refused, or None.
+    def refuse(self, query: Json, headers: Any, path: str) -> Refusal | None:
+        """Return how a request is refused, or None.
 
         A browser names the site whose page sends a request as its origin; other programs name none.
         """
         hosts = [f"{name}:{self.server_port}" for name in (HOST, "localhost")]
         if headers.get("Host") not in hosts:
-            return "the host must be this machine."
+            return Refusal("the host must be this machine.")
         origin = headers.get("Origin")
         if origin is not None and origin not in [f"http://{host}" for host in hosts]:
-            return "only this page may decide."
+            return Refusal("only this page may decide.")
         return None
 
 
@@ -70,13 +81,29 @@ class RequestHandler(BaseHTTPRequestHandler):
     server: LocalServer
     protocol_version = "HTTP/1.1"
     timeout = 60
+    body_was_read = True
+    client_closes = False  # after this request
+
+    def finish(self) -> None:
+        """End the connection; first receive what the client still sends, or the reply may be lost on its way."""
+        super().finish()
+        if not self.body_was_read:
+            with suppress(OSError):
+                self.connection.shutdown(socket.SHUT_WR)
+                self.connection.settimeout(_MAX_DRAIN_SECONDS)
+                n_received = 0
+                while n_received < _MAX_DRAIN_BYTES:
+                    chunk = self.connection.recv(1 << 16)
+                    if not chunk:
+                        break
+                    n_received += len(chunk)
 
     def do_GET(self) -> None:
+        self.client_closes = self.close_connection
         self.close_connection = True  # unless the whole request was read
+        self.body_was_read = "Content-Length" not in self.headers
         try:
             status, reply = self._answer()
-        except RecursionError:
-            return self.send_json(HTTPStatus.BAD_REQUEST, {"error": "a request must not be nested so deeply."})
         except (ValueError, TypeError, KeyError) as error:
             return self.send_json(HTTPStatus.BAD_REQUEST, {"error": str(error)})
         except OSError as error:
@@ -99,13 +126,13 @@ class RequestHandler(BaseHTTPRequestHandler):
         query: Json = {name: values[-1] for name, values in fields.items()}
         refusal = self.server.refuse(query, self.headers, url.path)
         if refusal is not None:
-            return HTTPStatus.FORBIDDEN, {"error": refusal}
+            return refusal.status, {"error": refusal.message}
         route = self.server.routes.get(f"{self.command} {url.path}")
         if route is None:
             return HTTPStatus.NOT_FOUND, {"error": "there is nothing here."}
         if self.command != "GET":
             query.update(self._read_body())
-        self.close_connection = False
+        self.close_connection = self.client_closes or not self.body_was_read
         return HTTPStatus.OK, route(query)
 
     def _read_body(self) -> Json:
@@ -117,10 +144,11 @@ class RequestHandler(BaseHTTPRequestHandler):
                 f"a request must have a length of at most {self.server.max_body} bytes; "
                 f"got {shortened(announced or 'none', 40)}."
             )
-        body = json.loads(self.rfile.read(length) or b"{}", parse_constant=_refuse_constant)
+        content = self.rfile.read(length)
+        self.body_was_read = True
+        body = parse_json(content or b"{}")
         if not isinstance(body, dict):
             raise TypeError("a request must be a JSON object; it is another value.")
-        _check_unicode(body)
         return body
 
     def send_json(self, status: HTTPStatus, value: Any) -> None:
@@ -130,6 +158,8 @@ class RequestHandler(BaseHTTPRequestHandler):
     def send(self, content: bytes, content_type: str, status: HTTPStatus = HTTPStatus.OK) -> None:
         """Send a reply; a page that was closed in the meantime is ignored."""
         self.send_response(status)
+        if status == HTTPStatus.UNAUTHORIZED:
+            self.send_header("WWW-Authenticate", 'Basic realm="oneof"')
         headers = {
             "Content-Type": content_type,
             "Content-Length": str(len(content)),
@@ -145,18 +175,6 @@ class RequestHandler(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: Any) -> None:
         """Print nothing: the terminal is the person's."""
-
-
-def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"a request must hold JSON, which has no {name}.")
-
-
-def _check_unicode(body: Json) -> None:
-    """Raise ValueError for lone surrogates, which JSON can spell and no file can hold."""
-    try:
-        json.dumps(body, ensure_ascii=False).encode()
-    except UnicodeEncodeError:
-        raise ValueError("a request must hold text that is valid Unicode; it has a lone surrogate.") from None
 
 
 def _status_of(error: OSError) -> HTTPStatus:
@@ -202,8 +220,8 @@ class ReviewServer(LocalServer):
         """Return the address of the page, with the token."""
         return f"http://{HOST}:{self.server_port}/?token={self.token}"
 
-    def refuse(self, query: Json, headers: Any, path: str) -> str | None:
-        """Return why a request is refused, or None.
+    def refuse(self, query: Json, headers: Any, path: str) -> Refusal | None:
+        """Return how a request is refused, or None.
 
         Everything requires the token except a reload of the page: the token has left its address by then, and the page shows
         nothing without one.
@@ -211,12 +229,12 @@ class ReviewServer(LocalServer):
         token = headers.get("X-Token") or query.get("token", "")
         is_reload = path == "/" and "token" not in query
         if not is_reload and not hmac.compare_digest(token.encode(), self.token.encode()):
-            return "open the address that oneof review printed last."
+            return Refusal("open the address that oneof review printed last.")
         return super().refuse(query, headers, path)
 
     def _with_state(self, act: Callable[[Json, str], Json], query: Json) -> Json:
         """Act for the person who sent the request, and add the state afterwards to the reply."""
-        who = str(query.get("who") or self.who)[:_MAX_NAME_LENGTH]
+        who = str(query.get("who") or self.who)[:MAX_NAME_LENGTH]
         reply = act(query, who)
         return {**reply, "state": self.review.state(who)}
 

@@ -31,7 +31,8 @@ _LEASE_SECONDS = 600.0  # for which a row that is shown to one person is not sho
 _MAX_HISTORY = 10  # answers of a person that the page lists
 _RECENT = 25  # answers about rows of the queue that show whether more of them are worth the effort
 _MAX_CURVE_POINTS = 60
-_MAX_LABEL_LENGTH = 200
+MAX_LABEL_LENGTH = 200
+MAX_ID_LENGTH = 200
 _ANSWER = {"id": str, "row": int, "kind": KINDS, "labels": [str], "run": str, "drawn": DRAWN, "seconds": NUMBER}
 
 
@@ -209,8 +210,10 @@ class Review:
             raise ValueError(f"an answer must be such as the page sends; {misfit}. Reload the page.")
         if not 0 <= answer["seconds"] < math.inf:
             raise ValueError(f"seconds must be a finite number from 0 on; got {answer['seconds']}. Reload the page.")
+        if max(len(answer["id"]), len(answer["run"])) > MAX_ID_LENGTH:
+            raise ValueError(f"id and run must have at most {MAX_ID_LENGTH} characters. Reload the page.")
         with self.lock:
-            self._check_folder()
+            self.check_folder()
             self.log.refresh()
             row = answer["row"]
             kind = answer["kind"]
@@ -238,7 +241,7 @@ class Review:
             self.leases.pop(row, None)
             return note
 
-    def _check_folder(self) -> None:
+    def check_folder(self) -> None:
         """Raise OSError if the run was moved: its log would be written into a new folder that nobody reads."""
         if not self.run.folder.is_dir() or run_id(self.run.folder) != self.id:
             text = "the run was moved or replaced; start oneof review again"
@@ -274,7 +277,7 @@ class Review:
     def undo(self, tab: str, who: str, decision_id: str | None = None) -> dict[str, Any] | None:
         """Undo the person's last answer, or the one with this id, and return the card of its row; None if there is none."""
         with self.lock:
-            self._check_folder()
+            self.check_folder()
             undone = self.log.undo(who, decision_id)
             if undone is None:
                 return None
@@ -396,7 +399,7 @@ def _check_labels(kind: str, labels: tuple[str, ...], candidates: Collection[str
     elif kind == "set":
         fits = 0 < len(distinct) <= len(candidates) and distinct <= set(candidates)
     elif kind == "none":
-        is_short = all(len(label) <= _MAX_LABEL_LENGTH for label in labels)
+        is_short = all(len(label) <= MAX_LABEL_LENGTH for label in labels)
         fits = len(labels) <= 1 and is_short and not distinct & {*candidates, ""}
     else:
         fits = not labels

@@ -6,13 +6,12 @@ and ignored; they stay in the file.
 """
 
 import hashlib
-import json
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 from uuid import uuid4
 
 import numpy as np
@@ -22,6 +21,7 @@ from numpy.typing import NDArray
 from oneof.storage.regular import check_regular
 from oneof.storage.rows import append
 from oneof.storage.schema import NOTHING, NUMBER, find_schema_error
+from oneof.storage.strict_json import parse_json
 
 DECISIONS = "decisions.jsonl"
 GOLD = "gold"  # `by` of rows that a column of true labels decided
@@ -163,12 +163,9 @@ class Log:
     def _read_line(self, text: bytes) -> str | None:
         """Read a decision or an undo; return why the line is ignored, or None."""
         try:
-            line = json.loads(text, parse_constant=_refuse_constant)
-            json.dumps(line, ensure_ascii=False).encode()  # JSON can spell lone surrogates, which no file can hold
-        except RecursionError:
-            return "it is nested too deeply"
-        except ValueError:
-            return "it is not JSON in valid Unicode"
+            line = parse_json(text)
+        except ValueError as error:
+            return f"it is not JSON that can be kept: {error}"
         if isinstance(line, dict) and "undoes" in line:
             problem = find_schema_error(line, _UNDO)
             if problem is None:
@@ -227,10 +224,6 @@ class Log:
         if lines:
             append(self.path, lines)
             self.refresh()
-
-
-def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"JSON has no {name}")
 
 
 def resolve_decisions(decisions: Iterable[Decision]) -> dict[int, ResolvedDecision]:

@@ -1,6 +1,5 @@
 """From a person's table to a run folder: read, inspect, fit, write. A run that was killed goes on where it was."""
 
-import json
 import shutil
 import time
 from collections.abc import Callable
@@ -36,7 +35,9 @@ from oneof.runs.refit import Refit
 from oneof.runs.write import write_run
 from oneof.storage.locks import exclusive_lock
 from oneof.storage.regular import check_plain_tree
+from oneof.storage.schema import find_schema_error
 from oneof.storage.settings import first_difference, from_serializable, stored_kind, to_serializable
+from oneof.storage.strict_json import parse_json
 from oneof.training.device import device_for, device_for_pictures, prewarm_gpu
 from oneof.training.optimize import SGD
 from oneof.training.processes import check_rows, current_group
@@ -256,10 +257,7 @@ def check_run_folder(out: Path, spec_json: dict[str, Any]) -> bool:
     spec_file = checkpoint / SPEC_FILE
     finished = (out / METADATA).exists()
     if finished or spec_file.exists():
-        try:
-            stored = Run.open(out).metadata["asked"] if finished else json.loads(spec_file.read_text(encoding="utf-8"))
-        except (json.JSONDecodeError, UnicodeDecodeError) as error:
-            raise ValueError(f"{spec_file} must be the spec of the run; it is damaged. Delete {out}.") from error
+        stored = Run.open(out).metadata["asked"] if finished else _read_spec(spec_file)
         remedy = "Give another folder, or delete this one."
         if stored.get("kind") == "Task":
             raise ValueError(f"{out} holds a run of an earlier version, which cannot be resumed. {remedy}")
@@ -274,6 +272,18 @@ def check_run_folder(out: Path, spec_json: dict[str, Any]) -> bool:
         with exclusive_lock(checkpoint / LOCK, str(out)):
             pass
     return finished
+
+
+def _read_spec(path: Path) -> dict[str, Any]:
+    """Return the spec of a run that was stopped."""
+    try:
+        stored = parse_json(path.read_bytes())
+        misfit = find_schema_error(stored, dict)
+    except ValueError as error:
+        misfit = str(error)
+    if misfit is not None:
+        raise ValueError(f"{path} must be the spec of the run; it is damaged ({misfit}). Delete {path.parent.parent}.")
+    return dict(stored)
 
 
 def _check_free(out: Path, checkpoint: Path) -> None:

@@ -22,12 +22,14 @@ from oneof.data.files.unpacked import GIGABYTES, bytes_of, parquet_bytes
 from oneof.data.images import list_folder
 from oneof.ensemble.accuracy import GOLD_SAMPLE_ROWS, sample_order
 from oneof.ensemble.model import Model
+from oneof.runs.check_purified import schema_misfit, values_misfit
 from oneof.runs.decisions import Log, decided_table, resolve_decisions
 from oneof.runs.stored_model import count_models, load_model
 from oneof.storage.files import atomic_write
 from oneof.storage.regular import check_regular
 from oneof.storage.schema import NOTHING, NUMBER, find_schema_error
 from oneof.storage.sheets import write_sheet
+from oneof.storage.strict_json import parse_json
 from oneof.version import RUN_FORMAT
 
 METADATA = "run.json"
@@ -67,22 +69,6 @@ _METADATA = {
     "seconds": NUMBER,
 }
 _TRAINING = {"trials": int, "epochs": int, "columns": {str: [[(*NUMBER, NOTHING)]]}, "chosen": [int]}
-_PURIFIED_COLUMNS = (
-    "row",
-    "original",
-    "kept",
-    "label",
-    "probability",
-    "margin",
-    "agreement",
-    "ask",
-    "outside",
-    "removed",
-    "trained",
-    "neighbours",
-    "gain",
-    "distribution",
-)
 
 
 @dataclass(frozen=True)
@@ -119,9 +105,13 @@ class Run:
         try:
             with pq.ParquetFile(path) as file:
                 self._check_purified(path, file)
-                return file.read()
+                table = file.read()
+            misfit = values_misfit(table, self.metadata["classes"])
         except (pa.ArrowException, FileNotFoundError) as error:
             raise _incomplete(path) from error
+        if misfit is not None:
+            raise _damaged(path, misfit)
+        return table
 
     def purified_batches(self, n_rows: int) -> Iterator[pa.Table]:
         """Yield `purified` in tables of so many rows, or fewer; only one of them is in memory."""
@@ -138,9 +128,9 @@ class Run:
 
     def _check_purified(self, path: Path, file: pq.ParquetFile, in_memory: bool = True) -> None:
         """Check a table by its schema and metadata before it is read: a small file may claim any number of rows."""
-        for name in _PURIFIED_COLUMNS:
-            if name not in file.schema_arrow.names:
-                raise _damaged(path, f"column {name!r} is missing")
+        misfit = schema_misfit(file.schema_arrow)
+        if misfit is not None:
+            raise _damaged(path, misfit)
         n_rows = file.metadata.num_rows
         if n_rows != self.metadata["n"]:
             raise _damaged(path, f"it has {n_rows} rows, but {METADATA} says {self.metadata['n']}")
@@ -203,10 +193,11 @@ class Run:
 
 
 def _parse_lines(text: str) -> list[Any]:
+    """Parse JSON lines; a score in them may be NaN."""
     return [json.loads(line) for line in text.splitlines()]
 
 
-def _read(path: Path, shape: Any, parse: Callable[[str], Any] = json.loads, name: str = "") -> Any:
+def _read(path: Path, shape: Any, parse: Callable[[str], Any] = parse_json, name: str = "") -> Any:
     """Return the content of a JSON file after validation; `name` is what messages call a part of it."""
     check_regular(path)
     try:

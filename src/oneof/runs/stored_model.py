@@ -31,8 +31,10 @@ from oneof.networks import MLP, Network
 from oneof.networks.named import network_of
 from oneof.runs.stored_classifiers import dump_classifiers, load_classifiers
 from oneof.storage.files import atomic_write
+from oneof.storage.printable import shortened
 from oneof.storage.regular import check_regular
 from oneof.storage.schema import NUMBER, find_schema_error
+from oneof.storage.strict_json import parse_json
 from oneof.training.device import best_device
 from oneof.training.stack import Stack
 from oneof.version import RUN_FORMAT, __version__
@@ -63,6 +65,7 @@ _TABLE_MEMBER = {"networks": int, "inputs": int, "hidden": [int]}
 _PICTURE_MEMBER = {"networks": int, "network": str, "pixels": [int]}
 _MAX_NETWORKS = 10_000  # a file may claim any number, and building more takes many seconds
 _MAX_LAYERS = 1_000
+_LARGEST = torch.finfo(torch.float32).max
 _FOREST_ARRAYS = ("right", "feature", "threshold", "root", "origin")
 _KERNEL_ARRAYS = ("shift", "scale", "landmarks", "coefficients", "mean", "gamma")
 _DTYPES = {"right": np.int32, "feature": np.int32, "threshold": np.float32, "root": np.int32}  # others: float64
@@ -93,7 +96,7 @@ def save_model(model: Model, folder: Path) -> None:
     with atomic_write(folder / "model.safetensors") as file:
         file.write(content)
     with atomic_write(folder / "model.json") as file:
-        file.write(json.dumps(metadata, ensure_ascii=False, indent=1).encode())
+        file.write(json.dumps(metadata, ensure_ascii=False, indent=1, allow_nan=False).encode())
 
 
 def _all_tensors(model: Model) -> dict[str, Tensor]:
@@ -141,7 +144,18 @@ def load_model(folder: Path) -> Model:
         raise _incomplete(folder) from error
     if sha256(content).hexdigest() != metadata["sha256"]:
         raise _refused(weights, "be the file that was written; it was changed")
+    for name, tensor in tensors.items():
+        if not _is_within_float32(tensor):
+            raise _refused(weights, f"hold finite numbers within float32; {shortened(name)!r} does not")
     return _build_model(metadata, tensors, folder)
+
+
+def _is_within_float32(tensor: Tensor) -> bool:
+    """Return whether the numbers of a tensor are finite, and do not become infinite in float32."""
+    if not tensor.is_floating_point() or not tensor.numel():
+        return True
+    low, high = tensor.aminmax()  # NaN if there is any
+    return bool(low >= -_LARGEST and high <= _LARGEST)
 
 
 def count_models(folder: Path) -> int:
@@ -156,8 +170,8 @@ def _read_metadata(folder: Path) -> dict[str, Any]:
     path = folder / "model.json"
     check_regular(path)
     try:
-        metadata = json.loads(path.read_text(encoding="utf-8"))
-    except (FileNotFoundError, ValueError, RecursionError) as error:
+        metadata = parse_json(path.read_bytes())
+    except (FileNotFoundError, ValueError) as error:
         raise _incomplete(folder) from error
     if not isinstance(metadata, dict) or metadata.get("format") != RUN_FORMAT:
         raise _refused(folder, f"hold a model of format {RUN_FORMAT}; it has another")
@@ -304,7 +318,8 @@ def _check_text_tensors(encoding: dict[str, Any], tensors: dict[str, Tensor], pa
         fits = (
             idf.shape == (n_terms,)
             and idf.dtype == torch.float32
-            and axes.shape == (n_terms, axes.shape[-1])
+            and axes.dim() == 2
+            and len(axes) == n_terms
             and axes.dtype == torch.float16
             and bool((idf.sum() + axes.sum()).isfinite())
         )

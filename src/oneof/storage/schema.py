@@ -4,10 +4,12 @@ A shape is a type (or a tuple of types), [shape] for a list of such values, {nam
 {str: shape} for an object with any names, or a set of the strings that are allowed.
 """
 
+import math
 from typing import Any
 
 from oneof.storage.printable import shortened
 
+_LARGEST_INTEGER = 2**64
 NUMBER = (int, float)
 NOTHING = type(None)
 _TYPE_NAMES = {
@@ -35,9 +37,16 @@ def find_schema_error(value: Any, shape: Any, path: str = "") -> str | None:
         return _find_error_in_object(value, shape, path)
     types = shape if isinstance(shape, tuple) else (shape,)
     if isinstance(value, types) and not isinstance(value, bool):
-        return None
+        return _describe_mismatch(path, "a number of 64 bits", value) if _is_too_large(value) else None
     names = [_TYPE_NAMES[type_] for type_ in types if type_ in _TYPE_NAMES]
     return _describe_mismatch(path, " or ".join(dict.fromkeys(names)), value)
+
+
+def _is_too_large(value: Any) -> bool:
+    """Return whether a number is infinite or NaN, or a whole one that neither a float nor an array can hold."""
+    if isinstance(value, float):
+        return not math.isfinite(value)
+    return isinstance(value, int) and not -_LARGEST_INTEGER <= value <= _LARGEST_INTEGER
 
 
 def _find_error_in_list(values: list[Any], shape: Any, path: str) -> str | None:

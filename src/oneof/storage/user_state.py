@@ -2,7 +2,10 @@
 
 import os
 import sys
+import traceback
 from pathlib import Path
+
+from oneof.storage.files import atomic_write
 
 
 def user_state_folder() -> Path:
@@ -26,3 +29,13 @@ def user_state_folder() -> Path:
     else:
         parent = home / ".local" / "state"
     return parent / "oneof"
+
+
+def write_traceback(error: BaseException) -> Path:
+    """Write the traceback of an error to the state folder, in place of the last one, and return where it is."""
+    folder = user_state_folder()
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    path = folder / "traceback.txt"
+    with atomic_write(path, mode=0o600) as file:
+        file.write("".join(traceback.format_exception(error)).encode(errors="backslashreplace"))
+    return path

@@ -14,13 +14,16 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
 
 from oneof.data.on_disk import OnDiskFeatures
 from oneof.methods.base import leaves
 from oneof.storage.files import atomic_write
+from oneof.storage.schema import find_schema_error
 from oneof.storage.settings import first_difference
+from oneof.storage.strict_json import parse_json
 from oneof.training.device import global_generator
 from oneof.training.processes import ProcessGroup
 from oneof.training.state import BestEpoch, Record, State
@@ -30,6 +33,15 @@ from oneof.version import __version__
 
 FORMAT = 3
 KEPT = 2
+_METADATA = {
+    "identity": dict,
+    "sha256": str,
+    "epoch": int,
+    "position": int,
+    "round": int,
+    "epochs_recorded": int,
+    "columns": [str],
+}
 _DUE, _NOW = 1, 2  # why a checkpoint is written: the interval has passed, or it was asked for
 
 
@@ -52,14 +64,21 @@ class Checkpointer:
             try:
                 metadata = json.loads(path.read_text())
                 content = path.with_suffix(".safetensors").read_bytes()
-                is_valid = hashlib.sha256(content).hexdigest() == metadata["sha256"]
-            except (OSError, ValueError, LookupError, TypeError):  # a file is missing, or cut short
+            except (OSError, ValueError, RecursionError):  # a file is missing, or cut short
                 continue
-            if is_valid:
+            is_valid = find_schema_error(metadata, _METADATA) is None
+            if is_valid and hashlib.sha256(content).hexdigest() == metadata["sha256"]:
                 difference = first_difference(metadata["identity"], self.identity)
                 if difference:
                     raise _other_run_error(self.folder, difference)
-                return _load_state(metadata, load(content), state, best, self.group)
+                try:
+                    return _load_state(metadata, load(content), state, best, self.group)
+                except torch.OutOfMemoryError:
+                    raise
+                except (LookupError, RuntimeError, TypeError, SafetensorError) as error:
+                    raise ValueError(
+                        f"{path} must be the checkpoint that was written; it was changed. Delete {self.folder}."
+                    ) from error
         return []
 
     def save(self, state: State, best: BestEpoch, history: list[Record], *, now: bool = False) -> bool:
@@ -133,9 +152,12 @@ def plan_stacks(
 def _planned_before(path: Path, trials: Sequence[Trial]) -> list[Sequence[Trial]]:
     """Return the stacks whose sizes a file holds."""
     try:
-        sizes = [int(size) for size in json.loads(path.read_text())]
-    except (ValueError, TypeError) as error:
-        raise ValueError(f"{path} must hold the sizes of the stacks; it is damaged. Delete its folder.") from error
+        sizes = parse_json(path.read_bytes())
+        misfit = find_schema_error(sizes, [int])
+    except ValueError as error:
+        misfit = str(error)
+    if misfit is not None or min(sizes, default=0) < 1:
+        raise ValueError(f"{path} must hold the sizes of the stacks; it is damaged ({misfit}). Delete its folder.")
     if sum(sizes) != len(trials):
         raise _other_run_error(path.parent, f"it has {sum(sizes)} trials, now {len(trials)}")
     ends = accumulate(sizes, initial=0)

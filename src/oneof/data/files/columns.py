@@ -17,7 +17,17 @@ import pyarrow.parquet
 from numpy.typing import NDArray
 
 from oneof.data.files.delimited import open_delimited
-from oneof.data.files.source import Piece, Source, as_floats, days, is_text, kind_of, readable, without_blanks
+from oneof.data.files.source import (
+    Piece,
+    Source,
+    as_doubles,
+    as_floats,
+    days,
+    is_text,
+    kind_of,
+    readable,
+    without_blanks,
+)
 from oneof.data.images import list_folder
 from oneof.data.roles import Kind, check_column
 from oneof.storage.regular import check_regular
@@ -190,7 +200,7 @@ def read_numbers(source: Source, numbers: list[str], others: list[str]) -> tuple
         where = f"{source.name}, column {name!r}"
         row_in_file = source.first_row + row
         cleaned = days(values, where, row_in_file) if source.kinds[name] == "date" else without_blanks(values)
-        floats = pa.compute.cast(cleaned, pa.float64()).to_numpy(zero_copy_only=False)
+        floats = as_doubles(cleaned).to_numpy(zero_copy_only=False)
         x[row:end, column[name]] = as_floats(floats, where, first=row_in_file, gaps=True)
     if len(set(ends.values())) > 1:
         raise ValueError(

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pyarrow as pa
@@ -12,7 +12,12 @@ from oneof.data.files.source import Piece, Source, Unreadable, kind_of, readable
 from oneof.storage.regular import check_regular
 from oneof.storage.sheets import as_written
 
+_MAX_BLOCK = 1 << 30  # bytes
 _MAX_HEADER = 1 << 22  # bytes in which the first line is searched
+
+
+class _RowTooLong(ValueError):
+    """Raised for a row that is longer than a block."""
 
 
 def open_delimited(path: Path) -> Source:
@@ -20,9 +25,7 @@ def open_delimited(path: Path) -> Source:
 
     Whole numbers are read as floats, since a later block may have fractions.
     """
-    with _reader(path, {}) as reader:
-        schema = reader.schema
-        names = schema.names  # inside the block: fails for names that are not UTF-8
+    schema = _read_schema(path)
     kinds = {field.name: kind_of(field.type, None) for field in schema}  # Arrow has looked for dates by itself
     is_boolean = {field.name: pa.types.is_boolean(field.type) for field in schema}
 
@@ -35,29 +38,66 @@ def open_delimited(path: Path) -> Source:
         types = {name: type_of_number(name) for name in numbers}
         for name in others:
             types[name] = pa.string()
-        row = 0
-        with _reader(path, types) as reader:
-            for batch in reader:
-                for name, values in zip(types, batch.columns, strict=True):
-                    yield name, row, as_written(values) if types[name] == pa.string() else values
-                row += batch.num_rows
+        for row, batch in _batches(path, types):
+            for name, values in zip(types, batch.columns, strict=True):
+                yield name, row, as_written(values) if types[name] == pa.string() else values
 
-    return Source(str(path), names, kinds, 0, pieces)
+    return Source(str(path), schema.names, kinds, 0, pieces)
+
+
+def _read_schema(path: Path) -> pa.Schema:
+    """Return names and types of the columns."""
+    for size in _block_sizes(path):
+        with suppress(_RowTooLong), _reader(path, {}, size) as reader:
+            _ = reader.schema.names  # inside the block: fails for names that are not UTF-8
+            return reader.schema
+    raise _longer_than_any_block(path)
+
+
+def _batches(path: Path, types: dict[str, pa.DataType]) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Yield the number of the first row, and the rows; a file with a row that is longer than a block is read in larger ones."""
+    n_yielded = 0
+    for size in _block_sizes(path):
+        with suppress(_RowTooLong), _reader(path, types, size) as reader:
+            start = 0
+            for batch in reader:
+                end = start + batch.num_rows
+                if end > n_yielded:
+                    rest = batch.slice(n_yielded - start)
+                    yield n_yielded, rest
+                    n_yielded = end
+                start = end
+            return
+    raise _longer_than_any_block(path)
+
+
+def _block_sizes(path: Path) -> Iterator[int]:
+    """Yield how many bytes to parse at a time, and larger numbers to try."""
+    size = block_size(path)
+    while size <= _MAX_BLOCK:
+        yield size
+        size *= 16
+
+
+def _longer_than_any_block(path: Path) -> ValueError:
+    return ValueError(f"rows must be shorter than {_MAX_BLOCK >> 24} MB; {path} has a longer one. Cut its cells.")
 
 
 @contextmanager
-def _reader(path: Path, types: dict[str, pa.DataType]) -> Iterator[pa.csv.CSVStreamingReader]:
+def _reader(path: Path, types: dict[str, pa.DataType], block_size: int) -> Iterator[pa.csv.CSVStreamingReader]:
     """Open a file for the columns of these types, all if there are none, with errors in our words."""
     check_encoding(path)
     is_tsv = ".tsv" in path.name.lower()[-7:]  # also before .gz
     form = pa.csv.ParseOptions(delimiter="\t" if is_tsv else ",", newlines_in_values=True)
     convert = pa.csv.ConvertOptions(column_types=types, include_columns=list(types))
-    options = pa.csv.ReadOptions(use_threads=False, block_size=block_size(path))
+    options = pa.csv.ReadOptions(use_threads=False, block_size=block_size)
     try:
         # One thread: only then does a ragged row come with its number.
         with readable(str(path)), pa.csv.open_csv(path, options, form, convert) as reader:
             yield reader
     except Unreadable as error:
+        if "straddling object" in str(error):
+            raise _RowTooLong from error
         raise ValueError(_explain(path, str(error), types)) from error
 
 

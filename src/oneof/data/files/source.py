@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 
 from oneof.data.roles import Kind
 
+LARGEST_FEATURE = 1e30
+"""In size. Float32 holds larger numbers, but neither their sums nor their differences."""
 _NULLS = tuple(pa.csv.ConvertOptions().null_values)  # texts that mean a missing value, such as "NA"
 _SECONDS_PER_DAY = 86_400
 _UNITS_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
@@ -85,7 +87,7 @@ def kind_of(kind: pa.DataType, sample: pa.Array | None) -> Kind:
 def as_floats(
     values: NDArray[Any], where: str, *, first: int = 0, names: Sequence[str] = (), gaps: bool = False
 ) -> NDArray[np.float32]:
-    """Convert features to float32 and check that it can hold them.
+    """Convert features to float32 and check that learners can compute with them.
 
     Parameters
     ----------
@@ -102,7 +104,7 @@ def as_floats(
     """
     with np.errstate(over="ignore"):
         floats: NDArray[np.float32] = values.astype(np.float32)
-    bad = ~np.isfinite(floats)
+    bad = ~(np.abs(floats) <= LARGEST_FEATURE)
     if gaps:
         bad &= ~np.isnan(values)
     if bad.any():
@@ -110,8 +112,8 @@ def as_floats(
         row = first + position[0]
         column = f", column {names[position[1]]!r}" if len(position) > 1 else ""
         raise ValueError(
-            f"features must be finite numbers within float32; {where}{column}, row {row} is {values[position]}. "
-            "Fill or drop such rows."
+            f"features must be finite numbers of at most {LARGEST_FEATURE:g} in size; {where}{column}, row {row} is "
+            f"{values[position]}. Fill or drop such rows, or divide the column."
         )
     return floats
 
@@ -155,8 +157,13 @@ def days(values: pa.Array, where: str, first_row: int) -> pa.Array:
             f"{values[row].as_py()!r}. Mend the cell, or leave the column out."
         )
     units_per_day = _SECONDS_PER_DAY * _UNITS_PER_SECOND[dates.type.unit]
-    timestamps = dates.cast(pa.int64()).cast(pa.float64())
+    timestamps = as_doubles(dates.cast(pa.int64()))
     return pa.compute.divide(timestamps, float(units_per_day))
+
+
+def as_doubles(values: pa.Array) -> pa.Array:
+    """Cast numbers, or texts that hold numbers, to float64; whole numbers above 2**53 are rounded, as in Python."""
+    return pa.compute.cast(values, pa.float64(), safe=False)
 
 
 def _first_non_date(values: pa.Array) -> int:

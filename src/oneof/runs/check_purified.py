@@ -1,0 +1,126 @@
+"""Check the purified table of a run when it is opened, so that no command meets types or values that it cannot work with.
+
+Types are checked by the schema, before anything is read; a small file may claim any number of rows.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+_ROUNDING = 1e-6  # by which a number may leave its range
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind))
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_floating(kind) or pa.types.is_integer(kind))
+
+
+def _list_of(is_element: Callable[[pa.DataType], bool]) -> Callable[[pa.DataType], bool]:
+    return lambda kind: bool(pa.types.is_list(kind)) and is_element(kind.value_type)
+
+
+def _struct_of(fields: dict[str, Callable[[pa.DataType], bool]]) -> Callable[[pa.DataType], bool]:
+    def fits(kind: pa.DataType) -> bool:
+        if not pa.types.is_struct(kind):
+            return False
+        for name, is_field in fields.items():
+            position = kind.get_field_index(name)
+            if position < 0 or not is_field(kind.field(position).type):
+                return False
+        return True
+
+    return fits
+
+
+_REMOVAL = _struct_of({"label": _is_text, "round": _is_number, "margin": _is_number, "trials": _is_number})
+_VOTE = _struct_of({"label": _is_text, "votes": _is_number})
+_REQUIRED: dict[str, Callable[[pa.DataType], bool]] = {
+    "row": pa.types.is_integer,
+    "original": _list_of(_is_text),
+    "kept": _list_of(_is_text),
+    "label": _is_text,
+    "probability": pa.types.is_floating,
+    "margin": pa.types.is_floating,
+    "agreement": pa.types.is_floating,
+    "ask": pa.types.is_boolean,
+    "outside": _is_text,
+    "removed": _list_of(_REMOVAL),
+    "trained": pa.types.is_integer,
+    "neighbours": _list_of(pa.types.is_integer),
+    "gain": pa.types.is_floating,
+    "distribution": _list_of(pa.types.is_floating),
+}
+_OPTIONAL: dict[str, Callable[[pa.DataType], bool]] = {
+    "gold": _is_text,
+    "group": _is_text,
+    "votes": _list_of(_VOTE),
+}
+_WITH_GAPS = ("outside", "gold", "group", "votes")
+_RANGES = {  # a margin is negative where a label outside of the set was chosen
+    "probability": (0.0, 1.0),
+    "margin": (-1.0, 1.0),
+    "agreement": (0.0, 1.0),
+    "distribution": (0.0, 1.0),
+    "gain": (-math.inf, math.inf),
+}
+
+
+def schema_misfit(schema: pa.Schema) -> str | None:
+    """Return how the columns of a table differ from those of a purified table, or None."""
+    for name in _REQUIRED:
+        if schema.names.count(name) == 0:
+            return f"column {name!r} is missing"
+    for name, is_right in {**_REQUIRED, **_OPTIONAL}.items():
+        count = schema.names.count(name)
+        if count > 1:
+            return f"column {name!r} is there {count} times"
+        if count and not is_right(schema.field(name).type):
+            return f"column {name!r} must not hold {schema.field(name).type}"
+    return None
+
+
+def values_misfit(table: pa.Table, classes: Sequence[str]) -> str | None:
+    """Return which values of a table no purified table of a run with these classes can have, or None."""
+    n = table.num_rows
+    for name in _REQUIRED:
+        if name not in _WITH_GAPS and _has_gaps(table[name]):
+            return f"column {name!r} has gaps"
+    if not np.array_equal(table["row"].to_numpy(), np.arange(n)):
+        return "column 'row' must count the rows"
+    sizes = pc.list_value_length(table["original"])
+    if n and pc.min(sizes).as_py() < 1:
+        return "column 'original' has an empty set"
+    if not sizes.equals(pc.list_value_length(table["distribution"])):
+        return "column 'distribution' must have a number for every label of 'original'"
+    for name, (low, high) in _RANGES.items():
+        values = _elements(table[name]).to_numpy()
+        if not np.isfinite(values).all():
+            return f"column {name!r} must hold finite numbers"
+        if ((values < low - _ROUNDING) | (values > high + _ROUNDING)).any():
+            return f"column {name!r} must hold numbers from {low:g} to {high:g}"
+    neighbours = _elements(table["neighbours"]).to_numpy()
+    if len(neighbours) and not (neighbours.min() >= 0 and neighbours.max() < n):
+        return f"column 'neighbours' must name rows from 0 to {n - 1}"
+    known = pa.array(list(classes), pa.string())
+    for name in ("original", "kept", "label", "outside"):
+        labels = _elements(table[name]).drop_null()
+        if not pc.all(pc.is_in(labels, value_set=known), min_count=0).as_py():
+            return f"column {name!r} has a label that is no class of the run"
+    return None
+
+
+def _elements(column: pa.ChunkedArray) -> Any:
+    """Return the values of a column, or those in its lists."""
+    return pc.list_flatten(column) if pa.types.is_list(column.type) else column
+
+
+def _has_gaps(column: pa.ChunkedArray) -> bool:
+    """Return whether a cell, or an element of a list, is missing."""
+    return bool(column.null_count or _elements(column).null_count)
