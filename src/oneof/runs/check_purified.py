@@ -15,6 +15,8 @@ _ROUNDING = 1e-6  # by which a number may leave its range
 
 
 def _is_text(kind: pa.DataType) -> bool:
+    if pa.types.is_dictionary(kind):  # text that is read with each value once
+        kind = kind.value_type
     return bool(pa.types.is_string(kind))
 
 
@@ -86,16 +88,21 @@ def schema_misfit(schema: pa.Schema) -> str | None:
     return None
 
 
-def values_misfit(table: pa.Table, classes: Sequence[str]) -> str | None:
-    """Return which values of a table no purified table of a run with these classes can have, or None."""
-    n = table.num_rows
+def values_misfit(table: pa.Table, classes: Sequence[str], first_row: int = 0, n: int | None = None) -> str | None:
+    """Return which values no purified table of a run with these classes can have, or None.
+
+    The table may be a batch of one with n rows, from `first_row` on.
+    """
+    if n is None:
+        n = table.num_rows
     for name in _REQUIRED:
         if name not in _WITH_GAPS and _has_gaps(table[name]):
             return f"column {name!r} has gaps"
-    if not np.array_equal(table["row"].to_numpy(), np.arange(n)):
+    expected_rows = np.arange(first_row, first_row + table.num_rows)
+    if not np.array_equal(table["row"].to_numpy(), expected_rows):
         return "column 'row' must count the rows"
     sizes = pc.list_value_length(table["original"])
-    if n and pc.min(sizes).as_py() < 1:
+    if table.num_rows and pc.min(sizes).as_py() < 1:
         return "column 'original' has an empty set"
     if not sizes.equals(pc.list_value_length(table["distribution"])):
         return "column 'distribution' must have a number for every label of 'original'"

@@ -121,8 +121,14 @@ class Run:
             # Without buffers of their own, columns would be read a row group, often a million rows, at a time.
             with pq.ParquetFile(path, buffer_size=_BUFFER_BYTES, pre_buffer=False) as file:
                 self._check_purified(path, file, in_memory=False)
+                first_row = 0
                 for batch in file.iter_batches(n_rows, use_threads=False):
-                    yield pa.Table.from_batches([batch])
+                    table = pa.Table.from_batches([batch])
+                    misfit = values_misfit(table, self.metadata["classes"], first_row, self.metadata["n"])
+                    if misfit is not None:
+                        raise _damaged(path, misfit)
+                    yield table
+                    first_row += table.num_rows
         except (pa.ArrowException, FileNotFoundError) as error:
             raise _incomplete(path) from error
 
